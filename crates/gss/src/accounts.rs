@@ -3,6 +3,7 @@
 use rpcrdma_oncrpc::gss::{GssUser, Names};
 use std::{
     ffi::{CStr, CString, c_char, c_int},
+    io,
     mem::MaybeUninit,
     ptr::null_mut,
 };
@@ -18,65 +19,99 @@ const MAX_ENTRY: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Accounts;
 
+/// What is longer is no name of a user or group (LOGIN_NAME_MAX).
+const MAX_NAME: usize = 256;
+
 impl Names for Accounts {
-    fn user(&self, principal: &str, local: Option<&str>) -> Option<GssUser> {
-        let user = local.and_then(|local| CString::new(local).ok()).and_then(|local| find(&local));
+    fn user(&self, principal: &str, local: Option<&str>) -> io::Result<Option<GssUser>> {
+        let user = match local.and_then(name) {
+            Some(local) => find(&local)?,
+            None => None,
+        };
         if user.is_none() {
             tracing::debug!(principal, local, "a principal is no user of this machine");
         }
-        user
+        Ok(user)
     }
 }
 
+/// Each fails if the databases cannot be asked, or do not answer.
 impl Accounts {
-    /// All groups of the user of this number, his own first; none if there is no such user, or nobody can tell.
-    pub fn groups_of(self, uid: u32) -> Vec<u32> {
-        // SAFETY: all that is written to is as long as is said.
-        let ask = |entry, memory, len, found| unsafe { libc::getpwuid_r(uid, entry, memory, len, found) };
-        // SAFETY: the name of an entry that was found ends in a zero.
-        let found =
-            entry(ask, |entry: &libc::passwd| (entry.pw_gid, unsafe { CStr::from_ptr(entry.pw_name) }.to_owned()));
-        let all = found.and_then(|(gid, name)| Some([&[gid], &groups(&name, gid)?[..]].concat()));
-        all.unwrap_or_default()
+    /// All groups of the user of this number, his own first; none if there is no such user.
+    ///
+    /// # Errors
+    /// If nobody can tell.
+    pub fn groups_of(self, uid: u32) -> io::Result<Vec<u32>> {
+        match user(uid, |entry, name| (entry.pw_gid, name.to_owned()))? {
+            Some((gid, name)) => Ok([&[gid], &groups(&name, gid)?[..]].concat()),
+            None => Ok(Vec::new()),
+        }
     }
 
-    /// The name of the user of this number; `None` if there is none, the name is no UTF-8, or nobody can tell.
-    pub fn user_name(self, uid: u32) -> Option<String> {
-        // SAFETY: all that is written to is as long as is said.
-        let ask = |entry, memory, len, found| unsafe { libc::getpwuid_r(uid, entry, memory, len, found) };
-        // SAFETY: the name of an entry that was found ends in a zero.
-        entry(ask, |entry: &libc::passwd| unsafe { CStr::from_ptr(entry.pw_name) }.to_owned())?.into_string().ok()
+    /// The name of the user of this number; `None` if there is none, or the name is no UTF-8.
+    ///
+    /// # Errors
+    /// If nobody can tell.
+    pub fn user_name(self, uid: u32) -> io::Result<Option<String>> {
+        let name = user(uid, |_, name| name.to_owned())?;
+        Ok(name.and_then(|name| name.into_string().ok()))
     }
 
     /// The name of the group of this number; `None` as for users.
-    pub fn group_name(self, gid: u32) -> Option<String> {
+    ///
+    /// # Errors
+    /// If nobody can tell.
+    pub fn group_name(self, gid: u32) -> io::Result<Option<String>> {
         // SAFETY: all that is written to is as long as is said.
         let ask = |entry, memory, len, found| unsafe { libc::getgrgid_r(gid, entry, memory, len, found) };
         // SAFETY: the name of an entry that was found ends in a zero.
-        entry(ask, |entry: &libc::group| unsafe { CStr::from_ptr(entry.gr_name) }.to_owned())?.into_string().ok()
+        let name = entry(ask, |entry: &libc::group| unsafe { CStr::from_ptr(entry.gr_name) }.to_owned())?;
+        Ok(name.and_then(|name| name.into_string().ok()))
     }
 
-    /// The number of the user of this name; `None` if there is none, or nobody can tell.
-    pub fn uid_of(self, name: &str) -> Option<u32> {
-        numbers(&CString::new(name).ok()?).map(|(uid, _)| uid)
+    /// The number of the user of this name; `None` if there is none.
+    ///
+    /// # Errors
+    /// If nobody can tell.
+    pub fn uid_of(self, user: &str) -> io::Result<Option<u32>> {
+        let Some(user) = name(user) else { return Ok(None) };
+        Ok(numbers(&user)?.map(|(uid, _)| uid))
     }
 
-    /// The number of the group of this name; `None` if there is none, or nobody can tell.
-    pub fn gid_of(self, name: &str) -> Option<u32> {
-        let name = CString::new(name).ok()?;
+    /// The number of the group of this name; `None` if there is none.
+    ///
+    /// # Errors
+    /// If nobody can tell.
+    pub fn gid_of(self, group: &str) -> io::Result<Option<u32>> {
+        let Some(name) = name(group) else { return Ok(None) };
         // SAFETY: the name ends in a zero, and all that is written to is as long as is said.
         let ask = |entry, memory, len, found| unsafe { libc::getgrnam_r(name.as_ptr(), entry, memory, len, found) };
         entry(ask, |entry: &libc::group| entry.gr_gid)
     }
 }
 
-fn find(name: &CStr) -> Option<GssUser> {
-    let (uid, gid) = numbers(name)?;
-    Some(GssUser { uid, gid, groups: groups(name, gid)?.into() })
+/// A text as the databases are asked for it, if it can be a name.
+fn name(text: &str) -> Option<CString> {
+    if text.len() <= MAX_NAME { CString::new(text).ok() } else { None }
 }
 
-/// The numbers of a user and of his group; `None` if there is none of that name, or nobody can tell.
-fn numbers(name: &CStr) -> Option<(u32, u32)> {
+fn find(name: &CStr) -> io::Result<Option<GssUser>> {
+    match numbers(name)? {
+        Some((uid, gid)) => Ok(Some(GssUser { uid, gid, groups: groups(name, gid)?.into() })),
+        None => Ok(None),
+    }
+}
+
+/// What is taken of the entry of the user of a number, and of his name.
+fn user<T>(uid: u32, take: impl FnOnce(&libc::passwd, &CStr) -> T) -> io::Result<Option<T>> {
+    // SAFETY: all that is written to is as long as is said.
+    let ask = |entry, memory, len, found| unsafe { libc::getpwuid_r(uid, entry, memory, len, found) };
+    // SAFETY: the name of an entry that was found ends in a zero.
+    entry(ask, |entry: &libc::passwd| take(entry, unsafe { CStr::from_ptr(entry.pw_name) }))
+}
+
+/// The numbers of a user and of his group; `None` if there is none of that name.
+fn numbers(name: &CStr) -> io::Result<Option<(u32, u32)>> {
     // SAFETY: the name ends in a zero, and all that is written to is as long as is said.
     let ask = |entry, memory, len, found| unsafe { libc::getpwnam_r(name.as_ptr(), entry, memory, len, found) };
     entry(ask, |entry: &libc::passwd| (entry.pw_uid, entry.pw_gid))
@@ -87,41 +122,42 @@ fn numbers(name: &CStr) -> Option<(u32, u32)> {
 fn entry<E, T>(
     ask: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> c_int,
     take: impl FnOnce(&E) -> T,
-) -> Option<T> {
+) -> io::Result<Option<T>> {
     let mut memory: Vec<c_char> = vec![0; 1024];
     loop {
         let (mut entry, mut found) = (MaybeUninit::<E>::uninit(), null_mut());
         let status = ask(entry.as_mut_ptr(), memory.as_mut_ptr(), memory.len(), &mut found);
-        if status == libc::ERANGE && memory.len() < MAX_ENTRY {
-            memory.resize(memory.len() * 2, 0);
-            continue;
+        match status {
+            libc::ERANGE if memory.len() < MAX_ENTRY => memory.resize(memory.len() * 2, 0),
+            // SAFETY: the entry was found, and so is written; the memory that it points to is there until `take` is
+            // done.
+            0 if !found.is_null() => return Ok(Some(take(unsafe { entry.assume_init_ref() }))),
+            // Some databases say so by an error.
+            0 | libc::ENOENT | libc::ESRCH => return Ok(None),
+            error => return Err(io::Error::from_raw_os_error(error)),
         }
-        if status != 0 || found.is_null() {
-            return None;
-        }
-        // SAFETY: the entry was found, and so is written; the memory that it points to is there until `take` is done.
-        return Some(take(unsafe { entry.assume_init_ref() }));
     }
 }
 
-/// All groups of a user but the one that he has anyway.
-fn groups(name: &CStr, gid: u32) -> Option<Vec<u32>> {
+/// All groups of a user but the one that he has anyway. (Of this function nobody learns that a database was silent.)
+fn groups(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
+    let too_many = || io::Error::other("a user has too many groups");
     let mut room = USUAL_GROUPS;
     loop {
         let mut groups = vec![0; room];
-        let mut count = c_int::try_from(room).ok()?;
+        let mut count = c_int::try_from(room).map_err(|_| too_many())?;
         // SAFETY: the name ends in a zero, and there is room for `count` groups.
         let status = unsafe { libc::getgrouplist(name.as_ptr(), gid, groups.as_mut_ptr(), &mut count) };
         if status < 0 {
             if room >= MAX_GROUPS {
-                return None;
+                return Err(too_many());
             }
             room = usize::try_from(count).unwrap_or(0).max(room * 2).min(MAX_GROUPS);
             continue;
         }
-        groups.truncate(usize::try_from(count).ok()?);
+        groups.truncate(usize::try_from(count).map_err(|_| too_many())?);
         groups.retain(|group| *group != gid);
-        return Some(groups);
+        return Ok(groups);
     }
 }
 
@@ -140,7 +176,7 @@ mod tests {
     #[test]
     fn users_are_who_the_machine_says_they_are() {
         for name in ["root", "daemon", "nobody"] {
-            let user = Accounts.user("who@REALM", Some(name)).unwrap();
+            let user = Accounts.user("who@REALM", Some(name)).unwrap().unwrap();
             assert_eq!((vec![user.uid], vec![user.gid]), (id("-u", name), id("-g", name)), "{name}");
             let mut all: Vec<_> = user.groups.iter().copied().chain([user.gid]).collect();
             let mut expected = id("-G", name);
@@ -153,34 +189,48 @@ mod tests {
     #[test]
     fn groups_are_found_by_number() {
         for name in ["root", "daemon", "nobody"] {
-            let mut groups = Accounts.groups_of(id("-u", name)[0]);
+            let mut groups = Accounts.groups_of(id("-u", name)[0]).unwrap();
             let mut expected = id("-G", name);
             assert_eq!(groups.first(), expected.first(), "{name}: his own first");
             groups.sort_unstable();
             expected.sort_unstable();
             assert_eq!(groups, expected, "{name}");
         }
-        assert_eq!(Accounts.groups_of(3_999_999_999), Vec::<u32>::new());
+        assert_eq!(Accounts.groups_of(3_999_999_999).unwrap(), Vec::<u32>::new());
     }
 
     #[test]
     fn names_and_numbers_are_each_others() {
         for name in ["root", "daemon", "nobody"] {
             let (uid, gid) = (id("-u", name)[0], id("-g", name)[0]);
-            assert_eq!((Accounts.user_name(uid).as_deref(), Accounts.uid_of(name)), (Some(name), Some(uid)));
-            let group = Accounts.group_name(gid).unwrap();
-            assert_eq!(Accounts.gid_of(&group), Some(gid), "{group}");
+            let user = Accounts.user_name(uid).unwrap();
+            assert_eq!((user.as_deref(), Accounts.uid_of(name).unwrap()), (Some(name), Some(uid)));
+            let group = Accounts.group_name(gid).unwrap().unwrap();
+            assert_eq!(Accounts.gid_of(&group).unwrap(), Some(gid), "{group}");
         }
-        assert_eq!((Accounts.user_name(3_999_999_999), Accounts.group_name(3_999_999_999)), (None, None));
+        let none = 3_999_999_999;
+        assert_eq!((Accounts.user_name(none).unwrap(), Accounts.group_name(none).unwrap()), (None, None));
         for none in ["", "nobody-of-that-name", "ro\0ot", &"a".repeat(1 << 20)] {
-            assert_eq!((Accounts.uid_of(none), Accounts.gid_of(none)), (None, None));
+            assert_eq!((Accounts.uid_of(none).unwrap(), Accounts.gid_of(none).unwrap()), (None, None));
+        }
+    }
+
+    /// A database that does not answer is no reason to take somebody for nobody.
+    #[test]
+    fn an_error_is_not_nobody() {
+        let fails = |status| entry(move |_: *mut libc::passwd, _, _, _| status, |_| ());
+        for status in [libc::EIO, libc::EAGAIN, libc::EMFILE, libc::ERANGE] {
+            assert_eq!(fails(status).unwrap_err().raw_os_error(), Some(status));
+        }
+        for status in [0, libc::ENOENT, libc::ESRCH] {
+            assert!(fails(status).unwrap().is_none(), "{status}");
         }
     }
 
     #[test]
     fn who_is_none_is_none() {
         for local in [None, Some(""), Some("nobody-of-that-name"), Some("ro\0ot"), Some(&*"a".repeat(1 << 20))] {
-            assert_eq!(Accounts.user("who@REALM", local), None);
+            assert_eq!(Accounts.user("who@REALM", local).unwrap(), None);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A file that says which users of this machine principals are, before the rules of the library do.
 //!
 //! A line has a principal and a user, between them spaces or tabs; `#` begins a comment. The user is a name that this
-//! machine knows, with all its groups; or numbers, `UID` or `UID:GID`, which it need not know; or `-`, nobody.
+//! machine knows, with all its groups; or numbers, `UID:GID`, which it need not know; or `-`, nobody.
 //!
 //! ```text
 //! alice@EXAMPLE.COM            alice
@@ -81,7 +81,7 @@ impl PrincipalMap {
             if !principal.split_once('@').is_some_and(|(name, realm)| !name.is_empty() && !realm.is_empty()) {
                 return wrong("a principal has its realm behind it, as in alice@REALM");
             }
-            let Some(target) = target(user) else { return wrong("a user is a name, UID, UID:GID or -") };
+            let Some(target) = target(user) else { return wrong("a user is a name, UID:GID or -") };
             if map.insert(principal.to_owned(), target).is_some() {
                 return wrong("the principal stands in a line above, too");
             }
@@ -97,17 +97,17 @@ fn target(user: &str) -> Option<Target> {
     if !user.starts_with(|first: char| first.is_ascii_digit()) {
         return Some(Target::Named(user.to_owned()));
     }
-    let (uid, gid) = user.split_once(':').unwrap_or((user, user));
+    let (uid, gid) = user.split_once(':')?;
     Some(Target::Numbers { uid: uid.parse().ok()?, gid: gid.parse().ok()? })
 }
 
 impl Names for PrincipalMap {
-    fn user(&self, principal: &str, local: Option<&str>) -> Option<GssUser> {
+    fn user(&self, principal: &str, local: Option<&str>) -> io::Result<Option<GssUser>> {
         match self.0.get(principal) {
             None => Accounts.user(principal, local),
             Some(Target::Named(name)) => Accounts.user(principal, Some(name)),
-            Some(&Target::Numbers { uid, gid }) => Some(GssUser { uid, gid, groups: Arc::new([]) }),
-            Some(Target::Nobody) => None,
+            Some(&Target::Numbers { uid, gid }) => Ok(Some(GssUser { uid, gid, groups: Arc::default() })),
+            Some(Target::Nobody) => Ok(None),
         }
     }
 }
@@ -126,13 +126,13 @@ mod tests {
     #[test]
     fn the_file_goes_before_the_rules_of_the_library() {
         let map = PrincipalMap::parse(
-            "# who is who\nalice@REALM\tdaemon # she is\n\n nfs/node@REALM 2001:200\nbob@REALM 7\neve@REALM -\n",
+            "# who is who\nalice@REALM\tdaemon # she is\n\n nfs/node@REALM 2001:200\nbob@REALM 7:8\neve@REALM -\n",
         )
         .unwrap();
-        let numbers = |principal: &str, local| map.user(principal, local).map(|user| (user.uid, user.gid));
+        let numbers = |principal: &str, local| map.user(principal, local).unwrap().map(|user| (user.uid, user.gid));
         assert_eq!(numbers("alice@REALM", Some("root")), numbers("other@REALM", Some("daemon")));
         assert_eq!(numbers("nfs/node@REALM", Some("root")), Some((2001, 200)));
-        assert_eq!(numbers("bob@REALM", None), Some((7, 7)));
+        assert_eq!(numbers("bob@REALM", None), Some((7, 8)));
         assert_eq!(numbers("eve@REALM", Some("root")), None);
         assert_eq!(numbers("alice@OTHER", None), None);
         assert!(numbers("root@REALM", Some("root")).is_some());
@@ -145,6 +145,7 @@ mod tests {
             ("\nalice@REALM a b", 2),
             ("alice alice", 1),
             ("@REALM alice", 1),
+            ("a@R 1", 1),
             ("a@R 1:2:3", 1),
             ("a@R 4294967296", 1),
             ("a@R x\n#\na@R y", 3),

@@ -4,15 +4,20 @@
 
 use crate::lookups::{Found, Lookups};
 use rpcrdma_env::{BoxFuture, Clock};
-use rpcrdma_oncrpc::{Answer, ArgumentWords, CallContext, Credential, Repetition, Service, SysCredential, gss::Work};
+use rpcrdma_oncrpc::{
+    Answer, ArgumentWords, CallContext, ClientNetwork, Credential, Repetition, Service, SysCredential, gss::Work,
+};
 use rpcrdma_xdr::Decoder;
-use std::{fmt, net::IpAddr, sync::Arc};
+use std::{fmt, io, sync::Arc};
 
 /// What a host knows of its users.
 pub trait Groups: Send + Sync {
     /// The groups of a user beside the one of the credential; none if there is no such user. May wait, also for other
     /// hosts.
-    fn of(&self, uid: u32) -> Arc<[u32]>;
+    ///
+    /// # Errors
+    /// If that cannot be known now: the call that wants it fails, and the next one asks again.
+    fn of(&self, uid: u32) -> io::Result<Arc<[u32]>>;
 }
 
 /// The groups of callers by AUTH_SYS.
@@ -29,9 +34,9 @@ impl ManagedGroups {
         self.0.sizes()
     }
 
-    /// The groups of a user, for whom somebody at this address calls.
-    fn find(&self, uid: u32, address: IpAddr) -> Found<Arc<[u32]>> {
-        self.0.find(uid, address)
+    /// The groups of a user, for whom this client calls.
+    fn find(&self, uid: u32, client: ClientNetwork) -> Found<Arc<[u32]>> {
+        self.0.find(uid, client)
     }
 }
 
@@ -81,7 +86,7 @@ impl<S: Service + 'static> Service for Managed<S> {
         let Credential::Sys(sys) = context.credential.clone() else {
             return self.service.call(context, procedure, args);
         };
-        match self.groups.find(sys.uid, context.connection.peer.ip().to_canonical()) {
+        match self.groups.find(sys.uid, ClientNetwork::of(context.connection.peer.ip())) {
             Found::Known(groups) => {
                 self.service.call(context.with_credential(with_groups(&sys, &groups)), procedure, args)
             }
@@ -140,14 +145,17 @@ mod tests {
     struct Host(Mutex<mpsc::Sender<u32>>);
 
     impl Groups for Host {
-        fn of(&self, uid: u32) -> Arc<[u32]> {
+        fn of(&self, uid: u32) -> io::Result<Arc<[u32]>> {
             self.0.lock().unwrap().send(uid).unwrap();
-            Arc::new([uid + 100])
+            if uid == SILENT { Err(io::ErrorKind::TimedOut.into()) } else { Ok(Arc::new([uid + 100])) }
         }
     }
 
-    fn address(last: u8) -> IpAddr {
-        [192, 0, 2, last].into()
+    /// A user of whom the host cannot tell.
+    const SILENT: u32 = 4_000_000;
+
+    fn client(last: u8) -> ClientNetwork {
+        ClientNetwork::of([192, 0, 2, last].into())
     }
 
     fn house() -> (Arc<ManagedGroups>, Arc<Kept>, mpsc::Receiver<u32>) {
@@ -158,10 +166,35 @@ mod tests {
     }
 
     fn later(groups: &Arc<ManagedGroups>, uid: u32, last: u8) -> oneshot::Receiver<Arc<[u32]>> {
-        match groups.find(uid, address(last)) {
+        match groups.find(uid, client(last)) {
             Found::Later(receiver) => receiver,
             Found::Known(_) => panic!("{uid} is known"),
         }
+    }
+
+    /// Neither is that believed, nor does anybody wait for it longer.
+    #[test]
+    fn what_the_host_cannot_tell_is_asked_again() {
+        let (groups, work, asked) = house();
+        for _ in 0..2 {
+            let mut waiting = later(&groups, SILENT, 1);
+            work.do_one();
+            assert!(waiting.try_recv().is_err());
+            assert_eq!((groups.sizes(), asked.try_recv()), ((0, 0), Ok(SILENT)));
+        }
+    }
+
+    /// The program's threads are gone, or one of them has panicked.
+    #[test]
+    fn questions_that_nobody_asks_keep_nobody_waiting() {
+        let (groups, work, _asked) = house();
+        let mut waiting: Vec<_> = (0..5).map(|uid| later(&groups, uid, 1)).collect();
+        while work.len() > 0 {
+            let job = work.0.lock().unwrap().pop_front();
+            drop(job);
+        }
+        assert!(waiting.iter_mut().all(|waiting| waiting.try_recv().is_err()));
+        assert_eq!(groups.sizes(), (0, 0));
     }
 
     /// proves: NFS3-ID-e
@@ -174,7 +207,7 @@ mod tests {
         for receiver in waiting {
             assert_eq!(receiver.now_or_never().unwrap().unwrap()[..], [107]);
         }
-        assert!(matches!(groups.find(7, address(3)), Found::Known(known) if known[..] == [107]));
+        assert!(matches!(groups.find(7, client(3)), Found::Known(known) if known[..] == [107]));
         assert_eq!(asked.try_iter().collect::<Vec<_>>(), [7]);
     }
 
@@ -206,8 +239,8 @@ mod tests {
         }
         assert_eq!(groups.sizes(), (MAX_KNOWN, 0));
         let last = MAX_KNOWN as u32;
-        assert!(matches!(groups.find(last, address(1)), Found::Known(_)));
+        assert!(matches!(groups.find(last, client(1)), Found::Known(_)));
         groups.0.age();
-        assert!(matches!(groups.find(last, address(1)), Found::Later(_)), "it is asked for again");
+        assert!(matches!(groups.find(last, client(1)), Found::Later(_)), "it is asked for again");
     }
 }

@@ -1,18 +1,19 @@
 //! What a host knows of its users and groups, asked for where nothing else waits.
 //!
 //! What was asked for lately is known at once. Else the call that wants it waits, and no other does: the host is asked
-//! on threads of the program's, a few times at once, in turn for each address that waits. So a client that asks for as
+//! on threads of the program's, a few times at once, in turn for each client that waits. So a client that asks for as
 //! many things, or a directory of users that does not answer, keeps nobody waiting whose own are known, and nobody
 //! else's new ones beyond their turn.
 //!
-//! What is known is bounded, and forgotten after a while. The calls that wait are bounded by their connections.
+//! What is known is bounded, and forgotten after a while. A host that cannot tell has told nothing: who waits learns
+//! that, and the next one asks again. The calls that wait are bounded by their connections.
 
 use rpcrdma_env::{Clock, Timestamp};
-use rpcrdma_oncrpc::gss::Work;
+use rpcrdma_oncrpc::{ClientNetwork, gss::Work};
 use std::{
     collections::{HashMap, VecDeque},
     hash::Hash,
-    net::IpAddr,
+    io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -22,12 +23,17 @@ use tokio::sync::oneshot;
 pub(crate) const MAX_KNOWN: usize = 4_096;
 /// For how long what the host has said is believed.
 const LIFETIME: Duration = Duration::from_secs(300);
+/// How often it is told that the host cannot tell.
+const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
 /// How many questions are asked at a time.
 pub(crate) const AT_ONCE: usize = 2;
 
+/// Asks the host, and may wait.
+type Ask<K, V> = Box<dyn Fn(&K) -> io::Result<V> + Send + Sync>;
+
 /// Answers to questions of one kind.
 pub(crate) struct Lookups<K, V> {
-    ask: Box<dyn Fn(&K) -> V + Send + Sync>,
+    ask: Ask<K, V>,
     work: Arc<dyn Work>,
     clock: Arc<dyn Clock>,
     state: Mutex<State<K, V>>,
@@ -37,9 +43,11 @@ struct State<K, V> {
     known: HashMap<K, Known<V>>,
     /// Who waits for a question that is asked, or is to be.
     waiting: HashMap<K, Vec<oneshot::Sender<V>>>,
-    /// The addresses whose questions are to be asked, in turn, and those questions. An address is there once.
-    turns: VecDeque<(IpAddr, VecDeque<K>)>,
+    /// The clients whose questions are to be asked, in turn, and those questions. A client is there once.
+    turns: VecDeque<(ClientNetwork, VecDeque<K>)>,
     asked: usize,
+    /// When it was last told that the host cannot tell.
+    warned: Option<Timestamp>,
 }
 
 struct Known<V> {
@@ -60,12 +68,13 @@ where
 {
     /// Asks by `ask`, which may wait, where `work` is done.
     pub(crate) fn new(
-        ask: impl Fn(&K) -> V + Send + Sync + 'static,
+        ask: impl Fn(&K) -> io::Result<V> + Send + Sync + 'static,
         work: Arc<dyn Work>,
         clock: Arc<dyn Clock>,
     ) -> Arc<Self> {
         let (known, waiting, turns) = (HashMap::new(), HashMap::new(), VecDeque::new());
-        Arc::new(Self { ask: Box::new(ask), work, clock, state: Mutex::new(State { known, waiting, turns, asked: 0 }) })
+        let state = Mutex::new(State { known, waiting, turns, asked: 0, warned: None });
+        Arc::new(Self { ask: Box::new(ask), work, clock, state })
     }
 
     /// How many answers are known, and how many are waited for.
@@ -78,8 +87,8 @@ where
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer to a question of somebody at this address.
-    pub(crate) fn find(self: &Arc<Self>, key: K, address: IpAddr) -> Found<V> {
+    /// The answer to a question of this client's. Who waits for one hears nothing if it cannot be had.
+    pub(crate) fn find(self: &Arc<Self>, key: K, client: ClientNetwork) -> Found<V> {
         let now = self.clock.now();
         let mut state = self.state();
         if let Some(known) = state.known.get(&key).filter(|known| now < known.until) {
@@ -94,9 +103,9 @@ where
             }
             None => {
                 state.waiting.insert(key.clone(), vec![sender]);
-                match state.turns.iter_mut().find(|(other, _)| *other == address) {
+                match state.turns.iter_mut().find(|(other, _)| *other == client) {
                     Some((_, keys)) => keys.push_back(key),
-                    None => state.turns.push_back((address, VecDeque::from([key]))),
+                    None => state.turns.push_back((client, VecDeque::from([key]))),
                 }
                 self.go_on(state);
             }
@@ -108,22 +117,19 @@ where
     fn go_on(self: &Arc<Self>, mut state: MutexGuard<'_, State<K, V>>) {
         let mut next = Vec::new();
         while state.asked < AT_ONCE
-            && let Some((address, mut keys)) = state.turns.pop_front()
+            && let Some((client, mut keys)) = state.turns.pop_front()
         {
             let Some(key) = keys.pop_front() else { continue };
             if !keys.is_empty() {
-                state.turns.push_back((address, keys));
+                state.turns.push_back((client, keys));
             }
             state.asked += 1;
             next.push(key);
         }
         drop(state);
         for key in next {
-            let all = self.clone();
-            self.work.run(Box::new(move || {
-                let answer = (all.ask)(&key);
-                all.told(key, answer);
-            }));
+            let asked = Asked { all: self.clone(), key: Some(key) };
+            self.work.run(Box::new(move || asked.ask()));
         }
     }
 
@@ -143,6 +149,69 @@ where
             let _ = waiting.send(answer.clone());
         }
         self.go_on(state);
+    }
+}
+
+impl<K, V> Lookups<K, V>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    V: Clone + Send + 'static,
+{
+    /// Nothing was told: who waits does so no longer.
+    fn untold(self: &Arc<Self>, key: &K) {
+        let mut state = self.state();
+        state.asked -= 1;
+        state.waiting.remove(key);
+        self.go_on(state);
+    }
+
+    fn warn(&self, error: &io::Error) {
+        let now = self.clock.now();
+        let warned = &mut self.state().warned;
+        if warned.is_none_or(|warned| now.since(warned) >= BETWEEN_WARNINGS) {
+            *warned = Some(now);
+            tracing::warn!(%error, "this machine's databases do not tell of a user or group");
+        }
+    }
+}
+
+/// A question that is asked. It is over in any case: also where it fails, or nobody asks it any more.
+struct Asked<K, V>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    V: Clone + Send + 'static,
+{
+    all: Arc<Lookups<K, V>>,
+    key: Option<K>,
+}
+
+impl<K, V> Asked<K, V>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    V: Clone + Send + 'static,
+{
+    fn ask(mut self) {
+        let Some(key) = &self.key else { return };
+        match (self.all.ask)(key) {
+            Ok(answer) => {
+                if let Some(key) = self.key.take() {
+                    self.all.told(key, answer);
+                }
+            }
+            Err(error) => self.all.warn(&error),
+        }
+    }
+}
+
+impl<K, V> Drop for Asked<K, V>
+where
+    K: Clone + Eq + Hash + Send + 'static,
+    V: Clone + Send + 'static,
+{
+    fn drop(&mut self) {
+        if let Some(key) = self.key.take() {
+            self.all.untold(&key);
+        }
     }
 }
 

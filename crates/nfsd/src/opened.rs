@@ -15,7 +15,7 @@ use rpcrdma_nfs::{
     attr::Attributes,
     v3::{Handle, Status, Verifier},
 };
-use rpcrdma_oncrpc::CallContext;
+use rpcrdma_oncrpc::{CallContext, Credential};
 use std::sync::Arc;
 
 /// Says in a handle that it is of the tree above the exports.
@@ -96,13 +96,16 @@ impl Server {
         if !export.allows(context.connection.peer.ip()) {
             return Err(Fault::Denied);
         }
+        let is_taken = export.securities.take(&context.credential);
+        // Whoever calls by a flavour that is not taken here may claim to be anybody, and is nobody.
+        let credential = if is_taken { &context.credential } else { &Credential::None };
         Ok(Opened {
             file_system: export.file_system.clone(),
             file,
-            caller: export.identities.caller(&context.credential).from_origin(Origin::of(context)),
+            caller: export.identities.caller(credential).from_origin(Origin::of(context)),
             read_only: export.read_only,
             export: export.id,
-            is_taken: export.securities.take(&context.credential),
+            is_taken,
         })
     }
 

@@ -3,14 +3,14 @@
 //! A host's users and groups are of one domain. A client gives it in any case; names of another domain mean nothing
 //! here. What the host says is asked for where nobody else waits for it ([`Lookups`]).
 //!
-//! A name is taken apart before the host is asked, which sees no name that could be something
-//! else, such as a number or a path.
+//! A name is taken apart before the host is asked, which sees no name that could be something else, such as a number or
+//! a path.
 
 use crate::lookups::{Found, Lookups};
 use rpcrdma_env::Clock;
 use rpcrdma_nfs::v4::{MAX_PRINCIPAL_OCTETS, Principal};
-use rpcrdma_oncrpc::gss::Work;
-use std::{fmt, net::IpAddr, str::FromStr, sync::Arc};
+use rpcrdma_oncrpc::{ClientNetwork, gss::Work};
+use std::{fmt, io, str::FromStr, sync::Arc};
 
 /// The longest domain, in bytes: as names of hosts have it (RFC 1035 section 2.3.4). What is left of
 /// [`MAX_PRINCIPAL_OCTETS`] beside one is for the name.
@@ -27,11 +27,17 @@ pub enum Kind {
 
 /// What a host knows of its users and groups. May wait, also for other hosts.
 pub trait Accounts: Send + Sync {
-    /// The name of a user or group; `None` if it has none, or nobody can tell.
-    fn name(&self, kind: Kind, id: u32) -> Option<String>;
+    /// The name of a user or group; `None` if it has none.
+    ///
+    /// # Errors
+    /// If nobody can tell: then it is told by number, and asked for again.
+    fn name(&self, kind: Kind, id: u32) -> io::Result<Option<String>>;
 
-    /// The number of a user or group; `None` if there is none of that name, or nobody can tell.
-    fn id(&self, kind: Kind, name: &str) -> Option<u32>;
+    /// The number of a user or group; `None` if there is none of that name.
+    ///
+    /// # Errors
+    /// If nobody can tell: then it is refused, and asked for again.
+    fn id(&self, kind: Kind, name: &str) -> io::Result<Option<u32>>;
 }
 
 /// The domain of a host's users and groups, such as `example.com`.
@@ -82,8 +88,8 @@ impl OwnerNames {
     /// Asks `accounts` where `work` is done.
     pub fn new(domain: Domain, accounts: Arc<dyn Accounts>, work: Arc<dyn Work>, clock: Arc<dyn Clock>) -> Arc<Self> {
         let (ours, by_name) = (domain.clone(), accounts.clone());
-        let name = move |(kind, id): &(Kind, u32)| ours.told(&accounts.name(*kind, *id)?);
-        let number = move |(kind, name): &(Kind, Arc<str>)| by_name.id(*kind, name).filter(|id| *id != u32::MAX);
+        let name = move |(kind, id): &(Kind, u32)| Ok(accounts.name(*kind, *id)?.and_then(|name| ours.told(&name)));
+        let number = move |(kind, name): &(Kind, Arc<str>)| Ok(by_name.id(*kind, name)?.filter(|id| *id != u32::MAX));
         Arc::new(Self {
             domain,
             names: Lookups::new(name, work.clone(), clock.clone()),
@@ -102,8 +108,8 @@ impl OwnerNames {
         (names.0 + numbers.0, names.1 + numbers.1)
     }
 
-    /// A user or group as the client at this address is told it: by name, or by number if it has none.
-    pub(crate) async fn told(&self, kind: Kind, id: u32, client: IpAddr) -> Principal {
+    /// A user or group as this client is told it: by name, or by number if it has none.
+    pub(crate) async fn told(&self, kind: Kind, id: u32, client: ClientNetwork) -> Principal {
         let name = match self.names.find((kind, id), client) {
             Found::Known(name) => name,
             Found::Later(name) => name.await.ok().flatten(),
@@ -111,8 +117,8 @@ impl OwnerNames {
         name.unwrap_or_else(|| Principal::of_number(id))
     }
 
-    /// The number of what the client at this address has named; `None` if it is no name of this domain's.
-    pub(crate) async fn id(&self, kind: Kind, who: &Principal, client: IpAddr) -> Option<u32> {
+    /// The number of what this client has named; `None` if it is no name of this domain's.
+    pub(crate) async fn id(&self, kind: Kind, who: &Principal, client: ClientNetwork) -> Option<u32> {
         let name = self.domain.name_of(who)?;
         match self.numbers.find((kind, name.into()), client) {
             Found::Known(id) => id,

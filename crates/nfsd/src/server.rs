@@ -207,7 +207,7 @@ impl Nfsd {
             troubles: Troubles::new(env.clock.clone()),
         });
         let nfs = server.version_3(Router::new(env), None);
-        let mount = server.mount(Router::new(env));
+        let mount = server.mount(Router::new(env), None);
         let (nfs, mount, clock) = (Arc::new(nfs), Arc::new(mount), env.clock.clone());
         Ok(Self { nfs, mount, locks: None, file_systems, server, clock, flavour: None, groups: None })
     }
@@ -216,16 +216,15 @@ impl Nfsd {
     /// take it is said [by them](Export::with_securities). What adds programs comes later.
     pub fn with_flavour(mut self, flavour: Arc<dyn ServerFlavour>, env: &Env) -> Self {
         self.flavour = Some(flavour);
-        self.nfs = Arc::new(self.server.version_3(self.router(env), self.groups.as_ref()));
-        self.mount = Arc::new(self.server.mount(self.router(env)));
+        self.renew(true, env);
         self
     }
 
-    /// Callers by AUTH_SYS have the groups that this host knows, and not those that they name. What adds version 4
-    /// comes later.
+    /// Callers by AUTH_SYS have the groups that this host knows, and not those that they name. What adds programs comes
+    /// later.
     pub fn with_groups(mut self, groups: Arc<ManagedGroups>, env: &Env) -> Self {
-        self.nfs = Arc::new(self.server.version_3(self.router(env), Some(&groups)));
         self.groups = Some(groups);
+        self.renew(true, env);
         self
     }
 
@@ -257,9 +256,14 @@ impl Nfsd {
     ) -> Result<Self, Version2Error> {
         let version_2 = Version2::open(state, server, (state.secret(), queue, self.clock.clone()))?;
         let _ = self.server.version_2.set(Arc::new(version_2));
-        self.nfs = Arc::new(self.legacy(version_3, env));
-        self.mount = Arc::new(self.server.mount(self.router(env)));
+        self.renew(version_3, env);
         Ok(self)
+    }
+
+    /// Makes what serves the versions before 4, and MOUNT, by what is said of them by now.
+    fn renew(&mut self, version_3: bool, env: &Env) {
+        self.nfs = Arc::new(self.legacy(version_3, env));
+        self.mount = Arc::new(self.server.mount(self.router(env), self.groups.as_ref()));
     }
 
     /// A router with the versions before 4.
@@ -321,7 +325,8 @@ impl Nfsd {
         let setup = nlm::Setup { server, monitor: of_lockd, outside, queue, grace, host_locks, limits };
         let lockd = Lockd::new(setup, env);
         let _ = self.server.lockd.set(Arc::downgrade(&lockd));
-        self.locks = Some(LockPrograms { nlm: lockd.handler(env), nsm: Arc::new(statd), lockd, monitor });
+        self.locks =
+            Some(LockPrograms { nlm: lockd.handler(self.groups.as_ref(), env), nsm: Arc::new(statd), lockd, monitor });
         self.join_graces();
         Ok(self)
     }
@@ -461,7 +466,7 @@ impl Nfsd {
 }
 
 /// A service whose callers have the groups that they name, or those that this host knows.
-fn grouped(service: impl Service + 'static, groups: Option<&Arc<ManagedGroups>>) -> Arc<dyn Service> {
+pub(crate) fn grouped(service: impl Service + 'static, groups: Option<&Arc<ManagedGroups>>) -> Arc<dyn Service> {
     match groups {
         Some(groups) => Arc::new(Managed::new(service, groups.clone())),
         None => Arc::new(service),
@@ -476,12 +481,12 @@ impl Server {
     }
 
     /// Adds MOUNT.
-    fn mount(self: &Arc<Self>, mount: Router) -> Router {
+    fn mount(self: &Arc<Self>, mount: Router, groups: Option<&Arc<ManagedGroups>>) -> Router {
         let mount = mount
-            .with_service(Arc::new(Mount::version_3(self.clone())))
-            .with_service(Arc::new(Mount::version_1(self.clone())));
+            .with_service(grouped(Mount::version_3(self.clone()), groups))
+            .with_service(grouped(Mount::version_1(self.clone()), groups));
         match self.version_2.get() {
-            Some(_) => mount.with_service(Arc::new(Mount::version_2(self.clone()))),
+            Some(_) => mount.with_service(grouped(Mount::version_2(self.clone()), groups)),
             None => mount,
         }
     }

@@ -82,7 +82,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) keytab: Option<PathBuf>,
     /// With --sec krb5 and its like: a file that says which users of this machine principals are, before the rules of
-    /// krb5.conf do. A line is a principal and a user, such as `alice@REALM alice`; a user is a name, UID, UID:GID, or
+    /// krb5.conf do. A line is a principal and a user, such as `alice@REALM alice`; a user is a name, UID:GID, or
     /// - for nobody
     #[arg(long, value_name = "FILE")]
     pub(crate) principals: Option<PathBuf>,

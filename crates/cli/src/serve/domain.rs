@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use rpcrdma_env::Env;
 use rpcrdma_gss::Accounts;
 use rpcrdma_nfsd::{Accounts as HostAccounts, Domain, Kind, OwnerNames};
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 /// How many threads ask for names: two for names and two for numbers, as each may wait for a directory of users on
 /// another host.
@@ -20,14 +20,14 @@ const THREADS: usize = 4;
 struct OfMachine;
 
 impl HostAccounts for OfMachine {
-    fn name(&self, kind: Kind, id: u32) -> Option<String> {
+    fn name(&self, kind: Kind, id: u32) -> io::Result<Option<String>> {
         match kind {
             Kind::User => Accounts.user_name(id),
             Kind::Group => Accounts.group_name(id),
         }
     }
 
-    fn id(&self, kind: Kind, name: &str) -> Option<u32> {
+    fn id(&self, kind: Kind, name: &str) -> io::Result<Option<u32>> {
         match kind {
             Kind::User => Accounts.uid_of(name),
             Kind::Group => Accounts.gid_of(name),

@@ -18,6 +18,7 @@ use rpcrdma_nfsd::{
 };
 use rpcrdma_oncrpc::gss::AcceptGss;
 use std::{
+    io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -102,8 +103,8 @@ pub(super) fn build(
 struct OfMachine;
 
 impl Groups for OfMachine {
-    fn of(&self, uid: u32) -> Arc<[u32]> {
-        Accounts.groups_of(uid).into()
+    fn of(&self, uid: u32) -> io::Result<Arc<[u32]>> {
+        Ok(Accounts.groups_of(uid)?.into())
     }
 }
 

@@ -4,6 +4,7 @@
 use rpcrdma_oncrpc::gss::Work;
 use std::{
     io,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{Receiver, Sender, channel},
@@ -26,7 +27,8 @@ impl Threads {
                 // The guard is gone before the job begins.
                 let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 while let Ok(job) = next() {
-                    job();
+                    // A defect costs its own job, of which the panic has told, and not the thread.
+                    let _ = catch_unwind(AssertUnwindSafe(job));
                 }
             };
             thread::Builder::new().name(name.into()).spawn(work)?;
@@ -49,6 +51,7 @@ mod tests {
     #[test]
     fn jobs_are_done_by_threads_of_their_own() {
         let (threads, (done, answers)) = (Threads::start("rpcrdma-tokens", 4).unwrap(), channel());
+        (0..8).for_each(|_| threads.run(Box::new(|| panic!("a job's own"))));
         for _ in 0..8 {
             let done = done.clone();
             threads.run(Box::new(move || done.send(thread::current().name().map(str::to_owned)).unwrap()));

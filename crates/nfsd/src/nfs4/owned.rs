@@ -9,9 +9,9 @@ use rpcrdma_nfs::{
     attr::Attributes,
     v4::{Ace, Acl, Attribute, Bitmap, Principal, Status, ace},
 };
-use rpcrdma_oncrpc::Credential;
+use rpcrdma_oncrpc::{ClientNetwork, Credential};
 use rpcrdma_xdr::Encode as _;
-use std::{net::IpAddr, sync::Arc};
+use std::sync::Arc;
 
 /// Both names of a file's.
 const OF_FILE: Bitmap = Bitmap::of(&[Attribute::Owner, Attribute::Group]);
@@ -44,8 +44,9 @@ impl Compound {
         }
     }
 
-    fn client_address(&self) -> IpAddr {
-        self.context.connection.peer.ip().to_canonical()
+    /// Whose turn it is where the host is asked.
+    fn network(&self) -> ClientNetwork {
+        ClientNetwork::of(self.context.connection.peer.ip())
     }
 
     /// The owner and the group of a file by name, if they are asked for and this caller is told names.
@@ -57,7 +58,7 @@ impl Compound {
     }
 
     async fn names_of(&self, names: &OwnerNames, asked: &Bitmap, file: &Attributes) -> Named {
-        let client = self.client_address();
+        let client = self.network();
         let mut named = Named::default();
         if asked.contains(Attribute::Owner) {
             named.owner = Some(names.told(Kind::User, file.uid, client).await);
@@ -72,7 +73,7 @@ impl Compound {
     /// numbers.
     pub(super) async fn named_acl(&self, acl: Acl, most: usize) -> Acl {
         let Some(names) = self.names() else { return acl };
-        let client = self.client_address();
+        let client = self.network();
         let mut entries = acl.0.clone();
         for entry in &mut entries {
             if let Some(number) = entry.who.number() {
@@ -93,7 +94,7 @@ impl Compound {
             return Ok(Some(number));
         }
         let names = self.server.names.get().ok_or(Status::BADOWNER)?;
-        Box::pin(names.id(kind, &who, self.client_address())).await.map(Some).ok_or(Status::BADOWNER)
+        Box::pin(names.id(kind, &who, self.network())).await.map(Some).ok_or(Status::BADOWNER)
     }
 
     /// A client's list with numbers for names. Special names stay.

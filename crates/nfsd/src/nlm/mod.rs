@@ -27,10 +27,12 @@ pub use limits::{
 use crate::{
     OpenFile, Origin, Outside, Queue,
     claims::{Access, Claims, FileKey, HostLocks},
+    groups::ManagedGroups,
     nfs4::Tasks,
     nsm::{Holders, Monitor},
     opened::Opened,
     server::Server,
+    server::grouped,
 };
 use grace::Grace;
 use hosts::{Host, Hosts};
@@ -158,9 +160,10 @@ impl Lockd {
     }
 
     /// What executes calls to all versions.
-    pub(crate) fn handler(self: &Arc<Self>, env: &Env) -> Arc<dyn Handler> {
-        let add =
-            |router: Router, version| router.with_service(Arc::new(service::NlmService::new(self.clone(), version)));
+    pub(crate) fn handler(self: &Arc<Self>, groups: Option<&Arc<ManagedGroups>>, env: &Env) -> Arc<dyn Handler> {
+        let add = |router: Router, version| {
+            router.with_service(grouped(service::NlmService::new(self.clone(), version), groups))
+        };
         Arc::new(VERSIONS.into_iter().fold(Router::new(env), add))
     }
 

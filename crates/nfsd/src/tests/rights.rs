@@ -2,7 +2,7 @@
 
 use super::{mode, on_each};
 use crate::{
-    Cidr, Export, FileSystem, Identities, MemoryFs, Nfsd, Squash,
+    Cidr, Export, FileSystem, Groups, Identities, ManagedGroups, MemoryFs, Nfsd, Squash,
     testing::{Client, SECRET, env, plain},
 };
 use rpcrdma_nfs::{
@@ -10,7 +10,7 @@ use rpcrdma_nfs::{
     nfsacl,
     v3::{self, Commit, CreateHow, FileType, Handle, NewAttributes, NodeKind, Path, SetTime, Status, Time, access},
 };
-use rpcrdma_oncrpc::{AuthStat, Rejection};
+use rpcrdma_oncrpc::{AuthStat, Rejection, gss::Work};
 use rpcrdma_xdr::Payload;
 use std::sync::Arc;
 
@@ -185,6 +185,39 @@ fn mount_walks_a_path_as_the_caller() {
             assert_eq!(stranger.mount(path), Err(mount::Status::ACCES), "{path}");
         }
     });
+}
+
+/// A host that knows no groups of anybody, and tells so at once.
+struct NoGroups;
+
+impl Groups for NoGroups {
+    fn of(&self, _: u32) -> std::io::Result<Arc<[u32]>> {
+        Ok(Arc::default())
+    }
+}
+
+impl Work for NoGroups {
+    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+        job();
+    }
+}
+
+/// proves: NFS3-ID-e
+#[test]
+fn mount_believes_no_groups_where_the_host_tells_them() {
+    let tree: Arc<dyn FileSystem> = Arc::new(MemoryFs::new(1 << 20, &env()));
+    let serve = || {
+        let trusting = Identities { squash: Squash::None, ..Identities::default() };
+        Nfsd::new(vec![Export::new("/", tree.clone()).with_identities(trusting)], SECRET, &env()).unwrap()
+    };
+    let plain = Client::of(&serve());
+    let closed = plain.new_directory(&plain.root(), "closed");
+    let inner = plain.new_directory(&closed, "inner");
+    plain.set(&closed, NewAttributes { gid: Some(50), ..mode(0o750) }).unwrap();
+    assert_eq!(plain.as_user(6, 6, &[50]).mount("/closed/inner"), Ok(inner));
+    let groups = ManagedGroups::new(Arc::new(NoGroups), Arc::new(NoGroups), env().clock);
+    let managed = Client::of(&serve().with_groups(groups, &env()));
+    assert_eq!(managed.as_user(6, 6, &[50]).mount("/closed/inner"), Err(mount::Status::ACCES));
 }
 
 /// proves: NFS3-ACL-c

@@ -1,7 +1,7 @@
 //! Who calls, once it is proven.
 
 use super::GssService;
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 /// A principal that calls.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,5 +37,8 @@ pub struct GssUser {
 pub trait Names: Send + Sync {
     /// The user that `principal` is; `local` is the name that the mechanism's rules give it. Asked once for each
     /// context, where [`Work`](super::Work) is done.
-    fn user(&self, principal: &str, local: Option<&str>) -> Option<GssUser>;
+    ///
+    /// # Errors
+    /// If that cannot be known now. The context is not made then.
+    fn user(&self, principal: &str, local: Option<&str>) -> io::Result<Option<GssUser>>;
 }

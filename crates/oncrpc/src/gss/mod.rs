@@ -29,5 +29,5 @@ pub use credential::{GssCredential, GssService, MAX_SEQUENCE, Procedure as GssPr
 pub use mechanism::{Failure, Handshake, Mechanism, Peer, Progress, Protection, Work};
 pub use observer::{GssObserver, Refused};
 pub use server::{AcceptGss, MAX_TOKEN_OCTETS};
-pub use table::{CONTEXTS, CONTEXTS_OF_ADDRESS, UNFINISHED};
+pub use table::{CONTEXTS, CONTEXTS_OF_CLIENT, UNFINISHED};
 pub use window::WINDOW;

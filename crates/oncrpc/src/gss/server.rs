@@ -10,15 +10,15 @@ use super::{
     window::Window,
 };
 use crate::{
-    AUTH_NONE, Accepted, Answered, AuthStat, CallHeader, Credential, OpaqueAuth, Rejection, ReplyFlavour,
-    ServerFlavour, Unanswered, Verdict,
+    AUTH_NONE, Accepted, Answered, AuthStat, CallHeader, ClientNetwork, Credential, OpaqueAuth, Rejection,
+    ReplyFlavour, ServerFlavour, Unanswered, Verdict,
 };
 use bytes::Bytes;
 use rpcrdma_env::{Clock, Env, Random};
 use rpcrdma_xdr::{Decoder, Encoder, Payload};
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     sync::{Arc, Mutex},
 };
 use tokio::sync::oneshot;
@@ -83,8 +83,8 @@ impl AcceptGss {
             Err(error) if error.is_placement() => return Verdict::NotEligible,
             Err(_) => return Verdict::Answered(Answered::rejected(Rejection::GarbageArgs)),
         };
-        let address = peer.ip().to_canonical();
-        let Some(working) = self.house.table.begin(address) else {
+        let client = ClientNetwork::of(peer.ip());
+        let Some(working) = self.house.table.begin(client) else {
             self.observer.refused(peer, Refused::Busy);
             return Verdict::Answered(failed(UNAVAILABLE, 0));
         };
@@ -108,18 +108,19 @@ impl AcceptGss {
         let (sender, receiver) = oneshot::channel();
         let (house, observer) = (self.house.clone(), self.observer.clone());
         self.work.run(Box::new(move || {
-            let answer = match handshake.step(&token) {
-                Ok(progress) => {
-                    if let Progress::Done { peer: Peer { principal, .. }, .. } = &progress {
-                        observer.made(peer, principal);
-                    }
-                    house.advance(handle, address, progress)
-                }
-                Err(failure) => {
-                    observer.refused(peer, Refused::Token(&failure));
-                    failed(failure.major, failure.minor)
-                }
-            };
+            let made = handshake.step(&token).and_then(|progress| {
+                let principal = match &progress {
+                    Progress::Done { peer, .. } => Some(peer.principal.clone()),
+                    Progress::More { .. } => None,
+                };
+                let answer = house.advance(handle, client, progress)?;
+                principal.into_iter().for_each(|principal| observer.made(peer, &principal));
+                Ok(answer)
+            });
+            let answer = made.unwrap_or_else(|failure| {
+                observer.refused(peer, Refused::Token(&failure));
+                failed(failure.major, failure.minor)
+            });
             drop(working);
             // The caller may be gone.
             let _ = sender.send(answer);
@@ -235,33 +236,38 @@ fn verify(live: &mut Live, call: &CallHeader) -> Result<(), AuthStat> {
 
 impl House {
     /// What the initiator is told after a token that was good.
-    fn advance(&self, handle: Handle, address: IpAddr, progress: Progress) -> Answered {
+    fn advance(&self, handle: Handle, client: ClientNetwork, progress: Progress) -> Result<Answered, Failure> {
         match progress {
             Progress::More { handshake, token } => {
-                self.table.wait(handle, address, handshake);
-                Answered { verifier: OpaqueAuth::none(), result: Ok(told(handle.octets(), CONTINUE_NEEDED, 0, &token)) }
+                self.table.wait(handle, client, handshake);
+                let told = told(handle.octets(), CONTINUE_NEEDED, 0, &token);
+                Ok(Answered { verifier: OpaqueAuth::none(), result: Ok(told) })
             }
-            Progress::Done { mut protection, peer, token } => match protection.sign(&WINDOW.to_be_bytes()) {
-                Ok(checksum) => {
-                    let live = Mutex::new(Live { window: Window::new(), protection });
-                    self.keep(handle, address, peer, live);
-                    let verifier = OpaqueAuth { flavour: RPCSEC_GSS, body: checksum };
-                    Answered { verifier, result: Ok(told(handle.octets(), COMPLETE, 0, &token)) }
-                }
-                Err(failure) => failed(failure.major, failure.minor),
-            },
+            Progress::Done { mut protection, peer, token } => {
+                let checksum = protection.sign(&WINDOW.to_be_bytes())?;
+                let live = Mutex::new(Live { window: Window::new(), protection });
+                self.keep(handle, client, peer, live)?;
+                let verifier = OpaqueAuth { flavour: RPCSEC_GSS, body: checksum };
+                Ok(Answered { verifier, result: Ok(told(handle.octets(), COMPLETE, 0, &token)) })
+            }
         }
     }
 
-    fn keep(&self, handle: Handle, address: IpAddr, peer: Peer, live: Mutex<Live>) {
+    /// Keeps a context, unless it cannot be known whose it is: as nobody's it would stay so for as long as it lasts.
+    fn keep(&self, handle: Handle, client: ClientNetwork, peer: Peer, live: Mutex<Live>) -> Result<(), Failure> {
         let Peer { principal, local, lifetime, .. } = peer;
         let now = self.clock.now();
-        let user = self.names.user(&principal, local.as_deref());
+        let user = self.names.user(&principal, local.as_deref()).map_err(|error| Failure {
+            major: UNAVAILABLE,
+            minor: 0,
+            text: format!("this machine's databases do not tell which user {principal} is: {error}"),
+        })?;
         let mut hasher = DefaultHasher::new();
         (self.secret, &*principal).hash(&mut hasher);
         let until = lifetime.map(|lifetime| now + lifetime);
         let context = Established { principal, user, caller: hasher.finish(), until, live };
-        self.table.insert(handle, address, context, now);
+        self.table.insert(handle, client, context, now);
+        Ok(())
     }
 }
 

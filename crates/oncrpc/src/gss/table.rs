@@ -1,25 +1,26 @@
 //! The contexts of a server: finished ones, and those that are being made.
 //!
-//! It owns them. Where there is no room for one more, the address that holds the most contexts loses its least used
-//! one; of those that are not finished the oldest goes. Whoever loses one is told when he uses it, and makes another.
+//! It owns them. Where there is no room for one more, the client that holds the most contexts loses one: of its
+//! principals the one with the most of them, its least used. Of those that are not finished the oldest goes. Whoever
+//! loses one is told when he uses it, and makes another.
 
 use super::{GssUser, Handshake, Protection, window::Window};
+use crate::ClientNetwork;
 use rpcrdma_env::{Random, Timestamp};
 use std::{
     collections::HashMap,
-    net::IpAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 /// How many contexts there are at most: a user of a Linux client has one, or two while he renews it.
 pub const CONTEXTS: usize = 16_384;
-/// How many of them an address may hold.
-pub const CONTEXTS_OF_ADDRESS: usize = 1024;
+/// How many of them a client may hold.
+pub const CONTEXTS_OF_CLIENT: usize = 1024;
 /// How many contexts can wait for their initiator's next token, or be worked on. Kerberos needs one token.
 pub const UNFINISHED: usize = 64;
-/// How many of them an address may have.
-pub(super) const UNFINISHED_OF_ADDRESS: usize = 16;
+/// How many of them a client may have.
+pub(super) const UNFINISHED_OF_CLIENT: usize = 16;
 /// How often contexts that nobody uses are looked at.
 const SWEEP: Duration = Duration::from_secs(60);
 
@@ -75,24 +76,24 @@ impl Established {
 
 struct Entry {
     context: Arc<Established>,
-    address: IpAddr,
+    client: ClientNetwork,
     /// The count of uses of all contexts at its last.
     used: u64,
 }
 
 struct Unfinished {
     handshake: Box<dyn Handshake>,
-    address: IpAddr,
+    client: ClientNetwork,
     began: u64,
 }
 
 #[derive(Default)]
 struct Inner {
     contexts: HashMap<Handle, Entry>,
-    held: HashMap<IpAddr, usize>,
+    held: HashMap<ClientNetwork, usize>,
     unfinished: HashMap<Handle, Unfinished>,
-    /// Handshakes that are worked on, by address.
-    working: HashMap<IpAddr, usize>,
+    /// Handshakes that are worked on, by client.
+    working: HashMap<ClientNetwork, usize>,
     count: u64,
     swept: Option<Timestamp>,
 }
@@ -115,39 +116,39 @@ impl Table {
         Some(entry.context.clone())
     }
 
-    pub(super) fn insert(&self, handle: Handle, address: IpAddr, context: Established, now: Timestamp) {
+    pub(super) fn insert(&self, handle: Handle, client: ClientNetwork, context: Established, now: Timestamp) {
         let mut inner = self.inner();
         inner.sweep(now);
-        if inner.held.get(&address).is_some_and(|held| *held >= CONTEXTS_OF_ADDRESS) {
-            inner.forget_one_of(address);
+        if inner.held.get(&client).is_some_and(|held| *held >= CONTEXTS_OF_CLIENT) {
+            inner.forget_one_of(client);
         } else if inner.contexts.len() >= CONTEXTS {
-            let most = inner.held.iter().max_by_key(|(_, held)| **held).map(|(address, _)| *address);
+            let most = inner.held.iter().max_by_key(|(_, held)| **held).map(|(client, _)| *client);
             if let Some(most) = most {
                 inner.forget_one_of(most);
             }
         }
         inner.count += 1;
-        let entry = Entry { context: Arc::new(context), address, used: inner.count };
+        let entry = Entry { context: Arc::new(context), client, used: inner.count };
         inner.contexts.insert(handle, entry);
-        *inner.held.entry(address).or_default() += 1;
+        *inner.held.entry(client).or_default() += 1;
     }
 
     pub(super) fn remove(&self, handle: Handle) {
         self.inner().forget(handle);
     }
 
-    /// Room to work on a handshake for an address, if it has not too much of it.
-    pub(super) fn begin(self: &Arc<Self>, address: IpAddr) -> Option<Working> {
+    /// Room to work on a handshake for a client, if it has not too much of it.
+    pub(super) fn begin(self: &Arc<Self>, client: ClientNetwork) -> Option<Working> {
         let mut inner = self.inner();
         if inner.working.values().sum::<usize>() >= UNFINISHED {
             return None;
         }
-        let working = inner.working.entry(address).or_default();
-        if *working >= UNFINISHED_OF_ADDRESS {
+        let working = inner.working.entry(client).or_default();
+        if *working >= UNFINISHED_OF_CLIENT {
             return None;
         }
         *working += 1;
-        Some(Working { table: self.clone(), address })
+        Some(Working { table: self.clone(), client })
     }
 
     /// How many contexts are finished, and how many wait for their initiator's next token.
@@ -157,19 +158,19 @@ impl Table {
     }
 
     /// Keeps a handshake until the next token.
-    pub(super) fn wait(&self, handle: Handle, address: IpAddr, handshake: Box<dyn Handshake>) {
+    pub(super) fn wait(&self, handle: Handle, client: ClientNetwork, handshake: Box<dyn Handshake>) {
         let mut inner = self.inner();
-        let of_address = inner.unfinished.values().filter(|waiting| waiting.address == address).count();
-        let is_crowded = of_address >= UNFINISHED_OF_ADDRESS;
+        let of_client = inner.unfinished.values().filter(|waiting| waiting.client == client).count();
+        let is_crowded = of_client >= UNFINISHED_OF_CLIENT;
         if is_crowded || inner.unfinished.len() >= UNFINISHED {
-            let candidates = inner.unfinished.iter().filter(|(_, waiting)| !is_crowded || waiting.address == address);
+            let candidates = inner.unfinished.iter().filter(|(_, waiting)| !is_crowded || waiting.client == client);
             if let Some(oldest) = candidates.min_by_key(|(_, waiting)| waiting.began).map(|(handle, _)| *handle) {
                 inner.unfinished.remove(&oldest);
             }
         }
         inner.count += 1;
         let began = inner.count;
-        inner.unfinished.insert(handle, Unfinished { handshake, address, began });
+        inner.unfinished.insert(handle, Unfinished { handshake, client, began });
     }
 
     /// Takes a handshake that waits for a token.
@@ -187,13 +188,18 @@ impl Table {
 
 impl Inner {
     fn forget(&mut self, handle: Handle) {
-        let Some(Entry { address, .. }) = self.contexts.remove(&handle) else { return };
-        less(&mut self.held, address);
+        let Some(Entry { client, .. }) = self.contexts.remove(&handle) else { return };
+        less(&mut self.held, client);
     }
 
-    fn forget_one_of(&mut self, address: IpAddr) {
-        let of_address = self.contexts.iter().filter(|(_, entry)| entry.address == address);
-        if let Some(least) = of_address.min_by_key(|(_, entry)| entry.used).map(|(handle, _)| *handle) {
+    /// Forgets a context of a client: the least used one of the principal that has the most there.
+    fn forget_one_of(&mut self, client: ClientNetwork) {
+        let of_client = || self.contexts.iter().filter(|(_, entry)| entry.client == client);
+        let mut held: HashMap<u64, usize> = HashMap::new();
+        of_client().for_each(|(_, entry)| *held.entry(entry.context.caller).or_default() += 1);
+        let most = held.into_iter().max_by_key(|(_, held)| *held).map(|(caller, _)| caller);
+        let of_most = of_client().filter(|(_, entry)| Some(entry.context.caller) == most);
+        if let Some(least) = of_most.min_by_key(|(_, entry)| entry.used).map(|(handle, _)| *handle) {
             self.forget(least);
         }
     }
@@ -210,12 +216,12 @@ impl Inner {
     }
 }
 
-/// Counts one less of an address.
-fn less(counts: &mut HashMap<IpAddr, usize>, address: IpAddr) {
-    if let Some(count) = counts.get_mut(&address) {
+/// Counts one less of a client.
+fn less(counts: &mut HashMap<ClientNetwork, usize>, client: ClientNetwork) {
+    if let Some(count) = counts.get_mut(&client) {
         *count -= 1;
         if *count == 0 {
-            counts.remove(&address);
+            counts.remove(&client);
         }
     }
 }
@@ -223,12 +229,12 @@ fn less(counts: &mut HashMap<IpAddr, usize>, address: IpAddr) {
 /// A handshake that is worked on.
 pub(super) struct Working {
     table: Arc<Table>,
-    address: IpAddr,
+    client: ClientNetwork,
 }
 
 impl Drop for Working {
     fn drop(&mut self) {
-        less(&mut self.table.inner().working, self.address);
+        less(&mut self.table.inner().working, self.client);
     }
 }
 
@@ -265,14 +271,14 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_nanos(5);
 
-    fn address(last: u16) -> IpAddr {
+    fn client(last: u16) -> ClientNetwork {
         let [high, low] = last.to_be_bytes();
-        [10, 0, high, low].into()
+        ClientNetwork::of([10, 0, high, low].into())
     }
 
-    fn established(until: Option<Timestamp>) -> Established {
+    fn established(caller: u64, until: Option<Timestamp>) -> Established {
         let live = Mutex::new(Live { window: Window::new(), protection: Box::new(Unasked) });
-        Established { principal: "alice@REALM".into(), user: None, caller: 1, until, live }
+        Established { principal: "alice@REALM".into(), user: None, caller, until, live }
     }
 
     struct House {
@@ -287,29 +293,47 @@ mod tests {
 
         fn insert(&self, of: u16, until: Option<Timestamp>, now: Timestamp) -> Handle {
             let handle = Handle::new(&self.random);
-            self.table.insert(handle, address(of), established(until), now);
+            self.table.insert(handle, client(of), established(1, until), now);
+            handle
+        }
+
+        /// A context of another principal, from the same client.
+        fn insert_for(&self, caller: u64, of: u16) -> Handle {
+            let handle = Handle::new(&self.random);
+            self.table.insert(handle, client(of), established(caller, None), NOW);
             handle
         }
 
         fn wait(&self, of: u16) -> Handle {
             let handle = Handle::new(&self.random);
-            self.table.wait(handle, address(of), Box::new(Unasked));
+            self.table.wait(handle, client(of), Box::new(Unasked));
             handle
         }
     }
 
     /// proves: GSS-2203-5.4-b
     #[test]
-    fn an_address_loses_its_least_used_context_and_no_one_elses() {
+    fn a_client_loses_its_least_used_context_and_no_one_elses() {
         let house = House::new();
         let others = house.insert(2, None, NOW);
-        let handles: Vec<_> = (0..CONTEXTS_OF_ADDRESS).map(|_| house.insert(1, None, NOW)).collect();
-        assert_eq!(house.table.counts().0, CONTEXTS_OF_ADDRESS + 1, "at the limit nothing goes");
+        let handles: Vec<_> = (0..CONTEXTS_OF_CLIENT).map(|_| house.insert(1, None, NOW)).collect();
+        assert_eq!(house.table.counts().0, CONTEXTS_OF_CLIENT + 1, "at the limit nothing goes");
         assert!(house.table.get(handles[0]).is_some());
         house.insert(1, None, NOW);
-        assert_eq!(house.table.counts().0, CONTEXTS_OF_ADDRESS + 1);
+        assert_eq!(house.table.counts().0, CONTEXTS_OF_CLIENT + 1);
         assert!(house.table.get(handles[0]).is_some() && house.table.get(others).is_some());
         assert!(house.table.get(handles[1]).is_none(), "the one that was not used for the longest time");
+    }
+
+    #[test]
+    fn a_principal_with_many_contexts_drives_out_his_own_and_nobody_elses() {
+        let house = House::new();
+        let other = house.insert_for(2, 1);
+        let own: Vec<_> = (0..CONTEXTS_OF_CLIENT + 8).map(|_| house.insert_for(1, 1)).collect();
+        assert_eq!(house.table.counts().0, CONTEXTS_OF_CLIENT);
+        assert!(
+            house.table.get(other).is_some() && house.table.get(own[8]).is_none() && house.table.get(own[9]).is_some()
+        );
     }
 
     /// proves: GSS-2203-5.4-b
@@ -319,7 +343,7 @@ mod tests {
         let small = house.insert(9999, None, NOW);
         let mut count = 1;
         for of in 0.. {
-            for _ in 0..CONTEXTS_OF_ADDRESS.min(CONTEXTS - count) {
+            for _ in 0..CONTEXTS_OF_CLIENT.min(CONTEXTS - count) {
                 house.insert(of, None, NOW);
                 count += 1;
             }
@@ -352,10 +376,10 @@ mod tests {
         let house = House::new();
         let finished = house.insert(1, None, NOW);
         let others = house.wait(2);
-        let own: Vec<_> = (0..UNFINISHED_OF_ADDRESS).map(|_| house.wait(1)).collect();
-        assert_eq!(house.table.counts().1, UNFINISHED_OF_ADDRESS + 1);
+        let own: Vec<_> = (0..UNFINISHED_OF_CLIENT).map(|_| house.wait(1)).collect();
+        assert_eq!(house.table.counts().1, UNFINISHED_OF_CLIENT + 1);
         house.wait(1);
-        assert_eq!(house.table.counts().1, UNFINISHED_OF_ADDRESS + 1);
+        assert_eq!(house.table.counts().1, UNFINISHED_OF_CLIENT + 1);
         assert!(house.table.take(own[0]).is_none() && house.table.take(own[1]).is_some(), "its own oldest goes");
         (100..10_100).for_each(|of| {
             house.wait(of);
@@ -365,15 +389,15 @@ mod tests {
     }
 
     #[test]
-    fn work_on_handshakes_is_bounded_for_an_address_and_in_all() {
+    fn work_on_handshakes_is_bounded_for_a_client_and_in_all() {
         let house = House::new();
-        let own: Vec<_> = (0..UNFINISHED_OF_ADDRESS).map(|_| house.table.begin(address(1)).unwrap()).collect();
-        assert!(house.table.begin(address(1)).is_none());
-        let rest = UNFINISHED - UNFINISHED_OF_ADDRESS;
-        let others: Vec<_> = (0..rest).map(|of| house.table.begin(address(2 + of as u16)).unwrap()).collect();
-        assert!(house.table.begin(address(999)).is_none());
+        let own: Vec<_> = (0..UNFINISHED_OF_CLIENT).map(|_| house.table.begin(client(1)).unwrap()).collect();
+        assert!(house.table.begin(client(1)).is_none());
+        let rest = UNFINISHED - UNFINISHED_OF_CLIENT;
+        let others: Vec<_> = (0..rest).map(|of| house.table.begin(client(2 + of as u16)).unwrap()).collect();
+        assert!(house.table.begin(client(999)).is_none());
         drop(own);
-        assert!(house.table.begin(address(1)).is_some());
+        assert!(house.table.begin(client(1)).is_some());
         drop(others);
         assert_eq!(house.table.counts().2, 0);
     }

@@ -74,9 +74,9 @@ pub(crate) struct RecordReader {
     last: bool,
     received: u64,
     records: u64,
-    /// How many records were complete before and after the latest read.
-    before: u64,
-    read_at: u64,
+    /// How many records were complete at the latest read, and at the one before.
+    at_read: u64,
+    at_read_before: u64,
 }
 
 impl RecordReader {
@@ -92,8 +92,8 @@ impl RecordReader {
             last: false,
             received: 0,
             records: 0,
-            before: 0,
-            read_at: 0,
+            at_read: 0,
+            at_read_before: 0,
         }
     }
 
@@ -109,7 +109,7 @@ impl RecordReader {
 
     /// How many records have come together: those of the latest read so far, or of the one before if they were more.
     pub(crate) fn together(&self) -> usize {
-        usize::try_from((self.records - self.read_at).max(self.read_at - self.before)).unwrap_or(usize::MAX)
+        usize::try_from((self.records - self.at_read).max(self.at_read - self.at_read_before)).unwrap_or(usize::MAX)
     }
 
     /// Whether the peer owes the rest of a record. It does not while we owe it memory; but whoever holds memory already
@@ -168,7 +168,7 @@ impl RecordReader {
                         }
                         *filled += octets;
                         self.received += octets as u64;
-                        (self.before, self.read_at) = (self.read_at, self.records);
+                        (self.at_read_before, self.at_read) = (self.at_read, self.records);
                         continue;
                     }
                     let len = *len;
@@ -239,7 +239,7 @@ impl RecordReader {
         let read = pin!(io.read_buf(&mut self.stage));
         let octets = ready!(read.poll(cx)).map_err(|error| RecordError::Io(Arc::new(error)))?;
         self.received += octets as u64;
-        (self.before, self.read_at) = (self.read_at, self.records);
+        (self.at_read_before, self.at_read) = (self.at_read, self.records);
         Poll::Ready(Ok(octets))
     }
 }

@@ -1,8 +1,8 @@
 //! Which connections belong to a session, and for which directions (RFC 8881 sections 2.10.5 and 18.34).
 //!
-//! Connections are numbers here. One that only carries calls comes to belong by the first SEQUENCE over it, since
-//! nothing but SP4_NONE is offered, and gives way to newer ones when there are too many: calls over it are served as
-//! before.
+//! Connections are numbers here. One that only carries calls comes to belong by the first SEQUENCE over it, and gives
+//! way to newer ones when there are too many: calls over it are served as before. Where a client keeps
+//! BIND_CONN_TO_SESSION for its machine, a connection belongs by that alone.
 
 use rpcrdma_nfs::v4::Status;
 

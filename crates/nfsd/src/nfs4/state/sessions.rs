@@ -18,7 +18,7 @@ use super::{
     slots::{Found, Request, Slots},
 };
 use rpcrdma_env::Timestamp;
-use rpcrdma_nfs::v4::{ClientId, SessionId, Status, ops::create_session};
+use rpcrdma_nfs::v4::{ClientId, Op, SessionId, Status, ops::create_session};
 use rpcrdma_oncrpc::ClientFlavour;
 use std::{
     collections::{HashMap, HashSet},
@@ -354,11 +354,11 @@ impl<P> State<P> {
     }
 
     /// SEQUENCE: renews the lease unless it fails, and takes the slot if the call is new. The connection belongs to the
-    /// session from now on.
+    /// session from now on, unless its client's machine alone brings connections in: then it has to belong already.
     ///
     /// # Errors
-    /// BADSESSION if it has ended, BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY while the call
-    /// that is repeated runs. None of them changes anything.
+    /// CONN_NOT_BOUND_TO_SESSION if it does not, BADSESSION if the session has ended, BADSLOT, BAD_HIGH_SLOT,
+    /// SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY while the call that is repeated runs. None of them changes anything.
     pub(crate) fn begin_in(
         &self,
         session: Arc<Session<P>>,
@@ -366,6 +366,10 @@ impl<P> State<P> {
         connection: u64,
         now: Timestamp,
     ) -> Result<Begin<P>, Status> {
+        let is_closed = session.client.keeps_for_machine(Op::BindConnToSession);
+        if is_closed && !session.with_connections(|connections| connections.has(connection)) {
+            return Err(Status::CONN_NOT_BOUND_TO_SESSION);
+        }
         let found = session.slots.begin(request)?;
         let begin = match found {
             Found::New { retired } => {

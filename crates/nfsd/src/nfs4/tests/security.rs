@@ -198,6 +198,27 @@ fn exchange(name: &str, kept: &[Op]) -> Args {
     Args::ExchangeId(exchange)
 }
 
+/// Whoever calls by a flavour that an export does not take is nobody there, whoever he says he is.
+#[test]
+fn names_in_private_directories_are_told_to_no_claim() {
+    let server = server();
+    let [sys, _, private] = clients(&server, 2);
+    let closed = private.walk("kp").unwrap();
+    let kind = || ops::CreateKind::Directory;
+    let make = |at: &Handle, name: &str, mode| {
+        let attributes = FileAttributes::of(&[Value::Mode(mode)]);
+        private.on(at, Args::Create(ops::Create { kind: kind(), name: Name::from(name), attributes })).status()
+    };
+    assert_eq!(make(&closed, "home", 0o700), Status::OK);
+    let home = private.walk("kp/home").unwrap();
+    assert_eq!(make(&home, "payroll", 0o755), Status::OK);
+    assert_eq!(private.status(vec![put(&home), sec_info("payroll")]), Status::OK);
+    for name in ["payroll", "none"] {
+        assert_eq!(sys.status(vec![put(&home), sec_info(name)]), Status::ACCESS, "{name}");
+        assert_eq!(sys.status(vec![put(&home), lookup(name)]), Status::ACCESS, "{name}");
+    }
+}
+
 /// What Linux's client asks for.
 const KEPT: [Op; 5] =
     [Op::BindConnToSession, Op::ExchangeId, Op::CreateSession, Op::DestroySession, Op::DestroyClientId];
@@ -230,7 +251,7 @@ fn who_wants_operations_kept_for_it_protects_the_wish() {
     assert_eq!(refused.status, Status::ENCR_ALG_UNSUPP);
 }
 
-/// proves: NFS4-8881-18.35-j
+/// proves: NFS4-8881-18.35-j, NFS4-8881-18.46-g
 #[test]
 fn what_is_kept_for_the_machine_nobody_else_does() {
     let server = server();
@@ -257,6 +278,18 @@ fn what_is_kept_for_the_machine_nobody_else_does() {
     refused(&|| Args::DestroySession(ops::DestroySession { session }));
     let bind = ops::BindConnToSession { session, direction: ops::ClientDirection::Fore, rdma_mode: false };
     refused(&|| Args::BindConnToSession(bind));
+    // No SEQUENCE brings a connection in, by whomever.
+    let sequence = |number, connection: &testing::Client| {
+        let sequence = ops::Sequence { session, sequence: number, slot: 0, highest_slot: 0, cache: false };
+        client.send_over(connection, vec![Args::Sequence(sequence)]).status
+    };
+    let another = rpc(&server, 7, Some(SIGNED));
+    for connection in thieves.iter().chain([&another]) {
+        assert_eq!(sequence(1, connection), Status::CONN_NOT_BOUND_TO_SESSION, "{:?}", connection.proven);
+    }
+    assert_eq!(sequence(1, &machine), Status::OK, "no slot has moved");
+    assert_eq!(client.send_over(&another, vec![Args::BindConnToSession(bind)]).status, Status::OK);
+    assert_eq!(sequence(2, &another), Status::OK);
     let client_id = ops::DestroyClientId { client: known.client };
     refused(&|| Args::DestroyClientId(client_id));
     // By its own name, without protection; by another's it is in use.
