@@ -24,6 +24,9 @@ pub(crate) struct Quirks {
     pub(crate) kernel_invalidation_bit: bool,
     /// Linux's soft-iWARP library sends the wrong handle with a Send with Invalidate.
     pub(crate) no_send_with_invalidate: bool,
+    /// Linux's soft-iWARP gives TCP the memory of a long Write that is not to be reported, and not a copy. TCP sends
+    /// from it again when something is lost, also after the Send behind it was reported: what the memory holds by then.
+    pub(crate) sends_again_from_memory: bool,
 }
 
 const VENDOR_SOFT_ROCE: u32 = 0x00FF_FFFF;
@@ -34,6 +37,7 @@ impl Quirks {
         Self {
             kernel_invalidation_bit: vendor == VENDOR_SOFT_ROCE,
             no_send_with_invalidate: vendor == VENDOR_SOFT_IWARP,
+            sends_again_from_memory: vendor == VENDOR_SOFT_IWARP,
         }
     }
 }
@@ -184,6 +188,7 @@ mod tests {
         let soft = |vendor| Limits::derive(false, &attributes(|a| a.vendor_id = vendor), &config);
         assert!(soft(VENDOR_SOFT_ROCE).quirks.kernel_invalidation_bit);
         assert!(!soft(VENDOR_SOFT_IWARP).capabilities.send_with_invalidate);
+        assert!(soft(VENDOR_SOFT_IWARP).quirks.sends_again_from_memory);
         assert_eq!(soft(0x02C9).quirks, Quirks::default());
     }
 }

@@ -1,9 +1,10 @@
 //! Posting work, and what becomes of it.
 //!
 //! The device is told to report only what somebody waits for: signaled work, RDMA Reads, invalidations, each Send, and
-//! the last of what is posted together. The report of one piece of work says that those before it which are not
-//! reported are done. After an error the device reports all that is left, or should: what it forgets comes back when
-//! the queue pair is destroyed.
+//! the last of what is posted together. Soft-iWARP reports each Write, too: others it does not copy, and sends them
+//! again as they are by then. The report of one piece of work says that those before it which are not reported are
+//! done. After an error the device reports all that is left, or should: what it forgets comes back when the queue pair
+//! is destroyed.
 
 use super::{Kept, Phase, VerbsQueuePair};
 use crate::{
@@ -170,7 +171,7 @@ impl VerbsQueuePair {
                 self.gather(&send.octets).map(|octets| gathered = octets)
             }
             Work::Write(write) => {
-                signaled |= write.signaled;
+                signaled |= write.signaled || self.shared.limits.quirks.sends_again_from_memory;
                 request.opcode = verbs::OP_WRITE;
                 (request.remote_addr, request.rkey) = (write.offset, write.handle);
                 self.gather(&write.octets).map(|octets| gathered = octets)
