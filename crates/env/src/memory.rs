@@ -25,6 +25,20 @@ pub trait Memory: Any + Send + Sync {
     }
     /// Nobody needs what is written there. Memory that comes into being when it is written to may go away until then.
     fn release(&mut self) {}
+    /// Its buffer is gone. Whoever makes many may use the box again.
+    fn give_back(self: Box<Self>) {}
+}
+
+/// What a buffer has in the place of memory that it has given back.
+struct Nothing;
+
+impl Memory for Nothing {
+    fn octets(&self) -> &[u8] {
+        &[]
+    }
+    fn octets_mut(&mut self) -> &mut [u8] {
+        &mut []
+    }
 }
 
 impl Memory for Vec<u8> {
@@ -112,6 +126,13 @@ impl Buffer {
     /// The memory itself, for the provider that made it (see [`Any`]).
     pub fn memory(&self) -> &dyn Any {
         &*self.memory
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // A box of nothing needs no memory.
+        std::mem::replace(&mut self.memory, Box::new(Nothing)).give_back();
     }
 }
 

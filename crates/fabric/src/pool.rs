@@ -17,6 +17,8 @@ const MIN_BLOCK_OCTETS: usize = 4096;
 const CLASSES: usize = 11;
 /// Octets kept per class while nobody uses them. Bounds what an idle process holds.
 const KEPT_OCTETS_PER_CLASS: usize = 32 << 20;
+/// Blocks without octets that are kept, each less than a hundred octets long.
+const KEPT_EMPTY: usize = 1024;
 /// A budget is counted in units of this many octets, so that its count fits the semaphore's.
 const BUDGET_UNIT_OCTETS: usize = 1024;
 
@@ -37,6 +39,9 @@ impl std::fmt::Debug for Pool {
 #[derive(Debug, Default)]
 struct FreeLists {
     classes: [Mutex<Vec<Vec<u8>>>; CLASSES],
+    /// Blocks without octets.
+    #[expect(clippy::vec_box, reason = "the boxes are what is used again")]
+    empty: Mutex<Vec<Box<Block>>>,
 }
 
 /// The class whose blocks hold `len` octets, if there is one.
@@ -74,8 +79,9 @@ impl Pool {
             buffer.set_len(buffer.capacity());
             return Buffer::new(Box::new(Borrowed { buffer, _permits: permits }));
         }
-        let size = block_octets(len);
-        Buffer::new(Box::new(Block { octets: Vec::new(), size, free: self.free.clone(), _permits: permits }))
+        let mut block = self.free.take_empty();
+        (block.size, block.free, block.permits) = (block_octets(len), Some(self.free.clone()), permits);
+        Buffer::new(block)
     }
 }
 
@@ -174,12 +180,14 @@ impl Memory for Borrowed {
     }
 }
 
+/// Without a pool it is empty, waits for its next user, and counts for nobody.
+#[derive(Debug, Default)]
 struct Block {
     /// None before it is written to, then `size` of them.
     octets: Vec<u8>,
     size: usize,
-    free: Arc<FreeLists>,
-    _permits: Permits,
+    free: Option<Arc<FreeLists>>,
+    permits: Permits,
 }
 
 impl Memory for Block {
@@ -188,8 +196,8 @@ impl Memory for Block {
     }
 
     fn octets_mut(&mut self) -> &mut [u8] {
-        if self.octets.is_empty() {
-            self.octets = self.free.take(self.size);
+        if let Some(free) = self.free.as_ref().filter(|_| self.octets.is_empty()) {
+            self.octets = free.take(self.size);
         }
         &mut self.octets
     }
@@ -199,7 +207,17 @@ impl Memory for Block {
     }
 
     fn release(&mut self) {
-        self.free.keep(std::mem::take(&mut self.octets));
+        if let Some(free) = &self.free {
+            free.keep(std::mem::take(&mut self.octets));
+        }
+    }
+
+    fn give_back(mut self: Box<Self>) {
+        self.release();
+        self.permits = Permits::default();
+        if let Some(free) = self.free.take() {
+            free.keep_empty(self);
+        }
     }
 }
 
@@ -220,11 +238,18 @@ impl FreeLists {
             kept.push(octets);
         }
     }
-}
 
-impl Drop for Block {
-    fn drop(&mut self) {
-        self.release();
+    /// A block that was used before, or a new one. Nobody waits for others here.
+    fn take_empty(&self) -> Box<Block> {
+        self.empty.try_lock().ok().and_then(|mut empty| empty.pop()).unwrap_or_default()
+    }
+
+    fn keep_empty(&self, block: Box<Block>) {
+        if let Ok(mut empty) = self.empty.try_lock()
+            && empty.len() < KEPT_EMPTY
+        {
+            empty.push(block);
+        }
     }
 }
 
@@ -248,6 +273,27 @@ mod tests {
         let shared = first.freeze();
         drop(shared);
         assert_eq!(pool.try_allocate(8192).unwrap().octets_mut().as_ptr(), address);
+    }
+
+    /// What a buffer was made of makes the next one: neither its octets nor what holds them come from the heap again.
+    #[test]
+    fn a_block_is_used_again_and_counts_for_nobody_meanwhile() {
+        let pool = Pool::new();
+        let budget = pool.budget(4096);
+        let address = |buffer: &Buffer| std::ptr::from_ref(buffer.memory()).cast::<()>();
+        let first = budget.try_allocate(1).unwrap();
+        let block = address(&first);
+        drop(first);
+        assert_eq!((budget.in_use(), pool.free.empty.lock().unwrap().len()), (0, 1));
+        let again = budget.try_allocate(4096).unwrap();
+        assert_eq!((address(&again), again.capacity(), budget.in_use()), (block, 4096, 4096));
+        // Larger ones are made of it, too.
+        drop(again);
+        assert_eq!(pool.try_allocate(5000).unwrap().capacity(), 8192);
+        // No block keeps its pool alive.
+        let free = Arc::downgrade(&pool.free);
+        drop((pool, budget));
+        assert!(free.upgrade().is_none());
     }
 
     /// A receive that nothing has come for costs no memory, and leaves none behind.

@@ -36,7 +36,7 @@ impl Router {
     pub fn new(env: &Env) -> Self {
         Self {
             services: Vec::new(),
-            flavours: vec![Arc::new(AcceptSys), Arc::new(AcceptNone)],
+            flavours: vec![Arc::new(AcceptSys::default()), Arc::new(AcceptNone)],
             signs: false,
             duplicates: DuplicateCache::new(DUPLICATE_CACHE_OCTETS),
             clock: env.clock.clone(),
