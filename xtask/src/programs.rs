@@ -30,6 +30,13 @@ pub(crate) fn release(root: &Path, package: &str) -> anyhow::Result<PathBuf> {
     find(&built, package, Program::Only)
 }
 
+/// The same of an example.
+pub(crate) fn release_example(root: &Path, package: &str, name: &str) -> anyhow::Result<PathBuf> {
+    let arguments = ["build", "--package", package, "--release", "--example", name];
+    let built = run_cargo(root, &arguments).with_context(|| name.to_owned())?;
+    find(&built, package, Program::Example(name))
+}
+
 /// Builds a program as tests are built, and says where it is.
 pub(crate) fn debug(root: &Path, package: &str, program: Program<'_>) -> anyhow::Result<PathBuf> {
     let mut arguments = match program {

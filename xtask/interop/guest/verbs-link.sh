@@ -82,7 +82,7 @@ done
 
 # Soft-iWARP does not copy what it need not report, and TCP sends it again from the server's memory: in one of seven of
 # these transfers it had other data by then.
-for turn in 1 2 3 4; do
+for turn in 1 2; do
     step what is sent is lost again and again, $turn
     begin_back
     for i in 1 2 3 4 5 6 7 8; do silence; sleep 0.3; sound; sleep 0.02; done

@@ -1,6 +1,6 @@
 //! Figures as they are kept: each measurement with all its rounds and their median.
 
-use super::{limit::Limits, versions::Comparison};
+use super::{limit::Limits, others::Others, versions::Comparison};
 use serde::{Deserialize, Serialize};
 
 /// All figures of one run, and where they were measured.
@@ -16,6 +16,9 @@ pub(super) struct Figures {
     /// Beside what the machine can do.
     #[serde(default)]
     pub(super) limits: Limits,
+    /// Beside others.
+    #[serde(default)]
+    pub(super) others: Others,
 }
 
 /// Where both ends ran.
@@ -145,8 +148,8 @@ mod tests {
     fn what_is_kept_is_read_again() {
         let measurement = Measurement::new(Place::OneCpu, "read", Some(4096), 1, samples(&[1.0, 2.0]));
         let machine = super::super::machine::Machine::default();
-        let (versions, limits) = (Comparison::default(), Limits::default());
-        let figures = Figures { machine, seconds: 1.0, measurements: vec![measurement], versions, limits };
+        let (versions, limits, others) = (Comparison::default(), Limits::default(), Others::default());
+        let figures = Figures { machine, seconds: 1.0, measurements: vec![measurement], versions, limits, others };
         let text = serde_json::to_string(&figures).unwrap();
         assert_eq!(serde_json::from_str::<Figures>(&text).unwrap(), figures);
         assert!(text.contains(r#""place":"one_cpu""#), "{text}");

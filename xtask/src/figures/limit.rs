@@ -2,7 +2,7 @@
 
 use super::{
     data::{Place, Sample, median},
-    machine::Machine,
+    machine::{self, Machine},
     measure::{Pinned, Server, run},
     plan::{DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, WRITE},
     table::thousands,
@@ -51,11 +51,11 @@ impl Way {
 
 /// A kind of call, and where both ends run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Line {
-    place: Place,
-    op: &'static str,
-    block: Option<u32>,
-    depth: u64,
+pub(super) struct Line {
+    pub(super) place: Place,
+    pub(super) op: &'static str,
+    pub(super) block: Option<u32>,
+    pub(super) depth: u64,
 }
 
 /// What was measured, and where.
@@ -98,8 +98,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
         }
     }
     progress.finish_and_clear();
-    let congestion = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")?.trim().to_owned();
-    Ok(Limits { machine: Machine::this(&export), congestion, seconds, rows })
+    Ok(Limits { machine: Machine::this(&export), congestion: machine::congestion()?, seconds, rows })
 }
 
 /// One round in the place of a server.
@@ -115,7 +114,7 @@ fn round(
     server.bench(program, WRITE, Some(MIB), DEPTH, 0.01)?;
     for (line, row) in LINES.iter().zip(rows).filter(|(line, _)| line.place == server.place) {
         let mut limit = vec!["--limit".to_owned(), export.join("bench").display().to_string()];
-        limit.extend(options(line, seconds));
+        limit.extend(line.options(seconds));
         if line.place.is_apart() {
             limit.push("--apart".into());
         }
@@ -123,7 +122,7 @@ fn round(
         let _pinned = line.place.is_apart().then(|| Pinned::to(1)).transpose()?;
         for (way, samples) in WAYS.iter().zip(&mut row.ways) {
             let mut arguments = vec![way.url(server), "--server-pid".into(), server.pid().to_string()];
-            arguments.extend(options(line, seconds));
+            arguments.extend(line.options(seconds));
             if line.op == WRITE {
                 arguments.push("--overwrite".into());
             }
@@ -134,22 +133,23 @@ fn round(
     Ok(())
 }
 
-fn options(line: &Line, seconds: f64) -> Vec<String> {
-    let mut options: Vec<String> = vec!["--op".into(), line.op.into(), "--depth".into(), line.depth.to_string()];
-    options.extend(["--seconds".into(), seconds.to_string()]);
-    if let Some(block) = line.block {
-        options.extend(["--block".into(), block.to_string()]);
-    }
-    options
-}
-
 fn one(program: &Path, arguments: &[String]) -> anyhow::Result<Sample> {
     let report = run(program, arguments)?.into_iter().next().context("bench reports nothing")?;
     Ok(report.sample)
 }
 
 impl Line {
-    fn told(&self) -> String {
+    /// How `rpcrdma bench` is asked for it.
+    pub(super) fn options(&self, seconds: f64) -> Vec<String> {
+        let mut options: Vec<String> = vec!["--op".into(), self.op.into(), "--depth".into(), self.depth.to_string()];
+        options.extend(["--seconds".into(), seconds.to_string()]);
+        if let Some(block) = self.block {
+            options.extend(["--block".into(), block.to_string()]);
+        }
+        options
+    }
+
+    pub(super) fn told(&self) -> String {
         let (op, block) = (self.op.to_uppercase(), self.block);
         let block = block.map_or_else(String::new, |block| match block {
             MIB => " 1 MiB".into(),
@@ -160,7 +160,7 @@ impl Line {
     }
 
     /// What stands in a cell: what was reached, and beside the limit.
-    fn cell(&self, samples: &[Sample], limit: Option<&[Sample]>, seconds: f64) -> String {
+    pub(super) fn cell(&self, samples: &[Sample], limit: Option<&[Sample]>, seconds: f64) -> String {
         let of = |value: fn(&Sample) -> f64| median(samples.iter().map(value)).unwrap_or_default();
         let share = |value: fn(&Sample) -> f64| {
             let ratios = limit?.iter().zip(samples).map(|(limit, own)| value(own) / value(limit));

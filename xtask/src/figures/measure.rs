@@ -4,6 +4,7 @@ use super::{
     data::{Figures, Measurement, Place, Sample},
     limit::Limits,
     machine::Machine,
+    others::Others,
     plan::{self, Step},
     versions::Comparison,
 };
@@ -67,7 +68,8 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
     let measurements =
         found.into_iter().map(|((place, op, block, depth), rounds)| Measurement::new(place, &op, block, depth, rounds));
     let (machine, measurements) = (Machine::this(&export), measurements.collect());
-    Ok(Figures { machine, seconds, measurements, versions: Comparison::default(), limits: Limits::default() })
+    let (versions, limits, others) = (Comparison::default(), Limits::default(), Others::default());
+    Ok(Figures { machine, seconds, measurements, versions, limits, others })
 }
 
 /// A line of `rpcrdma bench --json`.

@@ -8,6 +8,7 @@ mod data;
 mod limit;
 pub(crate) mod machine;
 mod measure;
+mod others;
 mod plan;
 mod plot;
 pub(crate) mod section;
@@ -15,15 +16,16 @@ pub(crate) mod table;
 mod versions;
 
 use crate::programs::Scratch;
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use data::Figures;
-use std::{fs, path::Path};
+use std::{env, fs, path::Path, process::Command};
 
 /// The document with the tables, its parts that are written here, and where the pictures lie as seen from it.
 const DOCUMENT: &str = "docs/performance.md";
 const PART: &str = "figures";
 const VERSIONS_PART: &str = "versions";
 const LIMITS_PART: &str = "limits";
+const OTHERS_PART: &str = "others";
 const PICTURES: &str = "figures";
 /// All numbers, beside the pictures.
 const NUMBERS: &str = "figures.json";
@@ -50,6 +52,9 @@ pub(crate) struct Arguments {
     /// Measure this part, and keep what docs/figures/figures.json has of the other
     #[arg(long, value_name = "PART", conflicts_with = "redraw")]
     only: Option<Only>,
+    /// Measure in a network namespace whose TCP has this congestion control, such as cubic; for root
+    #[arg(long, value_name = "NAME", conflicts_with = "redraw")]
+    congestion: Option<String>,
 }
 
 /// A part of the figures.
@@ -61,6 +66,8 @@ enum Only {
     Versions,
     /// Reads, writes and small calls beside what the machine can do
     Limits,
+    /// One and two connections beside iperf3, and our server beside Ganesha and `nfs3_server`
+    Others,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -68,6 +75,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let kept = root.join("docs").join(PICTURES);
     if arguments.redraw {
         return publish(root, &kept, &read(&kept)?);
+    }
+    if let Some(congestion) = &arguments.congestion
+        && *congestion != machine::congestion()?
+    {
+        return in_namespace(congestion);
     }
     let program = crate::programs::release(root, "rpcrdma-cli")?;
     let target = root.join("target");
@@ -82,13 +94,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let (rounds, seconds) = if quick { QUICK } else { (LIMITS_ROUNDS, SECONDS) };
         limit::measure(&program, &scratch.0, rounds, seconds)
     };
+    let others = || {
+        let (rounds, seconds) = if quick { QUICK } else { (LIMITS_ROUNDS, SECONDS) };
+        let nfs3_server = crate::programs::release_example(root, "rpcrdma-xtask", "nfs3_server")?;
+        others::measure(&program, &nfs3_server, &scratch.0, rounds, seconds)
+    };
     let figures = match arguments.only {
-        None => Figures { versions: versions()?, limits: limits()?, ..throughput()? },
+        None => Figures { versions: versions()?, limits: limits()?, others: others()?, ..throughput()? },
         Some(Only::Versions) => Figures { versions: versions()?, ..read(&kept)? },
         Some(Only::Limits) => Figures { limits: limits()?, ..read(&kept)? },
+        Some(Only::Others) => Figures { others: others()?, ..read(&kept)? },
         Some(Only::Throughput) => {
-            let Figures { versions, limits, .. } = read(&kept)?;
-            Figures { versions, limits, ..throughput()? }
+            let Figures { versions, limits, others, .. } = read(&kept)?;
+            Figures { versions, limits, others, ..throughput()? }
         }
     };
     if quick {
@@ -101,6 +119,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     publish(root, &kept, &figures)
 }
 
+/// Runs this program again where TCP has this congestion control.
+fn in_namespace(congestion: &str) -> anyhow::Result<()> {
+    let script = format!("ip link set lo up && echo \"$1\" >{} && shift && exec \"$@\"", machine::CONGESTION);
+    let mut command = Command::new("unshare");
+    command.args(["--net", "sh", "-c", &script, "sh", congestion]);
+    let status = command.arg(env::current_exe()?).args(env::args_os().skip(1)).status().context("unshare")?;
+    ensure!(status.success(), "in a network namespace with {congestion}: {status}");
+    Ok(())
+}
+
 /// The numbers that are kept.
 fn read(folder: &Path) -> anyhow::Result<Figures> {
     let numbers = folder.join(NUMBERS);
@@ -109,10 +137,10 @@ fn read(folder: &Path) -> anyhow::Result<Figures> {
 }
 
 /// The parts of the document.
-fn parts(figures: &Figures) -> [(&'static str, String); 3] {
+fn parts(figures: &Figures) -> [(&'static str, String); 4] {
     let versions = versions::section(&figures.versions, PICTURES);
-    let limits = limit::section(&figures.limits);
-    [(PART, table::section(figures, PICTURES)), (VERSIONS_PART, versions), (LIMITS_PART, limits)]
+    let (limits, others) = (limit::section(&figures.limits), others::section(&figures.others));
+    [(PART, table::section(figures, PICTURES)), (VERSIONS_PART, versions), (LIMITS_PART, limits), (OTHERS_PART, others)]
 }
 
 /// Writes numbers and pictures, and the document's parts.
@@ -148,7 +176,7 @@ mod tests {
     fn the_document_has_its_parts() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let text = fs::read_to_string(root.join(DOCUMENT)).unwrap();
-        for part in [PART, VERSIONS_PART, LIMITS_PART] {
+        for part in [PART, VERSIONS_PART, LIMITS_PART, OTHERS_PART] {
             assert!(section::replace(&text, part, "new").unwrap().contains("new"), "{part}");
         }
     }

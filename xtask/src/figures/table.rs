@@ -130,7 +130,7 @@ pub(crate) fn thousands(value: f64) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::figures::{limit, machine::Machine, plan, versions};
+    use crate::figures::{limit, machine::Machine, others, plan, versions};
 
     /// Figures in which everything was measured, with numbers that follow from what it is.
     pub(in crate::figures) fn figures() -> Figures {
@@ -158,8 +158,9 @@ pub(super) mod tests {
                 }
             }
         }
-        let (versions, limits) = (versions::tests::comparison(), limit::tests::limits());
-        Figures { machine: Machine::default(), seconds: 1.0, measurements, versions, limits }
+        let (versions, limits, others) =
+            (versions::tests::comparison(), limit::tests::limits(), others::tests::others());
+        Figures { machine: Machine::default(), seconds: 1.0, measurements, versions, limits, others }
     }
 
     #[test]

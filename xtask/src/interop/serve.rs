@@ -24,7 +24,7 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// With Kerberos a server of RDMA has to be reached over TCP here, too (RFC 8166 section 8.2.2.1).
-const KERBEROS_TCP_PORT: u16 = 2_049;
+pub(super) const KERBEROS_TCP_PORT: u16 = 2_049;
 
 /// How operations of version 4 may never end: the server's own failure, a call that it did not understand, and a client
 /// that may reclaim and is refused.

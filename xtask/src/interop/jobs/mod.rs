@@ -35,6 +35,7 @@ mod faults_shared;
 mod faults_slow;
 mod faults_vanished;
 mod holders;
+mod kerberos_bench;
 mod linux_crashes;
 mod linux_linux;
 mod server_callbacks;
@@ -142,6 +143,7 @@ const JOBS: &[Job] = &[
     client_kerberos::JOB,
     verbs_kerberos::JOB,
     server_kerberos::JOB,
+    kerberos_bench::JOB,
 ];
 
 /// The jobs with their flavours: each has one, and a name that tells it.

@@ -1,0 +1,344 @@
+//! Beside others: one and two connections beside iperf3, and this server beside other people's over TCP, each measured
+//! by `rpcrdma bench`, by turns, as tables.
+//!
+//! Ganesha and iperf3 are measured where they are installed. `nfs3_server` is a crate: the example of its name serves a
+//! file from memory.
+
+use super::{
+    data::{Place, Sample},
+    limit::Line,
+    machine::{self, Machine},
+    measure::{self, Server},
+    plan::{DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, WRITE},
+};
+use anyhow::{Context as _, bail};
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+use std::{
+    fmt::Write as _,
+    fs,
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::Duration,
+};
+
+/// What is measured, wherever the system puts both ends.
+const LINES: [Line; 6] = [
+    Line { place: Place::Free, op: READ, block: Some(MIB), depth: DEPTH },
+    Line { place: Place::Free, op: WRITE, block: Some(MIB), depth: DEPTH },
+    Line { place: Place::Free, op: READ, block: Some(KIB_4), depth: MAX_DEPTH },
+    Line { place: Place::Free, op: "getattr", block: None, depth: MAX_DEPTH },
+    Line { place: Place::Free, op: NULL, block: None, depth: MAX_DEPTH },
+    Line { place: Place::Free, op: READ, block: Some(KIB_4), depth: 1 },
+];
+
+/// Lines that two connections can make faster.
+const DEEP: usize = 5;
+
+const IPERF: &str = "iperf3";
+const GANESHA: &str = "ganesha.nfsd";
+const RPCBIND: &str = "rpcbind";
+
+/// How long a server may take to listen: a hundred times this.
+const WAIT: Duration = Duration::from_millis(100);
+const WAITS: usize = 100;
+
+/// What was measured, and where.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(super) struct Others {
+    machine: Machine,
+    congestion: String,
+    /// How long each was measured in a round, in seconds.
+    seconds: f64,
+    connections: Table,
+    servers: Table,
+}
+
+/// A table: what the others stand beside comes first.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+struct Table {
+    columns: Vec<String>,
+    /// Of each line, of each column: all rounds.
+    rows: Vec<Vec<Vec<Sample>>>,
+}
+
+impl Table {
+    fn new(lines: usize) -> Self {
+        Self { columns: Vec::new(), rows: vec![Vec::new(); lines] }
+    }
+
+    fn add(&mut self, line: usize, column: &str, sample: Sample) {
+        let number = self.columns.iter().position(|known| known == column).unwrap_or_else(|| {
+            self.columns.push(column.to_owned());
+            self.columns.len() - 1
+        });
+        let Some(row) = self.rows.get_mut(line) else { return };
+        row.resize(self.columns.len().max(row.len()), Vec::new());
+        row[number].push(sample);
+    }
+
+    fn told(&self, seconds: f64) -> String {
+        let mut out = String::from("| call |");
+        self.columns.iter().for_each(|column| out += &format!(" {column} |"));
+        out += &format!("\n|---{}|\n", "|---".repeat(self.columns.len()));
+        for (line, row) in LINES.iter().zip(&self.rows) {
+            let _ = write!(out, "| {} |", line.told());
+            let mut beside = None;
+            for number in 0..self.columns.len() {
+                let samples = row.get(number).map_or(&[][..], Vec::as_slice);
+                let _ = write!(out, " {} |", line.cell(samples, beside, seconds));
+                if beside.is_none() && !samples.is_empty() {
+                    beside = Some(samples);
+                }
+            }
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// Somebody else's server. It ends when the value is dropped.
+struct Other {
+    name: &'static str,
+    /// With those that it needs.
+    processes: Vec<Child>,
+    url: String,
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        for process in self.processes.iter_mut().rev() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Other {
+    fn start(name: &'static str, command: &mut Command, port: u16, url: String) -> anyhow::Result<Self> {
+        let child = quiet(command).spawn().with_context(|| name.to_owned())?;
+        let mut started = Self { name, processes: vec![child], url };
+        started.await_port(port)?;
+        Ok(started)
+    }
+
+    fn await_port(&mut self, port: u16) -> anyhow::Result<()> {
+        for _ in 0..WAITS {
+            if TcpStream::connect(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).is_ok() {
+                return Ok(());
+            }
+            for process in &mut self.processes {
+                if let Some(status) = process.try_wait()? {
+                    bail!("{} ended with {status}", self.name);
+                }
+            }
+            thread::sleep(WAIT);
+        }
+        bail!("{} does not listen on port {port}", self.name)
+    }
+
+    /// Ganesha, which serves the folder by version 3, and the portmapper without which it does not start.
+    fn ganesha(export: &Path, scratch: &Path) -> anyhow::Result<Self> {
+        let (port, mount_port) = (free()?, free()?);
+        let file = scratch.join("ganesha.conf");
+        let export = export.display();
+        let settings = format!(
+            "NFS_CORE_PARAM {{ Protocols = 3; NFS_Port = {port}; MNT_Port = {mount_port}; Enable_NLM = false; \
+             Enable_RQUOTA = false; Enable_UDP = false; fsid_device = true; }}\n\
+             EXPORT {{ Export_Id = 1; Path = {export}; Pseudo = /x; Access_Type = RW; Squash = No_Root_Squash; \
+             SecType = sys; Protocols = 3; Transports = TCP; FSAL {{ Name = VFS; }} }}\n"
+        );
+        fs::write(&file, settings)?;
+        let mut portmapper = Other { name: RPCBIND, processes: Vec::new(), url: String::new() };
+        portmapper.processes.push(quiet(Command::new(RPCBIND).arg("-f")).spawn().context(RPCBIND)?);
+        portmapper.await_port(111)?;
+        let mut command = Command::new(GANESHA);
+        command.arg("-F").arg("-f").arg(&file).arg("-L").arg(scratch.join("ganesha.log"));
+        command.arg("-p").arg(scratch.join("ganesha.pid"));
+        let url = format!("nfs://127.0.0.1:{port}{export}/bench?version=3&transport=tcp&mountport={mount_port}");
+        let mut started = Self::start("Ganesha", &mut command, port, url)?;
+        started.processes.insert(0, portmapper.processes.remove(0));
+        Ok(started)
+    }
+
+    fn nfs3_server(program: &Path) -> anyhow::Result<Self> {
+        let port = free()?;
+        let url = format!("nfs://127.0.0.1:{port}/bench?version=3&transport=tcp&mountport={port}");
+        Self::start("nfs3_server", Command::new(program).arg(port.to_string()), port, url)
+    }
+
+    fn pid(&self) -> Option<u32> {
+        self.processes.last().map(Child::id)
+    }
+}
+
+fn quiet(command: &mut Command) -> &mut Command {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
+}
+
+fn free() -> anyhow::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}
+
+/// Measures every line so many rounds, each for so many seconds. `nfs3_server` is the example's program.
+pub(super) fn measure(
+    program: &Path,
+    nfs3_server: &Path,
+    scratch: &Path,
+    rounds: usize,
+    seconds: f64,
+) -> anyhow::Result<Others> {
+    let export = scratch.join("others");
+    fs::create_dir(&export)?;
+    // Servers may run as root, and do not let clients act as such.
+    fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
+    let (mut connections, mut servers) = (Table::new(DEEP), Table::new(LINES.len()));
+    let progress = ProgressBar::new(rounds as u64);
+    for _ in 0..rounds {
+        let ours = Server::start(program, Place::Free, &export, &scratch.join("others-state"))?;
+        // The file, made or made warm, which everybody may write.
+        ours.bench(program, WRITE, Some(MIB), DEPTH, 0.01)?;
+        fs::set_permissions(export.join("bench"), fs::Permissions::from_mode(0o666))?;
+        for (number, line) in LINES.iter().enumerate().take(DEEP) {
+            if line.block == Some(MIB) {
+                match iperf(seconds) {
+                    Ok(sample) => connections.add(number, IPERF, sample),
+                    Err(error) => progress.suspend(|| eprintln!("{IPERF} is not measured: {error:#}")),
+                }
+            }
+            for (column, more) in [("one connection", ""), ("two connections", "&nconnect=2")] {
+                let url = format!("nfs://{}/bench?version=3&mountport={}{more}", ours.rdma, ours.mount_port);
+                connections.add(number, column, line.measure(program, &url, Some(ours.pid()), seconds)?);
+            }
+        }
+        let others = [Other::ganesha(&export, scratch), Other::nfs3_server(nfs3_server)];
+        for (number, line) in LINES.iter().enumerate() {
+            for (column, address, more) in
+                [("NFS 3, TCP", &ours.tcp, "&transport=tcp"), ("NFS 3, RPC-over-RDMA 1", &ours.rdma, "")]
+            {
+                let url = format!("nfs://{address}/bench?version=3&mountport={}{more}", ours.mount_port);
+                servers.add(number, column, line.measure(program, &url, Some(ours.pid()), seconds)?);
+            }
+            for other in others.iter().flatten() {
+                servers.add(number, other.name, line.measure(program, &other.url, other.pid(), seconds)?);
+            }
+        }
+        for error in others.iter().filter_map(|other| other.as_ref().err()) {
+            progress.suspend(|| eprintln!("one is not measured: {error:#}"));
+        }
+        progress.inc(1);
+    }
+    progress.finish_and_clear();
+    Ok(Others { machine: Machine::this(&export), congestion: machine::congestion()?, seconds, connections, servers })
+}
+
+/// What iperf3 moves in one stream.
+fn iperf(seconds: f64) -> anyhow::Result<Sample> {
+    let port = free()?;
+    let mut command = Command::new(IPERF);
+    command.args(["-s", "-p", &port.to_string()]);
+    let url = String::new();
+    let _server = Other::start(IPERF, &mut command, port, url)?;
+    let output = Command::new(IPERF)
+        .args(["-c", "127.0.0.1", "-J", "-p", &port.to_string(), "-t", &seconds.max(1.0).to_string()])
+        .output()?;
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let bits = report["end"]["sum_received"]["bits_per_second"].as_f64();
+    let octets = bits.with_context(|| report["error"].to_string())? / 8.0;
+    Ok(Sample { mib_per_s: octets / f64::from(MIB), ..Sample::default() })
+}
+
+impl Line {
+    fn measure(&self, program: &Path, url: &str, pid: Option<u32>, seconds: f64) -> anyhow::Result<Sample> {
+        let mut arguments = vec![url.to_owned()];
+        arguments.extend(self.options(seconds));
+        if self.op == WRITE {
+            arguments.push("--overwrite".into());
+        }
+        arguments.extend(pid.into_iter().flat_map(|pid| ["--server-pid".into(), pid.to_string()]));
+        let report = measure::run(program, &arguments)?.into_iter().next().context("bench reports nothing")?;
+        Ok(report.sample)
+    }
+}
+
+/// The part of the document.
+pub(super) fn section(others: &Others) -> String {
+    let rounds = others.servers.rows.first().and_then(|row| row.first()).map_or(0, Vec::len);
+    format!(
+        "Machine: {}; {} for TCP, one file in the page cache. Loopback, client and server wherever the system puts \
+         them, each as it is by default, CRC on, release build, {} s for each cell, medians of {rounds} rounds in which \
+         all take turns. In brackets: the share of the first column within a round, with depth 1 how many times its \
+         latency. Behind blocks of 1 MiB: the server's processor time for a GiB.\n\nOver RPC-over-RDMA 1, beside one \
+         stream of iperf3; the depth is that of each connection:\n\n{}\nOther people's servers of version 3 over TCP, \
+         all by our client; nfs3_server keeps its file in memory:\n\n{}",
+        others.machine,
+        others.congestion,
+        others.seconds,
+        others.connections.told(others.seconds),
+        others.servers.told(others.seconds),
+    )
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// In which the second is half as fast.
+    pub(in crate::figures) fn others() -> Others {
+        let sample = |share: f64| Sample {
+            ops_per_s: 100_000.0 * share,
+            mib_per_s: 2048.0 * share,
+            p50_us: 10.0 / share,
+            server_cpu_s: Some(0.5),
+            ..Sample::default()
+        };
+        let table = |lines: usize, first: &'static str| {
+            let mut table = Table::new(lines);
+            for line in 0..lines {
+                // The first has no small calls.
+                if line < 2 || first != IPERF {
+                    table.add(line, first, sample(1.0));
+                }
+                table.add(line, "second", sample(0.5));
+                table.add(line, "third", sample(0.25));
+            }
+            table
+        };
+        Others {
+            machine: Machine::default(),
+            congestion: "cubic".into(),
+            seconds: 1.0,
+            connections: table(DEEP, IPERF),
+            servers: table(LINES.len(), "ours"),
+        }
+    }
+
+    #[test]
+    fn shares_are_those_of_the_first_that_was_measured() {
+        let section = section(&others());
+        for line in [
+            "| READ 1 MiB, depth 8 | 2,048 MiB/s, 0.25 s/GiB | 1,024 MiB/s (**0.50**), 0.50 s/GiB | 512 MiB/s (**0.25**), 1.00 s/GiB |",
+            "| NULL, depth 32 | not measured | 50,000/s | 25,000/s (**0.50**) |",
+            "| NULL, depth 32 | 100,000/s | 50,000/s (**0.50**) | 25,000/s (**0.25**) |",
+            "| READ 4 KiB, depth 1 | 10.0 us | 20.0 us (**2.00**) | 40.0 us (**4.00**) |",
+        ] {
+            assert!(section.lines().any(|told| told == line), "{line}\n{section}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_read_again() {
+        let text = serde_json::to_string(&others()).unwrap();
+        assert_eq!(serde_json::from_str::<Others>(&text).unwrap(), others());
+    }
+
+    #[test]
+    fn a_server_that_ends_is_not_waited_for() {
+        let port = free().unwrap();
+        let error = Other::start("true", &mut Command::new("true"), port, String::new()).err().unwrap();
+        assert!(error.to_string().contains("true ended with"), "{error:#}");
+    }
+}
