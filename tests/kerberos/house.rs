@@ -7,7 +7,7 @@ use rpcrdma_gss::{Gss, Kerberos, Tickets, realm::Realm};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_oncrpc::{
     Answer, CallContext, CallHeader, Client, ClientTransport, Credential, Handler, Outcome, Router, Service,
-    gss::{AcceptGss, GssAuth, GssService, Handshake, Mechanism, Names, Work},
+    gss::{AcceptGss, GssAuth, GssService, Handshake, Mechanism, Names, Work, Workshop},
     tcp::{self, TcpConnector},
 };
 use rpcrdma_xdr::{Decoder, Encoder, Stream, StreamPart};
@@ -289,7 +289,8 @@ fn router(realm: &Realm, env: &Env, clock: &Ahead, sample: &Arc<Sample>, begun: 
     let env = Env { clock: Arc::new(clock.clone()), ..env.clone() };
     let kerberos = Kerberos::with_keytab(Gss::load().unwrap(), Some(&realm.keytab())).unwrap();
     let mechanism = Arc::new(Counting(kerberos, begun.clone()));
-    let flavour = AcceptGss::new(&env, mechanism, Arc::new(Nobody), Arc::new(Threads));
+    let workshop = Workshop { tokens: Arc::new(Threads), users: Arc::new(Threads) };
+    let flavour = AcceptGss::new(&env, mechanism, Arc::new(Nobody), workshop);
     Arc::new(Router::new(&env).with_service(Arc::new(Shared(sample.clone()))).with_flavour(Arc::new(flavour)))
 }
 

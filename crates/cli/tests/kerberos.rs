@@ -4,6 +4,8 @@
 #[path = "kerberos/commands.rs"]
 mod commands;
 mod common;
+#[path = "kerberos/flood.rs"]
+mod flood;
 #[path = "kerberos/house.rs"]
 mod house;
 #[path = "kerberos/names.rs"]
@@ -13,7 +15,7 @@ mod trouble;
 
 use common::{Server, fails, served};
 use rpcrdma_gss::{
-    Context, Gss, NameKind, Progress,
+    Context, Gss, Initiator, NameKind, Octets, Progress,
     realm::{REALM, Realm, SERVICE, within},
 };
 use std::{
@@ -125,6 +127,18 @@ fn plain(reply: &[u8]) -> Result<Vec<u8>, u32> {
     Ok(reply.0.to_vec())
 }
 
+/// A user's first token.
+fn token(realm: &Realm, user: &str) -> (Initiator, Octets) {
+    let gss = Gss::load().unwrap();
+    let principal = gss.name(&format!("{user}@{REALM}"), NameKind::Principal).unwrap();
+    let cache = realm.folder().join(format!("cache.{user}"));
+    let credential = gss.initiate_with_keytab(&principal, &realm.users(), &cache).unwrap();
+    match gss.initiator(&credential, gss.name(SERVICE, NameKind::Service).unwrap()).step(&[]).unwrap() {
+        Progress::More { unfinished, token } => (unfinished, token),
+        Progress::Done { .. } => panic!("made already"),
+    }
+}
+
 /// A user with a context.
 struct Client {
     wire: Wire,
@@ -135,12 +149,7 @@ struct Client {
 
 impl Client {
     fn new(realm: &Realm, user: &str, address: &str) -> Self {
-        let gss = Gss::load().unwrap();
-        let principal = gss.name(&format!("{user}@{REALM}"), NameKind::Principal).unwrap();
-        let cache = realm.folder().join(format!("cache.{user}"));
-        let credential = gss.initiate_with_keytab(&principal, &realm.users(), &cache).unwrap();
-        let initiator = gss.initiator(&credential, gss.name(SERVICE, NameKind::Service).unwrap());
-        let Progress::More { unfinished, token } = initiator.step(&[]).unwrap() else { panic!("made already") };
+        let (unfinished, token) = token(realm, user);
         let mut wire = Wire::to(address);
         let reply = wire.ask(&init(&token));
         let results = plain(&reply).unwrap();

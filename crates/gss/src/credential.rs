@@ -106,6 +106,11 @@ impl Gss {
 }
 
 impl Credential {
+    /// How many share it.
+    pub(crate) fn uses(&self) -> usize {
+        Arc::strong_count(&self.raw)
+    }
+
     /// Lends it to a call of the library. One at a time.
     pub(crate) fn with<T>(&self, call: impl FnOnce(*mut RawCredential) -> T) -> T {
         call(self.raw.lock().unwrap_or_else(PoisonError::into_inner).raw)

@@ -2,13 +2,15 @@
 
 use crate::{Acceptor, Context, Credential, Error, Gss, NameKind, Octets, Progress, error::UNSEALED};
 use bytes::Bytes;
-use rpcrdma_oncrpc::gss::{Failure, Handshake, Mechanism, Peer, Progress as Advance, Protection};
+use rpcrdma_oncrpc::gss::{Failure, Handshake, Mechanism, Peer, Progress as Advance, Protection, TOKENS_AT_ONCE};
 use std::path::Path;
 
 /// Accepts contexts of Kerberos with the keys of a keytab.
 pub struct Kerberos {
     gss: Gss,
-    credential: Credential,
+    /// The same keys several times: the library locks a credential for as long as it accepts a context with it, so each
+    /// context that is under way has its own.
+    credentials: Vec<Credential>,
 }
 
 impl Kerberos {
@@ -17,7 +19,7 @@ impl Kerberos {
     /// # Errors
     /// If the keytab cannot be read, or has no key.
     pub fn with_keytab(gss: Gss, keytab: Option<&Path>) -> Result<Self, Error> {
-        Ok(Self { gss, credential: gss.accept_with(keytab)? })
+        Self::several(gss, || gss.accept_with(keytab))
     }
 
     /// Accepts with the keys of one service alone, such as `nfs`, of whichever host: tickets for another service of the
@@ -27,13 +29,24 @@ impl Kerberos {
     /// If the keytab cannot be read, or has no key of that service.
     pub fn for_service(gss: Gss, service: &str, keytab: Option<&Path>) -> Result<Self, Error> {
         let name = gss.name(service, NameKind::Service)?;
-        Ok(Self { gss, credential: gss.accept_as(&name, keytab)? })
+        Self::several(gss, || gss.accept_as(&name, keytab))
+    }
+
+    fn several(gss: Gss, credential: impl Fn() -> Result<Credential, Error>) -> Result<Self, Error> {
+        let credentials = (0..TOKENS_AT_ONCE).map(|_| credential()).collect::<Result<_, _>>()?;
+        Ok(Self { gss, credentials })
+    }
+
+    /// The credential that the fewest contexts are made with now. Where two ask at once they may get the same, and one
+    /// of them waits for the other.
+    fn credential(&self) -> &Credential {
+        self.credentials.iter().min_by_key(|credential| credential.uses()).expect("several")
     }
 }
 
 impl Mechanism for Kerberos {
     fn begin(&self) -> Box<dyn Handshake> {
-        Box::new(self.gss.acceptor(&self.credential))
+        Box::new(self.gss.acceptor(self.credential()))
     }
 }
 

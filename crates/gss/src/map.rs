@@ -10,7 +10,7 @@
 //! ```
 
 use crate::Accounts;
-use rpcrdma_oncrpc::gss::{GssUser, Names};
+use rpcrdma_oncrpc::gss::{GssUser, Known, Names};
 use std::{
     collections::HashMap,
     fmt,
@@ -102,12 +102,19 @@ fn target(user: &str) -> Option<Target> {
 }
 
 impl Names for PrincipalMap {
-    fn user(&self, principal: &str, local: Option<&str>) -> io::Result<Option<GssUser>> {
+    fn known(&self, principal: &str, _: Option<&str>) -> Known {
         match self.0.get(principal) {
-            None => Accounts.user(principal, local),
-            Some(Target::Named(name)) => Accounts.user(principal, Some(name)),
-            Some(&Target::Numbers { uid, gid }) => Ok(Some(GssUser { uid, gid, groups: Arc::default() })),
-            Some(Target::Nobody) => Ok(None),
+            None | Some(Target::Named(_)) => Known::Later,
+            Some(&Target::Numbers { uid, gid }) => Known::Now(Some(GssUser { uid, gid, groups: Arc::default() })),
+            Some(Target::Nobody) => Known::Now(None),
+        }
+    }
+
+    fn user(&self, principal: &str, local: Option<&str>) -> io::Result<Option<GssUser>> {
+        match (self.known(principal, local), self.0.get(principal)) {
+            (Known::Now(user), _) => Ok(user),
+            (Known::Later, Some(Target::Named(name))) => Accounts.user(principal, Some(name)),
+            (Known::Later, _) => Accounts.user(principal, local),
         }
     }
 }
@@ -136,6 +143,11 @@ mod tests {
         assert_eq!(numbers("eve@REALM", Some("root")), None);
         assert_eq!(numbers("alice@OTHER", None), None);
         assert!(numbers("root@REALM", Some("root")).is_some());
+        // Whose numbers stand there nobody has to be asked.
+        let known = |principal: &str| map.known(principal, Some("root"));
+        assert!(matches!(known("nfs/node@REALM"), Known::Now(Some(GssUser { uid: 2001, gid: 200, .. }))));
+        assert_eq!(known("eve@REALM"), Known::Now(None));
+        assert_eq!([known("alice@REALM"), known("root@REALM")], [Known::Later, Known::Later]);
     }
 
     #[test]

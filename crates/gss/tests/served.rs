@@ -5,6 +5,7 @@ mod house;
 #[path = "served/wire.rs"]
 mod wire;
 
+use futures_util::FutureExt;
 use house::{Client, House, Made, Plan, credential, id, init, message};
 use proptest::{
     prelude::*,
@@ -13,7 +14,8 @@ use proptest::{
 use rpcrdma_gss::realm::{REALM, Realm, within};
 use rpcrdma_oncrpc::{AuthStat, Credential, OpaqueAuth, Rejection, gss::GssService};
 use rpcrdma_xdr::{Encoder, Payload};
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{pin::Pin, sync::atomic::Ordering, thread::sleep, time::Duration};
+use tokio::task::{Unconstrained, unconstrained};
 
 const UNKNOWN: Rejection = Rejection::Auth(AuthStat::GSS_CREDENTIAL_PROBLEM);
 const OVER: Rejection = Rejection::Auth(AuthStat::GSS_CONTEXT_PROBLEM);
@@ -290,33 +292,92 @@ fn a_call_that_comes_again_is_answered_in_its_own_seal() {
     });
 }
 
-/// Tokens wait for a thread in bounded number. Who has a context goes on, and who waits is answered.
+/// A call that waits, and may be polled as often as one likes.
+type Waiting<F> = Pin<Box<Unconstrained<F>>>;
+
+/// Polls calls once, however many: those that wait, and what others were told.
+fn poll<F: Future>(calls: impl IntoIterator<Item = F>) -> (Vec<Waiting<F>>, Vec<F::Output>) {
+    let (mut waiting, mut told) = (Vec::new(), Vec::new());
+    for call in calls {
+        let mut call = Box::pin(unconstrained(call));
+        match FutureExt::now_or_never(&mut call) {
+            None => waiting.push(call),
+            Some(reply) => told.push(reply),
+        }
+    }
+    (waiting, told)
+}
+
+/// Tokens wait for a thread in bounded number. Who has a context goes on, who comes from elsewhere makes one before
+/// those that have waited longer, and who waits is answered.
 #[test]
 fn a_flood_of_tokens_is_turned_away_and_stops_no_caller() {
     in_realm("a_flood_of_tokens_is_turned_away_and_stops_no_caller", async |realm| {
         let house = House::new(realm);
+        let elsewhere = house.seen_from([127, 0, 0, 2]);
         let mut alice = house.client("alice").await;
         house.threads.hold();
-        let flood: Vec<_> = (0..10_000).map(|_| Box::pin(house.send(init(1, b"", &[0x60; 2000])))).collect();
-        let (mut waiting, mut refused) = (Vec::new(), 0);
-        for mut call in flood {
-            match futures_util::FutureExt::now_or_never(&mut call) {
-                None => waiting.push(call),
-                Some(reply) => {
-                    assert_eq!(Made::read(reply.unwrap().1).major, 16 << 16, "not available");
-                    refused += 1;
-                }
-            }
+        let (mut waiting, refused) = poll((0..10_000).map(|_| house.send(init(1, b"", &[0x60; 2000]))));
+        assert_eq!(house.flavour.waiting(), ((4 << 20) / (4096 + 2000), 0), "no more for one address");
+        assert_eq!((waiting.len() - 2, waiting.len() + refused.len()), (house.flavour.waiting().0, 10_000));
+        for reply in refused {
+            assert_eq!(Made::read(reply.unwrap().1).major, 16 << 16, "not available");
         }
-        assert_eq!((waiting.len(), refused), (16, 9984), "no more for one address");
         assert_eq!(ask(&house, &mut alice, Plan::new(3, 1)).await, Ok(vec![8]));
+        let stuck = house.threads.take();
+        assert_eq!(stuck.len(), 2, "the flood's");
+        // Nobody has done the flood's work, and others have theirs done.
+        let (_, mut bob) = futures_util::future::join(
+            async { house.threads.wait_for_one().await.into_iter().for_each(|job| job()) },
+            elsewhere.client("bob"),
+        )
+        .await;
+        assert_eq!(ask(&elsewhere, &mut bob, Plan::new(3, 1)).await, Ok(vec![8]));
+        drop(stuck);
+        // Those whose caller is gone cost nothing.
+        waiting.truncate(10);
         let jobs = house.threads.release();
-        assert_eq!(jobs.len(), 16);
-        jobs.into_iter().skip(1).for_each(|job| job());
+        assert_eq!(jobs.len(), 2);
+        jobs.into_iter().for_each(|job| job());
         let mut replies = futures_util::future::join_all(waiting).await.into_iter().map(Option::unwrap);
-        assert_eq!(replies.next().unwrap().0.status, Err(Rejection::SystemError), "whose job nobody has done");
+        for _ in 0..2 {
+            assert_eq!(replies.next().unwrap().0.status, Err(Rejection::SystemError), "whose job nobody has done");
+        }
         assert!(replies.all(|(_, results)| Made::read(results).major == 9 << 16), "a defective token");
         house.client("bob").await;
+        assert_eq!(house.flavour.contexts(), (3, 0));
+    });
+}
+
+/// A directory of users that does not answer holds up those alone who have to be looked up there.
+#[test]
+fn users_who_are_not_found_keep_no_token_and_no_other_client_waiting() {
+    in_realm("users_who_are_not_found_keep_no_token_and_no_other_client_waiting", async |realm| {
+        let house = House::new(realm);
+        let elsewhere = house.seen_from([127, 0, 0, 2]);
+        house.users.hold();
+        let tokens: Vec<_> = (0..8).map(|_| house.initiate("alice").1).collect();
+        let (mut waiting, told) = poll(tokens.iter().map(|token| house.send(init(1, b"", token))));
+        assert_eq!((waiting.len(), told.len()), (8, 0));
+        while house.flavour.waiting() != (0, 6) {
+            sleep(Duration::from_millis(5));
+        }
+        // All tokens are done, two of the client's users are asked for, and somebody else's is asked for as well.
+        let stuck = house.users.take();
+        assert_eq!(stuck.len(), 2);
+        let (_, mut bob) = futures_util::future::join(
+            async { house.users.wait_for_one().await.into_iter().for_each(|job| job()) },
+            elsewhere.client("bob"),
+        )
+        .await;
+        assert_eq!(ask(&elsewhere, &mut bob, Plan::new(3, 1)).await, Ok(vec![8]));
+        // The caller of one is gone; the others' are found.
+        drop(waiting.remove(0));
+        house.users.release();
+        stuck.into_iter().for_each(|job| job());
+        let replies = futures_util::future::join_all(waiting).await;
+        assert!(replies.into_iter().all(|reply| Made::read(reply.unwrap().1).major == 0));
+        assert_eq!(house.flavour.contexts(), (8, 0), "seven, and bob's");
     });
 }
 

@@ -36,7 +36,7 @@ pub trait Accounts: Send + Sync {
     /// The number of a user or group; `None` if there is none of that name.
     ///
     /// # Errors
-    /// If nobody can tell: then it is refused, and asked for again.
+    /// If nobody can tell: then the client has to come again, and it is asked for again.
     fn id(&self, kind: Kind, name: &str) -> io::Result<Option<u32>>;
 }
 
@@ -72,6 +72,10 @@ fn is_name(text: &str) -> bool {
     let is_number = text.bytes().all(|c| c.is_ascii_digit());
     !is_number && text.len() <= MAX_PRINCIPAL_OCTETS && text.chars().all(is_fit)
 }
+
+/// The host could not tell. [`Lookups`] has said so in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Untold;
 
 /// Numbers by name.
 type Numbers = Lookups<(Kind, Arc<str>), Option<u32>>;
@@ -118,11 +122,14 @@ impl OwnerNames {
     }
 
     /// The number of what this client has named; `None` if it is no name of this domain's.
-    pub(crate) async fn id(&self, kind: Kind, who: &Principal, client: ClientNetwork) -> Option<u32> {
-        let name = self.domain.name_of(who)?;
+    ///
+    /// # Errors
+    /// If nobody can tell now: it may well be one.
+    pub(crate) async fn id(&self, kind: Kind, who: &Principal, client: ClientNetwork) -> Result<Option<u32>, Untold> {
+        let Some(name) = self.domain.name_of(who) else { return Ok(None) };
         match self.numbers.find((kind, name.into()), client) {
-            Found::Known(id) => id,
-            Found::Later(id) => id.await.ok().flatten(),
+            Found::Known(id) => Ok(id),
+            Found::Later(id) => id.await.map_err(|_| Untold),
         }
     }
 }

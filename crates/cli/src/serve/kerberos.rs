@@ -2,7 +2,7 @@
 //!
 //! Whatever would keep clients from being served by it keeps the server from starting. The library reads the keytab for
 //! each context anew, and the file of tokens that it has seen, on threads of its own: nothing else waits for them, and
-//! they act as nobody but the server's user.
+//! they act as nobody but the server's user. Whose principals are is asked on others, as that may take other hosts.
 
 use super::{exports::ExportOption, seldom::Seldom, threads::Threads};
 use crate::args::ServeArgs;
@@ -11,15 +11,13 @@ use metrics::counter;
 use rpcrdma_env::Env;
 use rpcrdma_gss::{Gss, Kerberos, PrincipalMap};
 use rpcrdma_nfsd::{Securities, Security};
-use rpcrdma_oncrpc::gss::{AcceptGss, GssObserver, Refused};
+use rpcrdma_oncrpc::gss::{AcceptGss, GssObserver, Refused, TOKENS_AT_ONCE, USERS_AT_ONCE, Workshop};
 use std::{io::ErrorKind, net::SocketAddr, sync::Arc, time::Instant};
 
 /// The service whose keys are used: clients ask for tickets for `nfs@HOST`.
 const SERVICE: &str = "nfs";
 /// Where a machine has its keys.
 const MACHINES_KEYTAB: &str = "/etc/krb5.keytab";
-/// Threads that make contexts. Each may wait for a directory of users on another host.
-const THREADS: usize = 4;
 
 /// What an export takes.
 pub(super) fn securities(args: &ServeArgs, export: &ExportOption) -> Securities {
@@ -79,7 +77,11 @@ pub(super) fn start(args: &ServeArgs, env: &Env) -> Result<Option<Arc<AcceptGss>
     let kerberos = Kerberos::for_service(gss, SERVICE, keytab)
         .with_context(|| format!("{} has no key of nfs/HOST@REALM that can be read", named()))
         .with_context(sec)?;
-    let work = Arc::new(Threads::start("rpcrdma-tokens", THREADS).context("cannot start threads for Kerberos")?);
+    let threads = |name, count| Threads::start(name, count).context("cannot start threads for Kerberos");
+    let workshop = Workshop {
+        tokens: Arc::new(threads("rpcrdma-tokens", TOKENS_AT_ONCE)?),
+        users: Arc::new(threads("rpcrdma-users", USERS_AT_ONCE)?),
+    };
     tracing::info!("Kerberos is taken ({}), with {}", words(&wanted), named());
     let names = match &args.principals {
         Some(file) => {
@@ -89,7 +91,7 @@ pub(super) fn start(args: &ServeArgs, env: &Env) -> Result<Option<Arc<AcceptGss>
         }
         None => PrincipalMap::default(),
     };
-    let flavour = AcceptGss::new(env, Arc::new(kerberos), Arc::new(names), work);
+    let flavour = AcceptGss::new(env, Arc::new(kerberos), Arc::new(names), workshop);
     Ok(Some(Arc::new(flavour.with_observer(Arc::new(Told::default())))))
 }
 
@@ -97,6 +99,7 @@ pub(super) fn start(args: &ServeArgs, env: &Env) -> Result<Option<Arc<AcceptGss>
 #[derive(Default)]
 struct Told {
     tokens: Seldom,
+    busy: Seldom,
     forged: Seldom,
 }
 
@@ -113,6 +116,14 @@ impl GssObserver for Told {
             Refused::Token(failure) => match self.tokens.tell(Instant::now()) {
                 Some(untold) => tracing::warn!(%peer, %failure, untold, "a context of Kerberos is refused"),
                 None => tracing::debug!(%peer, %failure, "a context of Kerberos is refused"),
+            },
+            Refused::Busy => match self.busy.tell(Instant::now()) {
+                Some(untold) => tracing::warn!(
+                    %peer,
+                    untold,
+                    "too many contexts of Kerberos wait to be made: this one is refused, as its client has the most"
+                ),
+                None => tracing::debug!(%peer, "a context of Kerberos is refused, as too many wait"),
             },
             Refused::Header | Refused::Arguments => match self.forged.tell(Instant::now()) {
                 Some(untold) => {

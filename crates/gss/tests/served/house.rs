@@ -10,7 +10,7 @@ use rpcrdma_gss::{
 use rpcrdma_oncrpc::{
     Answer, CallContext, CallHeader, CallId, Connection, Credential, GoneSignal, Handler, Limits, OpaqueAuth, Outcome,
     Rejection, ReplyHeader, Router, Service, TransportKind,
-    gss::{AcceptGss, GssUser, Names, RPCSEC_GSS, Work},
+    gss::{AcceptGss, GssUser, Names, RPCSEC_GSS, Work, Workshop},
 };
 use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream};
 use std::{
@@ -69,6 +69,21 @@ impl Threads {
     /// From now on jobs wait.
     pub(crate) fn hold(&self) {
         *self.0.lock().unwrap() = Some(Vec::new());
+    }
+
+    /// The jobs that have come so far.
+    pub(crate) fn take(&self) -> Vec<Job> {
+        std::mem::take(self.0.lock().unwrap().as_mut().unwrap())
+    }
+
+    /// The next jobs, as soon as there are some.
+    pub(crate) async fn wait_for_one(&self) -> Vec<Job> {
+        loop {
+            match self.take() {
+                jobs if jobs.is_empty() => tokio::time::sleep(Duration::from_millis(5)).await,
+                jobs => return jobs,
+            }
+        }
     }
 
     /// The jobs that wait; others are done at once again.
@@ -131,6 +146,8 @@ pub(crate) struct House<'a> {
     pub(crate) sample: Arc<Sample>,
     pub(crate) clock: Ahead,
     pub(crate) threads: Arc<Threads>,
+    pub(crate) users: Arc<Threads>,
+    pub(crate) flavour: Arc<AcceptGss>,
     router: Arc<Router>,
     wire: Option<Wire>,
     context: CallContext,
@@ -147,21 +164,28 @@ impl<'a> House<'a> {
         let sample = Arc::new(Sample::default());
         let threads = Arc::new(Threads::default());
         let kerberos = Kerberos::with_keytab(Gss::load().unwrap(), Some(&realm.keytab())).unwrap();
-        let flavour = AcceptGss::new(&env, Arc::new(kerberos), Arc::new(Users), threads.clone());
-        let router = Router::new(&env).with_service(Arc::new(Shared(sample.clone()))).with_flavour(Arc::new(flavour));
+        let users = Arc::new(Threads::default());
+        let workshop = Workshop { tokens: threads.clone(), users: users.clone() };
+        let flavour = Arc::new(AcceptGss::new(&env, Arc::new(kerberos), Arc::new(Users), workshop));
+        let router = Router::new(&env).with_service(Arc::new(Shared(sample.clone()))).with_flavour(flavour.clone());
         let router = Arc::new(router);
-        let (signal, gone) = GoneSignal::new();
-        let peer = ([127, 0, 0, 1], 700).into();
-        let limits = Limits::new(1 << 20, 1 << 20);
-        let connection = Connection::new(peer, peer, 1, TransportKind::Tcp, limits, Arc::new(Heap), gone);
+        let (context, signal) = connection([127, 0, 0, 1]);
+        Self { realm, sample, clock, threads, users, flavour, router, wire: None, context, _signal: signal }
+    }
+
+    /// The same server, as a client at another address sees it.
+    pub(crate) fn seen_from(&self, address: [u8; 4]) -> Self {
+        let (context, signal) = connection(address);
         Self {
-            realm,
-            sample,
-            clock,
-            threads,
-            router,
+            realm: self.realm,
+            sample: self.sample.clone(),
+            clock: self.clock.clone(),
+            threads: self.threads.clone(),
+            users: self.users.clone(),
+            flavour: self.flavour.clone(),
+            router: self.router.clone(),
             wire: None,
-            context: CallContext::new(Arc::new(connection)),
+            context,
             _signal: signal,
         }
     }
@@ -224,6 +248,14 @@ impl<'a> House<'a> {
         context.verify(&made.window.to_be_bytes(), &header.verifier.body).expect("the window is signed");
         Client { context, handle: made.handle, xid: 1, window: made.window }
     }
+}
+
+fn connection(address: [u8; 4]) -> (CallContext, GoneSignal) {
+    let (signal, gone) = GoneSignal::new();
+    let peer = (address, 700).into();
+    let limits = Limits::new(1 << 20, 1 << 20);
+    let connection = Connection::new(peer, peer, 1, TransportKind::Tcp, limits, Arc::new(Heap), gone);
+    (CallContext::new(Arc::new(connection)), signal)
 }
 
 /// A message that makes a context: procedure 1 begins, 2 goes on.

@@ -4,7 +4,7 @@
 //! numbers: they name themselves by these. All may set either.
 
 use super::compound::Compound;
-use crate::owners::{Kind, OwnerNames};
+use crate::owners::{Kind, OwnerNames, Untold};
 use rpcrdma_nfs::{
     attr::Attributes,
     v4::{Ace, Acl, Attribute, Bitmap, Principal, Status, ace},
@@ -87,20 +87,25 @@ impl Compound {
     /// The number of an owner or group that a client sets.
     ///
     /// # Errors
-    /// BADOWNER for what is neither a number nor the name of one.
+    /// BADOWNER for what is neither a number nor the name of one; DELAY for what may be a name, where the host's
+    /// databases do not answer (NFS4-8881-5.9-f).
     pub(super) async fn id(&self, kind: Kind, who: Option<Principal>) -> Result<Option<u32>, Status> {
         let Some(who) = who else { return Ok(None) };
         if let Some(number) = who.number() {
             return Ok(Some(number));
         }
         let names = self.server.names.get().ok_or(Status::BADOWNER)?;
-        Box::pin(names.id(kind, &who, self.network())).await.map(Some).ok_or(Status::BADOWNER)
+        match Box::pin(names.id(kind, &who, self.network())).await {
+            Ok(Some(id)) => Ok(Some(id)),
+            Ok(None) => Err(Status::BADOWNER),
+            Err(Untold) => Err(Status::DELAY),
+        }
     }
 
     /// A client's list with numbers for names. Special names stay.
     ///
     /// # Errors
-    /// BADOWNER for a name that is none.
+    /// BADOWNER for a name that is none; DELAY as for owners.
     pub(super) async fn numbered_acl(&self, acl: Acl) -> Result<Acl, Status> {
         let mut entries = acl.0;
         for entry in &mut entries {

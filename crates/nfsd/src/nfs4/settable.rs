@@ -195,7 +195,7 @@ impl Compound {
     /// What a client wants to set on a file, or on a new one beside it.
     ///
     /// # Errors
-    /// ATTRNOTSUPP, INVAL, BADOWNER, BADXDR; FBIG for a size that no file there can have.
+    /// ATTRNOTSUPP, INVAL, BADOWNER, BADXDR, DELAY; FBIG for a size that no file there can have.
     pub(super) async fn new_attributes(&self, file: &Opened, wire: &FileAttributes) -> Result<Wanted, Status> {
         let new = wire.to_set(&supported(self.minor)).map_err(|fault| fault.status())?;
         // It can be read, and no file system here can set it.

@@ -33,10 +33,24 @@ pub struct GssUser {
     pub groups: Arc<[u32]>,
 }
 
+/// Whether a user is known without asking others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It is known who it is, or that it is no user of this machine.
+    Now(Option<GssUser>),
+    /// [`Names::user`] has to be asked.
+    Later,
+}
+
 /// Which users of this machine principals are.
 pub trait Names: Send + Sync {
+    /// The user that `principal` is, if that takes no waiting.
+    fn known(&self, _principal: &str, _local: Option<&str>) -> Known {
+        Known::Later
+    }
+
     /// The user that `principal` is; `local` is the name that the mechanism's rules give it. Asked once for each
-    /// context, where [`Work`](super::Work) is done.
+    /// context, in its client's turn, on a thread for such questions. May wait.
     ///
     /// # Errors
     /// If that cannot be known now. The context is not made then.

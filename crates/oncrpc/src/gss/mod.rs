@@ -4,9 +4,10 @@
 //! [`Mechanism`] makes contexts from tokens, and a [`Protection`] signs and seals. Contexts are made where [`Work`] is
 //! done, as that reads files and asks other hosts; what signs and seals is done where the call is.
 //!
-//! A server's caller is bounded three times: contexts that are not finished yet, which cost an attacker one message
-//! each, are few, and the oldest goes; finished ones are bounded for each address, whose least used goes, and in all.
-//! Who loses a context is told so and makes a new one. A context ends with its ticket.
+//! A server's caller is bounded four times. Tokens wait for threads, in turn for each client, and so do questions who a
+//! principal is. Contexts that are not finished yet, which cost an attacker one message each, are few, and the oldest
+//! goes. Finished ones are bounded for each address, whose least used goes, and in all. Who loses a context is told so
+//! and makes a new one. A context ends with its ticket.
 //!
 //! A client's calls share one context. It is made when the first call needs it, and made anew before it ends, or when
 //! the server has lost it.
@@ -17,15 +18,18 @@ mod body;
 mod caller;
 mod client;
 mod credential;
+mod making;
 mod mechanism;
 mod observer;
+mod queue;
 mod server;
 mod table;
 mod window;
 
-pub use caller::{GssCaller, GssUser, Names};
+pub use caller::{GssCaller, GssUser, Known, Names};
 pub use client::{AboutContext, GssAuth};
 pub use credential::{GssCredential, GssService, MAX_SEQUENCE, Procedure as GssProcedure, RPCSEC_GSS};
+pub use making::{TOKENS_AT_ONCE, USERS_AT_ONCE, Workshop};
 pub use mechanism::{Failure, Handshake, Mechanism, Peer, Progress, Protection, Work};
 pub use observer::{GssObserver, Refused};
 pub use server::{AcceptGss, MAX_TOKEN_OCTETS};

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 pub enum Refused<'a> {
     /// The credential is malformed, or of another version.
     Credential,
-    /// Too many tokens are worked on, of the client's address or of all.
+    /// Too much waits for its turn, of the client's address or of all: then the address with the most is refused.
     Busy,
     /// The mechanism does not take the token.
     Token(&'a Failure),

@@ -1,62 +1,54 @@
 //! The flavour on the server's side: contexts are made, used and destroyed (RFC 2203 sections 5.2 to 5.4).
 
 use super::{
-    Failure, GssCaller, GssObserver, GssService, MAX_SEQUENCE, Mechanism, Names, Peer, Progress, RPCSEC_GSS, Refused,
-    WINDOW, Work,
+    Failure, GssCaller, GssObserver, GssService, MAX_SEQUENCE, Mechanism, Names, RPCSEC_GSS, Refused, Workshop,
     body::{self, Unreadable},
     credential::{GssCredential, Procedure, signed_header},
+    making::{Making, NO_CONTEXT, no_context},
     observer::Unheard,
+    queue::Queue,
     table::{Established, Handle, Live, Table},
-    window::Window,
 };
 use crate::{
-    AUTH_NONE, Accepted, Answered, AuthStat, CallHeader, ClientNetwork, Credential, OpaqueAuth, Rejection,
-    ReplyFlavour, ServerFlavour, Unanswered, Verdict,
+    AUTH_NONE, Accepted, Answered, AuthStat, CallHeader, Credential, OpaqueAuth, Rejection, ReplyFlavour,
+    ServerFlavour, Unanswered, Verdict,
 };
 use bytes::Bytes;
 use rpcrdma_env::{Clock, Env, Random};
-use rpcrdma_xdr::{Decoder, Encoder, Payload};
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
-use tokio::sync::oneshot;
+use rpcrdma_xdr::{Decoder, Payload};
+use std::{net::SocketAddr, sync::Arc};
 
 /// The largest token that is taken: tickets with what Windows adds to them have some tens of KiB.
 pub const MAX_TOKEN_OCTETS: usize = 64 << 10;
 
-/// GSS_S_COMPLETE, GSS_S_CONTINUE_NEEDED, GSS_S_NO_CONTEXT, GSS_S_UNAVAILABLE (RFC 2203 appendix A).
-const COMPLETE: u32 = 0;
-const CONTINUE_NEEDED: u32 = 1;
-const NO_CONTEXT: u32 = 8 << 16;
-const UNAVAILABLE: u32 = 16 << 16;
-
 /// RPCSEC_GSS on the server's side.
 pub struct AcceptGss {
     house: Arc<House>,
-    work: Arc<dyn Work>,
     observer: Arc<dyn GssObserver>,
 }
 
 /// What jobs of workers share with the flavour.
-struct House {
-    mechanism: Arc<dyn Mechanism>,
-    names: Arc<dyn Names>,
-    clock: Arc<dyn Clock>,
-    random: Arc<dyn Random>,
-    table: Arc<Table>,
+pub(super) struct House {
+    pub(super) mechanism: Arc<dyn Mechanism>,
+    pub(super) names: Arc<dyn Names>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) random: Arc<dyn Random>,
+    pub(super) table: Table,
+    /// Tokens that wait for a thread, and principals that wait to be looked up.
+    pub(super) tokens: Arc<Queue>,
+    pub(super) users: Arc<Queue>,
     /// Makes the numbers of principals unpredictable.
-    secret: [u64; 2],
+    pub(super) secret: [u64; 2],
 }
 
 impl AcceptGss {
-    /// The flavour over a mechanism. Contexts are made where `work` is done.
-    pub fn new(env: &Env, mechanism: Arc<dyn Mechanism>, names: Arc<dyn Names>, work: Arc<dyn Work>) -> Self {
+    /// The flavour over a mechanism. Contexts are made in the workshop.
+    pub fn new(env: &Env, mechanism: Arc<dyn Mechanism>, names: Arc<dyn Names>, workshop: Workshop) -> Self {
         let (clock, random) = (env.clock.clone(), env.random.clone());
         let secret = [random.next_u64(), random.next_u64()];
-        let house = House { mechanism, names, clock, random, table: Arc::default(), secret };
-        Self { house: Arc::new(house), work, observer: Arc::new(Unheard) }
+        let (tokens, users) = workshop.queues();
+        let house = House { mechanism, names, clock, random, table: Table::default(), tokens, users, secret };
+        Self { house: Arc::new(house), observer: Arc::new(Unheard) }
     }
 
     /// The same, of which somebody hears what happens.
@@ -68,6 +60,11 @@ impl AcceptGss {
     /// How many contexts there are now: finished ones, and those that wait for their initiator's next token.
     pub fn contexts(&self) -> (usize, usize) {
         self.house.table.sizes()
+    }
+
+    /// How many tokens wait for a thread, and how many principals wait to be looked up.
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.house.tokens.len(), self.house.users.len())
     }
 
     /// A message that makes a context. GSS-2203-5.2.2-a to -c.
@@ -83,51 +80,23 @@ impl AcceptGss {
             Err(error) if error.is_placement() => return Verdict::NotEligible,
             Err(_) => return Verdict::Answered(Answered::rejected(Rejection::GarbageArgs)),
         };
-        let client = ClientNetwork::of(peer.ip());
-        let Some(working) = self.house.table.begin(client) else {
-            self.observer.refused(peer, Refused::Busy);
-            return Verdict::Answered(failed(UNAVAILABLE, 0));
-        };
-        let (handle, handshake) = match credential.procedure {
-            Procedure::Init if credential.handle.is_empty() => {
-                (Handle::new(&*self.house.random), self.house.mechanism.begin())
-            }
+        let begun = match credential.procedure {
+            Procedure::Init if credential.handle.is_empty() => None,
             Procedure::Init => return Verdict::Answered(Answered::denied(AuthStat::BAD_CREDENTIAL)),
             _ => {
                 let handle = Handle::read(&credential.handle);
                 match handle.and_then(|handle| Some((handle, self.house.table.take(handle)?))) {
-                    Some(waiting) => waiting,
+                    Some(waiting) => Some(waiting),
                     // GSS-2203-5.2.3.2-a: what is told of contexts that are gone is not told here.
                     None => {
                         self.observer.refused(peer, Refused::Unknown);
-                        return Verdict::Answered(failed(NO_CONTEXT, 0));
+                        let result = Ok(no_context(NO_CONTEXT, 0));
+                        return Verdict::Answered(Answered { verifier: OpaqueAuth::none(), result });
                     }
                 }
             }
         };
-        let (sender, receiver) = oneshot::channel();
-        let (house, observer) = (self.house.clone(), self.observer.clone());
-        self.work.run(Box::new(move || {
-            let made = handshake.step(&token).and_then(|progress| {
-                let principal = match &progress {
-                    Progress::Done { peer, .. } => Some(peer.principal.clone()),
-                    Progress::More { .. } => None,
-                };
-                let answer = house.advance(handle, client, progress)?;
-                principal.into_iter().for_each(|principal| observer.made(peer, &principal));
-                Ok(answer)
-            });
-            let answer = made.unwrap_or_else(|failure| {
-                observer.refused(peer, Refused::Token(&failure));
-                failed(failure.major, failure.minor)
-            });
-            drop(working);
-            // The caller may be gone.
-            let _ = sender.send(answer);
-        }));
-        Verdict::Later(Box::pin(async move {
-            receiver.await.unwrap_or_else(|_| Answered::rejected(Rejection::SystemError))
-        }))
+        Making::begin(self.house.clone(), self.observer.clone(), peer, (begun, token))
     }
 
     /// A message in a context.
@@ -232,57 +201,6 @@ fn verify(live: &mut Live, call: &CallHeader) -> Result<(), AuthStat> {
         true => AuthStat::GSS_CONTEXT_PROBLEM,
         false => AuthStat::GSS_CREDENTIAL_PROBLEM,
     })
-}
-
-impl House {
-    /// What the initiator is told after a token that was good.
-    fn advance(&self, handle: Handle, client: ClientNetwork, progress: Progress) -> Result<Answered, Failure> {
-        match progress {
-            Progress::More { handshake, token } => {
-                self.table.wait(handle, client, handshake);
-                let told = told(handle.octets(), CONTINUE_NEEDED, 0, &token);
-                Ok(Answered { verifier: OpaqueAuth::none(), result: Ok(told) })
-            }
-            Progress::Done { mut protection, peer, token } => {
-                let checksum = protection.sign(&WINDOW.to_be_bytes())?;
-                let live = Mutex::new(Live { window: Window::new(), protection });
-                self.keep(handle, client, peer, live)?;
-                let verifier = OpaqueAuth { flavour: RPCSEC_GSS, body: checksum };
-                Ok(Answered { verifier, result: Ok(told(handle.octets(), COMPLETE, 0, &token)) })
-            }
-        }
-    }
-
-    /// Keeps a context, unless it cannot be known whose it is: as nobody's it would stay so for as long as it lasts.
-    fn keep(&self, handle: Handle, client: ClientNetwork, peer: Peer, live: Mutex<Live>) -> Result<(), Failure> {
-        let Peer { principal, local, lifetime, .. } = peer;
-        let now = self.clock.now();
-        let user = self.names.user(&principal, local.as_deref()).map_err(|error| Failure {
-            major: UNAVAILABLE,
-            minor: 0,
-            text: format!("this machine's databases do not tell which user {principal} is: {error}"),
-        })?;
-        let mut hasher = DefaultHasher::new();
-        (self.secret, &*principal).hash(&mut hasher);
-        let until = lifetime.map(|lifetime| now + lifetime);
-        let context = Established { principal, user, caller: hasher.finish(), until, live };
-        self.table.insert(handle, client, context, now);
-        Ok(())
-    }
-}
-
-/// What an initiator is told (RFC 2203 section 5.2.3.1): handle, major and minor status, window, token.
-fn told(handle: &[u8], major: u32, minor: u32, token: &[u8]) -> Payload {
-    let mut encoder = Encoder::with_capacity(40 + token.len());
-    encoder.opaque(handle);
-    [major, minor, WINDOW].into_iter().for_each(|word| encoder.u32(word));
-    encoder.opaque(token);
-    encoder.finish()
-}
-
-/// A context is not made: there is neither handle nor token. GSS-2203-5.2.3.1-a.
-fn failed(major: u32, minor: u32) -> Answered {
-    Answered { verifier: OpaqueAuth::none(), result: Ok(told(b"", major, minor, b"")) }
 }
 
 /// What a call's reply is protected with.

@@ -17,7 +17,7 @@ use std::{
 pub const CONTEXTS: usize = 16_384;
 /// How many of them a client may hold.
 pub const CONTEXTS_OF_CLIENT: usize = 1024;
-/// How many contexts can wait for their initiator's next token, or be worked on. Kerberos needs one token.
+/// How many contexts can wait for their initiator's next token. Kerberos needs one token.
 pub const UNFINISHED: usize = 64;
 /// How many of them a client may have.
 pub(super) const UNFINISHED_OF_CLIENT: usize = 16;
@@ -92,8 +92,6 @@ struct Inner {
     contexts: HashMap<Handle, Entry>,
     held: HashMap<ClientNetwork, usize>,
     unfinished: HashMap<Handle, Unfinished>,
-    /// Handshakes that are worked on, by client.
-    working: HashMap<ClientNetwork, usize>,
     count: u64,
     swept: Option<Timestamp>,
 }
@@ -137,20 +135,6 @@ impl Table {
         self.inner().forget(handle);
     }
 
-    /// Room to work on a handshake for a client, if it has not too much of it.
-    pub(super) fn begin(self: &Arc<Self>, client: ClientNetwork) -> Option<Working> {
-        let mut inner = self.inner();
-        if inner.working.values().sum::<usize>() >= UNFINISHED {
-            return None;
-        }
-        let working = inner.working.entry(client).or_default();
-        if *working >= UNFINISHED_OF_CLIENT {
-            return None;
-        }
-        *working += 1;
-        Some(Working { table: self.clone(), client })
-    }
-
     /// How many contexts are finished, and how many wait for their initiator's next token.
     pub(super) fn sizes(&self) -> (usize, usize) {
         let inner = self.inner();
@@ -179,10 +163,10 @@ impl Table {
     }
 
     #[cfg(test)]
-    fn counts(&self) -> (usize, usize, usize) {
+    fn counts(&self) -> (usize, usize) {
         let inner = self.inner();
         assert_eq!(inner.held.values().sum::<usize>(), inner.contexts.len());
-        (inner.contexts.len(), inner.unfinished.len(), inner.working.values().sum())
+        (inner.contexts.len(), inner.unfinished.len())
     }
 }
 
@@ -223,18 +207,6 @@ fn less(counts: &mut HashMap<ClientNetwork, usize>, client: ClientNetwork) {
         if *count == 0 {
             counts.remove(&client);
         }
-    }
-}
-
-/// A handshake that is worked on.
-pub(super) struct Working {
-    table: Arc<Table>,
-    client: ClientNetwork,
-}
-
-impl Drop for Working {
-    fn drop(&mut self) {
-        less(&mut self.table.inner().working, self.client);
     }
 }
 
@@ -282,13 +254,13 @@ mod tests {
     }
 
     struct House {
-        table: Arc<Table>,
+        table: Table,
         random: SeededRandom,
     }
 
     impl House {
         fn new() -> Self {
-            Self { table: Arc::default(), random: SeededRandom::new(1) }
+            Self { table: Table::default(), random: SeededRandom::new(1) }
         }
 
         fn insert(&self, of: u16, until: Option<Timestamp>, now: Timestamp) -> Handle {
@@ -368,7 +340,7 @@ mod tests {
         assert!(house.table.get(short).is_none() && house.table.get(long).is_some());
         house.table.remove(long);
         house.table.remove(long);
-        assert_eq!(house.table.counts(), (1, 0, 0));
+        assert_eq!(house.table.counts(), (1, 0));
     }
 
     #[test]
@@ -384,21 +356,7 @@ mod tests {
         (100..10_100).for_each(|of| {
             house.wait(of);
         });
-        assert_eq!(house.table.counts(), (1, UNFINISHED, 0));
+        assert_eq!(house.table.counts(), (1, UNFINISHED));
         assert!(house.table.get(finished).is_some() && house.table.take(others).is_none());
-    }
-
-    #[test]
-    fn work_on_handshakes_is_bounded_for_a_client_and_in_all() {
-        let house = House::new();
-        let own: Vec<_> = (0..UNFINISHED_OF_CLIENT).map(|_| house.table.begin(client(1)).unwrap()).collect();
-        assert!(house.table.begin(client(1)).is_none());
-        let rest = UNFINISHED - UNFINISHED_OF_CLIENT;
-        let others: Vec<_> = (0..rest).map(|of| house.table.begin(client(2 + of as u16)).unwrap()).collect();
-        assert!(house.table.begin(client(999)).is_none());
-        drop(own);
-        assert!(house.table.begin(client(1)).is_some());
-        drop(others);
-        assert_eq!(house.table.counts().2, 0);
     }
 }

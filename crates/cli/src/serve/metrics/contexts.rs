@@ -9,6 +9,7 @@ use std::sync::Arc;
 /// is counted.
 pub(in crate::serve) fn watch_contexts(flavour: Option<Arc<AcceptGss>>) {
     describe_gauge!("rpcrdma_gss_contexts", "Contexts of RPCSEC_GSS: in use, and those that wait for another token");
+    describe_gauge!("rpcrdma_gss_waiting", "What makes contexts of RPCSEC_GSS and waits for its turn");
     describe_counter!("rpcrdma_gss_contexts_made_total", "Contexts of RPCSEC_GSS that were made");
     describe_counter!("rpcrdma_gss_refused_total", "Tokens and calls of RPCSEC_GSS that were refused, by reason");
     describe_counter!("rpcrdma_gss_calls_dropped_total", "Calls whose sequence number was seen before or is too old");
@@ -22,6 +23,9 @@ pub(in crate::serve) fn watch_contexts(flavour: Option<Arc<AcceptGss>>) {
             let (finished, unfinished) = flavour.as_ref().map_or((0, 0), |flavour| flavour.contexts());
             gauge!("rpcrdma_gss_contexts", "state" => "finished").set(finished as f64);
             gauge!("rpcrdma_gss_contexts", "state" => "unfinished").set(unfinished as f64);
+            let (tokens, users) = flavour.as_ref().map_or((0, 0), |flavour| flavour.waiting());
+            gauge!("rpcrdma_gss_waiting", "for" => "token").set(tokens as f64);
+            gauge!("rpcrdma_gss_waiting", "for" => "user").set(users as f64);
             tokio::time::sleep(MEMORY_INTERVAL).await;
         }
     });

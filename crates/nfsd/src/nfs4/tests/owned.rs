@@ -22,6 +22,8 @@ type Asked = Arc<Mutex<Vec<String>>>;
 struct Host(Asked);
 
 const USERS: [(u32, &str); 4] = [(0, "root"), (1000, "anna"), (1001, "1234"), (1002, "eve@elsewhere")];
+/// Of whom the host cannot tell whether there is such a one.
+const SILENT: &str = "far";
 const GROUPS: [(u32, &str); 2] = [(0, "root"), (2000, "common")];
 
 impl Host {
@@ -41,6 +43,9 @@ impl Accounts for Host {
 
     fn id(&self, kind: Kind, name: &str) -> io::Result<Option<u32>> {
         self.0.lock().unwrap().push(format!("{kind:?} {name}"));
+        if name == SILENT {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
         Ok(Self::known(kind).iter().find(|known| known.1 == name).map(|known| known.0))
     }
 }
@@ -135,6 +140,29 @@ fn principals_are_told_names_and_others_numbers() {
     assert_eq!(verify(&proven, group("common@Example.com")), Status::OK);
     assert_eq!(verify(&sys, group("common@Example.com")), Status::NOT_SAME);
     assert_eq!(verify(&sys, group("2000")), Status::OK);
+}
+
+/// A host that cannot tell has not said that there is nobody of that name.
+///
+/// proves: NFS4-8881-5.9-f
+#[test]
+fn who_cannot_be_looked_up_is_no_bad_owner_and_is_asked_for_again() {
+    let (_server, asked, [sys, proven]) = house(true);
+    let file = make(&sys, "d", &[]).unwrap();
+    assert_eq!(set(&sys, &file, owner("1000")), Status::OK);
+    asked.lock().unwrap().clear();
+    for client in [&sys, &proven] {
+        assert_eq!(set(client, &file, owner("far@example.com")), Status::DELAY);
+        assert_eq!(set(client, &file, group("far@example.com")), Status::DELAY);
+        let list = Value::Acl(vec![allowed("far@example.com", 0)].into());
+        assert_eq!(set(client, &file, list), Status::DELAY);
+        // Of another domain it is none, whoever is silent.
+        assert_eq!(set(client, &file, owner("far@example.org")), Status::BADOWNER);
+    }
+    assert_eq!(make(&sys, "new", &[owner("far@example.com")]), Err(Status::DELAY));
+    assert_eq!(sys.walk("new"), Err(Status::NOENT), "and nothing is made");
+    assert_eq!(asked.lock().unwrap().len(), 7, "each time");
+    assert_eq!(told(&sys, &file, Attribute::Owner), owner("1000"), "nothing has changed");
 }
 
 /// proves: NFS4-8881-5.9-c, NFS4-8881-5.9-d
