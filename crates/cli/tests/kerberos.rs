@@ -4,6 +4,8 @@
 #[path = "kerberos/commands.rs"]
 mod commands;
 mod common;
+#[path = "kerberos/downgrade.rs"]
+mod downgrade;
 #[path = "kerberos/flood.rs"]
 mod flood;
 #[path = "kerberos/house.rs"]
