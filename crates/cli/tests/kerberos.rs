@@ -1,6 +1,8 @@
 //! The command serves with Kerberos, against a real KDC. The client is written by hand: it makes contexts by MIT's
 //! library, and can send what no client would. Where the KDC's programs are not installed, nothing is tested.
 
+#[path = "kerberos/clocks.rs"]
+mod clocks;
 #[path = "kerberos/commands.rs"]
 mod commands;
 mod common;
