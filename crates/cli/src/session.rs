@@ -122,6 +122,17 @@ impl Sessions {
         let client = Client::new(carried.transport.clone(), flavour, v4::PROGRAM, v4::VERSION);
         match agree::version_4(&client, &self.env, url.version, callbacks.as_ref()).await {
             Ok(nfs) => self.session_4(url, server, nfs, carried.pool).await,
+            // Anybody on the way can say so, signed or not: what is signed is no more than the call's number. MOUNT
+            // would then be asked by AUTH_SYS.
+            Err(why) if url.version == NfsVersion::Auto && why.is_no_version_4() && url.security.is_kerberos() => {
+                let own = url.security;
+                Err(anyhow::Error::from(why)).with_context(|| {
+                    format!(
+                        "{server} was asked for version 4; with sec={own} version 3 is not tried on such an answer, \
+                         which anybody on the way can give: write version=3 in the URL if that is what you want"
+                    )
+                })
+            }
             Err(why) if url.version == NfsVersion::Auto && why.is_no_version_4() => {
                 let why = anyhow::Error::from(why);
                 let session = async {

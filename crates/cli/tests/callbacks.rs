@@ -8,6 +8,8 @@ mod called;
 mod captured;
 #[path = "callbacks/copies.rs"]
 mod copies;
+#[path = "callbacks/kerberos.rs"]
+mod kerberos;
 #[path = "callbacks/others.rs"]
 mod others;
 #[path = "callbacks/recalls.rs"]

@@ -1,9 +1,13 @@
 //! The command serves with Kerberos, against a real KDC. The client is written by hand: it makes contexts by MIT's
 //! library, and can send what no client would. Where the KDC's programs are not installed, nothing is tested.
 
+#[path = "kerberos/clocks.rs"]
+mod clocks;
 #[path = "kerberos/commands.rs"]
 mod commands;
 mod common;
+#[path = "kerberos/downgrade.rs"]
+mod downgrade;
 #[path = "kerberos/flood.rs"]
 mod flood;
 #[path = "kerberos/house.rs"]

@@ -18,6 +18,8 @@ enum Remedy {
     ExportKey,
     /// Clocks differ.
     SetClock,
+    /// A ticket begins in the future, by some clock.
+    SetClockOrWait,
 }
 
 /// GSS_S_CREDENTIALS_EXPIRED and GSS_S_CONTEXT_EXPIRED, in the routine's part of a major status.
@@ -32,6 +34,7 @@ impl Remedy {
             // A ticket that cannot be decrypted, of another service, without a key of its kind or version.
             31 | 35 | 44 | 45 | 144 | 181 | 230 => Self::ExportKey,
             32 => Self::RenewTicket,
+            33 => Self::SetClockOrWait,
             37 => Self::SetClock,
             // No matching ticket, no cache; both are said with the reason that there is no KDC to ask, too.
             141 | 195 => Self::GetTicket,
@@ -63,6 +66,11 @@ impl Remedy {
                  NTP"
                 .into()
             }
+            Self::SetClockOrWait => {
+                "the ticket is not valid yet: the clock of the server or of the KDC is behind by more than five \
+                 minutes, set it by NTP; or the ticket was asked for with `kinit -s`, and its time has not come"
+                    .into()
+            }
         }
     }
 }
@@ -91,5 +99,12 @@ mod tests {
         let text = with_advice("unknown", 13 << 16, minor, "nfs/server.example");
         assert!(text.starts_with("unknown; ") && text.contains("addprinc -randkey nfs/server.example"), "{text}");
         assert_eq!(Remedy::of(11 << 16, 0), Some(Remedy::RenewTicket));
+    }
+
+    #[test]
+    fn clocks_that_are_apart_are_named() {
+        let told = |error: i32| with_advice("no", 13 << 16, (KERBEROS_ERRORS + error) as u32, "nfs/server");
+        assert!(told(37).contains("clocks of this host and of the server or the KDC differ"), "{}", told(37));
+        assert!(told(33).contains("the ticket is not valid yet"), "{}", told(33));
     }
 }

@@ -119,6 +119,10 @@ fn url(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Option<Stri
     // Versions 2 and 3 need it.
     options.extend(ports.of(Spoken::Mount).next().map(|mount| format!("mountport={}", mount.port())));
     if let Some(needed) = needed(args, first) {
+        if args.nfs.has_3() && !args.nfs.has_4() {
+            // With Kerberos nothing goes down to it by itself.
+            options.push("version=3".to_owned());
+        }
         options.push(format!("sec={needed}"));
         let principal = kerberos::principal(args);
         let named =

@@ -110,6 +110,17 @@ pub(crate) async fn connect_with(
     env: &Env,
     change: impl FnOnce(&mut rpcrdma::ClientOptions),
 ) -> (Client, Calls) {
+    let (transport, calls) = transport(server, way, env, change).await;
+    (Client::new(transport, Arc::new(SysAuth::new(SysCredential::default())), PROGRAM, version), calls)
+}
+
+/// What carries a client's calls and the server's.
+pub(crate) async fn transport(
+    server: &Server,
+    way: Way,
+    env: &Env,
+    change: impl FnOnce(&mut rpcrdma::ClientOptions),
+) -> (Arc<dyn ClientTransport>, Calls) {
     let (heard, calls) = mpsc::unbounded_channel();
     let handler = Arc::new(Router::new(env).with_service(Arc::new(Answers { heard })));
     let transport: Arc<dyn ClientTransport> = match way {
@@ -132,8 +143,7 @@ pub(crate) async fn connect_with(
             transport
         }
     };
-    let identity = Arc::new(SysAuth::new(SysCredential::default()));
-    (Client::new(transport, identity, PROGRAM, version), calls)
+    (transport, calls)
 }
 
 /// A COMPOUND as it is.
