@@ -27,8 +27,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "first", "step"])]
     seed: Option<u64>,
     /// How plans are drawn from seeds: 1; 2 with hostile peers, corrupted messages and more; 3 with runs of NFS version
-    /// 4; 4 with our clients in them
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    /// 4; 4 with our clients in them; 5 with runs of versions 2 and 3
+    #[arg(long, value_name = "N", default_value_t = 5)]
     edition: u64,
     /// Say what came of it in JSON, with how often each thing has happened
     #[arg(long)]

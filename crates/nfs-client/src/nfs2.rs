@@ -9,6 +9,7 @@ use bytes::Bytes;
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::{
     Call,
+    attr::FileType,
     v2::{
         self, Answer, Attributes, FileSystemStatusOk, Handle, LookupOk, MAX_TRANSFER_OCTETS, Name, NewAttributes, Path,
         ReadDirectoryOk, ReadOk, Status,
@@ -137,26 +138,46 @@ impl Nfs2 {
         self.simple(&v2::Write { file, offset, data }).await
     }
 
-    /// CREATE: makes a regular file or uses the one that exists, or makes a special file, as the mode says.
+    /// CREATE: makes a regular file or uses the one that exists, or makes a special file, as the mode says. Servers may
+    /// answer that a regular file exists already, too.
     pub async fn create(&self, directory: Handle, name: &Name, attributes: NewAttributes) -> Result<LookupOk, Error> {
-        self.simple(&v2::Create { directory, name: name.clone(), attributes }).await
+        let call = v2::Create { directory, name: name.clone(), attributes };
+        let what = if attributes.names_type() { attributes.file_type() } else { Some(FileType::Regular) };
+        let is_ours = |found: &Attributes| {
+            let is_of_type = what.is_some() && found.neutral().map(|told| told.file_type) == what;
+            is_of_type
+                && match what {
+                    // A fresh file is empty and has one name: one that somebody else has made and filled is not taken
+                    // for ours.
+                    Some(FileType::Regular) => found.size == attributes.size.unwrap_or(0) && found.links == 1,
+                    // What stands in the place of the size is a device's number.
+                    _ => attributes.size.is_none_or(|device| device == found.device),
+                }
+        };
+        self.made(&call, (directory, name), is_ours).await
     }
 
     /// MKDIR: makes a directory.
     pub async fn mkdir(&self, directory: Handle, name: &Name, attributes: NewAttributes) -> Result<LookupOk, Error> {
         let call = v2::MakeDirectory { directory, name: name.clone(), attributes };
-        let Outcome { result, retransmitted } = self.exchange(&call, None).await?;
-        match result {
-            Ok(made) => Ok(made),
-            Err(Status::EXIST) if retransmitted => {
-                let found = self.lookup(directory, name).await?;
-                match found.attributes.file_type {
-                    v2::file_type::DIRECTORY => Ok(found),
-                    _ => Err(self.refused::<v2::MakeDirectory>(Status::EXIST)),
-                }
+        self.made(&call, (directory, name), |found| found.file_type == v2::file_type::DIRECTORY).await
+    }
+
+    /// Makes a file. `is_ours` says of one that is there already whether the call may have made it.
+    async fn made<C: Call<Reply = Answer<LookupOk>>>(
+        &self,
+        call: &C,
+        (directory, name): (Handle, &Name),
+        is_ours: impl FnOnce(&Attributes) -> bool,
+    ) -> Result<LookupOk, Error> {
+        let Outcome { result, retransmitted } = self.exchange(call, None).await?;
+        if result.as_ref().err() == Some(&Status::EXIST) && retransmitted {
+            let found = self.lookup(directory, name).await?;
+            if is_ours(&found.attributes) {
+                return Ok(found);
             }
-            Err(status) => Err(self.refused::<v2::MakeDirectory>(status)),
         }
+        result.map_err(|status| self.refused::<C>(status))
     }
 
     /// SYMLINK: makes a symbolic link.

@@ -63,6 +63,42 @@ macro_rules! xdr_enum {
     )*};
 }
 
+/// The procedures of a version of a program: an enumeration of all numbers from zero on, with the names that the
+/// protocol gives them. Which of them may be executed twice is said beside it.
+macro_rules! procedures {
+    ($(#[$meta:meta])* pub enum $name:ident: $what:literal {
+        $($(#[$value_meta:meta])* $variant:ident = $value:literal, $called:literal;)*
+    }) => {
+        xdr_enum! {
+            $(#[$meta])*
+            pub enum $name: $what { $($(#[$value_meta])* $variant = $value,)* }
+        }
+
+        impl $name {
+            /// All of them, by number.
+            pub const ALL: [Self; [$($value),*].len()] = [$(Self::$variant),*];
+
+            /// The procedure of a number, if there is one.
+            pub fn from_number(number: u32) -> Option<Self> {
+                usize::try_from(number).ok().and_then(|index| Self::ALL.get(index)).copied()
+            }
+
+            /// The name that the protocol gives it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $called,)*
+                }
+            }
+        }
+
+        /// Whether a call of the procedure with this number may be executed twice.
+        pub(super) const fn is_repeatable(number: u32) -> bool {
+            let index = number as usize;
+            index < $name::ALL.len() && $name::ALL[index].is_idempotent()
+        }
+    };
+}
+
 /// A discriminated union: one word says which variant follows. A word that no variant has is an error, unless the union
 /// ends in `else { Name }`: then that variant keeps the word, and nothing follows it.
 macro_rules! xdr_union {

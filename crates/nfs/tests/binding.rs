@@ -1,37 +1,17 @@
 //! The binding's table and the sizes of replies, held against the encoders.
 
+#[allow(dead_code, reason = "each test file uses its share")]
+mod common;
+
 use bytes::Bytes;
+use common::{Facts, encode, facts, round_trip};
 use proptest::prelude::*;
 use rpcrdma_nfs::{
     Call, binding, mount,
     nfsacl::{self, mask},
     v3,
 };
-use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Part, Payload, Stream};
-
-fn encode(value: &impl Encode) -> Payload {
-    let mut encoder = Encoder::new();
-    value.encode(&mut encoder);
-    encoder.finish()
-}
-
-/// Decodes what `value` encodes to, once inline and once with its items in Read chunks, and encodes it again.
-fn round_trip<T: Encode + Decode>(value: &T) {
-    let payload = encode(value);
-    let mut chunked = Stream::new();
-    for part in payload.parts() {
-        match part {
-            Part::Run(run) => chunked.push_run(run.clone()),
-            Part::Item(data) => chunked.push_chunk(data.clone()),
-        }
-    }
-    for stream in [Stream::from(payload.to_bytes()), chunked] {
-        let mut decoder = Decoder::new(stream);
-        let decoded = T::decode(&mut decoder).unwrap();
-        decoder.finish().unwrap();
-        assert_eq!(encode(&decoded).to_bytes(), payload.to_bytes());
-    }
-}
+use rpcrdma_xdr::{Decode, Decoder, Encoder, ItemData, Stream};
 
 fn handle() -> v3::Handle {
     v3::Handle::new(&[0xA5; v3::MAX_HANDLE_OCTETS]).unwrap()
@@ -66,41 +46,6 @@ fn wcc() -> v3::WeakCache {
 
 fn created() -> v3::Created {
     v3::Created { file: Some(handle()), attributes: Some(attributes()), directory: wcc() }
-}
-
-/// For one procedure: the items that its arguments mark, and the items and octets of its largest results.
-struct Facts {
-    procedure: u32,
-    repeatable: bool,
-    argument_items: usize,
-    result_items: usize,
-}
-
-fn facts<C: Call>(call: &C, largest: &impl Encode) -> Facts {
-    round_trip(call);
-    let results = encode(largest);
-    let shape = call.reply_shape();
-    // No less than the largest results, and no more, which would cost memory: but what a READDIR gets, its server
-    // decides.
-    match C::PROCEDURE {
-        16 => assert!(results.len() <= shape.max_len, "{} > {}", results.len(), shape.max_len),
-        procedure => assert_eq!(results.len(), shape.max_len, "procedure {procedure}"),
-    }
-    assert_eq!(results.items().count(), shape.items.len(), "procedure {}", C::PROCEDURE);
-    for ((_, item), room) in results.items().zip(&shape.items) {
-        assert_eq!(item.len(), room.max_len, "procedure {}", C::PROCEDURE);
-    }
-    let inline = results.len() - results.items().map(|(_, item)| rpcrdma_xdr::padded(item.len())).sum::<usize>();
-    assert!(inline <= shape.reduced_len());
-    let mut decoder = Decoder::new(Stream::from(results.to_bytes()));
-    C::Reply::decode(&mut decoder).unwrap();
-    decoder.finish().unwrap();
-    Facts {
-        procedure: C::PROCEDURE,
-        repeatable: call.is_repeatable(),
-        argument_items: encode(call).items().count(),
-        result_items: shape.items.len(),
-    }
 }
 
 /// Every procedure with arguments of every kind, and the largest results that fit.
@@ -270,19 +215,7 @@ fn all_facts() -> Vec<Facts> {
 /// proves: V1-3.4.2-b, V1-6.2-a
 #[test]
 fn the_table_says_what_the_encoders_do() {
-    let facts = all_facts();
-    let table = binding::nfs_v3();
-    assert_eq!(facts.len(), table.len());
-    for (facts, row) in facts.iter().zip(&table) {
-        assert_eq!(facts.procedure, row.procedure, "{}", row.name);
-        assert_eq!(facts.argument_items, usize::from(row.eligible_argument.is_some()), "{}", row.name);
-        assert_eq!(facts.result_items, usize::from(row.eligible_result.is_some()), "{}", row.name);
-    }
-    let eligible: Vec<_> =
-        table.iter().filter(|row| row.eligible_argument.is_some()).map(|row| row.procedure).collect();
-    assert_eq!(eligible, [7, 10], "WRITE and SYMLINK");
-    let eligible: Vec<_> = table.iter().filter(|row| row.eligible_result.is_some()).map(|row| row.procedure).collect();
-    assert_eq!(eligible, [5, 6], "READLINK and READ");
+    common::check(&all_facts(), &binding::nfs_v3(), [&[7, 10], &[5, 6]]);
 }
 
 #[test]

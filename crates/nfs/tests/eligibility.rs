@@ -1,18 +1,16 @@
 //! What of a message may be placed directly, seen from the transport: where the marks stand, and what is refused.
 
+#[allow(dead_code, reason = "each test file uses its share")]
+mod common;
+
 use bytes::Bytes;
+use common::{decode, encode, not_eligible};
 use rpcrdma_nfs::{
     Call,
     nfsacl::{self, mask, v2},
     v3,
 };
-use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Part, Payload, Stream, padded};
-
-fn encode(value: &impl Encode) -> Payload {
-    let mut encoder = Encoder::new();
-    value.encode(&mut encoder);
-    encoder.finish()
-}
+use rpcrdma_xdr::{Part, Payload, padded};
 
 fn ok<T>(value: T) -> v3::Answer<T, ()> {
     v3::Answer::Ok(value)
@@ -85,25 +83,6 @@ fn unions_are_not_marked_but_arms_may_have_marks() {
 }
 
 /// Decodes `T` from a stream of runs and, at odd places, chunks.
-fn decode<T: Decode>(parts: &[Bytes]) -> Result<T, DecodeError> {
-    let mut stream = Stream::new();
-    for (index, part) in parts.iter().enumerate() {
-        if index % 2 == 0 {
-            stream.push_run(part.clone());
-        } else {
-            stream.push_chunk(part.clone());
-        }
-    }
-    let mut decoder = Decoder::new(stream);
-    let value = T::decode(&mut decoder)?;
-    decoder.finish()?;
-    Ok(value)
-}
-
-fn not_eligible<T>(result: Result<T, DecodeError>) -> bool {
-    result.is_err_and(|error| error.is_placement())
-}
-
 /// proves: V2-A.1-f, V1-6.1-a
 #[test]
 fn a_chunk_is_taken_where_the_binding_names_an_item_and_nowhere_else() {

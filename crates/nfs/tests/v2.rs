@@ -1,16 +1,14 @@
 //! Version 2: the binding's table and the sizes of replies against the encoders, where marks may stand, and octets that
 //! are not what they should be.
 
+#[allow(dead_code, reason = "each test file uses its share")]
+mod common;
+
 use bytes::Bytes;
+use common::{Facts, decode, encode, facts, not_eligible};
 use proptest::prelude::*;
 use rpcrdma_nfs::{Call, binding, v2};
-use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Payload, Stream, padded};
-
-fn encode(value: &impl Encode) -> Payload {
-    let mut encoder = Encoder::new();
-    value.encode(&mut encoder);
-    encoder.finish()
-}
+use rpcrdma_xdr::{Decode, Decoder, Encode, Stream, padded};
 
 fn handle() -> v2::Handle {
     v2::Handle([0xA5; v2::HANDLE_OCTETS])
@@ -42,44 +40,6 @@ fn attributes() -> v2::Attributes {
 
 fn found() -> v2::Answer<v2::LookupOk> {
     v2::Answer::Ok(v2::LookupOk { file: handle(), attributes: attributes() })
-}
-
-/// For one procedure: the items that its arguments mark, and those that its results do.
-struct Facts {
-    procedure: u32,
-    repeatable: bool,
-    argument_items: usize,
-    result_items: usize,
-}
-
-/// `largest`: the results that have the most octets.
-fn facts<C: Call>(call: &C, largest: &impl Encode) -> Facts {
-    let (results, shape) = (encode(largest), call.reply_shape());
-    assert_eq!(results.len(), shape.max_len, "procedure {}", C::PROCEDURE);
-    assert_eq!(results.items().count(), shape.items.len(), "procedure {}", C::PROCEDURE);
-    for ((_, item), room) in results.items().zip(&shape.items) {
-        assert_eq!(item.len(), room.max_len, "procedure {}", C::PROCEDURE);
-    }
-    for octets in [encode(call).to_bytes(), octets_again::<C>(call)] {
-        assert_eq!(octets, encode(call).to_bytes());
-    }
-    let mut decoder = Decoder::new(Stream::from(results.to_bytes()));
-    C::Reply::decode(&mut decoder).unwrap();
-    decoder.finish().unwrap();
-    Facts {
-        procedure: C::PROCEDURE,
-        repeatable: call.is_repeatable(),
-        argument_items: encode(call).items().count(),
-        result_items: shape.items.len(),
-    }
-}
-
-/// What arguments become that were decoded and encoded again.
-fn octets_again<C: Call>(call: &C) -> Bytes {
-    let mut decoder = Decoder::new(Stream::from(encode(call).to_bytes()));
-    let again = C::decode(&mut decoder).unwrap();
-    decoder.finish().unwrap();
-    encode(&again).to_bytes()
 }
 
 fn write(octets: usize) -> v2::Write {
@@ -153,18 +113,7 @@ fn all_facts() -> Vec<Facts> {
 /// proves: ULB-1-a, ULB-3-a, ULB-3.1-a, ULB-3.1-b, ULB-3.1-c, ULB-3.2-a, ULB-3.2-c, ULB-3.2-d
 #[test]
 fn the_table_says_what_the_encoders_do() {
-    let (facts, table) = (all_facts(), binding::nfs_v2());
-    assert_eq!(facts.len(), table.len());
-    for (facts, row) in facts.iter().zip(&table) {
-        assert_eq!((facts.procedure, row.program, row.version), (row.procedure, 100_003, 2), "{}", row.name);
-        assert_eq!(facts.argument_items, usize::from(row.eligible_argument.is_some()), "{}", row.name);
-        assert_eq!(facts.result_items, usize::from(row.eligible_result.is_some()), "{}", row.name);
-    }
-    let numbers = |is: fn(&binding::Binding) -> bool| -> Vec<_> {
-        table.iter().filter(|row| is(row)).map(|row| row.procedure).collect()
-    };
-    assert_eq!(numbers(|row| row.eligible_argument.is_some()), [8, 13], "WRITE and SYMLINK");
-    assert_eq!(numbers(|row| row.eligible_result.is_some()), [5, 6], "READLINK and READ");
+    common::check(&all_facts(), &binding::nfs_v2(), [&[8, 13], &[5, 6]]);
 }
 
 #[test]
@@ -197,25 +146,6 @@ fn procedures_are_known_by_number() {
         assert_eq!(v2::Procedure::from_number(number as u32), Some(procedure));
     }
     assert_eq!((v2::Procedure::from_number(18), v2::Procedure::from_number(u32::MAX)), (None, None));
-}
-
-fn decode<T: Decode>(parts: &[Bytes]) -> Result<T, DecodeError> {
-    let mut stream = Stream::new();
-    for (index, part) in parts.iter().enumerate() {
-        if index % 2 == 0 {
-            stream.push_run(part.clone());
-        } else {
-            stream.push_chunk(part.clone());
-        }
-    }
-    let mut decoder = Decoder::new(stream);
-    let value = T::decode(&mut decoder)?;
-    decoder.finish()?;
-    Ok(value)
-}
-
-fn not_eligible<T>(result: Result<T, DecodeError>) -> bool {
-    result.is_err_and(|error| error.is_placement())
 }
 
 /// proves: ULB-3.1-a, ULB-3.1-c

@@ -6,7 +6,8 @@
 //! may happen. Then faults are off, and everything must complete. At the end nothing may be left.
 //!
 //! A part of the seeds stands for runs of NFS version 4 (`nfs4/`) instead: the real server, and lean clients or those
-//! of `rpcrdma-nfs-client`, over the same transport.
+//! of `rpcrdma-nfs-client`, over the same transport. Others are runs of versions 2 and 3 (`files/`), with clients of
+//! that crate in both versions and a disk that forgets what was not made durable.
 //!
 //! What judges stands outside of what is judged: [`watch`] sees all that goes between the transport and its provider,
 //! an [allocator](memory) knows each buffer's owner, a [ledger] knows each call, and the simulated network itself ends
@@ -18,6 +19,7 @@
 mod caller;
 pub mod capture;
 mod clock;
+mod files;
 mod guests;
 mod hosts;
 pub mod judge;
@@ -28,6 +30,7 @@ pub mod plan;
 mod program;
 pub mod record;
 mod run;
+mod scratch;
 pub mod tally;
 pub mod trust;
 pub mod watch;

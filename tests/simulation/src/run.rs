@@ -4,6 +4,7 @@ mod healer;
 
 use crate::{
     capture::Recorder,
+    files,
     guests::Guests,
     hosts::{ClientHost, Common, ServerHost, client_ip, server_ip},
     judge::{self, TakenBack},
@@ -46,7 +47,7 @@ pub struct Outcome {
     pub calls: usize,
     /// What happened how often.
     pub counts: Counts,
-    /// What went between the hosts, if that was wanted and the run is none of NFS version 4.
+    /// What went between the hosts, if that was wanted and the run is none of NFS.
     pub recorder: Option<Arc<Recorder>>,
 }
 
@@ -54,6 +55,9 @@ pub struct Outcome {
 pub fn run(seed: u64, edition: Edition, keep: bool) -> Outcome {
     if let Some(cast) = nfs4::Cast::of(seed, edition) {
         return nfs4::run(seed, cast);
+    }
+    if files::is_run(seed, edition) {
+        return files::run(seed);
     }
     let world = World::new(seed);
     let clock = world.env().clock;

@@ -86,7 +86,7 @@ impl Work {
         let work = Self::first(random, can_call_back);
         match edition {
             Edition::First => work,
-            Edition::Second | Edition::Third | Edition::Fourth => work.second(random),
+            Edition::Second | Edition::Third | Edition::Fourth | Edition::Fifth => work.second(random),
         }
     }
 

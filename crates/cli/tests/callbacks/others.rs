@@ -4,23 +4,29 @@ use crate::{
     called::{PATIENCE, READ, Session, WRITE, Way, connect, read_of, send, until_done, write_of},
     common::Server,
 };
-use rpcrdma_env::Env;
+use rpcrdma_env::{Env, Heap};
 use rpcrdma_nfs::{
-    v3,
+    mount, v2, v3,
     v4::{
         Args, ClientId, ClientName, FileAttributes, Handle, Name, Opaque, Outcome, Owner, OwnerName, StateId, Status,
         VERSION, Value, Verifier,
         ops::{self, Claim, OpenHow, open_result, share},
     },
 };
-use rpcrdma_nfs_client::Nfs3;
-use rpcrdma_oncrpc::Client;
+use rpcrdma_nfs_client::{Mount, Nfs2, Nfs3};
+use rpcrdma_oncrpc::{
+    Client, SysAuth, SysCredential,
+    tcp::{self, TcpConnector},
+};
 use std::{
     fs::{self, OpenOptions},
     io::Write as _,
     os::unix::fs::PermissionsExt as _,
     path::PathBuf,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 use tokio::time::timeout;
 
@@ -34,6 +40,12 @@ const MODE: u32 = 0o640;
 /// What somebody does with a file that is delegated to another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Deed {
+    /// A client of version 2 writes, or reads if nobody else may write.
+    Version2,
+    /// It changes the file in another way.
+    SetAttr2,
+    Remove2,
+    Rename2,
     /// A client of version 3 writes, or reads if nobody else may write.
     Version3,
     /// A client of this minor version opens it for that.
@@ -45,7 +57,11 @@ pub(crate) enum Deed {
     SetAttr,
 }
 
-pub(crate) const DEEDS: [Deed; 8] = [
+pub(crate) const DEEDS: [Deed; 12] = [
+    Deed::Version2,
+    Deed::SetAttr2,
+    Deed::Remove2,
+    Deed::Rename2,
     Deed::Version3,
     Deed::Open(0),
     Deed::Open(1),
@@ -59,6 +75,7 @@ pub(crate) const DEEDS: [Deed; 8] = [
 /// Everybody who wants something.
 pub(crate) struct Others {
     served: PathBuf,
+    version_2: (Nfs2, v2::Handle),
     version_3: Nfs3,
     zero: Zero,
     one: Session,
@@ -67,18 +84,24 @@ pub(crate) struct Others {
 
 impl Others {
     pub(crate) async fn new(server: &Server, served: PathBuf, way: Way, env: &Env) -> Self {
+        let root = root_2(server, env).await;
+        let version_2 = (Nfs2::new(connect(server, way, v2::VERSION, env).await.0), root);
         let (client, _) = connect(server, way, v3::VERSION, env).await;
         let version_3 = Nfs3::new(client, env.clock.clone());
         let zero = Zero::new(connect(server, way, VERSION, env).await.0, &format!("zero {way:?}")).await;
         let one = Session::of_minor(connect(server, way, VERSION, env).await.0, &format!("one {way:?}"), 1).await;
         let two = Session::new(connect(server, way, VERSION, env).await.0, &format!("two {way:?}")).await;
-        Self { served, version_3, zero, one, two }
+        Self { served, version_2, version_3, zero, one, two }
     }
 
     /// Does it, however long the holder makes it wait. `writes` if the delegation is for reading, and is in the way of
     /// nobody who only reads.
     pub(crate) async fn perform(&self, deed: Deed, name: &str, file: &Handle, writes: bool) {
         let read = match deed {
+            Deed::Version2 | Deed::SetAttr2 | Deed::Remove2 | Deed::Rename2 => {
+                let doing = self.by_version_2(deed, name, writes);
+                timeout(PATIENCE, doing).await.expect("version 2 does not wait for ever")
+            }
             Deed::Version3 => self.by_version_3(file, writes).await,
             Deed::Open(0) => self.zero.open(name, writes).await,
             Deed::Open(1) => by_open(&self.one, name, writes).await,
@@ -107,14 +130,16 @@ impl Others {
         let mut has = if wrote { BEFORE } else { BY_HOLDER };
         let mut at = path.clone();
         match deed {
-            Deed::Remove => return assert!(!path.exists(), "{deed:?}"),
-            Deed::Rename => {
+            Deed::Remove | Deed::Remove2 => return assert!(!path.exists(), "{deed:?}"),
+            Deed::Rename | Deed::Rename2 => {
                 assert!(!path.exists(), "{deed:?}");
                 at = self.served.join(renamed(name));
             }
-            Deed::SetAttr => assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE),
-            Deed::Version3 | Deed::Open(_) | Deed::Host if wrote => has = BY_OTHER,
-            Deed::Version3 | Deed::Open(_) | Deed::Host => {}
+            Deed::SetAttr | Deed::SetAttr2 => {
+                assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE)
+            }
+            Deed::Version2 | Deed::Version3 | Deed::Open(_) | Deed::Host if wrote => has = BY_OTHER,
+            Deed::Version2 | Deed::Version3 | Deed::Open(_) | Deed::Host => {}
         }
         assert_eq!(fs::read(at).unwrap(), has, "{deed:?}");
     }
@@ -124,6 +149,26 @@ impl Others {
         let found = fs::symlink_metadata(self.served.join(name)).unwrap();
         assert_ne!(found.permissions().mode() & 0o777, MODE, "{deed:?}");
         assert!(!self.served.join(renamed(name)).exists(), "{deed:?}");
+    }
+
+    /// Its handles are its own: it looks the name up first, which is in nobody's way.
+    async fn by_version_2(&self, deed: Deed, name: &str, writes: bool) -> Option<Vec<u8>> {
+        let ((nfs, root), name) = (&self.version_2, v2::Name::from(name));
+        let file = nfs.lookup(*root, &name).await.unwrap().file;
+        match deed {
+            Deed::SetAttr2 => {
+                let attributes = v2::NewAttributes { mode: Some(MODE), ..v2::NewAttributes::default() };
+                nfs.setattr(file, attributes).await.unwrap();
+            }
+            Deed::Remove2 => nfs.remove(*root, &name).await.unwrap(),
+            Deed::Rename2 => {
+                let to = v2::Name::from(&*renamed(std::str::from_utf8(name.as_slice()).unwrap()));
+                nfs.rename((*root, &name), (*root, &to)).await.unwrap();
+            }
+            _ if writes => drop(nfs.write(file, 0, BY_OTHER.into()).await.unwrap()),
+            _ => return Some(nfs.read(file, 0, 100).await.unwrap().data.to_vec()),
+        }
+        None
     }
 
     async fn by_version_3(&self, file: &Handle, writes: bool) -> Option<Vec<u8>> {
@@ -159,6 +204,16 @@ impl Others {
         until_done(async || done(self.two.last(call.clone()).await.status())).await;
         None
     }
+}
+
+/// The root of what is exported, as clients of version 2 get it.
+async fn root_2(server: &Server, env: &Env) -> v2::Handle {
+    let connector = Arc::new(TcpConnector::new(server.mount.parse().unwrap()));
+    let (transport, driver) = tcp::connect(connector, Arc::new(Heap), env, Default::default()).await.unwrap();
+    tokio::spawn(driver);
+    let identity = Arc::new(SysAuth::new(SysCredential::default()));
+    let client = Client::new(transport, identity, mount::PROGRAM, mount::VERSION_1);
+    Mount::new(client).mount_1("/".into()).await.unwrap()
 }
 
 fn renamed(name: &str) -> String {

@@ -59,7 +59,7 @@ impl Holder {
 /// Each for itself, so that the three run beside each other.
 async fn recalled_by_all(way: crate::called::Way) {
     let scratch = tempfile::tempdir().unwrap();
-    let server = start(scratch.path(), &[]);
+    let server = start(scratch.path(), &["--nfs", "2,3,4.0,4.1,4.2"]);
     let served = scratch.path().join("served");
     let env = rpcrdma_env::tokio_env().unwrap();
     let (client, calls) = connect(&server, way, VERSION, &env).await;
@@ -76,19 +76,19 @@ async fn recalled_by_all(way: crate::called::Way) {
     }
 }
 
-/// proves: ULB-6.2-a, NFS4-8881-10.4.4-a, NFS4-HOST-d
+/// proves: ULB-6.2-a, NFS4-8881-10.4.4-a, NFS4-HOST-d, NFS2-LATER-a
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_delegated_over_tcp_is_recalled_by_all() {
     recalled_by_all(WAYS[0]).await;
 }
 
-/// proves: ULB-6.2-a, NFS4-8881-10.4.4-a, NFS4-HOST-d
+/// proves: ULB-6.2-a, NFS4-8881-10.4.4-a, NFS4-HOST-d, NFS2-LATER-a
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_delegated_over_version_1_is_recalled_by_all() {
     recalled_by_all(WAYS[1]).await;
 }
 
-/// proves: ULB-6.2-a, NFS4-8881-10.4.4-a, NFS4-HOST-d
+/// proves: ULB-6.2-a, NFS4-8881-10.4.4-a, NFS4-HOST-d, NFS2-LATER-a
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_delegated_over_version_2_is_recalled_by_all() {
     recalled_by_all(WAYS[2]).await;

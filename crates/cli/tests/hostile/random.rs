@@ -1,5 +1,6 @@
 //! Valid exchanges of both versions with some octets changed, cut, doubled or swapped: whatever becomes of the
-//! connection, it ends, the server lives, and others notice nothing.
+//! connection, it ends, the server lives, and others notice nothing. The calls are of NFS versions 2 and 3, and of all
+//! versions of MOUNT.
 //!
 //! The seed is printed. `RPCRDMA_HOSTILE_RUNS` says how many exchanges, `RPCRDMA_HOSTILE_SEED` which.
 
@@ -67,14 +68,18 @@ fn from_environment(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Messages that a decent client sends, read-only or harmless.
-fn messages(root: &[u8], file: &[u8]) -> Vec<Vec<u8>> {
+/// Handles of the exported directory and of a file in it, as a version of NFS has them.
+struct Handles {
+    root: Vec<u8>,
+    file: Vec<u8>,
+}
+
+/// Calls that a decent client of version 3 makes, read-only or harmless.
+fn calls_3(handles: &Handles) -> Vec<Vec<u8>> {
+    let Handles { root, file } = handles;
     let args = |procedure: u32, args: Xdr| [call(5, NFS, 3, procedure).0, args.0].concat();
     let handle = |handle: &[u8]| Xdr::default().opaque(handle);
-    let read = args(6, handle(file).u64(0).u32(3000));
-    let write = rpc::write_call(5, file, 64).0;
-    let readdir = args(17, handle(root).u64(0).u64(0).u32(4096).u32(8192));
-    let mut messages: Vec<Vec<u8>> = [
+    vec![
         rpc::null(5),
         args(1, handle(root)),
         args(3, handle(root).opaque(b"file")),
@@ -82,21 +87,61 @@ fn messages(root: &[u8], file: &[u8]) -> Vec<Vec<u8>> {
         args(2, handle(file).words(&[1, 0o666, 0, 0, 0, 0, 0, 0])),
         args(8, handle(root).opaque(b"made").words(&[0, 0, 0, 0, 0, 0, 0])),
         args(19, handle(root)),
-        readdir.clone(),
-        read.clone(),
+        args(17, handle(root).u64(0).u64(0).u32(4096).u32(8192)),
+        args(6, handle(file).u64(0).u32(3000)),
     ]
-    .iter()
-    .map(|stream| rpc::inline(stream))
-    .collect();
-    let lists = Header { reads: vec![(write.len() as u32, (7, 64, 0))], ..Header::default() };
-    messages.push(lists.message(5, &write));
-    let lists =
-        Header { writes: vec![vec![(7, 2000, 0), (8, 2000, 64)]], reply: Some(vec![(9, 600, 0)]), ..Header::default() };
-    messages.push(lists.message(5, &read));
-    let lists = Header { reply: Some(vec![(9, 9000, 0)]), ..Header::default() };
-    messages.push(lists.message(5, &readdir));
-    let lists = Header { reads: vec![(0, (7, readdir.len() as u32, 0))], long: true, ..Header::default() };
-    messages.push(lists.message(5, &[]));
+}
+
+/// The same of version 2: each procedure that takes something.
+fn calls_2(handles: &Handles) -> Vec<Vec<u8>> {
+    /// Attributes that are not set.
+    const KEPT: [u32; 7] = [u32::MAX; 7];
+    let Handles { root, file } = handles;
+    let args = |procedure: u32, args: Xdr| [call(5, NFS, 2, procedure).0, args.0].concat();
+    let fixed = |handle: &[u8]| Xdr::default().raw(handle);
+    let named = |name: &str| fixed(root).opaque(name.as_bytes());
+    vec![
+        args(0, Xdr::default()),
+        args(1, fixed(file)),
+        args(2, fixed(file).u32(0o666).words(&KEPT)),
+        args(4, named("file")),
+        args(5, fixed(root)),
+        args(6, fixed(file).words(&[0, 3000, 0])),
+        args(8, fixed(file).words(&[0, 0, 0]).opaque(&[0; 64])),
+        args(9, named("made").u32(0o666).words(&KEPT)),
+        args(10, named("made")),
+        args(11, named("made").raw(root).opaque(b"moved")),
+        args(12, Xdr::default().raw(file).raw(root).opaque(b"linked")),
+        args(13, named("pointed").opaque(b"nowhere").u32(0o777).words(&KEPT)),
+        args(14, named("directory").u32(0o777).words(&KEPT)),
+        args(15, named("directory")),
+        args(16, fixed(root).words(&[0, 4096])),
+        args(17, fixed(root)),
+    ]
+}
+
+/// The calls inline, and some of them with chunks.
+fn messages(calls: &[Vec<u8>], [third, second]: [&Handles; 2]) -> Vec<Vec<u8>> {
+    let mut messages: Vec<Vec<u8>> = calls.iter().map(|stream| rpc::inline(stream)).collect();
+    let args = |version: u32, procedure: u32, args: Xdr| [call(5, NFS, version, procedure).0, args.0].concat();
+    let (root, file) = (Xdr::default().opaque(&third.root), Xdr::default().opaque(&third.file));
+    let (root_2, file_2) = (Xdr::default().raw(&second.root), Xdr::default().raw(&second.file));
+    let writes = [rpc::write_call(5, &third.file, 64).0, args(2, 8, file_2.clone().words(&[0, 0, 0, 64]))];
+    for write in writes {
+        let lists = Header { reads: vec![(write.len() as u32, (7, 64, 0))], ..Header::default() };
+        messages.push(lists.message(5, &write));
+    }
+    for read in [args(3, 6, file.u64(0).u32(3000)), args(2, 6, file_2.words(&[0, 3000, 0]))] {
+        let (writes, reply) = (vec![vec![(7, 2000, 0), (8, 2000, 64)]], Some(vec![(9, 600, 0)]));
+        messages.push(Header { writes, reply, ..Header::default() }.message(5, &read));
+    }
+    let listings = [args(3, 17, root.u64(0).u64(0).u32(4096).u32(8192)), args(2, 16, root_2.words(&[0, 4096]))];
+    for readdir in listings {
+        let lists = Header { reply: Some(vec![(9, 9000, 0)]), ..Header::default() };
+        messages.push(lists.message(5, &readdir));
+        let lists = Header { reads: vec![(0, (7, readdir.len() as u32, 0))], long: true, ..Header::default() };
+        messages.push(lists.message(5, &[]));
+    }
     messages
 }
 
@@ -118,10 +163,13 @@ fn play_out(peer: &mut Peer, dice: &mut Dice) {
 fn mutated_exchanges_end_and_leave_the_server_whole() {
     let (runs, seed) = (from_environment("RPCRDMA_HOSTILE_RUNS", RUNS), from_environment("RPCRDMA_HOSTILE_SEED", SEED));
     println!("RPCRDMA_HOSTILE_SEED={seed} RPCRDMA_HOSTILE_RUNS={runs}");
-    let mut stage = Stage::new(&["--tcp", "127.0.0.1:0"]);
+    let mut stage = Stage::new(&["--tcp", "127.0.0.1:0", "--nfs", "2,3,4.0,4.1,4.2"]);
     let mut dice = Dice(seed);
-    let (root, file) = (stage.root(), stage.handle(b"written"));
-    let of_version = [messages(&root, &file), headers2::decent(&root, &file)];
+    let third = Handles { root: stage.root(), file: stage.handle(b"written") };
+    let second = Handles { root: stage.root_2(), file: stage.handle_2(b"written") };
+    let calls = [calls_3(&third), calls_2(&second)].concat();
+    // Of either version of RPC-over-RDMA.
+    let of_version = [messages(&calls, [&third, &second]), headers2::decent(&third.root, &third.file)];
     let (rdma, mount, tcp) = (stage.server.rdma.clone(), stage.server.mount.clone(), stage.server.tcp.clone().unwrap());
     for run in 0..runs {
         // A message, changed under a right CRC; then one as it should be.
@@ -162,9 +210,10 @@ fn mutated_exchanges_end_and_leave_the_server_whole() {
         rest(&mut stream);
 
         let (address, mut record) = if run % 2 == 0 {
-            (&mount, call(5, MOUNT, 3, 1).opaque(b"/").0)
+            let (version, procedure) = (1 + dice.below(3) as u32, 1 + dice.below(5) as u32);
+            (&mount, call(5, MOUNT, version, procedure).opaque(b"/").0)
         } else {
-            (&tcp, of_version[0][dice.below(9)][28..].to_vec())
+            (&tcp, calls[dice.below(calls.len())].clone())
         };
         let head = 0x8000_0000 | record.len() as u32;
         record.splice(..0, head.to_be_bytes());

@@ -174,23 +174,49 @@ impl Stage {
 
     /// The handle of the exported directory, by MOUNT over TCP.
     pub(crate) fn root(&self) -> Vec<u8> {
+        of_3(&self.mounted(3))
+    }
+
+    /// The same as version 2 has it.
+    pub(crate) fn root_2(&self) -> Vec<u8> {
+        of_2(&self.mounted(1))
+    }
+
+    fn mounted(&self, version: u32) -> Vec<u8> {
         let mut stream = dial(&self.server.mount);
-        rpc::send_record(&mut stream, &rpc::call(7, rpc::MOUNT, 3, 1).opaque(b"/").0);
+        rpc::send_record(&mut stream, &rpc::call(7, rpc::MOUNT, version, 1).opaque(b"/").0);
         let Status::Success(results) = status(&rpc::read_record(&mut stream).unwrap()) else { panic!() };
-        assert_eq!(rpc::word(&results, 0), 0);
-        results[8..8 + rpc::word(&results, 4) as usize].to_vec()
+        results
     }
 
     /// The handle of a name in the exported directory.
     pub(crate) fn handle(&self, name: &[u8]) -> Vec<u8> {
+        of_3(&self.looked_up((3, 3), Xdr::default().opaque(&self.root()).opaque(name)))
+    }
+
+    /// The same as version 2 has it.
+    pub(crate) fn handle_2(&self, name: &[u8]) -> Vec<u8> {
+        of_2(&self.looked_up((2, 4), Xdr::default().raw(&self.root_2()).opaque(name)))
+    }
+
+    fn looked_up(&self, (version, procedure): (u32, u32), args: Xdr) -> Vec<u8> {
         let mut peer = Peer::connect(&self.server.rdma);
-        let args = Xdr::default().opaque(&self.root()).opaque(name);
-        let mut message = rpc::call(8, rpc::NFS, 3, 3);
+        let mut message = rpc::call(8, rpc::NFS, version, procedure);
         message.0.extend(args.0);
         peer.send(&rpc::inline(&message.0));
         let Reply::Rpc(reply) = Reply::read(&peer.message().unwrap()) else { panic!() };
         let Status::Success(results) = status(&reply) else { panic!() };
-        assert_eq!(rpc::word(&results, 0), 0);
-        results[8..8 + rpc::word(&results, 4) as usize].to_vec()
+        results
     }
+}
+
+/// The handle behind a status that is none of failure: of any length, and of 32 octets.
+fn of_3(results: &[u8]) -> Vec<u8> {
+    assert_eq!(rpc::word(results, 0), 0);
+    results[8..8 + rpc::word(results, 4) as usize].to_vec()
+}
+
+fn of_2(results: &[u8]) -> Vec<u8> {
+    assert_eq!(rpc::word(results, 0), 0);
+    results[4..36].to_vec()
 }

@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, SeededRandom, TokioClock};
-use rpcrdma_nfs::v3;
-use rpcrdma_nfs_client::{Access, File, Files, Handle, Nfs3};
+use rpcrdma_nfs::{v2, v3};
+use rpcrdma_nfs_client::{Access, File, Files, Handle, Nfs2, Nfs3};
 use rpcrdma_oncrpc::{
     CallHeader, CallInFlight, Cancelled, Client, ClientTransport, Limits, NoAuth, OpaqueAuth, PendingCall, Reply,
     ReplyHeader, Request, TransportError, TransportKind, XidSource,
@@ -33,11 +33,24 @@ pub(crate) fn again(results: &impl Encode) -> Scripted {
     Scripted { retransmitted: true, ..once(results) }
 }
 
-type Script = Box<dyn FnMut(v3::Procedure, Decoder) -> Scripted + Send>;
+/// By the number of the procedure.
+type Script = Box<dyn FnMut(u32, Decoder) -> Scripted + Send>;
 
 struct Server {
     xids: XidSource,
+    is_idempotent: fn(u32) -> bool,
     script: Mutex<Script>,
+}
+
+impl Server {
+    fn of(
+        is_idempotent: fn(u32) -> bool,
+        script: impl FnMut(u32, Decoder) -> Scripted + Send + 'static,
+        version: u32,
+    ) -> Client {
+        let (xids, script) = (XidSource::new(&SeededRandom::new(1)), Mutex::new(Box::new(script) as Script));
+        Client::new(Arc::new(Self { xids, is_idempotent, script }), Arc::new(NoAuth), v3::PROGRAM, version)
+    }
 }
 
 struct Answered(Option<Reply>);
@@ -63,8 +76,8 @@ impl ClientTransport for Server {
     fn call(&self, request: Request) -> PendingCall {
         let mut decoder = Decoder::new(Stream::from(request.message.to_bytes()));
         let header = CallHeader::decode(&mut decoder).unwrap();
-        let procedure = v3::Procedure::from_number(header.id.procedure).unwrap();
-        assert_eq!(request.repeatable, procedure.is_idempotent(), "{}", procedure.name());
+        let procedure = header.id.procedure;
+        assert_eq!(request.repeatable, (self.is_idempotent)(procedure), "procedure {procedure}");
         let scripted = (self.script.lock().unwrap())(procedure, decoder);
         let mut encoder = Encoder::new();
         ReplyHeader { xid: header.id.xid, verifier: OpaqueAuth::none(), status: Ok(()) }.encode(&mut encoder);
@@ -86,11 +99,25 @@ impl ClientTransport for Server {
     }
 }
 
+fn third(procedure: u32) -> v3::Procedure {
+    v3::Procedure::from_number(procedure).unwrap()
+}
+
+fn second(procedure: u32) -> v2::Procedure {
+    v2::Procedure::from_number(procedure).unwrap()
+}
+
 /// A client of a server that does what `script` says.
-pub(crate) fn client(script: impl FnMut(v3::Procedure, Decoder) -> Scripted + Send + 'static) -> Nfs3 {
-    let server = Server { xids: XidSource::new(&SeededRandom::new(1)), script: Mutex::new(Box::new(script)) };
-    let rpc = Client::new(Arc::new(server), Arc::new(NoAuth), v3::PROGRAM, v3::VERSION);
+pub(crate) fn client(mut script: impl FnMut(v3::Procedure, Decoder) -> Scripted + Send + 'static) -> Nfs3 {
+    let script = move |procedure, decoder| script(third(procedure), decoder);
+    let rpc = Server::of(|procedure| third(procedure).is_idempotent(), script, v3::VERSION);
     Nfs3::new(rpc, Arc::new(TokioClock::new()))
+}
+
+/// The same of version 2.
+pub(crate) fn client_2(mut script: impl FnMut(v2::Procedure, Decoder) -> Scripted + Send + 'static) -> Nfs2 {
+    let script = move |procedure, decoder| script(second(procedure), decoder);
+    Nfs2::new(Server::of(|procedure| second(procedure).is_idempotent(), script, v2::VERSION))
 }
 
 /// A file of that server, open.

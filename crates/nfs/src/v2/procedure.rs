@@ -1,100 +1,49 @@
 //! The procedures by number.
 
-xdr_enum! {
+procedures! {
     /// A procedure of NFS version 2.
     #[derive(PartialOrd, Ord)]
     pub enum Procedure: "procedure of NFS version 2" {
         /// Does nothing.
-        Null = 0,
+        Null = 0, "NULL";
         /// Asks for attributes.
-        GetAttributes = 1,
+        GetAttributes = 1, "GETATTR";
         /// Sets attributes.
-        SetAttributes = 2,
+        SetAttributes = 2, "SETATTR";
         /// Obsolete: MOUNT tells the root.
-        Root = 3,
+        Root = 3, "ROOT";
         /// Asks for the file of a name.
-        Lookup = 4,
+        Lookup = 4, "LOOKUP";
         /// Asks what a symbolic link points to.
-        ReadLink = 5,
+        ReadLink = 5, "READLINK";
         /// Reads a file.
-        Read = 6,
+        Read = 6, "READ";
         /// Was never used.
-        WriteCache = 7,
+        WriteCache = 7, "WRITECACHE";
         /// Writes a file.
-        Write = 8,
+        Write = 8, "WRITE";
         /// Makes a file.
-        Create = 9,
+        Create = 9, "CREATE";
         /// Removes a file.
-        Remove = 10,
+        Remove = 10, "REMOVE";
         /// Renames.
-        Rename = 11,
+        Rename = 11, "RENAME";
         /// Makes a hard link.
-        Link = 12,
+        Link = 12, "LINK";
         /// Makes a symbolic link.
-        SymbolicLink = 13,
+        SymbolicLink = 13, "SYMLINK";
         /// Makes a directory.
-        MakeDirectory = 14,
+        MakeDirectory = 14, "MKDIR";
         /// Removes a directory.
-        RemoveDirectory = 15,
+        RemoveDirectory = 15, "RMDIR";
         /// Reads a directory.
-        ReadDirectory = 16,
+        ReadDirectory = 16, "READDIR";
         /// Asks how full the file system is.
-        FileSystemStatus = 17,
+        FileSystemStatus = 17, "STATFS";
     }
 }
 
 impl Procedure {
-    /// All of them, by number.
-    pub const ALL: [Procedure; 18] = [
-        Procedure::Null,
-        Procedure::GetAttributes,
-        Procedure::SetAttributes,
-        Procedure::Root,
-        Procedure::Lookup,
-        Procedure::ReadLink,
-        Procedure::Read,
-        Procedure::WriteCache,
-        Procedure::Write,
-        Procedure::Create,
-        Procedure::Remove,
-        Procedure::Rename,
-        Procedure::Link,
-        Procedure::SymbolicLink,
-        Procedure::MakeDirectory,
-        Procedure::RemoveDirectory,
-        Procedure::ReadDirectory,
-        Procedure::FileSystemStatus,
-    ];
-
-    /// The procedure of a number, if there is one.
-    pub fn from_number(number: u32) -> Option<Self> {
-        usize::try_from(number).ok().and_then(|index| Self::ALL.get(index)).copied()
-    }
-
-    /// The name that the protocol gives it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Null => "NULL",
-            Self::GetAttributes => "GETATTR",
-            Self::SetAttributes => "SETATTR",
-            Self::Root => "ROOT",
-            Self::Lookup => "LOOKUP",
-            Self::ReadLink => "READLINK",
-            Self::Read => "READ",
-            Self::WriteCache => "WRITECACHE",
-            Self::Write => "WRITE",
-            Self::Create => "CREATE",
-            Self::Remove => "REMOVE",
-            Self::Rename => "RENAME",
-            Self::Link => "LINK",
-            Self::SymbolicLink => "SYMLINK",
-            Self::MakeDirectory => "MKDIR",
-            Self::RemoveDirectory => "RMDIR",
-            Self::ReadDirectory => "READDIR",
-            Self::FileSystemStatus => "STATFS",
-        }
-    }
-
     /// Whether its results begin with a status.
     pub const fn has_status(self) -> bool {
         !matches!(self, Self::Null | Self::Root | Self::WriteCache)
@@ -116,10 +65,4 @@ impl Procedure {
                 | Self::RemoveDirectory
         )
     }
-}
-
-/// Whether a call of the procedure with this number may be executed twice.
-pub(super) const fn is_repeatable(number: u32) -> bool {
-    let index = number as usize;
-    index < Procedure::ALL.len() && Procedure::ALL[index].is_idempotent()
 }

@@ -1,116 +1,57 @@
 //! The procedures by number.
 
-xdr_enum! {
+procedures! {
     /// A procedure of NFS version 3.
     #[derive(PartialOrd, Ord)]
     pub enum Procedure: "procedure of NFS version 3" {
         /// Does nothing.
-        Null = 0,
+        Null = 0, "NULL";
         /// Asks for attributes.
-        GetAttributes = 1,
+        GetAttributes = 1, "GETATTR";
         /// Sets attributes.
-        SetAttributes = 2,
+        SetAttributes = 2, "SETATTR";
         /// Asks for the file of a name.
-        Lookup = 3,
+        Lookup = 3, "LOOKUP";
         /// Asks what the caller may do.
-        Access = 4,
+        Access = 4, "ACCESS";
         /// Asks what a symbolic link points to.
-        ReadLink = 5,
+        ReadLink = 5, "READLINK";
         /// Reads a file.
-        Read = 6,
+        Read = 6, "READ";
         /// Writes a file.
-        Write = 7,
+        Write = 7, "WRITE";
         /// Makes a file.
-        Create = 8,
+        Create = 8, "CREATE";
         /// Makes a directory.
-        MakeDirectory = 9,
+        MakeDirectory = 9, "MKDIR";
         /// Makes a symbolic link.
-        SymbolicLink = 10,
+        SymbolicLink = 10, "SYMLINK";
         /// Makes a special file.
-        MakeNode = 11,
+        MakeNode = 11, "MKNOD";
         /// Removes a file.
-        Remove = 12,
+        Remove = 12, "REMOVE";
         /// Removes a directory.
-        RemoveDirectory = 13,
+        RemoveDirectory = 13, "RMDIR";
         /// Renames.
-        Rename = 14,
+        Rename = 14, "RENAME";
         /// Makes a hard link.
-        Link = 15,
+        Link = 15, "LINK";
         /// Reads a directory.
-        ReadDirectory = 16,
+        ReadDirectory = 16, "READDIR";
         /// Reads a directory with attributes and handles.
-        ReadDirectoryPlus = 17,
+        ReadDirectoryPlus = 17, "READDIRPLUS";
         /// Asks how full the file system is.
-        FileSystemStatus = 18,
+        FileSystemStatus = 18, "FSSTAT";
         /// Asks what the file system can do.
-        FileSystemInfo = 19,
+        FileSystemInfo = 19, "FSINFO";
         /// Asks for limits of names and links.
-        PathConfiguration = 20,
+        PathConfiguration = 20, "PATHCONF";
         /// Makes writes durable.
-        Commit = 21,
+        Commit = 21, "COMMIT";
     }
 }
 
 impl Procedure {
-    /// All of them, by number.
-    pub const ALL: [Procedure; 22] = [
-        Procedure::Null,
-        Procedure::GetAttributes,
-        Procedure::SetAttributes,
-        Procedure::Lookup,
-        Procedure::Access,
-        Procedure::ReadLink,
-        Procedure::Read,
-        Procedure::Write,
-        Procedure::Create,
-        Procedure::MakeDirectory,
-        Procedure::SymbolicLink,
-        Procedure::MakeNode,
-        Procedure::Remove,
-        Procedure::RemoveDirectory,
-        Procedure::Rename,
-        Procedure::Link,
-        Procedure::ReadDirectory,
-        Procedure::ReadDirectoryPlus,
-        Procedure::FileSystemStatus,
-        Procedure::FileSystemInfo,
-        Procedure::PathConfiguration,
-        Procedure::Commit,
-    ];
-
-    /// The procedure of a number, if there is one.
-    pub fn from_number(number: u32) -> Option<Self> {
-        usize::try_from(number).ok().and_then(|index| Self::ALL.get(index)).copied()
-    }
-
-    /// The name that the protocol gives it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Null => "NULL",
-            Self::GetAttributes => "GETATTR",
-            Self::SetAttributes => "SETATTR",
-            Self::Lookup => "LOOKUP",
-            Self::Access => "ACCESS",
-            Self::ReadLink => "READLINK",
-            Self::Read => "READ",
-            Self::Write => "WRITE",
-            Self::Create => "CREATE",
-            Self::MakeDirectory => "MKDIR",
-            Self::SymbolicLink => "SYMLINK",
-            Self::MakeNode => "MKNOD",
-            Self::Remove => "REMOVE",
-            Self::RemoveDirectory => "RMDIR",
-            Self::Rename => "RENAME",
-            Self::Link => "LINK",
-            Self::ReadDirectory => "READDIR",
-            Self::ReadDirectoryPlus => "READDIRPLUS",
-            Self::FileSystemStatus => "FSSTAT",
-            Self::FileSystemInfo => "FSINFO",
-            Self::PathConfiguration => "PATHCONF",
-            Self::Commit => "COMMIT",
-        }
-    }
-
     /// Whether executing a call twice does the same as once. Where not, a server remembers its answers for
     /// retransmissions, and a client does not repeat it for more room.
     ///
@@ -132,10 +73,4 @@ impl Procedure {
                 | Self::Link
         )
     }
-}
-
-/// Whether a call of the procedure with this number may be executed twice.
-pub(super) const fn is_repeatable(number: u32) -> bool {
-    let index = number as usize;
-    index < Procedure::ALL.len() && Procedure::ALL[index].is_idempotent()
 }

@@ -82,8 +82,8 @@ impl Cast {
     /// Who they are in a seed's run, if it is one of NFS version 4.
     pub(crate) fn of(seed: u64, edition: Edition) -> Option<Self> {
         match (edition, seed % ONE_IN) {
-            (Edition::Third | Edition::Fourth, 0) => Some(Self::Lean),
-            (Edition::Fourth, OURS) => Some(Self::Ours),
+            (Edition::Third | Edition::Fourth | Edition::Fifth, 0) => Some(Self::Lean),
+            (Edition::Fourth | Edition::Fifth, OURS) => Some(Self::Ours),
             _ => None,
         }
     }

@@ -2,7 +2,7 @@
 //! directory.
 
 use super::{LEASE, SERVER, Scene};
-use crate::lock;
+use crate::{lock, scratch::scratch};
 use rpcrdma::{Quiet, Server as Transport, ServerMemory, ServerOptions};
 use rpcrdma_fabric::Fabric as _;
 use rpcrdma_nfs::v4::{Op, Status};
@@ -13,7 +13,6 @@ use rpcrdma_sim::Task;
 use std::{
     future::poll_fn,
     net::SocketAddr,
-    path::Path,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -26,13 +25,6 @@ const CALLBACK_CREDITS: u32 = 16;
 /// Octets of its file system, and for calls.
 const STORAGE_OCTETS: u64 = 128 << 20;
 const MEMORY_OCTETS: usize = 8 << 20;
-
-/// A state directory, in memory if the system has a place for that: it is waited for often.
-fn scratch() -> TempDir {
-    let memory = Path::new("/dev/shm");
-    let above = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    tempfile::Builder::new().prefix("rpcrdma-sim-").tempdir_in(above).expect("a directory for the state")
-}
 
 /// Counts what is executed, for the checks.
 struct Executions(Scene);
