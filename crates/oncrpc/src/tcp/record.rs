@@ -29,6 +29,8 @@ const SMALL_RECORD_OCTETS: usize = 8 << 10;
 /// Octets written that are progress. A quarter of the largest record: a peer that holds memory by taking an octet now
 /// and then gets nowhere.
 const PROGRESS_OCTETS: u64 = 256 << 10;
+/// What headers are cut from: the next piece is made when this one is used up, and used again once all are written.
+const HEADERS_OCTETS: usize = 1 << 10;
 /// The most slices in one vectored write.
 const WRITE_SLICES: usize = 64;
 
@@ -264,6 +266,9 @@ impl RecordWriter {
             let fragment = left.min((LAST_FRAGMENT - 1) as usize);
             left -= fragment;
             let last = if left == 0 { LAST_FRAGMENT } else { 0 };
+            if self.headers.capacity() < HEADER_OCTETS {
+                self.headers.reserve(HEADERS_OCTETS);
+            }
             self.headers.put_u32(last | fragment as u32);
             let header = self.headers.split().freeze();
             self.queue(header);
