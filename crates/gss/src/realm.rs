@@ -71,6 +71,8 @@ pub fn within(name: &str, test: impl FnOnce(&Realm)) {
     let told = String::from_utf8_lossy(&output.stdout);
     let failed = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && told.contains("1 passed"), "{told}\n{failed}");
+    // What it has found, or that something was not tested.
+    eprint!("{failed}");
 }
 
 /// A realm. Dropping it ends its KDC.

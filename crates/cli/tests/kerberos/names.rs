@@ -80,10 +80,11 @@ fn principals_see_owners_by_name() {
         let local = realm.folder().join("local");
         fs::write(&local, "contents").unwrap();
         let local = local.to_str().unwrap();
-        // The second server finds what the first has kept, and gives its clients time to reclaim it.
-        let other = &["--domain", "Other.Example", "--lease", "3", "--grace", "3"][..];
+        // The second server finds what the first has kept, and gives its clients its lease's time to reclaim it.
+        let times = ["--lease", "3", "--grace", "3"];
+        let other = &[&times[..], &["--domain", "Other.Example"]].concat();
         let both = [
-            (REALM.to_lowercase(), &[][..], &[WAYS[1], WAYS[3], WAYS[7]][..]),
+            (REALM.to_lowercase(), &times[..], &[WAYS[1], WAYS[3], WAYS[7]][..]),
             ("Other.Example".into(), other, &WAYS[6..7]),
         ];
         for (domain, more, ways) in both {
