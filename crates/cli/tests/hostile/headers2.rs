@@ -175,7 +175,7 @@ pub(crate) fn decent(root: &[u8], file: &[u8]) -> Vec<Vec<u8>> {
     let write = rpc::write_call(5, file, 64).0;
     let readdir = args(17, handle(root).u64(0).u64(0).u32(4096).u32(8192));
     let mut messages: Vec<Vec<u8>> =
-        [rpc::null(5), args(1, handle(root)), args(3, handle(root).opaque(b"file")), readdir.clone(), read.clone()]
+        [rpc::null(5), args(1, handle(root)), args(3, handle(root).opaque(b"out")), readdir.clone(), read.clone()]
             .iter()
             .map(|stream| inline(stream))
             .collect();

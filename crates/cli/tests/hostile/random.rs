@@ -17,6 +17,9 @@ use std::{io::Write, net::Shutdown};
 const RUNS: u64 = 1000;
 const SEED: u64 = 0x0008_1660_8267_8797;
 
+/// What is looked up: a changed number makes REMOVE of LOOKUP, and nobody misses this.
+const LOOKED_UP: &[u8] = b"out";
+
 /// SplitMix64.
 struct Dice(u64);
 
@@ -82,7 +85,7 @@ fn calls_3(handles: &Handles) -> Vec<Vec<u8>> {
     vec![
         rpc::null(5),
         args(1, handle(root)),
-        args(3, handle(root).opaque(b"file")),
+        args(3, handle(root).opaque(LOOKED_UP)),
         args(4, handle(file).u32(0x3F)),
         args(2, handle(file).words(&[1, 0o666, 0, 0, 0, 0, 0, 0])),
         args(8, handle(root).opaque(b"made").words(&[0, 0, 0, 0, 0, 0, 0])),
@@ -99,22 +102,22 @@ fn calls_2(handles: &Handles) -> Vec<Vec<u8>> {
     let Handles { root, file } = handles;
     let args = |procedure: u32, args: Xdr| [call(5, NFS, 2, procedure).0, args.0].concat();
     let fixed = |handle: &[u8]| Xdr::default().raw(handle);
-    let named = |name: &str| fixed(root).opaque(name.as_bytes());
+    let named = |name: &[u8]| fixed(root).opaque(name);
     vec![
         args(0, Xdr::default()),
         args(1, fixed(file)),
         args(2, fixed(file).u32(0o666).words(&KEPT)),
-        args(4, named("file")),
+        args(4, named(LOOKED_UP)),
         args(5, fixed(root)),
         args(6, fixed(file).words(&[0, 3000, 0])),
         args(8, fixed(file).words(&[0, 0, 0]).opaque(&[0; 64])),
-        args(9, named("made").u32(0o666).words(&KEPT)),
-        args(10, named("made")),
-        args(11, named("made").raw(root).opaque(b"moved")),
+        args(9, named(b"made").u32(0o666).words(&KEPT)),
+        args(10, named(b"made")),
+        args(11, named(b"made").raw(root).opaque(b"moved")),
         args(12, Xdr::default().raw(file).raw(root).opaque(b"linked")),
-        args(13, named("pointed").opaque(b"nowhere").u32(0o777).words(&KEPT)),
-        args(14, named("directory").u32(0o777).words(&KEPT)),
-        args(15, named("directory")),
+        args(13, named(b"pointed").opaque(b"nowhere").u32(0o777).words(&KEPT)),
+        args(14, named(b"directory").u32(0o777).words(&KEPT)),
+        args(15, named(b"directory")),
         args(16, fixed(root).words(&[0, 4096])),
         args(17, fixed(root)),
     ]
