@@ -43,8 +43,8 @@ const COMMON: u32 = 0o1777;
 const OURS: &str = "mkdir -p /tmp/ours /tmp/state && cp /exports/bench /tmp/ours/bench
 chmod 1777 /tmp/ours; chmod 666 /tmp/ours/bench
 export XDG_CACHE_HOME=/tmp/cache
-/job/rpcrdma serve /tmp/ours --tcp $ADDRESS:2049 --state /tmp/state --threads 2 \\
-    --sec sys,krb5,krb5i,krb5p --keytab /job/server.keytab >/job/ours.out 2>/job/ours.log &
+/job/rpcrdma serve /tmp/ours --listen $ADDRESS:20149 --tcp $ADDRESS:2049 --mountd $ADDRESS:20148 --locks off \\
+    --state /tmp/state --threads 2 --sec sys,krb5,krb5i,krb5p --keytab /job/server.keytab >/job/ours.out 2>/job/ours.log &
 echo $! >/job/ours.pid
 for i in $(seq 100); do ! grep -q ^ready /job/ours.out || exit 0; sleep 0.1; done
 tail -3 /job/ours.log; exit 1";
