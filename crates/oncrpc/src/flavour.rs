@@ -213,11 +213,15 @@ impl ServerFlavour for AcceptNone {
 
 /// AUTH_SYS on the server's side.
 ///
-/// A client's calls mostly come with the octets of the call before: what these were is kept, and is not read again.
+/// The calls of a connection mostly come with the credential of the call before. A few of the last ones are kept, by
+/// the caller's address, and are not decoded again.
 #[derive(Debug, Default)]
 pub struct AcceptSys {
-    last: Mutex<Option<Read>>,
+    last: [Mutex<Option<Read>>; KEPT_CREDENTIALS],
 }
+
+/// How many credentials are kept. Callers whose addresses fall into one place take it from each other.
+const KEPT_CREDENTIALS: usize = 32;
 
 /// A credential's body and what it says.
 #[derive(Debug)]
@@ -227,15 +231,15 @@ struct Read {
 }
 
 impl AcceptSys {
-    /// Who calls. Threads do not wait for each other: who finds another here reads for itself.
-    fn identity(&self, body: &Bytes) -> Result<Arc<SysCredential>, DecodeError> {
-        let mut last = self.last.try_lock().ok();
+    /// Who calls. Threads do not wait for each other: a thread that finds the place locked decodes for itself.
+    fn identity(&self, peer: SocketAddr, body: &Bytes) -> Result<Arc<SysCredential>, DecodeError> {
+        let mut last = self.last[usize::from(peer.port()) % KEPT_CREDENTIALS].try_lock().ok();
         if let Some(Some(read)) = last.as_deref()
             && read.body == *body
         {
             return Ok(read.identity.clone());
         }
-        // What is kept keeps no message.
+        // A copy, so that what is kept does not keep the whole message.
         let body = Bytes::copy_from_slice(body);
         let mut decoder = Decoder::new(Stream::from(body.clone()));
         let identity = Arc::new(SysCredential::decode(&mut decoder)?);
@@ -252,8 +256,8 @@ impl ServerFlavour for AcceptSys {
         AUTH_SYS
     }
 
-    fn accept(&self, _: SocketAddr, call: &CallHeader, args: Decoder) -> Verdict {
-        match self.identity(&call.credential.body) {
+    fn accept(&self, peer: SocketAddr, call: &CallHeader, args: Decoder) -> Verdict {
+        match self.identity(peer, &call.credential.body) {
             Ok(identity) => Verdict::Accepted(Accepted::plain(Credential::Sys(identity), args)),
             Err(_) => Verdict::Answered(Answered::denied(AuthStat::BAD_CREDENTIAL)),
         }
@@ -263,6 +267,7 @@ impl ServerFlavour for AcceptSys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::{IpAddr, Ipv4Addr};
 
     fn body(uid: u32) -> Bytes {
         let mut encoder = Encoder::new();
@@ -270,24 +275,29 @@ mod tests {
         encoder.finish().to_bytes()
     }
 
+    const PEER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 1001);
+
     #[test]
     fn the_caller_is_who_this_call_says() {
         let flavour = AcceptSys::default();
         for uid in [7, 7, 8, 7, 7] {
-            assert_eq!(flavour.identity(&body(uid)).unwrap().uid, uid);
+            assert_eq!(flavour.identity(PEER, &body(uid)).unwrap().uid, uid);
         }
         // What begins or ends as the last one did is another.
         let octets = body(7);
-        assert!(flavour.identity(&octets.slice(..octets.len() - 4)).is_err());
+        assert!(flavour.identity(PEER, &octets.slice(..octets.len() - 4)).is_err());
         let longer = Bytes::from([&octets[..], &[0; 4]].concat());
-        assert!(flavour.identity(&longer).is_err());
-        assert_eq!(flavour.identity(&octets).unwrap().uid, 7);
+        assert!(flavour.identity(PEER, &longer).is_err());
+        assert_eq!(flavour.identity(PEER, &octets).unwrap().uid, 7);
     }
 
     #[test]
     fn the_same_octets_are_read_once() {
         let flavour = AcceptSys::default();
-        let first = flavour.identity(&body(7)).unwrap();
-        assert!(Arc::ptr_eq(&first, &flavour.identity(&body(7)).unwrap()));
+        let first = flavour.identity(PEER, &body(7)).unwrap();
+        // Another connection's calls in between change nothing.
+        let other = SocketAddr::from(([192, 0, 2, 2], PEER.port() + 1));
+        assert_eq!(flavour.identity(other, &body(8)).unwrap().uid, 8);
+        assert!(Arc::ptr_eq(&first, &flavour.identity(PEER, &body(7)).unwrap()));
     }
 }
