@@ -139,7 +139,7 @@ fn entry<E, T>(
     }
 }
 
-/// All groups of a user but the one that he has anyway. (Of this function nobody learns that a database was silent.)
+/// All groups of a user but his own. The C library does not say whether a database failed: its groups are missing then.
 fn groups(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
     let too_many = || io::Error::other("a user has too many groups");
     let mut room = USUAL_GROUPS;
