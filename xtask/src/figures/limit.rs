@@ -121,12 +121,7 @@ fn round(
         row.limit.push(one(program, &limit)?);
         let _pinned = line.place.is_apart().then(|| Pinned::to(1)).transpose()?;
         for (way, samples) in WAYS.iter().zip(&mut row.ways) {
-            let mut arguments = vec![way.url(server), "--server-pid".into(), server.pid().to_string()];
-            arguments.extend(line.options(seconds));
-            if line.op == WRITE {
-                arguments.push("--overwrite".into());
-            }
-            samples.push(one(program, &arguments)?);
+            samples.push(line.measure(program, &way.url(server), Some(server.pid()), seconds)?);
         }
         progress.inc(1);
     }
@@ -139,8 +134,19 @@ fn one(program: &Path, arguments: &[String]) -> anyhow::Result<Sample> {
 }
 
 impl Line {
+    /// What the server at a URL reaches; `pid` is its process, if it runs on this machine.
+    pub(super) fn measure(&self, program: &Path, url: &str, pid: Option<u32>, seconds: f64) -> anyhow::Result<Sample> {
+        let mut arguments = vec![url.to_owned()];
+        arguments.extend(self.options(seconds));
+        if self.op == WRITE {
+            arguments.push("--overwrite".into());
+        }
+        arguments.extend(pid.into_iter().flat_map(|pid| ["--server-pid".into(), pid.to_string()]));
+        one(program, &arguments)
+    }
+
     /// How `rpcrdma bench` is asked for it.
-    pub(super) fn options(&self, seconds: f64) -> Vec<String> {
+    fn options(&self, seconds: f64) -> Vec<String> {
         let mut options: Vec<String> = vec!["--op".into(), self.op.into(), "--depth".into(), self.depth.to_string()];
         options.extend(["--seconds".into(), seconds.to_string()]);
         if let Some(block) = self.block {

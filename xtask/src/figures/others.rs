@@ -8,7 +8,7 @@ use super::{
     data::{Place, Sample},
     limit::Line,
     machine::{self, Machine},
-    measure::{self, Server},
+    measure::Server,
     plan::{DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, WRITE},
 };
 use anyhow::{Context as _, bail};
@@ -249,19 +249,6 @@ fn iperf(seconds: f64) -> anyhow::Result<Sample> {
     let bits = report["end"]["sum_received"]["bits_per_second"].as_f64();
     let octets = bits.with_context(|| report["error"].to_string())? / 8.0;
     Ok(Sample { mib_per_s: octets / f64::from(MIB), ..Sample::default() })
-}
-
-impl Line {
-    fn measure(&self, program: &Path, url: &str, pid: Option<u32>, seconds: f64) -> anyhow::Result<Sample> {
-        let mut arguments = vec![url.to_owned()];
-        arguments.extend(self.options(seconds));
-        if self.op == WRITE {
-            arguments.push("--overwrite".into());
-        }
-        arguments.extend(pid.into_iter().flat_map(|pid| ["--server-pid".into(), pid.to_string()]));
-        let report = measure::run(program, &arguments)?.into_iter().next().context("bench reports nothing")?;
-        Ok(report.sample)
-    }
 }
 
 /// The part of the document.

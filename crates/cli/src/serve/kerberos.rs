@@ -2,7 +2,7 @@
 //!
 //! Whatever would keep clients from being served by it keeps the server from starting. The library reads the keytab for
 //! each context anew, and the file of tokens that it has seen, on threads of its own: nothing else waits for them, and
-//! they act as nobody but the server's user. Whose principals are is asked on others, as that may take other hosts.
+//! they act as the server's user. Users are looked up on other threads, as their directory may be on another host.
 
 use super::{exports::ExportOption, seldom::Seldom, threads::Threads};
 use crate::args::ServeArgs;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 /// is counted.
 pub(in crate::serve) fn watch_contexts(flavour: Option<Arc<AcceptGss>>) {
     describe_gauge!("rpcrdma_gss_contexts", "Contexts of RPCSEC_GSS: in use, and those that wait for another token");
-    describe_gauge!("rpcrdma_gss_waiting", "What makes contexts of RPCSEC_GSS and waits for its turn");
+    describe_gauge!("rpcrdma_gss_waiting", "Tokens of RPCSEC_GSS, and users to be looked up, that wait for their turn");
     describe_counter!("rpcrdma_gss_contexts_made_total", "Contexts of RPCSEC_GSS that were made");
     describe_counter!("rpcrdma_gss_refused_total", "Tokens and calls of RPCSEC_GSS that were refused, by reason");
     describe_counter!("rpcrdma_gss_calls_dropped_total", "Calls whose sequence number was seen before or is too old");
