@@ -352,6 +352,23 @@ fn a_flood_of_tokens_is_turned_away_and_stops_no_caller() {
     });
 }
 
+/// Whoever leaves while his user is looked for keeps neither a connection nor a place among those who wait.
+#[test]
+fn nothing_is_done_for_a_connection_that_has_ended() {
+    in_realm("nothing_is_done_for_a_connection_that_has_ended", async |realm| {
+        let mut house = House::new(realm).over_tcp().await;
+        house.users.hold();
+        let token = house.initiate("alice").1;
+        let jobs = tokio::select! {
+            _ = house.send(init(1, b"", &token)) => panic!("nobody has said who she is"),
+            jobs = house.users.wait_for_one() => jobs,
+        };
+        house.hang_up().await;
+        jobs.into_iter().for_each(|job| job());
+        assert_eq!(house.flavour.contexts(), (0, 0));
+    });
+}
+
 /// A directory of users that does not answer holds up those alone who have to be looked up there.
 #[test]
 fn users_who_are_not_found_keep_no_token_and_no_other_client_waiting() {
