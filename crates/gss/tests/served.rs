@@ -11,7 +11,10 @@ use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
 };
-use rpcrdma_gss::realm::{REALM, Realm, within};
+use rpcrdma_gss::{
+    Octets,
+    realm::{REALM, Realm, within},
+};
 use rpcrdma_oncrpc::{AuthStat, Credential, OpaqueAuth, Rejection, gss::GssService};
 use rpcrdma_xdr::{Encoder, Payload};
 use std::{pin::Pin, sync::atomic::Ordering, thread::sleep, time::Duration};
@@ -349,6 +352,23 @@ fn a_flood_of_tokens_is_turned_away_and_stops_no_caller() {
     });
 }
 
+/// Whoever leaves while his user is looked for keeps neither a connection nor a place among those who wait.
+#[test]
+fn nothing_is_done_for_a_connection_that_has_ended() {
+    in_realm("nothing_is_done_for_a_connection_that_has_ended", async |realm| {
+        let mut house = House::new(realm).over_tcp().await;
+        house.users.hold();
+        let token = house.initiate("alice").1;
+        let jobs = tokio::select! {
+            _ = house.send(init(1, b"", &token)) => panic!("nobody has said who she is"),
+            jobs = house.users.wait_for_one() => jobs,
+        };
+        house.hang_up().await;
+        jobs.into_iter().for_each(|job| job());
+        assert_eq!(house.flavour.contexts(), (0, 0));
+    });
+}
+
 /// A directory of users that does not answer holds up those alone who have to be looked up there.
 #[test]
 fn users_who_are_not_found_keep_no_token_and_no_other_client_waiting() {
@@ -357,13 +377,18 @@ fn users_who_are_not_found_keep_no_token_and_no_other_client_waiting() {
         let elsewhere = house.seen_from([127, 0, 0, 2]);
         house.users.hold();
         let tokens: Vec<_> = (0..8).map(|_| house.initiate("alice").1).collect();
-        let (mut waiting, told) = poll(tokens.iter().map(|token| house.send(init(1, b"", token))));
+        let send = |tokens: &[Octets]| poll(tokens.iter().map(|token| house.send(init(1, b"", token))));
+        // The first call's user is the first that is asked for.
+        let (mut waiting, _) = send(&tokens[..1]);
+        let mut stuck = house.users.wait_for_one().await;
+        let (others, told) = send(&tokens[1..]);
+        waiting.extend(others);
         assert_eq!((waiting.len(), told.len()), (8, 0));
         while house.flavour.waiting() != (0, 6) {
             sleep(Duration::from_millis(5));
         }
         // All tokens are done, two of the client's users are asked for, and somebody else's is asked for as well.
-        let stuck = house.users.take();
+        stuck.append(&mut house.users.take());
         assert_eq!(stuck.len(), 2);
         let (_, mut bob) = futures_util::future::join(
             async { house.users.wait_for_one().await.into_iter().for_each(|job| job()) },

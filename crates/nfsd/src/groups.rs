@@ -114,9 +114,15 @@ mod tests {
         testing::env,
     };
     use futures_util::FutureExt;
+    use rpcrdma_env::Timestamp;
     use std::{
         collections::VecDeque,
-        sync::{Mutex, mpsc},
+        sync::{
+            Mutex,
+            atomic::{AtomicU64, Ordering},
+            mpsc,
+        },
+        time::Duration,
     };
     use tokio::sync::oneshot;
 
@@ -182,6 +188,48 @@ mod tests {
             assert!(waiting.try_recv().is_err());
             assert_eq!((groups.sizes(), asked.try_recv()), ((0, 0), Ok(SILENT)));
         }
+    }
+
+    /// A directory of users that gives up after half a minute. The clock shows how much it has needed, in seconds.
+    #[derive(Clone, Default)]
+    struct GivesUp(Arc<AtomicU64>);
+
+    impl Groups for GivesUp {
+        fn of(&self, _: u32) -> io::Result<Arc<[u32]>> {
+            self.0.fetch_add(30, Ordering::Relaxed);
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+
+    impl Clock for GivesUp {
+        fn now(&self) -> Timestamp {
+            Timestamp::ZERO + Duration::from_secs(self.0.load(Ordering::Relaxed))
+        }
+        fn sleep_until(&self, _: Timestamp) -> BoxFuture<'static, ()> {
+            Box::pin(std::future::pending())
+        }
+        fn unix_time(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    /// Who calls again learns at once that nobody can tell, and waits for that no more than half of the time.
+    #[test]
+    fn a_host_that_needs_long_to_say_that_it_cannot_tell_is_given_as_long() {
+        let (host, work) = (GivesUp::default(), Arc::new(Kept::default()));
+        let groups = ManagedGroups::new(Arc::new(host.clone()), work.clone(), Arc::new(host.clone()));
+        for _ in 0..2 {
+            let first = later(&groups, 7, 1);
+            work.do_one();
+            assert!(first.now_or_never().unwrap().is_err());
+            host.0.fetch_add(29, Ordering::Relaxed);
+            assert!(later(&groups, 7, 2).now_or_never().unwrap().is_err());
+            assert_eq!(work.len(), 0, "nobody is asked");
+            host.0.fetch_add(1, Ordering::Relaxed);
+        }
+        let other = later(&groups, 8, 1);
+        assert_eq!(work.len(), 1, "another user may well be known");
+        drop(other);
     }
 
     /// The program's threads are gone, or one of them has panicked.

@@ -6,7 +6,9 @@
 //! else's new ones beyond their turn.
 //!
 //! What is known is bounded, and forgotten after a while. A host that cannot tell has told nothing: who waits learns
-//! that, and the next one asks again. The calls that wait are bounded by their connections.
+//! that, and the next one asks again. If it took the host long to say so, that is known for as long: else a listing of
+//! a thousand files would wait a thousand times for the same owner. The calls that wait are bounded by their
+//! connections.
 
 use rpcrdma_env::{Clock, Timestamp};
 use rpcrdma_oncrpc::{ClientNetwork, gss::Work};
@@ -23,6 +25,8 @@ use tokio::sync::oneshot;
 pub(crate) const MAX_KNOWN: usize = 4_096;
 /// For how long what the host has said is believed.
 const LIFETIME: Duration = Duration::from_secs(300);
+/// That the host cannot tell is believed for as long as it took to say so, if that was so long.
+const SLOW: Duration = Duration::from_secs(1);
 /// How often it is told that the host cannot tell.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
 /// How many questions are asked at a time.
@@ -51,7 +55,8 @@ struct State<K, V> {
 }
 
 struct Known<V> {
-    answer: V,
+    /// None if the host cannot tell.
+    answer: Option<V>,
     until: Timestamp,
 }
 
@@ -91,10 +96,10 @@ where
     pub(crate) fn find(self: &Arc<Self>, key: K, client: ClientNetwork) -> Found<V> {
         let now = self.clock.now();
         let mut state = self.state();
-        if let Some(known) = state.known.get(&key).filter(|known| now < known.until) {
-            return Found::Known(known.answer.clone());
-        }
         let (sender, receiver) = oneshot::channel();
+        if let Some(known) = state.known.get(&key).filter(|known| now < known.until) {
+            return known.answer.clone().map_or(Found::Later(receiver), Found::Known);
+        }
         match state.waiting.get_mut(&key) {
             // Who does not wait any more makes room for others.
             Some(waiting) => {
@@ -133,7 +138,8 @@ where
         }
     }
 
-    fn told(self: &Arc<Self>, key: K, answer: V) {
+    /// What the host has told, or that it cannot, is known for a while.
+    fn told(self: &Arc<Self>, key: K, answer: Option<V>, lifetime: Duration) {
         let now = self.clock.now();
         let mut state = self.state();
         state.asked -= 1;
@@ -144,9 +150,11 @@ where
             state.known.remove(&oldest);
         }
         let waiting = state.waiting.remove(&key).unwrap_or_default();
-        state.known.insert(key, Known { answer: answer.clone(), until: now + LIFETIME });
-        for waiting in waiting {
-            let _ = waiting.send(answer.clone());
+        state.known.insert(key, Known { answer: answer.clone(), until: now + lifetime });
+        if let Some(answer) = answer {
+            for waiting in waiting {
+                let _ = waiting.send(answer.clone());
+            }
         }
         self.go_on(state);
     }
@@ -192,13 +200,18 @@ where
 {
     fn ask(mut self) {
         let Some(key) = &self.key else { return };
-        match (self.all.ask)(key) {
-            Ok(answer) => {
-                if let Some(key) = self.key.take() {
-                    self.all.told(key, answer);
-                }
+        let begin = self.all.clock.now();
+        let (answer, lifetime) = match (self.all.ask)(key) {
+            Ok(answer) => (Some(answer), LIFETIME),
+            Err(error) => {
+                self.all.warn(&error);
+                (None, self.all.clock.now().since(begin).min(LIFETIME))
             }
-            Err(error) => self.all.warn(&error),
+        };
+        if (answer.is_some() || lifetime >= SLOW)
+            && let Some(key) = self.key.take()
+        {
+            self.all.told(key, answer, lifetime);
         }
     }
 }

@@ -69,7 +69,7 @@ pub struct Connection {
     pub allocator: Arc<dyn Allocator>,
     /// Memory for short replies.
     pub scratch: SharedScratch,
-    /// Signals that the connection is gone.
+    /// Signals that the connection is gone, or that its peer sends nothing more.
     pub gone: Gone,
     /// Calls the peer in the reverse direction, where the transport can (RFC 8167).
     pub reverse: Option<Arc<dyn ClientTransport>>,

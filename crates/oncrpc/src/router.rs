@@ -12,10 +12,12 @@ use crate::{
     duplicate::{DUPLICATE_CACHE_OCTETS, DuplicateCache, InProgress, Key, Lookup, Origin, measure},
     peek::{ask_arguments, ask_words, first_words, peek_flavour},
 };
+use futures_util::future::{Either, select};
 use reply::{Telling, answered, kept, protected, reply};
 use rpcrdma_env::{BoxFuture, Clock, Env};
 use rpcrdma_xdr::{Decoder, Payload, SharedScratch, Stream};
 use std::{
+    pin::pin,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -125,7 +127,14 @@ impl Router {
             Verdict::Accepted(accepted) => accepted,
             Verdict::Answered(answer) => return Err(answered(xid, answer)),
             Verdict::Later(answer) => {
-                return Ok(Dispatched::Waits(Box::pin(async move { answered(xid, answer.await) })));
+                let gone = context.connection.gone.wait();
+                return Ok(Dispatched::Waits(Box::pin(async move {
+                    match select(answer, pin!(gone)).await {
+                        Either::Left((answer, _)) => answered(xid, answer),
+                        // The flavour sees by the drop of its answer that nobody waits for it any more.
+                        Either::Right(_) => Outcome::Nothing,
+                    }
+                })));
             }
             Verdict::Dropped => return Err(Outcome::Nothing),
             Verdict::NotEligible => return Err(Outcome::NotEligible),

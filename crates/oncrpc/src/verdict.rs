@@ -12,7 +12,7 @@ pub enum Verdict {
     /// It concerns the flavour alone, or is refused.
     Answered(Answered),
     /// The same, once work is done that waits for something: a file, another host. It is done where the flavour has it
-    /// done, and the call waits for it.
+    /// done, and the call waits for it; it is dropped when the call's connection is gone.
     Later(BoxFuture<'static, Answered>),
     /// There is no answer: it was seen before, or is too late.
     Dropped,

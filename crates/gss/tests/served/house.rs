@@ -196,6 +196,11 @@ impl<'a> House<'a> {
         self
     }
 
+    /// Ends the connection.
+    pub(crate) async fn hang_up(&mut self) {
+        self.wire.take().expect("a socket").hang_up().await;
+    }
+
     /// How many items of the reply may be placed directly.
     pub(crate) async fn items(&self, message: Payload) -> usize {
         match self.router.handle(self.context.clone(), Stream::from(message.to_bytes())).await {

@@ -5,18 +5,20 @@ use rpcrdma_oncrpc::{
     Handler,
     tcp::{self, Endpoint, ServerOptions},
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::Mutex,
+    task::JoinHandle,
+    time::timeout,
 };
 
 /// Says that a fragment is a record's last.
 const LAST: u32 = 1 << 31;
 
 /// A connection, which carries one call at a time.
-pub(crate) struct Wire(Mutex<TcpStream>);
+pub(crate) struct Wire(Mutex<TcpStream>, JoinHandle<()>);
 
 impl Wire {
     pub(crate) async fn to(handler: Arc<dyn Handler>, clock: Arc<dyn Clock>) -> Self {
@@ -26,8 +28,14 @@ impl Wire {
         let (io, peer) = listener.accept().await.unwrap();
         let endpoint = Endpoint { peer, local, id: 1, allocator: Arc::new(Heap) };
         let (_, driver) = tcp::serve(io, endpoint, handler, clock, ServerOptions::default());
-        tokio::spawn(driver);
-        Self(Mutex::new(stream))
+        let driver = tokio::spawn(async move { drop(driver.await) });
+        Self(Mutex::new(stream), driver)
+    }
+
+    /// Leaves, and waits until the server has nothing left of the connection.
+    pub(crate) async fn hang_up(self) {
+        drop(self.0);
+        timeout(Duration::from_secs(30), self.1).await.expect("the connection ends").unwrap();
     }
 
     /// Sends a call and gives its reply.

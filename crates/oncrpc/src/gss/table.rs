@@ -1,8 +1,8 @@
 //! The contexts of a server: finished ones, and those that are being made.
 //!
-//! It owns them. Where there is no room for one more, the client that holds the most contexts loses one: of its
-//! principals the one with the most of them, its least used. Of those that are not finished the oldest goes. Whoever
-//! loses one is told when he uses it, and makes another.
+//! It owns them. Where there is no room for one more, the client that holds the most contexts loses one: the least used
+//! of those whose principal has the most there. Of those that are not finished the oldest goes. Whoever loses one is
+//! told when he uses it, and makes another.
 
 use super::{GssUser, Handshake, Protection, window::Window};
 use crate::ClientNetwork;
@@ -176,13 +176,13 @@ impl Inner {
         less(&mut self.held, client);
     }
 
-    /// Forgets a context of a client: the least used one of the principal that has the most there.
+    /// Forgets a context of a client: the least used one of the principals that have the most there.
     fn forget_one_of(&mut self, client: ClientNetwork) {
         let of_client = || self.contexts.iter().filter(|(_, entry)| entry.client == client);
         let mut held: HashMap<u64, usize> = HashMap::new();
         of_client().for_each(|(_, entry)| *held.entry(entry.context.caller).or_default() += 1);
-        let most = held.into_iter().max_by_key(|(_, held)| *held).map(|(caller, _)| caller);
-        let of_most = of_client().filter(|(_, entry)| Some(entry.context.caller) == most);
+        let most = held.values().max();
+        let of_most = of_client().filter(|(_, entry)| held.get(&entry.context.caller) == most);
         if let Some(least) = of_most.min_by_key(|(_, entry)| entry.used).map(|(handle, _)| *handle) {
             self.forget(least);
         }
@@ -306,6 +306,19 @@ mod tests {
         assert!(
             house.table.get(other).is_some() && house.table.get(own[8]).is_none() && house.table.get(own[9]).is_some()
         );
+    }
+
+    /// Each user of a machine has one, as usual: who is at work keeps his.
+    #[test]
+    fn of_principals_with_as_many_contexts_the_least_used_one_goes() {
+        let house = House::new();
+        let handles: Vec<_> = (0..CONTEXTS_OF_CLIENT as u64).map(|caller| house.insert_for(caller, 1)).collect();
+        let idle = handles[700];
+        let at_work = || handles.iter().filter(|handle| **handle != idle);
+        at_work().for_each(|handle| drop(house.table.get(*handle).unwrap()));
+        house.insert_for(u64::MAX, 1);
+        assert_eq!(house.table.counts().0, CONTEXTS_OF_CLIENT);
+        assert!(house.table.get(idle).is_none() && at_work().all(|handle| house.table.get(*handle).is_some()));
     }
 
     /// proves: GSS-2203-5.4-b

@@ -5,6 +5,7 @@ use super::tests::{Sample, context, env, outcome_to_header};
 use super::*;
 use crate::{CallHeader, Credential, OpaqueAuth, ReplyHeader, Unanswered};
 use bytes::Bytes;
+use futures_util::FutureExt;
 use rpcrdma_xdr::Encoder;
 use std::net::SocketAddr;
 use tokio::sync::Semaphore;
@@ -174,6 +175,17 @@ async fn a_flavour_answers_drops_and_takes_its_time() {
         wrong.push_run(Bytes::copy_from_slice(&run[..run.len() - 4]));
     }
     assert_eq!(house.ask(wrong).await.0.status, Err(Rejection::GarbageArgs));
+}
+
+/// What a flavour does before a call is executed is done for nobody once the connection is gone.
+#[tokio::test]
+async fn a_flavour_that_takes_its_time_is_not_waited_for_when_the_caller_is_gone() {
+    let house = house();
+    let (signal, context) = context(700);
+    let mut later = house.router.handle(context, call(1, 2, 70, LATER, b""));
+    assert!(later.as_mut().now_or_never().is_none());
+    drop(signal);
+    assert!(matches!(later.now_or_never(), Some(Outcome::Nothing)));
 }
 
 /// proves: GSS-2203-5.3.3.4.1-a, GSS-2203-5.3.3.4.1-b

@@ -294,9 +294,11 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
         }
     }
 
-    /// The peer sends nothing more: no reply to a call of ours can come.
+    /// The peer sends nothing more: no reply to a call of ours can come. It has left, most likely: what is executed is
+    /// answered, and nothing else is begun for it.
     fn read_to_the_end(&mut self) {
         self.reading = false;
+        self.signal = None;
         self.reverse = None;
     }
 

@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::{
-    Answer, CallContext, CallError, Client, ClientTransport, Handler, ItemRoom, Misuse, NoAuth, ReplyShape, Request,
-    Router, Service, TransportError,
+    Answer, CallContext, CallError, Client, ClientTransport, Handler, ItemRoom, Misuse, NoAuth, Outcome, ReplyShape,
+    Request, Router, Service, TransportError,
 };
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Buffer, Env, Heap, SeededRandom, TokioClock};
-use rpcrdma_xdr::{Decoder, Encoder, Payload};
+use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream};
 use std::{
     collections::VecDeque,
     io,
@@ -481,6 +481,42 @@ async fn peers_that_stop_half_way_or_do_not_read_are_dropped() {
     let (ended, sent) = tokio::join!(driver, client);
     assert!(matches!(ended, Err(ConnectionError::Stalled { .. })), "{ended:?}");
     assert!(sent > 10);
+}
+
+/// Whoever waits for something before a call is executed learns that the peer has left; a call that is executed is
+/// answered.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_sends_nothing_more_is_gone() {
+    struct Leaves;
+    impl Handler for Leaves {
+        fn handle(&self, context: CallContext, _: Stream) -> BoxFuture<'static, Outcome> {
+            let gone = context.connection.gone.wait();
+            Box::pin(async move {
+                gone.await;
+                Outcome::Nothing
+            })
+        }
+    }
+    let call: Vec<u8> = [0x8000_0028_u32, 1, 0, 2, 77, 1, 2, 0, 0, 0, 0].iter().flat_map(|w| w.to_be_bytes()).collect();
+    let (mut near, far) = duplex(64);
+    let (_, driver) = serve(far, endpoint(), Arc::new(Leaves), env().clock, ServerOptions::default());
+    near.write_all(&call).await.unwrap();
+    near.shutdown().await.unwrap();
+    timeout(Duration::from_secs(1), driver).await.expect("it ends").unwrap();
+
+    let sample = Sample::default();
+    let (gate, running) = (sample.gate.clone(), sample.running.clone());
+    let (mut near, far) = duplex(64);
+    let driver = tokio::spawn(serve(far, endpoint(), router(sample), env().clock, ServerOptions::default()).1);
+    near.write_all(&call).await.unwrap();
+    near.shutdown().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(running.load(Ordering::SeqCst) == 1 && !driver.is_finished());
+    gate.notify_one();
+    let mut reply = Vec::new();
+    near.read_to_end(&mut reply).await.unwrap();
+    assert_eq!(reply.len(), 4 + 24);
+    driver.await.unwrap().unwrap();
 }
 
 /// A peer that keeps a large record just alive is dropped, and so is one that holds memory and waits for more.

@@ -81,6 +81,20 @@ fn clients_have_their_turns_whatever_one_of_them_has_waiting() {
     assert_eq!(house.queue.len(), 0);
 }
 
+/// Two crowds have all threads: who comes then waits for one job of each before his own.
+#[test]
+fn a_client_has_its_turn_among_others_that_have_all_threads() {
+    let house = House::new();
+    for of in [1, 2] {
+        (0..30).for_each(|_| house.enter(of, 1));
+    }
+    house.enter(3, 1);
+    house.held.finish();
+    let order: Vec<u16> = house.log().into_iter().map(|(of, _)| of).collect();
+    assert_eq!(order.len(), 61);
+    assert!(order.iter().position(|of| *of == 3).unwrap() <= BOUNDS.at_once + 2, "{order:?}");
+}
+
 #[test]
 fn a_client_whose_jobs_do_not_end_keeps_nobody_waiting() {
     let house = House::new();
