@@ -1,11 +1,10 @@
 //! One transport made of several connections to the same server: each call goes over the one that has the least to
 //! carry.
 //!
-//! What a member has to carry is counted in whole shares of [`SHARE_OCTETS`]: small calls stay together on one member
-//! until they are a share. There they are read and written many at a time, and wake one thread at each end. Two members
-//! with half of them each would cost more system calls and twice the wake-ups, and on few processors be slower than
-//! one. Only a member whose last call was answered is given calls in this way: beside one that hangs, the others are
-//! used.
+//! As long as all that is under way is less than [`SHARE_OCTETS`], one member carries it: small calls are then read and
+//! written many at a time, and wake one thread at each end. Two members with half of them each would cost more system
+//! calls and twice the wake-ups, and on few processors be slower than one. Only a member whose last call was answered,
+//! or that has none, is given calls in this way: beside one that hangs, the others are used.
 //!
 //! Each member has a driver of its own, replaces its connection by itself, and repeats on it what it had sent there: a
 //! call never moves from one member to another, so that its reply comes where it was asked for. Who calls one thing
@@ -30,7 +29,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// What a member carries before another helps. To move it takes a thread longer than to wake another thread does.
+/// What is under way before a second member helps. To move it takes a thread longer than to wake another thread does.
 const SHARE_OCTETS: usize = 256 << 10;
 /// A call counts as so many octets at least: it costs both ends as much as moving them, without any data.
 const CALL_OCTETS: usize = 4 << 10;
@@ -50,10 +49,13 @@ struct Load {
 }
 
 impl Load {
-    /// The shares under way. A share that has begun counts if the member is not known to answer.
-    fn shares(&self) -> usize {
-        let octets = self.octets.load(Ordering::Relaxed);
-        if self.answers.load(Ordering::Relaxed) { octets / SHARE_OCTETS } else { octets.div_ceil(SHARE_OCTETS) }
+    fn octets(&self) -> usize {
+        self.octets.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing says that a call would wait here.
+    fn is_free(&self) -> bool {
+        self.answers.load(Ordering::Relaxed) || self.octets() == 0
     }
 }
 
@@ -80,9 +82,11 @@ impl Spread {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// The member with the fewest shares under way; the first of those.
-    fn idlest(&self) -> &Member {
-        self.members().min_by_key(|member| member.load.shares()).unwrap_or(&self.first)
+    /// The member for the next call: the first that answers if little is under way, else the one with the least.
+    fn next(&self) -> &Member {
+        let under_way = self.members().map(|member| member.load.octets()).fold(0, usize::saturating_add);
+        let free = self.members().find(|member| under_way < SHARE_OCTETS && member.load.is_free());
+        free.or_else(|| self.members().min_by_key(|member| member.load.octets())).unwrap_or(&self.first)
     }
 }
 
@@ -92,7 +96,7 @@ impl ClientTransport for Spread {
     }
 
     fn call(&self, request: Request) -> PendingCall {
-        let member = self.idlest();
+        let member = self.next();
         let octets = request.message.len().saturating_add(request.reply.max_len).max(CALL_OCTETS);
         let under_way = UnderWay::begin(&member.load, octets);
         PendingCall::new(Spreading { pending: Some(member.transport.call(request)), under_way: Some(under_way) })
@@ -297,7 +301,7 @@ mod tests {
         assert_eq!(counts(&members), [SHARE, 0]);
         pending.push(call(&spread, 8));
         assert_eq!(counts(&members), [SHARE, 1], "the first has a share");
-        drop(pending.remove(0));
+        drop(pending.drain(..2));
         pending.push(call(&spread, 8));
         assert_eq!(counts(&members), [SHARE + 1, 1], "and no longer");
     }
