@@ -1,7 +1,8 @@
 //! One connection to a server, or several that are used as one (`nconnect=`).
 //!
-//! The driver of a single connection is a task of the command's runtime. Of several each has a thread and a runtime of
-//! its own, so that checksums and copies of octets take several processors; they end with the command's runtime.
+//! The driver of the first connection is a task of the command's runtime: its calls and replies cross no threads. Each
+//! further one has a thread and a runtime of its own, so that checksums and copies of octets take several processors;
+//! they end with the command's runtime.
 
 use crate::failure;
 use anyhow::{Context, Result};
@@ -29,14 +30,11 @@ pub(crate) async fn connect(
     env: &Env,
     connect: impl Fn(Option<Arc<XidSource>>) -> BoxFuture<'static, Result<Connected>> + Send + Sync + 'static,
 ) -> Result<Arc<dyn ClientTransport>> {
-    if count <= 1 {
-        let Connected { transport, driver } = connect(None).await?;
-        tokio::spawn(driver);
-        return Ok(transport);
-    }
-    let xids = Arc::new(XidSource::new(&*env.random));
+    let xids = (count > 1).then(|| Arc::new(XidSource::new(&*env.random)));
+    let Connected { transport: first, driver } = connect(xids.clone()).await?;
+    tokio::spawn(driver);
+    let Some(xids) = xids else { return Ok(first) };
     let connect: Arc<Connect> = Arc::new(connect);
-    let first = on_thread(0, connect.clone(), xids.clone()).await?;
     let others = join_all((1..count).map(|number| on_thread(number, connect.clone(), xids.clone()))).await;
     let (made, failed): (Vec<_>, Vec<_>) = others.into_iter().partition(Result::is_ok);
     if let Some(Err(error)) = failed.first() {

@@ -1,5 +1,10 @@
-//! One transport made of several connections to the same server: each call goes over the one that has the fewest under
-//! way.
+//! One transport made of several connections to the same server: each call goes over the one that has the least to
+//! carry.
+//!
+//! As long as all that is under way is less than [`SHARE_OCTETS`], one member carries it: small calls are then read and
+//! written many at a time, and wake one thread at each end. Two members with half of them each would cost more system
+//! calls and twice the wake-ups, and on few processors be slower than one. Only a member whose last call was answered,
+//! or that has none, is given calls in this way: beside one that hangs, the others are used.
 //!
 //! Each member has a driver of its own, replaces its connection by itself, and repeats on it what it had sent there: a
 //! call never moves from one member to another, so that its reply comes where it was asked for. Who calls one thing
@@ -19,15 +24,39 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
-/// A member, and how many calls it has under way.
+/// What is under way before a second member helps. To move it takes a thread longer than to wake another thread does.
+const SHARE_OCTETS: usize = 256 << 10;
+/// A call counts as so many octets at least: it costs both ends as much as moving them, without any data.
+const CALL_OCTETS: usize = 4 << 10;
+
+/// A connection, and what it has to carry.
 struct Member {
     transport: Arc<dyn ClientTransport>,
-    under_way: Arc<AtomicUsize>,
+    load: Arc<Load>,
+}
+
+#[derive(Default)]
+struct Load {
+    /// Of all calls under way, with the largest replies that they can have.
+    octets: AtomicUsize,
+    /// Whether the last call that has ended was answered.
+    answers: AtomicBool,
+}
+
+impl Load {
+    fn octets(&self) -> usize {
+        self.octets.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing says that a call would wait here.
+    fn is_free(&self) -> bool {
+        self.answers.load(Ordering::Relaxed) || self.octets() == 0
+    }
 }
 
 /// Several transports to one server that are used as one.
@@ -45,7 +74,7 @@ impl Spread {
         others: impl IntoIterator<Item = Arc<dyn ClientTransport>>,
         xids: Arc<XidSource>,
     ) -> Self {
-        let member = |transport| Member { transport, under_way: Arc::default() };
+        let member = |transport| Member { transport, load: Arc::default() };
         Self { first: member(first), others: others.into_iter().map(member).collect(), xids }
     }
 
@@ -53,10 +82,11 @@ impl Spread {
         std::iter::once(&self.first).chain(&self.others)
     }
 
-    /// The member with the fewest calls under way; the first of those.
-    fn idlest(&self) -> &Member {
-        let idlest = self.members().min_by_key(|member| member.under_way.load(Ordering::Relaxed));
-        idlest.unwrap_or(&self.first)
+    /// The member for the next call: the first that answers if little is under way, else the one with the least.
+    fn next(&self) -> &Member {
+        let under_way = self.members().map(|member| member.load.octets()).fold(0, usize::saturating_add);
+        let free = self.members().find(|member| under_way < SHARE_OCTETS && member.load.is_free());
+        free.or_else(|| self.members().min_by_key(|member| member.load.octets())).unwrap_or(&self.first)
     }
 }
 
@@ -66,8 +96,9 @@ impl ClientTransport for Spread {
     }
 
     fn call(&self, request: Request) -> PendingCall {
-        let member = self.idlest();
-        let under_way = UnderWay::begin(&member.under_way);
+        let member = self.next();
+        let octets = request.message.len().saturating_add(request.reply.max_len).max(CALL_OCTETS);
+        let under_way = UnderWay::begin(&member.load, octets);
         PendingCall::new(Spreading { pending: Some(member.transport.call(request)), under_way: Some(under_way) })
     }
 
@@ -98,19 +129,22 @@ impl fmt::Debug for Spread {
     }
 }
 
-/// Counts a call until it is dropped.
-struct UnderWay(Arc<AtomicUsize>);
+/// Counts a call's octets until it is dropped.
+struct UnderWay {
+    load: Arc<Load>,
+    octets: usize,
+}
 
 impl UnderWay {
-    fn begin(counter: &Arc<AtomicUsize>) -> Self {
-        counter.fetch_add(1, Ordering::Relaxed);
-        Self(counter.clone())
+    fn begin(load: &Arc<Load>, octets: usize) -> Self {
+        load.octets.fetch_add(octets, Ordering::Relaxed);
+        Self { load: load.clone(), octets }
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.load.octets.fetch_sub(self.octets, Ordering::Relaxed);
     }
 }
 
@@ -126,11 +160,12 @@ impl Future for Spreading {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let Some(pending) = &mut self.pending else { return Poll::Ready(Err(TransportError::Closed)) };
-        let answered = Pin::new(pending).poll(cx);
-        if answered.is_ready() {
-            (self.pending, self.under_way) = (None, None);
+        let ended = ready!(Pin::new(pending).poll(cx));
+        self.pending = None;
+        if let Some(under_way) = self.under_way.take() {
+            under_way.load.answers.store(ended.is_ok(), Ordering::Relaxed);
         }
-        answered
+        Poll::Ready(ended)
     }
 }
 
@@ -206,8 +241,9 @@ mod tests {
         (Spread::new(first, all, Arc::new(XidSource::new(&SeededRandom::new(1)))), members)
     }
 
-    fn call(spread: &Spread) -> PendingCall {
-        let (xid, reply) = (spread.next_xid(), ReplyShape::inline(8));
+    /// A call whose reply has so many octets at most.
+    fn call(spread: &Spread, octets: usize) -> PendingCall {
+        let (xid, reply) = (spread.next_xid(), ReplyShape::inline(octets));
         spread.call(Request { xid, message: Payload::new(), reply, repeatable: false, anew: None })
     }
 
@@ -216,9 +252,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_goes_where_the_fewest_are_under_way() {
+    async fn a_large_call_goes_where_the_least_is_under_way() {
         let (spread, members) = spread(3);
-        let mut pending: Vec<_> = (0..7).map(|_| call(&spread)).collect();
+        let mut pending: Vec<_> = (0..7).map(|_| call(&spread, SHARE_OCTETS)).collect();
         assert_eq!(counts(&members), [3, 2, 2]);
         let mut xids: Vec<_> = members
             .iter()
@@ -235,20 +271,58 @@ mod tests {
         assert_eq!(third.cancel().await.buffers.len(), 1, "what was lent comes back");
         drop(pending.remove(1));
         assert_eq!(counts(&members), [2, 2, 2]);
-        let _more: Vec<_> = (0..2).map(|_| call(&spread)).collect();
+        let _more: Vec<_> = (0..2).map(|_| call(&spread, SHARE_OCTETS)).collect();
         assert_eq!(counts(&members), [3, 2, 3], "one is under way at the first, and one at the third");
+    }
+
+    /// Makes a small call, which this member answers.
+    async fn answered_by(spread: &Spread, member: &Held) {
+        let pending = call(spread, 8);
+        let (_, sender) = member.calls.lock().unwrap().pop().unwrap();
+        sender.send(Reply { stream: Stream::default(), retransmitted: false }).unwrap();
+        pending.await.unwrap();
     }
 
     #[tokio::test]
     async fn who_calls_one_after_the_other_uses_one_member() {
         let (spread, members) = spread(2);
         for _ in 0..5 {
-            let pending = call(&spread);
-            let (_, sender) = members[0].calls.lock().unwrap().pop().unwrap();
-            sender.send(Reply { stream: Stream::default(), retransmitted: false }).unwrap();
-            pending.await.unwrap();
+            answered_by(&spread, &members[0]).await;
         }
         assert_eq!(counts(&members), [0, 0]);
+    }
+
+    #[tokio::test]
+    async fn small_calls_stay_together_until_they_are_a_share() {
+        const SHARE: usize = SHARE_OCTETS / CALL_OCTETS;
+        let (spread, members) = spread(2);
+        answered_by(&spread, &members[0]).await;
+        let mut pending: Vec<_> = (0..SHARE).map(|_| call(&spread, 8)).collect();
+        assert_eq!(counts(&members), [SHARE, 0]);
+        pending.push(call(&spread, 8));
+        assert_eq!(counts(&members), [SHARE, 1], "the first has a share");
+        drop(pending.drain(..2));
+        pending.push(call(&spread, 8));
+        assert_eq!(counts(&members), [SHARE + 1, 1], "and no longer");
+    }
+
+    #[tokio::test]
+    async fn a_member_that_does_not_answer_gets_no_share() {
+        let (spread, members) = spread(2);
+        let held = call(&spread, 8);
+        for _ in 0..5 {
+            answered_by(&spread, &members[1]).await;
+        }
+        // Its connection ends, and its next call fails as well.
+        members[0].calls.lock().unwrap().clear();
+        assert!(held.await.is_err());
+        let again = call(&spread, 8);
+        answered_by(&spread, &members[1]).await;
+        members[0].calls.lock().unwrap().clear();
+        assert!(again.await.is_err());
+        answered_by(&spread, &members[0]).await;
+        let _share: Vec<_> = (0..3).map(|_| call(&spread, 8)).collect();
+        assert_eq!(counts(&members), [3, 0], "it answers again");
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod scrape;
 mod seldom;
 mod served;
 mod setups;
+mod shares;
 mod stranger;
 mod tally;
 mod thread;

@@ -10,10 +10,12 @@ use super::{
     ports::{OnDevice, Ports, Spoken},
     seldom::Seldom,
     setups::FailedSetups,
+    shares::{self, Share},
     stranger,
     tally::{Called, Counted, Tally, Watched},
 };
 use anyhow::{Context as _, Result};
+use futures_util::future::OptionFuture;
 use rpcrdma::{Observer, RefusedCalls, Server, ServerOptions, Versions};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::{Fabric, Listener, Pending};
@@ -120,7 +122,7 @@ pub(super) fn start(threads: usize, ports: &Ports, on_device: Option<OnDevice>, 
     let mut ended = Vec::new();
     let device = on_device.as_ref().map(|on| on.device.clone());
     let mut handed = on_device.map(|on| handed::deal(on.listeners, threads, &shared.stopping)).unwrap_or_default();
-    for number in 0..threads {
+    for (number, share) in shares::among(threads).enumerate() {
         let sockets = ports.0.iter().filter_map(|port| Some((port.spoken, port.address, port.listener.as_ref()?)));
         let listeners = sockets.map(|(spoken, address, listener)| Ok((spoken, address, listener.try_clone()?)));
         let listeners = listeners.collect::<std::io::Result<Vec<_>>>().context("cannot share a port")?;
@@ -137,7 +139,7 @@ pub(super) fn start(threads: usize, ports: &Ports, on_device: Option<OnDevice>, 
         std::thread::Builder::new()
             .name(format!("rpcrdma-{number}"))
             .spawn(move || {
-                runtime.block_on(serve(sockets, device, shared));
+                runtime.block_on(serve(sockets, device, share, shared));
                 let _ = sender.send(());
             })
             .context("cannot start a thread")?;
@@ -152,7 +154,7 @@ struct Sockets {
     datagrams: Vec<(Spoken, UdpSocket)>,
 }
 
-async fn serve(sockets: Sockets, device: Option<(Verbs, Handed)>, shared: Shared) {
+async fn serve(sockets: Sockets, device: Option<(Verbs, Handed)>, share: Share, shared: Shared) {
     let mut config = Config::default();
     config.crc = shared.crc;
     config.tap = shared.tap.clone();
@@ -180,20 +182,21 @@ async fn serve(sockets: Sockets, device: Option<(Verbs, Handed)>, shared: Shared
     );
     let mut loops = JoinSet::new();
     if let Some((_, handed)) = device {
-        loops.spawn(accept_rdma(Box::new(handed), server.clone(), shared.clone()));
+        // These are dealt out already.
+        loops.spawn(accept_rdma(Box::new(handed), server.clone(), None, shared.clone()));
     }
     for (spoken, address, listener) in sockets.listeners {
-        let shared = shared.clone();
+        let (shared, share) = (shared.clone(), share.clone());
         if spoken == Spoken::Rdma {
             match iwarp.listen_on(listener) {
-                Ok(listener) => _ = loops.spawn(accept_rdma(listener, server.clone(), shared)),
+                Ok(listener) => _ = loops.spawn(accept_rdma(listener, server.clone(), Some(share), shared)),
                 Err(error) => tracing::error!(%address, %error, "cannot listen"),
             }
             continue;
         }
         let program = shared.program(spoken);
         match (program, tokio::net::TcpListener::from_std(listener)) {
-            (Some(program), Ok(listener)) => _ = loops.spawn(accept_tcp(listener, (spoken, program), shared)),
+            (Some(program), Ok(listener)) => _ = loops.spawn(accept_tcp(listener, (spoken, program), share, shared)),
             (None, _) => tracing::error!(%address, "cannot serve: {} has no program", spoken.name()),
             (_, Err(error)) => tracing::error!(%address, %error, "cannot listen"),
         }
@@ -225,25 +228,34 @@ pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|&stop| stop).await;
 }
 
-/// Accepts until the server is to stop, then waits for the connections.
+/// Accepts until the server is to stop, then waits for the connections. With a share only while it is this thread's
+/// turn.
 async fn accept_all<T>(
     mut accept: impl FnMut(&mut Context<'_>) -> Poll<Result<(SocketAddr, T), String>>,
+    mut share: Option<Share>,
     shared: Shared,
     connect: impl Fn(T, Entry, SocketAddr, watch::Receiver<bool>) -> rpcrdma_env::BoxFuture<'static, ()>,
 ) {
     let mut stopping = shared.stopping.clone();
     let mut connections = JoinSet::new();
     loop {
+        let may_accept = share.as_mut().is_none_or(Share::is_least);
         let accepted = tokio::select! {
             biased;
             () = stopped(&mut stopping) => break,
             Some(_) = connections.join_next() => continue,
-            accepted = poll_fn(&mut accept) => accepted,
+            Some(()) = OptionFuture::from(share.as_mut().map(Share::changed)) => continue,
+            accepted = poll_fn(&mut accept), if may_accept => accepted,
         };
         match accepted {
             Ok((peer, connection)) => match shared.gate.enter(peer.ip()) {
                 Ok(entry) => {
-                    connections.spawn(connect(connection, entry, peer, shared.stopping.clone()));
+                    let counted = share.as_ref().map(Share::take);
+                    let connection = connect(connection, entry, peer, shared.stopping.clone());
+                    connections.spawn(async move {
+                        connection.await;
+                        drop(counted);
+                    });
                 }
                 Err(refusal) => {
                     metrics::refused(refusal);
@@ -261,7 +273,7 @@ async fn accept_all<T>(
     while connections.join_next().await.is_some() {}
 }
 
-async fn accept_rdma(mut listener: Box<dyn Listener>, server: Arc<Server>, shared: Shared) {
+async fn accept_rdma(mut listener: Box<dyn Listener>, server: Arc<Server>, share: Option<Share>, shared: Shared) {
     let accept = move |cx: &mut Context<'_>| {
         let accepted = ready!(listener.poll_accept(cx));
         Poll::Ready(accepted.map(|pending| (pending.peer(), pending)).map_err(|error| describe(&error)))
@@ -291,10 +303,15 @@ async fn accept_rdma(mut listener: Box<dyn Listener>, server: Arc<Server>, share
             }
         }) as rpcrdma_env::BoxFuture<'static, ()>
     };
-    accept_all(accept, shared.clone(), connect).await;
+    accept_all(accept, share, shared.clone(), connect).await;
 }
 
-async fn accept_tcp(listener: tokio::net::TcpListener, (spoken, program): (Spoken, Arc<dyn Handler>), shared: Shared) {
+async fn accept_tcp(
+    listener: tokio::net::TcpListener,
+    (spoken, program): (Spoken, Arc<dyn Handler>),
+    share: Share,
+    shared: Shared,
+) {
     let accept = move |cx: &mut Context<'_>| {
         let accepted = ready!(listener.poll_accept(cx));
         Poll::Ready(accepted.map(|(stream, peer)| (peer, stream)).map_err(|error| error.to_string()))
@@ -337,7 +354,7 @@ async fn accept_tcp(listener: tokio::net::TcpListener, (spoken, program): (Spoke
             drop(admitted);
         }) as rpcrdma_env::BoxFuture<'static, ()>
     };
-    accept_all(accept, shared, connect).await;
+    accept_all(accept, Some(share), shared, connect).await;
 }
 
 /// Replies are written whole, so waiting for more would only add delay; and a peer that has vanished is found out,

@@ -16,8 +16,11 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicBool, atomic::Ordering},
 };
 
-const BLOCK: usize = 1_000;
+/// All together are shares for several connections, and fit into one call.
+const BLOCK: usize = 16_000;
 const BLOCKS: usize = 60;
+/// So much room for data makes each call go over another connection.
+const LARGE: u32 = 256 << 10;
 
 /// A client whose calls are spread over three wires.
 async fn spread(house: &House, minor: u32) -> (Nfs4, Vec<Arc<Wire>>) {
@@ -64,7 +67,7 @@ async fn replies_of_slots_do_not_mix_over_several_connections() {
         let done = join_all((0..BLOCKS).map(read)).await;
         assert!(done.into_iter().all(|right| right.unwrap()), "each has the answer to its own call");
         let went = slots(&wires);
-        assert!(went.iter().all(|wire| wire.len() >= BLOCKS / 4), "all wires are used: {went:?}");
+        assert!(went.iter().all(|wire| wire.len() >= BLOCKS / 6), "all wires are used: {went:?}");
         let all: Vec<_> = went.concat();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "no slot has two calls of one number");
 
@@ -102,7 +105,9 @@ async fn every_connection_is_bound_when_the_server_misses_one() {
         }
         Fate::Arrives
     });
-    let asked = join_all((0..6).map(|_| nfs.root())).await;
+    let root = nfs.root().await.unwrap().file;
+    let (file, _) = nfs.open(&root, &name("file"), Access::Both, How::Unchecked(mode(0o644))).await.unwrap();
+    let asked = join_all((0..6).map(|_| nfs.read(&file, 0, LARGE))).await;
     assert!(asked.iter().all(Result::is_ok), "{asked:?}");
     assert!(is_bound.load(Ordering::Relaxed));
     let binds = |wire: &Arc<Wire>| {
