@@ -98,7 +98,7 @@ impl Work for Threads {
 }
 
 /// Nobody is a user of this machine.
-struct Nobody;
+pub(crate) struct Nobody;
 
 impl Names for Nobody {
     fn user(&self, _: &str, _: Option<&str>) -> std::io::Result<Option<rpcrdma_oncrpc::gss::GssUser>> {
@@ -124,6 +124,10 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
+    pub(crate) fn of(env: &Env) -> Self {
+        Self { clock: env.clock.clone(), seconds: Arc::default() }
+    }
+
     pub(crate) fn put_forward(&self, by: Duration) {
         self.seconds.fetch_add(by.as_secs(), Ordering::Relaxed);
     }
@@ -150,7 +154,7 @@ pub(crate) struct Seen {
     pub(crate) sequence: u32,
 }
 
-type Connections = Arc<Mutex<Vec<AbortHandle>>>;
+pub(crate) type Connections = Arc<Mutex<Vec<AbortHandle>>>;
 
 /// Between the transports and the router.
 pub(crate) struct Front {
@@ -231,14 +235,16 @@ pub(crate) struct House<'a> {
 impl<'a> House<'a> {
     pub(crate) async fn new(realm: &'a Realm) -> Self {
         let env = tokio_env().unwrap();
-        let clock = Ahead { clock: env.clock.clone(), seconds: Arc::default() };
+        let clock = Ahead::of(&env);
         let sample = Arc::new(Sample::default());
         let begun = Arc::new(AtomicU32::new(0));
         let router = router(realm, &env, &clock, &sample, &begun);
         let (seen, cut, connections) = Default::default();
         let front = Arc::new(Front { router: Mutex::new(router), seen, cut, connections });
         let fabric: Arc<dyn Fabric> = Arc::new(Iwarp::new(env.clone(), Config::default()));
-        let (tcp, rdma) = (serve_tcp(&env, &front).await, serve_rdma(&env, &front, &*fabric).await);
+        let (at, cut) = (Arc::new(At(front.clone())), &front.connections);
+        let tcp = serve_tcp(&env, at.clone(), cut.clone()).await;
+        let rdma = serve_rdma(&env, at, cut.clone(), &*fabric).await;
         Self { realm, env, clock, sample, front, begun, fabric, tcp, rdma }
     }
 
@@ -294,31 +300,39 @@ fn router(realm: &Realm, env: &Env, clock: &Ahead, sample: &Arc<Sample>, begun: 
     Arc::new(Router::new(&env).with_service(Arc::new(Shared(sample.clone()))).with_flavour(Arc::new(flavour)))
 }
 
-async fn serve_tcp(env: &Env, front: &Arc<Front>) -> SocketAddr {
+/// Serves over TCP, and may call its clients.
+pub(crate) async fn serve_tcp(env: &Env, handler: Arc<dyn Handler>, connections: Connections) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let local = listener.local_addr().unwrap();
-    let (clock, front) = (env.clock.clone(), front.clone());
+    let clock = env.clock.clone();
     tokio::spawn(async move {
         let mut drivers = JoinSet::new();
         for id in 1.. {
             let Ok((io, peer)) = listener.accept().await else { continue };
             let endpoint = tcp::Endpoint { peer, local, id, allocator: Arc::new(Heap) };
-            let handler = Arc::new(At(front.clone()));
-            let (_, driver) = tcp::serve(io, endpoint, handler, clock.clone(), tcp::ServerOptions::default());
+            let mut options = tcp::ServerOptions::default();
+            options.reverse_calls = 16;
+            let (_, driver) = tcp::serve(io, endpoint, handler.clone(), clock.clone(), options);
             let connection = drivers.spawn(async move { drop(driver.await) });
-            front.connections.lock().unwrap().push(connection);
+            connections.lock().unwrap().push(connection);
         }
     });
     local
 }
 
-async fn serve_rdma(env: &Env, front: &Arc<Front>, fabric: &dyn Fabric) -> SocketAddr {
+/// The same over RPC-over-RDMA.
+pub(crate) async fn serve_rdma(
+    env: &Env,
+    handler: Arc<dyn Handler>,
+    connections: Connections,
+    fabric: &dyn Fabric,
+) -> SocketAddr {
     let mut options = ServerOptions::default();
-    options.versions = Versions::Auto;
+    (options.versions, options.reverse_credits) = (Versions::Auto, 16);
     let memory = ServerMemory::budget(16 << 20);
-    let server = Server::new(fabric, Arc::new(At(front.clone())), memory, env.clone(), options, Arc::new(Quiet));
+    let server = Server::new(fabric, handler, memory, env.clone(), options, Arc::new(Quiet));
     let mut listener = fabric.listen((Ipv4Addr::LOCALHOST, 0).into()).await.unwrap();
-    let (address, front) = (listener.local_addr(), front.clone());
+    let address = listener.local_addr();
     tokio::spawn(async move {
         let mut drivers = JoinSet::new();
         loop {
@@ -329,7 +343,7 @@ async fn serve_rdma(env: &Env, front: &Arc<Front>, fabric: &dyn Fabric) -> Socke
                     let _ = driver.await;
                 }
             });
-            front.connections.lock().unwrap().push(connection);
+            connections.lock().unwrap().push(connection);
         }
     });
     address

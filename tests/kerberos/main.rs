@@ -1,6 +1,7 @@
 //! RPCSEC_GSS from end to end: clients and a server with contexts of a real KDC, over TCP and both versions of
 //! RPC-over-RDMA, with each service.
 
+mod back;
 mod hostile;
 mod house;
 

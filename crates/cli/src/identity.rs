@@ -11,6 +11,7 @@ use crate::{
 use anyhow::{Context, Result};
 use rpcrdma_env::Env;
 use rpcrdma_gss::{Gss, Tickets};
+use rpcrdma_nfs_client::v4::Callbacks;
 use rpcrdma_nfsd::Security;
 use rpcrdma_oncrpc::{
     ClientFlavour, SysAuth, SysCredential,
@@ -35,6 +36,14 @@ impl Identity {
         match self {
             Self::Sys(auth) => auth.clone(),
             Self::Kerberos(auth) => Arc::new(auth.clone()),
+        }
+    }
+
+    /// What answers the calls of a server that is called so.
+    pub(crate) fn callbacks(&self, env: &Env) -> Callbacks {
+        match self {
+            Self::Sys(_) => Callbacks::new(),
+            Self::Kerberos(auth) => Callbacks::in_contexts_of(auth.clone(), env),
         }
     }
 }

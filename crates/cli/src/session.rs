@@ -116,9 +116,10 @@ impl Sessions {
             let carried = self.transport(url, server, None).await?;
             return self.legacy(url, mounted, carried, spoken).await;
         }
-        let callbacks = url.version.has_callbacks().then(Callbacks::new);
+        let identity = self.identities.of(url)?;
+        let callbacks = url.version.has_callbacks().then(|| identity.callbacks(&self.env));
         let carried = self.transport(url, server, callbacks.as_ref()).await?;
-        let flavour = self.identities.of(url)?.flavour();
+        let flavour = identity.flavour();
         let client = Client::new(carried.transport.clone(), flavour, v4::PROGRAM, v4::VERSION);
         match agree::version_4(&client, &self.env, url.version, callbacks.as_ref()).await {
             Ok(nfs) => self.session_4(url, server, nfs, carried.pool).await,
@@ -228,7 +229,7 @@ impl Sessions {
     pub(crate) async fn bare(&self, url: &NfsUrl) -> Result<Bare> {
         let identity = self.identities.of(url)?;
         let addresses = resolve(url).await?;
-        let callbacks = url.version.has_callbacks().then(Callbacks::new);
+        let callbacks = url.version.has_callbacks().then(|| identity.callbacks(&self.env));
         let attempt = async |address| self.transport(url, at_port(address, url.nfs_port()), callbacks.as_ref()).await;
         let Carried { transport, .. } = first_that_answers(&addresses, attempt).await?;
         let version = match url.version {

@@ -15,7 +15,7 @@ use rpcrdma_fabric::{Fabric, pool::Pool};
 use rpcrdma_iwarp::{Config, Iwarp, Tap};
 use rpcrdma_nfs_client::v4::{CALLBACK_SLOTS, Callbacks};
 use rpcrdma_oncrpc::{
-    ClientTransport, Handler, Router,
+    ClientTransport, Handler,
     tcp::{self, ClientOptions, Connector, TcpConnector},
 };
 use rpcrdma_verbs::{Device, Verbs};
@@ -87,7 +87,7 @@ fn connector(server: SocketAddr) -> Arc<dyn Connector> {
 
 /// What answers the calls of the server, if it may make any.
 fn answers(callbacks: Option<&Callbacks>, env: &Env) -> Option<Arc<dyn Handler>> {
-    callbacks.map(|callbacks| Arc::new(Router::new(env).with_service(callbacks.service())) as Arc<dyn Handler>)
+    callbacks.map(|callbacks| Arc::new(callbacks.router(env)) as Arc<dyn Handler>)
 }
 
 /// RPC over record-marked TCP, over so many connections. `service` is what errors say that the server should speak.

@@ -35,7 +35,7 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Clock, Env};
-use rpcrdma_oncrpc::{Handler, Router, ServerFlavour, Service};
+use rpcrdma_oncrpc::{Handler, Router, ServerFlavour, Service, gss::AcceptGss};
 use siphasher::sip::SipHasher24;
 use std::{
     hash::Hasher,
@@ -200,6 +200,7 @@ impl Nfsd {
             version_4: OnceLock::new(),
             lockd: OnceLock::new(),
             names: OnceLock::new(),
+            contexts: OnceLock::new(),
             pseudo,
             seal: Seal::new(secret),
             boot: env.random.next_u64(),
@@ -218,6 +219,13 @@ impl Nfsd {
         self.flavour = Some(flavour);
         self.renew(true, env);
         self
+    }
+
+    /// Understands RPCSEC_GSS, and calls clients of version 4 back in contexts of theirs that they name. Otherwise as
+    /// [`with_flavour`](Self::with_flavour).
+    pub fn with_contexts(self, contexts: Arc<AcceptGss>, env: &Env) -> Self {
+        let _ = self.server.contexts.set(contexts.clone());
+        self.with_flavour(contexts, env)
     }
 
     /// Callers by AUTH_SYS have the groups that this host knows, and not those that they name. What adds programs comes
@@ -512,6 +520,8 @@ pub(crate) struct Server {
     pub(crate) version_4: OnceLock<Arc<Shared>>,
     /// Who locks for version 3, if anybody does.
     pub(crate) lockd: OnceLock<Weak<Lockd>>,
+    /// The contexts of clients, in which version 4 may call them back, if the server has any.
+    pub(crate) contexts: OnceLock<Arc<AcceptGss>>,
     /// Who names users and groups for version 4, if anybody does.
     pub(crate) names: OnceLock<Arc<OwnerNames>>,
     /// The tree above the exports, for version 4.

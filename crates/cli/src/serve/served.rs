@@ -73,7 +73,7 @@ pub(super) fn build(
     });
     let nfsd = Nfsd::new(served.collect(), state.secret(), env)?;
     let nfsd = match kerberos {
-        Some(flavour) => nfsd.with_flavour(flavour, env),
+        Some(flavour) => nfsd.with_contexts(flavour, env),
         None => nfsd,
     };
     let nfsd = match domain::names(args, env)? {

@@ -4,7 +4,7 @@
 use super::{
     Error, Inner, Nfs4,
     compound::{self, Plan},
-    duties::{PATH_DOWN, REVOKED},
+    duties::{CONTEXTS, PATH_DOWN, REVOKED},
     revoked::is_to_be_freed,
     standing::Ground,
     works::{Done, Works},
@@ -222,9 +222,13 @@ impl Inner {
     /// Does something about what SEQUENCE has told. False if there was nothing to be done, so that the server will
     /// tell the same again.
     async fn heed(&self, flags: u32) -> bool {
-        let has_found = flags & REVOKED == 0 || self.find_revoked().await;
+        let mut has_found = flags & REVOKED == 0 || self.find_revoked().await;
         if self.options.callbacks.is_none() {
             return has_found;
+        }
+        if flags & CONTEXTS != 0 {
+            // The context is made anew by and by, with some call: until then it is looked for often.
+            has_found |= self.name_context().await || flags & sequence_status::CB_GSS_CONTEXTS_EXPIRING != 0;
         }
         if flags & sequence_status::BACKCHANNEL_FAULT != 0 {
             let mut standing = self.standing();

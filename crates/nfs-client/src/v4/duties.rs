@@ -20,8 +20,10 @@ pub(super) const REVOKED: u32 = sequence_status::EXPIRED_ALL_STATE_REVOKED
     | sequence_status::RECALLABLE_STATE_REVOKED;
 /// Flags that say that the server cannot call.
 pub(super) const PATH_DOWN: u32 = sequence_status::CB_PATH_DOWN | sequence_status::CB_PATH_DOWN_SESSION;
+/// Flags that say that the contexts end, or have ended, in which the server can call.
+pub(super) const CONTEXTS: u32 = sequence_status::CB_GSS_CONTEXTS_EXPIRING | sequence_status::CB_GSS_CONTEXTS_EXPIRED;
 /// Flags that something is done about.
-const KNOWN: u32 = REVOKED | PATH_DOWN | sequence_status::BACKCHANNEL_FAULT | sequence_status::LEASE_MOVED;
+const KNOWN: u32 = REVOKED | PATH_DOWN | CONTEXTS | sequence_status::BACKCHANNEL_FAULT | sequence_status::LEASE_MOVED;
 /// The most stateids that wait for being freed; the server frees the others with the client.
 const MAX_FREES: usize = 4_096;
 /// The most calls without a caller. What further ones bring stays with the server until the lease ends.

@@ -1,14 +1,20 @@
 //! Minor versions from 1 on: making the client known, and a session with both channels (RFC 8881 sections 18.35,
 //! 18.36).
 
-use super::{Error, Inner, slots::Slots, standing::Known};
+use super::{
+    Callbacks, Error, Inner,
+    callback::in_context,
+    compound::Plan,
+    slots::Slots,
+    standing::{Ground, Known},
+};
 use futures_util::future::join_all;
 use rpcrdma_nfs::v4::{
     Args, List, Op, Opaque, Outcome, SessionId, Status,
     ops::{self, CallbackSecurity, ChannelAttributes, ClientDirection, create_session, exchange_id},
 };
-use rpcrdma_oncrpc::Client;
-use std::sync::{Arc, atomic::AtomicU32};
+use rpcrdma_oncrpc::{Client, gss::BackHandles};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU32};
 
 /// The most operations of a call that are asked for: as many as a call has that reads many small files.
 const OPERATIONS: u32 = 64;
@@ -37,6 +43,14 @@ pub(super) struct Session {
     pub(super) has_back_channel: bool,
     /// The flags that the last SEQUENCE has told.
     pub(super) status: AtomicU32,
+    /// The context that the server may call in.
+    named: Mutex<Option<BackHandles>>,
+}
+
+impl Session {
+    fn named(&self) -> MutexGuard<'_, Option<BackHandles>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Inner {
@@ -63,6 +77,8 @@ impl Inner {
     pub(super) async fn create_session(&self, client: Known) -> Result<Session, Error> {
         let wanted = self.wanted();
         let callbacks = self.options.callbacks.as_ref();
+        let unsigned = || (List(vec![CallbackSecurity::None]), None);
+        let (callback_security, named) = callbacks.map_or_else(unsigned, Callbacks::ways);
         let create = ops::CreateSession {
             client: client.id,
             sequence: client.sequence,
@@ -70,7 +86,7 @@ impl Inner {
             fore: wanted,
             back: ChannelAttributes::new(BACK_OCTETS, BACK_CACHED_OCTETS, BACK_OPERATIONS, BACK_SLOTS),
             callback_program: ops::TRANSIENT_PROGRAM,
-            callback_security: List(vec![CallbackSecurity::None]),
+            callback_security,
         };
         let made = match self.alone(Args::CreateSession(create)).await? {
             Outcome::CreateSession(Ok(made)) => made,
@@ -100,7 +116,35 @@ impl Inner {
             slots: Slots::new(granted),
             has_back_channel: made.flags & create_session::CONN_BACK_CHAN != 0,
             status: AtomicU32::new(0),
+            named: Mutex::new(named),
         })
+    }
+
+    /// BACKCHANNEL_CTL: the server may call in the present context, if it has not been told of it yet. False if there
+    /// was nothing to tell, or that has failed.
+    pub(super) async fn name_context(&self) -> bool {
+        let session = self.standing().session.clone();
+        let context = self.options.callbacks.as_ref().and_then(Callbacks::context);
+        let (Some(session), Some(context)) = (session, context) else { return false };
+        if session.named().as_ref() == Some(&context) {
+            return false;
+        }
+        let ways = [in_context(&context), CallbackSecurity::None];
+        let mut build = |_: &Ground| {
+            let control = ops::BackchannelCtl { program: ops::TRANSIENT_PROGRAM, security: List(ways.to_vec()) };
+            Ok(vec![Args::BackchannelCtl(control)])
+        };
+        let told = self.perform(Plan::changes(Op::BackchannelCtl), None, &mut build).await;
+        match told.and_then(|reply| reply.ok()) {
+            Ok(_) => {
+                *session.named() = Some(context);
+                true
+            }
+            Err(error) => {
+                tracing::debug!(%error, "the server was not told in which context it can call");
+                false
+            }
+        }
     }
 
     /// What is asked of the channel for calls: all that the transport can carry.

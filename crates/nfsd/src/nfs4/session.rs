@@ -4,7 +4,8 @@ use super::{
     compound::Compound,
     service::Shared,
     state::{
-        backchannel::{Standing, flavour_of},
+        backchannel::Standing,
+        callers::{Callers, Contexts},
         channel::Channel,
         connections::{Ask, Direction},
         exchange::ExchangeId,
@@ -16,7 +17,7 @@ use rpcrdma_nfs::v4::{
     Bitmap, List, Opaque, Status,
     ops::{self, Answer},
 };
-use rpcrdma_oncrpc::ClientNetwork;
+use rpcrdma_oncrpc::{ClientNetwork, Credential};
 
 /// What SEQUENCE answers.
 pub(super) fn sequence_ok(args: &ops::Sequence, told: Told) -> ops::SequenceOk {
@@ -96,8 +97,7 @@ impl Compound {
             back: channel(&args.back),
             program: args.callback_program,
             principal: self.principal(),
-            // Without one that is there the client is not called, and has its session all the same.
-            flavour: flavour_of(&args.callback_security).ok().flatten(),
+            callers: self.callers(&args.callback_security),
             minor: self.minor,
             connection: self.context.connection.id,
             can_call: self.context.connection.reverse.is_some(),
@@ -147,10 +147,19 @@ impl Compound {
         Ok(ops::BindConnToSessionOk { session: args.session, direction, rdma_mode: false })
     }
 
+    /// As whom the client may be called, as it says.
+    fn callers<const MAX: usize>(&self, security: &List<ops::CallbackSecurity, MAX>) -> Result<Callers, Status> {
+        let principal = match &self.context.credential {
+            Credential::Gss(caller) => Some(&*caller.principal),
+            _ => None,
+        };
+        Callers::read(security, Contexts { all: self.server.contexts.get().map(|all| &**all), principal })
+    }
+
     pub(super) fn control_back_channel(&self, args: ops::BackchannelCtl) -> Answer {
         let session = self.session()?;
-        let flavour = flavour_of(&args.security)?;
-        if session.calls.control(args.program, flavour) {
+        let callers = self.callers(&args.security)?;
+        if session.calls.control(args.program, callers) {
             session.set_standing(Standing::Unproven);
             self.shared.probe(session);
         }

@@ -155,7 +155,7 @@ impl Making {
         (self.house.secret, &*principal).hash(&mut hasher);
         let now = self.house.clock.now();
         let until = lifetime.map(|lifetime| now + lifetime);
-        let live = Mutex::new(Live { window: Window::new(), protection });
+        let live = Mutex::new(Live { window: Window::new(), back: 1, protection });
         let context = Established { principal: principal.clone(), user, caller: hasher.finish(), until, live };
         self.house.table.insert(handle, self.client, context, now);
         self.observer.made(self.peer, &principal);

@@ -12,8 +12,12 @@
 //! A client's calls share one context. It is made when the first call needs it, and made anew before it ends, or when
 //! the server has lost it.
 //!
+//! A server that calls its client back does so in the context of that client: [`BackAuth`] signs such calls, and
+//! [`AcceptBack`] understands them.
+//!
 //! Version 3 (RFC 7861) and version 2's channel bindings (RFC 5403) are refused as other versions are.
 
+mod back;
 mod body;
 mod caller;
 mod client;
@@ -24,8 +28,10 @@ mod observer;
 mod queue;
 mod server;
 mod table;
+mod transmissions;
 mod window;
 
+pub use back::{AcceptBack, BackAuth, BackHandles};
 pub use caller::{GssCaller, GssUser, Known, Names};
 pub use client::{AboutContext, GssAuth};
 pub use credential::{GssCredential, GssService, MAX_SEQUENCE, Procedure as GssProcedure, RPCSEC_GSS};

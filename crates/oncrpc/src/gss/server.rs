@@ -1,7 +1,7 @@
 //! The flavour on the server's side: contexts are made, used and destroyed (RFC 2203 sections 5.2 to 5.4).
 
 use super::{
-    Failure, GssCaller, GssObserver, GssService, MAX_SEQUENCE, Mechanism, Names, RPCSEC_GSS, Refused, Workshop,
+    BackAuth, BackHandles, Failure, GssCaller, GssObserver, GssService, MAX_SEQUENCE, Mechanism, Names, RPCSEC_GSS, Refused, Workshop,
     body::{self, Unreadable},
     credential::{GssCredential, Procedure, signed_header},
     making::{Making, NO_CONTEXT, no_context},
@@ -65,6 +65,15 @@ impl AcceptGss {
     /// How many tokens wait for a thread, and how many principals wait to be looked up.
     pub fn waiting(&self) -> (usize, usize) {
         (self.house.tokens.len(), self.house.users.len())
+    }
+
+    /// What calls a client back by the handles that it names, which are of a context of `principal`'s; `None` if there
+    /// is no such context. NFS4-8881-18.36-o.
+    pub fn back(&self, principal: &str, handles: &BackHandles) -> Option<BackAuth> {
+        let context = self.house.table.get(Handle::read(&handles.from_server)?)?;
+        let is_own = *context.principal == *principal && !context.is_over(self.house.clock.now());
+        let (handle, service) = (handles.from_client.clone(), handles.service);
+        is_own.then(|| BackAuth::new(&context, handle, service, self.house.clock.clone()))
     }
 
     /// A message that makes a context. GSS-2203-5.2.2-a to -c.

@@ -61,6 +61,8 @@ pub(super) struct Established {
 /// What a context's messages change.
 pub(super) struct Live {
     pub(super) window: Window,
+    /// The number of the next call to the client (see [`BackAuth`](super::BackAuth)).
+    pub(super) back: u32,
     pub(super) protection: Box<dyn Protection>,
 }
 
@@ -249,7 +251,7 @@ mod tests {
     }
 
     fn established(caller: u64, until: Option<Timestamp>) -> Established {
-        let live = Mutex::new(Live { window: Window::new(), protection: Box::new(Unasked) });
+        let live = Mutex::new(Live { window: Window::new(), back: 1, protection: Box::new(Unasked) });
         Established { principal: "alice@REALM".into(), user: None, caller, until, live }
     }
 

@@ -15,9 +15,15 @@ use super::{
     Inner,
     session::{BACK_OCTETS, BACK_SLOTS},
 };
-use rpcrdma_env::BoxFuture;
-use rpcrdma_nfs::v4::{SessionId, Status, callback, ops};
-use rpcrdma_oncrpc::{Answer, CallContext, Service};
+use rpcrdma_env::{BoxFuture, Env};
+use rpcrdma_nfs::v4::{
+    List, Opaque, SessionId, Status, callback,
+    ops::{self, CallbackSecurity, GssHandles, MAX_CALLBACK_SECURITY, MAX_GSS_HANDLE_OCTETS},
+};
+use rpcrdma_oncrpc::{
+    Answer, AuthStat, CallContext, Credential, Router, Service,
+    gss::{AcceptBack, BackHandles, GssAuth, GssService},
+};
 use rpcrdma_xdr::{Decode as _, Decoder, Encode as _, Encoder};
 use slots::{BackSlots, Turn};
 use std::{
@@ -35,6 +41,17 @@ pub const CALLBACK_SLOTS: u32 = BACK_SLOTS;
 /// Sessions whose calls are answered: the present one, and a few before it.
 const MAX_SESSIONS: usize = 4;
 
+/// Handles as operations name them.
+pub(super) fn in_context(handles: &BackHandles) -> CallbackSecurity {
+    let service = match handles.service {
+        GssService::Authentication => ops::GssService::None,
+        GssService::Integrity => ops::GssService::Integrity,
+        GssService::Privacy => ops::GssService::Privacy,
+    };
+    let (from_server, from_client) = (Opaque(handles.from_server.clone()), Opaque(handles.from_client.clone()));
+    CallbackSecurity::Gss(Box::new(GssHandles { service, from_server, from_client }))
+}
+
 /// Answers the calls of the server. Cloning shares.
 #[derive(Clone, Default)]
 pub struct Callbacks {
@@ -47,6 +64,8 @@ struct Shared {
     sessions: Mutex<VecDeque<(SessionId, BackSlots)>>,
     /// By what the server names this client when it calls, in minor version 0.
     ident: AtomicU32,
+    /// The contexts that the server may call in.
+    contexts: Option<Arc<AcceptBack>>,
 }
 
 impl fmt::Debug for Callbacks {
@@ -61,12 +80,29 @@ impl Callbacks {
         Self::default()
     }
 
+    /// The same of a client that calls by RPCSEC_GSS: the server may call in the same contexts. Once it has, this session
+    /// takes no other calls of it.
+    pub fn in_contexts_of(auth: GssAuth, env: &Env) -> Self {
+        let contexts = Some(Arc::new(AcceptBack::new(auth, env)));
+        Self { shared: Arc::new(Shared { contexts, ..Shared::default() }) }
+    }
+
+    /// What answers the calls of the server, for the transport that brings them.
+    pub fn router(&self, env: &Env) -> Router {
+        let router = Router::new(env).with_service(self.service());
+        match &self.shared.contexts {
+            Some(contexts) => router.with_flavour(contexts.clone()),
+            None => router,
+        }
+    }
+
     /// The most calls of the server that are answered at a time: what a transport grants in the reverse direction.
     pub const fn slots() -> u32 {
         CALLBACK_SLOTS
     }
 
-    /// The callback program, for the router that the transport hands the server's calls to.
+    /// The callback program, for the router that the transport hands the server's calls to, where calls by RPCSEC_GSS
+    /// are not understood.
     pub fn service(&self) -> Arc<dyn Service> {
         self.shared.clone()
     }
@@ -84,6 +120,23 @@ impl Callbacks {
     /// By what that is.
     pub(super) fn ident(&self) -> u32 {
         self.shared.ident.load(Ordering::Relaxed)
+    }
+
+    /// As whom the server may call in a session that is about to be made. Contexts come first: a server takes the first
+    /// way that it can use, and many have nothing but the last.
+    pub(super) fn ways(&self) -> (List<CallbackSecurity, MAX_CALLBACK_SECURITY>, Option<BackHandles>) {
+        if let Some(contexts) = &self.shared.contexts {
+            contexts.expect();
+        }
+        let context = self.context();
+        let ways = context.as_ref().map(in_context).into_iter().chain([CallbackSecurity::None]);
+        (List(ways.collect()), context)
+    }
+
+    /// The present context, which the server may not have been told of.
+    pub(super) fn context(&self) -> Option<BackHandles> {
+        let handles = self.shared.contexts.as_ref()?.handles()?;
+        Some(handles).filter(|handles| handles.from_server.len() <= MAX_GSS_HANDLE_OCTETS)
     }
 
     /// Calls may come by this session from now on.
@@ -170,7 +223,12 @@ impl Service for Shared {
         true
     }
 
-    fn call(&self, _: CallContext, procedure: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
+    fn call(&self, context: CallContext, procedure: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
+        // Who signs its calls does not make others: they would be those of somebody on the way.
+        let is_signed = matches!(context.credential, Credential::Gss(_));
+        if !is_signed && self.contexts.as_ref().is_some_and(|contexts| contexts.has_heard()) {
+            return Box::pin(std::future::ready(Answer::AuthError(AuthStat::TOO_WEAK)));
+        }
         let answer = match callback::Arguments::decode(&mut args) {
             _ if procedure != callback::Arguments::PROCEDURE => Answer::ProcUnavail,
             _ if args.position() > BACK_OCTETS as usize => Answer::GarbageArgs,

@@ -116,7 +116,8 @@ fn too_much(session: &Session<Pin>, message: &Message, flavour: &dyn ClientFlavo
     if message.operations() > back.operations as usize {
         return Some(Status::TOO_MANY_OPS);
     }
-    let octets = CALL_HEADER_OCTETS.saturating_add(padded(flavour.max_credential())).saturating_add(message.octets());
+    let header = CALL_HEADER_OCTETS + padded(flavour.max_credential()) + flavour.max_call_expansion();
+    let octets = header.saturating_add(message.octets());
     // ULB-6.2-f: a client that takes no more than its inline thresholds is never sent more.
     (octets > back.request as usize).then_some(Status::REQ_TOO_BIG)
 }

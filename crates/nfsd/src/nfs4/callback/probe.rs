@@ -49,8 +49,10 @@ impl Shared {
 
     async fn answers(&self, session: &Session<Pin>) -> bool {
         let Some(path) = self.path_of(session, None) else { return false };
-        let (program, _) = session.calls.program();
-        let client = RpcClient::new(path.transport, Arc::new(NoAuth), program, VERSION);
+        let (program, context) = session.calls.signed();
+        // A context shows that it is good; who calls is else nothing to NULL.
+        let flavour = context.unwrap_or_else(|| Arc::new(NoAuth));
+        let client = RpcClient::new(path.transport, flavour, program, VERSION);
         self.observer.callback(None, CallbackEvent::Sent);
         let ended = pin!(session.calls.until_ended());
         let over = select(self.clock.sleep_until(self.now() + ANSWER_TIME), ended);

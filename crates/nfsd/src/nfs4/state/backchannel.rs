@@ -5,9 +5,15 @@
 //! is not used again over the connection that carried the call: once that is gone, a CB_SEQUENCE with the same number
 //! finds out. No network here: who calls takes a slot, and settles it. Locks are held for the moment.
 
-use rpcrdma_nfs::v4::{List, Status, ops::CallbackSecurity};
-use rpcrdma_oncrpc::{ClientFlavour, NoAuth, SysAuth};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use super::callers::Callers;
+use rpcrdma_oncrpc::ClientFlavour;
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio::sync::Notify;
 
 /// The most calls that are under way to a client in one session, in number. Linux's client has as many slots, and its
@@ -74,7 +80,7 @@ pub(crate) enum Settled {
 
 struct Inner {
     program: u32,
-    flavour: Option<Arc<dyn ClientFlavour>>,
+    callers: Callers,
     slots: Vec<Slot>,
     /// How many of them the client lets be used.
     allowed: u32,
@@ -91,6 +97,8 @@ pub(crate) struct BackChannel {
     changed: Notify,
     /// Which minor version the client speaks.
     minor: u32,
+    /// Whether the client has named contexts, so that few look at them.
+    has_contexts: AtomicBool,
 }
 
 impl std::fmt::Debug for BackChannel {
@@ -99,39 +107,21 @@ impl std::fmt::Debug for BackChannel {
     }
 }
 
-/// The first of what the client lets the server call by that the server can.
-///
-/// # Errors
-/// NOENT if it names nothing but handles of RPCSEC_GSS, which are not there; `None` if it names nothing at all.
-pub(crate) fn flavour_of<const MAX: usize>(
-    security: &List<CallbackSecurity, MAX>,
-) -> Result<Option<Arc<dyn ClientFlavour>>, Status> {
-    for way in &security.0 {
-        match way {
-            CallbackSecurity::None => return Ok(Some(Arc::new(NoAuth))),
-            // It is encoded here once: what came is a part of a whole message.
-            CallbackSecurity::Sys(credential) => return Ok(Some(Arc::new(SysAuth::new((**credential).clone())))),
-            CallbackSecurity::Gss(_) => {}
-        }
-    }
-    // NFS4-8881-18.33-b
-    if security.0.is_empty() { Ok(None) } else { Err(Status::NOENT) }
-}
-
 impl BackChannel {
-    /// One over which nothing was called. `slots` are those that the client offers; without a flavour nothing ever is.
-    pub(crate) fn new(minor: u32, program: u32, flavour: Option<Arc<dyn ClientFlavour>>, slots: u32) -> Self {
+    /// One over which nothing was called. `slots` are those that the client offers; without callers nothing ever is.
+    pub(crate) fn new(minor: u32, program: u32, callers: Callers, slots: u32) -> Self {
         let slots = slots.clamp(1, MAX_CALLBACK_SLOTS);
+        let has_contexts = AtomicBool::new(callers.has_contexts());
         let inner = Inner {
             program,
-            flavour,
+            callers,
             slots: vec![Slot::Free { last: 0 }; slots as usize],
             allowed: slots,
             standing: Standing::Unproven,
             probes: (false, false),
             is_ended: false,
         };
-        Self { inner: Mutex::new(inner), changed: Notify::new(), minor }
+        Self { inner: Mutex::new(inner), changed: Notify::new(), minor, has_contexts }
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -143,19 +133,34 @@ impl BackChannel {
         self.minor
     }
 
-    /// Which program to call, and as whom.
+    /// Which program to call, and as whom, if that is possible now.
     pub(crate) fn program(&self) -> (u32, Option<Arc<dyn ClientFlavour>>) {
         let inner = self.inner();
-        (inner.program, inner.flavour.clone())
+        (inner.program, inner.callers.usable())
+    }
+
+    /// The same where the client is called in a context.
+    pub(crate) fn signed(&self) -> (u32, Option<Arc<dyn ClientFlavour>>) {
+        let inner = self.inner();
+        (inner.program, inner.callers.context())
+    }
+
+    /// Whether the client has said as whom it may be called.
+    pub(crate) fn has_callers(&self) -> bool {
+        !self.inner().callers.is_empty()
     }
 
     /// BACKCHANNEL_CTL. Says whether the program is another, so that nobody knows whether it answers.
-    pub(crate) fn control(&self, program: u32, flavour: Option<Arc<dyn ClientFlavour>>) -> bool {
+    pub(crate) fn control(&self, program: u32, callers: Callers) -> bool {
         let mut inner = self.inner();
-        if flavour.is_some() {
-            inner.flavour = flavour;
-        }
+        inner.callers.add(callers);
+        self.has_contexts.store(inner.callers.has_contexts(), Ordering::Relaxed);
         std::mem::replace(&mut inner.program, program) != program
+    }
+
+    /// What SEQUENCE says of the contexts that the client has named.
+    pub(super) fn context_flags(&self, lease: Duration) -> u32 {
+        if self.has_contexts.load(Ordering::Relaxed) { self.inner().callers.flags(lease) } else { 0 }
     }
 
     /// Whether calls are answered, as far as is known.
@@ -279,7 +284,7 @@ mod tests {
     use super::*;
 
     fn channel(slots: u32) -> BackChannel {
-        BackChannel::new(2, 7, Some(Arc::new(NoAuth)), slots)
+        BackChannel::new(2, 7, Callers::default(), slots)
     }
 
     fn none(_: u64) -> bool {
@@ -358,29 +363,5 @@ mod tests {
         assert_eq!(taken.sequence, 0);
         channel.settle(taken, Settled::NotExecuted);
         assert_eq!(channel.take(none).unwrap().sequence, 0);
-    }
-
-    #[test]
-    fn the_first_way_to_call_that_there_is_counts() {
-        use rpcrdma_nfs::v4::{
-            Opaque,
-            ops::{GssHandles, GssService},
-        };
-        let gss = || {
-            let handle = || Opaque(bytes::Bytes::from_static(b"handle"));
-            let handles = GssHandles { service: GssService::None, from_server: handle(), from_client: handle() };
-            CallbackSecurity::Gss(Box::new(handles))
-        };
-        let sys = || {
-            let credential = rpcrdma_oncrpc::SysCredential { uid: 17, gid: 19, ..Default::default() };
-            CallbackSecurity::Sys(Box::new(credential))
-        };
-        let caller = |ways: Vec<CallbackSecurity>| {
-            flavour_of(&List::<_, 16>(ways)).map(|flavour| flavour.map(|flavour| flavour.caller()))
-        };
-        assert_eq!(caller(vec![gss(), sys(), CallbackSecurity::None]), Ok(Some(Some((17, 19)))));
-        assert_eq!(caller(vec![CallbackSecurity::None, sys()]), Ok(Some(None)));
-        assert_eq!(caller(vec![]), Ok(None));
-        assert_eq!(caller(vec![gss()]), Err(Status::NOENT));
     }
 }

@@ -42,6 +42,7 @@
 //! sleep take.
 
 pub(crate) mod backchannel;
+pub(crate) mod callers;
 pub(crate) mod channel;
 pub(crate) mod checked;
 pub(crate) mod clients;

@@ -14,9 +14,12 @@ use super::{
 use rpcrdma_env::Timestamp;
 use rpcrdma_nfs::v4::SessionId;
 use rpcrdma_xdr::Payload;
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 /// What SEQUENCE answers beside what it was asked with.
@@ -174,11 +177,11 @@ impl<P> Session<P> {
 
     /// What SEQUENCE answers now. A back channel is missed only where there was one: Linux would go on binding
     /// connections to a server that never calls. RESTART_RECLAIM_NEEDED is never said: a session is never older than
-    /// the server.
-    pub(super) fn told(&self) -> Told {
+    /// the server. NFS4-8881-18.46-h.
+    pub(super) fn told(&self, lease: Duration) -> Told {
         let (highest, target) = self.slots.highest();
         let has = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        let mut told = Told { highest, target, flags: self.client.held.flags() };
+        let mut told = Told { highest, target, flags: self.client.held.flags() | self.calls.context_flags(lease) };
         if has(&self.had_back) && !has(&self.has_back) {
             told.flags |= flags::CB_PATH_DOWN_SESSION;
         }

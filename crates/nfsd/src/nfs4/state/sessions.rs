@@ -8,6 +8,7 @@
 use super::{
     State,
     backchannel::BackChannel,
+    callers::Callers,
     channel::Channel,
     clients::{Client, Principal, Table},
     connections::{Ask, Connections, Direction},
@@ -19,7 +20,6 @@ use super::{
 };
 use rpcrdma_env::Timestamp;
 use rpcrdma_nfs::v4::{ClientId, Op, SessionId, Status, ops::create_session};
-use rpcrdma_oncrpc::ClientFlavour;
 use std::{
     collections::{HashMap, HashSet},
     sync::{
@@ -50,8 +50,8 @@ pub(crate) struct CreateSession {
     pub(crate) back: Channel,
     /// `csa_cb_program`.
     pub(crate) program: u32,
-    /// As whom the server calls, of `csa_sec_parms`; nobody if it cannot.
-    pub(crate) flavour: Option<Arc<dyn ClientFlavour>>,
+    /// As whom the server may call, of `csa_sec_parms`; or why it cannot be said.
+    pub(crate) callers: Result<Callers, Status>,
     /// The minor version of the call.
     pub(crate) minor: u32,
     /// Who calls.
@@ -206,7 +206,8 @@ impl<P> State<P> {
     ///
     /// # Errors
     /// STALE_CLIENTID if there is no such client, CLID_INUSE if no session has confirmed it and it is another
-    /// principal's, SEQ_MISORDERED, INVAL for unknown flags, TOOSMALL, or NOSPC if there is no room for a session.
+    /// principal's, SEQ_MISORDERED, INVAL for unknown flags, NOENT for a context that is not there, TOOSMALL, or NOSPC if
+    /// there is no room for a session.
     /// Except for the first three it is also the answer to a repetition.
     pub(crate) fn create_session(
         &self,
@@ -264,17 +265,19 @@ impl<P> State<P> {
         if creation.sessions.len() >= self.limits.sessions {
             return Err(Status::NOSPC);
         }
+        // NFS4-8881-18.36-o
+        let callers = call.callers.clone()?;
         let wants_back = call.flags & create_session::CONN_BACK_CHAN != 0;
         // Also without the flag: a later connection may be bound for the server's calls.
         let back = call.back.back()?;
         let (fore, memory) = call.fore.fore(&self.limits, &self.budget)?;
-        let gets_back = wants_back && call.can_call && call.flavour.is_some();
+        let gets_back = wants_back && call.can_call && !callers.is_empty();
         let session = Arc::new(Session {
             id: self.session_id(),
             client: client.clone(),
             fore,
             back,
-            calls: BackChannel::new(call.minor, call.program, call.flavour.clone(), back.slots),
+            calls: BackChannel::new(call.minor, call.program, callers, back.slots),
             slots: Slots::new(fore.slots, fore.cached),
             memory,
             connections: Mutex::default(),
@@ -334,7 +337,7 @@ impl<P> State<P> {
         can_call: bool,
     ) -> Result<Direction, Status> {
         let session = self.session(id)?;
-        let can_call = can_call && session.calls.program().1.is_some();
+        let can_call = can_call && session.calls.has_callers();
         self.sessions.bind(&session, connection, ask, can_call, self.limits.connections)
     }
 
@@ -378,7 +381,7 @@ impl<P> State<P> {
                     session.slots.finish(request.slot, None);
                     return Err(Status::BADSESSION);
                 }
-                let told = session.told();
+                let told = session.told(self.limits.lease);
                 Begin::New(SlotGuard { session: session.clone(), slot: request.slot, told, is_finished: false })
             }
             other => {
@@ -387,7 +390,7 @@ impl<P> State<P> {
                 }
                 match other {
                     Found::Replay(reply) => Begin::Replay(reply),
-                    _ => Begin::Uncached(session.told()),
+                    _ => Begin::Uncached(session.told(self.limits.lease)),
                 }
             }
         };

@@ -6,18 +6,13 @@ use super::{
 };
 use crate::{
     AuthStat, CallId, ClientTransport, ContextError, OpaqueAuth, Protected, Signed,
-    gss::{Failure, RPCSEC_GSS, body, credential::Procedure},
+    gss::{Failure, body, credential::Procedure, transmissions::Transmissions},
 };
 use rpcrdma_xdr::{Decoder, Payload};
-use smallvec::SmallVec;
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
 };
-
-/// How many transmissions of a call are remembered, as its reply may answer any of them. Each is on a connection of its
-/// own: what answers an older one than these has been under way for as long as eight reconnects.
-const MAX_TRANSMISSIONS: usize = 8;
 
 /// A call in a context. GSS-2203-5.3.3.1-f.
 pub(super) struct GssCall {
@@ -32,14 +27,13 @@ pub(super) struct GssCall {
 /// The transmissions of a call.
 struct Sent {
     place: Place,
-    /// The last numbers, the newest at the end. Empty before the first.
-    numbers: SmallVec<[u32; 2]>,
+    numbers: Transmissions,
 }
 
 impl GssCall {
     pub(super) fn new(house: Arc<House>, place: Place, id: CallId, args: Payload) -> Self {
         let context = place.context.clone();
-        Self { house, context, id, args, sent: Mutex::new(Sent { place, numbers: SmallVec::new() }) }
+        Self { house, context, id, args, sent: Mutex::new(Sent { place, numbers: Transmissions::default() }) }
     }
 }
 
@@ -57,26 +51,14 @@ impl Signed for GssCall {
         let header = live.sign(self.id, credential).map_err(failed)?;
         let body = body::close(&mut *live.protection, service, number, self.args.clone()).map_err(failed)?;
         drop(live);
-        if sent.numbers.len() == MAX_TRANSMISSIONS {
-            sent.numbers.remove(0);
-        }
         sent.numbers.push(number);
         Ok(Protected { credential: header.credential, verifier: header.verifier, body })
     }
 
-    /// GSS-2203-5.3.3.2-b, GSS-2203-5.3.3.2-c.
     fn unwrap(&self, verifier: &OpaqueAuth, results: Option<Decoder>) -> Result<Option<Decoder>, AuthStat> {
-        if verifier.flavour != RPCSEC_GSS {
-            return Err(AuthStat::BAD_VERIFIER);
-        }
         let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
         let mut live = self.context.live();
-        let mut numbers = sent.numbers.iter().rev();
-        let answered =
-            numbers.find(|number| live.protection.verify(&number.to_be_bytes(), &verifier.body).is_ok()).copied();
-        let number = answered.ok_or(AuthStat::INVALID_RESPONSE)?;
-        let open = |results| body::open(&mut *live.protection, self.house.service, number, results);
-        results.map(open).transpose().map_err(|_| AuthStat::INVALID_RESPONSE)
+        sent.numbers.unwrap(&mut *live.protection, self.house.service, verifier, results)
     }
 
     fn renew(&self, transport: &Arc<dyn ClientTransport>) -> SignedLater {

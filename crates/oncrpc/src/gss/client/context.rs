@@ -42,7 +42,7 @@ pub(super) struct Made {
 }
 
 /// A context that the server has, too.
-pub(super) struct Context {
+pub(in crate::gss) struct Context {
     handle: Bytes,
     window: u32,
     principal: Arc<str>,
@@ -70,8 +70,8 @@ pub struct AboutContext {
 }
 
 /// What calls change.
-pub(super) struct Live {
-    pub(super) protection: Box<dyn Protection>,
+pub(in crate::gss) struct Live {
+    pub(in crate::gss) protection: Box<dyn Protection>,
     next: u32,
     /// The last number of each call that is not answered.
     pending: BTreeSet<u32>,
@@ -102,6 +102,24 @@ impl Context {
         &self.principal
     }
 
+    /// The service that it was made with.
+    pub(in crate::gss) fn acceptor(&self) -> &Arc<str> {
+        &self.acceptor
+    }
+
+    /// The server's handle of it.
+    pub(in crate::gss) fn handle(&self) -> &Bytes {
+        &self.handle
+    }
+
+    pub(in crate::gss) fn window(&self) -> u32 {
+        self.window
+    }
+
+    pub(in crate::gss) fn is_over(&self, now: Timestamp) -> bool {
+        self.until.is_some_and(|until| now >= until)
+    }
+
     /// What it is, for people who ask.
     pub(super) fn about(&self, now: Timestamp) -> AboutContext {
         let (principal, acceptor) = (self.principal.clone(), self.acceptor.clone());
@@ -109,7 +127,7 @@ impl Context {
         AboutContext { principal, acceptor, left, window: self.window }
     }
 
-    pub(super) fn live(&self) -> MutexGuard<'_, Live> {
+    pub(in crate::gss) fn live(&self) -> MutexGuard<'_, Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -12,7 +12,7 @@ use super::{GssService, Mechanism, Work, body};
 use crate::{CallError, CallId, ClientFlavour, ClientTransport, MAX_AUTH_BODY_OCTETS, Signed, SignedLater, Wrapped};
 use call::GssCall;
 pub use context::AboutContext;
-use context::Context;
+pub(super) use context::Context;
 use establish::Establishing;
 use futures_util::{FutureExt, future::Shared};
 use rpcrdma_env::{BoxFuture, Clock, Env};
@@ -69,6 +69,11 @@ impl GssAuth {
     /// What the protection of calls covers.
     pub fn service(&self) -> GssService {
         self.house.service
+    }
+
+    /// The present context, if it need not be made anew yet.
+    pub(super) fn context(&self) -> Option<Arc<Context>> {
+        self.house.context()
     }
 
     /// Destroys the context at the server, and waits until that has answered or cannot be reached. A later call makes

@@ -35,8 +35,7 @@ fn caller(heard: &Heard) -> Option<SysCredential> {
 #[test]
 fn a_client_is_called_as_it_has_said() {
     let (server, back) = (TestServer::memory(), Back::new());
-    let ways =
-        [(vec![sys(17)], Some(17)), (vec![CallbackSecurity::None, sys(17)], None), (vec![gss(), sys(7)], Some(7))];
+    let ways = [(vec![sys(17)], Some(17)), (vec![CallbackSecurity::None, sys(17)], None)];
     for (ways, user) in ways {
         let rpc = server.connection_over(&back);
         let client = TestClient::with(rpc, &format!("{user:?}"), |create| {
@@ -74,16 +73,14 @@ fn a_client_is_called_as_it_has_said() {
 /// proves: NFS4-8881-18.36-n
 #[test]
 fn a_client_that_can_be_called_in_no_way_is_not_called() {
-    for ways in [vec![], vec![gss()]] {
-        let (server, back) = (TestServer::memory(), Back::new());
-        let client = TestClient::with(server.connection_over(&back), "a", |create| {
-            create.callback_security = List(ways.clone());
-        });
-        server.drive();
-        client.reclaim_complete();
-        assert_eq!((can_call(&server, &client), told(&client)), (false, 0));
-        assert_eq!(call(&server, &client, vec![recall()]), Err(NoAnswer::NoPath));
-    }
+    let (server, back) = (TestServer::memory(), Back::new());
+    let client = TestClient::with(server.connection_over(&back), "a", |create| {
+        create.callback_security = List(vec![]);
+    });
+    server.drive();
+    client.reclaim_complete();
+    assert_eq!((can_call(&server, &client), told(&client)), (false, 0));
+    assert_eq!(call(&server, &client, vec![recall()]), Err(NoAnswer::NoPath));
 }
 
 /// A call of one CB_RECALL with a handle of so many octets, as long as the RPC message says.

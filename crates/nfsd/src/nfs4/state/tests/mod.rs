@@ -12,6 +12,7 @@ mod sessions;
 
 use super::{
     Identity, Release, State,
+    callers::{Callers, Contexts},
     channel::Channel,
     clients::{Client, Principal},
     exchange::{ExchangeId, Exchanged},
@@ -26,7 +27,10 @@ use super::{
 use crate::claims::FileKey;
 use bytes::Bytes;
 use rpcrdma_env::{SeededRandom, Timestamp};
-use rpcrdma_nfs::v4::{ClientId, OwnerName, SessionId, StateId, Status, Verifier, ops::create_session};
+use rpcrdma_nfs::v4::{
+    ClientId, List, OwnerName, SessionId, StateId, Status, Verifier,
+    ops::{CallbackSecurity, create_session},
+};
 use rpcrdma_oncrpc::ClientNetwork;
 use std::{cell::Cell, net::IpAddr, sync::Arc, time::Duration};
 
@@ -164,7 +168,7 @@ pub(super) fn creation(client: ClientId, sequence: u32) -> CreateSession {
         fore: channel(4),
         back: channel(2),
         program: 0x4000_0000,
-        flavour: Some(Arc::new(rpcrdma_oncrpc::NoAuth)),
+        callers: Callers::read(&List::<_, 1>(vec![CallbackSecurity::None]), Contexts { all: None, principal: None }),
         minor: 2,
         principal: ROOT,
         connection: 1,

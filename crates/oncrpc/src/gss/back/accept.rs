@@ -1,0 +1,199 @@
+//! The client's part: it names its context to the server, and understands calls that come in it.
+
+use super::super::{
+    GssAuth, GssCaller, GssService, MAX_SEQUENCE, RPCSEC_GSS, WINDOW,
+    body::{self, Unreadable},
+    client::Context,
+    credential::{GssCredential, Procedure, signed_header},
+    window::Window,
+};
+use crate::{
+    Accepted, Answered, AuthStat, CallHeader, Credential, OpaqueAuth, Rejection, ReplyFlavour, ServerFlavour,
+    Unanswered, Verdict,
+};
+use bytes::Bytes;
+use rpcrdma_env::{Clock, Env, Random};
+use rpcrdma_xdr::{Decoder, Payload};
+use std::{
+    collections::VecDeque,
+    fmt,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+/// Contexts that a server may call in: the last one that was named to it, and the one before, whose calls may be under
+/// way.
+const MAX_CONTEXTS: usize = 2;
+const HANDLE_OCTETS: usize = 16;
+
+/// By what a server may call: what CREATE_SESSION and BACKCHANNEL_CTL say of RPCSEC_GSS (`gss_cb_handles4`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackHandles {
+    /// What the protection of calls covers: the same as of calls to the server.
+    pub service: GssService,
+    /// The server's handle of the context.
+    pub from_server: Bytes,
+    /// The client's handle of it, which calls come with.
+    pub from_client: Bytes,
+}
+
+/// RPCSEC_GSS for the calls of servers, in contexts that calls to them are made in. A flavour of the router that the
+/// transport hands such calls to.
+///
+/// It keeps the contexts that it has named: the server can call in them for as long as they last.
+pub struct AcceptBack {
+    auth: GssAuth,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    named: Mutex<VecDeque<Named>>,
+    /// Whether the server has called in one of them.
+    has_heard: AtomicBool,
+}
+
+/// A context that the server knows the handle of.
+struct Named {
+    handle: Bytes,
+    context: Arc<Context>,
+    /// Of the numbers that the server counts.
+    window: Window,
+}
+
+impl AcceptBack {
+    /// For calls in the contexts of `auth`.
+    pub fn new(auth: GssAuth, env: &Env) -> Self {
+        Self { auth, clock: env.clock.clone(), random: env.random.clone(), named: Mutex::default(), has_heard: AtomicBool::new(false) }
+    }
+
+    fn named(&self) -> MutexGuard<'_, VecDeque<Named>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the server has called in a context, since [`expect`](Self::expect). One that does makes no other calls.
+    pub fn has_heard(&self) -> bool {
+        self.has_heard.load(Ordering::Relaxed)
+    }
+
+    /// Nothing is known of whether the server can call in a context: it has restarted, perhaps.
+    pub fn expect(&self) {
+        self.has_heard.store(false, Ordering::Relaxed);
+    }
+
+    /// The handles of the present context, if there is one. The server may call by them as soon as it has them.
+    pub fn handles(&self) -> Option<BackHandles> {
+        let context = self.auth.context()?;
+        // The server counts by the window that it has told: in one that is larger than ours calls of its could be lost.
+        if context.window() > WINDOW {
+            return None;
+        }
+        let (service, from_server) = (self.auth.service(), context.handle().clone());
+        let mut named = self.named();
+        if let Some(last) = named.back().filter(|last| Arc::ptr_eq(&last.context, &context)) {
+            return Some(BackHandles { service, from_server, from_client: last.handle.clone() });
+        }
+        let halves = [self.random.next_u64(), self.random.next_u64()].map(u64::to_be_bytes);
+        let handle = Bytes::from(halves.concat());
+        debug_assert_eq!(handle.len(), HANDLE_OCTETS);
+        let oldest = if named.len() == MAX_CONTEXTS { named.pop_front() } else { None };
+        named.push_back(Named { handle: handle.clone(), context, window: Window::new() });
+        drop(named);
+        // It may say goodbye to the server.
+        drop(oldest);
+        Some(BackHandles { service, from_server, from_client: handle })
+    }
+
+    fn exchange(&self, call: &CallHeader, (credential, service): (GssCredential, GssService), args: Decoder) -> Verdict {
+        let denied = |stat| Verdict::Answered(Answered::denied(stat));
+        let mut named = self.named();
+        let Some(named) = named.iter_mut().find(|named| named.handle == credential.handle) else {
+            return denied(AuthStat::GSS_CREDENTIAL_PROBLEM);
+        };
+        let (context, sequence) = (named.context.clone(), credential.sequence);
+        if context.is_over(self.clock.now()) || sequence >= MAX_SEQUENCE {
+            return denied(AuthStat::GSS_CONTEXT_PROBLEM);
+        }
+        // NFS4-8881-18.36-o: what the server was told, and nothing less.
+        if service != self.auth.service() {
+            return denied(AuthStat::TOO_WEAK);
+        }
+        if named.window.is_late(sequence) {
+            return Verdict::Dropped;
+        }
+        if call.verifier.flavour != RPCSEC_GSS {
+            return denied(AuthStat::GSS_CREDENTIAL_PROBLEM);
+        }
+        let opened = {
+            let mut live = context.live();
+            if live.protection.verify(&signed_header(call), &call.verifier.body).is_err() {
+                return denied(AuthStat::GSS_CREDENTIAL_PROBLEM);
+            }
+            named.window.note(sequence);
+            self.has_heard.store(true, Ordering::Relaxed);
+            body::open(&mut *live.protection, service, sequence, args)
+        };
+        let principal = context.acceptor().clone();
+        let seal = Seal { context, service, sequence };
+        let args = match opened {
+            Ok(args) => args,
+            Err(Unreadable::Placed) => return Verdict::NotEligible,
+            Err(Unreadable::Wrong) => {
+                return match seal.wrap(None) {
+                    Ok((verifier, _)) => {
+                        Verdict::Answered(Answered { verifier, result: Err(Rejection::GarbageArgs) })
+                    }
+                    Err(_) => denied(AuthStat::GSS_CONTEXT_PROBLEM),
+                };
+            }
+        };
+        let credential = Credential::Gss(Arc::new(GssCaller::new(principal, None, service)));
+        Verdict::Accepted(Accepted { credential, args, reply: Some(Box::new(seal)), caller: None })
+    }
+}
+
+impl ServerFlavour for AcceptBack {
+    fn number(&self) -> u32 {
+        RPCSEC_GSS
+    }
+
+    fn signs_each_transmission(&self) -> bool {
+        true
+    }
+
+    fn accept(&self, _: SocketAddr, call: &CallHeader, args: Decoder) -> Verdict {
+        match GssCredential::read(&call.credential.body) {
+            Err(stat) => Verdict::Answered(Answered::denied(stat)),
+            Ok(credential) => match (credential.procedure, credential.service) {
+                (Procedure::Data, Some(service)) => self.exchange(call, (credential, service), args),
+                // Contexts are made and destroyed by the client.
+                _ => Verdict::Answered(Answered::denied(AuthStat::REJECTED_CREDENTIAL)),
+            },
+        }
+    }
+}
+
+impl fmt::Debug for AcceptBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcceptBack").field("auth", &self.auth).finish_non_exhaustive()
+    }
+}
+
+/// What the reply to a server's call is protected with.
+struct Seal {
+    context: Arc<Context>,
+    service: GssService,
+    sequence: u32,
+}
+
+impl ReplyFlavour for Seal {
+    fn wrap(&self, results: Option<Payload>) -> Result<(OpaqueAuth, Payload), Unanswered> {
+        let mut live = self.context.live();
+        let denied = |_| Unanswered::Denied(AuthStat::GSS_CONTEXT_PROBLEM);
+        let body = live.protection.sign(&self.sequence.to_be_bytes()).map_err(denied)?;
+        let verifier = OpaqueAuth { flavour: RPCSEC_GSS, body };
+        let Some(results) = results else { return Ok((verifier, Payload::new())) };
+        let results = body::close(&mut *live.protection, self.service, self.sequence, results).map_err(denied)?;
+        Ok((verifier, results))
+    }
+}

@@ -1,0 +1,148 @@
+//! The server's part: calls to a client, signed in a context that the client has made.
+
+use super::super::{
+    Failure, GssService, MAX_SEQUENCE, RPCSEC_GSS, body,
+    credential::{GssCredential, Procedure, signed_header},
+    table::{Established, Live},
+    transmissions::Transmissions,
+};
+use crate::{
+    AuthStat, CallError, CallHeader, CallId, ClientFlavour, ClientTransport, ContextError, MAX_AUTH_BODY_OCTETS,
+    OpaqueAuth, Protected, Signed, SignedLater, Wrapped,
+};
+use bytes::Bytes;
+use rpcrdma_env::Clock;
+use rpcrdma_xdr::{Decoder, Payload, padded};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+/// Of a credential: all but its handle's octets.
+const CREDENTIAL_OCTETS: usize = 20;
+
+/// Calls a client as the service that it has called. It keeps no context: one that is destroyed, or that has gone to
+/// make room for others, signs nothing any more. Cloning shares.
+#[derive(Clone)]
+pub struct BackAuth {
+    context: Weak<Established>,
+    /// By what the client knows the context.
+    handle: Bytes,
+    service: GssService,
+    clock: Arc<dyn Clock>,
+}
+
+impl BackAuth {
+    pub(in crate::gss) fn new(
+        context: &Arc<Established>,
+        handle: Bytes,
+        service: GssService,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        Self { context: Arc::downgrade(context), handle, service, clock }
+    }
+
+    /// Whether calls can be signed for so long from now on, as far as is known.
+    pub fn lasts(&self, time: Duration) -> bool {
+        let until = self.clock.now() + time;
+        self.context.upgrade().is_some_and(|context| !context.is_over(until))
+    }
+
+    /// Whether it is the same context by the same handle.
+    pub fn is(&self, other: &Self) -> bool {
+        self.context.ptr_eq(&other.context) && self.handle == other.handle
+    }
+
+    /// The context, if it is good still.
+    fn context(&self) -> Result<Arc<Established>, ContextError> {
+        let context = self.context.upgrade().filter(|context| !context.is_over(self.clock.now()));
+        context.ok_or_else(|| ContextError::new("the context that the client is called in has ended"))
+    }
+}
+
+impl ClientFlavour for BackAuth {
+    fn max_credential(&self) -> usize {
+        CREDENTIAL_OCTETS + padded(self.handle.len())
+    }
+
+    fn max_call_expansion(&self) -> usize {
+        padded(MAX_AUTH_BODY_OCTETS) + self.max_expansion()
+    }
+
+    fn max_verifier(&self) -> usize {
+        MAX_AUTH_BODY_OCTETS
+    }
+
+    fn max_expansion(&self) -> usize {
+        if self.protects_bodies() { body::MAX_EXPANSION_OCTETS } else { 0 }
+    }
+
+    fn protects_bodies(&self) -> bool {
+        self.service != GssService::Authentication
+    }
+
+    fn wrap(&self, call: &CallId, args: Payload, _: &Arc<dyn ClientTransport>) -> Wrapped {
+        Wrapped::Signed(Arc::new(BackCall { auth: self.clone(), id: *call, args, sent: Mutex::default() }))
+    }
+}
+
+impl fmt::Debug for BackAuth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackAuth").field("service", &self.service).finish_non_exhaustive()
+    }
+}
+
+/// A call to a client, and its transmissions.
+struct BackCall {
+    auth: BackAuth,
+    id: CallId,
+    /// Without protection: each transmission has its own.
+    args: Payload,
+    sent: Mutex<Transmissions>,
+}
+
+impl BackCall {
+    fn sign_in(&self, live: &mut Live) -> Result<(u32, Protected), Failure> {
+        let (service, handle) = (self.auth.service, self.auth.handle.clone());
+        let number = live.back;
+        let credential = GssCredential { procedure: Procedure::Data, sequence: number, service: Some(service), handle };
+        let header = CallHeader { id: self.id, credential: credential.write(), verifier: OpaqueAuth::none() };
+        let verifier = OpaqueAuth { flavour: RPCSEC_GSS, body: live.protection.sign(&signed_header(&header))? };
+        let body = body::close(&mut *live.protection, service, number, self.args.clone())?;
+        live.back += 1;
+        Ok((number, Protected { credential: header.credential, verifier, body }))
+    }
+}
+
+impl Signed for BackCall {
+    fn sign(&self) -> Result<Protected, ContextError> {
+        let context = self.auth.context()?;
+        let mut live = context.live();
+        if live.back >= MAX_SEQUENCE {
+            return Err(ContextError::new("the context has used up its numbers"));
+        }
+        let (number, protected) = self.sign_in(&mut live)?;
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+        Ok(protected)
+    }
+
+    fn unwrap(&self, verifier: &OpaqueAuth, results: Option<Decoder>) -> Result<Option<Decoder>, AuthStat> {
+        let context = self.auth.context().map_err(|_| AuthStat::GSS_CONTEXT_PROBLEM)?;
+        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut live = context.live();
+        sent.unwrap(&mut *live.protection, self.auth.service, verifier, results)
+    }
+
+    /// The client alone can make another context: it learns from SEQUENCE that there is none.
+    fn renew(&self, _: &Arc<dyn ClientTransport>) -> SignedLater {
+        let error = ContextError::new("the client does not know the context that it is called in");
+        Box::pin(std::future::ready(Err(CallError::NotSigned(error))))
+    }
+}
+
+impl fmt::Debug for BackCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BackCall").field(&self.id).finish()
+    }
+}
