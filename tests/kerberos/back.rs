@@ -24,8 +24,8 @@ use rpcrdma_nfs::{
 use rpcrdma_nfs_client::v4::{Access, CALLBACK_SLOTS, Callbacks, How, Nfs4, Opened, Options};
 use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Queue, Securities, Security, Squash, StateDirectory, Version4};
 use rpcrdma_oncrpc::{
-    AuthStat, CallContext, CallHeader, CallId, Client, ClientTransport, Connection, GoneSignal, Handler, Limits, OpaqueAuth, Outcome, Rejection,
-    ReplyHeader, Router, TransportKind,
+    AuthStat, CallContext, CallHeader, CallId, Client, ClientTransport, Connection, GoneSignal, Handler, Limits,
+    OpaqueAuth, Outcome, Rejection, ReplyHeader, Router, TransportKind,
     gss::{AcceptBack, AcceptGss, BackHandles, GssAuth, GssService, GssUser, Names, Workshop},
     tcp::{self, TcpConnector},
 };
@@ -156,7 +156,7 @@ impl Handler for Ear {
         let mut octets = Vec::new();
         for part in message.parts() {
             let (StreamPart::Run(part) | StreamPart::Chunk(part)) = part;
-            octets.extend_from_slice(&part);
+            octets.extend_from_slice(part);
         }
         let header = CallHeader::decode(&mut Decoder::new(Stream::from(Bytes::from(octets)))).unwrap();
         let (flavour, body) = (header.credential.flavour, header.credential.body);

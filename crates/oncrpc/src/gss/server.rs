@@ -1,7 +1,8 @@
 //! The flavour on the server's side: contexts are made, used and destroyed (RFC 2203 sections 5.2 to 5.4).
 
 use super::{
-    BackAuth, BackHandles, Failure, GssCaller, GssObserver, GssService, MAX_SEQUENCE, Mechanism, Names, RPCSEC_GSS, Refused, Workshop,
+    BackAuth, BackHandles, Failure, GssCaller, GssObserver, GssService, MAX_SEQUENCE, Mechanism, Names, RPCSEC_GSS,
+    Refused, Workshop,
     body::{self, Unreadable},
     credential::{GssCredential, Procedure, signed_header},
     making::{Making, NO_CONTEXT, no_context},

@@ -110,9 +110,7 @@ impl Callers {
         if named.is_empty() {
             return;
         }
-        let is_named = |old: &BackAuth| {
-            named.0.iter().any(|caller| matches!(caller, Caller::Gss(new) if new.is(old)))
-        };
+        let is_named = |old: &BackAuth| named.0.iter().any(|caller| matches!(caller, Caller::Gss(new) if new.is(old)));
         let stays = |caller: &Caller| matches!(caller, Caller::Gss(old) if old.lasts(Duration::ZERO) && !is_named(old));
         let kept: Vec<_> = self.0.drain(..).filter(stays).collect();
         let mut contexts = 0;

@@ -64,7 +64,13 @@ struct Named {
 impl AcceptBack {
     /// For calls in the contexts of `auth`.
     pub fn new(auth: GssAuth, env: &Env) -> Self {
-        Self { auth, clock: env.clock.clone(), random: env.random.clone(), named: Mutex::default(), has_heard: AtomicBool::new(false) }
+        Self {
+            auth,
+            clock: env.clock.clone(),
+            random: env.random.clone(),
+            named: Mutex::default(),
+            has_heard: AtomicBool::new(false),
+        }
     }
 
     fn named(&self) -> MutexGuard<'_, VecDeque<Named>> {
@@ -104,7 +110,12 @@ impl AcceptBack {
         Some(BackHandles { service, from_server, from_client: handle })
     }
 
-    fn exchange(&self, call: &CallHeader, (credential, service): (GssCredential, GssService), args: Decoder) -> Verdict {
+    fn exchange(
+        &self,
+        call: &CallHeader,
+        (credential, service): (GssCredential, GssService),
+        args: Decoder,
+    ) -> Verdict {
         let denied = |stat| Verdict::Answered(Answered::denied(stat));
         let mut named = self.named();
         let Some(named) = named.iter_mut().find(|named| named.handle == credential.handle) else {
@@ -140,9 +151,7 @@ impl AcceptBack {
             Err(Unreadable::Placed) => return Verdict::NotEligible,
             Err(Unreadable::Wrong) => {
                 return match seal.wrap(None) {
-                    Ok((verifier, _)) => {
-                        Verdict::Answered(Answered { verifier, result: Err(Rejection::GarbageArgs) })
-                    }
+                    Ok((verifier, _)) => Verdict::Answered(Answered { verifier, result: Err(Rejection::GarbageArgs) }),
                     Err(_) => denied(AuthStat::GSS_CONTEXT_PROBLEM),
                 };
             }
