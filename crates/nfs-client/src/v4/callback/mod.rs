@@ -80,8 +80,8 @@ impl Callbacks {
         Self::default()
     }
 
-    /// The same of a client that calls by RPCSEC_GSS: the server may call in the same contexts. Once it has, this session
-    /// takes no other calls of it.
+    /// The same of a client that calls by RPCSEC_GSS: the server may call in the same contexts. Once it has, no other
+    /// calls are taken in this session.
     pub fn in_contexts_of(auth: GssAuth, env: &Env) -> Self {
         let contexts = Some(Arc::new(AcceptBack::new(auth, env)));
         Self { shared: Arc::new(Shared { contexts, ..Shared::default() }) }

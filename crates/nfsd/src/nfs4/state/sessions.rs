@@ -206,9 +206,8 @@ impl<P> State<P> {
     ///
     /// # Errors
     /// STALE_CLIENTID if there is no such client, CLID_INUSE if no session has confirmed it and it is another
-    /// principal's, SEQ_MISORDERED, INVAL for unknown flags, NOENT for a context that is not there, TOOSMALL, or NOSPC if
-    /// there is no room for a session.
-    /// Except for the first three it is also the answer to a repetition.
+    /// principal's, SEQ_MISORDERED, INVAL for unknown flags, NOENT for a context that is not there, TOOSMALL, or NOSPC
+    /// if there is no room for a session. Except for the first three it is also the answer to a repetition.
     pub(crate) fn create_session(
         &self,
         call: &CreateSession,
