@@ -316,3 +316,22 @@ fn contexts_are_made_with_the_server_and_nobody_else() {
         assert_eq!(house.sample.callers.lock().unwrap().len(), 13, "only what was signed is executed");
     });
 }
+
+/// nfsd does so when its cache is flushed meanwhile.
+#[test]
+fn a_context_that_the_server_loses_while_it_is_made_is_made_again() {
+    in_realm("hostile::a_context_that_the_server_loses_while_it_is_made_is_made_again", async |realm| {
+        let house = House::new(realm).await;
+        for (lost, is_made) in [(1, true), (2, true), (3, false)] {
+            let (client, meddle) = meddled(&house, GssService::Integrity).await;
+            let (mut left, mut lose) = (lost, with_made(|made| made.words[0] = 8 << 16));
+            meddle(Box::new(move |reply| {
+                let is_lost = left > 0;
+                left -= i32::from(is_lost);
+                if is_lost { lose(reply) } else { reply }
+            }));
+            let answer = call(&client, 1, 7).await;
+            assert_eq!(answer.is_ok(), is_made, "{lost} times: {answer:?}");
+        }
+    });
+}

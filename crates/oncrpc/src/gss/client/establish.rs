@@ -4,6 +4,7 @@ use super::{
     super::{
         Failure, Handshake, Mechanism, Progress, RPCSEC_GSS, Work,
         credential::{GssCredential, Procedure},
+        making::NO_CONTEXT,
     },
     context::{Context, Made},
 };
@@ -23,8 +24,8 @@ const MAX_ANSWER_OCTETS: usize = 2048;
 const MAX_HANDLE_OCTETS: usize = MAX_AUTH_BODY_OCTETS - 20;
 /// The most tokens that are sent for one context. Kerberos needs one, mechanisms that negotiate a few.
 const MAX_STEPS: usize = 8;
-/// How often a context is tried to be made, where the transport has sent a token twice: the server takes the second for
-/// a replay.
+/// How often a context is tried to be made, where the transport has sent a token twice, as the server takes the second
+/// for a replay, and where the server has lost the context that it was making, as nfsd does when its cache is flushed.
 const ATTEMPTS: usize = 3;
 /// Of a major status: the bits that tell of an error, and that another token is expected (RFC 2744 section 3.9.1).
 const ERRORS: u32 = 0xffff_0000;
@@ -52,7 +53,7 @@ struct Answer {
 
 /// Why a context was not made.
 enum Refused {
-    /// A token was sent twice, and the server has refused it.
+    /// A token was sent twice, and the server has refused it, or has lost the context that it has made of it.
     Repeated(CallError),
     Finally(CallError),
 }
@@ -87,7 +88,8 @@ impl Establishing {
             let answer = self.send(procedure, handle, token).await?;
             if answer.major & ERRORS != 0 {
                 let error = self.refused(&answer);
-                return Err(if answer.retransmitted { Refused::Repeated(error) } else { error.into() });
+                let is_lost = answer.major == NO_CONTEXT;
+                return Err(if answer.retransmitted || is_lost { Refused::Repeated(error) } else { error.into() });
             }
             if answer.handle.is_empty() {
                 return Err(self.broken("it gives the context no handle").into());
