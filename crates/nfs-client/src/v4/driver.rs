@@ -182,6 +182,16 @@ impl Inner {
                 Done::Heeded { has_found }
             });
         }
+        // Before the last one ends: the server may take that for good for some minutes more, as clocks may be apart.
+        if !course.is_heeding && !is_ending && now >= course.flags_from && self.owes_context() {
+            course.is_heeding = true;
+            let (inner, at_work) = (self.clone(), self.duties.begin());
+            works.begin(async move {
+                let has_found = inner.name_context().await;
+                drop(at_work);
+                Done::Heeded { has_found }
+            });
+        }
         let interval = self.server().renewal();
         if !course.is_renewing && !is_ending && self.renewal_due(course, interval) <= now {
             (course.is_renewing, course.renewed) = (true, now);

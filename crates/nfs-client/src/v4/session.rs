@@ -120,6 +120,13 @@ impl Inner {
         })
     }
 
+    /// Whether the server calls in contexts, and was not told of the present one.
+    pub(super) fn owes_context(&self) -> bool {
+        let Some(session) = self.standing().session.clone() else { return false };
+        let context = self.options.callbacks.as_ref().and_then(Callbacks::next_context);
+        context.is_some_and(|context| session.named().as_ref() != Some(&context))
+    }
+
     /// BACKCHANNEL_CTL: the server may call in the present context, if it has not been told of it yet. False if there
     /// was nothing to tell, or that has failed.
     pub(super) async fn name_context(&self) -> bool {

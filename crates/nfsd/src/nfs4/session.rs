@@ -159,7 +159,9 @@ impl Compound {
     pub(super) fn control_back_channel(&self, args: ops::BackchannelCtl) -> Answer {
         let session = self.session()?;
         let callers = self.callers(&args.security)?;
-        if session.calls.control(args.program, callers) {
+        // Who was called in a context that has ended may answer in the next.
+        let is_down = session.calls.standing() == Standing::Down;
+        if session.calls.control(args.program, callers) || is_down {
             session.set_standing(Standing::Unproven);
             self.shared.probe(session);
         }

@@ -139,6 +139,11 @@ impl Callbacks {
         Some(handles).filter(|handles| handles.from_server.len() <= MAX_GSS_HANDLE_OCTETS)
     }
 
+    /// The same if the server has called in one.
+    pub(super) fn next_context(&self) -> Option<BackHandles> {
+        self.shared.contexts.as_ref().filter(|contexts| contexts.has_heard()).and_then(|_| self.context())
+    }
+
     /// Calls may come by this session from now on.
     pub(super) fn session_made(&self, session: SessionId) {
         let mut sessions = self.shared.sessions();

@@ -5,6 +5,7 @@ use super::super::{
     body::{self, Unreadable},
     client::Context,
     credential::{GssCredential, Procedure, signed_header},
+    table::Handle,
     window::Window,
 };
 use crate::{
@@ -27,7 +28,6 @@ use std::{
 /// Contexts that a server may call in: the last one that was named to it, and the one before, whose calls may be under
 /// way.
 const MAX_CONTEXTS: usize = 2;
-const HANDLE_OCTETS: usize = 16;
 
 /// By what a server may call: what CREATE_SESSION and BACKCHANNEL_CTL say of RPCSEC_GSS (`gss_cb_handles4`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct AcceptBack {
 
 /// A context that the server knows the handle of.
 struct Named {
-    handle: Bytes,
+    handle: Handle,
     context: Arc<Context>,
     /// Of the numbers that the server counts.
     window: Window,
@@ -97,17 +97,16 @@ impl AcceptBack {
         let (service, from_server) = (self.auth.service(), context.handle().clone());
         let mut named = self.named();
         if let Some(last) = named.back().filter(|last| Arc::ptr_eq(&last.context, &context)) {
-            return Some(BackHandles { service, from_server, from_client: last.handle.clone() });
+            let from_client = Bytes::copy_from_slice(last.handle.octets());
+            return Some(BackHandles { service, from_server, from_client });
         }
-        let halves = [self.random.next_u64(), self.random.next_u64()].map(u64::to_be_bytes);
-        let handle = Bytes::from(halves.concat());
-        debug_assert_eq!(handle.len(), HANDLE_OCTETS);
+        let handle = Handle::new(&*self.random);
         let oldest = if named.len() == MAX_CONTEXTS { named.pop_front() } else { None };
-        named.push_back(Named { handle: handle.clone(), context, window: Window::new() });
+        named.push_back(Named { handle, context, window: Window::new() });
         drop(named);
         // It may say goodbye to the server.
         drop(oldest);
-        Some(BackHandles { service, from_server, from_client: handle })
+        Some(BackHandles { service, from_server, from_client: Bytes::copy_from_slice(handle.octets()) })
     }
 
     fn exchange(
@@ -118,7 +117,8 @@ impl AcceptBack {
     ) -> Verdict {
         let denied = |stat| Verdict::Answered(Answered::denied(stat));
         let mut named = self.named();
-        let Some(named) = named.iter_mut().find(|named| named.handle == credential.handle) else {
+        let handle = Handle::read(&credential.handle);
+        let Some(named) = named.iter_mut().find(|named| Some(named.handle) == handle) else {
             return denied(AuthStat::GSS_CREDENTIAL_PROBLEM);
         };
         let (context, sequence) = (named.context.clone(), credential.sequence);

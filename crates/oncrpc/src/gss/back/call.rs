@@ -8,14 +8,14 @@ use super::super::{
 };
 use crate::{
     AuthStat, CallError, CallHeader, CallId, ClientFlavour, ClientTransport, ContextError, MAX_AUTH_BODY_OCTETS,
-    OpaqueAuth, Protected, Signed, SignedLater, Wrapped,
+    OpaqueAuth, Protected, Rejection, Signed, SignedLater, Wrapped,
 };
 use bytes::Bytes;
 use rpcrdma_env::Clock;
 use rpcrdma_xdr::{Decoder, Payload, padded};
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -99,10 +99,32 @@ struct BackCall {
     id: CallId,
     /// Without protection: each transmission has its own.
     args: Payload,
-    sent: Mutex<Transmissions>,
+    sent: Mutex<Sent>,
+}
+
+/// The transmissions of a call.
+#[derive(Default)]
+struct Sent {
+    numbers: Transmissions,
+    /// One before was sent, and another could not be signed: nobody knows whether the client has executed it.
+    is_doubtful: bool,
 }
 
 impl BackCall {
+    fn sent(&self) -> MutexGuard<'_, Sent> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One more transmission, and its number.
+    fn sign_anew(&self) -> Result<(u32, Protected), ContextError> {
+        let context = self.auth.context()?;
+        let mut live = context.live();
+        if live.back >= MAX_SEQUENCE {
+            return Err(ContextError::new("the context has used up its numbers"));
+        }
+        Ok(self.sign_in(&mut live)?)
+    }
+
     fn sign_in(&self, live: &mut Live) -> Result<(u32, Protected), Failure> {
         let (service, handle) = (self.auth.service, self.auth.handle.clone());
         let number = live.back;
@@ -117,27 +139,29 @@ impl BackCall {
 
 impl Signed for BackCall {
     fn sign(&self) -> Result<Protected, ContextError> {
-        let context = self.auth.context()?;
-        let mut live = context.live();
-        if live.back >= MAX_SEQUENCE {
-            return Err(ContextError::new("the context has used up its numbers"));
+        let signed = self.sign_anew();
+        let mut sent = self.sent();
+        match &signed {
+            Ok((number, _)) => sent.numbers.push(*number),
+            Err(_) => sent.is_doubtful |= !sent.numbers.is_empty(),
         }
-        let (number, protected) = self.sign_in(&mut live)?;
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner).push(number);
-        Ok(protected)
+        signed.map(|(_, protected)| protected)
     }
 
     fn unwrap(&self, verifier: &OpaqueAuth, results: Option<Decoder>) -> Result<Option<Decoder>, AuthStat> {
         let context = self.auth.context().map_err(|_| AuthStat::GSS_CONTEXT_PROBLEM)?;
-        let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = self.sent();
         let mut live = context.live();
-        sent.unwrap(&mut *live.protection, self.auth.service, verifier, results)
+        sent.numbers.unwrap(&mut *live.protection, self.auth.service, verifier, results)
     }
 
-    /// The client alone can make another context: it learns from SEQUENCE that there is none.
+    /// The client alone can make another context, and says so. Without doubt it has executed nothing.
     fn renew(&self, _: &Arc<dyn ClientTransport>) -> SignedLater {
-        let error = ContextError::new("the client does not know the context that it is called in");
-        Box::pin(std::future::ready(Err(CallError::NotSigned(error))))
+        let error = match self.sent().is_doubtful {
+            true => ContextError::new("the context that the client is called in has ended").into(),
+            false => CallError::Rejected(Rejection::Auth(AuthStat::GSS_CREDENTIAL_PROBLEM)),
+        };
+        Box::pin(std::future::ready(Err(error)))
     }
 }
 
