@@ -45,11 +45,15 @@ impl Names for Root {
     }
 }
 
+/// A client has something to say so often, at least.
+const LEASE: Duration = Duration::from_secs(9);
+
 /// A server in memory.
 struct House {
     env: Env,
-    /// Of its contexts alone.
+    /// Of its contexts alone, and of its clients'.
     clock: Ahead,
+    clients_clock: Ahead,
     contexts: Arc<AcceptGss>,
     fabric: Arc<dyn Fabric>,
     tcp: SocketAddr,
@@ -67,7 +71,7 @@ fn accept(realm: &Realm, env: &Env, clock: &Ahead, names: impl Names + 'static) 
 impl House {
     async fn new(realm: &Realm) -> Self {
         let env = tokio_env().unwrap();
-        let (clock, directory) = (Ahead::of(&env), tempfile::tempdir().unwrap());
+        let (clock, clients_clock, directory) = (Ahead::of(&env), Ahead::of(&env), tempfile::tempdir().unwrap());
         let contexts = accept(realm, &env, &clock, Root);
         let state = StateDirectory::open(directory.path().join("state"), &*env.random).unwrap();
         let export = Export::new("/", Arc::new(MemoryFs::new(64 << 20, &env)))
@@ -75,24 +79,29 @@ impl House {
             .with_securities(Securities::new([Security::Krb5, Security::Krb5i, Security::Krb5p]));
         let nfsd = Nfsd::new(vec![export], [7; rpcrdma_nfsd::SECRET_OCTETS], &env).unwrap();
         let nfsd = nfsd.with_contexts(contexts.clone(), &env);
-        let nfsd = nfsd.with_version_4(Version4::new(&state, Queue::in_place()), false, &env).unwrap();
+        let version_4 = Version4::new(&state, Queue::in_place()).with_lease(LEASE);
+        let nfsd = nfsd.with_version_4(version_4, false, &env).unwrap();
         tokio::spawn(nfsd.upkeep());
         let fabric: Arc<dyn Fabric> = Arc::new(Iwarp::new(env.clone(), Config::default()));
         let connections = Connections::default();
         let tcp = serve_tcp(&env, nfsd.nfs(), connections.clone()).await;
         let rdma = serve_rdma(&env, nfsd.nfs(), connections, &*fabric).await;
-        Self { env, clock, contexts, fabric, tcp, rdma, _state: directory }
+        Self { env, clock, clients_clock, contexts, fabric, tcp, rdma, _state: directory }
     }
 
     fn auth(&self, service: GssService) -> GssAuth {
         let tickets = Tickets::of_user(Gss::load().unwrap(), "localhost");
-        GssAuth::new(&self.env, Arc::new(tickets), Arc::new(Threads), service)
+        GssAuth::new(&self.of_clients(), Arc::new(tickets), Arc::new(Threads), service)
+    }
+
+    fn of_clients(&self) -> Env {
+        Env { clock: Arc::new(self.clients_clock.clone()), ..self.env.clone() }
     }
 
     /// A client, and what the server calls it.
     async fn client(&self, wire: Wire, service: GssService) -> (Nfs4, Arc<Heard>) {
         let auth = self.auth(service);
-        let callbacks = Callbacks::in_contexts_of(auth.clone(), &self.env);
+        let callbacks = Callbacks::in_contexts_of(auth.clone(), &self.of_clients());
         let heard = Arc::new(Heard { router: callbacks.router(&self.env), calls: Mutex::default() });
         let handler: Arc<dyn Handler> = Arc::new(Ear(heard.clone()));
         let transport: Arc<dyn ClientTransport> = match wire {
@@ -270,6 +279,28 @@ fn a_context_that_ends_is_followed_by_the_next() {
         let before = heard.compound().await.handle;
         // Longer than the ticket lasts, and than clocks may be apart.
         house.clock.put_forward(Duration::from_secs(1_000));
+        until_named(&nfs, &heard, &before, (&other, &has, &opened)).await;
+        let calls = heard.calls();
+        assert!(calls.iter().all(|call| call.flavour == 6), "{calls:?}");
+    });
+}
+
+/// The server would take the last one for good for longer than its client does.
+///
+/// proves: NFS4-8881-18.33-a
+#[test]
+fn a_context_that_is_made_anew_is_named_before_the_last_one_ends() {
+    in_realm("back::a_context_that_is_made_anew_is_named_before_the_last_one_ends", async |realm| {
+        let house = House::new(realm).await;
+        let (other, _) = house.client(Wire::Tcp, GssService::Authentication).await;
+        let attributes = NewAttributes { mode: Some(0o666), ..NewAttributes::default() };
+        let has = open(&other, How::Unchecked(attributes)).await;
+        let (nfs, heard) = house.client(Wire::Tcp, GssService::Privacy).await;
+        let opened = open(&nfs, How::Existing).await;
+        lock_and_unlock(&other, &has, (&nfs, &opened)).await;
+        let before = heard.compound().await.handle;
+        // The ticket lasts ten minutes; a minute before, the context is made anew.
+        house.clients_clock.put_forward(Duration::from_secs(570));
         until_named(&nfs, &heard, &before, (&other, &has, &opened)).await;
         let calls = heard.calls();
         assert!(calls.iter().all(|call| call.flavour == 6), "{calls:?}");
