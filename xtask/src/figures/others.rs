@@ -259,8 +259,8 @@ pub(super) fn section(others: &Others) -> String {
          them, each as it is by default, CRC on, release build, {} s for each cell, medians of {rounds} rounds in which \
          all take turns. In brackets: the share of the first column within a round, with depth 1 how many times its \
          latency. Behind blocks of 1 MiB: the server's processor time for a GiB.\n\nOver RPC-over-RDMA 1, beside one \
-         stream of iperf3; the depth is that of each connection:\n\n{}\nOther people's servers of version 3 over TCP, \
-         all by our client; nfs3_server keeps its file in memory:\n\n{}",
+         stream of iperf3; the depth is that of all connections together:\n\n{}\nOther people's servers of version 3 \
+         over TCP, all by our client; nfs3_server keeps its file in memory:\n\n{}",
         others.machine,
         others.congestion,
         others.seconds,

@@ -38,6 +38,11 @@ impl Share {
         let _ = self.seen.changed().await;
     }
 
+    /// This thread accepts nothing on some port: the others do not wait for it.
+    pub(super) fn leave(&self) {
+        self.counts.send_modify(|counts| counts[self.thread] = usize::MAX / 2);
+    }
+
     /// Counts a connection, until what this returns is dropped.
     pub(super) fn take(&self) -> Counted {
         self.counts.send_modify(|counts| counts[self.thread] += 1);
@@ -88,6 +93,14 @@ mod tests {
         assert!(shares[1].changed().now_or_never().is_none(), "once");
         drop(taken);
         assert!(shares[1].changed().now_or_never().is_some());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_cannot_listen() {
+        let mut shares: Vec<_> = among(2).collect();
+        shares[0].leave();
+        let _taken = [shares[1].take(), shares[1].take()];
+        assert_eq!(least(&mut shares), [false, true]);
     }
 
     #[test]

@@ -189,8 +189,11 @@ async fn serve(sockets: Sockets, device: Option<(Verbs, Handed)>, share: Share, 
         let (shared, share) = (shared.clone(), share.clone());
         if spoken == Spoken::Rdma {
             match iwarp.listen_on(listener) {
-                Ok(listener) => _ = loops.spawn(accept_rdma(listener, server.clone(), Some(share), shared)),
-                Err(error) => tracing::error!(%address, %error, "cannot listen"),
+                Ok(listener) => _ = loops.spawn(accept_rdma(listener, server.clone(), Some(share.clone()), shared)),
+                Err(error) => {
+                    share.leave();
+                    tracing::error!(%address, %error, "cannot listen");
+                }
             }
             continue;
         }
@@ -198,7 +201,10 @@ async fn serve(sockets: Sockets, device: Option<(Verbs, Handed)>, share: Share, 
         match (program, tokio::net::TcpListener::from_std(listener)) {
             (Some(program), Ok(listener)) => _ = loops.spawn(accept_tcp(listener, (spoken, program), share, shared)),
             (None, _) => tracing::error!(%address, "cannot serve: {} has no program", spoken.name()),
-            (_, Err(error)) => tracing::error!(%address, %error, "cannot listen"),
+            (_, Err(error)) => {
+                share.leave();
+                tracing::error!(%address, %error, "cannot listen");
+            }
         }
     }
     for (spoken, socket) in sockets.datagrams {

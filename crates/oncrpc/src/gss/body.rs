@@ -1,6 +1,7 @@
 //! Arguments and results under protection (RFC 2203 sections 5.3.2.2 and 5.3.2.3).
 
-use super::{GssService, Protection};
+use super::{GssService, Protection, RPCSEC_GSS};
+use crate::{AuthStat, MAX_AUTH_BODY_OCTETS, OpaqueAuth, Unanswered};
 use bytes::Bytes;
 use rpcrdma_xdr::{DecodeError, Decoder, Encoder, Payload, Stream, padded};
 
@@ -9,7 +10,24 @@ const MAX_CHECKSUM_OCTETS: usize = 400;
 
 /// The most octets that protection adds to arguments or results: lengths of an opaque and of a checksum, the sequence
 /// number, padding, and a checksum, which is also more than a seal adds.
-pub(super) const MAX_EXPANSION_OCTETS: usize = 4 + 4 + 3 + 4 + MAX_CHECKSUM_OCTETS + 1;
+const MAX_EXPANSION_OCTETS: usize = 4 + 4 + 3 + 4 + MAX_CHECKSUM_OCTETS + 1;
+
+impl GssService {
+    /// Whether arguments and results are rewritten.
+    pub(super) fn protects_bodies(self) -> bool {
+        self != Self::Authentication
+    }
+
+    /// The most octets that are added to results.
+    pub(super) fn max_expansion(self) -> usize {
+        if self.protects_bodies() { MAX_EXPANSION_OCTETS } else { 0 }
+    }
+
+    /// The most octets that are added to a call: those, and a verifier.
+    pub(super) fn max_call_expansion(self) -> usize {
+        padded(MAX_AUTH_BODY_OCTETS) + self.max_expansion()
+    }
+}
 
 /// Octets made of others whose memory is counted: it counts for as long as these are there, as nobody counts them.
 struct Instead<T> {
@@ -96,6 +114,33 @@ pub(super) fn close(
         encoder.opaque_shared(instead(protection.seal(&message)?, body));
     }
     Ok(encoder.finish())
+}
+
+/// The verifier of a reply, and its results protected. A rejection has none. GSS-2203-5.3.3.2-a, GSS-2203-5.3.3.4.1-a,
+/// GSS-2203-5.3.3.4.1-b.
+///
+/// # Errors
+/// A denial says that nothing can be signed any more; results that cannot be protected get no answer, as what they are
+/// the results of was done.
+pub(super) fn answer(
+    protection: &mut dyn Protection,
+    principal: &str,
+    (service, sequence): (GssService, u32),
+    results: Option<Payload>,
+) -> Result<(OpaqueAuth, Payload), Unanswered> {
+    let denied = |failure: super::Failure| {
+        tracing::debug!(principal, %failure, "a reply cannot be signed");
+        Unanswered::Denied(AuthStat::GSS_CONTEXT_PROBLEM)
+    };
+    let verifier = OpaqueAuth { flavour: RPCSEC_GSS, body: protection.sign(&sequence.to_be_bytes()).map_err(denied)? };
+    let Some(results) = results else { return Ok((verifier, Payload::new())) };
+    match close(protection, service, sequence, results) {
+        Ok(results) => Ok((verifier, results)),
+        Err(failure) => {
+            tracing::warn!(principal, %failure, "results cannot be protected");
+            Err(Unanswered::Silent)
+        }
+    }
 }
 
 #[cfg(test)]

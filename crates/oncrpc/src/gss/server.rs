@@ -1,8 +1,8 @@
 //! The flavour on the server's side: contexts are made, used and destroyed (RFC 2203 sections 5.2 to 5.4).
 
 use super::{
-    BackAuth, BackHandles, Failure, GssCaller, GssObserver, GssService, MAX_SEQUENCE, Mechanism, Names, RPCSEC_GSS,
-    Refused, Workshop,
+    BackAuth, BackHandles, GssCaller, GssObserver, GssService, MAX_SEQUENCE, Mechanism, Names, RPCSEC_GSS, Refused,
+    Workshop,
     body::{self, Unreadable},
     credential::{GssCredential, Procedure, signed_header},
     making::{Making, NO_CONTEXT, no_context},
@@ -14,7 +14,6 @@ use crate::{
     AUTH_NONE, Accepted, Answered, AuthStat, CallHeader, Credential, OpaqueAuth, Rejection, ReplyFlavour,
     ServerFlavour, Unanswered, Verdict,
 };
-use bytes::Bytes;
 use rpcrdma_env::{Clock, Env, Random};
 use rpcrdma_xdr::{Decoder, Payload};
 use std::{net::SocketAddr, sync::Arc};
@@ -238,22 +237,8 @@ impl Seal {
 }
 
 impl ReplyFlavour for Seal {
-    /// GSS-2203-5.3.3.2-a, GSS-2203-5.3.3.4.1-a, GSS-2203-5.3.3.4.1-b.
     fn wrap(&self, results: Option<Payload>) -> Result<(OpaqueAuth, Payload), Unanswered> {
-        let mut live = self.context.live();
-        let denied = |failure: Failure| {
-            tracing::debug!(principal = %self.context.principal, %failure, "a reply cannot be signed");
-            Unanswered::Denied(AuthStat::GSS_CONTEXT_PROBLEM)
-        };
-        let body: Bytes = live.protection.sign(&self.sequence.to_be_bytes()).map_err(denied)?;
-        let verifier = OpaqueAuth { flavour: RPCSEC_GSS, body };
-        let Some(results) = results else { return Ok((verifier, Payload::new())) };
-        match body::close(&mut *live.protection, self.service, self.sequence, results) {
-            Ok(results) => Ok((verifier, results)),
-            Err(failure) => {
-                tracing::warn!(principal = %self.context.principal, %failure, "results cannot be protected");
-                Err(Unanswered::Silent)
-            }
-        }
+        let Self { context, service, sequence } = self;
+        body::answer(&mut *context.live().protection, &context.principal, (*service, *sequence), results)
     }
 }

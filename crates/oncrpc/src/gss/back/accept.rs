@@ -197,12 +197,7 @@ struct Seal {
 
 impl ReplyFlavour for Seal {
     fn wrap(&self, results: Option<Payload>) -> Result<(OpaqueAuth, Payload), Unanswered> {
-        let mut live = self.context.live();
-        let denied = |_| Unanswered::Denied(AuthStat::GSS_CONTEXT_PROBLEM);
-        let body = live.protection.sign(&self.sequence.to_be_bytes()).map_err(denied)?;
-        let verifier = OpaqueAuth { flavour: RPCSEC_GSS, body };
-        let Some(results) = results else { return Ok((verifier, Payload::new())) };
-        let results = body::close(&mut *live.protection, self.service, self.sequence, results).map_err(denied)?;
-        Ok((verifier, results))
+        let Self { context, service, sequence } = self;
+        body::answer(&mut *context.live().protection, context.acceptor(), (*service, *sequence), results)
     }
 }

@@ -67,7 +67,7 @@ impl ClientFlavour for BackAuth {
     }
 
     fn max_call_expansion(&self) -> usize {
-        padded(MAX_AUTH_BODY_OCTETS) + self.max_expansion()
+        self.service.max_call_expansion()
     }
 
     fn max_verifier(&self) -> usize {
@@ -75,11 +75,11 @@ impl ClientFlavour for BackAuth {
     }
 
     fn max_expansion(&self) -> usize {
-        if self.protects_bodies() { body::MAX_EXPANSION_OCTETS } else { 0 }
+        self.service.max_expansion()
     }
 
     fn protects_bodies(&self) -> bool {
-        self.service != GssService::Authentication
+        self.service.protects_bodies()
     }
 
     fn wrap(&self, call: &CallId, args: Payload, _: &Arc<dyn ClientTransport>) -> Wrapped {

@@ -8,7 +8,7 @@ mod call;
 mod context;
 mod establish;
 
-use super::{GssService, Mechanism, Work, body};
+use super::{GssService, Mechanism, Work};
 use crate::{CallError, CallId, ClientFlavour, ClientTransport, MAX_AUTH_BODY_OCTETS, Signed, SignedLater, Wrapped};
 use call::GssCall;
 pub use context::AboutContext;
@@ -16,7 +16,7 @@ pub(super) use context::Context;
 use establish::Establishing;
 use futures_util::{FutureExt, future::Shared};
 use rpcrdma_env::{BoxFuture, Clock, Env};
-use rpcrdma_xdr::{Payload, padded};
+use rpcrdma_xdr::Payload;
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -179,7 +179,7 @@ impl ClientFlavour for GssAuth {
     }
 
     fn max_call_expansion(&self) -> usize {
-        padded(MAX_AUTH_BODY_OCTETS) + self.max_expansion()
+        self.house.service.max_call_expansion()
     }
 
     /// As large as verifiers get.
@@ -188,11 +188,11 @@ impl ClientFlavour for GssAuth {
     }
 
     fn max_expansion(&self) -> usize {
-        if self.protects_bodies() { body::MAX_EXPANSION_OCTETS } else { 0 }
+        self.house.service.max_expansion()
     }
 
     fn protects_bodies(&self) -> bool {
-        self.house.service != GssService::Authentication
+        self.house.service.protects_bodies()
     }
 
     fn wrap(&self, call: &CallId, args: Payload, transport: &Arc<dyn ClientTransport>) -> Wrapped {
