@@ -182,7 +182,7 @@ impl Inner {
                 Done::Heeded { has_found }
             });
         }
-        // Before the last one ends: the server may take that for good for some minutes more, as clocks may be apart.
+        // The server may take the last context for good some minutes after its end, as clocks may be apart.
         if !course.is_heeding && !is_ending && now >= course.flags_from && self.owes_context() {
             course.is_heeding = true;
             let (inner, at_work) = (self.clone(), self.duties.begin());
