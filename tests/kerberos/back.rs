@@ -195,6 +195,14 @@ async fn open(nfs: &Nfs4, how: How) -> Opened {
     nfs.open(&root, &Name::from(FILE), Access::Both, how).await.unwrap().0
 }
 
+/// A client that makes the file and has it open.
+async fn holder(house: &House) -> (Nfs4, Opened) {
+    let (nfs, _) = house.client(Wire::Tcp, GssService::Authentication).await;
+    let attributes = NewAttributes { mode: Some(0o666), ..NewAttributes::default() };
+    let opened = open(&nfs, How::Unchecked(attributes)).await;
+    (nfs, opened)
+}
+
 /// One waits for a lock that the other has, and is told when it is free.
 async fn lock_and_unlock(nfs: &Nfs4, has: &Opened, waits: (&Nfs4, &Opened)) {
     nfs.lock(has, LockKind::Write, 0, u64::MAX).await.unwrap();
@@ -241,9 +249,7 @@ async fn unsigned(heard: &Heard) -> Result<(), Rejection> {
 fn a_server_calls_in_the_context_of_its_client_and_by_nothing_less() {
     in_realm("back::a_server_calls_in_the_context_of_its_client_and_by_nothing_less", async |realm| {
         let house = House::new(realm).await;
-        let (other, _) = house.client(Wire::Tcp, GssService::Authentication).await;
-        let attributes = NewAttributes { mode: Some(0o666), ..NewAttributes::default() };
-        let has = open(&other, How::Unchecked(attributes)).await;
+        let (other, has) = holder(&house).await;
         for (wire, service) in WIRES.into_iter().flat_map(|wire| SERVICES.map(|service| (wire, service))) {
             let what = format!("{wire:?} {service:?}");
             let (nfs, heard) = house.client(wire, service).await;
@@ -270,9 +276,7 @@ fn a_server_calls_in_the_context_of_its_client_and_by_nothing_less() {
 fn a_context_that_ends_is_followed_by_the_next() {
     in_realm("back::a_context_that_ends_is_followed_by_the_next", async |realm| {
         let house = House::new(realm).await;
-        let (other, _) = house.client(Wire::Tcp, GssService::Authentication).await;
-        let attributes = NewAttributes { mode: Some(0o666), ..NewAttributes::default() };
-        let has = open(&other, How::Unchecked(attributes)).await;
+        let (other, has) = holder(&house).await;
         let (nfs, heard) = house.client(Wire::Tcp, GssService::Integrity).await;
         let opened = open(&nfs, How::Existing).await;
         lock_and_unlock(&other, &has, (&nfs, &opened)).await;
@@ -292,9 +296,7 @@ fn a_context_that_ends_is_followed_by_the_next() {
 fn a_context_that_is_made_anew_is_named_before_the_last_one_ends() {
     in_realm("back::a_context_that_is_made_anew_is_named_before_the_last_one_ends", async |realm| {
         let house = House::new(realm).await;
-        let (other, _) = house.client(Wire::Tcp, GssService::Authentication).await;
-        let attributes = NewAttributes { mode: Some(0o666), ..NewAttributes::default() };
-        let has = open(&other, How::Unchecked(attributes)).await;
+        let (other, has) = holder(&house).await;
         let (nfs, heard) = house.client(Wire::Tcp, GssService::Privacy).await;
         let opened = open(&nfs, How::Existing).await;
         lock_and_unlock(&other, &has, (&nfs, &opened)).await;
