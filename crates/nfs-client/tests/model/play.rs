@@ -342,6 +342,8 @@ impl Play<'_> {
             return;
         }
         let is_same = (directory, called) == (&to_directory, to.as_str());
+        // Two names of one file both stay. Two empty directories are alike, and are not the same.
+        let is_one_file = matches!((&there, &target), (Some(Node::File(one)), Some(Node::File(other))) if one == other);
         let refused: Option<&[Cause]> = match (&there, &target) {
             (None, _) => Some(&[Cause::Absent]),
             _ if is_same => None,
@@ -357,7 +359,7 @@ impl Play<'_> {
         let renamed = self.files.rename((handle, &from).0, (handle, &from).1, &to_handle, &new).await;
         if self.hold(&format!("{what} to {to_directory:?} {to:?} ({target:?})"), renamed, refused).is_some()
             && !is_same
-            && there != target
+            && !is_one_file
         {
             let node = self.names_mut(directory).remove(called);
             self.names_mut(&to_directory).insert(to, node.unwrap());
