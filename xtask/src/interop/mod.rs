@@ -168,7 +168,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         report::list(&listed.jobs);
         return Ok(ExitCode::SUCCESS);
     }
-    let Plan { jobs: planned, whole, words } = rotation::plan(&asked)?;
+    let Plan { jobs: mut planned, whole, words } = rotation::plan(&asked)?;
+    let is_cthon = |job: &&jobs::Job| job.name == jobs::CTHON;
+    host::provide_packages()?;
+    let image = image::provide(&root, &arguments.kernel)?;
+    // Who names the job gets its failure.
+    if whole && planned.iter().any(is_cthon) && !suites::has_cthon(&image)? {
+        eprintln!(
+            "{} is not run, and its claim in interop.toml is not shown: {} cannot be reached, and {} does not name a copy",
+            jobs::CTHON,
+            suites::CTHON_ADDRESS,
+            suites::CTHON_VARIABLE
+        );
+        planned.retain(|job| !is_cthon(job));
+    }
     let mut chosen = planned.clone();
     if !host::is_root() {
         chosen.retain(|job| {
@@ -181,9 +194,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             !job.needs_root()
         });
     }
-    host::provide_packages()?;
     namespace::remove_stale();
-    let image = image::provide(&root, &arguments.kernel)?;
     if arguments.build_only {
         println!("linux {} in {}", image.version, image.folder.display());
         return Ok(ExitCode::SUCCESS);

@@ -3,6 +3,7 @@
 use super::image::Image;
 use anyhow::{Context as _, bail};
 use std::{
+    ffi::OsString,
     fs::{self, File},
     path::PathBuf,
     process::{Command, Stdio},
@@ -13,10 +14,10 @@ const PJDFSTEST: &str = "0.2.2";
 
 /// The commit of cthon04 whose results stand in docs/suites.md, and where it is.
 const CTHON_COMMIT: &str = "1768ae24d6e1dd19645911df70d1f0398a1b3b93";
-const CTHON_ADDRESS: &str = "https://github.com/dkruchinin/cthon-nfs-tests";
+pub(super) const CTHON_ADDRESS: &str = "https://github.com/dkruchinin/cthon-nfs-tests";
 
 /// Where a copy of that repository is, for a machine that does not reach the address.
-const CTHON_VARIABLE: &str = "RPCRDMA_CTHON";
+pub(super) const CTHON_VARIABLE: &str = "RPCRDMA_CTHON";
 
 /// The lock tests of cthon04, as `tests.init` has them for Linux: their names, and what the compiler is told of each.
 const CTHON_LOCKS: [(&str, &[&str]); 2] =
@@ -49,20 +50,43 @@ pub(super) fn pjdfstest(image: &Image) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
+/// Where cthon04 comes from.
+fn cthon_origin() -> OsString {
+    std::env::var_os(CTHON_VARIABLE).unwrap_or_else(|| CTHON_ADDRESS.into())
+}
+
+/// The programs of cthon04's lock tests, whether they are there or not.
+fn cthon_programs(image: &Image) -> anyhow::Result<(PathBuf, Vec<PathBuf>)> {
+    let cache = image.folder.parent().context("the guest's folder stands alone")?;
+    let folder = cache.join(format!("cthon04-{}", &CTHON_COMMIT[..7]));
+    let programs = CTHON_LOCKS.iter().map(|(name, _)| folder.join(name)).collect();
+    Ok((folder, programs))
+}
+
+/// Whether cthon04 is here, or answers where it is. Copies are forbidden, and not every machine reaches GitHub.
+pub(super) fn has_cthon(image: &Image) -> anyhow::Result<bool> {
+    let (_, programs) = cthon_programs(image)?;
+    if programs.iter().all(|program| program.exists()) {
+        return Ok(true);
+    }
+    let mut asking = Command::new("timeout");
+    asking.args(["60", "git", "ls-remote", "--quiet"]).arg(cthon_origin()).arg("HEAD");
+    asking.env("GIT_TERMINAL_PROMPT", "0").stdout(Stdio::null());
+    Ok(asking.status().context("git")?.success())
+}
+
 /// The lock tests of cthon04, built from its source; they need nothing of the guest. Their licence forbids copies: none
 /// of it is in this repository.
 pub(super) fn cthon_locks(image: &Image) -> anyhow::Result<Vec<PathBuf>> {
-    let cache = image.folder.parent().context("the guest's folder stands alone")?;
-    let folder = cache.join(format!("cthon04-{}", &CTHON_COMMIT[..7]));
-    let programs: Vec<_> = CTHON_LOCKS.iter().map(|(name, _)| folder.join(name)).collect();
-    let lock = File::create(cache.join(".cthon04.lock"))?;
+    let (folder, programs) = cthon_programs(image)?;
+    let lock = File::create(folder.with_file_name(".cthon04.lock"))?;
     lock.lock()?;
     if programs.iter().all(|program| program.exists()) {
         return Ok(programs);
     }
     fs::create_dir_all(&folder)?;
     let source = folder.join("source");
-    let from = std::env::var_os(CTHON_VARIABLE).unwrap_or_else(|| CTHON_ADDRESS.into());
+    let from = cthon_origin();
     let _ = fs::remove_dir_all(&source);
     let run = |command: &mut Command| {
         let status = command.stdout(Stdio::null()).status().with_context(|| format!("{command:?}"))?;

@@ -158,6 +158,9 @@ static ALL: LazyLock<Vec<Job>> = LazyLock::new(|| {
     JOBS.iter().flat_map(each).collect()
 });
 
+/// The job whose suite not every machine can get.
+pub(super) const CTHON: &str = client_cthon::JOB.name;
+
 /// All jobs, with their flavours.
 pub(super) fn all() -> &'static [Job] {
     &ALL
