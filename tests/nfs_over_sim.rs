@@ -5,13 +5,13 @@
 mod nfs;
 
 use nfs::{ADDRESS, CLIENT, EVERY, SERVER, Settled, Spoken, contents, every_procedure, read_file, work, write_file};
-use rpcrdma::{Quiet, Server, ServerMemory, Versions};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::Fabric;
 use rpcrdma_nfs_client::{Files, Name};
 use rpcrdma_nfsd::MemoryFs;
 use rpcrdma_oncrpc::Handler;
 use rpcrdma_sim::{Event, Link, Side, SimConfig, Task, World};
+use rpcrdma_transport::{Quiet, Server, ServerMemory, Versions};
 use std::{cell::RefCell, future::poll_fn, sync::Arc, time::Duration};
 
 /// The server's process: its tasks end with it.

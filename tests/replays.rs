@@ -7,7 +7,6 @@ mod nfs;
 
 use bytes::Bytes;
 use nfs::{ADDRESS, CLIENT, SERVER};
-use rpcrdma::{ClientOptions, Quiet, Server, ServerMemory, ServerOptions, Versions, connect};
 use rpcrdma_env::{BoxFuture, Env, Heap, tokio_env};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_iwarp::{Config, Iwarp};
@@ -25,6 +24,7 @@ use rpcrdma_oncrpc::{
     tcp::{self, Connector, Io},
 };
 use rpcrdma_sim::World;
+use rpcrdma_transport::{ClientOptions, Quiet, Server, ServerMemory, ServerOptions, Versions, connect};
 use rpcrdma_xdr::{Decoder, Encode, Encoder, Payload, Stream};
 use std::{
     future::poll_fn,

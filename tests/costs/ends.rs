@@ -3,7 +3,6 @@
 use crate::{counter::as_client, nfs};
 use bytes::Bytes;
 use futures_util::future::join_all;
-use rpcrdma::{ClientOptions, Quiet, Server as RdmaServer, ServerMemory, ServerOptions, Versions, connect};
 use rpcrdma_env::{Env, tokio_env};
 use rpcrdma_fabric::{Fabric, Listener, pool::Pool};
 use rpcrdma_iwarp::{Config, Iwarp};
@@ -14,6 +13,7 @@ use rpcrdma_oncrpc::{
     self as oncrpc, ClientTransport, Handler, SysAuth, SysCredential,
     tcp::{self, Endpoint, TcpConnector},
 };
+use rpcrdma_transport::{ClientOptions, Quiet, Server as RdmaServer, ServerMemory, ServerOptions, Versions, connect};
 use std::{
     future::poll_fn,
     net::{Ipv4Addr, SocketAddr},

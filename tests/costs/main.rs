@@ -12,7 +12,7 @@ mod ends;
 
 use counter::Count;
 use ends::{Carrier, Client, Operation, server};
-use rpcrdma::Versions;
+use rpcrdma_transport::Versions;
 
 /// Operations that are counted; some beyond these come before, until nothing is made for the first time.
 const OPERATIONS: u64 = 200;

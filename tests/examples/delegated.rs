@@ -7,7 +7,6 @@
 //! In minor version 0 the server makes a connection of its own to call: `delegated --listen IP rdma|tcp SERVER 0 ...`
 //! listens at this address, at a port that is free, and says so to the server.
 
-use rpcrdma::{ClientOptions, Quiet, Reverse, connect};
 use rpcrdma_capture::{CaptureWriter, capture};
 use rpcrdma_env::{Env, Heap, TokioClock, tokio_env};
 use rpcrdma_iwarp::{Config, Iwarp};
@@ -17,6 +16,7 @@ use rpcrdma_oncrpc::{
     Client, ClientTransport, Handler, Router, SysAuth, SysCredential,
     tcp::{self, Endpoint, TcpConnector},
 };
+use rpcrdma_transport::{ClientOptions, Quiet, Reverse, connect};
 use std::{
     error::Error,
     fs::File,

@@ -6,7 +6,6 @@ use super::{
     in_realm,
 };
 use bytes::Bytes;
-use rpcrdma::{ClientOptions, Quiet, Reverse, connect};
 use rpcrdma_env::{BoxFuture, Env, Heap, tokio_env};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_gss::{
@@ -29,6 +28,7 @@ use rpcrdma_oncrpc::{
     gss::{AcceptBack, AcceptGss, BackHandles, GssAuth, GssService, GssUser, Names, Workshop},
     tcp::{self, TcpConnector},
 };
+use rpcrdma_transport::{ClientOptions, Quiet, Reverse, connect};
 use rpcrdma_xdr::{Decoder, Encode as _, Encoder, Stream, StreamPart};
 use std::{
     net::SocketAddr,

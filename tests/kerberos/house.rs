@@ -1,6 +1,5 @@
 //! A server with RPCSEC_GSS over any transport, in real time, and its clients.
 
-use rpcrdma::{ClientOptions, Event, Observer, Quiet, Server, ServerMemory, ServerOptions, Versions, connect};
 use rpcrdma_env::{BoxFuture, Clock, Env, Heap, Timestamp, tokio_env};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_gss::{Gss, Kerberos, Tickets, realm::Realm};
@@ -9,6 +8,9 @@ use rpcrdma_oncrpc::{
     Answer, CallContext, CallHeader, Client, ClientTransport, Credential, Handler, Outcome, Router, Service,
     gss::{AcceptGss, GssAuth, GssService, Handshake, Mechanism, Names, Work, Workshop},
     tcp::{self, TcpConnector},
+};
+use rpcrdma_transport::{
+    ClientOptions, Event, Observer, Quiet, Server, ServerMemory, ServerOptions, Versions, connect,
 };
 use rpcrdma_xdr::{Decoder, Encoder, Stream, StreamPart};
 use std::{

@@ -6,7 +6,6 @@ mod hostile;
 mod house;
 
 use house::{House, Log, SERVICES, Seen, WIRES, Wire};
-use rpcrdma::{Event, Versions};
 use rpcrdma_gss::{
     Gss, Tickets,
     realm::{REALM, Realm, within},
@@ -15,6 +14,7 @@ use rpcrdma_oncrpc::{
     CallError, Client, Credential, ItemRoom, ReplyShape,
     gss::{GssAuth, GssService},
 };
+use rpcrdma_transport::{Event, Versions};
 use rpcrdma_xdr::{Encoder, Payload};
 use std::{
     sync::{Arc, atomic::Ordering},

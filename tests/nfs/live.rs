@@ -2,11 +2,11 @@
 //! versions of RPC-over-RDMA, with a few cuts and restarts.
 
 use super::{EVERY, Settled, Spoken, contents, every_procedure, read_file, work, write_file};
-use rpcrdma::{Quiet, Server, ServerMemory};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::Fabric;
 use rpcrdma_nfs_client::{Files, Name};
 use rpcrdma_nfsd::MemoryFs;
+use rpcrdma_transport::{Quiet, Server, ServerMemory};
 use std::{
     future::poll_fn,
     net::SocketAddr,

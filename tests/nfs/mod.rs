@@ -4,7 +4,6 @@
 pub mod live;
 
 use bytes::Bytes;
-use rpcrdma::{ClientOptions, ServerOptions, Versions, connect};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::Fabric;
 use rpcrdma_nfs::{
@@ -14,6 +13,7 @@ use rpcrdma_nfs::{
 use rpcrdma_nfs_client::{Access, Cause, CreateHow, Files, Handle, Name, Nfs3, Reader, Writer};
 use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Squash};
 use rpcrdma_oncrpc::{Client, SysAuth, SysCredential};
+use rpcrdma_transport::{ClientOptions, ServerOptions, Versions, connect};
 use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -55,9 +55,9 @@ impl Spoken {
 #[derive(Default)]
 pub struct Settled(pub Mutex<Vec<u32>>);
 
-impl rpcrdma::Observer for Settled {
-    fn event(&self, _: SocketAddr, event: &rpcrdma::Event) {
-        if let rpcrdma::Event::Negotiated(made) = event {
+impl rpcrdma_transport::Observer for Settled {
+    fn event(&self, _: SocketAddr, event: &rpcrdma_transport::Event) {
+        if let rpcrdma_transport::Event::Negotiated(made) = event {
             self.0.lock().unwrap().push(made.version);
         }
     }
@@ -86,7 +86,7 @@ pub async fn client(
     server: SocketAddr,
     env: &Env,
     spoken: Spoken,
-) -> (Files, rpcrdma::ClientDriver, Arc<Settled>) {
+) -> (Files, rpcrdma_transport::ClientDriver, Arc<Settled>) {
     let settled = Arc::new(Settled::default());
     let mut options = ClientOptions::default();
     options.versions = spoken.client;

@@ -5,7 +5,6 @@ use super::{
     wire::{Lists, Refusal, Version, Wire, opaque, words},
 };
 use bytes::Bytes;
-use rpcrdma::{Quiet, Server, ServerMemory, ServerOptions};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_nfs::attr::{NewAttributes, Stability};
 use rpcrdma_nfsd::{
@@ -13,6 +12,7 @@ use rpcrdma_nfsd::{
     Via,
 };
 use rpcrdma_sim::World;
+use rpcrdma_transport::{Quiet, Server, ServerMemory, ServerOptions};
 use std::{
     future::poll_fn,
     net::{IpAddr, Ipv4Addr, SocketAddr},

@@ -3,11 +3,11 @@
 //! draft have them.
 
 use bytes::Bytes;
-use rpcrdma::Versions;
 use rpcrdma_fabric::{
     Buffer, Completion, Connected, ConnectionParams, Fabric, Lent, Receives, RemoteSegment, Send, Token,
 };
 use rpcrdma_sim::World;
+use rpcrdma_transport::Versions;
 use std::{
     collections::VecDeque,
     future::poll_fn,

@@ -9,7 +9,6 @@ use crate::{
 };
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use rpcrdma::{Observer, Reverse, Versions};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::{Fabric, pool::Pool};
 use rpcrdma_iwarp::{Config, Iwarp, Tap};
@@ -18,6 +17,7 @@ use rpcrdma_oncrpc::{
     ClientTransport, Handler,
     tcp::{self, ClientOptions, Connector, TcpConnector},
 };
+use rpcrdma_transport::{Observer, Reverse, Versions};
 use rpcrdma_verbs::{Device, Verbs};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -178,8 +178,8 @@ pub(crate) async fn rdma(
             (Arc::new(verbs), pool)
         }
     };
-    let mut observer = options.observer.clone().unwrap_or_else(|| Arc::new(rpcrdma::Tracing));
-    let mut client = rpcrdma::ClientOptions::default();
+    let mut observer = options.observer.clone().unwrap_or_else(|| Arc::new(rpcrdma_transport::Tracing));
+    let mut client = rpcrdma_transport::ClientOptions::default();
     client.versions = url.rpcrdma;
     client.service = NFS;
     client.reverse = answers(callbacks, env).map(|handler| Reverse { handler, credits: CALLBACK_SLOTS });
@@ -196,7 +196,7 @@ pub(crate) async fn rdma(
             Box::pin(async move {
                 let connecting = watch.connecting(server, &env, RDMA_SETUP);
                 let observer = connecting.observed(observer);
-                let (transport, driver) = rpcrdma::connect(fabric, server, &env, client, observer).await?;
+                let (transport, driver) = rpcrdma_transport::connect(fabric, server, &env, client, observer).await?;
                 connecting.done();
                 watch.add(&*transport, &env);
                 Ok(Connected { transport, driver: Box::pin(driver) })

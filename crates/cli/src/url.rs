@@ -2,8 +2,8 @@
 
 use crate::{several::MAX_CONNECTIONS, transports::Carrier};
 use clap::ValueEnum;
-use rpcrdma::Versions;
 use rpcrdma_nfsd::Security;
+use rpcrdma_transport::Versions;
 use std::{fmt, net::Ipv6Addr, str::FromStr};
 
 /// The port of NFS over RDMA (RFC 8166 section 9).

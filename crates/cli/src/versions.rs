@@ -12,7 +12,7 @@
 //! ends in the same way, that is two in a row, and counts for a day. A server that speaks version 2 is forgotten at
 //! once.
 
-use rpcrdma::{Event, NoVersion2, Observer};
+use rpcrdma_transport::{Event, NoVersion2, Observer};
 use std::{
     fs,
     io::Read,
@@ -259,7 +259,7 @@ mod tests {
     /// What is in the file after these events.
     fn after(file: &Path, events: &[Event]) -> Option<bool> {
         let _ = fs::remove_file(file);
-        let observer = Remembering::new(file.to_owned(), server(1), Arc::new(rpcrdma::Quiet));
+        let observer = Remembering::new(file.to_owned(), server(1), Arc::new(rpcrdma_transport::Quiet));
         events.iter().for_each(|event| observer.event(server(1), event));
         known(file, now()).map(|(sure, _)| sure)
     }

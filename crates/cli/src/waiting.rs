@@ -7,9 +7,9 @@
 
 use crate::{copy::tell, failure};
 use indicatif::{ProgressBar, ProgressStyle};
-use rpcrdma::{Event, Observer};
 use rpcrdma_env::{Clock, Env};
 use rpcrdma_oncrpc::{ClientTransport, Silence, Waiting, outage::DEFAULT_FIRST_SIGN};
+use rpcrdma_transport::{Event, Observer};
 use std::{
     io::IsTerminal,
     net::SocketAddr,

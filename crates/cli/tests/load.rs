@@ -4,11 +4,11 @@
 mod common;
 
 use common::Server;
-use rpcrdma::Versions;
 use rpcrdma_load::{
     clients::{Busy, Crowd, Dialler},
     resources::Resources,
 };
+use rpcrdma_transport::Versions;
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 /// Connections: enough for what each costs to stand out from what the server needs in any case, few enough for seconds.

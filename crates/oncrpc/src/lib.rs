@@ -5,8 +5,8 @@
 //! * [`Router`] is the [`Handler`] that a server's transports hand whole messages to; it finds the [`Service`], and
 //!   keeps the replies of calls that must not be executed twice.
 //! * A service sees where a call came from in its [`CallContext`].
-//! * [`tcp`] carries messages over record-marked TCP; the crate `rpcrdma` carries them over RDMA. [`Spread`] makes one
-//!   transport of several.
+//! * [`tcp`] carries messages over record-marked TCP; the crate `rpcrdma-transport` carries them over RDMA.
+//!   [`Spread`] makes one transport of several.
 //! * [`udp`] answers and makes calls in datagrams, for the small programs around NFS that are asked so.
 //! * [`outage`] says when a client's transport connects again, and when it gives up; for those who write transports.
 //! * [`overlap`] says when a transport stops in the middle of what has come, so that both ends work at a time.

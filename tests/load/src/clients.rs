@@ -3,7 +3,6 @@
 use anyhow::Context as _;
 use bytes::Bytes;
 use hdrhistogram::Histogram;
-use rpcrdma::{ClientOptions, Quiet, Versions};
 use rpcrdma_env::{Env, Heap, Random as _, SeededRandom};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_iwarp::{Config, Iwarp};
@@ -16,6 +15,7 @@ use rpcrdma_oncrpc::{
     Client, ClientTransport, SysAuth, SysCredential,
     tcp::{self, TcpConnector},
 };
+use rpcrdma_transport::{ClientOptions, Quiet, Versions};
 use std::{
     net::SocketAddr,
     sync::Arc,
@@ -86,7 +86,7 @@ impl Dialler {
     pub async fn rdma(&self, server: SocketAddr, versions: Versions) -> anyhow::Result<Arc<dyn ClientTransport>> {
         let mut options = ClientOptions::default();
         options.versions = versions;
-        let connecting = rpcrdma::connect(self.fabric.clone(), server, &self.env, options, Arc::new(Quiet));
+        let connecting = rpcrdma_transport::connect(self.fabric.clone(), server, &self.env, options, Arc::new(Quiet));
         let (transport, driver) = tokio::time::timeout(CALL_LIMIT, connecting).await.context("connecting")??;
         tokio::spawn(driver);
         Ok(transport)

@@ -7,7 +7,7 @@ use crate::{
     server::{Place, Server},
 };
 use anyhow::{Context as _, ensure};
-use rpcrdma::Versions;
+use rpcrdma_transport::Versions;
 use serde::Serialize;
 use serde_json::Value;
 use std::{

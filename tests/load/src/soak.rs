@@ -22,8 +22,8 @@ use crate::{
 };
 use anyhow::Context as _;
 use report::Report;
-use rpcrdma::Versions;
 use rpcrdma_nfs_client::Handle;
+use rpcrdma_transport::Versions;
 use std::{
     net::SocketAddr,
     path::Path,

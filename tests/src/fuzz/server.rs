@@ -3,7 +3,6 @@
 //! one.
 
 use super::{iwarp::fpdu, mint::Mint};
-use rpcrdma::{Quiet, Server, ServerMemory, ServerOptions};
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::Fabric;
 use rpcrdma_iwarp::{
@@ -15,6 +14,7 @@ use rpcrdma_iwarp::{
     },
 };
 use rpcrdma_nfsd::{Export, MemoryFs, Nfsd, SECRET_OCTETS};
+use rpcrdma_transport::{Quiet, Server, ServerMemory, ServerOptions};
 use rpcrdma_wire::{PrivateData, v1};
 use std::{
     future::poll_fn,

@@ -168,7 +168,7 @@ mod tests {
         assert!(list.faults.len() >= FEWEST, "{} faults", list.faults.len());
         let crates: BTreeSet<&str> = list.faults.iter().map(|fault| fault.folder.as_str()).collect();
         let all =
-            ["capture", "cli", "engine", "gss", "iwarp", "nfs", "nfs-client", "nfsd", "oncrpc", "rpcrdma", "verbs"];
+            ["capture", "cli", "engine", "gss", "iwarp", "nfs", "nfs-client", "nfsd", "oncrpc", "transport", "verbs"];
         assert_eq!(crates, BTreeSet::from(all));
         assert!(list.faults.iter().any(|fault| fault.path().contains("/v2/")), "none in version 2");
         let rules = crate::requirements::ids(root()).unwrap();

@@ -10,8 +10,8 @@ use clap::{
     Args, ValueEnum,
     builder::{OsStringValueParser, TypedValueParser as _},
 };
-use rpcrdma::Versions;
 use rpcrdma_nfsd::{Cidr, Domain, Security};
+use rpcrdma_transport::Versions;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 #[derive(Debug, Args)]

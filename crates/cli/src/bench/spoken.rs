@@ -1,6 +1,6 @@
 //! Which version of RPC-over-RDMA was measured.
 
-use rpcrdma::{Event, Observer, Tracing};
+use rpcrdma_transport::{Event, Observer, Tracing};
 use std::{
     net::SocketAddr,
     sync::atomic::{AtomicU32, Ordering},

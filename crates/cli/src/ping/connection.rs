@@ -1,8 +1,8 @@
 //! What a connection can do: its transport, its sizes, and what was negotiated on it.
 
 use super::micros;
-use rpcrdma::{Event, Negotiated, NoVersion2, Observer, Versions};
 use rpcrdma_oncrpc::ClientTransport;
+use rpcrdma_transport::{Event, Negotiated, NoVersion2, Observer, Versions};
 use serde_json::{Value, json};
 use std::{
     io::{self, Write},
@@ -56,7 +56,7 @@ impl Observer for LastConnected {
             _ => {}
         }
         drop(agreed);
-        rpcrdma::Tracing.event(peer, event);
+        rpcrdma_transport::Tracing.event(peer, event);
     }
 }
 

@@ -1,9 +1,9 @@
 //! How much memory calls and replies may take, in all and those of one client. All addresses of IPv6 in one /64 count
 //! as one client: see [`ClientNetwork`].
 
-use rpcrdma::ServerMemory;
 use rpcrdma_fabric::pool::{Budget, Pool};
 use rpcrdma_oncrpc::ClientNetwork;
+use rpcrdma_transport::ServerMemory;
 use std::{
     collections::HashMap,
     net::IpAddr,

@@ -17,10 +17,10 @@ pub(super) use locks::watch_monitor;
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 pub(super) use operations::{Later, watch_clients};
-use rpcrdma::{ConnectionError, Event, MessageKind, Observer, Stall, Tracing};
 use rpcrdma_fabric::{CloseReason, pool::Budget};
 use rpcrdma_nfsd::DirectoryFs;
 use rpcrdma_oncrpc::{tcp, udp::Dropped};
+use rpcrdma_transport::{ConnectionError, Event, MessageKind, Observer, Stall, Tracing};
 use std::{
     net::SocketAddr,
     sync::Arc,

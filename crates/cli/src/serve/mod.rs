@@ -43,11 +43,11 @@ use gate::Gate;
 use nfs_versions::Version4Options;
 pub(crate) use nfs_versions::{DEFAULT_NFS_VERSIONS, NfsVersions};
 use ports::{Ports, Spoken};
-use rpcrdma::{Observer, RefusedCalls, Tracing};
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::{Fabric, pool::Pool};
 use rpcrdma_nfsd::Workers;
 use rpcrdma_oncrpc::{ConnectionIds, Handler, portmap};
+use rpcrdma_transport::{Observer, RefusedCalls, Tracing};
 use rustix::process::Signal;
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio::{

@@ -4,9 +4,9 @@
 //! and takes no memory.
 
 use metrics::Counter;
-use rpcrdma::{Event, Observer};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_oncrpc::{Begun, CallContext, Handler, Outcome};
+use rpcrdma_transport::{Event, Observer};
 use rpcrdma_xdr::Stream;
 use std::{
     io::{self, IoSlice},

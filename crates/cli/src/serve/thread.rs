@@ -16,12 +16,12 @@ use super::{
 };
 use anyhow::{Context as _, Result};
 use futures_util::future::OptionFuture;
-use rpcrdma::{Observer, RefusedCalls, Server, ServerOptions, Versions};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::{Fabric, Listener, Pending};
 use rpcrdma_iwarp::{Config, Iwarp, Tap, keepalive};
 use rpcrdma_nfsd::Nfsd;
 use rpcrdma_oncrpc::{ConnectionIds, Handler, tcp};
+use rpcrdma_transport::{Observer, RefusedCalls, Server, ServerOptions, Versions};
 use rpcrdma_verbs::Verbs;
 use rustix::net::sockopt;
 use std::{

@@ -2,7 +2,6 @@
 //! needs.
 
 use crate::common::Server;
-use rpcrdma::{Quiet, Reverse, Versions};
 use rpcrdma_env::{BoxFuture, Env, Heap};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_nfs::v4::{
@@ -18,6 +17,7 @@ use rpcrdma_oncrpc::{
     Answer, CallContext, Client, ClientTransport, ReplyShape, Router, Service, SysAuth, SysCredential,
     tcp::{self, TcpConnector},
 };
+use rpcrdma_transport::{Quiet, Reverse, Versions};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData};
 use std::{
     sync::{
@@ -108,7 +108,7 @@ pub(crate) async fn connect_with(
     way: Way,
     version: u32,
     env: &Env,
-    change: impl FnOnce(&mut rpcrdma::ClientOptions),
+    change: impl FnOnce(&mut rpcrdma_transport::ClientOptions),
 ) -> (Client, Calls) {
     let (transport, calls) = transport(server, way, env, change).await;
     (Client::new(transport, Arc::new(SysAuth::new(SysCredential::default())), PROGRAM, version), calls)
@@ -119,7 +119,7 @@ pub(crate) async fn transport(
     server: &Server,
     way: Way,
     env: &Env,
-    change: impl FnOnce(&mut rpcrdma::ClientOptions),
+    change: impl FnOnce(&mut rpcrdma_transport::ClientOptions),
 ) -> (Arc<dyn ClientTransport>, Calls) {
     let (heard, calls) = mpsc::unbounded_channel();
     let handler = Arc::new(Router::new(env).with_service(Arc::new(Answers { heard })));
@@ -133,12 +133,13 @@ pub(crate) async fn transport(
             transport
         }
         Way::Rdma(versions) => {
-            let mut options = rpcrdma::ClientOptions::default();
+            let mut options = rpcrdma_transport::ClientOptions::default();
             (options.versions, options.reverse) = (versions, Some(Reverse { handler, credits: 16 }));
             change(&mut options);
             let fabric = Arc::new(Iwarp::new(env.clone(), Config::default()));
             let address = server.rdma.parse().unwrap();
-            let (transport, driver) = rpcrdma::connect(fabric, address, env, options, Arc::new(Quiet)).await.unwrap();
+            let (transport, driver) =
+                rpcrdma_transport::connect(fabric, address, env, options, Arc::new(Quiet)).await.unwrap();
             tokio::spawn(driver);
             transport
         }

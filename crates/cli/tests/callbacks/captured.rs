@@ -5,11 +5,11 @@ use crate::{
     common::run,
     start,
 };
-use rpcrdma::Versions;
 use rpcrdma_nfs::v4::{
     Status, VERSION,
     ops::{OpenHow, share},
 };
+use rpcrdma_transport::Versions;
 use serde_json::Value;
 use std::{
     fs,

@@ -10,12 +10,12 @@ use crate::{
     common::Server,
     start,
 };
-use rpcrdma::Versions;
 use rpcrdma_env::Env;
 use rpcrdma_nfs::v4::{
     Args, Handle, Status, VERSION, callback,
     ops::{self, LockKind, OpenOk, open_result},
 };
+use rpcrdma_transport::Versions;
 use rpcrdma_wire::v2::ReverseSupport;
 use tokio::time::timeout;
 

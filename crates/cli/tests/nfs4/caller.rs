@@ -1,7 +1,6 @@
 //! A client of NFS version 4, as small as it can be.
 
 use bytes::Bytes;
-use rpcrdma::Tracing;
 use rpcrdma_env::{Env, Heap};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_nfs::v4::{
@@ -13,6 +12,7 @@ use rpcrdma_oncrpc::{
     Client, ClientTransport, SysAuth, SysCredential,
     tcp::{self, TcpConnector},
 };
+use rpcrdma_transport::Tracing;
 use rpcrdma_xdr::ItemData;
 use std::sync::{
     Arc,
@@ -37,7 +37,8 @@ impl Caller {
 
     pub(crate) async fn over_rdma(address: &str, env: &Env) -> Self {
         let fabric = Arc::new(Iwarp::new(env.clone(), Config::default()));
-        let connecting = rpcrdma::connect(fabric, address.parse().unwrap(), env, Default::default(), Arc::new(Tracing));
+        let connecting =
+            rpcrdma_transport::connect(fabric, address.parse().unwrap(), env, Default::default(), Arc::new(Tracing));
         let (transport, driver) = connecting.await.unwrap();
         tokio::spawn(driver);
         Self::of(transport)

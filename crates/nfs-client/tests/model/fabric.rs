@@ -5,10 +5,10 @@ use crate::{
     play::play,
     simulated::{CLIENT, Process, SERVER, transport},
 };
-use rpcrdma::{ClientOptions, ServerOptions, Versions};
 use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_nfsd::MemoryFs;
 use rpcrdma_sim::{Link, SimConfig, World};
+use rpcrdma_transport::{ClientOptions, ServerOptions, Versions};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,

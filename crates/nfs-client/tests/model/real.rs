@@ -4,7 +4,6 @@ use crate::{
     house::{EVERY, Version, client, nfsd},
     play::play,
 };
-use rpcrdma::{ClientOptions, Quiet, Server, ServerMemory, ServerOptions, connect};
 use rpcrdma_env::{BoxFuture, Env, Heap, OsRandom, Random, SeededRandom, tokio_env};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_iwarp::{Config, Iwarp};
@@ -13,6 +12,7 @@ use rpcrdma_oncrpc::{
     ClientTransport,
     tcp::{self, Endpoint, TcpConnector},
 };
+use rpcrdma_transport::{ClientOptions, Quiet, Server, ServerMemory, ServerOptions, connect};
 use std::{
     future::poll_fn,
     net::{Ipv4Addr, SocketAddr},

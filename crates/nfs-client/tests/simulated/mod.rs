@@ -1,10 +1,10 @@
 //! A server on the simulated fabric, whose process can be killed, and transports to it. Time is the simulation's.
 
-use rpcrdma::{ClientOptions, Quiet, Server, ServerMemory, ServerOptions, connect};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_nfsd::Nfsd;
 use rpcrdma_oncrpc::ClientTransport;
 use rpcrdma_sim::{SimConfig, Task, World};
+use rpcrdma_transport::{ClientOptions, Quiet, Server, ServerMemory, ServerOptions, connect};
 use std::{
     future::poll_fn,
     net::{IpAddr, Ipv4Addr, SocketAddr},

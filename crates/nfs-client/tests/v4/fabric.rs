@@ -6,7 +6,6 @@ use crate::{
     house::SECRET,
     simulated::{CLIENT, Process, SERVER, transport},
 };
-use rpcrdma::{ClientOptions, Reverse, ServerOptions, Versions};
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v4::{
     PROGRAM, VERSION,
@@ -16,6 +15,7 @@ use rpcrdma_nfs_client::v4::{Access, CALLBACK_SLOTS, Callbacks, How, Nfs4, Optio
 use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory, Version4};
 use rpcrdma_oncrpc::{Client, Router, SysAuth, SysCredential};
 use rpcrdma_sim::{SimConfig, World};
+use rpcrdma_transport::{ClientOptions, Reverse, ServerOptions, Versions};
 use rpcrdma_xdr::ItemData;
 use std::{
     path::Path,

@@ -19,10 +19,10 @@ use anyhow::Context as _;
 use calls::{Caller, File, Lane};
 use clap::Args;
 use report::{Line, Report};
-use rpcrdma::Versions;
 use rpcrdma_fabric::pool::Pool;
 use rpcrdma_nfs::{v3, v4};
 use rpcrdma_oncrpc::{Client, ClientTransport, SysAuth, SysCredential};
+use rpcrdma_transport::Versions;
 use session::Session;
 use std::{
     fs::{self, File as LocalFile},

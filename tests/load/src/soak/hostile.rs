@@ -4,7 +4,6 @@
 use super::Scene;
 use crate::clients::Dialler;
 use bytes::Bytes;
-use rpcrdma::Versions;
 use rpcrdma_env::{Random as _, SeededRandom};
 use rpcrdma_nfs::attr::NewAttributes;
 use rpcrdma_nfs_client::{CreateHow, Handle, Name, Writer};
@@ -14,6 +13,7 @@ use rpcrdma_peers::{
     rpc::{self, Header, Xdr},
     wire::{CRC, ENHANCED, PRIVATE_DATA, SEND, Untagged, enhanced, request},
 };
+use rpcrdma_transport::Versions;
 use std::{
     cell::RefCell,
     io::Write as _,

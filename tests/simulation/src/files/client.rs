@@ -5,13 +5,13 @@ use super::{
     Scene,
     server::{MOUNT, NFS},
 };
-use rpcrdma::{ClientOptions, Quiet, Versions, connect};
 use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_nfs::{mount, v2, v3};
 use rpcrdma_nfs_client::{Files, Handle, Mount, MountError, Nfs2, Nfs3};
 use rpcrdma_oncrpc::{Client as Rpc, SysAuth, SysCredential};
 use rpcrdma_sim::Task;
+use rpcrdma_transport::{ClientOptions, Quiet, Versions, connect};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 /// How long a client waits before it connects again for the first time.

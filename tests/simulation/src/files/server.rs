@@ -3,11 +3,11 @@
 
 use super::{SERVER, Scene, disk::Disk};
 use crate::{lock, scratch::scratch};
-use rpcrdma::{Quiet, Server as Transport, ServerMemory, ServerOptions};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_nfsd::{Export, Identities, Nfsd, Queue, SECRET_OCTETS, Squash, StateDirectory};
 use rpcrdma_oncrpc::Handler;
 use rpcrdma_sim::Task;
+use rpcrdma_transport::{Quiet, Server as Transport, ServerMemory, ServerOptions};
 use std::{
     future::poll_fn,
     net::SocketAddr,

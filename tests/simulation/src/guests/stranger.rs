@@ -16,11 +16,11 @@ use crate::{
 };
 use bytes::Bytes;
 use chunks::{Lending, Loans};
-use rpcrdma::Versions;
 use rpcrdma_env::{Buffer, Random, SeededRandom};
 use rpcrdma_fabric::{Completion, Connected, ConnectionParams, Fabric as _, Receives, Send};
 use rpcrdma_oncrpc::{CallError, RemoteError, TransportError};
 use rpcrdma_sim::{SimConfig, SimFabric};
+use rpcrdma_transport::Versions;
 use rpcrdma_wire::{PrivateData, v1, v2};
 use std::{
     future::{Future as _, poll_fn},

@@ -7,8 +7,8 @@ use crate::{
     plan::{ClientPlan, Edition, Faults, ServerPlan},
     work::{PROGRAM, Work},
 };
-use rpcrdma::{ClientOptions, Reverse, connect};
 use rpcrdma_oncrpc::{Client, NoAuth};
+use rpcrdma_transport::{ClientOptions, Reverse, connect};
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{

@@ -1,7 +1,7 @@
 //! Puts what the transport says of itself beside what is seen of it, and counts it.
 
 use crate::{ledger::Process, lock, program::Judges};
-use rpcrdma::{Event, MessageKind, Observer};
+use rpcrdma_transport::{Event, MessageKind, Observer};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,

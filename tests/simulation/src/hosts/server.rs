@@ -5,7 +5,7 @@ use crate::{
     lock,
     plan::{Faults, ServerPlan},
 };
-use rpcrdma::{ConnectionHandle, Server, ServerMemory, ServerOptions};
+use rpcrdma_transport::{ConnectionHandle, Server, ServerMemory, ServerOptions};
 use std::{
     future::poll_fn,
     sync::{Arc, Mutex},

@@ -9,7 +9,6 @@ use super::{
     delegations::Delegated,
     server::ADDRESS,
 };
-use rpcrdma::{ClientOptions, Quiet, Reverse, connect};
 use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_nfs::v4::{
     self, Args, Arguments, ClientId, ClientName, Handle, Outcome, Owner, OwnerName, Results, SessionId, StateId,
@@ -18,6 +17,7 @@ use rpcrdma_nfs::v4::{
 };
 use rpcrdma_oncrpc::{CallError, Client as Rpc, Router, SysAuth, SysCredential};
 use rpcrdma_sim::Task;
+use rpcrdma_transport::{ClientOptions, Quiet, Reverse, connect};
 use rpcrdma_xdr::ItemData;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

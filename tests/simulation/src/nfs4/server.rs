@@ -3,13 +3,13 @@
 
 use super::{LEASE, SERVER, Scene};
 use crate::{lock, scratch::scratch};
-use rpcrdma::{Quiet, Server as Transport, ServerMemory, ServerOptions};
 use rpcrdma_fabric::Fabric as _;
 use rpcrdma_nfs::v4::{Op, Status};
 use rpcrdma_nfsd::{
     Export, Identities, MemoryFs, Nfsd, Observer, Queue, SECRET_OCTETS, Squash, StateDirectory, Version4,
 };
 use rpcrdma_sim::Task;
+use rpcrdma_transport::{Quiet, Server as Transport, ServerMemory, ServerOptions};
 use std::{
     future::poll_fn,
     net::SocketAddr,

@@ -1,10 +1,10 @@
 //! The first edition of plans: a server, clients, faults and mishaps.
 
 use super::{ClientPlan, Edition, Guests, HostPlan, Mishap, Plan, ServerPlan, one_of, spread};
-use rpcrdma::Versions;
 use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_fabric::faults::{Fault, Point};
 use rpcrdma_sim::{Link, SimConfig};
+use rpcrdma_transport::Versions;
 use std::time::Duration;
 
 /// Clients at most: with the server, four hosts.

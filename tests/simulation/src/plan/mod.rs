@@ -6,10 +6,10 @@ mod second;
 
 pub use faults::Faults;
 
-use rpcrdma::Versions;
 use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_fabric::faults::{Fault, Point};
 use rpcrdma_sim::SimConfig;
+use rpcrdma_transport::Versions;
 use std::time::Duration;
 
 /// A host.

@@ -5,13 +5,13 @@
 //! and there are guests.
 
 use super::{ClientPlan, Edition, HostPlan, Plan, one_of, spread};
-use rpcrdma::Versions;
 use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_fabric::{
     WorkError,
     faults::{Fault, Point},
 };
 use rpcrdma_sim::SimConfig;
+use rpcrdma_transport::Versions;
 use std::time::Duration;
 
 /// Keeps this stream apart from the first edition's.

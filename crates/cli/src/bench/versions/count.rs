@@ -5,11 +5,11 @@
 //! some. RDMA Writes add none: the Send that follows does not wait for them. Reads that are posted together are one
 //! trip.
 
-use rpcrdma::{Event as TransportEvent, Observer, Stall};
 use rpcrdma_fabric::{
     Completion, FenceCause,
     trace::{Event, EventKind, Tracer},
 };
+use rpcrdma_transport::{Event as TransportEvent, Observer, Stall};
 use rpcrdma_wire::v2::{HeaderType, NO_CHUNKS_OCTETS, Prefix, VERSION};
 use std::{
     collections::BTreeMap,

@@ -25,7 +25,6 @@ use bytes::Bytes;
 use count::{Counter, Counts};
 use programs::{Addresses, COUNTS, DIRECTORIES, ECHO, PROGRAM, ServerState, VERSION};
 use report::{Line, Times};
-use rpcrdma::{ClientOptions, Observer, Quiet, Versions};
 use rpcrdma_env::{Env, tokio_env};
 use rpcrdma_fabric::{Fabric, trace::TraceFabric};
 use rpcrdma_iwarp::{Config, Iwarp};
@@ -35,6 +34,7 @@ use rpcrdma_nfs::{
 };
 use rpcrdma_nfs_client::{Mount, Nfs3};
 use rpcrdma_oncrpc::{Client, ClientTransport, NoAuth, ReplyShape};
+use rpcrdma_transport::{ClientOptions, Observer, Quiet, Versions};
 use rpcrdma_xdr::{Encoder, padded};
 use std::{
     io::{BufRead, BufReader},
@@ -222,7 +222,7 @@ impl End {
         options: ClientOptions,
         observer: Arc<dyn Observer>,
     ) -> Result<Self> {
-        let (transport, driver) = rpcrdma::connect(fabric.clone(), server, env, options, observer).await?;
+        let (transport, driver) = rpcrdma_transport::connect(fabric.clone(), server, env, options, observer).await?;
         tokio::spawn(driver);
         let client = |program, version| Client::new(transport.clone(), Arc::new(NoAuth), program, version);
         let nfs = Nfs3::new(client(v3::PROGRAM, v3::VERSION), env.clock.clone());

@@ -3,10 +3,10 @@
 use super::{count::Counter, programs::Programs};
 use crate::bench::affinity::stay_on;
 use anyhow::{Context, Result};
-use rpcrdma::{Quiet, Server, ServerMemory, ServerOptions, Versions};
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::{Fabric, Listener, trace::TraceFabric};
 use rpcrdma_iwarp::{Config, Iwarp};
+use rpcrdma_transport::{Quiet, Server, ServerMemory, ServerOptions, Versions};
 use std::{
     future::poll_fn,
     io::{Read, Write},

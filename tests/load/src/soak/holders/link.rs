@@ -2,7 +2,6 @@
 //! aside for whoever does what they ask.
 
 use anyhow::{Context as _, bail};
-use rpcrdma::{ClientOptions, Quiet, Reverse, Versions};
 use rpcrdma_env::{BoxFuture, Env, Heap};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_nfs::v4::{
@@ -14,6 +13,7 @@ use rpcrdma_oncrpc::{
     Answer, CallContext, Client, ClientTransport, ReplyShape, Router, Service, SysAuth, SysCredential,
     tcp::{self, TcpConnector},
 };
+use rpcrdma_transport::{ClientOptions, Quiet, Reverse, Versions};
 use rpcrdma_xdr::{Decode as _, Decoder, Encode as _, Encoder, ItemData};
 use std::{
     collections::HashMap,
@@ -168,7 +168,7 @@ impl Road {
                 let mut options = ClientOptions::default();
                 (options.versions, options.reverse) = (versions, Some(Reverse { handler, credits: CREDITS }));
                 let connecting =
-                    rpcrdma::connect(self.fabric.clone(), self.server, &self.env, options, Arc::new(Quiet));
+                    rpcrdma_transport::connect(self.fabric.clone(), self.server, &self.env, options, Arc::new(Quiet));
                 let (transport, driver) = connecting.await?;
                 tokio::spawn(driver);
                 transport

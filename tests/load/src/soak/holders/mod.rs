@@ -16,13 +16,13 @@ use crate::clients::{CALL_LIMIT, Dialler};
 use anyhow::Context as _;
 use ledger::{Claim, Ledger, Who};
 use link::{Asked, Gone, Link, Road, Way};
-use rpcrdma::Versions;
 use rpcrdma_env::{Random as _, SeededRandom};
 use rpcrdma_nfs::{
     attr::NewAttributes,
     v4::{Handle, StateId, StateIdOther, Status, ops::sequence_status},
 };
 use rpcrdma_nfs_client::{Handle as Directory, Name};
+use rpcrdma_transport::Versions;
 use std::{
     collections::HashSet,
     net::SocketAddr,

@@ -5,12 +5,12 @@ use crate::{
     lock,
     nfs4::{SERVER, Scene, client_ip, server::ADDRESS},
 };
-use rpcrdma::{ClientOptions, Quiet, Reverse, Versions, connect};
 use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_nfs::v4::{PROGRAM, VERSION};
 use rpcrdma_nfs_client::v4::{CALLBACK_SLOTS, Callbacks, Error, Nfs4, Options};
 use rpcrdma_oncrpc::{Client as Rpc, Router, SysAuth, SysCredential};
 use rpcrdma_sim::Task;
+use rpcrdma_transport::{ClientOptions, Quiet, Reverse, Versions, connect};
 use std::{
     sync::{Arc, Mutex},
     time::Duration,

@@ -1,0 +1,12 @@
+//! The transport over the simulated fabric, in version 2.
+
+mod common;
+#[path = "suite/options.rs"]
+mod options;
+#[path = "suite/sim.rs"]
+mod suite;
+
+use rpcrdma_transport::Versions;
+
+/// What the client speaks, and the server.
+const VERSIONS: (Versions, Versions) = (Versions::Two, Versions::Two);
