@@ -196,10 +196,10 @@ impl Line {
 pub(super) fn section(limits: &Limits) -> String {
     let rounds = limits.rows.first().map_or(0, |row| row.limit.len());
     let mut out = format!(
-        "Machine: {}; {} for TCP, one file in the page cache. Loopback, two processes of one thread, on a processor each \
-         unless told otherwise, CRC on, release build, {} s for each cell, medians of {rounds} rounds in which all take \
-         turns. In brackets: the share of the limit within a round, with depth 1 how many times its latency. Behind blocks \
-         of 1 MiB: the server's processor time for a GiB.\n\n| call | limit |",
+        "Machine: {}; {} for TCP, one file in the page cache. Two processes of one thread on loopback, with a processor \
+         each unless the line says otherwise, CRC on, release build. Each cell is the median of {rounds} rounds of {} s in \
+         which all take turns. In brackets: the share of the limit within a round; with depth 1, how many times its \
+         latency. For blocks of 1 MiB the cell ends with the server's processor time for a GiB.\n\n| call | limit |",
         limits.machine, limits.congestion, limits.seconds,
     );
     WAYS.iter().for_each(|way| out += &format!(" {} |", way.told));

@@ -255,12 +255,12 @@ fn iperf(seconds: f64) -> anyhow::Result<Sample> {
 pub(super) fn section(others: &Others) -> String {
     let rounds = others.servers.rows.first().and_then(|row| row.first()).map_or(0, Vec::len);
     format!(
-        "Machine: {}; {} for TCP, one file in the page cache. Loopback, client and server wherever the system puts \
-         them, each as it is by default, CRC on, release build, {} s for each cell, medians of {rounds} rounds in which \
-         all take turns. In brackets: the share of the first column within a round, with depth 1 how many times its \
-         latency. Behind blocks of 1 MiB: the server's processor time for a GiB.\n\nOver RPC-over-RDMA 1, beside one \
-         stream of iperf3; the depth is that of all connections together:\n\n{}\nOther people's servers of version 3 \
-         over TCP, all by our client; nfs3_server keeps its file in memory:\n\n{}",
+        "Machine: {}; {} for TCP, one file in the page cache. Client and server on loopback, wherever the system puts \
+         them, with their default settings, CRC on, release build. Each cell is the median of {rounds} rounds of {} s in \
+         which all take turns. In brackets: the share of the first column within a round; with depth 1, how many times \
+         its latency. For blocks of 1 MiB the cell ends with the server's processor time for a GiB.\n\nRPC-over-RDMA 1 \
+         beside one stream of iperf3; the depth is that of all connections together:\n\n{}\nOur server beside other \
+         people's servers of version 3 over TCP, all measured with our client; nfs3_server keeps its file in memory:\n\n{}",
         others.machine,
         others.congestion,
         others.seconds,

@@ -3,7 +3,7 @@
 use anyhow::{Context as _, bail};
 
 /// Columns that lines of prose have at most.
-const COLUMNS: usize = 120;
+const COLUMNS: usize = 100;
 
 /// The text with the part of this name replaced, its prose wrapped.
 ///
@@ -22,24 +22,23 @@ pub(crate) fn replace(text: &str, name: &str, body: &str) -> anyhow::Result<Stri
 
 /// A line of prose as lines of at most so many columns. Tables and pictures stay as they are.
 fn wrapped(line: &str) -> String {
-    if line.starts_with(['|', '!']) {
-        return line.to_owned();
-    }
-    let mut out = String::new();
-    let mut columns = 0;
+    if line.starts_with(['|', '!']) { line.to_owned() } else { wrapped_behind(line, "") }
+}
+
+/// Prose as lines of at most so many columns, each but the first behind an indent: an item of a list has two spaces.
+pub(crate) fn wrapped_behind(line: &str, indent: &str) -> String {
+    let mut lines = vec![String::new()];
     for word in line.split(' ') {
-        let wide = word.chars().count();
-        if columns > 0 && columns + 1 + wide > COLUMNS {
-            out.push('\n');
-            columns = 0;
-        } else if columns > 0 {
-            out.push(' ');
-            columns += 1;
+        let last = lines.last_mut().expect("there is one from the beginning");
+        if last.trim_start().is_empty() {
+            last.push_str(word);
+        } else if last.chars().count() + 1 + word.chars().count() > COLUMNS {
+            lines.push(format!("{indent}{word}"));
+        } else {
+            *last += &format!(" {word}");
         }
-        out.push_str(word);
-        columns += wide;
     }
-    out
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -62,7 +61,7 @@ mod tests {
         let long: Vec<_> = text.lines().filter(|line| line.chars().count() > COLUMNS).collect();
         assert_eq!(long, [format!("| {prose} |"), format!("![{prose}](x)")]);
         assert_eq!(text.matches("word").count(), 180);
-        assert_eq!(text.lines().nth(2).unwrap().len(), 24 * 5 - 1);
+        assert_eq!(text.lines().nth(2).unwrap().len(), 20 * 5 - 1);
     }
 
     #[test]

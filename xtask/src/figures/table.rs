@@ -11,25 +11,25 @@ use std::fmt::Write as _;
 pub(super) fn section(figures: &Figures, pictures: &str) -> String {
     let rounds = figures.measurements.iter().map(|measurement| measurement.rounds.len()).max().unwrap_or_default();
     let mut out = format!(
-        "Machine: {}; files in the page cache. Loopback, client and server as two processes, CRC on, release build, {} s for \
-         each line, the median of {}; ratios are taken within a round, and their median is told.\n\n",
+        "Machine: {}; files in the page cache. Client and server are two processes on loopback, CRC on, release build. \
+         Each line is the median of {} of {} s; a ratio is the median of the ratios within a round.\n\n",
         figures.machine,
-        figures.seconds,
         if rounds == 1 { "one round".to_owned() } else { format!("{rounds} rounds") },
+        figures.seconds,
     );
     out += "| operation | result | to the baseline |\n|---|---|---|\n";
     for row in free(figures) {
         let _ = writeln!(out, "{row}");
     }
-    out += "\nThe latency of a call depends most on where the system puts the two processes. So here their affinity is set, and the \
-            server has one thread.\n";
+    out += "\nThe latency of a call depends most on where the system puts the two processes. In the tables below their affinity \
+            is set, and the server has one thread.\n";
     let busy = format!(
-        "A processor each, both ends with `--busy-poll {BUSY_POLL_MICROS}`, which costs processor time while nothing comes; the \
-         baseline sleeps:"
+        "A processor each, both ends with `--busy-poll {BUSY_POLL_MICROS}`, which costs processor time while no message \
+         comes; the baseline sleeps:"
     );
     for (place, told) in [
-        (Place::OneCpu, "Both on one processor, which is what a call costs:"),
-        (Place::TwoCpus, "A processor each, which have to wake each other:"),
+        (Place::OneCpu, "Both on one processor, which shows what a call costs:"),
+        (Place::TwoCpus, "A processor each, so that each end has to wake the other:"),
         (Place::BusyPoll, &busy),
     ] {
         let _ = write!(out, "\n{told}\n\n| operation | result | to the baseline |\n|---|---|---|\n");
@@ -49,7 +49,7 @@ fn free(figures: &Figures) -> Vec<String> {
     let request = of(REQUEST, Some(KIB_4), 1);
     let mut rows = vec![
         row("raw TCP stream, 1 MiB writes", stream, throughput, stream, |s| s.mib_per_s),
-        row("raw TCP, 128 octets answered with 4 KiB", request, latency, request, |s| s.p50_us),
+        row("raw TCP, 128 bytes answered with 4 KiB", request, latency, request, |s| s.p50_us),
     ];
     for (name, op) in [("READ", READ), ("WRITE", WRITE)] {
         let found = of(op, Some(MIB), DEPTH);
@@ -70,7 +70,7 @@ fn small(figures: &Figures, place: Place) -> Vec<String> {
     let of = |op, block| figures.of(place, op, block, 1);
     let request = of(REQUEST, Some(KIB_4));
     vec![
-        row("raw TCP, 128 octets answered with 4 KiB", request, latency, request, |s| s.p50_us),
+        row("raw TCP, 128 bytes answered with 4 KiB", request, latency, request, |s| s.p50_us),
         row("READ 4 KiB, depth 1", of(READ, Some(KIB_4)), latency, request, |s| s.p50_us),
         row("NULL, depth 1", of(NULL, None), latency, request, |s| s.p50_us),
     ]

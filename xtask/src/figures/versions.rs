@@ -11,24 +11,29 @@ use std::{fmt::Write as _, path::Path, process::Command};
 
 /// What is compared, as `bench` and as the table names it, and the picture of it.
 pub(super) const CASES: [Case; 4] = [
-    Case { name: "call", told: "call", file: "versions-calls.svg", title: "Calls so long, answered with 8 octets" },
+    Case {
+        name: "call",
+        told: "call",
+        file: "versions-calls.svg",
+        title: "Calls of this length, answered with 8 bytes",
+    },
     Case {
         name: "reply",
         told: "reply",
         file: "versions-replies.svg",
-        title: "Replies so long, whose length is known",
+        title: "Replies of this length, which the client knows before",
     },
     Case {
         name: "listing",
         told: "READDIRPLUS, 1000 files",
         file: "versions-listings.svg",
-        title: "READDIRPLUS that fills so many octets",
+        title: "READDIRPLUS that fills this many bytes",
     },
     Case {
         name: "short_listing",
         told: "READDIRPLUS, 3 files",
         file: "versions-short-listings.svg",
-        title: "READDIRPLUS of three files with room for so many octets",
+        title: "READDIRPLUS of three files with room for this many bytes",
     },
 ];
 
@@ -150,10 +155,11 @@ impl Comparison {
 pub(super) fn section(comparison: &Comparison, pictures: &str) -> String {
     let rounds = comparison.rows.iter().map(|row| row.report.rounds.len()).max().unwrap_or_default();
     let mut out = format!(
-        "Machine: {}. Loopback, two processes, CRC on, release build, one call at a time, {} s for each line, in {rounds} \
-         rounds in which the versions take turns; times are the median of the rounds, those on two processors with each \
-         process on its own. Two numbers are version 1 / version 2. Counts are of both ends, for a call.\n\n\
-         | what | octets | round trips | Sends | Reads + Writes | registrations | us, one processor | CPU us, both ends | us, two processors |\n\
+        "Machine: {}. Client and server are two processes on loopback, CRC on, release build. One call at a time, {} s for \
+         each line, in {rounds} rounds in which the versions take turns. Times are medians of the rounds, with both \
+         processes on one processor or with a processor each; \"CPU us\" is the processor time of both ends. A cell shows \
+         version 1 / version 2. Counts are for one call, both ends together.\n\n\
+         | what | bytes | round trips | Sends | Reads + Writes | registrations | us, one CPU | CPU us | us, two CPUs |\n\
          |---|---|---|---|---|---|---|---|---|\n",
         comparison.machine.hardware(),
         comparison.seconds,
@@ -202,7 +208,7 @@ pub(super) fn pictures(comparison: &Comparison) -> anyhow::Result<Vec<String>> {
             line("version 1, two processors", case.name, Place::TwoCpus, 1),
             line("version 2, two processors", case.name, Place::TwoCpus, 2),
         ];
-        draw(case.title, ("octets", &names), "microseconds", &lines)
+        draw(case.title, ("bytes", &names), "microseconds", &lines)
     };
     CASES.iter().map(picture).collect()
 }

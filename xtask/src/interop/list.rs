@@ -4,6 +4,7 @@ use super::{
     jobs::{self, Job},
     report::Outcome,
 };
+use crate::figures::section;
 use anyhow::Context as _;
 use serde::Deserialize;
 use std::{fmt::Write as _, fs, path::Path};
@@ -80,21 +81,54 @@ pub(super) fn write_docs(root: &Path) -> anyhow::Result<()> {
 fn document(list: &List) -> String {
     let mut text = String::from(
         "# What interoperates\n\n\
-         Made by `cargo xtask interop --write-docs` from [interop.toml](../interop.toml). `cargo xtask interop` boots\n\
-         Linux in a guest and tries a core of these and, by the date, a quarter of the others; `--all` tries all. CI\n\
-         runs it, and fails when one of those is missing or fails. Where a row names no device it is software iWARP\n\
-         at both ends, and where it names no version of NFS, version 3. A job that names versions is run once in\n\
-         each, and can be run so by itself: `client-tree-4.2`, `client-tree-4.2-tcp`. Linux speaks version 1 of\n\
-         RPC-over-RDMA; our ends speak version 2 with each other, and version 1 with Linux. What other people's test\n\
-         suites say of our server stands in [suites.md](suites.md).\n\n",
+         `cargo xtask interop --write-docs` makes this page from [interop.toml](../interop.toml).\n\
+         `cargo xtask interop` boots Linux in a guest and runs the core of these jobs and a quarter of the\n\
+         others, which the date chooses; `--all` runs all. CI runs it, and fails when a job is missing or fails.\n\n\
+         A job that names versions of NFS runs once in each, and has a name for each: `client-tree-4.2`,\n\
+         `client-tree-4.2-tcp`. A job that names none uses version 3. A job that names no device uses\n\
+         software iWARP at both ends. Linux speaks version 1 of RPC-over-RDMA; our ends speak version 2 with\n\
+         each other, and version 1 with Linux. [suites.md](suites.md) has the results of other people's test\n\
+         suites.\n\n",
     );
     let _ =
         writeln!(text, "Last claimed with Linux {} (Debian's kernel, soft-iWARP built from its source).\n", list.linux);
-    text.push_str("| with | NFS | works | job |\n|---|---|---|---|\n");
+    let mut told: Vec<&str> = Vec::new();
     for claim in &list.claim {
-        let _ = writeln!(text, "| {} | {} | {} | `{}` |", claim.with, claim.nfs.join(", "), claim.shows, claim.job);
+        if !told.contains(&claim.with.as_str()) {
+            told.push(&claim.with);
+        }
+    }
+    for with in &told {
+        let _ = writeln!(text, "- [{}](#{})", heading(with), heading(with).to_lowercase().replace(' ', "-"));
+    }
+    for with in told {
+        let _ = writeln!(text, "\n## {}\n", heading(with));
+        for claim in list.claim.iter().filter(|claim| claim.with == with) {
+            text.push_str(&item(claim));
+        }
     }
     text
+}
+
+/// The heading above what works with a part of Linux.
+fn heading(with: &str) -> String {
+    match with {
+        "neither" => "Our own ends and the harness".to_owned(),
+        with => {
+            let (first, rest) = with.split_at(1);
+            first.to_uppercase() + rest
+        }
+    }
+}
+
+/// A claim as an item of a list, its lines wrapped.
+fn item(claim: &Claim) -> String {
+    let versions = match claim.nfs.as_slice() {
+        [] => String::new(),
+        nfs => format!(" (NFS {})", nfs.join(", ")),
+    };
+    let text = format!("- **`{}`**{versions}: {}", claim.job, claim.shows);
+    section::wrapped_behind(&text, "  ") + "\n"
 }
 
 #[cfg(test)]

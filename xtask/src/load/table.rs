@@ -9,8 +9,8 @@ pub(super) fn section(figures: &Figures) -> String {
     let report = &figures.report;
     let versions = &report.versions;
     let mut out = format!(
-        "Machine: {}; {} connections over loopback from one process ({} of resident memory), the server with `{}` and defaults otherwise, \
-         release build. Active for {} s each way.\n\n",
+        "Machine: {}; {} connections over loopback from one process, which itself has {} of resident memory; the server has \
+         `{}` and default settings otherwise; release build. Each kind of activity lasts {} s.\n\n",
         figures.machine,
         report.connections,
         mib(report.clients_rss_kib),
@@ -23,35 +23,35 @@ pub(super) fn section(figures: &Figures) -> String {
     };
     row("the server's memory", &|version| format!("version {}", version.version));
     row("---", &|_| "---".to_owned());
-    row("its own, before", &|v| mib(v.before.anonymous_kib));
-    row("with all of them idle", &|v| mib(v.idle.anonymous_kib));
+    row("before any connection", &|v| mib(v.before.anonymous_kib));
+    row("with all connections idle", &|v| mib(v.idle.anonymous_kib));
     row("**for each idle connection**", &|v| format!("**{}**", kib(v.idle_octets_each)));
-    row("resident in all, with program and libraries", &|v| mib(v.idle.rss_kib));
-    row(&among("at its peak, with each calling", |v| &v.sometimes, versions), &|v| mib(v.sometimes.peak.anonymous_kib));
-    row("**for each of these**", &|v| format!("**{}**", kib(v.sometimes.octets_each)));
-    row(&among("at its peak, with each calling", |v| &v.flat_out, versions), &|v| mib(v.flat_out.peak.anonymous_kib));
-    row("**for each of these**", &|v| format!("**{}**", kib(v.flat_out.octets_each)));
+    row("resident memory, with program and libraries", &|v| mib(v.idle.rss_kib));
+    row(&among("peak, while each calls", |v| &v.sometimes, versions), &|v| mib(v.sometimes.peak.anonymous_kib));
+    row("**for each of these connections**", &|v| format!("**{}**", kib(v.sometimes.octets_each)));
+    row(&among("peak, while each calls", |v| &v.flat_out, versions), &|v| mib(v.flat_out.peak.anonymous_kib));
+    row("**for each of these connections**", &|v| format!("**{}**", kib(v.flat_out.octets_each)));
     row("idle again", &|v| mib(v.idle_again.anonymous_kib));
-    row("when they have gone", &|v| mib(v.after.anonymous_kib));
-    row("when as many have come again, worked and gone", &|v| mib(v.after_again.anonymous_kib));
-    row("TCP's buffers at the peak, which are the system's, both ends", &|v| mib(v.flat_out.peak_tcp_octets / 1024));
+    row("after all have closed", &|v| mib(v.after.anonymous_kib));
+    row("after as many more have worked and closed", &|v| mib(v.after_again.anonymous_kib));
+    row("the system's TCP buffers at the peak, both ends", &|v| mib(v.flat_out.peak_tcp_octets / 1024));
     out += "\n";
 
     let mut row = |what: &str, of: &dyn Fn(&Version) -> String| {
         let cells: Vec<String> = versions.iter().map(of).collect();
         let _ = writeln!(out, "| {what} | {} |", cells.join(" | "));
     };
-    row("what else", &|version| format!("version {}", version.version));
+    row("other figures", &|version| format!("version {}", version.version));
     row("---", &|_| "---".to_owned());
-    row("descriptors before, idle, gone", &|v| of_each(v, |r| r.descriptors));
-    row("threads before, idle, gone", &|v| of_each(v, |r| r.threads));
-    row("processor time while idle", &|v| format!("{:.2} s in a second", v.idle_cpu));
-    row(&among("all calling", |v| &v.sometimes, versions), &|v| worked(&v.sometimes));
-    row(&among("all calling", |v| &v.flat_out, versions), &|v| worked(&v.flat_out));
+    row("descriptors: before, idle, after", &|v| of_each(v, |r| r.descriptors));
+    row("threads: before, idle, after", &|v| of_each(v, |r| r.threads));
+    row("processor time while idle", &|v| format!("{:.2} s each second", v.idle_cpu));
+    row(&among("all call", |v| &v.sometimes, versions), &|v| worked(&v.sometimes));
+    row(&among("all call", |v| &v.flat_out, versions), &|v| worked(&v.flat_out));
     row("the decent client alone", &|v| decent(&v.decent_alone));
-    row("beside idle connections", &|v| decent(&v.decent_beside_idle));
-    row("beside those that call now and then", &|v| decent(&v.sometimes.decent));
-    row("beside those that call as fast as it goes", &|v| decent(&v.flat_out.decent));
+    row("the decent client beside idle connections", &|v| decent(&v.decent_beside_idle));
+    row("the decent client beside connections that pause", &|v| decent(&v.sometimes.decent));
+    row("the decent client beside connections that do not", &|v| decent(&v.flat_out.decent));
     out
 }
 
@@ -59,7 +59,7 @@ pub(super) fn section(figures: &Figures) -> String {
 fn among(what: &str, part: fn(&Version) -> &Active, versions: &[Version]) -> String {
     let Some(active) = versions.first().map(part) else { return what.to_owned() };
     match active.pause_ms {
-        0 => format!("{what} as fast as it goes, {} at a time", active.depth),
+        0 => format!("{what} without a pause, {} calls at a time", active.depth),
         pause => format!("{what} every {pause} ms"),
     }
 }
@@ -67,7 +67,7 @@ fn among(what: &str, part: fn(&Version) -> &Active, versions: &[Version]) -> Str
 fn worked(active: &Active) -> String {
     let milliseconds = |micros: u64| micros as f64 / 1000.0;
     format!(
-        "{} calls a second, p50 {:.1} ms, p99 {:.1} ms, {:.2} processors",
+        "{} calls/s, p50 {:.1} ms, p99 {:.1} ms, {:.2} CPUs",
         thousands(active.calls_per_s),
         milliseconds(active.p50_us),
         milliseconds(active.p99_us),
@@ -76,12 +76,7 @@ fn worked(active: &Active) -> String {
 }
 
 fn decent(decent: &Decent) -> String {
-    format!(
-        "{} READs a second, p50 {:.0} us, p99 {:.0} us",
-        thousands(decent.calls_per_s),
-        decent.p50_us,
-        decent.p99_us
-    )
+    format!("{} READs/s, p50 {:.0} us, p99 {:.0} us", thousands(decent.calls_per_s), decent.p50_us, decent.p99_us)
 }
 
 fn of_each(version: &Version, what: fn(&Resources) -> u64) -> String {
