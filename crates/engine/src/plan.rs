@@ -239,7 +239,7 @@ mod tests {
     }
 
     /// proves: V1-4.3.3-a, V1-4.3.2-a, V1-4.3.2.1-a, V1-6.2-a, V1-3.5.3-d, V1-4.3.2.3-a, V1-3.4.6-b, V1-4.3.2.1-c
-    /// proves: V1-3.4.6.2-a, IE-3.8.1-b, IE-7.1.2-b, V1-8.2.2.2-b, V1-4.3.2.3-d
+    /// proves: V1-3.4.6.2-a, IE-3.8.1-b, IE-7.1.2-b, V1-4.3.2.3-d
     #[test]
     fn the_reply_gets_room_for_its_largest_form() {
         let call = message(40, &[]);

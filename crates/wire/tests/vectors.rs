@@ -95,12 +95,38 @@ fn action(judgement: &Judgement) -> Value {
     }
 }
 
-/// proves: V1-4-a, V1-4.1.2-a, V1-4.1.2-b, V1-4.1.2-c, V1-4.1.2-d, V1-4.1.2-e, V1-4.2-a, V1-4.2.4-a, V1-4.3-a, V1-4.7-a
-/// proves: V1-4.7-b, V1-4.7-c, V1-4.7-d, V1-4.7-e, V1-7-a
-/// proves: V1-3.4.3-a, V1-3.4.6-a, V1-4.2.4-b, V1-4.3.1-a
-#[test]
-fn headers_decode_to_what_the_vectors_say() {
-    for vector in vectors() {
+/// How many there are.
+const VECTORS: usize = 521;
+
+/// What the vectors are about: the second part of their names, a test for each group.
+const CHUNKS: &[&str] = &[
+    "msg",
+    "nomsg",
+    "payload",
+    "xid-mismatch",
+    "discriminator",
+    "count",
+    "trailing",
+    "position",
+    "reply-side",
+    "credit-zero",
+    "direction",
+];
+const LENGTHS: &[&str] = &["short", "truncated"];
+const TYPES: &[&str] = &["version", "proc", "done", "msgp"];
+const ERRORS: &[&str] = &["error"];
+const RANDOM: &[&str] = &["random"];
+
+/// The vectors of a group.
+fn about(subjects: &[&str]) -> Vec<Vector> {
+    let vectors = vectors().into_iter().filter(|vector| subjects.contains(&vector.name.split('/').nth(1).unwrap()));
+    vectors.collect()
+}
+
+fn all_decode(subjects: &[&str], expected: usize) {
+    let vectors = about(subjects);
+    assert_eq!(vectors.len(), expected, "{subjects:?}");
+    for vector in vectors {
         let decoded = Header::decode(&vector.octets).map(|(header, len)| shape(&header, len));
         match decoded {
             Ok(value) if !vector.decode.is_null() => assert_eq!(value, vector.decode, "{}", vector.name),
@@ -114,18 +140,75 @@ fn headers_decode_to_what_the_vectors_say() {
     }
 }
 
-/// proves: V1-4.2.4-c, V1-4.2.4-d, V1-4.2.4-e, V1-4.2.4-g, V1-4.3.1-b, V1-4.5-a, V1-4.5-b, V1-4.5-c, V1-4.5-h, V1-4.5-i
-/// proves: V1-4.5-j, V1-4.5.1-a, V1-4.5.2-a, V1-4.6.1-b, V1-4.6.1-c, V1-4.6.2-b, V1-4.2.1-c, V1-4.3.3-e
-/// proves: IE-4.6.1-a, IE-7.1.2.1-a, IE-7.1.3-a
-#[test]
-fn messages_are_judged_as_the_vectors_prefer() {
-    let mut judged = 0;
-    for vector in vectors() {
+fn all_judged(subjects: &[&str]) {
+    for vector in about(subjects) {
         let judgement = judge(vector.role, &vector.octets);
         assert_eq!(action(&judgement), vector.classify[0], "{} {judgement:?}", vector.name);
-        judged += 1;
     }
-    assert_eq!(judged, 521, "all version 1 vectors are there");
+}
+
+/// proves: V1-4.1.2-a, V1-4.1.2-b, V1-4.1.2-c, V1-4.2.4-b, V1-4.3-a, V1-4.3.1-a, V1-4.7-a, V1-4.7-b, V1-4.7-c
+/// proves: V1-4.7-d, V1-4.7-e, V1-3.4.3-a
+#[test]
+fn chunk_lists_decode_to_what_the_vectors_say() {
+    all_decode(CHUNKS, 125);
+}
+
+/// proves: V1-3.4.6-a
+#[test]
+fn a_write_chunk_may_have_no_segments() {
+    let empty: Vec<_> = about(CHUNKS).into_iter().filter(|vector| vector.decode["writes"] == json!([[]])).collect();
+    assert!(!empty.is_empty());
+    for vector in empty {
+        let (header, _) = Header::decode(&vector.octets).unwrap();
+        assert_eq!(header.body.lists().unwrap().writes.chunks().len(), 1, "{}", vector.name);
+    }
+}
+
+/// proves: V1-4-a, V1-4.2-a, V1-4.1.2-e, V1-4.2.4-a
+#[test]
+fn fixed_words_decode_to_what_the_vectors_say() {
+    all_decode(TYPES, 35);
+    all_decode(LENGTHS, 203);
+    all_decode(RANDOM, 126);
+}
+
+/// proves: V1-4.1.2-d, V1-7-a
+#[test]
+fn errors_decode_to_what_the_vectors_say() {
+    all_decode(ERRORS, 32);
+}
+
+/// proves: V1-4.2.4-c, V1-4.2.4-g, V1-4.3.1-b, V1-4.2.1-c, V1-4.3.3-e, V1-4.5-b, V1-4.5-c, V1-4.5.2-a
+#[test]
+fn chunk_lists_are_judged_as_the_vectors_prefer() {
+    all_judged(CHUNKS);
+    all_judged(RANDOM);
+}
+
+/// proves: V1-4.5-a, V1-4.5-i, V1-4.5.2-a
+#[test]
+fn what_is_cut_off_is_judged_as_the_vectors_prefer() {
+    all_judged(LENGTHS);
+}
+
+/// proves: V1-4.5.1-a, V1-4.6.1-b, V1-4.6.1-c, V1-4.6.2-b, IE-4.6.1-a, IE-7.1.2.1-a, IE-7.1.3-a
+#[test]
+fn versions_and_procedures_are_judged_as_the_vectors_prefer() {
+    all_judged(TYPES);
+}
+
+/// proves: V1-4.2.4-d, V1-4.2.4-e, V1-4.5-h, V1-4.5-j
+#[test]
+fn errors_are_judged_as_the_vectors_prefer() {
+    all_judged(ERRORS);
+}
+
+#[test]
+fn every_vector_is_in_a_group() {
+    let groups = [CHUNKS, LENGTHS, TYPES, ERRORS, RANDOM];
+    assert_eq!(groups.into_iter().map(|group| about(group).len()).sum::<usize>(), VECTORS);
+    assert_eq!(vectors().len(), VECTORS, "all version 1 vectors are there");
 }
 
 /// proves: V1-4.5-d, V1-4.5-e

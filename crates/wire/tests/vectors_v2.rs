@@ -131,13 +131,37 @@ fn action(judgement: &Judgement) -> Value {
     }
 }
 
-/// proves: V2-6-a, V2-6.1-a, V2-6.1-b, V2-6.2.1-a, V2-6.2.2-a, V2-6.2.3-b, V2-6.3-a, V2-6.3-b, V2-6.3.1-a, V2-6.3.2-a
-/// proves: V2-6.3.3-a, V2-6.3.3-b, V2-6.3.4-a, V2-8.3-a, V2-8.3-b, V2-8.3-c, V2-8.4-a, V2-8.4-b, V2-8.5-a
-/// proves: V2-4.2.1.1-c, V2-4.2.3-e, V2-4.3.5-a, V2-4.3.6-a, V2-4.3.6-g, V2-5.1-a, V2-5.2-a, V2-6.2.2-b, V2-6.2.2-d
-/// proves: V2-3.1.4-a, V2-3.1.4.2-a, V2-B.5-c, ULB-1-b, ULB-5.5-e
-#[test]
-fn headers_decode_to_what_the_vectors_say() {
-    for vector in vectors() {
+/// What the vectors are about: the second part of their names, a test for each group.
+const CHUNKS: &[&str] = &[
+    "msg",
+    "nomsg",
+    "refresh",
+    "inv-handle",
+    "payload",
+    "xid-mismatch",
+    "discriminator",
+    "count",
+    "trailing",
+    "position",
+    "reply-side",
+];
+const LENGTHS: &[&str] = &["short", "truncated"];
+const TYPES: &[&str] = &["version", "htype"];
+const FLAGS: &[&str] = &["more", "reserved-flags", "tpmore", "direction", "msg-type"];
+const PROPERTIES: &[&str] = &["connprop"];
+const ERRORS: &[&str] = &["error"];
+const RANDOM: &[&str] = &["random"];
+
+/// The vectors of a group.
+fn about(subjects: &[&str]) -> Vec<Vector> {
+    let vectors = vectors().into_iter().filter(|vector| subjects.contains(&vector.name.split('/').nth(1).unwrap()));
+    vectors.collect()
+}
+
+fn all_decode(subjects: &[&str], expected: usize) {
+    let vectors = about(subjects);
+    assert_eq!(vectors.len(), expected, "{subjects:?}");
+    for vector in vectors {
         let decoded = Header::decode(&vector.octets);
         match decoded.map(|(header, len)| shape(&header, len)) {
             Ok(value) if !vector.decode.is_null() => assert_eq!(value, Some(vector.decode), "{}", vector.name),
@@ -150,19 +174,102 @@ fn headers_decode_to_what_the_vectors_say() {
     }
 }
 
-/// proves: V2-7-a, V2-7.1.1-a, V2-7.1.1-b, V2-7.1.2-a, V2-7.1.2-b, V2-7.2.1-a, V2-7.2.1-b, V2-7.2.2-a, V2-7.2.2-b
-/// proves: V2-7.2-a, V2-7.2-d, V2-7-f, V2-7-g, V2-6.1-c, V2-6.1-d, V2-6.1-e
-/// proves: V2-5.1-c, V2-5.1-d, V2-5.1-e, V2-5.1-f, V2-5.1-g, V2-5.1-k, V2-5.1-l, V2-6.3.4-e, V2-B.4-a, V2-5.2.5-f
-/// proves: V2-6.2.2-d, V2-6.2.2-e, V2-6.2.2.1-e, V2-6.2.2.1-f, V2-6.2.2.1-g, V2-6.2.2.2-d, V2-6.2.2.2-e, V2-6.2.2.2-g
-/// proves: V2-6.2.2.2-h, V2-6.2.2.2-n, V2-6.2.2.3-a, V2-6.2.2.3-b, V2-6.2.2.3-f
-/// proves: V2-6.3.2-c, V2-6.3.2-f, V2-6.3.2-g, V2-6.3.2-h, V2-6.3.1-b, V2-4.3.5-h, V2-4.4.3-j, V2-4.2.1.1-i
-/// proves: V2-4.2.3.3-d, V2-C.1-a, V2-C.1-b, V2-8.3-d
-#[test]
-fn messages_are_judged_as_the_vectors_prefer() {
-    for vector in vectors() {
+fn all_judged(subjects: &[&str]) {
+    for vector in about(subjects) {
         let judgement = vector.judge();
         assert_eq!(action(&judgement), vector.classify[0], "{} {judgement:?}", vector.name);
     }
+}
+
+/// proves: V2-6.2.3-b, V2-6.3-a, V2-6.3-b, V2-6.3.1-a, V2-6.3.2-a, V2-8.3-a, V2-8.3-b, V2-8.3-c, V2-4.3.5-a
+/// proves: V2-4.3.6-a, V2-4.3.6-g, V2-3.1.4.2-a
+#[test]
+fn chunk_lists_decode_to_what_the_vectors_say() {
+    all_decode(CHUNKS, 137);
+}
+
+/// proves: V2-6-a, V2-6.1-a, V2-6.2.1-a, V2-6.2.2-a, V2-4.2.1.1-c, V2-4.2.3-e, V2-3.1.4-a, V2-8.5-a, ULB-1-b
+#[test]
+fn prefixes_decode_to_what_the_vectors_say() {
+    all_decode(TYPES, 49);
+    all_decode(LENGTHS, 243);
+    all_decode(RANDOM, 126);
+}
+
+/// proves: V2-6.2.2-b, V2-6.2.2-d
+#[test]
+fn flags_decode_to_what_the_vectors_say() {
+    all_decode(FLAGS, 53);
+}
+
+/// proves: V2-6.1-b, V2-6.3.4-a, V2-5.1-a, V2-5.2-a, V2-8.4-b
+#[test]
+fn properties_decode_to_what_the_vectors_say() {
+    all_decode(PROPERTIES, 169);
+}
+
+/// proves: V2-6.3.3-a, V2-6.3.3-b, V2-8.4-a, V2-B.5-c, ULB-5.5-e
+#[test]
+fn errors_decode_to_what_the_vectors_say() {
+    all_decode(ERRORS, 85);
+}
+
+/// proves: V2-6.3.2-c, V2-6.3.2-f, V2-6.3.2-g, V2-6.3.2-h, V2-6.3.1-b, V2-4.3.5-h, V2-4.4.3-j, V2-4.2.1.1-i
+/// proves: V2-7.2-a, V2-8.3-d, V2-C.1-b, V2-7.2.1-a
+#[test]
+fn chunk_lists_are_judged_as_the_vectors_prefer() {
+    all_judged(CHUNKS);
+    all_judged(RANDOM);
+}
+
+/// proves: V2-7-a, V2-7.2.1-a, V2-7.2.1-b
+#[test]
+fn what_is_cut_off_is_judged_as_the_vectors_prefer() {
+    all_judged(LENGTHS);
+}
+
+/// proves: V2-7.1.1-a, V2-7.1.1-b, V2-C.1-a, V2-4.2.3.3-d, V2-7.1.2-a, V2-7.1.2-b, V2-6.1-c, V2-6.1-d, V2-6.1-e
+/// proves: V2-7.2-d
+#[test]
+fn versions_and_types_are_judged_as_the_vectors_prefer() {
+    all_judged(TYPES);
+}
+
+/// proves: V2-6.2.2-d, V2-6.2.2-e, V2-6.2.2.1-e, V2-6.2.2.1-f, V2-6.2.2.1-g, V2-6.2.2.2-d, V2-6.2.2.2-e
+/// proves: V2-6.2.2.2-g, V2-6.2.2.2-h, V2-6.2.2.3-b
+#[test]
+fn flags_are_judged_as_the_vectors_prefer() {
+    all_judged(FLAGS);
+}
+
+/// proves: V2-5.1-c, V2-5.1-d, V2-5.1-e, V2-5.1-f, V2-5.1-g, V2-5.1-k, V2-5.1-l, V2-7.2.2-a, V2-7.2.2-b, V2-6.3.4-e
+/// proves: V2-B.4-a, V2-5.2.5-f
+#[test]
+fn properties_are_judged_as_the_vectors_prefer() {
+    all_judged(PROPERTIES);
+}
+
+/// proves: V2-7-f, V2-7-g
+#[test]
+fn errors_are_judged_as_the_vectors_prefer() {
+    all_judged(ERRORS);
+}
+
+/// proves: V2-6.2.2.3-a, V2-6.2.2.3-f, V2-6.2.2.2-n
+#[test]
+fn property_exchanges_in_parts_are_judged_as_the_vectors_prefer() {
+    let parts = |vector: &Vector| ["/tpmore", "/more"].iter().any(|word| vector.name.contains(word));
+    let in_parts: Vec<_> = about(PROPERTIES).into_iter().chain(about(FLAGS)).filter(parts).collect();
+    assert!(in_parts.len() > 20, "{}", in_parts.len());
+    for vector in in_parts {
+        assert_eq!(action(&vector.judge()), vector.classify[0], "{}", vector.name);
+    }
+}
+
+#[test]
+fn every_vector_is_in_a_group() {
+    let groups = [CHUNKS, LENGTHS, TYPES, FLAGS, PROPERTIES, ERRORS, RANDOM];
+    assert_eq!(groups.into_iter().map(|group| about(group).len()).sum::<usize>(), VECTORS);
 }
 
 /// proves: V2-7-b, V2-7-c, V2-7-e, V2-6.2.2.1-d, V2-7.1.1-a

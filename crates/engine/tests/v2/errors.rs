@@ -25,8 +25,7 @@ fn answer(xid: u32, run: usize, items: &[usize]) -> Answer {
     Answer::Reply(payload)
 }
 
-/// proves: V2-4.3.4-d, V2-7.3.1-a, V2-7.3.1-c, V2-7.3.2-a, V2-7.3.3-a, V2-5.2.4-b, V2-7.3-c, V2-11.1.4-a, V2-7-b
-/// proves: V2-7-c, V2-7-d, V2-7-e, V2-6.2.2.1-d
+/// proves: V2-4.3.4-d, V2-7.3.1-a, V2-7.3.1-c, V2-7.3.2-a, V2-7.3.3-a, V2-5.2.4-b, V2-7.3-c, V2-11.1.4-a
 #[test]
 fn chunks_above_a_limit_are_refused_with_the_limit() {
     let mut server = server();
@@ -45,11 +44,19 @@ fn chunks_above_a_limit_are_refused_with_the_limit() {
         assert_eq!(done.errors(), error.map(|error| (xid, error)).into_iter().collect::<Vec<_>>());
         let taken = done.actions.iter().any(|action| matches!(action, Action::Deliver { .. } | Action::Pull { .. }));
         assert_eq!(taken, error.is_none(), "what is refused is not executed");
-        for (header, ..) in &done.sent {
-            assert_eq!((header.version, header.flags.response, header.flags.more), (2, true, false));
-            assert_ne!(header.credits.granted, 0);
-        }
     }
+}
+
+/// proves: V2-7-b, V2-7-c, V2-7-d, V2-7-e, V2-6.2.2.1-d
+#[test]
+fn an_error_names_its_call_and_grants() {
+    let mut server = server();
+    let done = server.hear(&msg(7, false, false, writes(&[&[8], &[8], &[8]])), &call(7));
+    let [(header, ..)] = done.sent.as_slice() else { panic!("{done:?}") };
+    assert_eq!((header.xid, header.version), (7, 2));
+    assert_eq!((header.flags.response, header.flags.more), (true, false));
+    assert!(matches!(header.body, Body::Error(_)));
+    assert_ne!(header.credits.granted, 0);
 }
 
 /// proves: V2-7.3.4-a, V2-7.3.4-b, V2-7.3.4-c, V2-6.4-e, V2-6.4-h, V2-7.3.5-a, V2-7.3.5-b
@@ -287,30 +294,46 @@ fn errors_about_nothing_and_unknown_ones_are_dropped() {
     assert_eq!(again, Err(CallRefused::XidInUse { xid: 9 }));
 }
 
-/// proves: V2-6.1-c, V2-6.1-e, V2-7.1.2-a, V2-7.1.2-b, V2-7.2-d, V2-7.2.1-a, V2-7.2.1-b, V2-7-a, V2-7.1.1-a, V2-7.1.1-b
-/// proves: V2-4.2.3.3-d, V2-6.2.2.3-b, V2-6.3.2-f, V2-6.3.2-h
-#[test]
-fn what_the_wire_judges_is_carried_out() {
+/// A prefix alone.
+fn bare(xid: u32, version: u32, kind: u32, flags: u32) -> Vec<u8> {
+    words(&[xid, version, 0x0020_0001, kind, flags])
+}
+
+/// A server answers each with the error beside it, and serves the call after them.
+fn are_answered(cases: &[(Vec<u8>, Option<ErrorBody>)]) {
     let mut server = server();
-    let bare = |xid: u32, version: u32, kind: u32, flags: u32| words(&[xid, version, 0x0020_0001, kind, flags]);
-    let cases: [(Vec<u8>, Option<ErrorBody>); 9] = [
-        (bare(1, 2, 9, 0), Some(ErrorBody::InvalidHeaderType)),
-        (bare(2, 2, 9, 1), None),
-        (bare(3, 2, 0, 0), Some(ErrorBody::BadXdr)),
-        (bare(4, 2, 0, 0)[..19].to_vec(), None),
-        (bare(5, 1, 0, 0), Some(ErrorBody::Version { low: 2, high: 2 })),
-        ([bare(6, 2, 1, 4), words(&[0; 4])].concat(), Some(ErrorBody::InvalidHeaderType)),
-        ([bare(7, 2, 1, 0), words(&[0; 4])].concat(), Some(ErrorBody::BadXdr)),
-        ([bare(8, 2, 1, 1), words(&[0; 4])].concat(), None),
-        ([bare(0, 2, 1, 0), words(&[0; 4])].concat(), None),
-    ];
     for (octets, error) in cases {
+        let (octets, error) = (octets.clone(), *error);
         let xid = u32::from_be_bytes(*octets.first_chunk().unwrap());
         let done = server.hear_octets(octets);
         assert_eq!(done.errors(), error.map(|error| (xid, error)).into_iter().collect::<Vec<_>>());
         assert!(done.delivered().is_empty());
     }
     assert!(server.hear(&msg(20, false, false, Lists::default()), &call(20)).delivered().len() == 1, "it goes on");
+}
+
+/// proves: V2-6.1-c, V2-6.1-e, V2-7.1.2-a, V2-7.1.2-b, V2-7.2-d, V2-7.2.1-a, V2-7.2.1-b, V2-7-a
+/// proves: V2-7.1.1-a, V2-7.1.1-b, V2-4.2.3.3-d
+#[test]
+fn what_is_no_header_of_the_version_is_answered_as_the_wire_judges() {
+    are_answered(&[
+        (bare(1, 2, 9, 0), Some(ErrorBody::InvalidHeaderType)),
+        (bare(2, 2, 9, 1), None),
+        (bare(3, 2, 0, 0), Some(ErrorBody::BadXdr)),
+        (bare(4, 2, 0, 0)[..19].to_vec(), None),
+        (bare(5, 1, 0, 0), Some(ErrorBody::Version { low: 2, high: 2 })),
+    ]);
+}
+
+/// proves: V2-6.2.2.3-b, V2-6.3.2-f, V2-6.3.2-h
+#[test]
+fn what_carries_no_message_is_answered_as_the_wire_judges() {
+    are_answered(&[
+        ([bare(6, 2, 1, 4), words(&[0; 4])].concat(), Some(ErrorBody::InvalidHeaderType)),
+        ([bare(7, 2, 1, 0), words(&[0; 4])].concat(), Some(ErrorBody::BadXdr)),
+        ([bare(8, 2, 1, 1), words(&[0; 4])].concat(), None),
+        ([bare(0, 2, 1, 0), words(&[0; 4])].concat(), None),
+    ]);
 }
 
 /// proves: V2-4.2.1.1-i, V2-6.3.2-f

@@ -5,8 +5,8 @@
 
 #![allow(dead_code, reason = "the tests of each version use their share")]
 
-mod one;
-mod two;
+pub mod one;
+pub mod two;
 
 use bytes::Bytes;
 use rpcrdma_engine::{
@@ -138,8 +138,10 @@ pub struct World {
     pub broken: bool,
     /// What is seen on the wire, by the sending end.
     pub watched: [Watched; 2],
-    /// What a call lets be invalidated, by the calling end and the XID.
-    pub offered: BTreeMap<(usize, u32), u32>,
+    /// What a call lends and lets be invalidated, by the calling end and the XID.
+    pub offered: BTreeMap<(usize, u32), v2::Chunks>,
+    /// Regions that the peer has invalidated with a reply.
+    pub invalidated: usize,
     /// Whether all of it is checked.
     pub strict: bool,
     /// The same for version 1.
@@ -246,6 +248,7 @@ impl World {
             broken: false,
             watched: [Watched::new(true), Watched::new(false)],
             offered: BTreeMap::new(),
+            invalidated: 0,
             strict: true,
             one: None,
             shared: 0,
@@ -329,29 +332,20 @@ impl World {
                 Action::Send { octets, invalidate, signaled, about } => {
                     let whole = octets.concat();
                     assert_eq!((whole.len(), invalidate), (about.inline_octets, about.invalidates), "as it is told");
-                    let peer = 1 - at;
                     let inline = self.one.is_some().then(|| self.inline(at));
                     if let (Some(one), Some(inline)) = (&mut self.one, inline) {
                         one[at].sends(inline, &whole);
                     }
-                    let end = &mut self.ends[at];
                     if self.strict {
                         let [client, server] = &mut self.watched;
                         let (ours, theirs) = if at == 0 { (client, server) } else { (server, client) };
                         let header = ours.sends(theirs, &whole);
                         assert_eq!(u32::from(header.credits.granted), about.credit);
-                        if let Some(handle) = invalidate {
-                            let last_of_a_reply = header.flags.response && !header.flags.more;
-                            assert!(last_of_a_reply, "only the last Send of a reply invalidates");
-                            assert_eq!(self.offered.remove(&(peer, header.xid)), Some(handle), "what was offered");
-                        }
-                        if !header.flags.response
-                            && let Some(chunks) = header.body.chunks()
-                        {
-                            self.offered.insert((at, header.xid), chunks.inv_handle);
-                        }
+                        let last_of_a_reply = header.flags.response && !header.flags.more;
+                        assert!(invalidate.is_none() || last_of_a_reply, "only the last Send of a reply invalidates");
+                        self.check_offer(at, &header, invalidate);
                     }
-                    end.wire.push_back(Wire::Send { octets: whole.into(), invalidate, signaled });
+                    self.ends[at].wire.push_back(Wire::Send { octets: whole.into(), invalidate, signaled });
                 }
                 Action::Write { to, octets, .. } => {
                     let octets = octets.concat();
@@ -410,6 +404,35 @@ impl World {
         assert_eq!(stats.receives, receives, "the engine's count is the fabric's");
         if self.one.is_some() {
             assert!(receives > stats.granted as usize + stats.unanswered, "one for each promise, and one more");
+        }
+    }
+
+    /// What a call offers is what its reply gives back: the same chunks, filled in order, and at most one handle less.
+    fn check_offer(&mut self, at: usize, header: &v2::Header, invalidate: Option<u32>) {
+        let Some(chunks) = header.body.chunks().filter(|_| !header.flags.more && !header.is_grant()) else { return };
+        if !header.flags.response {
+            self.offered.insert((at, header.xid), chunks.clone());
+            return;
+        }
+        let offer = self.offered.remove(&(1 - at, header.xid)).expect("a reply answers a call");
+        if let Some(handle) = invalidate {
+            assert_eq!(offer.inv_handle, handle, "what was offered");
+            self.invalidated += 1;
+        }
+        let lent = |lists: &v2::Lists| {
+            let chunks = lists.writes.chunks().iter().chain(&lists.reply);
+            chunks.map(|chunk| chunk.segments().to_vec()).collect::<Vec<_>>()
+        };
+        let (offered, returned) = (lent(&offer.lists), lent(&chunks.lists));
+        assert_eq!(offered.len(), returned.len(), "every chunk comes back");
+        for (offered, returned) in offered.iter().zip(&returned) {
+            assert_eq!(offered.len(), returned.len(), "with as many segments");
+            for (index, (offered, written)) in offered.iter().zip(returned).enumerate() {
+                assert_eq!((offered.handle, offered.offset), (written.handle, written.offset));
+                assert!(written.length <= offered.length, "no more than there is room for");
+                let later = returned[index + 1..].iter().any(|segment| segment.length > 0);
+                assert!(!later || written.length == offered.length, "filled in order");
+            }
         }
     }
 

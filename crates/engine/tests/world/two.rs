@@ -13,10 +13,24 @@ pub struct Watched {
     pub over: bool,
     sent: usize,
     open: Option<(u32, bool)>,
-    /// The most octets of a message, by the rules so far.
+    pub seen: Seen,
+}
+
+/// How often each kind was sent: what the rules were checked against.
+#[derive(Clone, Copy, Default)]
+pub struct Seen {
+    /// Calls and replies that fit one message, and messages that continue another.
+    pub simple: u64,
     pub parts: u64,
+    pub special_calls: u64,
+    pub special_replies: u64,
+    pub read_chunks: u64,
+    pub write_chunks: u64,
+    pub reply_chunks: u64,
     pub grants: u64,
     pub errors: u64,
+    /// Against the direction of the connection: calls of the server, replies of the client.
+    pub reverse: u64,
 }
 
 impl Watched {
@@ -29,9 +43,7 @@ impl Watched {
             over: false,
             sent: 0,
             open: None,
-            parts: 0,
-            grants: 0,
-            errors: 0,
+            seen: Seen::default(),
         }
     }
 
@@ -78,7 +90,7 @@ impl Watched {
                 );
                 if let Some(open) = self.open {
                     assert_eq!(open, (header.xid, response), "parts of one message follow each other");
-                    self.parts += 1;
+                    self.seen.parts += 1;
                 } else if !payload.is_empty() {
                     assert_eq!(payload[..4], header.xid.to_be_bytes(), "the payload begins with the XID");
                     assert_eq!(payload[4..8], u32::from(response).to_be_bytes(), "the flag is the direction");
@@ -99,8 +111,10 @@ impl Watched {
                     assert!(lists.reads.segments().iter().all(|entry| entry.position % 4 == 0));
                     assert_eq!(chunks.inv_handle != 0, chunks.invalidatable().is_some());
                 }
+                self.count(&header, later);
                 // The reverse direction keeps to the client's level.
                 if self.client == response {
+                    self.seen.reverse += 1;
                     let client = if self.client { &self.announced } else { &peer.announced };
                     assert!(client.reverse >= ReverseSupport::Simple);
                     assert!(client.reverse >= ReverseSupport::Continued || !header.flags.more && !later);
@@ -108,7 +122,7 @@ impl Watched {
                 }
             }
             Body::Nomsg(_) => {
-                self.grants += 1;
+                self.seen.grants += 1;
                 assert_eq!((header.xid, response), (0, false));
             }
             Body::Connprop(set) => {
@@ -119,11 +133,22 @@ impl Watched {
             }
             Body::Error(_) => {
                 assert!(response, "an error is a response");
-                self.errors += 1;
+                self.seen.errors += 1;
             }
             other => panic!("{other:?}"),
         }
         header
+    }
+
+    fn count(&mut self, header: &Header, later: bool) {
+        let Some(chunks) = header.body.chunks() else { return };
+        let (response, whole) = (header.flags.response, matches!(header.body, Body::Nomsg(_)));
+        self.seen.special_calls += u64::from(whole && !response);
+        self.seen.special_replies += u64::from(whole && response);
+        self.seen.simple += u64::from(!whole && !later && !header.flags.more);
+        self.seen.read_chunks += chunks.lists.reads.segments().len() as u64;
+        self.seen.write_chunks += chunks.lists.writes.chunks().len() as u64;
+        self.seen.reply_chunks += u64::from(chunks.lists.reply.is_some());
     }
 
     /// It hears a message.

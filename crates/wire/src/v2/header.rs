@@ -339,7 +339,7 @@ mod tests {
     }
 
     /// proves: V2-6.2.2.1-d, V2-6.2.2.1-f, V2-6.2.2.3-c, V2-6.3.2-d, V2-6.3.4-d, V2-7-b, V2-7-c, V2-7-d, V2-7-e
-    /// proves: V2-4.5.1-f, V2-4.5.2-e, V2-6.2.4-f, V2-6.2.2-c
+    /// proves: V2-6.2.4-f, V2-6.2.2-c
     #[test]
     fn headers_are_made_with_the_flags_that_they_must_have() {
         let credits = 0x0009_0003;
