@@ -44,6 +44,30 @@ impl Rule {
     pub(super) fn document(&self) -> &str {
         self.id.split('-').next().unwrap_or(&self.id)
     }
+
+    /// The document by the name that one looks for it by, and the section: `RFC 8166, section 4.5.1`.
+    pub(super) fn source(&self) -> String {
+        let parts: Vec<&str> = self.id.split('-').collect();
+        let [tag, middle @ .., _] = parts.as_slice() else { return self.id.clone() };
+        let by_tag = match *tag {
+            "V1" => "RFC 8166",
+            "V2" => "draft-ietf-nfsv4-rpcrdma-version-two-01",
+            "IE" => "draft-ietf-nfsv4-rfc5666-implementation-experience-02",
+            "ULB" => "draft-ietf-nfsv4-nfs-ulb-v2-07",
+            "OPS" | "FABRIC" => "a rule of this project",
+            tag => tag,
+        };
+        let number = |part: &str| part.starts_with(|first: char| first.is_ascii_digit());
+        let is_rfc = |part: &str| part.len() == 4 && part.chars().all(|digit| digit.is_ascii_digit());
+        match middle {
+            [rfc, section] if is_rfc(rfc) && (number(section) || *section == "A") => {
+                format!("RFC {rfc}, section {section}")
+            }
+            [rfc, ..] if is_rfc(rfc) => format!("RFC {rfc}"),
+            [section] if number(section) || matches!(*tag, "V1" | "V2") => format!("{by_tag}, section {section}"),
+            _ => by_tag.to_owned(),
+        }
+    }
 }
 
 /// Why a rule has no test.

@@ -1,13 +1,15 @@
 //! `cargo xtask requirements`: which test proves which rule of the specifications, and which rules nothing proves.
 //!
-//! Three things are read: the catalogues of rules (`spec/requirements.toml`, `spec/requirements-extra.toml`), the lines
-//! `/// proves: ID, ID` above the tests of the workspace, and `spec/exceptions.toml`, which says of a rule without a
-//! test why it has none. Every rule is one or the other; the command fails when one is neither, and so does the test
-//! below. So a proof that goes away takes CI with it.
+//! Four things are read: the catalogues of rules (`spec/requirements.toml`, `spec/requirements-extra.toml`), the lines
+//! `/// proves: ID, ID` above the tests of the workspace, the comments of the crates that name a rule (`places.rs`),
+//! and `spec/exceptions.toml`, which says of a rule without a test why it has none. Every rule is proven or excepted;
+//! the command fails when one is neither, and so does the test below. So a proof that goes away takes CI with it.
 
 mod catalogue;
+mod places;
 mod report;
 mod scan;
+mod sources;
 
 use anyhow::Context as _;
 use std::{path::Path, process::ExitCode};
@@ -17,14 +19,18 @@ use std::{path::Path, process::ExitCode};
 #[command(max_term_width = 100)]
 pub(crate) struct Arguments {
     /// The shares per document and level, and the ids that are missing, as JSON
-    #[arg(long, conflicts_with_all = ["id", "summary"])]
+    #[arg(long, conflicts_with_all = ["id", "summary", "without_place"])]
     json: bool,
     /// Only the shares per document and level, and what is missing
     #[arg(long)]
     summary: bool,
-    /// One rule: what it says, and its tests or why it has none; a prefix shows several
+    /// One rule: what it says, the places in code that name it, and its tests or why it has none; a prefix shows
+    /// several
     #[arg(long, value_name = "ID", conflicts_with = "summary")]
     id: Option<String>,
+    /// The rules that no place in code names, though they are kept
+    #[arg(long, conflicts_with_all = ["id", "summary"])]
+    without_place: bool,
 }
 
 /// Prints what was asked for. Fails when a rule is neither proven nor excepted, or a file of the catalogue or a line of
@@ -34,6 +40,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let report = read(root)?;
     if let Some(id) = &arguments.id {
         print!("{}", report.about(id)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.without_place {
+        print!("{}", report.without_place());
         return Ok(ExitCode::SUCCESS);
     }
     if arguments.json {
@@ -51,8 +61,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn read(root: &Path) -> anyhow::Result<report::Report> {
     let rules = catalogue::rules(&root.join("spec"))?;
     let exceptions = catalogue::exceptions(root)?;
-    let proofs = scan::proofs(root)?;
-    report::Report::new(rules, exceptions, proofs)
+    let mut tags: Vec<&str> = rules.iter().map(catalogue::Rule::document).collect();
+    tags.dedup();
+    let (mut proofs, mut places) = (Vec::new(), Vec::new());
+    for source in sources::sources(root)? {
+        proofs.extend(scan::in_source(&source)?);
+        // The report's own tests are about ids that there are not.
+        if !source.file.starts_with("xtask/src/requirements/") {
+            places.extend(places::in_source(&source, &tags));
+        }
+    }
+    report::Report::new(rules, exceptions, proofs, places)
 }
 
 /// The ids of a repository's rules.

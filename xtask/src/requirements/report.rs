@@ -2,6 +2,7 @@
 
 use super::{
     catalogue::{Exception, Level, Rule},
+    places::Place,
     scan::Proof,
 };
 use anyhow::ensure;
@@ -17,6 +18,8 @@ pub(super) struct Report {
     rules: Vec<Rule>,
     /// The tests, by the id that they prove.
     proofs: BTreeMap<String, Vec<Proof>>,
+    /// The places in code, by the id that they name.
+    places: BTreeMap<String, Vec<Place>>,
     exceptions: BTreeMap<String, Exception>,
 }
 
@@ -26,6 +29,8 @@ struct Counts {
     total: usize,
     proven: usize,
     excepted: usize,
+    /// That a place in code names.
+    placed: usize,
 }
 
 impl Counts {
@@ -40,9 +45,14 @@ impl Counts {
 }
 
 impl Report {
-    /// Fails when a test or an exception names a rule that is in no catalogue, or when a rule is excepted twice, or
-    /// although it is proven.
-    pub(super) fn new(rules: Vec<Rule>, listed: Vec<Exception>, tests: Vec<Proof>) -> anyhow::Result<Report> {
+    /// Fails when a test, a place or an exception names a rule that is in no catalogue, or when a rule is excepted
+    /// twice, or although it is proven.
+    pub(super) fn new(
+        rules: Vec<Rule>,
+        listed: Vec<Exception>,
+        tests: Vec<Proof>,
+        named: Vec<Place>,
+    ) -> anyhow::Result<Report> {
         let known: BTreeSet<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
         let mut proofs: BTreeMap<String, Vec<Proof>> = BTreeMap::new();
         for test in tests {
@@ -57,6 +67,16 @@ impl Report {
                 proofs.entry(id.clone()).or_default().push(test.clone());
             }
         }
+        let mut places: BTreeMap<String, Vec<Place>> = BTreeMap::new();
+        for place in named {
+            let Place { file, line, ids, in_test, .. } = &place;
+            for id in ids {
+                ensure!(known.contains(id.as_str()), "{file}:{line}: {id} is named, which is in no catalogue");
+                if !in_test {
+                    places.entry(id.clone()).or_default().push(place.clone());
+                }
+            }
+        }
         let mut exceptions = BTreeMap::new();
         for exception in listed {
             let id = exception.id.clone();
@@ -66,13 +86,29 @@ impl Report {
             }
             ensure!(exceptions.insert(id.clone(), exception).is_none(), "{id} is excepted twice");
         }
-        Ok(Report { rules, proofs, exceptions })
+        Ok(Report { rules, proofs, places, exceptions })
     }
 
     /// The rules that are neither proven nor excepted.
     pub(super) fn missing(&self) -> Vec<&str> {
         let without = |rule: &&Rule| !self.proofs.contains_key(&rule.id) && !self.exceptions.contains_key(&rule.id);
         self.rules.iter().filter(without).map(|rule| rule.id.as_str()).collect()
+    }
+
+    /// The rules that no place in code names, but for those that have no test either.
+    fn unplaced(&self) -> impl Iterator<Item = &Rule> {
+        self.rules.iter().filter(|rule| !self.places.contains_key(&rule.id) && !self.exceptions.contains_key(&rule.id))
+    }
+
+    /// These rules, a line each, and how many they are.
+    pub(super) fn without_place(&self) -> String {
+        let mut out = String::new();
+        for rule in self.unplaced() {
+            let _ = writeln!(out, "{} {} ({}) {}", rule.id, rule.level, rule.role, rule.text);
+        }
+        let kept = self.rules.len() - self.exceptions.len();
+        let _ = writeln!(out, "\n{} of {kept} rules have no place in code that names them.", self.unplaced().count());
+        out
     }
 
     /// By document in the order of the catalogues, then by level.
@@ -87,6 +123,7 @@ impl Report {
             counts.total += 1;
             counts.proven += usize::from(self.proofs.contains_key(&rule.id));
             counts.excepted += usize::from(self.exceptions.contains_key(&rule.id));
+            counts.placed += usize::from(self.places.contains_key(&rule.id));
         }
         documents
     }
@@ -96,26 +133,28 @@ impl Report {
         let mut documents = serde_json::Map::new();
         for (document, levels) in self.counts() {
             let levels = levels.into_iter().map(|(level, counts)| {
-                let Counts { total, proven, excepted } = counts;
-                (level.to_string(), json!({ "total": total, "proven": proven, "excepted": excepted }))
+                let Counts { total, proven, excepted, placed } = counts;
+                let value = json!({ "total": total, "proven": proven, "excepted": excepted, "placed": placed });
+                (level.to_string(), value)
             });
             documents.insert(document.to_owned(), Value::Object(levels.collect()));
         }
-        json!({ "documents": documents, "missing": self.missing() })
+        let unplaced: Vec<&str> = self.unplaced().map(|rule| rule.id.as_str()).collect();
+        json!({ "documents": documents, "missing": self.missing(), "without_place": unplaced })
     }
 
     /// The shares and what is missing, for people.
     pub(super) fn table(&self) -> String {
         let mut out = format!(
-            "{:8}  {:9}  {:>5}  {:>6}  {:>8}  {:>7}  {:>6}\n",
-            "document", "level", "total", "proven", "excepted", "missing", "share"
+            "{:8}  {:9}  {:>5}  {:>6}  {:>8}  {:>7}  {:>6}  {:>7}\n",
+            "document", "level", "total", "proven", "excepted", "missing", "share", "in code"
         );
         for (document, levels) in self.counts() {
             for (level, counts) in levels {
-                let Counts { total, proven, excepted } = counts;
+                let Counts { total, proven, excepted, placed } = counts;
                 let _ = writeln!(
                     out,
-                    "{document:8}  {level:9}  {total:5}  {proven:6}  {excepted:8}  {:7}  {:5.1}%",
+                    "{document:8}  {level:9}  {total:5}  {proven:6}  {excepted:8}  {:7}  {:5.1}%  {placed:7}",
                     counts.missing(),
                     counts.share()
                 );
@@ -127,6 +166,8 @@ impl Report {
         } else {
             let _ = writeln!(out, "\nNeither proven nor excepted: {}", missing.join(", "));
         }
+        let unplaced = self.unplaced().count();
+        let _ = writeln!(out, "Without a place in code that names them: {unplaced} (--without-place lists them).");
         out
     }
 
@@ -140,7 +181,8 @@ impl Report {
         out
     }
 
-    /// What the rules say whose ids begin with `id`, with their tests; only the rule of that id if there is one.
+    /// What the rules say whose ids begin with `id`, with their places and tests; only the rule of that id if there is
+    /// one.
     ///
     /// # Errors
     /// If there is none.
@@ -151,10 +193,23 @@ impl Report {
         ensure!(!found.is_empty(), "no rule's id begins with {id}");
         let mut out = String::new();
         for rule in found {
-            let _ = writeln!(out, "{} {} ({})\n    {}", rule.id, rule.level, rule.role, rule.text);
+            let _ = writeln!(out, "{} {} ({}): {}\n    {}", rule.id, rule.level, rule.role, rule.source(), rule.text);
+            out += &self.in_code(rule);
             out += &self.standing(rule);
         }
         Ok(out)
+    }
+
+    /// The places of a rule, a line each.
+    fn in_code(&self, rule: &Rule) -> String {
+        let mut out = String::new();
+        for Place { file, line, code, .. } in self.places.get(&rule.id).into_iter().flatten() {
+            let _ = writeln!(out, "  in code at {file}:{line}: {code}");
+        }
+        if out.is_empty() && !self.exceptions.contains_key(&rule.id) {
+            out += "  no place in code names it\n";
+        }
+        out
     }
 
     /// The tests of a rule or its exception, a line each.
@@ -173,73 +228,4 @@ impl Report {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rule(id: &str, level: Level) -> Rule {
-        Rule { id: id.to_owned(), level, role: "both".to_owned(), text: "Said.".to_owned() }
-    }
-
-    fn exception(id: &str) -> Exception {
-        Exception { id: id.to_owned(), reason: "not built".to_owned(), place: "README.md".to_owned() }
-    }
-
-    fn proof(ids: &[&str]) -> Proof {
-        let ids = ids.iter().map(|&id| id.to_owned()).collect();
-        Proof { file: "a.rs".to_owned(), line: 7, name: "holds".to_owned(), ids }
-    }
-
-    fn rules() -> Vec<Rule> {
-        vec![
-            rule("V1-1-a", Level::Must),
-            rule("V1-1-b", Level::Must),
-            rule("V1-1-c", Level::Fact),
-            rule("V2-1-a", Level::Must),
-        ]
-    }
-
-    fn refused(exceptions: &[&str], tests: &[&[&str]]) -> String {
-        let exceptions = exceptions.iter().map(|id| exception(id)).collect();
-        let tests = tests.iter().map(|ids| proof(ids)).collect();
-        match Report::new(rules(), exceptions, tests) {
-            Ok(_) => panic!("let through"),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    #[test]
-    fn counts_and_what_is_missing() {
-        let report = Report::new(rules(), vec![exception("V1-1-c")], vec![proof(&["V1-1-a", "V2-1-a"])]).unwrap();
-        assert_eq!(
-            report.value(),
-            json!({
-                "documents": {
-                    "V1": {
-                        "MUST": { "total": 2, "proven": 1, "excepted": 0 },
-                        "FACT": { "total": 1, "proven": 0, "excepted": 1 },
-                    },
-                    "V2": { "MUST": { "total": 1, "proven": 1, "excepted": 0 } },
-                },
-                "missing": ["V1-1-b"],
-            })
-        );
-        assert!(report.table().contains("Neither proven nor excepted: V1-1-b\n"), "{}", report.table());
-    }
-
-    #[test]
-    fn one_rule_and_its_tests() {
-        let report = Report::new(rules(), vec![exception("V1-1-c")], vec![proof(&["V1-1-a"])]).unwrap();
-        assert_eq!(report.about("V1-1-a").unwrap(), "V1-1-a MUST (both)\n    Said.\n  proven by a.rs:7 holds\n");
-        let all = report.about("V1").unwrap();
-        assert!(all.contains("  MISSING\n") && all.contains("  excepted: not built (see README.md)\n"), "{all}");
-        assert!(report.about("V3").is_err());
-    }
-
-    #[test]
-    fn contradictions_are_refused() {
-        assert!(refused(&[], &[&["V9-1-a"]]).starts_with("a.rs:7: holds proves V9-1-a"));
-        assert!(refused(&["V9-1-a"], &[]).contains("in no catalogue"));
-        assert!(refused(&["V1-1-a"], &[&["V1-1-a"]]).contains("needs no exception"));
-        assert!(refused(&["V1-1-a", "V1-1-a"], &[]).contains("twice"));
-    }
-}
+mod tests;

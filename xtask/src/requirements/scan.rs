@@ -2,14 +2,8 @@
 //! (several such lines may stand in a row). A line anywhere else is an error, for what it says would be proven by
 //! nothing; so is one above a test that is ignored.
 
+use super::sources::Source;
 use anyhow::{Context as _, bail, ensure};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
-
-/// Where tests stand.
-const FOLDERS: [&str; 3] = ["crates", "tests", "xtask/src"];
 
 /// Attributes that make a function a test.
 const TESTS: [&str; 2] = ["#[test]", "#[tokio::test"];
@@ -27,37 +21,12 @@ pub(super) struct Proof {
     pub(super) ids: Vec<String>,
 }
 
-/// All proofs of a repository, ordered by file and line.
-pub(super) fn proofs(root: &Path) -> anyhow::Result<Vec<Proof>> {
-    let mut files = Vec::new();
-    for folder in FOLDERS {
-        sources(&root.join(folder), &mut files)?;
-    }
-    files.sort();
-    let mut proofs = Vec::new();
-    for path in files {
-        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let file = path.strip_prefix(root).unwrap_or(&path).to_string_lossy().into_owned();
-        proofs.extend(in_source(&file, &text)?);
-    }
-    Ok(proofs)
-}
-
-/// All Rust files below a folder.
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
-        let path = entry?.path();
-        if path.is_dir() {
-            sources(&path, found)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-    Ok(())
-}
+/// The most rules that one test proves. Who reads what a test is for has to see that it is so.
+const MAX_IDS: usize = 12;
 
 /// The proofs of one file.
-fn in_source(file: &str, text: &str) -> anyhow::Result<Vec<Proof>> {
+pub(super) fn in_source(source: &Source) -> anyhow::Result<Vec<Proof>> {
+    let Source { file, text } = source;
     let mut proofs = Vec::new();
     let mut lines = (1..).zip(text.lines().map(str::trim)).peekable();
     while let Some((at, line)) = lines.next() {
@@ -74,7 +43,12 @@ fn in_source(file: &str, text: &str) -> anyhow::Result<Vec<Proof>> {
         let Some((line, name)) = function(file, &mut lines)? else {
             bail!("{file}:{at}: no function follows");
         };
-        proofs.push(Proof { file: file.to_owned(), line, name, ids });
+        ensure!(
+            ids.len() <= MAX_IDS,
+            "{file}:{line}: {name} proves {} rules, and a test proves at most {MAX_IDS}: cut it up",
+            ids.len()
+        );
+        proofs.push(Proof { file: file.clone(), line, name, ids });
     }
     Ok(proofs)
 }
@@ -116,6 +90,10 @@ fn function<'a>(
 mod tests {
     use super::*;
 
+    fn in_text(text: &str) -> anyhow::Result<Vec<Proof>> {
+        in_source(&Source { file: "a.rs".to_owned(), text: text.to_owned() })
+    }
+
     #[test]
     fn a_test_says_what_it_proves() {
         let text = [
@@ -138,7 +116,7 @@ mod tests {
             ids: ids.iter().map(|&id| id.to_owned()).collect(),
         };
         assert_eq!(
-            in_source("a.rs", &text).unwrap(),
+            in_text(&text).unwrap(),
             [proof(6, "it_holds", &["V1-1-a", "V2-4.3.2-b", "IE-3-c"]), proof(10, "so_does_this", &["V1-2-b"])]
         );
     }
@@ -157,8 +135,17 @@ mod tests {
             ("/// proves: V1-1-a V1-1-b\n#[test]\nfn test() {}\n", "a.rs:1"),
             ("/// proves:\n#[test]\nfn test() {}\n", "a.rs:1"),
         ] {
-            let error = format!("{:#}", in_source("a.rs", text).unwrap_err());
+            let error = format!("{:#}", in_text(text).unwrap_err());
             assert!(error.starts_with(complaint), "{text:?}: {error}");
         }
+    }
+
+    #[test]
+    fn a_test_proves_a_dozen_rules_at_most() {
+        let proving =
+            |count: usize| format!("/// proves: {}\n#[test]\nfn test() {{}}\n", vec!["V1-1-a"; count].join(", "));
+        assert_eq!(in_text(&proving(MAX_IDS)).unwrap()[0].ids.len(), MAX_IDS);
+        let error = in_text(&proving(MAX_IDS + 1)).unwrap_err().to_string();
+        assert!(error.starts_with("a.rs:3: test proves 13 rules"), "{error}");
     }
 }
