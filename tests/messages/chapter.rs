@@ -1,5 +1,5 @@
-//! The chapter: what it explains is what stands between backquotes in the first cells of its tables, `...` for
-//! anything.
+//! The chapter: what it explains stands between backquotes in the first cells of its tables, and in bold between
+//! backquotes in the items of its lists; `...` stands for anything.
 
 /// A message as the chapter writes it.
 #[derive(Debug)]
@@ -7,14 +7,43 @@ pub(crate) struct Pattern {
     text: String,
 }
 
-/// Tables below this heading are about other programs.
+/// What stands below this heading is about other programs.
 const OTHERS: &str = "## What others say";
 
 /// All that the chapter explains of our own program.
 pub(crate) fn patterns(page: &str) -> Vec<Pattern> {
     let own = page.split(OTHERS).next().unwrap_or(page);
     let cells = own.lines().filter_map(|line| Some(line.strip_prefix("| ")?.split_once(" |")?.0));
-    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(Pattern::new).collect()
+    let in_cells = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(Pattern::new);
+    let items = items(own);
+    let in_items = items.iter().flat_map(|item| bold(item)).map(Pattern::new);
+    in_cells.chain(in_items).collect()
+}
+
+/// The items of the page's lists, each on one line.
+fn items(page: &str) -> Vec<String> {
+    let mut items: Vec<String> = Vec::new();
+    let mut inside = false;
+    for line in page.lines() {
+        match (line.strip_prefix("- "), line.strip_prefix("  ")) {
+            (Some(text), _) => items.push(text.to_owned()),
+            (None, Some(more)) if inside => {
+                let item = items.last_mut().expect("a line inside an item follows its first");
+                *item += &format!(" {}", more.trim());
+            }
+            _ => {
+                inside = false;
+                continue;
+            }
+        }
+        inside = true;
+    }
+    items
+}
+
+/// What stands in bold between backquotes.
+fn bold(item: &str) -> impl Iterator<Item = &str> {
+    item.split("**`").skip(1).filter_map(|rest| Some(rest.split_once("`**")?.0))
 }
 
 /// The rows that stand in no table, with the numbers of their lines. A row follows a line of its table; what follows

@@ -105,6 +105,15 @@ fn a_row_behind_an_empty_line_is_found() {
 }
 
 #[test]
+fn what_is_bold_in_an_item_is_explained() {
+    let page = "- **`a ... failed`**, **`it\n  is gone`**: see `b c`.\n\ntext **`d e`**\n\n| `f g` | `h i` |\n";
+    let patterns = chapter::patterns(page);
+    let explained = |message: &str| patterns.iter().any(|pattern| pattern.explains(message));
+    assert!(explained("a thing failed") && explained("it is gone") && explained("f g"));
+    assert!(!explained("b c") && !explained("d e") && !explained("h i"));
+}
+
+#[test]
 fn a_pattern_explains_what_has_its_pieces_in_their_order() {
     let explains = |pattern: &str, message: &str| Pattern::new(pattern).explains(message);
     assert!(explains("cannot listen on ...", "cannot listen on {local}"));
