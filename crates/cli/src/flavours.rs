@@ -20,6 +20,7 @@ const MAX_NAMES: usize = 64;
 pub(crate) fn check_mounted(url: &NfsUrl, numbers: &[u32]) -> Result<()> {
     let taken: Vec<_> = numbers.iter().copied().filter_map(Security::of_number).collect();
     match instead(url, &taken) {
+        // OPS-SEC-d
         Some(text) if !numbers.is_empty() => bail!(text),
         _ => Ok(()),
     }

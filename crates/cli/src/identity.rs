@@ -73,8 +73,10 @@ impl Identities {
     pub(crate) fn of(&self, url: &NfsUrl) -> Result<Identity> {
         let service = match url.security {
             Security::Sys => return Ok(Identity::Sys(Arc::new(sys(url)))),
+            // OPS-SEC-a, OPS-SEC-c
             Security::Krb5 => GssService::Authentication,
             Security::Krb5i => GssService::Integrity,
+            // OPS-SEC-a
             Security::Krb5p => GssService::Privacy,
         };
         let key = Key { service: url.service(), security: url.security };

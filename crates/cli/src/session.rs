@@ -125,6 +125,7 @@ impl Sessions {
             Ok(nfs) => self.session_4(url, server, nfs, carried.pool).await,
             // Anybody on the way can say so, signed or not: what is signed is no more than the call's number. MOUNT
             // would then be asked by AUTH_SYS.
+            // OPS-SEC-m
             Err(why) if url.version == NfsVersion::Auto && why.is_no_version_4() && url.security.is_kerberos() => {
                 let own = url.security;
                 Err(anyhow::Error::from(why)).with_context(|| {

@@ -65,6 +65,7 @@ pub(crate) enum Misfit {
 }
 
 /// Pairs the k-th marked item with the k-th Write chunk, then chooses between a short and a long reply.
+// V1-4.3.2-b, V1-3.5.3-f, V2-4.4.3-e, V1-4.3.2.1-b, IE-3.9-a
 pub(crate) fn plan(
     offered: &WriteList,
     reply: Option<&WriteChunk>,
@@ -81,14 +82,17 @@ pub(crate) fn plan(
             Part::Run(run) => rest.push(run.clone()),
             Part::Item(data) => match chunks.next() {
                 // An empty chunk asks for its result inline; so does a list that has run out.
+                // V1-4.3.2.3-c, V1-4.3.2.3-b
                 Some(chunk) if !chunk.segments().is_empty() => {
                     let octets = data.len() as u64;
                     let misfit = Misfit::Write { index: returned.len(), needed: data.len() };
+                    // V1-3.4.6.2-c, V2-4.3.6.2-c, V1-3.4.6-d, V2-4.3.6-d, V2-4.3.6-e
                     returned.push(chunk.filled(octets).ok_or(misfit)?);
                     scatter(std::slice::from_ref(data), chunk, carrier, &mut writes)?;
                     placed += octets;
                 }
                 chunk => {
+                    // IE-3.9-b, V1-4.3.2.3-c
                     returned.extend(chunk.cloned());
                     push_padded(&mut rest, data);
                 }
@@ -96,22 +100,29 @@ pub(crate) fn plan(
         }
     }
     for chunk in chunks {
+        // V1-4.3.2.2-c, V2-4.3.6-h
+        // ULB-5.1.2.1-h
         returned.push(chunk.filled(0).ok_or(Misfit::Chunk)?);
     }
     let mut lists = Lists {
         reads: ReadList::default(),
         writes: WriteList(returned),
+        // V1-4.3.3-c, V1-4.3.3-e, IE-3.6.1-c
         reply: reply.map(|chunk| chunk.filled(0).ok_or(Misfit::Chunk)).transpose()?,
     };
     let rest_octets: usize = rest.iter().map(Bytes::len).sum();
     let header = carrier.fixed + lists.encoded_len();
+    // V1-4.3.3-b, V2-6.4-c
     if header + rest_octets <= carrier.send_inline {
         return Ok(AnswerPlan { lists, inline: Some(rest), writes, placed });
     }
+    // V1-3.5.3-g, V2-4.4.3-f, V2-4.4.3-i, V1-4.3.3-d
     let chunk = reply.filter(|_| header <= carrier.send_inline && rest_octets > 0);
     let Some((chunk, filled)) = chunk.and_then(|chunk| Some((chunk, chunk.filled(rest_octets as u64)?))) else {
         return match carrier.continues {
+            // V2-6.4-d, ULB-3.2-e
             true => Ok(AnswerPlan { lists, inline: Some(rest), writes, placed }),
+            // V2-7.3.5-a, V1-4.5.3-a
             false => Err(Misfit::Reply { needed: rest_octets }),
         };
     };
@@ -120,6 +131,7 @@ pub(crate) fn plan(
     Ok(AnswerPlan { lists, inline: None, writes, placed: placed + rest_octets as u64 })
 }
 
+// V1-3.5.3-h, V2-4.4.3-h, IE-3.8.1-c
 fn push_padded(rest: &mut Slices, data: &Bytes) {
     if !data.is_empty() {
         rest.push(data.clone());
@@ -131,6 +143,7 @@ fn push_padded(rest: &mut Slices, data: &Bytes) {
 
 /// Spreads `slices` over the segments of `chunk`, which are long enough for them, in as few Writes as the carrier
 /// allows.
+// V1-3.4.6-c, V2-4.3.6-c, V1-3.4.6.2-b, V2-4.3.6.2-b, IE-3.8.1-a, V2-11.1.4-b
 fn scatter(
     slices: &[Bytes],
     chunk: &WriteChunk,

@@ -22,6 +22,7 @@ pub const DEFAULT_CREDITS: u32 = 64;
 pub const MAX_CREDITS: u32 = 1024;
 
 /// Octets that one Send of ours carries, and that our receives hold, unless told otherwise. What Linux uses.
+// V1-3.3.3-f
 pub const DEFAULT_INLINE_OCTETS: u32 = 4096;
 
 /// The most segments in one received message. A 1 MiB transfer in 4 KiB pages has 256.
@@ -48,6 +49,7 @@ pub const FORGOTTEN_CALL_DEADLINE: Duration = Duration::from_secs(60);
 pub const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long a server may take to answer the first message of version 2, before it is taken for one of version 1.
+// V2-4.2.3.2-e, V2-4.2.3.2-h, IE-4.6-a
 pub const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long the answer to a probe may take. A machine that swaps, or is stopped and goes on, is not dead; but a client
@@ -66,6 +68,7 @@ pub struct Limits {
     /// The most segments in one received message.
     pub segments: usize,
     /// The most octets of one call that are pulled by RDMA Read.
+    // V1-3.4.4-b, V2-4.3.4-d, V1-8.1.4-a, V2-11.1.4-a
     pub call_octets: u64,
     /// The most Read chunks of one call (version 2 says so in an error; version 1 has none for it).
     pub read_chunks: usize,
@@ -120,6 +123,7 @@ pub struct Config {
     /// Whether the peer may end our exposures by Send with Invalidate, and we do the same.
     pub remote_invalidation: bool,
     /// Receives that were posted before the connection stood. At least two.
+    // V1-3.3.3-a, V2-4.2.1.1-j
     pub initial_receives: usize,
     /// The most slices in one Send or Write.
     pub max_gather: usize,
@@ -138,6 +142,7 @@ pub struct Config {
     /// unless the responder has no other way.
     pub reply_parts: usize,
     /// Version 2: what a client announces for the reverse direction, if it grants credits for it.
+    // V2-4.5.3-b, V2-4.5.4-b
     pub reverse: ReverseSupport,
     /// Version 2: header types and properties beyond the draft's.
     pub extension: Option<Arc<dyn Extension>>,
@@ -199,6 +204,7 @@ pub struct Link {
 
 impl Link {
     /// Joins both ends' words. A peer that said nothing has the minimum of RFC 8166 section 3.3.3.
+    // V1-3.3.2-a, V1-3.3.3-g, CM-8797-4-d
     pub fn new(config: &Config, peer: Option<&PrivateData>) -> Self {
         let ours = config.private_data();
         let (peer_send, peer_receive) =
@@ -206,11 +212,13 @@ impl Link {
         Self {
             send_inline: inline(ours.send_size, peer_receive),
             receive_inline: inline(ours.receive_size, peer_send),
+            // CM-8797-4-e, V2-C.7-a
             send_invalidates: config.remote_invalidation && peer.is_some_and(|peer| peer.remote_invalidation),
         }
     }
 }
 
+// V1-3.3.3-e
 fn inline(a: u32, b: u32) -> usize {
     usize::try_from(a.min(b).max(MIN_SIZE_OCTETS)).unwrap_or(usize::MAX)
 }

@@ -75,7 +75,9 @@ impl Connection {
         // A server's first credit needs no word. A client's are for the reverse direction, whose peer waits until the
         // upper layer has told it; they are covered from the start.
         let granted = match config.side {
+            // V1-3.3.3-a, V1-3.3.3-b
             Side::Server => config.credits_granted.min(1),
+            // BIDI-8167-4.1-a
             Side::Client => config.credits_granted.min(MAX_CREDITS),
         };
         let mut ledger = Ledger::new(config.initial_receives, granted);
@@ -256,6 +258,7 @@ impl Connection {
 
 /// Which half a message is for (RFC 8167 section 4.1). What does not say is for the half that this side has in the
 /// forward direction.
+// BIDI-8167-2.4.1-a, V1-2.2.2-a
 fn role(side: Side, message: Option<(&Header, &[u8])>) -> Role {
     let forward = match side {
         Side::Client => Role::Requester,

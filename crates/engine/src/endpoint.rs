@@ -100,6 +100,7 @@ impl Endpoint {
     }
 
     /// A client's first message, if there is one to send before any call.
+    // V2-4.2.3-a, V2-4.2.3-b
     pub fn start(&mut self, now: Timestamp, host: &mut dyn Host) {
         if let State::Probing(probing) = &mut self.state {
             probing.two.start(now, host);
@@ -262,6 +263,7 @@ impl Endpoint {
     }
 
     /// The server's answer to the first message, or something else.
+    // V2-4.2.3.2-h, V2-4.2.3-c
     fn answered(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
         let State::Probing(probing) = &mut self.state else { return };
         let ours = probing.two.exchange_xid();
@@ -276,14 +278,18 @@ impl Endpoint {
             NoVersion2::Range { low, high } => (low, high),
             NoVersion2::OtherError => (v1::VERSION, v1::VERSION),
         };
+        // V2-4.2.3.2-c, V2-7.1.1-c
+        // V2-7.1.1-d
         if self.config.versions == Versions::Auto && (low..=high).contains(&v1::VERSION) {
             self.settle_1(message, Some(refused), now, host);
         } else {
+            // V2-4.2.3.2-c
             self.close(CloseCause::NoCommonVersion { low, high });
         }
     }
 
     /// A client's first message, or another one after a refusal.
+    // V2-4.2.3.3-a, V2-4.2.3-g
     fn first(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
         let word = |at: usize| message.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
         let (one, two) = match self.config.versions {
@@ -323,6 +329,7 @@ impl Endpoint {
     }
 
     /// Answers a message of a version that is not spoken here.
+    // V2-4.2.3.2-a, V2-4.2.3.2-b, V2-7.1.1-a
     fn refuse(&mut self, xid: u32, version: u32) {
         let State::Listening(listening) = &mut self.state else { return };
         if listening.undrained > FAULT_ANSWERS {
@@ -350,6 +357,7 @@ impl Endpoint {
         self.actions.push_back(Action::Send { octets: vec![octets].into(), invalidate: None, signaled: true, about });
     }
 
+    // V2-4.2.3.3-c, V2-4.2.3.2-f
     fn settle_1(&mut self, message: &Bytes, refused: Option<NoVersion2>, now: Timestamp, host: &mut dyn Host) {
         if refuses_silence(&self.config) {
             return self.close(CloseCause::Unauthenticated);
@@ -363,6 +371,7 @@ impl Endpoint {
         self.release_held(now, host);
     }
 
+    // V2-4.2.3.1-a, V2-4.2.3.3-b, V2-4.2.3.3-d
     fn settle_2(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
         let placeholder = State::Listening(Listening { posted: 0, undrained: 0, discarded: 0 });
         let mut two = match std::mem::replace(&mut self.state, placeholder) {
@@ -474,6 +483,7 @@ impl Endpoint {
             State::One(one) => one.wake(now, host),
             State::Two(two) => two.wake(now, host),
             State::Probing(probing) if probing.deadline.is_some_and(|deadline| deadline <= now) => {
+                // V2-4.2.3.2-e, IE-4.6-a
                 self.close(CloseCause::NoAnswer);
             }
             State::Probing(_) | State::Listening(_) => {}

@@ -46,12 +46,14 @@ impl Ledger {
 
     /// The next message to the peer grants `credits`. A lower grant than before keeps its receives: what the peer sends
     /// until it hears of it is covered by them.
+    // V1-3.3.1-h, IE-4.5-a, V1-3.3.1-g
     pub(crate) fn grant(&mut self, credits: u32, actions: &mut VecDeque<Action>) {
         self.granted = self.granted.max(credits);
         self.settle(actions);
     }
 
     /// A call of ours is about to be sent.
+    // V1-3.3.1-i
     pub(crate) fn sending(&mut self, actions: &mut VecDeque<Action>) {
         self.unanswered += 1;
         self.since_answer = self.since_answer.saturating_add(1);
@@ -69,11 +71,13 @@ impl Ledger {
     }
 
     /// A call of ours was answered.
+    // V1-3.3.1-a
     pub(crate) fn answered(&mut self) {
         self.unanswered = self.unanswered.saturating_sub(1);
     }
 
     /// Asks for the receives that are missing.
+    // V1-3.3.1-i, IE-4.5-a
     pub(crate) fn settle(&mut self, actions: &mut VecDeque<Action>) {
         let needed = self.granted as usize + self.unanswered + SPARE_RECEIVES;
         if let Some(count) = needed.checked_sub(self.posted).filter(|&count| count > 0) {

@@ -36,6 +36,7 @@ pub(crate) struct CallPlan {
 }
 
 /// Plans a call whose reply has at most `reply_max` octets, of which the eligible results have at most `items`.
+// V1-4.5.4-a, V1-6.2-a
 pub(crate) fn plan(
     config: &Config,
     link: &Link,
@@ -47,6 +48,7 @@ pub(crate) fn plan(
     let mut plan = CallPlan { writes, reply, ..CallPlan::default() };
     plan_call(link, message, &mut plan);
     let header = plan.header_octets();
+    // V1-7.1-b
     if config.side == Side::Server && header > NO_CHUNKS_OCTETS {
         let len = if plan.writes.is_empty() && plan.reply.is_none() { message.len() } else { reply_max };
         return Err(CallRefused::TooLargeInline { len: len.saturating_add(NO_CHUNKS_OCTETS), max: link.send_inline });
@@ -64,19 +66,23 @@ pub(crate) fn plan(
 
 /// Offers nothing if the largest reply fits a Send; Write chunks if there are eligible results; and a Reply chunk if
 /// what they leave does not fit (RFC 8166 sections 4.3.2 and 4.3.3).
+// V1-4.3.2-a, V1-4.3.2.1-a, V1-4.3.2.1-c, V1-3.4.6-b, V1-3.4.6.2-a, IE-3.8.1-b
 fn plan_reply(link: &Link, reply_max: usize, items: &[usize]) -> (SmallVec<[usize; 2]>, Option<usize>) {
     if reply_max.saturating_add(NO_CHUNKS_OCTETS) <= link.receive_inline {
+        // V1-4.3.2.3-a
         return (SmallVec::new(), None);
     }
     let reducible: usize = items.iter().map(|&len| padded(len)).fold(0, usize::saturating_add);
     let writes = if reducible > 0 { items.into() } else { SmallVec::new() };
     let reduced = reply_max.saturating_sub(if writes.is_empty() { 0 } else { reducible });
     let header = NO_CHUNKS_OCTETS + write_list_octets(&writes);
+    // V1-4.3.3-a, V1-3.5.3-d, IE-7.1.2-b, V1-4.3.2.3-d
     let reply = (header.saturating_add(reduced) > link.receive_inline).then_some(reduced);
     (writes, reply)
 }
 
 /// Moves the largest items to Read chunks until the rest fits a Send, or else the rest to a Position Zero chunk.
+// V1-3.5.1-a, V1-3.5.2-a, V1-3.5.3-a, IE-3.4-b, V1-4.2.4-f
 fn plan_call(link: &Link, message: &Payload, plan: &mut CallPlan) {
     let base = plan.header_octets();
     let mut by_size = largest_first(message);
@@ -96,12 +102,14 @@ fn plan_call(link: &Link, message: &Payload, plan: &mut CallPlan) {
     if fits {
         plan.inline = rest;
     } else {
+        // V1-3.5.3-c, V1-3.5.3-h, V1-6.1-b
         plan.zero = Some(join(&rest));
     }
     plan.reads = reduced;
 }
 
 /// The eligible items of a message and their places, the largest first.
+// V1-6.1-a, V2-4.3.2-b, V1-3.4.2-b, V2-4.3.2-a
 pub(crate) fn largest_first(message: &Payload) -> SmallVec<[(usize, &Bytes); 2]> {
     let mut by_size: SmallVec<[(usize, &Bytes); 2]> = message.items().filter(|(_, data)| !data.is_empty()).collect();
     by_size.sort_by_key(|(position, data)| (usize::MAX - data.len(), *position));
@@ -109,6 +117,8 @@ pub(crate) fn largest_first(message: &Payload) -> SmallVec<[(usize, &Bytes); 2]>
 }
 
 /// These items as Read chunks, in stream order.
+// V1-3.4.5-b, V2-4.3.5-b, V2-4.3.5-g, V1-4.3.1.1-a, V1-3.4.4.4-a, V2-4.3.4.4-a, V1-3.4.5.2-a, V1-3.4.5.2-c,
+// V2-4.3.5.2-a, V2-4.3.5.2-b
 pub(crate) fn reduced(items: &[(usize, &Bytes)]) -> SmallVec<[Reduced; 1]> {
     let reduced = |(position, data): &(usize, &Bytes)| {
         Some(Reduced { position: u32::try_from(*position).ok()?, data: Bytes::clone(data) })
@@ -119,6 +129,7 @@ pub(crate) fn reduced(items: &[(usize, &Bytes)]) -> SmallVec<[Reduced; 1]> {
 }
 
 /// The stream without the reduced items and their padding.
+// V1-3.4.1-a, V2-4.3.1-a, V1-3.4.4.4-b, V2-4.3.4.4-b, V2-4.3.4.4-c, IE-3.7-a, IE-3.7.1-b
 pub(crate) fn rest(message: &Payload, reduced: &[Reduced]) -> Slices {
     let mut out = Slices::with_capacity(message.parts().len());
     let mut position = 0;

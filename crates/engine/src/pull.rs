@@ -28,12 +28,14 @@ pub(crate) struct AboveLimit;
 
 /// The layout of a call that was judged well-formed. `stream` is what came with the header; `long` says that the stream
 /// itself is in the Position Zero chunk.
+// V1-3.4.5-e, V2-4.3.5-f, V1-3.4.5.1-a, V2-4.3.5.1-a, IE-3.3.3-a
 pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits) -> Result<Layout, AboveLimit> {
     if lists.segment_count() > limits.segments {
         return Err(AboveLimit);
     }
     let chunks = lists.reads.chunks();
     let total = chunks.iter().map(|chunk| chunk.len()).fold(0, u64::saturating_add);
+    // V1-8.1.4-a, V2-11.1.4-a, V2-4.3.4-d
     if total > limits.call_octets {
         return Err(AboveLimit);
     }
@@ -55,6 +57,7 @@ pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits)
         } else {
             pieces.extend(base.up_to(position.saturating_sub(in_chunks).min(base_octets)));
             pieces.push(Piece::Item(range));
+            // V2-4.3.5-g, V1-3.4.5.2-d, V2-4.3.5.2-c
             in_chunks = in_chunks.saturating_add(octets.next_multiple_of(UNIT));
         }
         sources.extend(chunk.segments.into_iter().filter(|segment| segment.length > 0));

@@ -47,6 +47,7 @@ impl Requester {
         if shared.config.credits_wanted == 0 {
             return Err(CallRefused::NotEnabled);
         }
+        // V2-3.1.3.4-a, RPC-5531-9-a
         if self.table.contains(xid) {
             return Err(CallRefused::XidInUse { xid });
         }
@@ -56,11 +57,13 @@ impl Requester {
     }
 
     /// The most calls that may be unanswered: no more than asked for, granted, or believed.
+    // V1-3.3.1-c, V1-3.3.1-e, V1-3.3.3-c, V1-3.3.3-d, V1-8.1.4-b
     fn limit(&self, config: &Config) -> usize {
         self.granted.unwrap_or(1).clamp(1, config.credits_wanted.clamp(1, MAX_CREDITS)) as usize
     }
 
     /// Credits for calls of the program: all but one, which is kept for a probe.
+    // ULB-3.4.1-a, ULB-5.4.2-a
     fn usable(&self, config: &Config) -> usize {
         match self.limit(config) {
             1 => 1,
@@ -103,6 +106,7 @@ impl Requester {
         let about = Sent {
             kind: if call.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call },
             xid,
+            // V1-3.3.1-b, V1-3.3.1-f, V1-4.2.3-a
             credit: shared.config.credits_wanted.min(MAX_CREDITS),
             inline_octets: 0,
             placed_octets,
@@ -111,6 +115,7 @@ impl Requester {
             reply_chunk: lists.reply.is_some(),
             invalidates: None,
         };
+        // V1-3.5.3-b, V1-4.2.4-c, IE-3.6.1-b
         let body = if plan.zero.is_some() { Body::Nomsg(lists) } else { Body::Msg(lists) };
         let header = Header::new(xid, about.credit, body);
         let header = shared.scratch.write(header.encoded_len(), |out| header.encode(out));
@@ -118,12 +123,14 @@ impl Requester {
         call.message = Payload::new();
         let octets = gathered(header, plan.inline, shared.config.max_gather);
         let about = Sent { inline_octets: octets.iter().map(Bytes::len).sum(), ..about };
+        // V1-3.3.1-i
         shared.ledger.sending(shared.actions);
         shared.actions.push_back(Action::Send { octets, invalidate: None, signaled: false, about });
         true
     }
 
     /// Sends a NULL call on the credit that was kept back.
+    // ULB-3.4.1-b, ULB-5.4.2-a
     pub(crate) fn probe(&mut self, host: &mut dyn Host, shared: &mut Shared<'_>) {
         let xid = host.next_xid();
         if self.table.contains(xid) {
@@ -148,15 +155,18 @@ impl Requester {
     /// A message for this half. Returns whether it answered a call.
     pub(crate) fn received(&mut self, header: &Header, stream: Bytes, shared: &mut Shared<'_>) -> bool {
         let xid = header.xid;
+        // V1-4.2.1-b, V1-2.2.2-a
         let Some(call) = self.table.sent(xid) else { return false };
         let end = match &header.body {
             Body::Msg(lists) => call.offered.short(lists, stream).map_err(CallError::from),
             Body::Nomsg(lists) => call.offered.long(lists).map_err(CallError::from),
+            // V1-4.5-g
             Body::Error(error) => Err(CallError::Remote(*error)),
             _ => return false,
         };
         // An ERR_VERS comes from a peer whose credits mean nothing in this version.
         if !matches!(end, Err(CallError::Remote(ErrorBody::Version { .. }))) {
+            // V1-3.3.1-b, V1-3.3.1-g
             self.granted = Some(header.credit.clamp(1, MAX_CREDITS));
         }
         call.state = State::Ending(end);
@@ -212,6 +222,7 @@ fn may_send(shared: &Shared<'_>) -> bool {
 }
 
 /// Header and slices as one Send of at most `max` slices.
+// V1-4.2.4-f
 pub(crate) fn gathered(header: Bytes, inline: Slices, max: usize) -> Slices {
     let mut octets = Slices::with_capacity(1 + inline.len());
     octets.push(header);

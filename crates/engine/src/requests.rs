@@ -80,6 +80,7 @@ impl Requests {
         let head = if let Some(Piece::Inline(head)) = pieces.first() { head.clone() } else { Bytes::new() };
         let (octets, sources) = (layout.octets, layout.sources);
         request.stage = Stage::Pulling { pieces: layout.pieces, long: layout.long };
+        // V1-3.5.2-b, V1-3.4.5.1-a
         actions.push_back(Action::Pull { request: id, xid: request.xid, head, octets, sources });
     }
 
@@ -88,6 +89,8 @@ impl Requests {
         let Some(request) = self.requests.get_mut(&id) else { return true };
         let Stage::Pulling { pieces, long } = &mut request.stage else { return true };
         // A long call begins with the header's XID like any other.
+        // V1-4.2.1-c, IE-3.6.1-a
+        // V1-4.2.1-a
         if *long && head.first_chunk() != Some(&request.xid.to_be_bytes()) {
             return false;
         }

@@ -31,6 +31,7 @@ impl Responder {
         if shared.config.credits_granted == 0 {
             return;
         }
+        // V1-3.3.1-c
         if self.requests.len() >= shared.ledger.granted() as usize {
             shared.actions.push_back(Action::Close(CloseCause::Peer(PeerFault::CreditsOverrun)));
             return;
@@ -41,6 +42,7 @@ impl Responder {
         // RFC 8167 leaves chunks in the reverse direction to agreement; here there is none.
         let reverse = shared.config.side == crate::Side::Client;
         let layout = layout(&lists, &stream, long, &shared.config.limits).ok();
+        // V1-7.1-b
         let Some(layout) = layout.filter(|_| !reverse || lists.is_empty()) else {
             return self.error(xid, rpcrdma_wire::v1::VERSION, ErrorBody::Chunk, shared);
         };
@@ -67,6 +69,7 @@ impl Responder {
         let Some(request) = self.requests.take(id) else { return };
         let payload = match answer {
             Answer::Reply(payload) => payload,
+            // V1-6.1-c, V1-6.1-d, V1-4.5.3-b
             Answer::NotEligible | Answer::Unreadable => {
                 self.error(request.xid, rpcrdma_wire::v1::VERSION, ErrorBody::Chunk, shared);
                 return self.admit(shared);
@@ -82,6 +85,8 @@ impl Responder {
         };
         match plan(&request.writes, request.reply.as_ref(), &payload, &carrier) {
             Ok(plan) => self.reply(&request, plan, shared),
+            // V1-4.5.3-a
+            // V1-4.5.4-c
             Err(_) => self.error(request.xid, rpcrdma_wire::v1::VERSION, ErrorBody::Chunk, shared),
         }
         self.admit(shared);
@@ -98,8 +103,10 @@ impl Responder {
             read_chunks: 0,
             write_chunks: plan.lists.writes.chunks().len(),
             reply_chunk: plan.inline.is_none(),
+            // CM-8797-4-e
             invalidates: request.handle.filter(|_| shared.link.send_invalidates),
         };
+        // V1-3.5.2-b, V1-2.3.2-c
         for write in plan.writes {
             shared.actions.push_back(Action::Write { xid: request.xid, to: write.to, octets: write.octets });
         }
@@ -126,6 +133,7 @@ impl Responder {
             shared.actions.push_back(Action::Close(CloseCause::Peer(PeerFault::AnswersNotTaken)));
             return;
         }
+        // V1-4.5-d, V1-4.5-e, V1-4.5-f, V1-3.3.1-l
         let header = Header { xid, version, credit, body: Body::Error(error) }.to_bytes();
         let about = Sent {
             kind: MessageKind::Error,
@@ -160,6 +168,7 @@ impl Responder {
 }
 
 /// Raises the peer's credits to what is configured, receives first, and says how many that is.
+// V1-3.3.1-b, V1-3.3.1-d, V1-3.3.1-h
 fn grant(shared: &mut Shared<'_>) -> u32 {
     let credits = shared.config.credits_granted.clamp(1, MAX_CREDITS);
     shared.ledger.grant(credits, shared.actions);

@@ -20,6 +20,7 @@ pub(crate) struct Offered {
 
 impl Offered {
     /// The reply in a short message.
+    // V1-4.3.3-e
     pub(crate) fn short(&self, lists: &Lists, stream: Bytes) -> Result<ReplyParts, PeerFault> {
         match (&lists.reply, &self.reply) {
             (None, _) => {}
@@ -42,6 +43,7 @@ impl Offered {
         Ok(ReplyParts { base: ReplyBase::Chunk { octets }, items: self.placed(&lists.writes)? })
     }
 
+    // V1-4.3.2.1-d, V1-3.4.6.1-a, V2-4.3.6.1-a, V1-4.3.2.2-e
     fn placed(&self, got: &WriteList) -> Result<SmallVec<[PlacedItem; 1]>, PeerFault> {
         let offered = self.writes.chunks();
         if got.is_empty() || offered.is_empty() {
@@ -72,6 +74,7 @@ fn chunk_octets(chunk: &WriteChunk) -> usize {
 }
 
 /// How many octets were written to `offered`, according to `got`.
+// V1-3.4.6-d, V2-4.3.6-d, V2-4.3.6-e
 fn written(offered: &WriteChunk, got: &WriteChunk) -> Result<u64, PeerFault> {
     let total = got.len();
     // Filling is decided by the total alone, so the reply's lengths must be those that the total leads to.

@@ -115,6 +115,7 @@ impl<X> Default for Table<X> {
 
 impl<X> Table<X> {
     /// Whether a call with this XID has not ended.
+    // V2-3.1.3.4-a
     pub(crate) fn contains(&self, xid: u32) -> bool {
         self.calls.contains_key(&xid)
     }
@@ -124,6 +125,7 @@ impl<X> Table<X> {
     }
 
     /// The call with this XID, if the peer may answer it.
+    // V2-3.1.3.4-b, V2-3.1.2-c, V1-2.2.2-a
     pub(crate) fn sent(&mut self, xid: u32) -> Option<&mut Call<X>> {
         self.calls.get_mut(&xid).filter(|call| matches!(call.state, State::Sent))
     }
@@ -158,6 +160,7 @@ impl<X> Table<X> {
 
     /// Exposes what a plan says. Chunks have segments of at most `segment_octets`. Returns with them the octets that
     /// the peer may read.
+    // V1-3.4.3-b, V2-4.3.3-b, V1-8.1.3-a, V2-11.1.3-a, V2-6.4-a, V2-4-a, V1-3.1-a
     pub(crate) fn expose(
         &mut self,
         xid: u32,
@@ -173,6 +176,7 @@ impl<X> Table<X> {
     }
 
     /// Ends what is still exposed for a call, and the call itself if nothing is.
+    // V1-8.1.3-a, V2-11.1.3-b, V2-C.7-c
     pub(crate) fn fence(&mut self, xid: u32, actions: &mut VecDeque<Action>) {
         let Some(call) = self.calls.get_mut(&xid) else { return };
         for exposure in call.exposures.iter_mut().filter(|exposure| exposure.state == Exposed::Open) {
@@ -194,6 +198,7 @@ impl<X> Table<X> {
     }
 
     /// Says how a call ended, once nothing of it is exposed.
+    // V1-4.4.1-a, V1-8.1.3-b, V2-11.1.3-c, V1-3.4.5.1-b, V2-4.3.5.1-c
     fn settle(&mut self, xid: u32, actions: &mut VecDeque<Action>) {
         let Some(call) = self.calls.get_mut(&xid).filter(|call| call.fenced()) else { return };
         let id = call.id;
@@ -220,6 +225,7 @@ impl<X> Table<X> {
             self.queue.insert(call.order, xid);
             return;
         }
+        // V2-3.1.2-c, V1-2.2.2-a
         let Some(call) = self.calls.remove(&xid) else { return };
         let State::Ending(end) = call.state else { return };
         match call.owner {
@@ -237,6 +243,7 @@ impl<X> Table<X> {
     }
 
     /// Takes the memory of a call back at once.
+    // V1-4.4.1-b, V1-8.1.3-c, V1-8.1.4-c, V2-11.1.3-d, V2-11.1.4-d
     pub(crate) fn cancel(&mut self, id: CallId, actions: &mut VecDeque<Action>) {
         self.disown(id, Owner::Canceller, actions);
         let Some(&xid) = self.xids.get(&id) else { return };
@@ -351,6 +358,7 @@ impl<X> Exposing<'_, X> {
         Ok(Lists { reads: ReadList(reads), writes: WriteList(writes), reply })
     }
 
+    // V2-4.3.5-d, V1-3.4.5-d
     fn source(
         &mut self,
         position: u32,
@@ -365,6 +373,7 @@ impl<X> Exposing<'_, X> {
         Ok(())
     }
 
+    // V1-3.4.6-b, V2-4.3.6-b
     fn sink(&mut self, place: SinkPlace, octets: usize) -> Result<WriteChunk, ExposeError> {
         let id = self.name();
         let segment = self.host.expose_sink(id, Sink { call: self.call.id, place, octets })?;
@@ -387,6 +396,7 @@ impl<X> Exposing<'_, X> {
 }
 
 /// Consecutive segments of at most `max` octets that are `whole` together; at least one.
+// V1-3.4.4-a, V2-4.3.4-a, V2-5.2.3-a
 fn cut(whole: Segment, max: u32) -> impl Iterator<Item = Segment> {
     let max = max.max(1);
     let count = whole.length.div_ceil(max).max(1);

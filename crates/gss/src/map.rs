@@ -106,6 +106,7 @@ impl Names for PrincipalMap {
         match self.0.get(principal) {
             None | Some(Target::Named(_)) => Known::Later,
             Some(&Target::Numbers { uid, gid }) => Known::Now(Some(GssUser { uid, gid, groups: Arc::default() })),
+            // OPS-SEC-j
             Some(Target::Nobody) => Known::Now(None),
         }
     }

@@ -171,6 +171,7 @@ impl Nfs2 {
         is_ours: impl FnOnce(&Attributes) -> bool,
     ) -> Result<LookupOk, Error> {
         let Outcome { result, retransmitted } = self.exchange(call, None).await?;
+        // ULB-3.1-d
         if result.as_ref().err() == Some(&Status::EXIST) && retransmitted {
             let found = self.lookup(directory, name).await?;
             if is_ours(&found.attributes) {

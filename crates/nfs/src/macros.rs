@@ -198,6 +198,7 @@ macro_rules! xdr_octets {
             fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
                 let octets = decoder.opaque($max)?;
                 $(
+                    // NFS4-KEPT-a
                     let $copied = ::bytes::Bytes::copy_from_slice(&octets);
                     let octets = $copied;
                 )?

@@ -105,6 +105,7 @@ impl Identities {
             _ => return self.anonymous(),
         };
         let squash_root = self.squash == Squash::Root;
+        // NFS3-ID-a
         if uid == NO_ID || squash_root && uid == 0 {
             return self.anonymous();
         }

@@ -61,6 +61,7 @@ impl<S: Service> Managed<S> {
 /// The same credential with these groups.
 fn with_groups(credential: &SysCredential, groups: &[u32]) -> Credential {
     let SysCredential { stamp, machine, uid, gid, .. } = credential;
+    // NFS3-ID-c
     let (machine, groups) = (machine.clone(), groups.to_vec());
     Credential::Sys(Arc::new(SysCredential { stamp: *stamp, machine, uid: *uid, gid: *gid, groups }))
 }

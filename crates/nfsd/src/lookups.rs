@@ -126,6 +126,7 @@ where
         {
             let Some(key) = keys.pop_front() else { continue };
             if !keys.is_empty() {
+                // NFS3-ID-d
                 state.turns.push_back((client, keys));
             }
             state.asked += 1;

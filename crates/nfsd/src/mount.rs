@@ -48,6 +48,7 @@ impl MountTable {
     /// What one client said.
     fn of(&self, client: IpAddr) -> mount::Mounts {
         let mut all = Vec::new();
+        // NFS3-ACL-c
         self.change(|mounts| all.extend(mounts.iter().filter(|(host, _)| *host == client).cloned()));
         let entry = |(client, path): (IpAddr, Bytes)| mount::MountEntry {
             host: client.to_string().into(),
@@ -113,6 +114,7 @@ async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<(v3::Hand
     // MOUNT is mostly called with AUTH_SYS whatever NFS is; where that says nothing, it is nobody who looks names up.
     let credential = &asking.context.credential;
     let said = if export.securities.take(credential) { credential } else { &Credential::None };
+    // NFS3-MNT-a
     let caller = export.identities.caller(said).from_origin(asking.origin);
     let mut file = export.file_system.root();
     for name in rest {
@@ -162,6 +164,7 @@ fn exports(server: &Server, client: IpAddr) -> mount::Exports {
         path: DirectoryPath(export.path.clone()),
         groups: export.allow.iter().map(|range| Bytes::from(range.to_string())).collect(),
     };
+    // NFS3-ACL-c
     mount::Exports(server.exports.iter().filter(|export| export.allows(client)).map(entry).collect())
 }
 

@@ -166,6 +166,7 @@ impl Server {
     fn arrive(&self, context: &CallContext, directory: FileId) -> Result<Opened, Fault> {
         let client = context.connection.peer.ip();
         let is_allowed = |place: usize| self.exports.get(place).is_some_and(|export| export.allows(client));
+        // NFS4-BORDER-b
         match self.pseudo.export_at(directory).filter(|place| is_allowed(*place)) {
             Some(place) => self.cross(context, place),
             None if self.pseudo.exports_below(directory).into_iter().any(is_allowed) => {
@@ -233,6 +234,7 @@ impl Server {
         // Version 3 does not say which of a host's programs it is: what one of them denies others is not denied to it.
         let is_own = |lockd: Arc<Lockd>| lockd.are_own_shares(file.caller.origin, key, access);
         match may {
+            // NLM-SHARE-b
             Err(InTheWay::Holder) if self.lockd().is_some_and(is_own) => Ok(()),
             may => may,
         }

@@ -144,6 +144,7 @@ impl Domain {
     /// The name in `name@domain` of this domain; `None` for anything else.
     fn name_of<'a>(&self, who: &'a Principal) -> Option<&'a str> {
         let (name, domain) = std::str::from_utf8(who.as_slice()).ok()?.split_once('@')?;
+        // NFS4-8881-5.9-d
         (is_name(name) && domain.eq_ignore_ascii_case(&self.0)).then_some(name)
     }
 }

@@ -41,6 +41,7 @@ fn answer(call: CallId) -> Result<Payload, Rejection> {
         (mount::PROGRAM, mount::VERSION_1 | mount::VERSION_3, procedure::DUMP) => results(&mount::Mounts(Vec::new())),
         (mount::PROGRAM, mount::VERSION_1 | mount::VERSION_3, procedure::EXPORT)
         | (mount::PROGRAM, mount::VERSION_1, procedure::EXPORT_ALL) => results(&mount::Exports(Vec::new())),
+        // NFS3-ACL-c
         _ => return Err(Rejection::Auth(AuthStat::TOO_WEAK)),
     };
     match answer {

@@ -58,6 +58,7 @@ pub(crate) struct Key {
 impl Key {
     /// By what a call is found while it is executed: whichever port it comes from again, it is not executed twice.
     fn executing(self) -> Self {
+        // RPC-DRC-b
         Self { port: 0, ..self }
     }
 }

@@ -159,8 +159,10 @@ impl Outage {
 
     /// A connection has ended.
     pub fn ended(&mut self, ended: Ended, failure: Failure, now: Timestamp, random: &dyn Random) -> Next {
+        // RPC-OUTAGE-a, RPC-OUTAGE-b
         if ended.answered {
             self.answered();
+            // RPC-OUTAGE-b
             if !ended.waited_for || now.since(ended.started) >= self.limits.max_pause {
                 self.since = Some(now);
                 self.pause = self.limits.min_pause;
@@ -176,9 +178,11 @@ impl Outage {
         // The time that an unknown server has had to answer counts.
         let after = now.since(*self.since.get_or_insert(if is_unknown { self.asked } else { now }));
         self.unanswered = self.unanswered.saturating_add((failure.met != Met::Nobody).into());
+        // RPC-OUTAGE-c
         self.silent = self.silent.saturating_add((failure.met == Met::Silence).into());
         let OutageLimits { first_answer, first_sign, outage, .. } = self.limits;
         let verdict = if self.silent > 0 { first_sign } else { first_answer }.min(outage);
+        // RPC-OUTAGE-a
         if is_unknown && self.unanswered >= MIN_UNANSWERED && after >= verdict {
             let no_answer = NoAnswer { connections: self.unanswered, after, source: failure.source };
             return self.fail(match failure.met {
@@ -186,6 +190,7 @@ impl Outage {
                 _ => not_spoken(self.sought, Arc::new(no_answer)),
             });
         }
+        // RPC-TCP-c
         if after >= self.limits.outage {
             return self.fail(TransportError::Lost { server: self.sought.server, after, source: failure.source });
         }

@@ -201,10 +201,12 @@ fn key(
     let port = match repetition {
         Repetition::Executed => return None,
         // A device gives each connection another port.
+        // NFS4-7530-DRC-a
         Repetition::AnsweredToPort if context.connection.kind != TransportKind::Rdma => peer.port(),
         Repetition::Answered | Repetition::AnsweredToPort => 0,
     };
     // An IPv4 client of a socket of both families is the client that it is over another transport.
+    // ULB-3.4.2-a
     let client = peer.ip().to_canonical();
     let (len, checksum) = measure();
     Some(Key { client, port, xid, program, version, procedure, caller: 0, len, checksum })

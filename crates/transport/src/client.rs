@@ -258,6 +258,7 @@ impl ClientDriver {
         });
         session.believes = self.believes();
         session.start(&mut self.calls);
+        // RPC-TCP-b
         for call in self.calls.ids() {
             if let Some(failed) = self.calls.renew(call) {
                 self.observer.event(self.server, &failed);
@@ -396,6 +397,7 @@ impl ClientDriver {
     fn heed_refusal(&mut self) {
         let Phase::Up(session) = &self.phase else { return };
         if self.versions == Versions::Auto && session.negotiated.as_ref().is_some_and(|made| made.refused.is_some()) {
+            // V2-7.1.1-d
             self.versions = Versions::One;
             self.observer.event(self.server, &Event::NoVersion2(NoVersion2::Refused));
         }

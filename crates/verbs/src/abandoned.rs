@@ -25,6 +25,7 @@ impl Abandoned {
             Lent::Sink(sink) => sink.capacity(),
         };
         // The registration names this memory, and the peer may know the registration's key.
+        // FABRIC-FENCE-a
         std::mem::forget(memory);
         self.count(bytes, &error);
         None

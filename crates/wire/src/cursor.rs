@@ -25,6 +25,7 @@ impl<'a> Cursor<'a> {
         self.octets.len()
     }
 
+    // V1-4-a, V2-3.1.4-a
     pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
         self.array().map(u32::from_be_bytes)
     }
@@ -34,6 +35,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The discriminator of optional data or of a list's next entry: 0 or 1.
+    // V2-7.2.1-a, V1-4.5.2-a
     pub(crate) fn present(&mut self, what: &'static str) -> Result<bool, DecodeError> {
         let position = self.position;
         match self.u32()? {

@@ -20,12 +20,14 @@ const FLAG_REMOTE_INVALIDATION: u8 = 0x01;
 const SIZE_UNIT_OCTETS: u32 = 1024;
 
 /// The smallest size that can be stated, and the one in force where nothing was stated, in octets.
+// CM-8797-4-d
 pub const MIN_SIZE_OCTETS: u32 = SIZE_UNIT_OCTETS;
 
 /// The largest size that can be stated, in octets.
 pub const MAX_SIZE_OCTETS: u32 = SIZE_UNIT_OCTETS * 256;
 
 /// What one end says about itself.
+// CM-8797-4-a
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrivateData {
     /// Whether it can be sent Send with Invalidate.
@@ -47,6 +49,7 @@ impl PrivateData {
 
     /// The first block of a known format in `octets`, at whatever offset: some providers put words of their own
     /// before it, or zeroes after it. Flags that have no meaning yet are ignored.
+    // CM-8797-4-c
     pub fn find(octets: &[u8]) -> Option<Self> {
         octets.windows(LEN_OCTETS).find_map(Self::parse)
     }
@@ -62,6 +65,7 @@ impl PrivateData {
     }
 }
 
+// CM-8797-4-b
 fn size_code(octets: u32) -> u8 {
     let units = octets.clamp(MIN_SIZE_OCTETS, MAX_SIZE_OCTETS) / SIZE_UNIT_OCTETS;
     u8::try_from(units - 1).unwrap_or(u8::MAX)

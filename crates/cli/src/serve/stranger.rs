@@ -54,8 +54,10 @@ pub(super) async fn reject(pending: Box<dyn Pending>, place: gate::Stranger, pee
 pub(super) async fn answer(stream: TcpStream, peer: SocketAddr, place: gate::Stranger, shared: &thread::Shared) {
     tell(peer);
     let Ok(local) = stream.local_addr() else { return };
+    // NFS3-ACL-c
     let (refusal, clock, mut stopping) = (shared.stranger.clone(), shared.env.clock.clone(), shared.stopping.clone());
     let mut options = tcp::ServerOptions::default();
+    // NFS3-ACL-c
     options.max_record = STRANGER_RECORD_BYTES;
     options.max_calls = STRANGER_CALLS;
     options.stall = STRANGER_TIME;

@@ -51,6 +51,7 @@ enum Starving {
 
 /// The least that Sends and Receives of this version have to hold, in octets: what a peer may rely on until it is told
 /// otherwise (draft section 4.2.2).
+// V2-4.2.2-c, V2-5.2.2-d
 pub const MIN_OCTETS: u32 = 4096;
 
 /// One connection of version 2.
@@ -148,6 +149,7 @@ impl Connection {
     }
 
     /// The client's first message.
+    // V2-4.2.3-a, V2-4.2.3-b
     pub fn start(&mut self, now: Timestamp, host: &mut dyn Host) {
         if !self.exchange.has_xid() {
             self.exchange.set_xid(host.next_xid());
@@ -229,6 +231,7 @@ impl Connection {
         host: &mut dyn Host,
     ) -> Result<(), ExtensionRefused> {
         let header_type = body.header_type();
+        // V2-7.1.2-c, V2-7.1.2-e
         if self.unsupported.contains(&header_type) {
             return Err(ExtensionRefused::Unsupported { header_type });
         }
@@ -437,6 +440,7 @@ impl Connection {
         self.again = false;
         loop {
             self.pump_answers();
+            // V2-6.2.2.3-e, V2-4.5.3-c
             if self.closing || !self.exchange.is_over() || !self.outbox.is_empty() {
                 break;
             }
@@ -446,15 +450,18 @@ impl Connection {
         }
         if self.owes_grant && !self.closing && self.credits.may_grant() {
             self.owes_grant = false;
+            // V2-4.2.1.2-a, V2-6.2.2.2-k
             let header = Header::grant(self.credits.stamp(&mut self.actions));
             self.send(bare(&header, MessageKind::Grant));
         }
     }
 
     /// Sends what credits allow and is there already.
+    // V2-4.2.1.1-e
     fn pump_answers(&mut self) {
         while !self.closing && self.credits.may_send() {
             let max_gather = self.config.max_gather;
+            // V2-4.1-e, V2-6.2.2.2-j, V2-4.1-i
             if let Some(mut current) = self.outbox.current.take() {
                 let word = self.credits.stamp(&mut self.actions);
                 let (xid, response) = (current.xid, current.response);

@@ -24,15 +24,18 @@ use std::collections::VecDeque;
 
 /// The most credits of the peer's that are believed, unless told otherwise. Each one costs a receive, since a message
 /// of ours that spends one has to grant one.
+// V2-4.2.1.1-h
 pub const MAX_PEER_CREDITS: u16 = 64;
 
 /// Receives beyond those that credits cover: one for a grant without a credit (V2-4.2.1.2-b), and three for grants that
 /// crossed messages of ours on their way.
+// V2-4.2.1.2-c
 pub const SPARE_RECEIVES: usize = 4;
 
 /// The fewest messages that we let be under way: a call and a message that it has to wait for.
 const MIN_CEILING: u32 = 2;
 
+// V2-4.2.1.1-a, V2-4.2.1.1-b
 #[derive(Debug)]
 pub(crate) struct Credits {
     /// The most that we let be outstanding.
@@ -63,6 +66,7 @@ impl Credits {
         let wanted = config.credits_wanted.max(config.credits_granted);
         let wanted = if config.side == Side::Client { wanted.div_ceil(2) } else { wanted };
         let own = i32::try_from(wanted.clamp(MIN_CEILING, MAX_CREDITS)).unwrap_or(i32::MAX);
+        // V2-4.2.1.1-j, V2-4.2.3-c
         let initial = match config.side {
             Side::Client => (1, 0),
             // The client's first message needs no word of ours.
@@ -119,6 +123,7 @@ impl Credits {
     }
 
     /// What the message grants, whatever else is made of it. Returns whether the peer may have sent it.
+    // V2-4.2.1.1-h, V2-4.2.1.1-i, V2-4.2.1.1-f
     pub(crate) fn heard(&mut self, word: Word, bare_grant: bool) -> bool {
         let ceiling = i32::from(word.maximum.max(word.granted)).min(self.peer_limit);
         self.peer = ceiling.max(1);
@@ -140,17 +145,20 @@ impl Credits {
     }
 
     /// Whether a message may be sent.
+    // V2-4.2.1.1-e, V2-4.2-a
     pub(crate) fn may_send(&self) -> bool {
         self.balance > 0
     }
 
     /// Whether another call may be sent while `unanswered` are. One credit is kept for answers, which calls may be
     /// waiting for.
+    // ULB-3.4.1-a, V2-11.1.4-c
     pub(crate) fn may_call(&self, unanswered: usize) -> bool {
         self.balance > 1 || (self.balance == 1 && unanswered == 0)
     }
 
     /// Whether a grant may be sent.
+    // V2-4.2.1.2-d
     pub(crate) fn may_grant(&self) -> bool {
         self.balance > 0 || !self.on_reserve
     }
@@ -163,11 +171,13 @@ impl Credits {
     /// Whether a grant of the peer's is to be answered with one of ours: it may have spent its last credit on grants,
     /// and wait for ever. Only a grant of several is an answer. Whoever gets it has to send as many before there is
     /// another, so that two ends which both do this soon fall silent.
+    // V2-4.2.1.2-d
     pub(crate) fn peer_is_stuck(&self) -> bool {
         self.least <= 0 && self.count >= MIN_CEILING as i32
     }
 
     /// The word of the next message, which is sent at once: receives first.
+    // V2-4.2.1.1-d, V2-4.2.1.1-h, V2-4.2.1.1-c, V2-7-d, V2-4.5.1-d, V2-4.5.2-d
     pub(crate) fn stamp(&mut self, actions: &mut VecDeque<Action>) -> Word {
         self.settle(actions);
         if self.balance > 0 {
@@ -185,6 +195,7 @@ impl Credits {
     }
 
     /// Asks for the receives that are missing.
+    // V2-3.2.2.3-a, V2-4.2.1.2-b, V2-4.2.1.2-c
     pub(crate) fn settle(&mut self, actions: &mut VecDeque<Action>) {
         let needed = self.own() + self.peer() + SPARE_RECEIVES;
         if let Some(count) = needed.checked_sub(self.posted).filter(|&count| count > 0) {

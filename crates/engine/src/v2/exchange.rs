@@ -17,12 +17,15 @@ use rpcrdma_wire::v2::{
 use std::{collections::VecDeque, time::Duration};
 
 /// Octets of the client's messages of the exchange: the first may go to a server that knows version 1 only.
+// V2-4.2.3-d, V2-4.2.3-f
 const CLIENT_OCTETS: usize = MIN_SIZE_OCTETS as usize;
 
 /// Octets of the server's messages of the exchange: version 2's default threshold.
+// V2-6.3.4-c, V2-4.2.3.1-b, V2-4.2.3-f
 const SERVER_OCTETS: usize = 4096;
 
 /// How long the peer's part of the exchange may take before calls are made with what is known.
+// V2-6.2.2.3-h
 pub const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most messages of the exchange that are taken from the peer. The draft's six properties need two at most.
@@ -116,6 +119,7 @@ impl Exchange {
     }
 
     /// What holds now. Before the exchange is over these are the defaults, which ours are never below.
+    // V2-4.2.2-b, V2-4.2.2-c, V2-4.2.3.2-f, V2-C.7-a
     pub(crate) fn link(&self, config: &Config) -> Link {
         let default = Properties::default();
         let (ours, theirs) = if self.is_over() { (&self.ours, &self.theirs) } else { (&default, &default) };
@@ -133,6 +137,7 @@ impl Exchange {
     }
 
     /// Whether the last set of ours that was taken is not the last.
+    // V2-6.2.2.3-c, V2-6.3.4-d
     fn says_more(&self) -> bool {
         self.has_unsent() || self.verdict == Verdict::Pending
     }
@@ -148,6 +153,7 @@ impl Exchange {
     }
 
     /// What the peer has said about itself.
+    // V2-5.2.6-a, V2-5.2.6-b
     fn authenticate(&mut self, material: &Bytes) {
         if self.verdict != Verdict::Pending || material.is_empty() {
             return;
@@ -173,6 +179,7 @@ impl Exchange {
     }
 
     /// The next message of ours.
+    // V2-6.3.4-b, V2-6.2.2.3-a
     pub(crate) fn next(&mut self, credits: Credits) -> Option<Header> {
         let next = self.unsent.pop_front()?;
         Some(match next {
@@ -188,6 +195,7 @@ impl Exchange {
     }
 
     /// A message of the peer's was taken. Returns whether it may send another: the last is the last.
+    // V2-6.2.2.3-d
     pub(crate) fn may_hear(&self) -> bool {
         (!self.heard_all || self.late.is_some()) && self.heard < MAX_PEER_SETS
     }
@@ -218,6 +226,7 @@ impl Exchange {
 
     /// The peer does without the exchange: the defaults hold for it, and ours is not sent. One that has said nothing of
     /// it yet may come to it later, once, if it is not asked who it is (V2-6.3.4-b, V2-4.2.3-f).
+    // V2-6.2.2.3-h
     pub(crate) fn skip(&mut self) {
         let may_be_late = self.heard == 0 && !self.heard_all && self.authenticator.is_none();
         self.conclude();
@@ -236,6 +245,7 @@ impl Exchange {
     }
 
     /// Whether both ends have said everything.
+    // V2-6.2.2.3-e
     pub(crate) fn is_over(&self) -> bool {
         self.heard_all && self.unsent.is_empty() && !matches!(self.verdict, Verdict::Pending | Verdict::Rejected)
     }
@@ -267,6 +277,7 @@ impl Exchange {
 }
 
 /// A set as one message, or in pieces if it is one property that fits none.
+// V2-6.3.4-c, V2-6.2.2.2-n
 fn in_messages(set: PropertySet, max: usize) -> Vec<Unsent> {
     if set.encoded_len() <= max {
         return vec![Unsent::Set(set)];
@@ -283,6 +294,7 @@ fn in_messages(set: PropertySet, max: usize) -> Vec<Unsent> {
 }
 
 /// What a client can do in the reverse direction; a server serves the forward one.
+// V2-5.2.5-a, V2-4.5.3-a, V2-4.5.3-b
 pub(crate) fn reverse_of(config: &Config) -> ReverseSupport {
     match config.side {
         Side::Client if config.credits_granted == 0 => ReverseSupport::None,

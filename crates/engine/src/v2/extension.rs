@@ -10,6 +10,7 @@ use std::fmt::Debug;
 pub const MAX_WAITING_MESSAGES: usize = 64;
 
 /// Header types and properties beyond the draft's.
+// V2-5-a, V2-B.1-a
 pub trait Extension: Extensions + Debug + Send + Sync {
     /// The properties to announce.
     fn announced(&self) -> Vec<OtherProperty> {

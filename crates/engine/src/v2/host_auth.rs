@@ -18,6 +18,7 @@ pub trait HostAuthentication: Debug + Send + Sync {
 }
 
 /// One end of the authentication of one connection.
+// V2-5.2.6-a, V2-5.2.6-b, V2-5.2.6-c, V2-11.1.1-c
 pub trait HostAuthenticator: Debug + Send {
     /// What to say before the peer has said anything.
     fn start(&mut self) -> Option<Bytes>;

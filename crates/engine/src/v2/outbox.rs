@@ -43,6 +43,7 @@ pub(crate) struct NoRoom;
 
 impl Outgoing {
     /// A message whose payload goes inline, in as many parts as it takes.
+    // V2-4.4.1-a, V2-4.4.2-a, V2-4.1-c
     pub(crate) fn inline(
         about: Sent,
         chunks: Chunks,
@@ -61,6 +62,7 @@ impl Outgoing {
     }
 
     /// A message whose payload is in a chunk.
+    // V2-4.4.3-a, V2-6.3.2-a
     pub(crate) fn external(about: Sent, chunks: Chunks) -> Self {
         Self::new(about, chunks, None, VecDeque::new())
     }
@@ -71,10 +73,12 @@ impl Outgoing {
     }
 
     /// The next part as a Send, and whether it was the last.
+    // V2-4.1-a, V2-4.1-d, V2-4.1-f
     pub(crate) fn send(&mut self, credits: Credits, max_gather: usize, scratch: &mut Scratch) -> (Action, bool) {
         let payload = self.next.take();
         self.next = self.later.pop_front();
         let last = self.next.is_none();
+        // V2-6.2.2.2-f, V2-4.4.2.1-c
         let chunks = if last { std::mem::take(&mut self.chunks) } else { Chunks::default() };
         let header = match &payload {
             Some(_) => Header::msg(self.xid, credits, self.response, !last, chunks),
@@ -87,6 +91,7 @@ impl Outgoing {
             inline_octets: octets.iter().map(Bytes::len).sum(),
             ..if last { self.about } else { part_of(self.about) }
         };
+        // V2-6.2.4-f
         let invalidate = self.invalidate.filter(|_| last);
         (Action::Send { octets, invalidate, signaled: self.signaled && last, about }, last)
     }
@@ -106,6 +111,7 @@ fn part_of(about: Sent) -> Sent {
 }
 
 /// Cuts a payload: parts of `each` octets, the last of at most `last`, none of nothing.
+// V2-6.3.1-b, V2-4.1-c
 fn cut(payload: Slices, each: usize, last: usize, max_gather: usize) -> VecDeque<Slices> {
     let mut left: usize = payload.iter().map(Bytes::len).sum();
     let mut slices = payload.into_iter();
@@ -166,6 +172,7 @@ pub(crate) fn bare(header: &Header, kind: MessageKind) -> Action {
 pub(crate) struct Outbox {
     pub(crate) controls: VecDeque<Control>,
     pub(crate) replies: VecDeque<Outgoing>,
+    // V2-4.1-e, V2-6.2.2.2-j
     pub(crate) current: Option<Outgoing>,
 }
 

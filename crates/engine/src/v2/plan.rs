@@ -53,6 +53,7 @@ impl Default for Narrowed {
 }
 
 /// Plans a call whose reply has at most `reply_max` octets, of which the eligible results have at most `items`.
+// V2-5.2.4-a, V2-5.2.4-b, V2-7.4-a
 pub(crate) fn plan(way: &Way, message: &Payload, reply_max: usize, items: &[usize]) -> Result<CallPlan, CallRefused> {
     let plan = with_chunks(way, message, reply_max, items);
     let fits = plan.as_ref().is_ok_and(|plan| segments(plan, way) <= way.narrowed.segments);
@@ -90,6 +91,7 @@ fn parts(octets: usize, inline: usize) -> usize {
     octets.div_ceil(inline.saturating_sub(NO_CHUNKS_OCTETS).max(1))
 }
 
+// V2-A.2-a, ULB-3.2-b, V2-4.3.6-b, V2-4.3.6.2-a, V2-4.4.3-c, V2-6.4-b
 fn plan_reply(way: &Way, reply_max: usize, items: &[usize]) -> (SmallVec<[usize; 2]>, Option<usize>) {
     let inline = way.link.receive_inline;
     if let Some(octets) = way.narrowed.reply.filter(|_| way.chunks) {
@@ -108,6 +110,7 @@ fn plan_reply(way: &Way, reply_max: usize, items: &[usize]) -> (SmallVec<[usize;
 }
 
 /// Returns whether there is a way at all.
+// V2-4.4-a, V2-6.3.2-e, V2-4.4.2.1-a, V2-5.2.2-b
 fn plan_call(way: &Way, message: &Payload, plan: &mut CallPlan) -> bool {
     let inline = way.link.send_inline;
     let mut by_size = largest_first(message);
@@ -132,6 +135,7 @@ fn plan_call(way: &Way, message: &Payload, plan: &mut CallPlan) -> bool {
     if total <= inline || (way.continues && (!may_pull || parts(octets, inline) <= way.call_parts)) {
         plan.inline = slices;
     } else if may_pull {
+        // V2-4.4.3-b, V2-4.4.3-g, V2-4.4.3-h, V2-A.1-a
         plan.zero = Some(join(&slices));
     } else {
         return false;
@@ -140,6 +144,7 @@ fn plan_call(way: &Way, message: &Payload, plan: &mut CallPlan) -> bool {
 }
 
 /// Segments of a chunk.
+// V2-4.3.4-a, V2-5.2.3-a
 fn pieces(octets: usize, way: &Way) -> usize {
     octets.div_ceil(usize::try_from(way.segment_octets).unwrap_or(usize::MAX).max(1))
 }

@@ -76,6 +76,7 @@ pub(crate) struct Sending<'a> {
 impl Sending<'_> {
     /// What the peer lets us use, or `None` if it takes no calls at all. Where a reply may be long and the last one was
     /// not, no chunk is offered: a responder that has more to say than expected can say it in parts.
+    // V2-4.5.3-c, V2-4.5.3-e, V2-4.5.4-a, V2-4.5.4-c, V2-5.2.5-c, V2-5.2.5-e, V2-4.5.1-e
     fn way(&self, long_replies: bool) -> Option<Way> {
         let level = match self.config.side {
             Side::Client => ReverseSupport::General,
@@ -130,6 +131,7 @@ impl Requester {
     }
 
     /// Whether another call may be under way.
+    // V2-11.1.4-c
     fn may_start(&self, config: &Config, credits: &Credits) -> bool {
         let most = usize::try_from(config.credits_wanted.min(MAX_CREDITS)).unwrap_or(usize::MAX);
         self.unanswered < most.min(credits.peer()) && credits.may_call(self.unanswered)
@@ -183,10 +185,12 @@ impl Requester {
         let mut plan = match planned {
             Ok(plan) => plan,
             Err(refused) => {
+                // V2-7.4-a
                 self.end(xid, Err(refused.into()), sending.actions);
                 return None;
             }
         };
+        // V2-11.1.3-a, V2-6.4-a
         let exposed = self.table.expose(xid, &plan, sending.theirs.segment_size, host);
         let call = self.table.get(xid)?;
         let (lists, placed_octets) = match exposed {
@@ -222,6 +226,7 @@ impl Requester {
             reply_chunk: lists.reply.is_some(),
             invalidates: None,
         };
+        // V2-6.2.4-a, V2-6.2.4-b, V2-C.7-a, V2-C.7-d
         let inv_handle = if sending.config.remote_invalidation { handle_of(&lists) } else { 0 };
         let chunks = Chunks { inv_handle, lists };
         let inline = std::mem::take(&mut plan.inline);
@@ -310,6 +315,8 @@ impl Requester {
                 terms.again += 1;
                 State::Again
             }
+            // V2-7.1.2-d, V2-7.1.3-c, V2-7.2.1-c, V2-7.3.1-e, V2-7.3.2-c, V2-7.3.3-c, V2-7.3.4-d, V2-7.3.5-c,
+            // V2-7.4.1-c, V2-6.4-g
             None => State::Ending(Err(CallError::Rejected(error))),
         };
         self.answered(xid, state, actions)
@@ -335,27 +342,33 @@ fn narrower(terms: &Terms, error: ErrorBody, side: Side, max_octets: usize) -> O
     match error {
         // The client takes no chunks after all; none of these was executed.
         ErrorBody::ReadChunks { .. } | ErrorBody::WriteChunks { .. } | ErrorBody::Segments { .. }
+            // V2-4.5.4-e
             if side == Side::Server =>
         {
             (terms.segments > 0).then_some(Narrowed { segments: 0, ..now })
         }
+        // V2-7.3.1-d
         ErrorBody::ReadChunks { max_chunks } => {
             (count(max_chunks) < terms.reads).then(|| Narrowed { reads: count(max_chunks), ..now })
         }
+        // V2-7.3.2-b
         ErrorBody::WriteChunks { max_chunks } => {
             (count(max_chunks) < terms.writes).then_some(Narrowed { writes: false, reply: whole_reply, ..now })
         }
+        // V2-7.3.3-b, V2-5.2.4-b
         ErrorBody::Segments { max_segments } => {
             (count(max_segments) < terms.segments).then(|| Narrowed { segments: count(max_segments), ..now })
         }
         // These two are found out when the call has been executed. Without a Reply chunk it would only be executed
         // again.
         _ if !terms.chunks => None,
+        // V2-6.4-f, V2-6.4-g, V2-7.3.4-d
         ErrorBody::WriteResource { length_needed, .. } if terms.repeatable && terms.writes > 0 => {
             let octets = terms.reply_max.saturating_add(count(length_needed));
             let octets = reply_octets(length_needed).and(Some(octets)).filter(|&octets| octets <= max_octets);
             octets.map(|octets| Narrowed { writes: false, reply: Some(octets), ..now })
         }
+        // V2-6.4-f, V2-6.4-g, V2-7.3.5-c
         ErrorBody::ReplyResource { length_needed } if terms.repeatable => {
             let larger = reply_octets(length_needed).filter(|octets| now.reply.is_none_or(|reply| reply < *octets));
             larger.map(|octets| Narrowed { writes: false, reply: Some(octets), ..now })
@@ -365,6 +378,7 @@ fn narrower(terms: &Terms, error: ErrorBody, side: Side, max_octets: usize) -> O
 }
 
 /// The handle that the reply may invalidate: that of the memory which the reply fills, if any.
+// V2-C.7-c
 fn handle_of(lists: &Lists) -> u32 {
     let written = lists.writes.chunks().iter().chain(&lists.reply).flat_map(WriteChunk::segments);
     let read = lists.reads.segments().iter().map(|entry| &entry.segment);

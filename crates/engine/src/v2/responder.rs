@@ -88,6 +88,7 @@ impl Responder {
         let long = stream.is_none();
         let joined = stream.as_ref().filter(|_| joined).map(Bytes::len);
         let Ok(layout) = layout(&lists, &stream.unwrap_or_default(), long, &serving.config.limits) else {
+            // V2-11.1.4-a, V2-7.3-c
             serving.outbox.error(xid, VERSION, ErrorBody::System);
             return false;
         };
@@ -121,7 +122,9 @@ impl Responder {
                 Ok(outgoing) => serving.outbox.replies.push_back(outgoing),
                 Err(error) => serving.outbox.error(request.xid, VERSION, error),
             },
+            // V2-A.1-c, V2-A.1-g
             Answer::NotEligible => serving.outbox.error(request.xid, VERSION, ErrorBody::BadXdr),
+            // V2-7.3-c, V2-7.3-b, V2-7.4.1-a
             Answer::Unreadable => serving.outbox.error(request.xid, VERSION, ErrorBody::System),
             Answer::Nothing => {}
         }
@@ -136,6 +139,7 @@ impl Responder {
     ) -> Result<Outgoing, ErrorBody> {
         let carrier = Carrier {
             fixed: FIXED_OCTETS,
+            // V2-4.5.4-c
             continues: serving.level() >= ReverseSupport::Continued,
             send_inline: serving.link.send_inline,
             max_gather: serving.config.max_gather,
@@ -144,10 +148,12 @@ impl Responder {
         let octets = |octets: usize| u32::try_from(octets).unwrap_or(0);
         let AnswerPlan { lists, inline, writes, placed } =
             plan(&request.writes, request.reply.as_ref(), payload, &carrier).map_err(|misfit| match misfit {
+                // V2-7.3.4-a, V2-7.3.4-b, V2-7.3.4-c, V2-6.4-e, V2-6.4-h
                 Misfit::Write { index, needed } => ErrorBody::WriteResource {
                     chunk_index: octets(index.saturating_add(1)),
                     length_needed: octets(needed),
                 },
+                // V2-7.3.5-a, V2-7.3.5-b, V2-6.4-e
                 Misfit::Reply { needed } => ErrorBody::ReplyResource { length_needed: octets(needed) },
                 Misfit::Chunk => ErrorBody::System,
             })?;
@@ -160,8 +166,10 @@ impl Responder {
             read_chunks: 0,
             write_chunks: lists.writes.chunks().len(),
             reply_chunk: inline.is_none(),
+            // V2-6.2.4-c, V2-6.2.4-d, V2-6.2.4-e, V2-C.7-d
             invalidates: request.handle.filter(|_| serving.link.send_invalidates),
         };
+        // V2-6.2.4-f
         let chunks = Chunks { inv_handle: 0, lists };
         let mut outgoing = match inline {
             None => Outgoing::external(about, chunks),
@@ -171,6 +179,7 @@ impl Responder {
             }
         };
         outgoing.invalidate = about.invalidates;
+        // V2-3.2.2.4-b, V2-4.3.6-f, V2-4.4.2.1-b
         for write in writes {
             serving.actions.push_back(Action::Write { xid: request.xid, to: write.to, octets: write.octets });
         }
@@ -190,9 +199,11 @@ fn refusal(lists: &Lists, serving: &Serving<'_>) -> Option<ErrorBody> {
     if config.credits_granted == 0 {
         return Some(ErrorBody::System);
     }
+    // V2-4.5.4-d, V2-4.5.4-e
     if level < ReverseSupport::General && !lists.is_empty() {
         let continues = level >= ReverseSupport::Continued;
         return Some(match (lists.reads.is_empty(), lists.writes.is_empty()) {
+            // V2-7.3.1-b
             (false, _) => ErrorBody::ReadChunks { max_chunks: 0 },
             // V2-7.3.2-d: who cannot continue the reply either says so.
             (true, false) if continues => ErrorBody::WriteChunks { max_chunks: 0 },
@@ -200,13 +211,16 @@ fn refusal(lists: &Lists, serving: &Serving<'_>) -> Option<ErrorBody> {
         });
     }
     let (reads, writes) = (config.limits.read_chunks, config.limits.write_chunks);
+    // V2-7.3.1-a, V2-7.3.1-c
     if lists.reads.chunks().len() > reads {
         return Some(ErrorBody::ReadChunks { max_chunks: u32::try_from(reads).unwrap_or(u32::MAX) });
     }
+    // V2-7.3.2-a
     if lists.writes.chunks().len() > writes {
         return Some(ErrorBody::WriteChunks { max_chunks: u32::try_from(writes).unwrap_or(u32::MAX) });
     }
     let segments = config.limits.segments;
+    // V2-7.3.3-a, V2-5.2.4-b
     (lists.segment_count() > segments)
         .then(|| ErrorBody::Segments { max_segments: u32::try_from(segments).unwrap_or(u32::MAX) })
 }

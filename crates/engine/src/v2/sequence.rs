@@ -30,6 +30,7 @@ struct Open {
 }
 
 impl Open {
+    // V2-6.2.2.2-b, V2-6.2.2.2-m
     fn has(&self, prefix: &Prefix) -> bool {
         (self.xid, self.header_type, self.response) == (prefix.xid, prefix.header_type, prefix.flags.response)
     }
@@ -78,8 +79,10 @@ impl Reassembly {
     }
 
     /// Whether a message belongs to the rest of a broken sequence.
+    // V2-7.1.3-b, V2-6.2.2.2-l
     pub(crate) fn passes_over(&mut self, prefix: &Prefix) -> bool {
         let over = self.ignored == Some((prefix.xid, prefix.flags.response));
+        // V2-7.4.1-b
         if over && !prefix.flags.more {
             self.ignored = None;
         }
@@ -87,6 +90,7 @@ impl Reassembly {
     }
 
     /// A message that could be a part, with its payload.
+    // V2-6.2.2.2-a, V2-4.4.2-b, V2-4.1-d
     pub(crate) fn part(&mut self, prefix: &Prefix, payload: Bytes) -> Step {
         match &mut self.open {
             None if !prefix.flags.more => return Step::Whole(payload),
@@ -120,6 +124,7 @@ impl Reassembly {
     }
 
     /// A message is dropped for what is wrong with it: what is held with its XID goes too, and so does what is to come.
+    // V2-6.2.2.2-l
     pub(crate) fn breaks(&mut self, prefix: &Prefix) {
         if self.open.as_ref().is_some_and(|open| open.xid == prefix.xid) {
             self.open = None;

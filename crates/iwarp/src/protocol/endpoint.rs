@@ -75,6 +75,7 @@ impl Endpoint {
         Endpoint {
             phase: Phase::Open,
             initiator: role == Role::Initiator,
+            // MPA-5044-7.1-g
             held: role == Role::Responder,
             fin_sent: false,
             closed_said: false,
@@ -283,6 +284,7 @@ impl Endpoint {
             self.give_back(false, None, None, false);
             if let Some(payload) = payload {
                 self.held = false;
+                // RDMAP-5040-5.3-a, RDMAP-5040-4.8-a
                 self.tx.terminate(payload);
             }
             self.enter(Event::Violated(CloseReason::Violation(fault.violation())));
@@ -339,6 +341,7 @@ impl Endpoint {
 
     /// The peer has closed its half.
     pub fn peer_closed(&mut self) {
+        // RDMAP-5040-6.2-a
         let event = if self.phase.is_live() && !self.rx.at_boundary() {
             Event::Broken(CloseReason::Broken("the peer closed it in the middle of an FPDU".to_owned()))
         } else {

@@ -237,6 +237,7 @@ impl Fault {
             Fault::InsufficientIrd { .. } => (LAYER_MPA, 0, 6),
             Fault::ShortUlpdu { .. } => (LAYER_DDP, 0, 0),
             Fault::Stag { .. } => (LAYER_DDP, DDP_TAGGED, 0),
+            // RDMAP-5040-4.8-a
             Fault::Bounds { .. } => (LAYER_DDP, DDP_TAGGED, 1),
             Fault::OffsetWrap { .. } => (LAYER_DDP, DDP_TAGGED, 3),
             Fault::DdpVersion { tagged: true, .. } => (LAYER_DDP, DDP_TAGGED, 4),

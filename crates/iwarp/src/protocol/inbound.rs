@@ -142,6 +142,7 @@ impl Inbound {
     }
 
     fn begin_send(&mut self, header: &Header, msn: u32, offset: u32, octets: usize) -> Result<(Target, usize), Fault> {
+        // DDP-5041-7.1-c
         if msn != self.send_msn {
             return Err(Fault::Msn { queue: QUEUE_SEND, msn, expected: self.send_msn });
         }
@@ -159,10 +160,12 @@ impl Inbound {
         if header.opcode != arriving.opcode {
             return Err(Fault::Opcode { opcode: header.opcode as u8 });
         }
+        // DDP-5041-7.1-c
         if offset as usize != arriving.octets {
             return Err(Fault::MessageOffset { offset, expected: arriving.octets });
         }
         let (end, max) = (arriving.octets.saturating_add(octets), arriving.buffer.capacity());
+        // DDP-5041-7.1-c
         if end > max {
             return Err(Fault::TooLong { octets: end, max });
         }
@@ -176,6 +179,7 @@ impl Inbound {
         octets: usize,
         last: bool,
     ) -> Result<(Target, usize), Fault> {
+        // DDP-5041-7.1-c
         if msn != self.read_msn {
             return Err(Fault::Msn { queue: QUEUE_READ_REQUEST, msn, expected: self.read_msn });
         }
@@ -186,6 +190,7 @@ impl Inbound {
             return Err(Fault::ReadRequestLength { octets });
         }
         let ready = self.ready_by_read && !self.heard;
+        // CM-6581-9.1-b
         if self.served.len() >= self.ird && !ready {
             return Err(Fault::NoBuffer { queue: QUEUE_READ_REQUEST, msn });
         }
@@ -291,6 +296,7 @@ impl Inbound {
         }
         let invalidated = if header.opcode.invalidates() {
             let fault = Fault::CannotInvalidate { stag: invalidate };
+            // RDMAP-5040-5.3-a
             let exposure = self.stags.remove(invalidate).ok_or(fault)?;
             self.events.push_back(Completion::Fenced {
                 token: exposure.token,

@@ -102,6 +102,7 @@ impl Head {
             return Err(Fault::Revision { revision });
         }
         let private_octets = usize::from(u16::from_be_bytes([octets[18], octets[19]]));
+        // MPA-5044-7.1-b
         if private_octets > MAX_PRIVATE_DATA_OCTETS {
             return Err(Fault::PrivateData { octets: private_octets, max: MAX_PRIVATE_DATA_OCTETS });
         }
@@ -156,6 +157,7 @@ impl Enhanced {
             ird: ird & DEPTH_MASK,
             ord: ord & DEPTH_MASK,
             peer_to_peer,
+            // CM-6581-9-a
             ready_by_send: peer_to_peer && ird & LOW != 0,
             ready_by_write: peer_to_peer && ord & HIGH != 0,
             ready_by_read: peer_to_peer && ord & LOW != 0,

@@ -44,6 +44,7 @@ pub fn request(offer: Offer, private_data: &[u8]) -> Frame {
 /// # Errors
 /// The peer wants markers.
 pub fn check_request(request: &Frame) -> Result<(), Fault> {
+    // MPA-5044-7.1-f
     if request.head.markers { Err(Fault::Markers) } else { Ok(()) }
 }
 
@@ -60,6 +61,7 @@ fn reply_head(request: &Head, crc: bool, reject: bool) -> Head {
 
 /// The responder's answer to `request`, and what holds then.
 pub fn accept(request: &Frame, offer: Offer, private_data: &[u8]) -> (Frame, Agreed) {
+    // MPA-5044-7.1-d
     let crc = request.head.crc || offer.crc;
     let mut agreed = Agreed { crc, ird: offer.ird, ord: offer.ord, ready_by_send: false, ready_by_read: false };
     let enhanced = request.enhanced.map(|wish| {

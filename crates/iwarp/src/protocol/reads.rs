@@ -64,6 +64,7 @@ impl Reads {
 
     /// The next request, if one may be issued now. `fresh_tag` names its sink.
     pub(crate) fn issue(&mut self, fresh_tag: impl FnOnce() -> u32) -> Option<ReadRequest> {
+        // CM-6581-9.1-d
         if self.due.len() >= self.ord {
             return None;
         }
@@ -88,11 +89,13 @@ impl Reads {
     /// Where in the [sink](Self::sink) a response's segment goes, if it is the one that is due.
     pub(crate) fn check(&self, stag: u32, offset: u64, octets: usize, last: bool) -> Result<usize, Fault> {
         let due = self.due.front().ok_or(Fault::Opcode { opcode: Opcode::ReadResponse as u8 })?;
+        // RDMAP-5040-5.2-a
         if stag != due.stag {
             return Err(Fault::Stag { stag });
         }
         let at = due.at + due.done;
         let end = due.done.saturating_add(octets);
+        // RDMAP-5040-5.2-a
         if offset != at as u64 || end > due.size || (last && end != due.size) {
             return Err(Fault::Bounds { stag, offset, octets });
         }

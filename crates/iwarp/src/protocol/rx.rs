@@ -336,6 +336,7 @@ impl Receiver {
             let (pad, carried) = trailer.split_at(trailer.len() - CRC_OCTETS);
             self.crc.update(pad);
             let computed = self.crc.octets();
+            // MPA-5044-4.4-b
             if carried != computed {
                 let carried = carried.first_chunk().copied().unwrap_or_default();
                 return Err(Fault::Crc { carried, computed });

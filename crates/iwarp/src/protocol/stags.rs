@@ -114,9 +114,11 @@ impl Stags {
     pub(crate) fn check(&self, tag: u32, offset: u64, octets: usize, access: Access) -> Result<usize, Denied> {
         let end = offset.checked_add(octets as u64).ok_or(Denied::Wrap)?;
         let exposure = self.table.get(&tag).ok_or(Denied::Unknown)?;
+        // V1-8.1-a
         if exposure.memory.access() != access {
             return Err(Denied::Access);
         }
+        // DDP-5041-7.1-b, V1-8.1-a
         if end > exposure.memory.octets() as u64 {
             return Err(Denied::Bounds);
         }

@@ -143,6 +143,7 @@ impl Drop for Taken<'_> {
     fn drop(&mut self) {
         let mut table = self.slots.table();
         if let Some(slot) = table.slots.get_mut(self.index) {
+            // ULB-5.5-c
             *slot = Slot { next: self.number, busy: false, doubtful: self.is_doubtful || self.is_sent };
         }
         drop(table);

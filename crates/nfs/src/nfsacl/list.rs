@@ -91,6 +91,7 @@ impl List {
         let of = |kind: u32, id: u32, rights: u8| Entry { kind: kind | flags, id, rights: rights.into() };
         let users = acl.users().iter().map(|(id, rights)| of(entry::USER, *id, *rights));
         let groups = acl.groups().iter().map(|(id, rights)| of(entry::NAMED_GROUP, *id, *rights));
+        // NFSACL-LINUX-b
         let mask = acl.mask().unwrap_or(acl.group());
         let entries = [of(entry::OWNER, owner, acl.owner())]
             .into_iter()
@@ -165,6 +166,7 @@ impl Decode for List {
         let most = usize::try_from(count).ok().filter(|most| *most <= MAX_ENTRIES);
         let most = most.ok_or_else(|| decoder.bad_value(count, "number of access control entries"))?;
         let entries: Vec<Entry> = decoder.array(most)?;
+        // NFSACL-LINUX-a
         if !entries.is_empty() && entries.len() != most {
             return Err(decoder.bad_value(count, "number of access control entries beside another"));
         }

@@ -42,6 +42,7 @@ pub(super) mod narrowed {
         }
 
         fn length(length: u64) -> Self {
+            // NLM-6.1.4-f
             Self::try_from(length).unwrap_or(0)
         }
     }

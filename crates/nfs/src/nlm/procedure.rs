@@ -113,6 +113,7 @@ impl Procedure {
             self,
             Self::Null
                 | Self::Test
+                // NLM-DUP-a
                 | Self::TestResponse
                 | Self::LockResponse
                 | Self::CancelResponse

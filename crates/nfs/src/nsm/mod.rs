@@ -161,6 +161,7 @@ pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     let first_label = |name: &'_ [u8]| name.iter().position(|octet| *octet == b'.');
     match (first_label(one), first_label(other)) {
         // Addresses have dots, too, and no domain.
+        // NSM-1-d
         (Some(end), None) if !is_address(one) => one.get(..end).is_some_and(|label| label.eq_ignore_ascii_case(other)),
         (None, Some(end)) if !is_address(other) => {
             other.get(..end).is_some_and(|label| label.eq_ignore_ascii_case(one))

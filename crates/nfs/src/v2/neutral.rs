@@ -123,6 +123,7 @@ impl From<attr::Attributes> for Attributes {
             links: told.links,
             uid: told.uid,
             gid: told.gid,
+            // NFS2-SIZE-a
             size: u32::try_from(told.size).unwrap_or(u32::MAX),
             block_octets: PREFERRED_OCTETS,
             device: if is_device { device_word(told.device) } else { NO_DEVICE },

@@ -58,6 +58,7 @@ impl Decode for SetTime {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         match Time::decode(decoder)? {
             Time { seconds: ABSENT, .. } | Time { microseconds: ABSENT, .. } => Ok(SetTime::Keep),
+            // NFS2-SATTR-b
             Time { microseconds: PRESENT, .. } => Ok(SetTime::Server),
             time if time.microseconds < PRESENT => Ok(SetTime::Client(time)),
             time => Err(decoder.bad_value(time.microseconds, "number of microseconds")),

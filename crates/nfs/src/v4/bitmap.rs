@@ -142,10 +142,12 @@ impl Encode for Bitmap {
 impl Decode for Bitmap {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let mut set = Self::EMPTY;
+        // NFS4-BITMAP-a
         for at in 0..decoder.count(MAX_BITMAP_WORDS)? {
             let word = decoder.u32()?;
             match set.words.get_mut(at) {
                 Some(place) => *place = word,
+                // NFS4-BITMAP-a
                 None => set.beyond |= word != 0,
             }
         }

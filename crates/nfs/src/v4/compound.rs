@@ -127,6 +127,7 @@ pub(super) fn decode_ops<A>(
         return Ok((announced, ops, None));
     }
     for at in 0..announced {
+        // NFS4-LIM-a
         let broken = if ops.len() == MAX_COMPOUND_OPS {
             // Its number alone is read, for the answer.
             Broken { number: decoder.u32().ok(), fault: Fault::TooMany }
@@ -169,6 +170,7 @@ fn decode_op(minor: u32, number: u32, decoder: &mut Decoder) -> Result<Args, Fau
     let args = Args::decode_of(op, decoder).map_err(Fault::BadXdr)?;
     match &args {
         // A form that the minor version does not have is not decodable in it (RFC 8178 section 8).
+        // NFS4-8178-8-b
         Args::Open(open) if !open.exists_in(minor) => Err(Fault::BadXdr(decoder.bad_value(number, "form of OPEN"))),
         _ => Ok(args),
     }
@@ -201,6 +203,7 @@ impl Call for Arguments {
     /// Only in minor version 0, and if nothing in it changes anything: in later ones the slot decides (RFC 8881 section
     /// 2.10.6).
     fn is_repeatable(&self) -> bool {
+        // NFS4-REPEAT-a
         self.minor == 0 && self.ops.iter().all(|args| args.op().only_looks())
     }
 

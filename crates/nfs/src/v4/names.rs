@@ -34,6 +34,7 @@ impl Name {
         let octets = self.as_slice();
         match octets {
             [] => Err(Status::INVAL),
+            // NFS4-8881-14-a
             _ if octets.len() > max_octets => Err(Status::NAMETOOLONG),
             b"." | b".." => Err(Status::BADNAME),
             _ if octets.contains(&b'/') || octets.contains(&0) => Err(Status::BADCHAR),
@@ -80,6 +81,7 @@ impl std::fmt::Debug for LinkText {
 // ULB-5.1-a, ULB-5.1-b, ULB-5.1-d: eligible in CREATE and in READLINK.
 impl rpcrdma_xdr::Encode for LinkText {
     fn encode(&self, encoder: &mut rpcrdma_xdr::Encoder) {
+        // ULB-5.1.2.3-a
         encoder.item(self.0.clone());
     }
 }

@@ -237,6 +237,7 @@ impl<D> Outcome<D> {
 pub(super) fn refused(minors: Minors, minor: u32) -> Option<Status> {
     match minors {
         minors if minors.have(minor) => None,
+        // NFS4-8178-8-a
         minors if minors.know(minor) => Some(Status::NOTSUPP),
         _ => Some(Status::OP_ILLEGAL),
     }

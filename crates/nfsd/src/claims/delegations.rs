@@ -112,6 +112,7 @@ impl OfFile {
     fn recall(&mut self, user: User, kind: Kind) -> (Vec<Client>, Vec<watch::Receiver<()>>) {
         let (mut fresh, mut ends) = (Vec::new(), Vec::new());
         for (client, held) in &mut self.held {
+            // NFS4-8881-10.4-d
             if user == Some(*client) || !held.kind.excludes(kind) {
                 continue;
             }
@@ -344,6 +345,7 @@ impl Claims {
         }
         let now = self.table.clock.now();
         let is_wanted = || delegations.with_conflicts(|conflicts| conflicts.has(&file, now, *quiet));
+        // NFS4-8881-10.4-c
         if !again && is_wanted() {
             return Err(NotDelegated::Contention);
         }

@@ -155,5 +155,6 @@ impl Mirror {
 /// What the host is to unlock when an owner unlocks.
 fn parts(ranges: &Ranges, holder: &Holder, range: Range) -> Vec<Range> {
     // One call for however many ranges, where nobody else has any.
+    // NFS4-HOST-a
     if ranges.is_only(holder) { vec![range] } else { ranges.alone(holder, range) }
 }

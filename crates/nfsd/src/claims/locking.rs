@@ -118,6 +118,7 @@ impl FileLocks {
             self.host.adopt(request.host, kind, &self.ranges)?;
         }
         at.clients.take(holder.client(), Sort::Range, plan.growth())?;
+        // NFS4-HOST-c
         if let Err(denied) = self.host.lock(range, kind) {
             at.clients.give(holder.client(), Sort::Range, plan.growth());
             return Err(denied.into());

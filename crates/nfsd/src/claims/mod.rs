@@ -191,6 +191,7 @@ impl Claims {
                     return outcome;
                 }
                 match courtesy.expire(client, file) {
+                    // NFS4-COURTESY-a
                     Expired::Nothing => return outcome,
                     Expired::File => self.release_on(file, client),
                     Expired::All => self.release_client(client),

@@ -72,6 +72,7 @@ pub(super) struct Plan {
 impl Plan {
     /// How many ranges there are more afterwards.
     pub(super) fn growth(&self) -> usize {
+        // NFS4-LIMIT-a
         self.add.len().saturating_sub(self.remove.len())
     }
 

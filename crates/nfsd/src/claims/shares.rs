@@ -51,6 +51,7 @@ impl Counts {
 
     /// Whether these exclude an open or, with nothing denied, reading or writing.
     fn exclude(&self, access: Access, deny: Deny) -> bool {
+        // NFS4-8881-9.7-c
         access.bits() & bits(self.deny) != 0 || deny.bits() & bits(self.access) != 0
     }
 
@@ -138,6 +139,7 @@ impl Shares {
 
     /// Replaces an open of an owner by another, or ends it. Nothing happens if his share is of another generation.
     pub(super) fn change(&mut self, holder: &Holder, generation: u64, before: Modes, after: Option<Modes>) -> bool {
+        // NFS4-8881-9.7-c
         let Some(open) = self.holders.get_mut(holder).filter(|open| open.generation == generation) else {
             return false;
         };

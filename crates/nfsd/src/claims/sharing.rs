@@ -174,6 +174,7 @@ impl Claims {
     /// # Errors
     /// If somebody has denied it.
     pub fn may(&self, file: FileKey, access: Access, asker: Asker<'_>) -> Result<(), Conflict> {
+        // NFS4-8881-9.1.2-a
         if self.table.denying.load(Ordering::Acquire) == 0 {
             return Ok(());
         }

@@ -47,6 +47,7 @@ impl Reach {
         if end.owner == self.furthest.owner {
             self.furthest.last = self.furthest.last.max(end.last);
         } else if end.last > self.furthest.last {
+            // NFS4-8881-9.5-a
             self.other = Some(self.furthest);
             self.furthest = end;
         } else if self.other.is_none_or(|other| end.last > other.last) {

@@ -31,6 +31,7 @@ impl Unseen {
     /// How many since the time that is told.
     pub(super) fn count(&self, stat: &Statx) -> u64 {
         let unseen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // NFS4-8881-5.8.1.4-a
         if unseen.0 == moment(stat) { unseen.1 } else { 0 }
     }
 }

@@ -132,6 +132,7 @@ impl Inner {
             let assumed = self.identity.assume(caller).map_err(fault)?;
             let written = write_fully(&opened, data, *offset);
             drop(assumed);
+            // NFS3-LOSS-c
             Ok((writing.held(), is_crowded, written.map_err(fault)?))
         })?;
         // Data that cannot stay uncommitted is waited for: more than was asked for may be promised.
@@ -184,6 +185,7 @@ impl Inner {
         let info = Change { before: None, after };
         match synced {
             // The verifier that would tell of a loss is still the one that the data was written under.
+            // NFS3-LOSS-a
             Ok(()) if self.losses.is_waiting(object.id) => Err(Failure { fault: Fault::Later, info }),
             Ok(()) => Ok(info),
             Err(error) => Err(Failure { fault: fault(error), info }),

@@ -65,6 +65,7 @@ impl Ids {
     /// Whether an open file, whose id is `own`, is the one that `id` names, perhaps in the way of an
     /// earlier version.
     pub(super) fn is(self, id: FileId, own: FileId, stat: &Statx) -> bool {
+        // NFS3-FH-c
         own == id || self != Self::Number && has_birth(stat) && born_id(stat) == id
     }
 }

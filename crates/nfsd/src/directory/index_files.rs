@@ -37,6 +37,7 @@ pub(super) fn open(state: &Path, id: u64) -> Result<(Index, File), OpenError> {
         // A server of before may be using it.
         former.push((found, lock(&found.path).map_err(error)?.ok_or_else(in_use)?));
     }
+    // NFS3-FH-b
     let mut sources: Vec<_> = all.iter().filter(|found| found.path == path || found.is_former_of(&id)).collect();
     sources.sort_by_key(|found| found.used);
     let sources: Vec<_> = sources.into_iter().map(|found| found.path.clone()).collect();

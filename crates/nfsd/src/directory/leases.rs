@@ -145,6 +145,7 @@ impl Drop for Guard {
             }
         };
         if let Some(mut ended) = ended {
+            // NFS4-HOST-d
             ended.give_up();
             if let Some(leases) = &mut leases {
                 leases.1.remove(&self.object.id);

@@ -94,6 +94,7 @@ impl Inner {
         let mut end = true;
         let budget_at_first = budget;
         let mut add = |raw: RawEntry| {
+            // NFS3-ESC-d
             if left_out.as_ref() == Some(&raw.name) {
                 return true;
             }

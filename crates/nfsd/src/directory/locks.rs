@@ -58,6 +58,7 @@ impl OfdLocks {
 /// As the kernel describes it, unless it lies behind all that the kernel knows.
 fn kernel_range(range: Range) -> Option<KernelRange> {
     let start = i64::try_from(range.first()).ok()?;
+    // NFS4-HOST-a
     let to_the_end = range.last() >= LAST;
     let length = if to_the_end { 0 } else { i64::try_from(range.length()).ok()? };
     Some(KernelRange { start, length })

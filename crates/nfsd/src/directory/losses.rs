@@ -65,6 +65,7 @@ impl Losses {
 
     fn change(&self, state: &mut State, now: Timestamp) {
         let pause = match state.changed {
+            // NFS3-LOSS-b
             Some((when, pause)) if now.since(when) < pause * QUIET_PAUSES => (pause * 2).min(LONGEST_PAUSE),
             _ => FIRST_PAUSE,
         };

@@ -36,6 +36,7 @@ const SET_GROUP_ID: u32 = 0o2000;
 impl Inner {
     pub(super) fn make(&self, caller: &Caller, directory: FileId, name: &[u8], new: New) -> Changed<Made> {
         let directory = self.found_directory(directory).map_err(failed)?;
+        // NFS4-8881-18.16-b
         let is_change = |(.., is_new): &(_, _, bool)| *is_new;
         let ((object, attributes, is_new), changed) = self.change_directory_if(&directory, is_change, || {
             let (object, stat) = match new {
@@ -196,6 +197,7 @@ impl Inner {
     fn first_mode(&self, directory: &Object, new: &NewAttributes, default: u32) -> u32 {
         let mode = new.mode.unwrap_or(default) & MODE_BITS;
         // RFC 8275 section 5.
+        // NFS4-8275-b
         if new.umask == 0 || self.has_default(directory) { mode } else { mode & !new.umask }
     }
 
@@ -210,6 +212,7 @@ impl Inner {
         let has = u32::from(now.stx_mode) & MODE_BITS;
         // What the directory's default list took away stays away; more would be given than to a program of the host.
         let mode =
+            // NFS4-8275-b
             if has != mode && self.has_default(directory) { mode & !PERMISSIONS | has & PERMISSIONS } else { mode };
         // A directory may inherit its set-group-id bit.
         let inherited = match file_type(&now) {

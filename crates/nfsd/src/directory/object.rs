@@ -159,6 +159,7 @@ impl Object {
                 let is_same = opened.caller.uid == rights.uid || opened.changed == changed(stat);
                 opened.rights == rights && is_same
             }
+            // NFS3-OWN-b
             Keeping::OfOwner { uid } => opened.caller.uid == uid && rights.uid == uid || opened.rights == rights,
         };
         opened.retain(is_allowed);

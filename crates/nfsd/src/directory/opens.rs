@@ -226,6 +226,7 @@ impl Inner {
         owner: Owner,
     ) -> Result<Arc<Open>, Fault> {
         let descriptor = |mode| self.open(caller, object, mode, owner).map(|(file, _)| file);
+        // NFS4-8881-18.16.3-a
         let (read, write) = match access {
             Access::Read => (Some(descriptor(Mode::Read)?), None),
             Access::Write => (None, Some(descriptor(Mode::Write)?)),

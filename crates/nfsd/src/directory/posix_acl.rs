@@ -173,6 +173,7 @@ impl Inner {
             setxattr(&*path, ACCESS, &written(&acls.access), XattrFlags::empty()).map_err(fault)?;
             match &acls.default {
                 Some(default) => setxattr(&*path, DEFAULT, &written(default), XattrFlags::empty()).map_err(fault)?,
+                // NFS4-8881-6.4-b
                 None if is_directory => match removexattr(&*path, DEFAULT) {
                     Err(Errno::NODATA) => {}
                     done => done.map_err(fault)?,

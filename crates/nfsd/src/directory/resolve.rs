@@ -148,6 +148,7 @@ impl Inner {
     /// An object of a descriptor that was just opened.
     fn adopt(&self, id: FileId, fd: OwnedFd) -> Result<Arc<Object>, Fault> {
         let stat = stat(&fd).map_err(fault)?;
+        // NFS3-ESC-d
         if stat.stx_nlink == 0 || self.hidden.is(&stat) || self.hidden.holds(&stat) {
             return Err(Fault::Stale);
         }
@@ -258,6 +259,7 @@ impl Inner {
             (Ok(root), Ok(path)) => {
                 let root = root.to_bytes().strip_suffix(b"/").unwrap_or(root.to_bytes());
                 let is_beneath = path.to_bytes().strip_prefix(root).is_some_and(|rest| rest.first() == Some(&b'/'));
+                // NFS3-ESC-d
                 if is_beneath && self.hidden.is_above(path.to_bytes()) && !self.hidden.is_above(root) {
                     return Ok(false);
                 }
@@ -315,6 +317,7 @@ impl Inner {
     /// The id of a file that was found by a name, and its object. Remembers where it was.
     pub(super) fn learn(&self, directory: &Object, name: &[u8], fd: OwnedFd) -> Result<(Arc<Object>, Statx), Fault> {
         let stat = stat(&fd).map_err(fault)?;
+        // NFS3-ESC-d
         if self.hidden.is(&stat) {
             return Err(Fault::NotFound);
         }

@@ -138,9 +138,11 @@ impl Uncommitted {
         lost: impl FnOnce(Errno),
     ) -> Result<(), Errno> {
         let mut waited = lock(&held.waited);
+        // NFS3-LOSS-a
         if waited.has_failed {
             return Err(Errno::IO);
         }
+        // NFS3-1813-4.8-a
         if what == For::Data && waited.stable >= held.ended && held.ended > 0 {
             return Ok(());
         }
@@ -167,6 +169,7 @@ impl Uncommitted {
     /// The first `ended` writes are on the disk: if there are no others, nothing is uncommitted.
     fn committed(&self, held: &Held, ended: u64) {
         let mut files = lock(&self.files);
+        // NFS3-LOSS-a
         let is_all = |entry: &Entry| Arc::ptr_eq(&entry.waited, &held.waited) && entry.begun == ended;
         let closed = files.get(&held.file).is_some_and(is_all).then(|| files.remove(&held.file));
         drop(files);
@@ -179,6 +182,7 @@ impl Uncommitted {
         let mut files = lock(&self.files);
         let is_uncommitted = files.contains_key(&file);
         if is_uncommitted {
+            // NFS3-LOSS-a
             losses.add(file, now);
         }
         let closed = files.remove(&file);

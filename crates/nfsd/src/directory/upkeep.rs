@@ -55,6 +55,7 @@ impl Inner {
     /// Closes what nobody uses and what was removed, finds what programs of the host wait for, and says what was left
     /// alone and is to be committed.
     pub(super) fn tidy(&self) -> Vec<Held> {
+        // NFS4-HOST-d
         self.look_for_broken_leases();
         for file in self.cache.sweep() {
             self.uncommitted.forget(file);

@@ -49,6 +49,7 @@ impl XattrNames {
                 told.end = false;
                 break;
             }
+            // NFS4-8276-8.4-d
             told.cookie = place;
             told.names.push(name);
         }

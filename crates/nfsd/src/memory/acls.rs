@@ -65,6 +65,7 @@ impl Tree {
     /// list no more than the mode.
     pub(super) fn inherit(&mut self, number: u64, default: PosixAcl) -> Result<(), Fault> {
         let node = self.node(number)?;
+        // NFSACL-LINUX-c
         let access = default.with_mode(default.mode() & node.mode);
         let default = (node.file_type() == FileType::Directory).then_some(default);
         self.put_acls(number, Acls { access, default })

@@ -27,6 +27,7 @@ impl Execution {
             return Err(Status::FBIG);
         }
         let file = three(&args.file);
+        // NFS2-WRITE-a
         let (mut offset, mut data, stability) = (args.offset.into(), args.data, v3::Stability::FileSync);
         loop {
             let asked = v3::Write { file: file.clone(), offset, stability, data: data.clone() };

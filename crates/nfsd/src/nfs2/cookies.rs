@@ -59,6 +59,7 @@ impl Cookies {
 
     /// The cookie that stands for one of a file system.
     pub(super) fn of(&self, cookie: u64) -> u32 {
+        // NFS2-COOKIE-a
         if cookie < FIRST_HASHED {
             return cookie as u32;
         }

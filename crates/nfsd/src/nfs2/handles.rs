@@ -89,6 +89,7 @@ pub(super) fn open(
             let export = u32::from_be_bytes([e0, e1, e2, e3]);
             let id = octets[ID_AT..CHECK_AT].get(..len.into())?;
             let target = Target { export, file_system: file_system_of(export)?, file: FileId::new(id)? };
+            // NFS2-FH-a
             is_same(&seal.in_itself(&target)?.0, octets).then_some(target)
         }
         BY_TABLE => {

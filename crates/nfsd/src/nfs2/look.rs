@@ -20,6 +20,7 @@ pub(super) fn told(attributes: v3::Attributes) -> v2::Attributes {
 
 /// Whether all of a file can be told of in 32 bits.
 fn is_whole(attributes: &v3::Attributes) -> bool {
+    // NFS2-SIZE-b
     attributes.size <= u32::MAX.into()
 }
 

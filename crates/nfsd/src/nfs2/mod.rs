@@ -145,6 +145,7 @@ impl Execution {
         let (until, mut wait) = (clock.now() + WAIT_LIMIT, FIRST_WAIT);
         loop {
             let answer = call(self.three()).await;
+            // NFS2-LATER-a
             if answer.status() != Status::JUKEBOX || clock.now() >= until {
                 return answer.into_result().map_err(|failure| failure.status);
             }
@@ -223,6 +224,7 @@ impl Service for Nfs2 {
     }
 
     fn is_idempotent(&self, procedure: u32) -> bool {
+        // ULB-3.4.2-a
         Procedure::from_number(procedure).is_none_or(Procedure::is_idempotent)
     }
 

@@ -83,6 +83,7 @@ impl Table {
         for slot in whole.chunks_exact(SLOT_OCTETS) {
             let read = parse(slot).filter(|(digest, target)| seal.digest(target) == *digest);
             if let Some((digest, _)) = read {
+                // NFS2-FH-b
                 state.places.insert(digest, state.slots.len());
             }
             state.slots.push(read.map(|(digest, target)| Slot { digest, target, is_used: false }));

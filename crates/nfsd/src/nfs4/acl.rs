@@ -83,6 +83,7 @@ fn tell(acl: &PosixAcl, is_directory: bool, flags: u32, entries: &mut Vec<Ace>) 
         }
     };
     let named = |list: &[(u32, u8)]| {
+        // NFS4-8881-6.2.1-a
         list.iter().map(|(id, posix)| (Principal::of_number(*id), rights(acl.masked(*posix)))).collect::<Vec<_>>()
     };
     let (users, named_groups) = (named(acl.users()), named(acl.groups()));
@@ -103,6 +104,7 @@ fn tell(acl: &PosixAcl, is_directory: bool, flags: u32, entries: &mut Vec<Ace>) 
         push(ace::ALLOWED, *flags, rights | ANYBODY, who);
     }
     for (who, rights, flags) in &groups {
+        // NFS4-8881-6.2.1-a
         push(ace::DENIED, *flags, others & !rights, who);
     }
     push(ace::ALLOWED, flags, others | ANYBODY, &ace::EVERYONE.into());
@@ -148,6 +150,7 @@ impl Who {
             // Of the others nobody is named, and none is in a group that is.
             (Self::Everyone, _) => false,
             (Self::User(_), Self::User(_)) => self == who,
+            // NFS4-8881-6.2.1-a
             (_, Self::Group | Self::NamedGroup(_)) => true,
             (_, Self::Owner | Self::User(_)) => false,
         }

@@ -73,6 +73,7 @@ impl Compound {
     async fn set_others(&self, file: &Opened, state: StateId, new: NewAttributes) -> Result<(), Status> {
         let via = match new.size {
             // The same rules as for a WRITE (RFC 8881 section 18.30.3).
+            // NFS4-8881-18.30-b
             Some(_) => self.via(file, state, Access::WRITE).await?,
             None => Via::caller(file.caller.clone(), file.file),
         };
@@ -119,6 +120,7 @@ impl Compound {
         if told.set != given.set {
             return Err(Status::ATTRNOTSUPP);
         }
+        // NFS4-8881-18.31-a
         Ok(told == given)
     }
 }

@@ -89,6 +89,7 @@ impl Compound {
     pub(super) async fn rename(&mut self, args: ops::Rename) -> Answer<ops::RenameOk> {
         let from = self.saved_file()?;
         let to = self.file_to_change()?;
+        // NFS4-8881-18.26-a
         if from.export != to.export {
             return Err(Status::XDEV);
         }
@@ -114,6 +115,7 @@ impl Compound {
     /// FILE_OPEN, as Linux's server has it for what is mounted on.
     async fn not_covered(&self, directory: &Opened, name: &Name) -> Result<(), Status> {
         match self.server.border_at(directory, name.as_slice()).await {
+            // NFS4-BORDER-c
             Some(_) => Err(Status::FILE_OPEN),
             None => Ok(()),
         }

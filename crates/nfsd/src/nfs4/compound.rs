@@ -318,6 +318,7 @@ impl Compound {
             let may_not_fit = reply.octets().saturating_add(args.largest_results()) > limit;
             let outcome = match self.check_place(&args, at, announced).and_then(|()| self.check_machine(&args)) {
                 Err(status) => Outcome::failed(op, status),
+                // NFS4-8881-17-a
                 Ok(()) if is_missing(op) => Outcome::failed(op, Status::NOTSUPP),
                 Ok(()) if may_not_fit && !op.only_looks() => Outcome::failed(op, too_big),
                 Ok(()) => {

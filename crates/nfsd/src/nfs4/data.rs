@@ -44,16 +44,19 @@ impl Compound {
             Some(Special::Bypass) if access == Access::READ => {
                 return Ok(by_rights.lasting(self.using(file, Kind::Read).await?));
             }
+            // NFS4-8881-8.4.2.1-b
             Some(_) if self.shared.state.recovery.is_grace() => return Err(Status::GRACE),
             Some(_) => None,
             None => {
                 let client = self.client_of(state)?;
                 if let Some(pin) = client.held.pin(state, key, access.bits() as u8)? {
+                    // NFS4-7530-STOLEN-a
                     if self.minor == 0 && !pin.is_of(&file.caller) {
                         Box::pin(self.check_rights(file, access)).await?;
                     }
                     return Ok(Via::open(file.caller.clone(), pin.open.clone()));
                 }
+                // NFS4-8881-9.1.2-d
                 if access != Access::READ {
                     return Err(Status::OPENMODE);
                 }

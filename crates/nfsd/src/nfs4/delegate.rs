@@ -198,6 +198,7 @@ impl Compound {
         }
         if is_again {
             // The answer says so: it has to come back, whether or not anybody wants it.
+            // NFS4-8881-10.2.1-a
             shared.delegations.recall(key, shared.now(), false);
         } else if shared.delegations.is_wanted(key) {
             shared.recall_delegation(key);

@@ -253,6 +253,7 @@ impl Delegations {
         for key in recalled {
             let is_unheard =
                 inner.all.get_mut(&key).is_some_and(|entry| std::mem::replace(&mut entry.is_unheard, false));
+            // NFS4-8881-10.4.5-b
             if is_unheard && inner.queue(key) {
                 callers.push(key.0);
             }
@@ -331,6 +332,7 @@ impl Inner {
     fn queue(&mut self, (client, file): Key) -> bool {
         let queue = self.queues.entry(client).or_default();
         queue.waiting.push_back(file);
+        // NFS4-8881-10.4.4-b
         let may = queue.running < RECALLS_OF_CLIENT;
         if may {
             queue.running += 1;

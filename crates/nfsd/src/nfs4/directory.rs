@@ -84,6 +84,7 @@ impl Compound {
         // The answer is put together on the heap, and counts as that much of the connection's memory until it was sent.
         let counted = self.buffer(octets).await?;
         let listed = self.list(&directory, &args, (cookie, left), &asked).await;
+        // NFS4-MEMORY-a
         self.counted = Some(counted);
         listed
     }
@@ -118,12 +119,14 @@ impl Compound {
             let mut last = None;
             for entry in listing.entries {
                 last = Some(entry.cookie);
+                // NFS4-8881-18.23-a
                 if is_dot(&entry) {
                     continue;
                 }
                 let Some(entry) = self.entry((directory, &borders), entry, asked, wants_attributes).await? else {
                     continue;
                 };
+                // NFS4-8881-18.23-b
                 match left.checked_sub(entry.octets()) {
                     Some(rest) => left = rest,
                     None if entries.is_empty() => return Err(Status::TOOSMALL),
@@ -210,6 +213,7 @@ impl Compound {
             Ok(attributes) => attributes,
             // It has gone meanwhile.
             Err(Status::STALE) if asked.set.contains(Attribute::Acl) => return Ok(None),
+            // NFS4-8881-18.23-c
             Err(status) if asked.set.contains(Attribute::ReadAttributesError) => {
                 FileAttributes::of(&[Value::ReadAttributesError(status)])
             }

@@ -113,6 +113,7 @@ impl Offload {
         let synced = file_system.commit(to, span.to, 0).await;
         let is_lost = Verifier(self.server.write_verifier(&*file_system).0) != self.verifier;
         let committed = match synced {
+            // NFS4-COPY-LOSS-a
             Ok(_) if !is_lost => Stability::FileSync,
             // The client compares the verifier with that of a COMMIT, and copies again.
             Ok(_) => Stability::Unstable,
@@ -127,6 +128,7 @@ impl Offload {
         if copying.is_cancelled() {
             return Err(Status::DELAY);
         }
+        // NFS4-COPY-ENDS-a
         if self.client.held.is_ended() {
             return Err(Status::EXPIRED);
         }
@@ -136,10 +138,12 @@ impl Offload {
             if held.test(StateId { sequence: 0, ..end.state }) == Status::BAD_STATEID
                 && let Some(open) = held.open_of(end.key, end.access.bits() as u8)
             {
+                // NFS4-COPY-ENDS-a
                 (end.state, end.by_delegation) = (open, false);
             }
         }
         for end in &self.ends {
+            // NFS4-COPY-ENDS-a
             self.may_use(end).await?;
         }
         Ok(())
@@ -218,6 +222,7 @@ impl Compound {
         let (file, client) = (self.file()?, self.client()?);
         let state = self.state_of(args.state, true)?;
         let copy = client.cancel_copy(state, Self::key(&file), self.principal(), self.shared.now())?;
+        // NFS4-7862-4.8-b
         copy.stopped().await;
         Ok(())
     }

@@ -107,6 +107,7 @@ impl Compound {
         let recovery = &self.shared.state.recovery;
         let is_reclaim = matches!(args.claim, Claim::Previous(_));
         let recorded = match &args.claim {
+            // NFS4-7530-9.6.2-b
             Claim::Previous(_) => recovery.reclaim(&client, self.shared.now())?,
             // NFS4-8881-10.2.1-b: while others reclaim, too. That the client has the delegation is asked below.
             Claim::DelegateCurrent(_) | Claim::DelegateCurrentHandle(_) => self.recorded().await?,
@@ -241,6 +242,7 @@ impl Compound {
                 Err(ShareRefused::TooMany(_)) => return Err(Status::DELAY),
                 Err(ShareRefused::Denied(_)) => {
                     // All at once: a client asks again a few times only.
+                    // NFS4-COURTESY-a
                     let holders = self.shared.claims.in_the_way_of_share(key, access, deny);
                     let taken = self.shared.take_from_later(self.origin(), holders, key).await;
                     taken.map_err(|in_the_way| in_the_way.status(Status::SHARE_DENIED))?;

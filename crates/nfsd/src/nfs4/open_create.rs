@@ -83,6 +83,7 @@ impl Compound {
             let size = asked_size.filter(|size| *size > 0);
             return Ok(self.finish_new(directory, made, new, size).await);
         }
+        // NFS4-8881-18.16-b
         let size = asked_size.filter(|size| *size == 0);
         let set = if size.is_some() { Bitmap::of(&[Attribute::Size]) } else { Bitmap::EMPTY };
         Ok(target(directory, made, set, size))

@@ -39,6 +39,7 @@ impl Compound {
     /// Who names users and groups for this caller.
     fn names(&self) -> Option<&Arc<OwnerNames>> {
         match self.context.credential {
+            // NFS4-8881-5.9-c
             Credential::Gss(_) => self.server.names.get(),
             _ => None,
         }

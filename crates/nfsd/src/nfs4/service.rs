@@ -113,11 +113,13 @@ impl Shared {
                     // What the same owner has locked through another open does not end with this one (RFC 8881 section
                     // 9.5). The table does not tell them apart: all of it ends with the last of them.
                     let has_more = self.state.client(client).is_ok_and(|client| client.held.locks_on(file, &owner));
+                    // NFS4-8881-9.5-a
                     if !has_more {
                         self.claims.unlock_all(file, &Self::holder(client, &owner));
                     }
                 }
                 Released::Open(_, pins) => {
+                    // NFS4-8881-18.2-a
                     self.reservations.end(other);
                     self.put_away(origin, pins);
                 }
@@ -224,6 +226,7 @@ impl Service for Nfs4 {
         let mut digest = SipHasher13::new();
         args.measure(DIGEST_OCTETS, &mut digest);
         // The RPC header with its credential stands before the arguments; what came in chunks is in them.
+        // NFS4-8881-2.10.6.4-a
         let octets = args.position().saturating_add(args.remaining());
         let decoded = Arguments::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
         let call = match decoded {

@@ -142,6 +142,7 @@ impl Wanted {
         if let Some(acls) = &acls {
             // RFC 8881 section 6.4.1.3: first the mode, then the list, which says nothing of the higher bits.
             let special = attributes.mode.unwrap_or(0) & !PERMISSIONS;
+            // NFS4-8881-6.4-b
             attributes.mode = Some(special | acls.access.mode() & OWNER_PERMISSIONS);
             attributes.umask = 0;
         }
@@ -205,6 +206,7 @@ impl Compound {
         let (mode, umask) = match (new.mode, new.mode_umask) {
             // RFC 8275 section 3: one of them.
             (Some(_), Some(_)) => return Err(Status::INVAL),
+            // NFS4-8275-a
             (None, Some(masked)) => (Some(masked.mode), masked.umask & PERMISSIONS),
             (mode, None) => (mode, 0),
         };

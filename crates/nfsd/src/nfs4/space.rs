@@ -98,6 +98,7 @@ impl Compound {
         let via = self.via(&file, args.state, Access::READ).await?;
         let count = usize::try_from(args.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS);
         // Pieces take no more room than all of it as data would, for which the client has room.
+        // NFS4-7862-15.10.3-d
         let octets = room.saturating_sub(READ_PLUS_OCTETS).min(PIECE_OCTETS + padded(count));
         let budget = PieceBudget::new(count as u64, octets, PIECE_OCTETS, MAX_PIECES);
         let left = file.size_at_once().map(|size| size.saturating_sub(args.offset));

@@ -95,6 +95,7 @@ impl Compound {
             Attribute::Handle => handle.clone().map(Value::Handle),
             Attribute::SupportedAttributes => Some(Value::SupportedAttributes(self.supported_of(file, attributes))),
             Attribute::MountedOnFileId => {
+                // NFS4-PSEUDO-a
                 Some(Value::MountedOnFileId(self.server.covered(file).unwrap_or(attributes.file_id)))
             }
             attribute => value_of(attribute, attributes)

@@ -159,6 +159,7 @@ impl Version4 {
         let mut hasher = SipHasher24::new_with_key(&self.secret);
         hasher.write(b"NFSv4 server owner");
         if let Some(server) = self.server {
+            // NFS4-JOURNAL-a
             hasher.write_u64(server);
         }
         let name = Bytes::copy_from_slice(&hasher.finish128().as_bytes());

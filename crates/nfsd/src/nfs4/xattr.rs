@@ -28,6 +28,7 @@ const VALUE_OCTETS: usize = 4;
 /// Of the rights of ACCESS those to extended attributes, with the rights to the file that they need, as Linux's server
 /// has it.
 const NEEDED: [(u32, Rights); 3] =
+    // NFS4-8276-8.4-a
     [(access::XATTR_READ, Rights::READ), (access::XATTR_WRITE, Rights::MODIFY), (access::XATTR_LIST, Rights::READ)];
 
 /// The rights to a file that the rights to its extended attributes in `asked` need.

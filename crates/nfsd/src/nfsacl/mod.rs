@@ -116,6 +116,7 @@ impl Execution {
     }
 
     async fn try_set_acl(&self, args: SetAcl) -> Result<Info, Failure<Info>> {
+        // NFS3-ACL-a
         let opened = self.open_to_change(&args.file).map_err(refused)?;
         let (access, default) = (args.lists.access(), args.lists.default());
         if !is_mask(args.lists.mask()) || access.is_none() && default.is_none() {
@@ -189,6 +190,7 @@ fn told_lists(acls: &Acls, owners: (u32, u32), bits: u32) -> Option<Lists> {
     }
     let mut default = List::default();
     if let Some(acl) = acls.default.as_ref().filter(|_| wants(mask::DEFAULT | mask::DEFAULT_COUNT)) {
+        // NFSACL-LINUX-a
         default = List::of_default(acl, owners)?;
     }
     Some(Lists::new(bits, access, default))

@@ -69,6 +69,7 @@ impl Answers {
         let cookie = u64::from_be_bytes(octets);
         let mut expected = self.lock();
         match expected.remove(&cookie) {
+            // NLM-GRANT-c
             Some((address, sender)) if address == from => sender.send(status).is_ok(),
             Some(other) => {
                 expected.insert(cookie, other);
@@ -245,6 +246,7 @@ impl Lockd {
             Said::Nothing => &self.totals.unanswered,
         };
         let count = total.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        // NLM-GRANT-b, NLM-GRANT-d
         if said != Said::Taken {
             self.give_back(&mut held, &ended);
         }

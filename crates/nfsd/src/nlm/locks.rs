@@ -177,6 +177,7 @@ impl Lockd {
         }
         self.admit(reclaim)?;
         let host = self.enter(call, &lock.caller).ok_or(Status::DeniedNoLocks)?;
+        // NLM-RIGHTS-a
         let access = if exclusive { Access::Write } else { Access::Read };
         let open = self.open_for(&file, access).await?;
         if is_watched {
@@ -339,6 +340,7 @@ impl Lockd {
         let Standing::Granting { before, .. } = &ended.standing else { return };
         let Waiter { key, holder, range, kind, .. } = &*ended.waiter;
         let mut next = Some(range.first());
+        // NLM-GRANT-e
         for (part, part_kind) in before {
             if part_kind != kind {
                 let request =
@@ -375,10 +377,12 @@ impl Lockd {
 /// Frees all that a host holds and waits for, who is known no more. Sleeps.
 pub(super) fn release(claims: &Claims, host: &Host) {
     let mut held = host.held();
+    // NLM-FREE-a
     held.is_over = true;
     while !held.waiting.is_empty() {
         held.end_waiting(0);
     }
+    // NLM-FREE-a
     claims.release_client(host.client());
     let (files, shares) = (std::mem::take(&mut held.files), std::mem::take(&mut held.shares));
     drop(held);

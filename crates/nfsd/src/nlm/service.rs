@@ -38,6 +38,7 @@ impl Service for NlmService {
     }
 
     fn is_idempotent(&self, procedure: u32) -> bool {
+        // NLM-DUP-a, ULB-3.4.2-a
         Procedure::from_number(procedure).is_none_or(Procedure::is_idempotent)
     }
 

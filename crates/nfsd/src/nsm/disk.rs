@@ -36,8 +36,10 @@ pub(super) trait Calls: Send + Sync {
 pub(super) fn put(calls: &dyn Calls, name: &str, octets: &[u8]) -> io::Result<()> {
     let draft = format!("{name}{DRAFT}");
     calls.write(&draft, octets)?;
+    // NSM-1-b
     calls.sync(&draft)?;
     calls.rename(&draft, name)?;
+    // NSM-1-b
     calls.sync_names()
 }
 

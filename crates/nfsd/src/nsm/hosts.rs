@@ -228,6 +228,7 @@ impl Hosts {
                     Use::Idle(_) if holds(*address, &host.name) => host.used = Use::Holds,
                     Use::Idle(since) if now.since(since) < IDLE_TIME || !host.is_spare() => {}
                     // Its notice may come again, and would free what it has locked since if nobody knew of the first.
+                    // NSM-1-d
                     Use::Idle(_) if host.heard.is_some_and(|(_, when)| now.since(when) < REPEAT_TIME) => {}
                     Use::Idle(_) => idle.push((*address, at)),
                     Use::Holds | Use::Past => {}
@@ -254,6 +255,7 @@ impl Hosts {
             is_known = true;
             // A host that was put back to what it was, as virtual machines are, counts from there: what it says so late
             // is another restart.
+            // NSM-1-d
             let is_again = host.heard.is_some_and(|(heard, when)| heard == state && now.since(when) < REPEAT_TIME);
             is_news |= !is_again;
             is_soon |= !is_again && host.heard.is_some_and(|(_, when)| now.since(when) < NOTICE_INTERVAL);
@@ -266,6 +268,7 @@ impl Hosts {
         }
         let mut names: Vec<Bytes> = Vec::new();
         for host in hosts.iter_mut().filter(|host| is_meant(host)) {
+            // NSM-1-d
             host.heard = Some((state, now));
             if host.used != Use::Past && !names.contains(&host.name) {
                 names.push(host.name.clone());
@@ -319,6 +322,7 @@ impl Hosts {
     pub(super) fn told(&mut self, listed: &Listed, now: Timestamp) {
         let Some(host) = self.find(listed) else { return };
         host.notice = Notice::Done;
+        // NSM-1-b
         if host.used == Use::Past {
             host.used = Use::Idle(now);
         }

@@ -127,6 +127,7 @@ impl List {
                 }
             }
         }
+        // NSM-1-a
         let state = last.map_or(1, |last| (last.wrapping_add(2) & MASK) | 1);
         disk::put(&*self.calls, STATE, &with_check(state.to_be_bytes().to_vec()))?;
         hosts.sort_by(|(_, one), (_, other)| one.cmp(other));

@@ -102,6 +102,7 @@ impl Monitor {
             Err(OutsideError::Busy) => return Err(OutsideError::Busy),
             Err(_) => {}
         }
+        // NSM-1-c
         over(OutsideTransport::Tcp).await.map(|_| ())
     }
 

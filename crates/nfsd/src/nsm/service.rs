@@ -62,6 +62,7 @@ fn execute(monitor: &Monitor, context: &CallContext, procedure: u32, args: Decod
         procedure::NOTIFY => {
             let nsm::Notify { name, state } = decode(args)?;
             let is_datagram = context.connection.kind == TransportKind::Udp;
+            // NSM-1-d
             if is_datagram && !PRIVILEGED_PORTS.contains(&peer.port()) {
                 monitor.totals.disbelieved.fetch_add(1, Ordering::Relaxed);
                 // Answered as any other: who sends it learns nothing.

@@ -57,6 +57,7 @@ pub(super) fn tell_all() {
 
 /// Tells it, unless `next`, which this thread does next, is another call of the same client.
 pub(super) fn tell_before(next: Option<&(Origin, Job)>, client: ClientNetwork) {
+    // NFS3-FAIR-a
     let is_another = next.is_some_and(|(origin, job)| job.ends_turn && origin.client == client);
     if !is_another || UNTOLD.with_borrow(Vec::len) >= TOLD_TOGETHER {
         tell_all();
@@ -194,12 +195,14 @@ impl Queue {
         let has_directory = job.turn.is_some() && job.turn == directory();
         let mut state = self.state();
         let is_free = has_directory || job.turn.is_none_or(|file| !state.files.contains_key(&file));
+        // NFS3-FAIR-a
         if !is_free || state.waiting.iter().any(|waiting| waiting.has_another(origin.client)) {
             return Err(job);
         }
         let is_wanted = |directory| {
             state.files.get(&directory).is_some_and(|changes: &Changes| changes.waiting.has_another(origin.client))
         };
+        // NFS3-FAIR-a
         let gives_up = !has_directory && directory().is_some_and(is_wanted);
         let turn = job.turn.filter(|_| !has_directory).map(|file| {
             state.files.entry(file).or_default().is_busy = true;

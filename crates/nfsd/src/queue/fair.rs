@@ -49,6 +49,7 @@ impl<K: Copy + Eq + Hash, V: Default> Ring<K, V> {
         let taken = take(waiting);
         if is_empty(waiting) {
             self.waiting.remove(&key);
+        // NFS3-FAIR-b
         } else {
             self.turns.push_back(key);
         }

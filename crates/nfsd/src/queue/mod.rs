@@ -141,6 +141,7 @@ impl State {
     /// The next job that may begin. It counts as under way from now on.
     fn begin(&mut self, limits: &Limits) -> Option<(Origin, Job)> {
         LANES.into_iter().find_map(|lane| {
+            // NFS3-FAIR-a
             while self.running.has_room(lane, limits.all, limits.data) {
                 let Self { running_of, waiting, .. } = self;
                 let may = |client| Self::client_may(running_of, client, lane, limits);
@@ -164,6 +165,7 @@ impl State {
 
     fn client_may(of: &HashMap<ClientNetwork, Count>, client: ClientNetwork, lane: Lane, limits: &Limits) -> bool {
         let running = of.get(&client).copied().unwrap_or_default();
+        // NFS3-FAIR-b
         running.has_room(lane, limits.all_of_client, limits.data_of_client)
     }
 
@@ -185,6 +187,7 @@ impl State {
         let Some(changes) = files.get_mut(&file) else { return };
         changes.is_busy = false;
         let may = |client| Self::client_may(running_of, client, Lane::Data, limits);
+        // NFS3-FAIR-b
         match changes.waiting.pop(may).or_else(|| changes.waiting.pop(|_| true)) {
             Some((origin, job)) => waiting[job.lane as usize].push_front(origin, job),
             None => {

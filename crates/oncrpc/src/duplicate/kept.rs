@@ -78,6 +78,7 @@ impl Kept {
         let would_hold = own.map_or(0, |share| share.octets) + octets;
         let others = self.holders.iter().rev().find(|(_, holder)| *holder != client);
         match (own, others) {
+            // RPC-DRC-c
             (Some(own), Some((most, _))) if would_hold >= *most => own.numbers.front().copied(),
             (_, Some((_, holder))) => self.shares.get(holder)?.numbers.front().copied(),
             (own, None) => own?.numbers.front().copied(),

@@ -122,6 +122,7 @@ impl Table {
         if inner.held.get(&client).is_some_and(|held| *held >= CONTEXTS_OF_CLIENT) {
             inner.forget_one_of(client);
         } else if inner.contexts.len() >= CONTEXTS {
+            // GSS-2203-5.4-b
             let most = inner.held.iter().max_by_key(|(_, held)| **held).map(|(client, _)| *client);
             if let Some(most) = most {
                 inner.forget_one_of(most);

@@ -21,6 +21,7 @@ impl Window {
     /// Whether a call with this number is to be dropped: it was seen, or is too old to know.
     pub(super) fn is_late(&self, sequence: u32) -> bool {
         match self.last {
+            // GSS-2203-5.3.3.1-b
             Some(last) if sequence <= last => last - sequence >= WINDOW || self.bit(sequence),
             _ => false,
         }

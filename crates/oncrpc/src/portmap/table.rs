@@ -91,6 +91,7 @@ impl Table {
 
     /// Where exactly this version is.
     pub(super) fn find_version(&self, program: u32, version: u32, netid: Netid, local: IpAddr) -> Option<Entry> {
+        // RPC-1833-2.2.2-a
         self.find(program, version, netid, local).filter(|entry| entry.version == version)
     }
 }
@@ -111,6 +112,7 @@ fn reach(entry: &Entry, local: IpAddr) -> Option<Reach> {
 /// The entry with the address by which the caller reaches it, where it listens at all of them.
 fn merged(mut entry: Entry, local: IpAddr) -> Entry {
     let local = local.to_canonical();
+    // RPC-1833-2.2.1-b
     if entry.address.ip().is_unspecified() && entry.address.is_ipv4() == local.is_ipv4() {
         entry.address = SocketAddr::new(local, entry.address.port());
     }

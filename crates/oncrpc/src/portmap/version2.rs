@@ -32,6 +32,7 @@ pub(super) fn answer(known: &Known, asked: Asked, number: u32, mut args: Decoder
             args.finish()?;
             match number {
                 procedure::GETADDR => encoder.u32(port(known, asked, (program, version), protocol)),
+                // RPC-1833-2.2.1-c
                 _ => encoder.bool(false),
             }
         }
@@ -66,5 +67,6 @@ fn port(known: &Known, asked: Asked, (program, version): (u32, u32), protocol: u
 
 /// A port without an address means the address that the caller has asked.
 fn is_reached(entry: &Entry, asked: Asked) -> bool {
+    // RPC-1833-3.2-a
     entry.address.ip().to_canonical() == asked.local
 }

@@ -150,6 +150,7 @@ async fn exchange(link: Arc<Link>, request: Request) -> Result<Reply, TransportE
             };
             if let Some(reply) = buffer.get(..received)
                 && received <= request.reply.max_len
+                // RPC-5531-4-a
                 && is_reply(reply, request.xid)
             {
                 buffer.truncate(received);

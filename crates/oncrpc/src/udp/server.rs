@@ -344,6 +344,7 @@ impl<T: Datagrams> Driver<T> {
 
     fn answer(&mut self, question: Question, outcome: Outcome) {
         let Outcome::Reply(reply) = outcome else { return };
+        // RPC-UDP-b
         let most = question.len.saturating_mul(self.options.max_amplification).min(self.options.max_datagram);
         if reply.len() > most {
             tracing::debug!(peer = %question.peer, octets = reply.len(), most, "an answer is too large");
@@ -360,6 +361,7 @@ impl<T: Datagrams> Driver<T> {
     }
 
     fn send(&mut self, reply: &Payload, question: Question) -> io::Result<()> {
+        // RPC-UDP-a
         self.socket.send(&reply.to_bytes(), question.peer, question.local)
     }
 }

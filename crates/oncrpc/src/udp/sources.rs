@@ -47,6 +47,7 @@ impl Sources {
         let rows = || (0..ROWS).zip(places);
         let least = rows().map(|(row, place)| self.spent[row][place]).min().unwrap_or_default().max(now);
         let after = least + self.interval;
+        // RPC-UDP-b
         if after > now + Duration::from_secs(1) {
             return false;
         }

@@ -9,6 +9,7 @@ use bytes::BufMut;
 use rpcrdma_xdr::DecodeError;
 
 /// The three kinds of chunk that a header can carry.
+// V2-6.2.3-a, V2-C.1-c, V1-4.3-a
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
     /// What the responder reads. Empty in a Reply.
@@ -39,6 +40,7 @@ impl Lists {
         self.reads.0.len() + written
     }
 
+    // V1-4.3-a, V2-6.2.3-c
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         Ok(Self {
             reads: ReadList::decode(cursor)?,

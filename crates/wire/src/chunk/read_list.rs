@@ -11,6 +11,7 @@ use rpcrdma_xdr::DecodeError;
 use smallvec::SmallVec;
 
 /// One entry of the Read list.
+// V1-4.1.2-a, V2-8.3-b
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadSegment {
     /// The offset in the unreduced Payload stream at which the data belongs, in octets.
@@ -25,6 +26,7 @@ impl ReadSegment {
 }
 
 /// The segments of equal Position.
+// V1-3.4.5-a, V1-3.4.5-d, V2-4.3.5-a, V2-4.3.5-d
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadChunk {
     /// Their Position.
@@ -46,6 +48,7 @@ impl ReadChunk {
 }
 
 /// The Read list of a header.
+// V1-4.3.1-a, V1-4.1.2-b, V2-8.3-c
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadList(pub SmallVec<[ReadSegment; 1]>);
 
@@ -61,6 +64,7 @@ impl ReadList {
     }
 
     /// The chunks in the order of their Positions, whatever the order of the list.
+    // V1-3.4.5-e, V2-4.3.5-f, V2-4.3.5-h
     pub fn chunks(&self) -> SmallVec<[ReadChunk; 1]> {
         let mut sorted: SmallVec<[&ReadSegment; 4]> = self.0.iter().collect();
         // Stable: segments of one chunk stay in list order.
@@ -79,6 +83,7 @@ impl ReadList {
         self.0.len() * ReadSegment::OCTETS + 4
     }
 
+    // V1-4.7-a, V1-4.7-b
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         let mut entries = SmallVec::new();
         while cursor.present("presence word of a read segment")? {

@@ -7,6 +7,7 @@ use bytes::BufMut;
 use rpcrdma_xdr::DecodeError;
 
 /// A place in the requester's memory.
+// V1-3.4.3-a, V1-4.1.2-a, V2-4.3.3-a, V2-8.3-a, V1-2.3.2-a, V2-3.2.2.1-a
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Segment {
     /// Names the registered memory (a steering tag).
@@ -14,6 +15,7 @@ pub struct Segment {
     /// Octets; in a Reply, those that were written.
     pub length: u32,
     /// Where it begins, in whatever address space the handle has.
+    // V1-4.4.3-a
     pub offset: u64,
 }
 
@@ -33,6 +35,7 @@ impl Segment {
 }
 
 /// The octets of several segments together. Cannot overflow: 2^32 segments would be needed.
+// V1-3.4.4-b, V2-4.3.4-b, V2-4.3.4-c
 pub(crate) fn total<'a>(segments: impl IntoIterator<Item = &'a Segment>) -> u64 {
     segments.into_iter().map(|segment| u64::from(segment.length)).fold(0, u64::saturating_add)
 }

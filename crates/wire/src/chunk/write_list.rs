@@ -11,6 +11,7 @@ use rpcrdma_xdr::DecodeError;
 use smallvec::SmallVec;
 
 /// A Write chunk or the Reply chunk.
+// V1-3.4.6-a, V2-4.3.6-a
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteChunk(pub SmallVec<[Segment; 1]>);
 
@@ -26,12 +27,14 @@ impl WriteChunk {
     }
 
     /// Whether the segments have no octets: an empty chunk if there are none, an unused one otherwise.
+    // V1-3.4.6-e, V2-4.3.6-g
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The chunk as a Reply repeats it when `written` octets were written to it: the same segments, filled in
     /// order, each with the length that was written there. `None` if they do not fit.
+    // V1-3.4.6-c, V1-3.4.6-d, V2-4.3.6-d, V2-4.3.6-e, V1-4.3.2.2-c, V2-4.3.6-h, V1-4.3.3-d
     pub fn filled(&self, written: u64) -> Option<Self> {
         let mut left = written;
         let segments = self
@@ -52,6 +55,7 @@ impl WriteChunk {
     }
 
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        // V1-4.5.2-a, V2-7.2.1-a
         let count = cursor.count(Segment::OCTETS)?;
         (0..count).map(|_| Segment::decode(cursor)).collect::<Result<_, _>>().map(Self)
     }
@@ -65,6 +69,7 @@ impl WriteChunk {
     }
 
     /// The Reply chunk: a presence word, then the chunk.
+    // V1-4.7-d
     pub(crate) fn decode_optional(cursor: &mut Cursor<'_>) -> Result<Option<Self>, DecodeError> {
         if cursor.present("presence word of the Reply chunk")? { Self::decode(cursor).map(Some) } else { Ok(None) }
     }
@@ -78,6 +83,7 @@ impl WriteChunk {
 }
 
 /// The Write list of a header.
+// V1-4.7-c, V1-4.1.2-b, V2-8.3-c
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteList(pub SmallVec<[WriteChunk; 1]>);
 

@@ -84,6 +84,7 @@ pub fn judge_by(role: impl FnOnce(Option<(&Header, &[u8])>) -> Role, message: &[
         }
         Err(error) => match role {
             Role::Responder => answer(&error),
+            // V1-4.5-c, V1-4.5-h
             Role::Requester => Judgement::Discard(match error {
                 HeaderError::Short { .. } => Discard::Short,
                 HeaderError::Version { .. } => Discard::Version,
@@ -95,12 +96,14 @@ pub fn judge_by(role: impl FnOnce(Option<(&Header, &[u8])>) -> Role, message: &[
 }
 
 /// Below 28 octets only the two kinds of message are looked at that can be that short.
+// V1-4.5-a, V1-4.5-i
 fn too_short(decoded: &Result<(Header, usize), HeaderError>, len: usize) -> bool {
     let exempt = matches!(decoded, Ok((Header { body: Body::Error(_) | Body::Done, .. }, _)));
     len < MIN_MESSAGE_OCTETS && !exempt
 }
 
 /// What a responder answers to octets that are no header.
+// V1-4.5-b, V1-4.5-d, V1-4.5.2-a
 fn answer(error: &HeaderError) -> Judgement {
     match *error {
         HeaderError::Short { .. } => Judgement::Discard(Discard::Short),
@@ -109,6 +112,7 @@ fn answer(error: &HeaderError) -> Judgement {
             Judgement::Discard(Discard::ErrorToResponder)
         }
         HeaderError::Malformed { procedure: Procedure::Error, .. } => Judgement::Discard(Discard::ErrorToResponder),
+        // V1-4.5.1-a, V1-4.5-e, V1-4.5-j, IE-4.6.1-a
         HeaderError::Version { xid, version, .. } => {
             Judgement::Reply { xid, version, error: ErrorBody::Version { low: VERSION, high: VERSION } }
         }
@@ -122,15 +126,21 @@ fn err_chunk(xid: u32) -> Judgement {
 
 fn as_responder(header: Header, payload_offset: usize, payload: &[u8]) -> Judgement {
     let well_formed = match &header.body {
+        // V1-4.2.4-d, V1-4.2.4-e
         Body::Error(_) => return Judgement::Discard(Discard::ErrorToResponder),
+        // V1-4.6.2-b, IE-7.1.2.1-a
         Body::Done => return Judgement::Discard(Discard::Done),
+        // V1-4.6.1-b, IE-7.1.3-a
         Body::Msgp { .. } => false,
         // Two payloads at offset 0 have no sensible meaning (RFC 8166 section 4.2.4).
+        // V1-4.2.4-g
         Body::Msg(lists) => {
+            // V1-4.2.1-c
             same_xid(header.xid, payload)
                 && lists.reads.segments().iter().all(|entry| entry.position != 0)
                 && positions_fit(lists, payload.len())
         }
+        // V1-4.2.4-c, IE-3.5-a, IE-3.5.1-a
         Body::Nomsg(lists) => position_zero_len(lists).is_some_and(|len| positions_fit(lists, len)),
     };
     if well_formed { Judgement::Accept { header, payload_offset } } else { err_chunk(header.xid) }
@@ -140,7 +150,9 @@ fn as_requester(header: Header, payload_offset: usize, payload: &[u8]) -> Judgem
     let well_formed = match &header.body {
         Body::Error(_) => true,
         Body::Done => return Judgement::Discard(Discard::Done),
+        // V1-4.6.1-c
         Body::Msgp { .. } => return Judgement::Discard(Discard::Msgp),
+        // V1-4.3.1-b, IE-7.1.2-a
         Body::Msg(lists) => lists.reads.is_empty() && same_xid(header.xid, payload),
         Body::Nomsg(lists) => lists.reads.is_empty() && lists.reply.as_ref().is_some_and(|reply| !reply.is_empty()),
     };

@@ -8,6 +8,7 @@ use bytes::BufMut;
 use rpcrdma_xdr::DecodeError;
 
 /// The union behind the fixed words of an `RDMA_ERROR`.
+// V1-4.1.2-d, V1-7-a
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorBody {

@@ -10,16 +10,20 @@ use bytes::{BufMut, Bytes, BytesMut};
 use rpcrdma_xdr::DecodeError;
 
 /// Octets of the four words that every version has at the same place (RFC 8166 section 7).
+// V1-4.2-a, V1-7-a
 pub const FIXED_OCTETS: usize = 16;
 
 /// Octets of a header with none of the three kinds of chunk.
+// V1-4.1.2-c
 pub const NO_CHUNKS_OCTETS: usize = 28;
 
 /// A message of fewer octets is discarded unparsed, but for `RDMA_ERROR` and `RDMA_DONE`, which can be shorter
 /// (RFC 8166 section 4.5).
+// V1-4.5-a, V1-4.5-i
 pub const MIN_MESSAGE_OCTETS: usize = 28;
 
 /// The values of `rdma_proc`.
+// V1-4.2.4-a, V1-4.1.2-e
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Procedure {
@@ -67,6 +71,7 @@ impl Procedure {
 }
 
 /// What follows the fixed words.
+// V1-4.2.4-b, V1-4.1.2-c
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Body {
@@ -123,6 +128,7 @@ pub struct Header {
     /// `rdma_vers`: 1, but for an `ERR_VERS`, which repeats whatever version the request had.
     pub version: u32,
     /// Credits: asked for in a Call, granted in a Reply.
+    // V1-3.3.1-b, V1-4.2.3-a
     pub credit: u32,
     /// The rest.
     pub body: Body,
@@ -130,6 +136,7 @@ pub struct Header {
 
 impl Header {
     /// A header of version 1.
+    // V1-4.2.2-a
     pub fn new(xid: u32, credit: u32, body: Body) -> Self {
         Self { xid, version: VERSION, credit, body }
     }
@@ -162,6 +169,7 @@ impl Header {
         };
         match body {
             // Older responders put their own version where the request's belongs (RFC 8166 section 4.5).
+            // V1-4.5-j
             Ok(body) if version == VERSION || matches!(body, Body::Error(ErrorBody::Version { .. })) => {
                 Ok((Self { xid, version, credit, body }, cursor.position()))
             }

@@ -11,6 +11,7 @@ use bytes::BufMut;
 use rpcrdma_xdr::DecodeError;
 
 /// What `RDMA2_MSG` and `RDMA2_NOMSG` headers say about memory.
+// V2-6.2.3-b, V2-6.2.3-c, V2-6.3-b
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunks {
     /// The handle that the responder may invalidate with its reply's Send; zero for none.
@@ -27,6 +28,7 @@ impl Chunks {
 
     /// The handle that may be invalidated, if it is one of those that the chunks name. Another one is nothing that the
     /// receiver can rely on.
+    // V2-6.2.4-a, V2-6.2.4-e
     pub fn invalidatable(&self) -> Option<u32> {
         let Lists { reads, writes, reply } = &self.lists;
         let read = reads.segments().iter().map(|read| &read.segment);

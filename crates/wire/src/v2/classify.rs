@@ -102,10 +102,12 @@ pub enum Discard {
 }
 
 /// Judges a message.
+// V2-C.1-a, V2-C.1-b
 pub fn judge(receiver: &Receiver<'_>, message: &Bytes) -> Judgement {
     let prefix = match Prefix::decode(message) {
         Ok(prefix) if prefix.version == VERSION => prefix,
         Ok(prefix) => return of_other_version(receiver.role, &prefix, message),
+        // V2-7-a
         Err(_) => return Judgement::Discard { why: Discard::Short, credits: None },
     };
     if let Err(judgement) = flags_fit(receiver, &prefix) {
@@ -117,13 +119,17 @@ pub fn judge(receiver: &Receiver<'_>, message: &Bytes) -> Judgement {
     };
     let (header, payload_offset) = match decoded {
         Ok(decoded) => decoded,
+        // V2-5.1-c, V2-7.2.2-a, V2-7.2.2-b
         Err(HeaderError::Property { .. }) => return reply(&prefix, ErrorBody::BadPropertyValue),
         Err(_) => return malformed(&prefix),
     };
     let payload = message.get(payload_offset..).unwrap_or_default();
     match &header.body {
+        // V2-7-f
         Body::Error(ErrorBody::Unknown(_)) => discard(&prefix, Discard::UnknownError),
+        // V2-5.1-e
         Body::Connprop(set) if !set.fits(receiver.extensions) => reply(&prefix, ErrorBody::BadPropertyValue),
+        // V2-6.2.2.2-g, V2-6.2.2.2-h
         Body::Msg(chunks) if header.flags.more && !chunks.is_empty() => broken_sequence(&prefix),
         Body::Msg(chunks) if !msg_fits(&prefix, chunks, payload, receiver.place) => malformed(&prefix),
         Body::Nomsg(chunks) if !nomsg_fits(&prefix, chunks) => malformed(&prefix),
@@ -132,6 +138,7 @@ pub fn judge(receiver: &Receiver<'_>, message: &Bytes) -> Judgement {
 }
 
 /// A message of another version: an error about the version, or something to answer with one.
+// V2-7.1.1-a, V2-7.1.1-b, V2-7-g
 fn of_other_version(role: Role, prefix: &Prefix, message: &Bytes) -> Judgement {
     // An answer to an error could be answered with an error, without end.
     let is_error = prefix.header_type == HeaderType::Error.code();
@@ -153,15 +160,18 @@ fn of_other_version(role: Role, prefix: &Prefix, message: &Bytes) -> Judgement {
 /// Whether the header type is known and may have these flags.
 fn flags_fit(receiver: &Receiver<'_>, prefix: &Prefix) -> Result<(), Judgement> {
     let header_type = HeaderType::from_code(prefix.header_type);
+    // V2-6.2.2.3-b, V2-6.2.2.3-f
     if prefix.flags.tpmore && header_type != Some(HeaderType::Connprop) {
         return Err(reply(prefix, ErrorBody::InvalidHeaderType));
     }
+    // V2-6.1-c, V2-6.1-e, V2-7.1.2-a, V2-7.1.2-b, V2-7.2-d
     if header_type.is_none() && !receiver.extensions.header_type(prefix.header_type) {
         return Err(match prefix.flags.response {
             true => discard(prefix, Discard::HeaderType),
             false => reply(prefix, ErrorBody::InvalidHeaderType),
         });
     }
+    // V2-6.2.2.2-d, V2-6.2.2.2-e
     if prefix.flags.more && !header_type.is_some_and(HeaderType::can_continue) {
         return Err(broken_sequence(prefix));
     }
@@ -181,20 +191,24 @@ fn msg_fits(prefix: &Prefix, chunks: &Chunks, payload: &[u8], place: Place<'_>) 
         len += 1;
     }
     let known = known.get(..len).unwrap_or_default();
+    // V2-6.3.1-b
     if !begins_with(prefix, known) || (len < XID_OCTETS && !prefix.flags.more) {
         return false;
     }
     if prefix.flags.response {
+        // V2-4.4.1.1-d
         return chunks.lists.reads.is_empty();
     }
     // A part is put together when the last has come; until then there are no chunks.
     prefix.flags.more
         // Two payloads at offset 0 have no sensible meaning.
         || (chunks.lists.reads.segments().iter().all(|entry| entry.position != 0)
+            // V2-4.3.5-h
             && positions_fit(&chunks.lists, before.saturating_add(payload.len())))
 }
 
 /// Whether as much as is there of an RPC message's beginning has the XID and the direction of the prefix.
+// V2-7.2-a, V2-6.2.2.1-g, V2-6.2.2.1-e, V2-3.1.2-a
 fn begins_with(prefix: &Prefix, known: &[u8]) -> bool {
     let direction = if prefix.flags.response { REPLY } else { CALL };
     let (xid, rest) = known.split_at(known.len().min(XID_OCTETS));
@@ -205,15 +219,19 @@ fn begins_with(prefix: &Prefix, known: &[u8]) -> bool {
 /// Whether there is an RPC message in a chunk, or neither: a grant.
 fn nomsg_fits(prefix: &Prefix, chunks: &Chunks) -> bool {
     if chunks.is_empty() {
+        // V2-6.3.2-f
         return prefix.xid == 0;
     }
     let lists = &chunks.lists;
     if prefix.flags.response {
+        // V2-6.3.2-h
         return lists.reads.is_empty() && lists.reply.as_ref().is_some_and(|reply| !reply.is_empty());
     }
+    // V2-6.3.2-h, V2-4.4.3-j
     position_zero_len(lists).is_some_and(|len| positions_fit(lists, len))
 }
 
+// V2-7.2.1-a, V2-7.2.1-b, V2-7-g
 fn malformed(prefix: &Prefix) -> Judgement {
     if prefix.header_type == HeaderType::Error.code() {
         discard(prefix, Discard::UnknownError)
@@ -224,6 +242,7 @@ fn malformed(prefix: &Prefix) -> Judgement {
     }
 }
 
+// V2-7.1.3-a, V2-6.2.2.2-e, V2-6.2.2.2-h
 fn broken_sequence(prefix: &Prefix) -> Judgement {
     if prefix.flags.response || prefix.header_type == HeaderType::Error.code() {
         discard(prefix, Discard::Continuation)

@@ -4,6 +4,7 @@
 //! sender. Owns nothing; every word is a value. What zero means to a receiver is the engine's business.
 
 /// What a message says about credits. One credit is one message.
+// V2-4.2.1.1-c
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Credits {
     /// Credits that this message adds. Senders never put zero here.

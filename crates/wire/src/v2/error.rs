@@ -8,6 +8,7 @@ use bytes::BufMut;
 use rpcrdma_xdr::DecodeError;
 
 /// The union behind the prefix of an `RDMA2_ERROR`.
+// V2-6.3.3-a, V2-8.4-a, ULB-5.5-e
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorBody {
@@ -113,6 +114,7 @@ impl ErrorBody {
     }
 
     /// The fields of the code's arm, in their order, with their names in the draft less the common beginning.
+    // V2-6.3.3-b
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, u32)> + use<> {
         let (first, second) = match *self {
             ErrorBody::Version { low, high } => (Some(("vers_low", low)), Some(("vers_high", high))),
@@ -147,6 +149,7 @@ impl ErrorBody {
             9 => ErrorBody::WriteResource { chunk_index: cursor.u32()?, length_needed: cursor.u32()? },
             10 => ErrorBody::ReplyResource { length_needed: cursor.u32()? },
             100 => ErrorBody::System,
+            // V2-B.5-a, V2-7-f
             code => ErrorBody::Unknown(UnknownError(code)),
         })
     }

@@ -7,6 +7,7 @@ use super::OtherProperty;
 use std::fmt;
 
 /// Which header types and properties beyond the draft's a receiver knows.
+// V2-5-a, V2-B.1-a
 pub trait Extensions {
     /// Whether messages of this header type are taken. It is never asked about the draft's own types.
     fn header_type(&self, code: u32) -> bool;

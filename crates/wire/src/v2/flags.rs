@@ -3,6 +3,7 @@
 //! Owns nothing. Reserved bits are ignored on receipt and zero when sent, so they have no place here.
 
 /// The flags that are defined.
+// V2-6.2.2-b, V2-6.2.2-e
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
     /// `RDMA2_F_RESPONSE` (1): `rdma_xid` was chosen by the receiver of this message.
@@ -16,14 +17,17 @@ pub struct Flags {
 impl Flags {
     const RESPONSE: u32 = 1;
     const MORE: u32 = 2;
+    // V2-6.2.2.3-f
     const TPMORE: u32 = 4;
 
     /// From the word on the wire.
+    // V2-6.2.2-d
     pub fn from_word(word: u32) -> Self {
         Self { response: word & Self::RESPONSE != 0, more: word & Self::MORE != 0, tpmore: word & Self::TPMORE != 0 }
     }
 
     /// The word on the wire.
+    // V2-6.2.2-c
     pub fn word(self) -> u32 {
         [(self.response, Self::RESPONSE), (self.more, Self::MORE), (self.tpmore, Self::TPMORE)]
             .into_iter()

@@ -10,9 +10,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use rpcrdma_xdr::DecodeError;
 
 /// Octets of the prefix. A shorter message is discarded unparsed (draft section 7).
+// V2-6.2.2-a, V2-7-a
 pub const PREFIX_OCTETS: usize = 20;
 
 /// The header types that the draft defines (table 2).
+// V2-6.1-a, V2-6.1-b, V2-6.1-d, V2-6.3-a, V2-8.4-b, V2-B.5-c
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderType {
     /// `RDMA2_MSG` (0): chunk lists, then all or part of an RPC message.
@@ -54,12 +56,14 @@ impl HeaderType {
     }
 
     /// Whether a message of this type can be one of several whose payloads belong together.
+    // V2-6.2.2.2-d, V2-6.2.2.2-n
     pub fn can_continue(self) -> bool {
         matches!(self, HeaderType::Msg | HeaderType::Connprop)
     }
 }
 
 /// The words at the beginning of every header.
+// V2-6.2.1-a, V2-6.2.2-a
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     /// `rdma_xid`.
@@ -132,6 +136,7 @@ impl OtherBody {
 }
 
 /// What follows the prefix.
+// V2-6-a, V2-6.3.1-a, V2-6.3.2-a, V2-6.3.4-a, V2-8.5-a
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Body {
@@ -207,28 +212,33 @@ pub struct Header {
 
 impl Header {
     /// A message with payload: all of an RPC message, or with `more` the next part of it. Chunks belong in the last.
+    // V2-6.2.2.1-a
     pub fn msg(xid: u32, credits: Credits, response: bool, more: bool, chunks: Chunks) -> Self {
         Self { xid, version: VERSION, credits, flags: Flags { response, more, tpmore: false }, body: Body::Msg(chunks) }
     }
 
     /// A message whose RPC message is in a chunk.
+    // V2-6.3.2-b
     pub fn nomsg(xid: u32, credits: Credits, response: bool, chunks: Chunks) -> Self {
         let flags = Flags { response, ..Flags::default() };
         Self { xid, version: VERSION, credits, flags, body: Body::Nomsg(chunks) }
     }
 
     /// A grant of credits and nothing else: no chunks, XID zero.
+    // V2-6.3.2-c, V2-6.3.2-d
     pub fn grant(credits: Credits) -> Self {
         Self::nomsg(0, credits, false, Chunks::default())
     }
 
     /// An error about the message with this XID and version.
+    // V2-7-b, V2-7-c, V2-7-e, V2-6.2.2.1-d
     pub fn error(xid: u32, version: u32, credits: Credits, error: ErrorBody) -> Self {
         let flags = Flags { response: true, ..Flags::default() };
         Self { xid, version, credits, flags, body: Body::Error(error) }
     }
 
     /// Transport properties; with `tpmore`, more of them follow in another message.
+    // V2-6.2.2.1-f, V2-6.2.2.3-a
     pub fn connprop(xid: u32, credits: Credits, tpmore: bool, properties: PropertySet) -> Self {
         let flags = Flags { tpmore, ..Flags::default() };
         Self { xid, version: VERSION, credits, flags, body: Body::Connprop(properties) }
@@ -236,6 +246,7 @@ impl Header {
 
     /// A part of an encoded property set that one message cannot hold. `more` in all but the last; `tpmore` as in
     /// [`connprop`](Self::connprop), the same in all.
+    // V2-6.2.2.2-n
     pub fn connprop_piece(xid: u32, credits: Credits, more: bool, tpmore: bool, octets: Bytes) -> Self {
         let flags = Flags { response: false, more, tpmore };
         Self { xid, version: VERSION, credits, flags, body: Body::ConnpropPiece(octets) }
@@ -268,6 +279,7 @@ impl Header {
         let mut cursor = Cursor::new(message);
         let prefix = Prefix::decode_from(&mut cursor).map_err(|_| HeaderError::Short { len: message.len() })?;
         let ours = prefix.version == VERSION;
+        // V2-C.1-a
         if !ours && prefix.header_type != HeaderType::Error.code() {
             return Err(HeaderError::Version { prefix });
         }
@@ -291,6 +303,7 @@ impl Header {
     }
 
     /// Whether it grants credits and does nothing else, whatever its XID (draft section 6.3.2).
+    // V2-6.3.2-c, V2-6.3.2-g
     pub fn is_grant(&self) -> bool {
         matches!(&self.body, Body::Nomsg(chunks) if chunks.is_empty())
     }

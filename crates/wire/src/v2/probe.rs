@@ -8,6 +8,7 @@ use crate::v1;
 use bytes::Bytes;
 
 /// Octets of an `ERR_VERS` of version 1, which every version's servers send before a version is settled.
+// V2-4.2.3.2-g
 const V1_LAYOUT_OCTETS: usize = 28;
 /// Octets of an `ERR_VERS` of version 2.
 const V2_LAYOUT_OCTETS: usize = 32;
@@ -37,6 +38,7 @@ pub enum Answer {
 }
 
 /// Reads the answer.
+// V2-4.2.3.2-g, V2-4.2.3.2-h
 pub fn answer(message: &Bytes) -> Answer {
     let word = |at: usize| message.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
     let (Some(xid), Some(version), Some(header_type)) = (word(0), word(4), word(12)) else {
@@ -66,6 +68,7 @@ pub fn answer(message: &Bytes) -> Answer {
 
 /// The refusal of a first message whose version the server does not speak, in version 1's layout. `credit` is the whole
 /// credit word.
+// V2-4.2.3.2-a, V2-4.2.3.2-b, V2-4.2.3.2-g
 pub fn refusal(xid: u32, version: u32, credit: u32, low: u32, high: u32) -> Bytes {
     v1::Header { xid, version, credit, body: v1::Body::Error(v1::ErrorBody::Version { low, high }) }.to_bytes()
 }

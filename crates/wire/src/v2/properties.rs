@@ -7,9 +7,11 @@ use super::{Property, PropertyId, PropertySet};
 use bytes::Bytes;
 
 /// Octets that every Send and Receive can hold, whatever was announced: what version 1 guarantees.
+// V2-5.2.2-d
 pub const MIN_SIZE_OCTETS: u32 = 1024;
 
 /// Support for the reverse direction.
+// V2-5.2.5-b, V2-5.2.5-d
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReverseSupport {
     /// `RDMA2_RVRSDIR_NONE` (0).
@@ -35,6 +37,7 @@ impl ReverseSupport {
     }
 
     /// The support of a level. One that is not known promises nothing.
+    // V2-5.2.5-f
     pub fn from_level(level: u32) -> Self {
         match level {
             1 => ReverseSupport::Simple,
@@ -63,6 +66,7 @@ pub struct Properties {
     pub host_auth: Option<Bytes>,
 }
 
+// V2-5.2-b
 impl Default for Properties {
     /// Table 1's defaults.
     fn default() -> Self {
@@ -79,9 +83,11 @@ impl Default for Properties {
 
 impl Properties {
     /// Takes what a set says; of a property that it repeats, the last. What is not the draft's is left to the caller.
+    // V2-5.1-h, V2-5.1-l
     pub fn apply(&mut self, set: &PropertySet) {
         for property in &set.0 {
             match property {
+                // V2-5.1-b
                 Property::Default(id) => self.reset(*id),
                 Property::SendSize(octets) => self.send_size = *octets,
                 Property::ReceiveSize(octets) => self.receive_size = *octets,
@@ -89,6 +95,7 @@ impl Properties {
                 Property::SegmentCount(count) => self.segment_count = *count,
                 Property::Reverse(level) => self.reverse = ReverseSupport::from_level(*level),
                 Property::HostAuth(material) => self.host_auth = Some(material.clone()),
+                // V2-5.1-g, V2-6.3.4-e
                 Property::Other(_) => {}
             }
         }
@@ -107,6 +114,7 @@ impl Properties {
     }
 
     /// What is sent to announce them: each property once, none that is not there.
+    // V2-5.1-l
     pub fn to_set(&self) -> PropertySet {
         let numbers = [
             Property::SendSize(self.send_size),
@@ -119,6 +127,7 @@ impl Properties {
     }
 
     /// Octets of the largest message that an end with these properties may send to `receiver`.
+    // V2-4.2.2-a, V2-4.2.2-d, V2-4.2.2-e, V2-4.2.2-f
     pub fn inline_threshold_to(&self, receiver: &Properties) -> u32 {
         self.send_size.max(MIN_SIZE_OCTETS).min(receiver.receive_size.max(MIN_SIZE_OCTETS))
     }

@@ -9,6 +9,7 @@ use bytes::{BufMut, Bytes};
 use rpcrdma_xdr::{DecodeError, UNIT};
 
 /// The properties that the draft defines.
+// V2-5.2-a, V2-5.2.1-a, V2-5.2.2-a, V2-5.2.3-a, V2-5.2.4-a, V2-5.2.5-a, V2-5.2.6-a, V2-B.4-b
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum PropertyId {
@@ -50,6 +51,7 @@ impl PropertyId {
     }
 
     /// The property of a code, if the draft defines it.
+    // V2-5.1-g, V2-B.4-a
     pub fn from_code(code: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|id| id.code() == code)
     }
@@ -68,6 +70,7 @@ impl PropertyId {
 }
 
 /// A property's code and octets as they stand in the message.
+// V2-5.1-a, V2-3.1.4.2-a
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RawProperty {
     /// Its code.
@@ -87,6 +90,7 @@ impl RawProperty {
         let left = cursor.remaining();
         let padded = len.checked_next_multiple_of(UNIT).filter(|&padded| padded <= left);
         let Some(range) = padded.and_then(|padded| cursor.skip(padded)) else {
+            // V2-5.1-d, V2-5.1-k
             return Err(PropertyError::Overrun { code, len, left });
         };
         Ok(Self { code, data: message.slice(range.start..range.start + len) })
@@ -203,8 +207,10 @@ impl TryFrom<RawProperty> for Property {
             return Ok(Property::Other(OtherProperty { code, data }));
         };
         if data.is_empty() {
+            // V2-5.1-b
             return Ok(Property::Default(id));
         }
+        // V2-5.1-c, V2-5.1-e, V2-5.1-f, V2-5.1-l
         let unfit = PropertyError::Unfit { code, len: data.len() };
         let number = || <[u8; 4]>::try_from(&data[..]).map(u32::from_be_bytes).map_err(|_| unfit.clone());
         Ok(match id {
@@ -219,6 +225,7 @@ impl TryFrom<RawProperty> for Property {
 }
 
 /// The octets of the counted array that is the value of `RDMA2_PROPID_HOSTAUTH`.
+// V2-5.2.6-c
 fn material(data: &Bytes) -> Option<Bytes> {
     let (count, rest) = data.split_first_chunk::<4>()?;
     let len = usize::try_from(u32::from_be_bytes(*count)).ok()?;

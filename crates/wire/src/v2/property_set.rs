@@ -8,6 +8,7 @@ use crate::cursor::Cursor;
 use bytes::{BufMut, Bytes};
 
 /// Properties, in the order of the message.
+// V2-5.1-a, V2-5.1-h, V2-6.3.4-a
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PropertySet(pub Vec<Property>);
 
@@ -72,6 +73,7 @@ impl PropertySet {
 
     /// The set in several, each of at most `max_octets` when encoded; at least one. A property that is larger than
     /// that stands alone in a set that is too large, and has to be sent in pieces.
+    // V2-6.3.4-c
     pub fn split(self, max_octets: usize) -> Vec<PropertySet> {
         let mut sets = Vec::new();
         let (mut set, mut octets) = (PropertySet::default(), Self::COUNT_OCTETS);

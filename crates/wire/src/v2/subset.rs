@@ -10,6 +10,7 @@ use rpcrdma_xdr::{DecodeError, UNIT};
 const WORD_BITS: usize = 32;
 
 /// Positions in a property set.
+// V2-5.1-i, V2-5.1-j
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PropertySubset(Vec<u32>);
 

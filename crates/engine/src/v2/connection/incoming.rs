@@ -34,6 +34,7 @@ impl Connection {
         let bare_grant = is_bare_grant(&prefix, message);
         if prefix.version == VERSION {
             self.only_grants = bare_grant;
+            // V2-6.3.2-f, V2-4.2.1.1-h
             if !self.credits.heard(prefix.credits, bare_grant) {
                 self.close(CloseCause::Peer(PeerFault::CreditsOverrun));
                 return false;
@@ -45,12 +46,14 @@ impl Connection {
             {
                 self.credits.acknowledged(mark);
             }
+            // V2-6.2.2.3-h, V2-4.2.3-f
             if rpc && !bare_grant && self.config.side == Side::Server && self.exchange.is_unheard() {
                 // It does without the exchange for now, and so do we: its one credit may be for our reply.
                 self.exchange.skip();
             }
         }
         let can_continue = HeaderType::from_code(prefix.header_type).is_some_and(HeaderType::can_continue);
+        // V2-7.1.3-b
         if can_continue && self.parts.passes_over(&prefix) {
             self.discarded += 1;
             self.owes_grant |= self.credits.peer_is_short();
@@ -111,6 +114,7 @@ impl Connection {
         let xid = header.xid;
         let trusted = !matches!(self.exchange.verdict(), Verdict::Pending | Verdict::Rejected);
         match header.body {
+            // V2-6.3.2-c, V2-4.2.1.2-d
             Body::Nomsg(chunks) if chunks.is_empty() => false,
             // Nothing of an RPC goes up before it is known who sends it, nor of an extension.
             Body::Msg(_) | Body::Nomsg(_) | Body::Other(_) if !trusted => {
@@ -120,6 +124,7 @@ impl Connection {
                 }
                 false
             }
+            // V2-6.2.2.2-b, V2-4.1-i
             Body::Nomsg(_) if self.parts.is_open() => {
                 self.parts.breaks(prefix);
                 self.broken(prefix);
@@ -174,6 +179,7 @@ impl Connection {
     }
 
     /// Whether the first part of a message may be taken: a client that has announced Simple Format takes none.
+    // V2-5.2.5-b, V2-4.5.4-c
     fn takes_parts(&mut self, prefix: &Prefix) -> bool {
         let simple = self.config.side == Side::Client && reverse_of(&self.config) == ReverseSupport::Simple;
         if simple && !prefix.flags.response {
@@ -202,6 +208,7 @@ impl Connection {
     }
 
     /// A sequence is broken by this message.
+    // V2-6.2.2.2-b, V2-6.2.2.2-c, V2-7.1.3-a
     fn broken(&mut self, prefix: &Prefix) {
         self.discarded += 1;
         if prefix.flags.response {
@@ -212,6 +219,7 @@ impl Connection {
     }
 
     /// Properties that came in pieces, which the wire has not judged.
+    // V2-5.1-k, V2-7.2.2-b, V2-7.2.2-c
     fn joined_properties(&mut self, prefix: &Prefix, octets: &Bytes) {
         let set = PropertySet::decode(octets).map(|(set, _)| set);
         let fits = |set: &PropertySet| self.config.extension.as_ref().is_none_or(|extension| set.fits(&**extension));
@@ -228,6 +236,7 @@ impl Connection {
 
     fn properties(&mut self, prefix: &Prefix, set: &PropertySet) {
         if !self.exchange.may_hear() {
+            // V2-6.2.2.3-d
             self.outbox.error(prefix.xid, VERSION, ErrorBody::InvalidHeaderType);
             return;
         }
@@ -246,6 +255,7 @@ impl Connection {
     }
 
     /// What the peer says about a message of ours.
+    // V2-7-g, V2-7.1.2-d
     fn error(&mut self, xid: u32, error: ErrorBody) {
         if self.requester.refused(xid, error, &self.config, &mut self.actions) {
             return;
@@ -255,6 +265,7 @@ impl Connection {
             if let (ErrorBody::InvalidHeaderType, Some((_, header_type))) = (error, sent)
                 && self.unsupported.len() < MAX_UNSUPPORTED
             {
+                // V2-7.1.2-c, V2-7.1.2-e, V2-B.2-a
                 self.unsupported.insert(header_type);
             }
             self.actions.push_back(Action::Extension(Received::Error { xid, error }));
@@ -266,6 +277,7 @@ impl Connection {
 }
 
 /// Whether a message grants and does nothing else, whatever its XID.
+// V2-6.3.2-g
 fn is_bare_grant(prefix: &Prefix, message: &[u8]) -> bool {
     prefix.header_type == HeaderType::Nomsg.code()
         && message

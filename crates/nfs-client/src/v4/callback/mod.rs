@@ -231,6 +231,7 @@ impl Service for Shared {
     fn call(&self, context: CallContext, procedure: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
         // Who signs its calls does not make others: they would be those of somebody on the way.
         let is_signed = matches!(context.credential, Credential::Gss(_));
+        // OPS-SEC-o
         if !is_signed && self.contexts.as_ref().is_some_and(|contexts| contexts.has_heard()) {
             return Box::pin(std::future::ready(Answer::AuthError(AuthStat::TOO_WEAK)));
         }

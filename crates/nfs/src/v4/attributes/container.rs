@@ -83,6 +83,7 @@ impl FileAttributes {
             let attribute = Attribute::from_number(number).ok_or_else(|| unknown(&decoder, number))?;
             values.push(read(attribute, &mut decoder)?);
         }
+        // NFS4-8881-5.5-a, NFS4-8881-5.5-b
         decoder.finish()?;
         Ok(values)
     }

@@ -153,6 +153,7 @@ impl FileAttributes {
     /// The first cause of these, in this order: one that is not supported, one that is read-only, values that are none.
     pub fn to_set(&self, supported: &Bitmap) -> Result<NewAttributes, SetFault> {
         let surplus = self.set.without(supported);
+        // NFS4-8881-5.5-b
         if !surplus.is_empty() {
             return Err(SetFault::NotSupported(surplus.iter().next().and_then(Attribute::from_number)));
         }

@@ -76,6 +76,7 @@ pub(in crate::nfs4) fn target(said: &CallbackClient, peer: IpAddr) -> Option<Soc
     let address = parse_universal_address(std::str::from_utf8(said.address.address.as_slice()).ok()?)?;
     // ULB-6.1-a, ULB-6.1-b: over RDMA nobody is called so.
     let is_tcp = said.address.netid.as_slice() == Netid::tcp(&address).as_str().as_bytes();
+    // ULB-6.1-c
     let is_own = address.ip().to_canonical() == peer.to_canonical() && address.port() != 0;
     (is_tcp && is_own).then_some(address)
 }
@@ -137,6 +138,7 @@ impl Dialler {
         let of_network: usize = beside.map(|(_, count)| count).sum();
         let tried = counts.tried.get(&address).map_or(0, VecDeque::len);
         let is_many = of_address >= MAX_DIALLED_OF_ADDRESS || of_network >= MAX_DIALLED_OF_NETWORK;
+        // NFS4-7530-15-c
         if counts.all >= MAX_DIALLED || is_many || tried >= MAX_DIALS_IN_MINUTE {
             return None;
         }
@@ -383,6 +385,7 @@ impl Shared {
         }
         *line = None;
         let dial = self.dialler.dial.clone().ok_or(NoAnswer::NoPath)?;
+        // NFS4-7530-15-c
         if zero.calls.rests(to, self.now()) {
             return Err(NoAnswer::NoPath);
         }

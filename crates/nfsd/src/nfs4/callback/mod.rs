@@ -74,6 +74,7 @@ impl Shared {
             return self.can_dial(client);
         }
         let sessions = self.state.sessions_by_age(client);
+        // NFS4-8881-18.36-m
         sessions.iter().any(|session| session.calls.standing() == Standing::Proven && self.has_path(session))
     }
 

@@ -98,6 +98,7 @@ impl Shared {
     /// Calls those again who were not reached, and takes away what was not returned in time. Sleeps.
     pub(in crate::nfs4) fn sweep_delegations(self: &Arc<Self>) {
         let now = self.now();
+        // NFS4-8881-10.4.5-a
         let due = self.delegations.due(now, self.limits().lease);
         // NFS4-8881-10.4.6-a: on the disk before anybody else gets the files. If that fails it is tried again.
         let counts = self.take_delegations(&due).unwrap_or_default();
@@ -110,6 +111,7 @@ impl Shared {
                 "a client has not returned delegations that others waited for: it has lost them"
             );
             // All at once, so that whoever wants another of its files does not wait for a lease of his own.
+            // NFS4-8881-10.4.5-c
             if client.lease.standing(now, self.limits()) == Standing::Live {
                 others.into_iter().for_each(|(key, _)| self.recall_delegation(key));
             } else {

@@ -230,6 +230,7 @@ impl BackChannel {
         let allowed = inner.allowed as usize;
         let usable = |slot: &Slot| match slot {
             Slot::Free { .. } => true,
+            // NFS4-8881-2.10.6.2-c
             Slot::Doubtful { connection, .. } => is_gone(*connection),
             Slot::Taken { .. } | Slot::Broken => false,
         };
@@ -254,6 +255,7 @@ impl BackChannel {
             let last = taken.sequence.wrapping_sub(1);
             *slot = match settled {
                 Settled::Executed => Slot::Free { last: taken.sequence },
+                // NFS4-8881-20.9-a
                 Settled::NotExecuted => Slot::Free { last },
                 Settled::Unknown { connection } => Slot::Doubtful { last, connection },
                 Settled::Broken => Slot::Broken,

@@ -102,6 +102,7 @@ impl Budget {
             let share = (left / CACHE_SHARE).checked_div(each).unwrap_or(usize::MAX);
             slots = u32::try_from(share).unwrap_or(u32::MAX).clamp(1, wanted);
             let octets = each.checked_mul(slots as usize)?;
+            // NFS4-8881-18.36-k
             (octets <= left).then(|| used + octets)
         };
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).ok()?;

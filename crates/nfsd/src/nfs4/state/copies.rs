@@ -119,6 +119,7 @@ impl Copying {
 
     fn is_known(&self, now: Timestamp) -> bool {
         self.flags.load(Ordering::Acquire) & DONE == 0
+            // NFS4-7862-15.9.3-a
             || self.ended().as_ref().is_none_or(|(when, _)| now.since(*when) < KEPT)
     }
 }
@@ -152,6 +153,7 @@ impl<P> Client<P> {
     ) -> Result<Option<Running>, Status> {
         self.forget_copies(|copy| !copy.is_known(now));
         let mut copies = self.copies.lock();
+        // NFS4-LIMITS-COPIES-a
         if copies.len() >= MAX_COPIES {
             return Ok(None);
         }
@@ -197,6 +199,7 @@ impl<P> Client<P> {
         now: Timestamp,
     ) -> Result<Arc<Copying>, Status> {
         let copy = self.copy(id, file, now)?;
+        // NFS4-7862-4.1.2-a
         if copy.principal != principal {
             return Err(Status::BAD_STATEID);
         }

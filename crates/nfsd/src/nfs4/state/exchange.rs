@@ -124,6 +124,7 @@ impl<P> State<P> {
     pub(super) fn displace(&self, table: &mut Table<P>, client: &Client<P>, now: Timestamp) -> Result<(), Status> {
         let is_over = client.lease.standing(now, &self.limits) != Standing::Live;
         match (client.is_in_use(), is_over) {
+            // NFS4-8881-18.35-d
             (true, false) => Err(Status::CLID_INUSE),
             (true, true) if !client.held.is_empty() => {
                 // Others may get what it held once the journal says so.

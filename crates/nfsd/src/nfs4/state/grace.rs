@@ -254,6 +254,7 @@ impl Recovery {
     /// GRACE in the grace period, and before the client's RECLAIM_COMPLETE.
     pub(crate) fn fresh<P>(&self, client: &Client<P>) -> Result<(), Status> {
         // In minor version 0 nobody says that he is complete (RFC 7530 section 9.6.2).
+        // NFS4-8881-8.4.2.1-b
         if self.is_grace() || !(client.is_complete() || client.is_zero()) { Err(Status::GRACE) } else { Ok(()) }
     }
 
@@ -383,6 +384,7 @@ impl Recovery {
         }
         // Those that were revoked before and have not come are forgotten with those that were awaited.
         let is_left = |(owner, known): &(&Bytes, &Known)| {
+            // NFS4-7530-9.6.2-a
             let is_awaited = grace.awaited.contains(*owner) && !grace.present.contains(*owner);
             journal.known(owner) == Some(**known) && (known.revoked || is_awaited)
         };

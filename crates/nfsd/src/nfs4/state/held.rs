@@ -132,14 +132,17 @@ impl<P> Inner<P> {
     /// may; EXPIRED if the client is no more.
     pub(super) fn add(&mut self, file: FileKey, kind: Kind<P>) -> Result<StateId, Status> {
         let (number, octets) = (kind.number(), kind.name_octets());
+        // NFS4-8881-18.35-e
         if self.is_ended {
             return Err(Status::EXPIRED);
         }
         let names = self.names.saturating_add(octets);
+        // NFS4-LIMITS-NAMES-a
         if self.counts[number] >= self.limits.held_by_client || names > self.limits.names_of_client {
             return Err(Status::DELAY);
         }
         Totals::take(&self.totals.states[number], 1, self.limits.held)?;
+        // NFS4-LIMITS-NAMES-a
         if let Err(status) = Totals::take(&self.totals.names, octets, self.limits.names) {
             self.totals.states[number].fetch_sub(1, Ordering::Relaxed);
             return Err(status);
@@ -189,6 +192,7 @@ impl<P> Inner<P> {
         if let Some(why) = by_owner.lost.remove(&name) {
             let lost = &mut self.lost[why as usize];
             *lost = lost.saturating_sub(1);
+            // NFS4-7530-9.6.2-a
             by_owner.has_taken_note = self.lost == [0; 3];
         }
     }
@@ -205,6 +209,7 @@ impl<P> Inner<P> {
             self.take_note(id.other);
         }
         let state = self.states.get_mut(&id.other).ok_or(Status::BAD_STATEID)?;
+        // NFS4-8881-8.2.4-a
         let fits = file.is_none_or(|file| file == state.file);
         if !fits || ![Wanted::Any, state.kind.wanted()].contains(&wanted) {
             return Err(Status::BAD_STATEID);
@@ -221,6 +226,7 @@ impl<P> Inner<P> {
             by_owner.remove(name, &state.kind);
         }
         // The name goes with the state, whatever stays known of it.
+        // NFS4-LIMITS-NAMES-a
         self.names = self.names.saturating_sub(octets);
         self.totals.names.fetch_sub(octets, Ordering::Relaxed);
         match (why, &mut self.by_owner) {
@@ -239,6 +245,7 @@ impl<P> Inner<P> {
         }
         let what = match state.kind {
             Kind::Open(open) => {
+                // NFS4-8881-18.2-a
                 for lock in &open.locks {
                     self.remove(*lock, why, into);
                 }

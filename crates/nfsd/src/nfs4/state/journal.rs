@@ -92,6 +92,7 @@ impl Disk {
     /// the other would write over.
     pub(super) fn take(directory: &Path, server: Option<u64>) -> io::Result<Option<Self>> {
         let path = match server {
+            // NFS4-JOURNAL-a
             Some(server) => directory.join(format!("{NAME}-{server:016x}")),
             None => directory.join(NAME),
         };
@@ -236,6 +237,7 @@ impl Journal {
         if self.owners.len() + records.iter().filter(new).count() > self.max_owners {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        // NFS4-8881-8.4.3-c
         if self.is_torn || self.records > 2 * self.owners.len() + MAX_OBSOLETE_RECORDS {
             self.rewrite()?;
         }
@@ -338,6 +340,7 @@ fn parse(mut octets: &[u8]) -> (Vec<Record>, End) {
         };
         let (len, complement) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         if len != !complement {
+            // NFS4-8881-8.4.3-c
             break if is_unwritten(octets) { End::Torn } else { End::Damaged };
         }
         let Some((record, rest)) = octets.split_at_checked(HEAD_OCTETS + usize::from(len) + CHECK_OCTETS) else {

@@ -104,6 +104,7 @@ impl Inner {
     fn standing(&self, now: Timestamp, limits: &Limits) -> Standing {
         let quiet = now.since(self.renewed);
         // NFS4-8881-8.3-b: not while the rest of a COMPOUND is under way.
+        // NFS4-8881-8.3-a
         if self.running > 0 || quiet <= limits.lease {
             Standing::Live
         } else if quiet <= limits.lease.saturating_add(limits.courtesy) {

@@ -162,6 +162,7 @@ impl<P> State<P> {
             return Ok(Taken::Stays);
         }
         // Who cannot be told of a part of a loss loses all (RFC 7530 section 9.6.3).
+        // NFS4-7530-9.6.3-a
         let (of_zero, in_part): (Vec<_>, Vec<_>) = clients.into_iter().partition(|client| client.is_zero());
         // NFS4-8881-8.4.3-a: on the disk before anybody else gets it.
         self.recovery.note_losses(in_part.iter().map(|client| &**client), &of_zero)?;
@@ -192,6 +193,7 @@ impl<P> State<P> {
                 released.extend(self.purge(&client));
                 // The journal knows owners by name: what it has just forgotten was also the record of an incarnation
                 // that has taken the client's place in the meantime.
+                // NFS4-7530-9.6.2-a
                 if let Some(next) = next.filter(|next| next.is_recorded()) {
                     self.recovery.note_again(&next);
                 }

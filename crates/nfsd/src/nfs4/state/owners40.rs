@@ -63,6 +63,7 @@ impl Sequence {
             Some(last) if number == last => {
                 self.remembered.as_deref().filter(|known| known.digest == digest).map(Some).ok_or(Status::BAD_SEQID)
             }
+            // NFS4-7530-9.1.7-a
             Some(_) => Err(Status::BAD_SEQID),
         }
     }
@@ -72,6 +73,7 @@ impl Sequence {
         self.used = self.used.max(now);
         if remembered.outcome.status().is_counted() {
             self.last = Some(number);
+            // NFS4-7530-9.1.8-a
             self.remembered = Some(Box::new(remembered));
         }
     }
@@ -214,6 +216,7 @@ impl Owners {
             for owner in inner.of(what).values() {
                 // Who does something has its turn, or is about to take it.
                 let Ok(mut sequence) = owner.sequence.try_lock() else { continue };
+                // NFS4-7530-9.1.10-a
                 if now.since(sequence.used) <= lease {
                     continue;
                 }

@@ -268,6 +268,7 @@ impl<P> State<P> {
         let callers = call.callers.clone()?;
         let wants_back = call.flags & create_session::CONN_BACK_CHAN != 0;
         // Also without the flag: a later connection may be bound for the server's calls.
+        // NFS4-8881-18.36-j
         let back = call.back.back()?;
         let (fore, memory) = call.fore.fore(&self.limits, &self.budget)?;
         let gets_back = wants_back && call.can_call && !callers.is_empty();
@@ -293,6 +294,7 @@ impl<P> State<P> {
         if !table.is_confirmed(client)
             && let Some(former) = table.confirm(client)
         {
+            // NFS4-8881-18.35-e
             released.extend(self.purge(&former));
         }
         let flags = if gets_back { create_session::CONN_BACK_CHAN } else { 0 };
@@ -368,6 +370,7 @@ impl<P> State<P> {
         connection: u64,
         now: Timestamp,
     ) -> Result<Begin<P>, Status> {
+        // NFS4-8881-18.46-g
         let is_closed = session.client.keeps_for_machine(Op::BindConnToSession);
         if is_closed && !session.with_connections(|connections| connections.has(connection)) {
             return Err(Status::CONN_NOT_BOUND_TO_SESSION);

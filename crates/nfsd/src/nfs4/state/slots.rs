@@ -146,7 +146,9 @@ impl Slots {
         if request.highest > highest {
             return Err(Status::BAD_HIGH_SLOT);
         }
+        // NFS4-8881-2.10.6.2-a
         let is_running = matches!(&slot.last, Some(Last { outcome: Outcome::Running, .. }));
+        // NFS4-8881-18.46-a
         if is_running || request.sequence != slot.sequence.wrapping_add(1) {
             return Err(Status::SEQ_MISORDERED);
         }
@@ -182,6 +184,7 @@ impl Slots {
     pub(super) fn finish(&self, number: u32, reply: Option<&Payload>) -> bool {
         let Ok(mut slot) = self.slot(number) else { return false };
         let Some(last) = &mut slot.last else { return false };
+        // NFS4-8881-2.10.6.1.3-a
         let is_kept = |reply: &&Payload| last.keep && reply.len() <= self.cache && number <= self.highest().0;
         let kept = reply.filter(is_kept).map(own);
         let is_kept = kept.is_some();
@@ -198,6 +201,7 @@ impl Last {
         }
         match &self.outcome {
             Outcome::Running => Err(Status::DELAY),
+            // NFS4-8881-2.10.6.1.3-a
             Outcome::Kept(reply) => Ok(Found::Replay(reply.clone())),
             Outcome::NotKept => Ok(Found::Uncached),
         }
@@ -210,6 +214,7 @@ fn own(reply: &Payload) -> Payload {
     for part in reply.parts() {
         match part {
             Part::Run(run) => copy.push_run(Bytes::copy_from_slice(run)),
+            // NFS4-8881-2.10.6.1.3-a, ULB-5.1.2.1-d
             Part::Item(data) => copy.push_item(Bytes::copy_from_slice(data)),
         }
     }

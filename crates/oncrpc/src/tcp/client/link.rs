@@ -262,6 +262,7 @@ impl<'a> Link<'a> {
         };
         match self.driver.outage.has_answered() {
             true => usual,
+            // RPC-OUTAGE-a
             false => usual.min(first_sign / 4),
         }
     }
