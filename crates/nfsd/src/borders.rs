@@ -73,9 +73,8 @@ impl Server {
     pub(crate) async fn border_at(&self, directory: &Opened, name: &[u8]) -> Option<usize> {
         let is_here = |border: &&Border| border.outer_id == directory.export && border.name == name;
         for border in self.borders.0.iter().filter(is_here) {
-            // NFS4-BORDER-a
+            // NFS4-BORDER-a, NFS4-BORDER-c
             if self.above(border, directory.caller.origin).await == Some(directory.file) {
-                // NFS4-BORDER-a, NFS4-BORDER-c
                 return Some(border.inner);
             }
         }
