@@ -2,23 +2,49 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// The parts of a line between backquotes that name a test: a file below `crates/`, or one of the rooms' own, and a
-/// function.
-fn named(line: &str) -> impl Iterator<Item = (&str, &str)> {
-    line.split('`').skip(1).step_by(2).filter_map(|code| code.split_once(".rs::"))
+/// A claim: its id, and the tests that it names: a file below `crates/` or in `tests/`, and a function.
+struct Claim {
+    id: String,
+    tests: Vec<(String, String)>,
 }
 
-/// The claims of a page: rows whose first cell is a letter, a dash and a number, by that id.
-fn claims(page: &str) -> Vec<(&str, &str)> {
-    let id = |row: &str| {
-        row.split_once('-').is_some_and(|(letter, number)| {
-            letter.len() == 1 && letter.as_bytes()[0].is_ascii_uppercase() && number.parse::<u32>().is_ok()
-        })
-    };
-    page.lines()
-        .filter_map(|line| Some((line.strip_prefix("| ")?.split_once(" |")?.0, line)))
-        .filter(|(first, _)| id(first))
-        .collect()
+/// The claims of a page: items of its lists that begin with an id in bold, such as `- **M-1.**`. The items within name
+/// the tests, a file and its functions: ``  - `file.rs`: `one`, `another` ``.
+fn claims(page: &str) -> Vec<Claim> {
+    let mut claims: Vec<Claim> = Vec::new();
+    let mut file = None;
+    for line in page.lines() {
+        if let Some(id) = claim_id(line) {
+            claims.push(Claim { id: id.to_owned(), tests: Vec::new() });
+            file = None;
+            continue;
+        }
+        let names = match line.strip_prefix("  - ") {
+            Some(item) => {
+                let named = item.strip_prefix('`').and_then(|rest| rest.split_once("`:"));
+                file = named.map(|(named, _)| named.to_owned());
+                named.map_or("", |(_, names)| names)
+            }
+            None if line.starts_with("    ") => line,
+            None => {
+                file = None;
+                continue;
+            }
+        };
+        if let (Some(file), Some(claim)) = (&file, claims.last_mut()) {
+            let functions = names.split('`').skip(1).step_by(2);
+            claim.tests.extend(functions.map(|function| (file.clone(), function.to_owned())));
+        }
+    }
+    claims
+}
+
+/// The id with which a claim begins: a letter, a dash and a number.
+fn claim_id(line: &str) -> Option<&str> {
+    let (id, _) = line.strip_prefix("- **")?.split_once(".**")?;
+    let (letter, number) = id.split_once('-')?;
+    let is_id = letter.len() == 1 && letter.as_bytes()[0].is_ascii_uppercase() && number.parse::<u32>().is_ok();
+    is_id.then_some(id)
 }
 
 /// Whether a source has a test of this name: a function with a test's attribute above it, a comment or other attributes
@@ -44,19 +70,19 @@ fn each_claim_of_the_threat_model_names_tests_that_are_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let page = fs::read_to_string(root.join("docs/threat-model.md")).unwrap();
     let claims = claims(&page);
-    assert!(claims.len() > 40, "only {} claims are found", claims.len());
-    let ids: BTreeSet<_> = claims.iter().map(|(id, _)| id).collect();
+    assert!(claims.len() > 100, "only {} claims are found", claims.len());
+    let ids: BTreeSet<_> = claims.iter().map(|claim| &claim.id).collect();
     assert_eq!(ids.len(), claims.len(), "an id stands twice");
     let mut wrong = Vec::new();
-    for (id, line) in claims {
-        if named(line).next().is_none() {
+    for Claim { id, tests } in &claims {
+        if tests.is_empty() {
             wrong.push(format!("{id} names no test"));
         }
-        for (file, test) in named(line) {
+        for (file, test) in tests {
             let path = if file.starts_with("tests/") { root.to_owned() } else { root.join("crates") };
-            let source = fs::read_to_string(path.join(format!("{file}.rs"))).unwrap_or_default();
+            let source = fs::read_to_string(path.join(file)).unwrap_or_default();
             if !has_test(&source, test) {
-                wrong.push(format!("{id}: {file}.rs has no test {test}"));
+                wrong.push(format!("{id}: {file} has no test {test}"));
             }
         }
     }
@@ -68,5 +94,14 @@ fn tests_are_told_from_other_functions() {
     let source = "#[tokio::test]\n// why\nasync fn one() {}\nfn two() {}\n/// proves: X\n#[test]\nfn three_and() {}\n";
     assert!(has_test(source, "one") && has_test(source, "three_and"));
     assert!(!has_test(source, "two") && !has_test(source, "three"));
-    assert_eq!(claims("| A-1 | x |\n| id | A-2 |\n| AB-1 | y |").len(), 1);
+}
+
+#[test]
+fn claims_and_their_tests_are_read() {
+    let page =
+        "- **A-1.** It\n  is `so`.\n  - `a/b.rs`: `one`,\n    `two`\n  - `c.rs`: `three`\n\n- **AB-1.** `x`\n- A-2\n";
+    let claims = claims(page);
+    assert!(claims.len() == 1 && claims[0].id == "A-1");
+    let tests: Vec<_> = claims[0].tests.iter().map(|(file, test)| (file.as_str(), test.as_str())).collect();
+    assert_eq!(tests, [("a/b.rs", "one"), ("a/b.rs", "two"), ("c.rs", "three")]);
 }
