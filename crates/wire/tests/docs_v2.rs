@@ -19,7 +19,7 @@ fn every_ambiguity_of_the_draft_has_its_reading() {
     let page = repository("docs/version2.md");
     let told: BTreeSet<&str> = page
         .lines()
-        .filter_map(|line| line.strip_prefix("| ")?.split_once(" |"))
+        .filter_map(|line| line.strip_prefix("- **")?.split_once(".**"))
         .flat_map(|(ids, _)| ids.split(", "))
         .filter(|id| id.starts_with("V2-"))
         .collect();
