@@ -25,9 +25,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("nfsd", &["nfs", "oncrpc", "xdr", "env"]),
     ("nfs-client", &["nfs", "oncrpc", "xdr", "env"]),
     ("capture", &["iwarp", "wire", "nfs", "oncrpc", "xdr", "env"]),
+    ("rpcrdma", &["gss", "iwarp", "verbs", "transport", "nfsd", "nfs-client", "nfs", "fabric", "oncrpc", "xdr", "env"]),
     (
         "cli",
         &[
+            "rpcrdma",
             "capture",
             "gss",
             "nfsd",

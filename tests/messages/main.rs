@@ -28,6 +28,7 @@ const CRATES: &[&str] = &[
     "nfs-client",
     "nfsd",
     "oncrpc",
+    "rpcrdma",
     "transport",
     "verbs",
     "wire",

@@ -80,7 +80,8 @@ fn main() -> ExitCode {
             if let Some(lock::Code { code, .. }) = error.downcast_ref::<lock::Code>() {
                 return ExitCode::from(*code);
             }
-            if error.downcast_ref::<Usage>().is_some() {
+            let is_misuse = |error: &rpcrdma::Error| error.is_misuse();
+            if error.is::<Usage>() || error.downcast_ref().is_some_and(is_misuse) {
                 return ExitCode::from(WRONG_USAGE);
             }
             error.downcast_ref::<Interrupted>().map_or(ExitCode::FAILURE, |signal| signal.exit_code().into())

@@ -468,7 +468,7 @@ impl Nfsd {
     /// What answers the calls of a client that may use no export, to NFS and to MOUNT: it executes none, and tells
     /// nothing but that. A program that knows such clients by their addresses serves them with it, and needs no memory
     /// for their calls beyond the largest that it wants to answer.
-    pub fn stranger(&self) -> Arc<dyn Handler> {
+    pub fn stranger() -> Arc<dyn Handler> {
         Arc::new(Stranger)
     }
 }

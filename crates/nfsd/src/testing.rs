@@ -143,7 +143,7 @@ impl Client {
 
     /// A client that may use no export of the server.
     pub(crate) fn stranger(server: &Nfsd) -> Self {
-        Self { nfs: server.stranger(), mount: server.stranger(), ..Self::of(server) }
+        Self { nfs: Nfsd::stranger(), mount: Nfsd::stranger(), ..Self::of(server) }
     }
 
     /// The same, whose calls to all programs but NFS this handler executes.

@@ -112,16 +112,17 @@ impl<'a> Judge<'a> {
 
     /// Whom to ask about a fault, in order.
     fn steps(&self, fault: &Fault, layer: &Layer) -> anyhow::Result<Vec<Step>> {
-        let own = self.builder.targets(&layer.package)?;
-        if let Some(name) = &fault.first
-            && !own.iter().any(|target| target.test.as_ref() == Some(name))
-        {
-            bail!("{} asks {name} first, which is no test program of {}", fault.name, layer.package);
-        }
-        let (first, rest) = own.iter().cloned().partition(|target: &Target| target.test == fault.first);
-        let mut steps = vec![(&layer.package, first), (&layer.package, rest)];
-        for package in &layer.above {
+        let mut steps = Vec::new();
+        for package in std::iter::once(&layer.package).chain(&layer.above) {
             steps.push((package, self.builder.targets(package)?.to_vec()));
+        }
+        if let Some(name) = &fault.first {
+            let is_first = |target: &Target| target.test.as_ref() == Some(name);
+            let Some((package, targets)) = steps.iter_mut().find(|(_, targets)| targets.iter().any(is_first)) else {
+                bail!("{} asks {name} first, which is no test program of {} or above", fault.name, layer.package);
+            };
+            let (package, first) = (*package, targets.extract_if(.., |target| is_first(target)).collect());
+            steps.insert(0, (package, first));
         }
         steps.retain(|(_, targets)| !targets.is_empty());
         Ok(steps.into_iter().map(|(package, targets)| Step { package: package.clone(), targets }).collect())

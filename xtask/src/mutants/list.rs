@@ -40,7 +40,8 @@ pub(super) struct Fault {
     /// The rules of `spec/` that are broken, where there are some.
     #[serde(default)]
     pub(super) rules: Vec<String>,
-    /// The test program of the crate that is asked first; its unit tests if it is not said.
+    /// The test program, of the crate or of a package above, that is asked first; the crate's unit tests if it is not
+    /// said.
     pub(super) first: Option<String>,
 }
 

@@ -167,8 +167,20 @@ mod tests {
         let list = List::read(root()).unwrap();
         assert!(list.faults.len() >= FEWEST, "{} faults", list.faults.len());
         let crates: BTreeSet<&str> = list.faults.iter().map(|fault| fault.folder.as_str()).collect();
-        let all =
-            ["capture", "cli", "engine", "gss", "iwarp", "nfs", "nfs-client", "nfsd", "oncrpc", "transport", "verbs"];
+        let all = [
+            "capture",
+            "cli",
+            "engine",
+            "gss",
+            "iwarp",
+            "nfs",
+            "nfs-client",
+            "nfsd",
+            "oncrpc",
+            "rpcrdma",
+            "transport",
+            "verbs",
+        ];
         assert_eq!(crates, BTreeSet::from(all));
         assert!(list.faults.iter().any(|fault| fault.path().contains("/v2/")), "none in version 2");
         let rules = crate::requirements::ids(root()).unwrap();
@@ -177,9 +189,14 @@ mod tests {
                 assert!(rules.contains(rule), "{} breaks {rule}, which is in no catalogue", fault.name);
             }
             if let Some(first) = &fault.first {
-                let program = root().join("crates").join(&fault.folder).join("tests").join(first);
+                let above =
+                    list.layer(fault).unwrap().above.iter().map(|package| package.trim_start_matches("rpcrdma-"));
+                let is_there = |folder: &str| {
+                    let program = root().join("crates").join(folder).join("tests").join(first);
+                    program.with_extension("rs").exists() || program.join("main.rs").exists()
+                };
                 assert!(
-                    program.with_extension("rs").exists() || program.join("main.rs").exists(),
+                    std::iter::once(&*fault.folder).chain(above).any(is_there),
                     "{} asks {first} first, which is not there",
                     fault.name
                 );

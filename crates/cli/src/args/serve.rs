@@ -1,15 +1,12 @@
 //! What `rpcrdma serve` is told.
 
 use super::{LogFormat, Switch, Verbosity, parse_busy_poll, parse_lease, parse_size, parse_time_limit};
-use crate::{
-    capture::CaptureArgs,
-    serve::{DEFAULT_NFS_VERSIONS, ExportOption, NfsVersions},
-    transports::Carrier,
-};
+use crate::{capture::CaptureArgs, serve::ExportOption, transports::Carrier};
 use clap::{
     Args, ValueEnum,
     builder::{OsStringValueParser, TypedValueParser as _},
 };
+use rpcrdma::server::{DEFAULT_NFS_VERSIONS, NfsVersions};
 use rpcrdma_nfsd::{Cidr, Domain, Security};
 use rpcrdma_transport::Versions;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};

@@ -6,11 +6,8 @@ use rpcrdma_nfsd::{Cidr, Securities, Security};
 use std::{
     ffi::{OsStr, OsString},
     fmt,
-    os::unix::{
-        ffi::{OsStrExt, OsStringExt},
-        fs::MetadataExt,
-    },
-    path::{Path, PathBuf},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::PathBuf,
 };
 
 /// The longest name that file systems have, in octets.
@@ -142,70 +139,6 @@ fn normal(path: &[u8]) -> Result<Vec<u8>, String> {
         return Err(format!("it is longer than {MAX_PATH_OCTETS} bytes"));
     }
     Ok(if normal.is_empty() { b"/".to_vec() } else { normal })
-}
-
-/// Checks what only all of them together can be wrong in. They are directories that are there.
-///
-/// # Errors
-/// If two have the same name, or files that both would serve, or if one lies by its name in another where no directory
-/// is for it.
-pub(super) fn check(exports: &[ExportOption]) -> Result<(), BadExport> {
-    for (at, export) in exports.iter().enumerate() {
-        for other in &exports[..at] {
-            if other.path == export.path {
-                return bad(format!(
-                    "clients would see both {} and {} as {}: give one of them another name with pseudo=",
-                    other.directory.display(),
-                    export.directory.display(),
-                    export.path.escape_ascii()
-                ));
-            }
-            for (outer, inner) in [(other, export), (export, other)] {
-                if lies_in(&inner.directory, &outer.directory) {
-                    return bad(format!(
-                        "{} lies in {}, which is exported, too: its files would be served twice, with two sets of \
-                         rights and of locks; export only one of the two, or directories beside each other",
-                        inner.directory.display(),
-                        outer.directory.display()
-                    ));
-                }
-            }
-        }
-    }
-    exports.iter().try_for_each(|inner| has_its_place(inner, exports))
-}
-
-/// That a directory is there in the outer export which the inner one covers.
-fn has_its_place(inner: &ExportOption, exports: &[ExportOption]) -> Result<(), BadExport> {
-    let behind = |outer: &ExportOption| {
-        let outer = if outer.path == b"/" { &b""[..] } else { &outer.path };
-        inner.path.strip_prefix(outer).filter(|rest| rest.starts_with(b"/") && rest.len() > 1).map(<[u8]>::to_vec)
-    };
-    let outer = exports.iter().filter_map(|outer| Some((outer, behind(outer)?)));
-    let Some((outer, rest)) = outer.max_by_key(|(outer, _)| outer.path.len()) else { return Ok(()) };
-    let mut place = outer.directory.clone();
-    for name in rest.split(|octet| *octet == b'/').filter(|name| !name.is_empty()) {
-        place.push(OsStr::from_bytes(name));
-        if !std::fs::symlink_metadata(&place).is_ok_and(|metadata| metadata.is_dir()) {
-            return bad(format!(
-                "clients would see {} as {}, within the export {}: make the directory {} for it (an empty one, as to mount \
-                 on), or give it a name outside with pseudo=",
-                inner.directory.display(),
-                inner.path.escape_ascii(),
-                outer.path.escape_ascii(),
-                place.display()
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Whether the server of `outer` would serve the files of `inner`: that is the same directory or lies in it, with no
-/// other file system mounted between.
-fn lies_in(inner: &Path, outer: &Path) -> bool {
-    let id = |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
-    let (Some(of_outer), Some(of_inner), Ok(path)) = (id(outer), id(inner), inner.canonicalize()) else { return false };
-    of_outer.0 == of_inner.0 && path.ancestors().any(|above| id(above) == Some(of_outer))
 }
 
 #[cfg(test)]

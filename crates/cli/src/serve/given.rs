@@ -1,24 +1,19 @@
 //! Options of `serve` that cannot be what was asked for: the impossible are wrong usage, and those of which something
 //! else is made are told in the log.
 
-use super::{kerberos, listeners::Listeners, memory};
 use crate::{
     args::{Rpcbind, ServeArgs, Switch},
     failure::Usage,
     transports::Carrier,
 };
+use rpcrdma::server::Options;
 use rustix::process::{Resource, getrlimit};
 
 /// Descriptors that a server needs beside one for each connection: ports, files, the state.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Whether clients of versions 2 and 3 can lock files.
-pub(super) fn has_locks(args: &ServeArgs) -> bool {
-    args.nfs.has_mount() && args.locks == Switch::On
-}
-
 /// Refuses options that contradict each other.
-pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
+pub(super) fn check(args: &ServeArgs, options: &Options) -> Result<(), Usage> {
     let verbs = args.fabric == Carrier::Verbs;
     let refused = [
         (args.device.is_some() && !verbs, "--device names an RDMA device: say --fabric verbs"),
@@ -27,15 +22,15 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
             "--lease is of NFS version 4: name the versions to serve with --nfs, such as --nfs 3,4.0,4.1,4.2",
         ),
         (
-            args.grace.is_some() && !args.nfs.has_4() && !has_locks(args),
+            args.grace.is_some() && !args.nfs.has_4() && !options.has_locks(),
             "--grace is for clients that lock, and neither NFS version 4 is served nor locks of version 3",
         ),
         (
-            args.host_locks == Switch::Off && !args.nfs.has_4() && !has_locks(args),
+            args.host_locks == Switch::Off && !args.nfs.has_4() && !options.has_locks(),
             "--host-locks is for what clients lock, and neither NFS version 4 is served nor locks of version 3",
         ),
         (
-            (!args.lockd.is_empty() || !args.statd.is_empty()) && !has_locks(args),
+            (!args.lockd.is_empty() || !args.statd.is_empty()) && !options.has_locks(),
             "--lockd and --statd are for locks of NFS version 3: name it with --nfs, and do not say --locks off",
         ),
         (
@@ -43,11 +38,11 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
             "--delegations is of NFS version 4, which --nfs does not name: nothing is delegated to clients of version 3",
         ),
         (
-            args.keytab.is_some() && kerberos::wanted(args).is_empty(),
+            args.keytab.is_some() && options.kerberos().is_empty(),
             "--keytab has the keys of Kerberos: say --sec krb5, krb5i or krb5p, or several of them",
         ),
         (
-            args.principals.is_some() && kerberos::wanted(args).is_empty(),
+            args.principals.is_some() && options.kerberos().is_empty(),
             "--principals says who principals of Kerberos are: say --sec krb5, krb5i or krb5p, or several of them",
         ),
         (
@@ -57,7 +52,7 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
         (verbs && args.no_crc, "--no-crc is of iWARP: a device checks what it carries by itself"),
         (verbs && args.capture.is_some(), "--capture sees software iWARP only: say --fabric iwarp"),
         (
-            args.rpcbind.is_some() && args.portmapper.is_empty() && Listeners::of(args).only_loopback(),
+            args.rpcbind.is_some() && args.portmapper.is_empty() && options.only_loopback(),
             "--rpcbind: only loopback addresses are listened on, where no client finds them; add --listen",
         ),
         (
@@ -72,18 +67,18 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
 }
 
 /// Tells of what was asked for and is not done as it was asked for.
-pub(super) fn tell_changed(args: &ServeArgs) {
-    for line in changed(args, rustix::process::geteuid().is_root(), getrlimit(Resource::Nofile).current) {
+pub(super) fn tell_changed(args: &ServeArgs, options: &Options) {
+    for line in changed(args, options, rustix::process::geteuid().is_root(), getrlimit(Resource::Nofile).current) {
         tracing::warn!("{line}");
     }
 }
 
-fn changed(args: &ServeArgs, is_root: bool, descriptors: Option<u64>) -> Vec<String> {
+fn changed(args: &ServeArgs, options: &Options, is_root: bool, descriptors: Option<u64>) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(asked) = args.memory
-        && memory::budget(Some(asked)) != asked
+        && options.memory_budget() != asked
     {
-        let used = memory::budget(Some(asked)) >> 20;
+        let used = options.memory_budget() >> 20;
         lines.push(format!("--memory: {asked} bytes are too few to serve with; {used} MiB are used"));
     }
     if args.no_root_squash && !is_root {
@@ -106,12 +101,13 @@ fn changed(args: &ServeArgs, is_root: bool, descriptors: Option<u64>) -> Vec<Str
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
+    use super::super::options;
     use super::*;
     use crate::args::{Cli, Command};
     use clap::Parser;
 
-    pub(in crate::serve) fn args(more: &[&str]) -> ServeArgs {
+    fn args(more: &[&str]) -> ServeArgs {
         let words = ["rpcrdma", "serve", "/nowhere"].iter().chain(more).map(Into::into);
         match Cli::try_parse_from(crate::args::joined(words)).unwrap().command {
             Command::Serve(args) => args,
@@ -120,7 +116,8 @@ pub(super) mod tests {
     }
 
     fn told(more: &[&str], is_root: bool, descriptors: Option<u64>) -> String {
-        changed(&args(more), is_root, descriptors).join("\n")
+        let args = args(more);
+        changed(&args, &options::of(&args), is_root, descriptors).join("\n")
     }
 
     #[test]
@@ -157,6 +154,10 @@ pub(super) mod tests {
         let words = crate::args::joined(["rpcrdma", "serve", "--rpcbind", "./own"].map(Into::into));
         let Command::Serve(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
         assert_eq!((args.dir, args.rpcbind), (Some("./own".into()), Some(Rpcbind::System)));
+    }
+
+    fn check(args: &ServeArgs) -> Result<(), Usage> {
+        super::check(args, &options::of(args))
     }
 
     #[test]

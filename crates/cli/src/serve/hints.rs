@@ -1,11 +1,8 @@
 //! What is printed once every port is open.
 
-use super::{
-    exports::ExportOption,
-    kerberos,
-    ports::{Ports, Spoken},
-};
+use super::exports::ExportOption;
 use crate::{args::ServeArgs, names, transports::Carrier};
+use rpcrdma::server::{Export, Options, Running, Spoken};
 use rpcrdma_nfsd::Security;
 use serde_json::json;
 use std::{
@@ -17,14 +14,30 @@ use std::{
 /// Where Linux looks for NFS version 4 over TCP if it is told no port.
 const USUAL_PORT: u16 = 2_049;
 
+/// A server that is ready, and what was asked of it.
+pub(super) struct Ready<'a> {
+    pub(super) args: &'a ServeArgs,
+    pub(super) options: &'a Options,
+    pub(super) exports: &'a [ExportOption],
+    pub(super) running: &'a Running,
+}
+
+impl Ready<'_> {
+    /// The addresses where something is spoken.
+    fn of(&self, spoken: Spoken) -> impl Iterator<Item = SocketAddr> {
+        self.running.addresses(spoken).into_iter()
+    }
+}
+
 /// One line that begins `ready`, then how to mount and how to list. Nobody reading is no reason to stop serving.
-pub(super) fn ready(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) {
-    let text = if args.json { ready_json(args, exports, ports) } else { ready_text(args, exports, ports) };
+pub(super) fn ready(ready: &Ready<'_>) {
+    let text = if ready.args.json { ready_json(ready) } else { ready_text(ready) };
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-fn ready_text(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> String {
+fn ready_text(ready: &Ready<'_>) -> String {
+    let Ready { args, exports, .. } = *ready;
     let directories: Vec<_> = exports.iter().map(shown).collect();
     let all = [
         (Spoken::Rdma, "NFS/RDMA"),
@@ -37,7 +50,7 @@ fn ready_text(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Stri
     let on: Vec<_> = all
         .into_iter()
         .filter_map(|(spoken, name)| {
-            let addresses: Vec<_> = ports.of(spoken).map(|address| address.to_string()).collect();
+            let addresses: Vec<_> = ready.of(spoken).map(|address| address.to_string()).collect();
             (!addresses.is_empty()).then(|| format!("{name} on {}", addresses.join(", ")))
         })
         .collect();
@@ -45,10 +58,10 @@ fn ready_text(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Stri
     if args.verbosity.quiet {
         return text;
     }
-    if let Some(command) = mount_command(args, exports, ports) {
+    if let Some(command) = mount_command(ready) {
         text += &format!("mount from Linux: {command}\n");
     }
-    if let Some(url) = url(args, exports, ports) {
+    if let Some(url) = url(ready) {
         text += &format!("list with this:   rpcrdma ls '{url}'\n");
     }
     text
@@ -62,17 +75,18 @@ fn shown(export: &ExportOption) -> String {
 }
 
 /// The port that a client is told to use, and whether it speaks RDMA.
-fn best(ports: &Ports) -> Option<(SocketAddr, bool)> {
-    let rdma = ports.of(Spoken::Rdma).next().map(|address| (address, true));
-    rdma.or_else(|| ports.of(Spoken::Nfs).next().map(|address| (address, false)))
+fn best(ready: &Ready<'_>) -> Option<(SocketAddr, bool)> {
+    let rdma = ready.of(Spoken::Rdma).next().map(|address| (address, true));
+    rdma.or_else(|| ready.of(Spoken::Nfs).next().map(|address| (address, false)))
 }
 
 /// The shortest command with which Linux mounts: a client that is told no version begins with the latest that it has,
 /// and needs to know no other port for version 4. Above the exports of version 4 is a tree that leads to all of them.
-fn mount_command(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Option<String> {
-    let (address, is_rdma) = best(ports)?;
+fn mount_command(ready: &Ready<'_>) -> Option<String> {
+    let Ready { args, options, exports, .. } = *ready;
+    let (address, is_rdma) = best(ready)?;
     let (host, port) = (host(address.ip()), address.port());
-    let secured = exports.first().and_then(|export| needed(args, export)).map(|one| format!("sec={one}"));
+    let secured = exports.first().and_then(|export| needed(options, export)).map(|one| format!("sec={one}"));
     if args.nfs.has_4() {
         let carried = match (is_rdma, port) {
             (true, port) => vec![format!("proto=rdma,port={port}")],
@@ -87,10 +101,10 @@ fn mount_command(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> O
     if !args.nfs.has_3() {
         return None;
     }
-    let mount = ports.of(Spoken::Mount).next()?.port();
+    let mount = ready.of(Spoken::Mount).next()?.port();
     let (proto, path) = (if is_rdma { "rdma" } else { "tcp" }, names::escaped(&exports.first()?.path));
     // Clients find NLM and NSM by a portmapper alone.
-    let is_found = args.rpcbind.is_some() && ports.of(Spoken::Lockd).any(|address| !address.ip().is_loopback());
+    let is_found = args.rpcbind.is_some() && ready.of(Spoken::Lockd).any(|address| !address.ip().is_loopback());
     let nolock = if is_found { "" } else { ",nolock" };
     let secured = secured.map_or_else(String::new, |secured| format!("{secured},"));
     let options = format!("{secured}vers=3,proto={proto},port={port},mountport={mount},mountproto=tcp{nolock}");
@@ -98,43 +112,44 @@ fn mount_command(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> O
 }
 
 /// What a client has to say to be served by Kerberos, where the export takes nothing else.
-fn needed(args: &ServeArgs, export: &ExportOption) -> Option<Security> {
-    let securities = kerberos::securities(args, export);
+fn needed(options: &Options, export: &ExportOption) -> Option<Security> {
+    let securities = options.security_of(&Export::from(export));
     securities.iter().next().filter(|_| securities.iter().all(Security::is_kerberos))
 }
 
 /// A URL for the commands of this program, which speak version 2 where they are told to.
-fn url(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Option<String> {
-    let (first, (address, is_rdma)) = (exports.first()?, best(ports)?);
+fn url(ready: &Ready<'_>) -> Option<String> {
+    let Ready { args, options, exports, .. } = *ready;
+    let (first, (address, is_rdma)) = (exports.first()?, best(ready)?);
     let (mut host, port) = (host(address.ip()), address.port());
-    let mut options = Vec::new();
+    let mut said = Vec::new();
     match (is_rdma, args.fabric) {
-        (false, _) => options.push("transport=tcp".to_owned()),
+        (false, _) => said.push("transport=tcp".to_owned()),
         (true, Carrier::Iwarp) => {}
-        (true, Carrier::Verbs) => options.push("fabric=verbs".to_owned()),
+        (true, Carrier::Verbs) => said.push("fabric=verbs".to_owned()),
     }
     if !args.nfs.has_3() && !args.nfs.has_4() {
-        options.push("version=2".to_owned());
+        said.push("version=2".to_owned());
     }
     // Versions 2 and 3 need it.
-    options.extend(ports.of(Spoken::Mount).next().map(|mount| format!("mountport={}", mount.port())));
-    if let Some(needed) = needed(args, first) {
+    said.extend(ready.of(Spoken::Mount).next().map(|mount| format!("mountport={}", mount.port())));
+    if let Some(needed) = needed(options, first) {
         if args.nfs.has_3() && !args.nfs.has_4() {
             // With Kerberos nothing goes down to it by itself.
-            options.push("version=3".to_owned());
+            said.push("version=3".to_owned());
         }
-        options.push(format!("sec={needed}"));
-        let principal = kerberos::principal(args);
+        said.push(format!("sec={needed}"));
+        let principal = options.principal();
         let named =
             principal.as_deref().and_then(|name| name.split_once('/')).and_then(|(_, name)| name.split('@').next());
         match named {
             Some(name) if address.ip().is_unspecified() => host = name.to_owned(),
             // The realm knows a name, and the address may have none, or another.
-            _ => options.extend(principal.map(|principal| format!("principal={}", escaped(principal.as_bytes())))),
+            _ => said.extend(principal.map(|principal| format!("principal={}", escaped(principal.as_bytes())))),
         }
     }
-    let options = if options.is_empty() { String::new() } else { format!("?{}", options.join("&")) };
-    Some(format!("nfs://{host}:{port}{}{options}", escaped(&first.path)))
+    let said = if said.is_empty() { String::new() } else { format!("?{}", said.join("&")) };
+    Some(format!("nfs://{host}:{port}{}{said}", escaped(&first.path)))
 }
 
 /// Octets of a URL, with %XX for those that mean something else there.
@@ -147,32 +162,33 @@ fn escaped(octets: &[u8]) -> String {
     octets.iter().map(escaped).collect()
 }
 
-fn ready_json(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> String {
-    let all = |spoken| ports.of(spoken).map(|address| address.to_string()).collect::<Vec<_>>();
-    let mut ready = serde_json::Map::new();
+fn ready_json(ready: &Ready<'_>) -> String {
+    let Ready { args, options, exports, .. } = *ready;
+    let all = |spoken| ready.of(spoken).map(|address| address.to_string()).collect::<Vec<_>>();
+    let mut told = serde_json::Map::new();
     if let Some(first) = exports.first() {
-        names::insert_json(&mut ready, "directory", first.directory.as_os_str().as_bytes());
+        names::insert_json(&mut told, "directory", first.directory.as_os_str().as_bytes());
     }
     let export = |export: &ExportOption| {
         let mut told = serde_json::Map::new();
         names::insert_json(&mut told, "directory", export.directory.as_os_str().as_bytes());
         names::insert_json(&mut told, "path", &export.path);
         told.insert("read_only".into(), (args.read_only || export.read_only).into());
-        let securities = kerberos::securities(args, export);
+        let securities = options.security_of(&Export::from(export));
         told.insert("sec".into(), securities.iter().map(Security::name).collect::<Vec<_>>().into());
         told.insert("clients".into(), export.clients.iter().map(ToString::to_string).collect::<Vec<_>>().into());
         serde_json::Value::from(told)
     };
-    ready.insert("exports".into(), exports.iter().map(export).collect());
-    ready.insert("rdma".into(), all(Spoken::Rdma).into());
-    ready.insert("mountd".into(), all(Spoken::Mount).into());
-    ready.insert("tcp".into(), all(Spoken::Nfs).into());
-    ready.insert("lockd".into(), all(Spoken::Lockd).into());
-    ready.insert("statd".into(), all(Spoken::Statd).into());
-    ready.insert("portmapper".into(), all(Spoken::Portmapper).into());
-    ready.insert("nfs".into(), args.nfs.names().collect::<Vec<_>>().into());
-    ready.insert("mount".into(), mount_command(args, exports, ports).into());
-    format!("{}\n", json!({ "ready": ready }))
+    told.insert("exports".into(), exports.iter().map(export).collect());
+    told.insert("rdma".into(), all(Spoken::Rdma).into());
+    told.insert("mountd".into(), all(Spoken::Mount).into());
+    told.insert("tcp".into(), all(Spoken::Nfs).into());
+    told.insert("lockd".into(), all(Spoken::Lockd).into());
+    told.insert("statd".into(), all(Spoken::Statd).into());
+    told.insert("portmapper".into(), all(Spoken::Portmapper).into());
+    told.insert("nfs".into(), args.nfs.names().collect::<Vec<_>>().into());
+    told.insert("mount".into(), mount_command(ready).into());
+    format!("{}\n", json!({ "ready": told }))
 }
 
 /// How a client writes the address.

@@ -4,12 +4,8 @@
 //! request and one answer: it cannot take the descriptors that NFS needs. All addresses of one client leave a quarter
 //! of the places to others. A request that is wrong has an answer of HTTP and is nothing to warn of.
 
-use super::{
-    gate::{Entry, Gate},
-    seldom::Seldom,
-    thread::ACCEPT_PAUSE,
-};
 use httparse::{EMPTY_HEADER, Request, Status};
+use rpcrdma::server::beside::{ACCEPT_PAUSE, Entry, Gate, Seldom};
 use std::{
     io,
     sync::Arc,

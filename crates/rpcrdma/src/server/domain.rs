@@ -4,9 +4,8 @@
 //! realms are. Linux's idmapd takes the domain of the host's name; a server's own is often not set, or not the one of
 //! its clients.
 
-use super::{kerberos, threads::Threads};
-use crate::args::ServeArgs;
-use anyhow::{Context, Result};
+use super::{Options, Result, kerberos, threads::Threads};
+use crate::error::Context;
 use rpcrdma_env::Env;
 use rpcrdma_gss::Accounts;
 use rpcrdma_nfsd::{Accounts as HostAccounts, Domain, Kind, OwnerNames};
@@ -42,15 +41,15 @@ fn of_realm(principal: &str) -> Option<Domain> {
 }
 
 /// Who names users and groups for version 4; nobody where no domain is known.
-pub(super) fn names(args: &ServeArgs, env: &Env) -> Result<Option<Arc<OwnerNames>>> {
-    if !args.nfs.has_4() {
+pub(super) fn names(options: &Options, env: &Env) -> Result<Option<Arc<OwnerNames>>> {
+    if !options.nfs.has_4() {
         return Ok(None);
     }
-    let by_realm = || match kerberos::wanted(args).is_empty() {
+    let by_realm = || match kerberos::wanted(options).is_empty() {
         true => None,
-        false => of_realm(&kerberos::principal(args)?),
+        false => of_realm(&kerberos::principal(options)?),
     };
-    let Some(domain) = args.domain.clone().or_else(by_realm) else { return Ok(None) };
+    let Some(domain) = options.domain.clone().or_else(by_realm) else { return Ok(None) };
     tracing::info!("users and groups of this machine are names of the domain {domain} in NFS version 4");
     let threads = Threads::start("rpcrdma-names", THREADS).context("cannot start threads for --domain")?;
     Ok(Some(OwnerNames::new(domain, Arc::new(OfMachine), Arc::new(threads), env.clock.clone())))

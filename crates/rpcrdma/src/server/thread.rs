@@ -1,7 +1,7 @@
 //! The serving threads: each a single-threaded runtime with an accept loop on every port.
 
 use super::{
-    datagrams,
+    Result, datagrams,
     ends::{Ended, Ends, Why},
     gate::{Entry, Gate},
     handed::{self, Handed},
@@ -14,7 +14,8 @@ use super::{
     stranger,
     tally::{Called, Counted, Tally, Watched},
 };
-use anyhow::{Context as _, Result};
+
+use crate::error::Context as _;
 use futures_util::future::OptionFuture;
 use rpcrdma_env::Env;
 use rpcrdma_fabric::{Fabric, Listener, Pending};
@@ -22,7 +23,6 @@ use rpcrdma_iwarp::{Config, Iwarp, Tap, keepalive};
 use rpcrdma_nfsd::Nfsd;
 use rpcrdma_oncrpc::{ConnectionIds, Handler, tcp};
 use rpcrdma_transport::{Observer, RefusedCalls, Server, ServerOptions, Versions};
-use rpcrdma_verbs::Verbs;
 use rustix::net::sockopt;
 use std::{
     future::{Future, poll_fn},
@@ -38,7 +38,7 @@ use tokio::{
 };
 
 /// After accepting has failed (no descriptors left, say) it is tried again after this time.
-pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Calls to one client that are under way over one connection, at most, in number: Linux's client has receives and
 /// slots for as many. Each takes a receive of its own over RDMA.
@@ -66,7 +66,7 @@ pub(super) struct Shared {
     /// What answers clients that are not allowed.
     pub(super) stranger: Arc<dyn Handler>,
     /// What is told when a connection has ended.
-    pub(super) nfsd: Arc<Nfsd>,
+    pub(super) nfsd: Option<Arc<Nfsd>>,
     /// Whether version 4 is served, whose clients are called.
     pub(super) has_callbacks: bool,
     /// Numbers of connections, for all threads and transports.
@@ -154,7 +154,7 @@ struct Sockets {
     datagrams: Vec<(Spoken, UdpSocket)>,
 }
 
-async fn serve(sockets: Sockets, device: Option<(Verbs, Handed)>, share: Share, shared: Shared) {
+async fn serve(sockets: Sockets, device: Option<(Arc<dyn Fabric>, Handed)>, share: Share, shared: Shared) {
     let mut config = Config::default();
     config.crc = shared.crc;
     config.tap = shared.tap.clone();
@@ -169,7 +169,7 @@ async fn serve(sockets: Sockets, device: Option<(Verbs, Handed)>, share: Share, 
     options.reverse_credits = if shared.has_callbacks { CALLBACK_CREDITS } else { 0 };
     options.reverse_calls_between_answers = CALLBACKS_BETWEEN_ANSWERS;
     let fabric: &dyn Fabric = match &device {
-        Some((verbs, _)) => verbs,
+        Some((device, _)) => &**device,
         None => &iwarp,
     };
     let server = Server::new(
@@ -218,13 +218,15 @@ async fn serve(sockets: Sockets, device: Option<(Verbs, Handed)>, share: Share, 
 
 /// A connection that calls come from. When it has ended, however, no session of version 4 belongs to it any more.
 struct Numbered {
-    nfsd: Arc<Nfsd>,
+    nfsd: Option<Arc<Nfsd>>,
     id: u64,
 }
 
 impl Drop for Numbered {
     fn drop(&mut self) {
-        self.nfsd.connection_ended(self.id);
+        if let Some(nfsd) = &self.nfsd {
+            nfsd.connection_ended(self.id);
+        }
     }
 }
 

@@ -1,20 +1,21 @@
 //! The server of all exports, with their directories and the state directory.
 
 use super::{
-    FileThreads, domain,
-    exports::{self, ExportOption},
-    given, kerberos,
+    Options, Result, domain,
+    exports::{self, Export, Source},
+    files::FileThreads,
+    kerberos,
     nfs_versions::{self, Version4Options},
     outside::Sockets,
     threads::Threads,
 };
-use crate::{args::ServeArgs, failure::Usage};
-use anyhow::{Context, Result, ensure};
+use crate::error::{Context, ensure};
 use bytes::Bytes;
 use rpcrdma_env::Env;
 use rpcrdma_gss::Accounts;
 use rpcrdma_nfsd::{
-    DirectoryFs, Export, FileSystem, Groups, Identities, Locks, ManagedGroups, Nfsd, Queue, Squash, StateDirectory,
+    DirectoryFs, Export as Exported, FileSystem, Groups, Identities, Locks, ManagedGroups, Nfsd, Queue, Squash,
+    StateDirectory,
 };
 use rpcrdma_oncrpc::gss::AcceptGss;
 use std::{
@@ -25,78 +26,86 @@ use std::{
     time::Duration,
 };
 
-/// How many descriptors are asked for, if the administrator allows as many: what the served files and some thousands of
-/// connections take. The usual soft limit of 1024 is for programs that use select(2).
-const DESCRIPTORS: u64 = 65_536;
-
 /// For how long clients may claim locks again after a restart, in seconds, if nothing is said: as long as those of NFS
 /// version 4, whose grace period it is, too.
 const DEFAULT_GRACE: Duration = Duration::from_secs(90);
 
-/// What the command line exports, `DIR` first.
-pub(super) fn exports(args: &ServeArgs) -> Vec<ExportOption> {
-    let root = args.dir.clone().map(ExportOption::root);
-    root.into_iter().chain(args.export.iter().cloned()).collect()
+/// A server of exports.
+pub(super) struct Built {
+    pub(super) nfsd: Nfsd,
+    pub(super) directories: Vec<DirectoryFs>,
+    /// What is removed at the end.
+    pub(super) temporary: Option<Temporary>,
 }
 
-/// The server of these exports, and their directories.
+/// The server of the options' exports.
 pub(super) fn build(
-    args: &ServeArgs,
-    exports: &[ExportOption],
+    options: &Options,
     (env, kerberos): (&Env, Option<Arc<AcceptGss>>),
     files: FileThreads,
     version_4: Version4Options,
-) -> Result<(Nfsd, Vec<DirectoryFs>)> {
-    for ExportOption { directory, .. } in exports {
+) -> Result<Built> {
+    let exports = &options.exports;
+    for directory in exports.iter().filter_map(Export::path_here) {
         let metadata = std::fs::metadata(directory).with_context(|| directory.display().to_string())?;
         ensure!(metadata.is_dir(), "{}: not a directory", directory.display());
     }
-    exports::check(exports).map_err(|error| Usage(error.to_string()))?;
-    raise_descriptors();
-    given::tell_changed(args);
-    let state = open_state(args, exports, env)?;
+    exports::check(exports)?;
+    let (state, temporary) = open_state(options, env)?;
     // One for all: who has work in one export waits for nobody's in another, beyond his turn.
     let runtime = files.handle.clone();
     let queue = Queue::new(Arc::new(files));
+    let of = exports.iter().filter_map(Export::path_here).count();
     let mut directories: Vec<DirectoryFs> = Vec::new();
+    let mut served: Vec<Arc<dyn FileSystem>> = Vec::new();
     for export in exports {
-        directories.push(open_directory(args, (&export.directory, exports.len()), &state, queue.clone(), env)?);
+        served.push(match &export.source {
+            Source::Files(files) => files.clone(),
+            Source::Directory(path) => {
+                let directory = open_directory(options, (path, of), &state, queue.clone(), env)?;
+                directories.push(directory.clone());
+                Arc::new(directory)
+            }
+        });
     }
-    let squash = if args.no_root_squash { Squash::None } else { Squash::Root };
-    let served = exports.iter().zip(&directories).map(|(export, directory)| {
-        let clients = if export.clients.is_empty() { &args.allow } else { &export.clients };
-        Export::new(&export.path, Arc::new(directory.clone()))
-            .with_read_only(args.read_only || export.read_only)
-            .with_identities(Identities { squash, ..Identities::default() })
-            .with_allow(clients.clone())
-            .with_securities(kerberos::securities(args, export))
-    });
-    let nfsd = Nfsd::new(served.collect(), state.secret(), env)?;
+    // No other server with this state directory serves the same files: the first stands for the server.
+    let id = served.first().context("nothing is exported")?.id();
+    let exported = exports.iter().zip(served).map(|(export, files)| exported(options, export, files));
+    let nfsd = Nfsd::new(exported.collect(), state.secret(), env)?;
     let nfsd = match kerberos {
         Some(flavour) => nfsd.with_contexts(flavour, env),
         None => nfsd,
     };
-    let nfsd = match domain::names(args, env)? {
+    let nfsd = match domain::names(options, env)? {
         Some(names) => nfsd.with_names(names),
         None => nfsd,
     };
-    let nfsd = match args.manage_gids {
+    let nfsd = match options.manage_gids {
         true => nfsd.with_groups(managed_groups(env)?, env),
         false => nfsd,
     };
-    // No other server with this state directory serves the same directory: the first stands for the server.
-    let id = directories.first().context("nothing is exported")?.id();
     let host_locks = version_4.host_locks;
-    let nfsd = nfs_versions::serve(nfsd, args.nfs, version_4, (&state, id, queue.clone()), env)?;
-    if !given::has_locks(args) {
-        return Ok((nfsd, directories));
+    let nfsd = nfs_versions::serve(nfsd, options.nfs, version_4, (&state, id, queue.clone()), env)?;
+    if !options.has_locks() {
+        return Ok(Built { nfsd, directories, temporary });
     }
     // Hosts with locks are told of a restart by this name; Linux's statd goes by our address as well.
     let name = Bytes::copy_from_slice(rustix::system::uname().nodename().to_bytes());
     let outside = Arc::new(Sockets::new(runtime, name.clone(), env));
-    let grace = args.grace.or(args.lease).unwrap_or(DEFAULT_GRACE);
+    let grace = options.grace.or(options.lease).unwrap_or(DEFAULT_GRACE);
     let locks = Locks { state: &state, server: id, name, queue, outside, grace, host_locks };
-    Ok((nfsd.with_locks(locks, env)?, directories))
+    Ok(Built { nfsd: nfsd.with_locks(locks, env)?, directories, temporary })
+}
+
+/// An export with what the options say of it.
+fn exported(options: &Options, export: &Export, files: Arc<dyn FileSystem>) -> Exported {
+    let squash = if options.no_root_squash { Squash::None } else { Squash::Root };
+    let clients = if export.clients.is_empty() { &options.allow } else { &export.clients };
+    Exported::new(&export.path, files)
+        .with_read_only(options.read_only || export.read_only)
+        .with_identities(Identities { squash, ..Identities::default() })
+        .with_allow(clients.clone())
+        .with_securities(kerberos::securities(options, export))
 }
 
 /// The groups of users, as the machine's databases have them.
@@ -116,22 +125,41 @@ fn managed_groups(env: &Env) -> Result<Arc<ManagedGroups>> {
     Ok(ManagedGroups::new(Arc::new(OfMachine), Arc::new(threads), env.clock.clone()))
 }
 
-fn open_state(args: &ServeArgs, exports: &[ExportOption], env: &Env) -> Result<StateDirectory> {
-    let state = state_directory(args)?;
-    if exports.iter().any(|export| is_served(&state, &export.directory)) {
+/// A directory that is removed when this is dropped.
+pub(super) struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            tracing::debug!(%error, "a temporary directory stays");
+        }
+    }
+}
+
+fn open_state(options: &Options, env: &Env) -> Result<(StateDirectory, Option<Temporary>)> {
+    let has_directories = options.exports.iter().any(|export| export.path_here().is_some());
+    if options.state.is_none() && !has_directories {
+        // What a program keeps in its own memory is not there after a restart, and its handles need not be.
+        let name = format!("rpcrdma-{}-{:016x}", std::process::id(), env.random.next_u64());
+        let path = std::env::temp_dir().join(name);
+        let state = StateDirectory::open(&path, &*env.random)?;
+        return Ok((state, Some(Temporary(path))));
+    }
+    let state = state_directory(options)?;
+    if options.exports.iter().filter_map(Export::path_here).any(|directory| is_served(&state, directory)) {
         // By default it is where it is: clients do not reach it. Who says where it is can say a better place.
         ensure!(
-            args.state.is_none(),
+            options.state.is_none(),
             "--state {}: this lies in the directory that is served; say one outside of it",
             state.display()
         );
         tracing::info!("clients do not see {}, where the server keeps its state", state.display());
     }
-    Ok(StateDirectory::open(state, &*env.random)?)
+    Ok((StateDirectory::open(state, &*env.random)?, None))
 }
 
 fn open_directory(
-    args: &ServeArgs,
+    options: &Options,
     (path, of): (&Path, usize),
     state: &StateDirectory,
     queue: Arc<Queue>,
@@ -151,20 +179,7 @@ fn open_directory(
              that user's files, all others have what the files' modes say"
         );
     }
-    Ok(if args.early_answers { directory.with_early_answers() } else { directory })
-}
-
-/// Allows this process what the administrator allows it.
-fn raise_descriptors() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.unwrap_or(u64::MAX).min(DESCRIPTORS);
-    if limit.current.is_some_and(|current| current < wanted) {
-        // Less is enough to serve, only for fewer clients.
-        if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum }) {
-            tracing::debug!(%error, "the limit of open files stays");
-        }
-    }
+    Ok(if options.early_answers { directory.with_early_answers() } else { directory })
 }
 
 /// Whether clients would reach `path` in the served directory: it lies there, on the same file system. What is not
@@ -179,8 +194,8 @@ fn is_served(path: &Path, directory: &Path) -> bool {
     }
 }
 
-fn state_directory(args: &ServeArgs) -> Result<PathBuf> {
-    if let Some(state) = &args.state {
+fn state_directory(options: &Options) -> Result<PathBuf> {
+    if let Some(state) = &options.state {
         return Ok(state.clone());
     }
     if rustix::process::geteuid().is_root() {

@@ -1,21 +1,21 @@
-//! `serve --metrics`: what the server does, in numbers, for Prometheus.
+//! What the server does, in numbers, for the recorder of the crate `metrics` that the program has installed: the
+//! command has Prometheus'.
 //!
 //! Counted where it happens: connections and messages by an [`Observer`], the bytes of TCP by its streams, calls by a
-//! handler around the services'. Without `--metrics` nothing is counted. docs/metrics.md lists all names; every series
-//! whose labels have few values is there from the start, so that a rate is known from the first occurrence on.
+//! handler around the services'. Without [`Options::metrics`](super::Options) nothing is counted. docs/metrics.md lists
+//! all names; every series whose labels have few values is there from the start, so that a rate is known from the first
+//! occurrence on.
 
 mod calls;
 mod contexts;
 mod locks;
 mod operations;
 
-use super::{gate::Refusal, ports, scrape, setups};
-use anyhow::{Context, Result};
+use super::{gate::Refusal, setups};
 pub(super) use calls::{Calls, Timed};
 pub(super) use contexts::watch_contexts;
 pub(super) use locks::watch_monitor;
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, describe_histogram, gauge};
-use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 pub(super) use operations::{Later, watch_clients};
 use rpcrdma_fabric::{CloseReason, pool::Budget};
 use rpcrdma_nfsd::DirectoryFs;
@@ -23,39 +23,15 @@ use rpcrdma_oncrpc::{tcp, udp::Dropped};
 use rpcrdma_transport::{ConnectionError, Event, MessageKind, Observer, Stall, Tracing};
 use std::{
     net::SocketAddr,
-    sync::Arc,
     time::{Duration, SystemTime},
 };
 
-/// Seconds: from a call answered from memory to one that waits for a disk.
-const LATENCY_BUCKETS: [f64; 14] =
-    [20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.5, 2.0];
 /// How often the memory in use is looked at.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
-/// How often what was counted is put in order. Without it the histograms would grow from one request for them to the
-/// next.
-const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
-
-/// Serves the numbers on `address`. Has to be called within a runtime, where it goes on.
-pub(super) fn serve(address: SocketAddr) -> Result<()> {
-    let listener = ports::bind(address).and_then(tokio::net::TcpListener::from_std);
-    let listener = listener.with_context(|| format!("cannot listen on {address} for metrics"))?;
-    let recorder = PrometheusBuilder::new()
-        .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &LATENCY_BUCKETS)?
-        .build_recorder();
-    let handle = recorder.handle();
-    metrics::set_global_recorder(recorder).map_err(|_| anyhow::anyhow!("metrics are counted already"))?;
+/// Says what is counted, and registers what is there from the start.
+pub(super) fn start() {
     describe();
     begin();
-    let upkeep = handle.clone();
-    tokio::spawn(async move {
-        loop {
-            tokio::time::sleep(UPKEEP_INTERVAL).await;
-            upkeep.run_upkeep();
-        }
-    });
-    tokio::spawn(scrape::serve(listener, Arc::new(move || handle.render())));
-    Ok(())
 }
 
 fn describe() {
@@ -83,10 +59,6 @@ fn describe() {
     describe_counter!("rpcrdma_chunks_total", "Chunks used, by kind");
     describe_counter!("rpcrdma_invalidations_total", "Sends that invalidated a client's handle");
     describe_counter!("rpcrdma_stalls_total", "Times that something had to wait, by what for");
-    describe_counter!(
-        "rpcrdma_log_lines_dropped_total",
-        "Lines of the log that nobody took from standard error in time"
-    );
     describe_gauge!("rpcrdma_index_files", "Files that the index of names remembers");
     describe_gauge!("rpcrdma_index_bytes", "Memory of the index of names: in use, and its limit");
     describe_gauge!("rpcrdma_memory_bytes", "The memory budget, by part: in use, and its limit");
@@ -330,33 +302,29 @@ impl Drop for TcpConnection {
     }
 }
 
-/// Tells how much the index of names remembers, until the runtime ends.
-pub(super) fn watch_index(directories: Vec<DirectoryFs>) {
-    tokio::spawn(async move {
-        loop {
-            let (mut files, mut bytes, mut max_bytes) = (0.0, 0.0, 0.0);
-            for index in directories.iter().map(DirectoryFs::index_use) {
-                files += index.files as f64;
-                bytes += index.bytes as f64;
-                max_bytes += index.max_bytes as f64;
-            }
-            gauge!("rpcrdma_index_files").set(files);
-            gauge!("rpcrdma_index_bytes", "what" => "in_use").set(bytes);
-            gauge!("rpcrdma_index_bytes", "what" => "limit").set(max_bytes);
-            tokio::time::sleep(MEMORY_INTERVAL).await;
+/// Tells how much the index of names remembers, for as long as it is polled.
+pub(super) async fn watch_index(directories: Vec<DirectoryFs>) {
+    loop {
+        let (mut files, mut bytes, mut max_bytes) = (0.0, 0.0, 0.0);
+        for index in directories.iter().map(DirectoryFs::index_use) {
+            files += index.files as f64;
+            bytes += index.bytes as f64;
+            max_bytes += index.max_bytes as f64;
         }
-    });
+        gauge!("rpcrdma_index_files").set(files);
+        gauge!("rpcrdma_index_bytes", "what" => "in_use").set(bytes);
+        gauge!("rpcrdma_index_bytes", "what" => "limit").set(max_bytes);
+        tokio::time::sleep(MEMORY_INTERVAL).await;
+    }
 }
 
-/// Tells how much of each budget is in use, until the runtime ends.
-pub(super) fn watch_memory(budgets: Vec<(&'static str, Budget)>) {
-    tokio::spawn(async move {
-        loop {
-            for (part, budget) in &budgets {
-                gauge!("rpcrdma_memory_bytes", "part" => *part, "what" => "limit").set(budget.limit() as f64);
-                gauge!("rpcrdma_memory_bytes", "part" => *part, "what" => "in_use").set(budget.in_use() as f64);
-            }
-            tokio::time::sleep(MEMORY_INTERVAL).await;
+/// Tells how much of each budget is in use, for as long as it is polled.
+pub(super) async fn watch_memory(budgets: Vec<(&'static str, Budget)>) {
+    loop {
+        for (part, budget) in &budgets {
+            gauge!("rpcrdma_memory_bytes", "part" => *part, "what" => "limit").set(budget.limit() as f64);
+            gauge!("rpcrdma_memory_bytes", "part" => *part, "what" => "in_use").set(budget.in_use() as f64);
         }
-    });
+        tokio::time::sleep(MEMORY_INTERVAL).await;
+    }
 }

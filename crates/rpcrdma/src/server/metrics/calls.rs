@@ -212,7 +212,7 @@ impl Procedure {
 }
 
 /// The numbers of all procedures.
-pub(in crate::serve) struct Calls {
+pub(in crate::server) struct Calls {
     statuses: Vec<&'static str>,
     /// As [`PROGRAMS`]; the last of each has the procedures without a name.
     programs: Vec<Vec<Procedure>>,
@@ -223,7 +223,7 @@ pub(in crate::serve) struct Calls {
 
 impl Calls {
     /// Registers what is there from the start.
-    pub(in crate::serve) fn new() -> Arc<Self> {
+    pub(in crate::server) fn new() -> Arc<Self> {
         let statuses = statuses();
         let procedures = |program: &Program| -> Vec<Procedure> {
             let names = (program.procedures)().into_iter().chain([OTHER]).zip(0..);
@@ -269,13 +269,13 @@ impl Calls {
 }
 
 /// Counts and times calls.
-pub(in crate::serve) struct Timed {
+pub(in crate::server) struct Timed {
     inner: Arc<dyn Handler>,
     calls: Arc<Calls>,
 }
 
 impl Timed {
-    pub(in crate::serve) fn new(inner: Arc<dyn Handler>, calls: &Arc<Calls>) -> Arc<Self> {
+    pub(in crate::server) fn new(inner: Arc<dyn Handler>, calls: &Arc<Calls>) -> Arc<Self> {
         Arc::new(Self { inner, calls: calls.clone() })
     }
 }

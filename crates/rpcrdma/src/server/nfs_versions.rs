@@ -1,13 +1,12 @@
-//! Which versions of NFS are served: `--nfs 2,3,4.0,4.1,4.2`.
+//! Which versions of NFS are served.
 
-use super::dialler::TcpDialler;
-use anyhow::Result;
+use super::{Options, Result, dialler::TcpDialler};
 use rpcrdma_env::Env;
 use rpcrdma_nfsd::{Nfsd, Observer, Queue, StateDirectory, Version4};
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc, time::Duration};
 
 /// What is served if nothing is said.
-pub(crate) const DEFAULT_NFS_VERSIONS: &str = "3,4.0,4.1,4.2";
+pub const DEFAULT_NFS_VERSIONS: &str = "3,4.0,4.1,4.2";
 
 /// What a list of versions may name, in order.
 const KNOWN: [&str; 5] = ["2", "3", "4.0", "4.1", "4.2"];
@@ -15,31 +14,47 @@ const KNOWN: [&str; 5] = ["2", "3", "4.0", "4.1", "4.2"];
 /// The part of `--memory` that the replies take which sessions of version 4 remember: a sixteenth.
 const REPLIES_PART: usize = 16;
 
-/// Versions of NFS, one at least.
+/// The versions of NFS that are served: what `rpcrdma serve --nfs` reads, such as `3,4.1,4.2`. By default 3, 4.0, 4.1
+/// and 4.2.
+///
+/// ```
+/// let versions: rpcrdma::server::NfsVersions = "4.1,4.2".parse()?;
+/// assert!(versions.has_4() && !versions.has_3());
+/// # Ok::<(), String>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NfsVersions {
+pub struct NfsVersions {
     /// As [`KNOWN`].
     served: [bool; 5],
 }
 
+impl Default for NfsVersions {
+    fn default() -> Self {
+        Self { served: KNOWN.map(|name| name != "2") }
+    }
+}
+
 impl NfsVersions {
+    /// None at all: what serves no files.
+    pub(super) const NONE: Self = Self { served: [false; 5] };
+
     /// Whether version 2 is served.
-    pub(super) fn has_2(self) -> bool {
+    pub fn has_2(self) -> bool {
         self.served[0]
     }
 
     /// Whether version 3 is served.
-    pub(super) fn has_3(self) -> bool {
+    pub fn has_3(self) -> bool {
         self.served[1]
     }
 
     /// Whether a version is served that goes with MOUNT, and with locks by programs of their own.
-    pub(super) fn has_mount(self) -> bool {
+    pub fn has_mount(self) -> bool {
         self.has_2() || self.has_3()
     }
 
     /// Whether a minor version of version 4 is served.
-    pub(super) fn has_4(self) -> bool {
+    pub fn has_4(self) -> bool {
         self.minors().is_some()
     }
 
@@ -50,7 +65,7 @@ impl NfsVersions {
     }
 
     /// Their names, in order.
-    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
         KNOWN.into_iter().zip(self.served).filter(|(_, is_served)| *is_served).map(|(name, _)| name)
     }
 
@@ -99,6 +114,13 @@ pub(super) struct Version4Options {
     pub(super) reply_octets: usize,
     /// Who is told of each operation.
     pub(super) observer: Option<Arc<dyn Observer>>,
+}
+
+impl Version4Options {
+    pub(super) fn of(options: &Options, reply_octets: usize, observer: Option<Arc<dyn Observer>>) -> Self {
+        let Options { lease, grace, host_locks, delegations, .. } = *options;
+        Self { lease, grace, host_locks, delegations, reply_octets, observer }
+    }
 }
 
 /// Makes the server speak these versions. `id` says which of the servers that share the state directory it is.
@@ -152,6 +174,7 @@ mod tests {
         assert_eq!(versions("4.1").minors(), Some(1..=1));
         assert_eq!(versions("4.2").minors(), Some(2..=2));
         assert_eq!(versions("3").minors(), None);
+        assert_eq!(NfsVersions::default(), versions(DEFAULT_NFS_VERSIONS));
         assert!(versions("3").has_3() && versions("4.2,3").has_3() && !versions("4.2").has_3());
         assert_eq!(versions("3,4.0").minors(), Some(0..=0));
         assert_eq!(versions("2,4.1").minors(), Some(1..=1));

@@ -5,9 +5,9 @@ use metrics::{counter, describe_counter, describe_gauge, gauge};
 use rpcrdma_oncrpc::gss::{AcceptGss, Refused};
 use std::sync::Arc;
 
-/// Tells how many contexts there are, until the runtime ends: none without Kerberos. Where they are made and refused it
-/// is counted.
-pub(in crate::serve) fn watch_contexts(flavour: Option<Arc<AcceptGss>>) {
+/// Tells how many contexts there are, for as long as it is polled: none without Kerberos. Where they are made and
+/// refused it is counted.
+pub(in crate::server) fn watch_contexts(flavour: Option<Arc<AcceptGss>>) -> impl Future<Output = ()> {
     describe_gauge!("rpcrdma_gss_contexts", "Contexts of RPCSEC_GSS: in use, and those that wait for another token");
     describe_gauge!("rpcrdma_gss_waiting", "Tokens of RPCSEC_GSS, and users to be looked up, that wait for their turn");
     describe_counter!("rpcrdma_gss_contexts_made_total", "Contexts of RPCSEC_GSS that were made");
@@ -18,7 +18,7 @@ pub(in crate::serve) fn watch_contexts(flavour: Option<Arc<AcceptGss>>) {
     for reason in Refused::WORDS {
         counter!("rpcrdma_gss_refused_total", "reason" => reason).increment(0);
     }
-    tokio::spawn(async move {
+    async move {
         loop {
             let (finished, unfinished) = flavour.as_ref().map_or((0, 0), |flavour| flavour.contexts());
             gauge!("rpcrdma_gss_contexts", "state" => "finished").set(finished as f64);
@@ -28,5 +28,5 @@ pub(in crate::serve) fn watch_contexts(flavour: Option<Arc<AcceptGss>>) {
             gauge!("rpcrdma_gss_waiting", "for" => "user").set(users as f64);
             tokio::time::sleep(MEMORY_INTERVAL).await;
         }
-    });
+    }
 }

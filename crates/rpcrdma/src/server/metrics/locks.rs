@@ -5,8 +5,8 @@ use metrics::{counter, describe_counter, describe_gauge, gauge};
 use rpcrdma_nfsd::{MonitorCounts, Nfsd, NlmCounts};
 use std::sync::Arc;
 
-/// Tells what the lock manager and the monitor of hosts do, until the runtime ends.
-pub(in crate::serve) fn watch_monitor(nfsd: Arc<Nfsd>) {
+/// Tells what the lock manager and the monitor of hosts do, for as long as it is polled.
+pub(in crate::server) fn watch_monitor(nfsd: Arc<Nfsd>) -> impl Future<Output = ()> {
     describe_gauge!("rpcrdma_nsm_hosts", "Hosts with locks of NFS version 3 on the list of those to be notified");
     describe_gauge!("rpcrdma_nsm_untold", "Hosts that are still to be told of this server's restart");
     describe_counter!("rpcrdma_nsm_notices_sent_total", "Attempts to tell a host of the restart, by what came of them");
@@ -17,13 +17,13 @@ pub(in crate::serve) fn watch_monitor(nfsd: Arc<Nfsd>) {
     describe_gauge!("rpcrdma_nlm_shares", "Share reservations of hosts by NLM");
     describe_gauge!("rpcrdma_nlm_waiting", "Locks that hosts wait for by NLM");
     describe_counter!("rpcrdma_nlm_grants_total", "Locks that hosts have waited for, by what they said when told");
-    tokio::spawn(async move {
+    async move {
         while let Some(counts) = nfsd.monitor_counts() {
             show(&counts);
             show_locks(&nfsd.lock_counts().unwrap_or_default());
             tokio::time::sleep(MEMORY_INTERVAL).await;
         }
-    });
+    }
 }
 
 fn show(counts: &MonitorCounts) {

@@ -4,9 +4,8 @@
 //! each context anew, and the file of tokens that it has seen, on threads of its own: nothing else waits for them, and
 //! they act as the server's user. Users are looked up on other threads, as their directory may be on another host.
 
-use super::{exports::ExportOption, seldom::Seldom, threads::Threads};
-use crate::args::ServeArgs;
-use anyhow::{Context, Result};
+use super::{Export, Options, Result, seldom::Seldom, threads::Threads};
+use crate::error::Context;
 use metrics::counter;
 use rpcrdma_env::Env;
 use rpcrdma_gss::{Gss, Kerberos, PrincipalMap};
@@ -20,19 +19,16 @@ const SERVICE: &str = "nfs";
 const MACHINES_KEYTAB: &str = "/etc/krb5.keytab";
 
 /// What an export takes.
-pub(super) fn securities(args: &ServeArgs, export: &ExportOption) -> Securities {
+pub(super) fn securities(options: &Options, export: &Export) -> Securities {
     let own = export.securities.clone();
-    own.unwrap_or_else(|| Securities::new(args.sec.iter().copied()))
+    own.unwrap_or_else(|| Securities::new(options.sec.iter().copied()))
 }
 
 /// The flavours of Kerberos that some export takes.
-pub(super) fn wanted(args: &ServeArgs) -> Vec<Security> {
-    let mut all: Vec<Security> =
-        args.export.iter().flat_map(|export| securities(args, export).iter().collect::<Vec<_>>()).collect();
-    if args.dir.is_some() {
-        all.extend(&args.sec);
-    }
-    Securities::new(all.into_iter().filter(|one| one.is_kerberos())).iter().collect()
+pub(super) fn wanted(options: &Options) -> Vec<Security> {
+    let of_export = |export| securities(options, export).iter().collect::<Vec<_>>();
+    let all = options.exports.iter().flat_map(of_export);
+    Securities::new(all.filter(|one| one.is_kerberos())).iter().collect()
 }
 
 /// The same, as the command line has them.
@@ -41,22 +37,22 @@ pub(super) fn words(wanted: &[Security]) -> String {
 }
 
 /// The principal by which clients ask for tickets, by the keytab; nothing where that does not tell.
-pub(super) fn principal(args: &ServeArgs) -> Option<String> {
+pub(super) fn principal(options: &Options) -> Option<String> {
     let named = || std::env::var("KRB5_KTNAME").ok();
-    let keytab = args.keytab.clone().or_else(|| named().map(|name| name.trim_start_matches("FILE:").into()));
+    let keytab = options.keytab.clone().or_else(|| named().map(|name| name.trim_start_matches("FILE:").into()));
     let all = rpcrdma_gss::principals(&keytab.unwrap_or_else(|| MACHINES_KEYTAB.into())).ok()?;
     all.into_iter().find(|principal| principal.split_once('/').is_some_and(|(kind, _)| kind == SERVICE))
 }
 
 /// Understands Kerberos, if an export takes it.
-pub(super) fn start(args: &ServeArgs, env: &Env) -> Result<Option<Arc<AcceptGss>>> {
-    let wanted = wanted(args);
+pub(super) fn start(options: &Options, env: &Env) -> Result<Option<Arc<AcceptGss>>> {
+    let wanted = wanted(options);
     if wanted.is_empty() {
         return Ok(None);
     }
     let sec = || format!("--sec {}", words(&wanted));
     let gss = Gss::load().with_context(sec)?;
-    let keytab = args.keytab.as_deref();
+    let keytab = options.keytab.as_deref();
     if let Some(path) = keytab {
         // The library would only say that it has no key.
         let opened = std::fs::File::open(path);
@@ -83,7 +79,7 @@ pub(super) fn start(args: &ServeArgs, env: &Env) -> Result<Option<Arc<AcceptGss>
         users: Arc::new(threads("rpcrdma-users", USERS_AT_ONCE)?),
     };
     tracing::info!("Kerberos is taken ({}), with {}", words(&wanted), named());
-    let names = match &args.principals {
+    let names = match &options.principals {
         Some(file) => {
             let map = PrincipalMap::read(file).with_context(|| format!("--principals {}", file.display()))?;
             tracing::info!("--principals {}: {map}", file.display());
@@ -143,20 +139,27 @@ impl GssObserver for Told {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::given::tests::args, *};
+    use super::*;
+    use Security::{Krb5, Krb5i, Krb5p, Sys};
 
-    fn told(more: &[&str]) -> String {
-        words(&wanted(&args(more)))
+    /// A server that takes `sec`, and exports that take what they say themselves.
+    fn options(sec: &[Security], exports: &[Option<&[Security]>]) -> Options {
+        let export = |own: &Option<&[Security]>| {
+            let export = Export::directory("/srv", "/srv");
+            own.map_or(export.clone(), |own| export.security(own.iter().copied()))
+        };
+        Options { sec: sec.to_vec(), exports: exports.iter().map(export).collect(), ..Options::default() }
     }
 
     #[test]
     fn kerberos_is_wanted_where_an_export_takes_it() {
-        assert_eq!(told(&[]), "");
-        assert_eq!(told(&["--sec", "krb5p,sys,krb5,krb5p"]), "krb5p,krb5");
-        assert_eq!(told(&["--export", "/srv,sec=krb5i:sys"]), "krb5i");
-        assert_eq!(told(&["--sec", "krb5", "--export", "/srv,sec=sys"]), "krb5");
-        let both = args(&["--sec", "krb5,sys", "--export", "/srv", "--export", "/lab,sec=krb5p"]);
-        let of = |at: usize| securities(&both, &both.export[at]).iter().map(Security::name).collect::<Vec<_>>();
+        let told = |sec: &[Security], exports: &[Option<&[Security]>]| words(&wanted(&options(sec, exports)));
+        assert_eq!(told(&[Sys], &[None]), "");
+        assert_eq!(told(&[Krb5p, Sys, Krb5, Krb5p], &[None]), "krb5p,krb5");
+        assert_eq!(told(&[Sys], &[None, Some(&[Krb5i, Sys])]), "krb5i");
+        assert_eq!(told(&[Krb5], &[None, Some(&[Sys])]), "krb5");
+        let both = options(&[Krb5, Sys], &[None, Some(&[Krb5p])]);
+        let of = |at: usize| securities(&both, &both.exports[at]).iter().map(Security::name).collect::<Vec<_>>();
         assert_eq!((of(0), of(1)), (vec!["krb5", "sys"], vec!["krb5p"]));
     }
 }

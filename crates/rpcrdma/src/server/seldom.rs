@@ -11,7 +11,7 @@ const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
 
 /// What all serving threads share, of one kind of warning.
 #[derive(Debug, Default)]
-pub(super) struct Seldom(Mutex<Told>);
+pub struct Seldom(Mutex<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
@@ -23,7 +23,7 @@ struct Told {
 
 impl Seldom {
     /// Whether one at this time is told, and how many before it were not.
-    pub(super) fn tell(&self, now: Instant) -> Option<u64> {
+    pub fn tell(&self, now: Instant) -> Option<u64> {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.last.is_some_and(|last| now.saturating_duration_since(last) < BETWEEN_WARNINGS) {
             told.untold += 1;

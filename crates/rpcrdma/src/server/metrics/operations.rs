@@ -145,11 +145,11 @@ impl Operations {
 /// The numbers of all operations, from when they begin. The server is made before the port of the metrics is open, and
 /// answers nobody until it is.
 #[derive(Default)]
-pub(in crate::serve) struct Later(OnceLock<Operations>);
+pub(in crate::server) struct Later(OnceLock<Operations>);
 
 impl Later {
     /// Registers what is there from the start.
-    pub(in crate::serve) fn begin(&self) {
+    pub(in crate::server) fn begin(&self) {
         self.0.get_or_init(Operations::new);
     }
 }
@@ -209,31 +209,29 @@ fn describe() {
     describe_counter!("rpcrdma_nfs4_copied_bytes_total", "Bytes that COPY has copied on the server");
 }
 
-/// Tells what version 4 keeps for clients, until the runtime ends.
-pub(in crate::serve) fn watch_clients(nfsd: Arc<Nfsd>) {
-    tokio::spawn(async move {
-        while let Some(counts) = nfsd.version_4_counts() {
-            gauge!("rpcrdma_nfs4_clients").set(counts.clients as f64);
-            gauge!("rpcrdma_nfs4_sessions").set(counts.sessions as f64);
-            gauge!("rpcrdma_nfs4_session_connections").set(counts.connections as f64);
-            for (kind, count) in [("open", counts.opens), ("lock", counts.locks), ("delegation", counts.delegations)] {
-                gauge!("rpcrdma_nfs4_stateids", "kind" => kind).set(count as f64);
-            }
-            counter!("rpcrdma_nfs4_recalls_total").absolute(counts.recalls);
-            counter!("rpcrdma_nfs4_revocations_total").absolute(counts.revocations);
-            let expired = [
-                ("open", counts.expired_opens),
-                ("lock", counts.expired_locks),
-                ("delegation", counts.expired_delegations),
-            ];
-            for (kind, count) in expired {
-                counter!("rpcrdma_nfs4_expired_total", "kind" => kind).absolute(count);
-            }
-            gauge!("rpcrdma_nfs4_copies").set(counts.copies as f64);
-            counter!("rpcrdma_nfs4_copied_bytes_total").absolute(counts.copied);
-            tokio::time::sleep(MEMORY_INTERVAL).await;
+/// Tells what version 4 keeps for clients, for as long as it is polled.
+pub(in crate::server) async fn watch_clients(nfsd: Arc<Nfsd>) {
+    while let Some(counts) = nfsd.version_4_counts() {
+        gauge!("rpcrdma_nfs4_clients").set(counts.clients as f64);
+        gauge!("rpcrdma_nfs4_sessions").set(counts.sessions as f64);
+        gauge!("rpcrdma_nfs4_session_connections").set(counts.connections as f64);
+        for (kind, count) in [("open", counts.opens), ("lock", counts.locks), ("delegation", counts.delegations)] {
+            gauge!("rpcrdma_nfs4_stateids", "kind" => kind).set(count as f64);
         }
-    });
+        counter!("rpcrdma_nfs4_recalls_total").absolute(counts.recalls);
+        counter!("rpcrdma_nfs4_revocations_total").absolute(counts.revocations);
+        let expired = [
+            ("open", counts.expired_opens),
+            ("lock", counts.expired_locks),
+            ("delegation", counts.expired_delegations),
+        ];
+        for (kind, count) in expired {
+            counter!("rpcrdma_nfs4_expired_total", "kind" => kind).absolute(count);
+        }
+        gauge!("rpcrdma_nfs4_copies").set(counts.copies as f64);
+        counter!("rpcrdma_nfs4_copied_bytes_total").absolute(counts.copied);
+        tokio::time::sleep(MEMORY_INTERVAL).await;
+    }
 }
 
 #[cfg(test)]

@@ -4,9 +4,12 @@
 //! long as something listens there, and is left alone; what a run that was killed has left behind, where nothing
 //! listens any more, is replaced. At the end goes what is still ours: nothing that somebody else has registered since.
 
+use super::Result;
 use super::{nfs_versions::NfsVersions, ports::Ports, programs};
-use crate::transports;
-use anyhow::{Context, Result, bail, ensure};
+use crate::{
+    carrier,
+    error::{Context, bail, ensure},
+};
 use rpcrdma_env::{BoxFuture, Env, Heap};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_oncrpc::{
@@ -75,7 +78,7 @@ impl Registered {
     async fn add(&self, entry: &Entry, listens: Probe<'_>) -> Result<()> {
         let Entry { program, version, netid, address } = *entry;
         if let Some(text) = self.found(entry).await? {
-            let shown = crate::names::escaped(&text);
+            let shown = rpcrdma_nfs::names::escaped(&text);
             let other = std::str::from_utf8(&text).ok().and_then(parse_universal_address);
             let other = other.with_context(|| format!("it is registered at {shown}, which is no address"))?;
             // Where we listen ourselves, nobody else does.
@@ -162,7 +165,7 @@ async fn is_listened_at(netid: Netid, address: SocketAddr, own: &[SocketAddr], e
 /// can.
 async fn is_listened_on_device(address: SocketAddr, env: &Env) -> bool {
     let device = if address.ip().is_unspecified() { Device::Only } else { Device::Local(address.ip()) };
-    match transports::verbs(env, device, Duration::ZERO, false, false).await {
+    match carrier::verbs(env, device, Duration::ZERO, false, false).await {
         Ok(device) => device.listen(address).await.is_err(),
         Err(_) => false,
     }

@@ -1,22 +1,23 @@
 //! The ports, opened before anything else is promised.
 
 use super::{
-    kerberos,
+    Options, Result, Rpcbind, kerberos,
     listeners::{Addresses, Listeners, NFS_PORT},
 };
 use crate::{
-    args::{Rpcbind, ServeArgs},
-    transports::{self, Carrier},
+    Error,
+    carrier::{self, Carrier},
+    error::{Context, bail},
 };
-use anyhow::{Context, Result, bail};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::{Fabric, Listener};
 use rpcrdma_oncrpc::rpcbind::RPCBIND_PORT;
-use rpcrdma_verbs::{Device, Verbs};
+use rpcrdma_verbs::Device;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use std::{
     io::ErrorKind,
     net::{SocketAddr, TcpListener, UdpSocket},
+    sync::Arc,
 };
 
 /// Peers that the system keeps waiting for us.
@@ -26,7 +27,7 @@ const ATTEMPTS: usize = 16;
 
 /// What is spoken on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Spoken {
+pub enum Spoken {
     /// NFS over RPC-over-RDMA.
     Rdma,
     /// NFS over record-marked TCP.
@@ -57,18 +58,6 @@ impl Spoken {
     fn is_nfs(self) -> bool {
         matches!(self, Spoken::Rdma | Spoken::Nfs)
     }
-
-    /// The option that names its addresses.
-    fn option(self) -> &'static str {
-        match self {
-            Spoken::Rdma => "--listen",
-            Spoken::Nfs => "--tcp",
-            Spoken::Mount => "--mountd",
-            Spoken::Portmapper => "--portmapper",
-            Spoken::Lockd => "--lockd",
-            Spoken::Statd => "--statd",
-        }
-    }
 }
 
 /// A port that is open.
@@ -84,34 +73,34 @@ pub(super) struct Port {
 /// All ports that are open.
 pub(super) struct Ports(pub(super) Vec<Port>);
 
-/// The device that carries RDMA, and its listeners.
+/// The device that carries RDMA, or the program's own provider, and its listeners.
 pub(super) struct OnDevice {
-    pub(super) device: Verbs,
+    pub(super) device: Arc<dyn Fabric>,
     pub(super) listeners: Vec<Box<dyn Listener>>,
 }
 
 impl Ports {
-    /// Opens every port that the command line names, and the defaults: with version 4 those of them that can be had.
-    pub(super) async fn open(args: &ServeArgs, env: &Env) -> Result<(Self, Option<OnDevice>)> {
+    /// Opens every port that the options name, and the defaults: with version 4 those of them that can be had.
+    pub(super) async fn open(options: &Options, env: &Env) -> Result<(Self, Option<OnDevice>)> {
         let mut ports = Vec::new();
-        let wanted = Listeners::of(args);
+        let wanted = Listeners::of(options);
         let mut over_tcp =
             vec![(Spoken::Mount, &wanted.mount), (Spoken::Nfs, &wanted.nfs), (Spoken::Lockd, &wanted.lockd)];
-        let on_device = match args.fabric {
-            Carrier::Iwarp => {
+        let on_device = match (&options.fabric, options.carrier) {
+            (None, Carrier::Iwarp) => {
                 over_tcp.insert(0, (Spoken::Rdma, &wanted.rdma));
                 None
             }
-            Carrier::Verbs => Some(open_device(args, &wanted.rdma.all, env, &mut ports).await?),
+            _ => Some(open_device(options, &wanted.rdma.all, env, &mut ports).await?),
         };
-        let is_secured = !kerberos::wanted(args).is_empty();
+        let is_secured = !kerberos::wanted(options).is_empty();
         let mut lacking = Vec::new();
         for (spoken, Addresses { all, are_default }) in over_tcp {
             for address in all {
                 match Port::open(spoken, *address) {
                     Ok(port) => ports.push(port),
                     // Who needs none of them is served by the others.
-                    Err(error) if *are_default && args.nfs.has_4() && !(spoken == Spoken::Nfs && is_secured) => {
+                    Err(error) if *are_default && options.nfs.has_4() && !(spoken == Spoken::Nfs && is_secured) => {
                         lacking.push((spoken, error));
                     }
                     Err(error) => return Err(error),
@@ -131,22 +120,22 @@ impl Ports {
                 spoken.option()
             );
         }
-        if args.rpcbind == Some(Rpcbind::Own) {
-            for address in portmapper_addresses(&args.portmapper, &ports) {
+        if options.rpcbind == Some(Rpcbind::Own) {
+            for address in portmapper_addresses(&options.portmapper, &ports) {
                 let opened = Port::open_both(Spoken::Portmapper, address);
                 ports.extend(opened.map_err(|error| explain_portmapper(error, address))?);
             }
         }
         let ports = Self(ports);
         if is_secured {
-            ports.check_kerberos(args)?;
+            ports.check_kerberos(options)?;
         }
         Ok((ports, on_device))
     }
 
     /// That NFS is served over TCP at its usual port wherever it is over RDMA: V1-8.2.2.1-a, V2-11.2.2.1-a. Clients
     /// make their contexts there.
-    fn check_kerberos(&self, args: &ServeArgs) -> Result<()> {
+    fn check_kerberos(&self, options: &Options) -> Result<()> {
         let tcp: Vec<_> = self.of(Spoken::Nfs).filter(|address| address.port() == NFS_PORT).collect();
         let covers = |tcp: &SocketAddr, rdma: &SocketAddr| {
             tcp.ip() == rdma.ip() || tcp.ip().is_unspecified() && tcp.is_ipv4() == rdma.is_ipv4()
@@ -156,7 +145,7 @@ impl Ports {
             Some(rdma) => bail!(
                 "--sec {}: with Kerberos, NFS over RDMA at {rdma} needs NFS over TCP at port {NFS_PORT} of the same \
                  address (RFC 8166 section 8.2.2.1): add --tcp {}",
-                kerberos::words(&kerberos::wanted(args)),
+                kerberos::words(&kerberos::wanted(options)),
                 SocketAddr::new(rdma.ip(), NFS_PORT)
             ),
         }
@@ -203,7 +192,7 @@ impl Port {
     }
 }
 
-/// Where the portmapper listens: where the command line says, else at its usual port of every address where clients
+/// Where the portmapper listens: where the options say, else at its usual port of every address where clients
 /// from elsewhere reach something.
 fn portmapper_addresses(named: &[SocketAddr], ports: &[Port]) -> Vec<SocketAddr> {
     if !named.is_empty() {
@@ -223,8 +212,8 @@ fn portmapper_addresses(named: &[SocketAddr], ports: &[Port]) -> Vec<SocketAddr>
 }
 
 /// Says what is in the portmapper's way.
-fn explain_portmapper(error: anyhow::Error, address: SocketAddr) -> anyhow::Error {
-    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+fn explain_portmapper(error: Error, address: SocketAddr) -> Error {
+    let kind = error.find::<std::io::Error>().map(std::io::Error::kind);
     let told = match kind {
         Some(ErrorKind::AddrInUse) if address.port() == RPCBIND_PORT => {
             "a portmapper runs here already: use --rpcbind system"
@@ -238,29 +227,44 @@ fn explain_portmapper(error: anyhow::Error, address: SocketAddr) -> anyhow::Erro
     error.context(format!("--rpcbind own: {told}"))
 }
 
-/// Opens the device that the command line names or means, and listens on it.
-async fn open_device(args: &ServeArgs, addresses: &[SocketAddr], env: &Env, ports: &mut Vec<Port>) -> Result<OnDevice> {
-    let choice = match (&args.device, addresses.first()) {
+/// Opens the device that the options name or mean, and listens on it.
+async fn open_device(
+    options: &Options,
+    addresses: &[SocketAddr],
+    env: &Env,
+    ports: &mut Vec<Port>,
+) -> Result<OnDevice> {
+    let choice = match (&options.device, addresses.first()) {
         (Some(name), _) => Device::Named(name.clone()),
         (None, Some(address)) => Device::Local(address.ip()),
         (None, None) => Device::Only,
     };
-    let device = transports::verbs(env, choice, args.busy_poll, args.no_crc, args.capture.is_some()).await?;
+    let (device, name): (Arc<dyn Fabric>, _) = match &options.fabric {
+        Some(own) => (own.clone(), own.name().to_owned()),
+        None => {
+            let device = carrier::verbs(env, choice, options.busy_poll, !options.crc, false).await?;
+            let name = device.device().to_string();
+            (Arc::new(device), name)
+        }
+    };
     let mut listeners = Vec::new();
     for address in addresses {
         let spoken = Spoken::Rdma;
         let listener = device
             .listen(*address)
             .await
-            .with_context(|| format!("{} cannot listen on {address} for {}", device.device(), spoken.name()))?;
+            .with_context(|| format!("{name} cannot listen on {address} for {}", spoken.name()))?;
         ports.push(Port { spoken, address: listener.local_addr(), listener: None, datagrams: None });
         listeners.push(listener);
     }
     Ok(OnDevice { device, listeners })
 }
 
-/// Listens on an address, with a socket that does not block.
-pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+/// Listens on an address as the server does, with a socket that does not block: for what a program serves beside it.
+///
+/// # Errors
+/// If the address cannot be had.
+pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;

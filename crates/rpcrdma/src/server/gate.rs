@@ -20,7 +20,7 @@ const STRANGERS: usize = 32;
 const OTHERS_PART: usize = 4;
 
 /// Counts connections over all listeners and threads.
-pub(super) struct Gate {
+pub struct Gate {
     max_connections: usize,
     max_per_address: usize,
     allow: Vec<Cidr>,
@@ -54,10 +54,14 @@ impl Counts {
 
 /// Why somebody does not get in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub enum Refusal {
+    /// As many are told already that their addresses are not allowed as may be.
     Strangers,
+    /// There are as many connections as may be.
     All,
+    /// There are as many from its address as may be.
     Address,
+    /// Too many from its address are not set up yet.
     Setups,
 }
 
@@ -87,19 +91,20 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Gate {
-    pub(super) fn new(max_connections: u32, allow: Vec<Cidr>) -> Self {
+    /// Lets in so many at a time, of these networks; of all if none is named.
+    pub fn new(max_connections: u32, allow: Vec<Cidr>) -> Self {
         let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
         let max_per_address = max_connections - max_connections / OTHERS_PART;
         Self { max_connections, max_per_address, allow, counts: Mutex::default() }
     }
 
     /// Whether an address is allowed, for what comes without a connection.
-    pub(super) fn allows(&self, peer: IpAddr) -> bool {
+    pub fn allows(&self, peer: IpAddr) -> bool {
         self.allow.is_empty() || self.allow.iter().any(|range| range.contains(peer))
     }
 
     /// Lets a connection in, to be set up, or to be told that its address is not allowed.
-    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Entry, Refusal> {
+    pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Entry, Refusal> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.allows(peer) {
             if counts.strangers >= STRANGERS {
@@ -133,7 +138,7 @@ impl Gate {
 }
 
 /// A connection that has come in.
-pub(super) enum Entry {
+pub enum Entry {
     /// To be served.
     Guest(Setup),
     /// To be told that its address is not allowed.
@@ -141,7 +146,7 @@ pub(super) enum Entry {
 }
 
 /// The place of a connection that is not served. Dropping it gives it back.
-pub(super) struct Stranger {
+pub struct Stranger {
     gate: Arc<Gate>,
 }
 
@@ -152,21 +157,21 @@ impl Drop for Stranger {
 }
 
 /// A connection that is being set up.
-pub(super) struct Setup {
+pub struct Setup {
     unfinished: Unfinished,
     admitted: Admitted,
 }
 
 impl Setup {
     /// The connection stands.
-    pub(super) fn finish(self) -> Admitted {
+    pub fn finish(self) -> Admitted {
         drop(self.unfinished);
         self.admitted
     }
 }
 
 /// A connection's place. Dropping it gives it back.
-pub(super) struct Admitted {
+pub struct Admitted {
     gate: Arc<Gate>,
     peer: ClientNetwork,
 }

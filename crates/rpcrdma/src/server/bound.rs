@@ -1,0 +1,235 @@
+//! A server from its options to its threads.
+
+use super::{
+    Builder, Options, Result, Rpcbind, Running,
+    files::FileThreads,
+    gate::Gate,
+    kerberos, memory, metrics,
+    nfs_versions::{NfsVersions, Version4Options},
+    own,
+    ports::{OnDevice, Ports, Spoken},
+    programs, register,
+    served::{self, Built, Temporary},
+    thread,
+};
+use crate::{Carrier, Error, error::Context};
+use rpcrdma_env::{Env, tokio_env};
+use rpcrdma_fabric::pool::Pool;
+use rpcrdma_iwarp::Tap;
+use rpcrdma_nfsd::{DirectoryFs, Nfsd};
+use rpcrdma_oncrpc::{ConnectionIds, Handler, Service, gss::AcceptGss, portmap};
+use rpcrdma_transport::{Observer, RefusedCalls, Tracing};
+use std::{net::SocketAddr, sync::Arc};
+use tokio::{runtime::Handle, sync::watch, task::JoinSet};
+
+/// A server whose ports are open.
+///
+/// ```
+/// use rpcrdma::{Server, fs};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let server = Server::builder().export("/", fs::memory(1 << 20)?).listen(([127, 0, 0, 1], 0)).bind().await?;
+/// let running = server.start().await?;
+/// println!("at {:?}", running.addresses(rpcrdma::server::Spoken::Rdma));
+/// running.shutdown().await;
+/// # Ok(()) }
+/// ```
+pub struct Server {
+    env: Env,
+    options: Options,
+    services: Vec<Arc<dyn Service>>,
+    /// Nothing if no files are served.
+    nfsd: Option<Arc<Nfsd>>,
+    directories: Vec<DirectoryFs>,
+    temporary: Option<Temporary>,
+    kerberos: Option<Arc<AcceptGss>>,
+    /// Counts operations of version 4.
+    operations: Option<Arc<metrics::Later>>,
+    memory_octets: usize,
+    ports: Ports,
+    on_device: Option<OnDevice>,
+    tap: Option<Arc<dyn Tap>>,
+}
+
+impl Server {
+    /// Begins to say what a server is to be.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(super) async fn bind(mut options: Options, services: Vec<Arc<dyn Service>>) -> Result<Self> {
+        if options.exports.is_empty() {
+            if services.is_empty() {
+                return Err(Error::misuse("nothing is exported"));
+            }
+            options.nfs = NfsVersions::NONE;
+        }
+        let env = tokio_env().context("cannot read random numbers from the system")?;
+        let (memory_octets, reply_octets) = options.nfs.share(memory::budget(options.memory));
+        let operations = options.metrics.then(|| Arc::new(metrics::Later::default()));
+        let kerberos = kerberos::start(&options, &env)?;
+        let built = match options.exports.is_empty() {
+            true => None,
+            false => {
+                let observer = operations.clone().map(|numbers| numbers as Arc<dyn rpcrdma_nfsd::Observer>);
+                let version_4 = Version4Options::of(&options, reply_octets, observer);
+                let files = FileThreads::new(Handle::current(), options.serving_threads());
+                Some(served::build(&options, (&env, kerberos.clone()), files, version_4)?)
+            }
+        };
+        let (ports, on_device) = Ports::open(&options, &env).await?;
+        warn_of_strangers(&options, &ports);
+        let (nfsd, directories, temporary) = match built {
+            Some(Built { nfsd, directories, temporary }) => (Some(Arc::new(nfsd)), directories, temporary),
+            None => (None, Vec::new(), None),
+        };
+        let tap = None;
+        Ok(Self {
+            env,
+            options,
+            services,
+            nfsd,
+            directories,
+            temporary,
+            kerberos,
+            operations,
+            memory_octets,
+            ports,
+            on_device,
+            tap,
+        })
+    }
+
+    /// The addresses where something is spoken.
+    pub fn addresses(&self, spoken: Spoken) -> Vec<SocketAddr> {
+        self.ports.of(spoken).collect()
+    }
+
+    /// Shows all that goes over software iWARP to a tap, such as one that writes a capture.
+    pub fn tap(&mut self, tap: Arc<dyn Tap>) {
+        self.tap = Some(tap);
+    }
+
+    /// Starts to serve, on threads of its own. Has to be called within a runtime of tokio, where the server's work
+    /// that is not of a connection goes on.
+    ///
+    /// # Errors
+    /// If threads cannot be started, or rpcbind cannot be told.
+    pub async fn start(self) -> Result<Running> {
+        let Self { env, options, nfsd, memory_octets, on_device, tap, .. } = &self;
+        let pool = on_device.as_ref().map_or_else(Pool::new, |on| Pool::over(on.device.pool()));
+        let memory = memory::Memory::new(pool, *memory_octets);
+        let mut tasks = JoinSet::new();
+        let (programs, nfs) = self.programs(&memory, &mut tasks)?;
+        let observer: Arc<dyn Observer> =
+            if options.metrics { Arc::new(metrics::Counting::new()) } else { Arc::new(Tracing) };
+        let (stop, stopping) = watch::channel(false);
+        let shared = thread::Shared {
+            env: env.clone(),
+            nfs,
+            programs: programs.into(),
+            stranger: Nfsd::stranger(),
+            nfsd: nfsd.clone(),
+            has_callbacks: options.nfs.has_4(),
+            connection_ids: ConnectionIds::default(),
+            gate: Arc::new(Gate::new(options.max_connections, options.allow.clone())),
+            setups: Arc::default(),
+            not_accepted: Arc::default(),
+            ends: Arc::default(),
+            refused: RefusedCalls::default(),
+            memory,
+            observer,
+            crc: options.crc,
+            stall: options.stall_timeout,
+            versions: options.rpcrdma,
+            busy_poll: options.busy_poll,
+            tap: tap.clone(),
+            stopping,
+        };
+        let Self { env, options, nfsd, temporary, ports, on_device, .. } = self;
+        if let Some(nfsd) = &nfsd {
+            tasks.spawn(nfsd.upkeep());
+        }
+        let serving = thread::start(options.serving_threads(), &ports, on_device, shared)?;
+        let mut running = Running {
+            stop,
+            serving,
+            registered: None,
+            nfsd,
+            ports,
+            drain: options.drain,
+            _tasks: tasks,
+            _temporary: temporary,
+        };
+        if options.rpcbind == Some(Rpcbind::System) {
+            let registered = register::Registered::with_rpcbind(&running.ports, options.nfs, &env).await?;
+            running.registered = Some(registered);
+        }
+        Ok(running)
+    }
+
+    /// What executes calls: that of NFS, and those of all that is spoken over TCP and UDP.
+    fn programs(&self, memory: &memory::Memory, tasks: &mut JoinSet<()>) -> Result<Programs> {
+        let Self { env, options, nfsd, ports, .. } = self;
+        let mut programs: Vec<(Spoken, Arc<dyn Handler>)> = Vec::new();
+        if let Some(nfsd) = nfsd {
+            programs.push((Spoken::Mount, nfsd.mount()));
+            programs.extend(nfsd.lockd().map(|lockd| (Spoken::Lockd, lockd)));
+            programs.extend(nfsd.statd().map(|statd| (Spoken::Statd, statd)));
+        }
+        if options.rpcbind == Some(Rpcbind::Own) {
+            let table = portmap::Table::new(programs::entries(ports, options.nfs));
+            let table = table.map_err(|error| Error::message(error.to_string())).context("--rpcbind own")?;
+            programs.push((Spoken::Portmapper, Arc::new(portmap::router(table, env))));
+        }
+        let mut nfs = own::handler(&self.services, nfsd.as_ref().map(|nfsd| nfsd.nfs()), env);
+        if options.metrics {
+            self.count(memory, tasks);
+            let calls = metrics::Calls::new();
+            nfs = metrics::Timed::new(nfs, &calls);
+            for (_, program) in &mut programs {
+                *program = metrics::Timed::new(program.clone(), &calls);
+            }
+        }
+        programs.push((Spoken::Nfs, nfs.clone()));
+        Ok((programs, nfs))
+    }
+
+    /// Begins to count, and to look at what is counted by looking.
+    fn count(&self, memory: &memory::Memory, tasks: &mut JoinSet<()>) {
+        metrics::start();
+        tasks.spawn(metrics::watch_memory(memory.parts()));
+        tasks.spawn(metrics::watch_index(self.directories.clone()));
+        if let (Some(numbers), Some(nfsd)) = (&self.operations, &self.nfsd) {
+            if self.options.nfs.has_4() {
+                numbers.begin();
+                tasks.spawn(metrics::watch_clients(nfsd.clone()));
+            }
+            if self.options.has_locks() {
+                tasks.spawn(metrics::watch_monitor(nfsd.clone()));
+            }
+        }
+        tasks.spawn(metrics::watch_contexts(self.kerberos.clone()));
+    }
+}
+
+/// What executes calls to each program over TCP and UDP, and to NFS over RDMA.
+type Programs = (Vec<(Spoken, Arc<dyn Handler>)>, Arc<dyn Handler>);
+
+/// Tells an administrator who serves everybody that this is so.
+fn warn_of_strangers(options: &Options, ports: &Ports) {
+    let is_open = |export: &super::Export| {
+        export.clients.is_empty() && kerberos::securities(options, export).iter().any(|one| !one.is_kerberos())
+    };
+    if !ports.only_loopback() && options.allow.is_empty() && options.exports.iter().any(is_open) {
+        let carried = match options.carrier {
+            Carrier::Iwarp => "iWARP is not encrypted",
+            Carrier::Verbs => "what the RDMA device carries is not encrypted",
+        };
+        tracing::warn!(
+            "anyone who reaches these ports is served: AUTH_SYS takes the client's word for who calls, and {carried}; \
+             name the networks to serve with --allow"
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! Saying what a server is to be.
+
+use super::{Export, Options, Result, Running, Server};
+use rpcrdma_nfsd::{Cidr, FileSystem};
+use rpcrdma_oncrpc::Service;
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+
+/// What a server is to be: [`Server::builder`] begins one. All that is not said has a default, that of `rpcrdma serve`.
+///
+/// ```no_run
+/// use rpcrdma::Server;
+///
+/// # async fn served() -> Result<(), rpcrdma::Error> {
+/// Server::builder().directory("/", "/srv/data").listen(([0, 0, 0, 0], 20049)).serve().await
+/// # }
+/// ```
+#[derive(Clone, Default)]
+#[must_use]
+pub struct Builder {
+    options: Options,
+    services: Vec<Arc<dyn Service>>,
+}
+
+impl From<Options> for Builder {
+    fn from(options: Options) -> Self {
+        Self { options, services: Vec::new() }
+    }
+}
+
+impl Builder {
+    /// Serves a file system of the program's own, which clients see at `path`.
+    pub fn export(self, path: impl Into<Vec<u8>>, files: impl FileSystem + 'static) -> Self {
+        self.export_as(Export::files(path, files))
+    }
+
+    /// Serves a directory of this machine, which clients see at `path`.
+    pub fn directory(self, path: impl Into<Vec<u8>>, directory: impl Into<PathBuf>) -> Self {
+        self.export_as(Export::directory(path, directory))
+    }
+
+    /// Serves an export with limits of its own.
+    pub fn export_as(mut self, export: Export) -> Self {
+        self.options.exports.push(export);
+        self
+    }
+
+    /// Answers calls to a program of one's own, at the ports of [`listen`](Self::listen) and [`tcp`](Self::tcp).
+    pub fn service(mut self, service: impl Service + 'static) -> Self {
+        self.services.push(Arc::new(service));
+        self
+    }
+
+    /// Listens for RPC over RDMA here; several times for several addresses. 127.0.0.1:20049 if nothing is said. Port 0
+    /// lets the system choose: [`Running::addresses`] tells what it has chosen.
+    pub fn listen(mut self, address: impl Into<SocketAddr>) -> Self {
+        self.options.listen.push(address.into());
+        self
+    }
+
+    /// Listens over plain TCP as well.
+    pub fn tcp(mut self, address: impl Into<SocketAddr>) -> Self {
+        self.options.tcp.push(address.into());
+        self
+    }
+
+    /// Serves only clients of this network, and of others that are named so.
+    pub fn allow(mut self, network: Cidr) -> Self {
+        self.options.allow.push(network);
+        self
+    }
+
+    /// Keeps here what must survive a restart.
+    pub fn state(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.options.state = Some(directory.into());
+        self
+    }
+
+    /// Counts in the recorder of the crate `metrics` that the program has installed.
+    pub fn metrics(mut self) -> Self {
+        self.options.metrics = true;
+        self
+    }
+
+    /// Changes any of the options.
+    pub fn configure(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(&mut self.options);
+        self
+    }
+
+    /// Opens every port. Clients that connect wait until the server is [started](Server::start).
+    ///
+    /// # Errors
+    /// If nothing is to be served, what is to be served cannot be, or a port cannot be had.
+    pub async fn bind(self) -> Result<Server> {
+        Server::bind(self.options, self.services).await
+    }
+
+    /// Starts the server, which runs on threads of its own. It stops when what this returns is dropped, or by
+    /// [`Running::shutdown`].
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind), or if threads cannot be started.
+    pub async fn start(self) -> Result<Running> {
+        self.bind().await?.start().await
+    }
+
+    /// Serves until something fails.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start), or if a serving thread dies.
+    pub async fn serve(self) -> Result<()> {
+        self.serve_until(std::future::pending()).await
+    }
+
+    /// Serves until a future completes, such as that of a signal; then calls under way have
+    /// [some time](Options::drain) to finish.
+    ///
+    /// # Errors
+    /// As [`serve`](Self::serve).
+    pub async fn serve_until(self, stop: impl Future<Output = ()>) -> Result<()> {
+        let running = self.start().await?;
+        tokio::select! {
+            biased;
+            error = running.failed() => return Err(error),
+            () = stop => {}
+        }
+        running.shutdown().await;
+        Ok(())
+    }
+}

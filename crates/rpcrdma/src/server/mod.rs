@@ -1,0 +1,63 @@
+//! Serving files, and programs of one's own, over RDMA and TCP.
+//!
+//! [`Server::builder`] says what is to be served; the builder's [`bind`](Builder::bind) opens every port, and
+//! [`start`](Server::start) starts the serving threads. Each runs a single-threaded runtime with its own accept loops
+//! on the shared ports; a connection stays with the thread that accepted it. Work on files that may sleep runs on the
+//! threads for blocking work of the runtime in which the server was made, as does what the server does from time to
+//! time. A device's ports are listened on by that runtime, which hands requests to the serving threads in turn.
+//!
+//! A server bounds what its peers can use: places for connections (`gate.rs`), memory by address (`memory.rs`), and
+//! what clients of other networks are told (`stranger.rs`). Its threads share the connections evenly (`shares.rs`).
+
+mod bound;
+mod builder;
+mod datagrams;
+mod dialler;
+mod domain;
+mod ends;
+mod exports;
+mod files;
+mod gate;
+mod handed;
+mod kerberos;
+mod listeners;
+mod memory;
+mod metrics;
+mod nfs_versions;
+mod options;
+mod outside;
+mod own;
+mod ports;
+mod programs;
+mod register;
+mod running;
+mod seldom;
+mod served;
+mod setups;
+mod shares;
+mod stranger;
+mod tally;
+mod thread;
+mod threads;
+
+pub use bound::Server;
+pub use builder::Builder;
+pub use exports::Export;
+pub use files::blocking_threads;
+pub use nfs_versions::{DEFAULT_NFS_VERSIONS, NfsVersions};
+pub use options::{Options, Rpcbind};
+pub use ports::Spoken;
+pub use running::{Running, Stopped};
+
+/// What bounds the clients of a small listener that stands beside a server, such as the command's metrics.
+#[doc(hidden)]
+pub mod beside {
+    pub use super::{
+        gate::{Admitted, Entry, Gate, Refusal, Setup, Stranger},
+        ports::bind,
+        seldom::Seldom,
+        thread::ACCEPT_PAUSE,
+    };
+}
+
+type Result<T, E = crate::Error> = std::result::Result<T, E>;

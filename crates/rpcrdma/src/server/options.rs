@@ -1,0 +1,205 @@
+//! All that can be said of a server, in plain values: what the command's options say, and the builder's methods.
+
+use super::{Export, NfsVersions, Spoken, kerberos, listeners::Listeners, memory};
+use crate::Carrier;
+use rpcrdma_fabric::Fabric;
+use rpcrdma_nfsd::{Cidr, Domain, Securities, Security};
+use rpcrdma_transport::Versions;
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+
+/// Who tells clients the ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rpcbind {
+    /// This server, as a portmapper of its own.
+    Own,
+    /// rpcbind of this machine, with which the server registers.
+    System,
+}
+
+/// All that can be said of a server. `rpcrdma serve` has an option of the same name for each, and `docs/serving.md`
+/// explains them; where an error of this crate names an option of the command, the field of that name is meant.
+///
+/// ```
+/// # fn configured(builder: rpcrdma::server::Builder) -> rpcrdma::server::Builder {
+/// builder.configure(|options| {
+///     options.memory = Some(256 << 20);
+///     options.max_connections = 100;
+/// })
+/// # }
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// What is served.
+    pub exports: Vec<Export>,
+    /// Where NFS over RDMA is served; 127.0.0.1:20049 if it is empty.
+    pub listen: Vec<SocketAddr>,
+    /// What carries RDMA.
+    pub carrier: Carrier,
+    /// Which device, if a device carries it; otherwise the one with the address that is listened on.
+    pub device: Option<String>,
+    /// A provider of the program's own, instead of `carrier`.
+    pub fabric: Option<Arc<dyn Fabric>>,
+    /// Where MOUNT is served over TCP; 127.0.0.1:20048 if it is empty. Versions 2 and 3 of NFS need it.
+    pub mountd: Vec<SocketAddr>,
+    /// Where NFS is served over plain TCP as well; if neither this nor `listen` names an address, 127.0.0.1:2049 with
+    /// version 4, if it can be had.
+    pub tcp: Vec<SocketAddr>,
+    /// Whether clients of versions 2 and 3 can lock files.
+    pub locks: bool,
+    /// Where NLM is served over TCP; a free port of 127.0.0.1 if it is empty.
+    pub lockd: Vec<SocketAddr>,
+    /// Where NSM is served over TCP and UDP; a free port of 127.0.0.1 if it is empty.
+    pub statd: Vec<SocketAddr>,
+    /// Which versions of NFS are served.
+    pub nfs: NfsVersions,
+    /// How long a client of version 4 keeps its opens and locks without a word from it; 90 seconds by default.
+    pub lease: Option<Duration>,
+    /// For how long after a restart clients may reclaim opens and locks; as long as `lease` by default.
+    pub grace: Option<Duration>,
+    /// Whether what clients lock is locked against programs of this machine, too.
+    pub host_locks: bool,
+    /// Whether files are delegated to clients of version 4.
+    pub delegations: bool,
+    /// How callers are told apart, best first.
+    pub sec: Vec<Security>,
+    /// The file with the keys of Kerberos; the machine's by default.
+    pub keytab: Option<PathBuf>,
+    /// A file that says which users principals of Kerberos are.
+    pub principals: Option<PathBuf>,
+    /// The domain of users and groups in version 4.
+    pub domain: Option<Domain>,
+    /// Callers by AUTH_SYS have the groups that this machine knows of their user.
+    pub manage_gids: bool,
+    /// Nothing can be changed through any export.
+    pub read_only: bool,
+    /// The clients' root acts as root here.
+    pub no_root_squash: bool,
+    /// New names and attributes are answered for before they are on the disk.
+    pub early_answers: bool,
+    /// Only clients of these networks are served; all if it is empty.
+    pub allow: Vec<Cidr>,
+    /// Who tells clients the ports; nobody by default.
+    pub rpcbind: Option<Rpcbind>,
+    /// Where a portmapper of the server's own listens.
+    pub portmapper: Vec<SocketAddr>,
+    /// Threads that serve connections; one for each processor by default.
+    pub threads: Option<u16>,
+    /// Memory for calls and replies in progress, in bytes; a quarter of the machine's by default.
+    pub memory: Option<usize>,
+    /// Where the server keeps what must survive a restart. By default that of the command if a directory is exported;
+    /// else a temporary one: then handles and locks of clients end with the server.
+    pub state: Option<PathBuf>,
+    /// Connections at a time, over all listeners.
+    pub max_connections: u32,
+    /// A client that makes no progress in the middle of something for so long is dropped.
+    pub stall_timeout: Duration,
+    /// Which versions of RPC-over-RDMA are spoken.
+    pub rpcrdma: Versions,
+    /// How long a thread looks for the next message before it sleeps.
+    pub busy_poll: Duration,
+    /// Whether iWARP's CRC is asked for.
+    pub crc: bool,
+    /// Whether the server counts what it does, in the recorder of the crate `metrics` that the program has installed.
+    /// `docs/metrics.md` has the names.
+    pub metrics: bool,
+    /// How long calls under way may take to finish when the server is to stop.
+    pub drain: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            exports: Vec::new(),
+            listen: Vec::new(),
+            carrier: Carrier::default(),
+            device: None,
+            fabric: None,
+            mountd: Vec::new(),
+            tcp: Vec::new(),
+            locks: true,
+            lockd: Vec::new(),
+            statd: Vec::new(),
+            nfs: NfsVersions::default(),
+            lease: None,
+            grace: None,
+            host_locks: true,
+            delegations: true,
+            sec: vec![Security::Sys],
+            keytab: None,
+            principals: None,
+            domain: None,
+            manage_gids: false,
+            read_only: false,
+            no_root_squash: false,
+            early_answers: false,
+            allow: Vec::new(),
+            rpcbind: None,
+            portmapper: Vec::new(),
+            threads: None,
+            memory: None,
+            state: None,
+            max_connections: 1024,
+            stall_timeout: Duration::from_secs(30),
+            rpcrdma: Versions::Auto,
+            busy_poll: Duration::ZERO,
+            crc: true,
+            metrics: false,
+            drain: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Options {
+    /// Whether clients of versions 2 and 3 can lock files.
+    pub fn has_locks(&self) -> bool {
+        self.nfs.has_mount() && self.locks
+    }
+
+    /// Whether nobody on another machine can reach any address that is listened on.
+    pub fn only_loopback(&self) -> bool {
+        Listeners::of(self).only_loopback()
+    }
+
+    /// How many threads serve connections.
+    pub fn serving_threads(&self) -> usize {
+        match self.threads {
+            Some(threads) => usize::from(threads),
+            None => std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+
+    /// The memory for calls and replies in progress, in bytes: a server needs some to serve with.
+    pub fn memory_budget(&self) -> usize {
+        memory::budget(self.memory)
+    }
+
+    /// How callers of an export are told apart, best first.
+    pub fn security_of(&self, export: &Export) -> Securities {
+        kerberos::securities(self, export)
+    }
+
+    /// The flavours of Kerberos that some export takes.
+    pub fn kerberos(&self) -> Vec<Security> {
+        kerberos::wanted(self)
+    }
+
+    /// The principal by which clients ask for tickets, by the keytab; nothing where that does not tell.
+    pub fn principal(&self) -> Option<String> {
+        kerberos::principal(self)
+    }
+}
+
+impl Spoken {
+    /// The field of [`Options`] that names its addresses, as the command's option.
+    pub(super) fn option(self) -> &'static str {
+        match self {
+            Spoken::Rdma => "--listen",
+            Spoken::Nfs => "--tcp",
+            Spoken::Mount => "--mountd",
+            Spoken::Portmapper => "--portmapper",
+            Spoken::Lockd => "--lockd",
+            Spoken::Statd => "--statd",
+        }
+    }
+}
