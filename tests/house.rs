@@ -160,3 +160,50 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         }
     }
 }
+
+/// Columns that a line of prose on a page has at most.
+const PROSE_COLUMNS: usize = 100;
+/// Columns that a row of a table has at most, with its links: rendered it fits a screen.
+const ROW_COLUMNS: usize = 200;
+
+/// The lines of a page that are too long. Code stays as somebody has to type it; a line that is one word cannot be
+/// wrapped.
+fn too_long_on_a_page(page: &str) -> Vec<&str> {
+    let mut in_code = false;
+    let mut long = Vec::new();
+    for line in page.lines() {
+        if line.trim_start().starts_with("```") {
+            in_code = !in_code;
+        }
+        let most = if line.starts_with('|') { ROW_COLUMNS } else { PROSE_COLUMNS };
+        let can_be_wrapped = line.trim_start().trim_start_matches("- ").contains(' ') && !line.starts_with("![");
+        if !in_code && line.chars().count() > most && can_be_wrapped {
+            long.push(line);
+        }
+    }
+    long
+}
+
+#[test]
+fn pages_are_wrapped_and_their_tables_fit_a_screen() {
+    let mut pages: Vec<_> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|page| root().join(page)).into();
+    for folder in ["docs", "docs/decisions"] {
+        let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+        pages.extend(entries.filter(|path| path.extension().is_some_and(|ending| ending == "md")));
+    }
+    let mut long = Vec::new();
+    for path in &pages {
+        let page = fs::read_to_string(path).unwrap();
+        long.extend(too_long_on_a_page(&page).into_iter().map(|line| format!("{}: {line}", path.display())));
+    }
+    assert!(pages.len() > 30, "only {} pages are found", pages.len());
+    assert!(long.is_empty(), "lines that are too long:\n{}", long.join("\n"));
+}
+
+#[test]
+fn a_line_that_is_too_long_is_found() {
+    let long = "word ".repeat(21);
+    assert_eq!(too_long_on_a_page(&long).len(), 1);
+    assert!(too_long_on_a_page(&format!("```\n{long}\n```\n| {long} |\n- {}\n", "x".repeat(150))).is_empty());
+    assert_eq!(too_long_on_a_page(&format!("| {long}{long} |")).len(), 1);
+}

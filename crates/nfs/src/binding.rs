@@ -78,9 +78,13 @@ pub fn nfs_v4() -> Vec<Binding> {
 pub fn document() -> String {
     let mut text = String::from(
         "# Which NFS items may be placed directly\n\n\
-         Made from `crates/nfs/src/binding.rs` by `cargo run -q -p rpcrdma-nfs --example bindings`; a test holds it against the\n\
-         encoders. Everything else of a call or reply stays in the message (RFC 8267 section 2). MOUNT has no binding and travels over TCP.\n\
+         `cargo run -q -p rpcrdma-nfs --example bindings` makes this page from `crates/nfs/src/binding.rs`; a\n\
+         test compares it with the encoders. RDMA may place only these items directly; everything else of a\n\
+         call or reply stays in the message (RFC 8267 section 2). MOUNT has no binding and travels over TCP.\n\
          NFSACL travels where NFS version 3 does, and has no such item.\n\n\
+         - [NFS version 2](#nfs-version-2)\n\
+         - [NFS version 3](#nfs-version-3)\n\
+         - [NFS version 4](#nfs-version-4)\n\n\
          ## NFS version 2\n\n\
          | number | procedure | argument | result |\n|---|---|---|---|\n",
     );
@@ -92,11 +96,12 @@ pub fn document() -> String {
         text += &format!("{row}\n");
     }
     text += "\n## NFS version 4\n\n\
-             The operations of COMPOUND in minor versions 0 to 2 (`-` says where one does not exist). Those of CB_COMPOUND have no such\n\
-             items.\n\n\
-             READ and READLINK take the Write chunks of a call in the order of the operations; no other operation takes one, READ_PLUS\n\
-             neither. A chunk without segments asks for its result inline, and so does a list that has ended. The chunks of operations that\n\
-             fail, or are not executed, come back unused: with their segments, and no octets in them.\n\n\
+             These are the operations of COMPOUND in minor versions 0 to 2; `-` stands for a version without the\n\
+             operation. The operations of CB_COMPOUND have no such items.\n\n\
+             READ and READLINK take the Write chunks of a call in the order of the operations. No other operation\n\
+             takes one, not even READ_PLUS. A chunk without segments asks for its result inline, and so does a\n\
+             list that has ended. The chunks of operations that fail, or that the server does not execute, come\n\
+             back unused: with their segments, and without data.\n\n\
              | number | operation | argument | result | minor versions |\n|---|---|---|---|---|\n";
     for (row, op) in nfs_v4().iter().zip(v4::Op::ALL) {
         let minors = [0, 1, 2].map(|minor| if op.exists_in(minor) { minor.to_string() } else { "-".to_owned() });

@@ -83,7 +83,8 @@ fn document(list: &List) -> String {
         "# What interoperates\n\n\
          `cargo xtask interop --write-docs` makes this page from [interop.toml](../interop.toml).\n\
          `cargo xtask interop` boots Linux in a guest and runs the core of these jobs and a quarter of the\n\
-         others, which the date chooses; `--all` runs all. CI runs it, and fails when a job is missing or fails.\n\n\
+         others, which the date chooses; `--all` runs all. CI runs it, and fails when a job is missing or\n\
+         fails.\n\n\
          A job that names versions of NFS runs once in each, and has a name for each: `client-tree-4.2`,\n\
          `client-tree-4.2-tcp`. A job that names none uses version 3. A job that names no device uses\n\
          software iWARP at both ends. Linux speaks version 1 of RPC-over-RDMA; our ends speak version 2 with\n\
