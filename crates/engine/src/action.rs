@@ -142,7 +142,7 @@ pub struct Negotiated {
     pub link: Link,
     /// Credits of ours: calls in version 1, messages in version 2.
     pub credits: u32,
-    /// The most credits of the peer that are believed, as far as it is known; zero in version 1, where replies say.
+    /// The most credits of the peer that we accept, as far as we know it; zero in version 1, where replies say it.
     pub peer_credits: u32,
     /// What the peer has announced (version 2).
     pub peer: Option<Properties>,
@@ -154,9 +154,9 @@ pub struct Negotiated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageKind {
-    /// A call of ours.
+    /// Our call.
     Call,
-    /// A probe of ours, to find out whether the peer is alive.
+    /// Our probe, which finds out whether the peer is alive.
     Probe,
     /// A reply to the peer's call.
     Reply,
@@ -195,7 +195,7 @@ pub struct Sent {
     pub invalidates: Option<u32>,
 }
 
-/// What the driver has to do, in the order in which it is said.
+/// What the driver has to do, in this order.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Action {
@@ -210,7 +210,7 @@ pub enum Action {
         octets: Slices,
         /// A handle of the peer to invalidate.
         invalidate: Option<u32>,
-        /// Whether its completion is wanted.
+        /// Whether the driver must report its completion.
         signaled: bool,
         /// What it is.
         about: Sent,
@@ -218,7 +218,7 @@ pub enum Action {
     /// Post an RDMA Write of these slices.
     Write {
         /// The XID of the call whose result it is. If the peer's memory cannot be written, and the same XID comes again
-        /// on another connection, that call is to be refused (RFC 8166 section 4.5.3).
+        /// on another connection, we refuse that call (RFC 8166 section 4.5.3).
         xid: u32,
         /// Handle, octets, and where they go.
         to: Segment,
@@ -232,7 +232,7 @@ pub enum Action {
         request: RequestId,
         /// The call's XID.
         xid: u32,
-        /// How the call begins, as far as that came with it: nothing of a call that has to be fetched as a whole.
+        /// The beginning of the call, as far as it came with the message; empty if the whole call has to be fetched.
         head: Bytes,
         /// How many octets in all.
         octets: usize,
@@ -279,7 +279,7 @@ pub enum Action {
         /// Which.
         call: CallId,
     },
-    /// The peer has answered a probe: it is there, and slow.
+    /// The peer has answered a probe: it is alive, and slow.
     Alive,
     /// It is settled how the connection is spoken on. Said once.
     Negotiated(Negotiated),

@@ -45,7 +45,7 @@ pub(crate) struct AnswerPlan {
     pub(crate) placed: u64,
 }
 
-/// The reply does not fit what was offered for it.
+/// The reply does not fit the chunks that the requester offered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Misfit {
     /// A Write chunk is too small for its result.

@@ -1,4 +1,4 @@
-//! What a connection is told about itself, and what both ends' private data make of it.
+//! The settings of a connection, and what they become with both ends' private data.
 
 use crate::v2::{Extension, HostAuthentication, MAX_PEER_CREDITS};
 use rpcrdma_wire::{PrivateData, private_data::MIN_SIZE_OCTETS, v2::ReverseSupport};
@@ -17,7 +17,7 @@ pub enum Side {
 /// 4 KiB of receive buffer each.
 pub const DEFAULT_CREDITS: u32 = 64;
 
-/// The most credits that are believed, whatever the peer grants or the configuration says. Each one of ours costs a
+/// The most credits that we use, whatever the peer grants or the configuration says. Each credit of ours costs a
 /// receive buffer.
 pub const MAX_CREDITS: u32 = 1024;
 
@@ -37,15 +37,15 @@ pub const DEFAULT_MAX_CALL_OCTETS: u64 = 4 << 20;
 /// for by default (docs/performance.md).
 pub const DEFAULT_CALL_PARTS: usize = 32;
 
-/// Version 2: the most Sends of a reply that is no long one, unless told otherwise. Where memory is exposed for a
-/// longer one, an RDMA Write brings it without a round trip, and costs less than several Sends do.
+/// Version 2: the most Sends of a reply that does not count as long, by default. If memory is exposed for a longer
+/// reply, an RDMA Write brings it without a round trip and costs less than several Sends.
 pub const DEFAULT_REPLY_PARTS: usize = 2;
 
-/// How long a call that nobody waits for may keep its memory lent.
+/// How long a call whose caller has gone away may keep its memory lent.
 pub const FORGOTTEN_CALL_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How long the peer may be silent while calls are unanswered, before it is probed: a user who waits for longer than
-/// that wants to know whether his server is slow or dead, and a NULL call costs nothing.
+/// How long the peer may be silent while calls are unanswered, before we probe it. A user who waits longer wants to
+/// know whether his server is slow or dead, and a NULL call costs nothing.
 pub const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long a server may take to answer the first message of version 2, before it is taken for one of version 1.
@@ -56,10 +56,10 @@ pub const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 /// that renews its lease every third of 90 s has to have found out, and connected again, before the lease is over.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// How long a server may be silent that has left its client no credit to ask with: it has granted one alone, or has
-/// lowered its grant below the calls that are under way. Nobody can tell then whether it is slow or dead. The
-/// connection is ended at last, for a call that waits for ever helps nobody; a server that is slow beyond that finds
-/// the repetition by its XID.
+/// How long a server may be silent that has left its client no credit for a probe: it has granted one alone, or has
+/// lowered its grant below the calls under way. Then nothing shows whether it is slow or dead. In the end we close the
+/// connection, because a call that waits for ever helps nobody; a server that was only slow finds the repetition by its
+/// XID.
 pub const SPENT_LIMIT: Duration = Duration::from_secs(180);
 
 /// Limits on what a peer may ask for. Each has a default with a reason.
@@ -110,9 +110,9 @@ pub struct Config {
     pub side: Side,
     /// Credits to ask for: the most calls of ours in flight. At most [`MAX_CREDITS`].
     pub credits_wanted: u32,
-    /// Version 1: the most calls of ours that are sent before the next of the peer's calls is answered; others wait.
-    /// Some peers post receives for calls in the reverse direction only when they hear such an answer, whatever they
-    /// have granted.
+    /// Version 1: the most calls of ours that we send before we answer the peer's next call; others wait. Some peers
+    /// post receives for calls in the reverse direction only when they receive such an answer, whatever they have
+    /// granted.
     pub calls_between_answers: u32,
     /// Credits to grant: the most calls of the peer in flight. Zero if none are served here.
     pub credits_granted: u32,
@@ -133,7 +133,7 @@ pub struct Config {
     pub limits: Limits,
     /// Which versions are spoken.
     pub versions: Versions,
-    /// Version 2: the most credits of the peer's that are believed. Each costs a receive.
+    /// Version 2: the most credits of the peer that we accept. Each costs a receive.
     pub peer_credits: u16,
     /// Version 2: the most Sends that a call goes in where it could also be pulled from a chunk. One: none is
     /// continued.
@@ -198,12 +198,12 @@ pub struct Link {
     pub send_inline: usize,
     /// The inline threshold of what we receive, in octets.
     pub receive_inline: usize,
-    /// Whether our Sends may invalidate a handle of the peer: both ends have said so.
+    /// Whether our Sends may invalidate a handle of the peer: both ends have announced it.
     pub send_invalidates: bool,
 }
 
 impl Link {
-    /// Joins both ends' words. A peer that said nothing has the minimum of RFC 8166 section 3.3.3.
+    /// Combines what both ends announce. A peer without private data has the minimum of RFC 8166 section 3.3.3.
     // V1-3.3.2-a, V1-3.3.3-g, CM-8797-4-d
     pub fn new(config: &Config, peer: Option<&PrivateData>) -> Self {
         let ours = config.private_data();

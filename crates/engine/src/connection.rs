@@ -69,11 +69,11 @@ macro_rules! shared {
 }
 
 impl Connection {
-    /// A connection that has just been made. `peer` is what the other end's private data said.
+    /// A connection that has just been made. `peer` is what the other end's private data announced.
     pub fn new(config: Config, peer: Option<&PrivateData>) -> Self {
         let link = Link::new(&config, peer);
-        // A server's first credit needs no word. A client's are for the reverse direction, whose peer waits until the
-        // upper layer has told it; they are covered from the start.
+        // A server's first credit is not announced. A client's credits are for the reverse direction, whose peer waits
+        // until the upper layer has announced it; receives cover them from the start.
         let granted = match config.side {
             // V1-3.3.3-a, V1-3.3.3-b
             Side::Server => config.credits_granted.min(1),
@@ -196,16 +196,15 @@ impl Connection {
         self.responder.drained(&mut shared!(self));
     }
 
-    /// Sends calls of ours that waited for the peer to hear an answer of ours. To be called after
-    /// [`answer`](Self::answer).
+    /// Sends calls of ours that waited until the peer gets an answer of ours. Call it after [`answer`](Self::answer).
     pub fn resume(&mut self, now: Timestamp, host: &mut dyn Host) {
         if self.requester.queued() > 0 {
             self.send_ready(now, host);
         }
     }
 
-    /// A service's answer to a call of the peer, or [`Answer::NotEligible`] if it cannot be served at all. A call that
-    /// is not known any more is ignored.
+    /// A service's answer to a call of the peer, or [`Answer::NotEligible`] if it cannot serve the call. A call that is
+    /// no longer known is ignored.
     pub fn answer(&mut self, request: RequestId, answer: Answer) {
         self.responder.answer(request, answer, &mut shared!(self));
     }
@@ -240,9 +239,9 @@ impl Connection {
         }
     }
 
-    /// The connection is over, and every exposure was said to be fenced. Returns the calls of ours that are not
-    /// answered and still wanted, in the order in which they have to be sent again. Take [`poll`](Self::poll) once
-    /// more.
+    /// The connection is over, and every exposure has been reported as fenced. Returns the calls of ours that are
+    /// unanswered and whose callers still wait, in the order in which to send them again. Take [`poll`](Self::poll)
+    /// once more.
     pub fn closed(&mut self) -> Vec<CallId> {
         self.closing = true;
         self.responder.closed();
@@ -271,8 +270,8 @@ fn role(side: Side, message: Option<(&Header, &[u8])>) -> Role {
             Some([0, 0, 0, 1]) => Role::Requester,
             _ => forward,
         },
-        // A Reply chunk alone does not tell: as a server, which offers none in the reverse direction, it is a long call
-        // that lacks its call, and owed an ERR_CHUNK.
+        // A Reply chunk alone does not show the direction. We are a server, which offers none in the reverse direction,
+        // so this is a long call without its Position Zero chunk, and gets an ERR_CHUNK.
         Body::Nomsg(lists) if !lists.reads.is_empty() => Role::Responder,
         Body::Error(_) => Role::Requester,
         _ => forward,

@@ -1,14 +1,14 @@
-//! One connection of whichever version both ends speak (version 2 draft, section 4.2.3).
+//! One connection of the version that both ends speak (version 2 draft, section 4.2.3).
 //!
 //! A client that speaks version 2 begins with a message of it, and holds its calls back until the server has answered.
-//! The answer settles the version, or the connection goes on in version 1, or is closed when nothing comes in time. A
+//! The answer settles the version; or the connection goes on in version 1; or it is closed if nothing comes in time. A
 //! server goes by the client's first message that it does not refuse. Owns the connection of the version, and held
 //! calls.
 //!
 //! | state | means | leaves it when |
 //! |---|---|---|
 //! | `Probing` | a client has sent its properties | the server has answered, or refused version 2 |
-//! | `Listening` | a server has heard nothing that it speaks | a message of a version that it speaks has come |
+//! | `Listening` | a server has received nothing that it speaks | a message of a version that it speaks has come |
 //! | `One`, `Two` | the version is settled | never |
 
 use crate::{
@@ -72,7 +72,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// A connection that has just been made. `peer` is what the other end's private data said. A client then calls
+    /// A connection that has just been made. `peer` is what the other end's private data announced. A client then calls
     /// [`start`](Self::start).
     pub fn new(config: Config, peer: Option<&PrivateData>) -> Self {
         let posted = config.initial_receives;
@@ -108,7 +108,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether a client has not yet heard which version its server speaks.
+    /// Whether a client does not know yet which version its server speaks.
     pub fn is_probing(&self) -> bool {
         matches!(self.state, State::Probing(_))
     }
@@ -236,7 +236,8 @@ impl Endpoint {
         matches!(&self.state, State::Two(two) if two.holds_parts())
     }
 
-    /// As [`v2::Connection::extension_room`]; there is always room to be told that the version is another.
+    /// As [`v2::Connection::extension_room`]; in version 1 there is always room, because sending reports that the
+    /// version is another.
     pub fn extension_room(&self) -> bool {
         match &self.state {
             State::Two(two) => two.extension_room(),

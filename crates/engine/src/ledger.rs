@@ -12,7 +12,7 @@ pub(crate) struct Ledger {
     posted: usize,
     granted: u32,
     unanswered: usize,
-    /// Calls of ours that were sent since we last answered one of the peer's.
+    /// Calls of ours that we have sent since we last answered one of the peer's.
     since_answer: u32,
 }
 
@@ -44,8 +44,8 @@ impl Ledger {
         self.posted = self.posted.saturating_sub(1);
     }
 
-    /// The next message to the peer grants `credits`. A lower grant than before keeps its receives: what the peer sends
-    /// until it hears of it is covered by them.
+    /// The next message to the peer grants `credits`. A grant that is lower than before keeps its receives: they cover
+    /// what the peer sends until the new grant reaches it.
     // V1-3.3.1-h, IE-4.5-a, V1-3.3.1-g
     pub(crate) fn grant(&mut self, credits: u32, actions: &mut VecDeque<Action>) {
         self.granted = self.granted.max(credits);
@@ -60,7 +60,7 @@ impl Ledger {
         self.settle(actions);
     }
 
-    /// Calls of ours that were sent since we last answered one of the peer's.
+    /// Calls of ours that we have sent since we last answered one of the peer's.
     pub(crate) fn since_answer(&self) -> u32 {
         self.since_answer
     }

@@ -137,7 +137,7 @@ pub(crate) fn rest(message: &Payload, reduced: &[Reduced]) -> Slices {
     for part in message.parts() {
         match part {
             Part::Run(run) => out.push(run.clone()),
-            // An empty item has no octets, so nothing is reduced at its position but what follows it.
+            // An empty item has no bytes, so only what follows it is reduced at its position.
             Part::Item(data) if data.is_empty() => {}
             Part::Item(_) if gone.peek() == Some(&position) => {
                 gone.next();

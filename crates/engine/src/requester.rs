@@ -1,6 +1,6 @@
 //! The requester half: calls of ours, sent as credits allow.
 //!
-//! Owns the table of them. What the peer does wrong fails the call that it concerns.
+//! Owns the table of calls. A mistake of the peer fails the call that it concerns.
 
 use crate::{
     Action, CallError, CallId, CallRefused, Config, ExposeError, ExposureId, Host, Link, MessageKind, Sent,
@@ -56,7 +56,8 @@ impl Requester {
         Ok(())
     }
 
-    /// The most calls that may be unanswered: no more than asked for, granted, or believed.
+    /// The most calls that may be unanswered: the lowest of what we asked for, what the peer granted, and our own
+    /// limit.
     // V1-3.3.1-c, V1-3.3.1-e, V1-3.3.3-c, V1-3.3.3-d, V1-8.1.4-b
     fn limit(&self, config: &Config) -> usize {
         self.granted.unwrap_or(1).clamp(1, config.credits_wanted.clamp(1, MAX_CREDITS)) as usize
@@ -216,7 +217,7 @@ impl Requester {
     }
 }
 
-/// Whether the peer has receives for another call of ours, as it posts them when it hears an answer.
+/// Whether the peer has receives for another call of ours, if it posts them only when it gets an answer.
 fn may_send(shared: &Shared<'_>) -> bool {
     shared.ledger.since_answer() < shared.config.calls_between_answers
 }

@@ -84,7 +84,7 @@ impl Requests {
         actions.push_back(Action::Pull { request: id, xid: request.xid, head, octets, sources });
     }
 
-    /// The call's chunks have come. `head` is the beginning of what was pulled. Returns whether it is a call at all.
+    /// The call's chunks have come. `head` is the beginning of what was pulled. Returns whether it is a call.
     pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], actions: &mut VecDeque<Action>) -> bool {
         let Some(request) = self.requests.get_mut(&id) else { return true };
         let Stage::Pulling { pieces, long } = &mut request.stage else { return true };

@@ -1,8 +1,8 @@
 //! The responder half: calls of the peer, from the header to the answer's completion.
 //!
-//! Owns shares of received messages until they are delivered, and what a call offered for its result until it is
-//! answered. A call whose header or limits are wrong is answered with ERR_CHUNK. A peer that sends more calls than it
-//! has credits, or faulty messages faster than it takes their answers, loses the connection.
+//! Owns shares of received messages until they are delivered, and a call's chunks for its result until it is answered.
+//! It answers a call whose header or limits are wrong with ERR_CHUNK. A peer that sends more calls than it has credits,
+//! or faulty messages faster than it takes their answers, loses the connection.
 
 use crate::{
     Action, Answer, CloseCause, MessageKind, PeerFault, RequestId, Sent,
@@ -175,7 +175,7 @@ fn grant(shared: &mut Shared<'_>) -> u32 {
     credits
 }
 
-/// The handle to invalidate: that of the memory which the reply fills, if any.
+/// The handle to invalidate: that of the memory which the reply fills, if there is one.
 fn handle_of(lists: &Lists) -> Option<u32> {
     let written = lists.writes.chunks().iter().chain(&lists.reply).flat_map(WriteChunk::segments);
     let read = lists.reads.segments().iter().map(|entry| &entry.segment);

@@ -29,7 +29,7 @@ impl Offered {
                     return Err(PeerFault::ReplyChunkBesideMessage);
                 }
             }
-            // Nothing can have been written to what was never offered.
+            // The peer cannot have written to a chunk that we never offered.
             (Some(got), None) if got.is_empty() => {}
             (Some(_), None) => return Err(PeerFault::NoReplyChunk),
         }
@@ -47,7 +47,7 @@ impl Offered {
     fn placed(&self, got: &WriteList) -> Result<SmallVec<[PlacedItem; 1]>, PeerFault> {
         let offered = self.writes.chunks();
         if got.is_empty() || offered.is_empty() {
-            // Without a list, nothing was written: what was offered is unused.
+            // Without a list the peer wrote nothing: what we offered is unused.
             return match got.chunks().iter().all(WriteChunk::is_empty) {
                 true => Ok((0..self.items)
                     .map(|k| PlacedItem { offered: offered.get(k).map_or(0, chunk_octets), returned: 0 })

@@ -1,12 +1,12 @@
-//! Finding out whether a silent peer is still there.
+//! Finding out whether a silent peer is alive.
 //!
-//! A connection that stands is never hurried: calls are not sent twice on it. But when calls are unanswered and nothing
-//! at all has come for [`SILENCE_LIMIT`], a NULL call on the credit that was kept back decides: any message within
-//! [`PROBE_TIMEOUT`] shows that the peer lives. Where no credit could be kept back, only [`SPENT_LIMIT`] decides. Owns
-//! nothing. The verdict is the error: the connection is to be closed.
+//! We do not hurry an open connection: a call is not sent twice on it. But if calls are unanswered and nothing has come
+//! for [`SILENCE_LIMIT`], a NULL call on the credit that was kept back decides: any message within [`PROBE_TIMEOUT`]
+//! shows that the peer lives. If no credit could be kept back, only [`SPENT_LIMIT`] decides. Owns nothing. The verdict
+//! is the error, which means: close the connection.
 //!
-//! It is NULL in all versions of NFS, and no SEQUENCE: NULL needs no slot of a session, so that it goes out although
-//! the only slot is in use, and every server answers it in whatever state its client is.
+//! The probe is NULL in all versions of NFS, and not SEQUENCE: NULL needs no slot of a session, so it can be sent
+//! although the only slot is in use, and every server answers it in whatever state its client is.
 
 use crate::{
     Side,
@@ -34,15 +34,15 @@ pub(crate) enum Means {
     Reserve,
     /// Every credit that the peer has granted is in use.
     Spent,
-    /// A peer that posts receives only when it hears an answer has none for it: nothing but waiting.
+    /// A peer that posts receives only when it gets an answer has none for a probe: we can only wait.
     None,
     /// Nothing has ever come from this peer, so that not even its grant is known.
     NeverHeard,
 }
 
 impl Means {
-    /// What an end without a credit can do. A server waits: it gives each of its calls up by itself, and the client may
-    /// be one that has nothing to say.
+    /// What an end without a credit can do. A server waits: it gives up each of its calls by itself, and its client may
+    /// have nothing to send.
     pub(crate) fn without_credit(side: Side) -> Self {
         match side {
             Side::Client => Self::Spent,
@@ -55,7 +55,7 @@ impl Means {
 pub(crate) struct Silence {
     /// Since when calls are unanswered and nothing came.
     since: Option<Timestamp>,
-    /// When the probe under way has to be answered.
+    /// Until when the peer must answer the probe under way.
     probe_until: Option<Timestamp>,
 }
 
@@ -119,8 +119,8 @@ pub(crate) fn program(call: &Payload) -> Option<(u32, u32)> {
     word(12).zip(word(16))
 }
 
-/// A call of procedure 0 of a program and version, or of the port mapper if none is known: any answer will do, even
-/// that there is no such program (RFC 5531 section 9).
+/// A call of procedure 0 of a program and version, or of the port mapper if none is known. Any answer shows that the
+/// peer lives, even one that says that it has no such program (RFC 5531 section 9).
 pub(crate) fn null_call(xid: u32, program: Option<(u32, u32)>) -> Bytes {
     let (program, version) = program.unwrap_or((100_000, 2));
     let words: [u32; NULL_CALL_WORDS] = [xid, 0, 2, program, version, 0, 0, 0, 0, 0];

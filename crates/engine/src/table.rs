@@ -22,14 +22,14 @@ use rpcrdma_xdr::Payload;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// Who wants to know how a call ends.
+/// Who learns how a call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The caller waits for the reply.
     Caller,
     /// The caller has gone away and left the memory behind.
     Nobody,
-    /// The caller had gone away for so long that the memory is taken back.
+    /// The caller has been away for so long that we take the memory back.
     Expired,
     /// The caller wants its memory back and nothing else.
     Canceller,
@@ -86,7 +86,7 @@ pub(crate) struct Table<X> {
     calls: HashMap<u32, Call<X>>,
     /// XIDs by our name for a call.
     xids: HashMap<CallId, u32>,
-    /// Whose an exposure is.
+    /// To which call an exposure belongs.
     exposures: HashMap<ExposureId, u32>,
     /// Calls without a credit, by order and XID.
     queue: BTreeMap<u64, u32>,
@@ -143,7 +143,7 @@ impl<X> Table<X> {
             .insert(xid, Call { id, order, owner, state, message, plan, exposures: SmallVec::new(), offered, extra });
     }
 
-    /// Takes a probe in, which has no name and waits for nothing: nobody asks about it, and it is found by its XID.
+    /// Takes a probe in, which has no name and no caller, and is found by its XID.
     pub(crate) fn insert_probe(&mut self, xid: u32, message: Payload, plan: CallPlan, extra: X) {
         let order = self.next_order;
         self.next_order += 1;
@@ -236,7 +236,7 @@ impl<X> Table<X> {
                     Err(error) => Action::Fail { call: id, error },
                 });
             }
-            // Whatever it says: who refuses is there.
+            // Whatever the error says, a peer that refuses is alive.
             Owner::Probe => actions.push_back(Action::Alive),
             Owner::Nobody | Owner::Expired | Owner::Canceller | Owner::Ghost => {}
         }

@@ -23,9 +23,10 @@ pub trait Memory: Any + Send + Sync {
     fn capacity(&self) -> usize {
         self.octets().len()
     }
-    /// Nobody needs what is written there. Memory that comes into being when it is written to may go away until then.
+    /// The caller does not need what is written there. Memory that is allocated at the first write may be freed until
+    /// the next write.
     fn release(&mut self) {}
-    /// Its buffer is gone. Whoever makes many may use the box again.
+    /// Its buffer is gone. Code that makes many buffers may use the box again.
     fn give_back(self: Box<Self>) {}
 }
 
@@ -94,13 +95,12 @@ impl Buffer {
     pub fn set_len(&mut self, len: usize) {
         self.len = len.min(self.capacity());
         if self.memory.octets().len() < self.len {
-            // Not there yet, as nobody has written to it.
+            // The memory does not exist yet, because nothing was written to it.
             self.len = self.len.min(self.memory.octets_mut().len());
         }
     }
 
-    /// Says that none of its octets is meaningful any more, and gives their memory back for as long as nobody writes
-    /// to it, where its maker can.
+    /// Says that none of its bytes is meaningful any more. If its maker can, the memory is freed until the next write.
     pub fn clear(&mut self) {
         self.len = 0;
         self.memory.release();
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(returned.load(Ordering::Relaxed), 1);
     }
 
-    /// Four octets that are there once they are written to.
+    /// Four bytes that exist once they are written to.
     struct Late(Vec<u8>);
     impl Memory for Late {
         fn octets(&self) -> &[u8] {

@@ -78,8 +78,8 @@ impl Random for OsRandom {
     }
 }
 
-/// A generator that a seed decides wholly (SplitMix64). For simulations and tests: it hides nothing
-/// from anybody who sees a few of its numbers.
+/// A generator that a seed decides wholly (SplitMix64), for simulations and tests. It is not secret: a few of its
+/// numbers give away the others.
 pub struct SeededRandom {
     state: Mutex<u64>,
 }

@@ -1,7 +1,7 @@
-//! Memory for short runs of octets that are made one after the other, such as the headers of a connection.
+//! Memory for short runs of bytes that are made one after the other, such as the headers of a connection.
 //!
 //! They are written to one piece of memory, which is used again once all of them are gone, so that a run costs no
-//! allocation. Whoever keeps one keeps the whole piece: what is kept for long belongs into memory of its own.
+//! allocation. A run that is kept keeps the whole piece: copy what lives long into memory of its own.
 
 use bytes::{Bytes, BytesMut};
 

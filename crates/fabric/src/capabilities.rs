@@ -31,9 +31,9 @@ pub struct Capabilities {
     pub fencing: Fencing,
     /// Where handles are valid.
     pub handle_scope: HandleScope,
-    /// How many of a handle's 32 bits nobody can foresee: all in software; eight where a device numbers its windows in
-    /// turn and leaves the rest to us; none where it numbers its regions itself. Where they are few, what keeps other
-    /// peers out is the handle's scope.
+    /// How many of a handle's 32 bits a peer cannot predict: all in software; eight if a device numbers its windows in
+    /// turn and leaves the rest to us; none if it numbers its regions itself. If they are few, the handle's scope keeps
+    /// other peers out.
     pub unpredictable_handle_bits: u8,
     /// One [`ReceivePool`](crate::ReceivePool) can serve many queue pairs.
     pub shared_receives: bool,

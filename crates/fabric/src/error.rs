@@ -4,11 +4,11 @@
 use bytes::Bytes;
 use std::{io, net::SocketAddr};
 
-/// Why no connection came about. Whoever reports it says to whom.
+/// Why no connection was made. The code that reports it adds to which peer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// Nobody listens there.
+    /// No program listens at that address.
     #[error("the connection was refused: nothing listens there")]
     Refused {
         /// Who.
@@ -19,7 +19,7 @@ pub enum ConnectError {
     Rejected {
         /// Who.
         peer: SocketAddr,
-        /// What it said.
+        /// The private data of the rejection.
         private_data: Bytes,
     },
     /// The set-up did not finish in time.
@@ -62,8 +62,8 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Whether something accepts connections there that does not speak the provider's protocol: it answered by other
-    /// rules, not at all, or ended the connection instead.
+    /// Whether a program accepts connections there that does not speak the provider's protocol: it answered by other
+    /// rules, did not answer, or ended the connection instead.
     pub fn is_foreign(&self) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         match self {
@@ -187,7 +187,7 @@ pub enum WorkError {
     Fabric,
 }
 
-/// Why a connection ended. For logs: not every device tells a peer's orderly end from its death.
+/// Why a connection ended. For logs: not every device distinguishes a peer's orderly end from its death.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -197,7 +197,7 @@ pub enum CloseReason {
     /// The peer ended it in an orderly manner.
     #[error("ended by the peer")]
     Remote,
-    /// The peer broke a rule; it has been told if the protocol has a way.
+    /// The peer broke a rule. If the protocol has a message for it, we have sent it.
     #[error("the peer broke a rule: {0}")]
     Violation(PeerViolation),
     /// The peer says that we broke a rule, or that it failed.

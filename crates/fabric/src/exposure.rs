@@ -15,10 +15,10 @@ pub enum Access {
 /// Memory that is lent, and comes back when it is fenced.
 #[derive(Debug)]
 pub enum Lent {
-    /// For RDMA Read: shared, and nobody changes it.
+    /// For RDMA Read: shared memory that nothing changes.
     Source(Bytes),
-    /// For RDMA Write, over its whole capacity: nobody else has it. What the peer has written is not counted: the
-    /// reply that ends the exchange says it.
+    /// For RDMA Write, over its whole capacity, with exclusive access. How much the peer has written is not counted:
+    /// the reply that ends the exchange says it.
     Sink(Buffer),
 }
 

@@ -18,7 +18,7 @@ use std::{
 pub(crate) trait Layer: Send + Sync + 'static {
     /// A connection is about to be asked for.
     fn connecting(&self, peer: SocketAddr, params: &mut ConnectionParams) -> Result<(), ConnectError>;
-    /// It did not come about.
+    /// The connection was not made.
     fn not_connected(&self, peer: SocketAddr, error: &ConnectError);
     /// A peer asks for a connection.
     fn requested(&self, info: &ConnectionInfo);
@@ -26,7 +26,7 @@ pub(crate) trait Layer: Send + Sync + 'static {
     fn accepting(&self, peer: SocketAddr, params: &mut ConnectionParams) -> Result<(), AcceptError>;
     /// Its request is about to be rejected.
     fn rejecting(&self, peer: SocketAddr, private_data: &mut Bytes);
-    /// A connection has come about; `accepted` on the side that was asked.
+    /// A connection was made; `accepted` on the side that was asked.
     fn connected(&self, accepted: bool, queue_pair: Connected) -> Connected;
 }
 

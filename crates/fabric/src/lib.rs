@@ -1,23 +1,23 @@
 //! The contract of an RDMA provider.
 //!
 //! A provider is a [`Fabric`]: it [connects](Fabric::connect) and [listens](Fabric::listen) in the manner of a
-//! connection manager, with private data in both directions, and hands out [`QueuePair`]s. A queue pair is reliable
-//! and connected: Sends arrive in order, each in a receive that was posted for it; RDMA Reads and Writes move octets to
-//! and from memory that the peer has *exposed*. `rpcrdma-iwarp` is such a provider in software, `rpcrdma-sim` another
-//! for tests, and `rpcrdma-verbs` drives adapters.
+//! connection manager, with private data in both directions, and hands out [`QueuePair`]s. A queue pair is reliable and
+//! connected: Sends arrive in order, each in a receive that was posted for it; RDMA Reads and Writes move bytes to and
+//! from memory that the peer has *exposed*. `rpcrdma-iwarp` is such a provider in software, `rpcrdma-sim` another for
+//! tests, and `rpcrdma-verbs` drives adapters.
 //!
 //! # Who owns memory
 //!
 //! Registration is two things. *Local*: whatever a queue pair touches comes from the provider's [pool](Fabric::pool),
 //! registered once; other buffers work too, at the price of a registration. *Exposure*: lending memory to the peer.
-//! Memory for RDMA Read is shared and immutable, memory for RDMA Write moves into the queue pair and comes back in
-//! [`Completion::Fenced`], after which the peer can no longer reach it. So nobody can read a result before it is
-//! fenced. Everything that was posted or lent comes back, at the latest before [`Completion::Closed`].
+//! Memory for RDMA Read is shared and immutable. Memory for RDMA Write moves into the queue pair and comes back in
+//! [`Completion::Fenced`], after which the peer can no longer reach it, so a result cannot be read before it is fenced.
+//! Everything that was posted or lent comes back, at the latest before [`Completion::Closed`].
 //!
 //! # How to drive a queue pair
 //!
 //! One task owns it. It posts, and calls [`QueuePair::poll`] until that is pending; posted work starts with the next
-//! `poll` at the latest, so what is posted together leaves together. No thread and no runtime is started behind it.
+//! `poll` at the latest, so what is posted together leaves together. A queue pair starts no thread and no runtime.
 
 mod capabilities;
 mod error;

@@ -1,11 +1,11 @@
 //! Pools of buffers: memory that is used again, and budgets for it.
 //!
 //! A [`Pool`] keeps returned blocks by size class, so that the data path neither asks the system for memory nor zeroes
-//! any. A [`Budget`] is an allocator over a pool that hands out at most a fixed number of octets at a time and makes
+//! any. A [`Budget`] is an allocator over a pool that hands out at most a fixed number of bytes at a time and makes
 //! callers wait, first come first served. Blocks go back to pool and budget when the last user drops them.
 //!
-//! A block is taken from the pool when it is first written to: a receive that waits for its message costs some words,
-//! and an idle connection has a hundred of them. What counts for a budget is what was asked for, from the beginning.
+//! A buffer takes its block from the pool when it is first written to: a receive that waits for its message costs some
+//! words, and an idle connection has a hundred of them. A budget counts what was asked for, from the beginning.
 
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Memory};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const MIN_BLOCK_OCTETS: usize = 4096;
 /// Classes double from the smallest block: 4 KiB to 4 MiB. Larger blocks are not kept.
 const CLASSES: usize = 11;
-/// Octets kept per class while nobody uses them. Bounds what an idle process holds.
+/// Bytes kept for each class while they are unused. This limits what an idle process holds.
 const KEPT_OCTETS_PER_CLASS: usize = 32 << 20;
 /// Blocks without octets that are kept, each less than a hundred octets long.
 const KEPT_EMPTY: usize = 1024;
@@ -154,7 +154,8 @@ impl Allocator for Budget {
             // The semaphore is never closed; without a permit the block would merely go uncounted.
             let units = Self::units_for(len);
             let own = self.left.clone().acquire_many_owned(units.min(self.units)).await.ok();
-            // Who waits here holds a part of his share: so he is in nobody's way but his own.
+            // A caller that waits here already holds a part of its share of the budget, so it delays only callers of
+            // the same share.
             let whole = match &self.whole {
                 Some((left, all)) => left.clone().acquire_many_owned(units.min(*all)).await.ok(),
                 None => None,
@@ -164,7 +165,7 @@ impl Allocator for Budget {
     }
 }
 
-/// A buffer of another allocator's, all of it said to be meaningful.
+/// A buffer of another allocator, all of it marked as meaningful.
 struct Borrowed {
     buffer: Buffer,
     _permits: Permits,
@@ -180,7 +181,7 @@ impl Memory for Borrowed {
     }
 }
 
-/// Without a pool it is empty, waits for its next user, and counts for nobody.
+/// A block that belongs to no pool is empty, waits for its next user, and counts for no budget.
 #[derive(Debug, Default)]
 struct Block {
     /// None before it is written to, then `size` of them.
@@ -239,7 +240,7 @@ impl FreeLists {
         }
     }
 
-    /// A block that was used before, or a new one. Nobody waits for others here.
+    /// A block that was used before, or a new one. The lock is only tried, so no caller waits for another.
     fn take_empty(&self) -> Box<Block> {
         self.empty.try_lock().ok().and_then(|mut empty| empty.pop()).unwrap_or_default()
     }

@@ -85,8 +85,8 @@ pub trait Listener: Send {
     /// Where it listens.
     fn local_addr(&self) -> SocketAddr;
 
-    /// The next peer that wants a connection. Its request may not have been read yet, so that a slow peer holds up
-    /// nobody else.
+    /// The next peer that wants a connection. Its request may not have been read yet, so that a slow peer delays only
+    /// itself.
     ///
     /// Errors here concern one peer or a passing shortage (descriptors); the caller waits a little and goes on.
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<dyn Pending>, AcceptError>>;
@@ -101,7 +101,7 @@ pub trait Pending: Send {
     fn request(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Incoming>, AcceptError>>;
 }
 
-/// A connection request that awaits its answer. Dropping it refuses without a word.
+/// A connection request that awaits its answer. Dropping it refuses the request without private data.
 pub trait Incoming: Send {
     /// What the request says. IRD and ORD are the peer's wishes, seen from our side: `ord` is how many RDMA Reads it
     /// would serve, `ird` how many it would issue.

@@ -20,7 +20,7 @@ pub struct RemoteSegment {
     pub handle: u32,
     /// Octets.
     pub length: u32,
-    /// Where the first octet is: an address or an offset, as the exposing side has said.
+    /// Where the first byte is: an address or an offset, as the exposing side has announced.
     pub offset: u64,
 }
 
@@ -66,7 +66,7 @@ pub struct Read {
     pub sources: Vec<RemoteSegment>,
 }
 
-/// What kind of work a completion speaks of.
+/// What kind of work a completion is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkKind {
     /// A Send.
@@ -85,14 +85,14 @@ pub enum WorkKind {
 pub enum Completion {
     /// A Send of the peer has arrived. Everything that the peer wrote before it is in place.
     Received {
-        /// The receive it landed in; its length is that of the message.
+        /// The receive that the message is in; the buffer has the message's length.
         buffer: Buffer,
         /// The handle of ours that the peer's Send has invalidated. The exposure's own [`Completion::Fenced`] came
         /// before.
         invalidated: Option<u32>,
     },
-    /// A signaled Send or Write is done with its octets. That says nothing about their arrival: a peer can still refuse
-    /// them. Nothing more is said about this work.
+    /// A signaled Send or Write no longer needs its bytes. They may not have arrived: a peer can still refuse them. No
+    /// other completion follows for this work.
     Done {
         /// The work's token.
         token: Token,
@@ -119,7 +119,7 @@ pub enum Completion {
     },
     /// Work failed, or was still open when the connection ended ([`WorkError::Flushed`]).
     Failed {
-        /// The work's token; that of a receive means nothing.
+        /// The work's token; for a receive it has no meaning.
         token: Token,
         /// What it was.
         kind: WorkKind,
@@ -160,15 +160,15 @@ pub trait QueuePair: std::marker::Send {
     /// What this queue pair can do.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Posts a receive. The peer's next Send that finds no earlier one lands in it, over its whole capacity.
+    /// Posts a receive. The peer's next Send that finds no earlier one goes into it, over its whole capacity.
     ///
     /// # Errors
     /// [`RefusedReason::Limit`](crate::RefusedReason::Limit) above [`Capabilities::max_receives`]. After the
-    /// connection's end it is no error: the receive comes back flushed. Only after [`Completion::Closed`], which
-    /// nothing follows, it is refused as [`RefusedReason::Closed`](crate::RefusedReason::Closed).
+    /// connection's end it is not an error: the receive comes back flushed. Only after [`Completion::Closed`], the last
+    /// completion, it is refused as [`RefusedReason::Closed`](crate::RefusedReason::Closed).
     fn post_receive(&mut self, buffer: Buffer) -> Result<(), Refused<Buffer>>;
 
-    /// How many receives are posted and unused. Those of a shared pool are not counted.
+    /// How many receives are posted and unused, without those of a shared pool.
     fn posted_receives(&self) -> usize;
 
     /// Posts a Send. It leaves after all Sends and Writes posted before it.

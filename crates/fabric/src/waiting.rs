@@ -28,18 +28,18 @@ pub struct Spin(State);
 enum State {
     #[default]
     Off,
-    /// The peer has said something.
+    /// A message of the peer has come.
     Heard,
     Until(Timestamp),
 }
 
 impl Spin {
-    /// The peer has said something: the time begins anew.
+    /// A message of the peer has come: the time begins anew.
     pub fn heard(&mut self) {
         self.0 = State::Heard;
     }
 
-    /// Whether to ask once more, `busy_poll` after the peer was heard at the latest. Zero never does, and reads no
+    /// Whether to ask once more, until `busy_poll` after the last message of the peer. Zero never does, and reads no
     /// clock.
     pub fn goes_on(&mut self, busy_poll: Duration, clock: &dyn Clock) -> bool {
         match self.0 {
@@ -63,7 +63,7 @@ mod tests {
         task::{Context, Waker},
     };
 
-    /// A clock that moves when it is told to, and whose sleepers look again whenever they are polled.
+    /// A clock that the test moves, and whose sleepers look again whenever they are polled.
     #[derive(Default)]
     struct Hand(std::sync::Arc<AtomicU64>);
 

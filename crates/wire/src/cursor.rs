@@ -45,7 +45,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The count of an array whose elements take `element` octets each: at most as many as are left.
+    /// The count of an array whose elements take `element` octets each: at most as many as the message still has.
     pub(crate) fn count(&mut self, element: usize) -> Result<usize, DecodeError> {
         let position = self.position;
         let len = usize::try_from(self.u32()?).unwrap_or(usize::MAX);

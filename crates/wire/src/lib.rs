@@ -26,8 +26,8 @@ pub mod v2;
 
 pub use private_data::PrivateData;
 
-/// The version of RPC-over-RDMA in a message, which stands in the second word in all of them. `None` if it is not
-/// there.
+/// The version of RPC-over-RDMA of a message, in all versions its second word. `None` if the message is too short for
+/// it.
 // V2-4.2.3-e, V1-7-a
 pub fn version(message: &[u8]) -> Option<u32> {
     message.get(4..)?.first_chunk().copied().map(u32::from_be_bytes)

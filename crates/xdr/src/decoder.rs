@@ -252,8 +252,8 @@ impl Decoder {
         self.remaining = 0;
     }
 
-    /// Tells a message from most others: its length that is left, and up to `octets` of what comes next and is not in
-    /// chunks.
+    /// Feeds a hasher with what distinguishes a message from most others: the length that is left, and up to `octets`
+    /// bytes of what comes next outside chunks.
     pub fn measure(&self, octets: usize, hasher: &mut impl std::hash::Hasher) {
         hasher.write_usize(self.remaining);
         let runs = self.parts.iter().rev().filter_map(|part| match part {
@@ -317,7 +317,8 @@ impl Decoder {
         let mut octets = match self.parts.last_mut() {
             Some(StreamPart::Run(run)) if run.len() >= whole => run.split_to(whole),
             _ => {
-                // Cut up by the transport. The octets are here already, so their number is no peer's mere word.
+                // The transport has cut it up. The bytes have arrived, so their number is not merely announced by the
+                // peer.
                 let mut joined = Vec::with_capacity(whole);
                 while joined.len() < whole {
                     joined.extend_from_slice(&self.piece(whole - joined.len())?);

@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Shared octets up to this many are copied into the current run: cheaper than a part of their own.
 const COPY_LIMIT_OCTETS: usize = 256;
 
-/// The first memory of a run that nobody has sized: a reply without an item, in most cases.
+/// The first memory of a run whose size nobody has announced: usually a reply without an item.
 const FIRST_RUN_OCTETS: usize = 192;
 
 /// Memory for short streams, such as those of a connection, which costs no allocation for each of them. Cloning shares
-/// it. A stream that is kept for long keeps the memory of others: it should have its own.
+/// it. A stream that is kept for long keeps the memory of its neighbours: give it memory of its own.
 #[derive(Clone, Debug, Default)]
 pub struct SharedScratch(Arc<Mutex<Scratch>>);
 

@@ -12,7 +12,7 @@ pub enum DecodeError {
         position: usize,
         /// Octets that the value needs.
         needed: usize,
-        /// Octets that are there.
+        /// Bytes that are left.
         left: usize,
     },
     /// A counted value is longer than its type or the caller allows.

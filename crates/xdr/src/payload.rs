@@ -1,6 +1,6 @@
 //! An XDR stream to be sent, in parts.
 //!
-//! Owns runs of inline octets; shares data items with whoever made them. It cannot fail.
+//! It owns runs of inline bytes, and shares data items with their makers. It cannot fail.
 
 use crate::{padded, padding};
 use bytes::Bytes;

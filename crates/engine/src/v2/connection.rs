@@ -1,10 +1,10 @@
 //! The state machine of one connection of version 2: both halves, the exchange, and what is sent when.
 //!
-//! Its methods are called as those of version 1's [`Connection`](crate::Connection). It owns what its parts own. No
-//! input is an error: what a peer does wrong shows as an action, and names that mean nothing any more are ignored.
+//! Call its methods as those of version 1's [`Connection`](crate::Connection). It owns what its parts own. No input is
+//! an error: a mistake of the peer shows as an action, and the connection ignores names that have lost their meaning.
 //!
-//! What is sent first when a credit is there: the rest of a message that is under way, properties, errors, replies,
-//! calls. A grant goes out alone only when the peer may have run out of credits and nothing else is there to carry it.
+//! When a credit is free, this comes first: the rest of a message under way, properties, errors, replies, calls. A
+//! grant is sent alone only when the peer may have run out of credits and no other message can carry it.
 
 use super::{
     ErrorBody, ExtensionRefused, MAX_WAITING_MESSAGES, OtherBody,
@@ -35,8 +35,8 @@ use std::{
 pub const CREDIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the parts of one message may take to come, before the connection is given up. They hold memory, and the
-/// longest message that is put together comes in this time at 140 kB/s. Others may wait for that memory, and none of
-/// their calls is answered meanwhile: it has to be free before they take the server for dead.
+/// longest message that we put together comes in this time at 140 kB/s. Other peers may wait for that memory, and
+/// meanwhile none of their calls is answered: it must be free before they take the server for dead.
 pub const SEQUENCE_TIMEOUT: Duration = Duration::from_secs(30);
 const _: () = assert!(SEQUENCE_TIMEOUT.as_secs() < crate::SILENCE_LIMIT.as_secs() + crate::PROBE_TIMEOUT.as_secs());
 
@@ -49,8 +49,8 @@ enum Starving {
     Since(Timestamp),
 }
 
-/// The least that Sends and Receives of this version have to hold, in octets: what a peer may rely on until it is told
-/// otherwise (draft section 4.2.2).
+/// The smallest Sends and Receives of this version, in octets: what a peer may assume until we announce something else
+/// (draft section 4.2.2).
 // V2-4.2.2-c, V2-5.2.2-d
 pub const MIN_OCTETS: u32 = 4096;
 
@@ -116,8 +116,8 @@ macro_rules! sending {
 mod incoming;
 
 impl Connection {
-    /// A connection on which nothing was said in version 2 yet, with `posted` receives of [`MIN_OCTETS`] at least. The
-    /// client then calls [`start`](Self::start).
+    /// A connection on which no message of version 2 has passed yet, with `posted` receives of at least [`MIN_OCTETS`].
+    /// The client then calls [`start`](Self::start).
     pub fn new(config: Config, posted: usize) -> Self {
         let (send_octets, receive_octets) = (config.send_octets.max(MIN_OCTETS), config.receive_octets.max(MIN_OCTETS));
         let config = Config { send_octets, receive_octets, ..config };
@@ -186,10 +186,10 @@ impl Connection {
     }
 
     /// Starts a call of ours. It is sent as soon as the exchange is over and a credit is free. `repeatable` says that
-    /// it may be executed twice, and so be sent again when its reply did not fit.
+    /// the server may execute it twice, so that it may be sent again if its reply did not fit.
     ///
     /// # Errors
-    /// If the XID is in use, or this end does not call. That no message can carry it shows later, as
+    /// If the XID is in use, or this end does not call. If no message can carry it, that shows later, as
     /// [`Action::Fail`].
     #[allow(clippy::too_many_arguments, reason = "a call has these parts")]
     pub fn call(
@@ -218,7 +218,7 @@ impl Connection {
         self.requester.table.forget(call, now, &mut self.actions);
     }
 
-    /// Sends a message of an extension's, when a credit is there.
+    /// Sends a message of an extension when a credit is free.
     ///
     /// # Errors
     /// If the peer does not know its header type, it fits no message, or too many wait.
@@ -263,7 +263,7 @@ impl Connection {
         self.outbox.controls.iter().filter(|control| matches!(control, Control::Error { .. })).count()
     }
 
-    /// Tells the peer that a message of an extension's was not taken, for want of room.
+    /// Tells the peer that there was no room for a message of an extension.
     pub fn refuse_extension(&mut self, xid: u32, now: Timestamp, host: &mut dyn Host) {
         self.outbox.error(xid, VERSION, ErrorBody::System);
         self.pump(now, host);
@@ -301,19 +301,21 @@ impl Connection {
         self.credits.settle(&mut self.actions);
     }
 
-    /// Whether calls that came in parts, and are not answered, hold more memory than half a call may: no more of the
-    /// kind are wanted then, and the credits that the peer has let it send little of another.
-    /// When a message in parts has taken too long. Time in which we grant nothing for its parts is not the peer's.
+    /// When a message in parts has taken too long. Time in which we grant nothing for its parts does not count.
     fn unfinished_at(&self) -> Option<Timestamp> {
         self.sequence_since.filter(|_| self.deferred == 0 && !self.resumes).map(|since| since + SEQUENCE_TIMEOUT)
     }
 
+    /// Whether to stop granting credits for parts: unanswered calls that came in parts hold more than half of
+    /// [`Limits::call_octets`](crate::Limits::call_octets). With the credits that it still has, the peer can send little
+    /// of another.
     fn is_full(&self) -> bool {
         u64::try_from(self.responder.joined_octets()).unwrap_or(u64::MAX) > self.config.limits.call_octets / 2
     }
 
-    /// Whether a message in parts would begin with this one. Its memory is that of no receive: one and a half times
-    /// [`Limits::call_octets`](crate::Limits::call_octets), and what was under way, are held at most.
+    /// Whether a message in parts would begin with this one. Parts are put together in memory that is separate from the
+    /// receives: at most one and a half times [`Limits::call_octets`](crate::Limits::call_octets), and the parts that
+    /// were under way.
     pub fn begins_parts(&self, message: &[u8]) -> bool {
         !self.parts.is_open() && begins_parts(message)
     }
@@ -352,7 +354,7 @@ impl Connection {
         for _ in 0..deferred {
             self.credits.released();
         }
-        // No reply may be there to grant what has become free.
+        // There may be no reply that grants the credits which have become free.
         self.owes_grant |= (silent || deferred > 0) && self.credits.peer_is_short();
         self.pump_answers();
     }
@@ -456,7 +458,7 @@ impl Connection {
         }
     }
 
-    /// Sends what credits allow and is there already.
+    /// Sends everything that waits, as far as credits allow.
     // V2-4.2.1.1-e
     fn pump_answers(&mut self) {
         while !self.closing && self.credits.may_send() {
@@ -485,7 +487,7 @@ impl Connection {
                 break;
             }
         }
-        // Calls of ours wait for credits alone when none is under way, whose answer would grant.
+        // Calls of ours wait only for credits if none is under way, whose answer would grant.
         let calls = self.exchange.is_over() && self.requester.table.queued() > 0 && self.requester.unanswered() == 0;
         if (self.outbox.is_empty() && !calls) || self.credits.may_send() {
             self.starving = Starving::No;
@@ -507,7 +509,7 @@ impl Connection {
         self.actions.push_back(action);
     }
 
-    /// Says what was agreed, once.
+    /// Reports what both ends agreed on, once.
     fn settled(&mut self) {
         if !self.negotiated && self.exchange.is_over() {
             self.negotiated = true;

@@ -1,8 +1,8 @@
-//! Credits of version 2: one is one message, in each direction on its own (draft section 4.2.1).
+//! Credits of version 2: one credit is one message, separately for each direction (draft section 4.2.1).
 //!
-//! What the peer may send is backed by receives, posted before they are promised: our ceiling, the peer's (each of its
-//! messages obliges us to grant one, whether there is a receive to spare or not), and spare ones. What we may send is a
-//! balance that the peer's messages add to, up to the peer's ceiling. Owns numbers only.
+//! Receives back what the peer may send, and we post them before we promise them: our ceiling, the peer's ceiling (each
+//! of its messages obliges us to grant one, whether we have a spare receive or not), and spare ones. What we may send
+//! is a balance that the peer's messages add to, up to the peer's ceiling. Owns only numbers.
 //!
 //! | number | goes up | goes down |
 //! |---|---|---|
@@ -10,20 +10,21 @@
 //! | `count` | when a receive can be used for something new | by what a message of ours grants, at least one: a loan |
 //! | `least` | by what a message of ours grants, up to our ceiling | by each message of the peer |
 //!
-//! `least` never exceeds what the peer has once it has read all that we sent: at nothing, it may be waiting for us.
+//! `least` never exceeds what the peer has once it has read all that we sent. If it is zero, the peer may be waiting
+//! for us.
 //!
-//! What the peer could not add to a balance that was full is lost, and `count` would owe for it forever. Two things
-//! keep that from narrowing the window of either end to a message at a time, after one of them has sent much more than
-//! the other. The end that calls learns from each reply what the peer has read: whatever was granted up to the call, no
-//! more than our ceiling is left of it. The end that answers learns nothing of the kind; but the client's ceiling is
-//! half of what it lets be asked of the server, and with it the most that the server can come to owe.
+//! A grant that found the peer's balance full is lost, and `count` would owe for it for ever. After one end has sent
+//! much more than the other, that could narrow the window of either end to a message at a time. Two rules prevent it.
+//! The end that calls learns from each reply what the peer has read: everything that was granted up to the call, so at
+//! most our ceiling is left of it. The end that answers learns nothing like that; but the client's ceiling is half of
+//! the credits that it asks of the server, and that limits how much the server can come to owe.
 
 use crate::{Action, Config, Side, config::MAX_CREDITS};
 use rpcrdma_wire::v2::Credits as Word;
 use std::collections::VecDeque;
 
-/// The most credits of the peer's that are believed, unless told otherwise. Each one costs a receive, since a message
-/// of ours that spends one has to grant one.
+/// The most credits of the peer that we accept, by default. Each one costs a receive, because a message of ours that
+/// spends one has to grant one.
 // V2-4.2.1.1-h
 pub const MAX_PEER_CREDITS: u16 = 64;
 
@@ -40,12 +41,12 @@ const MIN_CEILING: u32 = 2;
 pub(crate) struct Credits {
     /// The most that we let be outstanding.
     own: i32,
-    /// The most of the peer's ceiling that is believed.
+    /// The most of the peer's ceiling that we accept.
     peer_limit: i32,
-    /// The peer's ceiling, as far as it is believed.
+    /// The peer's ceiling, as far as we accept it.
     peer: i32,
     balance: i32,
-    /// Whether a grant was sent without a credit since the peer was heard.
+    /// Whether we have sent a grant without a credit since the last message of the peer.
     on_reserve: bool,
     count: i32,
     /// Receives that were used by messages and cannot be promised again yet.
@@ -61,7 +62,7 @@ pub(crate) struct Credits {
 }
 
 impl Credits {
-    /// Credits of a connection with `posted` receives on which nothing was said in this version.
+    /// Credits of a connection with `posted` receives on which no message of this version has passed.
     pub(crate) fn new(config: &Config, posted: usize) -> Self {
         let wanted = config.credits_wanted.max(config.credits_granted);
         let wanted = if config.side == Side::Client { wanted.div_ceil(2) } else { wanted };
@@ -69,7 +70,7 @@ impl Credits {
         // V2-4.2.1.1-j, V2-4.2.3-c
         let initial = match config.side {
             Side::Client => (1, 0),
-            // The client's first message needs no word of ours.
+            // The client may send its first message before we have sent anything.
             Side::Server => (0, 1),
         };
         Self {
@@ -98,7 +99,7 @@ impl Credits {
         usize::try_from(self.own).unwrap_or(0)
     }
 
-    /// What the peer has announced, as far as it is believed.
+    /// What the peer has announced, as far as we accept it.
     pub(crate) fn peer(&self) -> usize {
         usize::try_from(self.peer).unwrap_or(0)
     }
@@ -114,8 +115,8 @@ impl Credits {
         self.granted
     }
 
-    /// A message in reply to a call has come, with whose last part all that was granted came to `mark`. The peer has
-    /// read all of that, and had at most our ceiling before it spent a credit on the reply.
+    /// A message in reply to a call has come. When the last part of that call was sent, everything granted amounted to
+    /// `mark`. The peer has read all of that, and had at most our ceiling before it spent a credit on the reply.
     pub(crate) fn acknowledged(&mut self, mark: u64) {
         let since = i32::try_from(self.granted.saturating_sub(mark)).unwrap_or(i32::MAX);
         let surely_free = 1i32.saturating_sub(since).saturating_sub(self.held);
@@ -168,9 +169,9 @@ impl Credits {
         self.least <= 0 || (self.count > 0 && self.least <= self.own / 4)
     }
 
-    /// Whether a grant of the peer's is to be answered with one of ours: it may have spent its last credit on grants,
-    /// and wait for ever. Only a grant of several is an answer. Whoever gets it has to send as many before there is
-    /// another, so that two ends which both do this soon fall silent.
+    /// Whether we answer a grant of the peer with one of ours: it may have spent its last credit on grants, and wait
+    /// for ever. Only a grant of several credits is an answer. Its receiver must send as many messages before there is
+    /// another, so two ends that both do this soon fall silent.
     // V2-4.2.1.2-d
     pub(crate) fn peer_is_stuck(&self) -> bool {
         self.least <= 0 && self.count >= MIN_CEILING as i32

@@ -152,7 +152,7 @@ impl Exchange {
         self.unsent.extend(in_messages(set, self.max));
     }
 
-    /// What the peer has said about itself.
+    /// What the peer has announced about itself.
     // V2-5.2.6-a, V2-5.2.6-b
     fn authenticate(&mut self, material: &Bytes) {
         if self.verdict != Verdict::Pending || material.is_empty() {
@@ -200,7 +200,7 @@ impl Exchange {
         (!self.heard_all || self.late.is_some()) && self.heard < MAX_PEER_SETS
     }
 
-    /// A set of the peer's.
+    /// A set of the peer.
     pub(crate) fn hear(&mut self, set: &PropertySet, tpmore: bool) {
         self.reopen();
         self.theirs.apply(set);
@@ -214,7 +214,7 @@ impl Exchange {
         self.heard_set(tpmore);
     }
 
-    /// A message of the exchange has come, whatever it said.
+    /// A message of the exchange has come, whatever its contents.
     pub(crate) fn heard_set(&mut self, tpmore: bool) {
         self.reopen();
         self.heard += 1;
@@ -224,8 +224,8 @@ impl Exchange {
         }
     }
 
-    /// The peer does without the exchange: the defaults hold for it, and ours is not sent. One that has said nothing of
-    /// it yet may come to it later, once, if it is not asked who it is (V2-6.3.4-b, V2-4.2.3-f).
+    /// The peer skips the exchange: the defaults hold for it, and ours is not sent. If it has announced nothing yet, it
+    /// may do so later, once, unless an authenticator asks who it is (V2-6.3.4-b, V2-4.2.3-f).
     // V2-6.2.2.3-h
     pub(crate) fn skip(&mut self) {
         let may_be_late = self.heard == 0 && !self.heard_all && self.authenticator.is_none();
@@ -235,7 +235,8 @@ impl Exchange {
         self.heard_all = true;
     }
 
-    /// The peer comes to the exchange late: it gets ours, and until both ends have said everything the defaults hold.
+    /// The peer begins the exchange late: we send ours, and the defaults hold until both ends have announced
+    /// everything.
     fn reopen(&mut self) {
         if let Some(unsent) = self.late.take() {
             self.unsent = unsent;
@@ -244,18 +245,18 @@ impl Exchange {
         }
     }
 
-    /// Whether both ends have said everything.
+    /// Whether both ends have announced everything.
     // V2-6.2.2.3-e
     pub(crate) fn is_over(&self) -> bool {
         self.heard_all && self.unsent.is_empty() && !matches!(self.verdict, Verdict::Pending | Verdict::Rejected)
     }
 
-    /// Whether the peer has said nothing of it yet.
+    /// Whether the peer has announced nothing yet.
     pub(crate) fn is_unheard(&self) -> bool {
         self.heard == 0 && !self.heard_all
     }
 
-    /// The peer was heard for the first time, or ours has begun.
+    /// The first message of the peer has come, or our own exchange has begun.
     pub(crate) fn begin(&mut self, now: Timestamp) {
         let timeout = if self.authenticator.is_some() { AUTHENTICATION_TIMEOUT } else { EXCHANGE_TIMEOUT };
         self.deadline.get_or_insert(now + timeout);

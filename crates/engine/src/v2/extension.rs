@@ -1,12 +1,12 @@
 //! What an embedder adds to version 2 (draft appendix B): header types and properties of its own.
 //!
-//! The engine carries them and does not read them. An extension says which it knows and what it announces; what comes
-//! is handed up as an action. Owned octets are copies, so that nothing keeps a receive buffer.
+//! The engine carries them and does not read them. An extension says which it knows and what it announces; the engine
+//! passes up as an action what comes. Owned octets are copies, so that nothing keeps a receive buffer.
 
 use rpcrdma_wire::v2::{ErrorBody, Extensions, OtherBody, OtherProperty};
 use std::fmt::Debug;
 
-/// Messages of an extension that may wait for credits. Whoever sends more is told to wait.
+/// Messages of an extension that may wait for credits. An embedder that sends more is told to wait.
 pub const MAX_WAITING_MESSAGES: usize = 64;
 
 /// Header types and properties beyond the draft's.
@@ -38,7 +38,7 @@ pub enum Received {
     Error {
         /// The message's XID.
         xid: u32,
-        /// What it said.
+        /// The peer's error.
         error: ErrorBody,
     },
 }
@@ -47,7 +47,7 @@ pub enum Received {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtensionRefused {
-    /// The peer has said that it does not know the header type (draft section 7.1.2).
+    /// The peer has answered that it does not know the header type (draft section 7.1.2).
     #[error("the peer does not know the header type {header_type}")]
     Unsupported {
         /// The header type.

@@ -1,8 +1,8 @@
-//! Host authentication: what both ends say in property 6 of the exchange (draft section 5.2.6).
+//! Host authentication: property 6 of the exchange, in both directions (draft section 5.2.6).
 //!
 //! The draft defines neither contents nor steps, so an embedder brings both. The engine carries any number of messages,
 //! and neither sends nor delivers an RPC before the verdict. A connection whose peer is rejected is closed. Without an
-//! authenticator nothing is sent, and what comes is not looked at. Owned octets are copies.
+//! authenticator the engine sends none, and ignores what comes. Owned octets are copies.
 
 use crate::Side;
 use bytes::Bytes;
@@ -20,17 +20,17 @@ pub trait HostAuthentication: Debug + Send + Sync {
 /// One end of the authentication of one connection.
 // V2-5.2.6-a, V2-5.2.6-b, V2-5.2.6-c, V2-11.1.1-c
 pub trait HostAuthenticator: Debug + Send {
-    /// What to say before the peer has said anything.
+    /// What to send before the peer has sent anything.
     fn start(&mut self) -> Option<Bytes>;
 
-    /// The peer has said this. It is not called after a verdict.
+    /// The peer has sent this. It is not called after a verdict.
     fn hear(&mut self, material: &Bytes) -> AuthenticationStep;
 
     /// The peer says nothing more, or speaks a version without authentication. Whether the connection may go on.
     fn silent(&mut self) -> bool;
 }
 
-/// What an authenticator makes of what the peer has said.
+/// How an authenticator reacts to what the peer has sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AuthenticationStep {
     /// Say this, and wait for an answer.

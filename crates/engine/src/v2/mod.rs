@@ -1,9 +1,9 @@
 //! Version 2 of RPC-over-RDMA on one connection (draft-ietf-nfsv4-rpcrdma-version-two-01).
 //!
-//! [`Connection`] is driven as its namesake of version 1 is, and shares with it the table of calls, the planning of
-//! chunks and what is lent to the peer. Its own are credits of both directions, the exchange of transport properties,
-//! messages in several parts, and errors that say what to do. How the draft is read stands in `docs/version2.md`; the
-//! ids in the tests are those of `spec/requirements.toml`.
+//! Drive [`Connection`] as its namesake of version 1. Both share the table of calls, the planning of chunks and what is
+//! lent to the peer. This version adds credits of both directions, the exchange of transport properties, messages in
+//! several parts, and errors that say what to do. `docs/version2.md` says how we read the draft; the ids in the tests
+//! are those of `spec/requirements.toml`.
 
 mod connection;
 mod credits;

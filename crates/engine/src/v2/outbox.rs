@@ -97,7 +97,7 @@ impl Outgoing {
     }
 }
 
-/// What is said of a part that is not the last.
+/// What the completion of a part that is not the last one means.
 fn part_of(about: Sent) -> Sent {
     Sent {
         kind: MessageKind::Part,
@@ -118,7 +118,7 @@ fn cut(payload: Slices, each: usize, last: usize, max_gather: usize) -> VecDeque
     let mut current = Bytes::new();
     let mut parts = VecDeque::with_capacity(left.div_ceil(each).max(1));
     loop {
-        // What is left for the last part has to be at least one unit, or there would be a part without octets.
+        // At least one unit must be left for the last part, or there would be a part without octets.
         let wanted = if left <= last { left } else { each.min(left.saturating_sub(UNIT)).max(UNIT) };
         let mut part = Slices::with_capacity(max_gather.min(2));
         let mut len = 0;

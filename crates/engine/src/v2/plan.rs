@@ -109,7 +109,7 @@ fn plan_reply(way: &Way, reply_max: usize, items: &[usize]) -> (SmallVec<[usize;
     (writes, place.then_some(reduced))
 }
 
-/// Returns whether there is a way at all.
+/// Returns whether the message can be sent in some way.
 // V2-4.4-a, V2-6.3.2-e, V2-4.4.2.1-a, V2-5.2.2-b
 fn plan_call(way: &Way, message: &Payload, plan: &mut CallPlan) -> bool {
     let inline = way.link.send_inline;

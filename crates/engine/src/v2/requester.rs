@@ -1,8 +1,9 @@
-//! The requester half of version 2: calls of ours, and what errors make of them (draft sections 6.4 and 7).
+//! The requester half of version 2: calls of ours, and how errors change them (draft sections 6.4 and 7).
 //!
-//! Owns the table of calls, and of each what it takes to send it again in another way. A call is planned when it is
-//! sent, since only then it is known what the peer takes. A refusal that says that the call was not executed, or of a
-//! call that may be executed twice, leads to another attempt where there is another way; all others end the call.
+//! Owns the table of calls, and for each call what is necessary to send it again in another way. A call is planned when
+//! it is sent, because only then it is known what the peer accepts. If a refusal says that the call was not executed,
+//! or if the call may be executed twice, the requester tries another way if there is one; every other refusal ends the
+//! call.
 
 use super::{
     credits::Credits,
@@ -74,8 +75,8 @@ pub(crate) struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// What the peer lets us use, or `None` if it takes no calls at all. Where a reply may be long and the last one was
-    /// not, no chunk is offered: a responder that has more to say than expected can say it in parts.
+    /// What the peer lets us use, or `None` if it accepts no calls. If a reply may be long and the last one was not, we
+    /// offer no chunk: a responder whose reply is longer than expected can send it in parts.
     // V2-4.5.3-c, V2-4.5.3-e, V2-4.5.4-a, V2-4.5.4-c, V2-5.2.5-c, V2-5.2.5-e, V2-4.5.1-e
     fn way(&self, long_replies: bool) -> Option<Way> {
         let level = match self.config.side {
@@ -377,7 +378,7 @@ fn narrower(terms: &Terms, error: ErrorBody, side: Side, max_octets: usize) -> O
     }
 }
 
-/// The handle that the reply may invalidate: that of the memory which the reply fills, if any.
+/// The handle that the reply may invalidate: that of the memory which the reply fills, if there is one.
 // V2-C.7-c
 fn handle_of(lists: &Lists) -> u32 {
     let written = lists.writes.chunks().iter().chain(&lists.reply).flat_map(WriteChunk::segments);

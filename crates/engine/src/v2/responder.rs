@@ -36,7 +36,7 @@ const FIXED_OCTETS: usize = NO_CHUNKS_OCTETS - 12;
 #[derive(Debug, Default)]
 pub(crate) struct Responder {
     pub(crate) requests: Requests,
-    /// Octets of those calls that came in parts: their memory is not that of receives.
+    /// Octets of the calls that came in parts: their memory is separate from the receives.
     joined: BTreeMap<RequestId, usize>,
     joined_octets: usize,
 }
@@ -193,7 +193,7 @@ impl Responder {
     }
 }
 
-/// Why the call's chunks, or the call itself, are not taken at all.
+/// Why the call's chunks, or the call itself, are refused.
 fn refusal(lists: &Lists, serving: &Serving<'_>) -> Option<ErrorBody> {
     let (config, level) = (serving.config, serving.level());
     if config.credits_granted == 0 {
@@ -205,7 +205,8 @@ fn refusal(lists: &Lists, serving: &Serving<'_>) -> Option<ErrorBody> {
         return Some(match (lists.reads.is_empty(), lists.writes.is_empty()) {
             // V2-7.3.1-b
             (false, _) => ErrorBody::ReadChunks { max_chunks: 0 },
-            // V2-7.3.2-d: who cannot continue the reply either says so.
+            // V2-7.3.2-d: a client that can take a continued reply (level 2) sends the call again without chunks; one
+            // that cannot gets REPLY_RESOURCE.
             (true, false) if continues => ErrorBody::WriteChunks { max_chunks: 0 },
             _ => ErrorBody::ReplyResource { length_needed: 0 },
         });

@@ -1,9 +1,9 @@
 //! Messages in several parts, put together (draft section 6.2.2.2).
 //!
 //! Owns the parts' octets until the last has come, never more than the limit, and then joins them with one copy into
-//! memory of exactly their size. A part that fills less than half of its receive is copied at once, so that no receive
-//! buffer is held for a few octets of it. There is one sequence at a time. A part that does not fit breaks the
-//! sequence; what follows of the broken one is passed over up to its end.
+//! memory of exactly their size. A part that fills less than half of its receive is copied at once, so that a few
+//! octets do not hold a receive buffer. There is one sequence at a time. A part that does not fit breaks the sequence;
+//! the rest of the broken one is ignored up to its end.
 
 use crate::plan::join;
 use bytes::Bytes;

@@ -38,12 +38,12 @@ pub enum Point {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A post or exposure is refused, as if a limit had been reached. A connection does not come about. Elsewhere: as
+    /// A post or exposure is refused, as if a limit had been reached; a connection is not made. Elsewhere: as
     /// [`Fault::Cut`].
     Refuse,
     /// The work fails, and the connection with it. Where there is no work: as [`Fault::Refuse`].
     Fail,
-    /// As [`Fault::Fail`], and this is what is said of the work.
+    /// As [`Fault::Fail`], with this error.
     FailAs(&'static WorkError),
     /// The connection breaks at this step, and the step does not happen any more. The fabric below takes it down in an
     /// orderly manner: the peer sees a disconnect.
@@ -63,7 +63,7 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// Which connection of the fabric, counted from 1 in the order in which they came about.
+    /// Which connection of the fabric, counted from 1 in the order in which they were made.
     pub connection: u64,
     /// What is done.
     pub point: Point,

@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A queue pair and what it owes.
+/// A queue pair, and what it still has to give back.
 pub(super) struct End {
     name: &'static str,
     pub(super) queue_pair: Connected,

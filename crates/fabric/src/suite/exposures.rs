@@ -238,7 +238,8 @@ async fn a_read_that_wraps_around_ends_the_connection(setup: Given) -> Verdict {
     wraps_around(setup, false).await
 }
 
-/// The Writes around it arrive or are never looked at, and are not blamed. A provider that cannot tell says nothing.
+/// The Writes around it arrive, or the peer never looks at them, and no completion blames them. A provider that cannot
+/// tell reports nothing.
 async fn a_write_that_is_refused_is_told_by_its_token(setup: Given) -> Verdict {
     for delay in [false, true] {
         let mut pair = Pair::connect(&setup, Wish::default()).await;
@@ -269,7 +270,7 @@ async fn a_write_that_is_refused_is_told_by_its_token(setup: Given) -> Verdict {
     Verdict::Passed
 }
 
-/// The numbers add up to something small only if nobody looks at the carry.
+/// The sum is small only if the code ignores the carry.
 async fn wraps_around(setup: Given, write: bool) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let lent = if write { pair.ledger.sink(100) } else { pair.ledger.source(&[9; 100]) };

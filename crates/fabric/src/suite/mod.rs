@@ -52,7 +52,7 @@ pub struct Setup {
 /// How a case ended that did not panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The provider does what it owes.
+    /// The provider keeps the promise.
     Passed,
     /// The provider does not claim what the case is about.
     Skipped(&'static str),
@@ -69,7 +69,7 @@ pub struct Case {
 #[derive(Clone)]
 struct Given {
     setup: Setup,
-    /// Whether the provider tells the reasons of failures apart.
+    /// Whether the provider distinguishes the reasons of failures.
     exact_reasons: bool,
 }
 

@@ -220,7 +220,7 @@ impl Pair {
         }
     }
 
-    /// Waits for the end of both, and says why each thinks it came.
+    /// Waits for the end of both, and returns the reason that each reports.
     pub(super) async fn closed(&mut self) -> (CloseReason, CloseReason) {
         self.drive("the end", |a, b| Some((a.closed.clone()?, b.closed.clone()?))).await
     }

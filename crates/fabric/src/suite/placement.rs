@@ -148,7 +148,7 @@ async fn a_send_may_be_posted_behind_a_read(setup: Given) -> Verdict {
     let (_, source) = pair.b.expose(pair.ledger.source(&octets));
     let reads: Vec<_> = (0..3).map(|_| pair.a.read(pair.ledger.buffer(30_000), vec![source])).collect();
     pair.a.say(b"behind");
-    // Which of them is first is nobody's promise.
+    // The contract does not say which of them comes first.
     assert_eq!(pair.received(At::B).await.0.filled(), b"behind");
     for read in reads {
         assert!(pair.read(At::A, read).await.filled() == octets, "the octets differ");

@@ -133,7 +133,7 @@ async fn only_what_is_signaled_is_reported(setup: Given) -> Verdict {
         pair.received(At::B).await;
     }
     for token in signaled {
-        // In the order of posting: the first completion that is there is this one.
+        // In the order of posting: the first completion that arrives is this one.
         let next = pair.event(At::A, "a completion", |c| matches!(c, Completion::Done { .. })).await;
         let in_order = matches!(next, Completion::Done { token: t, kind: WorkKind::Send } if t == token);
         assert!(in_order, "{next:?} instead of {token:?}");

@@ -1,8 +1,8 @@
 //! Tracing around any provider: an [`Event`] for each connection, post, exposure, invalidation and completion.
 //!
-//! [`TraceFabric`] wraps a fabric and changes nothing. Events borrow what they speak of, messages and memory included,
-//! so that a [`Tracer`] that needs only numbers copies only numbers. A tracer is called on the connection's own task:
-//! it must not block.
+//! [`TraceFabric`] wraps a fabric and changes nothing. Events borrow what they are about, messages and memory included,
+//! so that a [`Tracer`] that needs only numbers copies only numbers. The connection's own task calls the tracer, which
+//! must not block.
 
 mod queue_pair;
 
@@ -34,7 +34,7 @@ pub trait Tracer: std::marker::Send + Sync {
 pub struct Event<'a> {
     /// When, by the environment's clock.
     pub at: Timestamp,
-    /// Which connection of the fabric, counted from 1 in the order in which they came about. Zero before that.
+    /// Which connection of the fabric, counted from 1 in the order in which they were made; zero before that.
     pub connection: u64,
     /// What.
     pub kind: EventKind<'a>,
@@ -51,7 +51,7 @@ pub enum EventKind<'a> {
         /// With what.
         params: &'a ConnectionParams,
     },
-    /// It did not come about.
+    /// It was not made.
     NotConnected {
         /// With whom.
         peer: SocketAddr,
@@ -71,10 +71,10 @@ pub enum EventKind<'a> {
     Rejecting {
         /// Whose.
         peer: SocketAddr,
-        /// What it is told.
+        /// The private data of the rejection.
         private_data: &'a Bytes,
     },
-    /// A connection has come about.
+    /// A connection was made.
     Connected {
         /// On the side that was asked.
         accepted: bool,

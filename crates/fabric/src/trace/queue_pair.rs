@@ -1,4 +1,4 @@
-//! A queue pair that tells what happens on it, and changes nothing.
+//! A queue pair that reports what happens on it, and changes nothing.
 
 use super::{Event, EventKind, Tracer, is_writable};
 use crate::{

@@ -1,7 +1,8 @@
-//! Chunks: which memory of the requester an RPC message is moved from or to. Both versions have the same.
+//! Chunks: which memory of the requester an RPC message is moved from or to. They are the same in both versions.
 //!
 //! Owns the decoded segments. A list that is cut off, whose presence words are neither 0 nor 1, or whose counts go
-//! beyond the message, is an error of the header; no room is reserved for segments that are not there.
+//! beyond the message, is an error of the header; the decoder reserves no room for segments that are not in the
+//! message.
 
 pub(crate) mod fit;
 mod lists;

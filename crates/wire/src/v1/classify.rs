@@ -1,7 +1,7 @@
-//! What a receiver owes a message, judged by the message alone (RFC 8166 section 4.5).
+//! What a receiver must do with a message, judged by the message alone (RFC 8166 section 4.5).
 //!
-//! Matching the XID with outstanding calls, credits and limits come later and elsewhere. Owns nothing but the
-//! decoded header that it hands on. It cannot fail: whatever the octets are, there is one judgement.
+//! Matching the XID with outstanding calls, credits and limits come later and elsewhere. Owns nothing but the decoded
+//! header that it passes on. It cannot fail: whatever the octets are, there is one judgement.
 
 use super::{Body, ErrorBody, Header, HeaderError, MIN_MESSAGE_OCTETS, Procedure, VERSION};
 use crate::chunk::fit::{position_zero_len, positions_fit, same_xid};
@@ -102,7 +102,7 @@ fn too_short(decoded: &Result<(Header, usize), HeaderError>, len: usize) -> bool
     len < MIN_MESSAGE_OCTETS && !exempt
 }
 
-/// What a responder answers to octets that are no header.
+/// What a responder answers to octets that are not a header.
 // V1-4.5-b, V1-4.5-d, V1-4.5.2-a
 fn answer(error: &HeaderError) -> Judgement {
     match *error {

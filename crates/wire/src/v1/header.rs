@@ -1,7 +1,7 @@
 //! The transport header of version 1 (RFC 8166 section 4.1.2).
 //!
-//! Four fixed words (XID, version, credits, procedure), then what the procedure asks for. Owns the decoded chunk
-//! lists. Decoding stops at the first thing that is no such header; the error keeps the fixed words, which an
+//! Four fixed words (XID, version, credits, procedure), then the fields of the procedure. Owns the decoded chunk lists.
+//! Decoding stops at the first word that cannot be part of such a header; the error keeps the fixed words, which an
 //! answer needs.
 
 use super::{ErrorBody, VERSION};
@@ -223,7 +223,7 @@ fn decode_msgp(cursor: &mut Cursor<'_>) -> Result<Body, DecodeError> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// Not even the fixed words are there.
+    /// The message is too short for the fixed words.
     #[error("a message of {len} octets is too short for a transport header")]
     Short {
         /// Octets of the message.

@@ -1,12 +1,13 @@
-//! What a receiver owes a message of version 2, judged by the message alone (draft sections 6 and 7).
+//! What a receiver must do with a message of version 2, judged by the message alone (draft sections 6 and 7).
 //!
 //! Matching the XID with outstanding calls, sequences of continued messages, the state of the property exchange,
-//! credits and limits come later and elsewhere. Owns nothing but the decoded header that it hands on. It cannot fail:
+//! credits and limits come later and elsewhere. Owns nothing but the decoded header that it passes on. It cannot fail:
 //! whatever the octets are, there is one judgement.
 //!
-//! Which half of an end a message is for stands in the message: with `RDMA2_F_RESPONSE` clear its XID is the sender's
-//! and an error about it means something there, with the flag set it is the receiver's own and an answer could hit an
-//! unrelated call of the peer. So only the former is answered, but for what the draft has every receiver answer.
+//! The message says for which half of an end it is. With `RDMA2_F_RESPONSE` clear, its XID is the sender's, and an
+//! error about it means something to the sender. With the flag set, the XID is the receiver's own, and an answer could
+//! hit an unrelated call of the peer. So the receiver answers only the former, except where the draft requires every
+//! receiver to answer.
 
 use super::{
     Body, Chunks, Credits, ErrorBody, Extensions, Header, HeaderError, HeaderType, NoExtensions, Prefix, Role, VERSION,
@@ -178,7 +179,7 @@ fn flags_fit(receiver: &Receiver<'_>, prefix: &Prefix) -> Result<(), Judgement> 
     Ok(())
 }
 
-/// Whether an RPC message, or the part of it that is there, belongs to the prefix, and the chunks fit it.
+/// Whether an RPC message, or the part of it in this message, belongs to the prefix, and the chunks fit it.
 fn msg_fits(prefix: &Prefix, chunks: &Chunks, payload: &[u8], place: Place<'_>) -> bool {
     let (head, before) = match place {
         Place::First => (&[][..], 0),
@@ -199,7 +200,7 @@ fn msg_fits(prefix: &Prefix, chunks: &Chunks, payload: &[u8], place: Place<'_>) 
         // V2-4.4.1.1-d
         return chunks.lists.reads.is_empty();
     }
-    // A part is put together when the last has come; until then there are no chunks.
+    // Parts are put together when the last has come; until then a message has no chunks.
     prefix.flags.more
         // Two payloads at offset 0 have no sensible meaning.
         || (chunks.lists.reads.segments().iter().all(|entry| entry.position != 0)
@@ -207,7 +208,7 @@ fn msg_fits(prefix: &Prefix, chunks: &Chunks, payload: &[u8], place: Place<'_>) 
             && positions_fit(&chunks.lists, before.saturating_add(payload.len())))
 }
 
-/// Whether as much as is there of an RPC message's beginning has the XID and the direction of the prefix.
+/// Whether the beginning of an RPC message, as far as this message has it, has the XID and the direction of the prefix.
 // V2-7.2-a, V2-6.2.2.1-g, V2-6.2.2.1-e, V2-3.1.2-a
 fn begins_with(prefix: &Prefix, known: &[u8]) -> bool {
     let direction = if prefix.flags.response { REPLY } else { CALL };

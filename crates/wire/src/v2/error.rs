@@ -1,7 +1,7 @@
-//! What an `RDMA2_ERROR` message says (draft sections 6.3.3 and 7).
+//! The contents of an `RDMA2_ERROR` message (draft sections 6.3.3 and 7).
 //!
-//! A code, and the fields of the code's arm. Owns nothing. A code that is not known has no fields, and its message is
-//! dropped by the receiver; it is no error of the header.
+//! A code, and the fields of the code's arm. Owns nothing. An unknown code has no fields, and the receiver drops its
+//! message; it is not an error of the header.
 
 use crate::cursor::Cursor;
 use bytes::BufMut;
@@ -21,7 +21,7 @@ pub enum ErrorBody {
     },
     /// `RDMA2_ERR_BAD_XDR` (2): the header cannot be parsed.
     BadXdr,
-    /// `RDMA2_ERR_BAD_PROPVAL` (3): a property's data is no value of its type.
+    /// `RDMA2_ERR_BAD_PROPVAL` (3): a property's data is not a value of its type.
     BadPropertyValue,
     /// `RDMA2_ERR_INVAL_HTYPE` (4): the header type is not supported, or not here.
     InvalidHeaderType,

@@ -1,8 +1,8 @@
 //! The transport header of version 2 (draft sections 6.1 to 6.3).
 //!
-//! A prefix of five words (XID, version, credits, header type, flags), then what the header type asks for. Owns the
-//! decoded lists; opaque octets share the message's buffer. Decoding stops at the first thing that is no such header;
-//! the error keeps the prefix, which an answer needs.
+//! A prefix of five words (XID, version, credits, header type, flags), then the fields of the header type. Owns the
+//! decoded lists; opaque octets share the message's buffer. Decoding stops at the first word that cannot be part of
+//! such a header; the error keeps the prefix, which an answer needs.
 
 use super::{Chunks, Credits, ErrorBody, Flags, HeaderError, PropertyError, PropertySet, VERSION};
 use crate::cursor::Cursor;
@@ -258,8 +258,8 @@ impl Header {
         Self { xid, version: VERSION, credits, flags, body: Body::Other(body) }
     }
 
-    /// Decodes the header at the beginning of a message that is no later part of a sequence. Returns with it the offset
-    /// of what follows.
+    /// Decodes the header at the beginning of a message that is not a later part of a sequence. Returns it with the
+    /// offset of what follows.
     ///
     /// # Errors
     /// If the message is too short for the prefix, of another version, or malformed.

@@ -9,7 +9,7 @@ use rpcrdma_xdr::DecodeError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// Not even the prefix is there, so that the XID cannot be trusted either.
+    /// The message is too short for the prefix, so that the XID cannot be trusted either.
     #[error("a message of {len} octets is too short for a header of RPC-over-RDMA version 2")]
     Short {
         /// Octets of the message.

@@ -1,7 +1,8 @@
-//! The answer to a client's first message, of which no version is known yet (draft sections 4.2.3.1 and 4.2.3.2).
+//! The answer to a client's first message, before a version is known (draft sections 4.2.3.1 and 4.2.3.2).
 //!
-//! An `ERR_VERS` has 28 octets in version 1's layout and 32 in version 2's, which has a flags word before the code; its
-//! version word may be anything, since the answerer repeats the client's. So the length tells them apart. Owns nothing.
+//! An `ERR_VERS` has 28 octets in version 1's layout and 32 in version 2's, which has a flags word before the code. Its
+//! version word may be anything, because the answering end repeats the client's. So the length distinguishes the two.
+//! Owns nothing.
 
 use super::{Body, ErrorBody, Header, HeaderType, PREFIX_OCTETS, VERSION};
 use crate::v1;

@@ -113,7 +113,7 @@ impl Properties {
         }
     }
 
-    /// What is sent to announce them: each property once, none that is not there.
+    /// The set that announces them: each property once, and none that an end does not have.
     // V2-5.1-l
     pub fn to_set(&self) -> PropertySet {
         let numbers = [

@@ -1,8 +1,8 @@
 //! One transport property (draft sections 5.1 and 5.2).
 //!
 //! A code, an octet count, and that many octets with padding to a multiple of four. Octets of the draft's own
-//! properties become values of their types; those of others stay octets, which share the message's buffer. Data that is
-//! no value of its property's type is an error; so is a count that goes beyond the message.
+//! properties become values of their types; the octets of other properties stay as they are, and share the message's
+//! buffer. Data that is not a value of its property's type is an error; so is a count that goes beyond the message.
 
 use crate::cursor::Cursor;
 use bytes::{BufMut, Bytes};
@@ -232,11 +232,11 @@ fn material(data: &Bytes) -> Option<Bytes> {
     (len.checked_next_multiple_of(UNIT) == Some(rest.len())).then(|| data.slice(4..4 + len))
 }
 
-/// Why octets are no set of properties.
+/// Why octets are not a set of properties.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PropertyError {
-    /// The count is not there, or a property's code and count are not: a header that cannot be parsed.
+    /// The set ends before its count, or before a property's code and count: a header that cannot be parsed.
     #[error(transparent)]
     Xdr(#[from] DecodeError),
     /// A property's data goes beyond the message.
@@ -249,7 +249,7 @@ pub enum PropertyError {
         /// Octets that are left in the message.
         left: usize,
     },
-    /// A property's data is no value of its type.
+    /// A property's data is not a value of its type.
     #[error("{len} octets that are no value of property {code}")]
     Unfit {
         /// The property's code.

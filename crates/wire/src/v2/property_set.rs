@@ -16,10 +16,11 @@ impl PropertySet {
     /// Octets of the count.
     pub const COUNT_OCTETS: usize = 4;
 
-    /// Decodes a whole set, such as the pieces of one that came in several messages. Returns with it its octets.
+    /// Decodes a whole set, such as the pieces of one that came in several messages. Returns it with the number of its
+    /// octets.
     ///
     /// # Errors
-    /// If the count or the head of a property is not there, or a property's data is wrong.
+    /// If the octets end before the count or the head of a property, or a property's data is wrong.
     pub fn decode(octets: &Bytes) -> Result<(Self, usize), PropertyError> {
         let mut cursor = Cursor::new(octets);
         let set = Self::decode_from(&mut cursor, octets)?;
@@ -29,7 +30,7 @@ impl PropertySet {
     /// Decodes a whole set without looking into the properties.
     ///
     /// # Errors
-    /// If the count or the head of a property is not there, or a property's data goes beyond the octets.
+    /// If the octets end before the count or the head of a property, or before a property's data ends.
     pub fn decode_raw(octets: &Bytes) -> Result<Vec<RawProperty>, PropertyError> {
         let mut cursor = Cursor::new(octets);
         let count = cursor.u32()?;
@@ -71,8 +72,8 @@ impl PropertySet {
         }
     }
 
-    /// The set in several, each of at most `max_octets` when encoded; at least one. A property that is larger than
-    /// that stands alone in a set that is too large, and has to be sent in pieces.
+    /// The set in several, each of at most `max_octets` when encoded; at least one. A property that is larger than that
+    /// is alone in a set that is too large, and must be sent in pieces.
     // V2-6.3.4-c
     pub fn split(self, max_octets: usize) -> Vec<PropertySet> {
         let mut sets = Vec::new();

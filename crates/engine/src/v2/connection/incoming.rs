@@ -104,7 +104,7 @@ impl Connection {
                 self.requester.spoiled(prefix.xid, PeerFault::BrokenSequence, &mut self.actions);
             }
         }
-        // Nothing of it counts, but its end is an end (V2-7.2.2-c).
+        // The set is rejected, but if it is the final one, it still ends the exchange (V2-7.2.2-c).
         if header_type == Some(HeaderType::Connprop) && !prefix.flags.more && self.exchange.may_hear() {
             self.exchange.heard_set(prefix.flags.tpmore);
         }
@@ -116,7 +116,7 @@ impl Connection {
         match header.body {
             // V2-6.3.2-c, V2-4.2.1.2-d
             Body::Nomsg(chunks) if chunks.is_empty() => false,
-            // Nothing of an RPC goes up before it is known who sends it, nor of an extension.
+            // Nothing of an RPC or of an extension goes up before authentication has decided who sends it.
             Body::Msg(_) | Body::Nomsg(_) | Body::Other(_) if !trusted => {
                 self.discarded += 1;
                 if !header.flags.response {
@@ -242,7 +242,7 @@ impl Connection {
         }
         self.exchange.hear(set, prefix.flags.tpmore);
         if prefix.flags.tpmore {
-            // Whoever has one credit and more to say waits for this (V2-6.2.2.3-g).
+            // A peer that has one credit and more to send waits for this grant (V2-6.2.2.3-g).
             self.owes_grant = true;
         }
         if let Some(extension) = &self.config.extension {
@@ -254,7 +254,7 @@ impl Connection {
         }
     }
 
-    /// What the peer says about a message of ours.
+    /// An error of the peer about a message of ours.
     // V2-7-g, V2-7.1.2-d
     fn error(&mut self, xid: u32, error: ErrorBody) {
         if self.requester.refused(xid, error, &self.config, &mut self.actions) {
