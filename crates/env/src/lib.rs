@@ -11,6 +11,10 @@
 //! let b = SeededRandom::new(7);
 //! assert_eq!(a.next_u64(), b.next_u64());
 //! ```
+//!
+//! # Features
+//!
+//! * `tokio` (off by default): `tokio_env` and the clock that sleeps by tokio's timers.
 
 mod clock;
 mod memory;

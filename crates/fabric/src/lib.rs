@@ -18,6 +18,10 @@
 //!
 //! One task owns it. It posts, and calls [`QueuePair::poll`] until that is pending; posted work starts with the next
 //! `poll` at the latest, so what is posted together leaves together. A queue pair starts no thread and no runtime.
+//!
+//! # Features
+//!
+//! * `suite` (off by default): the tests that each provider has to pass, for the tests of a provider.
 
 mod capabilities;
 mod error;

@@ -30,6 +30,10 @@
 //! - Messages may come in any order and twice. Who needs an order keeps it, as RPCSEC_GSS does.
 //! - Tokens of the peer are only handed to the library; their lengths are bounded by who receives them.
 //!
+//! # Features
+//!
+//! * `realm` (off by default): a realm with a KDC of its own in a temporary directory, for tests.
+//!
 //! # Safety
 //! All `unsafe` of the crate calls the library, or C's own for users, or reads memory that they have written. One rule
 //! carries it: an object of the library is owned by one value, which releases it and keeps alive what it depends on.
