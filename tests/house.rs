@@ -1,5 +1,10 @@
 //! The rules of the house: who may know whom, and where `unsafe` may stand. Reads the workspace's own metadata.
 
+#[path = "house/book.rs"]
+mod book;
+#[path = "house/publishing.rs"]
+mod publishing;
+
 use serde_json::Value;
 use std::{
     collections::BTreeMap,

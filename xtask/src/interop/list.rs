@@ -81,7 +81,7 @@ pub(super) fn write_docs(root: &Path) -> anyhow::Result<()> {
 fn document(list: &List) -> String {
     let mut text = String::from(
         "# What interoperates\n\n\
-         `cargo xtask interop --write-docs` makes this page from [interop.toml](../interop.toml).\n\
+         `cargo xtask interop --write-docs` makes this page from `interop.toml`.\n\
          `cargo xtask interop` boots Linux in a guest and runs the core of these jobs and a quarter of the\n\
          others, which the date chooses; `--all` runs all. CI runs it, and fails when a job is missing or\n\
          fails.\n\n\
