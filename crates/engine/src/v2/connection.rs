@@ -307,8 +307,8 @@ impl Connection {
     }
 
     /// Whether to stop granting credits for parts: unanswered calls that came in parts hold more than half of
-    /// [`Limits::call_octets`](crate::Limits::call_octets). With the credits that it still has, the peer can send little
-    /// of another.
+    /// [`Limits::call_octets`](crate::Limits::call_octets). With the credits that it still has, the peer can send
+    /// little of another.
     fn is_full(&self) -> bool {
         u64::try_from(self.responder.joined_octets()).unwrap_or(u64::MAX) > self.config.limits.call_octets / 2
     }
