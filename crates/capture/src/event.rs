@@ -149,8 +149,8 @@ pub struct ProcedureName {
     pub version: u32,
     /// The procedure.
     pub procedure: u32,
-    /// Whether the program is that of NFS version 4's callbacks. Its number is the client's to say: Linux's is known,
-    /// others are found by what their calls hold.
+    /// Whether the program is that of NFS version 4's callbacks. The client chooses its number: Linux's is known, and
+    /// others are found by the contents of their calls.
     pub callback: bool,
 }
 

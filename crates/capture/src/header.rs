@@ -1,4 +1,4 @@
-//! Transport headers of both versions, told apart by what stands in the message.
+//! Transport headers of both versions, which the message itself distinguishes.
 //!
 //! Owns the decoded header; opaque octets share the captured message's.
 
@@ -54,8 +54,8 @@ pub(crate) enum Meaning<'a> {
 }
 
 impl TransportHeader {
-    /// Reads the header of a message of `octets` octets, of which `head` is there. Returns with it where what follows
-    /// begins. `continues`: it may be a later part of a sequence.
+    /// Reads the header of a message of `octets` octets, of which the capture has `head`. Returns it with the offset of
+    /// what follows. `continues`: it may be a later part of a sequence.
     pub(crate) fn decode(head: &Bytes, octets: u64, continues: bool) -> Result<(Self, usize), Unreadable> {
         if !is_version_2(head, octets) {
             let (header, end) = v1::Header::decode(head)?;
@@ -137,8 +137,8 @@ impl TransportHeader {
     }
 }
 
-/// Whether the message is to be read as version 2. An error about the version repeats the version of what it answers,
-/// in the layout of whoever sends it: its length tells which.
+/// Whether to read the message as version 2. An error about the version repeats the version of what it answers, in the
+/// layout of its own sender: its length shows which.
 fn is_version_2(head: &[u8], octets: u64) -> bool {
     let word = |at: usize| head.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
     if word(12) == Some(ERROR) {

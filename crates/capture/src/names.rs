@@ -3,7 +3,7 @@
 pub use rpcrdma_nfs::names::{escaped, is_deceptive};
 use serde_json::Value;
 
-/// JSON in which deceptive characters stand as `\u` escapes: whoever parses it gets the same text.
+/// JSON in which deceptive characters stand as `\u` escapes: a program that parses it gets the same text.
 pub fn json(value: &Value) -> String {
     // Outside of strings JSON has ASCII alone, and in strings serde_json has escaped what is below space.
     let text = value.to_string();

@@ -19,7 +19,7 @@ const MAX_ENTRY: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Accounts;
 
-/// What is longer is no name of a user or group (LOGIN_NAME_MAX).
+/// A longer string is not a name of a user or group (LOGIN_NAME_MAX).
 const MAX_NAME: usize = 256;
 
 impl Names for Accounts {
@@ -40,7 +40,7 @@ impl Accounts {
     /// All groups of the user of this number, his own first; none if there is no such user.
     ///
     /// # Errors
-    /// If nobody can tell.
+    /// If the databases do not answer.
     pub fn groups_of(self, uid: u32) -> io::Result<Vec<u32>> {
         match user(uid, |entry, name| (entry.pw_gid, name.to_owned()))? {
             Some((gid, name)) => Ok([&[gid], &groups(&name, gid)?[..]].concat()),
@@ -48,10 +48,10 @@ impl Accounts {
         }
     }
 
-    /// The name of the user of this number; `None` if there is none, or the name is no UTF-8.
+    /// The name of the user of this number; `None` if there is none, or the name is not UTF-8.
     ///
     /// # Errors
-    /// If nobody can tell.
+    /// If the databases do not answer.
     pub fn user_name(self, uid: u32) -> io::Result<Option<String>> {
         let name = user(uid, |_, name| name.to_owned())?;
         Ok(name.and_then(|name| name.into_string().ok()))
@@ -60,9 +60,9 @@ impl Accounts {
     /// The name of the group of this number; `None` as for users.
     ///
     /// # Errors
-    /// If nobody can tell.
+    /// If the databases do not answer.
     pub fn group_name(self, gid: u32) -> io::Result<Option<String>> {
-        // SAFETY: all that is written to is as long as is said.
+        // SAFETY: all memory that is written to is as long as the arguments say.
         let ask = |entry, memory, len, found| unsafe { libc::getgrgid_r(gid, entry, memory, len, found) };
         // SAFETY: the name of an entry that was found ends in a zero.
         let name = entry(ask, |entry: &libc::group| unsafe { CStr::from_ptr(entry.gr_name) }.to_owned())?;
@@ -72,7 +72,7 @@ impl Accounts {
     /// The number of the user of this name; `None` if there is none.
     ///
     /// # Errors
-    /// If nobody can tell.
+    /// If the databases do not answer.
     pub fn uid_of(self, user: &str) -> io::Result<Option<u32>> {
         let Some(user) = name(user) else { return Ok(None) };
         Ok(numbers(&user)?.map(|(uid, _)| uid))
@@ -81,10 +81,10 @@ impl Accounts {
     /// The number of the group of this name; `None` if there is none.
     ///
     /// # Errors
-    /// If nobody can tell.
+    /// If the databases do not answer.
     pub fn gid_of(self, group: &str) -> io::Result<Option<u32>> {
         let Some(name) = name(group) else { return Ok(None) };
-        // SAFETY: the name ends in a zero, and all that is written to is as long as is said.
+        // SAFETY: the name ends in a zero, and all memory that is written to is as long as the arguments say.
         let ask = |entry, memory, len, found| unsafe { libc::getgrnam_r(name.as_ptr(), entry, memory, len, found) };
         entry(ask, |entry: &libc::group| entry.gr_gid)
     }
@@ -104,7 +104,7 @@ fn find(name: &CStr) -> io::Result<Option<GssUser>> {
 
 /// What is taken of the entry of the user of a number, and of his name.
 fn user<T>(uid: u32, take: impl FnOnce(&libc::passwd, &CStr) -> T) -> io::Result<Option<T>> {
-    // SAFETY: all that is written to is as long as is said.
+    // SAFETY: all memory that is written to is as long as the arguments say.
     let ask = |entry, memory, len, found| unsafe { libc::getpwuid_r(uid, entry, memory, len, found) };
     // SAFETY: the name of an entry that was found ends in a zero.
     entry(ask, |entry: &libc::passwd| take(entry, unsafe { CStr::from_ptr(entry.pw_name) }))
@@ -112,13 +112,14 @@ fn user<T>(uid: u32, take: impl FnOnce(&libc::passwd, &CStr) -> T) -> io::Result
 
 /// The numbers of a user and of his group; `None` if there is none of that name.
 fn numbers(name: &CStr) -> io::Result<Option<(u32, u32)>> {
-    // SAFETY: the name ends in a zero, and all that is written to is as long as is said.
+    // SAFETY: the name ends in a zero, and all memory that is written to is as long as the arguments say.
     let ask = |entry, memory, len, found| unsafe { libc::getpwnam_r(name.as_ptr(), entry, memory, len, found) };
     entry(ask, |entry: &libc::passwd| (entry.pw_uid, entry.pw_gid))
 }
 
-/// What is taken of the entry that a function of C's finds, with as much memory as that takes. The function is given
-/// where the entry goes, memory for what it points to with its length, and where it is told whether it was found.
+/// What `take` makes of the entry that a function of C finds, with as much memory as that needs. The function gets the
+/// place for the entry, memory for what the entry points to with its length, and a place for the answer whether it was
+/// found.
 fn entry<E, T>(
     ask: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> c_int,
     take: impl FnOnce(&E) -> T,
@@ -129,8 +130,7 @@ fn entry<E, T>(
         let status = ask(entry.as_mut_ptr(), memory.as_mut_ptr(), memory.len(), &mut found);
         match status {
             libc::ERANGE if memory.len() < MAX_ENTRY => memory.resize(memory.len() * 2, 0),
-            // SAFETY: the entry was found, and so is written; the memory that it points to is there until `take` is
-            // done.
+            // SAFETY: the entry was found, and so is written; the memory that it points to exists until `take` is done.
             0 if !found.is_null() => return Ok(Some(take(unsafe { entry.assume_init_ref() }))),
             // Some databases say so by an error.
             0 | libc::ENOENT | libc::ESRCH => return Ok(None),
@@ -139,7 +139,7 @@ fn entry<E, T>(
     }
 }
 
-/// All groups of a user but his own. The C library does not say whether a database failed: its groups are missing then.
+/// All groups of a user but his own. The C library does not report that a database failed: its groups are then missing.
 fn groups(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
     let too_many = || io::Error::other("a user has too many groups");
     let mut room = USUAL_GROUPS;
@@ -215,7 +215,7 @@ mod tests {
         }
     }
 
-    /// A database that does not answer is no reason to take somebody for nobody.
+    /// If a database does not answer, the user must not be taken for nobody.
     #[test]
     fn an_error_is_not_nobody() {
         let fails = |status| entry(move |_: *mut libc::passwd, _, _, _| status, |_| ());

@@ -26,7 +26,7 @@ enum Remedy {
 const EXPIRED: [u32; 2] = [11, 12];
 
 impl Remedy {
-    /// By the statuses of the library, of this host's or of the peer's.
+    /// By the statuses of the library, of this host or of the peer.
     fn of(major: u32, minor: u32) -> Option<Self> {
         Some(match i64::from(minor as i32) - i64::from(KERBEROS_ERRORS) {
             // The service is unknown.
@@ -36,7 +36,7 @@ impl Remedy {
             32 => Self::RenewTicket,
             33 => Self::SetClockOrWait,
             37 => Self::SetClock,
-            // No matching ticket, no cache; both are said with the reason that there is no KDC to ask, too.
+            // No matching ticket, no cache; the library also reports both if there is no KDC to ask.
             141 | 195 => Self::GetTicket,
             156 => Self::ReachKdc,
             _ if EXPIRED.contains(&(major >> 16 & 0xff)) => Self::RenewTicket,

@@ -43,7 +43,7 @@ impl Drop for Owned {
 pub struct Opened {
     /// What was sealed.
     pub octets: Octets,
-    /// Whether nobody could read it on its way; else it was only signed.
+    /// Whether nobody could read it on its way; otherwise it was only signed.
     pub is_confidential: bool,
 }
 
@@ -113,10 +113,10 @@ impl Context {
         Ok(sealed)
     }
 
-    /// Opens a message of the peer's.
+    /// Opens a message of the peer.
     ///
     /// # Errors
-    /// If it is malformed or not the peer's, or the context has expired.
+    /// If it is malformed or not from the peer, or the context has expired.
     pub fn open(&mut self, sealed: &[u8]) -> Result<Opened, Error> {
         let gss = self.0.gss;
         let (mut minor, mut is_confidential, mut octets) = (0, 0, Octets::empty(gss));
@@ -142,7 +142,7 @@ impl Context {
         Ok((seconds != INDEFINITE).then(|| Duration::from_secs(seconds.into())))
     }
 
-    /// Who has begun it.
+    /// The principal that has begun it.
     ///
     /// # Errors
     /// If the library fails.

@@ -116,8 +116,8 @@ impl Credential {
         call(self.raw.lock().unwrap_or_else(PoisonError::into_inner).raw)
     }
 
-    /// Whose it is, and for how long it is good; `None` for one that does not expire. The keys of a whole keytab are
-    /// nobody's in particular: then there is no name.
+    /// Whose it is, and for how long it is valid; `None` for one that does not expire. The keys of a whole keytab
+    /// belong to no single principal: then there is no name.
     ///
     /// # Errors
     /// If it has expired, or the library fails.

@@ -18,13 +18,13 @@ pub struct LoadError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// There is no credential, or it is not fit: no ticket, no key.
+    /// There is no credential, or it cannot be used: no ticket, no key.
     NoCredential,
     /// The credential or the context has expired.
     Expired,
     /// The peer's token or message is malformed.
     BadToken,
-    /// The checksum is not that of the message.
+    /// The checksum does not match the message.
     BadChecksum,
     /// Anything else.
     Other,
@@ -45,7 +45,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Whether the caller can tell something of it.
+    /// Whether the caller can act on it.
     pub fn kind(&self) -> Kind {
         // The routine's error (RFC 2744 section 3.9.1).
         match self.major >> 16 & 0xff {
@@ -65,15 +65,15 @@ impl Error {
     }
 }
 
-/// What is said of a message that was only signed.
+/// The error for a message that was only signed.
 pub(crate) const UNSEALED: &str = "everybody could read it on its way";
 
 /// The most texts of one status: a status has few bits.
 const MAX_TEXTS: usize = 8;
 
 impl Gss {
-    /// The major status without errors, or the error, explained. To be asked on the thread of the call, which alone
-    /// knows what Kerberos said.
+    /// The major status without errors, or the error, explained. Call it on the thread of the failed call, which alone
+    /// knows what Kerberos reported.
     pub(crate) fn check(self, what: &'static str, major: Word, minor: Word) -> Result<Word, Error> {
         if major & ERRORS == 0 {
             return Ok(major);

@@ -1,6 +1,6 @@
-//! Making a context: tokens go to and fro until both ends have it.
+//! Making a context: both ends exchange tokens until both have it.
 //!
-//! A step takes what was there before by value and gives it back, or the context, or an error: what failed cannot be
+//! A step takes the state by value and gives it back, or the context, or an error: after a failure the state cannot be
 //! used again.
 
 use crate::{
@@ -37,7 +37,7 @@ pub struct Initiator {
     service: Name,
 }
 
-/// Makes a context with whoever asks for one.
+/// Makes contexts with initiators.
 #[derive(Debug)]
 pub struct Acceptor {
     raw: Owned,
@@ -50,7 +50,7 @@ impl Gss {
         Initiator { raw: Owned::none(self), credential: credential.clone(), service }
     }
 
-    /// Begins a context with whoever sends the first token.
+    /// Begins a context with the initiator that sends the first token.
     pub fn acceptor(self, credential: &Credential) -> Acceptor {
         Acceptor { raw: Owned::none(self), credential: credential.clone() }
     }
@@ -130,7 +130,7 @@ impl Acceptor {
         let major = gss.check(WHAT, major, minor)?;
         if major & CONTINUE_NEEDED != 0 {
             if answer.is_empty() {
-                // Of a token of Kerberos whose type is none the library says that it expects another.
+                // If a token of Kerberos has an unknown type, the library says that it expects another token.
                 return Err(Error { major: DEFECTIVE_TOKEN, ..Error::unfit(WHAT, NO_TOKEN) });
             }
             return Ok(Progress::More { unfinished: self, token: answer });
@@ -139,7 +139,7 @@ impl Acceptor {
     }
 }
 
-/// What is said of octets that begin nothing.
+/// The error for octets that begin no token.
 const NO_TOKEN: &str = "the token does not begin a context of Kerberos";
 /// GSS_S_DEFECTIVE_TOKEN.
 const DEFECTIVE_TOKEN: Word = 9 << 16;
@@ -162,7 +162,7 @@ fn is_kerberos(token: &[u8]) -> bool {
     }
 }
 
-/// A context that is made, if it can do what it is there for.
+/// A context that is made, if it has the properties that RPCSEC_GSS needs.
 fn done<T>(what: &'static str, raw: Owned, flags: Word, token: Octets) -> Result<Progress<T>, Error> {
     if flags & INTEGRITY == 0 {
         return Err(Error::unfit(what, "it cannot sign messages"));

@@ -1,7 +1,8 @@
-//! Kerberos by MIT's GSS-API library (RFC 2743, RFC 2744, RFC 4121): who calls, and that nobody changes or reads it.
+//! Kerberos by MIT's GSS-API library (RFC 2743, RFC 2744, RFC 4121): it proves who calls, and that nobody changes or
+//! reads a call.
 //!
-//! [`Gss::load`] finds `libgssapi_krb5.so.2` when it is first asked for, so a program that contains this crate runs on
-//! machines without it; [`LoadError`] says what is missing and what to do.
+//! [`Gss::load`] looks for `libgssapi_krb5.so.2` when a program first calls it, so a program that contains this crate
+//! runs on machines without the library; [`LoadError`] says what is missing and what to do.
 //!
 //! A [`Credential`] comes from a keytab or from the user's cache. With one, an [`Initiator`] or an [`Acceptor`] makes a
 //! [`Context`] by tokens that it exchanges with the peer: each step gives the next token to send, and either itself
@@ -20,15 +21,15 @@
 //! # }
 //! ```
 //!
-//! [`Kerberos`] is the mechanism that `rpcrdma-oncrpc`'s RPCSEC_GSS asks for on a server, [`Tickets`] the one for a
-//! client, and [`Accounts`] says which users of this machine principals are.
+//! [`Kerberos`] is the mechanism for RPCSEC_GSS of `rpcrdma-oncrpc` on a server, [`Tickets`] the one for a client, and
+//! [`Accounts`] finds which users of this machine principals are.
 //!
 //! # What to know of it
 //! - Calls may wait: making a context reads files, and the initiator asks the KDC. They belong on worker threads.
 //! - The library takes its settings from the process's environment (`KRB5_CONFIG`, `KRB5CCNAME`, `KRB5_KTNAME`).
-//! - A context is used by one thread at a time: it is `Send`, and not `Sync`.
-//! - Messages may come in any order and twice. Who needs an order keeps it, as RPCSEC_GSS does.
-//! - Tokens of the peer are only handed to the library; their lengths are bounded by who receives them.
+//! - One thread at a time uses a context: it is `Send`, and not `Sync`.
+//! - Messages may come in any order and twice. A caller that needs an order must keep it, as RPCSEC_GSS does.
+//! - This crate only passes tokens of the peer to the library; the code that receives them limits their lengths.
 //!
 //! # Features
 //!

@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(numbers("eve@REALM", Some("root")), None);
         assert_eq!(numbers("alice@OTHER", None), None);
         assert!(numbers("root@REALM", Some("root")).is_some());
-        // Whose numbers stand there nobody has to be asked.
+        // Users whose numbers stand in the file need no look-up.
         let known = |principal: &str| map.known(principal, Some("root"));
         assert!(matches!(known("nfs/node@REALM"), Known::Now(Some(GssUser { uid: 2001, gid: 200, .. }))));
         assert_eq!(known("eve@REALM"), Known::Now(None));

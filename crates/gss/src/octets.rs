@@ -9,7 +9,7 @@ pub struct Octets {
     gss: Gss,
 }
 
-// SAFETY: the memory is plain, nobody else refers to it, and the library's allocator is the process's.
+// SAFETY: the memory is plain, nothing else refers to it, and the library's allocator is the process's.
 unsafe impl Send for Octets {}
 // SAFETY: shared references only read it.
 unsafe impl Sync for Octets {}

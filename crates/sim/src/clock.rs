@@ -35,7 +35,7 @@ impl Clock for SimClock {
     }
 }
 
-/// Takes its timer along when it is dropped, so that a time-out nobody waits for moves no time.
+/// Dropping it removes its timer, so that an abandoned time-out does not advance the time.
 struct Sleep {
     shared: Arc<Shared>,
     when: u64,

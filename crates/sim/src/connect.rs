@@ -1,6 +1,6 @@
 //! Setting connections up: listeners, requests, answers.
 //!
-//! Receives that were brought to a connection that does not come about are dropped with it.
+//! If a connection is not made, its receives are dropped with it.
 
 use crate::{
     config::{SimConfig, nanos},
@@ -24,13 +24,13 @@ use std::{
 /// Requests that wait at a listener. More are refused, as TCP does when its backlog is full.
 const MAX_BACKLOG: usize = 128;
 
-/// The lowest port that is given out when nobody asks for a certain one.
+/// The lowest port that is given out when a caller asks for no certain one.
 const FIRST_EPHEMERAL_PORT: u16 = 49_152;
 
 /// A listener and the requests that wait at it.
 #[derive(Default)]
 pub(crate) struct ListenerState {
-    /// Tells it from an earlier listener at the same port.
+    /// Distinguishes it from an earlier listener at the same port.
     pub(crate) number: u64,
     pub(crate) backlog: VecDeque<u64>,
     pub(crate) waker: Option<Waker>,
@@ -182,7 +182,7 @@ impl State {
         Some(ConnectionInfo { ird, ord, ..request })
     }
 
-    /// The answer found nobody any more.
+    /// The answer found no initiator any more.
     fn reset_initiator(&mut self, connection: u64) {
         self.end(2 * connection + 1, rpcrdma_fabric::CloseReason::Broken("the initiator has gone".to_owned()), None);
     }

@@ -11,7 +11,7 @@ use rpcrdma_fabric::{
 };
 
 impl State {
-    /// Whether something that arrives at end `id` finds it open. Where nobody is, the sender is reset.
+    /// Whether a message that arrives at end `id` finds it open. If not, the sender is reset.
     fn finds_open(&mut self, id: u64) -> bool {
         match self.endpoints.get(&id) {
             Some(end) if end.is_open() => !end.severed,
@@ -135,7 +135,7 @@ impl State {
         self.transmit(id, Channel::Last, 0, move |state| state.end(id ^ 1, CloseReason::Local, None));
     }
 
-    /// The peer of end `id` has broken a rule: it is told, and the end is over.
+    /// The peer of end `id` has broken a rule: we tell the peer, and the end is over.
     fn violation(&mut self, id: u64, rule: String, failing: Option<Failing>) {
         let told = rule.clone();
         self.transmit(id, Channel::Last, 0, move |state| state.terminate_arrives(id ^ 1, &told, failing.as_ref()));

@@ -90,7 +90,7 @@ impl State {
         });
     }
 
-    /// The owner of end `id` is gone: its memory goes with it, and the peer is reset.
+    /// The owner of end `id` has dropped it: its memory goes with it, and the peer is reset.
     pub(crate) fn abandon(&mut self, id: u64) {
         let Some(end) = self.endpoints.get_mut(&id) else { return };
         if end.is_over() {
@@ -114,10 +114,10 @@ impl State {
         }
     }
 
-    /// Tells the peer of end `id` that there is nobody here.
+    /// Tells the peer of end `id` that this end does not exist.
     pub(crate) fn reset_peer(&mut self, id: u64) {
         if let Some(end) = self.endpoints.get_mut(&id) {
-            // It is the host that answers; the end itself may have gone down with a crash.
+            // The host answers; the end itself may have gone down with a crash.
             end.severed = false;
         }
         self.transmit(id, Channel::Last, 0, move |state| {

@@ -91,7 +91,7 @@ pub(crate) enum Fin {
     No,
     /// Wanted, after what is posted.
     Wanted,
-    /// The peer has been told.
+    /// The peer knows it.
     Sent,
 }
 

@@ -17,7 +17,7 @@ pub(crate) const PROTOCOL: &str = "SIM";
 pub(crate) const STALL_SECONDS: u64 = 30;
 
 impl State {
-    /// A message is where it goes, unless something is in its way.
+    /// Delivers a message, unless a fault prevents it.
     pub(crate) fn arrive(&mut self, route: Route, action: Action) {
         if route.from != route.to && self.is_partitioned(route.from, route.to) {
             self.stall(route);

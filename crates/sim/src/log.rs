@@ -35,12 +35,12 @@ pub enum Event {
         /// To where.
         to: SocketAddr,
     },
-    /// A connection did not come about.
+    /// A connection was not made.
     NotConnected {
         /// The connection.
         connection: u64,
     },
-    /// An end of a connection is there.
+    /// An end of a connection exists now.
     Connected {
         /// The connection.
         connection: u64,

@@ -173,7 +173,8 @@ impl QueuePair for SimQueuePair {
         let handle = std::iter::repeat_with(|| state.random.next_u32())
             .find(|handle| !end.exposures.contains_key(handle))
             .unwrap_or_default();
-        // Looks like an address, so that nobody takes offsets for small numbers. Far from the end of 64 bits.
+        // It looks like an address, so that no code takes offsets for small numbers, and is far from the end of 64
+        // bits.
         let offset = state.random.next_u64() >> 2;
         end.given += 1;
         end.exposures.insert(handle, Exposure { token, memory, base: offset, ending: false });

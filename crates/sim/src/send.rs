@@ -89,7 +89,7 @@ impl State {
     /// A Send or Write of end `id` is done.
     pub(crate) fn retire(&mut self, id: u64, number: u64) {
         let Some(end) = self.open_end(id) else { return };
-        // With early completion it may have gone already.
+        // With early completion it may be missing already.
         if end.sent.front().is_none_or(|sent| sent.number != number) {
             return;
         }

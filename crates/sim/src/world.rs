@@ -92,7 +92,7 @@ impl World {
         SimFabric::new(self.shared.clone(), ip, config)
     }
 
-    /// Starts a task. It runs while somebody is in [`block_on`](World::block_on).
+    /// Starts a task. It runs while a caller is in [`block_on`](World::block_on).
     #[track_caller]
     pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> Task<T> {
         self.shared.executor.spawn(Location::caller(), future)
@@ -154,7 +154,7 @@ impl World {
         lock(&self.shared.state).log.clone()
     }
 
-    /// Whether to keep a log. Long runs that nobody compares can do without.
+    /// Whether to keep a log. Long runs that are not compared can do without.
     pub fn record(&self, on: bool) {
         lock(&self.shared.state).recording = on;
     }
@@ -165,7 +165,7 @@ impl World {
         lock(&self.shared.state).cut(a, b);
     }
 
-    /// Lets nothing pass between two hosts, in either direction, until [`heal`](World::heal). An end whose messages
+    /// Lets no message pass between two hosts, in either direction, until [`heal`](World::heal). An end whose messages
     /// have not passed for 30 s gives up.
     pub fn partition(&self, a: IpAddr, b: IpAddr) {
         lock(&self.shared.state).partition(a, b);
@@ -176,8 +176,8 @@ impl World {
         lock(&self.shared.state).heal(a, b);
     }
 
-    /// Takes a host down: its connections break, its listeners are gone, and its peers hear nothing. Its programs are
-    /// the caller's to end ([`Task::abort`]).
+    /// Takes a host down: its connections break, its listeners are gone, and its peers get no message about it. The
+    /// caller must end its programs ([`Task::abort`]).
     pub fn crash(&self, ip: IpAddr) {
         lock(&self.shared.state).crash(ip);
     }
@@ -226,7 +226,7 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// Says the seed when a task panics: without it nobody could run it again.
+/// Prints the seed when a task panics: without it the run could not be repeated.
 struct SeedReport(u64);
 
 impl Drop for SeedReport {

@@ -1,7 +1,7 @@
 //! Memory that is given up: the device did not end a registration, so a peer may still reach what it names.
 //!
-//! Handed back, such memory would be read and written by a peer while somebody else uses it. It is
-//! leaked instead, and never used again. How much is said each time, since the process has it no more.
+//! If such memory were handed back, a peer could read and write it while other code uses it. So it is leaked instead
+//! and never used again. Each time the total is reported, because the process no longer has it.
 
 use rpcrdma_fabric::Lent;
 use std::{
@@ -61,7 +61,7 @@ mod tests {
         atomic::{AtomicUsize, Ordering},
     };
 
-    /// Memory that tells when it is free.
+    /// Memory that reports when it is free.
     struct Watched(Vec<u8>, Arc<AtomicUsize>);
 
     impl Memory for Watched {

@@ -84,7 +84,7 @@ impl Channel {
         if let Err(error) = check(unsafe { (self.library.cm.rdma_get_cm_event)(self.raw, &mut raw) }) {
             return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
         }
-        // SAFETY: the function has answered that the event is there.
+        // SAFETY: the function has returned successfully, so the event exists.
         let event = unsafe { &*raw };
         let connects = matches!(event.event, cm::CONNECT_REQUEST | cm::ESTABLISHED | cm::REJECTED);
         let mut seen = Event {
@@ -146,8 +146,7 @@ pub(crate) struct Bring<'a> {
 /// The transport's retries when a peer does not answer: together some seconds. The most there are would be seven, which
 /// soft-RoCE takes for "for ever".
 const RETRIES: u8 = 6;
-/// The retries when a peer has no receive, up to 655 ms each: it is a fault of the peer's, but one that a moment may
-/// mend.
+/// The retries when a peer has no receive, up to 655 ms each: it is a fault of the peer, but a moment may mend it.
 const NO_RECEIVE_RETRIES: u8 = 2;
 
 impl Bring<'_> {
@@ -223,7 +222,7 @@ impl Id {
 
     /// The queue pair has been destroyed.
     pub(crate) fn forget_queue_pair(&mut self) {
-        // SAFETY: as above; the field is what tells the library that there is one.
+        // SAFETY: as above; the library knows by this field whether there is a queue pair.
         unsafe { (*self.raw).qp = ptr::null_mut() }
     }
 
@@ -304,8 +303,8 @@ fn milliseconds(time: Duration) -> c_int {
 
 /// A socket address in the system's form.
 fn address(raw: &cm::SocketAddress) -> Option<SocketAddr> {
-    // SAFETY: the octets are those of a `sockaddr_storage` that the library has filled, in which a family without
-    // meaning is told apart by `as_socket`.
+    // SAFETY: the octets are those of a `sockaddr_storage` that the library has filled; `as_socket` detects a family
+    // that has no meaning.
     let (_, address) = unsafe {
         SockAddr::try_init(|storage, _| {
             let octets = raw.octets.len().min(size_of_val(&*storage));
@@ -325,7 +324,8 @@ mod tests {
     fn retries_come_to_an_end() {
         let bring = Bring { private_data: &[], ird: 1, ord: 1 };
         let parameters = bring.parameters();
-        // Three bits each. InfiniBand takes the most of the second for "for ever", some devices that of both.
+        // Three bits each. For the second, InfiniBand takes the highest value to mean "for ever"; some devices do so
+        // for both.
         assert!((1..7).contains(&parameters.retry_count) && (1..7).contains(&parameters.rnr_retry_count));
     }
 }

@@ -1,4 +1,4 @@
-//! A completion queue and the descriptor that tells when to look at it.
+//! A completion queue, and the descriptor that shows when to look at it.
 
 use crate::{
     channel::{Descriptor, watch},
@@ -26,7 +26,7 @@ pub(crate) struct Completions {
     queue: *mut verbs::CompletionQueue,
     /// Gone before the channel is destroyed, which closes it.
     fd: Option<AsyncFd<Descriptor>>,
-    /// The device tells of the next completion.
+    /// The device will announce the next completion.
     armed: bool,
 }
 
@@ -72,7 +72,8 @@ impl Completions {
         Ok(())
     }
 
-    /// Asks to be told of the next completion. True if that is new, and the queue should be looked at once more.
+    /// Asks the device to announce the next completion. True if it was not asked before; then look at the queue once
+    /// more.
     pub(crate) fn arm(&mut self) -> io::Result<bool> {
         if self.armed {
             return Ok(false);
@@ -114,7 +115,7 @@ impl Drop for Completions {
             // SAFETY: the queue pair is destroyed first, and every event is acknowledged.
             report("destroying a completion queue", check(unsafe { (library.ibv_destroy_cq)(self.queue) }));
         }
-        // SAFETY: as above; the queue is gone.
+        // SAFETY: as above; the queue has been destroyed.
         report("destroying a completion channel", check(unsafe { (library.ibv_destroy_comp_channel)(self.channel) }));
     }
 }

@@ -8,12 +8,12 @@ pub const DEFAULT_DEPTH: u16 = 16;
 pub const DEFAULT_SETUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// A peer that is being left has this long to take what was posted,
 pub const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// and this long to say that it leaves, too.
+/// and this long to leave as well.
 pub const DEFAULT_LINGER: Duration = Duration::from_secs(1);
-/// A peer of which nothing is heard, and to which nothing is under way, is asked for a sign of life after this time or
-/// twice as long.
+/// If a peer is silent, and nothing is under way to it, it is asked for a sign of life after this time or twice as
+/// long.
 pub const DEFAULT_KEEPALIVE: Duration = Duration::from_secs(15);
-/// Work that comes back unfinished tells nothing; the event that says why may come this much later.
+/// Work that comes back unfinished does not say why; the event that does may come this much later.
 pub const SUSPICION: Duration = Duration::from_millis(200);
 /// How long a bind is waited for, where that is asked for.
 pub(crate) const BIND_PATIENCE: Duration = Duration::from_millis(500);

@@ -1,8 +1,8 @@
 //! The devices that the connection manager has opened.
 //!
-//! It opens all of them when it is asked for the list, and only the one that an identifier is tied to otherwise. What
-//! it has opened it keeps, except a device that was removed: that it closes when nobody uses it any more, when it is
-//! next asked for the list. Some devices cannot go before (soft-RoCE, soft-iWARP), so the list is not asked for without
+//! Asked for the list, it opens all of them; otherwise it opens only the device to which an identifier is tied. It
+//! keeps them open, except a device that was removed: it closes that when no object uses it any more and somebody next
+//! asks for the list. Some devices cannot go before (soft-RoCE, soft-iWARP), so we do not ask for the list without
 //! need.
 
 use crate::{
@@ -64,7 +64,7 @@ impl Drop for Devices {
 /// What keeps a device open.
 enum Keeper {
     List(Arc<Devices>),
-    /// An identifier that is tied to it, and is told of its removal.
+    /// An identifier that is tied to it, and gets the event of its removal.
     Id(Id),
 }
 
@@ -157,7 +157,7 @@ impl Context {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// The same for those who may have missed it: an identifier without a connection may have been told.
+    /// The same for callers that may have missed it: the event may have gone to an identifier without a connection.
     pub(crate) fn has_gone(&self) -> bool {
         if let Keeper::Id(id) = &*self.keeper
             && let Ok(Some(event)) = id.channel().next()

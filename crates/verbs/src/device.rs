@@ -1,4 +1,4 @@
-//! The devices that are there, for whoever has to choose one.
+//! The devices of this machine, for programs that have to choose one.
 
 use crate::{
     config::Config,
@@ -83,7 +83,7 @@ pub struct DeviceInfo {
 /// All devices that the connection manager knows.
 ///
 /// # Errors
-/// If the libraries are not there, or there is no device.
+/// If the libraries are missing, or there is no device.
 pub fn devices() -> Result<Vec<DeviceInfo>, OpenError> {
     let contexts = Devices::open()?.all();
     if contexts.is_empty() {

@@ -1,8 +1,8 @@
 //! Protection domains and registered memory.
 //!
-//! A [`Region`] is a registration; dropping it ends it, and [`Region::end`] says whether that worked. Slabs are
-//! registered in a [`Domain`] when they are first touched in it, and stay so. Whoever registers memory keeps it alive
-//! and in place for as long as the region.
+//! A [`Region`] is a registration; dropping it ends it, and [`Region::end`] returns whether that worked. Slabs are
+//! registered in a [`Domain`] when they are first used in it, and stay so. The caller that registers memory keeps it
+//! alive and in place for as long as the region.
 
 use crate::{
     abandoned::Abandoned,
@@ -85,8 +85,8 @@ impl Domain {
     /// Registers memory with the given rights.
     ///
     /// # Safety
-    /// The memory stays where it is, and nobody uses it in a way that conflicts with the rights, until the region is
-    /// dropped.
+    /// Until the region is dropped, the memory must stay where it is, and no code may use it in a way that conflicts
+    /// with the rights.
     pub(crate) unsafe fn register(self: &Arc<Self>, address: usize, octets: usize, access: u32) -> io::Result<Region> {
         Ok(Region { raw: self.register_raw(address, octets, access)?, domain: self.clone() })
     }
@@ -94,7 +94,7 @@ impl Domain {
     /// The key of some memory, and its registration if it is not in the pool.
     ///
     /// # Safety
-    /// As for [`Domain::register`]: the memory stays as long as the region and is used by nobody else in a way that
+    /// As for [`Domain::register`]: the memory stays as long as the region, and no other code uses it in a way that
     /// conflicts.
     pub(crate) unsafe fn key(
         self: &Arc<Self>,
@@ -139,7 +139,7 @@ impl Domain {
 
     fn register_raw(&self, address: usize, octets: usize, access: u32) -> io::Result<*mut verbs::MemoryRegion> {
         // SAFETY: the domain is allocated. The device reaches the memory only when work or a peer names the region;
-        // both callers see to it that the memory is there as long as the region.
+        // both callers keep the memory as long as the region.
         let region = unsafe { (self.context.library().verbs.ibv_reg_mr)(self.raw, address as *mut _, octets, access) };
         if region.is_null() { Err(io::Error::last_os_error()) } else { Ok(region) }
     }
@@ -161,7 +161,7 @@ impl Drop for Domain {
     }
 }
 
-/// An error of a tear-down is not swallowed, though nobody can do anything about it.
+/// Reports an error of a tear-down, although the program can do nothing about it.
 pub(crate) fn report(what: &'static str, result: io::Result<()>) {
     if let Err(error) = result {
         tracing::warn!(%error, "{what} failed");
@@ -206,7 +206,7 @@ impl Region {
         if raw.is_null() {
             return Ok(());
         }
-        // SAFETY: whoever owns the region has ended what used it, and nobody names it afterwards.
+        // SAFETY: the owner of the region has ended everything that used it, and nothing names it afterwards.
         check(unsafe { (self.domain.context.library().verbs.ibv_dereg_mr)(raw) })
     }
 }

@@ -34,7 +34,7 @@ pub enum OpenError {
     UnknownDevice {
         /// The name.
         name: String,
-        /// The names of those that are there.
+        /// The names of the devices that exist.
         known: Vec<String>,
     },
     /// There are several, and nothing says which is meant.
@@ -43,7 +43,7 @@ pub enum OpenError {
         /// Their names.
         known: Vec<String>,
     },
-    /// The connection manager found no device that leads to a peer, or the network did not tell where the peer is.
+    /// The connection manager found no device that leads to a peer, or the network did not answer where the peer is.
     #[error(
         "no way to {peer} over an RDMA device was found; see that {peer} answers `ping`, and that `rpcrdma devices` shows the network interface that `ip route get {peer}` names"
     )]

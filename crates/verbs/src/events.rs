@@ -1,9 +1,9 @@
-//! What a device says of itself, aside from connections and completions: that it has failed, that a port's link is lost
-//! or back, that a queue pair is done with its shared receives.
+//! What a device reports about itself, aside from connections and completions: that it has failed, that a port's link
+//! is lost or back, that a queue pair is done with its shared receives.
 //!
-//! Events of one device come on one descriptor, in the order in which they happened. Whoever reads them hands each to
-//! whom it concerns, so it does not matter who does: the end of a connection with shared receives, or a listener, which
-//! waits for them.
+//! Events of one device come on one descriptor, in the order in which they happened. The reader passes each event to
+//! the object that it concerns, so it does not matter which object reads: the end of a connection with shared receives,
+//! or a listener, which waits for them.
 
 use crate::{
     context::{Context as Device, check},
@@ -24,10 +24,10 @@ use std::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// The queue pairs, by address, of which the device has said that it is done with their shared receives.
+/// The queue pairs, by address, whose shared receives the device has reported as done.
 ///
-/// The process's, not a fabric's: librdmacm opens a device once for all of a process, so fabrics of one device take
-/// each other's events.
+/// This set belongs to the process and not to a fabric: librdmacm opens a device once for the whole process, so fabrics
+/// of one device take each other's events.
 static DONE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
 /// What an event means for the device as a whole.
@@ -83,12 +83,12 @@ pub(crate) fn take(device: &Device) {
             }
             Told::Other => {}
         }
-        // SAFETY: the event was just taken, once. What it names is there: destroying waits for this.
+        // SAFETY: the event was just taken, once. The objects that it names exist: destroying them waits for this.
         unsafe { (library.ibv_ack_async_event)(&mut event) };
     }
 }
 
-/// Whether the device has said that it is done with a queue pair's shared receives.
+/// Whether the device has reported that it is done with a queue pair's shared receives.
 pub(crate) fn is_done(device: &Device, queue_pair: *mut verbs::QueuePair) -> bool {
     take(device);
     DONE.lock().unwrap_or_else(PoisonError::into_inner).remove(&(queue_pair as usize))
@@ -99,7 +99,7 @@ pub(crate) fn forget(queue_pair: *mut verbs::QueuePair) {
     DONE.lock().unwrap_or_else(PoisonError::into_inner).remove(&(queue_pair as usize));
 }
 
-/// Tells when there are events, to whoever has nothing else that would tell.
+/// Announces events to an object that has no other descriptor to watch.
 pub(crate) struct Watch {
     device: Device,
     fd: AsyncFd<OwnedFd>,

@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     pub(crate) abandoned: Arc<Abandoned>,
     /// The domain of all connections, where a handle is tied to its connection by a window.
     domain: Option<Arc<Domain>>,
-    /// The pools of receives that were made, as long as somebody uses them.
+    /// The pools of receives that were made and are still in use.
     pools: Mutex<Vec<Weak<SharedReceives>>>,
 }
 
@@ -67,7 +67,7 @@ impl Verbs {
     /// Opens a device, with time and randomness from `env`.
     ///
     /// # Errors
-    /// If there are no libraries, there is no such device, or it cannot be used: each says what to do.
+    /// If the libraries are missing, the device does not exist, or it cannot be used. The error says what to do.
     pub async fn open(env: Env, config: Config) -> Result<Verbs, OpenError> {
         Ok(Verbs { opener: Arc::new(Opener::open(env, config).await?) })
     }
@@ -129,7 +129,7 @@ impl Shared {
         let abandoned = Arc::new(Abandoned::default());
         let domain = |windows| Domain::new(context.clone(), slabs.clone(), abandoned.clone(), windows);
         let shared_domain = domain(limits.windows).map_err(failed("making a protection domain"))?;
-        // The first slab tells whether memory can be registered at all.
+        // The first slab shows whether memory can be registered.
         let mut probe = SlabPool(slabs.clone()).try_allocate(SLAB_OCTETS);
         if let Some(octets) = probe.as_mut().map(|probe| probe.octets_mut().as_ptr() as usize)
             && let Some(Err(error)) = shared_domain.slab_key(octets, SLAB_OCTETS)
@@ -239,7 +239,7 @@ impl Fabric for Verbs {
     }
 }
 
-/// Why a connection does not come about.
+/// Why a connection is not made.
 fn broken(peer: SocketAddr, error: io::Error) -> ConnectError {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => ConnectError::Refused { peer },
@@ -265,7 +265,7 @@ async fn towards(opener: &Opener, peer: SocketAddr) -> io::Result<(Arc<Shared>, 
             Ok(id) if shared.context.is(id.device()) => return Ok((shared, id)),
             other => other,
         };
-        // Without connections nobody was told that the device went away, and it may be back.
+        // Without connections no event has announced that the device went away, and it may be back.
         if !shared.context.is_listed() {
             tracing::warn!(device = shared.context.name(), "the RDMA device is gone");
             shared.context.leave();

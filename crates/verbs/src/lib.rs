@@ -1,7 +1,7 @@
 //! RDMA adapters by libibverbs and librdmacm: InfiniBand, RoCE and iWARP, and the kernel's software devices.
 //!
-//! [`Verbs`] implements the contract of `rpcrdma-fabric` over one device. The libraries are loaded when a device is
-//! first asked for, so a program that contains this crate runs on machines without them; [`OpenError`] says what is
+//! [`Verbs`] implements the contract of `rpcrdma-fabric` over one device. The crate loads the libraries when a program
+//! first asks for a device, so a program that contains it runs on machines without them; [`OpenError`] says what is
 //! missing and what to do.
 //!
 //! ```no_run
@@ -16,18 +16,18 @@
 //! ```
 //!
 //! # What to know of it
-//! - Limits are the device's ([`devices`] lists them), and never assumed.
-//! - Where a device has memory windows of type 2, an exposure is one: its handle works on one connection, and either
-//!   side can invalidate it. Where it has none, an exposure is a registration in the connection's own protection
-//!   domain, fenced by deregistering it, and the peer cannot end it.
-//! - [`Verbs::pool`](rpcrdma_fabric::Fabric::pool) hands out memory that is registered in slabs. Other memory is copied
-//!   if it is little, and registered for each use otherwise.
+//! - Limits are the device's ([`devices`] lists them); the crate assumes none.
+//! - On a device with memory windows of type 2, an exposure is a window: its handle works on one connection, and either
+//!   side can invalidate it. On other devices, an exposure is a registration in the connection's own protection domain,
+//!   fenced by deregistering it, and the peer cannot end it.
+//! - [`Verbs::pool`](rpcrdma_fabric::Fabric::pool) hands out memory that is registered in slabs. A little other memory
+//!   is copied, and more is registered for each use.
 //! - [`Config::shared_receives`] asks for pools of receives, by the device's shared receive queues.
-//! - What is posted together goes to the device together: a window's bind with the Send that tells of it.
-//! - Every octet that a device may reach is owned by the queue pair and comes back when the device can no longer reach
-//!   it; at the end that is when the queue pair has been destroyed, whether or not its completions came.
+//! - What is posted together goes to the device together: a window's bind with the Send that announces it.
+//! - The queue pair owns every byte that a device may reach. The bytes come back when the device can no longer reach
+//!   them; at the end that is when the queue pair has been destroyed, whether or not its completions came.
 //! - Linux's soft-RoCE checks the bounds of the memory behind a window, not of the window, and lets any peer invalidate
-//!   any window: it is for tests.
+//!   any window: use it for tests.
 //!
 //! # Safety
 //! All `unsafe` of the crate calls the libraries or reads what they own, and hands memory to devices. Two rules carry

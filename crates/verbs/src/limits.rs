@@ -106,7 +106,7 @@ impl Limits {
 
 #[cfg(test)]
 impl Limits {
-    /// Those of a device that has enough of everything.
+    /// The limits of a device that has enough of everything.
     pub(crate) fn of_nothing_special(iwarp: bool, config: &Config) -> Self {
         Self::derive(iwarp, &tests::attributes(|_| {}), config)
     }

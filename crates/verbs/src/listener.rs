@@ -1,11 +1,10 @@
 //! Listening, and the responder's side of the set-up.
 //!
-//! The connection manager reads a request before it reports it, so nothing that a slow peer does is waited for here. A
-//! request that waits for its answer costs an identifier; its events come on the listener's channel until it is
-//! accepted, so it keeps that.
+//! The connection manager reads a request before it reports it, so a slow peer delays nothing here. A request that
+//! waits for its answer costs an identifier; its events come on the listener's channel until it is accepted, so it
+//! keeps that.
 //!
-//! When the device is removed, whoever listens is told once, and a listener waits for it to come back at the same
-//! address.
+//! When the device is removed, the listener reports it once, and then waits for it to come back at the same address.
 
 use crate::{
     channel::{Bring, Channel, Id},
@@ -39,7 +38,7 @@ pub(crate) struct VerbsListener {
 
 enum State {
     Listening(Listening),
-    /// The device is gone, and that has been said. It is waited for.
+    /// The device is gone, which was reported. The listener waits for it.
     Away(BoxFuture<'static, Listening>),
 }
 
@@ -47,7 +46,7 @@ enum State {
 struct Listening {
     shared: Arc<Shared>,
     id: Id,
-    /// None if the device's own events cannot be watched: its connections tell most of it.
+    /// None if the device's own events cannot be watched: its connections then report most of it.
     watch: Option<Watch>,
 }
 
@@ -86,7 +85,7 @@ impl Listening {
                     tracing::info!(device, address = %local, "the RDMA device is back, and listened on");
                     return listening;
                 }
-                // What keeps it away is said once.
+                // The reason why it stays away is reported once.
                 Err(error) => {
                     let why = error.to_string();
                     if why != said {
@@ -136,7 +135,7 @@ impl Listener for VerbsListener {
                 let error = io::Error::new(io::ErrorKind::NotConnected, format!("{REMOVED}; it is waited for"));
                 return Poll::Ready(Err(AcceptError::Io(error)));
             };
-            // What happens to requests before they are answered is told when they are.
+            // Events about a request before its answer are reported with the answer.
             let Some(raw) = event.request else { continue };
             let id = Id::of_request(raw, listening.id.channel());
             let (Some(local), Some(peer)) = id.addresses() else { continue };

@@ -1,7 +1,7 @@
-//! Opening a device: which one is meant, and again when it was gone.
+//! Opening a device: which one is meant, and again after it was gone.
 //!
-//! A device can be removed, or fail, and come back. What was made with it ends with it; whoever connects or listens
-//! next opens the device anew, if it is there. The memory of the pool stays, and is registered again.
+//! A device can be removed, or fail, and come back. Everything that was made with it ends with it. The next caller that
+//! connects or listens opens the device anew, if it exists. The memory of the pool stays, and is registered again.
 
 use crate::{
     channel::{Channel, Id},
@@ -32,7 +32,7 @@ pub(crate) struct Opener {
     pub(crate) name: String,
     pub(crate) capabilities: Capabilities,
     pub(crate) slabs: Arc<Slabs>,
-    /// None as long as it is gone.
+    /// None while the device is gone.
     open: Mutex<Option<Arc<Shared>>>,
 }
 
@@ -52,7 +52,8 @@ impl Opener {
         if let Some(shared) = self.still_open() {
             return Ok(shared);
         }
-        // Asked for its list, the connection manager closes what is gone, so that the removal comes to its end.
+        // When it is asked for its list, the connection manager closes devices that are gone, so that their removal can
+        // finish.
         listed()?;
         let context = choose(&self.env, &self.config).await?;
         let shared = Arc::new(Shared::over(self.env.clone(), self.config.clone(), context, self.slabs.clone())?);
@@ -61,11 +62,11 @@ impl Opener {
             return Err(OpenError::Unfit { device: shared.context.name(), what });
         }
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody else may have been faster.
+        // Another caller may have been faster.
         Ok(open.get_or_insert(shared).clone())
     }
 
-    /// The device, unless it is gone. Then it is closed as soon as nobody has anything of it.
+    /// The device, unless it is gone. Then it is closed as soon as nothing of it is in use.
     pub(crate) fn still_open(&self) -> Option<Arc<Shared>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = open.take_if(|shared| shared.context.has_gone());
@@ -99,14 +100,14 @@ async fn by_address(env: &Env, config: &Config, address: IpAddr, local: bool) ->
     match find(Library::get()?, env, config, address, local).await {
         Ok(id) => Context::of(id).ok_or_else(|| failed(io::ErrorKind::NotFound.into())),
         Err(error) => {
-            // If there is none at all, that is what to say.
+            // If there is no device, that is the error.
             listed()?;
             Err(failed(error))
         }
     }
 }
 
-/// What to say when no device was found for an address of ours, or for a peer's.
+/// The error if no device was found for an address of ours, or for a peer's.
 fn no_device(address: IpAddr, is_ours: bool, error: io::Error) -> OpenError {
     match is_ours {
         true => OpenError::NotOnDevice { address, error },

@@ -1,9 +1,8 @@
 //! Which device leads to an address.
 //!
-//! The connection manager asks the network for the peer's hardware address if the kernel does not know it. It may be
-//! told in vain: the kernel (6.12.117 with soft-RoCE does so) knows the address after a millisecond, and lets whoever
-//! asked wait until his time is over. So the question is asked again before that, and then answered from what the
-//! kernel knows.
+//! The connection manager asks the network for the peer's hardware address if the kernel does not know it. The answer
+//! may not reach us: the kernel (6.12.117 with soft-RoCE does so) knows the address after a millisecond, and lets the
+//! caller wait until its time is over. So we ask again before that, and get the answer from what the kernel then knows.
 
 use crate::{
     channel::{Channel, Id},
@@ -20,7 +19,7 @@ const ATTEMPT: Duration = Duration::from_secs(1);
 /// An identifier that is tied to the device which leads from an address of ours, if one is named, to a peer.
 ///
 /// # Errors
-/// What the connection manager says, `TimedOut` if it says nothing for as long as `limit`.
+/// The connection manager's error; `TimedOut` if it does not answer within `limit`.
 pub(crate) async fn resolved(
     library: &'static Library,
     clock: &dyn Clock,

@@ -1,9 +1,9 @@
-//! Receives that many connections share: a device's shared receive queue, and the buffers that stand in it.
+//! Receives that many connections share: a device's shared receive queue, and the buffers in it.
 //!
 //! A buffer belongs to the queue until a completion of some connection takes it out, or until the queue is destroyed:
-//! when the pool and the last connection that uses it are gone. What the device has no room for waits here, and what it
-//! gives back unused is posted again. A receive that a device loses with a connection counts as posted, and its memory
-//! is kept, until that end.
+//! when the pool and the last connection that uses it are gone. Buffers for which the device has no room wait here, and
+//! what the device gives back unused is posted again. A receive that a device loses with a connection counts as posted,
+//! and its memory is kept, until the queue is destroyed.
 
 use crate::{
     completions::RECEIVE,
@@ -21,8 +21,8 @@ use std::{
     time::Duration,
 };
 
-/// How long a queue pair's end waits, in place, for the device to say that it has reported every shared receive that it
-/// took. Devices say so within microseconds of the queue pair's stop.
+/// How long a queue pair's end waits, in place, until the device has reported every shared receive that it took.
+/// Devices do so within microseconds of the queue pair's stop.
 const LAST_RECEIVE_PATIENCE: Duration = Duration::from_millis(50);
 
 /// The pool of receives.
@@ -101,7 +101,7 @@ impl SharedReceives {
         let Some(post) = self.domain.context().ops().post_srq_recv else {
             return Err((buffer, io::ErrorKind::Unsupported.into()));
         };
-        // SAFETY: the buffer goes into the table of what the device has, beside the region, and nobody touches it
+        // SAFETY: the buffer goes into the table of the device's buffers, beside the region, and nothing touches it
         // there.
         let (mut slice, region) = match unsafe { self.domain.receive_slice(&mut buffer) } {
             Ok(found) => found,
@@ -116,9 +116,9 @@ impl SharedReceives {
             sg_list: &mut slice,
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue is there, and copies the request. The buffer stands in the table, whose lock the caller
-        // holds, until a completion takes it out or the queue has been destroyed; if the queue does not take it, the
-        // device never learns of it.
+        // SAFETY: the queue exists, and copies the request. The buffer stays in the table, whose lock the caller holds,
+        // until a completion takes it out or the queue has been destroyed; if the queue does not take it, the device
+        // never learns of it.
         match check(unsafe { post(self.raw, &mut work, &mut bad) }) {
             Ok(()) => {
                 inner.posted.insert(number, Posted { _region: region, buffer });

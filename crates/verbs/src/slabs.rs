@@ -30,7 +30,7 @@ pub(crate) struct Slabs {
     free: Mutex<[Vec<NonNull<u8>>; CLASSES]>,
 }
 
-// SAFETY: the pointers name blocks that nobody uses. A block has one owner from the moment that it leaves the list.
+// SAFETY: the pointers name blocks that are not in use. A block has one owner from the moment that it leaves the list.
 unsafe impl Send for Slabs {}
 // SAFETY: as above; the lists are behind locks.
 unsafe impl Sync for Slabs {}
@@ -130,7 +130,7 @@ unsafe impl Sync for Block {}
 impl Memory for Block {
     fn octets(&self) -> &[u8] {
         // SAFETY: the block is within its slab, which was zeroed when it was made and lives as long as `slabs`. This
-        // block is in no list, so nobody else has it.
+        // block is in no list, so nothing else has it.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), MIN_BLOCK_OCTETS << self.class) }
     }
 

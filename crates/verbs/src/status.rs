@@ -1,5 +1,5 @@
-//! What a completion's status means: in the contract's words, whose fault it is, and what an administrator does about
-//! it.
+//! What a completion's status means: in the contract's words, which side is at fault, and what an administrator does
+//! about it.
 
 use crate::sys::verbs;
 use rpcrdma_fabric::{CloseReason, PeerViolation, WorkError};
@@ -7,7 +7,7 @@ use std::{ffi::c_int, fmt};
 
 /// A fault that only the device's maker or we can mend.
 const REPORT: &str = "update the device's driver and firmware at both ends, see `dmesg`, and report it if it stays";
-/// The device or its driver means something that is used by nobody here.
+/// The device or its driver reports a feature that this crate does not use.
 const UNUSED: &str = "nothing of the kind is used here: update the device's driver and firmware, see `dmesg`";
 /// The peer knows more.
 const PEERS_LOG: &str = "see the peer's log, and that both ends are up to date";
@@ -15,7 +15,7 @@ const PEERS_LOG: &str = "see the peer's log, and that both ends are up to date";
 const PATH: &str = "see that the peer is up, that the cable and the switch's ports are, that RoCE's UDP port 4791 is open, and that \
                     the network loses no packets of RoCE (PFC or ECN at both ends)";
 
-/// Who has to do something about it.
+/// Who has to act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
     /// The connection was over: no fault.
@@ -103,7 +103,8 @@ impl Meaning {
         }
     }
 
-    /// Why a connection ends whose receive came back with it: what is too long, or not allowed, was the peer's.
+    /// Why a connection ends whose receive came back with it: a message that is too long, or not allowed, was the
+    /// peer's fault.
     pub(crate) fn of_receive(&self) -> CloseReason {
         match self.error() {
             WorkError::LocalLength | WorkError::RemoteAccess | WorkError::RemoteOperation => {

@@ -1,8 +1,8 @@
-//! What RPCSEC_GSS says around a message (RFC 2203): which context, with which service, under which number, and what
-//! its protection leaves to be read.
+//! What RPCSEC_GSS puts around a message (RFC 2203): which context, with which service, under which number, and what
+//! its protection leaves readable.
 //!
-//! Signed arguments and results stand in clear and are read on; sealed ones are told by their length alone. Nothing is
-//! verified: a reader of captures has no keys. Owns a handle, which its credential bounds.
+//! Signed arguments and results are in clear and are read on; of sealed ones only the length is shown. Nothing is
+//! verified, because a reader of captures has no keys. Owns a handle, whose length its credential limits.
 
 use super::Body;
 use bytes::Bytes;
@@ -20,7 +20,7 @@ const SIGNED_HEAD_OCTETS: usize = 8;
 /// What a call's credential says. Its reply is protected in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GssCall {
-    /// What the message is there for.
+    /// The purpose of the message.
     pub procedure: GssProcedure,
     /// What the protection covers; nothing where a context is made.
     pub service: Option<GssService>,
@@ -48,10 +48,10 @@ pub enum GssBody {
     Plain,
     /// The same, signed: with the number that is signed with them.
     Signed {
-        /// Equal to that of the credential, unless somebody has changed one of them.
+        /// Equal to the number in the credential, unless somebody has changed one of them.
         sequence: u32,
     },
-    /// Sealed: nobody else reads it.
+    /// Sealed: only the other end can read it.
     Sealed {
         /// How long it is.
         octets: u64,

@@ -1,9 +1,8 @@
 //! What a call asks for and what its results say, by the types of `rpcrdma-nfs`: one [`Operation`] for each.
 //!
 //! A procedure of NFS version 2 or 3, of MOUNT, NLM, NSM, NFSACL or the portmapper is one operation. A COMPOUND of NFS
-//! version 4 has several.
-//! Owns what it tells. Names and handles come from whoever made the capture: they are bounded by their types, and
-//! `show` escapes them.
+//! version 4 has several. Owns what it shows. Names and handles come from the capture, which anybody may have made:
+//! their types limit them, and `show` escapes them.
 
 mod field;
 mod files;
@@ -31,20 +30,20 @@ pub struct Content {
     pub operations: Vec<Operation>,
     /// Why something of it could not be decoded, and where: positions count from the RPC message's first octet.
     pub problem: Option<String>,
-    /// What stands before the operations, if they are those of a COMPOUND of NFS version 4.
+    /// What stands before the operations of a COMPOUND of NFS version 4.
     pub compound: Option<Compound>,
     /// What stands around all of it, if its caller is proven by RPCSEC_GSS.
     pub gss: Option<Gss>,
 }
 
 impl Content {
-    /// Whether it is that of a CB_COMPOUND.
+    /// Whether it belongs to a CB_COMPOUND.
     pub fn is_callback(&self) -> bool {
         self.compound.as_ref().is_some_and(|compound| compound.callback)
     }
 }
 
-/// Tells its fields, in the order in which a person reads them.
+/// Adds its fields, in the order in which a person reads them.
 trait Describe {
     fn describe(&self, to: &mut Operation);
 }

@@ -125,7 +125,7 @@ impl Describe for Link {
     }
 }
 
-/// Attributes before and after tell nothing that the status does not.
+/// The attributes before and after say nothing beyond the status.
 macro_rules! without_fields {
     ($($type:ty),*) => {$(
         impl Describe for $type {

@@ -1,4 +1,4 @@
-//! NFS version 2: the words are those of version 3, as far as it has the same.
+//! NFS version 2, in the words of version 3 where both have the same.
 
 use super::{Describe, Operation, Value};
 use rpcrdma_nfs::{
@@ -28,7 +28,7 @@ fn time(Time { seconds, microseconds }: Time) -> Value {
     Value::Time(v3::Time { seconds, nanoseconds: microseconds.saturating_mul(1000) })
 }
 
-/// What CREATE makes, if that is no regular file.
+/// What CREATE makes, if that is not a regular file.
 fn special(what: FileType) -> Option<&'static str> {
     match what {
         FileType::Block => Some("block device"),
@@ -210,7 +210,7 @@ macro_rules! nothing {
 nothing!(Null, Root, WriteCache);
 
 impl<T: Describe> Describe for Answer<T> {
-    /// The status of a failure is told beside the content.
+    /// The status of a failure is shown beside the content.
     fn describe(&self, to: &mut Operation) {
         if let Answer::Ok(ok) = self {
             ok.describe(to);

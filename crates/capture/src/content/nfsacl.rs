@@ -105,7 +105,7 @@ impl Describe for SetAcl {
     }
 }
 
-/// SETACL's attributes tell nothing that the status does not.
+/// SETACL's attributes say nothing beyond the status.
 impl Describe for Option<Attributes> {
     fn describe(&self, _: &mut Operation) {}
 }

@@ -31,7 +31,7 @@ pub(super) fn results(procedure: u32, reading: Reading) -> Option<Content> {
     })
 }
 
-/// State numbers are not negative, where nobody has made them up.
+/// State numbers are not negative, unless somebody has invented them.
 fn state(to: &mut Operation, state: i32) {
     to.number("state", state as u32);
 }

@@ -1,5 +1,5 @@
-//! From a message's octets to its operations. Data that travelled in chunks, or was too long to be kept, is
-//! stood for by zeros that no memory holds: only its length is told.
+//! From a message's octets to its operations. Zeros that no memory holds stand for data that travelled in chunks, or
+//! was too long to be kept: only its length is shown.
 
 use super::{Content, Describe, Operation, Value, rpcbind, v4};
 use crate::event::ProcedureName;
@@ -30,7 +30,7 @@ pub(crate) struct Item {
 pub(crate) struct Body<'a> {
     /// What was kept of it.
     pub(crate) kept: Bytes,
-    /// Octets behind that were not kept. `None`: nobody knows how many.
+    /// Octets behind that were not kept. `None` if their number is unknown.
     pub(crate) missing_octets: Option<u64>,
     /// What travelled apart.
     pub(crate) items: &'a [Item],
@@ -129,8 +129,7 @@ pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) 
     }
 }
 
-/// What a call to a program that nobody knows asks for, if it is a CB_COMPOUND: at least one operation of it can be
-/// read.
+/// The arguments of a call to an unknown program, if it is a CB_COMPOUND: at least one operation of it can be read.
 pub(crate) fn callback_arguments(decoder: Decoder, body: &Body<'_>) -> Option<Content> {
     Some(v4::callback_call(decoder, body)).filter(|content| !content.operations.is_empty())
 }
@@ -341,7 +340,7 @@ fn nfsacl_results(procedure: u32, version: u32, reading: Reading) -> Option<Cont
 }
 
 impl<T: Describe, F> Describe for v3::Answer<T, F> {
-    /// The status of a failure is told beside the content.
+    /// The status of a failure is shown beside the content.
     fn describe(&self, to: &mut Operation) {
         if let v3::Answer::Ok(ok) = self {
             ok.describe(to);

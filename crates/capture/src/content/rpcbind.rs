@@ -1,11 +1,11 @@
-//! The portmapper: versions 2, 3 and 4 of rpcbind. Lists are told by how long they are.
+//! The portmapper: versions 2, 3 and 4 of rpcbind. Of lists only the length is shown.
 
 use super::{Describe, Operation};
 use bytes::Bytes;
 use rpcrdma_oncrpc::rpcbind::{MAX_REGISTRATIONS, MAX_STRING_OCTETS, Registration};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder};
 
-/// The most octets of a call that is made for somebody, or of its results: what a datagram has at most.
+/// The most octets of a call that is made for a client, or of its results: the most that a datagram holds.
 const MAX_REMOTE_OCTETS: usize = 65_507;
 
 /// What version 2 asks by.
@@ -52,7 +52,7 @@ pub(super) struct Seconds(u32);
 /// An address as a socket has it.
 pub(super) struct OfSocket(Bytes);
 
-/// A call that is to be made for somebody.
+/// A call that the portmapper is to make for a client.
 pub(super) struct Remote {
     program: u32,
     version: u32,

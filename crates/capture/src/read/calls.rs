@@ -61,7 +61,8 @@ struct Call {
     items: Vec<Item>,
 }
 
-/// Adds a message's Read chunks to those known: segments of one position are one chunk. Position zero is no item.
+/// Adds a message's Read chunks to the known ones: segments of one position are one chunk. Position zero is not an
+/// item.
 pub(super) fn add_read_items(lists: &Lists, items: &mut Vec<Item>) {
     for read in lists.reads.segments().iter().filter(|read| read.position != 0) {
         let octets = u64::from(read.segment.length);
@@ -171,7 +172,7 @@ impl Calls {
         Some((call.tag, time.saturating_sub(call.time)))
     }
 
-    /// A later part of a Call was sent: the call, which has these chunks too. Its last part tells how it is protected.
+    /// A later part of a Call was sent: the call, which has these chunks too. Its last part shows how it is protected.
     pub(super) fn goes_on(&mut self, xid: u32, requester: End, lists: &Lists, gss: Option<GssCall>) -> Option<CallTag> {
         let call = self.open.iter_mut().find(|call| (call.tag.xid, call.tag.requester) == (xid, requester))?;
         call.expose(lists);

@@ -22,7 +22,7 @@ use rpcrdma_iwarp::protocol::{mpa::Kind, rdmap::Opcode, terminate};
 use rpcrdma_wire::{chunk::Lists, v2};
 use std::{io, net::SocketAddr, rc::Rc, time::Duration};
 
-/// Where NFS over RDMA is served: tells the ends apart where the beginning was not captured.
+/// Where NFS over RDMA is served: distinguishes the ends if the beginning was not captured.
 const NFS_RDMA_PORT: u16 = 20049;
 
 /// One direction.
@@ -178,7 +178,7 @@ impl Flow {
             self.halves[from].fin = Some(sequence.wrapping_add(segment.payload.len() as u32));
         }
         if segment.reset || self.halves.iter().all(|half| half.fin.is_some()) {
-            // Who was first.
+            // The end that was first.
             self.close(if segment.reset { from } else { 1 - from }, segment.reset, context)?;
         }
         Ok(())

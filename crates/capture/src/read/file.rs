@@ -25,7 +25,8 @@ const PCAP: [[u8; 4]; 4] =
 /// Takes a packet: its time of day, its link type, its octets.
 type Take<'a> = dyn FnMut(Duration, DataLink, &[u8]) -> Result<(), ReadError> + 'a;
 
-/// Gives all packets to `take`. Says whether the file ends in the middle of one, as that of a killed capture does.
+/// Gives all packets to `take`. Returns whether the file ends in the middle of one, as the capture of a killed program
+/// does.
 pub(super) fn packets(mut file: impl Read, take: &mut Take<'_>) -> Result<bool, ReadError> {
     let mut magic = [0; 4];
     match file.read_exact(&mut magic) {

@@ -13,7 +13,7 @@ use rpcrdma_iwarp::protocol::{
 
 /// FPDUs in a row that look right, for a search without CRCs. Each has some 20 bits that must be as they are.
 const CHAIN_FPDUS: usize = 3;
-/// After so many octets in which a search has found nothing, a stream whose beginning was not captured is taken for no
+/// After this many octets in which a search has found nothing, a stream whose beginning was not captured counts as no
 /// iWARP. The longest FPDU has 65,544.
 const MAX_SKIPPED_OCTETS: u64 = 1 << 20;
 /// What both set-up frames begin with.

@@ -135,7 +135,7 @@ impl Messages {
 }
 
 impl Begun {
-    /// The message, if what has come of it says what it is.
+    /// The message, if the part that has come shows what it is.
     fn whole(self) -> Option<Whole> {
         match self.opcode {
             Opcode::ReadRequest => Some(Whole::ReadRequest(ReadRequest::decode(self.head.first_chunk()?))),

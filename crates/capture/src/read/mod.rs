@@ -36,7 +36,7 @@ pub trait Sink {
     /// There are no more.
     ///
     /// # Errors
-    /// If what was held back cannot be shown.
+    /// If messages that were held back cannot be shown.
     fn finish(&mut self, summary: &Summary) -> io::Result<()>;
 }
 
@@ -56,7 +56,7 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
 pub struct Summary {
     /// Packets.
     pub packets: u64,
-    /// Packets that are no TCP, or could not be read.
+    /// Packets that are not TCP, or could not be read.
     pub other_packets: u64,
     /// Of these: packets of RoCE version 1, which are not read.
     pub roce_1_packets: u64,
@@ -141,7 +141,7 @@ struct Shared {
 /// Reads a pcap or pcapng file to its end.
 ///
 /// # Errors
-/// If it is no capture, damaged, or the sink fails. What stands before the damage has been reported by then.
+/// If it is not a capture, is damaged, or the sink fails. Everything before the damage has been reported by then.
 pub fn read_capture(file: impl Read, sink: &mut dyn Sink) -> Result<Summary, ReadError> {
     let mut table = table::Table::new();
     let read =

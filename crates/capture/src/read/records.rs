@@ -9,13 +9,13 @@ use std::borrow::Cow;
 
 /// Octets of a record that are kept: as many as of a Send. All calls but WRITE are shorter, and most listings.
 const MAX_KEPT_OCTETS: usize = 64 << 10;
-/// A mark that tells of more octets than this is no mark: records in use have some MiB.
+/// A mark that announces more octets than this is not a mark: records in use have some MiB.
 const MAX_RECORD_OCTETS: u64 = 64 << 20;
 /// The mark of a fragment.
 const MARK_OCTETS: usize = 4;
 /// In the mark: it is the record's last fragment.
 const LAST: u32 = 1 << 31;
-/// Octets that tell whether something looks like a record: the mark, the XID, the kind, and what stands behind it.
+/// Octets that show whether something looks like a record: the mark, the XID, the kind, and what follows it.
 const LOOK_OCTETS: usize = MARK_OCTETS + 12;
 /// The shortest Call: a header without credential and verifier.
 const MIN_CALL_OCTETS: u32 = 40;

@@ -10,7 +10,7 @@ use rpcrdma_nfs::{mount, v2, v3, v4};
 use rpcrdma_oncrpc::{CallHeader, CallId, ReplyHeader};
 use rpcrdma_xdr::{Decoder, Stream};
 
-/// The word behind the XID that tells a Call.
+/// The word after the XID that marks a Call.
 const CALL: u32 = 0;
 /// The procedure by which servers call back.
 const CB_COMPOUND: u32 = v4::callback::Arguments::PROCEDURE;
@@ -42,7 +42,7 @@ pub(super) fn message(
         (Ok(()), Some(Called { name, gss })) => {
             let mut found = None;
             let mut read = |body: &Body<'_>, before: usize| {
-                // The status is told even where what follows it cannot be read.
+                // The status is shown even if what follows it cannot be read.
                 found = body.kept.get(at.saturating_add(4 * before)..).and_then(|results| status(name, results));
                 results(name, body, before)
             };

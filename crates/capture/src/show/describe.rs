@@ -156,7 +156,7 @@ fn outcome(outcome: Outcome) -> String {
     match outcome {
         Outcome::Executed(None) => "executed".into(),
         Outcome::Executed(Some(status)) => status.to_string(),
-        // The words tell its number alone.
+        // The words show only its number.
         Outcome::Rejected(rejection @ Rejection::Auth(_)) => format!("rejected: {}: {rejection}", rejection.name()),
         Outcome::Rejected(rejection) => format!("rejected: {rejection}"),
     }

@@ -83,8 +83,8 @@ struct Held {
     octets: usize,
 }
 
-/// Passes the events of [`Wanted`] calls on to another sink. A call whose slowness is asked about is passed on when it
-/// is answered, its events together.
+/// Passes the events of [`Wanted`] calls on to another sink. If the filter asks for slow calls, a call's events are
+/// passed on together, when it is answered.
 pub struct Filtered<S> {
     wanted: Wanted,
     sink: S,
@@ -171,7 +171,7 @@ impl<S: Sink> Sink for Filtered<S> {
             (Some(true), Some(took)) => Some(self.wanted.is_slow(took)),
             (Some(true), None) if self.wanted.slower_than.is_none() => Some(true),
             (Some(true), None) => None,
-            // It is answered, and nobody has seen what it was for.
+            // It is answered, and the capture does not have the call.
             (None, Some(_)) => Some(false),
             (None, None) => None,
         };

@@ -9,9 +9,9 @@ use rpcrdma_wire::{
 };
 use std::fmt::Write as _;
 
-/// Chunks of one kind that are told one by one.
+/// Chunks of one kind that are shown one by one.
 const MAX_TOLD_CHUNKS: usize = 4;
-/// Properties of one message that are told one by one: more than are defined.
+/// Properties of one message that are shown one by one: more than are defined.
 const MAX_TOLD_PROPERTIES: usize = 12;
 
 /// `rpc`: the RPC header that follows, in words. `continues`: the message is a later part of a sequence.

@@ -51,7 +51,7 @@ fn format(error: pcap_file::pcapng::PcapNgWriteError) -> WriteError {
     }
 }
 
-/// A locally administered address for an end; iWARP does not tell the real one.
+/// A locally administered address for an end; iWARP does not know the real one.
 fn mac(number: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, number]
 }

@@ -51,7 +51,7 @@ struct State {
     dropped_octets: u64,
     dropped_connections: u64,
     finished: bool,
-    /// The writer has nothing to do and has not yet been told to flush.
+    /// The writer has nothing to do and has not yet got the request to flush.
     flushed: bool,
 }
 
@@ -135,7 +135,7 @@ impl Queue {
         self.came.notify_one();
     }
 
-    /// The writer is gone.
+    /// The writer has ended.
     pub(super) fn abandon(&self) {
         let mut state = self.lock();
         *state = State { finished: true, ..State::default() };

@@ -14,7 +14,7 @@ const FILE: &str = "libgssapi_krb5.so.2";
 
 macro_rules! functions {
     ($(fn $name:ident($($type:ty),*);)*) => {
-        /// What is used of it. The types are those of RFC 2744, and of MIT's gssapi_ext.h.
+        /// The functions and variables that we use. The types are those of RFC 2744, and of MIT's gssapi_ext.h.
         pub(crate) struct Library {
             $(pub(crate) $name: unsafe extern "C" fn($($type),*) -> Word,)*
         }

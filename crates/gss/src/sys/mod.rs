@@ -62,7 +62,7 @@ pub(crate) struct Oid {
     elements: *const c_void,
 }
 
-// SAFETY: all are constants, and nobody writes to what they point to.
+// SAFETY: all are constants, and nothing writes to what they point to.
 unsafe impl Sync for Oid {}
 
 impl Oid {
@@ -121,9 +121,9 @@ pub(crate) const INDEFINITE: Word = Word::MAX;
 /// The usual way of protection.
 pub(crate) const DEFAULT_PROTECTION: Word = 0;
 
-/// Of a major status: the bits that tell of an error, in the call or in the routine (RFC 2744 section 3.9.1).
+/// Of a major status: the bits that show an error, in the call or in the routine (RFC 2744 section 3.9.1).
 pub(crate) const ERRORS: Word = 0xffff_0000;
-/// Of a major status that is no error: another token is expected.
+/// Of a major status that is not an error: the other end has to send another token.
 pub(crate) const CONTINUE_NEEDED: Word = 1;
 
 /// Whose status `gss_display_status` explains.

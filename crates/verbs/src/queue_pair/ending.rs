@@ -2,8 +2,8 @@
 //! reported it.
 //!
 //! The order matters. Windows go before their regions and before the queue pair, which some drivers cannot destroy
-//! while it has windows; the queue pair goes before the memory of what was posted is handed back; the identifier goes
-//! last, and that tells a peer whom nothing else has told.
+//! while it has windows. The queue pair goes before the memory of posted work is handed back. The identifier goes last,
+//! which tells a peer that has not learned of the end in another way.
 
 use super::{Hardware, Phase, VerbsQueuePair};
 use crate::{context::check, domain::report, events::forget, shared_receives::await_last, sys::verbs};
@@ -81,7 +81,7 @@ impl VerbsQueuePair {
 impl Hardware {
     /// Tells the peer, and lets the device give back what it has.
     fn stop(&self, shared: &crate::fabric::Shared) {
-        // Errors mean that there is no connection any more, or not yet.
+        // An error means that the connection no longer exists, or does not exist yet.
         if let Err(error) = self.id.disconnect() {
             tracing::trace!(%error, "disconnecting");
         }
@@ -89,7 +89,7 @@ impl Hardware {
         let mut attributes: verbs::QueuePairAttributes = unsafe { std::mem::zeroed() };
         attributes.qp_state = verbs::QP_ERROR;
         let library = &shared.context.library().verbs;
-        // SAFETY: the queue pair is there as long as its identifier.
+        // SAFETY: the queue pair exists as long as its identifier.
         let answer =
             check(unsafe { (library.ibv_modify_qp)(self.id.queue_pair(), &mut attributes, verbs::QP_ATTRIBUTE_STATE) });
         if let Err(error) = answer {
@@ -101,7 +101,7 @@ impl Hardware {
     fn destroy(mut self, shared: &crate::fabric::Shared) -> bool {
         let library = &shared.context.library().verbs;
         let queue_pair = self.id.queue_pair();
-        // SAFETY: the queue pair is there, and nothing names it afterwards.
+        // SAFETY: the queue pair exists, and nothing names it afterwards.
         let answer = check(unsafe { (library.ibv_destroy_qp)(queue_pair) });
         let destroyed = answer.is_ok();
         report("destroying a queue pair", answer);

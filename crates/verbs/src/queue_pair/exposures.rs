@@ -13,7 +13,7 @@ use crate::{
 use rpcrdma_fabric::{Access, CloseReason, Completion, FenceCause, Lent, Refused, RefusedReason, RemoteSegment, Token};
 use std::io;
 
-/// Why a connection ends whose memory the device does not let go of.
+/// Why a connection ends if the device does not release its memory.
 const NOT_ENDED: &str = "the device did not end a registration of memory";
 
 /// Memory that the peer can reach.
@@ -63,7 +63,7 @@ impl VerbsQueuePair {
             Err(reason) => return Err(Refused { reason, returned: memory }),
         };
         // SAFETY: the memory goes into the table of exposures, beside the registration. There a source is shared and
-        // immutable, and a sink is touched by nobody until it is fenced.
+        // immutable, and nothing touches a sink until it is fenced.
         let lent = unsafe { self.reach(address, octets, memory.access()) };
         let (handle, offset, by) = match lent {
             Ok(lent) => lent,
@@ -72,7 +72,7 @@ impl VerbsQueuePair {
         let binds = matches!(by, By::Window { .. });
         self.exposures.insert(handle, Exposure { token, by, memory, ending: false });
         if binds {
-            // It goes with the Send that tells the peer of it.
+            // It goes with the Send that announces it to the peer.
             self.waiting.push_back(Work::Bind(handle));
             if self.shared.config.await_binds {
                 self.await_bind(handle);
@@ -169,8 +169,8 @@ impl VerbsQueuePair {
         }
     }
 
-    /// An exposure has ended: its memory is free, unless the device does not end the registration that led to it. Then
-    /// the memory is given up, nobody is told that it is fenced, and the connection ends.
+    /// An exposure has ended: its memory is free, unless the device does not end the registration that led to it. In
+    /// that case the memory is given up, it is not reported as fenced, and the connection ends.
     pub(super) fn fenced(&mut self, handle: u32, cause: FenceCause) {
         let Some(Exposure { token, by, memory, ending }) = self.exposures.remove(&handle) else { return };
         if ending && cause == FenceCause::Remote {

@@ -1,9 +1,9 @@
-//! Whether an idle peer is still there.
+//! Finding out whether an idle peer is alive.
 //!
-//! A reliable connection finds out that its peer is gone when something is sent. One that only waits would wait for
-//! ever, and keep what it has, so it sends an RDMA Write of no octets from time to time: it names no memory, takes no
-//! receive, and is acknowledged by the peer's device. Without an acknowledgement the device says so after its retries,
-//! and the connection ends.
+//! A reliable connection finds out that its peer is gone when something is sent. A connection that only waits would
+//! wait for ever, and keep its resources. So it sends an RDMA Write of no bytes from time to time, which names no
+//! memory, takes no receive, and is acknowledged by the peer's device. Without an acknowledgement the device reports an
+//! error after its retries, and the connection ends.
 
 use super::{VerbsQueuePair, work::Work};
 use std::task::Context;

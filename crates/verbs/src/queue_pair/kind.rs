@@ -3,8 +3,8 @@
 use crate::{limits::Limits, sys::verbs};
 use std::ptr;
 
-/// What is asked for of the device: a reliable connection, whose work is reported only where that is asked for.
-/// Receives are its own, or come from a shared queue.
+/// What we ask of the device: a reliable connection that reports work only where the work asks for it. Receives are its
+/// own, or come from a shared queue.
 pub(super) fn wanted(
     limits: &Limits,
     completions: *mut verbs::CompletionQueue,

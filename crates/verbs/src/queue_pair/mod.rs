@@ -1,9 +1,9 @@
 //! The queue pair.
 //!
-//! What is posted stands in tables here, which own the memory, until the device is done with it. The device's send
-//! queue is filled from a queue in memory, so callers need not know its length; RDMA Reads wait in one of their own, so
-//! that those above the agreed number hold up nothing else. All of it moves when it is polled: post, take completions,
-//! look for events, sleep until either descriptor tells of something.
+//! Tables here own the memory of posted work until the device is done with it. The device's send queue is filled from a
+//! queue in memory, so callers need not know its length; RDMA Reads wait in a queue of their own, so that those above
+//! the agreed number delay nothing else. Everything happens when it is polled: post, take completions, look for events,
+//! sleep until either descriptor is ready.
 
 mod ending;
 mod exposures;
@@ -385,7 +385,7 @@ impl QueuePair for VerbsQueuePair {
                 continue;
             }
             if self.spin.goes_on(self.shared.config.busy_poll, &*self.shared.env.clock) {
-                // Whoever else has work on this processor, or waits for the same thread, comes first.
+                // Other work on this processor, or tasks that wait for the same thread, come first.
                 std::thread::yield_now();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;

@@ -39,7 +39,7 @@ impl VerbsQueuePair {
         if let Some(reason) = refusal {
             return Err(Refused { reason, returned: buffer });
         }
-        // SAFETY: the buffer goes into the table of receives, beside the region, and nobody touches it there.
+        // SAFETY: the buffer goes into the table of receives, beside the region, and nothing touches it there.
         let Ok((mut slice, region)) = (unsafe { self.domain.receive_slice(&mut buffer) }) else {
             return Err(Refused { reason: RefusedReason::Registration, returned: buffer });
         };
@@ -53,8 +53,8 @@ impl VerbsQueuePair {
         self.receives.insert(number, PostedReceive { region, buffer });
         if let (Some(post), Some(id)) = (self.shared.context.ops().post_recv, self.id()) {
             let mut bad = ptr::null_mut();
-            // SAFETY: the queue pair is there as long as its identifier. What is posted stands in the table until the
-            // device is done with it or the queue pair is destroyed.
+            // SAFETY: the queue pair exists as long as its identifier. Posted receives stay in the table until the
+            // device is done with them or the queue pair is destroyed.
             if let Err(error) = check(unsafe { post(id.queue_pair(), &mut work, &mut bad) }) {
                 // It comes back with the end.
                 self.end(CloseReason::Broken(format!("a receive cannot be posted: {error}")));
@@ -99,7 +99,7 @@ impl VerbsQueuePair {
         if self.shared.limits.quirks.kernel_invalidation_bit {
             marks |= KERNEL_INVALIDATED;
         }
-        // Immediate data, which nobody here sends, would stand in the same place.
+        // Immediate data, which no peer of ours sends, would be in the same place.
         let marked = completion.wc_flags & marks != 0 && completion.wc_flags & verbs::COMPLETION_IMMEDIATE == 0;
         let handle = completion.invalidated_rkey;
         (marked && self.exposures.contains_key(&handle)).then_some(handle)

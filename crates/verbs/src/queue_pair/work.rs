@@ -1,10 +1,9 @@
 //! Posting work, and what becomes of it.
 //!
-//! The device is told to report only what somebody waits for: signaled work, RDMA Reads, invalidations, each Send, and
-//! the last of what is posted together. Soft-iWARP reports each Write, too: others it does not copy, and sends them
-//! again as they are by then. The report of one piece of work says that those before it which are not reported are
-//! done. After an error the device reports all that is left, or should: what it forgets comes back when the queue pair
-//! is destroyed.
+//! The device reports only signaled work, RDMA Reads, invalidations, each Send, and the last of what is posted
+//! together. Soft-iWARP reports each Write as well: it does not copy unreported ones, and would retransmit what their
+//! memory contains by then. The report of one piece of work means that the unreported ones before it are done. After an
+//! error the device reports all that is left, or should: what it forgets comes back when the queue pair is destroyed.
 
 use super::{Kept, Phase, VerbsQueuePair};
 use crate::{
@@ -108,7 +107,7 @@ impl VerbsQueuePair {
     pub(super) fn queue_read(&mut self, mut read: Read) -> Result<(), Refused<Read>> {
         let octets = read.sink.octets_mut();
         let (address, octets) = (octets.as_mut_ptr() as usize, octets.len());
-        // SAFETY: the sink goes into the table of Reads, beside the region, and nobody touches it there.
+        // SAFETY: the sink goes into the table of Reads, beside the region, and nothing touches it there.
         let (key, region) = match unsafe { self.domain.key(address, octets, verbs::ACCESS_LOCAL_WRITE) } {
             Ok(found) => found,
             Err(_) => return Err(Refused { reason: RefusedReason::Registration, returned: read }),
@@ -227,7 +226,7 @@ impl VerbsQueuePair {
         }
         let mut bad = ptr::null_mut();
         let answer = match (self.shared.context.ops().post_send, self.id()) {
-            // SAFETY: the queue pair is there as long as its identifier, and copies the requests, which stay in place
+            // SAFETY: the queue pair exists as long as its identifier, and copies the requests, which stay in place
             // with their slices until the call is over. The memory that they name belongs to what goes into `posted`
             // below, a Read in the table or an exposure, which all stay until the device is done with it or the queue
             // pair is destroyed.

@@ -95,5 +95,5 @@ pub(crate) const REJECTED: c_int = 8;
 pub(crate) const ESTABLISHED: c_int = 9;
 pub(crate) const DISCONNECTED: c_int = 10;
 pub(crate) const DEVICE_REMOVAL: c_int = 11;
-/// InfiniBand's reason for a rejection: nobody serves that port.
+/// InfiniBand's reason for a rejection: no program serves that port.
 pub(crate) const REJECT_NO_SERVICE: c_int = 8;

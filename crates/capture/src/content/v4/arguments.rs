@@ -4,7 +4,7 @@ use super::attributes::{attributes, lock, range, share, slot, stability, state};
 use crate::content::{Operation, Value, info};
 use rpcrdma_nfs::v4::{Args, SessionId, StateId, ops};
 
-/// The operation with those of its arguments that a person looks for.
+/// The operation with the arguments in which a person is interested.
 pub(super) fn operation(args: &Args) -> Operation {
     let mut operation = Operation::new(args.op().name());
     describe(args, &mut operation);

@@ -17,7 +17,7 @@ fn file_type(file_type: FileType) -> &'static str {
     }
 }
 
-/// The attributes that a person looks for; of octets that are no attributes only how many they are said to be.
+/// The attributes in which a person is interested; of octets that cannot be decoded only how many there should be.
 pub(super) fn attributes(attributes: &FileAttributes, to: &mut Operation) {
     let Ok(values) = attributes.values() else {
         to.number("unread_attributes", attributes.set.len() as u64);

@@ -7,7 +7,7 @@ use rpcrdma_nfs::v4::{
     callback::{Args, LayoutsRecalled, OffloadOutcome, Op, Outcome},
 };
 
-/// The operation with those of its arguments that a person looks for.
+/// The operation with the arguments in which a person is interested.
 pub(super) fn arguments(args: &Args) -> Operation {
     let mut operation = Operation::new(args.op().name());
     let to = &mut operation;
@@ -77,7 +77,7 @@ fn file(to: &mut Operation, file: &Handle) {
     to.octets("file", file.as_slice());
 }
 
-/// The operation with its status and those of its results that a person looks for.
+/// The operation with its status and the results in which a person is interested.
 pub(super) fn results(outcome: &Outcome) -> Operation {
     let name = outcome.op().map_or("CB_ILLEGAL", Op::name);
     let mut operation = Operation { status: Some(outcome.status()), ..Operation::new(name) };

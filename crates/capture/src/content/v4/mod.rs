@@ -1,8 +1,8 @@
 //! COMPOUND and CB_COMPOUND of NFS version 4: their operations, one after the other, up to the first that cannot be
 //! read.
 //!
-//! Owns the walk through the operations, and what to do where data is not in the message: it travelled in a chunk, or
-//! the reader did not keep it. Each operation's fields are told in the files beside this one.
+//! Owns the walk through the operations, and what to do if data is not in the message: it travelled in a chunk, or the
+//! reader did not keep it. The files beside this one show each operation's fields.
 
 mod arguments;
 mod attributes;
@@ -95,7 +95,7 @@ impl<'a> Walk<'a> {
                 Err(fault) => return (operations, Some(self.at_fault(&fault, Some((at, begin))))),
             };
             if self.decoder.position() > self.kept_end {
-                // Data may end where nothing was kept: only their length is told.
+                // Data may end where nothing was kept: only its length is shown.
                 let front = match operation.name {
                     "READ" => READ_FRONT_OCTETS,
                     "WRITE" => WRITE_FRONT_OCTETS,
@@ -215,7 +215,7 @@ fn read_call(
         let tag = Tag::decode(&mut decoder)?;
         let minor = decoder.u32()?;
         if callback {
-            // What SETCLIENTID said, in minor version 0.
+            // The results of SETCLIENTID, in minor version 0.
             decoder.u32()?;
         }
         Ok::<_, DecodeError>((tag, minor))
@@ -252,7 +252,7 @@ pub(super) fn reply(mut decoder: Decoder, body: &Body<'_>, callback: bool) -> Co
     Content { operations, problem, compound: Some(compound), gss: None }
 }
 
-/// Not even what stands before the operations can be read.
+/// Even what stands before the operations cannot be read.
 fn unread(body: &Body<'_>, error: &DecodeError) -> Content {
     let problem = body.incomplete(false).unwrap_or_else(|| format!("does not decode: {error}"));
     Content { problem: Some(problem), ..Content::default() }

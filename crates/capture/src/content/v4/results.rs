@@ -7,7 +7,7 @@ use rpcrdma_xdr::ItemData;
 
 type Outcome = v4::Outcome<ItemData>;
 
-/// The operation with its status and those of its results that a person looks for.
+/// The operation with its status and the results in which a person is interested.
 pub(super) fn operation(outcome: &Outcome) -> Operation {
     let name = outcome.op().map_or("ILLEGAL", v4::Op::name);
     let mut operation = Operation { status: Some(outcome.status()), ..Operation::new(name) };
@@ -60,7 +60,7 @@ fn describe(outcome: &Outcome, to: &mut Operation) {
     }
 }
 
-/// Whose lock stands in the way.
+/// Who holds the conflicting lock.
 fn denied(failure: &ops::LockFailure, to: &mut Operation) {
     if let ops::Refusal::Told(denied) = failure {
         lock(to, denied.kind);

@@ -1,4 +1,4 @@
-//! Calls under way, and which of them say again what another has said.
+//! Calls under way, and which of them repeat another.
 
 use crate::event::{CallTag, ProcedureName};
 use std::{
@@ -27,7 +27,7 @@ struct Open {
     status: Option<String>,
 }
 
-/// What a call and its retransmission have in common, on another connection too: whose it is, who is asked, its XID.
+/// What a call and its retransmission have in common, on another connection too: the client, the server, the XID.
 type Identity = (IpAddr, SocketAddr, u32);
 /// The connection's number and the call's.
 type Key = (u64, u64);

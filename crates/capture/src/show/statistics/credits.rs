@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{collections::BTreeMap, rc::Rc};
 
-/// Connections whose credits are told; the capture's later ones are only counted.
+/// Connections whose credits are shown; the capture's later ones are only counted.
 pub(super) const MAX_TOLD_CONNECTIONS: usize = 256;
 
 /// The lowest and the highest of what was seen.
@@ -23,7 +23,7 @@ impl Range {
 /// Of the calls that a connection's initiator makes.
 pub(super) struct OfConnection {
     pub(super) connection: Rc<Connection>,
-    /// Credits that a responder's messages of version 1 grant, or the most that those of version 2 tell.
+    /// Credits that a responder's messages of version 1 grant, or the most that those of version 2 announce.
     pub(super) granted: Range,
     /// Calls under way, when one is made: itself included.
     pub(super) in_use: Range,

@@ -20,11 +20,11 @@ use std::{
     time::Duration,
 };
 
-/// Procedures that are told one by one; a capture made for it could name any number. The rest are told together.
+/// Procedures that are shown one by one; an invented capture could name any number. The rest are shown together.
 pub const MAX_PROCEDURES: usize = 128;
-/// Statuses of one procedure that are told one by one: more than NFS version 3 has.
+/// Statuses of one procedure that are shown one by one: more than NFS version 3 has.
 pub const MAX_STATUSES: usize = 64;
-/// The longest latency that is told apart: an hour. Longer ones count as this.
+/// The longest latency that is distinguished: an hour. Longer ones count as this.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 /// Significant digits of latencies.
 const DIGITS: u8 = 2;
@@ -62,7 +62,7 @@ impl Procedure {
     }
 }
 
-/// Tells at the end what all calls come to: as a table, or as JSON.
+/// Prints at the end the sums of all calls: as a table, or as JSON.
 pub struct Statistics<W> {
     out: W,
     json: bool,

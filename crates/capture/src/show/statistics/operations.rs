@@ -1,6 +1,6 @@
-//! How often each operation of COMPOUNDs was asked for, and what came of it.
+//! How often COMPOUNDs asked for each operation, and what the results were.
 //!
-//! Operations are those that the protocol has: a capture cannot name more. Of their statuses as many are told as of a
+//! Operations are those that the protocol has: a capture cannot name more. As many of their statuses are shown as of a
 //! procedure's.
 
 use super::MAX_STATUSES;
