@@ -12,6 +12,7 @@ use std::{
 /// The user and group that nobody in particular is, by Linux's convention.
 pub const ANONYMOUS_ID: u32 = 65_534;
 /// What Linux's calls take as "leave it as it is". As an identity it would be that of the server.
+// NFS3-ID-b
 const NO_ID: u32 = u32::MAX;
 
 /// A user with groups, and where the call came from.

@@ -6,10 +6,13 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 use std::sync::Arc;
 
 /// The largest body of a credential or verifier in octets (RFC 5531 section 8.2).
+// RPC-5531-8.2-a
 pub const MAX_AUTH_BODY_OCTETS: usize = 400;
 /// The largest machine name of AUTH_SYS in octets (RFC 5531 appendix A).
+// RPC-5531-A-a
 pub const MAX_MACHINE_NAME_OCTETS: usize = 255;
 /// The most supplementary groups of AUTH_SYS (RFC 5531 appendix A).
+// RPC-5531-A-a
 pub const MAX_GROUPS: usize = 16;
 
 /// The flavour number of AUTH_NONE.

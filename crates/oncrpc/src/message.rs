@@ -55,6 +55,7 @@ impl OpaqueAuth {
     }
 
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        // RPC-5531-8.2-a
         Ok(Self { flavour: decoder.u32()?, body: decoder.opaque(MAX_AUTH_BODY_OCTETS)? })
     }
 }
@@ -130,6 +131,7 @@ impl CallHeader {
                 false => BadCall::Rejected { xid, rejection },
             }
         };
+        // RPC-5531-9-b
         if decoder.u32().map_err(reject(Rejection::GarbageArgs))? != RPC_VERSION {
             return Err(BadCall::Rejected {
                 xid,
@@ -183,6 +185,7 @@ impl AuthStat {
 }
 
 /// A reply without results: the server did not execute the call.
+// RPC-5531-9-c
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Rejection {

@@ -64,12 +64,14 @@ impl Netid {
 
 /// The universal address: the host's address, then the port's high and low octet in decimal
 /// (`192.0.2.1.8.1` is port 2049).
+// RPC-5665-5.2.3-a
 pub fn universal_address(address: &SocketAddr) -> String {
     let [high, low] = address.port().to_be_bytes();
     format!("{}.{high}.{low}", address.ip())
 }
 
 /// The address that a universal address names, or `None` if it is none.
+// RPC-5665-5.2.3-a
 pub fn parse_universal_address(text: &str) -> Option<SocketAddr> {
     let (rest, low) = text.rsplit_once('.')?;
     let (host, high) = rest.rsplit_once('.')?;

@@ -31,7 +31,7 @@ pub(super) fn in_source(source: &Source, tags: &[&str]) -> Vec<Place> {
     let mut in_test = source.is_test();
     let mut places = Vec::new();
     for (at, line) in lines.iter().enumerate() {
-        in_test |= *line == "#[cfg(test)]" && lines.get(at + 1).is_some_and(|next| next.starts_with("mod tests"));
+        in_test |= *line == "#[cfg(test)]" && lines.get(at + 1).is_some_and(|next| next.starts_with("mod tests {"));
         let Some(comment) = comment(line) else { continue };
         let ids = ids(comment, tags);
         if !ids.is_empty() {

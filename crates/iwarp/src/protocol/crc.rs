@@ -3,6 +3,7 @@
 use crc_fast::{CrcAlgorithm, Digest};
 
 /// A CRC32c under way.
+// MPA-5044-4.4-a
 #[derive(Clone, Debug)]
 pub struct Crc(Digest);
 

@@ -18,6 +18,7 @@ pub const QUEUE_READ_REQUEST: u32 = 1;
 /// The queue of Terminates.
 pub const QUEUE_TERMINATE: u32 = 2;
 /// The MSN of the first message on each queue (RFC 5041 section 5.2).
+// DDP-5041-5.2-a
 pub const FIRST_MSN: u32 = 1;
 
 const TAGGED: u8 = 0x80;
@@ -29,6 +30,7 @@ const RDMAP_VERSION: u8 = 0x40;
 const OPCODE_MASK: u8 = 0x0F;
 
 /// Where a segment's payload goes.
+// DDP-5041-4.2-a, DDP-5041-4.3-a
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
     /// Into memory that the receiver has advertised.
@@ -78,12 +80,14 @@ impl Header {
         out[1] = RDMAP_VERSION | self.opcode as u8;
         match self.placement {
             Placement::Tagged { stag, offset } => {
+                // DDP-5041-4.2-a
                 out[0] = TAGGED | last | DDP_VERSION;
                 out[2..6].copy_from_slice(&stag.to_be_bytes());
                 out[6..14].copy_from_slice(&offset.to_be_bytes());
                 TAGGED_OCTETS
             }
             Placement::Untagged { queue, msn, offset, invalidate } => {
+                // DDP-5041-4.3-a
                 out[0] = last | DDP_VERSION;
                 out[2..6].copy_from_slice(&invalidate.to_be_bytes());
                 out[6..10].copy_from_slice(&queue.to_be_bytes());
@@ -104,11 +108,14 @@ impl Header {
         let (Some(&ddp), Some(&rdmap)) = (octets.first(), octets.get(1)) else { return Err(short) };
         let tagged = ddp & TAGGED != 0;
         if ddp & DDP_VERSION_MASK != DDP_VERSION {
+            // DDP-5041-7.1-a
             return Err(Fault::DdpVersion { version: ddp & DDP_VERSION_MASK, tagged });
         }
         if rdmap & RDMAP_VERSION_MASK != RDMAP_VERSION {
+            // RDMAP-5040-7.2-a
             return Err(Fault::RdmapVersion { version: rdmap >> 6 });
         }
+        // RDMAP-5040-4.1-a, RDMAP-5040-7.2-a
         let raw = rdmap & OPCODE_MASK;
         let opcode = Opcode::from_raw(raw).filter(|o| o.tagged() == tagged).ok_or(Fault::Opcode { opcode: raw })?;
         let placement = if tagged {

@@ -281,6 +281,7 @@ impl Endpoint {
             {
                 self.inbound.events.push_back(failed_receive(buffer, WorkError::LocalLength));
             }
+            // RDMAP-5040-5.4-a
             self.give_back(false, None, None, false);
             if let Some(payload) = payload {
                 self.held = false;

@@ -8,6 +8,7 @@
 use super::ddp::{TAGGED_OCTETS, UNTAGGED_OCTETS};
 
 /// Octets of the length field.
+// MPA-5044-4.1-a
 pub const LENGTH_OCTETS: usize = 2;
 /// Octets of the CRC field, which is there even when CRCs are off.
 pub const CRC_OCTETS: usize = 4;
@@ -29,6 +30,7 @@ const LARGE_PAYLOAD_OCTETS: usize = 65_472;
 const MIN_FPDU_OCTETS: usize = 128;
 
 /// The pad after a ULPDU of `ulpdu_octets`.
+// MPA-5044-4.1-a
 pub const fn pad_octets(ulpdu_octets: usize) -> usize {
     (4 - (LENGTH_OCTETS + ulpdu_octets) % 4) % 4
 }
@@ -44,6 +46,7 @@ pub struct Segmentation {
 
 impl Segmentation {
     /// For a path whose TCP segments carry `mss_octets`: one FPDU in each, or the largest FPDUs on loopback.
+    // MPA-5044-4.5-a
     pub fn for_mss(mss_octets: usize) -> Self {
         if mss_octets >= LARGE_MSS_OCTETS {
             Segmentation { tagged_octets: LARGE_PAYLOAD_OCTETS, untagged_octets: LARGE_PAYLOAD_OCTETS }

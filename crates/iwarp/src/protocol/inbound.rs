@@ -112,6 +112,7 @@ impl Inbound {
                 if queue > QUEUE_TERMINATE {
                     return Err(Fault::Queue { queue });
                 }
+                // RDMAP-5040-7.2-a
                 if queue != expected_queue {
                     return Err(Fault::Opcode { opcode: opcode as u8 });
                 }
@@ -129,6 +130,7 @@ impl Inbound {
         if octets == 0 {
             return Ok((Target::Nowhere, 0));
         }
+        // DDP-5041-7.1-b
         let at = self.stags.check(stag, offset, octets, Access::Write).map_err(|denied| match denied {
             Denied::Unknown => Fault::Stag { stag },
             Denied::Access => Fault::WriteAccess { stag },
@@ -186,6 +188,7 @@ impl Inbound {
         if offset != 0 {
             return Err(Fault::MessageOffset { offset, expected: 0 });
         }
+        // RDMAP-5040-4.4-a
         if octets != READ_REQUEST_OCTETS || !last {
             return Err(Fault::ReadRequestLength { octets });
         }
@@ -264,6 +267,7 @@ impl Inbound {
         if sink_offset.checked_add(size.into()).is_none() {
             return Err(Fault::ReadOffsetWrap { offset: sink_offset, octets: size });
         }
+        // RDMAP-5040-5.2-b
         let octets = if size == 0 {
             // RFC 5040 section 5.2.1: the source of a Read without octets is not checked.
             Bytes::new()
@@ -279,6 +283,7 @@ impl Inbound {
                 _ => return Err(Fault::ReadStag { stag }),
             }
         };
+        // RDMAP-5040-5.2-b
         self.served.push_back(Served { sink_stag, sink_offset, octets });
         Ok(())
     }

@@ -45,6 +45,7 @@ pub enum Event {
 
 impl Phase {
     /// The transition. An event that means nothing here changes nothing.
+    // RDMAP-5040-5.4-a, RDMAP-5040-6.2-a
     pub fn next(self, event: Event) -> Phase {
         use Event::*;
         use Phase::*;

@@ -15,10 +15,12 @@ pub const MAX_PRIVATE_DATA_OCTETS: usize = 512;
 /// Octets of the IRD/ORD block.
 pub const ENHANCED_OCTETS: usize = 4;
 /// The IRD or ORD that means "not negotiated here".
+// CM-6581-9.1-c
 pub const NOT_NEGOTIATED: u16 = 0x3FFF;
 /// The largest IRD or ORD that is a number.
 pub const MAX_DEPTH: u16 = NOT_NEGOTIATED - 1;
 
+// MPA-5044-7.1-a
 const REQUEST_KEY: &[u8; 16] = b"MPA ID Req Frame";
 const REPLY_KEY: &[u8; 16] = b"MPA ID Rep Frame";
 const MARKERS: u8 = 0x80;
@@ -95,10 +97,12 @@ impl Head {
     /// Another key, a revision other than 1 and 2, too much private data.
     pub fn decode(kind: Kind, octets: &[u8; HEAD_OCTETS]) -> Result<Head, Fault> {
         if octets[..16] != kind.key()[..] {
+            // MPA-5044-7.1-c
             return Err(Fault::Key { expected: kind.name() });
         }
         let (flags, revision) = (octets[16], octets[17]);
         if !(1..=2).contains(&revision) {
+            // MPA-5044-7.1-c
             return Err(Fault::Revision { revision });
         }
         let private_octets = usize::from(u16::from_be_bytes([octets[18], octets[19]]));
@@ -107,6 +111,7 @@ impl Head {
             return Err(Fault::PrivateData { octets: private_octets, max: MAX_PRIVATE_DATA_OCTETS });
         }
         let enhanced = revision == 2 && flags & ENHANCED != 0;
+        // CM-6581-9-a
         if enhanced && private_octets < ENHANCED_OCTETS {
             return Err(Fault::Enhanced);
         }
@@ -122,6 +127,7 @@ impl Head {
 }
 
 /// The IRD/ORD block.
+// CM-6581-9-a
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Enhanced {
     /// RDMA Reads that the sender serves at a time, 14 bits.
@@ -149,6 +155,7 @@ impl Enhanced {
     }
 
     /// Reads the wire form. Without peer-to-peer the other bits mean nothing.
+    // CM-6581-9.2-a
     pub fn decode(octets: &[u8; ENHANCED_OCTETS]) -> Enhanced {
         let ird = u16::from_be_bytes([octets[0], octets[1]]);
         let ord = u16::from_be_bytes([octets[2], octets[3]]);

@@ -55,6 +55,7 @@ pub fn wishes(request: &Frame, open: (u16, u16)) -> (u16, u16) {
     request.enhanced.map_or(open, |e| (wish(e.ord, open.0), wish(e.ird, open.1)))
 }
 
+// MPA-5044-7.1-e
 fn reply_head(request: &Head, crc: bool, reject: bool) -> Head {
     Head { markers: false, crc, reject, enhanced: request.enhanced, revision: request.revision, private_octets: 0 }
 }
@@ -66,14 +67,17 @@ pub fn accept(request: &Frame, offer: Offer, private_data: &[u8]) -> (Frame, Agr
     let mut agreed = Agreed { crc, ird: offer.ird, ord: offer.ord, ready_by_send: false, ready_by_read: false };
     let enhanced = request.enhanced.map(|wish| {
         let mut answer = Enhanced { ird: NOT_NEGOTIATED, ord: NOT_NEGOTIATED, ..Enhanced::default() };
+        // CM-6581-9.1-c
         if wish.ord != NOT_NEGOTIATED {
             agreed.ird = offer.ird.min(wish.ord);
             answer.ird = agreed.ird;
         }
         if wish.ird != NOT_NEGOTIATED {
+            // CM-6581-9.1-a
             agreed.ord = offer.ord.min(wish.ird);
             answer.ord = agreed.ord;
         }
+        // CM-6581-9.2-a, CM-6581-9.2-b
         if wish.peer_to_peer {
             answer.peer_to_peer = true;
             answer.ready_by_write = wish.ready_by_write;
@@ -111,11 +115,14 @@ pub fn conclude(reply: &Frame, offer: Offer, max_ird: u16) -> Result<Agreed, Fau
         return Err(Fault::Markers);
     }
     let answer = reply.enhanced.ok_or(Fault::Enhanced)?;
+    // CM-6581-9.1-b, CM-6581-9.1-c
     let ord = if answer.ird == NOT_NEGOTIATED { offer.ord } else { offer.ord.min(answer.ird) };
     let ird = if answer.ord == NOT_NEGOTIATED { offer.ird } else { answer.ord };
+    // CM-6581-9.1-b
     if ird > offer.ird.max(max_ird) {
         return Err(Fault::InsufficientIrd { wanted: ird, max: max_ird });
     }
+    // MPA-5044-7.1-d
     let crc = offer.crc || reply.head.crc;
     Ok(Agreed { crc, ird, ord, ready_by_send: false, ready_by_read: false })
 }

@@ -24,6 +24,7 @@ pub enum Opcode {
 
 impl Opcode {
     /// The operation with this number, if RFC 5040 defines it.
+    // RDMAP-5040-4.1-a
     pub fn from_raw(raw: u8) -> Option<Opcode> {
         Some(match raw {
             0 => Opcode::Write,
@@ -65,6 +66,7 @@ impl Opcode {
 }
 
 /// Octets of a [`ReadRequest`].
+// RDMAP-5040-4.4-a
 pub const READ_REQUEST_OCTETS: usize = 28;
 
 /// An RDMA Read Request.

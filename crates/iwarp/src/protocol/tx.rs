@@ -211,6 +211,7 @@ impl Transmitter {
         }
     }
 
+    // RDMAP-5040-5.2-b
     fn next(&mut self, served: &mut VecDeque<Served>) -> Option<Message> {
         let answer = if self.answered_last { self.queue.is_empty() } else { !served.is_empty() };
         self.answered_last = answer;
@@ -223,6 +224,7 @@ impl Transmitter {
     }
 
     /// Frames the next segment of `message` and gives back what is left of it.
+    // MPA-5044-4.1-a, DDP-5041-5.1-a, MPA-5044-4.4-b
     fn frame(&mut self, mut message: Message) -> Option<Message> {
         let tagged = message.opcode.tagged();
         let most = if tagged { self.cut.tagged_octets } else { self.cut.untagged_octets };
@@ -275,6 +277,7 @@ impl Transmitter {
         None
     }
 
+    // DDP-5041-5.1-a, DDP-5041-5.2-a, RDMAP-5040-4.4-a
     fn placement(&mut self, message: &Message, last: bool) -> Placement {
         if message.opcode.tagged() {
             let offset = message.offset.wrapping_add(message.sent as u64);

@@ -5,6 +5,7 @@ use crate::v3::Handle;
 
 located! {
     /// Which octets of which file, and for whom (`nlm_lock`, `nlm4_lock`).
+    // NLM-6.1.4-b, NLM-6.1.4-d
     pub struct Lock<W> {
         /// The caller's host, by its own account.
         pub caller: CallerName,

@@ -4,9 +4,11 @@ use crate::v3::Handle;
 use rpcrdma_xdr::{Decode, Encode};
 
 /// The longest name of a host, in octets (`LM_MAXSTRLEN`).
+// NLM-6.1.4-c
 pub const MAX_NAME_OCTETS: usize = 1024;
 
 /// The longest owner or cookie, in octets (`MAX_NETOBJ_SZ`).
+// NLM-6.1.4-c
 pub const MAX_OBJECT_OCTETS: usize = 1024;
 
 xdr_octets! {

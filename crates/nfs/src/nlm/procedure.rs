@@ -42,6 +42,7 @@ macro_rules! procedures {
 }
 
 /// How a procedure is answered.
+// NLM-6.2-b
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// By its reply.
@@ -97,6 +98,7 @@ procedures! {
 
 impl Procedure {
     /// Whether a version has it: share reservations came with version 3. Of NULL all versions of RPC programs have one.
+    // NLM-6.2-a
     pub fn is_in(self, version: u32) -> bool {
         match version {
             VERSION_1 => self < Self::Share,
@@ -123,6 +125,7 @@ impl Procedure {
     }
 
     /// The call that answers one of the form [`Form::Message`].
+    // NLM-6.2-b
     pub fn response(self) -> Option<Self> {
         match self {
             Self::TestMessage => Some(Self::TestResponse),

@@ -4,6 +4,7 @@ use std::fmt;
 
 xdr_enum! {
     /// A status (`nlm_stats`, `nlm4_stats`). Those from [`Deadlock`](Self::Deadlock) on exist in version 4 alone.
+    // NLM-6.1.4-a
     pub enum Status: "status of NLM" {
         /// Done. Of UNLOCK and FREE_ALL also where there was nothing to do.
         Granted = 0,
@@ -61,6 +62,7 @@ impl Status {
 
     /// The nearest that this version has. In versions 1 and 3 a deadlock is a lock that somebody else has, and all that
     /// no retry changes is a server that has no locks to give.
+    // NLM-6.1.4-a
     pub fn in_version(self, version: u32) -> Self {
         match self {
             status if version >= super::VERSION_4 => status,

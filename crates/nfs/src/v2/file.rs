@@ -26,6 +26,7 @@ impl Encode for Read {
     }
 }
 
+// NFS2-1094-2.3-a
 impl Decode for Read {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let (file, offset, count) = (Decode::decode(decoder)?, decoder.u32()?, decoder.u32()?);
@@ -95,6 +96,7 @@ impl Encode for Write {
     }
 }
 
+// NFS2-1094-2.3-a
 impl Decode for Write {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let file = Decode::decode(decoder)?;

@@ -28,6 +28,7 @@ const TYPES: [(FileType, u32, u32); 7] = [
     (FileType::Socket, 0o140_000, file_type::NONE),
 ];
 
+// NFS2-FATTR-a
 fn bits(what: FileType) -> (u32, u32) {
     TYPES.iter().find(|(here, ..)| *here == what).map_or((0, file_type::NONE), |(_, bits, word)| (*bits, *word))
 }
@@ -38,6 +39,7 @@ fn joined(number: u64) -> u32 {
 }
 
 /// The number of a device in one word: 12 bits of major number between two parts of the minor number.
+// NFS2-FATTR-b
 pub fn device_word(attr::Device { major, minor }: attr::Device) -> u32 {
     (minor & 0xFF) | ((major & 0xFFF) << 8) | ((minor & 0xF_FF00) << 12)
 }
@@ -49,6 +51,7 @@ pub fn word_device(word: u32) -> attr::Device {
 
 impl NewAttributes {
     /// The type in the mode: `None` if it names none, or one that there is not.
+    // NFS2-CREATE-a
     pub fn file_type(&self) -> Option<FileType> {
         let named = self.mode? & TYPE_BITS;
         // A pipe is asked for as a character device that has no number.

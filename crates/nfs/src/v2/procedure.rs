@@ -45,6 +45,7 @@ procedures! {
 
 impl Procedure {
     /// Whether its results begin with a status.
+    // NFS2-1094-2.2-a, NFS2-1094-2.2.4-a
     pub const fn has_status(self) -> bool {
         !matches!(self, Self::Null | Self::Root | Self::WriteCache)
     }

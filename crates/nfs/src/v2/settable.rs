@@ -79,6 +79,7 @@ impl Encode for NewAttributes {
 impl Decode for NewAttributes {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let mut words = [None; 4];
+        // NFS2-SATTR-a
         for word in &mut words {
             *word = Some(decoder.u32()?).filter(|word| *word != ABSENT);
         }

@@ -4,8 +4,10 @@
 use rpcrdma_xdr::padded;
 
 /// The octets of a handle, which are always as many (`FHSIZE`).
+// NFS2-1094-2.3-a
 pub const HANDLE_OCTETS: usize = 32;
 /// The most octets in one READ or WRITE (`MAXDATA`).
+// NFS2-1094-3.5-a
 pub const MAX_TRANSFER_OCTETS: usize = 8192;
 /// The longest path, in octets (`MAXPATHLEN`).
 pub const MAX_PATH_OCTETS: usize = 1024;

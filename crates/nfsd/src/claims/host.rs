@@ -107,6 +107,7 @@ impl Mirror {
     }
 
     /// What a program of the host has in the way.
+    // NFS4-HOST-b
     pub(super) fn test(
         &self,
         offered: Option<&Arc<dyn HostLocks>>,

@@ -164,6 +164,7 @@ impl Ranges {
     }
 
     /// Plans that an owner has a range in this kind, or not at all.
+    // NFS4-8881-9.2-a, NFS4-8881-9.3-a
     pub(super) fn plan(&self, holder: &Holder, range: Range, kind: Option<Kind>) -> Plan {
         let (mut remove, mut add) = (Vec::new(), Vec::new());
         let (mut first, mut last) = (range.first(), range.last());

@@ -106,6 +106,7 @@ impl Shares {
     }
 
     /// Whose shares are in the way of reading or writing: not those of who asks.
+    // NFS4-8881-9.1.2-b, NFS4-8881-9.7-v3
     pub(super) fn in_the_way(&self, access: Access, asker: Asker<'_>) -> Vec<Client> {
         let own = match asker {
             Asker::Anonymous => None,

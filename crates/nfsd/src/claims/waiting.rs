@@ -62,6 +62,7 @@ impl Queue {
     }
 
     /// A lock was denied: puts it at the end, or keeps its place. One told in vain has the next behind it told in time.
+    // NFS4-8881-9.6-a, NFS4-LIMIT-b
     pub(super) fn push(&mut self, at: &Place<'_>, holder: &Holder, wanted: (Range, Kind), wake: Arc<dyn Wake>) {
         let (range, kind) = wanted;
         let same = |waiter: &&mut Waiter| waiter.is(holder, range) && waiter.kind == kind;
@@ -104,6 +105,7 @@ impl Queue {
 
     /// Who is to be told now: each whose lock is free, but for those whom somebody before them, who was told, would
     /// exclude.
+    // NFS4-8881-9.6-a, NFS4-8881-9.6-c
     pub(super) fn freed(&mut self, at: &Place<'_>, ranges: &Ranges) -> Wakes {
         self.keep(at, |waiter| !waiter.is_late(at.now));
         let (mut before, mut wakes) = (Index::default(), Wakes::new());

@@ -73,6 +73,7 @@ impl Cover {
 /// Opens what one name (or `.`) stands for, beneath a directory, following nothing.
 pub(super) fn open_beneath(directory: impl AsFd, name: impl Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve =
+        // NFS3-ESC-a, NFS3-ESC-c
         ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(directory, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
 }

@@ -123,6 +123,7 @@ impl Listing {
 
     /// Those of all of a directory's entries, each given at its place, that come after `cookie` and for which there is
     /// room. Their cookies become their places from 1 on: for directories that do not change.
+    // NFS3-1813-3.3.16-a
     pub fn of(all: impl IntoIterator<Item = ListingEntry>, cookie: u64, mut budget: ListingBudget) -> Self {
         let mut entries = Vec::new();
         for (place, entry) in (1..).zip(all).filter(|(place, _)| *place > cookie) {

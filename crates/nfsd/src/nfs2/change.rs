@@ -21,6 +21,7 @@ impl Execution {
     }
 
     /// What is written is durable when the answer goes: version 2 knows nothing else.
+    // NFS2-SIZE-c
     pub(super) async fn write(self, args: v2::Write) -> Result<v2::Attributes, Status> {
         let end = u64::from(args.offset) + args.data.len() as u64;
         if end > u32::MAX.into() {
@@ -45,6 +46,7 @@ impl Execution {
         }
     }
 
+    // NFS2-CREATE-a
     pub(super) async fn create(self, args: v2::Create) -> Result<v2::LookupOk, Status> {
         let what = match args.attributes.names_type() {
             true => args.attributes.file_type().ok_or(Status::BADTYPE)?,

@@ -73,6 +73,7 @@ impl Cookies {
     }
 
     /// An answer has ended at this cookie.
+    // NFS2-COOKIE-b
     pub(super) fn remember(&self, file_system: u64, directory: FileId, cookie: u64) {
         if cookie < FIRST_HASHED {
             return;
@@ -92,6 +93,7 @@ impl Cookies {
     }
 
     /// Where a client goes on.
+    // NFS2-COOKIE-b
     pub(super) fn place(&self, file_system: u64, directory: FileId, cookie: u32) -> Place {
         if u64::from(cookie) < FIRST_HASHED {
             return Place::After(cookie.into());

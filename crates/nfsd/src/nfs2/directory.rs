@@ -15,6 +15,7 @@ fn status(fault: Fault) -> Status {
 }
 
 impl Execution {
+    // NFS2-1094-2.2.17-a
     pub(super) async fn read_directory(self, args: v2::ReadDirectory) -> Result<v2::ReadDirectoryOk, Status> {
         let opened = self.three().open(&three(&args.directory))?;
         let cookie = match args.cookie {
@@ -41,6 +42,7 @@ impl Execution {
     }
 
     /// The file system's cookie for one of a client's.
+    // NFS2-COOKIE-b
     async fn find(&self, opened: &Opened, cookie: u32) -> Result<u64, Status> {
         if let Place::After(place) = self.version_2.cookies.place(opened.file_system.id(), opened.file, cookie) {
             return Ok(place);

@@ -137,6 +137,7 @@ impl Execution {
     }
 
     /// Does something as version 3 does it, again and again while that says "later".
+    // NFS2-LATER-a
     async fn patiently<T, I, F>(&self, mut call: impl FnMut(nfs3::Execution) -> F) -> Result<T, Status>
     where
         F: Future<Output = v3::Answer<T, I>>,
@@ -223,6 +224,7 @@ impl Service for Nfs2 {
         v2::VERSION
     }
 
+    // NFS2-DUP-a
     fn is_idempotent(&self, procedure: u32) -> bool {
         // ULB-3.4.2-a
         Procedure::from_number(procedure).is_none_or(Procedure::is_idempotent)

@@ -131,6 +131,7 @@ impl Table {
 
 impl State {
     /// A place that nothing stands in any more.
+    // NFS2-FH-c
     fn free(&mut self, most: usize) -> usize {
         if self.slots.len() < most {
             self.slots.push(None);

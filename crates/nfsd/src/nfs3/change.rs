@@ -15,6 +15,7 @@ use rpcrdma_nfs::{
 };
 
 impl Execution {
+    // NFS3-1813-3.3.2-a
     pub(crate) async fn set_attributes(self, args: v3::SetAttributes) -> Answer<WeakCache, WeakCache> {
         let opened = match self.open_to_change(&args.file) {
             Ok(opened) => opened,
@@ -36,6 +37,7 @@ impl Execution {
         answer(changed.map(WeakCache::tell).map_err(failure))
     }
 
+    // NFS3-1813-3.3.7-a
     pub(crate) async fn write(self, args: v3::Write) -> Answer<v3::WriteOk, WeakCache> {
         let opened = match self.open_to_change(&args.file) {
             Ok(opened) => opened,
@@ -61,6 +63,7 @@ impl Execution {
         answer(told.map_err(failure))
     }
 
+    // NFS3-1813-3.3.21-a
     pub(super) async fn commit(self, args: v3::Commit) -> Answer<v3::CommitOk, WeakCache> {
         let Opened { file_system, file, caller, .. } = match self.open(&args.file) {
             Ok(opened) => opened,
@@ -72,6 +75,7 @@ impl Execution {
         answer(committed.map(|file| v3::CommitOk { file: file.into(), verifier }).map_err(failure))
     }
 
+    // NFS3-1813-3.3.8-a
     pub(crate) async fn create(self, args: v3::Create) -> Answer<Created, WeakCache> {
         answer(self.make(&args.directory, args.name, New::File(how(args.how))).await)
     }
@@ -163,6 +167,7 @@ impl Execution {
         }
     }
 
+    // NFS3-1813-3.3.14-a
     pub(crate) async fn rename(self, args: v3::Rename) -> Answer<RenameInfo, RenameInfo> {
         answer(self.try_rename(args).await)
     }

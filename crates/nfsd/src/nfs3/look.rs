@@ -71,6 +71,7 @@ impl Execution {
         Ok(v3::ReadLinkOk { attributes: attributes.map(Into::into), path: Path(path) })
     }
 
+    // NFS3-1813-3.3.6-a
     pub(crate) async fn read(self, args: v3::Read) -> Answer<v3::ReadOk, Info> {
         answer(self.try_read(args).await)
     }

@@ -45,6 +45,7 @@ impl Execution {
     /// For a procedure that changes something.
     pub(crate) fn open_to_change(&self, handle: &v3::Handle) -> Result<Opened, Status> {
         let opened = self.open(handle)?;
+        // NFS3-ACL-a
         if opened.read_only { Err(Status::ROFS) } else { Ok(opened) }
     }
 
@@ -97,6 +98,7 @@ impl Execution {
 
 /// The flavour of the call does not do here (RFC 2623 section 2.3).
 fn too_weak() -> BoxFuture<'static, Answer> {
+    // NFS3-2623-2.3-a
     Box::pin(std::future::ready(Answer::AuthError(AuthStat::TOO_WEAK)))
 }
 

@@ -170,6 +170,7 @@ struct Entry {
 impl Entry {
     /// # Errors
     /// ATTRNOTSUPP for what cannot be had here, BADOWNER.
+    // NFS4-8881-6.2.1-c
     fn of(entry: &Ace, is_directory: bool) -> Result<Self, Status> {
         let who = Who::of(entry)?;
         let allows = match entry.kind {
@@ -198,6 +199,7 @@ impl Entry {
 /// # Errors
 /// BADOWNER for a name that is no number; ATTRNOTSUPP for what cannot be had, or only with more rights than it gives;
 /// FBIG if it is too long.
+// NFS4-8881-6.2.1-b
 pub fn posix(acl: &Acl, is_directory: bool) -> Result<Acls, Status> {
     if acl.len() > MAX_SET_ACES {
         return Err(Status::FBIG);

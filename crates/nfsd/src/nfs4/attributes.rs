@@ -26,6 +26,7 @@ const NOT_COMPARED: Bitmap = Bitmap::of(&[Attribute::ReadAttributesError]);
 pub(super) const LONGEST_ACL_OCTETS: usize = MAX_ACES * (4 * 4 + 12);
 
 impl Compound {
+    // NFS4-8881-18.7-a
     pub(super) async fn get_attributes(&mut self, args: ops::GetAttr) -> Answer<ops::GetAttrOk> {
         let file = self.file()?;
         let asked = self.asked(&file, args.asked).await?;
@@ -41,6 +42,7 @@ impl Compound {
         Ok(ops::GetAttrOk { attributes })
     }
 
+    // NFS4-8881-18.30-a
     pub(super) async fn set_attributes(&mut self, args: ops::SetAttr) -> Answer<ops::SetAttrOk, ops::SetAttrFailure> {
         let file = self.file_to_change()?;
         // RFC 8275 section 5: it is for new files.

@@ -25,6 +25,7 @@ fn device(device: Device) -> attr::Device {
 }
 
 impl Compound {
+    // NFS4-8881-18.4-a
     pub(super) async fn create(&mut self, args: ops::Create) -> Answer<ops::CreateOk> {
         let directory = self.file_to_change()?;
         self.check_name(&directory, &args.name)?;
@@ -66,6 +67,7 @@ impl Compound {
         }
     }
 
+    // NFS4-8881-18.25-a
     pub(super) async fn remove(&mut self, args: ops::Remove) -> Answer<ops::RemoveOk> {
         let directory = self.file_to_change()?;
         self.check_name(&directory, &args.name)?;
@@ -138,6 +140,7 @@ impl Compound {
         }
     }
 
+    // NFS4-8881-18.9-a
     pub(super) async fn link(&mut self, args: ops::Link) -> Answer<ops::LinkOk> {
         let file = self.saved_file()?;
         let directory = self.file_to_change()?;

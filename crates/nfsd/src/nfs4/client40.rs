@@ -46,6 +46,7 @@ impl Compound {
     }
 
     /// The client whose lease an operation renews.
+    // NFS4-7530-9.5-a
     fn renewed(&self, client: Arc<Client<Pin>>) -> Result<Arc<Client<Pin>>, Status> {
         if client.lease.renew(self.shared.now()) { Ok(client) } else { Err(Status::EXPIRED) }
     }

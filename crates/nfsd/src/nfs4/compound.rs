@@ -271,6 +271,7 @@ impl Compound {
     }
 
     /// The most octets that the whole reply may have, and the status if it has more.
+    // NFS4-8881-2.10.6.4-b
     fn room(&self) -> (usize, Status) {
         match &self.session {
             Some(InSession { session, is_kept: true, .. }) if session.fore.cached < session.fore.response => {

@@ -48,6 +48,7 @@ struct Asked {
 
 impl Asked {
     /// The range, which has to lie within the source.
+    // NFS4-7862-15.2.3-d
     fn span(&self, size: u64) -> Result<Span, Status> {
         let length = match self.count {
             0 => size.checked_sub(self.from).ok_or(Status::INVAL)?,
@@ -73,6 +74,7 @@ fn copy_status(fault: Fault) -> Status {
 
 impl Compound {
     /// Both ends of a copy, after all checks that need neither sizes nor offsets.
+    // NFS4-7862-15.2.3-a
     async fn ends(&self, asked: &Asked) -> Result<Ends, Status> {
         let (source, target) = (self.saved_file()?, self.file_to_change()?);
         Self::check_is_regular(&source).await?;
@@ -178,6 +180,7 @@ impl Compound {
     }
 
     /// Copies the first pieces of a range.
+    // NFS4-LIMITS-COPIES-b
     async fn copy_now(&self, ends: Ends, span: Span, verifier: Verifier) -> Result<WriteResponse, Status> {
         let wanted = span.length.min(SYNCHRONOUS_OCTETS);
         let mut response = WriteResponse { callback: None, count: 0, committed: ops::Stability::FileSync, verifier };

@@ -97,6 +97,7 @@ impl Compound {
         }
     }
 
+    // NFS4-8881-18.22-a
     pub(super) async fn read(&mut self, args: ops::Read, room: usize) -> Answer<ops::ReadOk> {
         let file = self.file()?;
         if let Some(read) = self.ahead.pop_front() {
@@ -124,6 +125,7 @@ impl Compound {
         }
     }
 
+    // NFS4-8881-18.32-a
     pub(super) async fn write(&mut self, args: ops::Write) -> Answer<ops::WriteOk> {
         let file = self.file_to_change()?;
         let via = self.via(&file, args.state, Access::WRITE).await?;
@@ -146,6 +148,7 @@ impl Compound {
         Ok(ops::WriteOk { count: u32::try_from(written.count).unwrap_or(u32::MAX), committed, verifier })
     }
 
+    // NFS4-8881-18.32-a
     pub(super) async fn commit(&mut self, args: ops::Commit) -> Answer<ops::CommitOk> {
         let file = self.file()?;
         let via = Via::caller(file.caller.clone(), file.file);

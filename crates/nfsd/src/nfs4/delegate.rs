@@ -140,6 +140,7 @@ impl Compound {
         }
     }
 
+    // NFS4-8881-10.4-e, NFS4-8881-18.16-a, NFS4-8881-18.16-i
     async fn try_delegate(&self, wish: &Wish, done: Done<'_>) -> Result<Delegation, WhyNoDelegation> {
         let nothing = WhyNoDelegation::Resource(false);
         let kind = wish.kind(done.share, self.minor).ok_or(nothing.clone())?;

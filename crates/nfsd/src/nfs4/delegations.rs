@@ -45,6 +45,7 @@ pub(super) struct Origin {
 
 impl Origin {
     /// The call, if the client may not have seen its answer yet.
+    // NFS4-8881-2.10.6.3-a
     fn unanswered(&self) -> Option<ReferringCalls> {
         let session = self.session.upgrade().filter(|session| session.is_last(self.slot, self.sequence))?;
         let call = ReferringCall { sequence: self.sequence, slot: self.slot };

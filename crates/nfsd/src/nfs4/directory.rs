@@ -157,6 +157,7 @@ impl Compound {
             Err(failed) if failed.fault == Fault::BadCookie && cookie != 0 => {
                 // Cookies with another verifier are no longer the directory's (RFC 8881 section 18.23.3).
                 let now = list(0, Verifier::default(), ListingBudget::new(0, 0)).await.map_err(failure)?;
+                // NFS4-8881-18.23-d
                 Err(if now.verifier == verifier.0 { Status::BAD_COOKIE } else { Status::NOT_SAME })
             }
             listed => listed.map_err(failure),

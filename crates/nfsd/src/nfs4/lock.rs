@@ -58,6 +58,7 @@ fn range_of(offset: u64, length: u64) -> Result<Range, Status> {
 }
 
 /// What a client is told of who is in its way.
+// NFS4-8881-18.10.3-c
 fn denied(denied: Denied) -> LockFailure {
     let owner = match &denied.by {
         LockedBy::Holder(holder) => {
@@ -165,6 +166,7 @@ impl Compound {
         Ok(ops::LockOk { state })
     }
 
+    // NFS4-8881-18.11.3-a
     pub(super) async fn test_lock(&mut self, args: ops::LockT) -> Answer<(), LockFailure> {
         let file = self.file()?;
         let client = if self.minor == 0 { self.client_of_id(args.owner.client)? } else { self.client()? };

@@ -184,6 +184,7 @@ impl Compound {
         Ok(ChangeInfo { atomic: true, before: change, after: change })
     }
 
+    // NFS4-8881-18.16-f
     async fn open_target(
         &self,
         target: &Target,

@@ -14,6 +14,7 @@ const CLAIMS: [u32; 5] = [0, 1, 2, 4, 5];
 const CREATE_MODES: [u32; 4] = [0, 1, 2, 3];
 
 /// The value of the attribute.
+// NFS4-9754-4-a
 pub(super) fn open_arguments() -> OpenArguments {
     OpenArguments {
         share_access: Bitmap::of_numbers(SHARE_ACCESS),

@@ -90,6 +90,7 @@ impl Compound {
     /// # Errors
     /// BADOWNER for what is neither a number nor the name of one; DELAY for what may be a name, where the host's
     /// databases do not answer (NFS4-8881-5.9-f).
+    // NFS4-8881-5.9-b
     pub(super) async fn id(&self, kind: Kind, who: Option<Principal>) -> Result<Option<u32>, Status> {
         let Some(who) = who else { return Ok(None) };
         if let Some(number) = who.number() {

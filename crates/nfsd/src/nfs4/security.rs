@@ -50,11 +50,13 @@ pub(super) fn is_by_name(claim: &Claim) -> bool {
 
 impl Compound {
     /// Whether a put filehandle operation that went well has set a file that what comes next must not use.
+    // NFS4-8881-2.6.3-c
     pub(super) fn is_wrong(&self, op: Op, next: &[Args]) -> bool {
         let is_taken = self.current.as_ref().is_none_or(|current| current.file.is_taken);
         !is_taken && is_put(op) && use_the_file(next, self.minor)
     }
 
+    // NFS4-7530-16.31-a
     pub(super) async fn sec_info(&mut self, args: ops::SecInfo) -> Answer<ops::SecInfoOk> {
         let directory = self.file()?;
         let found = self.find(&directory, args.name).await?;

@@ -233,6 +233,7 @@ impl Service for Nfs4 {
             Ok(call) => call,
             Err(error) => return ready(Answer::from(error)),
         };
+        // NFS4-8881-16.2-b, NFS4-7530-MINORS-a
         if !self.shared.minors.contains(&call.minor) {
             return ready(whole(&Results::refused(call.tag, Status::MINOR_VERS_MISMATCH)));
         }

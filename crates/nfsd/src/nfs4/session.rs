@@ -88,6 +88,7 @@ impl Compound {
         })
     }
 
+    // NFS4-8881-18.36-f
     pub(super) fn create_session(&self, args: ops::CreateSession) -> Answer<ops::CreateSessionOk> {
         let create = CreateSession {
             client: args.client,

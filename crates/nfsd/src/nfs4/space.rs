@@ -60,6 +60,7 @@ impl Compound {
     ///
     /// # Errors
     /// ISDIR, SYMLINK, WRONG_TYPE.
+    // NFS4-7862-15.10.3-c
     async fn check_has_data(&self, file: &Opened) -> Result<(), Status> {
         match file.attributes().await.map_err(status)?.file_type {
             FileType::Regular => Ok(()),
@@ -73,6 +74,7 @@ impl Compound {
     ///
     /// # Errors
     /// WRONG_TYPE.
+    // NFS4-7862-15.1.3-b
     pub(super) async fn check_is_regular(file: &Opened) -> Result<(), Status> {
         match file.attributes().await.map_err(status)?.file_type {
             FileType::Regular => Ok(()),
@@ -80,6 +82,7 @@ impl Compound {
         }
     }
 
+    // NFS4-7862-15.11.3-a, NFS4-7862-15.11.3-b, NFS4-7862-15.11.3-c
     pub(super) async fn seek(&mut self, args: ops::Seek) -> Answer<ops::SeekOk> {
         let file = self.file()?;
         self.check_has_data(&file).await?;
@@ -92,6 +95,7 @@ impl Compound {
         Ok(ops::SeekOk { end: sought.end, offset: sought.offset })
     }
 
+    // NFS4-7862-15.10.3-a, NFS4-7862-15.10.3-b
     pub(super) async fn read_plus(&mut self, args: ops::ReadPlus, room: usize) -> Answer<ops::ReadPlusOk> {
         let file = self.file()?;
         self.check_has_data(&file).await?;
@@ -112,6 +116,7 @@ impl Compound {
         Ok(ops::ReadPlusOk { end: read.end, pieces: List(told(read.pieces, read.buffer.freeze())) })
     }
 
+    // NFS4-7862-15.1.3-a
     pub(super) async fn allocate(&mut self, args: ops::Allocate) -> Answer<()> {
         let file = self.file_to_change()?;
         Self::check_is_regular(&file).await?;
@@ -120,6 +125,7 @@ impl Compound {
         file.file_system.allocate(via, args.offset, args.length).await.map(drop).map_err(failure)
     }
 
+    // NFS4-7862-15.4.3-a
     pub(super) async fn deallocate(&mut self, args: ops::Deallocate) -> Answer<()> {
         let file = self.file_to_change()?;
         Self::check_is_regular(&file).await?;
@@ -130,6 +136,7 @@ impl Compound {
 
     /// Only what is read ahead is done: other advice would change how the file is read for everybody who has it open.
     /// Advice that is not taken is no error (RFC 7862 section 15.5.3).
+    // NFS4-7862-15.5.3-a
     pub(super) async fn io_advise(&mut self, args: ops::IoAdvise) -> Answer<ops::IoAdviseOk> {
         let (file, client) = (self.file()?, self.client()?);
         self.check_has_data(&file).await?;

@@ -19,6 +19,7 @@ pub(super) fn status(fault: Fault) -> Status {
         Fault::NotDirectory => Status::NOTDIR,
         Fault::IsDirectory => Status::ISDIR,
         Fault::IsSymlink => Status::SYMLINK,
+        // NFS4-8881-18.16-e
         Fault::IsSpecial => Status::WRONG_TYPE,
         Fault::Invalid => Status::INVAL,
         Fault::TooLarge => Status::FBIG,
@@ -48,6 +49,7 @@ pub(super) fn failure<F>(failure: Failure<F>) -> Status {
 
 /// The change numbers of a directory before and after. What the file system does not tell counts as changed by others,
 /// too.
+// NFS4-8881-3.3.4-a
 pub(super) fn change_info(change: &Change) -> ChangeInfo {
     let before = change.before.map(|before| before.change);
     let after = change.after.as_ref().map(|after| after.change);

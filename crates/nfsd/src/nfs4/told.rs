@@ -116,6 +116,7 @@ impl Compound {
     }
 
     /// What is supported for a file.
+    // NFS4-8881-5.8-a
     fn supported_of(&self, file: &Opened, attributes: &Attributes) -> Bitmap {
         let mut set = supported(self.minor);
         // NFS4-7862-12.2.1-a
@@ -165,6 +166,7 @@ impl Compound {
     }
 
     /// The largest READ and the largest WRITE.
+    // NFS4-TRANSFER-a
     pub(super) fn transfer_limits(&self) -> (usize, usize) {
         let transport = self.context.connection.limits;
         match self.session() {

@@ -44,6 +44,7 @@ pub(super) fn granted(asked: u32, rights: Rights) -> u32 {
 }
 
 /// The status of a cause. Only regular files and directories have extended attributes.
+// NFS4-8276-8.4-b, NFS4-8276-8.4-c
 fn cause(fault: Fault) -> Status {
     match fault {
         Fault::IsSymlink => Status::WRONG_TYPE,
@@ -53,6 +54,7 @@ fn cause(fault: Fault) -> Status {
 
 impl Compound {
     /// The current file, where there are extended attributes.
+    // NFS4-8276-8.2-a
     fn file_with_xattrs(&self) -> Result<Opened, Status> {
         let file = self.file()?;
         if file.file_system.features().xattrs { Ok(file) } else { Err(Status::NOTSUPP) }
@@ -64,6 +66,7 @@ impl Compound {
         if file.read_only { Err(Status::ROFS) } else { Ok(file) }
     }
 
+    // NFS4-8276-8.4-e
     pub(super) async fn get_xattr(&mut self, args: ops::GetXattr) -> Answer<ops::GetXattrOk> {
         let file = self.file_with_xattrs()?;
         check_name(&args.name)?;
@@ -75,6 +78,7 @@ impl Compound {
         Ok(ops::GetXattrOk { value: Opaque(value) })
     }
 
+    // NFS4-8276-8.4-b
     pub(super) async fn set_xattr(&mut self, args: ops::SetXattr) -> Answer<ops::SetXattrOk> {
         let file = self.file_to_change_xattrs()?;
         check_name(&args.name)?;
@@ -127,6 +131,7 @@ impl Compound {
 
 /// That octets can be a name, which is no name of a file: `/`, `.` and `..` are like others. How long it may be says
 /// the file system.
+// NFS4-8276-8.4-c
 fn check_name(name: &Name) -> Result<(), Status> {
     match name.as_slice() {
         octets if octets.is_empty() || octets.contains(&0) => Err(Status::INVAL),

@@ -219,6 +219,7 @@ impl Lockd {
         said
     }
 
+    // NLM-GRANT-a
     async fn call_granted(&self, waiter: &Waiter, cookie: u64, procedure: Procedure) -> Result<Bytes, OutsideError> {
         let cookie = Cookie::from(&cookie.to_be_bytes()[..]);
         let args = TestArguments { cookie, exclusive: waiter.kind == Kind::Write, lock: waiter.lock.clone() };

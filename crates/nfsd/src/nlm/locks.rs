@@ -29,6 +29,7 @@ const MAX_TAKEN: usize = 8;
 ///
 /// # Errors
 /// If they end beyond what 64 bits can say.
+// NLM-6.3.1-a
 pub(super) fn range_of(offset: u64, length: u64) -> Result<Range, Status> {
     let last = match length.checked_sub(1) {
         // NLM-6.1.4-e
@@ -102,6 +103,7 @@ impl Lockd {
     }
 
     /// Asks the table, and takes from clients of version 4 whose leases are over what is in the way. Sleeps.
+    // NLM-BOTH-a, NLM-BOTH-b
     pub(super) fn ask(&self, origin: Origin, request: &LockRequest<'_>, ask: Ask) -> Result<(), LockRefused> {
         let mut taken = 0;
         loop {
@@ -285,6 +287,7 @@ impl Lockd {
     }
 
     /// Ends waiting for a lock.
+    // NLM-CANCEL-a
     pub(super) async fn cancel(
         self: &Arc<Self>,
         call: &Call,

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 /// What is reserved, in the table's words. Who opens a file for nothing and denies others something counts as one who
 /// reads; who denies nothing either has nothing.
+// NLM-SHARE-a
 fn modes(share: &Share) -> Option<(claims::Access, Deny)> {
     let deny = Deny::from_bits(share.deny as u32)?;
     match claims::Access::from_bits(share.access as u32) {
@@ -62,6 +63,7 @@ impl Lockd {
     }
 
     /// Reserves a file, in place of what the owner has reserved of it. Sleeps.
+    // NLM-SHARE-a
     fn share_now(&self, host: &Host, asked: Asked) -> Result<Status, Status> {
         let Asked { file, holder, modes: (access, deny), open, _using } = asked;
         let (key, mut held) = (key_of(&file), host.held());

@@ -117,6 +117,7 @@ impl Wake for Bell {
     }
 }
 
+// NLM-GRANT-a, NLM-BOTH-a
 pub(super) fn bell(lockd: &Arc<Lockd>, host: &Arc<Host>, waiter: &Arc<Waiter>) -> Arc<dyn Wake> {
     let (lockd, host, waiter) = (Arc::downgrade(lockd), Arc::downgrade(host), Arc::downgrade(waiter));
     Arc::new(Bell { lockd, host, waiter })

@@ -73,12 +73,14 @@ pub(super) fn open(
         GssService::Authentication => return Ok(body),
         GssService::Integrity => {
             let message = body.opaque(max)?;
+            // GSS-2203-5.3.2.2-a
             let checksum = body.opaque(MAX_CHECKSUM_OCTETS)?;
             body.finish()?;
             protection.verify(&message, &checksum).map_err(|_| Unreadable::Wrong)?;
             message
         }
         GssService::Privacy => {
+            // GSS-2203-5.3.2.3-a
             let sealed = body.opaque(max)?;
             body.finish()?;
             instead(protection.open(&sealed).map_err(|_| Unreadable::Wrong)?, sealed)
@@ -107,10 +109,12 @@ pub(super) fn close(
     let message = Bytes::from(message);
     let mut encoder = Encoder::with_capacity(padded(MAX_CHECKSUM_OCTETS));
     if service == GssService::Integrity {
+        // GSS-2203-5.3.2.2-a, V1-8.2.2.3-a, V2-11.2.2.3-a
         let checksum = protection.sign(&message)?;
         encoder.opaque_shared(instead(message, body));
         encoder.opaque(&checksum);
     } else {
+        // GSS-2203-5.3.2.3-a, V1-8.2.2.3-a, V2-11.2.2.3-a
         encoder.opaque_shared(instead(protection.seal(&message)?, body));
     }
     Ok(encoder.finish())

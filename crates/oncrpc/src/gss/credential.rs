@@ -7,6 +7,7 @@ use rpcrdma_xdr::{DecodeError, Decoder, Encoder, Stream};
 /// The flavour number of RPCSEC_GSS.
 pub const RPCSEC_GSS: u32 = 6;
 /// Sequence numbers stay below this one (RFC 2203 section 5).
+// GSS-2203-5.3.3.3-b
 pub const MAX_SEQUENCE: u32 = 0x8000_0000;
 /// The only version that is spoken.
 const VERSION: u32 = 1;

@@ -134,12 +134,14 @@ impl AcceptGss {
             self.house.table.remove(handle);
             return refused(Refused::Over, AuthStat::GSS_CONTEXT_PROBLEM);
         }
+        // GSS-2203-5.3.3.3-b
         if sequence >= MAX_SEQUENCE {
             return refused(Refused::Over, AuthStat::GSS_CONTEXT_PROBLEM);
         }
         let opened = {
             let mut live = context.live();
             // What is dropped anyway needs no checksum (RFC 2203 section 7.2.2).
+            // GSS-2203-5.3.3.1-a
             if live.window.is_late(sequence) {
                 self.observer.dropped(peer);
                 return Verdict::Dropped;

@@ -60,6 +60,7 @@ pub(super) fn answer(known: &Known, asked: Asked, number: u32, mut args: Decoder
             let address = transport_address::decode(&octets).map(|address| universal_address(&address));
             encoder.opaque(address.unwrap_or_default().as_bytes());
         }
+        // RPC-1833-2.2.2-b
         procedure::GETADDRLIST => {
             let question = Registration::decode(&mut args)?;
             args.finish()?;

@@ -19,6 +19,7 @@ use std::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
+// RPC-5531-11-a
 const LAST_FRAGMENT: u32 = 1 << 31;
 const HEADER_OCTETS: usize = 4;
 /// The stage's size: how much is read at once while nothing large is expected.

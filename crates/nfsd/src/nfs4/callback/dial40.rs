@@ -291,6 +291,7 @@ impl Shared {
     }
 
     /// CB_COMPOUND.
+    // NFS4-7530-15-a
     pub(super) async fn call_dialled(
         self: &Arc<Self>,
         client: &Arc<Client<Pin>>,
@@ -336,6 +337,7 @@ impl Shared {
         }
     }
 
+    // NFS4-7530-15-b
     async fn exchange_dialled(
         &self,
         transport: Arc<dyn ClientTransport>,

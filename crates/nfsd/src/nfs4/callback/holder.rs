@@ -88,6 +88,7 @@ impl Compound {
     ///
     /// # Errors
     /// DELAY if the holder does not say.
+    // NFS4-8881-10.4.3-c
     pub(in crate::nfs4) async fn as_its_holder_says(
         &self,
         file: &Opened,

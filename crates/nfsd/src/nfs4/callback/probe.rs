@@ -47,6 +47,7 @@ impl Shared {
         });
     }
 
+    // NFS4-8881-18.36-m
     async fn answers(&self, session: &Session<Pin>) -> bool {
         let Some(path) = self.path_of(session, None) else { return false };
         let (program, context) = session.calls.signed();

@@ -225,6 +225,7 @@ impl BackChannel {
     }
 
     /// Takes the lowest slot that is free, or one that is in doubt whose connection is gone.
+    // NFS4-8881-20.9-b
     pub(crate) fn take(&self, is_gone: impl Fn(u64) -> bool) -> Option<TakenSlot> {
         let mut inner = self.inner();
         let allowed = inner.allowed as usize;
@@ -249,6 +250,7 @@ impl BackChannel {
     }
 
     /// A call on a slot has ended.
+    // NFS4-8881-2.10.6.2-b
     pub(crate) fn settle(&self, taken: TakenSlot, settled: Settled) {
         let mut inner = self.inner();
         if let Some(slot) = inner.slots.get_mut(taken.slot as usize) {
@@ -266,6 +268,7 @@ impl BackChannel {
     }
 
     /// The client wants no slots used above this one (`csr_target_highest_slotid`), or does not have them.
+    // NFS4-8881-20.9-c
     pub(crate) fn aim(&self, highest: u32) {
         let mut inner = self.inner();
         let all = u32::try_from(inner.slots.len()).unwrap_or(u32::MAX);

@@ -42,6 +42,7 @@ impl Channel {
     ///
     /// # Errors
     /// TOOSMALL if nothing could be said over it, NOSPC if not even one slot has room.
+    // NFS4-8881-18.36-h
     pub(super) fn fore(self, limits: &Limits, budget: &Arc<Budget>) -> Result<(Self, Reservation), Status> {
         self.check()?;
         let cached = self.cached.min(limits.slot_cache).min(self.response);
@@ -64,6 +65,7 @@ impl Channel {
     ///
     /// # Errors
     /// TOOSMALL if nothing could be said over it.
+    // NFS4-8881-18.36-i
     pub(super) fn back(self) -> Result<Self, Status> {
         self.check()?;
         Ok(Self { padding: 0, ..self })

@@ -185,6 +185,7 @@ impl<P> State<P> {
     /// # Errors
     /// STALE_CLIENTID if no SETCLIENTID was answered so, or another has come since; CLID_INUSE if it was another
     /// principal's.
+    // NFS4-7530-16.34-d
     pub(crate) fn confirm_client_id(
         &self,
         id: ClientId,
@@ -228,6 +229,7 @@ impl<P> State<P> {
     /// # Errors
     /// STALE_CLIENTID for an id of another boot or of a client with sessions; EXPIRED if the client of it is no more,
     /// or was never confirmed.
+    // NFS4-7530-9.1.1-a
     pub(crate) fn client_of_zero(&self, id: ClientId) -> Result<Arc<Client<P>>, Status> {
         if epoch_of(id) != self.recovery.epoch() {
             return Err(Status::STALE_CLIENTID);
@@ -244,6 +246,7 @@ impl<P> State<P> {
     ///
     /// # Errors
     /// BAD_STATEID for special ones and those of clients with sessions, STALE_STATEID, EXPIRED.
+    // NFS4-7530-9.1.4.4-a
     pub(crate) fn client_of_state(&self, state: StateId) -> Result<Arc<Client<P>>, Status> {
         if special(state)?.is_some() {
             return Err(Status::BAD_STATEID);

@@ -75,6 +75,7 @@ impl Connections {
     /// # Errors
     /// INVAL if the connection is bound already and another direction is demanded, or if the server's calls are
     /// demanded and `back` says that there will be none.
+    // NFS4-8881-18.34-a, NFS4-8881-2.10.3.1-a
     pub(super) fn bind(
         &mut self,
         connection: u64,
@@ -124,6 +125,7 @@ impl Connections {
     }
 
     /// The connections that the server may call over.
+    // NFS4-8881-2.10.3.1-a
     pub(super) fn back(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.iter().filter(|bound| bound.direction.has_back()).map(|bound| bound.connection)
     }

@@ -176,6 +176,7 @@ impl<P> Client<P> {
     ///
     /// # Errors
     /// BAD_STATEID, also for the sequence number 0, which means nothing here (RFC 7862 section 4.8); OLD_STATEID.
+    // NFS4-7862-4.8-a
     pub(crate) fn copy(&self, id: StateId, file: FileKey, now: Timestamp) -> Result<Arc<Copying>, Status> {
         self.forget_copies(|copy| !copy.is_known(now));
         let copies = self.copies.lock();

@@ -75,6 +75,7 @@ impl<P> State<P> {
     /// INVAL for flags that a client may not set, WRONG_CRED if this is kept for the machine, CLID_INUSE if the owner
     /// is another principal's, NOENT, NOT_SAME and PERM for updates of what is not there, not of this incarnation or
     /// not the caller's, and DELAY if there are too many clients.
+    // NFS4-8881-18.35-b, NFS4-8881-18.35-c, NFS4-8881-18.35-f
     pub(crate) fn exchange_id(&self, call: &ExchangeId, now: Timestamp) -> Result<Exchanged, Status> {
         // NFS4-8881-18.35-a
         if call.flags & !askable(call.minor) != 0 {
@@ -192,6 +193,7 @@ impl<P> State<P> {
     ///
     /// # Errors
     /// STALE_CLIENTID if there is none, CLIENTID_BUSY while it has sessions or holds anything.
+    // NFS4-8881-18.50-a
     pub(crate) fn destroy_client(&self, id: ClientId) -> Result<(), Status> {
         let mut table = self.table();
         let client = table.by_id.get(&id).cloned().filter(|client| !client.is_zero()).ok_or(Status::STALE_CLIENTID)?;

@@ -218,6 +218,7 @@ impl Recovery {
     /// # Errors
     /// NO_GRACE outside of the grace period, after the client's RECLAIM_COMPLETE, and if state was taken from it;
     /// RECLAIM_BAD if it held nothing, or was another principal's; DELAY while the grace period ends.
+    // NFS4-8881-15.1.9.4-a, NFS4-8881-18.51-c
     pub(crate) fn reclaim<P>(&self, client: &Client<P>, now: Timestamp) -> Result<Recorded, Status> {
         let mut grace = lock(&self.grace);
         if !self.is_own_grace() || client.is_complete() {
@@ -252,6 +253,7 @@ impl Recovery {
     ///
     /// # Errors
     /// GRACE in the grace period, and before the client's RECLAIM_COMPLETE.
+    // NFS4-8881-18.51-b
     pub(crate) fn fresh<P>(&self, client: &Client<P>) -> Result<(), Status> {
         // In minor version 0 nobody says that he is complete (RFC 7530 section 9.6.2).
         // NFS4-8881-8.4.2.1-b
@@ -286,6 +288,7 @@ impl Recovery {
     ///
     /// # Errors
     /// COMPLETE_ALREADY the second time; SERVERFAULT if the disk refuses, and then it may be tried again.
+    // NFS4-8881-18.51-a
     pub(crate) fn complete<P>(&self, client: &Client<P>, now: Timestamp) -> Result<(), Status> {
         let mut journal = self.journal();
         if client.is_complete() {
@@ -377,6 +380,7 @@ impl Recovery {
         if journal.has_waiting() { self.write(journal, &[]) } else { Ok(()) }
     }
 
+    // NFS4-8881-8.4.2.1-a
     fn end_grace(&self, journal: &mut Journal, now: Timestamp) -> Result<(), Status> {
         let mut grace = lock(&self.grace);
         if !self.is_own_grace() || !(grace.awaited.is_empty() || now >= grace.until) {

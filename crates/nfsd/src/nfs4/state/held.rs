@@ -320,6 +320,7 @@ impl<P> Held<P> {
     }
 
     /// What SEQUENCE has to say of state that was taken away.
+    // NFS4-8881-18.46-e
     pub(super) fn flags(&self) -> u32 {
         self.flags.load(Ordering::Acquire)
     }
@@ -360,6 +361,7 @@ impl<P> Held<P> {
     }
 
     /// The status of a stateid as TEST_STATEID tells it.
+    // NFS4-8881-18.48-a
     pub(crate) fn test(&self, id: StateId) -> Status {
         self.lock().find(id, None, Wanted::Any).err().unwrap_or(Status::OK)
     }
@@ -372,6 +374,7 @@ impl<P> Held<P> {
     ///
     /// # Errors
     /// LOCKS_HELD while it stands for something, else as for every stateid.
+    // NFS4-8881-18.38-a, NFS4-8881-18.38-b
     pub(super) fn free(&self, id: StateId) -> Result<bool, Status> {
         let mut inner = self.lock();
         // NFS4-8881-18.38-c

@@ -96,6 +96,7 @@ impl<P> Held<P> {
     ///
     /// # Errors
     /// OLD_STATEID, BAD_STATEID.
+    // NFS4-7530-9.1.4-a
     pub(crate) fn check_of_zero(&self, id: StateId) -> Result<(), Status> {
         let inner = self.lock();
         if inner.by_owner.as_ref().is_some_and(|by_owner| by_owner.unconfirmed.contains(&id.other)) {
@@ -108,6 +109,7 @@ impl<P> Held<P> {
     }
 
     /// An open waits for OPEN_CONFIRM.
+    // NFS4-7530-9.1.11-a
     pub(crate) fn wait_for_confirmation(&self, open: StateIdOther) {
         let mut inner = self.lock();
         if inner.states.contains_key(&open)
@@ -121,6 +123,7 @@ impl<P> Held<P> {
     ///
     /// # Errors
     /// BAD_STATEID if it does not wait for it, else as for every stateid.
+    // NFS4-7530-16.18-a
     pub(crate) fn confirm(&self, id: StateId, file: FileKey) -> Result<StateId, Status> {
         let mut inner = self.lock();
         let state = inner.find(StateId { sequence: 0, ..id }, Some(file), Wanted::Open)?;

@@ -77,6 +77,7 @@ impl Lease {
     }
 
     /// Does something while the lease is over and nothing of the client can begin, or does not.
+    // NFS4-8881-8.4.3-d
     pub(super) fn if_over<T>(&self, now: Timestamp, limits: &Limits, f: impl FnOnce() -> T) -> Option<T> {
         self.with(|lease| (lease.standing(now, limits) != Standing::Live).then(f))
     }

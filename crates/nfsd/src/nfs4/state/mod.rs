@@ -263,6 +263,7 @@ impl<P> State<P> {
 
     /// Ends the grace period when it is time, and clients: those that nobody confirmed for a lease, and those that were
     /// away for longer than the courtesy lasts, or whose place is wanted. Gives what these held. Sleeps.
+    // NFS4-8881-18.35-g
     pub(crate) fn sweep(&self, now: Timestamp) -> Vec<Release<P>> {
         // If it fails it is tried again the next time.
         self.settle(now);

@@ -30,6 +30,7 @@ impl Share {
     ///
     /// # Errors
     /// INVAL for no access, or for anything but READ and WRITE.
+    // NFS4-8881-9.7-a, NFS4-8881-9.7-b, NFS4-8881-18.18.3-b
     pub(crate) fn new(access: u32, deny: u32) -> Result<Self, Status> {
         match (u8::try_from(access), u8::try_from(deny)) {
             (Ok(access @ 1..=BOTH), Ok(deny @ 0..=BOTH)) => Ok(Self { access, deny }),
@@ -47,6 +48,7 @@ impl Share {
         self.deny
     }
 
+    // NFS4-8881-9.9-c
     fn union(self, other: Self) -> Self {
         Self { access: self.access | other.access, deny: self.deny | other.deny }
     }
@@ -130,6 +132,7 @@ fn own(name: &OwnerName) -> OwnerName {
     OwnerName(Bytes::copy_from_slice(&name.0))
 }
 
+// NFS4-8881-8.2.2-c, NFS4-8881-18.18-b
 fn count_on<P>(state: &mut State<P>, other: StateIdOther) -> StateId {
     state.sequence = next(state.sequence);
     StateId { sequence: state.sequence, other }
@@ -141,6 +144,7 @@ impl<P> Held<P> {
     ///
     /// # Errors
     /// DELAY at the limits. Then the caller gives back what it had claimed.
+    // NFS4-8881-9.9-c
     pub(crate) fn open(&self, _recorded: &Recorded, opening: Opening<P>) -> Result<Opened, Status> {
         let Opening { owner, file, share, pin } = opening;
         let mut inner = self.lock();
@@ -171,6 +175,7 @@ impl<P> Held<P> {
     ///
     /// # Errors
     /// INVAL unless access and denial are what some of the OPENs in effect asked for; else as for every stateid.
+    // NFS4-8881-18.18-b, NFS4-8881-18.18.3-a
     pub(crate) fn downgrade(&self, id: StateId, file: FileKey, to: Share) -> Result<(StateId, Vec<P>), Status> {
         let mut inner = self.lock();
         let state = inner.find(id, Some(file), Wanted::Open)?;
@@ -208,6 +213,7 @@ impl<P> Held<P> {
     /// # Errors
     /// As for every stateid, and DELAY at the limits. Then the caller gives back the range: the open may have been
     /// closed since it was looked at.
+    // NFS4-8881-8.2.1-a
     pub(crate) fn locked(&self, by: LockBy, file: FileKey) -> Result<StateId, Status> {
         let mut inner = self.lock();
         let (open, owner) = match by {

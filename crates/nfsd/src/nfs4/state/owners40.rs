@@ -54,6 +54,7 @@ impl Sequence {
     ///
     /// # Errors
     /// BAD_SEQID.
+    // NFS4-7530-9.1.9-c
     pub(crate) fn check(&self, number: u32, digest: u64) -> Result<Option<&Remembered>, Status> {
         match self.last {
             // NFS4-7530-9.1.9-a: who is not known has no number.
@@ -175,6 +176,7 @@ impl Owners {
     }
 
     /// The owner whose open of this name was its last to be closed.
+    // NFS4-7530-9.1.10-b
     pub(crate) fn closer_of(&self, open: StateIdOther) -> Option<Arc<StateOwner>> {
         self.lock().closed.get(&open).cloned()
     }

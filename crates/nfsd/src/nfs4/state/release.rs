@@ -18,6 +18,7 @@ impl Why {
     pub(super) const ALL: [Self; 3] = [Self::Expired, Self::Admin, Self::NotReturned];
 
     /// What a stateid is answered with until it is freed.
+    // NFS4-8881-8.2.4-b
     pub(super) fn status(self) -> Status {
         match self {
             Why::Expired => Status::EXPIRED,
@@ -27,6 +28,7 @@ impl Why {
     }
 
     /// What SEQUENCE says until the client has freed all stateids of the kind.
+    // NFS4-8881-18.46-e
     pub(super) fn flag(self) -> u32 {
         match self {
             Why::Expired => super::flags::EXPIRED_SOME_STATE_REVOKED,

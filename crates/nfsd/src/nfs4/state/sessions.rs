@@ -197,6 +197,7 @@ impl<P> State<P> {
     ///
     /// # Errors
     /// BADSESSION if there is none.
+    // NFS4-8881-18.46-d
     pub(crate) fn session(&self, id: SessionId) -> Result<Arc<Session<P>>, Status> {
         self.sessions.get(id).ok_or(Status::BADSESSION)
     }
@@ -208,6 +209,7 @@ impl<P> State<P> {
     /// STALE_CLIENTID if there is no such client, CLID_INUSE if no session has confirmed it and it is another
     /// principal's, SEQ_MISORDERED, INVAL for unknown flags, NOENT for a context that is not there, TOOSMALL, or NOSPC
     /// if there is no room for a session. Except for the first three it is also the answer to a repetition.
+    // NFS4-8881-18.36-a, NFS4-8881-18.36-b
     pub(crate) fn create_session(
         &self,
         call: &CreateSession,
@@ -217,6 +219,7 @@ impl<P> State<P> {
         (self.try_create_session(call, now, &mut released), released)
     }
 
+    // NFS4-8881-18.36-e
     fn try_create_session(
         &self,
         call: &CreateSession,
@@ -250,6 +253,7 @@ impl<P> State<P> {
         result
     }
 
+    // NFS4-8881-18.36-d
     fn make_session(
         &self,
         table: &mut Table<P>,
@@ -315,6 +319,7 @@ impl<P> State<P> {
     ///
     /// # Errors
     /// BADSESSION, or CONN_NOT_BOUND_TO_SESSION over a connection that does not belong to it.
+    // NFS4-8881-18.37-a
     pub(crate) fn destroy_session(&self, id: SessionId, connection: u64) -> Result<(), Status> {
         let session = self.session(id)?;
         if !session.connections().has(connection) {
@@ -330,6 +335,7 @@ impl<P> State<P> {
     /// # Errors
     /// BADSESSION; INVAL if the connection is bound already, otherwise than is demanded now, or calls are demanded
     /// which the server cannot make.
+    // NFS4-8881-18.34-a
     pub(crate) fn bind_connection(
         &self,
         id: SessionId,
@@ -363,6 +369,7 @@ impl<P> State<P> {
     /// # Errors
     /// CONN_NOT_BOUND_TO_SESSION if it does not, BADSESSION if the session has ended, BADSLOT, BAD_HIGH_SLOT,
     /// SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY while the call that is repeated runs. None of them changes anything.
+    // NFS4-8881-18.46-b, NFS4-8881-18.46-c
     pub(crate) fn begin_in(
         &self,
         session: Arc<Session<P>>,

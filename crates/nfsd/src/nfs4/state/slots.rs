@@ -99,6 +99,7 @@ impl Slots {
         }
     }
 
+    // NFS4-8881-18.46-d
     fn slot(&self, number: u32) -> Result<MutexGuard<'_, Slot>, Status> {
         let slot = self.all.get(number as usize).ok_or(Status::BADSLOT)?;
         Ok(slot.lock().unwrap_or_else(PoisonError::into_inner))
@@ -168,6 +169,7 @@ impl Slots {
     }
 
     /// Ends the use of slots above `target`. Another call may be doing the same: one of them counts.
+    // NFS4-8881-2.10.6.1-a
     fn retire(&self, target: u32) -> u32 {
         let before = self.highest.fetch_min(target, Ordering::Relaxed);
         for number in target.saturating_add(1)..=before {
@@ -194,6 +196,7 @@ impl Slots {
 }
 
 impl Last {
+    // NFS4-8881-2.10.6.1.3-b
     fn repeat(&self, request: &Request) -> Result<Found, Status> {
         // NFS4-8881-2.10.6.1.3.1-a
         if (self.digest, self.principal) != (request.digest, request.principal) {

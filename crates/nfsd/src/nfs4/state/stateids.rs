@@ -39,6 +39,7 @@ pub(crate) fn client_of(id: StateId) -> ClientId {
 ///
 /// # Errors
 /// STALE_STATEID.
+// NFS4-8881-15.1.16.5-a, NFS4-7530-9.1.4.4-a
 pub(crate) fn check_epoch(id: StateId, epoch: u32) -> Result<(), Status> {
     if epoch_of(client_of(id)) == epoch { Ok(()) } else { Err(Status::STALE_STATEID) }
 }
@@ -67,6 +68,7 @@ pub(crate) fn special(id: StateId) -> Result<Option<Special>, Status> {
 }
 
 /// The sequence number after this one: never zero, which has a meaning of its own.
+// NFS4-8881-8.2.2-b
 pub(super) fn next(sequence: u32) -> u32 {
     sequence.checked_add(1).unwrap_or(1)
 }
@@ -75,6 +77,7 @@ pub(super) fn next(sequence: u32) -> u32 {
 ///
 /// # Errors
 /// OLD_STATEID or BAD_STATEID.
+// NFS4-8881-8.2.2-a
 pub(super) fn check_sequence(told: u32, current: u32) -> Result<(), Status> {
     let wraps = |low: u32, high: u32| low < WINDOW && high > u32::MAX - WINDOW;
     let is_old = !wraps(told, current) && (wraps(current, told) || told < current);
