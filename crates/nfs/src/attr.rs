@@ -1,8 +1,8 @@
-//! Attributes of files as no version of NFS in particular tells them: what a file system has, and each version converts
-//! to and from its own.
+//! Attributes of files that belong to no version of NFS: what a file system has. Each version converts to and from its
+//! own.
 //!
-//! Times are signed 64-bit seconds. Version 3 has unsigned 32-bit ones: there a time outside of 1970 to 2106 is told as
-//! the nearest that it knows.
+//! Times are signed 64-bit seconds. Version 3 has unsigned 32-bit ones: a time outside 1970 to 2106 becomes the nearest
+//! that it can express.
 
 mod acl;
 
@@ -109,12 +109,12 @@ pub struct Attributes {
     pub created: Option<Time>,
     /// Differs after each change of contents or attributes.
     pub change: u64,
-    /// What a server tells by name in place of by number: `uid` or `gid` is nobody's then.
+    /// The names that a server sent in place of numbers: `uid` or `gid` is then that of nobody.
     pub named: Option<Arc<Named>>,
 }
 
-/// The owner and the group of a file, each if a server tells it by name, such as `anna@example.com`. It is the server's
-/// to say, and any octets.
+/// The owner and the group of a file, each if a server sends it by name, such as `anna@example.com`. The server chooses
+/// the name, which may be any octets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// The owner.
@@ -123,7 +123,7 @@ pub struct Named {
     pub group: Option<Box<[u8]>>,
 }
 
-/// A user or group as it is told: all that tells it from others.
+/// A user or group as a server sends it: everything that distinguishes it from others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     /// By number.
@@ -167,13 +167,13 @@ impl Attributes {
         name.map_or(Who::Number(self.gid), Who::Name)
     }
 
-    /// The part of them that shows a change by somebody else.
+    /// The part of them that shows a change by another program.
     pub fn before(&self) -> Before {
         Before { size: self.size, modified: self.modified, changed: self.changed, change: self.change }
     }
 }
 
-/// What is compared to notice that somebody else changed a file: as it was before an operation.
+/// What is compared to notice that another program changed a file: as it was before an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
     /// Size in octets.
@@ -200,8 +200,8 @@ pub struct Change {
 pub struct NewAttributes {
     /// Permission bits.
     pub mode: Option<u32>,
-    /// Permission bits that a new file does not get, though `mode` has them: the mask of who makes it. A directory's
-    /// default access control list counts in its place. Nothing for a file that is there.
+    /// Permission bits that a new file does not get, though `mode` has them: the mask of its creator. A directory's
+    /// default access control list counts in its place. It does not affect a file that exists.
     pub umask: u32,
     /// Owner.
     pub uid: Option<u32>,
@@ -218,7 +218,7 @@ pub struct NewAttributes {
 /// How to set a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetTime {
-    /// Not at all.
+    /// Unchanged.
     #[default]
     Keep,
     /// To the server's present.
@@ -227,7 +227,7 @@ pub enum SetTime {
     Client(Time),
 }
 
-/// How durable a write is, or has to be.
+/// How durable a write is, or must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stability {
     /// In memory: a COMMIT makes it durable.

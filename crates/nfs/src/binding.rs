@@ -1,5 +1,5 @@
-//! The bindings as a table: which items may be placed directly (RFC 8267 section 2), for documentation and for whoever
-//! reads what is on the wire. A test holds it against the encoders.
+//! The bindings as a table: which items may be placed directly (RFC 8267 section 2), for documentation and for readers
+//! of captures. A test compares it with the encoders.
 
 use crate::{v2, v3, v4};
 use std::fmt;

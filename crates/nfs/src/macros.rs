@@ -63,8 +63,8 @@ macro_rules! xdr_enum {
     )*};
 }
 
-/// The procedures of a version of a program: an enumeration of all numbers from zero on, with the names that the
-/// protocol gives them. Which of them may be executed twice is said beside it.
+/// The procedures of a version of a program: an enumeration of all numbers from zero on, with the protocol's names. The
+/// list marks which of them may be executed twice.
 macro_rules! procedures {
     ($(#[$meta:meta])* pub enum $name:ident: $what:literal {
         $($(#[$value_meta:meta])* $variant:ident = $value:literal, $called:literal;)*
@@ -155,8 +155,8 @@ macro_rules! xdr_union {
     )*};
 }
 
-/// Octets of variable length, at most so many, that may not be placed directly. Shown as text. They share the memory of
-/// the message, unless they are declared `copied`: those that somebody keeps, which would keep the message.
+/// Octets of variable length, at most this many, that may not be placed directly. Shown as text. They share the memory
+/// of the message, unless they are declared `copied`: those are kept for long, and would keep the message.
 macro_rules! xdr_octets {
     ($($(#[$meta:meta])* pub struct $name:ident: $max:expr $(, $copied:ident)?;)*) => {$(
         $(#[$meta])*
@@ -243,8 +243,8 @@ macro_rules! xdr_fixed {
     )*};
 }
 
-/// Implements [`Call`](crate::Call) for arguments whose largest results do not depend on them. The function says of a
-/// procedure whether it may be repeated.
+/// Implements [`Call`](crate::Call) for arguments whose largest results do not depend on them. The function returns
+/// whether a procedure may be repeated.
 macro_rules! calls {
     ($program:expr, $version:expr, $repeatable:path; $($type:ident, $number:expr, $reply:ty, $shape:expr;)*) => {$(
         impl $crate::Call for $type {

@@ -48,7 +48,7 @@ pub mod procedure {
     pub const NAMES: [&str; 7] = ["NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT", "EXPORTALL"];
 
     /// Whether executing a procedure twice does no harm. Mounting twice is one entry of the list; a second UMNT could
-    /// take away what somebody else on the host has mounted since.
+    /// remove what another program of the host has mounted since.
     pub(super) const fn is_repeatable(procedure: u32) -> bool {
         matches!(procedure, NULL | MOUNT | DUMP | EXPORT | EXPORT_ALL)
     }

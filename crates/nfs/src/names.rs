@@ -17,7 +17,7 @@ pub fn is_deceptive(character: char) -> bool {
         )
 }
 
-/// A name for a terminal or a message: deceptive characters and what is no UTF-8 are escaped.
+/// A name for a terminal or a message: deceptive characters and octets that are not UTF-8 are escaped.
 pub fn escaped(octets: &[u8]) -> String {
     let mut shown = String::with_capacity(octets.len());
     for chunk in octets.utf8_chunks() {

@@ -31,7 +31,7 @@ pub struct Client {
     scratch: SharedScratch,
 }
 
-/// Room for arguments in the same memory as the header: those of most calls.
+/// Room for arguments in the same memory as the header: enough for most calls.
 const SHORT_ARGUMENTS_OCTETS: usize = 128;
 
 impl Client {
@@ -89,7 +89,7 @@ impl Client {
         self.transport.limits().max_reply.saturating_sub(self.reply_overhead())
     }
 
-    /// For the arguments of a call: in memory that they share with those of other calls.
+    /// An encoder for the arguments of a call, in memory that they share with the arguments of other calls.
     pub fn encoder(&self) -> Encoder {
         self.scratch.encoder(SHORT_ARGUMENTS_OCTETS)
     }
@@ -131,7 +131,7 @@ impl Client {
     /// Calls a procedure whose arguments and results have nothing that may be placed directly.
     ///
     /// # Errors
-    /// As [`Call`]'s, and if the results are malformed.
+    /// The errors of [`Call`], and malformed results.
     pub async fn call_inline<T: Decode>(
         &self,
         procedure: u32,

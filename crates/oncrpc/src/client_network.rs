@@ -1,15 +1,15 @@
 //! Who counts as one client where clients share something: places, memory, turns, kept replies.
 //!
-//! A network hands a single host a whole /64 of IPv6, so an address of IPv6 says nothing about
-//! how many hosts there are: all addresses of a /64 count as one client. An IPv4 address counts
-//! by itself, also in the form that an IPv6 socket tells it in.
+//! A network gives a single host a whole /64 of IPv6, so an address of IPv6 says nothing about the number of hosts: all
+//! addresses of a /64 count as one client. An IPv4 address counts by itself, also in the form in which an IPv6 socket
+//! shows it.
 
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-/// The bits of an IPv6 address that tell its network from others.
+/// The bits of an IPv6 address that identify its network.
 const NETWORK_BITS: u128 = !(u64::MAX as u128);
 
 /// The client that an address belongs to, as far as limits go.
@@ -17,7 +17,7 @@ const NETWORK_BITS: u128 = !(u64::MAX as u128);
 pub struct ClientNetwork(IpAddr);
 
 impl ClientNetwork {
-    /// This host itself: what it does for nobody in particular.
+    /// This host itself, for work that it does for no client.
     pub const LOCAL: Self = Self(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
     /// The client that has `address`.

@@ -1,8 +1,8 @@
-//! The seam between a server's transports and what executes calls: a call's context, and the handler.
+//! The seam between a server's transports and the code that executes calls: a call's context, and the handler.
 //!
-//! A transport makes one [`Connection`] for each connection that it accepts and shares it with every call. A
-//! handler's future is `'static`: a call that was dispatched runs to its end though its connection is gone. It owns
-//! the received message, and with it the receive memory, until it drops it.
+//! A transport makes one [`Connection`] for each connection that it accepts and shares it with every call. A handler's
+//! future is `'static`: a call that was dispatched runs to its end even if its connection ends. It owns the received
+//! message, and with it the receive memory, until it drops it.
 
 use crate::{ClientTransport, Credential, Limits, TransportKind};
 use rpcrdma_env::{Allocator, BoxFuture};
@@ -16,12 +16,12 @@ use tokio::sync::watch;
 
 /// What executes whole RPC messages.
 pub trait Handler: Send + Sync {
-    /// Executes the RPC call in `message`. The future must be polled to its end; what it returns for a connection
-    /// that is gone has nowhere to go.
+    /// Executes the RPC call in `message`. The future must be polled to its end; if the connection has ended, its
+    /// result is dropped.
     fn handle(&self, context: CallContext, message: Stream) -> BoxFuture<'static, Outcome>;
 
-    /// The same as far as it goes at once: most calls wait for nothing, and need no memory for a future then. `cx` is
-    /// that of whoever polls what is left.
+    /// The same as far as possible at once: most calls wait for nothing, and then need no memory for a future. `cx` is
+    /// the context of the task that polls the rest.
     fn begin(&self, context: CallContext, message: Stream, cx: &mut Context<'_>) -> Begun {
         let mut call = self.handle(context, message);
         match call.as_mut().poll(cx) {
@@ -47,7 +47,7 @@ pub enum Outcome {
     /// The peer placed data directly where the binding does not allow it; the call was not executed. A transport
     /// answers with ERR_CHUNK (RFC 8166 section 6.1).
     NotEligible,
-    /// No answer: the message is no call, a duplicate of a call in progress, or one that is owed none.
+    /// No reply: the message is not a call, is a duplicate of a call in progress, or must not be answered.
     Nothing,
 }
 
@@ -69,7 +69,7 @@ pub struct Connection {
     pub allocator: Arc<dyn Allocator>,
     /// Memory for short replies.
     pub scratch: SharedScratch,
-    /// Signals that the connection is gone, or that its peer sends nothing more.
+    /// Signals that the connection has ended, or that its peer will send nothing more.
     pub gone: Gone,
     /// Calls the peer in the reverse direction, where the transport can (RFC 8167).
     pub reverse: Option<Arc<dyn ClientTransport>>,
@@ -111,7 +111,7 @@ pub struct CallContext {
     pub connection: Arc<Connection>,
     /// The caller's identity. A transport says [`Credential::None`]; the RPC layer fills it in.
     pub credential: Credential,
-    /// Who wants to know what results begin with that nobody can read any more.
+    /// Gets the first word of the results before they are sealed, after which nobody on this side can read it.
     pub(crate) first_word: Option<Arc<FirstWord>>,
 }
 
@@ -121,8 +121,8 @@ impl CallContext {
         Self { connection, credential: Credential::None, first_word: None }
     }
 
-    /// The same, where the first word of the results is told before a flavour protects them: in many programs it is a
-    /// status. [`peek_reply`](crate::peek_reply) sees something else then.
+    /// The same, with an observer that gets the first word of the results before a flavour protects them: in many
+    /// programs it is a status. [`peek_reply`](crate::peek_reply) sees other octets then.
     pub fn with_first_word(mut self, told: Arc<FirstWord>) -> Self {
         self.first_word = Some(told);
         self
@@ -151,29 +151,29 @@ impl FirstWord {
     }
 }
 
-/// The transport's end of a [`Gone`]: dropping it says that the connection is gone.
+/// The transport's end of a [`Gone`]: dropping it signals that the connection has ended.
 #[derive(Debug)]
 pub struct GoneSignal(#[allow(dead_code, reason = "its drop is what matters")] watch::Sender<()>);
 
 impl GoneSignal {
-    /// A connection that is there, and what its calls look at.
+    /// An open connection, and the signal that its calls watch.
     pub fn new() -> (Self, Gone) {
         let (sender, receiver) = watch::channel(());
         (Self(sender), Gone(receiver))
     }
 }
 
-/// Says whether a connection is gone. Cloning shares.
+/// Shows whether a connection has ended. Cloning shares.
 #[derive(Clone, Debug)]
 pub struct Gone(watch::Receiver<()>);
 
 impl Gone {
-    /// Whether it is gone.
+    /// Whether it has ended.
     pub fn is_gone(&self) -> bool {
         self.0.has_changed().is_err()
     }
 
-    /// Completes once it is gone.
+    /// Completes once it has ended.
     pub fn wait(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut receiver = self.0.clone();
         async move { while receiver.changed().await.is_ok() {} }

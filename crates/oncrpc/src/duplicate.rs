@@ -1,13 +1,13 @@
 //! The duplicate request cache: a call that comes again because its reply was lost is answered, not executed again.
 //!
-//! It owns copies of replies, so that no transport's memory is held by them. They are bounded in octets: where there is
-//! no room, the client that holds the most loses its oldest reply, and a reply that is larger than a shard's share is
-//! not kept. Entries of calls in progress are never evicted and drive no reply out; the transports bound how many there
-//! are. Nothing in it can fail.
+//! It owns copies of replies, so that they hold no memory of a transport. Their octets are limited: if there is no
+//! room, the client that holds the most loses its oldest reply, and a reply that is larger than a shard's share is not
+//! kept. Entries of calls in progress are never evicted and displace no reply; the transports limit their number.
+//! Nothing in it can fail.
 //!
-//! A duplicate of a call in progress is never executed. Over the call's own connection it is dropped: the answer is on
-//! its way. Over another one, from whichever port of the client's address, it waits for the answer: the first
-//! connection is most likely gone, and a client of a reliable transport does not send a third time, so that dropping it
+//! A duplicate of a call in progress is never executed. On the call's own connection it is dropped, because the reply
+//! is on its way. On another connection, from any port of the client's address, it waits for the reply: the first
+//! connection has most likely ended, and a client of a reliable transport does not send a third time, so dropping it
 //! would leave the client waiting for ever.
 
 mod kept;
@@ -47,7 +47,7 @@ pub(crate) struct Key {
     pub(crate) program: u32,
     pub(crate) version: u32,
     pub(crate) procedure: u32,
-    /// Who calls, where that is proven; else 0, and the credential is a part of the call.
+    /// The caller, if it is proven; else 0, and the credential is a part of the call.
     pub(crate) caller: u64,
     /// The length in octets of the whole call, or of the arguments where the caller is proven.
     pub(crate) len: usize,
@@ -113,7 +113,7 @@ struct Shard {
     kept: Kept,
 }
 
-/// A call in progress: whose it is, and who else waits for its answer.
+/// A call in progress: to which client it belongs, and which duplicates wait for its reply.
 struct Executing {
     origin: Origin,
     waiting: Vec<oneshot::Sender<Payload>>,
@@ -182,7 +182,7 @@ impl InProgress {
         for waiting in
             shard.in_progress.remove(&self.key.executing()).into_iter().flat_map(|executing| executing.waiting)
         {
-            // Whoever has stopped waiting asks again.
+            // A duplicate that has stopped waiting comes again.
             let _ = waiting.send(reply.clone());
         }
         self.finished = true;
@@ -196,7 +196,7 @@ impl InProgress {
         let waiting = self.cache.shard(&self.key).in_progress.remove(&self.key.executing());
         self.finished = true;
         for waiting in waiting.into_iter().flat_map(|executing| executing.waiting) {
-            // Whoever has stopped waiting asks again.
+            // A duplicate that has stopped waiting comes again.
             let _ = waiting.send(copied(reply));
         }
     }
@@ -391,7 +391,7 @@ mod tests {
         assert!(is_done(&cache, third, NOW));
     }
 
-    /// A client that keeps its calls from ending takes nobody's reply away with them.
+    /// A client that keeps its calls from ending displaces no other client's replies.
     ///
     /// proves: RPC-DRC-c
     #[test]

@@ -21,7 +21,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// A call's body with what stands before it.
+/// A call's body together with what precedes it.
 #[derive(Debug)]
 pub struct Protected {
     /// The credential.
@@ -38,7 +38,7 @@ pub enum Wrapped {
     Plain(Protected),
     /// Each transmission is protected anew.
     Signed(Arc<dyn Signed>),
-    /// The same, once something is there that has to be waited for. It fails if that does not come.
+    /// The same, but something must come first. It fails if that does not come.
     Later(SignedLater),
 }
 
@@ -186,9 +186,9 @@ pub trait ServerFlavour: Send + Sync {
     /// The flavour's number.
     fn number(&self) -> u32;
 
-    /// Whether each transmission of a call has another credential or verifier, or a body that is protected anew. Then a
-    /// duplicate is told by the caller and the arguments that are free of protection, and the router keeps replies as
-    /// they were before they were protected.
+    /// Whether each transmission of a call has another credential or verifier, or a body that is protected anew. A
+    /// duplicate is then recognised by the caller and the unprotected arguments, and the router keeps replies as they
+    /// were before they were protected.
     fn signs_each_transmission(&self) -> bool {
         false
     }
@@ -231,7 +231,7 @@ struct Read {
 }
 
 impl AcceptSys {
-    /// Who calls. Threads do not wait for each other: a thread that finds the place locked decodes for itself.
+    /// The caller. Threads do not wait for each other: a thread that finds the place locked decodes for itself.
     fn identity(&self, peer: SocketAddr, body: &Bytes) -> Result<Arc<SysCredential>, DecodeError> {
         let mut last = self.last[usize::from(peer.port()) % KEPT_CREDENTIALS].try_lock().ok();
         if let Some(Some(read)) = last.as_deref()

@@ -1,8 +1,9 @@
-//! A caller's word to a connection's driver that the peer is there for nobody.
+//! A caller's message to a connection's driver that the peer no longer answers.
 //!
-//! Who calls over a connection may know more than its transport: that a client which should have been heard of long ago
-//! leaves a call unanswered, and says nothing else either. The transport alone would leave it so for as long as the
-//! peer's system acknowledges what arrives. The first who says so says why; the driver ends the connection with that.
+//! A caller on a connection may know more than its transport: that a client from which the server should have heard
+//! long ago leaves a call unanswered, and sends nothing else either. The transport alone would wait as long as the
+//! peer's system acknowledges what arrives. The first caller that gives up names the reason; the driver ends the
+//! connection with it.
 
 use futures_util::task::AtomicWaker;
 use std::{

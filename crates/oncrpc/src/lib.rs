@@ -5,11 +5,12 @@
 //! * [`Router`] is the [`Handler`] that a server's transports hand whole messages to; it finds the [`Service`], and
 //!   keeps the replies of calls that must not be executed twice.
 //! * A service sees where a call came from in its [`CallContext`].
-//! * [`tcp`] carries messages over record-marked TCP; the crate `rpcrdma-transport` carries them over RDMA.
-//!   [`Spread`] makes one transport of several.
-//! * [`udp`] answers and makes calls in datagrams, for the small programs around NFS that are asked so.
-//! * [`outage`] says when a client's transport connects again, and when it gives up; for those who write transports.
-//! * [`overlap`] says when a transport stops in the middle of what has come, so that both ends work at a time.
+//! * [`tcp`] carries messages over record-marked TCP; the crate `rpcrdma-transport` carries them over RDMA. [`Spread`]
+//!   makes one transport of several.
+//! * [`udp`] answers and makes calls in datagrams, for the small programs around NFS that use them.
+//! * [`outage`] decides when a client's transport connects again, and when it gives up; for authors of transports.
+//! * [`overlap`] decides when a transport stops in the middle of what has come, so that both ends work at the same
+//!   time.
 //! * [`gss`] is the flavour by which callers prove who they are, on both sides.
 //! * [`rpcbind`] registers and finds services; [`portmap`] is a portmapper of the program's own.
 //!

@@ -87,7 +87,7 @@ pub struct CallHeader {
 /// Why a received message is not a call that can be looked at further.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadCall {
-    /// It is no call, or too short to say: no answer is owed.
+    /// It is not a call, or too short to tell: it gets no reply.
     NotACall,
     /// It is a call that is answered with a rejection.
     Rejected {
@@ -118,7 +118,7 @@ impl CallHeader {
     /// Reads the header; the arguments follow at the decoder's position.
     ///
     /// # Errors
-    /// If it is no call of this RPC version.
+    /// If it is not a call of this RPC version.
     pub fn decode(decoder: &mut Decoder) -> Result<Self, BadCall> {
         let silent = |error: DecodeError| if error.is_placement() { BadCall::NotEligible } else { BadCall::NotACall };
         let xid = decoder.u32().map_err(silent)?;
@@ -296,7 +296,7 @@ impl ReplyHeader {
     /// Reads the header; results follow at the decoder's position if its status is success.
     ///
     /// # Errors
-    /// If it is no reply.
+    /// If it is not a reply.
     pub fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let xid = decoder.u32()?;
         match decoder.u32()? {

@@ -1,17 +1,17 @@
 //! When a client's transport connects again, and when its calls fail: the same rules over TCP and over RDMA.
 //!
-//! A connection counts only when it has answered something. One that was answered and stood for a
-//! while, or left nothing unanswered, is replaced at once when a call wants it. Every other one is followed by a pause
-//! that doubles, so that a server that ends connections as soon as they stand is not asked thousands of times a second,
-//! and all of them together are one outage. An outage ends with the first answer, or fails the calls:
+//! A connection counts only when the server has answered something on it. If it did and the connection lasted for a
+//! while, or left nothing unanswered, the transport replaces it at once when a call needs it. Every other connection is
+//! followed by a pause that doubles, so that a server that ends connections at once does not get thousands of them a
+//! second; all these together are one outage. An outage ends with the first answer, or fails the calls:
 //!
-//! * after [`OutageLimits::outage`], where the server has answered before or cannot be reached;
-//! * after [`OutageLimits::first_answer`], where it ends the connections that it accepts and has
-//!   never answered on any: then something else listens on that port, and the user is to know it soon;
-//! * after [`OutageLimits::first_sign`], where it accepts connections and has never said anything: it
-//!   may be something else, or a server that is stopped or has too much to do, so it has longer.
+//! * after [`OutageLimits::outage`], if the server has answered before or cannot be reached;
+//! * after [`OutageLimits::first_answer`], if it ends the connections that it accepts and has never answered on any:
+//!   then something else listens on that port, and the user should know it soon;
+//! * after [`OutageLimits::first_sign`], if it accepts connections and has never sent anything: it may be something
+//!   else, or a server that is stopped or has too much to do, so it has longer.
 //!
-//! Owns no connection and no timer. What it says is what the transport has to do next.
+//! Owns no connection and no timer. It returns what the transport has to do next.
 
 use crate::{NoAnswer, TransportError, TransportKind};
 use rpcrdma_env::{Random, Timestamp};
@@ -20,12 +20,12 @@ use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
 /// For how long connections that bring no answer are made to a server that has never answered.
 pub const DEFAULT_FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-/// The same for one that has never said anything: a healthy server may be stopped for some seconds, or wait for its
-/// disk.
+/// The same for a server that has never sent anything: a healthy server may be stopped for some seconds, or wait for
+/// its disk.
 pub const DEFAULT_FIRST_SIGN: Duration = Duration::from_secs(30);
 
-/// At least so many connections have to be without an answer before a server is said not to speak the protocol: a
-/// single one may have met a server that was just being restarted.
+/// At least this many connections must end without an answer before the error says that the server does not speak the
+/// protocol: a single one may have met a server that was just restarting.
 pub const MIN_UNANSWERED: u32 = 2;
 
 /// How long an outage may be, and how fast connections follow each other in it.
@@ -44,7 +44,7 @@ pub struct OutageLimits {
     pub max_pause: Duration,
 }
 
-/// Whose outage it is, for its errors.
+/// The server of the outage, for its errors.
 #[derive(Clone, Copy, Debug)]
 pub struct Sought {
     /// The server.
@@ -58,19 +58,19 @@ pub struct Sought {
 /// What an attempt to connect, or a connection without an answer, has met.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Met {
-    /// Nobody may be there at all.
+    /// Perhaps no program listens there.
     #[default]
     Nobody,
-    /// Somebody who accepted the connection and ended it, or said what is no answer.
+    /// A program that accepted the connection and ended it, or sent something that is not an answer.
     Ended,
-    /// Somebody who accepted the connection and said nothing for as long as was waited for him.
+    /// A program that accepted the connection and sent nothing until the time limit.
     Silence,
 }
 
 /// Why there is no connection, or none any more.
 #[derive(Clone, Debug, Default)]
 pub struct Failure {
-    /// Who was there.
+    /// What the transport met.
     pub met: Met,
     /// What happened, for the error of the calls.
     pub source: Option<Arc<dyn Error + Send + Sync>>,
@@ -118,11 +118,11 @@ pub struct Outage {
     has_answered: bool,
     /// Since when a call has waited.
     asked: Timestamp,
-    /// Since when the server has not been heard.
+    /// Since when the server has sent nothing.
     since: Option<Timestamp>,
     /// Connections that the server accepted and did not answer on, since then.
     unanswered: u32,
-    /// Those of them on which it said nothing at all.
+    /// Those of them on which it sent nothing.
     silent: u32,
     pause: Duration,
 }
@@ -202,7 +202,7 @@ impl Outage {
         Next::After(if is_unknown { pause.min(left) } else { pause })
     }
 
-    /// When calls fail if nothing is heard from now on, as far as can be known: nothing was since `silent`.
+    /// When calls fail if nothing comes from now on, as far as can be known: nothing has come since `silent`.
     pub fn until(&self, silent: Timestamp, standing: Option<Standing>) -> Timestamp {
         let is_proof = standing.is_some_and(|standing| standing.is_proof);
         let is_unknown = !self.has_answered && (is_proof || self.unanswered > 0);
@@ -373,7 +373,7 @@ mod tests {
         }
     }
 
-    /// What is said beforehand agrees with what happens.
+    /// The announced time agrees with what happens.
     #[test]
     fn when_calls_fail_is_known_beforehand() {
         let random = SeededRandom::new(4);

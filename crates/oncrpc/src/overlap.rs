@@ -1,13 +1,13 @@
 //! When a driver stops in the middle of what has come, so that both ends of a connection work at the same time.
 //!
-//! A driver that first handles everything that has come, and only then lets anybody else work, makes the ends of a
+//! A driver that first handles everything that has come, and only then lets other tasks work, makes the ends of a
 //! connection take turns: the callers wait until all replies are handed out, and the server waits until all of them
-//! have called again. So what has come is handled in quarters, and what follows from each leaves before the next.
+//! have called again. So it handles a quarter at a time, and what follows from each quarter leaves before the next.
 
-/// Parts in which what has come together is handled.
+/// Portions in which messages that came together are handled.
 const PARTS: usize = 4;
 
-/// Whether `done` of what has come is a part after which others get their turn, where `all` are under way together.
+/// Whether, after `done` of the messages that have come, others get their turn; `all` are under way together.
 pub fn is_part(done: usize, all: usize) -> bool {
     done > 0 && done.saturating_mul(PARTS) >= all
 }

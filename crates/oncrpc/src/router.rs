@@ -51,7 +51,7 @@ impl Router {
         self
     }
 
-    /// Adds a credential flavour; it comes before one of the same number that is there already.
+    /// Adds a credential flavour; it comes before an earlier one of the same number.
     pub fn with_flavour(mut self, flavour: Arc<dyn ServerFlavour>) -> Self {
         self.signs |= flavour.signs_each_transmission();
         self.flavours.insert(0, flavour);
@@ -131,7 +131,7 @@ impl Router {
                 return Ok(Dispatched::Waits(Box::pin(async move {
                     match select(answer, pin!(gone)).await {
                         Either::Left((answer, _)) => answered(xid, answer),
-                        // The flavour sees by the drop of its answer that nobody waits for it any more.
+                        // The flavour learns from the drop of its answer that no caller waits for it.
                         Either::Right(_) => Outcome::Nothing,
                     }
                 })));

@@ -1,7 +1,7 @@
 //! Programs that a server exports, as their implementers write them.
 //!
-//! A service is given a decoder over the received message and answers with a payload; both share octets with
-//! whoever owns them. Its future is `'static`: a call that was dispatched runs to its end.
+//! A service gets a decoder over the received message and answers with a payload; both share octets with their owners.
+//! Its future is `'static`: a call that was dispatched runs to its end.
 
 use crate::{ArgumentWords, AuthStat, CallContext};
 use rpcrdma_env::BoxFuture;
@@ -19,9 +19,8 @@ pub trait Service: Send + Sync {
     /// request cache.
     fn is_idempotent(&self, procedure: u32) -> bool;
 
-    /// The same for a program whose calls differ in that: what is done with a call that comes again, as the first words
-    /// of its arguments say. It is asked before anything of the call was understood, and costs what reading those words
-    /// costs.
+    /// The same for a program in which calls of one procedure differ, as the first words of their arguments show. It is
+    /// called before anything of the call is understood, and costs the reading of those words.
     fn repetition(&self, procedure: u32, arguments: &mut ArgumentWords<'_>) -> Repetition {
         let _ = arguments;
         if self.is_idempotent(procedure) { Repetition::Executed } else { Repetition::Answered }
@@ -50,7 +49,7 @@ pub enum Repetition {
 pub enum Answer {
     /// The procedure's results.
     Results(Payload),
-    /// The same of a call that may as well be executed again if it comes again: nobody keeps them.
+    /// The same for a call that may be executed again if it comes again: the reply is not kept.
     Repeatable(Payload),
     /// The arguments could not be decoded.
     GarbageArgs,

@@ -12,10 +12,10 @@ use std::{
 /// Calls wait, and nothing comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Since the last that was heard, or since the first of the calls if that is later. The answer to a health check is
-    /// nothing that was waited for.
+    /// The time of the last answer, or of the first of the calls if that is later. The answer to a health check does
+    /// not count, because no call waited for it.
     pub since: Timestamp,
-    /// When the server has answered a health check last: it is there, and slow with what it was asked for.
+    /// When the server last answered a health check: it is alive, and slow with what the client asked.
     pub alive: Option<Timestamp>,
     /// When calls fail if nothing comes, as far as can be known now. The last attempt may take a little longer.
     pub until: Timestamp,
@@ -34,13 +34,13 @@ struct State {
 pub struct Silence(Mutex<State>);
 
 impl Silence {
-    /// Whether calls wait, and since when. Short waits are no silence: every call has one.
+    /// Whether calls wait, and since when. Short waits do not count: every call has one.
     pub fn waiting(&self) -> Option<Waiting> {
         self.state().waiting
     }
 
-    /// Calls `over` once, from the driver, when the wait that began at `since` is over: with true if the server was
-    /// heard, with false if the calls have failed. Returns false, and does nothing, if it is over already.
+    /// Calls `over` once, from the driver, when the wait that began at `since` is over: with true if the server has
+    /// answered, with false if the calls have failed. Returns false, and does nothing, if it is over already.
     pub fn when_over(&self, since: Timestamp, over: impl FnOnce(bool) + Send + 'static) -> bool {
         let mut state = self.state();
         let is_same = state.waiting.is_some_and(|waiting| waiting.since == since);
@@ -50,7 +50,7 @@ impl Silence {
         is_same
     }
 
-    /// Says what is so now; `heard` if the server was heard since this was last said.
+    /// Sets the present state; `heard` if the server has answered since the last time.
     pub fn set(&self, waiting: Option<Waiting>, heard: bool) {
         let over = {
             let mut state = self.state();
@@ -110,7 +110,7 @@ impl Listener {
         self.alive = Some(now);
     }
 
-    /// Since when nothing was heard.
+    /// Since when nothing has come.
     pub fn since(&self) -> Timestamp {
         self.since
     }
@@ -120,7 +120,7 @@ impl Listener {
         self.alive.unwrap_or(self.since)
     }
 
-    /// Tells what has changed. `until`: when the calls that wait fail, none if none waits.
+    /// Publishes what has changed. `until`: when the waiting calls fail, none if none waits.
     pub fn tell(&mut self, until: Option<Timestamp>) {
         let (since, alive) = (self.since, self.alive);
         let heard = std::mem::take(&mut self.heard);

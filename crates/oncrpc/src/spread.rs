@@ -4,12 +4,12 @@
 //! As long as all that is under way is less than [`SHARE_OCTETS`], one member carries it: small calls are then read and
 //! written many at a time, and wake one thread at each end. Two members with half of them each would cost more system
 //! calls and twice the wake-ups, and on few processors be slower than one. Only a member whose last call was answered,
-//! or that has none, is given calls in this way: beside one that hangs, the others are used.
+//! or that has no call, gets calls in this way: beside one that hangs, the others are used.
 //!
 //! Each member has a driver of its own, replaces its connection by itself, and repeats on it what it had sent there: a
-//! call never moves from one member to another, so that its reply comes where it was asked for. Who calls one thing
-//! after the other uses the first member alone. A member that is cut keeps the calls that it has, and gets few more
-//! until it stands again, as these count as under way.
+//! call never moves from one member to another, so that its reply comes where it was asked for. A caller that makes one
+//! call after the other uses the first member alone. A member that is cut keeps the calls that it has, and gets few
+//! more until it stands again, as these count as under way.
 //!
 //! Owns the members; what a call lends belongs to the member that carries it.
 
@@ -187,7 +187,7 @@ mod tests {
     use std::sync::Mutex;
     use tokio::sync::oneshot;
 
-    /// Keeps calls until it is told to answer them.
+    /// Keeps calls until the test lets it answer them.
     struct Held {
         limits: Limits,
         calls: Mutex<Vec<(u32, oneshot::Sender<Reply>)>>,

@@ -115,8 +115,8 @@ pub struct Request {
     pub message: Payload,
     /// The largest whole RPC reply message, and room for its items.
     pub reply: ReplyShape,
-    /// Whether executing the call twice does no harm. Some transports can be told by the server that the reply did not
-    /// fit what was offered for it; such a call is then sent again with more room, any other fails.
+    /// Whether executing the call twice does no harm. With some transports the server can answer that the reply did not
+    /// fit the room offered for it; such a call is then sent again with more room, and any other fails.
     pub repeatable: bool,
     /// Makes the message of each further transmission, where no message may be sent twice. Without it `message` is sent
     /// as often as it takes.
@@ -151,8 +151,8 @@ pub struct Cancelled {
 
 /// A call on its way, as a transport implements it.
 pub trait CallInFlight: Future<Output = Result<Reply, TransportError>> + Send {
-    /// Ends the exposure of the call's memory at once and gives the lent buffers back. The peer may still execute
-    /// the call; should it write to memory that is gone, the connection ends.
+    /// Ends the exposure of the call's memory at once and gives the lent buffers back. The peer may still execute the
+    /// call; if it writes to memory that is no longer exposed, the connection ends.
     fn cancel(self: Pin<Box<Self>>) -> BoxFuture<'static, Cancelled>;
 }
 
@@ -230,14 +230,14 @@ pub trait ClientTransport: Send + Sync {
         None
     }
 
-    /// The peer is there for nobody, as far as the caller can know: the connection is to be ended, and `why` is told. A
+    /// The peer no longer answers, as far as the caller can know: end the connection, with `why` as the reason. A
     /// client's own transport finds that out by itself, and does nothing here.
     fn give_up(&self, why: &'static str) {
         let _ = why;
     }
 
-    /// The transports that it is made of, if it spreads calls over several ([`Spread`](crate::Spread)): for what has to
-    /// be said on each connection.
+    /// The transports that it is made of, if it spreads calls over several ([`Spread`](crate::Spread)): for messages
+    /// that must go out on each connection.
     fn members(&self) -> Vec<Arc<dyn ClientTransport>> {
         Vec::new()
     }
@@ -279,7 +279,7 @@ pub enum TransportError {
     Unreachable {
         /// The server.
         server: SocketAddr,
-        /// What connecting said.
+        /// The error of connecting.
         source: Arc<dyn Error + Send + Sync>,
     },
     /// The connection was lost and could not be restored in time.
@@ -304,7 +304,7 @@ pub enum TransportError {
         /// What it did instead: [`NoAnswer`], or what the set-up of a connection found wrong.
         source: Arc<dyn Error + Send + Sync>,
     },
-    /// Something accepts connections there and has never said anything.
+    /// A program accepts connections there and has never sent anything.
     #[error(
         "{server} accepts connections but says nothing: it is stopped, has too much to do, or is no {service} server over {over}"
     )]
@@ -340,7 +340,7 @@ pub enum TransportError {
     Remote {
         /// The server.
         server: SocketAddr,
-        /// What it said.
+        /// The server's error.
         source: RemoteError,
     },
     /// The reply is larger than the call allowed.

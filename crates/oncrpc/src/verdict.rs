@@ -11,10 +11,10 @@ pub enum Verdict {
     Accepted(Accepted),
     /// It concerns the flavour alone, or is refused.
     Answered(Answered),
-    /// The same, once work is done that waits for something: a file, another host. It is done where the flavour has it
-    /// done, and the call waits for it; it is dropped when the call's connection is gone.
+    /// The same, after work that waits for something: a file, another host. The flavour decides where the work is done,
+    /// and the call waits for it; the work is dropped when the call's connection ends.
     Later(BoxFuture<'static, Answered>),
-    /// There is no answer: it was seen before, or is too late.
+    /// There is no reply: the call came before, or is too late.
     Dropped,
     /// The client has placed data directly where the flavour does not allow it.
     NotEligible,
@@ -37,14 +37,14 @@ pub struct Accepted {
     pub args: Decoder,
     /// Protects the reply; without one the verifier is AUTH_NONE and the results go as they are.
     pub reply: Option<Box<dyn ReplyFlavour>>,
-    /// Who calls, for the duplicate request cache: of a flavour that
-    /// [signs each transmission](crate::ServerFlavour::signs_each_transmission). Two callers share a number only by
-    /// chance, and none can choose his.
+    /// The caller, for the duplicate request cache, of a flavour that [signs each
+    /// transmission](crate::ServerFlavour::signs_each_transmission). Two callers share a number only by chance, and
+    /// neither can choose it.
     pub caller: Option<u64>,
 }
 
 impl Accepted {
-    /// A call whose reply goes as it is.
+    /// A call whose reply goes out without protection.
     pub fn plain(credential: Credential, args: Decoder) -> Self {
         Self { credential, args, reply: None, caller: None }
     }
@@ -83,7 +83,7 @@ pub trait ReplyFlavour: Send {
 /// A reply could not be protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unanswered {
-    /// The client is told why. It does not hear whether the call was executed.
+    /// The client gets the reason. It does not learn whether the call was executed.
     Denied(AuthStat),
     /// The client gets no answer.
     Silent,

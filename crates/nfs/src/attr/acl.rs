@@ -1,8 +1,8 @@
 //! Access control lists as POSIX has them (the withdrawn 1003.1e, which Linux and others have): what a file system
-//! keeps beside a mode, and each protocol converts to and from its own.
+//! keeps beside a mode. Each protocol converts to and from its own.
 //!
-//! A list cannot hold what has no meaning: users and groups are sorted and stand in it once, and there is a mask where
-//! anybody is named.
+//! A list cannot hold what has no meaning: users and groups are sorted, each stands in it once, and there is a mask if
+//! any user or group is named.
 
 /// The most users and groups in one list: what the 64 KiB of Linux's `XATTR_SIZE_MAX` hold, without the entries for
 /// owner, group, mask and others.
@@ -35,7 +35,7 @@ pub struct PosixAcl {
     others: u8,
 }
 
-/// Somebody who wants to do something with a file: what a list asks.
+/// A caller that wants to do something with a file: what a list asks about it.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     /// The user.
@@ -52,9 +52,9 @@ impl PosixAcl {
     }
 
     /// A list: the rights of the owner, of the file's group and of the others; those of further users and groups by
-    /// number; and the most that users and groups get. `None` if two entries are of the same user or group, somebody is
-    /// named without a mask, there are more than [`MAX_NAMED`], a number is the one that stands for nobody, or there
-    /// are other rights than the three.
+    /// number; and the most that users and groups get. `None` if two entries are of the same user or group, a user or
+    /// group is named without a mask, there are more than [`MAX_NAMED`], a number is the one that stands for nobody, or
+    /// there are other rights than the three.
     pub fn new(
         [owner, group, others]: [u8; 3],
         mut users: Vec<(u32, u8)>,
@@ -129,8 +129,8 @@ impl PosixAcl {
         }
     }
 
-    /// Whether it lets somebody do something with a file of this owner and group. One entry must have all rights that
-    /// are asked.
+    /// Whether it permits a caller something on a file of this owner and group. One entry must have all rights that the
+    /// caller asks for.
     pub fn allows(&self, asker: Asker<'_>, (owner, group): (u32, u32), rights: u8) -> bool {
         let has = |entry: u8| entry & rights == rights;
         if asker.uid == owner {
@@ -159,7 +159,7 @@ pub struct Acls {
 }
 
 impl Acls {
-    /// Those of a file that has a mode alone.
+    /// The lists of a file that has only a mode.
     pub fn of_mode(mode: u32) -> Self {
         Self { access: PosixAcl::of_mode(mode), default: None }
     }

@@ -62,7 +62,7 @@ xdr_struct! {
     }
 }
 
-/// A list: how many entries it has and, unless only that is told, the entries.
+/// A list: how many entries it has and, unless the call asks only for that, the entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct List {
     count: u32,
@@ -76,8 +76,8 @@ impl List {
         Some(Self { count, entries })
     }
 
-    /// A POSIX list of a file of this owner and group, as servers tell it: one that a mode can say has a mask, too, as
-    /// Linux and Solaris have it. `None` if it is too long.
+    /// A POSIX list of a file of this owner and group, as servers send it: a list that a mode can express has a mask as
+    /// well, as with Linux and Solaris. `None` if it is too long.
     pub fn of(acl: &PosixAcl, (owner, group): (u32, u32)) -> Option<Self> {
         Self::with_flags(acl, (owner, group), 0)
     }
@@ -117,11 +117,11 @@ impl List {
         &self.entries
     }
 
-    /// The POSIX list that the entries say, in whatever order they stand. `None` if they say none: two entries of one
-    /// user, group or class, a class or a mask that is missing, a type or rights that there are not, a number that
-    /// stands for nobody.
+    /// The POSIX list that the entries mean, in any order. `None` if they mean none: two entries of one user, group or
+    /// class, a class or a mask that is missing, a type or rights that do not exist, a number that stands for nobody.
     ///
-    /// A mask that takes nothing away where nobody is named is one that [`List::of`] has put in, and is left out.
+    /// A mask that removes no rights, in a list that names no user or group, is one that [`List::of`] has added, and is
+    /// left out.
     pub fn posix(&self) -> Option<PosixAcl> {
         let (mut users, mut groups) = (Vec::new(), Vec::new());
         let [mut owner, mut group, mut mask, mut others] = [None; 4];
@@ -174,7 +174,7 @@ impl Decode for List {
     }
 }
 
-/// Both lists of a file, and which of them are there.
+/// Both lists of a file, and which of them are present.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
     mask: u32,
@@ -199,17 +199,17 @@ impl Lists {
         self.mask
     }
 
-    /// The access list, if its entries are there.
+    /// The access list, if its entries are present.
     pub fn access(&self) -> Option<&List> {
         Some(&self.access).filter(|_| self.mask & mask::ACCESS != 0)
     }
 
-    /// The default list, if its entries are there. One without entries says that the directory has none.
+    /// The default list, if its entries are present. One without entries means that the directory has none.
     pub fn default(&self) -> Option<&List> {
         Some(&self.default).filter(|_| self.mask & mask::DEFAULT != 0)
     }
 
-    /// How many entries the access list and the default list have, as far as that is told.
+    /// How many entries the access list and the default list have, as far as the message says it.
     pub fn counts(&self) -> [u32; 2] {
         [self.access.count, self.default.count]
     }
@@ -291,7 +291,7 @@ mod tests {
         list(&[&BASE[..], more].concat()).posix()
     }
 
-    /// As Linux's server tells them.
+    /// As Linux's server sends them.
     #[test]
     fn a_mode_has_four_entries_and_a_list_stands_in_its_order() {
         let of_mode = List::of(&PosixAcl::of_mode(0o640), (1000, 50)).unwrap();

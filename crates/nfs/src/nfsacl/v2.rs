@@ -35,7 +35,7 @@ xdr_struct! {
     pub struct SetAcl {
         /// Of which file.
         pub file: Handle,
-        /// The lists that are set are those whose entries are there.
+        /// The lists to set: those whose entries are present.
         pub lists: Lists,
     }
 
@@ -57,7 +57,7 @@ xdr_struct! {
     pub struct AccessOk {
         /// The file's attributes.
         pub attributes: Attributes,
-        /// Those of the rights that the caller has.
+        /// The rights that the caller has, of those that he asked for.
         pub rights: u32,
     }
 }

@@ -20,8 +20,8 @@ pub mod procedure {
     /// Asks what the caller may do: version 2 alone.
     pub const ACCESS: u32 = 4;
 
-    /// The names that the program gives those of version 3, by number. The last is one of Solaris, for its directories
-    /// of extended attributes: nobody else has it.
+    /// The program's names of the procedures of version 3, by number. The last is one of Solaris alone, for its
+    /// directories of extended attributes.
     pub const NAMES: [&str; 4] = ["NULL", "GETACL", "SETACL", "GETXATTRDIR"];
     /// Those of version 2.
     pub const NAMES_2: [&str; 6] = ["NULL", "GETACL", "SETACL", "GETATTR", "ACCESS", "GETXATTRDIR"];
@@ -53,7 +53,7 @@ xdr_struct! {
     pub struct SetAcl {
         /// Of which file.
         pub file: Handle,
-        /// The lists that are set are those whose entries are there.
+        /// The lists to set: those whose entries are present.
         pub lists: Lists,
     }
 }
@@ -68,8 +68,8 @@ impl Call for GetAcl {
         procedure::is_repeatable(Self::PROCEDURE)
     }
 
-    /// How long a list is nobody can tell beforehand (ULB-4.2-c): there is room for as many entries as a list can have.
-    /// Where only their numbers are asked for, the size is known.
+    /// The client cannot know the length of a list before (ULB-4.2-c): there is room for as many entries as a list can
+    /// have. If it asks only for their numbers, the size is known.
     fn reply_shape(&self) -> ReplyShape {
         ReplyShape::inline(sizes::STATUS + sizes::OPTIONAL_ATTRIBUTES + Lists::most_octets(self.mask & mask::ALL))
     }

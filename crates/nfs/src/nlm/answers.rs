@@ -7,11 +7,11 @@ use super::{
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 located! {
-    /// Whose lock is in the way (`nlm_holder`, `nlm4_holder`).
+    /// Who holds the conflicting lock (`nlm_holder`, `nlm4_holder`).
     pub struct Holder<W> {
         /// Whether it excludes even those who want to read.
         pub exclusive: bool,
-        /// Whose process.
+        /// The process that has it.
         pub process: i32,
         /// Whose.
         pub owner: OwnerHandle,
@@ -23,7 +23,7 @@ located! {
 
     /// What TEST answers, and what TEST_RES is called with (`nlm_testres`).
     pub struct TestResponse<W> {
-        /// That of the question.
+        /// The cookie of the question.
         pub cookie: Cookie,
         /// The answer.
         pub tested: Tested<W>,
@@ -33,7 +33,7 @@ located! {
 xdr_struct! {
     /// What LOCK, CANCEL, UNLOCK, GRANTED and NM_LOCK answer, and what the `_RES` of these are called with (`nlm_res`).
     pub struct Response {
-        /// That of the call.
+        /// The cookie of the call.
         pub cookie: Cookie,
         /// What came of it.
         pub status: Status,
@@ -43,9 +43,9 @@ xdr_struct! {
 /// Whether a lock would be granted (`nlm_testrply`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tested<W> {
-    /// No: this is in the way.
+    /// No: this lock conflicts.
     Denied(Holder<W>),
-    /// Yes, or nobody knows. Never [`Status::Denied`], which has a holder with it.
+    /// Yes, or it is unknown. Never [`Status::Denied`], which comes with a holder.
     Other(Status),
 }
 

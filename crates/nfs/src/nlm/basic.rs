@@ -28,13 +28,13 @@ pub trait Width: Encode + Decode + Copy + Into<u64> + narrowed::Narrow + Send + 
 impl Width for u32 {}
 impl Width for u64 {}
 
-/// From 64 bits, for those who answer. Nobody else has a width.
+/// From 64 bits, for the code that answers. Nothing else has a width.
 pub(super) mod narrowed {
-    /// How a place in a file is told in this width.
+    /// How this width expresses a place in a file.
     pub trait Narrow {
         /// This offset, or the last that there is.
         fn offset(offset: u64) -> Self;
-        /// This length. One that does not fit goes to the end of the file, which is told as 0.
+        /// This length. One that does not fit reaches to the end of the file, which is 0.
         fn length(length: u64) -> Self;
     }
 

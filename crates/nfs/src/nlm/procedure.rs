@@ -56,7 +56,7 @@ pub enum Form {
 procedures! {
     /// Does nothing.
     Null = 0, "NULL", Answered;
-    /// Asks what is in the way of a lock.
+    /// Asks which lock conflicts with one.
     Test = 1, "TEST", Answered;
     /// Asks for a lock.
     Lock = 2, "LOCK", Answered;
@@ -90,7 +90,7 @@ procedures! {
     Share = 20, "SHARE", Answered;
     /// Gives a reservation back.
     Unshare = 21, "UNSHARE", Answered;
-    /// LOCK by a client whom nobody monitors: it is not told when the server starts again.
+    /// LOCK by a client that no server monitors: it gets no notice when the server starts again.
     UnmonitoredLock = 22, "NM_LOCK", Answered;
     /// Gives all back that a host has.
     FreeAll = 23, "FREE_ALL", Answered;
@@ -107,9 +107,9 @@ impl Procedure {
         }
     }
 
-    /// Whether executing a call twice does the same as once. All but questions change what somebody else may have
-    /// changed since: a LOCK that comes again after its UNLOCK would lock what nobody ever unlocks. The `_RES` are read
-    /// by their cookies, which mean something once.
+    /// Whether executing a call twice does the same as once. All calls but questions change what another host may have
+    /// changed since: a LOCK that comes again after its UNLOCK would lock what nobody ever unlocks. The `_RES` are
+    /// matched by their cookies, which are valid once.
     pub fn is_idempotent(self) -> bool {
         matches!(
             self,

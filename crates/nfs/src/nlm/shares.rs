@@ -51,7 +51,7 @@ xdr_struct! {
     pub struct ShareArguments {
         /// Comes back with the answer.
         pub cookie: Cookie,
-        /// What is wanted, or given back.
+        /// What the caller wants, or gives back.
         pub share: Share,
         /// Whether the caller had it before the server started again.
         pub reclaim: bool,
@@ -59,11 +59,11 @@ xdr_struct! {
 
     /// What SHARE and UNSHARE answer (`nlm_shareres`).
     pub struct ShareResponse {
-        /// That of the call.
+        /// The cookie of the call.
         pub cookie: Cookie,
         /// What came of it.
         pub status: Status,
-        /// Nothing that anybody uses.
+        /// A value without use.
         pub sequence: i32,
     }
 }

@@ -8,13 +8,13 @@ xdr_enum! {
     pub enum Status: "status of NLM" {
         /// Done. Of UNLOCK and FREE_ALL also where there was nothing to do.
         Granted = 0,
-        /// Not done, as somebody else has it; later it may be different.
+        /// Not done, because another host has it; later the answer may differ.
         Denied = 1,
         /// Not done, as the server has no room for it.
         DeniedNoLocks = 2,
-        /// The caller waits, and hears of it by GRANTED.
+        /// The caller waits, and GRANTED tells it when it has the lock.
         Blocked = 3,
-        /// Not done, as the server has just started, and takes only what somebody had before.
+        /// Not done: the server has just started, and accepts only claims for what a host had before.
         DeniedGracePeriod = 4,
         /// Waiting for it would never end.
         Deadlock = 5,
@@ -60,8 +60,8 @@ impl Status {
         }
     }
 
-    /// The nearest that this version has. In versions 1 and 3 a deadlock is a lock that somebody else has, and all that
-    /// no retry changes is a server that has no locks to give.
+    /// The nearest status of this version. In versions 1 and 3 a deadlock becomes a lock that another host has, and a
+    /// failure that no retry changes becomes a server that has no locks to give.
     // NLM-6.1.4-a
     pub fn in_version(self, version: u32) -> Self {
         match self {

@@ -1,8 +1,9 @@
-//! NSM version 1, the status monitor: a host that has restarted tells those with whom it had locks (program 100024).
+//! NSM version 1, the status monitor: a host that has restarted notifies those with which it had locks (program
+//! 100024).
 //!
 //! NFS version 3 locks by NLM, whose locks end with the host that holds them. Each host has a state number, odd while
-//! it is up, which is another after each restart. SM_NOTIFY tells it, with the name by which the other host knows it.
-//! The other procedures are for a host's own lockd, which asks its statd to watch others.
+//! it is up, which changes with each restart. SM_NOTIFY carries it, with the name by which the other host knows the
+//! sender. The other procedures are for a host's own lockd, which asks its statd to watch others.
 //!
 //! It has no binding to RPC-over-RDMA and travels over TCP and UDP.
 
@@ -56,7 +57,7 @@ xdr_fixed! {
 }
 
 xdr_enum! {
-    /// Whether what was asked for is done.
+    /// Whether the request was carried out.
     pub enum Outcome: "result of NSM" {
         /// It is.
         Succeeded = 0,
@@ -96,9 +97,9 @@ xdr_struct! {
     pub struct Monitor {
         /// Which host.
         pub name: HostName,
-        /// Who is told.
+        /// Whom to notify.
         pub asker: Asker,
-        /// What he is told with it.
+        /// What to send with the notice.
         pub private: Private,
     }
 
@@ -106,13 +107,13 @@ xdr_struct! {
     pub struct Unmonitor {
         /// Which host.
         pub name: HostName,
-        /// Who had asked.
+        /// Who had asked for the notice.
         pub asker: Asker,
     }
 
     /// SM_UNMON_ALL: takes back all that a program has asked for.
     pub struct UnmonitorAll {
-        /// Who had asked.
+        /// Who had asked for the notice.
         pub asker: Asker,
     }
 
@@ -124,7 +125,7 @@ xdr_struct! {
 
     /// SM_NOTIFY: a host has restarted.
     pub struct Notify {
-        /// The host's name, as the one that is told knows it.
+        /// The host's name, as the notified host knows it.
         pub name: HostName,
         /// Its state number now.
         pub state: i32,
@@ -155,8 +156,8 @@ calls! {
     Notify, procedure::NOTIFY, (), ReplyShape::inline(0);
 }
 
-/// Whether two names may be those of one host. Letters of either case are the same, and a host that says its name with
-/// its domain says it without at other times: Linux says both after a restart.
+/// Whether two names may be those of one host. Letters of either case are equal, and a host may give its name with its
+/// domain at one time and without it at another: Linux sends both after a restart.
 pub fn is_same_host(one: &[u8], other: &[u8]) -> bool {
     let first_label = |name: &'_ [u8]| name.iter().position(|octet| *octet == b'.');
     match (first_label(one), first_label(other)) {

@@ -39,7 +39,7 @@ xdr_struct! {
     pub struct Attributes {
         /// What it is: see [`file_type`].
         pub file_type: u32,
-        /// Permission bits, with those of the type.
+        /// Permission bits, together with the bits of the type.
         pub mode: u32,
         /// Number of hard links.
         pub links: u32,

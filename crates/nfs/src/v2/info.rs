@@ -4,7 +4,7 @@ use super::{Answer, Handle, procedure, sizes};
 use rpcrdma_oncrpc::ReplyShape;
 
 xdr_struct! {
-    /// NULL: asks whether the server is there.
+    /// NULL: asks whether the server answers.
     #[derive(Copy, Default)]
     pub struct Null {}
 

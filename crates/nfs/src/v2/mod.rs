@@ -1,8 +1,8 @@
 //! NFS version 2 (RFC 1094).
 //!
 //! Each procedure has a type for its arguments, which implements [`Call`](crate::Call), and one for its results: an
-//! [`Answer`]. A procedure that fails tells its status and nothing else. Handles have 32 octets, sizes, offsets, file
-//! numbers and cookies 32 bits, and times are in microseconds.
+//! [`Answer`]. A procedure that fails returns only its status. Handles have 32 octets; sizes, offsets, file numbers and
+//! cookies have 32 bits; times are in microseconds.
 //!
 //! The two procedures that the protocol calls obsolete, ROOT and WRITECACHE, take nothing and return nothing.
 

@@ -76,7 +76,7 @@ xdr_struct! {
         pub attributes: NewAttributes,
     }
 
-    /// REMOVE: takes a name away that is no directory's.
+    /// REMOVE: removes a name of a file that is not a directory.
     pub struct Remove {
         /// From which directory.
         pub directory: Handle,

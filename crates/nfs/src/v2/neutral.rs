@@ -1,14 +1,14 @@
-//! From and to the attributes that no version of NFS owns ([`crate::attr`]).
+//! From and to the attributes that belong to no version of NFS ([`crate::attr`]).
 //!
-//! What has more bits there than here is told as near as it can be: a size that is too large as the largest, the number
-//! of a file or a file system by its halves joined.
+//! A value that has more bits there than here becomes the nearest one: a size that is too large becomes the largest,
+//! and the number of a file or a file system is its halves combined.
 
 use super::{Attributes, NewAttributes, SetTime, Time, file_type};
 use crate::attr::{self, FileType};
 
 /// Octets of the blocks that a file takes up, whatever the blocks of its file system have.
 pub const BLOCK_OCTETS: u64 = 512;
-/// Octets of a block, for who asks how to read.
+/// Bytes of a block, the size in which clients should read.
 const PREFERRED_OCTETS: u32 = 4096;
 /// What has no device number. A character device without one is a named pipe.
 const NO_DEVICE: u32 = u32::MAX;
@@ -89,8 +89,8 @@ impl Attributes {
         by_mode.or_else(by_word).map(|(what, ..)| *what)
     }
 
-    /// As no version has them; `None` if they do not say what the file is. This version tells neither when a file was
-    /// made nor a change number, for which the time of the last change of the attributes stands.
+    /// As no version has them; `None` if the type of the file is missing. This version has neither a creation time nor
+    /// a change number; the time of the last change of the attributes stands for both.
     pub fn neutral(&self) -> Option<attr::Attributes> {
         let kind = self.kind()?;
         let is_device = matches!(kind, FileType::Block | FileType::Character);
@@ -140,7 +140,7 @@ impl From<attr::Attributes> for Attributes {
     }
 }
 
-/// The number of a file, as [`Attributes`] and entries of a directory tell it.
+/// The number of a file, as in [`Attributes`] and entries of a directory.
 impl super::Entry {
     /// An entry of a file whose number may have 64 bits.
     pub fn new(file_id: u64, name: super::Name, cookie: u32) -> Self {
@@ -149,7 +149,7 @@ impl super::Entry {
 }
 
 impl From<attr::Time> for Time {
-    /// As this version can tell it: not before 1970, not after 2106.
+    /// The nearest time of this version: not before 1970, not after 2106.
     fn from(time: attr::Time) -> Self {
         match u32::try_from(time.seconds) {
             Ok(seconds) => Time { seconds, microseconds: time.nanoseconds / NANOSECONDS },
@@ -208,7 +208,7 @@ pub struct SizeTooLarge;
 impl TryFrom<attr::NewAttributes> for NewAttributes {
     type Error = SizeTooLarge;
 
-    /// This version has no mask: who makes a file takes it from the mode before.
+    /// This version has no mask: the creator of a file takes it from the mode before.
     fn try_from(new: attr::NewAttributes) -> Result<Self, SizeTooLarge> {
         let attr::NewAttributes { mode, umask: _, uid, gid, size, accessed, modified } = new;
         // All bits mean that no size is set.

@@ -10,7 +10,7 @@ procedures! {
         GetAttributes = 1, "GETATTR";
         /// Sets attributes.
         SetAttributes = 2, "SETATTR";
-        /// Obsolete: MOUNT tells the root.
+        /// Obsolete: MOUNT returns the root.
         Root = 3, "ROOT";
         /// Asks for the file of a name.
         Lookup = 4, "LOOKUP";

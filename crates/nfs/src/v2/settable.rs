@@ -1,7 +1,8 @@
-//! Changing attributes (RFC 1094 sections 2.2.3 and 2.3.6): every field is there, and all bits set mean "not this one".
+//! Changing attributes (RFC 1094 sections 2.2.3 and 2.3.6): every field is present, and all bits set mean "not this
+//! one".
 //!
-//! Microseconds that are a million, which no time has, ask for the server's present: a convention of SunOS that Linux,
-//! too, follows. In the second time, that of the last change, they mean both times.
+//! Microseconds of one million, which no time has, ask for the server's present time: a convention of SunOS that Linux
+//! follows as well. In the second time, that of the last change, they mean both times.
 
 use super::{Answer, Attributes, Handle, Time, procedure, sizes};
 use rpcrdma_oncrpc::ReplyShape;
@@ -17,7 +18,7 @@ const PRESENT: u32 = 1_000_000;
 /// Attributes to set; what is absent stays as it is (`sattr`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewAttributes {
-    /// Permission bits; for a new file with those of its type.
+    /// Permission bits; for a new file together with the bits of the type.
     pub mode: Option<u32>,
     /// Owner.
     pub uid: Option<u32>,
@@ -34,7 +35,7 @@ pub struct NewAttributes {
 /// How to set a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetTime {
-    /// Not at all.
+    /// Unchanged.
     #[default]
     Keep,
     /// To the server's present.

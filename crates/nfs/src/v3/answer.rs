@@ -8,7 +8,7 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 pub enum Answer<T, F> {
     /// `NFS3_OK`, and what the procedure returns.
     Ok(T),
-    /// Another status, and what the procedure tells in spite of it.
+    /// Another status, and what the procedure returns in spite of it.
     Failed(Failure<F>),
 }
 
@@ -17,7 +17,7 @@ pub enum Answer<T, F> {
 pub struct Failure<F> {
     /// The status, never [`Status::OK`].
     pub status: Status,
-    /// What the procedure tells in spite of it, mostly attributes.
+    /// What the procedure returns in spite of it, mostly attributes.
     pub info: F,
 }
 

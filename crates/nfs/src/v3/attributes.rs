@@ -30,7 +30,7 @@ xdr_struct! {
     /// A time since 1970-01-01 00:00 UTC (`nfstime3`): two words.
     #[derive(Copy, Default, PartialOrd, Ord, Hash)]
     pub struct Time {
-        /// Seconds. Unsigned in the protocol: times before 1970 cannot be told.
+        /// Seconds. Unsigned in the protocol, which cannot express times before 1970.
         pub seconds: u32,
         /// Nanoseconds.
         pub nanoseconds: u32,
@@ -75,7 +75,7 @@ xdr_struct! {
         pub changed: Time,
     }
 
-    /// What is compared to notice that somebody else changed a file (`wcc_attr`): 24 octets.
+    /// What is compared to notice that another program changed a file (`wcc_attr`): 24 octets.
     #[derive(Copy)]
     pub struct WeakAttributes {
         /// Size in octets.
@@ -140,7 +140,7 @@ impl From<Duration> for Time {
 }
 
 impl Attributes {
-    /// The part of them that shows a change by somebody else.
+    /// The part of them that shows a change by another program.
     pub fn weak(&self) -> WeakAttributes {
         WeakAttributes { size: self.size, modified: self.modified, changed: self.changed }
     }
@@ -149,7 +149,7 @@ impl Attributes {
 /// How to set a time: one word (`time_how`), and the time where it comes from the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetTime {
-    /// Not at all.
+    /// Unchanged.
     #[default]
     Keep,
     /// To the server's present.

@@ -151,7 +151,7 @@ xdr_struct! {
         pub directory: WeakCache,
     }
 
-    /// REMOVE: takes a name away that is no directory's.
+    /// REMOVE: removes a name of a file that is not a directory.
     pub struct Remove {
         /// From which directory.
         pub directory: Handle,

@@ -57,7 +57,7 @@ xdr_struct! {
     }
 }
 
-/// Entries, as the linked list that they are in the encoding: each after a word that says that it is there.
+/// Entries, encoded as a linked list: each after a word that says that an entry follows.
 fn encode_list<T: Encode>(entries: &[T], end: bool, encoder: &mut Encoder) {
     for entry in entries {
         encoder.bool(true);

@@ -10,7 +10,7 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, ItemData, padde
 pub type WriteVerifier = [u8; 8];
 
 xdr_enum! {
-    /// How durable a write is, or has to be (`stable_how`).
+    /// How durable a write is, or must be (`stable_how`).
     pub enum Stability: "stability" {
         /// In memory: a COMMIT makes it durable.
         Unstable = 0,
@@ -100,7 +100,7 @@ pub struct Write {
     pub file: Handle,
     /// Where to begin.
     pub offset: u64,
-    /// How durable it has to be when the answer comes.
+    /// How durable it must be when the reply comes.
     pub stability: Stability,
     /// The octets: an item that may be placed directly. Its length stands twice in the encoding, once as `count`.
     pub data: Bytes,

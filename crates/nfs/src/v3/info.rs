@@ -34,7 +34,7 @@ pub mod properties {
 }
 
 xdr_struct! {
-    /// NULL: asks whether the server is there.
+    /// NULL: asks whether the server answers.
     #[derive(Copy, Default)]
     pub struct Null {}
 
@@ -68,7 +68,7 @@ xdr_struct! {
     pub struct AccessOk {
         /// The file's attributes, if known.
         pub attributes: Option<Attributes>,
-        /// Those of the rights that the caller has.
+        /// The rights that the caller has, of those that he asked for.
         pub rights: u32,
     }
 

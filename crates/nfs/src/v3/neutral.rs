@@ -4,7 +4,7 @@ use super::{Attributes, FileType, NewAttributes, SetTime, Specification, Stabili
 use crate::attr;
 
 impl From<attr::Time> for Time {
-    /// As this version can tell it: not before 1970, not after 2106.
+    /// The nearest time of this version: not before 1970, not after 2106.
     fn from(time: attr::Time) -> Self {
         match u32::try_from(time.seconds) {
             Ok(seconds) => Time { seconds, nanoseconds: time.nanoseconds },
@@ -57,7 +57,7 @@ impl From<Specification> for attr::Device {
     }
 }
 
-/// The attributes that both have, each as the other tells it.
+/// The attributes that both have, each in the form of the other.
 macro_rules! same_attributes {
     ($told:ident => $($there:ident)::+ { $($also:tt)* }) => {
         $($there)::+ {
@@ -86,8 +86,8 @@ impl From<attr::Attributes> for Attributes {
 }
 
 impl From<Attributes> for attr::Attributes {
-    /// This version tells neither when a file was made nor a change number, for which the time of the last change of
-    /// the attributes stands.
+    /// This version has neither a creation time nor a change number; the time of the last change of the attributes
+    /// stands for both.
     fn from(told: Attributes) -> Self {
         let change = attr::Time::from(told.changed).as_change();
         same_attributes!(told => attr::Attributes { created: None, change, named: None })
@@ -127,7 +127,7 @@ impl From<attr::SetTime> for SetTime {
 }
 
 impl From<attr::NewAttributes> for NewAttributes {
-    /// This version has no mask: who makes a file takes it from the mode before.
+    /// This version has no mask: the creator of a file takes it from the mode before.
     fn from(new: attr::NewAttributes) -> Self {
         let attr::NewAttributes { mode, umask: _, uid, gid, size, accessed, modified } = new;
         NewAttributes { mode, uid, gid, size, accessed: accessed.into(), modified: modified.into() }

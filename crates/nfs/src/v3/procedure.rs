@@ -52,12 +52,12 @@ procedures! {
 }
 
 impl Procedure {
-    /// Whether executing a call twice does the same as once. Where not, a server remembers its answers for
-    /// retransmissions, and a client does not repeat it for more room.
+    /// Whether executing a call twice does the same as once. If not, a server remembers its reply for retransmissions,
+    /// and a client does not repeat it for more room.
     ///
-    /// Those that look change nothing (READ may change the access time, as a second READ would), and COMMIT makes
-    /// durable what is there. SETATTR and WRITE would undo what others did between two executions; the rest would fail
-    /// the second time, or change what another has put in the place.
+    /// Calls that look change nothing (READ may change the access time, as a second READ would), and COMMIT makes
+    /// existing data durable. SETATTR and WRITE would undo what others did between two executions; the rest would fail
+    /// the second time, or change what another client has put in the place.
     pub const fn is_idempotent(self) -> bool {
         !matches!(
             self,

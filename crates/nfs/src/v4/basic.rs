@@ -46,7 +46,7 @@ xdr_fixed! {
     /// A session, as the server names it (`sessionid4`): 16 octets.
     pub struct SessionId: SESSION_ID_OCTETS;
 
-    /// Octets that tell one incarnation, directory, or exclusive create from another (`verifier4`): 8 octets.
+    /// Octets that distinguish one incarnation, directory, or exclusive create from another (`verifier4`): 8 octets.
     pub struct Verifier: VERIFIER_OCTETS;
 }
 
@@ -63,7 +63,7 @@ xdr_struct! {
     /// An owner of opens or locks: a name that means something to its client alone (`state_owner4`).
     #[derive(Hash)]
     pub struct Owner {
-        /// The client. Minor versions from 1 on ignore it: the session says whose the owner is.
+        /// The client. Minor versions from 1 on ignore it, because the session shows to which client the owner belongs.
         pub client: ClientId,
         /// The name, of at most [`MAX_OPAQUE_OCTETS`].
         pub name: OwnerName,

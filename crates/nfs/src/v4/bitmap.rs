@@ -1,7 +1,7 @@
 //! Sets of small numbers (`bitmap4`): attributes, operations, kinds of notifications.
 //!
-//! A peer may send as many words as it likes. What is kept has [`BITMAP_WORDS`], which hold every number that any minor
-//! version defines; of what lies beyond is kept only that there was something.
+//! A peer may send as many words as it likes. We keep [`BITMAP_WORDS`], which hold every number that any minor version
+//! defines; of numbers beyond we keep only that there were some.
 
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
@@ -101,8 +101,7 @@ impl Bitmap {
         (0..32 * BITMAP_WORDS as u32).filter(move |number| set.contains(*number))
     }
 
-    /// What is in both sets. Nobody knows what two sets have in common beyond 96: nothing, for all that is done with
-    /// it.
+    /// What is in both sets. What two sets have in common beyond number 96 is unknown and counts as nothing.
     #[must_use]
     pub fn and(mut self, other: &Bitmap) -> Self {
         self.words.iter_mut().zip(other.words).for_each(|(word, other)| *word &= other);

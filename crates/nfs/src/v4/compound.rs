@@ -1,6 +1,6 @@
 //! COMPOUND: several operations in one call (RFC 8881 section 16.2).
 //!
-//! A call that stops being decodable is not refused as a whole: what stands before the fault is kept and can be
+//! A call that stops being decodable is not refused as a whole: the operations before the fault are kept and can be
 //! executed, and [`Broken`] says what to answer for the operation at fault. Two faults do refuse it: a tag without end,
 //! and a chunk where nothing may be placed directly.
 
@@ -56,7 +56,7 @@ pub struct Broken {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The octets there are no arguments of it: `BADXDR`.
+    /// The octets are not arguments of it: `BADXDR`.
     BadXdr(DecodeError),
     /// No minor version, or not this one, has such an operation: `OP_ILLEGAL`.
     Illegal,
@@ -161,7 +161,7 @@ pub(super) fn decode_ops<A>(
 /// Operations for which room is made at once: SEQUENCE, PUTFH, one or two that do something, GETFH, GETATTR.
 const USUAL_OPS: usize = 8;
 
-/// Reads one operation of a minor version, whose number was read.
+/// Reads the arguments of one operation of a minor version, whose number was read before.
 fn decode_op(minor: u32, number: u32, decoder: &mut Decoder) -> Result<Args, Fault> {
     let op = Op::from_number(number).ok_or(Fault::Illegal)?;
     if let Some(status) = op::refused(op.minors(), minor) {
@@ -186,7 +186,7 @@ impl Decode for Arguments {
 }
 
 impl Encode for Arguments {
-    /// The operations that are there, whatever was announced.
+    /// The operations that are present, whatever number was announced.
     fn encode(&self, encoder: &mut Encoder) {
         self.tag.encode(encoder);
         encoder.u32(self.minor);

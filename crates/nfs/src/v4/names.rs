@@ -1,7 +1,7 @@
 //! Names in directories: octets as they came, and what is wrong with those that no file can have.
 //!
-//! The protocol wants UTF-8 (RFC 8881 section 14); file systems on Linux hold any octets. As Linux's server does, names
-//! that are no UTF-8 are taken as they are, so that every file that is there can be reached.
+//! The protocol wants UTF-8 (RFC 8881 section 14); file systems on Linux hold any octets. As Linux's server does, we
+//! accept names that are not UTF-8 as they are, so that clients can reach every file.
 
 use super::{List, Status};
 
@@ -27,9 +27,9 @@ impl Name {
     /// Whether a file can have this name where names have at most `max_octets`.
     ///
     /// # Errors
-    /// The status that the protocol has for it (RFC 8881 section 15.1.2, RFC 7530 section 13.1.2): `INVAL` for none,
-    /// `NAMETOOLONG`, `BADCHAR` for octets that no name can hold (`/` and NUL), `BADNAME` for `.` and `..`, which are
-    /// no names here.
+    /// The status that the protocol has for it (RFC 8881 section 15.1.2, RFC 7530 section 13.1.2): `INVAL` for an empty
+    /// name, `NAMETOOLONG`, `BADCHAR` for octets that no name can hold (`/` and NUL), `BADNAME` for `.` and `..`, which
+    /// are not names here.
     pub fn check(&self, max_octets: usize) -> Result<(), Status> {
         let octets = self.as_slice();
         match octets {

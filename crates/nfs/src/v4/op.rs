@@ -51,7 +51,7 @@ operations! {
     Close(close: ops::Close) -> (ops::CloseOk, Status) = 4, "CLOSE", ALL, shape::STATE_ID;
     /// COMMIT: makes writes durable.
     Commit(commit: ops::Commit) -> (ops::CommitOk, Status) = 5, "COMMIT", ALL, shape::VERIFIER;
-    /// CREATE: makes a file that is no regular one.
+    /// CREATE: makes a file that is not a regular one.
     Create(create: ops::Create) -> (ops::CreateOk, Status) = 6, "CREATE", ALL,
         shape::CHANGE + BITMAP_OCTETS, argument "linkdata";
     /// DELEGPURGE: gives up delegations from before a restart.
@@ -139,7 +139,7 @@ operations! {
     DestroySession(destroy: ops::DestroySession) -> ((), Status) = 44, "DESTROY_SESSION", FROM_ONE, 0;
     /// FREE_STATEID: a stateid is of no more use.
     FreeStateId(free: ops::FreeStateId) -> ((), Status) = 45, "FREE_STATEID", FROM_ONE, 0;
-    /// GET_DIR_DELEGATION: asks to be told of changes of a directory.
+    /// GET_DIR_DELEGATION: asks for notices of changes of a directory.
     GetDirDelegation(get: ops::GetDirDelegation) -> (ops::GetDirDelegationOk, Status) = 46, "GET_DIR_DELEGATION", FROM_ONE,
         shape::WORD + shape::VERIFIER + shape::STATE_ID + 3 * BITMAP_OCTETS;
     /// GETDEVICEINFO: asks where a device is.
@@ -148,7 +148,7 @@ operations! {
     /// GETDEVICELIST: asks for devices.
     GetDeviceList(get: ops::GetDeviceList) -> (ops::GetDeviceListOk, Status) = 48, "GETDEVICELIST", ONE,
         8 + shape::VERIFIER + 2 * shape::WORD + ops::MAX_LAYOUTS * ops::DEVICE_ID_OCTETS;
-    /// LAYOUTCOMMIT: makes what was written through a layout known.
+    /// LAYOUTCOMMIT: makes what was written through a layout visible to others.
     LayoutCommit(commit: ops::LayoutCommit) -> (ops::LayoutCommitOk, Status) = 49, "LAYOUTCOMMIT", FROM_ONE,
         shape::WORD + 8;
     /// LAYOUTGET: asks for layouts.
@@ -223,7 +223,7 @@ impl Op {
 }
 
 impl<D> Outcome<D> {
-    /// What is told in a minor version that does not have this outcome's [status](Status::in_minor).
+    /// The outcome for a minor version that does not have this outcome's [status](Status::in_minor).
     #[must_use]
     pub fn in_minor(self, minor: u32) -> Self {
         let Some(op) = self.op().filter(|_| minor == 0) else { return self };
@@ -232,8 +232,8 @@ impl<D> Outcome<D> {
     }
 }
 
-/// What a minor version does not know is no operation there; what it forbids, it knows (RFC 8178 section 8, RFC 8881
-/// section 15.1.1.5).
+/// An operation that a minor version does not know is illegal there; one that it forbids, it knows (RFC 8178 section 8,
+/// RFC 8881 section 15.1.1.5).
 pub(super) fn refused(minors: Minors, minor: u32) -> Option<Status> {
     match minors {
         minors if minors.have(minor) => None,

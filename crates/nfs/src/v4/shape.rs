@@ -1,5 +1,5 @@
-//! How large results can become, in octets: sizes of what stands in them, and the largest of what has no size of its
-//! own.
+//! How large results can become, in octets: the sizes of their fields, and the largest of those that have no size of
+//! their own.
 
 use super::{
     Attribute, BITMAP_OCTETS, Bitmap, MAX_ATTRIBUTES_OCTETS, MAX_HANDLE_OCTETS, MAX_OPAQUE_OCTETS,
@@ -33,8 +33,8 @@ pub(super) const CHANNEL: usize = 6 * WORD + 2 * WORD;
 /// `write_response4`.
 pub(super) const WRITE_RESPONSE: usize = WORD + STATE_ID + 8 + WORD + VERIFIER;
 
-/// What a client offers for an attribute whose size nobody can tell beforehand (ULB-5.2-a): the longest list of access
-/// rights that Linux takes. Where a session's `ca_maxresponsesize` is lower, a client offers that.
+/// What a client offers for an attribute whose size it cannot know before (ULB-5.2-a): the longest access control list
+/// that Linux takes. If a session's `ca_maxresponsesize` is lower, a client offers that.
 pub const GUESSED_OCTETS: usize = 64 << 10;
 
 /// How many octets a READ with this count can bring.
@@ -68,7 +68,7 @@ pub(super) fn read_plus(count: u32) -> usize {
     2 * WORD + padded(transfer(count)) + ops::MAX_PIECES * piece
 }
 
-/// EXCHANGE_ID: a server protects state as it was asked to, or not at all.
+/// EXCHANGE_ID: a server protects state as the client asks, or does not protect it.
 pub(super) fn exchange_id(asked: &ops::StateProtection) -> usize {
     let ops = 2 * BITMAP_OCTETS;
     let protection = match asked {

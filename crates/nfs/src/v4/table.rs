@@ -124,13 +124,13 @@ macro_rules! operations {
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum Outcome<$($data = $default)?> {
             $($(#[$meta])* $variant($crate::v4::ops::Answer<$ok, $fail>),)*
-            /// The call had a number that is no operation's, [`OP_ILLEGAL`](crate::v4::Status::OP_ILLEGAL), or one that
-            /// could not be read, [`BADXDR`](crate::v4::Status::BADXDR).
+            /// The number in the call is not that of an operation, [`OP_ILLEGAL`](crate::v4::Status::OP_ILLEGAL), or
+            /// its arguments could not be decoded, [`BADXDR`](crate::v4::Status::BADXDR).
             Illegal($crate::v4::Status),
         }
 
         impl<$($data)?> Outcome<$($data)?> {
-            /// The failure of `op` with a status, and nothing more where more could be told.
+            /// The failure of `op` with a status, without further fields.
             pub fn failed(op: Op, status: $crate::v4::Status) -> Self {
                 match op {
                     $(Op::$variant => Self::$variant(Err(status.into())),)*

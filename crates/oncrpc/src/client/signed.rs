@@ -1,10 +1,10 @@
 //! A call whose transmissions are signed one by one.
 //!
-//! It waits until its flavour can sign it, is sent, and checks its reply. If the server does not know what the call was
-//! signed with, or that has come to its end, the same call goes once more, with the same XID: a server that
-//! has executed it already finds that out by it.
+//! It waits until its flavour can sign it, is sent, and checks its reply. If the server does not know the context with
+//! which the call was signed, or the context has expired, the same call is sent once more with the same XID: a server
+//! that has executed it already recognises it by the XID.
 //!
-//! The results' memory is with this call before it is sent and between its two attempts, else with the transport.
+//! The results' memory belongs to this call before it is sent and between its two attempts, else to the transport.
 
 use super::{CallError, Results, header, message};
 use crate::{
@@ -161,7 +161,7 @@ impl SignedCall {
 
     /// Makes room for another answer, in the caller's memory as far as that has come back.
     fn take_back(&mut self, buffers: Vec<Buffer>) {
-        // Else it cannot be told which is whose, and the transport takes memory of its own.
+        // Otherwise it is unknown which buffer belongs to which result, and the transport takes memory of its own.
         let has_all = buffers.len() == self.rooms.len();
         let mut buffers = buffers.into_iter().filter(|_| has_all);
         let room = |&(max_len, is_callers): &(usize, bool)| {

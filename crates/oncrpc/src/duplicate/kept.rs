@@ -1,8 +1,8 @@
 //! Replies that are kept, oldest first, with a share for each client.
 //!
-//! When there is no room, the client that holds the most gives up its oldest reply: a flood of one
-//! client's calls drives its own replies out, and nobody else's below an equal share. A client is a
-//! [`ClientNetwork`], so that addresses which cost nothing bring no further share. Owns the replies.
+//! If there is no room, the client that holds the most gives up its oldest reply: a flood of one client's calls
+//! displaces its own replies, and those of no other client below an equal share. A client is a [`ClientNetwork`], so
+//! that addresses which cost nothing bring no further share. Owns the replies.
 
 use super::{DUPLICATE_ENTRY_OCTETS, DUPLICATE_LIFETIME, Key};
 use crate::ClientNetwork;
@@ -17,7 +17,7 @@ pub(super) struct Kept {
     /// All of them by number, which is the order in which they came.
     order: BTreeMap<u64, (Timestamp, Key)>,
     shares: HashMap<ClientNetwork, Share>,
-    /// Who holds how much, the most last.
+    /// How much each client holds, the largest last.
     holders: BTreeSet<(usize, ClientNetwork)>,
     octets: usize,
     next: u64,
@@ -36,7 +36,7 @@ impl Kept {
         self.replies.get(key)
     }
 
-    /// Keeps a reply within `limit` octets of all. One that does not fit at all is not kept.
+    /// Keeps a reply, so that all together have at most `limit` octets. A larger one is not kept.
     pub(super) fn insert(&mut self, now: Timestamp, key: Key, reply: Payload, limit: usize) {
         let octets = octets(&reply);
         if octets > limit {

@@ -29,7 +29,8 @@ impl GssService {
     }
 }
 
-/// Octets made of others whose memory is counted: it counts for as long as these are there, as nobody counts them.
+/// Octets made from others whose memory is counted. The count stays until these are dropped, because they are not
+/// counted themselves.
 struct Instead<T> {
     octets: Bytes,
     _of: T,
@@ -170,7 +171,7 @@ mod tests {
         }
     }
 
-    /// Octets with an owner, and whether that is there still.
+    /// Octets with an owner, and whether the owner still exists.
     fn counted(octets: Vec<u8>) -> (Bytes, Weak<Vec<u8>>) {
         struct Owner(Arc<Vec<u8>>);
         impl AsRef<[u8]> for Owner {

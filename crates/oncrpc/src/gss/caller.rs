@@ -1,4 +1,4 @@
-//! Who calls, once it is proven.
+//! The proven caller.
 
 use super::GssService;
 use std::{io, sync::Arc};
@@ -36,9 +36,9 @@ pub struct GssUser {
 /// Whether a user is known without asking others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It is known who it is, or that it is no user of this machine.
+    /// The user is known, or it is known that there is no such user on this machine.
     Now(Option<GssUser>),
-    /// [`Names::user`] has to be asked.
+    /// [`Names::user`] must look it up.
     Later,
 }
 

@@ -23,7 +23,7 @@ pub enum GssService {
     Privacy,
 }
 
-/// What a message is there for.
+/// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Procedure {
     /// A call of the program.
@@ -39,7 +39,7 @@ pub enum Procedure {
 /// A credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GssCredential {
-    /// What the message is there for.
+    /// The purpose of the message.
     pub procedure: Procedure,
     /// The number of the call in its context.
     pub sequence: u32,
@@ -53,7 +53,7 @@ impl GssCredential {
     /// Reads the body of a credential.
     ///
     /// # Errors
-    /// What the client is told. GSS-2203-5.1-a, GSS-2203-5.3.3.3-c.
+    /// The status for the client. GSS-2203-5.1-a, GSS-2203-5.3.3.3-c.
     pub fn read(body: &Bytes) -> Result<Self, AuthStat> {
         let bad = |_: DecodeError| AuthStat::BAD_CREDENTIAL;
         let mut decoder = Decoder::new(Stream::from(body.clone()));

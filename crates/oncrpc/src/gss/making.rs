@@ -1,8 +1,8 @@
-//! How a context is made: the token has its turn on a thread, then the machine's users are asked, if they have to be.
+//! How a context is made: the token has its turn on a thread, then the machine's users are looked up if necessary.
 //!
-//! Tokens and questions about users have threads and turns of their own, so that a directory of users on another host
-//! that is slow keeps nobody waiting whose user need not be looked up. What waits is bounded in octets. A call that
-//! nobody waits for any more costs no work.
+//! Tokens and look-ups of users have threads and turns of their own, so that a slow directory of users on another host
+//! delays only callers whose user must be looked up. The octets of waiting work are limited. A call for which no caller
+//! waits any more costs no work.
 
 use super::{
     Failure, GssObserver, GssUser, Handshake, Known, Peer, Progress, Protection, RPCSEC_GSS, Refused, WINDOW, Work,
@@ -29,7 +29,7 @@ pub const USERS_AT_ONCE: usize = 8;
 
 /// What a call that waits costs beside its token, in octets.
 const CALL_OCTETS: usize = 4 << 10;
-/// Tokens of a few KiB are usual: two thousand wait, and some hundred of one client, whose users may all come at once
+/// Tokens of a few KiB are usual: two thousand fit, and some hundred of one client, whose users may all come at once
 /// after a restart of the server.
 pub(super) const TOKENS: Bounds =
     Bounds { at_once: TOKENS_AT_ONCE, at_once_of_client: 2, waiting: 16 << 20, waiting_of_client: 4 << 20 };
@@ -57,7 +57,7 @@ impl Workshop {
     }
 }
 
-/// Who wants a context, and who waits for the answer.
+/// Who wants a context, and where the answer goes.
 pub(super) struct Making {
     house: Arc<House>,
     observer: Arc<dyn GssObserver>,
@@ -66,7 +66,7 @@ pub(super) struct Making {
     answer: oneshot::Sender<Answered>,
 }
 
-/// A context that waits to be known whose it is.
+/// A context whose user is not known yet.
 struct Made {
     handle: Handle,
     protection: Box<dyn Protection>,
@@ -119,7 +119,7 @@ impl Making {
         }
     }
 
-    /// Finds out whose a context is.
+    /// Finds out to which user a context belongs.
     fn find(self, made: Made) {
         let house = &self.house;
         let (principal, local) = (&made.peer.principal, made.peer.local.as_deref());
@@ -138,7 +138,7 @@ impl Making {
         queue.enter(client, 1, Box::new(job));
     }
 
-    /// Keeps a context, unless it cannot be known whose it is: as nobody's it would stay so for as long as it lasts.
+    /// Keeps a context, unless its user cannot be looked up: as nobody's it would stay so for as long as it lasts.
     fn keep(self, made: Made, user: io::Result<Option<GssUser>>) {
         let Made { handle, mut protection, peer: Peer { principal, lifetime, .. }, token } = made;
         let user = user.map_err(|error| Failure {
@@ -174,12 +174,12 @@ impl Making {
     }
 
     fn tell(self, verifier: OpaqueAuth, results: Payload) {
-        // The caller may be gone.
+        // The caller may have gone.
         let _ = self.answer.send(Answered { verifier, result: Ok(results) });
     }
 }
 
-/// What an initiator is told (RFC 2203 section 5.2.3.1): handle, major and minor status, window, token.
+/// The answer to an initiator (RFC 2203 section 5.2.3.1): handle, major and minor status, window, token.
 fn told(handle: &[u8], major: u32, minor: u32, token: &[u8]) -> Payload {
     let mut encoder = Encoder::with_capacity(40 + token.len());
     encoder.opaque(handle);

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 /// Makes contexts: accepts them, with the keys of a service, or begins them, with a user's tickets.
 pub trait Mechanism: Send + Sync {
-    /// Begins a context: with whoever sends the first token, or with the service. Waits for nothing.
+    /// Begins a context: with the initiator that sends the first token, or with the service. Does not wait.
     fn begin(&self) -> Box<dyn Handshake>;
 
     /// What a status says that the peer has told, and what an administrator can do about it.
@@ -16,10 +16,10 @@ pub trait Mechanism: Send + Sync {
 
 /// A context that is being made. It is dropped where it fails.
 pub trait Handshake: Send {
-    /// Takes the peer's next token; an initiator takes one without octets first. May wait for files and other hosts.
+    /// Takes the peer's next token; an initiator takes an empty one first. May wait for files and other hosts.
     ///
     /// # Errors
-    /// What the initiator is told.
+    /// What to tell the initiator.
     fn step(self: Box<Self>, token: &[u8]) -> Result<Progress, Failure>;
 }
 
@@ -36,14 +36,14 @@ pub enum Progress {
     Done {
         /// What protects its messages.
         protection: Box<dyn Protection>,
-        /// Who has begun it.
+        /// Who began it.
         peer: Peer,
         /// What the peer is still sent, perhaps nothing.
         token: Bytes,
     },
 }
 
-/// Who has begun a context, and with whom.
+/// Who began a context, and with which service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The principal that has begun it, `user@REALM`.
@@ -56,8 +56,8 @@ pub struct Peer {
     pub lifetime: Option<Duration>,
 }
 
-/// Signs and seals the messages of one context, which may come in any order and twice. A failure says no more than
-/// that: what went wrong is the mechanism's to tell.
+/// Signs and seals the messages of one context, which may come in any order and twice. An error has no details; the
+/// mechanism knows them.
 pub trait Protection: Send {
     /// The checksum that says that a message is ours.
     ///
@@ -77,14 +77,14 @@ pub trait Protection: Send {
     /// If the context cannot be used any more.
     fn seal(&mut self, message: &[u8]) -> Result<Bytes, Failure>;
 
-    /// Opens a message of the peer's that nobody else could read.
+    /// Opens a message of the peer that nobody else could read.
     ///
     /// # Errors
     /// If it is malformed, not the peer's or was not sealed, or the context cannot be used any more.
     fn open(&mut self, message: &[u8]) -> Result<Bytes, Failure>;
 }
 
-/// What went wrong, as RPCSEC_GSS tells it (RFC 2203 appendix A).
+/// What went wrong, in RPCSEC_GSS's terms (RFC 2203 appendix A).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct Failure {

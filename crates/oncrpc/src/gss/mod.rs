@@ -1,13 +1,14 @@
-//! RPCSEC_GSS version 1 (RFC 2203): callers who prove who they are, and calls and replies that nobody changes or reads.
+//! RPCSEC_GSS version 1 (RFC 2203): callers that prove who they are, and calls and replies that nobody changes or
+//! reads.
 //!
 //! [`AcceptGss`] is the flavour on the server's side, [`GssAuth`] on the client's. They know no mechanism: a
-//! [`Mechanism`] makes contexts from tokens, and a [`Protection`] signs and seals. Contexts are made where [`Work`] is
-//! done, as that reads files and asks other hosts; what signs and seals is done where the call is.
+//! [`Mechanism`] makes contexts from tokens, and a [`Protection`] signs and seals. Contexts are made on the threads of
+//! [`Work`], because that reads files and asks other hosts; signing and sealing happen where the call is.
 //!
-//! A server's caller is bounded four times. Tokens wait for threads, in turn for each client, and so do questions who a
-//! principal is. Contexts that are not finished yet, which cost an attacker one message each, are few, and the oldest
-//! goes. Finished ones are bounded for each address, whose least used goes, and in all. Who loses a context is told so
-//! and makes a new one. A context ends with its ticket.
+//! A server limits its callers in four ways. Tokens wait for threads, in turn for each client, and so do questions who
+//! a principal is. Unfinished contexts, which cost an attacker one message each, are few, and the oldest makes room.
+//! Finished ones have a limit for each address, of which the least used makes room, and a limit in all. The server
+//! tells a caller that it has lost its context, and the caller makes a new one. A context ends with its ticket.
 //!
 //! A client's calls share one context. It is made when the first call needs it, and made anew before it ends, or when
 //! the server has lost it.

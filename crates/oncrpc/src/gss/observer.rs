@@ -13,13 +13,13 @@ pub enum Refused<'a> {
     Busy,
     /// The mechanism does not take the token.
     Token(&'a Failure),
-    /// There is no such context: it ended, was driven out, or is another server's.
+    /// There is no such context: it ended, made room for others, or is another server's.
     Unknown,
     /// The context has ended, or its numbers have.
     Over,
     /// The checksum of the header is wrong.
     Header,
-    /// The arguments are not what was signed or sealed.
+    /// The arguments differ from those that were signed or sealed.
     Arguments,
 }
 
@@ -53,7 +53,7 @@ pub trait GssObserver: Send + Sync {
     fn dropped(&self, _peer: SocketAddr) {}
 }
 
-/// Nobody listens.
+/// An observer that ignores everything.
 pub(super) struct Unheard;
 
 impl GssObserver for Unheard {}

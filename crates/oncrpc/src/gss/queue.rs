@@ -1,11 +1,11 @@
 //! Jobs that wait for threads, in turn for each client.
 //!
 //! The queue owns a job until its turn comes, and gives a few at a time to the threads. Clients have their turns one
-//! after the other, whatever each of them has waiting, and no client occupies all threads. So who sends much waits for
-//! himself, and others wait for one job of each client before them.
+//! after the other, however much each has waiting, and no client occupies all threads. So a client that sends much
+//! waits for its own jobs, and others wait for one job of each client before them.
 //!
-//! What waits is bounded by its weight. Where there is no room for one more, the client with the most loses what it has
-//! given last; a newcomer is refused only if it would be that client. A job that is refused is told so, and ends.
+//! The weight of waiting jobs is limited. If there is no room for one more, the client with the most loses the job that
+//! it gave last; a newcomer is refused only if it would be that client. A job that is refused learns it, and ends.
 
 use super::Work;
 use crate::ClientNetwork;
@@ -48,7 +48,7 @@ pub(super) struct Queue {
 struct State {
     /// The jobs of each client that has some waiting.
     waiting: HashMap<ClientNetwork, Own>,
-    /// The same clients, whose turn is next at the front.
+    /// The same clients, the one whose turn is next at the front.
     turns: VecDeque<ClientNetwork>,
     weight: usize,
     /// How many jobs of a client the threads have.

@@ -51,7 +51,7 @@ impl AcceptGss {
         Self { house: Arc::new(house), observer: Arc::new(Unheard) }
     }
 
-    /// The same, of which somebody hears what happens.
+    /// The same, with an observer.
     pub fn with_observer(mut self, observer: Arc<dyn GssObserver>) -> Self {
         self.observer = observer;
         self
@@ -67,8 +67,8 @@ impl AcceptGss {
         (self.house.tokens.len(), self.house.users.len())
     }
 
-    /// What calls a client back by the handles that it names, which are of a context of `principal`'s; `None` if there
-    /// is no such context. NFS4-8881-18.36-o.
+    /// The flavour that calls a client back by the handles that it names, which belong to a context of `principal`;
+    /// `None` if there is no such context. NFS4-8881-18.36-o.
     pub fn back(&self, principal: &str, handles: &BackHandles) -> Option<BackAuth> {
         let context = self.house.table.get(Handle::read(&handles.from_server)?)?;
         let is_own = *context.principal == *principal && !context.is_over(self.house.clock.now());
@@ -96,7 +96,7 @@ impl AcceptGss {
                 let handle = Handle::read(&credential.handle);
                 match handle.and_then(|handle| Some((handle, self.house.table.take(handle)?))) {
                     Some(waiting) => Some(waiting),
-                    // GSS-2203-5.2.3.2-a: what is told of contexts that are gone is not told here.
+                    // GSS-2203-5.2.3.2-a: the error for a context that has ended does not apply here.
                     None => {
                         self.observer.refused(peer, Refused::Unknown);
                         let result = Ok(no_context(NO_CONTEXT, 0));

@@ -1,8 +1,8 @@
 //! The contexts of a server: finished ones, and those that are being made.
 //!
-//! It owns them. Where there is no room for one more, the client that holds the most contexts loses one: the least used
-//! of those whose principal has the most there. Of those that are not finished the oldest goes. Whoever loses one is
-//! told when he uses it, and makes another.
+//! It owns them. If there is no room for one more, the client that holds the most contexts loses one: the least used of
+//! those whose principal has the most there. Of unfinished contexts the oldest goes. A caller learns that its context
+//! is gone when it uses it, and makes another.
 
 use super::{GssUser, Handshake, Protection, window::Window};
 use crate::ClientNetwork;
@@ -21,7 +21,7 @@ pub const CONTEXTS_OF_CLIENT: usize = 1024;
 pub const UNFINISHED: usize = 64;
 /// How many of them a client may have.
 pub(super) const UNFINISHED_OF_CLIENT: usize = 16;
-/// How often contexts that nobody uses are looked at.
+/// How often unused contexts are looked at.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// By what a client names a context. Random: none says anything of another.
@@ -311,7 +311,7 @@ mod tests {
         );
     }
 
-    /// Each user of a machine has one, as usual: who is at work keeps his.
+    /// Each user of a machine has one, as usual: a user who is active keeps his.
     #[test]
     fn of_principals_with_as_many_contexts_the_least_used_one_goes() {
         let house = House::new();

@@ -1,6 +1,7 @@
 //! Which sequence numbers of a context were seen (RFC 2203 section 5.3.3.1).
 
-/// How many sequence numbers back a call may come: more than a client's slots and credits. The client is told.
+/// How many sequence numbers back a call may come: more than a client's slots and credits. The server announces it to
+/// the client.
 pub const WINDOW: u32 = 1024;
 const WORD_BITS: u32 = u64::BITS;
 const WORDS: usize = (WINDOW / WORD_BITS) as usize;
@@ -27,7 +28,7 @@ impl Window {
         }
     }
 
-    /// Notes the number of a call whose verifier is right. False if it is to be dropped.
+    /// Notes the number of a call whose verifier is right. False if the call must be dropped.
     pub(super) fn note(&mut self, sequence: u32) -> bool {
         if self.is_late(sequence) {
             return false;

@@ -1,10 +1,10 @@
 //! A portmapper of the program's own: versions 2, 3 and 4 of program 100000 (RFC 1833), for a table that does not
 //! change.
 //!
-//! It answers where this server's programs are, to whoever has no rpcbind to ask. Nobody can register anything, and
-//! nothing is called in somebody's name: those procedures are what portmappers were abused for.
+//! It answers where this server's programs are, on a machine without rpcbind. Nobody can register anything, and it
+//! calls no program in anybody's name: attackers have abused portmappers for that.
 //!
-//! The table is bounded and owned by the services; an answer is built from it and from the address by which the caller
+//! The table is limited and owned by the services. An answer is built from it and from the address by which the caller
 //! has reached the portmapper. What cannot be understood is answered as RFC 5531 says; nothing here can fail.
 
 mod services;
@@ -44,11 +44,11 @@ pub mod procedure {
     pub const TADDR2UADDR: u32 = 8;
     /// Where exactly this version of a program is.
     pub const GETVERSADDR: u32 = 9;
-    /// Calls a program in the name of the caller, and tells of errors.
+    /// Calls a program in the name of the caller, and returns errors.
     pub const INDIRECT: u32 = 10;
     /// Where a program is, over each transport.
     pub const GETADDRLIST: u32 = 11;
-    /// How often what was asked.
+    /// How often each call was made.
     pub const GETSTAT: u32 = 12;
 
     /// The name of a procedure of a version, if there is one.

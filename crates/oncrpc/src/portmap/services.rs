@@ -52,7 +52,7 @@ impl Versions {
         };
         let asked = Asked { version: self.version, local, netid };
         let answered = match (self.version, procedure) {
-            // Nothing is called in somebody's name, and whoever asks for it hears nothing: RFC 1833 section 2.2.1.
+            // The portmapper calls nothing in anybody's name, and such a call gets no answer: RFC 1833 section 2.2.1.
             (_, procedure::CALLIT | procedure::INDIRECT) => return Answer::Nothing,
             (2, _) => version2::answer(&self.known, asked, procedure, args),
             _ => version3::answer(&self.known, asked, procedure, args),

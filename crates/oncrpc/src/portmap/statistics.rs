@@ -1,7 +1,7 @@
-//! How often what was asked, for GETSTAT: a number for each version and procedure, and one for each entry of the table.
+//! How often each call was made, for GETSTAT: a number for each version and procedure, and one for each entry of the
+//! table.
 //!
-//! What is asked about programs that are not there is not listed: whoever asks could make such a list as long as he
-//! likes.
+//! Questions about unknown programs are not listed: a caller could make such a list as long as he likes.
 
 use super::{Entry, Table, VERSIONS};
 use rpcrdma_xdr::Encoder;

@@ -1,8 +1,8 @@
-//! What the portmapper knows: which program is where, and which of several places a caller is told.
+//! What the portmapper knows: where each program listens, and which of several places to return to a caller.
 //!
-//! A program may listen at several addresses, and at all of them. A caller is told the place that it reaches by the
-//! address by which it has reached the portmapper: that address itself where the program is there or everywhere. What
-//! listens for programs of this machine alone is not told to others.
+//! A program may listen at several addresses, and at all of them. The portmapper returns the place that the caller
+//! reaches by the address by which it has reached the portmapper: that address itself if the program listens there or
+//! everywhere. It does not return programs on loopback to other machines.
 
 use crate::Netid;
 use std::{
@@ -70,8 +70,8 @@ impl Table {
         &self.0
     }
 
-    /// All that a caller is told who has reached us by `local`: the best place for each program, version and transport,
-    /// in the order of the table.
+    /// Everything that a caller at `local` gets: the best place for each program, version and transport, in the order
+    /// of the table.
     pub(super) fn told(&self, local: IpAddr) -> impl Iterator<Item = Entry> {
         let key = |entry: &Entry| (entry.program, entry.version, entry.netid);
         let best = move |(at, entry): (usize, &Entry)| {
@@ -82,8 +82,8 @@ impl Table {
         self.0.iter().enumerate().filter_map(best)
     }
 
-    /// Where a version of a program is. Without that version any other, the newest first: the caller hears from the
-    /// program which versions there are (RFC 1833 section 2.2.2, where GETVERSADDR differs).
+    /// Where a version of a program is. If that version does not exist, another, the newest first: the program then
+    /// tells the caller which versions it has (RFC 1833 section 2.2.2, where GETVERSADDR differs).
     pub(super) fn find(&self, program: u32, version: u32, netid: Netid, local: IpAddr) -> Option<Entry> {
         let of_program = self.told(local).filter(|entry| (entry.program, entry.netid) == (program, netid));
         of_program.max_by_key(|entry| (entry.version == version, entry.version))
@@ -105,7 +105,7 @@ fn reach(entry: &Entry, local: IpAddr) -> Option<Reach> {
     if listens.is_unspecified() {
         return Some(Reach::Everywhere);
     }
-    // Nobody but this machine reaches its loopback.
+    // Only this machine reaches its loopback.
     (!listens.is_loopback() || local.is_loopback()).then_some(Reach::Elsewhere)
 }
 

@@ -51,7 +51,7 @@ pub(super) fn answer(known: &Known, asked: Asked, number: u32, mut args: Decoder
     Ok(Answer::Results(encoder.finish()))
 }
 
-/// The port of a program, 0 if it is not there.
+/// The port of a program, 0 if the table does not have it.
 fn port(known: &Known, asked: Asked, (program, version): (u32, u32), protocol: u32) -> u32 {
     let netid = match (protocol, asked.netid.is_ipv6()) {
         (PROTOCOL_TCP, false) => Netid::Tcp,

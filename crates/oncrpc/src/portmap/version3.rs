@@ -1,8 +1,8 @@
 //! Versions 3 and 4: universal addresses, over any transport.
 //!
-//! RFC 1833 has GETADDR answered for the transport of the question, whatever netid stands in it. Then nobody could ask
-//! where something is over RDMA: here a netid that is known is answered for, and the transport of the question stands
-//! for others.
+//! RFC 1833 has GETADDR answered for the transport of the question, whatever netid it contains. Then nobody could ask
+//! where something is over RDMA. So we answer for a netid that we know, and for the transport of the question
+//! otherwise.
 
 use super::{
     Entry, procedure,
@@ -16,7 +16,7 @@ use crate::{
 };
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
-/// Who has registered what the table says.
+/// The owner of the entries.
 const OWNER: &[u8] = b"rpcrdma";
 /// Transports without connections, and with connections that end in order (RFC 1833 section 2.1).
 const WITHOUT_CONNECTIONS: u32 = 1;
@@ -80,7 +80,7 @@ pub(super) fn answer(known: &Known, asked: Asked, number: u32, mut args: Decoder
     Ok(Answer::Results(encoder.finish()))
 }
 
-/// The universal address of a program; empty if it is not there.
+/// The universal address of a program; empty if the table does not have it.
 fn address(known: &Known, asked: Asked, number: u32, question: &Registration) -> String {
     let netid = Netid::parse(&question.netid).unwrap_or(asked.netid);
     let (table, program, version) = (&known.table, question.program, question.version);
@@ -102,7 +102,7 @@ fn registration(entry: &Entry) -> Registration {
     }
 }
 
-/// An entry as GETADDRLIST tells it.
+/// An entry in the form of GETADDRLIST.
 struct Listed(Entry);
 
 impl Encode for Listed {

@@ -17,7 +17,7 @@ const SHORT_RESULT_OCTETS: usize = 256;
 /// A run that is longer has memory of its own already: [`rpcrdma_env::Scratch`] gives it none of what is shared.
 const MAX_COPY_OCTETS: usize = 1024;
 
-/// A flavour, before which somebody hears what results begin with.
+/// A flavour, and the observer that gets the first word of the results before it.
 pub(super) struct Telling {
     pub(super) flavour: Box<dyn ReplyFlavour>,
     pub(super) word: Arc<FirstWord>,
@@ -32,7 +32,7 @@ impl ReplyFlavour for Telling {
     }
 }
 
-/// What a call is answered with, if nobody keeps the answer.
+/// The reply to a call, if it is not kept.
 pub(super) fn reply(
     scratch: &SharedScratch,
     xid: u32,
@@ -62,8 +62,8 @@ pub(super) fn answered(xid: u32, answered: Answered) -> Outcome {
     Outcome::Reply(whole(xid, verifier, result))
 }
 
-/// A reply without any protection that may be kept: it has memory of its own, as short results may lie among those of
-/// others, which would be kept with them. Its header is a run of its own.
+/// A reply without any protection that may be kept: it has memory of its own, because short results may lie beside
+/// those of other calls, which would be kept as well. Its header is a run of its own.
 pub(super) fn kept(xid: u32, result: Result<Payload, Rejection>) -> Payload {
     plain(xid, result.map(apart))
 }

@@ -1,7 +1,7 @@
 //! Calls on their way over a connection, as their callers see them: both of a client's and of a server's.
 //!
 //! A caller's buffers stay with its pending call: over TCP results are slices of the record that was received. A driver
-//! that is gone drops the sender of each reply, and the call fails with [`TransportError::Closed`].
+//! that ends drops the sender of each reply, and the call fails with [`TransportError::Closed`].
 
 use crate::{Anew, CallInFlight, Cancelled, Misuse, PendingCall, Reply, Request, TransportError};
 use rpcrdma_env::{BoxFuture, Buffer};
@@ -38,7 +38,7 @@ impl Command {
         Ok(())
     }
 
-    /// Hands a reply to whoever waits for it.
+    /// Gives a reply to the waiting caller.
     pub(super) fn answer(self, reply: Reply) {
         let len = reply.stream.len();
         let _ = self.sender.send(match len > self.max_reply {
@@ -57,7 +57,7 @@ pub(super) fn start(request: Request, max_record: usize, commands: &mpsc::Unboun
     let lent = reply.items.into_iter().filter_map(|room| room.buffer).collect();
     let max_reply = reply.max_len;
     let (sender, reply) = oneshot::channel();
-    // A driver that is gone drops the sender, and the call finds that out.
+    // A driver that has ended drops the sender, and the call finds that out.
     let _ = commands.send(Command { xid, message, anew, max_reply, sender });
     PendingCall::new(InFlight { reply, lent })
 }

@@ -1,11 +1,11 @@
 //! Record-marked TCP (RFC 5531 section 11).
 //!
-//! Both ends may call over one connection: messages are told apart by their type, so that a server's calls and their
-//! replies pass between the client's.
+//! Both ends may call over one connection: the type of a message shows whether it is a call or a reply, so a server's
+//! calls and their replies pass between the client's.
 //!
 //! Nothing here starts a task or a runtime: [`connect`] and [`serve`] return a handle and a driver future, which the
-//! program polls where it likes. Messages are written from the octets they share, with vectored writes, and read
-//! into buffers of the connection's allocator, from which decoders hand out slices.
+//! program polls where it likes. Messages are written from the octets they share, with vectored writes, and read into
+//! buffers of the connection's allocator, from which decoders hand out slices.
 
 mod calls;
 mod client;

@@ -1,9 +1,9 @@
 //! Records: messages in a stream of octets (RFC 5531 section 11).
 //!
-//! A record is one or more fragments, each behind a word whose highest bit marks the last fragment and whose other
-//! bits are its length. The reader owns a small stage for headers and small records; a large fragment gets a buffer of
-//! the connection's allocator and is read straight into it. The writer shares the octets that it is given. After an
-//! error neither can go on.
+//! A record is one or more fragments, each after a word whose highest bit marks the last fragment and whose other bits
+//! are its length. The reader owns a small stage for headers and small records; a large fragment gets a buffer of the
+//! connection's allocator and is read straight into it. The writer shares the octets that it gets. After an error
+//! neither can go on.
 
 use super::MAX_FRAGMENTS;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -105,7 +105,8 @@ impl RecordReader {
         self.received
     }
 
-    /// Records that are complete. Parts are no progress: half a record holds memory, however slowly the rest comes.
+    /// Records that are complete. Parts do not count as progress: half a record holds memory, however slowly the rest
+    /// comes.
     pub(crate) fn records(&self) -> u64 {
         self.records
     }
@@ -115,8 +116,8 @@ impl RecordReader {
         usize::try_from((self.records - self.at_read).max(self.at_read - self.at_read_before)).unwrap_or(usize::MAX)
     }
 
-    /// Whether the peer owes the rest of a record. It does not while we owe it memory; but whoever holds memory already
-    /// and waits for more may wait for others who do the same, and must not for ever.
+    /// Whether the peer owes the rest of a record. It does not while we have no memory for it. But a connection that
+    /// holds memory and waits for more may wait for others that do the same, and must not do so for ever.
     pub(crate) fn is_inside_record(&self) -> bool {
         match self.state {
             State::Header => self.fragments > 0 || !self.stage.is_empty(),

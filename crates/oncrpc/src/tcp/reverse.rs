@@ -65,11 +65,11 @@ impl ClientTransport for ReverseTransport {
 pub(super) struct Reverse {
     commands: mpsc::UnboundedReceiver<Command>,
     /// Calls that were sent and are not answered, by XID. Those whose caller has gone away stay until their end, so
-    /// that their replies are known for what they are.
+    /// that their replies are recognised.
     sent: HashMap<u32, Command>,
     /// Those that wait until fewer are under way.
     waiting: VecDeque<Command>,
-    /// When the calls that were sent have to be answered, in that order; some of them may have ended.
+    /// Until when each sent call must be answered, in that order; some of them may have ended.
     due: VecDeque<(Timestamp, u32)>,
     timer: Option<BoxFuture<'static, ()>>,
     /// The most calls under way.
@@ -106,7 +106,7 @@ impl Reverse {
         self.giving_up.poll(cx)
     }
 
-    /// Whether a call is under way, so that its reply has to be read.
+    /// Whether a call is under way, so that its reply must be read.
     pub(super) fn awaits_reply(&self) -> bool {
         !self.sent.is_empty()
     }
@@ -120,7 +120,7 @@ impl Reverse {
         while self.sent.len() < self.limit
             && let Some(command) = self.waiting.pop_front()
         {
-            // Whoever has gone away before it was sent wants nothing of it.
+            // A caller that has gone away before it was sent does not need it.
             if command.sender.is_closed() {
                 continue;
             }

@@ -70,7 +70,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// What a connection's calls are told about it.
+/// What a connection's calls learn about it.
 #[derive(Clone)]
 pub struct Endpoint {
     /// The client's address.
@@ -99,7 +99,7 @@ pub enum ConnectionError {
         /// How long.
         after: Duration,
     },
-    /// The peer is there for nobody, says who has called it: why.
+    /// A caller has given the peer up, for this reason.
     #[error("{0}")]
     GivenUp(&'static str),
 }
@@ -112,12 +112,12 @@ pub struct ConnectionHandle {
 }
 
 impl ConnectionHandle {
-    /// No further call is read; what was read is executed and answered, then the connection is closed.
+    /// Reads no further call; calls that were read are executed and answered, then the connection is closed.
     pub fn drain(&self) {
         self.drain.send_replace(true);
     }
 
-    /// How many replies have come that answered no call of the server's: late ones, and such as nobody has asked for.
+    /// How many replies have come that answered no call of the server: late ones, and unsolicited ones.
     pub fn stray_replies(&self) -> u64 {
         self.stray.load(Ordering::Relaxed)
     }
@@ -159,7 +159,7 @@ pub fn serve<T: AsyncRead + AsyncWrite + Send + Unpin>(
         ended: None,
         drain: Box::pin(async move {
             if draining.wait_for(|draining| *draining).await.is_err() {
-                // Nobody is left who could ask for it.
+                // No handle is left that could ask for it.
                 std::future::pending::<()>().await;
             }
         }),
@@ -265,8 +265,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
         self.calls.len() < self.options.max_calls && self.writer.queued() <= self.options.max_record
     }
 
-    /// What is not executed is not read either, but for what may stand before a reply that is awaited. A peer that puts
-    /// more than that before its reply waits for its own calls, and nobody else waits for it. Once the connection
+    /// The server reads only what it executes, except for calls that may stand before an awaited reply. A peer that
+    /// puts more than that before its reply waits for its own calls, and delays no other peer. Once the connection
     /// drains, replies are read as long as calls are executed, which may wait for them.
     fn may_read(&self) -> bool {
         let awaits_reply = self.reverse.as_ref().is_some_and(Reverse::awaits_reply);
@@ -274,12 +274,12 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
             && match self.draining {
                 true => awaits_reply && !self.calls.is_empty(),
                 false if self.held.is_empty() && self.may_execute() => true,
-                // Only who reads what comes after them knows whether it is the reply.
+                // To know whether the next message is the reply, it has to be read.
                 false => awaits_reply && self.held.len() <= self.options.max_calls,
             }
     }
 
-    /// A message has come: a call of the peer's, or a reply to one of ours.
+    /// A message has come: a call of the peer, or a reply to one of ours.
     fn received(&mut self, message: Stream, cx: &mut Context<'_>) {
         if let Some((xid, Some(Direction::Reply))) = peek_direction(&message) {
             match &mut self.reverse {
@@ -326,8 +326,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
         self.held.clear();
     }
 
-    /// Ends the connection if the peer owes something and has got nowhere with it in time. What it does in one
-    /// direction is no excuse for the other.
+    /// Ends the connection if the peer owes something and has not made progress in time, separately for each direction.
     fn poll_stall(&mut self, cx: &mut Context<'_>) {
         if self.ended.is_some() {
             return;
@@ -343,7 +342,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
     }
 }
 
-/// Finds out whether the peer gets anywhere with what it owes.
+/// Finds out whether the peer makes progress with what it owes.
 #[derive(Default)]
 struct Watch {
     /// The progress when the timer was set, and the timer.

@@ -1,9 +1,9 @@
-//! A client's transport over UDP: one datagram each way, for small calls to portmappers and status monitors.
+//! A client's transport over UDP: one datagram in each direction, for small calls to portmappers and status monitors.
 //!
-//! A call goes out again with the same XID, after pauses that grow, until it is answered or its time is over. The
-//! socket is the program's, connected to the server: the system delivers nothing from elsewhere. What is no reply to
-//! the call under way is dropped. One call is under way at a time, others wait for it; a future that is dropped sends
-//! nothing more. Memory: the call, and one buffer of the largest reply.
+//! It sends a call again with the same XID, after pauses that grow, until it is answered or its time is over. The
+//! socket is the program's, connected to the server: the system delivers nothing from elsewhere. A datagram that is not
+//! a reply to the call under way is dropped. One call is under way at a time, others wait for it; a future that is
+//! dropped sends nothing more. Memory: the call, and one buffer of the largest reply.
 
 use crate::{
     CallInFlight, Cancelled, ClientTransport, Limits, Misuse, PendingCall, Reply, Request, TransportError,
@@ -38,7 +38,7 @@ pub struct UdpClientOptions {
 }
 
 impl Default for UdpClientOptions {
-    /// 0.5 s, doubled up to 4 s, and 10 s in all: five datagrams for a call that nobody answers.
+    /// 0.5 s, doubled up to 4 s, and 10 s in all: five datagrams for a call without an answer.
     fn default() -> Self {
         Self {
             first_wait: Duration::from_millis(500),

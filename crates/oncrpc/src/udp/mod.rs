@@ -1,12 +1,12 @@
-//! RPC over UDP: a message in each datagram (RFC 5531 section 10 leaves what may get lost to the programs).
+//! RPC over UDP: a message in each datagram (RFC 5531 section 10 leaves losses to the programs).
 //!
-//! For the small programs around NFS that clients ask so: the portmapper, and the status monitor. Nothing here starts a
-//! task or a runtime: [`serve`] returns a handle and a driver future, which the program polls where it likes; a
-//! [`UdpTransport`] asks others.
+//! For the small programs around NFS that clients call like this: the portmapper, and the status monitor. Nothing here
+//! starts a task or a runtime: [`serve`] returns a handle and a driver future, which the program polls where it likes;
+//! a [`UdpTransport`] calls others.
 //!
-//! Whoever sends a datagram says where it came from, and may lie. So a question costs little until it has passed the
-//! limits of [`ServerOptions`], and an answer is never much larger than its question: nobody is flooded by way of this
-//! server.
+//! The sender of a datagram can write a false source address into it. So a question costs little until it has passed
+//! the limits of [`ServerOptions`], and an answer is never much larger than its question: nobody can flood a third
+//! party through this server.
 
 mod client;
 mod server;
@@ -17,8 +17,8 @@ pub use client::{MAX_CLIENT_DATAGRAM_OCTETS, UdpClientOptions, UdpTransport};
 pub use server::{Dropped, Endpoint, ServerHandle, ServerOptions, serve};
 pub use socket::{Datagrams, Local, Received, Socket};
 
-/// The largest datagram that is taken, in octets: what comes whole through every network. Calls of the programs that
-/// are served so have a tenth of it.
+/// The largest datagram that is accepted, in octets: this size passes whole through every network. Calls of the
+/// programs that are served over UDP have a tenth of it.
 pub const MAX_DATAGRAM_OCTETS: usize = 1232;
 /// Calls that are executed at a time, in number, over one socket.
 pub const MAX_CALLS: usize = 64;

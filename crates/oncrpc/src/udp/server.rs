@@ -62,7 +62,7 @@ impl Default for ServerOptions {
     }
 }
 
-/// What a socket's calls are told about it.
+/// What a socket's calls learn about it.
 #[derive(Clone)]
 pub struct Endpoint {
     /// Where the socket is bound.
@@ -77,7 +77,7 @@ pub struct Endpoint {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Dropped {
-    /// They are no calls: too short, or replies, or with an address that nothing can be sent to.
+    /// They are not calls: too short, or replies, or from an address to which nothing can be sent.
     pub malformed: u64,
     /// They are larger than what is accepted.
     pub too_large: u64,
@@ -146,7 +146,7 @@ pub struct ServerHandle {
 }
 
 impl ServerHandle {
-    /// No further call is read; what was read is executed and answered, then the driver ends.
+    /// Reads no further call; calls that were read are executed and answered, then the driver ends.
     pub fn drain(&self) {
         self.drain.send_replace(true);
     }
@@ -172,7 +172,7 @@ impl ServerHandle {
     }
 }
 
-/// Serves a socket: the future completes when it was told to drain and every call has run to its end. Dropping the
+/// Serves a socket: the future completes after a request to drain, when every call has run to its end. Dropping the
 /// future closes the socket and drops its calls.
 pub fn serve<T: Datagrams>(
     socket: T,
@@ -187,7 +187,7 @@ pub fn serve<T: Datagrams>(
     let sources = Sources::new(options.calls_by_source_per_second, &*env.random);
     let mut driver = Driver {
         socket,
-        // One octet more than is accepted tells a datagram that is too large.
+        // One octet more than is accepted shows that a datagram is too large.
         room: vec![0; options.max_datagram.saturating_add(1)],
         sources,
         calls: FuturesUnordered::new(),
@@ -196,7 +196,7 @@ pub fn serve<T: Datagrams>(
         draining: false,
         drain: Box::pin(async move {
             if draining.wait_for(|draining| *draining).await.is_err() {
-                // Nobody is left who could ask for it.
+                // No handle is left that could ask for it.
                 std::future::pending::<()>().await;
             }
         }),

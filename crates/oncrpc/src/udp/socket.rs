@@ -1,8 +1,8 @@
 //! Where datagrams come from and go to: the seam, and a socket of this machine.
 //!
-//! A socket on every address of a machine is told by the kernel for which of them each datagram was meant, and answers
-//! from there: a client takes no answer from an address that it did not ask. A datagram for many (broadcast, multicast)
-//! is marked as such.
+//! For a socket on every address of a machine, the kernel reports to which of them each datagram was sent, and the
+//! socket answers from there: a client accepts no answer from an address that it did not ask. A datagram to many
+//! (broadcast, multicast) is marked as such.
 
 use nix::{
     errno::Errno,
@@ -41,7 +41,7 @@ pub struct Received {
     pub len: usize,
     /// Who says to have sent it.
     pub peer: SocketAddr,
-    /// For whom it was meant, if that can be told.
+    /// To which address it was sent, if the kernel reports it.
     pub local: Option<Local>,
 }
 
@@ -60,7 +60,7 @@ pub struct Local {
 #[derive(Debug)]
 pub struct Socket {
     socket: tokio::net::UdpSocket,
-    /// Room for what the kernel tells about a datagram.
+    /// Room for what the kernel reports about a datagram.
     told: Vec<u8>,
 }
 
@@ -68,7 +68,7 @@ impl Socket {
     /// A socket that is bound. Must be called in the runtime where it is used.
     ///
     /// # Errors
-    /// If the kernel does not tell for which address datagrams are, or the runtime does not take the socket.
+    /// If the kernel does not report to which address datagrams were sent, or the runtime does not take the socket.
     pub fn new(socket: UdpSocket) -> io::Result<Self> {
         match socket.local_addr()?.ip() {
             IpAddr::V4(_) => setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?,
@@ -143,13 +143,13 @@ fn socket_address(address: SockaddrStorage) -> Option<SocketAddr> {
     }
 }
 
-/// For whom a datagram was meant, as the kernel tells it.
+/// To which address a datagram was sent, as the kernel reports it.
 fn local(received: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<Local> {
     received.cmsgs().ok()?.find_map(|told| match told {
         ControlMessageOwned::Ipv4PacketInfo(info) => {
             let [meant, reached] = [info.ipi_addr, info.ipi_spec_dst].map(|at| Ipv4Addr::from(at.s_addr.to_ne_bytes()));
             let interface = u32::try_from(info.ipi_ifindex).unwrap_or(0);
-            // What has come before the kernel was asked to tell has the address alone that it was sent to.
+            // A datagram that came before the kernel was asked for this has only the address that it was sent to.
             let (address, to_many) = match reached.is_unspecified() {
                 true => (meant, meant.is_broadcast() || meant.is_multicast()),
                 false => (reached, meant != reached),

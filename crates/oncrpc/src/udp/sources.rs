@@ -1,8 +1,8 @@
 //! How many calls each source has sent lately.
 //!
-//! The table has a fixed size: a sender who makes sources up costs no memory, and at worst fills it, which slows down
-//! only those who share places with what it made up. Each source has a place in each row, found by a secret hash, and
-//! is refused only if all of them are full.
+//! The table has a fixed size: a sender that invents sources costs no memory, and at worst fills it, which slows down
+//! only sources that share places with the invented ones. Each source has a place in each row, found by a secret hash,
+//! and is refused only if all of them are full.
 
 use crate::ClientNetwork;
 use rpcrdma_env::{Random, Timestamp};

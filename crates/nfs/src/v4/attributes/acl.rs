@@ -110,7 +110,7 @@ pub mod ace {
     /// For attribute `aclsupport`: alarm entries can be had.
     pub const SUPPORT_ALARM: u32 = 8;
 
-    /// Name: the file's owner, whoever that is.
+    /// Name: the owner of the file.
     pub const OWNER: &str = "OWNER@";
     /// Name: the file's group, whichever that is.
     pub const GROUP: &str = "GROUP@";

@@ -34,8 +34,9 @@ pub struct FileAttributes {
 }
 
 impl FileAttributes {
-    /// What a server tells of those that were asked for: `value` is called for each in ascending order, and gives
-    /// `None` for what it does not support. Numbers that nothing here knows are left out (RFC 8881 section 18.7.3).
+    /// What a server returns of the attributes that a client asks for: `value` is called for each in ascending order,
+    /// and returns `None` for one that the server does not support. Unknown numbers are left out (RFC 8881 section
+    /// 18.7.3).
     pub fn tell(asked: Bitmap, mut value: impl FnMut(Attribute) -> Option<Value>) -> Self {
         let mut set = Bitmap::EMPTY;
         let mut encoder = Encoder::new();
@@ -58,7 +59,7 @@ impl FileAttributes {
     /// The values, in ascending order of their attributes.
     ///
     /// # Errors
-    /// If the octets are no values of exactly these attributes, or an attribute is unknown, whose values have no known
+    /// If the octets are not values of exactly these attributes, or an attribute is unknown, whose values have no known
     /// length. Positions in the error count from the first value.
     pub fn values(&self) -> Result<Vec<Value>, DecodeError> {
         self.each(Value::decode)

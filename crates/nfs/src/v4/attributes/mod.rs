@@ -1,9 +1,9 @@
-//! Attributes of files (RFC 8881 section 5, RFC 7530 section 5, RFC 7862 section 12, RFC 8275, RFC 8276, RFC 9754):
-//! which there are, their values, what a server tells, and what a client may set.
+//! Attributes of files (RFC 8881 section 5, RFC 7530 section 5, RFC 7862 section 12, RFC 8275, RFC 8276, RFC 9754): the
+//! list of them, their values, what a server returns, and what a client may set.
 //!
 //! On the wire attributes are a [`Bitmap`](super::Bitmap) and the values of its members one after the other, in octets
-//! that only who knows each member can read: [`FileAttributes`]. VERIFY and NVERIFY compare those octets; everybody
-//! else reads [`Value`]s.
+//! that only code which knows each member can read: [`FileAttributes`]. VERIFY and NVERIFY compare those octets; all
+//! other code reads [`Value`]s.
 
 mod acl;
 mod container;

@@ -1,6 +1,6 @@
-//! Between these attributes and those that no version of NFS owns ([`crate::attr`]).
+//! Between these attributes and those that belong to no version of NFS ([`crate::attr`]).
 //!
-//! Owners and groups are decimal numbers in both directions: nobody has to agree about names (RFC 8881 section 5.9).
+//! Owners and groups are decimal numbers in both directions, so both ends need no common names (RFC 8881 section 5.9).
 
 use super::{Attribute, Device, FileSystemId, FileType, Principal, Value};
 use crate::{attr, v4::Time};
@@ -83,9 +83,8 @@ pub fn value_of(attribute: Attribute, file: &attr::Attributes) -> Option<Value> 
     })
 }
 
-/// The attributes of a file of which a server tells `values`; `None` without its type. What is not told stays as
-/// [`attr::Attributes::new`] has it; owners and groups that are no numbers are `nobody`, with their
-/// names beside.
+/// The attributes of a file for which a server returns `values`; `None` without its type. A missing one stays as
+/// [`attr::Attributes::new`] has it; owners and groups that are not numbers are `nobody`, with their names beside.
 pub fn attributes_of(values: &[Value], nobody: u32) -> Option<attr::Attributes> {
     let kind = values.iter().find_map(|value| if let Value::Type(kind) = value { Some(kind.kind()) } else { None })?;
     let mut file = attr::Attributes::new(kind, 0, 0);
@@ -114,7 +113,8 @@ pub fn attributes_of(values: &[Value], nobody: u32) -> Option<attr::Attributes> 
     Some(file)
 }
 
-/// A user or group by number, or else as `nobody` with its name, which does not keep the whole reply.
+/// A user or group by number, or else as `nobody` with its name, which is copied so that it does not keep the whole
+/// reply.
 fn told(who: &Principal, nobody: u32) -> (u32, Option<Box<[u8]>>) {
     match who.number() {
         Some(number) => (number, None),

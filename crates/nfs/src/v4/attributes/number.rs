@@ -22,7 +22,7 @@ pub enum Setting {
 /// The most octets of a MIME type.
 const MAX_MIME_OCTETS: usize = 256;
 
-/// An attribute without a limit that could be told beforehand.
+/// An attribute whose size has no known limit.
 const NO_LIMIT: usize = usize::MAX;
 
 macro_rules! attributes {
@@ -67,8 +67,7 @@ macro_rules! attributes {
                 }
             }
 
-            /// The largest encoding of a value in octets, or `None` if it has no limit that could be told beforehand
-            /// (ULB-5.2-a).
+            /// The largest encoding of a value in octets, or `None` if it has no known limit (ULB-5.2-a).
             pub fn largest_octets(self) -> Option<usize> {
                 let largest = match self {
                     $(Self::$variant => $largest,)*

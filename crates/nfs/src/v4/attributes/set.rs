@@ -25,7 +25,7 @@ pub enum SetFault {
     NoOwner(Attribute),
     /// A user or group whose name is too long to be one.
     BadOwner(Attribute),
-    /// The octets are no values of the attributes that they are said to be of.
+    /// The octets are not values of the attributes that the set names.
     BadXdr(DecodeError),
 }
 
@@ -68,8 +68,8 @@ impl From<DecodeError> for SetFault {
 
 macro_rules! settable {
     ($($(#[$meta:meta])* $field:ident: $type:ty = $variant:ident;)*) => {
-        /// Attributes to set, each absent unless the client named it. Which users and groups the names mean, and which
-        /// combinations are possible, is the server's to say.
+        /// Attributes to set, each absent unless the client named it. The server decides which users and groups the
+        /// names mean, and which combinations are possible.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct NewAttributes {
@@ -175,7 +175,7 @@ impl FileAttributes {
     }
 }
 
-/// Whether a value is possible at all.
+/// Whether a value is possible.
 fn check(value: &Value) -> Result<(), SetFault> {
     let attribute = value.attribute();
     match value {

@@ -140,7 +140,7 @@ xdr_struct! {
 
     /// What a file system is to its server (`fs4_status`).
     pub struct FileSystemStatus {
-        /// It is not there.
+        /// It is absent.
         pub absent: bool,
         /// How it changes.
         pub kind: FileSystemStatusKind,
@@ -206,8 +206,8 @@ xdr_struct! {
         pub mask: u32,
     }
 
-    /// A mode for a new file and the mask of who makes it (`mode_umask4`, RFC 8275): a list that is inherited counts in
-    /// place of the mask.
+    /// A mode for a new file and the mask of its creator (`mode_umask4`, RFC 8275): an inherited list counts in place
+    /// of the mask.
     #[derive(Copy)]
     pub struct ModeUmask {
         /// The mode before the mask.

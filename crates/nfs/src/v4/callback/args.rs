@@ -155,7 +155,7 @@ xdr_struct! {
         pub target_highest_slot: u32,
     }
 
-    /// CB_WANTS_CANCELLED: what was wanted will not come.
+    /// CB_WANTS_CANCELLED: what the client wanted will not come.
     #[derive(Copy)]
     pub struct CbWantsCancelled {
         /// What others use.
@@ -192,9 +192,9 @@ xdr_struct! {
 xdr_union! {
     /// Which layouts (`layoutrecall4`).
     pub enum LayoutsRecalled: "kind of layouts" {
-        /// Those of a range of a file.
+        /// The layouts of a range of a file.
         File(file: LayoutRecallFile) = 1,
-        /// Those of a file system.
+        /// The layouts of a file system.
         FileSystem(id: FileSystemId) = 2,
         /// All.
         All = 3,

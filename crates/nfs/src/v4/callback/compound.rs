@@ -4,15 +4,15 @@ use super::{Args, Op, Outcome};
 use crate::v4::{Broken, Fault, List, MAX_COMPOUND_OPS, Status, Tag, compound::decode_ops, op, shape::WORD};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, padded};
 
-/// The arguments of CB_COMPOUND. They are no [`Call`](crate::Call): the number of the callback program is the client's
-/// to say.
+/// The arguments of CB_COMPOUND. They are not a [`Call`](crate::Call), because the client chooses the number of the
+/// callback program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arguments {
     /// What the server calls it.
     pub tag: Tag,
     /// The minor version. Of one above [`MAX_MINOR`](crate::v4::MAX_MINOR) no operation is decoded.
     pub minor: u32,
-    /// What SETCLIENTID said, in minor version 0; ignored in later ones.
+    /// The number of SETCLIENTID, in minor version 0; ignored in later ones.
     pub ident: u32,
     /// How many operations the call says that it has.
     pub announced: u32,
@@ -68,7 +68,7 @@ impl Decode for Arguments {
 }
 
 impl Encode for Arguments {
-    /// The operations that are there, whatever was announced.
+    /// The operations that are present, whatever number was announced.
     fn encode(&self, encoder: &mut Encoder) {
         self.tag.encode(encoder);
         encoder.u32(self.minor);

@@ -16,7 +16,7 @@ pub use compound::{Arguments, Results};
 
 use super::{SESSION_ID_OCTETS, Status, op, shape};
 
-/// The version of the callback program. Its number is the client's to say.
+/// The version of the callback program. The client chooses its number.
 pub const VERSION: u32 = 1;
 
 operations! {
@@ -41,7 +41,7 @@ operations! {
     /// CB_SEQUENCE: says by which slot a call comes.
     Sequence(sequence: CbSequence) -> (CbSequenceOk, Status) = 11, "CB_SEQUENCE", FROM_ONE,
         SESSION_ID_OCTETS + 4 * shape::WORD;
-    /// CB_WANTS_CANCELLED: what was wanted will not come.
+    /// CB_WANTS_CANCELLED: what the client wanted will not come.
     WantsCancelled(cancelled: CbWantsCancelled) -> ((), Status) = 12, "CB_WANTS_CANCELLED", FROM_ONE, 0;
     /// CB_NOTIFY_LOCK: a lock can perhaps be had now.
     NotifyLock(notify: CbNotifyLock) -> ((), Status) = 13, "CB_NOTIFY_LOCK", FROM_ONE, 0;

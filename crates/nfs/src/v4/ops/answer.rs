@@ -17,7 +17,7 @@ pub trait Failure: From<Status> {
     /// Reads what follows `status`.
     ///
     /// # Errors
-    /// If the octets there are not what the operation adds to this status.
+    /// If the octets are not what the operation adds to this status.
     fn decode_rest(status: Status, decoder: &mut Decoder) -> Result<Self, DecodeError>;
 }
 
@@ -33,7 +33,7 @@ impl Failure for Status {
     }
 }
 
-/// A failure that tells more if its status is `STATUS`.
+/// A failure that has further fields if its status is `STATUS`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal<T, const STATUS: u32> {
     /// The status is `STATUS`.

@@ -15,7 +15,7 @@ xdr_struct! {
 
     /// What GETATTR returns.
     pub struct GetAttrOk {
-        /// Those of the attributes asked for that the server supports.
+        /// The attributes that the client asked for and the server supports.
         pub attributes: FileAttributes,
     }
 
@@ -40,7 +40,7 @@ xdr_struct! {
         pub attributes: FileAttributes,
     }
 
-    /// CREATE: makes a file that is no regular one.
+    /// CREATE: makes a file that is not a regular one.
     pub struct Create {
         /// What it is.
         pub kind: CreateKind,

@@ -30,9 +30,9 @@ xdr_struct! {
         pub major_id: Opaque<MAX_OPAQUE_OCTETS>,
     }
 
-    /// Which program somebody is (`nfs_impl_id4`).
+    /// The name and version of a program (`nfs_impl_id4`).
     pub struct Implementation {
-        /// Who has made it: a domain name.
+        /// Its maker: a domain name.
         pub domain: Opaque<MAX_OPAQUE_OCTETS>,
         /// Its name and version.
         pub name: Opaque<MAX_OPAQUE_OCTETS>,
@@ -204,7 +204,7 @@ xdr_union! {
     }
 }
 
-/// SETCLIENTID has failed; with `CLID_INUSE` the server tells who has the name.
+/// SETCLIENTID has failed; with `CLID_INUSE` the server says which address has the name.
 pub type SetClientIdFailure = Refusal<NetAddress, { Status::CLID_INUSE.0 }>;
 
 impl ExchangeId {

@@ -67,7 +67,7 @@ xdr_struct! {
     /// How much was written, or by which name it goes on (`write_response4`).
     #[derive(Copy)]
     pub struct WriteResponse {
-        /// Names what goes on, and ends with CB_OFFLOAD.
+        /// The name of a copy that continues and ends with CB_OFFLOAD.
         pub callback: Option<StateId>,
         /// How many octets were written.
         pub count: u64,
@@ -128,5 +128,5 @@ xdr_struct! {
     }
 }
 
-/// COPY has failed; with `OFFLOAD_NO_REQS` the server tells how it could copy.
+/// COPY has failed; with `OFFLOAD_NO_REQS` the server says how it could copy.
 pub type CopyFailure = Refusal<CopyRequirements, { Status::OFFLOAD_NO_REQS.0 }>;

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, ItemData};
 
 xdr_enum! {
-    /// How durable a write is, or has to be (`stable_how4`).
+    /// How durable a write is, or must be (`stable_how4`).
     pub enum Stability: "stability" {
         /// In memory: a COMMIT makes it durable.
         Unstable = 0,
@@ -88,7 +88,7 @@ pub struct Write {
     pub state: StateId,
     /// Where to begin.
     pub offset: u64,
-    /// How durable it has to be when the answer comes.
+    /// How durable it must be when the reply comes.
     pub stability: Stability,
     /// The octets: an item that may be placed directly.
     pub data: Bytes,

@@ -44,7 +44,7 @@ xdr_union! {
         NotWanted = 0,
         /// Others use the file; whether it comes when they do not any more.
         Contention(will_push: bool) = 1,
-        /// The server has too little left; whether it will tell when it has.
+        /// The server has too few resources; whether it will signal when it has more.
         Resource(will_signal: bool) = 2,
         /// Not for this type of file.
         NotSupportedType = 3,
@@ -85,7 +85,7 @@ xdr_union! {
     pub enum GetDirDelegationOk: "outcome of a directory delegation" {
         /// The delegation.
         Granted(delegation: Box<DirectoryDelegation>) = 0,
-        /// None can be had; whether the server will tell when one can.
+        /// None is available; whether the server will signal when one is.
         Unavailable(will_signal: bool) = 1,
     }
 }
@@ -150,10 +150,10 @@ xdr_struct! {
         pub delegation: Delegation,
     }
 
-    /// GET_DIR_DELEGATION: asks to be told of changes of the current directory.
+    /// GET_DIR_DELEGATION: asks for notices of changes of the current directory.
     #[derive(Copy)]
     pub struct GetDirDelegation {
-        /// Whether to be told when one can be had.
+        /// Whether the server should signal when one is available.
         pub signal_when_available: bool,
         /// Of which changes.
         pub notifications: Bitmap,

@@ -24,7 +24,7 @@ pub type LayoutBody = Opaque<MAX_LAYOUT_OCTETS>;
 xdr_union! {
     /// What LAYOUTRETURN returns (`layoutreturn4`).
     pub enum LayoutReturned: "kind of layouts" {
-        /// Those of a range of the current file.
+        /// The layouts of a range of the current file.
         File(file: LayoutReturnFile) = 1,
         /// All of the current file's file system.
         FileSystem = 2,
@@ -77,7 +77,7 @@ xdr_struct! {
         pub layout_type: u32,
         /// The most octets of the answer.
         pub max_count: u32,
-        /// Of which changes to be told.
+        /// Of which changes the server should notify.
         pub notifications: Bitmap,
     }
 
@@ -116,7 +116,7 @@ xdr_struct! {
         pub end: bool,
     }
 
-    /// LAYOUTCOMMIT: makes what was written through a layout of the current file known.
+    /// LAYOUTCOMMIT: makes what was written through a layout of the current file visible to others.
     pub struct LayoutCommit {
         /// Where the range begins.
         pub offset: u64,
@@ -144,7 +144,7 @@ xdr_struct! {
     /// LAYOUTGET: asks for layouts of the current file.
     #[derive(Copy)]
     pub struct LayoutGet {
-        /// Whether to be told when one can be had.
+        /// Whether the server should signal when one is available.
         pub signal_when_available: bool,
         /// The layout type.
         pub layout_type: u32,
@@ -208,7 +208,7 @@ xdr_struct! {
     pub struct DeviceError {
         /// Which device.
         pub device: DeviceId,
-        /// What it said.
+        /// The status that it returned.
         pub status: Status,
         /// To which operation, by number.
         pub operation: u32,
@@ -242,8 +242,8 @@ xdr_struct! {
     }
 }
 
-/// GETDEVICEINFO has failed; with `TOOSMALL` the server tells how many octets it needs.
+/// GETDEVICEINFO has failed; with `TOOSMALL` the server says how many octets it needs.
 pub type GetDeviceInfoFailure = Refusal<u32, { Status::TOOSMALL.0 }>;
 
-/// LAYOUTGET has failed; with `LAYOUTTRYLATER` the server says whether it will tell when one can be had.
+/// LAYOUTGET has failed; with `LAYOUTTRYLATER` the server says whether it will signal when one is available.
 pub type LayoutGetFailure = Refusal<bool, { Status::LAYOUTTRYLATER.0 }>;

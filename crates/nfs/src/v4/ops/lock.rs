@@ -20,15 +20,15 @@ xdr_enum! {
 xdr_union! {
     /// Who locks (`locker4`).
     pub enum Locker: "kind of locker" {
-        /// One who has locked this file before.
+        /// An owner that has locked this file before.
         Known(locker: KnownLocker) = 0,
-        /// One who has not.
+        /// An owner that has not.
         New(locker: NewLocker) = 1,
     }
 }
 
 xdr_struct! {
-    /// An owner who has no lock on the file yet (`open_to_lock_owner4`).
+    /// An owner that has no lock on the file yet (`open_to_lock_owner4`).
     pub struct NewLocker {
         /// In minor version 0 the open owner's next number.
         pub open_sequence: u32,
@@ -36,11 +36,11 @@ xdr_struct! {
         pub open_state: StateId,
         /// In minor version 0 the lock owner's first number.
         pub lock_sequence: u32,
-        /// Whose lock.
+        /// To whom the lock belongs.
         pub owner: Owner,
     }
 
-    /// An owner who has had locks on the file (`exist_lock_owner4`).
+    /// An owner that has had locks on the file (`exist_lock_owner4`).
     #[derive(Copy)]
     pub struct KnownLocker {
         /// His locks.
@@ -70,7 +70,7 @@ xdr_struct! {
         pub state: StateId,
     }
 
-    /// The lock that stands in the way (`LOCK4denied`).
+    /// The conflicting lock (`LOCK4denied`).
     pub struct LockDenied {
         /// Where it begins.
         pub offset: u64,
@@ -118,7 +118,7 @@ xdr_struct! {
 }
 
 impl Default for LockDenied {
-    /// The whole file for writing, nobody's in particular: what a server may say that knows no better (RFC 8881 section
+    /// The whole file for writing, without an owner: what a server may return that knows no better (RFC 8881 section
     /// 18.10.3).
     fn default() -> Self {
         let owner = Owner { client: ClientId(0), name: OwnerName::default() };
@@ -138,5 +138,5 @@ impl LockKind {
     }
 }
 
-/// LOCK or LOCKT has failed; with `DENIED` the server tells whose lock it is.
+/// LOCK or LOCKT has failed; with `DENIED` the server says who holds the conflicting lock.
 pub type LockFailure = Refusal<LockDenied, { Status::DENIED.0 }>;

@@ -14,7 +14,7 @@ xdr_struct! {
     /// What ACCESS returns.
     #[derive(Copy)]
     pub struct AccessOk {
-        /// Which rights the server can tell about.
+        /// The rights about which the server can answer.
         pub supported: u32,
         /// Which of them the caller has.
         pub rights: u32,

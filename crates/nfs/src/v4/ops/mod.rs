@@ -1,8 +1,8 @@
 //! Arguments and results of each operation. Arguments have the operation's name, results on success end in `Ok`; an
-//! operation without the one or the other has no type for it.
+//! operation without arguments or without results has no type for them.
 //!
-//! Strings and data share the memory of the message that they came in: who keeps one, copies it. Handles, tags, and the
-//! names of owners and clients are copied already, since somebody always keeps them.
+//! Strings and data share the memory of the message that they came in: code that keeps one copies it. Handles, tags,
+//! and the names of owners and clients are copies already, because they are always kept.
 //!
 //! Fields have the same order as in the protocol, since that is how they are encoded.
 

@@ -7,9 +7,9 @@ use crate::v4::{Bitmap, ChangeInfo, FileAttributes, Name, Owner, StateId, Verifi
 xdr_union! {
     /// Whether OPEN makes the file (`openflag4`).
     pub enum OpenHow: "kind of open" {
-        /// It has to be there.
+        /// It must exist.
         NoCreate = 0,
-        /// It is made if it is not there.
+        /// The server creates it if it does not exist.
         Create(how: CreateHow) = 1,
     }
 
@@ -47,7 +47,7 @@ xdr_union! {
 xdr_struct! {
     /// A verifier and attributes (`creatverfattr`).
     pub struct CreateExclusive {
-        /// Tells this creation from others.
+        /// Distinguishes this creation from others.
         pub verifier: Verifier,
         /// The attributes.
         pub attributes: FileAttributes,
@@ -145,7 +145,7 @@ xdr_struct! {
 }
 
 impl Open {
-    /// Whether a minor version has what stands in it. What it does not have cannot be decoded there (RFC 8178 section
+    /// Whether a minor version has the fields in it. What it does not have cannot be decoded there (RFC 8178 section
     /// 8).
     pub fn exists_in(&self, minor: u32) -> bool {
         let how = matches!(self.how, OpenHow::Create(CreateHow::Exclusive41(_)));
@@ -164,7 +164,7 @@ pub mod share {
     /// Both.
     pub const BOTH: u32 = 3;
 
-    /// The part of `access` that says which delegation is wanted. Not in minor version 0.
+    /// The part of `access` that says which delegation the client wants. Not in minor version 0.
     pub const WANT_MASK: u32 = 0xFF00;
     /// Wants a delegation for reading.
     pub const WANT_READ: u32 = 0x0100;
@@ -176,9 +176,9 @@ pub mod share {
     pub const WANT_NONE: u32 = 0x0400;
     /// Wants no longer what it wanted.
     pub const WANT_CANCEL: u32 = 0x0500;
-    /// Wants to be told when one can be had.
+    /// The client wants a signal when one is available.
     pub const WANT_SIGNAL_WHEN_AVAILABLE: u32 = 0x1_0000;
-    /// Wants it when nobody contends for the file.
+    /// The client wants it when no other client contends for the file.
     pub const WANT_PUSH_WHEN_UNCONTENDED: u32 = 0x2_0000;
     /// Wants to keep times while it holds a delegation (RFC 9754).
     pub const WANT_TIMESTAMPS: u32 = 0x10_0000;

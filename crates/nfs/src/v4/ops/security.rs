@@ -11,7 +11,7 @@ pub const MAX_FLAVOURS: usize = 32;
 xdr_enum! {
     /// How RPCSEC_GSS protects a call (`rpc_gss_svc_t`).
     pub enum GssService: "service of RPCSEC_GSS" {
-        /// Not at all.
+        /// No security.
         None = 1,
         /// Against changes.
         Integrity = 2,
@@ -31,7 +31,7 @@ xdr_enum! {
 xdr_union! {
     /// A flavour of security (`secinfo4`).
     pub enum Flavour: "security flavour" {
-        /// None at all.
+        /// No protection.
         None = 0,
         /// Numbers of user and groups.
         Sys = 1,

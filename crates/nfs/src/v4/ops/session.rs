@@ -229,7 +229,7 @@ impl ChannelAttributes {
     }
 }
 
-/// The first program number that RFC 5531 (section 13) leaves to who needs one for a while.
+/// The first program number that RFC 5531 (section 13) leaves to programs that need one for a while.
 pub const TRANSIENT_PROGRAM: u32 = 0x4000_0000;
 
 impl CreateSession {
@@ -258,9 +258,9 @@ pub mod create_session {
     pub const CONN_RDMA: u32 = 4;
 }
 
-/// What SEQUENCE tells besides.
+/// The flags that SEQUENCE returns.
 pub mod sequence_status {
-    /// The client cannot be called at all.
+    /// The server cannot call the client.
     pub const CB_PATH_DOWN: u32 = 0x01;
     /// Contexts for callbacks will expire soon.
     pub const CB_GSS_CONTEXTS_EXPIRING: u32 = 0x02;
@@ -276,7 +276,7 @@ pub mod sequence_status {
     pub const RECALLABLE_STATE_REVOKED: u32 = 0x40;
     /// A file system of this lease is on another server.
     pub const LEASE_MOVED: u32 = 0x80;
-    /// The server has restarted: what was held is to be reclaimed.
+    /// The server has restarted: the client should reclaim what it held.
     pub const RESTART_RECLAIM_NEEDED: u32 = 0x100;
     /// The client cannot be called over this session.
     pub const CB_PATH_DOWN_SESSION: u32 = 0x200;
@@ -284,6 +284,6 @@ pub mod sequence_status {
     pub const BACKCHANNEL_FAULT: u32 = 0x400;
     /// A device of a layout has changed.
     pub const DEVID_CHANGED: u32 = 0x800;
-    /// A device of a layout is gone.
+    /// A device of a layout no longer exists.
     pub const DEVID_DELETED: u32 = 0x1000;
 }

@@ -124,7 +124,7 @@ xdr_struct! {
     pub struct WriteSame {
         /// By which open.
         pub state: StateId,
-        /// How durable it has to be when the answer comes.
+        /// How durable it must be when the reply comes.
         pub stability: Stability,
         /// Where the blocks begin.
         pub offset: u64,

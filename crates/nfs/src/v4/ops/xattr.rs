@@ -6,8 +6,8 @@ use crate::v4::{ChangeInfo, List, Name, Opaque};
 /// The largest value in octets: Linux's `XATTR_SIZE_MAX`.
 pub const MAX_XATTR_OCTETS: usize = 64 << 10;
 
-/// The largest value that is read from a call, so that a longer one than [`MAX_XATTR_OCTETS`] gets the status that it
-/// has, and not that of a call that cannot be read. What a call can hold bounds it.
+/// The largest value that is read from a call, so that a value longer than [`MAX_XATTR_OCTETS`] gets its own status and
+/// not that of a call that cannot be decoded. What a call can hold limits it.
 pub const MAX_XATTR_ARGUMENT_OCTETS: usize = 1 << 20;
 
 /// The most names in one list: what the 64 KiB of Linux's `XATTR_LIST_MAX` can hold of names of 6 octets and their
@@ -59,7 +59,7 @@ xdr_struct! {
     /// LISTXATTRS: asks for the names of the current file's extended attributes.
     #[derive(Copy)]
     pub struct ListXattrs {
-        /// Where to go on: 0, or what the last answer said.
+        /// Where to continue: 0, or the cookie of the last reply.
         pub cookie: u64,
         /// The most octets of [`ListXattrsOk`].
         pub max_count: u32,

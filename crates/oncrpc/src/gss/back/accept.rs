@@ -25,8 +25,8 @@ use std::{
     },
 };
 
-/// Contexts that a server may call in: the last one that was named to it, and the one before, whose calls may be under
-/// way.
+/// Contexts that a server may call in: the last one that the client named to it, and the one before, whose calls may be
+/// under way.
 const MAX_CONTEXTS: usize = 2;
 
 /// By what a server may call: what CREATE_SESSION and BACKCHANNEL_CTL say of RPCSEC_GSS (`gss_cb_handles4`).
@@ -125,7 +125,7 @@ impl AcceptBack {
         if context.is_over(self.clock.now()) || sequence >= MAX_SEQUENCE {
             return denied(AuthStat::GSS_CONTEXT_PROBLEM);
         }
-        // NFS4-8881-18.36-o: what the server was told, and nothing less.
+        // NFS4-8881-18.36-o: the service that the client named to the server, and nothing less.
         if service != self.auth.service() {
             return denied(AuthStat::TOO_WEAK);
         }

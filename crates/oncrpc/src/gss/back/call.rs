@@ -22,8 +22,8 @@ use std::{
 /// Of a credential: all but its handle's octets.
 const CREDENTIAL_OCTETS: usize = 20;
 
-/// Calls a client as the service that it has called. It keeps no context: one that is destroyed, or that has gone to
-/// make room for others, signs nothing any more. Cloning shares.
+/// Calls a client with the service that the client used. It does not keep a context alive: one that was destroyed, or
+/// had to make room for others, signs nothing any more. Cloning shares.
 #[derive(Clone)]
 pub struct BackAuth {
     context: Weak<Established>,
@@ -106,7 +106,8 @@ struct BackCall {
 #[derive(Default)]
 struct Sent {
     numbers: Transmissions,
-    /// One before was sent, and another could not be signed: nobody knows whether the client has executed it.
+    /// An earlier transmission was sent, and the next could not be signed: whether the client has executed the call is
+    /// unknown.
     is_doubtful: bool,
 }
 

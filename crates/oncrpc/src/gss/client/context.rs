@@ -1,8 +1,8 @@
 //! A client's context: its sequence numbers and its end.
 //!
-//! Each transmission of a call has a number of its own. A server drops what lies below its window in silence, so no new
-//! call gets a number that is a window's length or more above the one of a call that is not answered: it may still be
-//! on its way. New calls wait until that is answered.
+//! Each transmission of a call has a number of its own. A server silently drops numbers below its window. So no new
+//! call gets a number that is a window's length or more above the number of an unanswered call, which may still be on
+//! its way. New calls wait until that call is answered.
 
 use super::super::{
     MAX_SEQUENCE, Peer, Protection,
@@ -33,7 +33,7 @@ const ENOUGH_SEQUENCES: u32 = MAX_SEQUENCE - (1 << 20);
 pub(super) struct Made {
     pub(super) handle: Bytes,
     pub(super) window: u32,
-    /// Who has begun it: this end.
+    /// Who began it: this end.
     pub(super) peer: Peer,
     pub(super) protection: Box<dyn Protection>,
     /// Where the context was made, for its destruction.
@@ -51,7 +51,7 @@ pub(in crate::gss) struct Context {
     transport: Weak<dyn ClientTransport>,
     program: (u32, u32),
     live: Mutex<Live>,
-    /// Tells those who wait that a number has become free.
+    /// Notifies waiting calls that a number has become free.
     room: Notify,
 }
 
@@ -255,7 +255,7 @@ impl Drop for Place {
 }
 
 impl Drop for Context {
-    /// The server need not keep it until it ends by itself. The reply is nobody's.
+    /// Tells the server that it need not keep the context until it expires. Nothing waits for the reply.
     fn drop(&mut self) {
         drop(self.destroy());
     }

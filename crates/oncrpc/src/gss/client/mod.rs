@@ -2,7 +2,7 @@
 //! sections 5.2 to 5.4).
 //!
 //! [`GssAuth`] owns the context; calls share it until they end. While one is made, calls wait for it together. Nothing
-//! here runs by itself: whoever waits for a context moves what makes it.
+//! here runs by itself: a call that waits for a context polls the work that makes it.
 
 mod call;
 mod context;
@@ -83,7 +83,7 @@ impl GssAuth {
         if let Some(context) = context
             && let Some(goodbye) = context.destroy()
         {
-            // It is gone for us, whatever the server says.
+            // For us it has ended, whatever the server answers.
             let _ = goodbye.await;
         }
     }

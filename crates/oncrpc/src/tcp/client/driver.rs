@@ -91,7 +91,7 @@ impl Driver {
         }
     }
 
-    /// One connection, to its end. Returns what to do next; nothing if nobody can call any more.
+    /// One connection, to its end. Returns what to do next; nothing if there is no caller left.
     async fn connection(&mut self, io: Box<dyn Io>) -> Option<Next> {
         let server = self.sought.server;
         let started = self.env.clock.now();
@@ -135,7 +135,7 @@ impl Driver {
         true
     }
 
-    /// Tells whoever looks whether calls wait, and until when at most.
+    /// Publishes whether calls wait, and until when at most.
     pub(super) fn tell_silence(&mut self, standing: Option<Standing>) {
         let until = self.outage.until(self.listener.since(), standing);
         let is_waited_for = self.calls.values().any(|call| !call.command.sender.is_closed());
@@ -186,7 +186,7 @@ impl Driver {
         }
     }
 
-    /// Forgets calls whose caller does not wait any more.
+    /// Forgets calls whose caller no longer waits.
     pub(super) fn forget_dropped(&mut self) {
         let by_xid = &mut self.by_xid;
         self.calls.retain(|_, call| {

@@ -69,18 +69,18 @@ pub(super) struct Link<'a> {
     /// the timer.
     timer: Option<(Watch, (Timestamp, u64), BoxFuture<'static, ()>)>,
     commands_open: bool,
-    /// Callers who have been told of their reply, and have not had their turn since.
+    /// Callers that have got their reply, and have not run since.
     told: usize,
     /// The server has answered on this connection.
     answered: bool,
     started: Timestamp,
-    /// Octets that have been heard of.
+    /// Octets that the watch has noted.
     heard: u64,
     /// The XID of the NULL that was sent last.
     null: Option<u32>,
-    /// Octets of answers to NULLs that have not been heard of.
+    /// Octets of answers to NULLs that the watch has not noted.
     alive: u64,
-    /// What calls of the server are told of this connection, if any are executed.
+    /// What calls of the server learn about this connection, if any are executed.
     peer: Option<Peer>,
 }
 
@@ -145,7 +145,7 @@ impl<'a> Link<'a> {
                         return Poll::Ready(End::Violation(rule));
                     }
                     if is_part(self.told, self.told + self.driver.calls.len()) {
-                        // Who was told calls again meanwhile, and the server begins with that.
+                        // The callers that got replies call again meanwhile, and the server begins with that.
                         cx.waker().wake_by_ref();
                         break;
                     }
@@ -176,7 +176,7 @@ impl<'a> Link<'a> {
         self.poll_silence(cx).map(End::Lost)
     }
 
-    /// Notes that the server was heard, and whether it has said more than that it is there.
+    /// Notes that the server has answered, and whether it was more than a health check.
     fn note_heard(&mut self) {
         let received = self.reader.received();
         let new = received.saturating_sub(std::mem::replace(&mut self.heard, received));
@@ -209,8 +209,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Hands a reply to its caller, and a call of the server to whoever executes them. Replies to calls that nobody
-    /// waits for are dropped.
+    /// Gives a reply to its caller, and a call of the server to the handler. Replies without a waiting caller are
+    /// dropped.
     fn receive(&mut self, record: Stream, cx: &mut Context<'_>) -> Result<(), &'static str> {
         let (xid, direction) = peek_direction(&record).ok_or("a reply begins with an XID")?;
         match direction {
@@ -253,7 +253,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// For how long nothing may be heard while the timer waits for this.
+    /// How long the server may be silent while the timer waits for this.
     fn patience(&self, watch: Watch) -> Duration {
         let ClientOptions { silence, probe, first_sign, .. } = self.driver.options;
         let usual = match watch {

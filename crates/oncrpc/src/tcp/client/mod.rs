@@ -37,8 +37,8 @@ use tokio::sync::mpsc;
 pub struct Reverse {
     /// Executes them.
     pub handler: Arc<dyn Handler>,
-    /// The most that are executed at a time. One past it is dropped, unanswered: no server may have more under way than
-    /// it was told, and to read no further would keep replies from us.
+    /// The most that are executed at a time. One more is dropped without a reply: a server may not have more under way
+    /// than the client has announced, and to stop reading would keep replies from us.
     pub calls: usize,
 }
 
@@ -63,7 +63,7 @@ pub struct ClientOptions {
     /// The same where it accepts connections and says nothing. On a connection to a server that has never answered
     /// `silence` and `probe` are a quarter of this at most.
     pub first_sign: Duration,
-    /// How long nothing may be heard while calls are outstanding before a NULL is sent.
+    /// How long the server may be silent while calls are outstanding before the client sends a NULL.
     pub silence: Duration,
     /// How long that NULL may take.
     pub probe: Duration,
