@@ -7,7 +7,7 @@
 use rpcrdma_nfs::v3::{Attributes, FileType, LinkInfo, RenameInfo, Status, WeakCache};
 use std::fmt;
 
-/// What the answer of a procedure that failed tells of the file or directory that it was about.
+/// What the reply of a procedure that failed says about its file or directory.
 pub(crate) trait About {
     /// The attributes of the directory of the name, or of the file if the call was about a file alone, or if the status
     /// is about the file.
@@ -41,7 +41,7 @@ impl About for RenameInfo {
 }
 
 impl About for LinkInfo {
-    /// Who may not make names of a file that belongs to somebody else is told so by PERM.
+    /// A caller who may not add names to a file of another user gets PERM.
     fn attributes(&self, status: Status) -> Option<&Attributes> {
         match status {
             Status::PERM => self.attributes.as_ref(),
@@ -70,7 +70,7 @@ impl From<&Attributes> for Owner {
     }
 }
 
-/// Who was refused, and by whose rights.
+/// The caller that was refused, and the rights that refused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denied {
     /// The user and the group that the call named, if its flavour names them.

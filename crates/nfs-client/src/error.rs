@@ -14,7 +14,7 @@ pub enum Error {
         procedure: &'static str,
         /// What the server says.
         status: Status,
-        /// Who was refused, if the status says that the caller may not do this.
+        /// The refused caller, if the status says that the caller may not do this.
         denied: Option<Denied>,
     },
     /// The call has no results.
@@ -25,7 +25,7 @@ pub enum Error {
         /// Why it has none.
         source: CallError,
     },
-    /// The server has made what it was to make, and does not tell its handle.
+    /// The server has made the file, and does not return its handle.
     #[error(transparent)]
     AfterCreation(Box<Error>),
     /// The results do not fit the call.
@@ -69,7 +69,7 @@ pub enum Error {
     Version4(v4::Error),
 }
 
-/// What every version knows is told as every version tells it.
+/// A cause that every version knows has the same form as in every version.
 impl From<v4::Error> for Error {
     fn from(error: v4::Error) -> Self {
         match error {
@@ -121,7 +121,7 @@ impl Error {
         matches!(self.cause(), Some(Cause::NotOwner | Cause::Denied))
     }
 
-    /// Whether the server says that a name is not there.
+    /// Whether the server says that a name does not exist.
     pub fn is_absent(&self) -> bool {
         self.cause() == Some(Cause::Absent)
     }
@@ -131,7 +131,7 @@ impl Error {
         self.cause() == Some(Cause::Exists)
     }
 
-    /// Whether the server says that the file of a handle is gone.
+    /// Whether the server says that the file of a handle no longer exists.
     pub fn is_stale(&self) -> bool {
         self.cause() == Some(Cause::Stale)
     }
@@ -146,7 +146,7 @@ impl Error {
         }
     }
 
-    /// The lock that stands in the way, if that is what is wrong.
+    /// The conflicting lock, if a lock is the problem.
     pub fn conflict(&self) -> Option<&v4::Conflict> {
         match self {
             Error::Version4(v4::Error::Locked { denied, .. }) => Some(denied),

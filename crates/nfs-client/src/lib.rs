@@ -1,17 +1,17 @@
 //! An NFS client over any ONC RPC transport.
 //!
-//! * [`Files`] is what programs use: files and directories of a server, in types that belong to no version of NFS, and
-//!   [`Error`]s that are asked what they mean. [`File`] is one that is open.
+//! * [`Files`] is what programs use: files and directories of a server, in types that belong to no version of NFS.
+//!   Programs ask its [`Error`]s what they mean. [`File`] is an open file.
 //! * [`Reader`] and [`Writer`] stream a file with a window of calls under way; the writer survives a restart of the
-//!   server without losing an octet.
+//!   server without losing a byte.
 //! * [`Listing`] walks a directory, [`Files::walk`] a path.
-//! * [`Nfs3`] has every procedure of NFS version 3 as an async method. It waits where the server asks to, for ten
-//!   minutes at most, and takes an "exists" or "does not exist" that answers a retransmitted call for the success it
-//!   was, after a check. [`Files`] can stand on it. Access control lists it has by NFSACL.
-//! * [`Nfs2`] has those of NFS version 2. [`Files`] can stand on it, too.
+//! * [`Nfs3`] has every procedure of NFS version 3 as an async method. If the server asks it to wait, it waits, for ten
+//!   minutes at most. If a retransmitted call gets "exists" or "does not exist", it checks whether the first
+//!   transmission succeeded. [`Files`] can use it. It has access control lists by NFSACL.
+//! * [`Nfs2`] has the procedures of NFS version 2. [`Files`] can use it, too.
 //! * [`Mount`] finds the root of an export.
-//! * [`v4`] is a client of NFS version 4, with sessions, state that it recovers, and callbacks. [`Files`] can stand on
-//!   it, too.
+//! * [`v4`] is a client of NFS version 4, with sessions, state that it recovers, and callbacks. [`Files`] can use it,
+//!   too.
 //!
 //! Nothing here starts a task: a call proceeds while its future is polled, and several proceed together. Buffers for
 //! data belong to the caller or to the transport; on error they go back to their allocator.

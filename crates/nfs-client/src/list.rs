@@ -1,16 +1,16 @@
 //! Walking a directory.
 //!
-//! A directory may change while it is read. Where the server can no longer tell where a cookie pointed to, the walk
-//! ends with its error: beginning again could show names twice.
+//! A directory may change while it is read. If the server can no longer find the place of a cookie, the walk ends with
+//! its error: beginning again could show names twice.
 //!
-//! A server may lie. A reply that ends at a cookie at which an earlier one ended would lead round in a circle, and a
-//! directory with more than [`MAX_ENTRIES`] entries is taken for one without end: both end the walk with an error.
+//! A server may lie. A reply that ends at a cookie at which an earlier one ended would form a circle, and a directory
+//! with more than [`MAX_ENTRIES`] entries counts as one without end: both end the walk with an error.
 
 use crate::{Entry, Error, Files, Handle, Transfer, Verifier, files::Page};
 use std::collections::{HashSet, VecDeque};
 
-/// Entries of one directory. ext4 holds some ten millions in a directory unless it is told otherwise; a directory with
-/// more than this is no use to anybody who lists it.
+/// Entries of one directory. By default ext4 holds some ten millions in a directory; nobody lists a directory with more
+/// than this.
 pub const MAX_ENTRIES: u64 = 1 << 24;
 /// Cookies at which replies have ended that are remembered, to notice a circle: a megabyte or two of them. When there
 /// are more the older ones are forgotten, and a longer circle ends at [`MAX_ENTRIES`].

@@ -58,14 +58,14 @@ fn name(status: mount::Status) -> &'static str {
     }
 }
 
-/// What MNT tells of an export.
+/// What MNT returns for an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mounted {
     /// The handle of its top.
     pub root: v3::Handle,
-    /// The flavours of credentials that it takes, the server's first choice first: AUTH_SYS is 1, Kerberos 390003,
-    /// with integrity 390004, with privacy 390005 (RFC 2623 section 4.4). Some servers tell none.
+    /// The flavours of credentials that it takes, the server's first choice first: AUTH_SYS is 1, Kerberos 390003, with
+    /// integrity 390004, with privacy 390005 (RFC 2623 section 4.4). Some servers return none.
     pub flavours: Vec<u32>,
 }
 
@@ -104,7 +104,7 @@ impl Mount {
     }
 
     /// MNT of version 1: the handle of an exported directory for NFS version 2. Its statuses are error numbers of Unix,
-    /// which those of version 3 were made of.
+    /// from which those of version 3 come.
     ///
     /// # Errors
     /// As [`mount`](Self::mount).

@@ -79,14 +79,14 @@ impl Nfs2 {
         self.exchange(call, None).await?.result.map_err(|status| self.refused::<C>(status))
     }
 
-    /// The server has executed a call of `C` and says no. It tells nothing of the file.
+    /// The server has executed a call of `C` and refuses it. The reply says nothing about the file.
     fn refused<C: Call>(&self, status: Status) -> Error {
         let is_denial = matches!(status, Status::PERM | Status::ACCES);
         let denied = is_denial.then(|| Denied { caller: self.client.caller(), owner: None });
         Error::Status { procedure: procedure::<C>(), status: status.into(), denied }
     }
 
-    /// NULL: whether the server is there.
+    /// NULL: whether the server answers.
     ///
     /// # Errors
     /// See [`Error`], here and below.
@@ -147,7 +147,7 @@ impl Nfs2 {
             let is_of_type = what.is_some() && found.neutral().map(|told| told.file_type) == what;
             is_of_type
                 && match what {
-                    // A fresh file is empty and has one name: one that somebody else has made and filled is not taken
+                    // A fresh file is empty and has one name: one that another client has made and filled is not taken
                     // for ours.
                     Some(FileType::Regular) => found.size == attributes.size.unwrap_or(0) && found.links == 1,
                     // What stands in the place of the size is a device's number.
@@ -163,7 +163,7 @@ impl Nfs2 {
         self.made(&call, (directory, name), |found| found.file_type == v2::file_type::DIRECTORY).await
     }
 
-    /// Makes a file. `is_ours` says of one that is there already whether the call may have made it.
+    /// Makes a file. `is_ours` decides for one that exists already whether the call may have made it.
     async fn made<C: Call<Reply = Answer<LookupOk>>>(
         &self,
         call: &C,
@@ -200,7 +200,7 @@ impl Nfs2 {
         result.map_err(|status| self.refused::<v2::SymbolicLink>(status))
     }
 
-    /// REMOVE: takes a name away that is no directory's.
+    /// REMOVE: removes a name of a file that is not a directory.
     pub async fn remove(&self, directory: Handle, name: &Name) -> Result<(), Error> {
         self.removed(&v2::Remove { directory, name: name.clone() }, directory, name).await
     }
@@ -223,7 +223,7 @@ impl Nfs2 {
         result.map_err(|status| self.refused::<C>(status))
     }
 
-    /// RENAME: gives a file another name, in place of what had it.
+    /// RENAME: gives a file another name, in place of an existing file of that name.
     pub async fn rename(&self, from: (Handle, &Name), to: (Handle, &Name)) -> Result<(), Error> {
         let call = v2::Rename { from_directory: from.0, from: from.1.clone(), to_directory: to.0, to: to.1.clone() };
         let Outcome { result, retransmitted } = self.exchange(&call, None).await?;

@@ -116,7 +116,7 @@ impl Nfs3 {
         Error::Status { procedure: procedure::<C>(), status: status.into(), denied }
     }
 
-    /// NULL: whether the server is there.
+    /// NULL: whether the server answers.
     ///
     /// # Errors
     /// See [`Error`], here and below.
@@ -214,7 +214,7 @@ impl Nfs3 {
         retransmitted::created(self, &v3::MakeNode { directory: directory.clone(), name: name.clone(), kind }).await
     }
 
-    /// REMOVE: takes a name away that is no directory's.
+    /// REMOVE: removes a name of a file that is not a directory.
     pub async fn remove(&self, directory: &Handle, name: &Name) -> Result<WeakCache, Error> {
         let call = v3::Remove { directory: directory.clone(), name: name.clone() };
         retransmitted::removed(self, &call, directory, name).await
@@ -226,7 +226,7 @@ impl Nfs3 {
         retransmitted::removed(self, &call, directory, name).await
     }
 
-    /// RENAME: gives a file another name, in place of what had it.
+    /// RENAME: gives a file another name, in place of an existing file of that name.
     pub async fn rename(
         &self,
         from_directory: &Handle,
@@ -288,8 +288,8 @@ impl Nfs3 {
         self.simple(&v3::PathConfiguration { file: file.clone() }).await
     }
 
-    /// COMMIT: makes what was written unstably durable. A verifier other than that of the writes says that the server
-    /// has lost them.
+    /// COMMIT: makes unstable writes durable. If the verifier differs from that of the writes, the server has lost
+    /// them.
     pub async fn commit(&self, file: &Handle, offset: u64, count: u32) -> Result<v3::CommitOk, Error> {
         self.simple(&v3::Commit { file: file.clone(), offset, count }).await
     }

@@ -18,7 +18,7 @@ use tokio::sync::{Mutex, MutexGuard};
 /// Both lists of a file.
 const BOTH: u32 = mask::ACCESS | mask::DEFAULT;
 
-/// Whether a server has said that it does not have the program. Clones of a client share it.
+/// Whether a server has answered that it does not have the program. Clones of a client share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Missing(Arc<Knowledge>);
 
@@ -32,7 +32,7 @@ struct Knowledge {
 }
 
 impl Missing {
-    /// A call may be made. Until the server has answered one, that is the caller who has the guard.
+    /// Lets a call be made. Until the server has answered one, only the caller with the guard may call.
     async fn check(&self, procedure: &'static str) -> Result<Option<MutexGuard<'_, ()>>, Error> {
         let Knowledge { is_missing, is_known, first } = &*self.0;
         let first = if is_known.load(Ordering::Relaxed) { None } else { Some(first.lock().await) };
@@ -62,11 +62,11 @@ impl Missing {
 }
 
 impl Nfs3 {
-    /// GETACL: the access control lists of a file, which are those of its mode where it has no others. The reply has
-    /// room for the longest lists that there are (ULB-4.2-c).
+    /// GETACL: the access control lists of a file, which are those of its mode if it has no others. The reply has room
+    /// for the longest possible lists (ULB-4.2-c).
     ///
     /// # Errors
-    /// One that answers [`Error::is_not_supported`] where the server has no lists; see [`Error`].
+    /// One that answers [`Error::is_not_supported`] if the server has no lists; see [`Error`].
     pub async fn acls(&self, file: &Handle) -> Result<Acls, Error> {
         const GETACL: &str = "GETACL";
         let _first = self.acls_missing().check(GETACL).await?;

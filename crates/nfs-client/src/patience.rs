@@ -7,9 +7,9 @@ use std::time::Duration;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
-/// All waits of one call together, after which its caller learns of the status: servers ask for time to fetch a file
-/// from slow storage, to let lost writes be told, or until a grace period ends, and a server that asks for ever must
-/// not hold up a command for ever.
+/// All waits of one call together, after which its caller gets the status: servers ask for time to fetch a file from
+/// slow storage, to announce lost writes, or until a grace period ends, and a server that asks for ever must not delay
+/// a command for ever.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// The waits of one call: how long the next is, and how long all were so far.

@@ -1,7 +1,7 @@
 //! Reading a file as a stream, several calls at a time.
 //!
-//! Each block belongs to whoever took it from [`Reader::next`]. After an error the reader is at its end. Who opened the
-//! file closes it.
+//! Each block belongs to the caller that took it from [`Reader::next`]. After an error the reader is at its end. The
+//! caller that opened the file closes it.
 
 use crate::{Error, File};
 use bytes::Bytes;
@@ -23,7 +23,7 @@ pub struct Reader {
     file: File,
     next: u64,
     end: u64,
-    /// Up to where the file is thought to go: calls beyond are made one at a time.
+    /// The expected end of the file: calls beyond it are made one at a time.
     expected: u64,
     block: u32,
     depth: usize,
@@ -47,8 +47,8 @@ impl Reader {
         }
     }
 
-    /// Says where the file is thought to end, so that no calls are spent beyond it. If it is longer, it is read all the
-    /// same.
+    /// Sets where the file is expected to end, so that no calls are spent beyond it. If it is longer, it is read all
+    /// the same.
     pub fn expecting(mut self, size: u64) -> Self {
         self.expected = size;
         self
@@ -99,7 +99,7 @@ impl Reader {
 /// What came of one part of the range.
 struct Part {
     blocks: Vec<Block>,
-    /// The file ends here: what was asked for beyond it need not be waited for.
+    /// The file ends here: the calls for data beyond it need not be waited for.
     end: bool,
 }
 

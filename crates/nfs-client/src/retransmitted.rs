@@ -29,7 +29,7 @@ impl Creates for Create {
         (&self.directory, &self.name)
     }
 
-    /// A fresh file is empty and has one name: one that somebody else has made and filled is not taken for ours.
+    /// A fresh file is empty and has one name: one that another client has made and filled is not taken for ours.
     async fn made(&self, _: &Nfs3, found: &LookupOk) -> Result<bool, Error> {
         Ok(has_type(found, FileType::Regular) && found.attributes.as_ref().is_some_and(|a| a.size == 0 && a.links == 1))
     }
@@ -93,7 +93,7 @@ pub(crate) async fn created<C: Creates>(nfs: &Nfs3, call: &C) -> Result<Created,
     Err(nfs.refused::<C, _>(&failure))
 }
 
-/// Whether a name is there.
+/// Whether a name exists.
 async fn exists(nfs: &Nfs3, directory: &Handle, name: &Name) -> Result<Option<LookupOk>, Error> {
     match nfs.lookup(directory, name).await {
         Ok(found) => Ok(Some(found)),

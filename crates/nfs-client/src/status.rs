@@ -1,7 +1,7 @@
-//! What a server says about the outcome of a call, whatever version it speaks.
+//! The server's answer about the outcome of a call, in every version.
 //!
-//! The versions number the same causes alike, name them by their own prefixes, and differ in a few. Who decides by a
-//! status asks for its [`Cause`]; who tells it to people uses its name, as the wire has it.
+//! The versions number the same causes alike, name them with their own prefixes, and differ in a few. Code that decides
+//! by a status asks for its [`Cause`]; messages for people use the protocol's name.
 
 use rpcrdma_nfs::{v2, v3, v4};
 use std::fmt;
@@ -59,7 +59,7 @@ pub enum Cause {
     NameTooLong,
     /// The directory is not empty.
     NotEmpty,
-    /// The file is gone.
+    /// The file no longer exists.
     Stale,
     /// The handle is none of this server's.
     BadHandle,

@@ -1,7 +1,7 @@
-//! Writing a file as a stream, several calls at a time, without losing an octet to a restart of the server.
+//! Writing a file as a stream, several calls at a time, without losing a byte to a restart of the server.
 //!
-//! Octets written unstably are kept, shared with whoever gave them, until a COMMIT has made them durable. If the
-//! server's write verifier has changed by then, it has restarted and may have lost them: they are sent again.
+//! Data that was written unstably is kept, shared with its maker, until a COMMIT has made it durable. If the server's
+//! write verifier has changed by then, the server has restarted and may have lost the data: the writer sends it again.
 
 use crate::{Error, File, Verifier};
 use bytes::Bytes;

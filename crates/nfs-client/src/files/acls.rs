@@ -9,7 +9,7 @@ use rpcrdma_nfs::{attr::Acls, v4::Acl};
 const NOT_IN_2: &str = "version 2 of NFS has no access control lists; version 3 has";
 /// Why there are none of version 4.
 const NONE: &str = "version 3 of NFS has no access control lists of version 4; version 4 has";
-/// Why there are no POSIX ones.
+/// Why there are no POSIX lists.
 const NOT_POSIX: &str = "version 4 of NFS has no POSIX access control lists; version 3 has";
 
 /// Access control lists, as version 4 has them.
@@ -55,7 +55,7 @@ impl Files {
 /// # }
 /// ```
 impl Files {
-    /// The lists of a file: those of its mode, where it has no others.
+    /// The lists of a file: those of its mode, if it has no others.
     pub async fn posix_acls(&self, file: &Handle) -> Result<Acls, Error> {
         match &self.0 {
             Version::V2(_) => Err(Error::NotInVersion { procedure: "GETACL", what: NOT_IN_2 }),

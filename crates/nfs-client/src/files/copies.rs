@@ -17,7 +17,7 @@ pub struct Copied {
     pub count: u64,
     /// How durable they are.
     pub committed: Stability,
-    /// As that of a write; `None` if the server has not told it.
+    /// As the verifier of a write; `None` if the server has not returned one.
     pub verifier: Option<Verifier>,
 }
 
@@ -49,7 +49,7 @@ impl File {
         Ok(Copied { count: copied.count, committed: v4::stability_of(copied.committed), verifier })
     }
 
-    /// Makes a range of `target` share what a range of this file holds: at once or not at all, whatever its size.
+    /// Makes a range of `target` share the blocks of a range of this file: completely or not at all, whatever its size.
     pub async fn clone_range(&self, target: &File, span: Span) -> Result<(), Error> {
         let (source, target) = (self.version_4("CLONE", NONE)?, target.version_4("CLONE", NONE)?);
         let (nfs, source, target) = source.with(target, Op::Clone)?;

@@ -1,7 +1,7 @@
-//! A file that is open: what it is read and written by.
+//! An open file, through which programs read and write.
 //!
-//! In versions 2 and 3 there is no such thing, and a file is its handle; opening and closing cost no call. Version 4
-//! gives a stateid to whoever opens a file, which is named in each READ and WRITE and given back at the end.
+//! Versions 2 and 3 have no opens: a file is its handle, and opening and closing cost no call. Version 4 gives a
+//! stateid to a client that opens a file; the client names it in each READ and WRITE and gives it back at the end.
 
 use super::{Handle, ReadOk, Verifier, WriteOk, v2, v3, v4};
 use crate::{Error, Nfs2, Nfs3};
@@ -99,8 +99,8 @@ impl File {
         }
     }
 
-    /// Makes what was written unstably durable: `count` octets from `offset` on, or all after it if that is 0. A
-    /// verifier other than that of the writes says that the server has lost them.
+    /// Makes unstable writes durable: `count` bytes from `offset` on, or all after it if that is 0. If the verifier
+    /// differs from that of the writes, the server has lost them.
     pub async fn commit(&self, offset: u64, count: u32) -> Result<Verifier, Error> {
         match &self.0 {
             // All that was written is durable.
@@ -119,8 +119,8 @@ impl File {
         }
     }
 
-    /// Sets attributes of the file: its size, too, if it is open to be written. Returns those that it has then, if the
-    /// server tells them.
+    /// Sets attributes of the file: its size too, if it is open for writing. Returns the attributes that it has then,
+    /// if the server returns them.
     pub async fn setattr(&self, attributes: NewAttributes) -> Result<Option<Attributes>, Error> {
         match &self.0 {
             Opened::V2 { nfs, file } => v2::setattr(nfs, *file, attributes, None).await,
@@ -129,7 +129,7 @@ impl File {
         }
     }
 
-    /// Tells the server that the file is used no more, by this one or a clone of it.
+    /// Tells the server that the file is no longer used, by this one or a clone of it.
     pub async fn close(self) -> Result<(), Error> {
         match self.0 {
             Opened::V2 { .. } | Opened::V3 { .. } => Ok(()),

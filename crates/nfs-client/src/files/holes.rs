@@ -4,7 +4,7 @@ use super::File;
 use crate::Error;
 use rpcrdma_nfs::v4::{Op, ops::Content};
 
-/// Why nothing is told of holes.
+/// Why holes cannot be found.
 const NONE: &str = "version 3 of NFS knows nothing of holes; version 4.2 does";
 
 /// What is looked for in a file.

@@ -20,9 +20,9 @@ pub const TO_THE_END: u64 = u64::MAX;
 /// Which lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// Others may have shared ones. The file has to be open to be read.
+    /// Others may have shared ones. The file must be open for reading.
     Shared,
-    /// Nobody else may have any. The file has to be open to be written.
+    /// Nobody else may have any. The file must be open for writing.
     Exclusive,
 }
 
@@ -62,7 +62,7 @@ impl File {
     /// Locks a range; [`TO_THE_END`] as its length goes to the end of the file.
     ///
     /// # Errors
-    /// One with an [`Error::conflict`] if somebody else has locked some of it; one that answers
+    /// One with an [`Error::conflict`] if another client has locked some of it; one that answers
     /// [`Error::is_not_supported`] in version 3; see [`Error`], here and below.
     pub async fn lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
         let (nfs, opened) = self.lockable(Op::Lock)?;
@@ -75,7 +75,7 @@ impl File {
         Ok(nfs.lock_when_free(opened, kind.into(), offset, length).await?)
     }
 
-    /// The lock that stands in the way of one, if one does.
+    /// The lock that conflicts with one, if there is one.
     pub async fn test_lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<Option<Conflict>, Error> {
         let (nfs, opened) = self.lockable(Op::LockT)?;
         Ok(nfs.test_lock(opened, kind.into(), offset, length).await?)
@@ -87,8 +87,8 @@ impl File {
         Ok(nfs.unlock(opened, offset, length).await?)
     }
 
-    /// Whether nothing is known to be lost of the open and its locks. Asks nobody: what the server takes away is found
-    /// out by the calls that are made, and by the driver's.
+    /// Whether the open and its locks are held, as far as the client knows. Makes no call: the client learns from its
+    /// calls, and from the driver's, what the server takes away.
     ///
     /// # Errors
     /// One that answers [`Error::is_lost`], or [`Error::is_not_supported`] in version 3.
@@ -99,8 +99,8 @@ impl File {
 }
 
 impl Files {
-    /// For how long the server surely keeps what is locked and open, as far as it was heard from; nothing is left when
-    /// it was silent for all of the lease. `None` in version 3, which has no leases.
+    /// How long the server surely keeps what is locked and open, counted from its last reply; zero if it was silent for
+    /// all of the lease. `None` in version 3, which has no leases.
     pub fn lease_left(&self) -> Option<Duration> {
         self.version_4().map(Nfs4::lease_left)
     }

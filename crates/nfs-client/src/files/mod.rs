@@ -69,7 +69,7 @@ impl From<Nfs4> for Files {
     }
 }
 
-/// Why version 2 does not have what was asked for.
+/// Why version 2 does not have what the caller asked for.
 const NOT_IN_2: &str = "version 2 of NFS has nothing of the kind; version 4 has";
 
 impl Files {
@@ -95,7 +95,7 @@ impl Files {
         self.version_4().ok_or(Error::NotInVersion { procedure, what })
     }
 
-    /// Whether the server is there.
+    /// Whether the server answers.
     ///
     /// # Errors
     /// See [`Error`], here and below.
@@ -116,8 +116,8 @@ impl Files {
         }
     }
 
-    /// Sets attributes, with `guard` only if the file's `changed` is that. Returns those that the file has then, if the
-    /// server tells them. Who sets the size of a file has it open, and uses [`File::setattr`].
+    /// Sets attributes, with `guard` only if the file's `changed` equals it. Returns the attributes that the file has
+    /// then, if the server returns them. To set the size of an open file, use [`File::setattr`].
     pub async fn setattr(
         &self,
         file: &Handle,
@@ -150,7 +150,7 @@ impl Files {
         }
     }
 
-    /// Which of `rights` the caller has: those of [`rpcrdma_nfs::v3::access`], which have the same numbers in all
+    /// Which of `rights` the caller has: the bits of [`rpcrdma_nfs::v3::access`], which have the same numbers in all
     /// versions.
     pub async fn access(&self, file: &Handle, rights: u32) -> Result<u32, Error> {
         match &self.0 {
@@ -223,8 +223,8 @@ impl Files {
         }
     }
 
-    /// Takes a name away that is no directory's. Version 4 does not tell them apart, and takes that of an empty one,
-    /// too.
+    /// Removes a name of a file that is not a directory. Version 4 does not distinguish them, and also removes an empty
+    /// directory.
     pub async fn remove(&self, directory: &Handle, name: &Name) -> Result<(), Error> {
         match &self.0 {
             Version::V2(nfs) => v2::remove(nfs, directory, name).await,
@@ -242,7 +242,7 @@ impl Files {
         }
     }
 
-    /// Gives a file another name, in place of what had it.
+    /// Gives a file another name, in place of an existing file of that name.
     pub async fn rename(
         &self,
         from_directory: &Handle,
@@ -308,7 +308,7 @@ impl Files {
     }
 
     /// Entries of a directory that come after a place in it. `plus` says whether to ask for attributes and handles, and
-    /// becomes false where the server cannot tell them.
+    /// becomes false if the server cannot return them.
     pub(crate) async fn entries(
         &self,
         directory: &Handle,
@@ -332,7 +332,8 @@ impl Files {
         }
     }
 
-    /// The error that a server answers with to a LOOKUP in what is no directory, for who finds that out without asking.
+    /// The error with which a server answers a LOOKUP in a file that is not a directory, for code that finds that out
+    /// without a call.
     pub fn no_directory(&self) -> Error {
         match &self.0 {
             Version::V2(_) => v2::refused("LOOKUP", rpcrdma_nfs::v2::Status::NOTDIR),

@@ -84,7 +84,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A name in a directory that is there.
+/// A name in a directory that exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The directory.

@@ -1,7 +1,7 @@
-//! Small files: each is read by one call, and made by one where the version has such a call.
+//! Small files: each is read by one call, and made by one if the version has such a call.
 //!
-//! These are short cuts. Whatever they could not do is done by [`Files::open`], [`Files::create`] and so on, which also
-//! tell what is wrong.
+//! These are short cuts. If one fails, [`Files::open`], [`Files::create`] and so on do the work, and report what is
+//! wrong.
 
 use super::{Files, Handle, Name, ReadOk, Version, v2, v3, v4};
 use crate::Error;
@@ -13,9 +13,9 @@ use rpcrdma_nfs::attr::{Attributes, NewAttributes};
 pub struct NewFile<'a> {
     /// Where.
     pub directory: &'a Handle,
-    /// Under which name at first, which nobody else uses.
+    /// The name at first, which no other program uses.
     pub temporary: &'a Name,
-    /// And what it is called when it is whole: what has this name goes.
+    /// The name when it is whole; an existing file of this name is replaced.
     pub name: &'a Name,
     /// The mode until then.
     pub mode: u32,
@@ -29,21 +29,21 @@ impl Files {
     /// The most octets that one [`read_small`](Self::read_small) brings: of a larger file it is of no use.
     pub fn most_small(&self) -> u32 {
         match &self.0 {
-            // A server that gives less tells that there is more.
+            // A server that returns less says that there is more.
             Version::V2(_) | Version::V3(_) => u32::MAX,
             Version::V4(nfs) => nfs.transfer().read,
         }
     }
 
-    /// Reads the first `count` octets of a file that was found, in one call and without an open.
+    /// Reads the first `count` bytes of a file that was found, in one call and without an open.
     ///
-    /// One READ sees a file as it is at one moment, an open would add nothing, and the server judges by the same rules:
-    /// it asks whoever denies others to read, and whoever has the file delegated (RFC 8881 section 9.1.4.3). One file
-    /// in a call: of several READs in one COMPOUND Linux's nfsd answers some with other octets than the file's (seen
-    /// with 6.12, over RDMA and TCP), and nothing tells which.
+    /// One READ sees a file as it is at one moment, an open would add nothing, and the server applies the same rules:
+    /// it consults an open that denies reading, and a client that has the file delegated (RFC 8881 section 9.1.4.3). A
+    /// call reads one file: if a COMPOUND has several READs, Linux's nfsd answers some with bytes that are not the
+    /// file's (seen with 6.12, over RDMA and TCP), and nothing shows which.
     ///
     /// # Errors
-    /// See [`Error`]. What could not be read in this way may be read with an open.
+    /// See [`Error`]. A file that could not be read in this way may be read with an open.
     pub async fn read_small(&self, file: &Handle, count: u32) -> Result<ReadOk, Error> {
         match &self.0 {
             Version::V2(nfs) => v2::read(nfs, v2::handle("READ", file)?, 0, count).await,

@@ -81,7 +81,7 @@ pub struct CreatedFile {
     pub attributes: Option<Attributes>,
 }
 
-/// What a server tells of its memory: if it is another later, the server has restarted.
+/// A value that a server returns with writes: if it changes, the server has restarted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Verifier(pub [u8; 8]);
 

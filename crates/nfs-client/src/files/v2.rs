@@ -1,9 +1,9 @@
-//! Version 2: what [`Files`](super::Files) and [`File`] ask for, by the procedures of [`Nfs2`].
+//! Version 2: the operations of [`Files`](super::Files) and [`File`], by the procedures of [`Nfs2`].
 //!
-//! What version 2 does not have is made of what it has. A file that must not be there is looked up before it is made: a
-//! name that somebody else makes in between is used as it is. A guard is compared with the attributes before they are
-//! set. A file that is told to have 2^32 - 1 octets may have more, and is not read, as a part would be taken for it
-//! all.
+//! Other procedures replace those that version 2 does not have. A file that must not exist is looked up before it is
+//! made: if another client makes that name in between, it is used as it is. A guard is compared with the attributes
+//! before they are set. A file whose size is 2^32 - 1 may be larger, and is not read, because a part would be taken for
+//! all of it.
 
 use super::{
     Access, CreateHow, Created, CreatedFile, Entry, File, Found, Handle, Name, Node, NodeKind, Page, Place, ReadOk,
@@ -87,7 +87,7 @@ async fn is_free(nfs: &Nfs2, directory: v2::Handle, called: &v2::Name) -> Result
     }
 }
 
-/// What was made is there, whatever its attributes say.
+/// The file was made, whatever its attributes say.
 fn created(procedure: &'static str, made: &v2::LookupOk) -> Result<Attributes, Error> {
     told(procedure, &made.attributes).map_err(|error| Error::AfterCreation(Box::new(error)))
 }
@@ -201,7 +201,7 @@ pub(super) async fn open_at(nfs: &Nfs2, directory: &Handle, called: &Name) -> Re
     Ok(File::of_2(nfs.clone(), found.file))
 }
 
-/// Whether so many octets from `offset` on are the last of the file. A file whose size has no place in this version is
+/// Whether this many bytes from `offset` on are the last of the file. A file whose size this version cannot express is
 /// not read.
 fn is_end(attributes: &v2::Attributes, offset: u32, octets: usize) -> Result<bool, Error> {
     if attributes.size == u32::MAX {

@@ -56,7 +56,7 @@ pub(super) async fn lookup(nfs: &Nfs3, directory: &Handle, called: &Name) -> Res
     Ok(Found { file: found.file.into(), attributes: attributes.into(), place: Some(place) })
 }
 
-/// The handle of what was made: not every server tells it with its answer.
+/// The handle of the new file: not every server returns it with its reply.
 async fn made(
     nfs: &Nfs3,
     directory: &v3::Handle,

@@ -38,7 +38,7 @@ pub(super) fn name(name: &Name) -> v4::Name {
     v4::Name(name.0.clone())
 }
 
-/// The error that a server answers a LOOKUP with in what is no directory.
+/// The error with which a server answers a LOOKUP in a file that is not a directory.
 pub(super) fn no_directory() -> Error {
     refused(Op::Lookup, Status::NOTDIR)
 }
@@ -113,7 +113,7 @@ pub(super) async fn mknod(
     Ok(created(nfs.mknod(&handle(directory)?, &name(called), kind, &attributes).await?))
 }
 
-/// REMOVE, which is there for directories, too.
+/// REMOVE, which also removes directories.
 pub(super) async fn remove(nfs: &Nfs4, directory: &Handle, called: &Name) -> Result<(), Error> {
     Ok(nfs.remove(&handle(directory)?, &name(called)).await.map(drop)?)
 }
@@ -254,7 +254,7 @@ impl Open {
         self.file().into()
     }
 
-    /// The client, and what the server knows the open by.
+    /// The client, and the stateid of the open.
     ///
     /// # Errors
     /// If there is no open: in minor version 0, of a file that has lost the name by which it was found.

@@ -8,7 +8,7 @@ use rpcrdma_nfs::v4::ops::SetXattrOption;
 /// Why there are none.
 const NONE: &str = "version 3 of NFS has no extended attributes; version 4.2 has";
 
-/// Whether an extended attribute that is set has to be there.
+/// Whether an extended attribute that is set must exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetXattr {
     /// It is set in either case.

@@ -1,5 +1,5 @@
-//! What a server has and what was agreed upon with it, for people who look: the session, the minor versions, the
-//! features. Nothing on the server is changed by asking.
+//! What a server has and what was agreed with it, for people who look: the session, the minor versions, the features.
+//! Asking changes nothing on the server.
 
 use super::{
     Error, Nfs4,
@@ -27,7 +27,7 @@ const EMPTY_OCTETS: usize = 1_024;
 pub struct About {
     /// The minor version.
     pub minor: u32,
-    /// For how long the server keeps what a client holds without a word from it.
+    /// How long the server keeps what a silent client holds.
     pub lease: Duration,
     /// The session, where the minor version has them.
     pub session: Option<AboutSession>,
@@ -198,10 +198,10 @@ impl Nfs4 {
     }
 }
 
-/// The minor versions of version 4 that a server serves: it is asked for each by a call that does nothing.
+/// The minor versions of version 4 that a server serves: the client asks for each by a call that does nothing.
 ///
 /// # Errors
-/// [`Error::NoVersion4`] if it serves none at all, and as all calls.
+/// [`Error::NoVersion4`] if it serves none, and the errors of all calls.
 pub async fn served_minors(client: &Client) -> Result<Vec<u32>, Error> {
     let mut served = Vec::new();
     for minor in 0..=MAX_MINOR {

@@ -10,8 +10,8 @@ use rpcrdma_nfs::v4::{Acl, Args, Attribute, Bitmap, FileAttributes, Handle, Op, 
 const ASKED: Bitmap = Bitmap::of(&[Attribute::Acl]);
 
 impl Nfs4 {
-    /// The access control list of a file. How large it is nobody can tell beforehand (ULB-5.2-a): a session's largest
-    /// reply is offered, and in minor version 0, which has none, the transport asks again or continues a reply that
+    /// The access control list of a file. Its size is not known before (ULB-5.2-a): the call offers room for a
+    /// session's largest reply; in minor version 0, which has none, the transport asks again or continues a reply that
     /// does not fit (ULB-5.2.1-a).
     ///
     /// # Errors

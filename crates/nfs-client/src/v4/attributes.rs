@@ -9,7 +9,7 @@ use rpcrdma_nfs::{
     v4::{self, Attribute, Bitmap, FileAttributes, ModeUmask, Op, Principal, SetTime, Value},
 };
 
-/// Whom a file belongs to whose owner the server does not tell as a number.
+/// The owner of a file if the server does not send a number.
 pub(super) const NOBODY: u32 = 65_534;
 /// Bits of a mode that can be set.
 const MODE_BITS: u32 = 0o7777;
@@ -42,7 +42,7 @@ fn set_time(time: attr::SetTime) -> Option<SetTime> {
 }
 
 impl Inner {
-    /// Attributes to set on a file that is there.
+    /// Attributes to set on a file that exists.
     pub(super) fn changed(&self, new: &attr::NewAttributes) -> FileAttributes {
         self.encoded(new, false)
     }

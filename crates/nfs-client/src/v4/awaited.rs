@@ -1,7 +1,7 @@
-//! What the server tells by calling: locks that can perhaps be had, copies that have ended, delegations that it wants
+//! What the server announces by its calls: locks that may be free, copies that have ended, delegations that it wants
 //! back.
 //!
-//! Only what this client waits for is kept; a call about anything else changes nothing.
+//! The client keeps only announcements for which it waits; a call about anything else changes nothing.
 
 use rpcrdma_nfs::v4::{Handle, OwnerName, StateId, StateIdOther, callback::OffloadOutcome};
 use std::{
@@ -71,7 +71,7 @@ impl Awaited {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody waits for a lock on a file, as this owner.
+    /// A caller waits for a lock on a file, as this owner.
     pub(super) fn lock(&self, file: &Handle, owner: &OwnerName) -> WaitsForLock<'_> {
         let key = (file.clone(), owner.clone());
         let notify = self.inner().locks.entry(key.clone()).or_default().clone();
@@ -116,7 +116,8 @@ impl Awaited {
         }
     }
 
-    /// OPEN is called in minor version 0, and what comes with it may be recalled before its answer comes.
+    /// An OPEN of minor version 0 is sent, and the server may recall the delegation that comes with it before its reply
+    /// comes.
     pub(super) fn opens(self: &Arc<Self>) -> Opens {
         self.inner().opening += 1;
         Opens(self.clone())
@@ -127,7 +128,7 @@ impl Awaited {
         self.inner().opening > 0
     }
 
-    /// COPY is called, and its end may be told before its answer comes.
+    /// A COPY is sent, and the server may announce its end before its reply comes.
     pub(super) fn asks_to_copy(&self) -> AsksToCopy<'_> {
         self.inner().asking += 1;
         AsksToCopy(self)

@@ -27,7 +27,7 @@ impl Nfs4 {
 }
 
 impl Inner {
-    /// Closes a file; what is lost of it is told.
+    /// Closes a file, and returns what of it was lost.
     pub(super) async fn close_held(self: &Arc<Self>, held: &Arc<Held>) -> Result<(), Error> {
         if held.is_closed() {
             return Ok(());
@@ -62,7 +62,8 @@ impl Inner {
     async fn close_open(&self, held: &Arc<Held>) -> Result<(), Error> {
         let _turn = held.owner.turn.lock().await;
         let mut build = |ground: &Ground| {
-            // What could not be reclaimed is not closed: in minor version 0 its stateid tells of a restart each time.
+            // What could not be reclaimed is not closed: in minor version 0 its stateid would report a restart each
+            // time.
             if let Some((Lost::Open, _)) = held.lost() {
                 self.still_held(Op::Close, held)?;
             }

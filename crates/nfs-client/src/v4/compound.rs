@@ -14,7 +14,7 @@ pub(super) struct Plan {
     pub(super) changes: bool,
     /// Whether the server is to remember its reply, for a repetition.
     pub(super) is_kept: bool,
-    /// Whether nobody can tell beforehand how large the reply becomes: what the session allows is offered then.
+    /// Whether the size of the reply is not known before: the call then offers what the session allows.
     pub(super) is_guessed: bool,
 }
 
@@ -29,7 +29,7 @@ impl Plan {
         Self { purpose, changes: true, is_kept: true, is_guessed: false }
     }
 
-    /// The same where nobody can tell how large the reply becomes.
+    /// The same if the size of the reply is not known before.
     pub(super) fn guessed(mut self) -> Self {
         self.is_guessed = true;
         self

@@ -15,7 +15,7 @@ use rpcrdma_nfs::v4::{
 };
 use std::{pin::pin, time::Duration};
 
-/// How often a copy is asked about whose end the server does not tell.
+/// How often the client asks about a copy whose end the server does not announce.
 const FIRST_ASK: Duration = Duration::from_secs(1);
 /// It doubles up to this.
 const LAST_ASK: Duration = Duration::from_secs(15);
@@ -38,7 +38,7 @@ pub struct Copied {
     pub count: u64,
     /// How durable they are.
     pub committed: Stability,
-    /// As that of a WRITE; `None` if the server has not told it.
+    /// As the verifier of a WRITE; `None` if the server has not returned one.
     pub verifier: Option<Verifier>,
 }
 

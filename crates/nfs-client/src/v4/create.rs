@@ -1,4 +1,4 @@
-//! Making files that are no regular ones: CREATE.
+//! Making files that are not regular ones: CREATE.
 
 use super::{
     Error, Found, Nfs4, attributes,
@@ -68,7 +68,7 @@ impl Nfs4 {
         let file = done!(reply, GetFh);
         match (file, attributes::next(&mut reply)) {
             (Ok(ops::GetFhOk { file }), Ok(attributes)) => Ok(Found { file, attributes }),
-            // It is made; what could not be told of it is asked for once more.
+            // It is made; the client asks again for what the reply does not contain.
             _ => self.lookup(directory, name).await.map_err(Error::after_creation),
         }
     }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub enum By<'a> {
     /// By an open of it.
     Open(&'a Opened),
-    /// Without one: the server allows what the caller may do, unless somebody has it open and denies that.
+    /// Without one: the server permits what the caller may do, unless an open of another client denies that.
     File(&'a Handle),
 }
 
@@ -126,8 +126,8 @@ impl Nfs4 {
         Ok(written)
     }
 
-    /// COMMIT: makes what was written unstably durable; `count` 0 means up to the end. The verifier is that of the
-    /// writes, unless the server has lost them.
+    /// COMMIT: makes unstable writes durable; `count` 0 means up to the end. The verifier equals that of the writes,
+    /// unless the server has lost them.
     pub async fn commit(&self, file: &Handle, offset: u64, count: u32) -> Result<Verifier, Error> {
         let ops = [put(file), Args::Commit(ops::Commit { offset, count })];
         let mut reply = self.inner.perform(Plan::looks(Op::Commit), None, &mut |_| Ok(ops.to_vec())).await?;

@@ -1,5 +1,5 @@
-//! What a client does without being called: it keeps the lease, and does what was left to do and what the server has
-//! told.
+//! What a client does without a caller: it renews the lease, finishes what callers left, and follows the server's
+//! announcements.
 
 use super::{
     Error, Inner, Nfs4,
@@ -14,7 +14,7 @@ use rpcrdma_env::Timestamp;
 use rpcrdma_nfs::v4::{Args, Handle, Op, StateId, Status, ops, ops::sequence_status};
 use std::{pin::pin, sync::Arc, time::Duration};
 
-/// How often what SEQUENCE tells is looked at: a server that tells it with each reply makes no more work.
+/// How often the client looks at SEQUENCE's flags: a server that sends them with each reply causes no more work.
 const FLAGS_PAUSE: Duration = Duration::from_secs(1);
 /// It doubles up to this while nothing is found.
 const LONGEST_FLAGS_PAUSE: Duration = Duration::from_secs(64);
@@ -30,7 +30,7 @@ struct Course {
     /// Whether that is under way, and whether a renewal is.
     is_heeding: bool,
     is_renewing: bool,
-    /// Whether the last renewal has failed, and whether the file system's move was told.
+    /// Whether the last renewal has failed, and whether the server has announced that the file system moved.
     has_failed: bool,
     has_moved: bool,
 }
@@ -74,10 +74,11 @@ impl Course {
 }
 
 impl Nfs4 {
-    /// Keeps the lease and does what is left to do. To be polled for as long as the client is used; it completes when
-    /// all clones of the client and all open files are dropped.
+    /// Renews the lease and does what is left to do. Poll it for as long as the client is used; it completes when all
+    /// clones of the client and all open files are dropped.
     ///
-    /// Calls that open, lock and unlock files, and whose futures are dropped half way, are brought to their end here.
+    /// If a caller drops the future of a call that opens, locks or unlocks a file half way, the driver finishes the
+    /// call.
     pub fn driver(&self) -> impl Future<Output = ()> + Send + 'static {
         let (inner, duties) = (Arc::downgrade(&self.inner), self.inner.duties.clone());
         let clock = self.inner.env.clock.clone();
@@ -100,9 +101,8 @@ impl Nfs4 {
         }
     }
 
-    /// Tells the server that the client will not be back, so that it keeps nothing for it. Files that nobody uses any
-    /// more are closed first, others that are open are lost. In minor version 0 the server learns it when the lease
-    /// ends.
+    /// Tells the server that the client will not be back, so that it keeps nothing for it. Files that are no longer
+    /// used are closed first; other open files are lost. In minor version 0 the server learns it when the lease ends.
     ///
     /// # Errors
     /// See [`Error`].
@@ -165,7 +165,7 @@ impl Inner {
         }
         drop(beginning);
         let now = self.env.clock.now();
-        // Who says goodbye makes itself known no more: a session that is made anew would be in the way.
+        // A client that is ending does not register again: a new session would prevent its end.
         let is_ending = self.duties.is_ending();
         let may_heed = |course: &Course| !course.is_heeding && !is_ending && self.duties.has_flags();
         if may_heed(course) && now >= course.flags_from {
@@ -229,8 +229,7 @@ impl Inner {
         })
     }
 
-    /// Does something about what SEQUENCE has told. False if there was nothing to be done, so that the server will
-    /// tell the same again.
+    /// Acts on the flags of SEQUENCE. False if there was nothing to do, so that the server will send the same again.
     async fn heed(&self, flags: u32) -> bool {
         let mut has_found = flags & REVOKED == 0 || self.find_revoked().await;
         if self.options.callbacks.is_none() {
@@ -250,7 +249,8 @@ impl Inner {
         } else {
             return has_found;
         }
-        // Now, and not with the next call of whoever: somebody may wait for what this client holds (V2-4.5.5-d).
+        // Now, and not with the next call of some caller: another client may wait for what this client holds
+        // (V2-4.5.5-d).
         if let Err(error) = self.ready(Op::BindConnToSession).await {
             tracing::debug!(%error, "the server still cannot call");
         }

@@ -54,17 +54,17 @@ impl fmt::Debug for Left {
 pub(super) struct Duties {
     left: Mutex<Left>,
     flags: AtomicU32,
-    /// When the server was heard of last, in nanoseconds of the clock.
+    /// When the last reply of the server came, in nanoseconds of the clock.
     heard: AtomicU64,
     has_ended: AtomicBool,
     is_ending: AtomicBool,
     wake: Notify,
-    /// What the driver has begun and not done, and who waits for the end of it.
+    /// How many duties the driver has begun and not done; callers can wait for zero.
     at_work: AtomicU32,
     done: Notify,
 }
 
-/// Somebody drives, until this is dropped.
+/// The driver runs, until this is dropped.
 pub(super) struct Driven(Arc<Duties>);
 
 impl Drop for Driven {
@@ -94,13 +94,13 @@ impl Duties {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on there is somebody who does what is left.
+    /// From now on the driver does what is left.
     pub(super) fn driven(self: &Arc<Self>) -> Driven {
         self.left().drivers += 1;
         Driven(self.clone())
     }
 
-    /// A call whose caller has gone is to be brought to its end. Nobody who drives, nobody who does.
+    /// The caller of a call has gone: the driver finishes the call, if there is a driver.
     pub(super) fn finish(&self, call: BoxFuture<'static, ()>) {
         let mut left = self.left();
         let refused = match left.drivers > 0 && left.unfinished.len() < MAX_UNFINISHED {
@@ -117,7 +117,7 @@ impl Duties {
         }
     }
 
-    /// A file that nobody uses any more is to be closed.
+    /// A file is no longer used and must be closed.
     pub(super) fn close(&self, held: Arc<Held>) {
         self.left().closes.push(held);
         self.wake.notify_one();
@@ -224,7 +224,7 @@ impl Duties {
         self.is_ending.load(Ordering::Relaxed)
     }
 
-    /// Something was left to do, or the client is gone.
+    /// Waits until something was left to do, or the client is gone.
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
     }

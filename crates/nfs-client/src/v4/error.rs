@@ -16,7 +16,7 @@ pub enum Error {
         operation: Op,
         /// What the server says.
         status: Status,
-        /// Who was refused, if the status says that the caller may not do this.
+        /// The refused caller, if the status says that the caller may not do this.
         denied: Option<Denied>,
     },
     /// The call has no results.
@@ -79,12 +79,12 @@ pub enum Error {
         /// Why.
         status: Status,
     },
-    /// Somebody else holds a lock.
+    /// Another owner holds a lock.
     #[error("{operation}: {denied}")]
     Locked {
         /// The operation.
         operation: Op,
-        /// The lock that stands in the way.
+        /// The conflicting lock.
         denied: Conflict,
     },
     /// The file system is on another server.
@@ -93,7 +93,7 @@ pub enum Error {
         /// The operation.
         operation: Op,
     },
-    /// The server has made what it was to make, and what was to be done with it has failed.
+    /// The server has made the file, and the next operation on it has failed.
     #[error(transparent)]
     AfterCreation(Box<Error>),
     /// The server takes the session or the client id away again and again.
@@ -124,10 +124,10 @@ impl fmt::Display for Lost {
     }
 }
 
-/// The most octets of a lock's owner that are told.
+/// The most octets of a lock's owner that a message shows.
 const MAX_OWNER_TOLD: usize = 128;
 
-/// A lock that stands in the way.
+/// A conflicting lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Where it begins.
@@ -136,7 +136,7 @@ pub struct Conflict {
     pub length: u64,
     /// Which lock.
     pub kind: LockKind,
-    /// Whose it is, in the words of whoever holds it; empty if the server does not tell.
+    /// The name that its holder uses; empty if the server does not return it.
     pub owner: OwnerName,
 }
 
@@ -200,13 +200,13 @@ impl Error {
         self.status().is_some_and(is_denial)
     }
 
-    /// Whether nobody knows what the server has made of the call: the transport has given up waiting for the reply.
+    /// Whether it is unknown what the server did with the call: the transport has given up waiting for the reply.
     pub(super) fn is_unanswered(&self) -> bool {
         let Self::Call { source: CallError::Transport(error), .. } = self else { return false };
         !matches!(error, TransportError::Closed)
     }
 
-    /// Whether it is OPEN itself that has failed, and not what comes after it.
+    /// Whether OPEN itself has failed, and not a later operation.
     pub(super) fn is_of_open(&self) -> bool {
         matches!(self, Self::Call { operation: Op::Open, .. })
     }

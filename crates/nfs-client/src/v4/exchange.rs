@@ -103,8 +103,7 @@ impl Inner {
         }
     }
 
-    /// Operations on this ground: one attempt. Statuses are the caller's to look at; an error means that there is no
-    /// reply.
+    /// Operations on this ground: one attempt. The caller looks at statuses; an error means that there is no reply.
     pub(super) async fn attempt(
         &self,
         ground: &Ground,
@@ -122,7 +121,7 @@ impl Inner {
         }
     }
 
-    /// Minor version 0: the transport's XID is all that tells a reply's call (ULB-5.5-d).
+    /// Minor version 0: only the transport's XID connects a reply with its call (ULB-5.5-d).
     async fn without_session(&self, plan: Plan, ops: Vec<Args>, sink: Option<Buffer>) -> Result<Reply, Error> {
         let called: Vec<Op> = ops.iter().map(Args::op).collect();
         let call = Arguments::new(0, ops);
@@ -201,7 +200,7 @@ impl Inner {
         self.client.max_results().min((session.fore.max_response as usize).saturating_sub(REPLY_HEADER_OCTETS))
     }
 
-    /// Looks at what the server says of the slot, and believes it if it is about this call.
+    /// Looks at the slot in the reply to SEQUENCE, and accepts it if it is about this call.
     fn settle(
         &self,
         ground: &Ground,
@@ -211,7 +210,7 @@ impl Inner {
     ) -> Result<(), Error> {
         match results.results.first() {
             Some(Outcome::Sequence(Ok(told))) => self.sequenced(ground, session, slot, told),
-            // The number was used before, by a call whose reply nobody has.
+            // An earlier call used the number, and no reply to it came.
             Some(Outcome::Sequence(Err(Status::RETRY_UNCACHED_REP | Status::SEQ_FALSE_RETRY))) => {
                 slot.advance();
                 Ok(())
@@ -241,9 +240,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Finds out what number the next call of a doubtful slot has: whether the server has executed the call that nobody
-    /// knows of or not, it has the number used when it has answered this one (ULB-5.5-b, -c). Returns how SEQUENCE
-    /// failed, if the slot is not to be used.
+    /// Finds out which number the next call of a doubtful slot has: whether or not the server has executed the unknown
+    /// call, the number is used once the server has answered this one (ULB-5.5-b, -c). Returns how SEQUENCE failed, if
+    /// the slot cannot be used.
     async fn probe(&self, ground: &Ground, session: &Session, slot: &mut Taken<'_>) -> Result<Option<Failed>, Error> {
         let call = Arguments::new(self.minor, vec![Args::Sequence(session.sequence(slot, false))]);
         let mut encoder = Encoder::new();

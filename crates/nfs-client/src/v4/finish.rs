@@ -1,8 +1,8 @@
-//! Calls that are brought to their end whoever goes away meanwhile: a file that is opened, locked or unlocked.
+//! Calls that are finished even if their caller goes away: a file that is opened, locked or unlocked.
 //!
-//! If the future of such a call is dropped when it may have been sent already, nobody would learn what the server made
-//! of it: an open without an owner until the lease ends, or a lock that stands in everybody's way. The driver goes on
-//! with it in place of the caller, by the same slot or the same number of the owner, and takes back what it brings.
+//! If the future of such a call is dropped after it may have been sent, nobody would learn what the server did: an open
+//! without an owner would stay until the lease ends, or a lock would exclude everybody. The driver continues it in
+//! place of the caller, with the same slot or the same number of the owner, and gives back what it brings.
 
 use super::duties::Duties;
 use std::{
@@ -15,7 +15,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Tells a call whether whoever made it is still there.
+/// Shows a call whether its caller still waits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Caller(Arc<AtomicBool>);
 
@@ -88,7 +88,7 @@ mod tests {
             })
         };
         let (go, end) = (oneshot::channel(), oneshot::channel());
-        // Nobody drives: it ends here.
+        // There is no driver: it ends here.
         let mut dropped = call((end.0, go.1));
         let mut ended = end.1;
         assert!(poll(&mut dropped).is_pending());

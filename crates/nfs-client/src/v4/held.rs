@@ -106,8 +106,8 @@ impl Held {
         current(self.state().open, ground)
     }
 
-    /// The stateid to read and write by: that of the locks where there are some, so that nobody writes who has lost his
-    /// locks.
+    /// The stateid for reading and writing: that of the locks if there are some, so that a client which has lost its
+    /// locks cannot write.
     pub(super) fn io_state(&self, ground: &Ground) -> StateId {
         let state = self.state();
         let lock = state.lock.filter(|_| !state.ranges.all().is_empty());
@@ -164,7 +164,7 @@ impl Held {
         self.state().ranges.clone()
     }
 
-    /// What has to be locked again.
+    /// What must be locked again.
     pub(super) fn locked(&self) -> Vec<Range> {
         self.state().ranges.all().to_vec()
     }
@@ -233,7 +233,7 @@ fn current(state: StateId, ground: &Ground) -> StateId {
 /// All that a client holds.
 #[derive(Debug)]
 pub(super) struct Opens {
-    /// Who finds a file locked is told who holds the lock: the host.
+    /// The host, which other clients see as the holder of the lock.
     host: String,
     made: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<Held>>>,

@@ -73,7 +73,7 @@ fn entry(entry: ops::Entry) -> Result<Entry, Error> {
     Ok(Entry { name, cookie, attributes, file })
 }
 
-/// What an entry tells of its file: nothing, if the server has a reason for that.
+/// What an entry says about its file: nothing, if the server has a reason for that.
 fn told(told: &FileAttributes) -> Result<(Option<Attributes>, Option<Handle>), Error> {
     let values = attributes::values(told, ASKED)?;
     let failed = values.iter().any(|value| matches!(value, Value::ReadAttributesError(status) if status.0 != 0));

@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-/// How long is waited before a lock is tried again, if the server does not tell that it can be had.
+/// How long to wait before a lock is tried again, if the server does not announce that it is free.
 const FIRST_TRY: Duration = Duration::from_secs(1);
 /// It doubles up to this.
 const LAST_TRY: Duration = Duration::from_secs(15);
@@ -32,13 +32,13 @@ impl Nfs4 {
     /// LOCK: locks a range; `length` all ones goes to the end of the file, wherever that is.
     ///
     /// # Errors
-    /// [`Error::Locked`] if somebody else has locked some of it, and see [`Error`], here and below.
+    /// [`Error::Locked`] if another owner has locked some of it, and see [`Error`], here and below.
     pub async fn lock(&self, opened: &Opened, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
         self.inner.lock(&opened.held, kind, offset, length).await
     }
 
-    /// LOCK: the same as soon as it can be had, however long that takes. The server tells when that is, or it is tried
-    /// from time to time.
+    /// LOCK: the same as soon as the lock is free, however long that takes. The server announces it, or the client
+    /// tries from time to time.
     pub async fn lock_when_free(&self, opened: &Opened, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
         let (held, clock) = (&opened.held, &self.inner.env.clock);
         let waiting = match kind {
@@ -58,7 +58,7 @@ impl Nfs4 {
         }
     }
 
-    /// LOCKT: the lock that stands in the way of one, if one does.
+    /// LOCKT: the lock that conflicts with one, if there is one.
     pub async fn test_lock(
         &self,
         opened: &Opened,
@@ -79,7 +79,7 @@ impl Nfs4 {
         }
     }
 
-    /// Whether nothing is known to be lost of an open and its locks. Asks nobody.
+    /// Whether an open and its locks are held, as far as the client knows. Makes no call.
     ///
     /// # Errors
     /// [`Error::Lost`].
@@ -104,7 +104,7 @@ fn remembered(kind: LockKind) -> LockKind {
     }
 }
 
-/// What a server tells of a lock that stands in the way.
+/// A conflicting lock, from the server's reply.
 fn conflict(denied: &LockDenied) -> Conflict {
     let LockDenied { offset, length, kind, ref owner } = *denied;
     Conflict { offset, length, kind, owner: owner.name.clone() }
@@ -129,7 +129,7 @@ impl Inner {
         .await
     }
 
-    /// The same for who has the owner's turn.
+    /// The same for a caller that has the owner's turn.
     async fn lock_in_turn(
         &self,
         held: &Arc<Held>,
@@ -169,7 +169,7 @@ impl Inner {
         }
     }
 
-    /// Nobody waits for a lock any more: the range is as it was before.
+    /// No caller waits for the lock any more: restores the range as it was before.
     async fn as_before(&self, held: &Arc<Held>, range: Range, before: &Ranges) {
         let (kept, gone) = before.split(range);
         for range in kept {
@@ -194,7 +194,7 @@ impl Inner {
         .await
     }
 
-    /// The same for who has the owner's turn.
+    /// The same for a caller that has the owner's turn.
     async fn unlock_in_turn(&self, held: &Arc<Held>, range: Range) -> Result<(), Error> {
         if held.locked().is_empty() {
             return self.still_held(Op::LockU, held);

@@ -21,7 +21,7 @@ pub struct Found {
     pub attributes: Attributes,
 }
 
-/// How full a file system is. What the server does not tell is 0.
+/// How full a file system is. What the server does not return is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
@@ -58,7 +58,7 @@ const USAGE: Bitmap = Bitmap::of(&[
 ]);
 
 impl Nfs4 {
-    /// NULL: whether the server is there.
+    /// NULL: whether the server answers.
     ///
     /// # Errors
     /// See [`Error`], here and below.
@@ -76,7 +76,7 @@ impl Nfs4 {
     }
 
     /// PUTROOTFH and LOOKUP of one name after the other. A server whose root takes other flavours of credentials than
-    /// this client's lets it pass on to a name whose file takes them.
+    /// this client's lets it pass to a name whose file takes them.
     pub async fn lookup_from_root(&self, names: &[Name]) -> Result<Found, Error> {
         let ops = [Args::PutRootFh].into_iter().chain(names.iter().map(lookup)).collect();
         self.find(Op::Lookup, ops).await
@@ -147,7 +147,7 @@ impl Nfs4 {
         }
         match attributes::next(&mut reply) {
             Ok(attributes) => Ok(attributes),
-            // They are set; that they could not be told is another matter.
+            // They are set, although the reply does not contain them.
             Err(_) => self.getattr(file).await,
         }
     }

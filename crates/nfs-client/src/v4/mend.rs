@@ -39,7 +39,7 @@ impl Inner {
         self.perform_with(plan, held, None, build, &mut |_| false).await
     }
 
-    /// The same with a buffer for the first attempt, and with somebody who looks at each reply.
+    /// The same with a buffer for the first attempt, and with a function that looks at each reply.
     pub(super) async fn perform_with(
         &self,
         plan: Plan,
@@ -85,8 +85,8 @@ impl Inner {
         match status {
             Status::DELAY | Status::GRACE => return Mended::Later,
             Status::RETRY_UNCACHED_REP | Status::SEQ_FALSE_RETRY => return Mended::Again,
-            // What is given back and is not there needs no repair of what else is held. That the server has restarted
-            // the next call about that tells.
+            // If a stateid that is given back does not exist, nothing else needs repair. The next call shows whether
+            // the server has restarted.
             Status::STALE_STATEID | Status::EXPIRED if failed.op == Op::DelegReturn => return Mended::No,
             Status::STALE_CLIENTID => self.standing().drop_client(ground.epoch),
             Status::BADSESSION | Status::DEADSESSION => self.standing().drop_session(ground.epoch, false),
@@ -124,7 +124,7 @@ impl Inner {
         Mended::Failed(Error::Lost { operation: plan.purpose, what, status: failed.status })
     }
 
-    /// What SEQUENCE said besides.
+    /// What else SEQUENCE returned.
     pub(super) fn told(&self, ground: &Ground, status: u32) {
         if status & sequence_status::RESTART_RECLAIM_NEEDED != 0 {
             self.standing().owe_reclaim(ground.epoch);

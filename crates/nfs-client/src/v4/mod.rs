@@ -1,15 +1,16 @@
 //! A client of NFS version 4, minor versions 0 to 2.
 //!
 //! * [`Nfs4`] has every operation as an async method. It agrees with the server on a minor version, keeps a session (in
-//!   minor version 0 a client id), and repairs both: a call that a restart of the server, a lost session or a lost
-//!   connection got in the way of is made again, after what is held was reclaimed. What could not be reclaimed is told
+//!   minor version 0 a client id), and repairs both. If a restart of the server, a lost session or a lost connection
+//!   interrupted a call, it reclaims what is held and makes the call again. It reports what could not be reclaimed
 //!   ([`Error::Lost`]).
 //! * [`Opened`] is an open file, with its locks. Dropping it closes the file by and by, if the driver is driven.
-//! * [`Nfs4::driver`] keeps the lease and does what the server asks for. The library starts no task: whoever embeds it
+//! * [`Nfs4::driver`] renews the lease and does what the server asks for. The library starts no task: the embedder
 //!   polls it.
 //! * [`Callbacks`] answers the calls of the server, which the transport brings in the reverse direction.
 //!
-//! Nothing that a server sends is believed: results that do not fit the call are errors, and what is kept is bounded.
+//! The client trusts nothing that a server sends: results that do not fit the call are errors, and what is kept has
+//! limits.
 
 mod about;
 mod acl;
@@ -87,7 +88,7 @@ struct Inner {
     env: Env,
     options: Options,
     minor: u32,
-    /// How this client names itself, differently each time: nobody else's state is taken over by it.
+    /// The name of this client, different each time, so that it takes over no other client's state.
     name: ClientName,
     verifier: Verifier,
     standing: Mutex<standing::Standing>,
@@ -98,7 +99,7 @@ struct Inner {
     opens: held::Opens,
     duties: Arc<duties::Duties>,
     awaited: Arc<awaited::Awaited>,
-    /// What the server said of itself at first.
+    /// How the server described itself at first.
     server: Mutex<transfer::Server>,
 }
 
@@ -125,7 +126,7 @@ impl Nfs4 {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// For how long the server surely keeps what is held, as far as it was heard from.
+    /// How long the server surely keeps what is held, counted from its last reply.
     pub fn lease_left(&self) -> Duration {
         let inner = &self.inner;
         let silent = inner.env.clock.now().since(inner.duties.last_heard());

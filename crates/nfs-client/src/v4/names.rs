@@ -1,8 +1,8 @@
 //! Names: REMOVE, RENAME, LINK.
 //!
-//! A session executes each call once. Where an earlier one may have been executed all the same, since the session was
-//! lost with its memory or there is none (minor version 0), "does not exist" and "exists" are held against what is
-//! there: if that is what the call was to bring about, it has succeeded.
+//! A session executes each call once. An earlier execution is possible all the same if the session was lost with its
+//! memory or there is none (minor version 0). Then the client compares "does not exist" and "exists" with the
+//! directory: if it is as the call would leave it, the call has succeeded.
 
 use super::{
     Error, Found, Nfs4,
@@ -29,7 +29,8 @@ impl Nfs4 {
         }
     }
 
-    /// RENAME: gives a file another name, in place of what had it. `None` where an earlier call had done it.
+    /// RENAME: gives a file another name, in place of an existing file of that name. `None` if an earlier call had done
+    /// it.
     pub async fn rename(
         &self,
         from_directory: &Handle,

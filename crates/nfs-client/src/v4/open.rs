@@ -43,12 +43,12 @@ impl Access {
     }
 }
 
-/// Whether a file that is opened has to be there.
+/// Whether a file that is opened must exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
-    /// It has to be.
+    /// It must exist.
     Existing,
-    /// It is made if it is not there. Of these attributes a file that is there gets only a size of 0.
+    /// It is made if it does not exist. An existing file gets only a size of 0 from these attributes.
     Unchecked(NewAttributes),
     /// It must not be there.
     Guarded(NewAttributes),
@@ -214,10 +214,10 @@ impl Nfs4 {
             (epoch, *is_tried) = (ground.epoch, true);
             Ok(inner.open_ops(ground, target, access, &how, &owner, more))
         };
-        // An open of a file that is there may as well be executed again, and what is read with it is too much to be
+        // An open of an existing file may be executed again, and the data that is read with it is too much to be
         // remembered.
         let plan = Plan { is_kept: !matches!(how, OpenHow::NoCreate), ..Plan::changes(Op::Open) };
-        // Until what came with it is known.
+        // Until its results are known.
         let _opens = (inner.minor == 0).then(|| inner.awaited.opens());
         let reply = inner.perform_with(plan, None, None, &mut build, &mut |reply| owner.seen(reply, Op::Open)).await;
         drop(turn);
@@ -259,9 +259,9 @@ impl Nfs4 {
         Ok(Opening { opened: guard, attributes, reply })
     }
 
-    /// Whether the file that is there already is the one that an earlier execution of the same call has made, whose
-    /// reply was lost with the session. A fresh file is empty and has one name: one that somebody else has made and
-    /// filled is not taken for ours.
+    /// Whether the existing file is the one that an earlier execution of the same call has made, whose reply was lost
+    /// with the session. A fresh file is empty and has one name: one that another client has made and filled is not
+    /// taken for ours.
     async fn has_made(&self, reply: &Reply, target: &Place, how: How) -> Result<bool, Error> {
         let (How::Guarded(_), Place::Name(directory, name)) = (how, target) else { return Ok(false) };
         if !is_doubtful(reply, Op::Open, Status::EXIST) {
@@ -289,7 +289,7 @@ impl Nfs4 {
     }
 }
 
-/// An error that came after an open: if that made the file, it is there.
+/// An error that came after an open: if the open made the file, the file exists.
 fn of_made(how: How, error: Error) -> Error {
     if how == How::Existing { error } else { error.after_creation() }
 }
@@ -387,7 +387,7 @@ impl Inner {
         Ok(())
     }
 
-    /// A delegation that came with a reclaimed open: Linux's nfsd gives one, also where nobody had any. The driver
+    /// A delegation that came with a reclaimed open: Linux's nfsd gives one, also if the client had none. The driver
     /// gives it back.
     pub(super) fn not_wanted(&self, held: &Held, delegation: &Delegation) {
         if let Some(Given { state, .. }) = delegated(delegation) {
@@ -399,7 +399,7 @@ impl Inner {
         }
     }
 
-    /// What OPEN says of delegations: usually that none is wanted, which minor version 0 has no words for.
+    /// What OPEN asks about delegations: usually that the client wants none, which minor version 0 cannot express.
     pub(super) fn wants(&self) -> u32 {
         if self.minor > 0 && !self.options.keeps_delegations { share::WANT_NONE } else { 0 }
     }

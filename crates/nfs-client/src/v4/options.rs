@@ -15,9 +15,9 @@ pub struct Options {
     pub slots: u32,
     /// What answers the calls of the server, if the transport can bring them. Without it no callbacks are asked for.
     pub callbacks: Option<Callbacks>,
-    /// Whether delegations are kept that the server gives with an open, until it wants them back or the client ends.
-    /// Nothing is done by them: they show whether a server can call. Otherwise none is asked for, and what comes all
-    /// the same goes back at once.
+    /// Whether delegations that the server gives with an open are kept, until it recalls them or the client ends. The
+    /// client does not use them: they show whether a server can call. Otherwise the client asks for none, and gives
+    /// back at once any that come.
     pub keeps_delegations: bool,
     /// Where servers of minor version 0 call over TCP: a listener's address, as the server can reach it, with the
     /// service of the callbacks. Without it they cannot call. A server that can call may delegate files, which are

@@ -1,8 +1,8 @@
-//! Owners of opens. Each has one file open at a time, so that no open is another's; one that has closed its file is
-//! used again, since in minor version 0 a new one costs a call (OPEN_CONFIRM).
+//! Owners of opens. Each has one file open at a time, so that no two opens share an owner; one that has closed its file
+//! is used again, because in minor version 0 a new one costs a call (OPEN_CONFIRM).
 //!
-//! In minor version 0 an owner counts its operations (RFC 7530 section 9.1.7). The number of one that nobody knows the
-//! outcome of may be used or not: the next operation tries it, and the one after it if the server says so.
+//! In minor version 0 an owner counts its operations (RFC 7530 section 9.1.7). If the outcome of an operation is
+//! unknown, its number may be used or not: the next operation tries it, and the one after it if the server says so.
 
 use super::reply::Reply;
 use rpcrdma_nfs::v4::{Op, OwnerName, Status};
@@ -18,7 +18,7 @@ const MAX_IDLE: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Counter {
     next: u32,
-    /// Whether an operation of that number is on its way, or was and nobody knows what became of it.
+    /// Whether an operation of that number is on its way, or its outcome is unknown.
     is_doubtful: bool,
 }
 
@@ -47,7 +47,7 @@ impl Counter {
         try_next
     }
 
-    /// Whether nobody knows whether the next number was used.
+    /// Whether it is unknown if the next number was used.
     pub(super) fn is_doubtful(&self) -> bool {
         self.is_doubtful
     }
@@ -57,7 +57,7 @@ impl Counter {
 #[derive(Debug)]
 pub(super) struct OpenOwner {
     pub(super) name: OwnerName,
-    /// Held by who makes a call that counts.
+    /// Held by the caller whose call counts.
     pub(super) turn: tokio::sync::Mutex<()>,
     counter: Mutex<(Counter, bool)>,
 }

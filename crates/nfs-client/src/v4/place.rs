@@ -29,13 +29,13 @@ const OPERATIONS: u32 = 13;
 pub struct NewFile<'a> {
     /// Where.
     pub directory: &'a Handle,
-    /// Under which name, which nobody else uses.
+    /// The name at first, which no other program uses.
     pub temporary: &'a Name,
-    /// And what it is called when it is whole: what has this name goes.
+    /// The name when it is whole; an existing file of this name is replaced.
     pub name: &'a Name,
     /// The mode until then.
     pub mode: u32,
-    /// What it gets then. The size is that of the data.
+    /// The attributes that it then gets. The size is that of the data.
     pub attributes: &'a NewAttributes,
     /// All of it.
     pub data: Bytes,

@@ -54,7 +54,7 @@ impl Ranges {
         self.0 = left;
     }
 
-    /// Puts a range in, in place of what was there; joins what touches it.
+    /// Puts a range in, in place of the ranges that it covers; joins neighbours.
     pub(super) fn set(&mut self, mut new: Range) {
         self.clear(new);
         self.0.retain(|range| {

@@ -1,7 +1,7 @@
-//! Making the client, the session and what is held known to the server again, step by step, until calls can be made.
+//! Registering the client, the session and what is held with the server again, step by step, until calls can be made.
 //!
-//! Whoever needs it does it, and all who need it at the same time do it together: there is one repair, which goes on as
-//! long as any of them drives it.
+//! The caller that needs it drives it, and all that need it at the same time share it: there is one repair, which goes
+//! on as long as any of them drives it.
 
 use super::{
     Error, Inner, Lost,
@@ -32,14 +32,14 @@ const MAX_STEPS: u32 = 24;
 
 /// How a step ended.
 enum Step {
-    /// It is done, or something else has to be done first.
+    /// This step is done, or something else must be done first.
     Next,
     /// The server says: later. The error is for when it says so for ever.
     Later(Error),
 }
 
 impl Inner {
-    /// What calls can stand on, once all that is owed is paid.
+    /// What calls can build on, once everything that the client owes the server is done.
     pub(super) async fn ready(&self, purpose: Op) -> Result<Ground, Error> {
         loop {
             if let Some(ground) = self.standing().ground(self.minor) {
@@ -49,8 +49,8 @@ impl Inner {
         }
     }
 
-    /// The repair that goes on, or a new one. All who wait for it drive it: that one of them is not polled for a while,
-    /// such as a future in a set whose owner is busy, keeps nobody else waiting.
+    /// The repair that goes on, or a new one. All that wait for it drive it: if one of them is not polled for a while,
+    /// such as a future in a set whose owner is busy, it delays none of the others.
     fn repair(&self, purpose: Op) -> Result<Repair, Error> {
         let mut known = self.repair.lock().unwrap_or_else(PoisonError::into_inner);
         let goes_on = known.as_ref().and_then(WeakShared::upgrade).filter(|repair| repair.peek().is_none());
@@ -59,7 +59,7 @@ impl Inner {
         }
         let me = self.me.upgrade().ok_or(Error::Unsettled { operation: purpose, times: 0 })?;
         let repair = async move { me.mend_standing(purpose).await }.boxed().shared();
-        // Weakly: who goes away in the middle leaves the rest to the next.
+        // Weakly: a caller that goes away in the middle leaves the rest to the next.
         *known = repair.downgrade();
         Ok(repair)
     }
@@ -236,7 +236,7 @@ impl Inner {
         self.reclaim_locks(ground, held).await
     }
 
-    /// OPEN_CONFIRM, which some servers want of what was reclaimed, too. Minor version 0.
+    /// OPEN_CONFIRM, which some servers also want for a reclaimed open. Minor version 0.
     async fn confirm_reclaimed(&self, ground: &Ground, held: &Arc<Held>) -> Result<Mended, Error> {
         let confirm = ops::OpenConfirm { state: held.open_state(ground), sequence: held.owner.begin() };
         let plan = Plan::changes(Op::OpenConfirm);
@@ -277,7 +277,7 @@ impl Inner {
         Ok(Mended::No)
     }
 
-    /// The server does not take back what was held.
+    /// The server does not accept the claim of what was held.
     fn not_reclaimed(
         &self,
         ground: &Ground,

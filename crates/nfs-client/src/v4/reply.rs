@@ -36,7 +36,7 @@ pub(super) fn check<D>(called: &[Op], results: &Results<D>) -> Result<Option<Fai
         return Err("returned more results than there were operations");
     }
     for (op, outcome) in called.iter().zip(outcomes) {
-        // What is no operation has no number of its own in the answer.
+        // An illegal operation has no number of its own in the reply.
         if outcome.op().is_some_and(|answered| answered != *op) {
             return Err("returned the results of another operation");
         }
@@ -72,7 +72,7 @@ impl Reply {
         Self { outcomes: outcomes.into_iter(), failed, purpose, caller, is_repeated: false }
     }
 
-    /// Passes over results up to and with those of `op`.
+    /// Passes over results up to and including those of `op`.
     pub(super) fn next_of(&mut self, op: Op) -> Result<Outcome<ItemData>, Error> {
         match self.outcomes.find(|outcome| outcome.op() == Some(op)) {
             Some(outcome) => Ok(outcome),
@@ -80,7 +80,7 @@ impl Reply {
         }
     }
 
-    /// Why there are no results for what the caller asks for.
+    /// Why the results that the caller asks for are missing.
     pub(super) fn error(&self) -> Error {
         match self.failed {
             Some(failed) => Error::refused(failed.op, failed.status, self.caller),

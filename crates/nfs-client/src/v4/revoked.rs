@@ -6,13 +6,13 @@ use rpcrdma_nfs::v4::{Args, List, Op, StateId, Status, ops};
 /// How many stateids are asked about in a call.
 const TESTED_AT_ONCE: usize = 64;
 
-/// Whether a server that says this of a stateid keeps it until it is freed, and tells of it until then.
+/// Whether a server that returns this for a stateid keeps it until it is freed, and reports it until then.
 pub(super) fn is_to_be_freed(status: Status) -> bool {
     matches!(status, Status::EXPIRED | Status::ADMIN_REVOKED | Status::DELEG_REVOKED)
 }
 
 impl Inner {
-    /// Asks about all that is held; what is gone is lost, and freed. False if nothing was.
+    /// Asks about everything that is held; what no longer exists is lost, and freed. False if everything exists.
     pub(super) async fn find_revoked(&self) -> bool {
         let (held, mut has_found) = (self.opens.all(), false);
         let states: Vec<_> =
@@ -27,7 +27,7 @@ impl Inner {
                 }
             };
             for ((held, (state, what)), status) in tested.iter().zip(statuses) {
-                // One that has changed meanwhile is there, under its new number.
+                // One that has changed meanwhile exists, under its new number.
                 if matches!(status, Status::OK | Status::OLD_STATEID) {
                     continue;
                 }

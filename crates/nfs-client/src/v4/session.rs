@@ -127,8 +127,8 @@ impl Inner {
         context.is_some_and(|context| session.named().as_ref() != Some(&context))
     }
 
-    /// BACKCHANNEL_CTL: the server may call in the present context, if it has not been told of it yet. False if there
-    /// was nothing to tell, or that has failed.
+    /// BACKCHANNEL_CTL: tells the server that it may call in the present context, if it does not know that yet. False
+    /// if there was nothing to tell, or the call has failed.
     pub(super) async fn name_context(&self) -> bool {
         let session = self.standing().session.clone();
         let context = self.options.callbacks.as_ref().and_then(Callbacks::context);
@@ -181,7 +181,7 @@ impl Inner {
     }
 
     async fn bind_over(&self, client: &Client, session: &Arc<Session>) -> Result<(), Error> {
-        // Its first SEQUENCE has bound it to the channel for calls already: who asks for the other one first then is
+        // Its first SEQUENCE has bound it to the channel for calls already. To ask only for the other channel is then
         // refused (NFS4ERR_INVAL, by Linux's server and ours).
         let direction =
             if self.options.callbacks.is_some() { ClientDirection::ForeOrBoth } else { ClientDirection::Fore };

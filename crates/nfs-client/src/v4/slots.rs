@@ -1,8 +1,8 @@
-//! The slots of a session: which call goes by which slot, with which number (RFC 8881 section 2.10.6).
+//! The slots of a session: which call uses which slot, with which number (RFC 8881 section 2.10.6).
 //!
 //! A slot's number advances only when it is known that the server has seen the call. A call that ends otherwise, by an
-//! error of the transport or because its caller went away, leaves the slot doubtful: who takes it next probes it first
-//! (ULB-5.5-b, -c).
+//! error of the transport or because its caller went away, leaves the slot doubtful: the next user of the slot probes
+//! it first (ULB-5.5-b, -c).
 
 use rpcrdma_nfs::v4::ops::SequenceOk;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ struct Slot {
     /// The number of its next call.
     next: u32,
     busy: bool,
-    /// Whether the call of number `next` was sent and nobody knows what became of it.
+    /// Whether the call of number `next` was sent and its outcome is unknown.
     doubtful: bool,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Taken<'a> {
     index: usize,
     /// The number for the next call.
     pub(super) number: u32,
-    /// Whether a call of this number was sent before and nobody knows what became of it.
+    /// Whether a call of this number was sent before and its outcome is unknown.
     pub(super) is_doubtful: bool,
     /// Whether a call is on its way.
     is_sent: bool,
@@ -94,7 +94,7 @@ impl Slots {
         self.table().slots.get(slot as usize).is_some_and(|slot| slot.busy && slot.next == number)
     }
 
-    /// What SEQUENCE said of slots. A slot that the server has given up begins anew if it comes back.
+    /// Follows what SEQUENCE says about slots. A slot that the server has given up begins anew if it comes back.
     pub(super) fn follow(&self, told: &SequenceOk) {
         let mut table = self.table();
         let kept = (told.highest_slot as usize).saturating_add(1);

@@ -1,4 +1,4 @@
-//! How a client stands with its server: its id, its session, and what has to be done before the next call can be made.
+//! The state of a client with its server: its id, its session, and what must be done before the next call.
 
 use super::session::Session;
 use rpcrdma_nfs::v4::{ClientId, SessionId};
@@ -19,11 +19,11 @@ pub(super) struct Standing {
     pub(super) session: Option<Arc<Session>>,
     /// Sessions that are of no use any more and that the server may still keep.
     pub(super) doomed: Vec<SessionId>,
-    /// Whether what is held has to be reclaimed, and RECLAIM_COMPLETE is owed.
+    /// Whether what is held must be reclaimed, and RECLAIM_COMPLETE is due.
     pub(super) owes_reclaim: bool,
-    /// Whether the connection has to be bound to the session.
+    /// Whether the connection must be bound to the session.
     pub(super) owes_binding: bool,
-    /// Whose state it is that is held.
+    /// The client id to which the held state belongs.
     pub(super) state_of: Option<ClientId>,
     /// Changes with each loss and each repair.
     pub(super) epoch: u64,
@@ -43,7 +43,7 @@ pub(super) struct Ground {
 const MAX_DOOMED: usize = 8;
 
 impl Standing {
-    /// What ordinary calls can stand on, if nothing is owed.
+    /// What ordinary calls can build on, if nothing is due.
     pub(super) fn ground(&self, minor: u32) -> Option<Ground> {
         if self.owes_reclaim || self.owes_binding {
             return None;
@@ -51,7 +51,7 @@ impl Standing {
         self.any_ground(minor)
     }
 
-    /// The same for calls that pay what is owed.
+    /// The same for calls that do what is due.
     pub(super) fn any_ground(&self, minor: u32) -> Option<Ground> {
         let client = self.client?.id;
         if minor > 0 && self.session.is_none() {

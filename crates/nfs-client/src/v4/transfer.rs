@@ -50,7 +50,7 @@ impl Inner {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the server what it says of itself. One whose root takes other flavours of credentials says nothing yet: the
+    /// Asks the server to describe itself. One whose root takes other flavours of credentials does not answer yet: the
     /// caller will meet that, and can ask for them.
     pub(super) async fn describe(&self) -> Result<(), Error> {
         let asked = Bitmap::of(&[
@@ -104,7 +104,7 @@ impl Nfs4 {
         }
     }
 
-    /// For how long the server keeps what this client holds without a word from it.
+    /// How long the server keeps what this client holds if the client is silent.
     pub fn lease(&self) -> Duration {
         self.inner.server().lease
     }

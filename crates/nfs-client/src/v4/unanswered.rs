@@ -1,6 +1,6 @@
-//! Calls that the transport gave up waiting for: nobody knows what the server has made of them. What they may have left
-//! with the server, the driver takes back as soon as the server answers again, or it would stay there as long as the
-//! lease is kept: in the way of others, and of the client's own goodbye.
+//! Calls that the transport gave up waiting for, whose outcome is unknown. The driver takes back what they may have
+//! left with the server as soon as the server answers again. Otherwise it would stay as long as the lease is renewed,
+//! and would exclude others and prevent the client's own end.
 
 use super::{Access, Error, How, Inner, Nfs4, finish::Caller, held::Held, open::By, open::Place};
 use crate::patience::Patience;
@@ -16,7 +16,7 @@ impl Inner {
             && !self.duties.is_ending()
     }
 
-    /// Closes a file that nobody uses any more.
+    /// Closes a file that is no longer used.
     pub(super) async fn close_in_the_end(self: &Arc<Self>, held: &Arc<Held>) -> Result<(), Error> {
         let mut patience = Patience::new();
         loop {
@@ -30,7 +30,8 @@ impl Inner {
 
 impl Nfs4 {
     /// A call without a reply may have opened a file. The driver opens it by the same owner, which makes one open of
-    /// both (RFC 8881 section 9.7), and closes that. The file is not made for it: if it is not there, nothing is open.
+    /// both (RFC 8881 section 9.7), and closes that. It does not create the file for this: if the file does not exist,
+    /// nothing is open.
     pub(super) fn take_back(&self, mut by: By, place: Place, access: Access) {
         let nfs = self.clone();
         self.inner.duties.finish(Box::pin(async move {

@@ -6,7 +6,7 @@ use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use rpcrdma_env::BoxFuture;
 use std::{collections::VecDeque, sync::Arc};
 
-/// Duties at a time: the others wait, so that most slots of the session are there for whoever uses the client.
+/// Duties at a time: the others wait, so that most slots of the session are free for the callers.
 const MAX_DUTIES: usize = 8;
 
 /// What was done.

@@ -1,7 +1,7 @@
-//! Minor version 0: making the client known (RFC 7530 sections 9.1.1, 16.33, 16.34).
+//! Minor version 0: registering the client (RFC 7530 sections 9.1.1, 16.33, 16.34).
 //!
-//! The server calls by connections of its own. A client whose embedder listens nowhere says so with an address that is
-//! none, and gets no delegations.
+//! The server calls by connections of its own. A client whose embedder does not listen names an invalid address, and
+//! gets no delegations.
 
 use super::{Error, Inner, standing::Known};
 use rpcrdma_nfs::v4::{
@@ -10,7 +10,7 @@ use rpcrdma_nfs::v4::{
 };
 use rpcrdma_oncrpc::{Netid, universal_address};
 
-/// An address that nobody has.
+/// An address that no host has.
 const NO_ADDRESS: &str = "0.0.0.0.0.0";
 
 impl Inner {

@@ -82,7 +82,7 @@ fn execute(client: Option<&Inner>, sequence: &CbSequence, args: &Args) -> Status
             Status::OK
         }
         Args::Offload(offload) => client.map_or(Status::BAD_STATEID, |client| client.offloaded(offload)),
-        // There are no layouts, and no delegations that it could be about (RFC 8881 sections 20.3, 20.1).
+        // There are no layouts, and no delegations of this kind (RFC 8881 sections 20.3, 20.1).
         Args::LayoutRecall(_) => Status::NOMATCHING_LAYOUT,
         Args::GetAttr(_) => Status::BADHANDLE,
         Args::PushDeleg(_) => Status::REJECT_DELEG,

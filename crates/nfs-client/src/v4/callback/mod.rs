@@ -133,7 +133,7 @@ impl Callbacks {
         (List(ways.collect()), context)
     }
 
-    /// The present context, which the server may not have been told of.
+    /// The present context, which the server may not know yet.
     pub(super) fn context(&self) -> Option<BackHandles> {
         let handles = self.shared.contexts.as_ref()?.handles()?;
         Some(handles).filter(|handles| handles.from_server.len() <= MAX_GSS_HANDLE_OCTETS)
@@ -174,7 +174,7 @@ impl Shared {
         if call.minor == 0
             && let Some(client) = self.client().filter(|client| client.minor == 0)
         {
-            // Whoever can reach the port can call: the number is known to the server alone.
+            // Everybody who reaches the port can call, but only the server knows the number.
             if call.ident != self.ident.load(Ordering::Relaxed) {
                 return refused(Status::BADHANDLE);
             }
@@ -229,7 +229,7 @@ impl Service for Shared {
     }
 
     fn call(&self, context: CallContext, procedure: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
-        // Who signs its calls does not make others: they would be those of somebody on the way.
+        // A server that signs its calls makes no unsigned ones: these would come from somebody on the path.
         let is_signed = matches!(context.credential, Credential::Gss(_));
         // OPS-SEC-o
         if !is_signed && self.contexts.as_ref().is_some_and(|contexts| contexts.has_heard()) {
