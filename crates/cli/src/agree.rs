@@ -1,8 +1,8 @@
 //! Agreeing with a server on a version of NFS: 4.2 first, then 4.1, 4.0, and at last 3, whose NULL or MOUNT the caller
-//! then asks for. Version 2 is spoken where a URL asks for it, and not tried otherwise.
+//! then calls. The command speaks version 2 only if a URL asks for it.
 //!
-//! Each step down is taken only on the server's word that it does not serve the version, and over the same connection:
-//! a server that is not there is sought once.
+//! The command takes a step down only if the server itself says that it does not serve the version, and on the same
+//! connection: it looks for an absent server only once.
 
 use crate::url::NfsVersion;
 use rpcrdma_env::Env;

@@ -22,7 +22,7 @@ const STAT_BLOCK: u64 = 512;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Total {
     pub(crate) files: u64,
-    /// Without holes, as far as can be told.
+    /// Without holes, as far as is known.
     pub(crate) octets: u64,
 }
 
@@ -62,7 +62,7 @@ fn local_total(roots: Vec<PathBuf>, limit: usize) -> Option<Total> {
         match fs::metadata(&root) {
             Ok(metadata) if metadata.is_dir() => directories.push((root, 1)),
             Ok(metadata) => add(&mut total, &mut met, &metadata),
-            // The copy tells it.
+            // The copy reports it.
             Err(_) => {}
         }
     }

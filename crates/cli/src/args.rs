@@ -44,7 +44,7 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// List a directory
     Ls(LsArgs),
-    /// Show everything the server tells about a file
+    /// Show everything that the server returns about a file
     Stat(StatArgs),
     /// Write files to standard output
     Cat(CatArgs),
@@ -81,7 +81,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether errors are told as JSON.
+    /// Whether errors are written as JSON.
     pub(crate) fn is_json(&self) -> bool {
         match self {
             Command::Serve(args) => args.json,
@@ -136,7 +136,7 @@ pub(crate) struct Verbosity {
     /// Say more; twice: every event
     #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
-    /// Say only what went wrong
+    /// Write only what went wrong
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -209,17 +209,17 @@ pub(crate) struct CatArgs {
     pub(crate) client: ClientArgs,
 }
 
-/// How copies take the place of what is there.
+/// How copies replace existing files.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Placing {
-    /// Write into files that are there, instead of to a temporary file beside them that takes their name when it is
-    /// whole. Keeps their owner and other names, while mode and times become those of the source; a copy that fails
+    /// Write into existing files, instead of to a temporary file beside them that takes their name when it is whole.
+    /// This keeps their owner and other names, while mode and times become those of the source; a copy that fails
     /// leaves them half written
     #[arg(long)]
     pub(crate) inplace: bool,
-    /// Go on with a copy that was cut off, and keep what has come if this one is: files whose size and time of last
-    /// change are those of their source are passed over, and a file that was begun so goes on if its source still has
-    /// the same time and is no shorter (contents are not compared; one such copy to a name at a time)
+    /// Continue a copy that was cut off, and keep what has come if this one is cut off. Files whose size and
+    /// modification time equal those of their source are passed over; a part file is continued if its source still has
+    /// the same time and is no shorter. Contents are not compared; run one such copy to a name at a time
     #[arg(long, conflicts_with = "inplace")]
     pub(crate) resume: bool,
 }
@@ -234,8 +234,9 @@ pub(crate) struct GetArgs {
     pub(crate) urls: Vec<NfsUrl>,
     /// Where to: a directory that exists, or the new name
     pub(crate) local: PathBuf,
-    /// Keep extended attributes (user.*) and access control lists, too, where both sides have them; what is not kept is
-    /// told of each file. Of a list that POSIX cannot say, what is kept may allow less and never more
+    /// Also keep extended attributes (user.*) and access control lists, if both sides have them; the command names each
+    /// file whose attributes it could not keep. If POSIX cannot express a list, the copy keeps one that may allow less
+    /// and never allows more
     #[arg(long)]
     pub(crate) xattrs: bool,
     #[command(flatten)]
@@ -252,12 +253,13 @@ pub(crate) struct PutArgs {
     /// Copy directories and what is in them
     #[arg(short)]
     pub(crate) recursive: bool,
-    /// Do not try to give files the modes and times of their sources. What is there on the server keeps its mode; new
-    /// files and directories get their sources' less what the umask takes
+    /// Do not try to give files the modes and times of their sources. Existing files on the server keep their modes;
+    /// new files and directories get the modes of their sources without the bits of the umask
     #[arg(long, conflicts_with = "resume")]
     pub(crate) no_attributes: bool,
-    /// Keep extended attributes (user.*) and access control lists, too, where both sides have them; what is not kept is
-    /// told of each file. Of a list that POSIX cannot say, what is kept may allow less and never more
+    /// Also keep extended attributes (user.*) and access control lists, if both sides have them; the command names each
+    /// file whose attributes it could not keep. If POSIX cannot express a list, the copy keeps one that may allow less
+    /// and never allows more
     #[arg(long)]
     pub(crate) xattrs: bool,
     /// What to copy
@@ -308,8 +310,8 @@ pub(crate) struct DecodeArgs {
     /// Draw with Unicode's lines and arrows
     #[arg(long, requires = "ladder")]
     pub(crate) unicode: bool,
-    /// Tell only what all calls come to: by procedure how many, their statuses, latencies, octets, retransmissions; by
-    /// operation of NFS version 4 how many and their statuses; credits
+    /// Show only the sums of all calls: for each procedure how many, their statuses, latencies, bytes, retransmissions;
+    /// for each operation of NFS version 4 how many and their statuses; credits
     #[arg(long, conflicts_with_all = ["hex", "ladder"])]
     pub(crate) summary: bool,
     #[command(flatten)]
@@ -339,7 +341,7 @@ pub(crate) fn parse_octets(text: &str) -> Result<u64, String> {
         Some((at, 'T' | 't')) => (&text[..at], 40),
         _ => (text, 0),
     };
-    // A sign is no digit, though the standard library takes a plus.
+    // A sign is not a digit, though the standard library accepts a plus.
     let number: Option<u64> = digits.parse().ok().filter(|_| !digits.starts_with('+'));
     let number = number.ok_or_else(|| format!("{text:?} is no size; write it as 512M or 2G"))?;
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is out of range"))
@@ -373,8 +375,8 @@ fn parse_time_limit(text: &str) -> Result<Duration, String> {
     Err(format!("{text:?} is out of range: {min} to {max} seconds"))
 }
 
-/// The longest lease and grace period, in seconds: as of Linux's server. What a client that is gone has locked stays
-/// locked for so long.
+/// The longest lease and grace period, in seconds: as of Linux's server. What a vanished client has locked stays locked
+/// for this time.
 const MAX_LEASE: u64 = 3_600;
 
 /// Whole seconds, as the protocol counts a lease.
@@ -408,7 +410,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// The refusal of an unknown name tells which are known: the help has to explain each of them.
+    /// The refusal of an unknown name lists the known ones: the help must explain each of them.
     #[test]
     fn the_help_explains_each_name_that_a_url_can_have() {
         let refusal = "nfs://host/?colour=red".parse::<NfsUrl>().unwrap_err().to_string();

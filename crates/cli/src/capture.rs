@@ -1,8 +1,9 @@
 //! `--capture FILE` and `decode FILE`: writing and reading captures.
 //!
-//! A capture holds all data that pass, so its file is nobody else's to read, and is made anew: what is there already is
-//! written over only with `--force`, and only a regular file of the caller's own that has no other name. No symbolic
-//! link is followed. An error of the file ends the capture and no connection; the command ends with exit code 1 for it.
+//! A capture holds all data that pass, so only its owner may read the file, and it must be new: an existing file is
+//! overwritten only with `--force`, and only if it is a regular file of the caller's own that has no other name. No
+//! symbolic link is followed. An error of the file ends the capture and no connection; the command then ends with exit
+//! code 1.
 
 use crate::mounts::Location;
 use anyhow::{Context, Result, bail, ensure};
@@ -28,10 +29,10 @@ use std::{
 /// What the user says of a capture. Clones share the capture once it has started.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct CaptureArgs {
-    /// Write what goes over RDMA connections to this new pcapng file, which nobody else can read
+    /// Write what passes over RDMA connections to this new pcapng file, which only its owner can read
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
-    /// Let --capture write over a file that is there: a regular file of yours with no other name
+    /// Let --capture overwrite an existing file: a regular file of yours with no other name
     #[arg(long, requires = "capture")]
     force: bool,
     #[arg(skip)]
@@ -39,12 +40,12 @@ pub(crate) struct CaptureArgs {
 }
 
 impl CaptureArgs {
-    /// Whether a capture is wanted.
+    /// Whether the user asks for a capture.
     pub(crate) fn is_some(&self) -> bool {
         self.capture.is_some()
     }
 
-    /// Starts the capture, if one is wanted and it has not started.
+    /// Starts the capture, if the user asks for one and it has not started.
     pub(crate) fn start(&self) -> Result<Option<Arc<Capturing>>> {
         let Some(path) = &self.capture else { return Ok(None) };
         if let Some(started) = self.started.get() {
@@ -65,7 +66,7 @@ impl CaptureArgs {
         self.start()
     }
 
-    /// Ends the capture, if there is one, and tells what became of it.
+    /// Ends the capture, if there is one, and reports errors.
     pub(crate) fn finish(&self) -> Result<()> {
         self.started.get().map_or(Ok(()), |capturing| capturing.finish())
     }
@@ -74,7 +75,7 @@ impl CaptureArgs {
 /// Refuses a file that would lie in a directory or below it.
 ///
 /// # Errors
-/// If it would, or if that cannot be said.
+/// If it would, or if that is unknown.
 pub(crate) fn refuse_inside(path: &Path, directory: &Path) -> Result<()> {
     let id = |path: &Path| -> Result<(u64, u64)> {
         let metadata = std::fs::metadata(path).with_context(|| path.display().to_string())?;
@@ -126,7 +127,7 @@ fn create(path: &Path, force: bool) -> Result<File> {
     Ok(file)
 }
 
-/// A capture that is being written by a thread of its own. It ends when all who hold it are gone, or when told to.
+/// A capture that a thread of its own writes. It ends when all its users are gone, or on request.
 #[derive(Debug)]
 pub(crate) struct Capturing {
     tap: Arc<Capture>,
@@ -153,7 +154,7 @@ fn start(path: &Path, force: bool) -> Result<Arc<Capturing>> {
 }
 
 impl Capturing {
-    /// What iWARP is to tell what it sees.
+    /// The tap through which iWARP reports what it sees.
     pub(crate) fn tap(self: &Arc<Self>) -> Arc<dyn Tap> {
         Arc::new(Holding(self.clone()))
     }

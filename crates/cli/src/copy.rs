@@ -1,4 +1,4 @@
-//! What `get` and `put` share: how much is under way, what was done, and telling it.
+//! What `get` and `put` share: how much is under way, what was done, and reporting it.
 
 use crate::{
     Failed, ahead::Ahead, args::Placing, failure, interrupt::Interrupted, names, place::TooDeep, waiting::Watch,
@@ -19,7 +19,7 @@ use std::{
 pub(crate) const DEPTH: usize = 8;
 /// Files being copied at a time.
 pub(crate) const FILES: usize = 8;
-/// Of what was left out so much is told again at the end, with the reason; of the rest how many it is.
+/// How many files that were left out are listed again at the end, with the reason; the rest are counted.
 const LEFT_OUT_TOLD: usize = 10;
 /// Holes are looked for in units of this many octets: the block size of most file systems.
 const HOLE_OCTETS: usize = 4096;
@@ -57,8 +57,9 @@ pub(crate) fn is_hopeless(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Does something while copies go on, and keeps what ends of them meanwhile. A copy that nobody looks at keeps what it
-/// holds, such as a slot of the session or the turn to repair it, for which what is done here may have to wait.
+/// Does something while copies go on, and keeps the results of those that end meanwhile. A copy that is not polled
+/// keeps what it holds, such as a slot of the session or the turn to repair it, and the work here may have to wait for
+/// that.
 pub(crate) async fn beside<T, Ended>(
     doing: impl Future<Output = T>,
     mut copies: impl Stream<Item = Ended> + Unpin,
@@ -86,7 +87,7 @@ pub(crate) async fn close_after<T>(file: File, copied: Result<T>) -> Result<T> {
     copied
 }
 
-/// Tells something on the standard error output. Where that is full or closed, there is nobody to tell.
+/// Writes a line to standard error. If that is full or closed, nobody can read it.
 pub(crate) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
@@ -102,7 +103,7 @@ pub(crate) struct Tally {
     begin: Instant,
     bar: Option<ProgressBar>,
     ahead: Arc<Ahead>,
-    /// A summary is told to whoever reads it, not only to a terminal.
+    /// A summary goes to every reader, not only to a terminal.
     is_tree: bool,
     placing: Placing,
     pub(crate) files: u64,
@@ -114,7 +115,7 @@ pub(crate) struct Tally {
     /// Files that were whole already.
     pub(crate) skipped: u64,
     pub(crate) errors: u64,
-    /// Files of somebody else, which kept their modes and times.
+    /// Files of other users, which kept their modes and times.
     attributes_not_kept: u64,
     /// Extended attributes and lists that were not kept.
     extras_not_kept: u64,
@@ -130,7 +131,7 @@ const BAR: &str = "{spinner} {prefix}{bytes}, {binary_bytes_per_sec}, {msg}";
 const BAR_OF_TOTAL: &str = "{spinner} {prefix}{bytes} of {total_bytes}, {binary_bytes_per_sec}, {msg}, {eta} left";
 
 impl Tally {
-    /// Counts from zero; with a progress bar if somebody watches.
+    /// Counts from zero; with a progress bar if standard error is a terminal.
     pub(crate) fn new(quiet: bool) -> Self {
         let watched = !quiet && std::io::stderr().is_terminal();
         let bar = watched.then(|| {
@@ -164,17 +165,17 @@ impl Tally {
         Self { placing, ..self }
     }
 
-    /// A tree is copied: its summary is told in any case.
+    /// A tree is copied: its summary is written in any case.
     pub(crate) fn of_tree(self, is_tree: bool) -> Self {
         Self { is_tree, ..self }
     }
 
-    /// Octets may be copied by a server itself, which is told.
+    /// A server may copy bytes itself, and the summary says so.
     pub(crate) fn with_servers(self) -> Self {
         Self { by_server: Some(0), ..self }
     }
 
-    /// What waits for a server is told in the progress line, if there is one.
+    /// Waits for a server are shown in the progress line, if there is one.
     pub(crate) fn shared_with(self, watch: &Watch) -> Self {
         if let Some(bar) = &self.bar {
             watch.share(bar.clone());
@@ -182,7 +183,7 @@ impl Tally {
         self
     }
 
-    /// Where a walk ahead of the copy tells what there is; nothing if nobody would see it.
+    /// Where a walk ahead of the copy reports how much there is; none if nothing would show it.
     pub(crate) fn ahead(&self) -> Option<Arc<Ahead>> {
         self.bar.is_some().then(|| self.ahead.clone())
     }
@@ -232,7 +233,7 @@ impl Tally {
         }
     }
 
-    /// Tells an error and goes on, unless that is hopeless.
+    /// Reports an error and goes on, unless that is hopeless.
     pub(crate) fn check(&mut self, what: &[u8], error: anyhow::Error) -> Result<()> {
         if is_hopeless(&error) {
             return Err(error);
@@ -250,18 +251,18 @@ impl Tally {
         Ok(())
     }
 
-    /// Tells what could not be copied, and goes on.
+    /// Reports what could not be copied, and goes on.
     pub(crate) fn failed(&mut self, what: &[u8], error: &anyhow::Error) {
         self.left_out(what, &failure::line_of_local(what, error), error);
     }
 
-    /// Tells that a file of the server has not got the mode and times of its source.
+    /// Reports that a file of the server has not got the mode and times of its source.
     pub(crate) fn attributes_not_kept(&mut self, what: &[u8], note: &str) {
         self.attributes_not_kept += 1;
         self.note(what, note);
     }
 
-    /// Tells which extended attributes and lists of a file were not kept.
+    /// Reports which extended attributes and lists of a file were not kept.
     pub(crate) fn extras_not_kept(&mut self, what: &[u8], notes: &[String]) {
         for note in notes {
             self.extras_not_kept += 1;
@@ -278,7 +279,7 @@ impl Tally {
         }
     }
 
-    /// Tells something that is no error.
+    /// Writes a notice that is not an error.
     pub(crate) fn note(&self, what: &[u8], note: &str) {
         self.print(&failure::warning_line(&format!("{}: {note}", names::escaped(what))));
     }
@@ -290,7 +291,7 @@ impl Tally {
         }
     }
 
-    /// Tells once more what was left out: of one file it has just been told.
+    /// Lists once more what was left out; a single file was reported just before.
     fn tell_left_out(&self) {
         if !self.is_tree && self.files + self.skipped + self.errors <= 1 {
             return;
@@ -304,7 +305,7 @@ impl Tally {
         }
     }
 
-    /// Tells how far a copy came that did not come to its end.
+    /// Reports how far a copy came that did not finish.
     fn tell_stopped(&self, done: &Result<()>) {
         if let Err(error) = done
             && (self.files > 0 || self.octets > 0)
@@ -363,7 +364,7 @@ impl Tally {
         line
     }
 
-    /// Tells what was done, and what was left out. Fails if anything was, and if `done` has failed.
+    /// Reports what was done, and what was left out. Fails if anything was, and if `done` has failed.
     pub(crate) fn finish(self, json: bool, quiet: bool, done: Result<()>) -> Result<()> {
         let seconds = self.begin.elapsed().as_secs_f64();
         if let Some(bar) = &self.bar {

@@ -19,7 +19,7 @@ impl Counterparts {
         self.0.push((local.to_owned(), remote));
     }
 
-    /// The path on the server of what lies at `local` or is to come there.
+    /// The path on the server of the file at `local`, or of the file that will be there.
     fn of(&self, local: &Path) -> Option<Vec<u8>> {
         let (below, remote) =
             self.0.iter().rev().find_map(|(top, remote)| Some((local.strip_prefix(top).ok()?, remote)))?;

@@ -43,12 +43,12 @@ pub(crate) struct CpArgs {
     /// Copy directories and what is in them
     #[arg(short)]
     recursive: bool,
-    /// Do not try to give files the modes and times of their sources. What is there keeps its mode; new files and
-    /// directories get their sources' less what the umask takes
+    /// Do not try to give files the modes and times of their sources. Existing files keep their modes; new files and
+    /// directories get the modes of their sources without the bits of the umask
     #[arg(long)]
     no_attributes: bool,
-    /// Keep extended attributes and access control lists, too, where both servers have them; what is not kept is told
-    /// of each file
+    /// Also keep extended attributes and access control lists, if both servers have them; the command names each file
+    /// whose attributes it could not keep
     #[arg(long)]
     xattrs: bool,
     /// What to copy
@@ -97,7 +97,7 @@ pub(crate) async fn run(args: CpArgs) -> Result<()> {
     copier.tally.into_inner().finish(args.client.json, args.quiet, done)
 }
 
-/// What is told of a file that keeps its mode and times.
+/// The notice for a file that keeps its mode and times.
 const ATTRIBUTES_NOT_KEPT: &str =
     "mode and times were not kept: what is at the target belongs to somebody else (--no-attributes spares the try)";
 
@@ -106,7 +106,7 @@ const ATTRIBUTES_NOT_KEPT: &str =
 struct FileId(usize, u64, u64);
 
 impl FileId {
-    /// The sessions of a command live as long as it does, so that their addresses tell them apart.
+    /// The sessions of a command live as long as it does, so that their addresses identify them.
     fn new(session: &Session, attributes: &Attributes) -> Self {
         Self(std::ptr::from_ref(session).addr(), attributes.file_system, attributes.file_id)
     }
@@ -151,7 +151,7 @@ struct Copier<'a> {
     unfinished: RefCell<Vec<Unfinished>>,
     /// Where each file goes.
     places: RefCell<HashMap<(Handle, Name), FileId>>,
-    /// Where a file with several names was copied to first; without a handle until it is there.
+    /// Where a file with several names was copied to first; without a handle until that is made.
     first_names: RefCell<HashMap<FileId, Option<Handle>>>,
     /// Further names of files that are copied.
     later: RefCell<Vec<Item>>,
@@ -231,8 +231,8 @@ impl Copier<'_> {
         }
     }
 
-    /// Whether two files are one, as far as can be told: of two sessions, which may be of one server, numbers and times
-    /// are compared.
+    /// Whether two files are one, as far as is known: numbers and times of files in two sessions, which may be of one
+    /// server, are compared.
     fn is_one(&self, from: &Arc<Session>, source: &Attributes, there: &Attributes) -> bool {
         if Arc::ptr_eq(from, self.to) {
             return (source.file_system, source.file_id) == (there.file_system, there.file_id);
@@ -249,7 +249,7 @@ impl Copier<'_> {
         target: &Target,
         path: &[u8],
     ) -> Result<()> {
-        // Where the target is a name that is there or not, it may be the source itself, too.
+        // If the target is a name, existing or not, it may be the source itself.
         let mut above = match target {
             Target::Directory(_) => path,
             Target::Name(..) => split_last(path).0,
@@ -267,7 +267,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies a file, or a directory and all below it. What cannot be copied is told and counted.
+    /// Copies a file, or a directory and everything below it. What cannot be copied is reported and counted.
     ///
     /// # Errors
     /// Only if going on is hopeless.
@@ -337,7 +337,7 @@ impl Copier<'_> {
     async fn enter(&self, item: &Item) -> Result<Handle> {
         let is_new_one = Arc::ptr_eq(&item.from, self.to) && self.made.borrow().contains(&item.found.file);
         ensure!(!is_new_one, "is what this run copies into, and is not copied");
-        // Nobody else gets in before the directory has its own mode.
+        // Nobody else can enter before the directory has its own mode.
         let first = NewAttributes { mode: Some(0o700), ..Default::default() };
         let nfs = &self.to.files;
         let (made, is_new) = match nfs.mkdir(&item.directory, &item.name, first).await {
@@ -365,7 +365,7 @@ impl Copier<'_> {
         Ok(made)
     }
 
-    /// Copies what is no directory; further names of a file wait until the end.
+    /// Copies a file that is not a directory; further names of a file wait until the end.
     fn other(&self, item: Item) -> Option<impl Future<Output = (Vec<u8>, Result<()>)> + use<'_>> {
         let id = item.id();
         let place = (item.directory.clone(), item.name.clone());

@@ -1,8 +1,8 @@
-//! The end of sessions of version 4 and of contexts of Kerberos: a command that goes away without a word leaves its
-//! server with what it held until the lease or the ticket ends.
+//! The end of sessions of version 4 and of contexts of Kerberos: if a command simply goes away, its server keeps what
+//! the command held until the lease or the ticket ends.
 //!
-//! A command can end anywhere, by an error or a signal. What it has connected to is noted where it runs, and ended when
-//! it is over, however that came.
+//! A command can end anywhere, by an error or a signal. It notes each connection where it makes it, and ends them when
+//! it is over, for whatever reason.
 
 use crate::copy::is_hopeless;
 use anyhow::Result;
@@ -10,7 +10,7 @@ use rpcrdma_nfs_client::v4::Nfs4;
 use rpcrdma_oncrpc::gss::GssAuth;
 use std::{cell::RefCell, time::Duration};
 
-/// How long saying so may take: nobody waits for a server that does not answer, which has leases for that.
+/// How long that may take: a server that does not answer has leases for that.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 tokio::task_local! {

@@ -7,8 +7,8 @@
 //! on this machine                user.colour   system.posix_acl_access, and system.posix_acl_default of a directory
 //! ```
 //!
-//! Of a list that POSIX cannot say, what is kept may allow less and never more; what cannot be kept at all is told of
-//! each file. A list that says no more than the mode is not kept for itself. What servers send is bounded.
+//! If POSIX cannot express a list, the copy keeps one that may allow less and never allows more; the command names each
+//! file for which it could keep none. A list that says no more than the mode is not kept. What servers send has limits.
 
 use crate::failure;
 use anyhow::Result;
@@ -52,7 +52,7 @@ fn unkept(error: Error) -> Result<String> {
     }
 }
 
-/// The names of a file's attributes on a server, as far as they are names; none where there are no attributes.
+/// The names of a file's attributes on a server, as far as they are names; none if the server has no attributes.
 async fn names_of(files: &Files, file: &Handle, told: &mut Vec<String>) -> Result<Vec<Name>> {
     let mut names = match files.xattrs(file).await {
         Ok(names) => names,
@@ -148,7 +148,7 @@ impl Lists {
 /// A file's lists on a server, unless its mode says the same.
 ///
 /// # Errors
-/// `Ok(Err)` with what is to be told.
+/// `Ok(Err)` with the message.
 async fn lists_of(files: &Files, file: &Handle, is_directory: bool) -> Result<Result<Option<Lists>, String>> {
     let told = match files.version_3() {
         Some(_) => files.posix_acls(file).await.map(Lists::Posix),
@@ -316,7 +316,7 @@ mod tests {
             return;
         }
         set("user.a", b"").unwrap();
-        // Those of the system are for those who may set them, if anybody may.
+        // Only users who may set them have those of the system, if anybody has.
         let _ = set("trusted.c", b"three");
         let mut names = local_names(&file).unwrap();
         names.sort();

@@ -1,9 +1,9 @@
-//! How errors are told: a line for a person, or with `--json` an object on a line, both on the standard error output.
+//! How errors are written: a line for a person, or with `--json` an object on a line, both on standard error.
 //!
 //! `{"error": {"path": ..., "local": ..., "procedure": ..., "status": ..., "message": ...}}`: the path on the server,
-//! the local path of a copy, the procedure of NFS or MOUNT that failed, and the server's status by its name, each if
-//! there is one; the message is what a person reads. What is no error is `{"warning": {"message": ...}}`. A path that
-//! is no UTF-8 is in hex, under `path_hex` or `local_hex`.
+//! the local path of a copy, the procedure of NFS or MOUNT that failed, and the name of the server's status, each if
+//! there is one; the message is the text for a person. A notice that is not an error is
+//! `{"warning": {"message": ...}}`. A path that is not UTF-8 is in hexadecimal, under `path_hex` or `local_hex`.
 
 use crate::names::{self, escaped};
 use rpcrdma_nfs_client::{Error, MountError};
@@ -15,10 +15,10 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-/// Whether errors are told as JSON: one command runs in a process, and says so once, before it begins.
+/// Whether errors are written as JSON: a process runs one command, which sets this once, before it begins.
 static AS_JSON: OnceLock<bool> = OnceLock::new();
 
-/// Says how errors are told from now on. Only the first word counts.
+/// Sets how errors are written from now on. Only the first call counts.
 pub(crate) fn choose_form(json: bool) {
     let _ = AS_JSON.set(json);
 }
@@ -71,27 +71,27 @@ pub(crate) fn is_the_servers(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.is::<Error>())
 }
 
-/// The line that tells an error that ends the command.
+/// The line for an error that ends the command.
 pub(crate) fn line(error: &anyhow::Error) -> String {
     form(&[], error, is_json())
 }
 
-/// The line that tells what went wrong with a path on the server.
+/// The line for an error with a path on the server.
 pub(crate) fn line_at(path: &[u8], error: &anyhow::Error) -> String {
     form(&[("path", path)], error, is_json())
 }
 
-/// The line that tells what went wrong with a file of this machine that is copied.
+/// The line for an error with a file of this machine that is copied.
 pub(crate) fn line_of_local(local: &[u8], error: &anyhow::Error) -> String {
     form(&[("local", local)], error, is_json())
 }
 
-/// Tells an error that ends the command. Where the standard error output is full or closed, there is nobody to tell.
+/// Writes an error that ends the command. If standard error is full or closed, nobody can read it.
 pub(crate) fn tell(error: &anyhow::Error) {
     let _ = writeln!(std::io::stderr(), "{}", line(error));
 }
 
-/// Tells something that is no error, in either form.
+/// Writes a notice that is not an error, in either form.
 pub(crate) fn warning(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", warning_line(text));
 }
@@ -104,7 +104,7 @@ pub(crate) fn warning_once(text: &str) {
     }
 }
 
-/// The line that tells something that is no error.
+/// The line for a notice that is not an error.
 pub(crate) fn warning_line(text: &str) -> String {
     if is_json() { names::json(&json!({ "warning": { "message": text } })) } else { format!("rpcrdma: {text}") }
 }

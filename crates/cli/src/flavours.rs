@@ -1,7 +1,7 @@
-//! What to write into a URL instead, where a server takes other flavours of credentials than the one that it says.
+//! What to write into a URL instead, if a server takes other flavours of credentials than the URL names.
 //!
-//! MOUNT tells the flavours of an export with its root. A server of version 4 is asked once it has refused a file: that
-//! is where an export begins that takes others.
+//! MOUNT returns the flavours of an export with its root. A server of version 4 is asked after it has refused a file:
+//! there an export begins that takes others.
 
 use crate::{names::escaped, url::NfsUrl};
 use anyhow::{Result, bail};
@@ -36,7 +36,7 @@ pub(crate) async fn explain(url: &NfsUrl, error: &Error, nfs: Option<&Nfs4>, pat
     }
 }
 
-/// What the server tells of the first file on the way that does not take the URL's flavour.
+/// The server's answer about the first file on the way that does not take the URL's flavour.
 async fn of_way(url: &NfsUrl, nfs: &Nfs4, path: &[u8]) -> Option<String> {
     let names = path.split(|octet| *octet == b'/').filter(|name| !name.is_empty() && *name != b".");
     let names: Vec<Name> = names.map(Name::from).collect();

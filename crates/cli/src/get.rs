@@ -1,8 +1,8 @@
 //! `rpcrdma get`: copies files from a server, as `cp -r` does.
 //!
 //! Names come from the server and are not trusted: a name with a slash, `.` or `..` is refused, and nothing is written
-//! through a symbolic link. Links made by this run are made last, so that no later file can pass through them.
-//! A file takes its place when it is whole: until then, and if anything fails, what was there stays ([`target`]).
+//! through a symbolic link. Links made by this run are made last, so that no later file can pass through them. A file
+//! takes its place when it is whole: until then, and if anything fails, the old file stays ([`target`]).
 
 mod extra;
 mod later;
@@ -160,8 +160,8 @@ impl Copier {
         }
     }
 
-    /// Copies a file, or a directory and all below it. What cannot be copied is told and counted. Directories are
-    /// listed while files are copied, [`LISTED_AHEAD`] names before them.
+    /// Copies a file, or a directory and everything below it. What cannot be copied is reported and counted.
+    /// Directories are listed while files are copied, [`LISTED_AHEAD`] names before them.
     ///
     /// # Errors
     /// Only if going on is hopeless.
@@ -221,7 +221,7 @@ impl Copier {
         Ok(())
     }
 
-    /// Begins with what is no directory: links wait until the end.
+    /// Begins with a file that is not a directory: links wait until the end.
     fn turn(&self, session: &Session, found: &Found, local: &Path) -> Option<FileId> {
         let id = FileId::new(session, &found.attributes);
         match self.known.borrow_mut().begin(id, found.attributes.links, local) {
@@ -239,7 +239,7 @@ impl Copier {
         let is_link = found.attributes.file_type == FileType::Symlink;
         let copied = self.one(session, found, &local).await;
         match &copied {
-            // A symbolic link is there later.
+            // A symbolic link is made later.
             Ok(()) if is_link => {}
             Ok(()) => self.known.borrow_mut().copied(id),
             Err(_) => self.known.borrow_mut().failed(id, &local),
@@ -351,7 +351,7 @@ impl<'a> Copies<'a> {
     }
 }
 
-/// Makes a directory that nobody else gets into before it has its own mode, at the end. Says whether it was not there.
+/// Makes a directory that nobody else can enter before it has its own mode, at the end. Returns whether it is new.
 fn make_directory(local: &Path) -> Result<bool> {
     match fs::DirBuilder::new().mode(0o700).create(local) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -7,7 +7,7 @@ use anyhow::Result;
 use rpcrdma_nfs_client::{Cause, Error, File, Sought};
 use std::ops::Range;
 
-/// The ranges of a file up to its size that are no holes, in order.
+/// The ranges of a file up to its size that are not holes, in order.
 pub(crate) struct Segments {
     file: File,
     at: u64,
@@ -45,7 +45,8 @@ impl Segments {
             Err(error) => return Err(error),
         };
         let end = match self.file.seek(begin, Sought::Hole).await {
-            // Where data and a hole begin at one place somebody changes the file, or the server lies: it is read.
+            // If data and a hole begin at one place, another program changes the file, or the server lies: the range is
+            // read.
             Ok(Some(end)) if end > begin => end.min(self.size),
             Ok(_) => self.size,
             Err(error) if cannot_tell(&error) => self.size,

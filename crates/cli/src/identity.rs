@@ -1,8 +1,8 @@
-//! Who calls: by AUTH_SYS the user who runs the command, or whom the URL names; with `sec=krb5` and its like whom the
-//! user's tickets name, as `kinit` has left them.
+//! The caller: with AUTH_SYS the user who runs the command, or the user whom the URL names; with `sec=krb5` and its
+//! like the principal of the user's tickets, as `kinit` has left them.
 //!
 //! A command has one context with each service, which all its sessions with it share. Contexts are made on threads of
-//! their own, as that asks the KDC: nothing else waits for it, and a command that ends does not.
+//! their own, because that asks the KDC: nothing else waits for it, and a command that ends does not.
 
 use crate::{
     ending,
@@ -66,10 +66,10 @@ impl Identities {
         Self { env, made: Mutex::default() }
     }
 
-    /// That of a URL.
+    /// The identity for a URL.
     ///
     /// # Errors
-    /// If it wants Kerberos, and the library is not there.
+    /// If it wants Kerberos, and the library is missing.
     pub(crate) fn of(&self, url: &NfsUrl) -> Result<Identity> {
         let service = match url.security {
             Security::Sys => return Ok(Identity::Sys(Arc::new(sys(url)))),
@@ -117,7 +117,7 @@ struct Threads;
 
 impl Work for Threads {
     fn run(&self, job: Box<dyn FnOnce() + Send>) {
-        // Where there is no thread the job is dropped, and the call fails that waits for it.
+        // If no thread can be started, the job is dropped, and the call that waits for it fails.
         if let Err(error) = thread::Builder::new().name("rpcrdma-tokens".into()).spawn(job) {
             tracing::debug!(%error, "no thread for a context of Kerberos");
         }

@@ -12,8 +12,8 @@ use std::cell::RefCell;
 pub(crate) struct Unfinished {
     pub(crate) directory: Handle,
     pub(crate) name: Name,
-    /// Somebody else may have made what is there: the name is no fresh one, and the server has not told whether it made
-    /// it.
+    /// Another program may have made the existing file: the name is not fresh, and the server has not returned whether
+    /// it made it.
     pub(crate) unsure: bool,
 }
 
@@ -44,8 +44,8 @@ impl Links<'_> {
         }
     }
 
-    /// Makes something by `make`, which is given a name for it, in the place of what has the name already. That stays
-    /// until the new one is there.
+    /// Makes something by `make`, which gets a name for it, in the place of the old file of that name. The old file
+    /// stays until the new one exists.
     pub(crate) async fn replace<T>(
         &self,
         directory: &Handle,

@@ -1,8 +1,8 @@
-//! `rpcrdma lock`: runs a command while a file on a server is locked, as flock(1) does here.
+//! `rpcrdma lock`: runs a command while a file on a server is locked, as flock(1) does on one machine.
 //!
-//! The lock is held by this process: it renews the lease while the command runs, and ends with the command's status. A
-//! lock can get lost, when the server was out of reach for as long as its lease, or took it away; others may have it
-//! then, so that the command is told to end. What it does after that is not protected.
+//! This process holds the lock: it renews the lease while the command runs, and ends with the command's status. A lock
+//! can be lost, if the server was out of reach for as long as its lease, or took it away. Others may then have it, so
+//! the command is ended. What it does after that is not protected.
 
 mod child;
 
@@ -25,7 +25,7 @@ use rpcrdma_nfs::attr::{FileType, NewAttributes};
 use rpcrdma_nfs_client::{Access, CreateHow, Error, File, LockKind, TO_THE_END};
 use std::{ffi::OsString, fmt, time::Duration};
 
-/// Somebody else has the lock, with `--nonblock`, or for as long as was waited: as of flock(1).
+/// Another client has the lock, with `--nonblock`, or for as long as the command waited: as of flock(1).
 const CONFLICT: u8 = 1;
 /// The lock was lost, and the command was ended.
 const LOST: u8 = 124;
@@ -36,7 +36,7 @@ const CANNOT_LOCK: u8 = 125;
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a command that has lost its lock has to end by itself.
 const TIME_TO_END: Duration = Duration::from_secs(10);
-/// How long giving the lock back may take: a server that is gone gives it up itself.
+/// How long giving the lock back may take: a server that cannot be reached frees it itself.
 const TIME_TO_GIVE_BACK: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
@@ -57,17 +57,17 @@ pub(crate) struct LockArgs {
     /// wherever that is (default: all)
     #[arg(long, value_name = "OFFSET,LENGTH", value_parser = parse_range, default_value = "0,0")]
     range: Range,
-    /// Do not wait for a lock that somebody else has
+    /// Do not wait for a lock that another client has
     #[arg(short, long, conflicts_with = "wait")]
     nonblock: bool,
     /// Wait for so long at most (until it can be had)
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
     wait: Option<Duration>,
-    /// Let the command go on when the lock is lost, which is told, instead of ending it with SIGTERM, and SIGKILL ten
-    /// seconds later
+    /// Let the command go on when the lock is lost, which is reported, instead of ending it with SIGTERM, and SIGKILL
+    /// ten seconds later
     #[arg(long)]
     keep_running: bool,
-    /// Do not say who has the lock while it is waited for
+    /// Do not show who has the lock while waiting for it
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
@@ -108,7 +108,7 @@ impl fmt::Display for Code {
     }
 }
 
-/// Ends with a code, of which all was said that there is to say.
+/// Ends with a code; all messages have been written.
 fn ends_with(code: u8) -> Result<()> {
     match code {
         0 => Ok(()),
@@ -129,7 +129,7 @@ pub(crate) async fn run(args: LockArgs) -> Result<()> {
         }
     };
     let code = run_locked(&args, &session, &file, &mut signals).await;
-    // What is lost was told, and without a server there is nobody to give it back to.
+    // A loss was reported, and without a server there is no lock to give back.
     if is_held(&session, &file).is_ok() {
         let given_back = async {
             let unlocked = file.unlock(args.range.offset, args.range.length).await;
@@ -143,7 +143,7 @@ pub(crate) async fn run(args: LockArgs) -> Result<()> {
     ends_with(code?)
 }
 
-/// Opens and locks the file. `None` if somebody else has the lock.
+/// Opens and locks the file. `None` if another client has the lock.
 async fn locked(args: &LockArgs) -> Result<Option<(std::sync::Arc<Session>, File)>> {
     let mut sessions = Sessions::new(args.client.clone().into())?;
     sessions.watch().set_quiet(args.quiet);
@@ -186,7 +186,7 @@ async fn locked(args: &LockArgs) -> Result<Option<(std::sync::Arc<Session>, File
     }
 }
 
-/// Opens the file, and makes it if it is not there.
+/// Opens the file, and makes it if it does not exist.
 async fn open(args: &LockArgs, session: &Session, path: &[u8]) -> Result<File> {
     let access = if args.shared { Access::Read } else { Access::Write };
     let found = session.files.walk(&session.root, path, true).await;
@@ -204,7 +204,7 @@ async fn open(args: &LockArgs, session: &Session, path: &[u8]) -> Result<File> {
     Ok(session.files.create(&place.directory, &place.name, how).await?.file)
 }
 
-/// Runs the command while the lock is there. Returns the exit code.
+/// Runs the command while the lock is held. Returns the exit code.
 async fn run_locked(args: &LockArgs, session: &Session, file: &File, signals: &mut Signals) -> Result<u8> {
     let mut running = match Running::start(&args.command) {
         Ok(running) => running,

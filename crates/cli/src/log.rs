@@ -1,8 +1,8 @@
 //! The log of a server: to standard error, for a person or as JSON.
 //!
-//! A thread of its own writes it. Whoever reads standard error may stop reading, as `less` does, a terminal after
-//! Ctrl-S, or a collector that hangs; the server's threads must not wait for him. What has no place in the queue
-//! meanwhile is dropped and counted.
+//! A thread of its own writes it. The reader of standard error may stop reading, as `less` does, a terminal after
+//! Ctrl-S, or a collector that hangs; the server's threads must not wait for it. Lines without a place in the queue are
+//! dropped and counted.
 
 use crate::args::Verbosity;
 use std::{io::IsTerminal, sync::OnceLock, time::Duration};
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How many lines were dropped so far.
 static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
 
-/// Starts logging. `RUST_LOG` says more precisely what is wanted than `-v` does. What waits is written when the guard
+/// Starts logging. `RUST_LOG` selects more precisely than `-v` what is logged. Waiting lines are written when the guard
 /// is dropped, if that can be done within a second.
 pub(crate) fn start(verbosity: Verbosity, json: bool) -> WorkerGuard {
     let level = match verbosity {
@@ -38,7 +38,7 @@ pub(crate) fn start(verbosity: Verbosity, json: bool) -> WorkerGuard {
     guard
 }
 
-/// Counts the lines that were dropped, and tells of them once there is room again. Does not end.
+/// Counts the lines that were dropped, and reports them once there is room again. Does not end.
 pub(crate) async fn watch_dropped() {
     let counter = metrics::counter!("rpcrdma_log_lines_dropped_total");
     let mut told = 0;

@@ -75,8 +75,8 @@ struct Lister<'a> {
 }
 
 impl Lister<'_> {
-    /// Lists a directory and, where asked for, those below it, in the order in which `ls -R` does.
-    /// A directory that cannot be read is told, and the others are listed.
+    /// Lists a directory and, if asked to, those below it, in the order of `ls -R`. A directory that cannot be read is
+    /// reported, and the others are listed.
     async fn directory(&mut self, session: &Session, url: &NfsUrl, top: Handle, errors: &mut Errors) -> Result<()> {
         let mut to_do = vec![(url.path.clone(), top, 1)];
         while let Some((path, directory, depth)) = to_do.pop() {

@@ -55,7 +55,7 @@ use std::process::ExitCode;
 /// The exit code of wrong usage, as of what clap finds.
 const WRONG_USAGE: u8 = 2;
 
-/// Something could not be done that was asked for; it has been said already.
+/// Something that the user asked for could not be done, which has been reported already.
 #[derive(Debug)]
 struct Failed;
 
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whoever read our output has seen enough.
+/// The reader of our output has seen enough.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

@@ -15,7 +15,7 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Where to put the pages, rpcrdma.1 and one for each command; made if it is not there
+    /// Where to put the pages, rpcrdma.1 and one for each command; made if it does not exist
     directory: PathBuf,
 }
 

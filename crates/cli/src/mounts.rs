@@ -18,8 +18,8 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// That of a path without symbolic links, as [`Path::canonicalize`] returns it. Nothing where it cannot be told:
-    /// without `/proc`, or where the root directory is no mount, as for a process in a `chroot`.
+    /// The mount of a path without symbolic links, as [`Path::canonicalize`] returns it. `None` if it is unknown:
+    /// without `/proc`, or if the root directory is not a mount, as for a process in a `chroot`.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         Self::by(&std::fs::read(MOUNTS).ok()?, path)
     }

@@ -26,7 +26,7 @@ pub(crate) fn insert_json(object: &mut Map<String, Value>, key: &str, octets: &[
     };
 }
 
-/// A user or group for a person: as the server tells it.
+/// A user or group for a person: as the server sends it.
 pub(crate) fn who(who: &Who) -> String {
     match who {
         Who::Number(number) => number.to_string(),

@@ -1,4 +1,4 @@
-//! Reading files of a server, those included whose size nobody knows.
+//! Reading files of a server, including those of unknown size.
 
 use crate::{
     copy::{DEPTH, block_size},
@@ -8,7 +8,7 @@ use crate::{
 use rpcrdma_nfs::attr::Attributes;
 use rpcrdma_nfs_client::{Block, Error, File, Reader};
 
-/// In which blocks a file is read whose size is not known.
+/// In which blocks a file of unknown size is read.
 const UNSIZED_BLOCK_OCTETS: u32 = 64 << 10;
 
 /// Below this size a file's holes are not worth the calls that find them.
@@ -16,9 +16,9 @@ const SPARSE_FROM_OCTETS: u64 = 256 << 10;
 
 /// The octets of a file, from an offset on.
 pub(crate) enum Octets {
-    /// Of a file that tells its size.
+    /// A file with a size.
     Sized(Box<Reader>),
-    /// Of one that says it is empty: that may be one of /proc, whose size nobody knows, and of which a server thinks at
+    /// A file that says it is empty: it may be one of /proc, whose size is unknown, and of which a server believes at
     /// each answer that it ends there. Read on until nothing comes.
     Unsized { file: Box<File>, offset: u64, end: u64, block: u32 },
     /// Of one with holes, of which only what is between them is read.
@@ -37,7 +37,7 @@ pub(crate) struct Sparse {
 }
 
 impl Octets {
-    /// The octets of `file`, which is open, whose attributes say `size`, from `offset` up to `end` or the end of the
+    /// The data of `file`, which is open, whose attributes say `size`, from `offset` up to `end` or the end of the
     /// file.
     pub(crate) fn new(session: &Session, file: File, size: u64, offset: u64, end: u64) -> Self {
         let largest = session.transfer.read;
@@ -49,7 +49,7 @@ impl Octets {
         Octets::Sized(Box::new(Reader::new(file, offset, end, block, depth).expecting(size)))
     }
 
-    /// The octets of `file`, which is open and has these attributes, from `offset` on. Where the server can tell holes
+    /// The data of `file`, which is open and has these attributes, from `offset` on. If the server knows the holes,
     /// they are left out, and what follows comes with its offset.
     pub(crate) fn of(session: &Session, file: File, attributes: &Attributes, offset: u64) -> Self {
         // A file that uses less storage than it has octets has holes.

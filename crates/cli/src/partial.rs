@@ -1,22 +1,22 @@
-//! Files that are not whole yet: what they are called, and what `--resume` takes for the beginning of a file.
+//! Files that are not whole yet: their names, and what `--resume` accepts as the beginning of a file.
 //!
 //! A copy goes to a temporary name beside its target and is renamed when it is whole. With `--resume` that name can be
-//! found again, and the file's time of last access says of which source it is a part: it is set to the source's time of
-//! last change, which neither writing nor renaming alters, and which is no time of access that a file gets by chance.
-//! What lies more than [`RESUME_SPAN`] octets before the end of such a part was made durable before anything was
-//! written beyond: the rest is copied again.
+//! found again, and the file's access time says of which source it is a part: it is set to the source's modification
+//! time, which neither writing nor renaming alters, and which a file does not get as its access time by chance. What
+//! lies more than [`RESUME_SPAN`] bytes before the end of such a part was made durable before anything was written
+//! beyond: the rest is copied again.
 
 use rpcrdma_env::Random;
 use rpcrdma_nfs::attr::Time;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// How far before its end the part of a file may still have gaps: calls overtake each other, and a machine that dies
-/// loses what was not durable. The smaller, the less is copied twice, and the more often a copy waits for the disk:
-/// this is what a slow disk writes in a tenth of a second. A shorter part is worth nothing.
+/// How far before its end a part file may still have gaps: calls overtake each other, and a machine that crashes loses
+/// what was not durable. The smaller it is, the less is copied twice, and the more often a copy waits for the disk:
+/// this is what a slow disk writes in a tenth of a second. A shorter part file is useless.
 pub(crate) const RESUME_SPAN: u64 = 8 << 20;
 /// Octets of a name, on nearly all file systems.
 const NAME_OCTETS: usize = 255;
-/// Names tried for a temporary file before somebody must be playing tricks.
+/// Names tried for a temporary file before we assume an attack.
 pub(crate) const NAMES_TRIED: u32 = 16;
 
 /// A fresh name beside `name`: `.NAME.rpcrdma-XXXXXX`.
@@ -58,7 +58,7 @@ pub(crate) fn same_time(copy: Time, source: Time) -> bool {
     copy.seconds == source.seconds && (copy.nanoseconds == source.nanoseconds || copy.nanoseconds == 0)
 }
 
-/// From where a part of `len` octets, marked with `mark`, is copied on: `None` if it is no part of this source.
+/// From where a part file of `len` bytes, marked with `mark`, is continued: `None` if it is not a part of this source.
 pub(crate) fn resume_at(len: u64, mark: Time, source_size: u64, source_modified: Time) -> Option<u64> {
     (same_time(mark, source_modified) && len <= source_size).then(|| len.saturating_sub(RESUME_SPAN))
 }

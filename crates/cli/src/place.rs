@@ -1,4 +1,4 @@
-//! Where something that is to be made, moved or removed stands: a name in a directory that is there.
+//! The place of something that is to be made, moved or removed: a name in an existing directory.
 
 use crate::{names::escaped, session::Session};
 use anyhow::{Result, ensure};
@@ -25,9 +25,9 @@ impl std::error::Error for TooDeep {}
 
 /// Where copies and moved files go.
 pub(crate) enum Target {
-    /// Into a directory that is there.
+    /// Into an existing directory.
     Directory(Handle),
-    /// To a name, new or not, in a directory that is there.
+    /// To a name, new or not, in an existing directory.
     Name(Handle, Name),
 }
 
@@ -54,7 +54,7 @@ impl Target {
     }
 }
 
-/// A name, taken or not, in a directory that is there.
+/// A name, taken or not, in an existing directory.
 pub(crate) struct Place {
     pub(crate) directory: Handle,
     pub(crate) name: Name,
@@ -66,7 +66,7 @@ impl Place {
     /// The place of the last name of `path`, which is not followed if it is a symbolic link.
     ///
     /// # Errors
-    /// If the path has no last name of its own, or the directory is not there.
+    /// If the path has no last name of its own, or the directory does not exist.
     pub(crate) async fn find(session: &Session, path: &[u8]) -> Result<Self> {
         let (above, name) = split_last(path);
         ensure!(!name.is_empty(), "/ is the export itself");
@@ -79,7 +79,7 @@ impl Place {
     }
 }
 
-/// Something on the way to a name is no directory: what a server would answer to LOOKUP.
+/// A file on the way to a name is not a directory: what a server would answer to LOOKUP.
 pub(crate) fn no_directory(session: &Session, path: &[u8]) -> anyhow::Error {
     anyhow::Error::from(session.files.no_directory())
         .context(format!("{} is no directory", escaped(&session.shown(path))))

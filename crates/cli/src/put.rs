@@ -1,7 +1,8 @@
 //! `rpcrdma put`: copies files to a server, as `cp -r` does.
 //!
-//! A file takes its place when it is whole: until then, and if anything fails, what was there stays ([`upload`]). What
-//! is read is what the user has named or lies below it, whatever somebody puts in its place meanwhile ([`source`]).
+//! A file takes its place when it is whole: until then, and if anything fails, the old file stays ([`upload`]). The
+//! command reads what the user has named or what lies below it, whatever an attacker puts in its place meanwhile
+//! ([`source`]).
 
 mod extra;
 mod node;
@@ -78,7 +79,7 @@ pub(crate) async fn run(args: PutArgs) -> Result<()> {
     copier.tally.into_inner().finish(args.client.json, args.quiet, done)
 }
 
-/// What is told of a file that keeps its mode and times.
+/// The notice for a file that keeps its mode and times.
 const ATTRIBUTES_NOT_KEPT: &str =
     "mode and times were not kept: what is on the server belongs to somebody else (--no-attributes spares the try)";
 
@@ -143,7 +144,7 @@ struct Copier<'a> {
     own: RefCell<Option<Who>>,
     /// What is to be removed if it does not become whole.
     unfinished: RefCell<Vec<Unfinished>>,
-    /// Where a file with several names was copied to first, by device and inode; without a handle until it is there.
+    /// Where a file with several names was copied to first, by device and inode; without a handle until that is made.
     first_names: RefCell<HashMap<(u64, u64), Option<Handle>>>,
     later: RefCell<Vec<LaterLink>>,
     /// Directories and what they shall have when they are full.
@@ -178,7 +179,7 @@ impl Copier<'_> {
         self.finish().await
     }
 
-    /// The command has ended before [`Self::finish`] was through: tells what that leaves undone.
+    /// The command has ended before [`Self::finish`] was done: reports what is missing.
     fn tell_undone(&self) {
         for link in self.later.borrow().iter() {
             self.note(&link.local, "was not made on the server: it is a further name of another file");
@@ -188,7 +189,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Copies a file, or a directory and all below it. What cannot be copied is told and counted.
+    /// Copies a file, or a directory and everything below it. What cannot be copied is reported and counted.
     ///
     /// # Errors
     /// Only if going on is hopeless.
@@ -263,7 +264,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Copies what is no directory; further names of a file wait until the end. `is_fresh`: see
+    /// Copies a file that is not a directory; further names of a file wait until the end. `is_fresh`: see
     /// [`regular`](Self::regular).
     fn other(
         &self,
@@ -320,7 +321,7 @@ impl Copier<'_> {
     }
 
     async fn make_directory(&self, directory: &Handle, name: &Name) -> Result<(Handle, bool)> {
-        // Nobody else gets in before the directory has its own mode.
+        // Nobody else can enter before the directory has its own mode.
         let attributes = NewAttributes { mode: Some(0o700), ..Default::default() };
         match self.session.files.mkdir(directory, name, attributes).await {
             Ok(made) => Ok((made.file, true)),
@@ -364,7 +365,7 @@ impl Copier<'_> {
         self.tally.borrow_mut().failed(local.as_os_str().as_bytes(), error);
     }
 
-    /// What is on the server belongs to somebody else, who alone may change its mode and times.
+    /// The file on the server belongs to another user, who alone may change its mode and times.
     fn tell_attributes_not_kept(&self, local: &Path) {
         let mut tally = self.tally.borrow_mut();
         tally.attributes_not_kept(local.as_os_str().as_bytes(), ATTRIBUTES_NOT_KEPT);
@@ -377,7 +378,7 @@ impl Copier<'_> {
     /// Makes further names, and gives directories their modes and times, the innermost first.
     async fn finish(&self) -> Result<()> {
         loop {
-            // Taken one by one: what is left when the command ends is told.
+            // Taken one by one: what is left when the command ends is reported.
             let Some(link) = self.later.borrow().last().cloned() else { break };
             let first = self.first_names.borrow().get(&link.first).cloned().flatten();
             let made = match first {

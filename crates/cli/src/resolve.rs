@@ -49,7 +49,7 @@ pub(crate) fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
 /// Tries addresses one after the other until one answers. An answer that is a refusal counts.
 ///
 /// # Errors
-/// What the last address that was tried has said, with what those before it have said.
+/// The error of the last address that was tried, with those of the addresses before it.
 pub(crate) async fn first_that_answers<T>(
     addresses: &[SocketAddr],
     mut attempt: impl AsyncFnMut(SocketAddr) -> Result<T>,
@@ -66,7 +66,7 @@ pub(crate) async fn first_that_answers<T>(
     anyhow::bail!("the host has no address")
 }
 
-/// Whether there is no server of the kind at an address.
+/// Whether there is no such server at an address.
 fn is_unreachable(error: &anyhow::Error) -> bool {
     is_hopeless(error) || error.chain().any(|cause| cause.is::<TransportError>())
 }

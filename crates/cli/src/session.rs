@@ -28,7 +28,7 @@ use rpcrdma_oncrpc::{
 };
 use std::{net::SocketAddr, sync::Arc};
 
-/// Where MOUNT answers if nobody says otherwise.
+/// Where MOUNT answers by default.
 const DEFAULT_MOUNT_PORT: u16 = 20048;
 
 /// A mounted export of one server, or all of a server of version 4.
@@ -72,7 +72,7 @@ impl Sessions {
         Ok(Self { identities: Identities::new(env.clone()), env, options, open: Vec::new() })
     }
 
-    /// Tells the user when a server does not answer.
+    /// Shows the user when a server does not answer.
     pub(crate) fn watch(&self) -> &Watch {
         &self.options.watch
     }
@@ -123,9 +123,8 @@ impl Sessions {
         let client = Client::new(carried.transport.clone(), flavour, v4::PROGRAM, v4::VERSION);
         match agree::version_4(&client, &self.env, url.version, callbacks.as_ref()).await {
             Ok(nfs) => self.session_4(url, server, nfs, carried.pool).await,
-            // Anybody on the way can say so, signed or not: what is signed is no more than the call's number. MOUNT
-            // would then be asked by AUTH_SYS.
-            // OPS-SEC-m
+            // Anybody on the path can claim that, signed or not: only the call's number is signed. MOUNT would then be
+            // asked by AUTH_SYS. OPS-SEC-m
             Err(why) if url.version == NfsVersion::Auto && why.is_no_version_4() && url.security.is_kerberos() => {
                 let own = url.security;
                 Err(anyhow::Error::from(why)).with_context(|| {
@@ -209,8 +208,8 @@ impl Sessions {
         Ok(Carried { transport, pool })
     }
 
-    /// Tells of options that do nothing for this URL: those of RDMA where TCP carries the calls, those of version 3
-    /// where version 4 is asked for.
+    /// Warns of options that do nothing for this URL: those of RDMA if TCP carries the calls, those of version 3 if the
+    /// URL asks for version 4.
     fn tell_unused(&self, url: &NfsUrl) {
         let host = escaped(url.host.as_bytes());
         if url.transport == Transport::Tcp {
@@ -238,7 +237,7 @@ impl Sessions {
             NfsVersion::V3 => v3::VERSION,
             _ => v4::VERSION,
         };
-        // Kerberos shows with the first call whether it does; who calls is else nothing to NULL.
+        // Kerberos shows with the first call whether it works; for NULL the caller does not matter otherwise.
         let flavour: Arc<dyn ClientFlavour> = match &identity {
             Identity::Sys(_) => Arc::new(NoAuth),
             Identity::Kerberos(_) => identity.flavour(),
@@ -280,7 +279,7 @@ impl Sessions {
         };
         let asked = Bytes::from(export.clone());
         let root = match spoken {
-            // Version 1 of MOUNT does not tell which flavours there are.
+            // Version 1 of MOUNT does not return flavours.
             Spoken::V2 => mount.mount_1(asked).await.map(Handle::from).with_context(|| server.to_string())?,
             _ => {
                 let mounted = mount.mount(asked).await.with_context(|| server.to_string())?;

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 /// The most connections of a URL: as many as Linux allows.
 pub(crate) const MAX_CONNECTIONS: u8 = 16;
 
-/// A transport that stands, and what has to be polled for it.
+/// A connected transport, and what has to be polled for it.
 pub(crate) struct Connected {
     pub(crate) transport: Arc<dyn ClientTransport>,
     pub(crate) driver: BoxFuture<'static, ()>,
@@ -24,7 +24,7 @@ pub(crate) struct Connected {
 /// Makes a connection; with where it takes XIDs from, if that is not its own affair.
 type Connect = dyn Fn(Option<Arc<XidSource>>) -> BoxFuture<'static, Result<Connected>> + Send + Sync;
 
-/// Makes so many connections. If the first stands and others do not, that is told, and they are done without.
+/// Makes this many connections. If the first succeeds and others do not, the command reports it and does without them.
 pub(crate) async fn connect(
     count: u8,
     env: &Env,

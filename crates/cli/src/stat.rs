@@ -26,7 +26,7 @@ pub(crate) async fn run(args: StatArgs) -> Result<()> {
     errors.finish()
 }
 
-/// Writes what there is to say of a file to `out`.
+/// Writes everything about a file to `out`.
 async fn one(sessions: &mut Sessions, url: &NfsUrl, json: bool, out: &mut Vec<u8>) -> Result<()> {
     let (session, path) = sessions.open(url).await?;
     let found = session.find(&path, false).await?;

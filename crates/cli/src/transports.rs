@@ -49,11 +49,11 @@ pub(crate) struct Options {
     pub(crate) no_crc: bool,
     /// How long a thread looks for the next message before it sleeps.
     pub(crate) busy_poll: Duration,
-    /// Where to capture what goes over RDMA.
+    /// Where to capture what passes over RDMA.
     pub(crate) capture: CaptureArgs,
-    /// Sees what goes over RDMA.
+    /// Sees what passes over RDMA.
     pub(crate) tap: Option<Arc<dyn Tap>>,
-    /// Tells the user when a server does not answer.
+    /// Shows the user when a server does not answer.
     pub(crate) watch: Watch,
     /// Wants to know what a connection over RDMA does.
     pub(crate) observer: Option<Arc<dyn Observer>>,

@@ -85,7 +85,7 @@ pub(crate) struct NfsUrl {
     pub(crate) rpcrdma: Versions,
     /// How many connections calls are spread over.
     pub(crate) connections: u8,
-    /// How the server is to know who calls.
+    /// How the server learns who calls.
     pub(crate) security: Security,
     /// With Kerberos: the server's principal, if it is another than the host's.
     pub(crate) principal: Option<String>,
@@ -93,7 +93,7 @@ pub(crate) struct NfsUrl {
     pub(crate) gid: Option<u32>,
 }
 
-/// Why a text is no NFS URL.
+/// Why a text is not an NFS URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct BadUrl(String);
 

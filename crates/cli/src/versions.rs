@@ -1,16 +1,14 @@
 //! What is remembered of servers from one command to the next: which of them have no version 2 of RPC-over-RDMA.
 //!
-//! Asking costs a round trip, or seconds where a server does not even answer. A file in the user's cache directory has
-//! a line for each such server: the time at which it was found out, in seconds since 1970, and the server's address and
-//! port; then a question mark if it is not sure. Whatever cannot be read or written is as if it had never been found
-//! out.
+//! Asking costs a round trip, or seconds if a server does not even answer. A file in the user's cache directory has a
+//! line for each such server: the time of the discovery, in seconds since 1970, and the server's address and port; then
+//! a question mark if it is uncertain. What cannot be read or written counts as unknown.
 //!
-//! A server that refuses version 2 has said so: that counts for a day. One that is silent or ends the connection may
-//! have done so for another reason: it was being restarted, or the network failed. Such an observation counts at all
-//! only if the connection that was made next, in version 1, stood at the first attempt and had a call answered; it then
-//! makes a suspicion, which spares the commands of the next minute the attempt. If the first attempt after that minute
-//! ends in the same way, that is two in a row, and counts for a day. A server that speaks version 2 is forgotten at
-//! once.
+//! If a server refuses version 2, that counts for a day. If it is silent or ends the connection, there may be another
+//! reason: it was restarting, or the network failed. Such an observation counts only if the next connection, in version
+//! 1, succeeded at the first attempt and had a call answered; it then makes a suspicion, which spares the commands of
+//! the next minute the attempt. If the first attempt after that minute ends in the same way, that is two in a row, and
+//! counts for a day. A server that speaks version 2 is forgotten at once.
 
 use rpcrdma_transport::{Event, NoVersion2, Observer};
 use std::{
@@ -25,7 +23,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-/// How long a server is believed not to have changed.
+/// How long we assume that a server has not changed.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long a suspicion spares the attempt: longer than a server takes to be restarted, and no more than a nuisance
 /// where it is wrong.
@@ -107,7 +105,7 @@ fn write(file: &Path, servers: &[Entry]) -> std::io::Result<()> {
     fs::rename(&draft, file)
 }
 
-/// Whether the server is thought to have no version 2, and need not be asked now.
+/// Whether the server presumably has no version 2, and need not be asked now.
 pub(crate) fn lacks_version_2(file: &Path, server: SocketAddr) -> bool {
     let now = now();
     read(file, now).iter().any(|known| known.server == server && known.spares_asking(now))
@@ -128,7 +126,7 @@ fn remember(file: &Path, server: SocketAddr, sure: bool, now: u64) -> std::io::R
     write(file, &servers[servers.len().saturating_sub(MAX_SERVERS)..])
 }
 
-/// Forgets what was remembered of a server. Nothing is written if that is nothing.
+/// Forgets what was remembered of a server. Writes nothing if that is nothing.
 fn forget(file: &Path, server: SocketAddr, now: u64) -> std::io::Result<()> {
     let mut servers = read(file, now);
     let known = servers.len();
@@ -158,7 +156,7 @@ impl Remembering {
                 self.unanswered.store(true, Ordering::Relaxed);
                 Ok(())
             }
-            // The network or the server is in trouble: what it did before tells nothing.
+            // The network or the server is in trouble: what it did before shows nothing.
             Event::Reconnecting { .. } | Event::Closed { .. } => {
                 self.unanswered.store(false, Ordering::Relaxed);
                 Ok(())

@@ -1,9 +1,9 @@
-//! Tells the user that a server does not answer: since when, and until when it is sought.
+//! Shows the user that a server does not answer: since when, and how long the command waits for it.
 //!
 //! Every connection of a command is watched, from the first attempt on. On a terminal a line is drawn and drawn again,
-//! in a copy's progress line where there is one; elsewhere a line is written after [`PATIENCE`], again after twice the
-//! time each, and when the server answers. Who draws is a thread, so that a command that is busy does not hold it up;
-//! who takes the line away is the connection's driver, before its caller gets the answer.
+//! in a copy's progress line if there is one; elsewhere a line is written after [`PATIENCE`], again after twice the
+//! time each, and when the server answers. A thread draws the line, so that a busy command does not delay it; the
+//! connection's driver takes it away, before its caller gets the answer.
 
 use crate::{copy::tell, failure};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -19,7 +19,7 @@ use std::{
 
 /// Nothing is silent for longer than this while a server does not answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often somebody looks.
+/// How often the thread looks.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Watches the connections of a command. Clones are the same.
@@ -117,7 +117,7 @@ impl Watch {
         watching.servers.push(Watched { server, silence: Arc::downgrade(silence), clock: env.clock.clone() });
         if !watching.is_looking {
             let shared = Arc::downgrade(&self.0);
-            // Without the thread nothing is told, and the command does what it is for.
+            // Without the thread nothing is shown, and the command does its work.
             let looks = std::thread::Builder::new().name("waiting".into()).spawn(move || look_on(&shared));
             watching.is_looking = looks.is_ok();
         }
@@ -135,7 +135,7 @@ fn look_on(shared: &Weak<Shared>) {
     }
 }
 
-/// A wait that is to be told.
+/// A wait that should be shown.
 struct Longest {
     server: SocketAddr,
     age: Duration,
@@ -161,7 +161,7 @@ impl Watching {
 impl Longest {
     fn show(self, shared: &Arc<Shared>) {
         let Self { server, age, silence, waiting, clock } = self;
-        // Held until the line stands: who takes it away waits for that.
+        // Held until the line stands: the code that takes it away waits for that.
         let mut line = lock(&shared.line);
         let over = Arc::downgrade(shared);
         let since = waiting.since;
@@ -177,14 +177,14 @@ impl Longest {
     }
 }
 
-/// Where it is told.
+/// Where it is shown.
 #[derive(Default)]
 struct Line {
     /// The progress of a copy.
     copying: Option<ProgressBar>,
     /// A line of its own, drawn now.
     own: Option<ProgressBar>,
-    /// On what is no terminal: how old the wait was when it was told last.
+    /// Without a terminal: how old the wait was when it was last written.
     told: Option<Duration>,
 }
 
@@ -221,7 +221,7 @@ fn spinner() -> ProgressBar {
     bar
 }
 
-/// A server that answers health checks is slow, and nobody gives it up.
+/// A server that answers health checks is slow, and the command does not give it up.
 fn text(server: SocketAddr, age: Duration, waiting: &Waiting) -> String {
     match waiting.alive {
         Some(_) => format!("{server} is slow: it answers health checks, and nothing else since {}", span(age)),
@@ -233,7 +233,7 @@ fn text(server: SocketAddr, age: Duration, waiting: &Waiting) -> String {
     }
 }
 
-/// Whether a wait of this age is told, which was told last at another: each time takes twice as long.
+/// Whether to write about a wait of this age, which was last written at another: each time takes twice as long.
 fn is_due(told: Option<Duration>, age: Duration) -> bool {
     told.is_none_or(|told| age >= told * 2)
 }

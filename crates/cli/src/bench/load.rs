@@ -28,11 +28,11 @@ use std::{
 };
 use tokio::sync::{oneshot, watch};
 
-/// The longest time that is told apart from longer ones, in nanoseconds: ten minutes.
+/// The longest time that is distinguished from longer ones, in nanoseconds: ten minutes.
 const LONGEST_NS: u64 = 600_000_000_000;
 /// Times are kept to this many decimal digits.
 const DIGITS: u8 = 3;
-/// The wait after a server has said "try again later".
+/// The wait after a server has answered "try again later".
 const WAIT: Duration = Duration::from_millis(100);
 
 /// What all connections do together.
@@ -112,10 +112,10 @@ impl Sample {
     }
 }
 
-/// One connection's work: connects, says that it is ready, waits for the word, and goes on until the time in it.
+/// One connection's work: connects, reports that it is ready, waits for the start, and goes on until the time in it.
 ///
 /// # Errors
-/// If a call fails after the start. Before it, `ready` is told.
+/// If a call fails after the start. An earlier error goes to `ready`.
 pub(super) async fn work(
     load: Arc<Load>,
     options: Options,
@@ -237,8 +237,8 @@ async fn read(load: &Load, file: &File, size: u64, ring: &Ring, own_buffer: &mut
     }
 }
 
-/// Buffers of one block each: a READ asks for as many octets as its buffer holds. They come back here when whoever has
-/// them lets go: the transport, where an answer came inline.
+/// Buffers of one block each: a READ asks for as many bytes as its buffer holds. A buffer comes back when its user
+/// drops it: the transport, if an answer came inline.
 #[derive(Clone)]
 struct Ring {
     block: usize,

@@ -68,7 +68,7 @@ pub(crate) struct BenchArgs {
     /// Write over a file that exists (256 MiB are made if it does not)
     #[arg(long)]
     overwrite: bool,
-    /// Tell the processor time of this process, too: the server on this machine
+    /// Also show the processor time of this process: the server on this machine
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
     /// Measure plain TCP between two processes on this machine: a stream of blocks, and requests of 128 octets that are
@@ -200,7 +200,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     crate::captured(&args.capture, async { measure(args, url, op, block).await?.print(args.json) })
 }
 
-/// Refuses options that contradict each other, and tells of those that do nothing.
+/// Refuses options that contradict each other, and warns of those that do nothing.
 fn check(args: &BenchArgs) -> Result<(), Usage> {
     let is_pair = args.baseline || args.versions || args.limit.is_some();
     if args.apart && !is_pair {
@@ -248,7 +248,7 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<R
         let (done, when_done) = oneshot::channel();
         let (load, options, url, going) = (load.clone(), options(), url.clone(), going.clone());
         let work = move || {
-            // Nobody listens if another connection has failed.
+            // The receiver is gone if another connection has failed.
             let _ = done.send(crate::block_on(load::work(load, options, &url, ready, going)));
         };
         std::thread::Builder::new().name(format!("connection {number}")).spawn(work).context("starting a thread")?;

@@ -15,7 +15,7 @@ use rpcrdma_nfs::attr::Stability;
 use rpcrdma_nfs_client::{Cause, Error, File, Span, Verifier, Writer};
 use std::{cell::Cell, sync::Arc};
 
-/// Octets that a server is asked to copy in one call: what comes between two looks at the progress.
+/// Bytes that a server is asked to copy in one call: the work between two updates of the progress.
 const COPY_OCTETS: u64 = 256 << 20;
 /// How often what the server has lost is copied again before the copy fails.
 const COPIED_AGAIN_TIMES: u32 = 16;
@@ -33,7 +33,7 @@ fn may_go_through(error: &Error) -> bool {
     error.is_not_supported() || error.cause().is_some_and(|cause| causes.contains(&cause))
 }
 
-/// A file whose octets are moved.
+/// A file whose data is moved.
 struct Moving<'a> {
     copier: &'a Copier<'a>,
     item: &'a Item,
@@ -101,7 +101,7 @@ impl Moving<'_> {
         Err(Error::NotDurable { times: COPIED_AGAIN_TIMES }.into())
     }
 
-    /// COPY of all that is no hole. Says up to where that came: not to the end, if the server does not do it.
+    /// COPY of everything that is not a hole. Returns how far that came: not to the end, if the server does not do it.
     async fn copied(&self) -> Result<u64> {
         for _ in 0..COPIED_AGAIN_TIMES {
             if self.copier.ways.copies_nothing.get() {
@@ -111,7 +111,7 @@ impl Moving<'_> {
             let mut verifiers = Vec::new();
             let done = self.copied_once(&mut verifiers).await?;
             let after = self.target.commit(0, 0).await?;
-            // A server that has not restarted meanwhile has lost nothing, whatever verifiers it tells of copies.
+            // A server that has not restarted meanwhile has lost nothing, whatever verifiers it returns for copies.
             if after == before || verifiers.iter().all(|verifier| *verifier == Some(after)) {
                 return Ok(done);
             }
@@ -133,7 +133,7 @@ impl Moving<'_> {
                     }
                     copied => copied?,
                 };
-                // Nothing at all: reading tells why.
+                // Nothing was copied: reading shows why.
                 if copied.count == 0 {
                     return Ok(at);
                 }
@@ -187,7 +187,7 @@ impl Moving<'_> {
         Ok(len)
     }
 
-    /// Whether what came is the file.
+    /// Whether the copy equals the file.
     async fn compare(&self, len: u64, begin: u64) -> Result<()> {
         if len == self.size && begin == 0 {
             return Ok(());

@@ -1,5 +1,5 @@
-//! One regular file: to a temporary name beside the target, which it leaves for the target's when it is whole. Where
-//! what is there has several names or belongs to somebody else, it is written into, so that they stay.
+//! One regular file: to a temporary name beside the target, which it then exchanges for the target's name when it is
+//! whole. If the existing file has several names or belongs to another user, it is written into, so that these stay.
 
 use super::{ATTRIBUTES_NOT_KEPT, Copier, Item, default_mode, mode_and_times};
 use crate::{
@@ -74,10 +74,10 @@ impl Copier<'_> {
         }
     }
 
-    /// What is there under the target's name.
+    /// The existing file of the target's name.
     ///
     /// # Errors
-    /// If it is nothing that a file is written to.
+    /// If it is of a kind that is not written to.
     async fn existing(&self, item: &Item) -> Result<Option<Found>> {
         let found = match self.to.files.lookup(&item.directory, &item.name).await {
             Err(error) if error.is_absent() => return Ok(None),
@@ -90,7 +90,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Makes the file that is written, or opens the one that is there.
+    /// Makes the file that is written, or opens the existing one.
     async fn open(&self, item: &Item, existing: Option<Found>) -> Result<Written> {
         let source_mode = item.found.attributes.mode;
         let reason = match (&existing, self.temporary(item).await) {
@@ -147,8 +147,8 @@ impl Copier<'_> {
     async fn make(&self, item: &Item, name: Name) -> Result<(File, Unfinished, Who)> {
         let unfinished = Unfinished { directory: item.directory.clone(), name, unsure: false };
         let is_fresh = unfinished.name != item.name;
-        // Before it is there: an interruption must not come between. A name that is no fresh one may become somebody
-        // else's.
+        // Before it exists: an interruption must not come between. A name that is not fresh may become another
+        // program's.
         if is_fresh {
             self.unfinished.borrow_mut().push(unfinished.clone());
         }
@@ -238,12 +238,12 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Something is whole, or gone.
+    /// A file is whole, or gone.
     pub(super) fn settle(&self, settled: Option<&Unfinished>) {
         self.unfinished.borrow_mut().retain(|unfinished| Some(unfinished) != settled);
     }
 
-    /// Removes what has not become whole.
+    /// Removes files that have not become whole.
     pub(super) async fn clean_up(&self) {
         let unfinished = self.unfinished.take();
         let left = |name: &Name, why: &str| {

@@ -1,5 +1,5 @@
-//! What has no contents, and what is made when everything else is there: links, special files, and what directories
-//! have besides what is in them.
+//! Files without contents, and what is made when everything else exists: links, special files, and what directories
+//! have besides their entries.
 
 use super::{ATTRIBUTES_NOT_KEPT, Copier, Filled, Item, times};
 use crate::{extras, links::Links};
@@ -27,7 +27,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Makes a special file. One of the same kind that is there already counts as made.
+    /// Makes a special file. An existing one of the same kind counts as made.
     pub(super) async fn node(&self, item: &Item) -> Result<Handle> {
         let source = &item.found.attributes;
         let kind = match source.file_type {
@@ -57,7 +57,7 @@ impl Copier<'_> {
     /// Makes further names, and gives directories what they have, the innermost first.
     pub(super) async fn finish(&self) -> Result<()> {
         loop {
-            // Taken one by one: what is left when the command ends is told.
+            // Taken one by one: what is left when the command ends is reported.
             let Some(item) = self.later.borrow().last().cloned() else { break };
             let first = self.first_names.borrow().get(&item.id()).cloned().flatten();
             let made = match first {
@@ -103,7 +103,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// The command has ended before [`Self::finish`] was through: tells what that leaves undone.
+    /// The command has ended before [`Self::finish`] was done: reports what is missing.
     pub(super) fn tell_undone(&self) {
         for item in self.later.borrow().iter() {
             self.note(&item.shown, "was not made at the target: it is a further name of another file");

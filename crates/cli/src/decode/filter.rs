@@ -34,7 +34,7 @@ fn parse_xid(text: &str) -> Result<u32, String> {
         Some(digits) => (digits, 16),
         None => (text, 10),
     };
-    // A sign is no digit, though the standard library takes a plus.
+    // A sign is not a digit, though the standard library accepts a plus.
     let xid = u32::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with('+'));
     xid.ok_or_else(|| format!("{text:?} is no XID; write it as 1234 or 0x4d2"))
 }

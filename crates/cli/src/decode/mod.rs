@@ -1,7 +1,7 @@
 //! `rpcrdma decode`: what messages contain, and what a receiver does with them.
 //!
-//! Messages in hex are of the version that the connection is said to have settled; those in captures of the version
-//! that stands in them.
+//! Messages in hexadecimal are of the version that an option names; messages in captures are of the version that they
+//! contain.
 
 mod filter;
 mod lists;

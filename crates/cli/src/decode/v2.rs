@@ -9,7 +9,7 @@ use rpcrdma_wire::v2::{
 };
 use serde_json::{Map, Value, json};
 
-/// What stands in a header, including properties whose values do not fit.
+/// The contents of a header, including properties whose values do not fit.
 enum Shown {
     Header(Header, usize),
     BadProperties(Prefix, Vec<RawProperty>),
@@ -131,7 +131,7 @@ enum PropertyValue {
     Octets(Bytes),
 }
 
-/// `None` if the property is not known, or the octets are no value of it.
+/// `None` if the property is unknown, or the octets are not a value of it.
 fn value(raw: &RawProperty) -> Option<PropertyValue> {
     match Property::try_from(raw.clone()).ok()? {
         Property::Default(_) => Some(PropertyValue::Default),

@@ -16,7 +16,7 @@ use rpcrdma_nfs::attr::{FileType, NewAttributes};
 use rpcrdma_nfs_client::Name;
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, sync::Arc};
 
-/// The permissions of a symbolic link, which nobody asks for.
+/// The permissions of a symbolic link, which have no effect.
 const LINK_MODE: u32 = 0o777;
 
 #[derive(Debug, Args)]
@@ -63,7 +63,7 @@ pub(crate) async fn run(args: LnArgs) -> Result<()> {
     args.connecting.done("ln", &args.url.path, Some(("target", &existing.path)))
 }
 
-/// The URL of the file that gets a further name. What is no URL is wrong usage.
+/// The URL of the file that gets a further name. Text that is not a URL is wrong usage.
 fn existing(text: &OsString) -> NfsUrl {
     let parsed = match text.to_str() {
         Some(text) => text.parse::<NfsUrl>().map_err(|error| error.to_string()),

@@ -13,7 +13,7 @@ use rustix::fs::Mode;
 
 #[derive(Debug, Args)]
 pub(crate) struct MkdirArgs {
-    /// Make the directories above as well; it is no error if the directory is there
+    /// Make the directories above as well; an existing directory is not an error
     #[arg(short)]
     parents: bool,
     /// Which directories
@@ -57,7 +57,7 @@ async fn make(session: &Session, path: &[u8], mode: u32) -> Result<()> {
     Ok(())
 }
 
-/// Makes every directory on the path that is not there.
+/// Makes every missing directory on the path.
 async fn make_all(session: &Session, path: &[u8], mode: u32) -> Result<()> {
     let ends = path.iter().enumerate().skip(1).filter(|(_, octet)| **octet == b'/').map(|(at, _)| at);
     for end in ends.chain([path.len()]) {
@@ -76,7 +76,7 @@ async fn make_all(session: &Session, path: &[u8], mode: u32) -> Result<()> {
         let Err(error) = make(session, part, mode).await else { continue };
         let nfs = error.downcast_ref::<rpcrdma_nfs_client::Error>();
         ensure!(nfs.is_some_and(rpcrdma_nfs_client::Error::exists), error);
-        // Somebody else was faster; or the name is a symbolic link to nowhere.
+        // Another program was faster; or the name is a symbolic link to nowhere.
         let there = session.files.walk(&session.root, part, true).await;
         ensure!(there.is_ok_and(|found| found.attributes.file_type == FileType::Directory), error);
     }

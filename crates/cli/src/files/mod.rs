@@ -1,6 +1,7 @@
 //! The commands that change names: `mkdir`, `rm`, `mv`, `ln`; and `df`.
 //!
-//! Each does what the tool of that name does, on URLs. What cannot be done is told and counted, and the rest goes on.
+//! Each does what the tool of that name does, on URLs. It reports and counts what cannot be done, and goes on with the
+//! rest.
 
 mod df;
 mod ln;
@@ -48,7 +49,7 @@ pub(crate) struct Connecting {
 }
 
 impl Connecting {
-    /// Tells with `--json` what was done to `path`, and with what else.
+    /// Writes with `--json` what was done to `path`, and with what else.
     fn done(&self, command: &str, path: &[u8], more: Option<(&str, &[u8])>) -> Result<()> {
         if !self.json {
             return Ok(());
@@ -74,7 +75,7 @@ impl From<Connecting> for Options {
 pub(crate) struct Errors(u64);
 
 impl Errors {
-    /// Tells an error and goes on, unless that is hopeless.
+    /// Reports an error and goes on, unless that is hopeless.
     pub(crate) fn check(&mut self, path: &[u8], done: Result<()>) -> Result<()> {
         match done {
             Err(error) if is_hopeless(&error) || error.is::<std::io::Error>() => Err(error.context(At::new(path))),

@@ -30,7 +30,7 @@ pub(crate) async fn run(args: RmArgs) -> Result<()> {
         let removed = async {
             let (session, path) = sessions.open(url).await?;
             remove(&session, &path, args.recursive, &url.path, &mut errors).await?;
-            // What is left has been told.
+            // What remains has been reported.
             if errors.0 == told { args.connecting.done("rm", &url.path, None) } else { Ok(()) }
         };
         let removed = removed.await;

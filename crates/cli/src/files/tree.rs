@@ -31,7 +31,7 @@ struct Level {
     directory: Handle,
     listing: Listing,
     passes: u32,
-    /// Something in it could not be removed, which has been told.
+    /// Something in it could not be removed, which has been reported.
     stuck: bool,
 }
 
@@ -52,7 +52,8 @@ impl<'a> Tree<'a> {
         Self { session, shown, errors, levels: Vec::new(), removals: FuturesUnordered::new() }
     }
 
-    /// Removes `directory`, called `name` in `above`, and all below it. What cannot be removed is told and counted.
+    /// Removes `directory`, called `name` in `above`, and everything below it. What cannot be removed is reported and
+    /// counted.
     ///
     /// # Errors
     /// Only if going on is hopeless.
@@ -89,7 +90,7 @@ impl<'a> Tree<'a> {
             (Some(kind), Some(file)) => (kind, file),
             _ => match nfs.lookup(&parent, name).await {
                 Ok(found) => (found.attributes.file_type, found.file),
-                // Somebody else has removed it.
+                // Another program has removed it.
                 Err(error) if error.is_absent() => return Ok(()),
                 Err(error) => return Err(error.into()),
             },
@@ -160,7 +161,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// Tells that a name in the innermost directory stays.
+    /// Reports that a name in the innermost directory stays.
     fn check(&mut self, name: &Name, done: Result<()>) -> Result<()> {
         let Err(error) = done else { return Ok(()) };
         if is_hopeless(&error) {
@@ -176,7 +177,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// Tells that the innermost directory stays.
+    /// Reports that the innermost directory stays.
     fn stuck_here(&mut self, error: &anyhow::Error) -> Result<()> {
         if is_hopeless(error) {
             bail!("{error:#}");
@@ -189,7 +190,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// The innermost directory's path. Made only to be told: it may be long.
+    /// The innermost directory's path. Made only for messages: it may be long.
     fn path(&self) -> Vec<u8> {
         let mut path = self.shown.to_vec();
         while path.ends_with(b"/") {

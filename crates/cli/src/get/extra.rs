@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-/// A directory whose attributes come when it is full: before, what is made in it would inherit its list.
+/// A directory whose attributes are set when it is full: before, new entries would inherit its list.
 pub(super) struct Full {
     pub(super) local: PathBuf,
     pub(super) session: Arc<Session>,

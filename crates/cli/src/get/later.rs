@@ -1,4 +1,4 @@
-//! What a copy makes when everything else is there: links, and the modes and times of directories.
+//! What a copy makes when everything else exists: links, and the modes and times of directories.
 
 use super::{Copier, set_file, times};
 use crate::{
@@ -26,7 +26,7 @@ use std::{
 pub(super) struct FileId(usize, u64, u64);
 
 impl FileId {
-    /// The sessions of a command live as long as it does, so that their addresses tell them apart.
+    /// The sessions of a command live as long as it does, so that their addresses identify them.
     pub(super) fn new(session: &Session, attributes: &Attributes) -> Self {
         Self(std::ptr::from_ref(session).addr(), attributes.file_system, attributes.file_id)
     }
@@ -37,7 +37,7 @@ impl FileId {
     }
 }
 
-/// Something to be made when everything else is there.
+/// Something to make when everything else exists.
 pub(super) enum Later {
     HardLink { id: FileId, local: PathBuf },
     Symlink { target: Vec<u8>, id: FileId, local: PathBuf, attributes: Attributes },
@@ -54,7 +54,7 @@ impl Later {
 /// Where a file with several names is copied to first.
 struct First {
     local: PathBuf,
-    /// Before that, what lies there is something else.
+    /// Before that, the file at this place is another one.
     is_copied: bool,
 }
 
@@ -92,7 +92,7 @@ impl Known {
         Ok(Turn::Copy)
     }
 
-    /// The file is there, and can be given more names.
+    /// The file exists, and can be given more names.
     pub(super) fn copied(&mut self, id: FileId) {
         if let Some(first) = self.first_names.get_mut(&id) {
             first.is_copied = true;
@@ -133,7 +133,7 @@ impl Copier {
         }
     }
 
-    /// Tells what is not made because the command ends before its time.
+    /// Reports what is not made because the command ends early.
     pub(super) fn leave_out_later(&self) {
         for later in self.later.take() {
             self.failed(later.local(), &anyhow::anyhow!("this link was not made: the copy ended before"));
@@ -163,8 +163,8 @@ fn is_one_file(one: &Path, other: &Path) -> bool {
     matches!((id(one), id(other)), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Makes something under a name that may be taken, but not by a directory. What has the name keeps it until the new
-/// thing is there.
+/// Makes something under a name that may be taken, but not by a directory. The old file keeps the name until the new
+/// one exists.
 fn put_at(local: &Path, random: &dyn Random, make: impl Fn(&Path) -> io::Result<()>) -> Result<()> {
     match make(local) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

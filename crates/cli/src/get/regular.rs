@@ -99,7 +99,7 @@ impl Download<'_> {
         }
     }
 
-    /// Whether what came is the file, of which a part may have come earlier.
+    /// Whether the copy, of which a part may be older, equals the file.
     async fn compare(&mut self, len: u64, begin: u64) -> Result<()> {
         if len == self.source.size && begin == 0 {
             return Ok(());
@@ -107,8 +107,8 @@ impl Download<'_> {
         // The listing may be older than the file.
         let now = self.file.getattr().await?;
         let is_unsized = self.source.size == 0 && now.size == 0;
-        // What was only appended to it, the whole of it has; what was cut off is missing, or is mixed with what came
-        // then.
+        // If the source was only appended to, the copy is a whole state of it; if it was cut off, data is missing or
+        // mixed with newer data.
         let may_have_grown = begin == 0 && len >= self.source.size;
         let is_same = len == now.size && (may_have_grown || now.modified == self.source.modified);
         if !is_same

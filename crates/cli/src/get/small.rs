@@ -1,8 +1,8 @@
 //! Small files from a server: each is read by one call, without an open, and many such calls are under way. Another
 //! thread writes them here ([`Writing`]).
 //!
-//! This is a short cut. A file that did not come in this way, whole and as its directory told it, is copied as every
-//! other ([`Copier::regular`]), which also tells what is wrong with it.
+//! This is a short cut. A file that did not come in this way, whole and as its directory describes it, is copied like
+//! every other ([`Copier::regular`]), which also reports what is wrong with it.
 
 use super::{
     Copier,
@@ -23,7 +23,7 @@ pub(super) const SMALL_OCTETS: u64 = 64 << 10;
 /// Such calls under way.
 pub(super) const CALLS: usize = 96;
 
-/// A file that is to be copied, or was, and what came of it.
+/// A file that is to be copied, or was, and the result.
 pub(super) type Done = (PathBuf, Result<()>);
 
 /// A small file that is to be copied.
@@ -41,7 +41,7 @@ impl Wanted {
         u32::try_from(self.found.attributes.size).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Whether what came is all of the file, and what its directory told of it.
+    /// Whether this is all of the file, and what its directory says about it.
     fn is_whole(&self, read: &ReadOk) -> bool {
         read.end && read.data.len() as u64 == self.found.attributes.size
     }

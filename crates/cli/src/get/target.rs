@@ -1,10 +1,10 @@
 //! Where `get` writes a file: a temporary file beside the target, which takes its name when it is whole, or the target.
 //!
 //! A temporary file that is not finished is removed when it is dropped, whatever the reason, so that a copy that fails
-//! or is interrupted leaves the old file and nothing else. In a directory that this run has made, a small file has no
-//! name at all until it is whole: it gets its own then, which costs less than a temporary one. Nothing is written
-//! through a symbolic link, whoever made it, and into nothing but files: a server that lists one name as a pipe and
-//! again as a file would have us wait for the pipe's reader.
+//! or is interrupted leaves only the old file. In a directory that this run has made, a small file has no name until it
+//! is whole: it then gets its own, which costs less than a temporary one. Nothing is written through a symbolic link,
+//! whoever made it, and only files are written to: a server that lists one name as a pipe and again as a file could
+//! make us wait for the pipe's reader.
 
 use super::{set_file, times};
 use crate::{
@@ -51,21 +51,21 @@ pub(super) struct Output {
     pub(super) offset: u64,
     /// Octets that the file has so far.
     len: Cell<u64>,
-    /// Why it is written in place, where nobody has asked for that.
+    /// Why it is written in place although the user did not ask for that.
     pub(super) in_place: Option<&'static str>,
 }
 
 /// How a file is to be written.
 enum Way {
     Beside,
-    /// The reason is to be told; there is none where the user has asked for it.
+    /// With the reason to report; none if the user asked for it.
     InPlace(Option<&'static str>),
 }
 
-/// What is there, or `None`.
+/// The existing file, or `None`.
 ///
 /// # Errors
-/// If it is nothing that a file is written to.
+/// If it is of a kind that is not written to.
 pub(super) fn existing(target: &Path) -> Result<Option<Metadata>> {
     let found = match fs::symlink_metadata(target) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -81,7 +81,7 @@ pub(super) fn part_path(target: &Path) -> Option<PathBuf> {
     Some(target.with_file_name(OsStr::from_bytes(&part_name(target.file_name()?.as_bytes()))))
 }
 
-/// How what is there is written to: so that its other names, its owner and its rights stay, in place.
+/// How an existing file is written to: in place, if its other names, its owner and its rights must stay.
 fn way(found: Option<&Metadata>, placing: Placing) -> Way {
     match found {
         _ if placing.inplace => Way::InPlace(None),
@@ -117,7 +117,7 @@ impl Output {
         }
     }
 
-    /// Opens the file that becomes `target` and has no name until then. Nothing where there are no such files.
+    /// Opens the file that becomes `target` and has no name until then. `None` if the file system has no such files.
     pub(super) fn open_unnamed(target: &Path) -> Option<Self> {
         let directory = target.parent().filter(|directory| !directory.as_os_str().is_empty());
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
@@ -125,7 +125,7 @@ impl Output {
         Some(Self::new(File::from(file), None, target))
     }
 
-    /// Opens the file that becomes `target` in a directory that this run has made: nothing that matters is there.
+    /// Opens the file that becomes `target` in a directory that this run has made, in which no old file can be lost.
     pub(super) fn open_in_new(target: &Path, random: &dyn Random) -> Result<Self> {
         match Self::temporary(target, random) {
             Err(error) if is_errno(&error, &[Errno::NAMETOOLONG]) => {
@@ -136,8 +136,8 @@ impl Output {
         }
     }
 
-    /// Opens the file that becomes `target`. What is there is changed only where it is written in place, and its old
-    /// contents are gone then: call this when the first octets have come.
+    /// Opens the file that becomes `target`. An existing file is changed only if it is written in place, and its old
+    /// contents are then gone: call this when the first bytes have come.
     pub(super) fn open(target: &Path, placing: Placing, source: &Attributes, random: &dyn Random) -> Result<Self> {
         let found = existing(target)?;
         match way(found.as_ref(), placing) {
@@ -232,8 +232,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes what has come of the source, but for its holes: a file that uses less storage than it has octets has
-    /// some.
+    /// Writes the data of the source except its holes: a file that uses less storage than its size has some.
     pub(super) fn write_data(&self, octets: &[u8], offset: u64, source: &Attributes) -> io::Result<()> {
         if source.used >= source.size {
             return self.write_all_at(octets, offset);
@@ -244,7 +243,7 @@ impl Output {
         })
     }
 
-    /// Waits until what was written is on the disk, where a later copy will count on it.
+    /// Waits until what was written is on the disk, if a later copy will rely on it.
     pub(super) async fn checkpoint(&self) -> Result<()> {
         if self.kept {
             let file = self.file.try_clone()?;
@@ -254,7 +253,7 @@ impl Output {
         Ok(())
     }
 
-    /// Gives the whole file of `len` octets its attributes and its name. Returns what is to be told.
+    /// Gives the whole file of `len` bytes its attributes and its name. Returns what to report.
     pub(super) async fn finish(self, len: u64, attributes: &Attributes) -> Result<Option<&'static str>> {
         let tells_late = self.tells_late()?;
         if tells_late {
@@ -264,7 +263,7 @@ impl Output {
         self.finish_here(len, attributes, tells_late)
     }
 
-    /// Whether its file system may tell that there is no room, or another error, only after a write has succeeded.
+    /// Whether its file system may report that there is no room, or another error, only after a write has succeeded.
     pub(super) fn tells_late(&self) -> Result<bool> {
         Ok(tells_late(rustix::fs::fstatfs(&self.file)?.f_type))
     }
@@ -302,7 +301,7 @@ impl Output {
     /// Gives a file that has no name its own, unless something has it.
     fn give_name(&self) -> Result<(), Errno> {
         match linkat(&self.file, "", CWD, &self.target, AtFlags::EMPTY_PATH) {
-            // Who has no capability for that may do the same in this way.
+            // A process without the capability for that may do the same in this way.
             Err(Errno::NOENT) => {
                 let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
                 linkat(CWD, own, CWD, &self.target, AtFlags::SYMLINK_FOLLOW)
@@ -315,7 +314,7 @@ impl Output {
         Ok(!self.made && self.file.metadata()?.uid() != rustix::process::geteuid().as_raw())
     }
 
-    /// Says that what was written is of no use to a later copy.
+    /// Marks what was written as useless for a later copy.
     pub(super) fn spoil(&mut self) {
         self.kept = false;
     }
@@ -348,7 +347,7 @@ impl Drop for Output {
     }
 }
 
-/// Opens and locks a file, which is then the one that has this name: who had the lock before may have renamed it.
+/// Opens and locks a file, and checks that it still has this name: the holder of the lock before may have renamed it.
 fn locked(path: &Path, open: impl Fn(&Path) -> io::Result<File>) -> Result<File> {
     for _ in 0..NAMES_TRIED {
         let file = open(path)?;
@@ -374,7 +373,7 @@ fn is_same_file(here: &Metadata, source: &Attributes) -> bool {
         && (here.ctime(), here.ctime_nsec()) == time(source.changed)
 }
 
-/// Takes those rights away that the source does not give: what comes may be secret. Where that is not ours to do, the
+/// Takes away rights that the source does not give: the new contents may be secret. If the caller may not do that, the
 /// rights are those that the owner has chosen.
 fn narrow(file: &File, here: &Metadata, source: &Attributes) -> Result<()> {
     let mode = here.mode() & source.mode & 0o1777;
@@ -384,7 +383,7 @@ fn narrow(file: &File, here: &Metadata, source: &Attributes) -> Result<()> {
     }
 }
 
-/// Whether a file system may tell that there is no room, or another error, only after a write has succeeded: all but
+/// Whether a file system may report that there is no room, or another error, only after a write has succeeded: all but
 /// those that are known to take room when they are written to.
 fn tells_late(file_system: rustix::fs::FsWord) -> bool {
     /// ext2 to ext4, XFS, Btrfs, F2FS, ZFS, tmpfs, overlayfs: what statfs(2) calls them.
@@ -451,7 +450,7 @@ mod tests {
         let path = |name: &str| scratch.path().join(name);
         rustix::fs::mknodat(CWD, path("pipe"), LocalType::Fifo, Mode::RWXU, 0).unwrap();
         symlink(path("new"), path("link")).unwrap();
-        // Somebody who reads the pipe makes it no file.
+        // A reader of the pipe does not make it a file.
         let _reader = OpenOptions::new().read(true).write(true).open(path("pipe")).unwrap();
         let inplace = Placing { inplace: true, resume: false };
         for not_a_file in [path("pipe"), path("link"), "/dev/null".into()] {
@@ -549,7 +548,7 @@ mod tests {
         output.write_all_at(b"y", 0).unwrap();
         finish(output, 1, &source(1, 8));
         assert_eq!(names(scratch.path()), ["file"]);
-        // Somebody might have put another file there.
+        // An attacker might have put another file there.
         symlink(&target, &part).unwrap();
         assert!(open(&target, RESUME, &source(whole, 7)).is_err());
         fs::remove_file(&part).unwrap();

@@ -22,8 +22,8 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// Of so many files is told at a time that they are there, at most: to wake the thread that asks costs as much as to
-/// write a file does. It has more than that under way.
+/// How many files the writing thread reports at a time, at most: to wake the thread that asks costs as much as to write
+/// a file. More than that are under way.
 const TOLD_TOGETHER: usize = 16;
 
 /// A file that has come whole.
@@ -35,7 +35,7 @@ pub(super) struct Whole {
     pub(super) data: Bytes,
 }
 
-/// What is to be told of a file, and what became of it.
+/// What to report about a file, and the result.
 pub(super) struct Placed {
     pub(super) notes: Vec<String>,
     pub(super) result: Result<()>,
@@ -78,7 +78,7 @@ impl Drop for Writing {
         self.stops.store(true, Ordering::Relaxed);
         self.jobs = None;
         if let Some(thread) = self.thread.take() {
-            // One that has panicked has said so.
+            // A thread that has panicked has printed so.
             let _ = thread.join();
         }
     }
@@ -87,12 +87,12 @@ impl Drop for Writing {
 struct Writer {
     placing: Placing,
     random: Arc<dyn Random>,
-    /// Of the directory that was written into last, whether its file system tells late that there is no room.
+    /// For the directory that was written into last, whether its file system reports late that there is no room.
     tells_late: Option<(PathBuf, bool)>,
 }
 
 impl Writer {
-    /// Writes what is given, as long as somebody may give something, and nothing more once it has to stop.
+    /// Writes what it gets, as long as there is a sender, and nothing more after a request to stop.
     fn run(&mut self, jobs: &mpsc::Receiver<Job>, stops: &AtomicBool) {
         let mut placed = Vec::with_capacity(TOLD_TOGETHER);
         while let Ok(job) = jobs.recv() {
@@ -105,7 +105,7 @@ impl Writer {
                     next = jobs.try_recv().ok();
                 }
             }
-            // Whoever has asked may be gone.
+            // The sender may have gone.
             placed.drain(..).for_each(|(sender, placed)| drop(sender.send(placed)));
         }
     }
@@ -211,7 +211,7 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_file() && !elsewhere.exists());
     }
 
-    /// How many files are there when it is told of one.
+    /// How many files exist when the thread reports one.
     struct Told {
         directory: PathBuf,
         files: Mutex<Vec<usize>>,

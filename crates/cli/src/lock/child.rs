@@ -9,7 +9,8 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// A command that runs. Signals go to it while it has not been waited for, so that its number is no other process's.
+/// A command that runs. Signals go to it while it has not been waited for, so that its number belongs to no other
+/// process.
 pub(super) struct Running {
     child: Child,
     ended: Option<oneshot::Receiver<()>>,
@@ -117,7 +118,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(running.ended());
         assert_eq!(running.code().unwrap(), 128 + 15);
-        // It has been waited for: nobody else is sent anything.
+        // It has been waited for: no other process gets a signal.
         assert!(running.ended.is_none());
     }
 }

@@ -36,7 +36,7 @@ impl Agreed {
     }
 }
 
-/// Keeps what the last connection was told when it was made, and what was negotiated on it.
+/// Keeps what the last connection learned when it was made, and what was negotiated on it.
 #[derive(Default)]
 pub(super) struct LastConnected(Mutex<Agreed>);
 

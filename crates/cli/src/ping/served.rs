@@ -23,7 +23,7 @@ pub(super) struct Served {
     spoken: String,
     /// All that it serves, or why it does not say.
     versions: Result<Vec<String>>,
-    /// Why there is no session, if version 4 is spoken and there is none.
+    /// Why there is no session, if version 4 is spoken without one.
     about: Option<Result<About>>,
     /// Where the URL leads.
     features: Option<Result<Vec<Feature>>>,

@@ -1,4 +1,4 @@
-//! Who one is to a server: by whose word, and with Kerberos for how long.
+//! Who the caller is to a server: by whose word, and with Kerberos for how long.
 
 use crate::{identity::Identity, url::NfsUrl};
 use rpcrdma_oncrpc::{ClientFlavour as _, gss::AboutContext};
@@ -11,7 +11,7 @@ pub(super) enum Who {
     Sys { uid: u32, gid: u32 },
     /// By a ticket. The context is that of the first call.
     Kerberos(AboutContext),
-    /// There is no context, as no call was answered.
+    /// There is no context, because no call was answered.
     Nobody,
 }
 

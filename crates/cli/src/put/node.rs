@@ -7,7 +7,7 @@ use rpcrdma_nfs_client::{Handle, Name, NodeKind};
 use rustix::fs::FileType as LocalType;
 
 impl Copier<'_> {
-    /// Makes a special file. One of the same kind that is there already counts as made.
+    /// Makes a special file. An existing one of the same kind counts as made.
     pub(super) async fn node(&self, facts: &Facts, directory: &Handle, name: &Name) -> Result<Handle> {
         let files = &self.session.files;
         let attributes = NewAttributes { mode: Some(facts.mode), ..Default::default() };
@@ -36,7 +36,7 @@ impl Copier<'_> {
     }
 }
 
-/// Whether what is there is what was to be made: devices have numbers too.
+/// Whether an existing file is what should be made: devices have numbers too.
 fn is_same(there: &Attributes, file_type: FileType, device: Device) -> bool {
     let is_device = matches!(file_type, FileType::Character | FileType::Block);
     there.file_type == file_type && (!is_device || there.device == device)

@@ -1,7 +1,7 @@
 //! Small files to a server: made, written and put in their places by one call each, many of them at a time.
 //!
-//! This is a short cut where the version has such a call (from 4.1 on) and nothing stands in the way. A file that was
-//! not made in this way is sent as every other ([`Copier::regular`]), which also tells what is wrong with it.
+//! This is a short cut if the version has such a call (from 4.1 on) and nothing prevents it. A file that was not made
+//! in this way is sent like every other ([`Copier::regular`]), which also reports what is wrong with it.
 
 use super::{Copier, default_mode, source::Facts, target::Existing, upload::CLEAN_UP_TIME};
 use anyhow::Result;
@@ -28,7 +28,7 @@ pub(super) struct Small<'a> {
 }
 
 impl Copier<'_> {
-    /// Makes a small file in one call. Gives its handle, or nothing if it has to be sent in the usual way.
+    /// Makes a small file in one call. Returns its handle, or nothing if it must be sent in the usual way.
     ///
     /// # Errors
     /// If the server cannot be reached.

@@ -1,4 +1,4 @@
-//! What `put` reads: local names, looked at and opened without following what somebody has put in their place.
+//! What `put` reads: local names, looked at and opened without following what an attacker has put in their place.
 //!
 //! Below the directories that are named on the command line everything is opened by one name in a directory that is
 //! open, so that no link on the way leads elsewhere; files are opened without waiting, and looked at again when they
@@ -31,7 +31,7 @@ use std::{
 /// A local name.
 #[derive(Clone, Debug)]
 pub(super) struct Local {
-    /// Where it is to be told.
+    /// Its path for messages.
     pub(super) path: PathBuf,
     /// The directory that it stands in; none for what the command line names.
     directory: Option<Rc<OwnedFd>>,
@@ -159,7 +159,7 @@ impl Local {
     }
 }
 
-/// In which blocks a file is read whose size is not known.
+/// In which blocks a file of unknown size is read.
 const UNSIZED_BLOCK_OCTETS: u32 = 64 << 10;
 
 /// The unit in which the kernel counts storage.
@@ -170,7 +170,7 @@ pub(super) struct Octets {
     file: File,
     /// Octets read at a time.
     pub(super) block: u32,
-    /// The size, or nothing while nobody knows it: files of /proc say that they are empty, others of the kernel's that
+    /// The size, or `None` while it is unknown: files of /proc say that they are empty, others of the kernel say that
     /// they are longer than they are. They have no storage.
     size: Option<u64>,
     /// What is read next.
@@ -238,7 +238,7 @@ impl Octets {
     }
 }
 
-/// The next run of octets at or after `offset` that is no hole.
+/// The next run of data at or after `offset` that is not a hole.
 fn next_data(file: &File, offset: u64, size: u64) -> Result<Option<Range<u64>>> {
     if offset >= size {
         return Ok(None);

@@ -23,10 +23,10 @@ pub(super) struct Existing {
 }
 
 impl Copier<'_> {
-    /// What is there under the target's name.
+    /// The existing file of the target's name.
     ///
     /// # Errors
-    /// If it is nothing that a file is written to.
+    /// If it is of a kind that is not written to.
     pub(super) async fn existing(&self, directory: &Handle, name: &Name) -> Result<Option<Existing>> {
         let found = match self.session.files.lookup(directory, name).await {
             Err(error) if error.is_absent() => return Ok(None),
@@ -80,7 +80,7 @@ impl Copier<'_> {
         self.note(&local.path, &format!("is written in place on the server: {reason}"));
     }
 
-    /// A file beside one that is there, or why there is to be none.
+    /// A file beside an existing one, or why there is none.
     async fn beside(
         &self,
         directory: &Handle,
@@ -136,10 +136,10 @@ impl Copier<'_> {
         bail!("cannot find a free name for a temporary file beside it")
     }
 
-    /// Makes a file that is removed if it does not become whole. `unsure`: its name is no fresh one.
+    /// Makes a file that is removed if it does not become whole. `unsure`: its name is not fresh.
     async fn make(&self, directory: &Handle, target: &Name, name: Name, unsure: bool) -> Result<Upload> {
         let mut unfinished = Unfinished { directory: directory.clone(), name: name.clone(), unsure };
-        // Before it is there: an interruption must not come between.
+        // Before it exists: an interruption must not come between.
         self.unfinished.borrow_mut().push(unfinished.clone());
         // Nobody else opens it before it is whole.
         let attributes = NewAttributes { mode: Some(0o600), ..Default::default() };
@@ -192,7 +192,7 @@ impl Copier<'_> {
         };
         let mut upload = match made {
             _ if is_there => {
-                // Tells who we are, and whether what is whole will be able to leave its temporary name.
+                // Shows who the caller is, and whether the whole file will be able to leave its temporary name.
                 let probe = self.temporary(directory, target).await?;
                 self.discard(probe).await?;
                 let in_the_way =

@@ -122,7 +122,7 @@ impl Copier<'_> {
             return Ok(());
         }
         ensure!(!is_source, "is the same file as its source");
-        // --no-attributes: whoever runs the command wants the mode to stay.
+        // --no-attributes: the user wants the mode to stay.
         if self.no_attributes { Ok(()) } else { self.narrow(upload, old_mode, facts).await }
     }
 
@@ -186,8 +186,9 @@ impl Copier<'_> {
         self.file_list(local, octets.file(), upload).await
     }
 
-    /// Takes rights from a file that is written in place which the source does not give: nobody is to read through the
-    /// old ones what is private here. Who does not own the file cannot, and writes for those who may read it.
+    /// Takes rights from a file that is written in place which the source does not give: nobody should read private
+    /// data through the old rights. A caller who does not own the file cannot do that, and writes for those who may
+    /// read it.
     async fn narrow(&self, upload: &Upload, old_mode: u32, facts: &Facts) -> Result<()> {
         let mode = old_mode & facts.mode;
         if mode == old_mode {
@@ -200,8 +201,8 @@ impl Copier<'_> {
         }
     }
 
-    /// Takes away the old contents of a file that is written in place, once the server has taken the first octets of
-    /// the new: what it refuses to write must not cost what was there.
+    /// Takes away the old contents of a file that is written in place, once the server has taken the first bytes of the
+    /// new: if it refuses to write, the old contents must not be lost.
     async fn replace(&self, upload: &Upload, writer: &mut Writer, first: Option<&(u64, Bytes)>) -> Result<()> {
         let mut keep = 0;
         if let Some((offset, data)) = first {
@@ -250,7 +251,7 @@ impl Copier<'_> {
         self.unfinished.borrow_mut().retain(|unfinished| Some(unfinished) != settled);
     }
 
-    /// Removes what has not become whole.
+    /// Removes files that have not become whole.
     pub(super) async fn clean_up(&self) {
         let unfinished = self.unfinished.take();
         let removed = async {
@@ -272,7 +273,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Whether what is there is worth nothing to anybody else: it is gone, or an empty file of ours with one name.
+    /// Whether an existing file can be removed without loss: it is gone, or an empty file of ours with one name.
     async fn is_surely_ours(&self, directory: &Handle, name: &Name) -> bool {
         match self.existing(directory, name).await {
             Ok(Some(found)) => found.is_empty_file_of(self.own.borrow().as_ref()),

@@ -44,7 +44,7 @@ pub(super) fn send(stream: &TcpStream, before: &[u8], octets: &[u8]) -> Result<(
     send_all(stream, &mut slices)
 }
 
-/// Receives what [`send`] has framed, each octet into its place, and checks it.
+/// Receives what [`send`] has framed, each byte into its place, and checks it.
 ///
 /// # Errors
 /// If a CRC is wrong, or the other end has gone.

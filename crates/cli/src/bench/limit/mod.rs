@@ -1,8 +1,8 @@
-//! What this machine can do at most for a READ, a WRITE or a small call: the octets of a file, a CRC at each end, the
-//! framing and the system calls, between two processes of one thread each, and nothing else. No RPC, no credits, no
-//! queues: the share of this that the command reaches is what all those cost.
+//! The most that this machine can do for a READ, a WRITE or a small call: the bytes of a file, a CRC at each end, the
+//! framing and the system calls, between two processes of one thread each, and nothing else. There is no RPC, no credit
+//! and no queue: the command's share of this limit shows what all those cost.
 //!
-//! It is no proven ceiling: two threads at each end can pass it. Requests have 128 octets, and so have the answers of
+//! It is not a proven ceiling: two threads at each end can pass it. Requests have 128 bytes, and so have the answers of
 //! calls that bring no data; small answers have one CRC, larger blocks are in frames ([`frame`]).
 
 mod frame;

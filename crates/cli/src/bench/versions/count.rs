@@ -1,7 +1,7 @@
 //! Counting what queue pairs do, and how often a message has to wait for the other end.
 //!
-//! A call and its reply are one round trip. Each wait adds one: an RDMA Read brings its octets after a trip of its own,
-//! and who has no credit left for the next part of a message, or for a reply, goes on when the other end has granted
+//! A call and its reply are one round trip. Each wait adds one: an RDMA Read brings its data after a trip of its own,
+//! and an end without a credit for the next part of a message, or for a reply, goes on when the other end has granted
 //! some. RDMA Writes add none: the Send that follows does not wait for them. Reads that are posted together are one
 //! trip.
 
@@ -57,7 +57,7 @@ impl Counts {
     }
 }
 
-/// What is to be sent on a connection before anything else is heard, unless credits are wanting.
+/// What a connection sends before it receives anything else, unless it lacks credits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Due {
     /// The XID of a message whose next part, or of a call whose reply, comes next.

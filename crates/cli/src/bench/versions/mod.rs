@@ -60,7 +60,7 @@ const COUNTED: u64 = 64;
 enum Case {
     /// A long call, answered with eight octets.
     Call,
-    /// A short call whose reply has so many octets, as the client knows.
+    /// A short call whose reply has this many bytes, as the client knows.
     Reply,
     /// READDIRPLUS of a large directory, with room for so many octets.
     Listing,
@@ -135,7 +135,7 @@ pub(super) fn run(plan: &Plan) -> Result<()> {
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command.args(["bench", "--versions-peer", "--cpu", &others.to_string()]);
     command.args(["--busy-poll", &plan.busy_poll.as_micros().to_string()]);
-    // Its end tells the other process to end, if this one cannot.
+    // Closing it ends the other process, if this one cannot.
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("starting the other process")?;
     let mut peer = Peer(child);
     let mut line = String::new();
@@ -186,7 +186,7 @@ async fn measure(addresses: Addresses, plan: Plan) -> Result<Vec<Line>> {
     for round in 0..ROUNDS {
         let is_same = |one: &Line, other: &Line| one.case.name() == other.case.name() && one.octets == other.octets;
         for group in lines.chunk_by_mut(is_same) {
-            // Whoever comes second finds warmer caches: the versions take turns in that, too.
+            // The version that runs second finds warmer caches: the versions take turns in that, too.
             let mut turns: Vec<_> = group.iter_mut().zip(timing.iter().cycle()).collect();
             if round % 2 == 1 {
                 turns.reverse();

@@ -13,7 +13,7 @@ use rpcrdma_oncrpc::{Client, ClientTransport, NoAuth};
 use rpcrdma_xdr::ItemData;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Octets of what is read and written: those of a small file, of a larger one, and the most that is moved in a call.
+/// Bytes that are read and written: the sizes of a small file, of a larger one, and the most that a call moves.
 pub(super) const SIZES: [u32; 3] = [4 << 10, 64 << 10, DATA_OCTETS];
 
 /// A version of NFS.

@@ -50,7 +50,7 @@ async fn accept(mut listener: Box<dyn Listener>, server: Arc<Server>) {
     while let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await {
         let server = server.clone();
         tokio::spawn(async move {
-            // The process that measures says what has gone wrong.
+            // The process that measures reports what has gone wrong.
             if let Ok((_, driver)) = server.accept(pending).await {
                 let _ = driver.await;
             }

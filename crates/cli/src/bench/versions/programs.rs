@@ -17,7 +17,7 @@ use rpcrdma_oncrpc::{Answer, CallContext, Handler, Outcome, Router, Service};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Stream, StreamPart};
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
-/// The program's number, of those that are free for anybody's use (RFC 5531 section 8.3), and its only version.
+/// The program's number, from the range that is free for everybody (RFC 5531 section 8.3), and its only version.
 pub(super) const PROGRAM: u32 = 0x2000_0004;
 pub(super) const VERSION: u32 = 1;
 pub(super) const ECHO: u32 = 1;
@@ -189,7 +189,7 @@ impl Handler for Programs {
     }
 }
 
-/// A file system whose root holds so many empty files.
+/// A file system whose root holds this many empty files.
 async fn file_system(files: u32, env: &Env) -> Result<MemoryFs> {
     let file_system = MemoryFs::new(FILE_SYSTEM_OCTETS, env);
     for number in 0..files {
