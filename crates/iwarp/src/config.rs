@@ -8,18 +8,17 @@ use std::{sync::Arc, time::Duration};
 pub const DEFAULT_DEPTH: u16 = 16;
 /// Within this time a connection is set up, TCP included, or given up. Linux waits as long.
 pub const DEFAULT_SETUP_TIMEOUT: Duration = Duration::from_secs(10);
-/// A peer that takes nothing for this long while something is to be written, or sends nothing for this long in the
-/// middle of an FPDU or while it owes the answer to an RDMA Read, or whose host acknowledges nothing for this long, is
-/// taken for dead.
+/// A peer counts as dead if for this long it takes nothing while data waits to be written, sends nothing in the middle
+/// of an FPDU or while it owes the answer to an RDMA Read, or if its host acknowledges nothing.
 pub const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// After our FIN the peer has this long to send its own.
 pub const DEFAULT_LINGER: Duration = Duration::from_secs(2);
-/// After these times without a word from a responder, an initiator that has sent something sends an RDMA Write without
-/// octets, which changes nothing anywhere. Linux's soft-iWARP, as responder, can miss that its first FPDU has come: it
-/// lies in the socket until more comes. Seen in one connection of four under load; a nudge always woke it.
+/// After these times without an answer of a responder, an initiator that has sent something sends an RDMA Write without
+/// data, which changes nothing. Linux's soft-iWARP, as responder, can miss that its first FPDU has come: it stays in
+/// the socket until more comes. Seen in one connection of four under load; a nudge always woke it.
 pub const NUDGE_DELAYS: [Duration; 3] =
     [Duration::from_millis(50), Duration::from_millis(250), Duration::from_millis(1000)];
-/// TCP asks an idle peer whether it is there after this part of the stall time-out,
+/// TCP probes an idle peer after this part of the stall time-out,
 const KEEPALIVE_IDLE_PART: u32 = 2;
 /// and again after each such part, three times before the time-out.
 const KEEPALIVE_INTERVAL_PART: u32 = 6;
@@ -43,11 +42,11 @@ pub const DEFAULT_MAX_POSTED: usize = 16_384;
 pub const MAX_MESSAGE_OCTETS: usize = 1 << 30;
 /// Slices in one message.
 pub const MAX_GATHER: usize = 1_024;
-/// Peers that TCP has accepted and nobody has taken yet. The system's own limit may be lower.
+/// Peers that TCP has accepted and the program has not taken yet. The system's own limit may be lower.
 pub const LISTEN_BACKLOG: u32 = 1_024;
 
-/// When TCP asks an idle peer whether it is there, and how often from then on, where it is given up after `stall`: the
-/// socket's user time-out has to be that, too.
+/// When TCP probes an idle peer, and how often from then on, so that it is given up after `stall`: the socket's user
+/// time-out must have this value, too.
 pub fn keepalive(stall: Duration) -> (Duration, Duration) {
     let part = |part: u32, most: Duration| (stall / part).clamp(KEEPALIVE_LEAST, most);
     let [idle, interval] = KEEPALIVE_MOST;
@@ -80,9 +79,8 @@ pub struct Config {
     pub max_receives: usize,
     /// See [`DEFAULT_MAX_POSTED`].
     pub max_posted: usize,
-    /// For so long after a peer was heard, its socket is asked again and again before the thread sleeps. Zero, the
-    /// default, never does. It takes the wake-up out of every answer, and costs that much of a processor's time for
-    /// each.
+    /// How long after the last message of a peer its socket is polled before the thread sleeps. Zero, the default,
+    /// never polls. It takes the wake-up out of every answer, and costs that much of a processor's time for each.
     pub busy_poll: Duration,
     /// Sees all octets of all connections.
     pub tap: Option<Arc<dyn Tap>>,
@@ -147,7 +145,7 @@ impl Config {
 mod tests {
     use super::*;
 
-    /// A lost probe is no lost peer.
+    /// One lost probe does not mean a lost peer.
     #[test]
     fn an_idle_peer_is_asked_three_times_in_time() {
         let (idle, interval) = keepalive(DEFAULT_STALL_TIMEOUT);

@@ -113,7 +113,7 @@ impl Shared {
         Offer { crc: self.config.crc, ird: ird.min(limits.max_ird), ord: ord.min(limits.max_ord) }
     }
 
-    /// The protocol's part of a new connection. Its receives are in place before anything more is said to the peer.
+    /// The protocol's part of a new connection. Its receives are in place before anything more is sent to the peer.
     pub(crate) fn endpoint(&self, wire: &Wire, role: Role, agreed: Agreed, receives: Receives) -> io::Result<Endpoint> {
         let setup = Setup {
             role,

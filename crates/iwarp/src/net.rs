@@ -39,8 +39,8 @@ impl From<Fault> for FrameError {
 
 impl Wire {
     /// Takes over a fresh connection: no delay of small segments, keep-alive on, and an end when the other host is
-    /// gone. On a wire, buffer sizes are left to the system, whose tuning of them would end with any size set here. On
-    /// loopback there is no delay to be filled, and what is buffered beyond the cache costs half of the throughput.
+    /// gone. Beyond loopback, the system chooses buffer sizes; its tuning would end if we set any. On loopback there is
+    /// no delay to fill, and data that is buffered beyond the cache costs half of the throughput.
     pub(crate) fn new(stream: TcpStream, config: &Config, initiator: bool) -> io::Result<Wire> {
         stream.set_nodelay(true)?;
         let (idle, interval) = keepalive(config.stall_timeout);

@@ -1,10 +1,10 @@
-//! When what is posted leaves before the rest of what has come is told.
+//! When posted work leaves before all completions of a read are handed out.
 //!
-//! Who has many calls or answers at hand could handle all of them and let everything that follows leave with one
-//! write. Both ends would do so in turn then: while one works the other has nothing to do, and each waits for the
-//! other's whole batch. So a batch leaves in quarters, and both ends work at the same time.
+//! An end with many calls or answers at hand could handle all of them and let everything that follows leave with one
+//! write. Then the ends would take turns: while one works the other has nothing to do, and each waits for the other's
+//! whole batch. So a batch leaves in quarters, and both ends work at the same time.
 
-/// Parts in which what follows from one read leaves.
+/// Portions in which what follows from one read leaves.
 const PARTS: usize = 4;
 
 /// Counts what a read has brought, and what was posted since the last write.

@@ -2,9 +2,9 @@
 //!
 //! It has no task of its own: everything happens in [`QueuePair::poll`], on the caller's thread. Each turn writes what
 //! is ready with one vectored write and reads what has come with one vectored read, payload from and to its place.
-//! While many completions are told, what is posted meanwhile leaves in parts ([`Overlap`]). A read or write that the
-//! socket served in part tells that it is drained or full; the readiness is cleared in the same step, so that no system
-//! call is spent on being told so.
+//! While it hands out many completions, what is posted meanwhile leaves in portions ([`Overlap`]). A read or write that
+//! the socket served in part shows that it is drained or full; the readiness is cleared in the same step, which saves a
+//! system call.
 
 use crate::{
     config::NUDGE_DELAYS,
@@ -45,7 +45,7 @@ pub(crate) struct IwarpQueuePair {
     overlap: Overlap,
 }
 
-/// The indices of `owes`: taking octets, sending octets that are due, ending, saying anything at all.
+/// The indices of `owes`: taking data, sending data that is due, ending, sending anything at all.
 const TAKING: usize = 0;
 const SENDING: usize = 1;
 const ANSWERING: usize = 3;
@@ -146,7 +146,7 @@ impl IwarpQueuePair {
             let result = if told { stream.try_io(Interest::READABLE, read) } else { read() };
             drop(slices);
             if !told && came.is_none() && result.as_ref().is_err_and(is_passing) {
-                // Whoever else has work on this processor, or waits for the same thread, comes first.
+                // Other work on this processor, or tasks that wait for the same thread, come first.
                 std::thread::yield_now();
                 cx.waker().wake_by_ref();
                 return false;
@@ -170,7 +170,7 @@ impl IwarpQueuePair {
         }
     }
 
-    /// Looks after what the peer owes us. Says whether anything has changed.
+    /// Watches what the peer owes us. Returns whether anything has changed.
     fn watch(&mut self, cx: &mut Context<'_>) -> bool {
         let config = &self.shared.config;
         let ending = matches!(self.endpoint.phase(), Phase::Terminating(_) | Phase::Lingering(_));

@@ -17,7 +17,7 @@ pub trait Tap: Send + Sync {
     fn connection(&self, local: SocketAddr, peer: SocketAddr, initiator: bool) -> Box<dyn TapStream>;
 }
 
-/// Sees the octets of one connection, from the set-up frames on. Dropped when the connection is gone.
+/// Sees the octets of one connection, from the set-up frames on. Dropped when the connection has ended.
 pub trait TapStream: Send {
     /// The next octets of a direction, in the order of the wire. Those of one system call come in several slices.
     fn octets(&mut self, direction: Direction, octets: &[u8]);

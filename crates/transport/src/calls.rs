@@ -1,8 +1,8 @@
 //! Calls of ours: what callers lend, and what they get back.
 //!
-//! The table owns a call's message (shared octets) and its buffers whenever they are not exposed, for as long as the
-//! call is wanted, across connections. Each call ends by its sender, its canceller, or silently, and its buffers go
-//! with the reply, to the canceller, or to their allocator.
+//! The table owns a call's message (shared bytes) and, whenever they are not exposed, its buffers, for as long as a
+//! caller waits for the call, across connections. Each call ends by its sender, its canceller, or silently, and its
+//! buffers go with the reply, to the canceller, or to their allocator.
 
 use crate::Event;
 use rpcrdma_engine::{CallError, CallId, CallRefused, ErrorBody, ExposeError, ReplyBase, ReplyParts, SinkPlace, v2};
@@ -29,14 +29,14 @@ use tokio::sync::{mpsc, oneshot};
 
 type Answered = Result<Reply, TransportError>;
 
-/// What callers tell a driver.
+/// What callers ask of a driver.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Make a call.
     Call(CallId, Request, oneshot::Sender<Answered>),
     /// Take one back.
     Cancel(CallId, oneshot::Sender<Cancelled>),
-    /// Nobody waits for it any more.
+    /// No caller waits for it any more.
     Forget(CallId),
 }
 
@@ -71,7 +71,7 @@ impl Caller {
         let id = CallId(self.next.fetch_add(1, Ordering::Relaxed));
         let lent = request.reply.items.iter().map(|room| room.buffer.is_some()).collect();
         let (sender, reply) = oneshot::channel();
-        // A driver that is gone drops the sender, and the call finds that out.
+        // A driver that has ended drops the sender, and the call finds that out.
         let _ = self.commands.send(Command::Call(id, request, sender));
         PendingCall::new(InFlight { id, reply, lent, commands: self.commands.clone(), over: false })
     }
@@ -132,7 +132,7 @@ impl CallInFlight for InFlight {
         Box::pin(async move {
             match cancelled.await {
                 Ok(cancelled) => cancelled,
-                // The reply was faster, or the driver is gone.
+                // The reply was faster, or the driver has ended.
                 Err(_) => match self.reply.try_recv() {
                     Ok(Ok(reply)) => Cancelled { buffers: lent_buffers(reply.stream, &self.lent) },
                     _ => Cancelled::default(),
@@ -179,7 +179,7 @@ impl Call {
     }
 }
 
-/// What the engine has to be told of a call.
+/// What the engine must know of a call.
 pub(crate) struct Wanted {
     pub(crate) xid: u32,
     pub(crate) message: Payload,
@@ -373,7 +373,7 @@ impl Calls {
         }
     }
 
-    /// Notes who wants the memory back.
+    /// Notes which caller wants the memory back.
     pub(crate) fn cancelling(&mut self, id: CallId, canceller: oneshot::Sender<Cancelled>) {
         if let Some(call) = self.calls.get_mut(&id) {
             call.canceller = Some(canceller);
@@ -381,7 +381,7 @@ impl Calls {
         }
     }
 
-    /// The memory of a call is back, and goes to who wants it.
+    /// The memory of a call is back, and goes to the caller that wants it.
     pub(crate) fn released(&mut self, id: CallId) {
         if let Some(call) = self.take(id) {
             call.cancelled();

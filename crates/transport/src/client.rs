@@ -46,8 +46,8 @@ impl RdmaTransport {
         Self { caller, extension: Unclaimed::default(), silence: None }
     }
 
-    /// The channel of the extension of version 2 that the options have, across reconnections. There is one, for the
-    /// first who asks.
+    /// The channel of the extension of version 2 in the options, across reconnections. There is one, for the first
+    /// caller.
     pub fn take_extension(&self) -> Option<ExtensionChannel> {
         claim(&self.extension)
     }
@@ -136,7 +136,7 @@ fn met(error: &ConnectError) -> Met {
     }
 }
 
-/// What an end brings to a connection. Nothing if there is no memory for the receives that it begins with: the peer's
+/// What an end brings to a connection. `None` if there is no memory for the receives that it begins with: the peer's
 /// first message would end it.
 pub(crate) fn params(
     config: &Config,
@@ -160,7 +160,7 @@ pub(crate) fn params(
 pub(crate) const VERSION_2: u32 = 2;
 
 enum Phase {
-    /// No connection, and none is wanted.
+    /// No connection, and no call needs one.
     Idle,
     /// A connection is being made.
     Connecting(BoxFuture<'static, Result<Connected, ConnectError>>),
@@ -180,7 +180,7 @@ pub struct ClientDriver {
     observer: Arc<dyn Observer>,
     pool: Arc<dyn Allocator>,
     commands: mpsc::UnboundedReceiver<Command>,
-    /// Nobody can make calls any more.
+    /// There is no caller left.
     finished: bool,
     calls: Calls,
     phase: Phase,
@@ -193,7 +193,7 @@ pub struct ClientDriver {
     connections: u64,
     /// What to speak on the next connection: less than the options say once the server is known to have no version 2.
     versions: Versions,
-    /// To whoever knows the extension of version 2.
+    /// To the embedder that knows the extension of version 2.
     port: Option<Port>,
 }
 
@@ -268,7 +268,7 @@ impl ClientDriver {
         self.phase = Phase::Up(Box::new(session));
     }
 
-    /// Whether version 1 is spoken only because the server is thought to have no other.
+    /// Whether version 1 is spoken only because we assume that the server has no other.
     fn believes(&self) -> bool {
         (self.options.versions, self.versions) == (Versions::Auto, Versions::One)
     }
@@ -315,7 +315,8 @@ impl ClientDriver {
         session.unanswered(&mut self.calls);
         self.lingering.extend(self.service.take());
         match error {
-            // What was believed of this server is not so, or no longer. A pause, for it may say so again and again.
+            // Our assumption about this server is wrong, or no longer right. A pause, because the server may answer
+            // this again and again.
             Some(&ConnectionError::Version { low, high }) if self.believes() && (low..=high).contains(&VERSION_2) => {
                 self.versions = Versions::Auto;
                 return self.failed(Failure::default());
@@ -335,7 +336,7 @@ impl ClientDriver {
                 _ => {}
             }
         }
-        // A message by which the server broke a rule is no answer.
+        // A message by which the server broke a rule is not an answer.
         let broke = matches!(error, Some(ConnectionError::Peer(_)));
         let ended = Ended {
             started: session.started,
@@ -372,7 +373,7 @@ impl ClientDriver {
         self.phase = Phase::Idle;
     }
 
-    /// Tells whoever looks whether calls wait, and until when at most.
+    /// Publishes whether calls wait, and until when at most.
     fn tell_silence(&mut self) {
         let standing = match &mut self.phase {
             Phase::Up(session) => {

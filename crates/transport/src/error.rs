@@ -14,7 +14,7 @@ pub enum ConnectionError {
     /// The peer answers nothing, not even a probe.
     #[error("the peer is silent")]
     Silent,
-    /// The peer is there for nobody, says who has called it: why.
+    /// A caller has given the peer up, for this reason.
     #[error("{0}")]
     GivenUp(&'static str),
     /// The server did not answer in version 2.

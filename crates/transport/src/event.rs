@@ -20,7 +20,7 @@ pub enum Stall {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoVersion2 {
-    /// It has said so; the connection goes on in version 1.
+    /// It has refused; the connection goes on in version 1.
     Refused,
     /// It did not answer in time; another connection is made, in version 1.
     NoAnswer,
@@ -47,11 +47,12 @@ pub enum Event {
     },
     /// It is settled which version is spoken, and with which parameters.
     Negotiated(Negotiated),
-    /// The server has no version 2, as far as can be known. Whoever remembers it saves the next client the attempt.
+    /// The server has no version 2, as far as we can know. A program that remembers it saves the next client the
+    /// attempt.
     NoVersion2(NoVersion2),
     /// Something for the extension of version 2.
     Extension(Received),
-    /// Something for the extension was not delivered, for whoever reads it does not keep up.
+    /// A message for the extension was dropped, because its reader is too slow.
     ExtensionDropped {
         /// How much was, on this transport.
         total: u64,
@@ -93,7 +94,7 @@ pub enum Event {
         /// Its XID.
         xid: u32,
     },
-    /// The peer has answered a health check: it is there, and slow with what it was asked for.
+    /// The peer has answered a health check: it is alive, and slow with the other calls.
     Alive,
     /// An exposure of ours has ended.
     Invalidated {

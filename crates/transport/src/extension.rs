@@ -15,13 +15,13 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 /// Messages, properties and errors of the peer that an embedder has not read: as many as the credits that are granted
-/// by default, so that an embedder that reads at all loses nothing to a burst.
+/// by default, so that an embedder that reads loses nothing to a burst.
 pub const MAX_UNREAD: usize = 64;
 
 /// Their octets in all. A property can be far longer than a message.
 pub const MAX_UNREAD_OCTETS: usize = 1 << 20;
 
-/// Messages on their way from the embedder to a driver. Whoever sends more waits.
+/// Messages on their way from the embedder to a driver. A sender of more waits.
 const MAX_UNSENT: usize = 16;
 
 /// Something that a peer has sent for the extension.
@@ -52,7 +52,7 @@ pub enum ExtensionError {
     /// It cannot be sent on this connection.
     #[error(transparent)]
     Refused(#[from] ExtensionRefused),
-    /// There is no connection, or the one that was meant is gone.
+    /// There is no connection, or the named one has ended.
     #[error("there is no such connection")]
     NotConnected,
 }
@@ -66,7 +66,7 @@ pub struct ExtensionChannel {
 }
 
 impl ExtensionChannel {
-    /// The next thing that the peer has sent; nothing when the driver is gone.
+    /// The next message of the peer; `None` when the driver has ended.
     pub async fn recv(&mut self) -> Option<ExtensionEvent> {
         let event = self.inbox.recv().await?;
         self.unread.fetch_sub(octets(&event.received), Ordering::Relaxed);
@@ -87,8 +87,8 @@ pub struct ExtensionSender {
 
 impl ExtensionSender {
     /// Sends a message of one of the extension's header types, as soon as the version is settled and the connection has
-    /// room for it. What the peer makes of it may come later, as [`Received::Message`] or [`Received::Error`] with the
-    /// XID that is returned.
+    /// room for it. The peer's answer may come later, as [`Received::Message`] or [`Received::Error`] with the XID that
+    /// is returned.
     ///
     /// # Errors
     /// If there is no connection, or it cannot carry the message. A client's transport connects for calls, not for
@@ -97,10 +97,10 @@ impl ExtensionSender {
         self.command(None, body).await
     }
 
-    /// The same as an answer to a message of the peer's, with its connection and XID, and RESPONSE set.
+    /// The same as an answer to a message of the peer, with its connection and XID, and RESPONSE set.
     ///
     /// # Errors
-    /// As for [`send`](Self::send), and if that connection is gone.
+    /// As for [`send`](Self::send), and if that connection has ended.
     pub async fn respond(&self, connection: u64, xid: u32, body: OtherBody) -> Result<(), ExtensionError> {
         self.command(Some(ExtensionSent { connection, xid }), body).await.map(drop)
     }
@@ -159,7 +159,7 @@ impl Port {
         }
     }
 
-    /// Tells everybody who sends that there is no connection.
+    /// Tells all senders that there is no connection.
     pub(crate) fn refuse_all(&mut self, cx: &mut Context<'_>) {
         while let Some(outgoing) = self.poll(cx) {
             let _ = outgoing.sender.send(Err(ExtensionError::NotConnected));

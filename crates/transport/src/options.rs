@@ -1,4 +1,4 @@
-//! What clients and servers can be told, and what becomes of it with a given provider.
+//! The options of clients and servers, and what becomes of them with a given provider.
 
 use crate::RefusedCalls;
 use rpcrdma_engine::{
@@ -84,8 +84,8 @@ pub struct ClientOptions {
     pub xids: Option<Arc<XidSource>>,
     /// Which versions of RPC-over-RDMA to speak.
     pub versions: Versions,
-    /// With [`Versions::Auto`]: the server is thought to have no version 2, and not asked for it at first. If it turns
-    /// out to have nothing else, it is.
+    /// With [`Versions::Auto`]: we assume that the server has no version 2, and do not ask for it at first. If the
+    /// server turns out to have nothing else, we do.
     pub assume_version_1: bool,
     /// Version 2: the most Sends that a call goes in where the server could also pull it from memory that is exposed
     /// for it. What is best depends on what exposing costs; the default is measured with software iWARP.
@@ -173,7 +173,7 @@ pub struct ServerOptions {
     /// Calls of ours to the client under way at a time, in the reverse direction (RFC 8167). Zero: none are made.
     pub reverse_credits: u32,
     /// Version 1: the most calls of ours to the client that are sent before one of its calls is answered; others wait.
-    /// Clients there are that post receives for them only when they hear such an answer. No bound by default.
+    /// Some clients post receives for them only when they get such an answer. No limit by default.
     pub reverse_calls_between_answers: u32,
     /// How long a peer may make no progress.
     pub stall: Duration,
@@ -185,7 +185,8 @@ pub struct ServerOptions {
     pub extension: Option<Arc<dyn Extension>>,
     /// Who finds out whether the peer is who it should be (version 2). None by default: peers are not asked.
     pub host_authentication: Option<Arc<dyn HostAuthentication>>,
-    /// Calls that offered memory which was not there. Give several servers the same if clients may come to any of them.
+    /// Calls that offered memory which does not exist. Give several servers the same table if clients may come to any
+    /// of them.
     pub refused: RefusedCalls,
     /// Where connections get their numbers. Give several servers the same where a number has to mean one connection of
     /// all.
@@ -230,7 +231,7 @@ impl ServerOptions {
     }
 }
 
-/// Limits for ends whose messages have at most so many octets.
+/// Limits for ends whose messages have at most this many bytes.
 fn limits(limits: EngineLimits, max_message: usize) -> EngineLimits {
     EngineLimits { call_octets: limits.call_octets.min(max_message as u64), ..limits }
 }

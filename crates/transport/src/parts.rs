@@ -1,9 +1,9 @@
 //! Memory for messages that come in several parts (version 2).
 //!
-//! The engine puts such messages together in memory that is no receive's and no allocator's, within a limit for each
-//! connection. So that many connections keep within the budget of the server, each holds so much of the budget
-//! as the limit is, from before the first part is heard until no call that came in parts is left. It is one block,
-//! taken at once: nobody who waits for it holds some of it.
+//! The engine puts such messages together in memory that belongs to no receive and no allocator, within a limit for
+//! each connection. So that many connections keep within the budget of the server, each holds as much of the budget as
+//! the limit is, from before the first part is handled until no call that came in parts is left. It is one block, taken
+//! at once: a connection that waits for it holds none of it.
 
 use rpcrdma_engine::Config;
 use rpcrdma_env::{Allocator, BoxFuture, Buffer};
@@ -16,7 +16,7 @@ use std::{
 const HALF_MESSAGES: usize = 3;
 
 pub(crate) struct PartsMemory {
-    /// None if there is no budget to keep within.
+    /// None if there is no budget.
     budget: Option<Arc<dyn Allocator>>,
     octets: usize,
     held: Option<Buffer>,

@@ -1,8 +1,8 @@
 //! What is pulled from a peer's memory at a time, on one connection, and until when.
 //!
-//! A peer that answers its RDMA Reads one by one, each just before it would be taken for stalled, holds memory for
-//! arguments all that time. So a connection gets memory for a few calls at a time only, and all chunks of a call have
-//! to come within a limit. Owns the calls that wait for their turn; the memory is owned by whoever pulls.
+//! A peer that answers its RDMA Reads one by one, each just before it would count as stalled, holds memory for
+//! arguments all that time. So a connection gets memory for only a few calls at a time, and all chunks of a call have
+//! to come within a limit. Owns the calls that wait for their turn; the code that pulls owns the memory.
 
 use crate::refused::Fingerprint;
 use rpcrdma_engine::RequestId;
@@ -25,7 +25,7 @@ pub const PULL_STALLS: u32 = 2;
 pub(crate) struct Wanted {
     pub(crate) request: RequestId,
     pub(crate) xid: u32,
-    /// What tells the call from others.
+    /// What identifies the call.
     pub(crate) call: Fingerprint,
     pub(crate) octets: usize,
     pub(crate) sources: Vec<RemoteSegment>,
@@ -37,7 +37,7 @@ struct Running {
     xid: u32,
     call: Fingerprint,
     octets: usize,
-    /// By when its chunks have to be there, once the peer was asked.
+    /// By when its chunks must have come, once the peer was asked.
     due: Option<Timestamp>,
 }
 
@@ -84,7 +84,7 @@ impl Pulls {
         }
     }
 
-    /// A call's chunks are there, or will never be. Returns what the call is known by if it had its turn.
+    /// A call's chunks have come, or never will. Returns what identifies the call if it had its turn.
     pub(crate) fn ended(&mut self, request: RequestId) -> Option<(u32, Fingerprint)> {
         let at = self.running.iter().position(|running| running.request == request)?;
         let Running { octets, xid, call, .. } = self.running.swap_remove(at);

@@ -1,13 +1,14 @@
 //! Calls whose results could not be written to the client's memory, or whose arguments could not be read from there
 //! (RFC 8166 section 4.5.3, version 2 section 7.3).
 //!
-//! Touching memory that is not there ends the connection, and the client sends the same call again on the next one:
-//! without a memory of that, for ever. Such a call is answered with an error instead. One table per server, whichever
-//! of its threads a connection is served by; bounded, and looked at only while it is not empty.
+//! Access to memory that does not exist ends the connection, and the client sends the same call again on the next one;
+//! if nobody remembered that, it would do so for ever. So such a call is answered with an error instead. There is one
+//! table for each server, whichever of its threads serves a connection; it is limited, and consulted only while it is
+//! not empty.
 //!
-//! A call is known by its client's address, its XID, how it begins and how long it is. Handles are no part of that: a
-//! client registers its memory anew for each connection. So a neighbour behind the same address makes nobody's call
-//! fail unless he knows its XID, its beginning and its length.
+//! A call is identified by its client's address, its XID, its beginning and its length. Handles are no part of that: a
+//! client registers its memory anew for each connection. So a neighbour behind the same address makes no other client's
+//! call fail unless he knows its XID, its beginning and its length.
 
 use bytes::Bytes;
 use rpcrdma_engine::Piece;
@@ -29,10 +30,10 @@ const MAX_REFUSED: usize = 1024;
 /// How long: a client's outage limit and the time that it takes to find the connection lost.
 const REFUSED_LIFETIME: Duration = Duration::from_secs(240);
 
-/// How many octets of a call's beginning tell it from others: RPC header, credential and first arguments.
+/// How many bytes of a call's beginning identify it: RPC header, credential and first arguments.
 const HEAD_OCTETS: usize = 512;
 
-/// What tells a call from others, beside its client and its XID.
+/// What identifies a call, beside its client and its XID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     /// Its octets, as far as they have come or are to come.

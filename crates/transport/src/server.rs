@@ -78,7 +78,7 @@ impl Server {
         self.accept_observed(pending, memory, observer).await
     }
 
-    /// The same with an observer of the connection's own, which is told of it instead of the server's.
+    /// The same with an observer of the connection's own, which gets its events instead of the server's observer.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
@@ -137,7 +137,7 @@ impl Server {
             giving_up,
             drain: Box::pin(async move {
                 if draining.wait_for(|draining| *draining).await.is_err() {
-                    // Nobody is left who could ask for it.
+                    // No handle is left that could ask for it.
                     std::future::pending::<()>().await;
                 }
             }),
@@ -167,13 +167,12 @@ pub struct ConnectionHandle {
 }
 
 impl ConnectionHandle {
-    /// The connection's channel of the extension of version 2 that the options have. There is one, for the first who
-    /// asks.
+    /// The connection's channel of the extension of version 2 in the options. There is one, for the first caller.
     pub fn take_extension(&self) -> Option<ExtensionChannel> {
         claim(&self.extension)
     }
 
-    /// No further call is executed; what was dispatched is answered, then the connection is closed.
+    /// Executes no further call; dispatched calls are answered, then the connection is closed.
     pub fn drain(&self) {
         self.drain.send_replace(true);
     }
@@ -203,7 +202,7 @@ pub struct ServerDriver {
     draining: bool,
     ended: Option<Result<(), ConnectionError>>,
     client: IpAddr,
-    /// To whoever knows the extension of version 2.
+    /// To the embedder that knows the extension of version 2.
     port: Option<Port>,
 }
 
@@ -260,7 +259,7 @@ impl Future for ServerDriver {
             let ended = ready!(this.poll_session(cx));
             this.session.unanswered(&mut this.calls);
             this.calls.fail_all(&TransportError::Closed);
-            // Whoever calls in the reverse direction from now on finds the channel closed.
+            // A caller in the reverse direction now finds the channel closed.
             this.commands = None;
             this.port = None;
             this.ended = Some(ended);

@@ -1,7 +1,7 @@
 //! Calls of the peer: memory for what is pulled, execution, answers.
 //!
 //! Owns calls that wait for their turn or for memory, what was pulled for them, and the futures of the service. A call
-//! that was dispatched runs to its end though its connection is gone; what it returns then goes nowhere.
+//! that was dispatched runs to its end even if its connection has ended; its result is then dropped.
 
 use crate::{
     pulls::{Pulls, Wanted},
@@ -100,7 +100,7 @@ pub(crate) struct Service {
     context: CallContext,
     arguments: Arc<dyn Allocator>,
     waiting: FuturesUnordered<BoxFuture<'static, Ready>>,
-    /// One of those has not been polled yet: nobody would wake us for it.
+    /// One of those has not been polled yet, so it cannot wake the task.
     unasked: bool,
     pulls: Pulls,
     clock: Arc<dyn Clock>,
@@ -110,7 +110,7 @@ pub(crate) struct Service {
     executing: FuturesUnordered<BoxFuture<'static, (RequestId, Outcome)>>,
     ready: VecDeque<Ready>,
     refusals: Option<Refusals>,
-    /// Dropped when the connection is gone.
+    /// Dropped when the connection has ended.
     signal: Option<GoneSignal>,
     draining: bool,
 }
@@ -157,7 +157,7 @@ impl Service {
     fn pull_next(&mut self) -> bool {
         let mut waits = false;
         while let Some(Wanted { request, octets, sources, .. }) = self.pulls.next() {
-            // Whoever waits already comes first.
+            // Calls that wait already come first.
             if self.waiting.is_empty()
                 && let Some(sink) = self.arguments.try_allocate(octets)
             {
@@ -299,7 +299,7 @@ impl Service {
         self.draining = true;
     }
 
-    /// The connection is gone: nothing is pulled or answered any more.
+    /// The connection has ended: nothing is pulled or answered any more.
     pub(crate) fn gone(&mut self) {
         self.signal = None;
         self.waiting.clear();
@@ -310,7 +310,7 @@ impl Service {
         self.ready.clear();
     }
 
-    /// Runs what was dispatched to its end. Ready when nothing is left.
+    /// Runs dispatched calls to their end. Ready when nothing is left.
     pub(crate) fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(done) = std::task::ready!(self.executing.poll_next_unpin(cx)) {
             drop(done);

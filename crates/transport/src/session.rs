@@ -1,8 +1,8 @@
 //! One engine joined to one queue pair.
 //!
-//! Owns the queue pair, and with it whatever is exposed or posted. Carries the engine's actions out in their order and
-//! tells it what the queue pair reports. Ends when the queue pair has closed, or is dropped when it does not close in
-//! time; what was lent is back in the table of calls then, or lost with the queue pair.
+//! Owns the queue pair, and with it everything that is exposed or posted. Carries the engine's actions out in their
+//! order and reports to it what the queue pair reports. Ends when the queue pair has closed, or is dropped when it does
+//! not close in time; by then, what was lent is back in the table of calls, or lost with the queue pair.
 
 mod act;
 mod extension;
@@ -56,10 +56,10 @@ pub(crate) struct Session {
     owed: usize,
     owed_since: Timestamp,
     stall: Duration,
-    /// Calls that are executed when the peer has taken more of what was answered.
+    /// Calls that are executed when the peer has taken more of the replies.
     delivered: VecDeque<Delivered>,
     untaken: Untaken,
-    /// Callers who have been told of their reply, and have not had their turn since.
+    /// Callers that have got their reply, and have not run since.
     told: usize,
     /// When the queue pair is dropped if it has not closed.
     closing: Option<Timestamp>,
@@ -82,12 +82,12 @@ pub(crate) struct Session {
     pub(crate) started: Timestamp,
     /// What both ends have settled on.
     pub(crate) negotiated: Option<Negotiated>,
-    /// Version 1 is spoken only because the server is thought to have no other: if it says that it has, the session
+    /// Version 1 is spoken only because we assume that the server has no other: if the server denies it, the session
     /// ends and calls are kept.
     pub(crate) believes: bool,
 }
 
-/// How often the peer was heard.
+/// How often a message of the peer has come.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
     /// Messages.
@@ -121,13 +121,13 @@ impl Session {
         let parts = PartsMemory::new(arguments, &config);
         let info = qp.info().clone();
         if info.ord == 0 {
-            // Nothing can be read from this peer: it is told that no Read chunk is taken (V2-7.3.1-b).
+            // We cannot read memory of this peer, so we announce that we take no Read chunks (V2-7.3.1-b).
             config.limits.read_chunks = 0;
         }
         let started = env.clock.now();
         let receive_octets = config.receive_octets as usize;
-        // What the peer says counts only where it has heard us too: otherwise it takes us for an end that says nothing,
-        // and sends by the least sizes while we would wait for more.
+        // What the peer announces counts only if it got our announcement too: otherwise it assumes that we announced
+        // nothing, and sends by the smallest sizes while we would wait for more.
         let heard = config.private_data().to_octets().len() <= qp.capabilities().max_private_data;
         let peer = PrivateData::find(&info.private_data).filter(|_| heard);
         let engine = Endpoint::new(config, peer.as_ref());
@@ -237,9 +237,9 @@ impl Session {
     /// Calls of ours that are not answered and still wanted, in the order in which they are to be sent again. For after
     /// the session's end.
     pub(crate) fn unanswered(&mut self, calls: &mut Calls) -> Vec<CallId> {
-        // A queue pair that was dropped has fenced everything. What was lent for results is lost with it: a call whose
-        // answer has come, and waited only for that memory, has nothing to give to its caller, and is sent again like
-        // those without one.
+        // A queue pair that was dropped has fenced everything. The memory that was lent for results is lost with it: a
+        // call whose reply has come, and waited only for that memory, has nothing to give to its caller, and is sent
+        // again like calls without a reply.
         let read = self.exposures.drain().filter(|(_, sink)| sink.is_none()).map(|(exposure, _)| exposure);
         let mut left: Vec<ExposureId> = read.collect();
         left.sort();
@@ -280,7 +280,7 @@ impl Session {
                 }
             }
             if is_part(self.told, self.told + calls.len()) {
-                // Who was told calls again meanwhile, and the peer begins with that.
+                // The callers that got replies call again meanwhile, and the peer begins with that.
                 self.told = 0;
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -340,7 +340,7 @@ impl Session {
         }
     }
 
-    /// Refuses a call whose chunks cannot be fetched; `denied` says that the peer has not let its memory be read.
+    /// Refuses a call whose chunks cannot be fetched; `denied` means that the peer has not let us read its memory.
     fn not_pulled(&mut self, request: RequestId, denied: bool, service: &mut Option<Service>) {
         if let Some(service) = service
             && let Some(known_by) = service.not_pulled(request)
@@ -414,8 +414,8 @@ impl Session {
         }
     }
 
-    /// Hands the engine what has arrived, in order. A message in parts waits for memory before it begins, and all that
-    /// comes behind it waits too: its receives are not replaced, so that no more can come than was granted.
+    /// Gives the engine what has arrived, in order. A message in parts waits for memory before it begins, and
+    /// everything behind it waits as well: its receives are not replaced, so that no more can come than was granted.
     fn hear(&mut self, cx: &mut Context<'_>, calls: &mut Calls) {
         while let Some(message) = self.arrived.front() {
             if self.closing.is_none() && self.engine.begins_parts(message) {

@@ -95,7 +95,7 @@ impl Endpoint {
     /// Posts a receive; see [`QueuePair::post_receive`](rpcrdma_fabric::QueuePair::post_receive).
     ///
     /// # Errors
-    /// Too many are posted, or [`Completion::Closed`] was said.
+    /// Too many are posted, or [`Completion::Closed`] was returned.
     pub fn post_receive(&mut self, buffer: Buffer) -> Result<(), Refused<Buffer>> {
         if self.closed_said {
             return Err(Refused { reason: RefusedReason::Closed, returned: buffer });
@@ -220,7 +220,7 @@ impl Endpoint {
     }
 
     /// Ends an exposure at once. If a Write to it is arriving, or comes later, the connection ends; a Read of it that
-    /// was asked for before is still answered, from octets that nobody changes.
+    /// was requested before is still answered, from bytes that nothing changes.
     pub fn invalidate(&mut self, handle: u32) {
         if let Some(exposure) = self.inbound.stags.remove(handle) {
             self.inbound.events.push_back(Completion::Fenced {
@@ -232,8 +232,8 @@ impl Endpoint {
         }
     }
 
-    /// Ends the connection after what is posted. A responder whose peer has not said anything yet may not say anything
-    /// either: what it has posted is flushed.
+    /// Ends the connection after what is posted. A responder whose peer has sent nothing yet may not send either: what
+    /// it has posted is flushed.
     pub fn disconnect(&mut self) {
         self.enter(Event::Disconnect);
         self.settle();
@@ -313,19 +313,19 @@ impl Endpoint {
         self.settle();
     }
 
-    /// Whether the stream stands within an FPDU of the peer's.
+    /// Whether the stream is inside an FPDU of the peer.
     pub fn mid_fpdu(&self) -> bool {
         self.phase.is_live() && !self.rx.at_boundary()
     }
 
-    /// Whether octets of the peer's are due: the rest of an FPDU, or the answer to a Read, which takes nobody's
-    /// decision there. While none are due a peer may be silent for as long as it likes.
+    /// Whether bytes of the peer are due: the rest of an FPDU, or the answer to a Read, which the peer's provider sends
+    /// by itself. While none are due a peer may be silent for as long as it likes.
     pub fn awaits_octets(&self) -> bool {
         self.mid_fpdu() || (self.phase.is_live() && !self.held && self.inbound.reads.any_due())
     }
 
-    /// Whether a [nudge](Self::nudge) makes sense: the peer has been sent something, all of it is written, and it has
-    /// not said anything yet.
+    /// Whether a [nudge](Self::nudge) makes sense: something was sent to the peer, all of it is written, and the peer
+    /// has sent nothing yet.
     pub fn may_nudge(&self) -> bool {
         self.initiator && self.phase.is_live() && !self.inbound.heard && self.tx.has_written() && !self.has_output()
     }
@@ -356,7 +356,7 @@ impl Endpoint {
         self.end(Event::Broken(CloseReason::Broken(how)));
     }
 
-    /// The peer has neither taken nor sent what was due for so long.
+    /// The peer has neither taken nor sent what was due for this long.
     pub fn time_up(&mut self, seconds: u64) {
         self.end(Event::TimeUp(CloseReason::Stalled { seconds }));
     }
@@ -375,7 +375,7 @@ impl Endpoint {
         }
     }
 
-    /// Completions of what has happened that are not told yet.
+    /// Completions that have not been handed out yet.
     pub fn completions(&self) -> usize {
         self.inbound.events.len()
     }

@@ -3,7 +3,7 @@
 
 use rpcrdma_fabric::PeerViolation;
 
-/// The three fields of a Terminate that say what went wrong.
+/// The three fields of a Terminate that name the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorCode {
     /// 0 RDMAP, 1 DDP, 2 the lower layer (MPA).
@@ -119,7 +119,7 @@ pub enum Fault {
         /// The memory.
         stag: u32,
     },
-    /// An untagged segment for a queue that is not there.
+    /// An untagged segment for a queue that does not exist.
     #[error("queue {queue}")]
     Queue {
         /// Which.

@@ -10,7 +10,7 @@ use super::ddp::{TAGGED_OCTETS, UNTAGGED_OCTETS};
 /// Octets of the length field.
 // MPA-5044-4.1-a
 pub const LENGTH_OCTETS: usize = 2;
-/// Octets of the CRC field, which is there even when CRCs are off.
+/// Octets of the CRC field, which exists even when CRCs are off.
 pub const CRC_OCTETS: usize = 4;
 /// The most octets in a ULPDU: what the length field can say.
 pub const MAX_ULPDU_OCTETS: usize = 65_535;
@@ -19,8 +19,8 @@ pub const MAX_HEADER_OCTETS: usize = LENGTH_OCTETS + UNTAGGED_OCTETS;
 /// The most octets from a payload's end to the next FPDU.
 pub const MAX_TRAILER_OCTETS: usize = 3 + CRC_OCTETS;
 
-/// From this maximum segment size on (octets), the path is no wire but loopback or the like: FPDUs then need not fit
-/// one TCP segment, and the largest cost the least.
+/// From this maximum segment size on (octets), the path is loopback or the like: FPDUs then need not fit one TCP
+/// segment, and the largest cost the least.
 pub const LARGE_MSS_OCTETS: usize = 16 << 10;
 /// The payload of an FPDU on such a path: near the largest that the length field allows, and a multiple of a cache
 /// line, so that each segment of an aligned buffer starts aligned.

@@ -1,8 +1,8 @@
-//! What DDP and RDMAP make of each segment that arrives: where it may go, and what follows when it is there.
+//! What DDP and RDMAP do with each segment that arrives: where it may go, and what follows when it is in place.
 //!
-//! It owns the memory that arriving octets go to: receives, exposed memory, sinks of our Reads. A segment is judged by
-//! its header before its first octet is placed; what follows from it follows only after its CRC was checked. The first
-//! fault ends the connection, and nothing is placed after it.
+//! It owns the memory that arriving octets go to: receives, exposed memory, sinks of our Reads. It judges a segment by
+//! its header before it places its first octet; everything that follows from it waits until its CRC was checked. The
+//! first fault ends the connection, and nothing is placed after it.
 
 use super::{
     ddp::{FIRST_MSN, Header, Placement, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE},

@@ -26,7 +26,7 @@ pub struct Agreed {
     pub ird: u16,
     /// RDMA Reads of ours at a time.
     pub ord: u16,
-    /// The peer's first FPDU may be a Send without octets that is no message but says that it is ready.
+    /// The peer's first FPDU may be a Send without data, which is not a message but means that the peer is ready.
     pub ready_by_send: bool,
     /// The peer's first FPDU may be a Read without octets that says that it is ready. It needs no IRD.
     pub ready_by_read: bool,
@@ -103,10 +103,10 @@ pub fn reject(request: &Frame, private_data: &[u8]) -> Frame {
     Frame { head, enhanced, private_data: private_data.to_vec() }
 }
 
-/// What holds at the initiator after `reply`, which is no rejection. `max_ird` is what can be served at most.
+/// What holds at the initiator after `reply`, which is not a rejection. `max_ird` is the most that we can serve.
 ///
 /// # Errors
-/// The reply is of another kind than the request, wants markers, or more RDMA Reads than can be served.
+/// The reply is of another kind than the request, wants markers, or more RDMA Reads than we can serve.
 pub fn conclude(reply: &Frame, offer: Offer, max_ird: u16) -> Result<Agreed, Fault> {
     if reply.head.revision != 2 {
         return Err(Fault::Revision { revision: reply.head.revision });

@@ -130,7 +130,7 @@ impl Reads {
     }
 
     /// Gives everything back. The job whose request has the sink `blamed` did not get access. A sink that no request
-    /// has blames none: a call would be given up for it.
+    /// has blames no job: otherwise a call would be given up for it.
     pub(crate) fn flush(&mut self, blamed: Option<u32>, events: &mut VecDeque<Completion>) {
         let until = self.due.iter().position(|due| Some(due.stag) == blamed);
         let guilty = until.map(|until| self.due.iter().take(until).filter(|due| due.ends_job).count());

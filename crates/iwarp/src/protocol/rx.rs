@@ -1,11 +1,11 @@
-//! The receiver: cuts the octet stream into FPDUs and sees to it that payload is read straight into its place.
+//! The receiver: cuts the octet stream into FPDUs so that payload is read straight into its place.
 //!
 //! It plans each read as a list of pieces: the rest of the payload that is arriving goes to its place, what follows
 //! goes to a small staging buffer. While a message of many segments arrives, the plan guesses that the next segments
-//! are cut like this one and continue it, so that one read takes many of them. Every header is looked at before its
-//! payload is believed to be in place; from the first wrong guess on, the octets are moved to a spill buffer and taken
-//! from there. A guess touches only memory that holds nothing yet ([`Inbound::untouched`]) and that the peer may write
-//! anyway.
+//! are cut like this one and continue it, so that one read takes many of them. It looks at every header before it
+//! accepts that its payload is in place; from the first wrong guess on, it moves the octets to a spill buffer and takes
+//! them from there. A guess touches only memory that holds nothing yet ([`Inbound::untouched`]) and that the peer may
+//! write anyway.
 
 use super::{
     crc::Crc,
@@ -33,7 +33,7 @@ const KEPT_SPILL_OCTETS: usize = 64 << 10;
 const MIN_TAIL_OCTETS: usize = 4096 + 256;
 /// The same at most, when small messages come in numbers.
 const MAX_TAIL_OCTETS: usize = 16 << 10;
-/// Octets of an FPDU by which the kind of its header can be told: length and DDP control.
+/// Octets of an FPDU that show the kind of its header: length and DDP control.
 const PEEK_OCTETS: usize = LENGTH_OCTETS + 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -75,7 +75,7 @@ pub(crate) struct Receiver {
     /// Length field and DDP header.
     head: [u8; MAX_HEADER_OCTETS],
     head_have: usize,
-    /// How long it is; zero until its first octets are there.
+    /// How long it is; zero until its first octets have come.
     head_want: usize,
     header: Option<Header>,
     payload_octets: usize,
@@ -120,7 +120,7 @@ impl Receiver {
     /// The segment that is being looked at, for a Terminate.
     pub(crate) fn offender<'a>(&'a self, inbound: &'a Inbound) -> Offender<'a> {
         let header = self.head.get(LENGTH_OCTETS..self.head_have).unwrap_or_default();
-        // A header that is not whole is of no use to anybody.
+        // A header that is not whole is useless.
         let whole = self.head_want != 0 && self.head_have == self.head_want;
         let is_request = self.header.is_some_and(|h| h.opcode == super::rdmap::Opcode::ReadRequest)
             && matches!(self.phase, Phase::Trailer);
@@ -344,8 +344,8 @@ impl Receiver {
         }
         if let Some(header) = self.header {
             if header.last && self.planned == Target::Receive {
-                // What follows the message may lie in its receive, and nobody finds that any more once it is handed
-                // out. (No guess goes beyond a Read's end, and exposed memory is there until the connection ends or a
+                // What follows the message may lie in its receive, where it cannot be found once the receive is handed
+                // out. (No guess goes beyond a Read's end, and exposed memory exists until the connection ends or a
                 // header says otherwise, which is longer than the guessed one and so has ended the guess.)
                 self.leave_places(inbound);
             }

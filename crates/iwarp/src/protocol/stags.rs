@@ -2,7 +2,7 @@
 //!
 //! It owns the memory that is lent to the peer. Looking a tag up takes constant time and never depends on what the peer
 //! has named before. Tags come from a 32-bit permutation under a key drawn for the connection (Speck32/64, a published
-//! block cipher, over a counter): nobody without the key can tell the next one, all 32 bits vary, and none comes again
+//! block cipher, over a counter): without the key the next tag is unknown, all 32 bits vary, and no tag comes again
 //! before all others have been used (RFC 5042 section 6.1.1).
 
 use rpcrdma_env::Random;

@@ -33,7 +33,7 @@ const LINUX_R: u8 = 0x04;
 /// Linux's M and D.
 const LINUX_MD: u8 = 0x03;
 
-/// The segment that a Terminate speaks of.
+/// The segment that a Terminate is about.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Offender<'a> {
     /// Its ULPDU's length.
@@ -62,12 +62,12 @@ pub fn encode(fault: &Fault, offender: Offender<'_>) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A Terminate of the peer's, as far as its layout can be told.
+/// A Terminate of the peer, as far as its layout is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     /// What it says.
     pub code: ErrorCode,
-    /// What it says if it was written as Linux does and nothing in it tells so.
+    /// What it means if it was written as Linux does and nothing in it shows that.
     pub or: Option<ErrorCode>,
 }
 
@@ -94,8 +94,8 @@ pub fn quoted_sink(payload: &[u8]) -> Option<u32> {
 }
 
 /// Where the segment of an RDMA Write was to go whose header a Terminate quotes, if it quotes one. The peer may quote
-/// anything: whether there was such a Write is for who has sent them to say. The length before the header is not looked
-/// at; Linux counts the payload alone.
+/// anything: only the sender of the Writes knows whether there was such a Write. The length before the header is
+/// ignored; Linux counts the payload alone.
 pub fn quoted_write(payload: &[u8]) -> Option<Refused> {
     let &bits = payload.get(2)?;
     let quoted = if bits & RFC_BITS != 0 { bits & (M | D) == M | D } else { bits & LINUX_MD == LINUX_MD };

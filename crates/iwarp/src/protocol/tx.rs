@@ -49,7 +49,7 @@ impl Piece {
     }
 }
 
-/// Whom to tell when a message is done.
+/// What to report when a message is done.
 struct Report {
     token: Token,
     kind: WorkKind,
@@ -108,7 +108,7 @@ pub(crate) struct Transmitter {
     /// Octets framed and octets written, since the connection began.
     framed: u64,
     written: u64,
-    /// Where in the stream messages end that somebody waits for.
+    /// Where in the stream messages end whose end must be reported.
     ends: VecDeque<(u64, Report)>,
     done: DoneWrites,
     msn: [u32; 3],
@@ -160,7 +160,7 @@ impl Transmitter {
         self.queue.push_back(message);
     }
 
-    /// An RDMA Write without octets, of which nobody is told.
+    /// An RDMA Write without data, whose end is not reported.
     pub(crate) fn nudge(&mut self) {
         self.queue.push_back(Message::new(Opcode::Write, 0, 0, Slices::new(), None));
     }

@@ -1,9 +1,9 @@
 //! Our own RDMA Writes, as a peer that refuses one names it.
 //!
-//! A Write is done when its octets are in the socket; whether the peer takes them shows later, if at all: its Terminate
-//! quotes the header of the segment that it refused. What that header names is looked for here. Kept are numbers only,
-//! no memory, and of a limited number of Writes. A header names a Write if it has its steering tag and an offset within
-//! it; a peer can blame nothing else, whatever it quotes.
+//! A Write is done when its octets are in the socket. Whether the peer takes them shows later, if at all: its Terminate
+//! quotes the header of the segment that it refused. This module looks for the Write of that header. It keeps only
+//! numbers, no memory, of a limited number of Writes. A header names a Write if it has its steering tag and an offset
+//! within it; a peer can blame nothing else, whatever it quotes.
 
 use rpcrdma_fabric::Token;
 use std::collections::VecDeque;
@@ -31,7 +31,8 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Whether a segment of this Write can have gone there. None can of a Write without octets, which no peer checks.
+    /// Whether a segment of this Write can have gone there. No segment of a Write without data can, which no peer
+    /// checks.
     pub(crate) fn holds(&self, refused: Refused) -> bool {
         // Offsets are counted as the transmitter counts them, which wraps.
         self.stag == refused.stag && refused.offset.wrapping_sub(self.offset) < self.octets
@@ -51,7 +52,7 @@ pub(crate) struct DoneWrites {
 }
 
 impl DoneWrites {
-    /// Remembers a Write. `signaled`: its owner has been told that it is done.
+    /// Remembers a Write. `signaled`: its completion was reported to its owner.
     pub(crate) fn add(&mut self, token: Token, span: Span, signaled: bool) {
         if span.octets == 0 {
             return;
@@ -62,8 +63,8 @@ impl DoneWrites {
         self.writes.push_back(Done { token, span, signaled });
     }
 
-    /// The token of the Write that was refused, unless its owner has heard the last of it. Of several the newest: what
-    /// was written to the same place before must have arrived, or the peer would have said so then.
+    /// The token of the Write that was refused, unless its completion was reported. Of several the newest: what was
+    /// written to the same place before must have arrived, or the peer would have refused it then.
     pub(crate) fn refused(&self, refused: Refused) -> Option<Token> {
         let named = self.writes.iter().rev().find(|done| done.span.holds(refused))?;
         (!named.signaled).then_some(named.token)

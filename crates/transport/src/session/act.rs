@@ -97,7 +97,7 @@ impl Session {
         }
     }
 
-    /// Tells callers how their calls ended.
+    /// Reports to callers how their calls ended.
     pub(super) fn report(&mut self, action: Action, calls: &mut Calls) {
         match action {
             Action::Complete { call, reply } => {

@@ -1,4 +1,4 @@
-//! Messages of an extension of version 2, between the engine and whoever knows the extension.
+//! Messages of an extension of version 2, between the engine and the embedder that knows the extension.
 
 use super::Session;
 use crate::{
@@ -10,7 +10,7 @@ use rpcrdma_engine::v2::Received;
 use std::task::Context;
 
 impl Session {
-    /// Hands something of the peer's to whoever knows the extension.
+    /// Gives a message of the peer to the embedder that knows the extension.
     pub(super) fn extension(&mut self, received: Received, calls: &mut Calls, port: &mut Option<Port>) {
         self.observer.event(self.peer, &Event::Extension(received.clone()));
         let Some(port) = port else { return };

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use rpcrdma_env::{Allocator, Buffer, Scratch};
 
-/// Messages of at most so many octets are copied: small calls and replies, whose copy costs less than an allocation.
+/// Messages of at most this many bytes are copied: small calls and replies, whose copy costs less than an allocation.
 const COPIED_OCTETS: usize = 512;
 /// Receives that wait to be posted. They have no memory, where the pool can take it back.
 const SPARE_RECEIVES: usize = 16;

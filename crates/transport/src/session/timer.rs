@@ -20,7 +20,7 @@ impl Session {
         let refused = self.refused;
         let wanted = match self.closing {
             Some(when) => Some(when),
-            // The peer is not to blame for what waits here and is not heard.
+            // The peer is not to blame for messages that wait here unhandled.
             None if self.parts.is_waiting() => [stalled, refused].into_iter().flatten().min(),
             None => [self.engine.next_wake(), stalled, refused].into_iter().flatten().min(),
         };

@@ -1,4 +1,4 @@
-//! What the peer has not taken of what was answered.
+//! Replies that the peer has not taken yet.
 
 use std::collections::VecDeque;
 
