@@ -1,7 +1,7 @@
-//! Access control lists of three kinds, from and to each other: POSIX ones, which say the same everywhere here; those
-//! of NFS version 4; and what Linux keeps as `system.posix_acl_access` and `system.posix_acl_default`.
+//! Access control lists of three kinds, from and to each other: POSIX ones, which mean the same everywhere here; those
+//! of NFS version 4; and Linux's `system.posix_acl_access` and `system.posix_acl_default`.
 //!
-//! The server goes by them, and whoever copies files with their lists may, too.
+//! The server uses them, and so can programs that copy files with their lists.
 
 pub use crate::{
     directory::{posix_acl_of_xattr, xattr_of_posix_acl},

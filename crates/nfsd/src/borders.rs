@@ -1,12 +1,12 @@
 //! Exports that lie in others by their paths: a client of version 4 crosses from the one into the other by name, as
-//! Linux's server lets it with `crossmnt` (RFC 8881 section 7.7).
+//! with Linux's server and `crossmnt` (RFC 8881 section 7.7).
 //!
-//! The directory of that name in the outer export is covered by the root of the inner one, as by a mount: LOOKUP and
-//! READDIR tell of the inner root, LOOKUPP comes back, and the covered directory is neither removed nor renamed. A
-//! client that may not use the inner export finds nothing there. Version 3 goes into each export by MOUNT and sees the
-//! covered directory.
+//! The root of the inner export covers the directory of that name in the outer export, as a mount does: LOOKUP and
+//! READDIR show the inner root, LOOKUPP comes back, and the covered directory is neither removed nor renamed. A client
+//! that may not use the inner export finds nothing there. Version 3 enters each export by MOUNT and sees the covered
+//! directory.
 //!
-//! Where the covered directory is, the outer file system is asked each time, and only if a name fits: directories are
+//! The code asks the outer file system for the covered directory each time, and only if a name fits: directories are
 //! removed and made again, and their ids change.
 
 use crate::{Caller, Export, Fault, FileId, Origin, mount::components, opened::Opened, server::Server};
@@ -46,12 +46,13 @@ impl Borders {
 }
 
 impl Server {
-    /// The directory of the outer export where a border is, if it is there. Looking for it costs who asks his turn.
+    /// The directory of the outer export where a border is, if it exists. The look-up takes a turn of the caller's
+    /// client.
     async fn above(&self, border: &Border, origin: Origin) -> Option<FileId> {
         let outer = &self.exports[border.outer].file_system;
         let mut directory = outer.root();
         for name in &border.above {
-            // As the superuser: where an export lies does not depend on who asks.
+            // As the superuser: where an export lies does not depend on the caller.
             let caller = Caller::root().from_origin(origin);
             directory = outer.lookup(caller, directory, name.clone()).await.ok()?.file;
         }

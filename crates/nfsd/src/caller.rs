@@ -1,4 +1,4 @@
-//! Who calls, as the file system is told, and who may call.
+//! The caller, as the file system sees it, and the addresses that may call.
 
 use crate::Origin;
 use rpcrdma_oncrpc::Credential;
@@ -9,9 +9,9 @@ use std::{
     sync::Arc,
 };
 
-/// The user and group that nobody in particular is, by Linux's convention.
+/// The user and group "nobody", by Linux's convention.
 pub const ANONYMOUS_ID: u32 = 65_534;
-/// What Linux's calls take as "leave it as it is". As an identity it would be that of the server.
+/// What Linux's system calls take as "no change". As an identity it would be that of the server.
 // NFS3-ID-b
 const NO_ID: u32 = u32::MAX;
 
@@ -62,13 +62,13 @@ impl Caller {
     }
 }
 
-/// Whose identity is replaced by the anonymous one.
+/// Which identities the anonymous one replaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Squash {
     /// The superuser's.
     #[default]
     Root,
-    /// Nobody's.
+    /// None.
     None,
     /// Everybody's.
     All,
@@ -77,7 +77,7 @@ pub enum Squash {
 /// How credentials become callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identities {
-    /// Whose identity is replaced.
+    /// Which identities are replaced.
     pub squash: Squash,
     /// The anonymous user.
     pub anonymous_uid: u32,
@@ -93,8 +93,8 @@ impl Default for Identities {
 }
 
 impl Identities {
-    /// The caller of a credential. One without a user is anonymous, and so are numbers that are no user or group, and
-    /// principals that are no user of this machine.
+    /// The caller of a credential. One without a user is anonymous, and so are numbers that are not a user or group,
+    /// and principals that are not a user of this machine.
     pub fn caller(&self, credential: &Credential) -> Caller {
         let (uid, gid, groups) = match credential {
             _ if self.squash == Squash::All => return self.anonymous(),
@@ -135,7 +135,7 @@ pub struct Cidr {
     prefix: u8,
 }
 
-/// A text that is no range of addresses.
+/// A text that is not a range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected an address or ADDRESS/PREFIX, such as 192.0.2.0/24 or 2001:db8::/32")]
 pub struct BadCidr;

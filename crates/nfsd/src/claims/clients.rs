@@ -11,7 +11,7 @@ use std::{
 
 /// How much may be claimed. A range takes up to 1,800 bytes of memory, a share 1,300, if each is on a file of its own;
 /// many on one file take far less. So with the defaults a client can make the server take 200 MiB, and all of them
-/// together 800 MiB; who has less memory sets lower limits.
+/// together 800 MiB; a server with less memory sets lower limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Shares that a client may have.
@@ -32,11 +32,11 @@ pub struct Limits {
 
 /// [`Limits::shares_of_client`], as Linux's clients have at most some thousands of files open.
 pub const MAX_SHARES_OF_CLIENT: usize = 65_536;
-/// [`Limits::shares`]: those of four clients who have all they may.
+/// [`Limits::shares`]: as many as four clients may have.
 pub const MAX_SHARES: usize = 4 * MAX_SHARES_OF_CLIENT;
 /// [`Limits::ranges_of_client`]: to unlock all of them at once takes 30 ms.
 pub const MAX_RANGES_OF_CLIENT: usize = 65_536;
-/// [`Limits::ranges`]: those of four clients who have all they may.
+/// [`Limits::ranges`]: as many as four clients may have.
 pub const MAX_RANGES: usize = 4 * MAX_RANGES_OF_CLIENT;
 /// [`Limits::ranges_of_mirrored_file`]. One client may have three quarters of them. Unlocking a range beside as many of
 /// others takes up to 40 ms, one call of the host's for each gap.
@@ -202,7 +202,7 @@ impl Clients {
         });
     }
 
-    /// Remembers whether a file is delegated to a client. How many may be is the protocol's to say, which names them.
+    /// Remembers whether a file is delegated to a client. The protocol, which names delegations, limits their number.
     pub(super) fn note_delegated(&self, client: Client, file: FileKey, has: bool) {
         self.with(client, |held| if has { held.delegated.insert(file) } else { held.delegated.remove(&file) });
     }

@@ -1,13 +1,13 @@
 //! Delegations: files that clients may use by themselves until somebody else wants them (RFC 8881 section 10.4).
 //!
-//! A file has any number of delegations for reading, one for each client, or a single one for writing. Whoever is about
-//! to use a file in another way than by an open that the table knows asks with [`Claims::recall`] first. What stands in
-//! the way is recalled once, through [`Recalls`], and the call is told so ([`Recalling`]); else it gets a [`Using`],
-//! and nothing that it would conflict with is delegated as long as that lasts. An open is used in the same way until
-//! its share is in the table: so there is no moment in which a delegation and what it excludes are granted both.
+//! A file has any number of delegations for reading, one for each client, or a single one for writing. Code that is
+//! about to use a file in another way than by an open in the table calls [`Claims::recall`] first. Conflicting
+//! delegations are recalled once, through [`Recalls`], and the caller gets [`Recalling`]. If there are none it gets a
+//! [`Using`], and as long as that lasts nothing that conflicts with it is delegated. An open holds one until its share
+//! is in the table: so a delegation and what it excludes are never granted both.
 //!
-//! Nothing sleeps, and no lock of the table is held while [`Recalls`] is called. What became of a recall is the
-//! protocol's business: the delegation stays until its guard is dropped.
+//! Nothing sleeps, and no lock of the table is held while [`Recalls`] is called. The protocol handles what becomes of a
+//! recall: the delegation stays until its guard is dropped.
 
 use super::{
     Claims,
@@ -28,17 +28,17 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// Files of which a conflict is remembered, in number, and as many of the time before: who makes more of them has some
+/// How many files with a conflict are remembered, and as many of the period before. If there are more, some are
 /// delegated again too early, which costs a recall.
 pub const MAX_REMEMBERED_CONFLICTS: usize = 65_536;
 
 /// Calls delegations back.
 pub trait Recalls: Send + Sync {
-    /// A delegation is in somebody's way for the first time. Called without any lock of the table held; must not sleep.
+    /// A delegation conflicts with a use for the first time. Called without any lock of the table held; must not sleep.
     fn recall(self: Arc<Self>, client: Client, file: FileKey);
 }
 
-/// Delegations are in the way, and were called back: NFS4ERR_DELAY, in version 3 NFS3ERR_JUKEBOX.
+/// Delegations conflict, and were called back: NFS4ERR_DELAY, in version 3 NFS3ERR_JUKEBOX.
 #[derive(Debug, thiserror::Error)]
 #[error("a delegation is being recalled")]
 pub struct Recalling {
@@ -47,14 +47,14 @@ pub struct Recalling {
 }
 
 impl Recalling {
-    /// Completes when those that were in the way are not any more: they were returned or taken away.
+    /// Completes when the conflicting delegations are gone: they were returned or taken away.
     pub async fn returned(mut self) {
         for end in &mut self.ends {
             while end.changed().await.is_ok() {}
         }
     }
 
-    /// How many delegations there are in the way.
+    /// How many delegations conflict.
     pub fn count(&self) -> usize {
         self.ends.len()
     }
@@ -63,13 +63,13 @@ impl Recalling {
 /// Why a file is not delegated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotDelegated {
-    /// Somebody else uses the file, or wanted to a short while ago.
+    /// Another user uses the file, or wanted to a short while ago.
     #[error("others use the file")]
     Contention,
     /// The client has a delegation of this kind already.
     #[error("the client has a delegation of the file")]
     Has(Kind),
-    /// Nobody would call it back.
+    /// The server could not call it back.
     #[error("nothing can be delegated")]
     Nobody,
 }
@@ -82,7 +82,7 @@ struct Held {
     end: watch::Sender<()>,
 }
 
-/// Who uses the file: a client, or nobody in particular.
+/// The user of the file: a client, or an unknown user.
 type User = Option<Client>;
 
 /// The delegations of one file, and who uses it in this moment.
@@ -97,7 +97,7 @@ impl OfFile {
         self.held.is_empty() && self.uses.is_empty()
     }
 
-    /// Whether somebody else than a client uses the file in a way that excludes such a delegation.
+    /// Whether a user other than a client uses the file in a way that excludes such a delegation.
     fn is_used_by_others(&self, client: Client, kind: Kind) -> bool {
         let excludes = |counts: &[usize; 2]| counts[1] > 0 || kind == Kind::Write && counts[0] > 0;
         self.uses.iter().any(|(user, counts)| *user != Some(client) && excludes(counts))
@@ -108,7 +108,7 @@ impl OfFile {
         self.held.iter().any(|(holder, held)| *holder != client && held.kind.excludes(kind))
     }
 
-    /// Recalls what is in the way of a use. Gives those that were not recalled before, and how each will end.
+    /// Recalls what conflicts with a use. Returns those that were not recalled before, and how each will end.
     fn recall(&mut self, user: User, kind: Kind) -> (Vec<Client>, Vec<watch::Receiver<()>>) {
         let (mut fresh, mut ends) = (Vec::new(), Vec::new());
         for (client, held) in &mut self.held {
@@ -159,7 +159,7 @@ impl Conflicts {
     }
 }
 
-/// Who calls delegations back, and for how long a file is not delegated after a conflict.
+/// What calls delegations back, and for how long a file is not delegated after a conflict.
 type Connected = (Weak<dyn Recalls>, Duration);
 
 /// The room in the table.
@@ -215,7 +215,7 @@ impl fmt::Debug for Delegation {
 }
 
 impl Delegation {
-    /// Whether somebody has wanted the file, or the delegation has ended.
+    /// Whether another user has wanted the file, or the delegation has ended.
     pub fn is_recalled(&self) -> bool {
         self.claims.table.delegations.on(self.file, |of_file| {
             let own = of_file.held.get(&self.client).filter(|held| held.number == self.number);
@@ -238,7 +238,7 @@ impl Drop for Delegation {
     }
 }
 
-/// Somebody uses a file. What that would conflict with is not delegated until this is dropped.
+/// A file is in use. A delegation that would conflict is not given until this is dropped.
 #[must_use = "the use ends when its guard is dropped"]
 pub struct Using(Option<(Claims, Used)>);
 
@@ -283,7 +283,7 @@ fn place(kind: Kind) -> usize {
 }
 
 impl Claims {
-    /// Says who calls delegations back, and for how long a file that somebody else has wanted is not delegated: once.
+    /// Sets what calls delegations back, and for how long a file that another user has wanted is not delegated: once.
     /// Without this nothing is delegated, and asking costs nothing.
     pub fn connect_recalls(&self, recalls: Weak<dyn Recalls>, quiet: Duration) {
         let _ = self.table.delegations.connected.set((recalls, quiet));
@@ -294,9 +294,9 @@ impl Claims {
         self.table.delegations.connected.get().is_some()
     }
 
-    /// Somebody is about to use a file: to read it ([`Kind::Read`]), or to change it, its attributes or its names
-    /// ([`Kind::Write`]). `user` is the client, if that is known: its own delegation is not in its way. Delegations
-    /// that are in the way are recalled.
+    /// Asks before a use of a file: to read it ([`Kind::Read`]), or to change it, its attributes or its names
+    /// ([`Kind::Write`]). `user` is the client, if it is known: its own delegation does not conflict. Conflicting
+    /// delegations are recalled.
     ///
     /// # Errors
     /// If there are any.
@@ -321,9 +321,9 @@ impl Claims {
         Err(Recalling { ends })
     }
 
-    /// Somebody is about to change names of files, whichever these are: as long as no client has asked for a delegation
-    /// there is none to call back, and the first that is asked for is not given while this lasts. Later there is
-    /// `None`: then it matters which files these are ([`recall`](Self::recall)).
+    /// Asks before a change of names of any files. As long as no client has asked for a delegation there is none to
+    /// call back, and the first one that is asked for is not given while this lasts. Later this returns `None`: then it
+    /// matters which files these are ([`recall`](Self::recall)).
     pub fn undelegated(&self) -> Option<Using> {
         let delegations = &self.table.delegations;
         delegations.naming.fetch_add(1, Ordering::SeqCst);
@@ -338,7 +338,7 @@ impl Claims {
     pub fn delegate(&self, file: FileKey, client: Client, kind: Kind, again: bool) -> Result<Delegation, NotDelegated> {
         let delegations = &self.table.delegations;
         let (_, quiet) = delegations.connected.get().ok_or(NotDelegated::Nobody)?;
-        // In this order: whoever does not see that somebody has asked is seen here.
+        // In this order: a user who does not see the flag is seen here.
         delegations.is_asked.store(true, Ordering::SeqCst);
         if !again && delegations.naming.load(Ordering::SeqCst) > 0 {
             return Err(NotDelegated::Contention);
@@ -374,7 +374,7 @@ impl Claims {
     /// Whether another client has the file open in a way that excludes such a delegation.
     fn is_open_by_others(&self, file: FileKey, client: Client, kind: Kind) -> bool {
         let (access, deny) = match kind {
-            // Who reads by himself keeps nobody from reading, and is kept from it by nobody.
+            // A client that reads by itself excludes no reader, and no reader excludes it.
             Kind::Read => (Access::READ, Deny::WRITE),
             Kind::Write => (Access::BOTH, Deny::BOTH),
         };

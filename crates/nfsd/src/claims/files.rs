@@ -36,7 +36,7 @@ impl<K, V> Default for Sharded<K, V> {
 }
 
 impl<K: Hash + Eq, V> Sharded<K, V> {
-    /// The part of the map in which `key` is, if it is there.
+    /// The part of the map in which `key` is, if it exists.
     pub(super) fn with<R>(&self, key: &K, look: impl FnOnce(&mut HashMap<K, V>) -> R) -> R {
         let at = self.hasher.hash_one(key) as usize % SHARDS;
         look(&mut self.shards[at].lock().unwrap_or_else(PoisonError::into_inner))

@@ -1,4 +1,4 @@
-//! Who claims: clients and their owners, and who asks without having claimed anything.
+//! Who claims: clients and their owners, and callers that have claimed nothing.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Holder {
         Self { client, owner: owner.into() }
     }
 
-    /// Whose owner it is.
+    /// The client of the owner.
     pub fn client(&self) -> Client {
         self.client
     }
@@ -41,12 +41,12 @@ impl Holder {
     }
 }
 
-/// Who wants to read or write.
+/// The caller that wants to read or write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker<'a> {
-    /// Nobody who has opened the file: version 3, and the special stateids of version 4.
+    /// A caller that has not opened the file: version 3, and the special stateids of version 4.
     Anonymous,
-    /// Who may have opened it: what he himself denies others does not bind him.
+    /// A caller that may have opened the file: what he denies others does not bind himself.
     Holder(&'a Holder),
 }
 

@@ -1,10 +1,10 @@
-//! What protocols have locked, told to the host.
+//! The host's locks for what protocols have locked.
 //!
 //! The union of all owners' ranges of a file is held on the host through one [`HostLocks`] of that file, which to the
 //! host is one owner: so clients never exclude each other there, and programs of the host that use `fcntl` or `lockf`
-//! are excluded as clients exclude each other. What clients lock costs one call; what they unlock costs one for each
-//! part that nobody else has. The host is asked first: a lock that it refuses is in neither table; what it does not
-//! give back stays in both.
+//! are excluded as clients exclude each other. A lock costs one system call, and an unlock one for each part that no
+//! other owner has. The host is asked first: a lock that it refuses is in neither table; one that it does not give back
+//! stays in both.
 //!
 //! The end of a client cannot be refused: what the host does not give back then is owed, and is asked for again before
 //! anything else is done to the file. With the last range the [`HostLocks`] themselves are dropped.
@@ -47,10 +47,10 @@ pub trait HostLocks: Send + Sync {
     /// If a program of the host has a lock that excludes this one, or the host cannot.
     fn set(&self, range: Range, kind: Option<Kind>) -> Result<(), HostDenied>;
 
-    /// What would be in the way of such a lock.
+    /// The lock that conflicts with such a lock.
     ///
     /// # Errors
-    /// If the host cannot tell.
+    /// If the host cannot answer.
     fn test(&self, range: Range, kind: Kind) -> io::Result<Option<HostLock>>;
 
     /// Whether ranges can be locked for writing: the file is open for that. For reading they always can.
@@ -63,7 +63,7 @@ pub trait HostLocks: Send + Sync {
 #[derive(Default)]
 pub(super) struct Mirror {
     locks: Option<Arc<dyn HostLocks>>,
-    /// What nobody has any more and the host still holds.
+    /// Ranges that no owner has any more and the host still holds.
     owed: Vec<Range>,
 }
 
@@ -106,7 +106,7 @@ impl Mirror {
         self.locks.as_ref().map_or(Ok(()), |locks| locks.set(range, Some(kind)))
     }
 
-    /// What a program of the host has in the way.
+    /// The conflicting lock of a program of the host.
     // NFS4-HOST-b
     pub(super) fn test(
         &self,
@@ -117,8 +117,7 @@ impl Mirror {
         self.locks.as_ref().or(offered).map_or(Ok(None), |locks| locks.test(range, kind))
     }
 
-    /// Unlocks what this owner has of a range and nobody else. On failure everything before the octet that is told is
-    /// unlocked.
+    /// Unlocks what this owner has of a range and no other. On failure everything before the returned byte is unlocked.
     pub(super) fn unlock(&mut self, ranges: &Ranges, holder: &Holder, range: Range) -> Result<(), (u64, HostDenied)> {
         self.pay(ranges);
         let Some(locks) = &self.locks else { return Ok(()) };
@@ -128,14 +127,14 @@ impl Mirror {
         Ok(())
     }
 
-    /// The same, whatever the host says: what it keeps is owed.
+    /// The same, whatever the host answers: what it keeps is owed.
     pub(super) fn give_up(&mut self, ranges: &Ranges, holder: &Holder, range: Range) {
         let Some(locks) = &self.locks else { return };
         let kept = parts(ranges, holder, range).into_iter().filter(|part| locks.set(*part, None).is_err());
         self.owed.extend(kept);
     }
 
-    /// Asks again for what is owed. What somebody has locked since is not.
+    /// Asks again for what is owed, except for ranges that an owner has locked since.
     fn pay(&mut self, ranges: &Ranges) {
         let Some(locks) = &self.locks else { return };
         let owed = std::mem::take(&mut self.owed);
@@ -143,10 +142,10 @@ impl Mirror {
         self.owed = parts.filter(|part| locks.set(*part, None).is_err()).collect();
     }
 
-    /// Gives everything back: nobody has any range.
+    /// Gives everything back: no owner has any range.
     pub(super) fn close(&mut self) {
         if let Some(locks) = self.locks.take() {
-            // Who has opened the file may keep this; if nobody does, dropping it unlocks whatever is left.
+            // An open of the file may keep this; if none does, dropping it unlocks whatever is left.
             let _ = locks.set(Range::ALL, None);
         }
         self.owed.clear();
@@ -155,7 +154,6 @@ impl Mirror {
 
 /// What the host is to unlock when an owner unlocks.
 fn parts(ranges: &Ranges, holder: &Holder, range: Range) -> Vec<Range> {
-    // One call for however many ranges, where nobody else has any.
-    // NFS4-HOST-a
+    // One call for however many ranges, if no other owner has any. NFS4-HOST-a
     if ranges.is_only(holder) { vec![range] } else { ranges.alone(holder, range) }
 }

@@ -24,7 +24,7 @@ use std::{
 pub struct LockRequest<'a> {
     /// The file.
     pub file: FileKey,
-    /// Who asks.
+    /// The owner that asks.
     pub holder: &'a Holder,
     /// What is to be locked.
     pub range: Range,
@@ -32,21 +32,21 @@ pub struct LockRequest<'a> {
     pub kind: Kind,
     /// The host's locks of this file, if it has such: kept while anything of it is locked, if none are kept yet.
     pub host: Option<&'a Arc<dyn HostLocks>>,
-    /// Who is told when it is worth asking again, if the client waits for the lock (READW_LT, WRITEW_LT). Asking
+    /// What to notify when it is worth asking again, if the client waits for the lock (READW_LT, WRITEW_LT). Asking
     /// without this ends the waiting.
     pub wake: Option<Arc<dyn Wake>>,
 }
 
-/// Whose lock is in the way.
+/// Who holds the conflicting lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockedBy {
-    /// That of a client's owner.
+    /// An owner of a client.
     Holder(Holder),
-    /// That of a program of the host.
+    /// A program of the host.
     Host,
 }
 
-/// A lock is in the way: this range, as its owner has it.
+/// A conflicting lock: this range, as its owner has it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("locked by another owner")]
 pub struct Denied {
@@ -211,7 +211,7 @@ impl Claims {
         })
     }
 
-    /// Whether a range could be locked (LOCKT): what the owner has himself is not in the way. Nothing is changed.
+    /// Whether a range could be locked (LOCKT): the owner's own locks do not conflict. Nothing is changed.
     ///
     /// # Errors
     /// As for [`lock`](Self::lock), but for limits.
@@ -285,7 +285,7 @@ impl Claims {
         });
     }
 
-    /// Drops places in the queues that were lost, and tells who is next. To be called every second or so.
+    /// Drops places in the queues that were lost, and notifies the next in line. Call it every second or so.
     pub fn sweep(&self) {
         let waited: Vec<_> = self.table.waited.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
         for file in waited {
@@ -301,7 +301,7 @@ impl Claims {
         self.on_file(file, |locks, _| (locks.ranges.owned(), Wakes::new()))
     }
 
-    /// Does something with the locks of a file, and tells who is to be told when it is done.
+    /// Does something with the locks of a file, and then notifies the waiting owners that it concerns.
     fn on_file<R>(&self, file: FileKey, act: impl FnOnce(&mut FileLocks, &Place<'_>) -> (R, Wakes)) -> R {
         let table = &self.table;
         let locks = table.locks.with(&file, |files| files.entry(file).or_default().clone());
@@ -321,7 +321,7 @@ impl Claims {
             done
         };
         let unused = table.locks.with(&file, |files| {
-            // Given back under the shard's lock, so that the last who has used the file sees that he is.
+            // Given back under the shard's lock, so that the last user of the file sees that it is the last.
             drop(locks);
             let last = files.get_mut(&file).and_then(Arc::get_mut).map(Mutex::get_mut);
             let is_empty = last.is_some_and(|locks| locks.unwrap_or_else(PoisonError::into_inner).is_empty());

@@ -73,7 +73,7 @@ use std::{
     },
 };
 
-/// What a client has lost, because its lease is over and somebody else wanted it.
+/// What a client has lost, because its lease is over and another client wanted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
     /// Nothing: its lease runs, or it is not known yet whether it may lose anything.
@@ -84,14 +84,15 @@ pub enum Expired {
     All,
 }
 
-/// Knows which clients are kept by courtesy alone: their leases are over, and nobody has wanted what they hold.
+/// Knows which clients keep their state by courtesy alone: their leases are over, and nobody has wanted what they hold.
 pub trait Courtesy: Send + Sync {
-    /// Something that a client has on a file is in another's way. Tells what the table may release: no call of the
-    /// client uses it any more, and what has to be on stable storage before another gets it is there.
+    /// A claim of a client on a file conflicts with another's request. Returns what the table may release: no call of
+    /// the client uses it any more, and what must be on stable storage before another client gets it is there.
     ///
-    /// Called without any lock of the table held, on the thread that asked the table, [`Claims::may`] included. Who
-    /// must not wait for a disk there answers [`Expired::Nothing`]: [`Conflict`] and [`Denied`] name the client, which
-    /// can be expired and [released](Claims::release_on) where one may wait, and then the table is asked again.
+    /// Called without any lock of the table held, on the thread that asked the table, [`Claims::may`] included. If that
+    /// thread must not wait for a disk, the answer is [`Expired::Nothing`]: [`Conflict`] and [`Denied`] name the
+    /// client, which can be expired and [released](Claims::release_on) on a thread that may wait, and then the table is
+    /// asked again.
     fn expire(&self, client: Client, file: FileKey) -> Expired;
 }
 
@@ -110,7 +111,7 @@ struct Table {
     /// The next share's number.
     generations: AtomicU64,
     locks: Sharded<FileKey, Arc<Mutex<FileLocks>>>,
-    /// Files for whose locks somebody waits.
+    /// Files with locks for which somebody waits.
     waited: Mutex<HashSet<FileKey>>,
     delegations: Delegations,
     clients: Clients,
@@ -123,7 +124,7 @@ impl fmt::Debug for Claims {
 }
 
 impl Claims {
-    /// An empty table. The clock is asked how long somebody has waited.
+    /// An empty table. The clock measures how long clients have waited.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self::with_limits(clock, Limits::default())
     }
@@ -144,14 +145,14 @@ impl Claims {
         Self { table: Arc::new(table) }
     }
 
-    /// Says who knows of courtesy: once; what is said later is not heard. Without this nobody's claims are ended by a
-    /// conflict.
+    /// Connects the protocol that knows of courtesy: once; later calls are ignored. Without this a conflict ends no
+    /// claims.
     pub fn connect(&self, courtesy: Weak<dyn Courtesy>) {
         let _ = self.table.courtesy.set(courtesy);
     }
 
-    /// Ends all that a client holds and waits for, in time proportional to it. Calls of the client that are under way
-    /// may add to it afterwards: whoever expires a client first sees that there are none.
+    /// Ends everything that a client holds and waits for, in time proportional to it. Calls of the client that are
+    /// under way may add to it afterwards: the code that expires a client first makes sure that there are none.
     pub fn release_client(&self, client: Client) {
         self.table.clients.files(client).into_iter().for_each(|file| self.release_on(file, client));
     }
@@ -172,8 +173,8 @@ impl Claims {
         self.table.clients.counts(client)
     }
 
-    /// Tries, and tries again as long as only clients are in the way that lose what they have on the file for it. `own`
-    /// does not: it has just called.
+    /// Tries, and tries again as long as only clients conflict that lose what they have on the file for it. `own` does
+    /// not: it has just called.
     fn unless_expired<T>(
         &self,
         (file, own): (FileKey, Option<Client>),

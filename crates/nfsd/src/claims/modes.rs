@@ -19,7 +19,7 @@ macro_rules! bits {
                 u32::from(self.0)
             }
 
-            /// Those of either.
+            /// The bits of either.
             pub fn union(self, other: Self) -> Self {
                 Self(self.0 | other.0)
             }

@@ -1,9 +1,9 @@
 //! The byte ranges that are locked on one file.
 //!
-//! An owner has each octet at most once, for reading or for writing. What it locks anew replaces what it had there:
+//! An owner has each byte at most once, for reading or for writing. What it locks anew replaces what it had there:
 //! ranges are split at the edges, and joined where they touch and are of one kind (RFC 8881 sections 9.2, 9.3; POSIX
 //! has the same rules). A change is planned, then applied: a plan says how many ranges it adds, and applying it cannot
-//! fail, so that whoever counts or asks the host can refuse in between.
+//! fail, so that the code that counts or asks the host can refuse in between.
 
 use super::{
     holder::{Client, Holder},
@@ -12,7 +12,7 @@ use super::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// No owner's number: all ranges are somebody else's.
+/// A number that no owner has: all ranges belong to others.
 const NO_OWNER: Owner = 0;
 
 #[derive(Default)]
@@ -53,7 +53,7 @@ impl Index {
         }
     }
 
-    /// What somebody else has that excludes this.
+    /// A range of another owner that excludes this.
     pub(super) fn conflict(&self, range: Range, kind: Kind, owner: Owner) -> Option<(Range, Kind, Owner)> {
         let found = self.writes.find(range, owner).map(|(range, of)| (range, Kind::Write, of));
         found.or_else(|| {
@@ -97,7 +97,7 @@ impl Ranges {
         self.owners.contains_key(holder)
     }
 
-    /// Whether nobody else has any.
+    /// Whether no other owner has any.
     pub(super) fn is_only(&self, holder: &Holder) -> bool {
         self.owners.len() == usize::from(self.has(holder))
     }
@@ -106,7 +106,7 @@ impl Ranges {
         self.owners.get(holder).map_or(NO_OWNER, |owned| owned.number)
     }
 
-    /// What somebody else has that excludes this.
+    /// A range of another owner that excludes this.
     pub(super) fn conflict(&self, holder: &Holder, range: Range, kind: Kind) -> Option<(Range, Kind, &Holder)> {
         let (range, kind, owner) = self.index.conflict(range, kind, self.number(holder))?;
         self.holders.get(&owner).map(|holder| (range, kind, holder))
@@ -132,14 +132,14 @@ impl Ranges {
         within(owned, range).filter_map(|(own, kind)| Some((own.common(range)?, kind))).collect()
     }
 
-    /// The parts of a range that this owner has and nobody else, ordered.
+    /// The parts of a range that this owner has and no other, ordered.
     pub(super) fn alone(&self, holder: &Holder, range: Range) -> Vec<Range> {
         let Some(owned) = self.owners.get(holder) else { return Vec::new() };
         let own = within(owned, range).filter_map(|(own, _)| own.common(range)).collect();
         self.without(own, owned.number)
     }
 
-    /// The parts of a range that nobody has, ordered.
+    /// The parts of a range that no owner has, ordered.
     pub(super) fn free(&self, range: Range) -> Vec<Range> {
         self.without(vec![range], NO_OWNER)
     }
@@ -163,7 +163,7 @@ impl Ranges {
         parts
     }
 
-    /// Plans that an owner has a range in this kind, or not at all.
+    /// Plans that an owner has a range in this kind, or does not have it.
     // NFS4-8881-9.2-a, NFS4-8881-9.3-a
     pub(super) fn plan(&self, holder: &Holder, range: Range, kind: Option<Kind>) -> Plan {
         let (mut remove, mut add) = (Vec::new(), Vec::new());

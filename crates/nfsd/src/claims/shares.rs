@@ -1,7 +1,7 @@
 //! The share reservations of one file: who has it open for what, and what he denies others (RFC 8881 section 9.7).
 //!
-//! All of it is counted, by owner, by client and in all: whether somebody is in the way is known from three counts,
-//! without going through shares. Nothing fails.
+//! Everything is counted, by owner, by client and in all: three counts show whether something conflicts, without going
+//! through shares. Nothing fails.
 
 use super::{
     holder::{Asker, Client, Holder},
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 /// What one open has and denies.
 pub(super) type Modes = (Access, Deny);
 
-/// How many opens have each bit: those of reading and of writing.
+/// How many opens have each bit: one for reading, one for writing.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     access: [u32; 2],
@@ -69,7 +69,7 @@ struct Open {
     counts: Counts,
     /// How many guards there are of it.
     guards: usize,
-    /// Tells it from an earlier one of the same owner.
+    /// Distinguishes it from an earlier one of the same owner.
     generation: u64,
 }
 
@@ -85,7 +85,7 @@ impl Shares {
         self.holders.is_empty()
     }
 
-    /// Whether anything is denied to anybody.
+    /// Whether it denies anything.
     pub(super) fn denies(&self) -> bool {
         self.all.deny != [0; 2]
     }
@@ -100,12 +100,12 @@ impl Shares {
         Some((Access::from_bits(bits(counts.access))?, Deny::from_bits(bits(counts.deny))?))
     }
 
-    /// Whose shares are in the way of an open: those of the same owner too.
+    /// The owners whose shares conflict with an open, the opener included.
     pub(super) fn in_the_way_of_open(&self, (access, deny): Modes) -> Vec<Client> {
         self.excluding(access, deny, None)
     }
 
-    /// Whose shares are in the way of reading or writing: not those of who asks.
+    /// The owners whose shares conflict with reading or writing, except the asker.
     // NFS4-8881-9.1.2-b, NFS4-8881-9.7-v3
     pub(super) fn in_the_way(&self, access: Access, asker: Asker<'_>) -> Vec<Client> {
         let own = match asker {
@@ -127,8 +127,8 @@ impl Shares {
         excluding.map(|(client, _)| *client).collect()
     }
 
-    /// Adds an open with its guard to what an owner has; `generation` is that of a share that begins with it. Tells
-    /// that of the share.
+    /// Adds an open with its guard to an owner; `generation` is that of a share that begins with it. Returns the
+    /// generation of the share.
     pub(super) fn add(&mut self, holder: &Holder, modes: Modes, generation: u64) -> u64 {
         let new = || Open { counts: Counts::default(), guards: 0, generation };
         let open = self.holders.entry(holder.clone()).or_insert_with(new);
@@ -155,7 +155,7 @@ impl Shares {
         true
     }
 
-    /// Ends all that an owner has, whoever has guards of it.
+    /// Ends everything that an owner has, even if guards of it exist.
     pub(super) fn end(&mut self, holder: &Holder) {
         let Some(open) = self.holders.remove(holder) else { return };
         self.all = self.all.without(&open.counts);

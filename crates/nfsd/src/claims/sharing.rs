@@ -14,12 +14,12 @@ use super::{
 };
 use std::sync::atomic::Ordering;
 
-/// A share reservation is in the way: of an open NFS4ERR_SHARE_DENIED; of reading or writing NFS4ERR_LOCKED, in version
+/// A share reservation conflicts: with an open NFS4ERR_SHARE_DENIED; with reading or writing NFS4ERR_LOCKED, in version
 /// 3 NFS3ERR_ACCES. Never JUKEBOX, with which a client asks again for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a share reservation is in the way")]
 pub struct Conflict {
-    /// A client whose share it is.
+    /// The client that has the share.
     pub client: Client,
 }
 
@@ -48,7 +48,7 @@ pub struct Share {
     holder: Holder,
     access: Access,
     deny: Deny,
-    /// Tells what the owner has from what he had before his client was released.
+    /// Distinguishes the owner's shares from those that he had before his client was released.
     generation: u64,
 }
 
@@ -72,7 +72,7 @@ impl Share {
         self.file
     }
 
-    /// Whose it is.
+    /// The owner of the share.
     pub fn holder(&self) -> &Holder {
         &self.holder
     }
@@ -90,11 +90,11 @@ impl Share {
         }
     }
 
-    /// Leaves only these of what this guard has (OPEN_DOWNGRADE, RFC 8881 section 18.18). That they are those of some
-    /// of the opens that were merged is for the protocol to check, which knows them.
+    /// Leaves only these of the bits of this guard (OPEN_DOWNGRADE, RFC 8881 section 18.18). The protocol, which knows
+    /// the merged opens, checks that the bits are those of some of them.
     ///
     /// # Errors
-    /// If one of them is not there, or the client was released.
+    /// If one of them is not among the bits, or the client was released.
     pub fn downgrade(&mut self, access: Access, deny: Deny) -> Result<(), NoDowngrade> {
         let is_less = self.access.contains(access) && self.deny.contains(deny);
         if is_less && self.change((access, deny)) { Ok(()) } else { Err(NoDowngrade) }
@@ -135,7 +135,7 @@ impl Claims {
         .map_err(|(refused, _)| refused)
     }
 
-    /// The clients that are in the way of opening a file so, each once.
+    /// The clients that conflict with such an open of a file, each once.
     pub fn in_the_way_of_share(&self, file: FileKey, access: Access, deny: Deny) -> Vec<Client> {
         self.table.shares.with(&file, |files| {
             files.get(&file).map(|shares| shares.in_the_way_of_open((access, deny))).unwrap_or_default()
@@ -168,11 +168,11 @@ impl Claims {
     }
 
     /// Whether a file may be read or written, as far as share reservations go; a change of its size is a write. Costs
-    /// nothing as long as nobody denies anything. Byte ranges are advisory: they never refuse reading or writing, as
+    /// nothing as long as no open denies anything. Byte ranges are advisory: they never refuse reading or writing, as
     /// with Linux's nfsd.
     ///
     /// # Errors
-    /// If somebody has denied it.
+    /// If an open denies it.
     pub fn may(&self, file: FileKey, access: Access, asker: Asker<'_>) -> Result<(), Conflict> {
         // NFS4-8881-9.1.2-a
         if self.table.denying.load(Ordering::Acquire) == 0 {

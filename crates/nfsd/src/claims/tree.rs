@@ -1,9 +1,9 @@
 //! Ranges of many owners, found by what they overlap.
 //!
-//! A balanced search tree (AVL), ordered by a range's first octet. Each node knows how far the ranges below it reach,
-//! for the owner who reaches furthest and for the one who does so of all others. So it is known at each node whether
-//! anybody but the asker has an octet there, and a conflict is found in as many steps as the tree is high, however many
-//! ranges the asker himself has. Owns the ranges; nothing fails.
+//! A balanced search tree (AVL), ordered by a range's first byte. Each node knows how far the ranges below it reach,
+//! for the owner that reaches furthest and for the one that does so of all others. So each node shows whether an owner
+//! other than the asker has a byte there, and a conflict is found in as many steps as the tree is high, however many
+//! ranges the asker has. Owns the ranges; nothing fails.
 
 use super::range::Range;
 use std::cmp::Ordering;
@@ -62,7 +62,7 @@ impl Reach {
         }
     }
 
-    /// Whether somebody but `owner` reaches `octet`.
+    /// Whether an owner other than `owner` reaches `octet`.
     fn beyond(&self, octet: u64, owner: Owner) -> bool {
         let end = if self.furthest.owner == owner { self.other } else { Some(self.furthest) };
         end.is_some_and(|end| end.last >= octet)
@@ -92,7 +92,7 @@ impl Node {
         (first, owner).cmp(&(self.range.first(), self.owner))
     }
 
-    /// Computes what is told of all below.
+    /// Computes what the node knows of everything below.
     fn renew(&mut self) {
         self.reach = Reach { furthest: End { last: self.range.last(), owner: self.owner }, other: None };
         for child in [&self.left, &self.right].into_iter().flatten() {
@@ -231,8 +231,8 @@ impl Tree {
         let mut link = &self.root;
         while let Some(node) = link {
             step();
-            // If somebody on the left reaches that far and yet overlaps nothing, he begins behind it, and so does all
-            // that is on the right.
+            // If an owner on the left reaches that far and yet overlaps nothing, he begins behind it, and so does
+            // everything on the right.
             if node.left.as_ref().is_some_and(|left| left.reach.beyond(within.first(), but)) {
                 link = &node.left;
             } else if node.owner != but && node.range.overlaps(within) {

@@ -1,14 +1,14 @@
-//! Locks that somebody waits for.
+//! Locks for which somebody waits.
 //!
-//! A protocol's clients ask again and again for a lock that was denied (RFC 8881 section 9.6). This remembers in which
-//! order they began, and tells them in that order when it is worth asking: first come, first told, and nobody behind
-//! him who would exclude him. It reserves nothing: who asks first after a release has the lock, so a client that queues
-//! and never comes holds nobody up. A place in the queue is lost [`WAITING_TIME`] after it was asked for last, or
-//! [`WOKEN_TIME`] after it was told in vain.
+//! A protocol's clients ask again and again for a lock that was denied (RFC 8881 section 9.6). This module remembers in
+//! which order they began, and notifies them in that order when it is worth asking: first come, first notified, and
+//! none behind him whom he would exclude. It reserves nothing: the first that asks after a release has the lock, so a
+//! client that queues and never comes delays nobody. A place in the queue is lost [`WAITING_TIME`] after it was last
+//! asked for, or [`WOKEN_TIME`] after a notice without effect.
 //!
-//! Who waits for a program of the host is not told when that has gone, for the host does not say: he finds out by
-//! asking. [`Wake`]s are called without any lock held. Nothing fails: what the queue has no room for is not told, and
-//! asks as before.
+//! A client that waits for a program of the host gets no notice when that has ended, because the host does not say: he
+//! finds out by asking. [`Wake`]s are called without any lock held. Nothing fails: a client for which the queue has no
+//! room gets no notice, and asks as before.
 
 use super::{
     clients::Clients,
@@ -23,17 +23,16 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 /// How long a place is kept that is not asked for again. Linux's client asks at least once a minute.
 pub const WAITING_TIME: Duration = Duration::from_secs(90);
 
-/// How long who was told has before the next is told, who would exclude him.
+/// How long a notified client has before the next is notified, whom it would exclude.
 pub const WOKEN_TIME: Duration = Duration::from_secs(5);
 
-/// Tells a client that a lock may be free (CB_NOTIFY_LOCK, NLM_GRANTED): it is a hint, and it may be told more than
-/// once.
+/// Notifies a client that a lock may be free (CB_NOTIFY_LOCK, NLM_GRANTED): it is a hint, and may come more than once.
 pub trait Wake: Send + Sync {
     /// The time has come to ask again.
     fn wake(&self);
 }
 
-/// Who is to be told.
+/// The clients to notify.
 pub(super) type Wakes = Vec<Arc<dyn Wake>>;
 
 struct Waiter {
@@ -45,7 +44,7 @@ struct Waiter {
     told: Option<Timestamp>,
 }
 
-/// Who waits for locks on one file, in the order in which they began.
+/// The clients that wait for locks on one file, in the order in which they began.
 #[derive(Default)]
 pub(super) struct Queue(VecDeque<Waiter>);
 
@@ -103,8 +102,7 @@ impl Queue {
         });
     }
 
-    /// Who is to be told now: each whose lock is free, but for those whom somebody before them, who was told, would
-    /// exclude.
+    /// The clients to notify now: each whose lock is free, except those that an earlier, notified one would exclude.
     // NFS4-8881-9.6-a, NFS4-8881-9.6-c
     pub(super) fn freed(&mut self, at: &Place<'_>, ranges: &Ranges) -> Wakes {
         self.keep(at, |waiter| !waiter.is_late(at.now));

@@ -22,7 +22,7 @@ pub(super) enum Owner {
     /// What its mode says, as when a program opens it.
     AsModeSays,
     /// Everything, as far as the server can: a program that has opened a file before its mode forbade it goes on, and
-    /// calls without an OPEN do not tell which these are.
+    /// calls without an OPEN do not show which these are.
     Always,
 }
 
@@ -90,7 +90,7 @@ impl Inner {
 
     /// Whether the mode of a file lets a caller open it, whatever it has open already.
     fn mode_allows(&self, caller: &Caller, object: &Object, mode: Mode) -> Result<bool, Fault> {
-        // Programs that may be executed have to be read for that.
+        // To execute a program, its file must be readable.
         let reads = Rights::READ | Rights::EXECUTE;
         let rights = match mode {
             Mode::Read => reads,
@@ -147,7 +147,7 @@ impl Inner {
         drop(assumed);
         let may_as_owner = owner == Owner::Always && caller.uid == stat.stx_uid;
         let opened = match opened {
-            // Programs that may be executed have to be read for that.
+            // To execute a program, its file must be readable.
             Err(Errno::ACCESS) if self.identity.is_privileged() && (executable || may_as_owner) => {
                 reopen(&object.fd, flags)
             }

@@ -93,8 +93,8 @@ impl Inner {
         }
         drop(assumed);
         if let Some(before) = before {
-            // Where nobody else's rights can be taken on, a mode that was set by whoever has the file open does not
-            // end that, as it does not for a process.
+            // If the server cannot take on other identities, a mode set by a caller that has the file open does not end
+            // his access, as it does not for a process.
             object.renew(caller, &before, &stat(&object.fd).map_err(fault)?);
         }
         Ok(())
@@ -157,7 +157,7 @@ impl Inner {
         }
     }
 
-    /// A name of a file has come, gone or changed, which changes the file.
+    /// A name of a file was added, removed or changed, which changes the file.
     fn links_changed(&self, file: &Victim) {
         if let (Some(object), Ok(after)) = (self.cache.peek(file.id), stat(&file.fd)) {
             object.has_changed(&file.stat, &after);

@@ -28,7 +28,7 @@ impl Unseen {
         *unseen = (now, if unseen.0 == now { unseen.1 + 1 } else { 1 });
     }
 
-    /// How many since the time that is told.
+    /// How many changes since the time that was returned.
     pub(super) fn count(&self, stat: &Statx) -> u64 {
         let unseen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // NFS4-8881-5.8.1.4-a

@@ -116,8 +116,8 @@ fn copy_piece(source: &OwnedFd, target: &OwnedFd, span: &Span) -> Result<u64, Er
         }
     };
     if at > done {
-        // A hole at the end: the destination has to end there, whoever writes to it meanwhile. So it is not set to that
-        // size.
+        // A hole at the end: the destination must reach there, even if another program writes to it meanwhile. So it is
+        // not set to that size.
         let last = span.to + (at - span.from) - 1;
         let reaches = stat(target).map(|target| target.stx_size > last);
         match reaches.and_then(|reaches| if reaches { Ok(1) } else { write_fully(target, &[0], last) }) {
@@ -160,7 +160,7 @@ fn copy_data(source: &OwnedFd, at: u64, target: &OwnedFd, to: u64, length: usize
         copy_file_range(source, Some(&mut from), target, Some(&mut to), length)
     });
     match copied {
-        // Not between these, or not at all; some file systems say so by copying nothing.
+        // Not between these, or not supported; some file systems show that by copying nothing.
         Ok(0) | Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => {
             copy_by_memory(source, at, target, to, length)
         }

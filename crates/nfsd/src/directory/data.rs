@@ -78,7 +78,7 @@ impl Inner {
                 };
                 let opened = match object.opened(&via.caller, Mode::Read) {
                     Some(opened) => opened,
-                    // This may be a connection's thread, which does not become somebody else.
+                    // This may be a connection's thread, which does not take on another identity.
                     None if !self.identity.is_of(&via.caller) => return None,
                     // The inode is in memory as long as the object is: nothing waits for a disk.
                     None => self.open(&via.caller, &object, Mode::Read, Owner::Always).ok()?.0,
@@ -93,8 +93,7 @@ impl Inner {
             _ if self.in_memory => read_fully(&opened, out, offset).ok()?,
             _ => preadv2(&opened, &mut [IoSliceMut::new(out)], offset, ReadWriteFlags::NOWAIT).ok()?,
         };
-        // Only now, so that the attributes are those after the read, and nothing is told that the caller may no
-        // longer read.
+        // Only now, so that the attributes are those after the read, and a caller that may no longer read gets nothing.
         let stat = stat(&object.fd).ok()?;
         let whole = len == wanted || offset + len as u64 >= stat.stx_size;
         let may = || stat.stx_nlink > 0 && object.still_may(&via.caller, Mode::Read, &stat, self.identity.keeping());
@@ -141,7 +140,7 @@ impl Inner {
         Ok((written, Target::new(object, held)))
     }
 
-    /// Waits for what was written.
+    /// Waits until written data is on the disk.
     pub(super) fn write_through(&self, written: Written, target: &Target) -> Changed<Written> {
         match self.wait_for(target) {
             Ok(()) => Ok(written),
@@ -166,13 +165,14 @@ impl Inner {
         }
     }
 
-    /// Tells no attributes from before: others may change the file while the disk is waited for.
+    /// Returns no attributes from before: others may change the file while the disk is waited for.
     pub(super) fn commit(&self, via: &Via) -> Changed<Change> {
         let object = self.object(via.file()).map_err(failed)?;
         let synced = match self.uncommitted.hold(object.id) {
             Some(held) => self.settle(&held, For::Data),
             None => {
-                // Whoever may read may ask that it be kept, too: the data may have been written before rights changed.
+                // A caller that may read may also ask for a commit: the data may have been written before rights
+                // changed.
                 let (_, opened) = self
                     .through(via, Mode::Write)
                     .or_else(|fault| self.through(via, Mode::Read).map_err(|_| fault))
@@ -184,8 +184,7 @@ impl Inner {
         let after = stat(&object.fd).ok().map(|stat| object.told(&stat, self.id));
         let info = Change { before: None, after };
         match synced {
-            // The verifier that would tell of a loss is still the one that the data was written under.
-            // NFS3-LOSS-a
+            // The verifier that would show a loss is still the one under which the data was written. NFS3-LOSS-a
             Ok(()) if self.losses.is_waiting(object.id) => Err(Failure { fault: Fault::Later, info }),
             Ok(()) => Ok(info),
             Err(error) => Err(Failure { fault: fault(error), info }),

@@ -1,7 +1,7 @@
 //! Data and holes of files: finding them, reading both, reserving space and giving it back.
 //!
-//! Where the kernel cannot tell holes, all of a file is data. A read of data and holes keeps the buffer that it was
-//! given. Space that is reserved or given back counts as a change of attributes: it is answered when the disk has it.
+//! If the kernel cannot find holes, all of a file is data. A read of data and holes keeps the buffer that it was given.
+//! Space that is reserved or given back counts as a change of attributes: it is answered when the disk has it.
 
 use super::{
     Inner,
@@ -19,8 +19,8 @@ use rustix::{
 };
 use std::num::NonZeroU64;
 
-/// The most that is read ahead since a client will need it, in octets: eight READs of the largest size. Beyond it the
-/// kernel sees by itself that somebody reads on.
+/// The most that is read ahead because a client announces that it will need it, in bytes: eight READs of the largest
+/// size. Beyond it the kernel itself notices that the client reads on.
 const MAX_READ_AHEAD: u64 = 8 << 20;
 
 /// What a file holds at an offset before its end, and up to where, at most `end`.
@@ -34,7 +34,7 @@ pub(super) fn extent(file: &OwnedFd, at: u64, end: u64) -> Result<(Content, u64)
     match next(SeekFrom::Data(at)) {
         Ok(data) if data == at => {
             let hole = next(SeekFrom::Hole(at))?;
-            // Where it has become a hole since, reading tells what is there.
+            // If it has become a hole since, reading shows it.
             Ok((Content::Data, if hole == at { end } else { hole }))
         }
         Ok(data) => Ok((Content::Hole, data)),
@@ -44,7 +44,7 @@ pub(super) fn extent(file: &OwnedFd, at: u64, end: u64) -> Result<(Content, u64)
     }
 }
 
-/// Whether a file that was read has as many octets on the disk as in all, so that nobody has to look for holes.
+/// Whether a file that was read has as many bytes on the disk as in all, so that there are no holes to look for.
 pub(super) fn is_dense(read: &ReadData) -> bool {
     read.attributes.as_ref().is_some_and(|attributes| attributes.used >= attributes.size)
 }
@@ -82,7 +82,7 @@ impl Inner {
             let (content, length) = match piece {
                 Ok(Some(piece)) => piece,
                 Ok(None) => break,
-                // What was read is told; whoever reads on learns why there is no more.
+                // What was read is returned; a client that reads on learns why there is no more.
                 Err(_) if !pieces.is_empty() => break,
                 Err(error) => return Err(failed(fault(error))),
             };
@@ -97,7 +97,7 @@ impl Inner {
         Ok(SparseData::new(buffer, pieces, at >= size))
     }
 
-    /// The piece at the beginning of a range; `None` if there is no room for it, or nothing there any more.
+    /// The piece at the beginning of a range; `None` if there is no room for it, or the file ends there.
     fn piece(
         &self,
         file: &OwnedFd,
@@ -124,7 +124,7 @@ impl Inner {
         if checked_end(offset, length).is_err() {
             return Ok(false);
         }
-        // Advice for this range alone: what is said of a descriptor would bind all who have the file open.
+        // Advice for this range alone: advice on a descriptor would bind all that have the file open.
         Ok(fadvise(&opened, offset, NonZeroU64::new(length), Advice::WillNeed).is_ok())
     }
 

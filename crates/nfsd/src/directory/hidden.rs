@@ -1,10 +1,10 @@
 //! What no client reaches, though it may lie in the served directory: the state directory.
 //!
-//! Who could read the secret in it could make handles, so it is as if it were not there: no name leads to it, no
-//! listing shows it, no handle opens it or what is in it, also none that was made before it was hidden. Its name is
-//! taken, though: making something of that name is EXIST. Directories above it cannot be renamed by clients
-//! (NFS3ERR_ACCES), nor removed, since they are not empty. It is known by device and inode, whatever its path is. Owns
-//! a descriptor of the state directory, so that the inode is not used again. What cannot be asked for counts as hidden.
+//! A client that could read the secret in it could make handles. So it is hidden: no name leads to it, no listing shows
+//! it, no handle opens it or what is in it, also none that was made before it was hidden. Its name is taken, though:
+//! making something of that name is EXIST. Clients cannot rename directories above it (NFS3ERR_ACCES), nor remove them,
+//! since they are not empty. It is known by device and inode, whatever its path is. Owns a descriptor of the state
+//! directory, so that the inode is not used again. If something cannot be determined, it counts as hidden.
 
 use super::{
     Inner, Object,
@@ -69,22 +69,22 @@ impl Hidden {
             (Ok(own), Ok(above)) => {
                 own.to_bytes().strip_prefix(above.to_bytes()).is_some_and(|rest| rest.first() == Some(&b'/'))
             }
-            // A path that is too long for the kernel to tell: nobody keeps his state there.
+            // A path that is too long for the kernel to return: no state directory is kept there.
             _ => false,
         }
     }
 
-    /// Whether a path of a directory, as the kernel tells it, leads to it or below it.
+    /// Whether a path of a directory, as the kernel returns it, leads to it or below it.
     pub(super) fn is_above(&self, path: &[u8]) -> bool {
-        // Whose path cannot be told (it is too long, for one) lies above nothing whose path can be.
+        // A directory whose path the kernel cannot return (it is too long, for one) lies above none whose path it can.
         let Ok(own) = readlink(own_path(&self.fd), Vec::new()) else { return false };
         path.strip_prefix(own.to_bytes()).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
     }
 
     /// Whether a file that was opened by its handle is one of those in the directory, or in a directory in it. No
-    /// handle leads to what came there later: no name was ever found that does. The directories are read again all the
-    /// same, as an inode that was there once may be another file's today. A directory in it is known by what is above
-    /// it.
+    /// handle leads to files that came there later: no name was ever found that does. The directories are read again
+    /// all the same, because an inode of the past may belong to another file today. A directory in it is known by what
+    /// is above it.
     pub(super) fn holds(&self, stat: &Statx) -> bool {
         if !self.at_start.contains(&stat.stx_ino)
             || !self.is_device_of(stat)
@@ -97,12 +97,12 @@ impl Hidden {
     }
 }
 
-/// The inodes of what is in a directory and in directories in it, but for what goes away meanwhile. The server itself
-/// goes no deeper.
+/// The inodes of what is in a directory and in directories in it, without those that go away meanwhile. The server
+/// itself goes no deeper.
 fn inodes(directory: &OwnedFd) -> io::Result<HashSet<u64>> {
     let mut found = HashSet::new();
     for entry in std::fs::read_dir(own_path(directory))?.flatten() {
-        // Some file systems list other numbers than they tell of a file.
+        // Some file systems list other numbers than they return for a file.
         let inode = |entry: &std::fs::DirEntry| entry.metadata().ok().map(|metadata| metadata.ino());
         found.extend(inode(&entry));
         if entry.file_type().is_ok_and(|kind| kind.is_dir())

@@ -2,9 +2,9 @@
 //!
 //! A server that runs as the superuser does each caller's work with the caller's user, group and groups, so that the
 //! kernel checks the rights. On Linux these belong to the thread; changing them takes the superuser's capabilities away
-//! from that thread, and changing them back returns them. Jobs that need it run on file system threads only: the
-//! kernel lets no thread use an RDMA device that has changed its identity since the device was opened, not even one
-//! that is itself again. A server that runs as anybody else acts as itself.
+//! from that thread, and changing them back returns them. Jobs that need it run on file system threads only: the kernel
+//! lets no thread use an RDMA device that has changed its identity since the device was opened, even after it changed
+//! back. A server that any other user runs acts as itself.
 
 use super::object::Keeping;
 use crate::Caller;
@@ -43,7 +43,7 @@ impl Identity {
         (!self.privileged).then(|| self.uid.as_raw())
     }
 
-    /// Whose opened files are kept when a file's rights change.
+    /// Which callers' opened files are kept when a file's rights change.
     pub(super) fn keeping(&self) -> Keeping {
         if self.privileged { Keeping::Strictly } else { Keeping::OfOwner { uid: self.uid.as_raw() } }
     }

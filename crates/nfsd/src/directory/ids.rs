@@ -1,4 +1,4 @@
-//! What a file is known by, so that nothing that takes its place is taken for it.
+//! The id of a file, so that a file that takes its place is not taken for it.
 //!
 //! ```text
 //! the first octet of an id is its kind:
@@ -8,11 +8,10 @@
 //! 4  a handle of the kernel's as proof alone, as in 1; the index says where
 //! ```
 //!
-//! A handle of the kernel's names a generation of the inode beside its number: the kernel gives it
-//! to everybody, and opens by it for the superuser. Kind 2 is for file systems without handles, and
-//! was the kind of all ids that the index knows up to version 0.1: such ids open their file as long
-//! as there is a birth time to tell it by. Without handles and without birth times nothing tells a
-//! file from one that has taken its inode number.
+//! A handle of the kernel names a generation of the inode beside its number: the kernel gives it to everybody, and
+//! opens by it for the superuser. Kind 2 is for file systems without handles, and was the kind of all ids that the
+//! index knows up to version 0.1: such ids open their file as long as it has a birth time. Without handles and without
+//! birth times nothing distinguishes a file from one that has taken its inode number.
 
 use super::sys::{self, KernelHandle};
 use crate::FileId;
@@ -26,7 +25,7 @@ pub(super) const BORN: u8 = 2;
 pub(super) const COVER: u8 = 3;
 pub(super) const PROVEN: u8 = 4;
 
-/// How files are told apart.
+/// How files are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ids {
     /// By handles that the kernel opens for us.
@@ -62,8 +61,7 @@ impl Ids {
         id.unwrap_or_else(|| born_id(stat))
     }
 
-    /// Whether an open file, whose id is `own`, is the one that `id` names, perhaps in the way of an
-    /// earlier version.
+    /// Whether an open file, whose id is `own`, is the one that `id` names, perhaps in the form of an earlier version.
     pub(super) fn is(self, id: FileId, own: FileId, stat: &Statx) -> bool {
         // NFS3-FH-c
         own == id || self != Self::Number && has_birth(stat) && born_id(stat) == id
@@ -97,7 +95,7 @@ pub(super) fn kernel_handle(id: FileId) -> Option<KernelHandle> {
     Some(KernelHandle { kind: (*kind).into(), len: rest.len(), octets })
 }
 
-/// Whether the index has to say where the file is.
+/// Whether the index is needed to find the file.
 pub(super) fn is_indexed(id: FileId) -> bool {
     matches!(id.as_slice().first(), Some(&(BORN | PROVEN)))
 }

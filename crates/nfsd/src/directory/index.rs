@@ -1,10 +1,10 @@
-//! Where files are, for file systems (or servers) without handles of the kernel's.
+//! Where files are, for file systems (or servers) without handles of the kernel.
 //!
 //! A file is known by inode number and birth time; the index remembers in which directory, by which names it was seen.
-//! It owns a journal in the state directory, to which each new place is appended before a handle that depends on it is
-//! told, so that handles survive the server's end; opening reads it back and writes it anew without what is obsolete.
-//! What the index says is always verified against the file found. It is bounded in files and in bytes of memory: the
-//! oldest files go first, and directories when nothing in them is remembered.
+//! It owns a journal in the state directory, to which each new place is appended before the server returns a handle
+//! that depends on it, so that handles survive the server's end; opening reads it back and writes it anew without
+//! obsolete entries. A place in the index is always verified against the file found. Files and bytes of memory are
+//! limited: the oldest files go first, and directories when nothing in them is remembered.
 //!
 //! ```text
 //! a record: length of the rest (2 octets), 1 to add or 2 to remove, then length and octets of the file's id, of the
@@ -362,8 +362,8 @@ mod tests {
         assert_eq!(open(&path).unwrap().places(id(4)), [place(1, "d")]);
     }
 
-    /// Octets in the middle that are not what was written: a length that leads behind the end, an unknown kind of
-    /// record, an identifier longer than its record.
+    /// Damage in the middle: a length that leads behind the end, an unknown kind of record, an identifier longer than
+    /// its record.
     #[test]
     fn what_stands_before_the_damage_counts() {
         let scratch = tempfile::tempdir().unwrap();

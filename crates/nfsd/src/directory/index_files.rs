@@ -1,9 +1,9 @@
-//! The files of indexes in the state directory: which one is a directory's, and which are nobody's any more.
+//! The files of indexes in the state directory: which one belongs to a directory, and which belong to none any more.
 //!
 //! A directory's index is `index-ID`, where the id says which directory of which file system it is, however its path
 //! was spelled. Up to 0.1.0 the name had a hash of the path before the id, so one directory could have several: they
 //! are taken over, together. Beside each lies a lock, held by the server that uses the index. An index that no server
-//! has used for [`KEPT`] is removed; so is its lock, by who holds it.
+//! has used for [`KEPT`] is removed; so is its lock, by the server that holds it.
 
 use super::{Index, OpenError};
 use rustix::{
@@ -18,8 +18,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// How long an index is kept whose directory nobody serves. Each start writes it anew, and so does its use now and
-/// then; who comes back later finds his clients' handles stale.
+/// How long an index is kept whose directory is not served. Each start writes it anew, and so does its use now and
+/// then; a server that comes back later finds its clients' handles stale.
 const KEPT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The digits of a hash in a name.
 const DIGITS: usize = 16;
@@ -45,7 +45,7 @@ pub(super) fn open(state: &Path, id: u64) -> Result<(Index, File), OpenError> {
     for (found, held) in former {
         found.remove(&held);
     }
-    // The file system's own clock: that of the index which was just written.
+    // The file system's own clock: the time of the index which was just written.
     let now = std::fs::metadata(&path).and_then(|metadata| metadata.modified()).map_err(error)?;
     for found in all.iter().filter(|found| found.path != path && !found.is_former_of(&id)) {
         found.remove_if_old(now);
@@ -119,7 +119,7 @@ fn lock(index: &Path) -> io::Result<Option<File>> {
             Err(Errno::WOULDBLOCK) => return Ok(None),
             other => other?,
         }
-        // Who removes a lock holds it: the one that was opened may have gone while we waited for nothing.
+        // A server that removes a lock holds it: the one that was opened may have been removed meanwhile.
         match std::fs::metadata(&path) {
             Ok(now) if now.ino() == lock.metadata()?.ino() => return Ok(Some(lock)),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -176,7 +176,7 @@ mod tests {
         let name = format!("index-{ID:016x}");
         assert_eq!(names(scratch.path()), [name.clone(), format!("{name}.lock")], "the former ones are gone");
         drop((index, lock));
-        // Somebody has run the former version once more.
+        // The former version has run once more.
         former(scratch.path(), 1, 4, "c");
         let (index, _lock) = open(scratch.path(), ID).unwrap();
         assert_eq!([2, 3, 4].map(|number| index.places(place(number, "").0).len()), [1, 1, 1]);

@@ -1,4 +1,4 @@
-//! Jobs on the program's threads: where they are queued, whose turn they take, and when a change is answered.
+//! Jobs on the program's threads: where they are queued, whose turn they use, and when a change is answered.
 
 use super::{Answers, DirectoryFs, Inner};
 use crate::{
@@ -83,7 +83,7 @@ impl DirectoryFs {
         Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Fault::Internal))) })
     }
 
-    /// Runs a job that looks at something, and has no more to tell of a failure than its cause.
+    /// Runs a job that looks at something, and whose failure has only a cause.
     pub(super) fn look<T: Send + 'static>(
         &self,
         caller: &Caller,

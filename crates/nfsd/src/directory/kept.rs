@@ -1,9 +1,8 @@
-//! Parts of directories that were read already, for listings that go on.
+//! Parts of directories that were read already, for listings that continue.
 //!
-//! Where cookies are hashes, each answer of a listing needs the whole directory. So what was read for one answer is
-//! kept for those that follow: the entries behind a cookie in their order, up to a limit. It is used as long as the
-//! directory has not changed, and never for a listing that begins. Nothing here can fail; what is not kept is read
-//! again.
+//! If cookies are hashes, each reply of a listing needs the whole directory. So what was read for one reply is kept for
+//! the next: the entries behind a cookie in their order, up to a limit. It is used as long as the directory has not
+//! changed, and never for a listing that begins. Nothing here can fail; what is not kept is read again.
 
 use super::listing::RawEntry;
 use crate::FileId;
@@ -15,7 +14,7 @@ use std::{
 
 /// How many entries are kept of one listing: some 1.5 MiB with names of usual length, 5 MiB with the longest.
 pub(super) const KEPT_ENTRIES: usize = 16_384;
-/// How many listings are kept; those of clients that list at the same time.
+/// How many listings are kept: as many clients as list at the same time.
 const KEPT_LISTINGS: usize = 8;
 
 /// When a directory was changed, as the kernel says: modified and changed, in seconds and nanoseconds.

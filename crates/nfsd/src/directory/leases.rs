@@ -1,13 +1,13 @@
 //! Leases of the host on files that are delegated to clients (`F_SETLEASE`, fcntl(2)): a program of the host that opens
-//! or cuts such a file in a way that the delegation excludes waits until the lease is given back, or for as long as
-//! `/proc/sys/fs/lease-break-time` says.
+//! or truncates such a file in a way that the delegation excludes waits until the lease is given back, or for as long
+//! as `/proc/sys/fs/lease-break-time` says.
 //!
-//! A file has one lease, however many clients have it delegated for reading. It is on a descriptor that is open anyway:
-//! for writing on the only one that this server has of the file, which everything here shares then, since any other
-//! would break the lease. That one is wanted is looked for every second, with the other [upkeep](super::upkeep): no
-//! signal is sent, so a program that uses this library needs no handler (docs/decisions/0009). What would break a lease
-//! of our own gives it up instead. Owns a reference to the descriptor for as long as the lease lasts. Errors are
-//! faults: then nothing is delegated.
+//! A file has one lease, however many clients have it delegated for reading. It is on a descriptor that is open anyway.
+//! For writing it is on the only descriptor that this server has of the file, which all code here then shares, because
+//! any other would break the lease. Every second, with the other [upkeep](super::upkeep), the server looks whether a
+//! program wants the lease: no signal is sent, so a program that uses this library needs no handler
+//! (docs/decisions/0009). Code here that would break a lease of our own gives it up instead. Owns a reference to the
+//! descriptor for as long as the lease lasts. Errors are faults: then nothing is delegated.
 
 use super::{
     Inner, Object,
@@ -25,11 +25,11 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-/// A lease, and who has to be told when it is broken.
+/// A lease, and whom to notify when it is broken.
 struct Lease {
     kind: Kind,
     fd: Arc<OwnedFd>,
-    /// Those for whom it is held, by number, until they are told.
+    /// The holders, by number, until they are notified.
     holders: HashMap<u64, Option<Broken>>,
     /// The host has it back already, or wants it.
     is_broken: bool,
@@ -38,7 +38,7 @@ struct Lease {
 }
 
 impl Lease {
-    /// Who is to be told: each once.
+    /// The holders to notify: each once.
     fn broken(&mut self) -> Vec<Broken> {
         self.is_broken = true;
         self.holders.values_mut().filter_map(mem::take).collect()
@@ -72,8 +72,8 @@ impl Leased {
         self.lock().as_ref().is_some_and(|lease| lease.kind == Kind::Read && !lease.is_given_up)
     }
 
-    /// The server is about to open the file by itself, in a way that would break a lease of its own: gives that up, and
-    /// tells those for whom it was.
+    /// The server is about to open the file itself, in a way that would break a lease of its own: gives that up, and
+    /// notifies the holders.
     pub(super) fn give_up_for(&self, mode: Mode) {
         let told = match &mut *self.lock() {
             Some(lease) if lease.kind == Kind::Write || mode != Mode::Read => {
@@ -85,7 +85,7 @@ impl Leased {
         told.into_iter().for_each(|broken| broken());
     }
 
-    /// Whether the host wants it back; tells those for whom it was. Says whether there is a lease.
+    /// Whether the host wants it back; then notifies the holders. Returns whether there is a lease.
     fn look(&self) -> bool {
         let told = {
             let mut lease = self.lock();

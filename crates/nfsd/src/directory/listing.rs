@@ -26,7 +26,7 @@ const BUFFER_OCTETS: usize = 32 << 10;
 /// The cookies of `.` and `..` where cookies are hashes.
 const DOT_COOKIES: [u64; 2] = [1, 2];
 
-/// An entry as the kernel tells it. They are ordered by their cookies.
+/// An entry as the kernel returns it. They are ordered by their cookies.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RawEntry {
     pub(super) cookie: u64,
@@ -111,7 +111,7 @@ impl Inner {
             }
             each_entry(&fd, &mut |raw: RawName<'_>| add(raw.into())).map_err(fault)?;
         } else {
-            // One more than is told, so that it is seen whether there is more.
+            // One more than is returned, to see whether there is more.
             let most = budget_at_first.most_entries() + 1 + usize::from(left_out.is_some());
             let part = self.part(directory, &fd, cookie, most).map_err(fault)?;
             for raw in part.behind(cookie, most).unwrap_or_default() {
@@ -135,7 +135,7 @@ impl Inner {
     /// At least the first `most` entries after `cookie`, or all that there are.
     fn part(&self, directory: &Object, fd: &OwnedFd, cookie: u64, most: usize) -> Result<Part, Errno> {
         let before = stat(fd)?;
-        // A new listing shows what is there now, however coarse the clock of the file system is.
+        // A new listing shows the present state, however coarse the clock of the file system is.
         if cookie != 0
             && let Some(part) = self.kept.find(directory.id, &before, cookie, most)
         {

@@ -2,8 +2,8 @@
 //!
 //! The kernel's locks of open file descriptions (`F_OFD_SETLK`) are excluded by, and exclude, those that programs take
 //! with `fcntl` or `lockf`, not those of `flock`. They end when the descriptor is closed. No call waits for a lock.
-//! Owns the descriptor, which nobody else may share: locks belong to what it names, and a duplicate's would not exclude
-//! them. Errors are the kernel's.
+//! Owns the descriptor, which no other code may share: locks belong to what it names, and a duplicate's would not
+//! exclude them. Errors are the kernel's.
 
 use super::sys::{self, KernelLock, KernelRange};
 use crate::claims::{HostDenied, HostLock, HostLocks, Kind, Range};
@@ -78,7 +78,7 @@ impl HostLocks for OfdLocks {
         match sys::set_lock(self.fd.as_fd(), kernel, kernel_lock(kind)) {
             Ok(()) => Ok(()),
             Err(Errno::AGAIN | Errno::ACCESS) => {
-                // If it is gone by now, all that is known of it is where it was (RFC 8881 section 18.10.4).
+                // If it is gone by now, only its range is known (RFC 8881 section 18.10.4).
                 let gone = HostLock { range, kind: Kind::Write };
                 Err(HostDenied::Conflict(self.find(kernel, kernel_lock(kind))?.unwrap_or(gone)))
             }

@@ -1,13 +1,11 @@
 //! When data that clients wrote and did not commit may be lost, and how they learn it.
 //!
-//! They learn it by the write verifier (RFC 1813 section 3.3.7): whoever sees another one sends
-//! again what he has not committed. One verifier serves a whole file system, since some clients
-//! keep one for each mount; so a loss in one file makes everybody send again, and a client that can
-//! provoke losses (on a disk that is full beneath its file system, say) must not have that done
-//! again and again. The first loss changes the verifier at once. After that it changes once in a
-//! pause, which doubles while losses go on; until then COMMIT of the files that have lost something
-//! is answered "try again later", so that nobody takes lost data for committed. Owns no files;
-//! nothing here fails.
+//! They learn it by the write verifier (RFC 1813 section 3.3.7): a client that sees another one sends again what it has
+//! not committed. One verifier serves a whole file system, since some clients keep one for each mount. So a loss in one
+//! file makes all clients send again, and a client that can provoke losses (on a disk that is full beneath its file
+//! system, say) must not cause that again and again. The first loss changes the verifier at once. After that it changes
+//! once in a pause, which doubles while losses go on; until then COMMIT of the files that have lost something is
+//! answered "try again later", so that no client takes lost data for committed. Owns no files; nothing here fails.
 
 use crate::FileId;
 use rpcrdma_env::Timestamp;
@@ -87,7 +85,7 @@ impl Losses {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Whether clients still have to be told of a loss in `file`.
+    /// Whether clients still have to learn of a loss in `file`.
     pub(super) fn is_waiting(&self, file: FileId) -> bool {
         self.is_due.load(Ordering::Acquire) && self.state().waiting.contains(&file)
     }
@@ -117,7 +115,7 @@ mod tests {
         assert_eq!((losses.count(at(1.0)), losses.is_waiting(id(2))), (2, false));
     }
 
-    /// Somebody brings about a loss each tenth of a second for an hour.
+    /// A client causes a loss each tenth of a second for an hour.
     /// proves: NFS3-LOSS-b
     #[test]
     fn whoever_provokes_losses_makes_others_send_again_once_a_minute() {

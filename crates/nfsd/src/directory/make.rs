@@ -1,9 +1,9 @@
 //! Making files.
 //!
-//! The kernel makes each file as the caller; its mode is then set to what was asked where the process's mask made
-//! another of it. Where the directory has a default access control list, that takes the place of any mask, and stands:
-//! a program of the host would get no other mode. The verifier of an exclusive creation is kept in the new file's
-//! times, as is usual: it survives a restart, and the client's first SETATTR replaces it.
+//! The kernel makes each file as the caller; its mode is then set to what the caller asked for if the process's mask
+//! changed it. A default access control list of the directory takes the place of any mask, and stands: a program of the
+//! host would get no other mode. The verifier of an exclusive creation is kept in the new file's times, as is usual: it
+//! survives a restart, and the client's first SETATTR replaces it.
 
 use super::{
     Inner, Object,
@@ -26,7 +26,7 @@ const DEFAULT_FILE_MODE: u32 = 0o644;
 const DEFAULT_DIRECTORY_MODE: u32 = 0o755;
 /// The mode of a file that was made exclusively, until the client sets another.
 const EXCLUSIVE_MODE: u32 = 0o600;
-/// In a mode: who may read, write and execute.
+/// In a mode: the rights to read, write and execute.
 const PERMISSIONS: u32 = 0o777;
 /// In a mode: the owner may read.
 const OWNER_READS: u32 = 0o400;
@@ -93,7 +93,7 @@ impl Inner {
                 };
                 let fd = reopen(&file, OFlags::PATH).map_err(fault)?;
                 let (object, stat) = self.learn(directory, name, fd)?;
-                // Whoever makes a file may write to it, whatever its mode.
+                // The creator of a file may write to it, whatever its mode.
                 let stat = self.set_mode(caller, directory, &object, (mode, stat))?;
                 let file = Arc::new(file);
                 // A server that cannot override a mode that keeps the maker from reading has no other descriptor for
@@ -166,9 +166,9 @@ impl Inner {
         self.finish(caller, directory, name, (told, Some(mode)), new)
     }
 
-    /// Finds what was just made by its name, and gives it its attributes. Somebody may have put something else in its
-    /// place meanwhile: what is not of the kind that was made, or would be given away without being the superuser's, is
-    /// left alone.
+    /// Finds what was just made by its name, and gives it its attributes. Another program may have put something else
+    /// in its place meanwhile: a file that is not of the kind that was made, or would be given away without being the
+    /// superuser's, is left alone.
     fn finish(
         &self,
         caller: &Caller,
@@ -219,8 +219,9 @@ impl Inner {
             FileType::Directory => has & SET_GROUP_ID,
             _ => 0,
         };
-        // Setting what is there already is not harmless: the kernel takes an inherited bit from a directory when a
-        // caller who is not in its group sets its mode. The server itself, which sets it for the owner, keeps the bit.
+        // Setting the mode of an existing directory is not harmless: the kernel takes an inherited bit from a directory
+        // when a caller who is not in its group sets its mode. The server itself, which sets it for the owner, keeps
+        // the bit.
         if has == mode | inherited {
             return Ok(now);
         }
@@ -237,8 +238,8 @@ impl Inner {
         caller.uid == 0 && self.identity.is_privileged()
     }
 
-    /// Sets all attributes but the mode. Only the superuser makes files for others; who else asks gets his own. What
-    /// the kernel says of the file before and after.
+    /// Sets all attributes but the mode. Only the superuser makes files for others; every other caller gets his own.
+    /// Returns what the kernel says of the file before and after.
     fn set_others(&self, caller: &Caller, object: &Object, new: NewAttributes, now: Statx) -> Result<Statx, Fault> {
         let (uid, gid) = if self.gives_away(caller) { (new.uid, new.gid) } else { (None, None) };
         // A new file has no octets: cutting it to none would only change its times.

@@ -140,20 +140,21 @@ struct Inner {
 }
 
 impl DirectoryFs {
-    /// The user whose callers own the files here, where the server is not the superuser: they may go on with what they
+    /// The user whose callers own the files here, if the server is not the superuser: they may go on with what they
     /// have open whatever mode they give it. Everybody else has the rights of the server's user, as its modes say.
     pub fn owner(&self) -> Option<u32> {
         self.inner.identity.owner()
     }
 
-    /// Whether a removed file can be told from one that has taken its place. If not, handles of the one open the other.
+    /// Whether a removed file can be distinguished from one that has taken its place. If not, handles of the one open
+    /// the other.
     pub fn tells_files_apart(&self) -> bool {
         self.inner.ids != Ids::Number
     }
 
-    /// The same directory, where changes of attributes and names are answered as soon as the kernel has them, and not
+    /// The same directory, but changes of attributes and names are answered as soon as the kernel has them, and not
     /// when they are on the disk as RFC 1813 (section 4.8) asks: faster, but a crash of this host may undo the last
-    /// seconds of what clients were told. What WRITE and COMMIT promise is kept either way.
+    /// seconds of what clients were told. The promises of WRITE and COMMIT are kept either way.
     #[must_use]
     pub fn with_early_answers(mut self) -> Self {
         self.answers = Answers::Early;
@@ -175,7 +176,7 @@ impl FileSystem for DirectoryFs {
         if file == self.inner.root.id {
             return Some(std::path::absolute(&self.inner.path).unwrap_or_else(|_| self.inner.path.clone()));
         }
-        // The kernel tells it from memory; it is not looked for.
+        // The kernel returns it from memory; no search is made.
         let object = self.inner.cache.get(file)?;
         std::fs::read_link(resolve::own_path(&object.fd)).ok()
     }
@@ -449,7 +450,7 @@ impl FileSystem for DirectoryFs {
     fn clone_range(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Change>> {
         let file = to.file();
         self.run_in_turn(&to.caller.clone(), file, move |inner| match inner.clone_range(&from, &to, &span) {
-            // The disk is always waited for: nobody can commit it, and its answer has no verifier that would tell of a
+            // The disk is always waited for: nobody can commit it, and its answer has no verifier that would show a
             // loss.
             Ok(changed) => {
                 Step::Then(Box::new(move |inner| Answers::Stable.after(inner, &[file], changed, |changed| changed)))

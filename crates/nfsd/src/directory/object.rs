@@ -1,12 +1,12 @@
-//! Open files, and a bounded cache of them.
+//! Open files, and a limited cache of them.
 //!
 //! An object holds a descriptor that names a file without opening it (`O_PATH`), and a few that callers have opened for
-//! reading or writing. What a caller opened is used again by the same caller only, and only while the file's owner,
-//! group and mode are what they were: whoever may no longer read stops reading. Descriptors are closed when the cache
-//! has dropped the object and the last call has finished with it.
+//! reading or writing. Only the same caller uses again what he opened, and only while the file's owner, group and mode
+//! are what they were: a caller that may no longer read stops reading. Descriptors are closed when the cache has
+//! dropped the object and the last call has finished with it.
 //!
 //! A descriptor keeps the storage of a file that was removed, and one for writing keeps a program from being executed.
-//! So what nobody has used for some seconds is closed ([`Cache::sweep`]), and so is what was removed on the host.
+//! So what was not used for some seconds is closed ([`Cache::sweep`]), and so is what was removed on the host.
 
 use super::{attributes, change_number::Unseen, leases::Leased, opens::Opens};
 use crate::{Caller, FileId};
@@ -24,10 +24,10 @@ use std::{
 
 /// The most descriptors that one object keeps for its callers.
 pub(super) const MAX_OPENED: usize = 4;
-/// What nobody has used for so long is closed.
+/// What was not used for this long is closed.
 pub(super) const IDLE: Duration = Duration::from_secs(10);
-/// What was opened for writing is closed after this time: the file may be a program that somebody on the host is
-/// about to execute.
+/// What was opened for writing is closed after this time: the file may be a program that somebody on the host is about
+/// to execute.
 pub(super) const WRITER_IDLE: Duration = Duration::from_secs(5);
 /// Into how many parts the cache is divided, each with its lock.
 const SHARDS: usize = 16;
@@ -36,7 +36,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Who may do what with a file, as far as its inode says.
+/// The rights to a file, as far as its inode says.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct InodeRights {
     mode: u16,
@@ -64,7 +64,7 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// Whether what is open for this serves who wants that.
+    /// Whether what is open for this mode serves a caller that wants another.
     fn serves(self, wanted: Self) -> bool {
         self == wanted || self == Self::Both
     }
@@ -92,8 +92,8 @@ pub(super) struct Object {
     change: Mutex<()>,
     /// Changes that the clock of the file system was too coarse for.
     unseen: Unseen,
-    /// What clients have open, whichever of their owners: as long as there is any, the file is not gone with its last
-    /// name.
+    /// What clients have open, whichever of their owners: as long as there is any, the file remains after its last name
+    /// is removed.
     pub(super) opens: Opens,
     /// What keeps the host's programs from it.
     pub(super) leased: Leased,
@@ -114,7 +114,7 @@ impl Object {
         }
     }
 
-    /// The attributes that the kernel tells of it, with its change number.
+    /// The attributes that the kernel returns, with its change number.
     pub(super) fn told(&self, stat: &Statx, file_system: u64) -> Attributes {
         let mut told = attributes::attributes(stat, file_system);
         told.change = told.change.wrapping_add(self.unseen.count(stat));
@@ -195,7 +195,7 @@ impl Object {
         lock(&self.opened).clear();
     }
 
-    /// Closes what nobody has used for long.
+    /// Closes what was not used for long.
     fn sweep(&self, now: Timestamp) {
         lock(&self.opened).retain(|opened| {
             let idle = if opened.mode == Mode::Read { IDLE } else { WRITER_IDLE };
@@ -204,10 +204,10 @@ impl Object {
     }
 }
 
-/// Whose opened files are kept when the file's owner, group, mode or access list changes.
+/// Which callers' opened files are kept when the file's owner, group, mode or access list changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keeping {
-    /// Nobody's; any change of the inode counts, since it may be one of an access list, but not for the owner, who may
+    /// None; any change of the inode counts, since it may be one of an access list, but not for the owner, who may
     /// always.
     Strictly,
     /// Those of the file's owner, who may override its mode (RFC 1813 section 4.4), if that is this user.
@@ -301,7 +301,7 @@ impl Cache {
             .collect()
     }
 
-    /// Closes what nobody has used for long and what was removed, and says which files were removed.
+    /// Closes what was not used for long and what was removed, and returns which files were removed.
     pub(super) fn sweep(&self) -> Vec<FileId> {
         let now = self.clock.now();
         let mut removed = Vec::new();
@@ -345,7 +345,7 @@ mod tests {
         Object::new(id, File::open("/dev/null").unwrap().into(), FileType::Character)
     }
 
-    /// A clock that goes when it is told to.
+    /// A clock that the test sets.
     #[derive(Default)]
     struct Hands(AtomicU64);
 

@@ -1,8 +1,8 @@
 //! Files that clients have open: one [`Open`] for each file and access, however many owners share it.
 //!
-//! Rights are asked each time that somebody opens a file; what is open then reads and writes by its own descriptors,
-//! and is there until the last of its owners has closed it, though the file may have lost its last name. The number of
-//! files that are open at a time is bounded, since each has a descriptor or two.
+//! Rights are checked at each open of a file; the open file then reads and writes by its own descriptors, and stays
+//! until the last of its owners has closed it, though the file may have lost its last name. The number of files that
+//! are open at a time is limited, since each has a descriptor or two.
 
 use super::{
     Inner, Object, OfdLocks,
@@ -59,7 +59,7 @@ impl Opens {
         open.descriptor(Mode::Write).or_else(|| open.descriptor(Mode::Read))
     }
 
-    /// The file is leased no more: nobody goes on by the lease's descriptor who only reads.
+    /// The file is leased no more: an open for reading must not use the lease's descriptor any longer.
     pub(super) fn return_borrowed(&self) {
         let reading = self.lock().get(Access::Read as usize).and_then(Weak::upgrade);
         if let Some(open) = reading {
@@ -72,7 +72,7 @@ impl Opens {
     }
 }
 
-/// Keeps a file from being gone with its last name.
+/// Keeps a file after its last name is removed.
 struct Pin(Arc<Object>);
 
 impl Pin {
@@ -147,7 +147,7 @@ impl Open {
         }
     }
 
-    /// The lease is gone: gives its descriptor back for one of its own that reads alone, so that it does not keep
+    /// The lease has ended: exchanges its descriptor for one of its own that only reads, so that it does not keep
     /// programs of the host from executing the file.
     fn return_borrowed(&self) {
         if !self.is_borrowed {
@@ -171,7 +171,7 @@ impl OpenFile for Open {
     }
 }
 
-/// Whether both are there and are the same.
+/// Whether both exist and are the same.
 fn same(one: Option<&Arc<OwnedFd>>, other: Option<&Arc<OwnedFd>>) -> bool {
     one.zip(other).is_some_and(|(one, other)| Arc::ptr_eq(one, other))
 }
@@ -181,8 +181,8 @@ pub(super) fn host_locks(open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>>
     let open: &dyn Any = &**open;
     let object = open.downcast_ref::<Open>()?.object();
     let mut known = object.opens.locks.lock().unwrap_or_else(PoisonError::into_inner);
-    // To open it for writing would break the lease of those who have it delegated for reading; nobody else has it open
-    // for writing then, or locks it so.
+    // To open it for writing would break the lease of those who have it delegated for reading; no other client has it
+    // open for writing then, or locks it so.
     let reads_alone = object.leased.is_for_reading();
     if let Some(locks) = known.locks.upgrade().filter(|_| reads_alone || !known.reads_alone) {
         return Some(locks);
@@ -193,7 +193,8 @@ pub(super) fn host_locks(open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>>
     let fd = if reads_alone {
         to_read().ok()?
     } else {
-        // What is delegated for writing to who locks here is called back: its one descriptor is no other's.
+        // If it is delegated for writing to the client that locks here, the delegation is recalled: its one descriptor
+        // cannot be shared.
         object.leased.give_up_for(Mode::Both);
         reopen(&object.fd, OFlags::RDWR | flags).or_else(|_| to_read()).ok()?
     };
@@ -203,7 +204,7 @@ pub(super) fn host_locks(open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>>
 }
 
 impl Inner {
-    /// Opens a file for somebody who may do that now.
+    /// Opens a file for a caller who may do that now.
     pub(super) fn open_file(
         &self,
         caller: &Caller,
@@ -230,7 +231,7 @@ impl Inner {
         let (read, write) = match access {
             Access::Read => (Some(descriptor(Mode::Read)?), None),
             Access::Write => (None, Some(descriptor(Mode::Write)?)),
-            // One for both if there can be one: a lease for writing needs that there is no other.
+            // One for both if possible: a lease for writing needs that there is no other.
             Access::Both => match descriptor(Mode::Both) {
                 Ok(both) => (Some(both.clone()), Some(both)),
                 Err(Fault::Denied) => (Some(descriptor(Mode::Read)?), Some(descriptor(Mode::Write)?)),
@@ -238,7 +239,7 @@ impl Inner {
             },
         };
         let pin = Pin::new(object.clone());
-        // Its last name may have gone since it was looked at, when nothing kept it.
+        // Its last name may have been removed since it was looked at, when nothing kept it.
         if stat(&object.fd).map_err(fault)?.stx_nlink == 0 && object.opens.is_only() {
             return Err(Fault::Stale);
         }
@@ -247,7 +248,7 @@ impl Inner {
         if let Some(open) = shared.upgrade() {
             return Ok(open);
         }
-        // More would keep others from being served at all.
+        // More would keep other clients from being served.
         let place = self.open_files.take().ok_or(Fault::Later)?;
         let is_borrowed = write.is_none() && same(read.as_ref(), object.leased.shared().as_ref());
         let open = Arc::new(Open { pin, access, read: RwLock::new(read), write, is_borrowed, _place: place });

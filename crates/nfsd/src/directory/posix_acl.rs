@@ -6,9 +6,9 @@
 //! tags: 1 owner, 2 user, 4 group, 8 further group, 16 mask, 32 others; numbers mean something for 2 and 8 alone
 //! ```
 //!
-//! The disk, and a server behind a file system of the network, can hold anything: what is no list fails with `EIO`. The
-//! kernel keeps a list that a mode can say as the mode alone. Setting acts as the caller, so that the kernel checks the
-//! rights.
+//! The disk, and a server behind a network file system, can hold anything: data that is not a list fails with `EIO`.
+//! The kernel keeps a list that a mode can express as the mode alone. Setting acts as the caller, so that the kernel
+//! checks the rights.
 
 use super::{
     Cover, Inner, Object,
@@ -182,7 +182,7 @@ impl Inner {
             }
             drop(assumed);
             if !self.identity.is_privileged() {
-                // As after a change of the mode: who has the file open goes on.
+                // As after a change of the mode: a caller that has the file open goes on.
                 object.renew(caller, &before, &stat(&object.fd).map_err(fault)?);
             }
             Ok(())

@@ -28,7 +28,7 @@ use std::{
 };
 
 /// How many directories are opened, at most, to find a file that only the index knows, and climbed to see where a
-/// directory lies whose path is too long for the kernel to tell. Some times deeper than real trees are.
+/// directory lies whose path is too long for the kernel to return. Some times deeper than real trees are.
 pub(super) const MAX_DEPTH: usize = 1024;
 
 /// How often a handle is tried for which the kernel has no memory; afterwards the client is asked to try later.
@@ -199,7 +199,7 @@ impl Inner {
         Some(directory)
     }
 
-    /// Whether an id is the served directory's own, perhaps in the way of an earlier version.
+    /// Whether an id is the served directory's own, perhaps in the form of an earlier version.
     fn is_root(&self, id: FileId) -> Result<bool, Fault> {
         let root = &self.root;
         if id == root.id || !is_indexed(id) {
@@ -264,7 +264,7 @@ impl Inner {
                 if is_beneath && self.hidden.is_above(path.to_bytes()) && !self.hidden.is_above(root) {
                     return Ok(false);
                 }
-                // So the kernel marks what was removed; but it may be a name, too.
+                // The kernel marks removed files like this; but it may be a name, too.
                 if is_beneath && path.to_bytes().ends_with(b" (deleted)") {
                     return Ok(stat(directory).map_err(fault)?.stx_nlink > 0);
                 }
@@ -281,7 +281,7 @@ impl Inner {
             return Some(false);
         }
         for above in ["..", "../..", "../../.."] {
-            // Somebody may be moving it.
+            // Another program may be moving it.
             let Ok(stat) = statx(directory, above, AtFlags::empty(), StatxFlags::BASIC_STATS) else { break };
             if self.hidden.is(&stat) {
                 return Some(false);
@@ -405,7 +405,7 @@ impl Inner {
         Ok((id, self.told(id, &stat)))
     }
 
-    /// What an entry of a listing stands for, as far as it can be told. It still has to be remembered.
+    /// The file of an entry of a listing, as far as it is known. It still has to be remembered.
     pub(super) fn entry(&self, directory: &Object, name: &[u8]) -> Option<(FileId, Attributes)> {
         match open_beneath(&directory.fd, name, OFlags::PATH) {
             Err(Errno::XDEV) => {
@@ -429,7 +429,7 @@ impl Inner {
         }
     }
 
-    /// Attributes, if they can be told without waiting.
+    /// Attributes, if they are available without waiting.
     pub(super) fn attributes_now(&self, file: FileId) -> Option<Result<Attributes, Fault>> {
         if let Some(cover) = Cover::of(file) {
             return Some(Ok(cover.attributes(self.id)));

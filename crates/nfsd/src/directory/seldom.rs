@@ -1,7 +1,7 @@
-//! How often something is said that clients can make happen again and again.
+//! How often to report something that clients can make happen again and again.
 //!
-//! The first time, the second, the fourth and so on: a full disk is told at once, and a client that goes on provoking
-//! it fills no log. Owns a count and nothing else; nothing fails.
+//! The first time, the second, the fourth and so on: a full disk is reported at once, and a client that goes on
+//! provoking it does not fill the log. Owns only a count; nothing fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct Seldom(AtomicU64);
 
 impl Seldom {
-    /// Counts an occurrence, and gives the count if it is to be told.
+    /// Counts an occurrence, and returns the count if it should be reported.
     pub(super) fn count(&self) -> Option<u64> {
         let count = self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         count.is_power_of_two().then_some(count)

@@ -2,13 +2,13 @@
 //! for.
 //!
 //! A file or directory is opened for the moment and synchronised; a file with data that clients have not committed is
-//! synchronised through the descriptor that is kept for that (see [`uncommitted`]). One that this process may not open
-//! is kept by synchronising the whole file system. Symbolic links and special files cannot be synchronised by
-//! themselves: they are on the disk with the directory that they were made in, but later changes of their attributes
-//! are not waited for.
+//! synchronised through the descriptor that is kept for that (see [`uncommitted`]). If this process may not open a
+//! file, it synchronises the whole file system. Symbolic links and special files cannot be synchronised by themselves:
+//! they are on the disk with the directory that they were made in, but later changes of their attributes are not waited
+//! for.
 //!
-//! Any failure may mean that data is lost which was written before, by anybody: all who have not committed theirs learn
-//! it ([`Inner::lose`]), before the failure is answered.
+//! Any failure may mean that data of any client is lost which was written before: all who have not committed theirs
+//! learn it ([`Inner::lose`]), before the failure is answered.
 //!
 //! [`uncommitted`]: super::uncommitted
 
@@ -36,7 +36,7 @@ pub(super) enum Answers {
 }
 
 impl Answers {
-    /// Waits for `files`, which a change that was made has touched. Its failure keeps what was to be told.
+    /// Waits for `files`, which a change has touched. On failure the change's result is not returned.
     pub(super) fn after<T, F>(
         self,
         inner: &Inner,
@@ -70,8 +70,8 @@ impl Inner {
         try_wait(fd).inspect_err(|error| self.lose(file, *error))
     }
 
-    /// Data that was written to a file may be lost: everybody who has not committed his is told, and descriptors that
-    /// would tell it again are closed.
+    /// Data that was written to a file may be lost: every client that has not committed its data learns it, and
+    /// descriptors that would report it again are closed.
     fn lose(&self, file: FileId, error: Errno) {
         let is_uncommitted = self.uncommitted.lose(file, &self.losses, self.clock.now());
         if let Some(object) = self.cache.get(file) {
@@ -88,7 +88,7 @@ impl Inner {
         }
     }
 
-    /// Nothing, if the file is gone by now.
+    /// Does nothing if the file is gone by now.
     fn synchronise(&self, file: FileId) -> Result<(), Fault> {
         let Ok(object) = self.object(file) else { return Ok(()) };
         #[cfg(test)]
@@ -109,10 +109,10 @@ impl Inner {
         synced.map_err(fault)
     }
 
-    /// Waits for the whole file system. Its failure tells of no file in particular: each file with uncommitted data has
-    /// a descriptor of its own that tells of it.
+    /// Waits for the whole file system. Its failure concerns no file in particular: each file with uncommitted data has
+    /// a descriptor of its own that reports it.
     fn synchronise_all(&self) -> Result<(), Errno> {
-        // A new description is not told of what failed, and was told, before.
+        // A new description does not report what failed, and was reported, before.
         let root = reopen(&self.root_fd, OFlags::RDONLY | OFlags::DIRECTORY)?;
         match retry_on_intr(|| syncfs(&root)) {
             Err(error) if refuses(error) => Ok(()),
@@ -123,7 +123,7 @@ impl Inner {
 
 fn try_wait(fd: &OwnedFd) -> Result<(), Errno> {
     match retry_on_intr(|| fsync(fd)) {
-        // A disk may fail with such a number, too; but that is told once, and a refusal each time.
+        // A disk may fail with such a number, too; but that is reported once, and a refusal each time.
         Err(error) if refuses(error) && fsync(fd) == Err(error) => Ok(()),
         done => done,
     }

@@ -36,7 +36,7 @@ const TMPFS: u64 = 0x0102_1994;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// It is not there, no directory, or cannot be read.
+    /// It does not exist, is not a directory, or cannot be read.
     #[error("cannot serve {}", path.display())]
     Directory {
         /// The directory.

@@ -64,7 +64,7 @@ pub(super) fn open_by_handle(mount: BorrowedFd<'_>, handle: &KernelHandle) -> Re
     // octets follow it (see above); the kernel only reads them.
     let result = unsafe { libc::open_by_handle_at(mount.as_raw_fd(), (&raw mut raw).cast(), flags) };
     let fd = check(result)?;
-    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    // SAFETY: the kernel has just made this descriptor for us, and nothing else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -109,14 +109,14 @@ impl KernelLock {
     }
 }
 
-/// Locks or unlocks a range for the open file description. Does not wait: `EAGAIN` or `EACCES` if somebody else has it.
+/// Locks or unlocks a range for the open file description. Does not wait: `EAGAIN` or `EACCES` if another owner has it.
 pub(super) fn set_lock(fd: BorrowedFd<'_>, range: KernelRange, lock: KernelLock) -> Result<(), Errno> {
     let description = lock.describe(range);
     // SAFETY: the descriptor is open for the whole call, and the kernel only reads the description.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const description) }).map(drop)
 }
 
-/// The first lock of another owner that is in the way of this one.
+/// The first lock of another owner that conflicts with this one.
 pub(super) fn get_lock(
     fd: BorrowedFd<'_>,
     range: KernelRange,
@@ -148,8 +148,8 @@ pub(super) fn clone_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, span: &Span)
 /// `F_SETSIG`, which libc does not name.
 const F_SETSIG: libc::c_int = 10;
 
-/// Takes a lease on an open file, or gives it back. `EAGAIN` if the file is open in a way that excludes it. Nobody is
-/// sent a signal when it is broken.
+/// Takes a lease on an open file, or gives it back. `EAGAIN` if the file is open in a way that excludes it. The kernel
+/// sends no signal when it is broken.
 pub(super) fn set_lease(fd: BorrowedFd<'_>, lease: KernelLock) -> Result<(), Errno> {
     let raw = fd.as_raw_fd();
     let number = match lease {

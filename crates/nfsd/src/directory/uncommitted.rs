@@ -1,13 +1,12 @@
 //! Files with data that clients wrote and did not commit.
 //!
-//! The kernel tells a failure of writing back once for each open description, and forgets it for
-//! those that are opened later. So each file with uncommitted data keeps one descriptor, opened
-//! before the first of the data was written, until everything has been committed through it: all
-//! waiting for the disk goes through that descriptor, one at a time, and whoever is told of a
-//! failure there has everybody told ([`Losses`]); those who were about to wait fail, too. Data that
-//! is written stably counts as uncommitted until it was waited for. Owns those descriptors. Where
-//! there are too many files, what is written to a further one is waited for at once; a file that was
-//! left alone for long is committed by the server.
+//! The kernel reports a failed write-back once for each open description, and forgets it for those that are opened
+//! later. So each file with uncommitted data keeps one descriptor, opened before the first of the data was written,
+//! until everything has been committed through it. All waiting for the disk goes through that descriptor, one wait at a
+//! time. A wait that meets a failure makes all clients learn it ([`Losses`]); waits that were about to begin fail, too.
+//! Data that is written stably counts as uncommitted until it was waited for. Owns those descriptors. If there are too
+//! many files, what is written to a further one is waited for at once; a file that was left alone for long is committed
+//! by the server.
 //!
 //! [`Losses`]: super::losses::Losses
 
@@ -21,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// A file that nobody has written to for so long is committed by the server.
+/// A file that no client has written to for this long is committed by the server.
 pub(super) const UNCOMMITTED_AGE: Duration = Duration::from_secs(30);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -43,12 +42,12 @@ struct Entry {
     last: Timestamp,
 }
 
-/// Held while the disk is waited for through the descriptor, and until a failure is told.
+/// Held while the disk is waited for through the descriptor, and until a failure is announced.
 #[derive(Default)]
 struct Waited {
-    /// The kernel has told a failure, and tells it no more: what others wrote before may be lost, too.
+    /// The kernel has reported a failure, and will not report it again: what others wrote before may be lost, too.
     has_failed: bool,
-    /// So many writes had ended when the disk was waited for last: theirs is there.
+    /// So many writes had ended when the disk was last waited for: their data is there.
     stable: u64,
 }
 
@@ -59,13 +58,13 @@ pub(super) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// What was written, to be waited for: whatever becomes of the file meanwhile, a failure that others have been told
-    /// of is one for this write, too.
+    /// A write, to be waited for: whatever becomes of the file meanwhile, a failure that others have learned of is one
+    /// for this write, too.
     pub(super) fn held(&self) -> Held {
         let Held { file, fd, waited, .. } = &self.held;
         let files = lock(&self.uncommitted.files);
         let entry = files.get(file).filter(|entry| Arc::ptr_eq(&entry.waited, waited));
-        // It is about to end. Of a file that was forgotten, nobody has waited for it.
+        // The write is about to end. If the file was forgotten, nothing has waited for the write.
         let ended = entry.map_or(u64::MAX, |entry| entry.ended + 1);
         Held { file: *file, fd: fd.clone(), waited: waited.clone(), ended }
     }
@@ -94,7 +93,7 @@ pub(super) struct Held {
 /// What the disk is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {
-    /// What was written. Whoever has waited after it was written has waited for it.
+    /// Written data. A wait that began after the write covers it.
     Data,
     /// Attributes, too.
     All,
@@ -128,7 +127,7 @@ impl Uncommitted {
         lock(&self.files).get(&file).map(|entry| entry.held(file))
     }
 
-    /// Waits for the disk by `wait`. A failure counts as a loss before anybody else may wait, and fails all who were
+    /// Waits for the disk by `wait`. A failure counts as a loss before another wait may begin, and fails all that were
     /// about to.
     pub(super) fn synchronise(
         &self,
@@ -176,8 +175,8 @@ impl Uncommitted {
         drop(closed);
     }
 
-    /// What was written to the file may be lost. Says whether anybody has uncommitted data there;
-    /// then he is told before it is forgotten.
+    /// Data that was written to the file may be lost. Returns whether any client has uncommitted data there; the
+    /// clients learn of it before it is forgotten.
     pub(super) fn lose(&self, file: FileId, losses: &Losses, now: Timestamp) -> bool {
         let mut files = lock(&self.files);
         let is_uncommitted = files.contains_key(&file);
@@ -191,13 +190,13 @@ impl Uncommitted {
         is_uncommitted
     }
 
-    /// The file has been removed: nobody asks for its data again.
+    /// The file has been removed: no client asks for its data again.
     pub(super) fn forget(&self, file: FileId) {
         let closed = lock(&self.files).remove(&file);
         drop(closed);
     }
 
-    /// Files that nobody has written to for long; each is told again when as much time has passed.
+    /// Files that no client has written to for long; each is returned again when as much time has passed.
     pub(super) fn left_alone(&self, now: Timestamp) -> Vec<Held> {
         let mut files = lock(&self.files);
         let is_old = |entry: &Entry| entry.begun == entry.ended && now.since(entry.last) >= UNCOMMITTED_AGE;
@@ -294,7 +293,7 @@ mod tests {
         assert!(files.hold(id(1)).is_some(), "a write is under way");
     }
 
-    /// Whoever wrote before the disk was waited for needs not wait again; whoever has set attributes does.
+    /// A client that wrote before the disk was waited for need not wait again; one that has set attributes must.
     #[test]
     fn one_waits_for_all_who_have_written_before() {
         let files = Uncommitted::new(9);
@@ -318,7 +317,7 @@ mod tests {
         assert!(waited(&files.hold(id(1)).unwrap(), For::Data), "there was a write since");
     }
 
-    /// The second has written before the failure, and the kernel tells it once.
+    /// The second has written before the failure, and the kernel reports it once.
     /// proves: NFS3-LOSS-a
     #[test]
     fn a_failure_is_told_before_another_may_wait_and_fails_whoever_was_about_to() {

@@ -1,8 +1,8 @@
-//! What has to be done from time to time: closing what nobody uses, committing what was left alone,
-//! finding out which delegated files programs of the host wait for.
+//! Work that must be done from time to time: closing what is not used, committing what was left alone, finding out
+//! which delegated files programs of the host wait for.
 //!
-//! The library starts no task: the program drives [`DirectoryFs::upkeep`]. It holds no file system
-//! open, and ends with it.
+//! The library starts no task: the program drives [`DirectoryFs::upkeep`]. It holds no file system open, and ends with
+//! it.
 
 use super::{
     DirectoryFs, Inner,
@@ -14,7 +14,7 @@ use crate::{Caller, FileId, queue::Lane};
 use rpcrdma_env::BoxFuture;
 use std::{sync::Weak, time::Duration};
 
-/// How often it is looked: what is said to be closed after some time is closed that much later.
+/// How often the upkeep runs; whatever closes after some time closes that much later.
 const INTERVAL: Duration = Duration::from_secs(1);
 const _: () = assert!(INTERVAL.as_secs() * 4 <= IDLE.as_secs());
 
@@ -31,8 +31,8 @@ impl DirectoryFs {
                 // A job that was dropped: the program is about to end.
                 let Ok(left_alone) = tidied.await else { return };
                 for held in left_alone {
-                    // A job each: one that hangs on its disk keeps nothing else from being done. A failure is told to
-                    // those who have written there.
+                    // A job each: one that hangs on its disk delays nothing else. The clients that have written there
+                    // learn of a failure.
                     drop(directory.run::<_, ()>(&Caller::root(), Lane::Data, move |inner| {
                         let _ = inner.settle(&held, For::All);
                         Ok(())
@@ -52,8 +52,8 @@ impl DirectoryFs {
 }
 
 impl Inner {
-    /// Closes what nobody uses and what was removed, finds what programs of the host wait for, and says what was left
-    /// alone and is to be committed.
+    /// Closes what is not used and what was removed, finds what programs of the host wait for, and returns what was
+    /// left alone and must be committed.
     pub(super) fn tidy(&self) -> Vec<Held> {
         // NFS4-HOST-d
         self.look_for_broken_leases();
@@ -68,7 +68,7 @@ impl Inner {
         self.uncommitted.left_alone(self.clock.now())
     }
 
-    /// A file has no name any more: its storage is to be free, unless somebody has it open.
+    /// A file has no name any more: its storage must be freed, unless a client has it open.
     pub(super) fn gone(&self, file: FileId) {
         if self.cache.peek(file).is_some_and(|object| object.is_open()) {
             return;

@@ -1,9 +1,9 @@
 //! Extended attributes of users: those that Linux has under `user.`; no others are reached.
 //!
 //! Everything is done as the caller, so that the kernel checks the rights, on regular files and directories alone. The
-//! kernel tells all names of a file at once, at most 64 KiB: that much memory a listing takes while it runs. Positions
-//! are hashes of the names, as they are in directories without stable positions, so that names that come and go hide
-//! none of the others.
+//! kernel returns all names of a file at once, at most 64 KiB: a listing takes that much memory while it runs.
+//! Positions are hashes of the names, as they are in directories without stable positions, so that names that come and
+//! go hide none of the others.
 
 use super::{
     Cover, Inner, Object,
@@ -50,10 +50,10 @@ fn cause(error: Errno) -> Fault {
 
 /// The value of an extended attribute by its full name.
 pub(super) fn read(path: &str, name: &[u8]) -> Result<Vec<u8>, Errno> {
-    // Room for none at all would ask for the size alone.
+    // A buffer without room would ask for the size alone.
     let mut value = Vec::with_capacity(getxattr_query(path, name)?.max(1));
     match getxattr(path, name, spare_capacity(&mut value)) {
-        // Somebody has set a longer one meanwhile.
+        // Another program has set a longer one meanwhile.
         Err(Errno::RANGE) => {
             value.reserve(MAX_XATTR_OCTETS);
             getxattr(path, name, spare_capacity(&mut value))?;
@@ -119,7 +119,7 @@ impl Inner {
         let object = self.with_xattrs(file)?;
         let path = own_path(&object.fd);
         let assumed = self.identity.assume(caller).map_err(fault)?;
-        // The kernel tells names to all; who may not read the values is told none, as by Linux's server.
+        // The kernel shows names to everybody; a caller that may not read the values gets none, as with Linux's server.
         accessat(CWD, &*path, Access::READ_OK, AtFlags::EACCESS).map_err(fault)?;
         let mut list = Vec::with_capacity(MAX_LIST_OCTETS);
         listxattr(&*path, spare_capacity(&mut list)).map_err(fault)?;

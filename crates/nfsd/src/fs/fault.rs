@@ -41,11 +41,11 @@ faults! {
     NoDriver, "no driver for the device";
     /// The caller may not do this (EACCES).
     Denied, "permission denied";
-    /// The name is there already (EEXIST).
+    /// The name exists already (EEXIST).
     Exists, "it exists already";
     /// The two names are on different file systems (EXDEV).
     OtherFileSystem, "on another file system";
-    /// It is no directory (ENOTDIR).
+    /// It is not a directory (ENOTDIR).
     NotDirectory, "not a directory";
     /// It is a directory (EISDIR).
     IsDirectory, "is a directory";
@@ -69,7 +69,7 @@ faults! {
     NotEmpty, "the directory is not empty";
     /// The quota is used up (EDQUOT).
     Quota, "the quota is used up";
-    /// The file is gone (ESTALE).
+    /// The file no longer exists (ESTALE).
     Stale, "the file is gone";
     /// The id is none of this file system.
     BadId, "not a file of this file system";
@@ -93,28 +93,28 @@ faults! {
 
 impl std::error::Error for Fault {}
 
-/// Why an operation failed, and what it tells in spite of it: mostly attributes.
+/// Why an operation failed, and what it returns in spite of it: mostly attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure<F> {
     /// The cause.
     pub fault: Fault,
-    /// What is told in spite of it.
+    /// What it returns in spite of it.
     pub info: F,
 }
 
 impl<F> Failure<F> {
-    /// The same failure, of which something else is told.
+    /// The same failure, with something else that it returns.
     pub fn map<G>(self, info: impl FnOnce(F) -> G) -> Failure<G> {
         Failure { fault: self.fault, info: info(self.info) }
     }
 }
 
-/// A failure of which nothing more is told.
+/// A failure that returns nothing more.
 pub fn failed<F: Default>(fault: Fault) -> Failure<F> {
     Failure { fault, info: F::default() }
 }
 
-/// The result of an operation that tells the attributes of one object on failure.
+/// The result of an operation that returns the attributes of one object on failure.
 pub type Told<T> = Result<T, Failure<Option<Attributes>>>;
 /// The result of an operation that changes one object.
 pub type Changed<T> = Result<T, Failure<Change>>;

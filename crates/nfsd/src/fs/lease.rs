@@ -17,7 +17,7 @@ impl HostLease {
         Self(Some(Box::new(guard)))
     }
 
-    /// None is needed: whoever uses the files does so through this server.
+    /// None is needed: all users of the files go through this server.
     pub fn needless() -> Self {
         Self(None)
     }

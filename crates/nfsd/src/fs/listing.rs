@@ -23,7 +23,7 @@ pub struct ListingBudget {
     octets: usize,
     /// What an entry takes beside its name.
     entry: usize,
-    /// Octets left for names and what goes with them, which some protocols limit besides.
+    /// Bytes left for names and what goes with them, which some protocols limit besides.
     names: usize,
     /// What counts there beside the name.
     name: usize,
@@ -88,7 +88,7 @@ pub struct ListingEntry {
 }
 
 impl ListingEntry {
-    /// An entry whose file is not told.
+    /// An entry without its file.
     pub fn new(file_id: u64, name: Bytes, cookie: u64) -> Self {
         Self { file_id, name, cookie, file: None }
     }
@@ -121,8 +121,8 @@ impl Listing {
         Self { attributes: None, verifier: [0; 8], entries, end }
     }
 
-    /// Those of all of a directory's entries, each given at its place, that come after `cookie` and for which there is
-    /// room. Their cookies become their places from 1 on: for directories that do not change.
+    /// The entries of a directory, each given at its place, that come after `cookie` and for which there is room. Their
+    /// cookies become their places from 1 on: for directories that do not change.
     // NFS3-1813-3.3.16-a
     pub fn of(all: impl IntoIterator<Item = ListingEntry>, cookie: u64, mut budget: ListingBudget) -> Self {
         let mut entries = Vec::new();

@@ -1,9 +1,9 @@
 //! What can be served: the file system trait.
 //!
-//! Objects are named by [`FileId`]s, which the file system makes and which stay valid across a restart for as long as
-//! the object exists. Results carry attributes where they cost nothing extra. A read is given its buffer and gives it
-//! back; written data is shared. A file system checks the caller's rights itself. It speaks no protocol: an error is a
-//! [`Fault`], with what can be told in spite of it, and each protocol has a status for each.
+//! [`FileId`]s name objects. The file system makes them, and they stay valid across a restart for as long as the object
+//! exists. Results carry attributes if they cost nothing extra. A read gets its buffer and gives it back; written data
+//! is shared. A file system checks the caller's rights itself. It speaks no protocol: an error is a [`Fault`], with
+//! what can be returned in spite of it, and each protocol has a status for each.
 
 mod fault;
 mod id;
@@ -53,7 +53,7 @@ pub trait FileSystem: Send + Sync {
     /// Identifies the file system; the same after a restart.
     fn id(&self) -> u64;
 
-    /// Attributes. Everybody who may call may see them: the caller decides only who waits for whom.
+    /// Attributes. Every caller may see them: the caller decides only in whose turn the work is done.
     fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>>;
 
     /// The file of a name: also `.` and `..`; the root is its own parent.
@@ -89,15 +89,15 @@ pub trait FileSystem: Send + Sync {
         Features::default()
     }
 
-    /// Where a file is on this machine, for the log alone, if that can be told without waiting. The root's path is that
-    /// of what is served.
+    /// Where a file is on this machine, for the log alone, if that is known without waiting. The root's path is that of
+    /// the served directory.
     fn path(&self, file: FileId) -> Option<PathBuf> {
         let _ = file;
         None
     }
 
-    /// Attributes, if they can be told without waiting: [`attributes`](Self::attributes) without the cost of a future.
-    /// Spares a read the memory for octets that are not there.
+    /// Attributes, if they are available without waiting: [`attributes`](Self::attributes) without the cost of a
+    /// future. Spares a read the memory for bytes beyond the end.
     fn attributes_at_once(&self, file: FileId) -> Option<Result<Attributes, Fault>> {
         let _ = file;
         None
@@ -119,7 +119,7 @@ pub trait FileSystem: Send + Sync {
         0
     }
 
-    /// Does what has to be done from time to time, until the file system is gone. A program that serves it drives this.
+    /// Does the periodic work, until the file system is dropped. A program that serves it drives this.
     fn upkeep(&self) -> BoxFuture<'static, ()> {
         Box::pin(ready(()))
     }
@@ -150,7 +150,7 @@ pub trait FileSystem: Send + Sync {
     }
 
     /// Opens a regular file, if its mode lets the caller do what `access` says: the owner is no exception, as a program
-    /// that opens a file of its own expects. A file system without open files of its own asks the rights, and keeps
+    /// that opens a file of its own expects. A file system without open files of its own checks the rights, and keeps
     /// nothing.
     fn open(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
         Box::pin(async move {
@@ -176,8 +176,8 @@ pub trait FileSystem: Send + Sync {
         })
     }
 
-    /// Opens a regular file for somebody who has made it in this moment, or had it open before the server started: if
-    /// that is its owner, whatever its mode says now. Like [`open`](Self::open), unless it is implemented.
+    /// Opens a regular file for a caller who has just made it, or had it open before the server started: if that is its
+    /// owner, whatever its mode says now. Like [`open`](Self::open), unless it is implemented.
     fn open_as_owner(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
         self.open(caller, file, access)
     }
@@ -189,8 +189,8 @@ pub trait FileSystem: Send + Sync {
     }
 
     /// Keeps programs of the host from a file that is about to be delegated to a client: for reading ([`Kind::Read`])
-    /// from changing it, for writing from opening it at all. When one wants to, `broken` is called, and the program
-    /// waits until the lease is dropped. May sleep. A file system that nobody else can get at says
+    /// from changing it, for writing from opening it. When one wants to, `broken` is called, and the program waits
+    /// until the lease is dropped. May sleep. A file system that only this server can reach returns
     /// [`HostLease::needless`].
     ///
     /// # Errors
@@ -206,7 +206,7 @@ pub trait FileSystem: Send + Sync {
         read_only()
     }
 
-    /// The access control lists. Everybody who may call may see them. Those of a mode, unless it is implemented.
+    /// The access control lists. Every caller may see them. Those of a mode, unless it is implemented.
     fn acl(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Acls, Fault>> {
         Box::pin(async move { self.attributes(caller, file).await.map(|attributes| Acls::of_mode(attributes.mode)) })
     }
@@ -292,7 +292,7 @@ pub trait FileSystem: Send + Sync {
         read_only()
     }
 
-    /// Renames, in place of what has the new name.
+    /// Renames, in place of an existing file of the new name.
     fn rename(
         &self,
         caller: Caller,
@@ -337,7 +337,8 @@ pub trait FileSystem: Send + Sync {
         })
     }
 
-    /// Somebody will soon read so many octets from `offset` (0: up to the end). Says whether anything is done about it.
+    /// A client will soon read this many bytes from `offset` (0: up to the end). Returns whether the file system does
+    /// something about it.
     fn will_need(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Told<bool>> {
         let _ = (via, offset, length);
         Box::pin(ready(Ok(false)))
@@ -356,9 +357,9 @@ pub trait FileSystem: Send + Sync {
         unsupported()
     }
 
-    /// Makes a range of `to` share what a range of `from` holds, at once and for good: both begin and end where
+    /// Makes a range of `to` share the blocks of a range of `from`, at once and for good: both begin and end where
     /// [`Features::clone_octets`] allows. A length of 0 is up to the end of the source. The source may belong to
-    /// another file system if it is open; [`Fault::OtherFileSystem`] where that is in the way.
+    /// another file system if it is open; [`Fault::OtherFileSystem`] if that is not possible.
     fn clone_range(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Change>> {
         let _ = (from, to, span);
         unsupported()
