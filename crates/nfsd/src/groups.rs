@@ -1,5 +1,5 @@
-//! The groups of callers by AUTH_SYS, as this host knows them: a credential names sixteen at most, and any it likes.
-//! Who calls is answered at once if his groups were asked for lately; else his call waits, and no other does
+//! The groups of callers by AUTH_SYS, as this host knows them: a credential names sixteen at most, and any it likes. A
+//! caller whose groups were asked for lately is answered at once; otherwise his call waits, and no other does
 //! ([`Lookups`]).
 
 use crate::lookups::{Found, Lookups};
@@ -16,7 +16,7 @@ pub trait Groups: Send + Sync {
     /// hosts.
     ///
     /// # Errors
-    /// If that cannot be known now: the call that wants it fails, and the next one asks again.
+    /// If they are not available now: the call that wants them fails, and the next one asks again.
     fn of(&self, uid: u32) -> io::Result<Arc<[u32]>>;
 }
 
@@ -179,7 +179,7 @@ mod tests {
         }
     }
 
-    /// Neither is that believed, nor does anybody wait for it longer.
+    /// Such an answer is not kept, and no caller waits for it longer.
     #[test]
     fn what_the_host_cannot_tell_is_asked_again() {
         let (groups, work, asked) = house();
@@ -214,7 +214,8 @@ mod tests {
         }
     }
 
-    /// Who calls again learns at once that nobody can tell, and waits for that no more than half of the time.
+    /// A caller that comes again learns at once that the host does not answer, and waits for that no more than half of
+    /// the time.
     #[test]
     fn a_host_that_needs_long_to_say_that_it_cannot_tell_is_given_as_long() {
         let (host, work) = (GivesUp::default(), Arc::new(Kept::default()));

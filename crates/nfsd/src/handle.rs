@@ -1,4 +1,4 @@
-//! File handles: what clients hold, and what nobody can make up.
+//! File handles: what clients hold, and cannot forge.
 //!
 //! ```text
 //! octet 0      format, 1

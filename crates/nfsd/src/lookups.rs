@@ -1,14 +1,14 @@
-//! What a host knows of its users and groups, asked for where nothing else waits.
+//! What a host knows of its users and groups, looked up where nothing else waits.
 //!
-//! What was asked for lately is known at once. Else the call that wants it waits, and no other does: the host is asked
-//! on threads of the program's, a few times at once, in turn for each client that waits. So a client that asks for as
-//! many things, or a directory of users that does not answer, keeps nobody waiting whose own are known, and nobody
-//! else's new ones beyond their turn.
+//! An answer to a recent question is known at once. Otherwise the call that wants it waits, and no other does: the host
+//! is asked on threads of the program, a few times at once, in turn for each client that waits. So a client that asks
+//! for very many things, or a directory of users that does not answer, delays no caller whose own answers are known,
+//! and the new questions of others only by their turn.
 //!
-//! What is known is bounded, and forgotten after a while. A host that cannot tell has told nothing: who waits learns
-//! that, and the next one asks again. If it took the host long to say so, that is known for as long: else a listing of
-//! a thousand files would wait a thousand times for the same owner. The calls that wait are bounded by their
-//! connections.
+//! What is known is limited, and forgotten after a while. If a host cannot answer, nothing is known: the waiting calls
+//! learn that, and the next one asks again. If it took the host long to fail, that is remembered for as long: otherwise
+//! a listing of a thousand files would wait a thousand times for the same owner. The connections limit the calls that
+//! wait.
 
 use rpcrdma_env::{Clock, Timestamp};
 use rpcrdma_oncrpc::{ClientNetwork, gss::Work};
@@ -23,11 +23,11 @@ use tokio::sync::oneshot;
 
 /// How many answers are known at a time.
 pub(crate) const MAX_KNOWN: usize = 4_096;
-/// For how long what the host has said is believed.
+/// How long an answer of the host is used.
 const LIFETIME: Duration = Duration::from_secs(300);
-/// That the host cannot tell is believed for as long as it took to say so, if that was so long.
+/// If the host took at least this long to fail, the failure is remembered for as long.
 const SLOW: Duration = Duration::from_secs(1);
-/// How often it is told that the host cannot tell.
+/// How often the log says that the host does not answer.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
 /// How many questions are asked at a time.
 pub(crate) const AT_ONCE: usize = 2;
@@ -45,9 +45,9 @@ pub(crate) struct Lookups<K, V> {
 
 struct State<K, V> {
     known: HashMap<K, Known<V>>,
-    /// Who waits for a question that is asked, or is to be.
+    /// The calls that wait for a question that is asked, or will be.
     waiting: HashMap<K, Vec<oneshot::Sender<V>>>,
-    /// The clients whose questions are to be asked, in turn, and those questions. A client is there once.
+    /// The clients whose questions wait, in turn, and those questions. A client stands here once.
     turns: VecDeque<(ClientNetwork, VecDeque<K>)>,
     asked: usize,
     /// When it was last told that the host cannot tell.
@@ -92,7 +92,7 @@ where
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer to a question of this client's. Who waits for one hears nothing if it cannot be had.
+    /// The answer to a question of this client. The receiver gets nothing if there is none.
     pub(crate) fn find(self: &Arc<Self>, key: K, client: ClientNetwork) -> Found<V> {
         let now = self.clock.now();
         let mut state = self.state();
@@ -101,7 +101,7 @@ where
             return known.answer.clone().map_or(Found::Later(receiver), Found::Known);
         }
         match state.waiting.get_mut(&key) {
-            // Who does not wait any more makes room for others.
+            // A call that no longer waits makes room for others.
             Some(waiting) => {
                 waiting.retain(|sender| !sender.is_closed());
                 waiting.push(sender);
@@ -166,7 +166,7 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + 'static,
 {
-    /// Nothing was told: who waits does so no longer.
+    /// There is no answer: the waiting calls stop waiting.
     fn untold(self: &Arc<Self>, key: &K) {
         let mut state = self.state();
         state.asked -= 1;
@@ -184,7 +184,7 @@ where
     }
 }
 
-/// A question that is asked. It is over in any case: also where it fails, or nobody asks it any more.
+/// A question that is asked. It ends in any case: also if it fails, or no thread asks it any more.
 struct Asked<K, V>
 where
     K: Clone + Eq + Hash + Send + 'static,
@@ -230,7 +230,7 @@ where
 }
 
 impl<K, V> Lookups<K, V> {
-    /// From now on nothing is believed that the host has said.
+    /// From now on no answer of the host is used.
     #[cfg(test)]
     pub(crate) fn age(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);

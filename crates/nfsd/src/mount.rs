@@ -25,7 +25,7 @@ use std::{
 /// The most mounts that are remembered; the oldest go first.
 pub(crate) const MAX_MOUNTS: usize = 256;
 
-/// Which clients said that they have mounted what.
+/// Which clients have announced which mounts.
 #[derive(Default)]
 pub(crate) struct MountTable(Mutex<Vec<(IpAddr, Bytes)>>);
 
@@ -45,7 +45,7 @@ impl MountTable {
         });
     }
 
-    /// What one client said.
+    /// What one client has announced.
     fn of(&self, client: IpAddr) -> mount::Mounts {
         let mut all = Vec::new();
         // NFS3-ACL-c
@@ -111,7 +111,8 @@ async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<(v3::Hand
     if !export.allows(asking.client) {
         return Err(v3::Status::ACCES);
     }
-    // MOUNT is mostly called with AUTH_SYS whatever NFS is; where that says nothing, it is nobody who looks names up.
+    // Clients mostly call MOUNT with AUTH_SYS whatever NFS uses; if AUTH_SYS counts for nothing here, the look-up is
+    // done as nobody.
     let credential = &asking.context.credential;
     let said = if export.securities.take(credential) { credential } else { &Credential::None };
     // NFS3-MNT-a
@@ -135,8 +136,8 @@ async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<(v3::Hand
     Ok((server.handle(&opened, file), export.securities.numbers()))
 }
 
-/// As the caller: whoever may not search a directory learns by MNT no more of what is in it than by LOOKUP, and gets no
-/// handle of it.
+/// As the caller: if he may not search a directory, MNT shows him no more of its contents than LOOKUP does, and he gets
+/// no handle of them.
 async fn step(export: &Export, caller: Caller, directory: FileId, name: &[u8]) -> Result<FileId, v3::Status> {
     if matches!(name, b"." | b"..") || name.contains(&0) {
         return Err(v3::Status::INVAL);
@@ -203,14 +204,15 @@ impl Service for Mount {
     }
 }
 
-/// Who asks.
+/// The caller.
 struct Asking {
     client: IpAddr,
     origin: Origin,
     context: CallContext,
 }
 
-/// MNT of the versions that go with NFS version 2. They cannot tell flavours: who needs another has to know it.
+/// MNT of the versions that go with NFS version 2. They cannot return flavours: a client that needs another must know
+/// it.
 async fn mount_2(server: &Server, asking: &Asking, path: Bytes) -> MountReply1 {
     let found = async {
         if server.version_2.get().is_none() {
@@ -231,7 +233,7 @@ async fn mount_2(server: &Server, asking: &Asking, path: Bytes) -> MountReply1 {
     }
 }
 
-/// Tells of a mount that is refused.
+/// Reports a mount that is refused.
 fn refuse(server: &Server, asking: &Asking, path: Bytes, cause: v3::Status) -> Status {
     let (client, status) = (asking.client, to_mount_status(cause));
     tracing::debug!(%client, path = %path.escape_ascii(), %status, "mount refused");

@@ -26,7 +26,7 @@ impl Access {
     }
 }
 
-/// A file that is open. As long as it is there the file is, too, though its last name may be gone; and whoever has it
+/// A file that is open. As long as this exists the file does, too, though its last name may be removed; and its holder
 /// may do what it was opened for, whatever becomes of the file's rights.
 pub trait OpenFile: Any + Send + Sync {
     /// The file.
@@ -39,7 +39,7 @@ pub trait OpenFile: Any + Send + Sync {
 /// Through what a file is read or written, and for whom.
 #[derive(Clone)]
 pub struct Via {
-    /// For whom. Who waits for whom depends on it, and whose rights are asked if the file is not open.
+    /// The caller. It decides in whose turn the work is done, and whose rights are checked if the file is not open.
     pub caller: Caller,
     file: FileId,
     open: Option<Arc<dyn OpenFile>>,
@@ -58,7 +58,8 @@ impl Via {
         Self { caller, file: open.file(), open: Some(open), _lasting: None }
     }
 
-    /// The same, which keeps `guard` until the file was used: nobody gets a delegation that this use is in the way of.
+    /// The same, which keeps `guard` until the file was used: a delegation with which this use conflicts is not given
+    /// meanwhile.
     pub(crate) fn lasting(self, guard: impl Any + Send + Sync) -> Self {
         Self { _lasting: Some(Arc::new(guard)), ..self }
     }

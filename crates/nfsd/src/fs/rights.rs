@@ -15,7 +15,7 @@ impl Rights {
     pub const READ: Rights = Rights(0x01);
     /// To look up names in a directory.
     pub const LOOKUP: Rights = Rights(0x02);
-    /// To change what is there.
+    /// To change what exists.
     pub const MODIFY: Rights = Rights(0x04);
     /// To write beyond the end, to add names.
     pub const EXTEND: Rights = Rights(0x08);

@@ -18,7 +18,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// A file, with its attributes and those of its directory where they are known.
+    /// A file, with its attributes and those of its directory if they are known.
     pub fn new(file: FileId, attributes: Option<Attributes>, directory: Option<Attributes>) -> Self {
         Self { file, attributes, directory }
     }
@@ -107,7 +107,7 @@ pub enum New {
 /// How a file is made whose name may be there already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateHow {
-    /// What is there is used as it is, with this size set on it if one is given.
+    /// An existing file is used as it is, with this size set on it if one is given.
     Unchecked(NewAttributes),
     /// It is an error.
     Guarded(NewAttributes),

@@ -6,7 +6,7 @@ pub trait Workers: Send + Sync {
     /// instead fails its call and those that wait for their turn.
     fn run(&self, job: Box<dyn FnOnce() + Send>);
 
-    /// How many jobs can run at a time. The [`Queue`](crate::Queue) gives no more than that, and decides whose are
+    /// How many jobs can run at a time. The [`Queue`](crate::Queue) gives no more than that, and decides which are
     /// next.
     fn threads(&self) -> usize {
         usize::MAX

@@ -14,7 +14,7 @@ pub enum SetXattr {
     Either,
     /// It is an error.
     Create,
-    /// It has to be there.
+    /// It must exist.
     Replace,
 }
 

@@ -1,4 +1,4 @@
-//! Reading and writing files in memory, and who may do it.
+//! Reading and writing files in memory, and the rights to do so.
 
 use super::{
     MAX_FILE_OCTETS, MemoryFs, Open,
@@ -9,8 +9,8 @@ use crate::{Access, Caller, Changed, Fault, ReadData, Told, Via, Written};
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::attr::{FileType, Stability};
 
-/// Programs that may be executed have to be read for that, and owners may always: whoever opened a file before its mode
-/// forbade it goes on.
+/// To execute a program its file must be readable, and owners may always read: a caller that opened a file before its
+/// mode forbade it goes on.
 pub(super) fn may_read(node: &Node, caller: &Caller) -> bool {
     node.allows(caller, READ) || node.allows(caller, EXECUTE) || node.is_owner(caller)
 }
@@ -19,7 +19,7 @@ pub(super) fn may_write(node: &Node, caller: &Caller) -> bool {
     node.allows(caller, WRITE) || node.is_owner(caller)
 }
 
-/// Whether a file is open for this, so that nobody's rights are asked.
+/// Whether a file is open for this, so that no rights are checked.
 pub(super) fn is_open(via: &Via, may: fn(Access) -> bool) -> bool {
     via.opened_as::<Open>().is_some_and(|open| may(open.access))
 }

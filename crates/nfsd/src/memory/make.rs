@@ -1,4 +1,4 @@
-//! New files, directories, links and special files in memory, and what a creation does with a name that is there.
+//! New files, directories, links and special files in memory, and what a creation does with an existing name.
 
 use super::{
     MAX_FILES, MemoryFs,
@@ -102,7 +102,7 @@ fn finish(
     Ok(number)
 }
 
-/// CREATE of a name that is there.
+/// CREATE of an existing name.
 fn existing(tree: &mut Tree, caller: &Caller, old: u64, how: &CreateHow, now: Time) -> Result<(u64, bool), Fault> {
     match (how, &tree.node(old)?.body) {
         (CreateHow::Unchecked(new), Body::File(..)) => {

@@ -65,7 +65,7 @@ impl MemoryFs {
         self.clock.unix_time().into()
     }
 
-    /// Does something to one object and tells its attributes from before and after.
+    /// Does something to one object and returns its attributes from before and after.
     fn change<T>(
         &self,
         file: FileId,
@@ -80,7 +80,7 @@ impl MemoryFs {
         }
     }
 
-    /// Looks at one object and tells its attributes on failure.
+    /// Looks at one object and returns its attributes on failure.
     fn look<T>(&self, file: FileId, look: impl FnOnce(&mut Tree, u64) -> Result<T, Fault>) -> Told<T> {
         let mut tree = self.lock();
         let number = tree.number(file).map_err(failed)?;

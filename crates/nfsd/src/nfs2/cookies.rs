@@ -1,10 +1,11 @@
 //! Places in directories in 32 bits, where file systems have 64.
 //!
-//! A cookie below 2^31 stands for itself: those of tmpfs and xfs, and of our own memory. For any other stand 31 bits of
-//! its SipHash under the server's secret, with the highest bit set. The last cookie of each answer is remembered, as
-//! that is where a client goes on: so many of them, the oldest goes first. From a cookie that is not remembered, after
-//! a restart or in the middle of an answer, the directory is listed from its beginning until one has the same bits.
-//! Nothing but time depends on what is remembered: a client that makes others be forgotten lets them list again.
+//! A cookie below 2^31 stands for itself: those of tmpfs and xfs, and of our own memory. Any other is represented by 31
+//! bits of its SipHash under the server's secret, with the highest bit set. The last cookie of each reply is
+//! remembered, because a client continues there; at the limit the oldest goes first. From a cookie that is not
+//! remembered, after a restart or in the middle of a reply, the directory is listed from its beginning until an entry
+//! has the same bits. Only time depends on what is remembered: a client that makes the server forget others' cookies
+//! makes them list again.
 
 use crate::{FileId, SECRET_OCTETS};
 use siphasher::sip::SipHasher24;
@@ -107,7 +108,7 @@ impl Cookies {
         self.with(|all| all.verifiers.get(&file_system).copied())
     }
 
-    /// The same has been told: one for each file system, of which a server has as many as exports.
+    /// The same was remembered: one for each file system, of which a server has as many as exports.
     pub(super) fn told(&self, file_system: u64, verifier: [u8; 8]) {
         self.with(|all| all.verifiers.insert(file_system, verifier));
     }

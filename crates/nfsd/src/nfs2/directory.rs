@@ -26,7 +26,7 @@ impl Execution {
         let octets = asked.saturating_sub(list_octets());
         let mut listing = self.list(&opened, cookie, octets).await?;
         if listing.entries.is_empty() && !listing.end {
-            // Version 2 cannot say that the room is too small: one entry is told, whatever its name.
+            // Version 2 cannot express that the room is too small: one entry is returned, whatever its name.
             listing = self.list(&opened, cookie, entry_octets(MAX_NAME_OCTETS)).await?;
             if listing.entries.len() > 1 {
                 listing.entries.truncate(1);

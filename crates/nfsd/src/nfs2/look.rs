@@ -10,7 +10,7 @@ use rpcrdma_nfs::{
 
 /// Octets of a block of a file system, unless that are more blocks than can be told.
 const BLOCK_OCTETS: u64 = 4096;
-/// The most blocks that are told: old clients count them with a sign.
+/// The most blocks that are returned: old clients count them with a sign.
 const MAX_BLOCKS: u64 = i32::MAX as u64;
 
 /// Attributes as version 3 has them, in version 2's words.
@@ -18,7 +18,7 @@ pub(super) fn told(attributes: v3::Attributes) -> v2::Attributes {
     attr::Attributes::from(attributes).into()
 }
 
-/// Whether all of a file can be told of in 32 bits.
+/// Whether 32 bits can express the size of a file.
 fn is_whole(attributes: &v3::Attributes) -> bool {
     // NFS2-SIZE-b
     attributes.size <= u32::MAX.into()
@@ -79,7 +79,7 @@ impl Execution {
 
     pub(super) async fn file_system_status(self, args: v2::FileSystemStatus) -> Result<v2::FileSystemStatusOk, Status> {
         let opened = self.three().open(&three(&args.root))?;
-        // Of what is gone nothing is told.
+        // Of a file that is gone no attributes are returned.
         opened.attributes().await.map_err(nfs3::status)?;
         let usage = opened.file_system.usage(opened.caller.clone()).await.map_err(nfs3::status)?;
         let all = [usage.total_octets, usage.free_octets, usage.available_octets];

@@ -1,12 +1,12 @@
 //! The NFS version 2 service (RFC 1094), off unless a program asks for it: each procedure is done as version 3 does it.
 //!
 //! Handles of 32 octets mean the same files as those of version 3 (`handles.rs`), and are opened in the same place;
-//! exports, callers, claims and warnings are those of version 3. What is added here is what version 2 has less of:
-//! sizes and cookies of 32 bits, and no word for "later". Where a client of another version has a file delegated, the
-//! call waits, for a bounded time, until it has been returned.
+//! exports, callers, claims and warnings are those of version 3. This module adds what version 2 lacks: larger sizes
+//! and cookies, and a status for "later". If a client of another version has a file delegated, the call waits, for a
+//! limited time, until it has been returned.
 //!
-//! A file of 4 GiB or more is told to have 2^32 - 1 octets, and can be removed, renamed and written. It cannot be read
-//! (`NFSERR_FBIG`): who reads up to the size that he was told would take a part for the whole.
+//! A file of 4 GiB or more appears with 2^32 - 1 bytes, and can be removed, renamed and written. It cannot be read
+//! (`NFSERR_FBIG`): a client that reads up to that size would take a part for the whole.
 
 mod about;
 mod change;
@@ -33,11 +33,12 @@ use rpcrdma_xdr::{Decode, Decoder, Encode};
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 use table::Table;
 
-/// The first wait for a file that somebody else has delegated; it doubles each time.
+/// The first wait for a file that another client has delegated; it doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// All waits of one call together: longer than the lease after which a delegation is taken from who does not return it.
+/// All waits of one call together: longer than the lease after which a delegation is taken from a client that does not
+/// return it.
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
 /// Room for the results of most procedures, in octets.
 const SHORT_RESULT_OCTETS: usize = 128;
@@ -163,7 +164,7 @@ impl Execution {
             || args.file().is_none_or(|file| self.server.takes(&self.context, &three(file), asks_of_root))
     }
 
-    /// What a call is about, for who has to be warned.
+    /// What a call is about, for warnings.
     fn subject(&self, procedure: Procedure, args: &impl About) -> Subject {
         Subject {
             procedure: procedure.name(),

@@ -42,7 +42,7 @@ const _: () = assert!(DIGEST_AT + size_of::<Digest>() == SLOT_OCTETS);
 /// The table.
 pub(super) struct Table {
     state: Mutex<State>,
-    /// Who adds, for as long as that takes on the disk. Nobody else waits for it.
+    /// Held while an entry is added, for as long as that takes on the disk. Look-ups do not wait for it.
     file: Mutex<Option<File>>,
     most: usize,
 }
@@ -58,7 +58,7 @@ struct State {
 struct Slot {
     digest: Digest,
     target: Target,
-    /// Somebody has used it since the hand passed.
+    /// It was used since the hand passed.
     is_used: bool,
 }
 
@@ -96,7 +96,7 @@ impl Table {
         Self { state: Mutex::default(), file: Mutex::new(None), most }
     }
 
-    /// What a digest stands for, if it is there.
+    /// The file of a digest, if the table has it.
     pub(super) fn find(&self, digest: &Digest) -> Option<Target> {
         let state = &mut *lock(&self.state);
         let slot = state.slots.get_mut(*state.places.get(digest)?)?.as_mut()?;
@@ -104,10 +104,10 @@ impl Table {
         Some(slot.target)
     }
 
-    /// Adds a file, if it is not there. Sleeps.
+    /// Adds a file, if the table does not have it. Sleeps.
     ///
     /// # Errors
-    /// If it cannot be written: it is not there then.
+    /// If it cannot be written: the table does not have it then.
     pub(super) fn add(&self, digest: Digest, target: Target) -> io::Result<()> {
         let file = lock(&self.file);
         let place = {

@@ -1,14 +1,14 @@
-//! From what version 3 says to what version 2 says.
+//! From the answers of version 3 to those of version 2.
 //!
-//! Version 2 has fewer statuses. What it has no word for is told by the nearest that it has, with what a program makes
-//! of it in mind: `mv` copies where it may not rename, and who hears of an input or output error looks for a disk.
+//! Version 2 has fewer statuses. A status that it lacks becomes the nearest one, chosen by what a program does with it:
+//! `mv` copies if it may not rename, and after an input or output error an administrator looks for a disk.
 
 use rpcrdma_nfs::{v2, v3};
 
 /// The status of one of version 3.
 pub(crate) fn status(status: v3::Status) -> v2::Status {
     match status {
-        // A file of another export, and one that somebody else has for himself.
+        // A file of another export, and one that another client has for itself.
         v3::Status::XDEV | v3::Status::JUKEBOX => v2::Status::ACCES,
         // As link(2), symlink(2) and mknod(2) say where a file system cannot do it.
         v3::Status::MLINK | v3::Status::NOTSUPP | v3::Status::BADTYPE => v2::Status::PERM,

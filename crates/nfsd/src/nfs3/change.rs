@@ -122,7 +122,7 @@ impl Execution {
         })
     }
 
-    /// CREATE of a name that is there cuts what has it.
+    /// CREATE of an existing name truncates its file.
     async fn may_cut(&self, directory: &Opened, name: &Name) -> Result<(), Status> {
         let found = directory.file_system.lookup(directory.caller.clone(), directory.file, name.0.clone()).await;
         match found {

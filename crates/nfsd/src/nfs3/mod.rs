@@ -1,8 +1,8 @@
 //! The NFS version 3 service (RFC 1813): from arguments to the file system and back.
 //!
-//! Every procedure opens the handle (check, export, client's address, caller), asks the file system, and tells what it
-//! said. Octets of a READ are read into a buffer of the connection's allocator and travel from there; octets of a WRITE
-//! are shared with the received message. Errors are statuses.
+//! Every procedure opens the handle (check, export, client's address, caller), calls the file system, and converts its
+//! answer. Data of a READ is read into a buffer of the connection's allocator and travels from there; data of a WRITE
+//! is shared with the received message. Errors are statuses.
 
 mod about;
 mod change;
@@ -79,7 +79,7 @@ impl Execution {
         args.file().is_none_or(|handle| self.server.takes(&self.context, handle, asks_of_root))
     }
 
-    /// What a call is about, for who has to be warned.
+    /// What a call is about, for warnings.
     fn subject(&self, procedure: &'static str, args: &impl About) -> Subject {
         let client = self.context.connection.peer;
         let name = args.name().map(|name| name.0.clone());

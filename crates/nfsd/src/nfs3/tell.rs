@@ -39,12 +39,12 @@ pub(crate) fn status(fault: Fault) -> Status {
     }
 }
 
-/// A failure of which nothing more is told.
+/// A failure that returns nothing more.
 pub(crate) fn refused<F: Default>(status: Status) -> v3::Failure<F> {
     v3::Failure { status, info: F::default() }
 }
 
-/// A failure of which nothing more is told, by its cause.
+/// A failure that returns nothing more, by its cause.
 pub(super) fn faulty<F: Default>(fault: Fault) -> v3::Failure<F> {
     refused(status(fault))
 }
@@ -62,7 +62,7 @@ pub(crate) fn answer<T, F>(result: Result<T, v3::Failure<F>>) -> Answer<T, F> {
     }
 }
 
-/// What this version tells of something.
+/// What this version returns for something.
 pub(crate) trait Tell<T> {
     fn tell(told: T) -> Self;
 }
@@ -73,7 +73,7 @@ impl Tell<Option<attr::Attributes>> for Option<v3::Attributes> {
     }
 }
 
-/// NFSACL tells attributes alone.
+/// NFSACL returns only attributes.
 impl Tell<attr::Change> for Option<v3::Attributes> {
     fn tell(told: attr::Change) -> Self {
         told.after.map(Into::into)

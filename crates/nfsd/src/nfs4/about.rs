@@ -1,8 +1,7 @@
-//! What an operation of a COMPOUND is about, for who has to be warned of how it ended: a file, or a name in a
-//! directory.
+//! What an operation of a COMPOUND is about, for warnings of how it ended: a file, or a name in a directory.
 //!
 //! Executing an operation uses up its arguments, so what they name is kept until the status is known. Most operations
-//! end well: the file's handle is made only of one that did not, with a status that an operator can do something about.
+//! succeed: the file's handle is made only for one that did not, with a status that an operator can do something about.
 
 use super::compound::Compound;
 use crate::trouble::{Subject, is_told};

@@ -1,16 +1,16 @@
-//! Access control lists of NFS version 4 (RFC 8881 section 6) from and to POSIX ones, as far as the two can say the
+//! Access control lists of NFS version 4 (RFC 8881 section 6) from and to POSIX ones, as far as the two can express the
 //! same.
 //!
 //! ```text
-//! told:  the entries of each class in the order in which POSIX asks them: the owner; users; the file's group and
+//! read:  the entries of each class in the order in which POSIX asks them: the owner; users; the file's group and
 //!        further ones, of which any may allow; all others. An entry that denies keeps a class from what later entries
 //!        allow.
 //! set:   each class of the POSIX list gets what the entries surely allow its members, whatever groups those are in. So
 //!        what is kept may allow less than what was set, and never more.
 //! ```
 //!
-//! The default list of a directory is told as entries that do nothing but being inherited, by files and directories.
-//! What no POSIX list can refuse to somebody is not accepted: reading attributes, and for the owner setting them.
+//! The default list of a directory appears as entries that are only inherited, by files and directories. A denial that
+//! no POSIX list can express is refused: reading attributes, and for the owner setting them.
 
 use rpcrdma_nfs::{
     attr::{Acls, EXECUTE, MAX_NAMED, PosixAcl, READ, WRITE},
@@ -28,8 +28,8 @@ const OWNER: u32 = ANYBODY | ace::WRITE_ATTRIBUTES | ace::WRITE_ACL;
 /// Both flags that make an entry inherited. POSIX has one for the two.
 const INHERITED: u32 = ace::FILE_INHERIT | ace::DIRECTORY_INHERIT;
 
-/// The rights of a POSIX entry as an entry of version 4 has them. Whoever may change a directory and look up in it may
-/// remove what is there.
+/// The rights of a POSIX entry as an entry of version 4 has them. A caller that may change a directory and look up in
+/// it may remove its entries.
 fn rights_of(posix: u8, is_directory: bool) -> u32 {
     let mut rights = 0;
     if posix & READ != 0 {
@@ -64,7 +64,7 @@ fn posix_of(rights: u32, is_directory: bool) -> u8 {
     posix
 }
 
-/// The list as it is told. `None` if it has more entries than clients read.
+/// The list for a client. `None` if it has more entries than clients read.
 pub fn told(acls: &Acls, is_directory: bool) -> Option<Acl> {
     let mut entries = Vec::new();
     tell(&acls.access, is_directory, 0, &mut entries);
@@ -121,7 +121,7 @@ enum Who {
 }
 
 impl Who {
-    /// Whom the entry of a client is about (RFC 8881 section 6.2.1.5).
+    /// To whom the entry of a client applies (RFC 8881 section 6.2.1.5).
     ///
     /// # Errors
     /// BADOWNER for a name, and for the number that stands for nobody.
@@ -142,8 +142,8 @@ impl Who {
         self == who || who == Self::Everyone
     }
 
-    /// Whether it may match a member. Of nobody is known here in which groups he is, and the owner may be any user. Who
-    /// is the owner, or has an entry of his own, is in no further class.
+    /// Whether it may match a member. The server does not know in which groups a user is, and the owner may be any
+    /// user. The owner, and a user with an entry of his own, is in no further class.
     fn is_maybe(self, who: Self) -> bool {
         match (self, who) {
             (_, Self::Everyone) | (Self::Owner, _) => true,
@@ -236,7 +236,7 @@ fn posix_list(entries: &[&Entry], is_directory: bool) -> Result<PosixAcl, Status
     PosixAcl::new(classes, users, groups, mask).ok_or(Status::INVAL)
 }
 
-/// What every member of a class is allowed, whoever he is.
+/// What every member of a class is allowed, whatever groups he is in.
 ///
 /// # Errors
 /// ATTRNOTSUPP if some are denied what the host gives them.

@@ -1,9 +1,9 @@
 //! READs of several small files in one COMPOUND: PUTFH, READ, PUTFH, READ and so on, as clients send them that fetch
-//! many small files. One job reads all of them, since to wake a thread for each costs more than to read it.
+//! many small files. One job reads all of them, because waking a thread for each costs more than reading it.
 //!
-//! Nothing else changes: each file is asked for as if it stood alone (its handle, who denies reading, who has it
-//! delegated, memory for its data) before any is read, and the first of which that fails ends what is read together.
-//! Its own READ says why.
+//! Nothing else changes: before any is read, each file is checked as if it stood alone (its handle, opens that deny
+//! reading, delegations, memory for its data), and the first file for which a check fails ends what is read together.
+//! Its own READ reports why.
 
 use super::{compound::Compound, data::READ_RESULTS_OCTETS};
 use crate::{ReadData, Reading, Told, claims::Access};

@@ -21,8 +21,8 @@ use rpcrdma_nfs::{
 /// Attributes that cannot be compared besides those that cannot be read (RFC 8881 sections 18.15.3 and 18.31.3).
 const NOT_COMPARED: Bitmap = Bitmap::of(&[Attribute::ReadAttributesError]);
 
-/// Octets of the longest access control list: entries of four words each, with numbers for names. One that would be
-/// longer by names is told with numbers.
+/// Bytes of the longest access control list: entries of four words each, with numbers for names. One that would be
+/// longer by names is sent with numbers.
 pub(super) const LONGEST_ACL_OCTETS: usize = MAX_ACES * (4 * 4 + 12);
 
 impl Compound {

@@ -123,8 +123,7 @@ impl Compound {
         }
     }
 
-    /// Why a RENAME has failed: what has the new name already and cannot be replaced is there (RFC 8881 section
-    /// 18.26.3).
+    /// Why a RENAME has failed: an existing file of the new name cannot be replaced (RFC 8881 section 18.26.3).
     async fn not_renamed(&self, from: &Opened, to: &Opened, fault: Fault) -> Status {
         match fault {
             Fault::IsDirectory | Fault::NotEmpty => Status::EXIST,

@@ -1,7 +1,7 @@
 //! Minor version 0: clients without sessions (RFC 7530 sections 9.1.1, 9.5, 16.29, 16.33, 16.34, 16.37).
 //!
-//! There whoever calls says whose state a call is about: by a client id, or by a stateid, which begins with one. Either
-//! renews the client's lease.
+//! There a call itself says to which client's state it refers: by a client id, or by a stateid, which begins with one.
+//! Either renews the client's lease.
 
 use super::{
     callback::dial40::target,
@@ -19,7 +19,7 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_oncrpc::ClientNetwork;
 use std::sync::Arc;
 
-/// A client that is there while something of it is executed.
+/// A client that stays known while something of it is executed.
 pub(super) struct Present {
     shared: Arc<Shared>,
     client: Arc<Client<Pin>>,
@@ -32,11 +32,11 @@ impl Drop for Present {
 }
 
 impl Compound {
-    /// The client of an operation is there until what this gives is dropped, and [`client`](Self::client) gives it from
-    /// now on.
+    /// The client of an operation stays known until the returned guard is dropped, and [`client`](Self::client) returns
+    /// it from now on.
     ///
     /// # Errors
-    /// EXPIRED if it has come to its end in this moment.
+    /// EXPIRED if it has just come to its end.
     pub(super) fn present(&mut self, client: Arc<Client<Pin>>) -> Result<Present, Status> {
         if !client.lease.enter(self.shared.now()) {
             return Err(Status::EXPIRED);
@@ -51,7 +51,7 @@ impl Compound {
         if client.lease.renew(self.shared.now()) { Ok(client) } else { Err(Status::EXPIRED) }
     }
 
-    /// The client that an id names in minor version 0; it has been heard of.
+    /// The client that an id names in minor version 0, whose lease this renews.
     ///
     /// # Errors
     /// STALE_CLIENTID, EXPIRED.
@@ -59,8 +59,8 @@ impl Compound {
         self.renewed(self.shared.state.client_of_zero(id)?)
     }
 
-    /// Whose state a stateid is, which is none of the special ones: the session's, in minor version 0 the one that it
-    /// names, which has been heard of.
+    /// The client of a stateid that is not a special one: the session's; in minor version 0 the one that it names,
+    /// whose lease this renews.
     ///
     /// # Errors
     /// In minor version 0 STALE_STATEID, EXPIRED, BAD_STATEID.
@@ -119,7 +119,7 @@ impl Compound {
         let client = self.client_of_id(args.client)?;
         self.shared.dial_again(&client);
         let [_, _, delegations] = client.held.counts();
-        // NFS4-7530-16.29-a: it has to be told, and its lease is renewed all the same.
+        // NFS4-7530-16.29-a: the client must learn it, and its lease is renewed all the same.
         if delegations > 0 && !self.shared.can_call(&client) { Err(Status::CB_PATH_DOWN) } else { Ok(()) }
     }
 

@@ -37,7 +37,7 @@ use std::{sync::Arc, time::Duration};
 
 /// Octets of an RPC reply before COMPOUND's results, with an empty verifier: what `ca_maxresponsesize` counts besides.
 const RPC_REPLY_OCTETS: usize = 24;
-/// The first memory of a reply: for SEQUENCE, PUTFH and what a READ, a WRITE or a GETATTR tells beside data.
+/// The first memory of a reply: for SEQUENCE, PUTFH and what a READ, a WRITE or a GETATTR returns beside data.
 const FIRST_OCTETS: usize = 320;
 
 /// A COMPOUND that is executed.
@@ -49,7 +49,7 @@ pub(super) struct Compound {
     pub(super) current: Option<Current>,
     pub(super) saved: Option<Current>,
     session: Option<InSession>,
-    /// Whose state the operation is about, in minor version 0.
+    /// The client of the operation, in minor version 0.
     pub(super) client_of_zero: Option<Arc<Client<Pin>>>,
     /// Whether an OPEN may be answered with a delegation: in minor version 0 not if it has to be confirmed (RFC 7530
     /// section 9.1.11).
@@ -63,7 +63,7 @@ pub(super) struct Compound {
     pub(super) ahead: Ahead,
 }
 
-/// What SEQUENCE has said.
+/// The result of SEQUENCE.
 struct InSession {
     session: Arc<Session<Pin>>,
     ok: ops::SequenceOk,
@@ -184,7 +184,8 @@ impl Compound {
         Some(ReferringCalls { session, calls: List(vec![ReferringCall { sequence, slot }]) })
     }
 
-    /// Whose session it is: stateids and owners are this client's. In minor version 0 whom the operation has named.
+    /// The client of the session: stateids and owners are this client's. In minor version 0 the client that the
+    /// operation has named.
     ///
     /// # Errors
     /// OP_NOT_IN_SESSION without one.
@@ -195,7 +196,7 @@ impl Compound {
         self.session().map(|session| session.client().clone())
     }
 
-    /// Whose turn it is that this costs.
+    /// In whose turn the work is done.
     pub(super) fn origin(&self) -> Origin {
         Origin::of(&self.context)
     }
@@ -208,22 +209,22 @@ impl Compound {
     /// This client is about to use a file without an open of its own, or to open it.
     ///
     /// # Errors
-    /// DELAY while a delegation is in the way.
+    /// DELAY while a delegation conflicts.
     pub(super) async fn using(&self, file: &Opened, kind: Kind) -> Result<Using, Status> {
         let using = self.shared.using(Self::key(file), self.user(), kind).await;
         using.map_err(|in_the_way| in_the_way.status(Status::DELAY))
     }
 
-    /// This client is about to take a name from what has it, if anything has.
+    /// This client is about to remove a name of a file, if the name exists.
     ///
     /// # Errors
-    /// DELAY while a delegation is in the way.
+    /// DELAY while a delegation conflicts.
     pub(super) async fn using_name(&self, directory: &Opened, name: &Name) -> Result<Option<Using>, Status> {
         let using = self.server.using_name(directory, &name.0, self.user()).await;
         using.map_err(|in_the_way| in_the_way.status(Status::DELAY))
     }
 
-    /// Who calls.
+    /// The caller.
     pub(super) fn principal(&self) -> Principal {
         principal(&self.context.credential)
     }
@@ -256,7 +257,7 @@ impl Compound {
     pub(super) fn fitted(&self, most: Buffer, len: usize) -> Buffer {
         match len {
             0 => Buffer::from_vec(Vec::new()),
-            // Where there is none, what is there is large enough.
+            // If there is none, the present buffer is large enough.
             _ => self.context.connection.allocator.try_allocate(len).unwrap_or(most),
         }
     }
@@ -359,8 +360,8 @@ impl Compound {
         (reply.payload(), begun)
     }
 
-    /// Appends the results of an operation, or what is to be said instead if there is not room for those of one that
-    /// only looks: up to how many octets, and what.
+    /// Appends the results of an operation, or, if there is no room for those of one that only looks, a status instead:
+    /// up to how many bytes, and which.
     fn tell(&mut self, reply: &mut Reply, op: Op, outcome: Outcome, bound: Option<(usize, Status)>) {
         let counted = self.counted.take().filter(|_| outcome.status() == Status::OK);
         if counted.is_none() && bound.is_none() {

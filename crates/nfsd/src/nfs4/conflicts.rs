@@ -1,4 +1,4 @@
-//! What is in the way of those who have nothing open, and what is taken from clients whose leases are over.
+//! What conflicts with callers that have nothing open, and what is taken from clients whose leases are over.
 
 use super::service::Shared;
 use crate::{
@@ -9,13 +9,13 @@ use futures_util::future::{Either, select};
 use rpcrdma_nfs::v4::Status;
 use std::{pin::pin, sync::Arc};
 
-/// How often a claim is tried again since a client was in its way whose lease is over: then the client asks again.
+/// How often a claim is tried again because it conflicts with a client whose lease is over: then the client asks again.
 pub(super) const MAX_TAKEN: usize = 8;
 
-/// Why somebody does not get what another client holds.
+/// Why a client does not get what another client holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InTheWay {
-    /// That client is there, and keeps it.
+    /// That client's lease runs, and it keeps it.
     Holder,
     /// Its lease is over, and it was not taken from it: the journal of clients cannot be written, as the log says, or
     /// there are too many such clients for one call. It may be different the next time.
@@ -35,7 +35,7 @@ impl InTheWay {
 }
 
 impl Shared {
-    /// Takes what is in the way from clients whose leases are over, on a worker, in the turn of whoever wants it.
+    /// Takes what conflicts from clients whose leases are over, on a worker, in the turn of the client that wants it.
     ///
     /// # Errors
     /// If it stays.
@@ -50,9 +50,9 @@ impl Shared {
             .unwrap_or(Err(InTheWay::Journal))
     }
 
-    /// Somebody is about to use a file: a client, or nobody in particular. What clients have delegated that is in the
-    /// way is called back, and waited for for a moment: most clients return it at once, while whoever is told to ask
-    /// again does so after 100 ms, or 5 s in version 3 (Linux).
+    /// A file is about to be used: by a client, or by an unknown user. Conflicting delegations are recalled, and the
+    /// call waits for a moment: most clients return a delegation at once, while a client that has to ask again does so
+    /// after 100 ms, or 5 s in version 3 (Linux).
     ///
     /// # Errors
     /// If it has not come back.
@@ -79,10 +79,10 @@ impl Shared {
         }
     }
 
-    /// Whether a file may be read or written as far as share reservations go, by an owner or by nobody in particular.
+    /// Whether share reservations permit an owner, or an unknown user, to read or write a file.
     ///
     /// # Errors
-    /// If it may not.
+    /// If they do not.
     pub(crate) async fn may(
         self: &Arc<Self>,
         origin: Origin,

@@ -2,8 +2,8 @@
 //!
 //! The source is the saved file, the destination the current one; each has a stateid of its own. A short copy is made
 //! before COPY is answered, in pieces as large as a WRITE, and others come in between. A long one goes on afterwards
-//! ([`offload`]) if the client can be told of its end; if not, COPY is answered with what was copied in a few pieces,
-//! and the client asks for the rest. What was copied is uncommitted, as after a WRITE.
+//! ([`offload`]) if the server can tell the client its end; if not, COPY is answered with what was copied in a few
+//! pieces, and the client asks for the rest. What was copied is uncommitted, as after a WRITE.
 //!
 //! [`offload`]: super::offload
 
@@ -134,7 +134,7 @@ impl Compound {
 
     pub(super) async fn copy_range(&mut self, args: ops::CopyRange) -> Answer<ops::CopyOk, CopyFailure> {
         let ops::CopyRange { source_state, state, source_offset: from, offset: to, count, .. } = args;
-        // From other servers nothing is copied: none of them was told that this one would read there.
+        // Nothing is copied from other servers: none of them knows that this one would read there.
         if !args.source_servers.is_empty() {
             return Err(Status::NOTSUPP.into());
         }
@@ -174,7 +174,7 @@ impl Compound {
         Ok(told(response))
     }
 
-    /// Says whether what was copied may have been lost since.
+    /// Whether what was copied may have been lost since.
     fn verifier(&self, ends: &Ends) -> Verifier {
         Verifier(self.server.write_verifier(&*ends.target.file.file_system).0)
     }
@@ -198,7 +198,7 @@ impl Compound {
                         response.committed = ops::Stability::Unstable;
                     }
                 }
-                // What was copied before is told; the client asks for the rest, and learns why there is none.
+                // What was copied before is returned; the client asks for the rest, and learns why there is none.
                 Err(_) if response.count > 0 => break,
                 Err(failed) => return Err(copy_status(failed.fault)),
             }

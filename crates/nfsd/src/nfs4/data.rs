@@ -29,11 +29,11 @@ pub(super) const READ_RESULTS_OCTETS: usize = 16;
 const UNASKED_READ_OCTETS: usize = 64 << 10;
 
 impl Compound {
-    /// By what a file is read or written (`access` is one of the two) with the stateid that an operation came with. A
-    /// change of the size is a write.
+    /// The open or caller by which a file is read or written (`access` is one of the two) with the stateid of an
+    /// operation. A change of the size is a write.
     ///
     /// # Errors
-    /// As for every stateid; OPENMODE if it is not open for that; without an open LOCKED if somebody denies it, and
+    /// As for every stateid; OPENMODE if it is not open for that; without an open LOCKED if an open denies it, and
     /// GRACE.
     pub(super) async fn via(&self, file: &Opened, state: StateId, access: Access) -> Result<Via, Status> {
         let key = Self::key(file);
@@ -61,8 +61,8 @@ impl Compound {
                     return Err(Status::OPENMODE);
                 }
                 let checked = client.held.check(state, key, Wanted::Any)?;
-                // Who writes a part of a page reads the rest of it, so that this is allowed (RFC 8881 section 9.1.2):
-                // whoever might have opened the file for it.
+                // A client that writes a part of a page reads the rest of it, so this is allowed (RFC 8881 section
+                // 9.1.2) to one that could have opened the file for it.
                 checked.owner.filter(|_| checked.kind == Wanted::Open).map(|owner| Shared::holder(client.id(), &owner))
             }
         };
@@ -70,13 +70,13 @@ impl Compound {
             .may(self.origin(), key, access, holder.as_ref())
             .await
             .map_err(|in_the_way| in_the_way.status(Status::LOCKED))?;
-        // NFS4-8881-10.4-a: who has not opened it is in the way of delegations as who has. An open is in the table.
+        // NFS4-8881-10.4-a: a use without an open conflicts with delegations as an open does. An open is in the table.
         let kind = if access == Access::READ { Kind::Read } else { Kind::Write };
         Ok(by_rights.lasting(self.using(file, kind).await?))
     }
 
-    /// That a caller may do by the file's mode what another user has opened it for: without sessions a stateid is no
-    /// secret, and comes from whoever has guessed it.
+    /// Checks that the file's mode permits a caller what another user has opened it for: without sessions a stateid is
+    /// no secret, and may be guessed.
     async fn check_rights(&self, file: &Opened, access: Access) -> Result<(), Status> {
         let needed = if access == Access::READ { Rights::READ } else { Rights::MODIFY };
         let told = file.file_system.access(file.caller.clone(), file.file, needed).await;

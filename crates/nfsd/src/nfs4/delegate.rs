@@ -45,7 +45,7 @@ pub(super) enum Wish {
     No,
 }
 
-/// Bits that say more of a wish, and are no wish.
+/// Bits that qualify a wish, and are none themselves.
 const HINTS: u32 = share::WANT_SIGNAL_WHEN_AVAILABLE
     | share::WANT_PUSH_WHEN_UNCONTENDED
     | share::WANT_TIMESTAMPS
@@ -108,7 +108,7 @@ impl Wish {
     }
 }
 
-/// Why somebody gets nothing whom the table refuses.
+/// Why the table refuses a delegation to a client.
 fn why_not(refused: NotDelegated, wanted: Kind) -> WhyNoDelegation {
     match (refused, wanted) {
         (NotDelegated::Contention, _) => WhyNoDelegation::Contention(false),
@@ -118,7 +118,7 @@ fn why_not(refused: NotDelegated, wanted: Kind) -> WhyNoDelegation {
     }
 }
 
-/// Who may open without asking: nobody. The client asks with ACCESS, by the rights that there are then.
+/// Who may open without asking: nobody. The client asks with ACCESS, by the rights at that time.
 fn nobody() -> Ace {
     Ace { kind: ace::ALLOWED, flags: 0, rights: 0, who: Principal::from("") }
 }
@@ -150,7 +150,7 @@ impl Compound {
         if !self.shared.delegates || !is_again && self.shared.state.recovery.is_grace() {
             return Err(nothing);
         }
-        // RFC 7530 section 16.18.5: who has not confirmed that it has opened the file may not have asked for it.
+        // RFC 7530 section 16.18.5: a client that has not confirmed its open may not have asked for it.
         if !self.may_delegate {
             return Err(nothing);
         }
@@ -198,7 +198,7 @@ impl Compound {
             return Err(status);
         }
         if is_again {
-            // The answer says so: it has to come back, whether or not anybody wants it.
+            // The reply says so: it must come back, whether or not another client wants it. NFS4-8881-10.2.1-a
             // NFS4-8881-10.2.1-a
             shared.delegations.recall(key, shared.now(), false);
         } else if shared.delegations.is_wanted(key) {
@@ -212,7 +212,7 @@ impl Compound {
         let shared = Arc::downgrade(&self.shared);
         let broken = Box::new(move || {
             if let Some(shared) = shared.upgrade() {
-                // As if a stranger were about to change it: whoever holds one is asked for it.
+                // As if another client were about to change it: every holder is asked for it.
                 drop(shared.claims.recall(key, None, Kind::Write));
             }
         });
@@ -255,7 +255,7 @@ fn granted(kind: Kind, state: StateId, recalled: bool) -> Delegation {
         Kind::Write => Delegation::Write(Box::new(WriteDelegation {
             state,
             recalled,
-            // As with Linux's server: what cannot be written back is told when it is.
+            // As with Linux's server: the client learns when it writes back that there is no room.
             limit: SpaceLimit::Size(u64::MAX),
             permissions: nobody(),
         })),

@@ -1,8 +1,8 @@
 //! What the protocol knows of delegations: how each is named, when it was called back, and what its holder has said of
 //! the file (RFC 8881 sections 10.4.3 to 10.4.6).
 //!
-//! The table of claims decides who is in whose way; this knows to whom to say so. A client has at most one delegation
-//! of a file, and as many recalls of a client are under way at a time as [`RECALLS_OF_CLIENT`] says: the others wait
+//! The table of claims decides which uses conflict; this module knows which client to call. A client has at most one
+//! delegation of a file, and [`RECALLS_OF_CLIENT`] limits the recalls of a client that are under way: the others wait
 //! here, each in the memory that its delegation has anyhow. Nothing sleeps, and nothing is dropped under the lock.
 
 use super::{
@@ -63,14 +63,14 @@ pub(super) struct Said {
 /// What came of asking it: nothing if it did not say.
 pub(super) type Saying = Option<Said>;
 
-/// What is told of a file that its holder may have changed.
+/// What others see of a file that its holder may have changed.
 #[derive(Clone, Copy)]
 pub(super) struct Told {
     /// The change number when it was delegated.
     pub(super) granted: u64,
     /// Whether the holder has changed it.
     pub(super) is_modified: bool,
-    /// The change number that others were told last.
+    /// The change number that others saw last.
     pub(super) change: u64,
 }
 
@@ -133,7 +133,7 @@ pub(super) struct Recall {
 
 /// How a holder is asked for what it knows.
 pub(super) enum Asking {
-    /// By this call, whose outcome all who ask are told.
+    /// By this call, whose outcome all that ask share.
     Begin(Arc<Client<Pin>>, Handle, watch::Sender<Option<Saying>>, watch::Receiver<Option<Saying>>),
     /// It is being asked.
     Wait(watch::Receiver<Option<Saying>>),
@@ -184,8 +184,8 @@ impl Delegations {
         drop(ended);
     }
 
-    /// A delegation is wanted back. Says whether somebody has to make [its recall](Self::next): not if it was wanted
-    /// back before, or others are under way that take it along. Without `call` the holder knows already.
+    /// Another user wants a delegated file. Returns whether the caller must make [its recall](Self::next): not if it
+    /// was wanted before, or others are under way that take it along. Without `call` the holder knows already.
     pub(super) fn recall(&self, key: Key, now: Timestamp, call: bool) -> bool {
         let mut inner = self.lock();
         let Some(entry) = inner.all.get_mut(&key) else { return false };
@@ -198,7 +198,7 @@ impl Delegations {
         call && inner.queue(key)
     }
 
-    /// Whether somebody has wanted a delegation back before it was [here](Self::add).
+    /// Whether another user has wanted a delegated file before the delegation was [here](Self::add).
     pub(super) fn is_wanted(&self, key: Key) -> bool {
         self.lock().all.get(&key).is_some_and(|entry| entry.delegated.guard.is_recalled())
     }
@@ -210,12 +210,13 @@ impl Delegations {
         inner.all.get(&key).is_some_and(|entry| entry.delegated.kind == Kind::Write && entry.recalled.is_none())
     }
 
-    /// Whose delegation it is, and how it is named.
+    /// The holder of a delegation, and its name.
     pub(super) fn holder(&self, key: Key) -> Option<(Arc<Client<Pin>>, StateId)> {
         self.lock().all.get(&key).map(|entry| (entry.delegated.client.clone(), entry.delegated.id))
     }
 
-    /// The next recall of a client, if there is one. Who is told of none has ended what [`recall`](Self::recall) began.
+    /// The next recall of a client, if there is one. A caller that gets none has ended what [`recall`](Self::recall)
+    /// began.
     pub(super) fn next(&self, client: ClientId) -> Option<Recall> {
         let mut inner = self.lock();
         loop {
@@ -246,7 +247,7 @@ impl Delegations {
         }
     }
 
-    /// Which clients are to be called again, each as often as it is told here.
+    /// Which clients to call again, each as often as it is returned here.
     pub(super) fn again(&self) -> Vec<ClientId> {
         let mut inner = self.lock();
         let recalled: Vec<_> = inner.recalled.iter().copied().collect();
@@ -262,7 +263,7 @@ impl Delegations {
         callers
     }
 
-    /// Who holds any.
+    /// The clients that hold any.
     pub(super) fn holders(&self) -> Vec<Arc<Client<Pin>>> {
         let inner = self.lock();
         let clients = inner.all.values().map(|entry| &entry.delegated.client);
@@ -316,7 +317,7 @@ impl Delegations {
         }
     }
 
-    /// Changes what is told of a file, with what the file is.
+    /// Changes what others see of a file, with what the file is.
     pub(super) fn tell<T>(&self, key: Key, tell: impl FnOnce(&mut Told) -> T) -> Option<T> {
         self.lock().all.get_mut(&key).map(|entry| tell(&mut entry.delegated.told))
     }

@@ -33,7 +33,7 @@ const SHORTEST_BITMAP_OCTETS: usize = 4;
 /// Attributes for which nothing has to be asked of a file.
 const FREE: Bitmap = Bitmap::of(&[Attribute::ReadAttributesError]);
 
-/// Cookies that are reserved (RFC 8881 section 18.23.3), and what is told in their place.
+/// Cookies that are reserved (RFC 8881 section 18.23.3), and what is sent in their place.
 const RESERVED: [u64; 2] = [1, 2];
 const IN_THEIR_PLACE: [u64; 2] = [u64::MAX - 1, u64::MAX];
 
@@ -54,7 +54,7 @@ fn taken_cookie(cookie: u64) -> Result<u64, Status> {
     Ok(IN_THEIR_PLACE.iter().position(|told| *told == cookie).map_or(cookie, |place| RESERVED[place]))
 }
 
-/// The least that an entry takes beside its name. What it really takes is counted when it is there.
+/// The least that an entry takes beside its name. What it really takes is counted when it exists.
 fn least_entry_octets(asked: &Bitmap) -> usize {
     let empty = Entry {
         cookie: 0,
@@ -164,7 +164,7 @@ impl Compound {
         }
     }
 
-    /// An entry as it is told; `None` if it is not.
+    /// An entry for the client; `None` if it is left out.
     async fn entry(
         &self,
         (directory, borders): (&Opened, &[(Bytes, usize)]),
@@ -200,7 +200,7 @@ impl Compound {
                     Ok((directory.clone(), Attributes::new(rpcrdma_nfs::attr::FileType::Regular, 0, 0)))
                 }
                 None => match self.look_at(directory, &listed).await {
-                    // It has gone meanwhile.
+                    // It was removed meanwhile.
                     Err(Fault::NotFound) => return Ok(None),
                     found => found,
                 },
@@ -212,7 +212,7 @@ impl Compound {
         };
         let attributes = match attributes {
             Ok(attributes) => attributes,
-            // It has gone meanwhile.
+            // It was removed meanwhile.
             Err(Status::STALE) if asked.set.contains(Attribute::Acl) => return Ok(None),
             // NFS4-8881-18.23-c
             Err(status) if asked.set.contains(Attribute::ReadAttributesError) => {

@@ -27,17 +27,17 @@ use rpcrdma_nfs::{
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// A range that somebody wants.
+/// A range that an owner wants.
 struct Wish {
     file: FileKey,
     holder: Holder,
     range: Range,
     kind: Kind,
-    /// Whose turn it costs.
+    /// In whose turn the work is done.
     origin: Origin,
     /// By which open, for the host's locks.
     pin: Option<Pin>,
-    /// Who is told when it may be free.
+    /// What to notify when it may be free.
     wake: Option<Arc<dyn Wake>>,
 }
 
@@ -57,7 +57,7 @@ fn range_of(offset: u64, length: u64) -> Result<Range, Status> {
     Range::new(offset, length).map_err(|_| Status::INVAL)
 }
 
-/// What a client is told of who is in its way.
+/// What a client learns about the holder of a conflicting lock.
 // NFS4-8881-18.10.3-c
 fn denied(denied: Denied) -> LockFailure {
     let owner = match &denied.by {
@@ -65,7 +65,7 @@ fn denied(denied: Denied) -> LockFailure {
             let client = match holder.client() {
                 Client::V4(client) | Client::Nlm(client) => ClientId(client),
             };
-            // That of a host has a process before its name, and may be longer than names are here.
+            // The name of a host begins with a process, and may be longer than names are here.
             let name = holder.owner().get(..MAX_OPAQUE_OCTETS).unwrap_or(holder.owner());
             Owner { client, name: OwnerName(bytes::Bytes::copy_from_slice(name)) }
         }
@@ -92,7 +92,7 @@ fn refused(refused: LockRefused) -> LockFailure {
 }
 
 impl Shared {
-    /// Asks the table, and takes from clients whose leases are over what is in the way. Sleeps.
+    /// Asks the table, and takes what conflicts from clients whose leases are over. Sleeps.
     fn ask(&self, wish: &Wish, ask: Ask) -> Result<(), LockFailure> {
         let Wish { origin, file, holder, range, kind, pin, wake } = wish;
         let host = pin.as_ref().filter(|_| self.host_locks).and_then(|pin| pin.host_locks());
@@ -153,7 +153,7 @@ impl Compound {
             Ok(asked.map(|()| match client.held.locked(by, key) {
                 Ok(state) => Ok(state),
                 Err(status) => {
-                    // The open has ended meanwhile: nobody else would give it back.
+                    // The open has ended meanwhile: nothing else would give it back.
                     if shared.claims.unlock(key, &wish.holder, range).is_err() {
                         shared.claims.unlock_all(key, &wish.holder);
                     }
@@ -180,7 +180,7 @@ impl Compound {
         if self.shared.state.recovery.is_grace() {
             return Err(Status::GRACE.into());
         }
-        // Who has the file delegated for writing locks it without a word to the server.
+        // A client that has the file delegated for writing locks it without a call to the server.
         let _using = self.using(&file, Kind::Read).await?;
         let holder = Shared::holder(client.id(), &args.owner.name);
         let pin = self.pin_to_test(&file).await;

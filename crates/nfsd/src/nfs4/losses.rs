@@ -1,8 +1,8 @@
-//! What is taken from clients that are away, since others want it or the courtesy is over: counted, and told to the
-//! operator.
+//! What is taken from clients that are away, because others want it or the courtesy is over: counted, and reported to
+//! the operator.
 //!
-//! A client may lose much in little time, one file after the other. What clients have lost since the operator was told
-//! last is kept, and told at once or a minute after that: of those that have lost most, a line for each, and of all
+//! A client may lose much in little time, one file after the other. What clients have lost since the last report is
+//! kept, and reported at once or a minute after that: for the clients that have lost most, a line each, and for all
 //! others one line. Nothing here sleeps or fails.
 
 use super::state::release::{Release, Released};
@@ -18,7 +18,7 @@ use std::{
     },
 };
 
-/// The most clients of which the operator is told by a line of their own at a time, in number.
+/// The most clients that get a line of their own in one report.
 pub(super) const MAX_TOLD: usize = 8;
 
 /// Opens, locks and delegations, in number.
@@ -61,7 +61,7 @@ impl Losses {
         self.totals.each_ref().map(|total| total.load(Ordering::Relaxed))
     }
 
-    /// Tells what was not told yet, if it is time.
+    /// Reports what was not reported yet, if it is time.
     pub(super) fn tell(&self, now: Timestamp) {
         let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
         if untold.of.is_empty() || untold.last.is_some_and(|last| now < last + BETWEEN_WARNINGS) {

@@ -1,8 +1,8 @@
 //! State that only the machine's own credential changes (RFC 8881 sections 2.10.8.3, 18.35.3): SP4_MACH_CRED.
 //!
-//! A client names the operations that are to need the credential by which it has sent EXCHANGE_ID, with its integrity
-//! protected. Whoever is a user of that machine, or claims to be it, can then not end its sessions or bind connections
-//! to them. The operations are those without a file handle; which flavours files want is said by their exports.
+//! A client names the operations that require the credential by which it has sent EXCHANGE_ID, with its integrity
+//! protected. A user of that machine, or an attacker who claims to be one, can then not end its sessions or bind
+//! connections to them. The operations are those without a file handle; exports decide which flavours files want.
 
 use super::{compound::Compound, service::Pin, state::clients::Client};
 use rpcrdma_nfs::v4::{Args, Bitmap, Op, Status, ops};
@@ -38,7 +38,7 @@ impl Compound {
         }
     }
 
-    /// Whether nobody can have changed the call on its way.
+    /// Whether the call cannot have been changed on its way.
     pub(super) fn is_protected(&self) -> bool {
         match &self.context.credential {
             Credential::Gss(caller) => matches!(caller.service, GssService::Integrity | GssService::Privacy),

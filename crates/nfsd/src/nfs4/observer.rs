@@ -1,4 +1,4 @@
-//! Who is told of what is executed: the program's numbers.
+//! Who gets a report of what is executed: the program's numbers.
 
 use rpcrdma_nfs::v4::{Op, Status, callback};
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub enum CallbackEvent {
 /// What has happened to a client that holds delegations and was silent for most of its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HealthEvent {
-    /// It was called, to find out whether it is there.
+    /// It was called, to find out whether it is alive.
     Asked,
     /// It has answered.
     Answered,
@@ -46,7 +46,7 @@ pub trait Observer: Send + Sync {
     }
 }
 
-/// Nobody is told.
+/// An observer that ignores everything.
 pub(crate) struct Unobserved;
 
 impl Observer for Unobserved {

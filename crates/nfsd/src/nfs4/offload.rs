@@ -1,10 +1,10 @@
-//! Copies that go on after COPY was answered: OFFLOAD_STATUS, OFFLOAD_CANCEL, CB_OFFLOAD (RFC 7862 sections 4.8, 15.8,
-//! 15.9, 16.1).
+//! Copies that continue after COPY was answered: OFFLOAD_STATUS, OFFLOAD_CANCEL, CB_OFFLOAD (RFC 7862 sections 4.8,
+//! 15.8, 15.9, 16.1).
 //!
 //! Each piece of a copy takes its client's turn in the queue, and is made only if the stateids still allow it: a copy
-//! ends with the opens that it was asked for with, and with its client. One that was asked for with a delegation goes
-//! on by an open of the client's when that is returned. It is durable when the client is told that all of it was
-//! copied, unless something was lost meanwhile: then the verifier says so. A client that cannot be told can ask.
+//! ends with its opens, and with its client. A copy that was asked for with a delegation continues by an open of the
+//! client when the delegation is returned. It is durable when the server tells the client that all of it was copied,
+//! unless something was lost meanwhile: then the verifier shows it. A client that cannot be called can ask.
 
 use super::{
     callback::NoAnswer,
@@ -35,8 +35,8 @@ use rpcrdma_nfs::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How often the server tries to tell a client that a copy has ended, in number, and how long it waits in between: a
-/// client that has lost its connection is back within some seconds, or asks.
+/// How often the server tries to tell a client that a copy has ended, and how long it waits in between: a client that
+/// has lost its connection is back within some seconds, or asks.
 pub(super) const TELLS: u32 = 5;
 pub(super) const TELL_AGAIN: Duration = Duration::from_secs(3);
 
@@ -46,7 +46,8 @@ pub(super) struct End {
     pub(super) file: Opened,
     pub(super) state: StateId,
     pub(super) access: Access,
-    /// It is a delegation's, which the client returns when somebody else wants the file, and goes on by its opens.
+    /// It belongs to a delegation, which the client returns when another user wants the file, and continues by its
+    /// opens.
     pub(super) by_delegation: bool,
 }
 
@@ -55,7 +56,7 @@ pub(super) struct Offload {
     pub(super) shared: Arc<Shared>,
     pub(super) server: Arc<Server>,
     pub(super) client: Arc<Client<Pin>>,
-    /// Whose turn it takes.
+    /// In whose turn the work is done.
     pub(super) origin: Origin,
     /// Source and destination.
     pub(super) ends: [End; 2],
@@ -87,7 +88,7 @@ impl Offload {
         }
     }
 
-    /// Tells the operator of a full or failing disk. The numbers of the statuses are those of version 3.
+    /// Warns the operator of a full or failing disk. The numbers of the statuses are those of version 3.
     fn warn(&self, status: Status) {
         let [_, End { file, .. }] = &self.ends;
         let handle = Some(self.server.handle(file, file.file));
@@ -172,7 +173,7 @@ impl Offload {
         may.map_err(|in_the_way| in_the_way.status(Status::LOCKED))
     }
 
-    /// Tells the client how a copy has ended. When it has answered, the copy is known no more.
+    /// Tells the client how a copy has ended. When it has answered, the server forgets the copy.
     async fn tell(&self, copying: &Copying, ended: Ended) {
         let outcome = outcome(ended, copying.copied());
         for last in (0..TELLS).rev() {
@@ -198,7 +199,7 @@ impl Offload {
     }
 }
 
-/// How a copy has ended, as CB_OFFLOAD tells it.
+/// How a copy has ended, in the form of CB_OFFLOAD.
 fn outcome(ended: Ended, copied: u64) -> OffloadOutcome {
     match ended {
         // NFS4-7862-16.1.3-a: it names no further copy.

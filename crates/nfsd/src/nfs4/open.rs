@@ -30,8 +30,8 @@ use rpcrdma_nfs::{
 };
 use std::{fmt, sync::Arc};
 
-/// How often an OPEN begins anew since the file of its name was removed meanwhile, in number: after that it is STALE,
-/// as it would be for a name whose file can never be opened.
+/// How often an OPEN begins anew because the file of its name was removed meanwhile: after that it is STALE, as it
+/// would be for a name whose file can never be opened.
 const MAX_REMOVED: usize = 4;
 
 /// What an open keeps.
@@ -131,8 +131,7 @@ impl Compound {
                 self.check_claim(delegation, &target.file, share)?;
             }
             match self.open_target(&target, args.owner.clone(), (share, wish.clone()), recorded.clone()).await {
-                // Somebody has removed the file since its name was looked up: the name is another's by now, or
-                // nobody's.
+                // The file was removed since its name was looked up: the name now belongs to another file, or to none.
                 Err(Status::STALE) if is_named && removed < MAX_REMOVED => removed += 1,
                 opened => break (target, opened?),
             }
@@ -154,7 +153,7 @@ impl Compound {
         Ok(ops::OpenOk { state, directory, flags, set, delegation })
     }
 
-    /// Which file an OPEN is about. It is made, if that is wanted.
+    /// Which file an OPEN is about. It is created, if the client wants that.
     async fn find_target(&self, claim: &Claim, how: OpenHow, current: &Opened) -> Result<Target, Status> {
         match (claim, how) {
             (Claim::Null(name), OpenHow::Create(how)) => self.create_for_open(current, name.clone(), how).await,
@@ -198,7 +197,7 @@ impl Compound {
         if file.read_only && (access.writes() || target.size.is_some()) {
             return Err(Status::ROFS);
         }
-        // Before the file system opens it, whose host would have others wait for it; until the table knows the open.
+        // Before the file system opens it, which would make others wait on the host; until the table knows the open.
         let denies_reading = share.deny() & 1 != 0;
         let changes = access.writes() || denies_reading || target.size.is_some();
         let kind = if changes { claims::Kind::Write } else { claims::Kind::Read };
@@ -211,7 +210,7 @@ impl Compound {
         let open = open.map_err(failure)?;
         let (key, holder) = (Self::key(file), Shared::holder(client.id(), &owner.name));
         let guard = self.reserve(key, &holder, share).await?;
-        // A cut is no open, and lasts until it is made.
+        // A truncation is not an open, and lasts until it is made.
         let using = target.size.map(|_| using);
         if let Some(size) = target.size {
             // NFS4-8881-18.16-d: also where it is opened for reading alone.

@@ -19,7 +19,7 @@ const VERIFIER_ATTRIBUTES: Bitmap = Bitmap::of(&[Attribute::TimeAccess, Attribut
 const NOT_EXCLUSIVELY: Bitmap = Bitmap::of(&[Attribute::TimeAccessSet, Attribute::TimeModifySet]);
 
 impl Compound {
-    /// Makes a file, or finds the one that is there.
+    /// Makes a file, or finds the existing one.
     pub(super) async fn create_for_open(
         &self,
         directory: &Opened,
@@ -52,7 +52,7 @@ impl Compound {
                 let how = CreateHow::Exclusive(create.verifier.0, new.attributes);
                 let made = self.make_file(directory, name, how).await?;
                 if !made.is_new {
-                    // Made by the same call before: what has become of it since is not undone.
+                    // The same call made it before: later changes of it are not undone.
                     return Ok(target(directory, made, VERIFIER_ATTRIBUTES, None));
                 }
                 Ok(self.finish_new(directory, made, new, None).await)
@@ -60,13 +60,13 @@ impl Compound {
         }
     }
 
-    /// The size is set when the file is open and nobody denies it: of one that is there only a size of 0.
+    /// The size is set when the file is open and no open denies it: of an existing file only a size of 0.
     async fn create_unchecked(&self, directory: &Opened, name: Name, wire: &FileAttributes) -> Result<Target, Status> {
         let new = self.new_attributes(directory, wire).await?.of_new(directory, false)?;
         let asked_size = new.attributes.size;
         let how = CreateHow::Unchecked(NewAttributes { size: None, ..new.attributes });
         let made = match self.make_file(directory, name.clone(), how).await {
-            // Something is there that is no regular file: opening it says what it is.
+            // The existing file is not a regular file: opening it returns what it is.
             Err(Status::EXIST) => {
                 let file = self.find(directory, name).await?;
                 return Ok(Target {

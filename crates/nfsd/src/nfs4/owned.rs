@@ -1,7 +1,7 @@
-//! Owners, groups and the names in access control lists, as the caller of a COMPOUND has them (RFC 8881 section 5.9).
+//! Owners, groups and the names in access control lists, as the caller of a COMPOUND sees them (RFC 8881 section 5.9).
 //!
-//! Principals are told names, as machines that share Kerberos need not share numbers. Callers by AUTH_SYS are told
-//! numbers: they name themselves by these. All may set either.
+//! Principals get names, because machines that share Kerberos need not share numbers. Callers by AUTH_SYS get numbers,
+//! as they name themselves by these. All may set either.
 
 use super::compound::Compound;
 use crate::owners::{Kind, OwnerNames, Untold};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// Both names of a file's.
 const OF_FILE: Bitmap = Bitmap::of(&[Attribute::Owner, Attribute::Group]);
 
-/// The owner and the group of a file, where they are told by name.
+/// The owner and the group of a file, as far as they are sent by name.
 #[derive(Default)]
 pub(super) struct Named {
     pub(super) owner: Option<Principal>,
@@ -45,12 +45,12 @@ impl Compound {
         }
     }
 
-    /// Whose turn it is where the host is asked.
+    /// In whose turn the host is asked.
     fn network(&self) -> ClientNetwork {
         ClientNetwork::of(self.context.connection.peer.ip())
     }
 
-    /// The owner and the group of a file by name, if they are asked for and this caller is told names.
+    /// The owner and the group of a file by name, if the client asks for them and this caller gets names.
     pub(super) async fn named(&self, asked: &Bitmap, file: &Attributes) -> Named {
         match self.names() {
             Some(names) if !asked.and(&OF_FILE).is_empty() => Box::pin(self.names_of(names, asked, file)).await,
@@ -70,8 +70,7 @@ impl Compound {
         named
     }
 
-    /// A list of numbers as this caller is told it. Where it would be longer by names than `most` octets, it has
-    /// numbers.
+    /// A list of numbers as this caller gets it. If it would be longer by names than `most` bytes, it has numbers.
     pub(super) async fn named_acl(&self, acl: Acl, most: usize) -> Acl {
         let Some(names) = self.names() else { return acl };
         let client = self.network();

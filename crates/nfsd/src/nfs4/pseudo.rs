@@ -1,8 +1,8 @@
-//! The tree above the exports: directories that nobody can change, as deep as the exports' paths (RFC 8881 section
+//! The tree above the exports: directories that no client can change, as deep as the exports' paths (RFC 8881 section
 //! 7.3).
 //!
-//! It is a file system like others, whose directories lead into the exports. Where the one export is `/`, its root is
-//! the root and this tree has no part.
+//! It is a file system like others, whose directories lead into the exports. If the only export is `/`, its root is the
+//! root and this tree is not used.
 
 use crate::{
     Caller, Fault, FileId, FileSystem, Found, Listing, ListingBudget, ListingEntry, ReadData, Told, Via, failed,

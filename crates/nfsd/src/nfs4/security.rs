@@ -1,9 +1,9 @@
-//! Which security a file wants (RFC 8881 sections 2.6.3, 18.29, 18.45): SECINFO and SECINFO_NO_NAME tell it, and
+//! Which security a file wants (RFC 8881 sections 2.6.3, 18.29, 18.45): SECINFO and SECINFO_NO_NAME return it, and
 //! operations that lead to a file with another than the call's fail with WRONGSEC.
 //!
 //! Those are the ones that set the current file. PUTFH and its like look at what comes next: before LOOKUP, LOOKUPP,
-//! OPEN by name, SECINFO and SECINFO_NO_NAME they say nothing, as a client has to get on to a file whose security
-//! differs, and these answer for themselves. All others may use the current file without looking.
+//! OPEN by name, SECINFO and SECINFO_NO_NAME they do not fail, because a client must be able to pass to a file whose
+//! security differs, and these operations check for themselves. All others may use the current file without a check.
 //!
 //! SECINFO takes the current file away, but not in minor version 0 (RFC 7530 section 16.31.4).
 

@@ -2,9 +2,9 @@
 //! 16.18).
 //!
 //! OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, LOCK and LOCKU are executed here one after the other for each owner, each
-//! of them once: an operation that comes again is answered as it was. What they do is the same as in later minor
-//! versions, and is done there (`open.rs`, `lock.rs`); beside it an open whose owner was not known waits for
-//! OPEN_CONFIRM, and stands for nothing until then.
+//! of them once: an operation that comes again gets the same answer. Their work is the same as in later minor versions,
+//! and is done there (`open.rs`, `lock.rs`); in addition, an open whose owner was unknown waits for OPEN_CONFIRM, and
+//! has no effect until then.
 
 use super::{
     compound::Compound,
@@ -223,7 +223,7 @@ impl Compound {
     }
 }
 
-/// Whose number an operation on a state comes with.
+/// The owner whose number an operation on a state comes with.
 fn owner_of(client: &Client<Pin>, state: StateId, wanted: Wanted) -> Result<Arc<StateOwner>, Status> {
     let owners = &client.zero()?.owners;
     let closed = |other: StateIdOther| owners.closer_of(other).filter(|_| wanted == Wanted::Open);

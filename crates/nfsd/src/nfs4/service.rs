@@ -37,7 +37,7 @@ use std::{hash::Hasher, ops::RangeInclusive, sync::Arc};
 /// COMPOUND's number.
 const COMPOUND: u32 = 1;
 
-/// Octets of a call by which it is told from another that claims to be its repetition.
+/// Bytes of a call that distinguish it from another that claims to be its repetition.
 const DIGEST_OCTETS: usize = 1024;
 
 /// What an open keeps: the file of the file system, and the reservation in the table of claims.
@@ -55,7 +55,7 @@ pub(crate) struct Shared {
     pub(crate) queue: Arc<Queue>,
     /// Which minor versions are served.
     pub(crate) minors: RangeInclusive<u32>,
-    /// Who is told of operations.
+    /// The observer of operations.
     pub(crate) observer: Arc<dyn Observer>,
     /// What makes connections to clients of minor version 0.
     pub(crate) dialler: Dialler,
@@ -104,14 +104,14 @@ impl Shared {
         Holder::new(Client::V4(client.0), &owner.0)
     }
 
-    /// Takes what clients no longer hold out of the table of claims; what was open is closed, in the turn of whoever
-    /// has brought it about.
+    /// Takes what clients no longer hold out of the table of claims; open files are closed, in the turn of the client
+    /// that caused it.
     pub(crate) fn release(&self, origin: Origin, released: Vec<Release<Pin>>) {
         for Release { client, file, what, other } in released {
             match what {
                 Released::Lock(owner) => {
-                    // What the same owner has locked through another open does not end with this one (RFC 8881 section
-                    // 9.5). The table does not tell them apart: all of it ends with the last of them.
+                    // Locks of the same owner through another open do not end with this one (RFC 8881 section 9.5). The
+                    // table does not distinguish them: all end with the last of the opens.
                     let has_more = self.state.client(client).is_ok_and(|client| client.held.locks_on(file, &owner));
                     // NFS4-8881-9.5-a
                     if !has_more {
@@ -151,7 +151,7 @@ impl Shared {
         self.losses.tell(self.now());
     }
 
-    /// Takes from clients whose leases are over what they hold on a file, which somebody else wants. Sleeps.
+    /// Takes from clients whose leases are over what they hold on a file that another client wants. Sleeps.
     ///
     /// # Errors
     /// If it stays.
@@ -181,7 +181,7 @@ pub(crate) struct Nfs4 {
     pub(crate) shared: Arc<Shared>,
 }
 
-/// Who calls, as the credential says and nobody has squashed yet.
+/// The caller, from the credential, before squashing.
 pub(super) fn principal(credential: &Credential) -> Principal {
     match credential {
         Credential::Sys(sys) => Principal { flavor: rpcrdma_oncrpc::AUTH_SYS, user: sys.uid.into() },

@@ -50,7 +50,7 @@ fn attributes(channel: Channel, offered: &ops::ChannelAttributes) -> ops::Channe
         max_response_cached: channel.cached,
         max_operations: channel.operations,
         max_requests: channel.slots,
-        // The transport negotiates it (RFC 5666, RFC 8166); what was offered is taken.
+        // The transport negotiates it (RFC 5666, RFC 8166); the server accepts the offer.
         rdma_ird: offered.rdma_ird,
     }
 }
@@ -144,7 +144,7 @@ impl Compound {
             Direction::Back => ops::ServerDirection::Back,
             Direction::Both => ops::ServerDirection::Both,
         };
-        // Linux's client does not mount where it is told to go on in another mode.
+        // Linux's client does not mount if the server answers with another mode.
         Ok(ops::BindConnToSessionOk { session: args.session, direction, rdma_mode: false })
     }
 
@@ -160,7 +160,7 @@ impl Compound {
     pub(super) fn control_back_channel(&self, args: ops::BackchannelCtl) -> Answer {
         let session = self.session()?;
         let callers = self.callers(&args.security)?;
-        // Who was called in a context that has ended may answer in the next.
+        // A client that was called in a context that has ended may answer in the next.
         let is_down = session.calls.standing() == Standing::Down;
         if session.calls.control(args.program, callers) || is_down {
             session.set_standing(Standing::Unproven);
@@ -185,7 +185,7 @@ impl Compound {
     pub(super) async fn free_state(&self, args: ops::FreeStateId) -> Answer {
         let state = self.state_of(args.state, false)?;
         let client = self.client()?;
-        // Two calls of one lock owner at a time may leave the stateid without a word of the ranges that are locked.
+        // Two calls of one lock owner at a time may leave the stateid without knowledge of the ranges that are locked.
         if let Some((file, owner)) = client.held.lock_of(state)
             && self.shared.claims.has_locks(file, &Shared::holder(client.id(), &owner))
         {

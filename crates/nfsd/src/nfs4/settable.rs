@@ -132,10 +132,10 @@ pub(super) struct WantedOfNew {
 
 impl Wanted {
     /// For a new file in a directory. With an access control list it is made for its owner alone, as far as that lets
-    /// him, so that nobody can do with it meanwhile what the list does not allow.
+    /// him, so that nobody can meanwhile do with it what the list does not allow.
     ///
     /// # Errors
-    /// BADOWNER, ATTRNOTSUPP, FBIG for a list that cannot be had.
+    /// BADOWNER, ATTRNOTSUPP, FBIG for a list that cannot be set.
     pub(super) fn of_new(self, directory: &Opened, is_directory: bool) -> Result<WantedOfNew, Status> {
         let Self { mut attributes, acl, set } = self;
         let acls = acl.map(|acl| possible(&acl, directory, is_directory)).transpose()?;
@@ -171,10 +171,10 @@ pub(super) async fn set_acls(file: &Opened, acls: Acls) -> Result<Change, Status
 }
 
 impl Compound {
-    /// The access control lists that a client wants to set on a file that is there.
+    /// The access control lists that a client wants to set on an existing file.
     ///
     /// # Errors
-    /// BADOWNER, ATTRNOTSUPP, FBIG for what cannot be had; or why it cannot be told what the file is.
+    /// BADOWNER, ATTRNOTSUPP, FBIG for a list that cannot be set; or why the kind of the file is unknown.
     pub(super) async fn acls_for(&self, file: &Opened, acl: &Acl) -> Result<Acls, Status> {
         match file.attributes().await.map_err(status)?.file_type {
             // Everybody may do everything with a symbolic link.
@@ -183,8 +183,8 @@ impl Compound {
         }
     }
 
-    /// Gives a file that was just made its access control lists. What came of it is in the set of attributes that were
-    /// set: the file is there either way, and lets nobody do more.
+    /// Gives a file that was just made its access control lists. The result is in the set of attributes that were set:
+    /// the file exists either way, and permits nobody more.
     pub(super) async fn set_first_acls(&self, file: &Opened, acls: Option<Acls>, set: &mut Bitmap) {
         if let Some(acls) = acls
             && set_acls(file, acls).await.is_err()

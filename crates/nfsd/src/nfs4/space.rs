@@ -1,8 +1,8 @@
 //! Holes, space and advice: SEEK, READ_PLUS, ALLOCATE, DEALLOCATE, IO_ADVISE (RFC 7862 sections 15.1, 15.4, 15.5,
 //! 15.10, 15.11).
 //!
-//! READ_PLUS takes memory for its data as READ does, and may tell less than was asked for where its pieces would take
-//! more of the reply than the data that was asked for: so a client knows how large a reply can be.
+//! READ_PLUS takes memory for its data as READ does, and may return less than the client asked for if its pieces would
+//! take more of the reply than that data: so a client knows how large a reply can be.
 
 use super::{
     compound::Compound,
@@ -70,7 +70,7 @@ impl Compound {
         }
     }
 
-    /// Operations that change space, and copies, know one status for whatever is no regular file.
+    /// Operations that change space, and copies, have one status for a file that is not a regular one.
     ///
     /// # Errors
     /// WRONG_TYPE.
@@ -134,8 +134,8 @@ impl Compound {
         file.file_system.deallocate(via, args.offset, args.length).await.map(drop).map_err(failure)
     }
 
-    /// Only what is read ahead is done: other advice would change how the file is read for everybody who has it open.
-    /// Advice that is not taken is no error (RFC 7862 section 15.5.3).
+    /// Only advice to read ahead is followed: other advice would change how the file is read for all that have it open.
+    /// To ignore advice is not an error (RFC 7862 section 15.5.3).
     // NFS4-7862-15.5.3-a
     pub(super) async fn io_advise(&mut self, args: ops::IoAdvise) -> Answer<ops::IoAdviseOk> {
         let (file, client) = (self.file()?, self.client()?);

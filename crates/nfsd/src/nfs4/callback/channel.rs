@@ -1,10 +1,9 @@
-//! One call to a client by a session's back channel: a slot, a connection, and what comes of it (RFC 8881 section
-//! 2.10.6).
+//! One call to a client by a session's back channel: a slot, a connection, and the result (RFC 8881 section 2.10.6).
 //!
-//! A call that is not answered in time keeps its slot until its fate is known: a late answer frees it, the end of the
-//! connection makes it one in doubt. If the connection ends while the call is under way, it goes again over another one
-//! of the session's by the same slot and number, as long as there is time. Who no longer wants a call drops it; its
-//! slot is in doubt.
+//! A call that is not answered in time keeps its slot until its fate is known: a late answer frees the slot, and the
+//! end of the connection makes it doubtful. If the connection ends while the call is under way, the call goes again
+//! over another one of the session, by the same slot and number, as long as there is time. A caller that no longer
+//! wants the call drops it; its slot is then doubtful.
 
 use super::{
     super::{
@@ -209,7 +208,7 @@ impl Call<'_> {
             match judged.verdict {
                 Verdict::OtherPath => {
                     is_again = true;
-                    // The guard says that nobody knows what became of it.
+                    // The guard marks the outcome as unknown.
                     path = self.path(Some(connection), until).await.ok_or(NoAnswer::Lost)?;
                 }
                 Verdict::Later if is_again => self.pause(&mut pause, until).await?,
@@ -254,10 +253,10 @@ impl Call<'_> {
         }
     }
 
-    /// Sends a message and waits for what comes of it.
+    /// Sends a message and waits for the result.
     ///
     /// # Errors
-    /// LOST if it is too late or the session has ended. Whoever waits on settles the slot then.
+    /// LOST if it is too late or the session has ended. The code that waits on settles the slot then.
     async fn exchange(
         &self,
         message: &Message,

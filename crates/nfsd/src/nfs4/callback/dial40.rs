@@ -1,11 +1,11 @@
 //! Calls to clients of minor version 0, over a TCP connection that the server makes (RFC 7530 sections 10.2, 15; draft
 //! nfs-ulb-v2 section 6.1).
 //!
-//! Such a client says by SETCLIENTID where it wants to be called. Anybody can say so of anybody, so that only a
-//! client's own address is ever called: the one that it calls from, by `tcp` or `tcp6`, and so many times and over so
-//! many connections as the limits here allow. The program makes the connections: [`Dial`]. CB_NULL shows whether
-//! somebody answers there. A connection is kept while it is used, and for a while after that. A client that was not
-//! reached, or did not answer, is left alone for a while, however much there is to call it for.
+//! Such a client says by SETCLIENTID where it wants to be called. A client could name any address, so the server calls
+//! only its own: the one from which it calls, by `tcp` or `tcp6`, and only as often and over as many connections as the
+//! limits here allow. The program makes the connections: [`Dial`]. CB_NULL shows whether a client answers there. A
+//! connection is kept while it is used, and for a while after that. A client that was not reached, or did not answer,
+//! is left alone for a while, however many calls wait for it.
 
 use super::{
     super::{
@@ -47,7 +47,7 @@ pub(crate) const MAX_DIALLED_OF_ADDRESS: usize = 4;
 /// The most of them to one network ([`ClientNetwork`]), in number: one host may have all addresses of an IPv6 network,
 /// and leaves connections for others.
 pub(crate) const MAX_DIALLED_OF_NETWORK: usize = MAX_DIALLED / 2;
-/// The most attempts to connect to one address in a minute, in number: what somebody can make the server send there.
+/// The most attempts to connect to one address in a minute: what a client can make the server send there.
 pub(crate) const MAX_DIALS_IN_MINUTE: usize = 10;
 /// How long a connection is kept after its last call, in seconds: the files of a client are often recalled together.
 const IDLE_TIME: Duration = Duration::from_secs(10);
@@ -71,7 +71,7 @@ pub trait Dial: Send + Sync {
     fn dial(&self, from: IpAddr, to: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Io>>>;
 }
 
-/// Where a client is called that calls from this address, if it says an address that is called at all.
+/// Where to call a client that calls from this address, if it names an address that may be called.
 pub(in crate::nfs4) fn target(said: &CallbackClient, peer: IpAddr) -> Option<SocketAddr> {
     let address = parse_universal_address(std::str::from_utf8(said.address.address.as_slice()).ok()?)?;
     // ULB-6.1-a, ULB-6.1-b: over RDMA nobody is called so.
@@ -188,7 +188,7 @@ impl Calls {
     /// The client was not reached there, or did not answer.
     fn miss(&self, to: SocketAddr, now: Timestamp) {
         let mut missed = self.missed();
-        // Another call that has waited for the same has said so.
+        // Another call that has waited for the same has reported it.
         if missed.as_ref().is_some_and(|missed| missed.to == to && now < missed.until) {
             return;
         }
@@ -237,7 +237,7 @@ impl Shared {
         self.probe_dialled(client);
     }
 
-    /// The client has been heard of: if it did not answer, it may now.
+    /// A call of the client has come: if it did not answer before, it may now.
     pub(in crate::nfs4) fn dial_again(self: &Arc<Self>, client: &Arc<Client<Pin>>) {
         let Ok(zero) = client.zero() else { return };
         let probed = *zero.calls.probed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -260,7 +260,7 @@ impl Shared {
             let answers = shared.answers_dialled(&client, said.as_deref()).await;
             zero.calls.is_proven.store(answers, Ordering::Release);
             zero.calls.is_probing.store(false, Ordering::Release);
-            // It has said something else meanwhile.
+            // It has named another address meanwhile.
             if zero.callback() != said {
                 shared.begin_dialling(&client);
             }
@@ -376,7 +376,7 @@ impl Shared {
         until: Timestamp,
     ) -> Result<(Arc<dyn ClientTransport>, bool), NoAnswer> {
         let (Some(to), Ok(zero)) = (said.to, client.zero()) else { return Err(NoAnswer::NoPath) };
-        // Who makes the connection may need all the time that this call has.
+        // The call that makes the connection may need all the time that this one has.
         let mut line = match select(pin!(zero.calls.line.lock()), self.clock.sleep_until(until)).await {
             Either::Left((line, _)) if self.now() < until => line,
             _ => return Err(NoAnswer::NoPath),
@@ -440,14 +440,14 @@ impl Shared {
 
 /// Why there is no answer.
 enum Failed {
-    /// The connection is gone, or what came over it is none.
+    /// The connection has ended, or what came over it is not an answer.
     Lost,
     /// It is too late.
     Late,
     Refused(Status),
 }
 
-/// Ends a client's connection when nobody has used it for a while.
+/// Ends a client's connection when it was not used for a while.
 async fn end_when_idle(clock: Arc<dyn rpcrdma_env::Clock>, client: Weak<Client<Pin>>) {
     let mut due = clock.now() + IDLE_TIME;
     loop {

@@ -1,16 +1,16 @@
-//! Whether a client that has fallen silent, and holds delegations, is still there (ULB section 5.4.2).
+//! Whether a silent client that holds delegations is alive (ULB section 5.4.2).
 //!
-//! Others may have to wait for what it holds, and there are transports whose connections stand for ever though nobody
-//! is behind them. A client that has not been heard of for [`SILENT_PARTS`] of a lease is called by a CB_SEQUENCE
-//! alone: its answer renews the lease. One that leaves that unanswered for [`ANSWER_TIME`], and has said nothing else
-//! meanwhile, has the connections ended by which it is called. If it lives it notices that, connects again, and can
-//! still renew its lease in time; if not, what it held is free when the lease is over, and nobody waits for its answer
-//! to a recall.
+//! Others may have to wait for what it holds, and some transports keep connections open for ever although the peer is
+//! gone. If the server has not heard from a client for [`SILENT_PARTS`] of a lease, it calls it by a CB_SEQUENCE alone:
+//! the answer renews the lease. If the client does not answer for [`ANSWER_TIME`], and has sent nothing else meanwhile,
+//! the server ends the connections by which it is called. A client that lives notices that, connects again, and can
+//! still renew its lease in time; otherwise, what it held is free when the lease is over, and nobody waits for its
+//! answer to a recall.
 //!
 //! A client that renews its lease as it should, after two thirds of it at the latest as Linux does, is never called. In
-//! minor version 0 the server makes a connection when it calls, so that none has to be looked after.
+//! minor version 0 the server makes a connection when it calls, so that there is none to watch.
 //!
-//! Owns when each client was looked at. Nothing fails.
+//! Owns the times when each client was looked at. Nothing fails.
 
 use super::{
     super::{
@@ -33,8 +33,8 @@ const SILENT_PARTS: (u32, u32) = (3, 4);
 /// Why such a client's connections are ended.
 const WHY: &str = "the client holds delegations, was silent, and left a call of the server's unanswered";
 
-/// When clients that were called had last been heard of: nobody is called twice in one silence. There are no more than
-/// clients that hold delegations.
+/// When the last call of each called client had come, so that the server calls a client once in each silence. There are
+/// no more than clients that hold delegations.
 #[derive(Default)]
 pub(crate) struct Health(Mutex<HashMap<ClientId, Timestamp>>);
 
@@ -68,7 +68,7 @@ impl Shared {
     async fn ask_after(self: &Arc<Self>, client: &Arc<Client<Pin>>, heard: Timestamp) {
         self.observer.health(HealthEvent::Asked);
         match self.call_back(client, Vec::new(), Vec::new()).await {
-            // Who refuses is there.
+            // A client that refuses is alive.
             Ok(_) | Err(NoAnswer::Refused(_)) => self.observer.health(HealthEvent::Answered),
             Err(NoAnswer::NoPath) => {}
             // What it has sent meanwhile counts more.

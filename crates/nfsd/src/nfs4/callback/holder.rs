@@ -1,8 +1,8 @@
 //! Asking the holder of a delegation for writing what it knows of the file: CB_GETATTR (RFC 8881 sections 10.4.3,
 //! 20.1).
 //!
-//! However many want to know, the holder is asked by one call at a time. Who asks waits for [`RECALL_WAIT`] at most; a
-//! holder that has not said by then has its delegation called back.
+//! However many callers want to know, the server asks the holder by one call at a time. A caller waits for
+//! [`RECALL_WAIT`] at most; if the holder has not answered by then, its delegation is recalled.
 //!
 //! [`RECALL_WAIT`]: crate::nfs4::state::limits::RECALL_WAIT
 
@@ -40,7 +40,7 @@ const BY_HOLDER: Bitmap = Bitmap::of(&[
     Attribute::TimeModify,
 ]);
 
-/// What a holder has said, if it has said all that it was asked.
+/// The holder's answer, if it is complete.
 fn said(outcomes: &[Outcome]) -> Saying {
     let Some(Outcome::GetAttr(Ok(CbGetAttrOk { attributes }))) = outcomes.first() else { return None };
     let values = attributes.values().ok()?;

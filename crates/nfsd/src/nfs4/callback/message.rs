@@ -1,7 +1,7 @@
-//! CB_COMPOUND, and what the answer says of its slot (RFC 8881 sections 2.10.6.1, 20.2, 20.9).
+//! CB_COMPOUND, and what the answer means for its slot (RFC 8881 sections 2.10.6.1, 20.2, 20.9).
 //!
-//! What a client answers is believed only as far as it fits what was asked: results of other operations, of another
-//! session or slot, or fewer than their status allows are no answer.
+//! The server accepts a client's answer only as far as it fits the call: results of other operations, of another
+//! session or slot, or fewer than their status allows are not an answer.
 
 use super::{
     super::state::backchannel::{Settled, TakenSlot},
@@ -38,7 +38,7 @@ pub(super) enum Verdict {
     Later,
     /// Another slot may do.
     OtherSlot,
-    /// The connection is gone: another may do, with the same slot and number.
+    /// The connection has ended: another may do, with the same slot and number.
     OtherPath,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Verdict {
 pub(super) struct Judged {
     pub(super) settled: Settled,
     pub(super) verdict: Verdict,
-    /// Whether the client takes part in callbacks at all, if this says so.
+    /// Whether the client takes part in callbacks, if this shows it.
     pub(super) is_up: Option<bool>,
     /// The highest slot that it wants used.
     pub(super) target: Option<u32>,
@@ -80,7 +80,7 @@ impl Message {
             sequence: taken.sequence,
             slot: taken.slot,
             highest_slot: taken.highest,
-            // What is called for may be done twice, and what comes of it is looked at once.
+            // The operations may be executed twice, and their results are looked at once.
             cache: false,
             referring: List(self.referring.clone()),
         });
@@ -186,7 +186,7 @@ impl Message {
     }
 }
 
-/// Results of what was asked, up to the first that failed.
+/// Results of the operations of the call, up to the first that failed.
 pub(super) fn matching(asked: &[Args], status: Status, outcomes: Vec<Outcome>) -> Option<Vec<Outcome>> {
     let is_of = |(asked, outcome): (&Args, &Outcome)| outcome.op() == Some(asked.op());
     let fits = outcomes.len() <= asked.len() && asked.iter().zip(&outcomes).all(is_of);

@@ -4,17 +4,17 @@
 //! mod.rs          what the rest of the server asks for: can a client be called, and call it
 //! dial40.rs       minor version 0: by a connection that the server makes
 //! channel.rs      one call by a session's back channel: slot, connection, answer
-//! health.rs       whether a silent client that holds delegations is still there
+//! health.rs       whether a silent client that holds delegations is alive
 //! holder.rs       what a holder of a delegation says of a file
 //! message.rs      CB_COMPOUND, and what an answer means for its slot
-//! notify_lock.rs  tells who waits for a lock that it may be free
+//! notify_lock.rs  notifies a client that a lock for which it waits may be free
 //! paths.rs        connections that clients can be called over
-//! probe.rs        whether a client answers at all
+//! probe.rs        whether a client answers calls
 //! recall.rs       asks for delegations
 //! ```
 //!
-//! A client is called over connections of its own that it has bound for that. Each call has a time limit, and a client
-//! that answers nothing uses up nothing but the slots of its own sessions.
+//! The server calls a client over connections that the client has bound for that. Each call has a time limit, and a
+//! client that answers nothing uses up only the slots of its own sessions.
 
 mod channel;
 pub(in crate::nfs4) mod dial40;
@@ -95,12 +95,12 @@ impl Shared {
     }
 
     /// Calls a client: `ops` after CB_SEQUENCE, which is added here (for minor version 0 they go as they are).
-    /// `referring` are the calls of the client's whose results these concern. The outcomes are those of `ops`, up to
-    /// the first that failed. A call waits here for a slot of the client's back channel; whoever calls sees to it that
-    /// not too many wait.
+    /// `referring` are the calls of the client whose results these concern. The outcomes are those of `ops`, up to the
+    /// first that failed. A call waits here for a slot of the client's back channel; the caller makes sure that not too
+    /// many wait.
     ///
     /// # Errors
-    /// As [`NoAnswer`] says. What the client has done is not known then, but for `Refused` and `NoPath`: nothing.
+    /// As [`NoAnswer`] says. It is then unknown what the client has done, except for `Refused` and `NoPath`: nothing.
     pub(crate) fn call_back(
         self: &Arc<Self>,
         client: &Arc<Client<Pin>>,
@@ -138,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Tells how a call has ended, for numbers.
+    /// Reports how a call has ended, for the numbers.
     fn tell(&self, ops: &[Args], answer: &Result<Vec<Outcome>, NoAnswer>) {
         for (at, op) in ops.iter().map(Args::op).enumerate() {
             let event = match answer {
@@ -156,7 +156,7 @@ impl Shared {
         }
     }
 
-    /// A connection is gone: no session belongs to it, and nobody is called over it.
+    /// A connection has ended: no session belongs to it, and no client is called over it.
     pub(crate) fn connection_ended(&self, connection: u64) {
         self.paths.remove(connection);
         self.state.connection_ended(connection);

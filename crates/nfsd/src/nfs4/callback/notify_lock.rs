@@ -1,7 +1,7 @@
-//! CB_NOTIFY_LOCK: tells a client that a lock for which it waits may be free (RFC 8881 sections 9.6, 20.11).
+//! CB_NOTIFY_LOCK: notifies a client that a lock for which it waits may be free (RFC 8881 sections 9.6, 20.11).
 //!
-//! It is a hint and grants nothing: the client asks again, as it would without. What the client does not answer is not
-//! repeated. So many are under way to a client as it may wait for locks; one past that is left out.
+//! It is a hint and grants nothing: the client asks again, as it would without. If the client does not answer, the
+//! notice is not repeated. As many are under way to a client as it may wait for locks; one more is left out.
 
 use super::super::{
     compound::Compound,
@@ -22,7 +22,7 @@ use std::sync::{
 /// The most that are under way to a client, in number: it may wait for as many locks.
 pub(crate) const MAX_LOCK_NOTICES: usize = crate::claims::MAX_WAITING_LOCKS;
 
-/// Who waits for a lock. It keeps neither the server nor the client.
+/// A client that waits for a lock. It keeps neither the server nor the client.
 struct NotifyLock {
     shared: Weak<Shared>,
     client: Weak<Client<Pin>>,
@@ -59,7 +59,7 @@ impl Drop for Notice {
 }
 
 impl Compound {
-    /// Who is told when a lock may be free: a client that waits for it, and can be told.
+    /// What to notify when a lock may be free: a client that waits for it, and can be called.
     pub(in crate::nfs4) fn lock_notice(
         &self,
         kind: LockKind,
@@ -87,7 +87,7 @@ impl Wake for NotifyLock {
         let ops = vec![Args::NotifyLock(CbNotifyLock { file: self.file.clone(), owner })];
         let call = shared.call_back(&client, ops, Vec::new());
         shared.tasks.spawn(async move {
-            // It was a hint: who has not heard it asks all the same.
+            // It was a hint: a client that has not got it asks all the same.
             let _ = call.await;
             drop(notice);
         });

@@ -46,7 +46,7 @@ impl Paths {
         self.all().get(&connection).filter(|path| path.is_there()).cloned()
     }
 
-    /// A connection is gone.
+    /// A connection has ended.
     pub(super) fn remove(&self, connection: u64) {
         self.all().remove(&connection);
     }

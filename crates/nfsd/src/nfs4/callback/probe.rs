@@ -1,8 +1,8 @@
-//! Whether a client answers calls at all: CB_NULL, once after it has bound a connection for them.
+//! Whether a client answers calls: CB_NULL, once after it has bound a connection for them.
 //!
 //! It is handed over while the client's call is executed and goes over the same connection, so that it comes behind the
-//! answer. What CB_NULL needs is neither a session nor a slot, so that a client which is still making its session can
-//! answer. There are no further probes: Linux's client has receives for a few calls only between two of its own.
+//! reply. CB_NULL needs neither a session nor a slot, so that a client which is still making its session can answer.
+//! There are no further probes: Linux's client has receives for only a few calls between two of its own.
 
 use super::{
     super::{
@@ -51,7 +51,7 @@ impl Shared {
     async fn answers(&self, session: &Session<Pin>) -> bool {
         let Some(path) = self.path_of(session, None) else { return false };
         let (program, context) = session.calls.signed();
-        // A context shows that it is good; who calls is else nothing to NULL.
+        // A context shows that it is valid; for NULL the caller does not matter otherwise.
         let flavour = context.unwrap_or_else(|| Arc::new(NoAuth));
         let client = RpcClient::new(path.transport, flavour, program, VERSION);
         self.observer.callback(None, CallbackEvent::Sent);

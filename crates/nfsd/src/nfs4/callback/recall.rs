@@ -1,10 +1,10 @@
 //! Calling delegations back: CB_RECALL, and what becomes of those that are not returned (RFC 8881 sections 10.4.4 to
 //! 10.4.6, 20.2).
 //!
-//! Each delegation is called back once, by a task of the program's ([`Tasks`](crate::nfs4::tasks::Tasks)). A holder
-//! that was not reached, or did not take the call, is called again when the server next looks for what is due; one that
-//! has not returned the delegation after a lease loses it, whatever it has answered. Who wants the file does not wait
-//! for any of it.
+//! Each delegation is called back once, by a task of the program ([`Tasks`](crate::nfs4::tasks::Tasks)). A holder that
+//! was not reached, or did not accept the call, is called again at the server's next look for what is due; one that has
+//! not returned the delegation after a lease loses it, whatever it has answered. The client that wants the file waits
+//! for none of this.
 
 use crate::{
     Origin,
@@ -30,12 +30,12 @@ impl Recalls for Shared {
 }
 
 impl Shared {
-    /// A delegation is wanted back.
+    /// Another user wants a delegated file.
     pub(in crate::nfs4) fn recall_delegation(self: &Arc<Self>, key: Key) {
         let (now, Some((client, id))) = (self.now(), self.delegations.holder(key)) else { return };
         if client.lease.standing(now, self.limits()) != Standing::Live {
-            // It has not been heard of for a lease: nothing is gained by calling it. It loses the delegation, and keeps
-            // what nobody wants. If it has come back, it is called.
+            // The holder was silent for a lease: calling it gains nothing. It loses the delegation, and keeps what
+            // nobody wants. If it has come back, it is called.
             self.delegations.recall(key, now, false);
             self.delegations.unheard(key);
             let (shared, loss) = (self.clone(), Loss { client, states: vec![id.other], why: Why::Expired });
@@ -95,12 +95,12 @@ impl Shared {
         Ok(counts)
     }
 
-    /// Calls those again who were not reached, and takes away what was not returned in time. Sleeps.
+    /// Calls holders again that were not reached, and takes away what was not returned in time. Sleeps.
     pub(in crate::nfs4) fn sweep_delegations(self: &Arc<Self>) {
         let now = self.now();
         // NFS4-8881-10.4.5-a
         let due = self.delegations.due(now, self.limits().lease);
-        // NFS4-8881-10.4.6-a: on the disk before anybody else gets the files. If that fails it is tried again.
+        // NFS4-8881-10.4.6-a: on the disk before another client gets the files. If that fails it is tried again.
         let counts = self.take_delegations(&due).unwrap_or_default();
         let mut away = Vec::new();
         for (Loss { client, .. }, count) in due.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
@@ -110,7 +110,7 @@ impl Shared {
                 delegations = count,
                 "a client has not returned delegations that others waited for: it has lost them"
             );
-            // All at once, so that whoever wants another of its files does not wait for a lease of his own.
+            // All at once, so that a client that wants another of its files does not wait for another lease.
             // NFS4-8881-10.4.5-c
             if client.lease.standing(now, self.limits()) == Standing::Live {
                 others.into_iter().for_each(|(key, _)| self.recall_delegation(key));
@@ -119,7 +119,7 @@ impl Shared {
                 away.push(Loss { client, states, why: Why::Expired });
             }
         }
-        // Nobody wants these yet: what cannot be taken now is when somebody does.
+        // Nobody wants these yet: what cannot be taken now is taken when somebody does.
         let _ = self.take_delegations(&away);
         self.delegations.again().into_iter().for_each(|client| self.call_for(client));
     }
