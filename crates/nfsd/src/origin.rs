@@ -1,4 +1,4 @@
-//! Where a call came from: who waits for whom is decided by it, never what a caller may do.
+//! Where a call came from: it decides in whose turn the work is done, never what a caller may do.
 
 use rpcrdma_oncrpc::{CallContext, ClientNetwork};
 use std::net::{Ipv4Addr, SocketAddr};

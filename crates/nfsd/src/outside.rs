@@ -1,8 +1,7 @@
 //! Calls that the server makes to programs of its clients: lockd's answers and its GRANTED, statd's notices.
 //!
-//! This library opens no sockets: the program that serves does, and hands in an [`Outside`]. Whoever calls says where,
-//! what and for how long; nothing here is retried, and nothing of what the peer answers is believed but that it has
-//! answered.
+//! This library opens no sockets: the program that serves does, and hands in an [`Outside`]. The caller says where,
+//! what and for how long; nothing here is retried, and of the peer's answer only the fact counts that it has answered.
 
 use bytes::Bytes;
 use rpcrdma_env::BoxFuture;
@@ -42,7 +41,7 @@ pub struct OutsideCall {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OutsideError {
-    /// Nobody answered in time.
+    /// There was no answer in time.
     #[error("the client's host did not answer within {} s", .0.as_secs())]
     NoAnswer(Duration),
     /// The client's portmapper knows no such program.

@@ -1,10 +1,10 @@
 //! Users and groups by name, as NFS version 4 has them: `name@domain` (RFC 8881 section 5.9).
 //!
 //! A host's users and groups are of one domain. A client gives it in any case; names of another domain mean nothing
-//! here. What the host says is asked for where nobody else waits for it ([`Lookups`]).
+//! here. The host is asked where no other caller waits for it ([`Lookups`]).
 //!
-//! A name is taken apart before the host is asked, which sees no name that could be something else, such as a number or
-//! a path.
+//! A name is checked before the host is asked, which gets no name that could be something else, such as a number or a
+//! path.
 
 use crate::lookups::{Found, Lookups};
 use rpcrdma_env::Clock;
@@ -30,13 +30,13 @@ pub trait Accounts: Send + Sync {
     /// The name of a user or group; `None` if it has none.
     ///
     /// # Errors
-    /// If nobody can tell: then it is told by number, and asked for again.
+    /// If the host does not answer: then the number is sent, and the host is asked again.
     fn name(&self, kind: Kind, id: u32) -> io::Result<Option<String>>;
 
     /// The number of a user or group; `None` if there is none of that name.
     ///
     /// # Errors
-    /// If nobody can tell: then the client has to come again, and it is asked for again.
+    /// If the host does not answer: then the client must come again, and the host is asked again.
     fn id(&self, kind: Kind, name: &str) -> io::Result<Option<u32>>;
 }
 
@@ -44,7 +44,7 @@ pub trait Accounts: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Domain(Arc<str>);
 
-/// A text that is no domain.
+/// A text that is not a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a domain has letters, digits, hyphens, underscores and dots, and no more than {MAX_DOMAIN_OCTETS} of them")]
 pub struct BadDomain;
@@ -65,15 +65,15 @@ impl fmt::Display for Domain {
     }
 }
 
-/// Whether a text can be the name of a user or group in `name@domain`. It is no number, as which it could be taken, and
-/// has nothing that separates names anywhere: `@`, and what databases of users and paths have.
+/// Whether a text can be the name of a user or group in `name@domain`. It must not be a number, nor contain anything
+/// that separates names elsewhere: `@`, and what databases of users and paths use.
 fn is_name(text: &str) -> bool {
     let is_fit = |c: char| !c.is_control() && !matches!(c, '@' | ':' | '/');
     let is_number = text.bytes().all(|c| c.is_ascii_digit());
     !is_number && text.len() <= MAX_PRINCIPAL_OCTETS && text.chars().all(is_fit)
 }
 
-/// The host could not tell. [`Lookups`] has said so in the log.
+/// The host did not answer. [`Lookups`] has logged it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Untold;
 
@@ -84,7 +84,7 @@ type Numbers = Lookups<(Kind, Arc<str>), Option<u32>>;
 pub struct OwnerNames {
     domain: Domain,
     names: Arc<Lookups<(Kind, u32), Option<Principal>>>,
-    /// By themselves: whoever asks for names that are none pushes out no name that files have.
+    /// In a table of their own: a client that asks for invalid names pushes out no name that files have.
     numbers: Arc<Numbers>,
 }
 
@@ -112,7 +112,7 @@ impl OwnerNames {
         (names.0 + numbers.0, names.1 + numbers.1)
     }
 
-    /// A user or group as this client is told it: by name, or by number if it has none.
+    /// A user or group for this client: by name, or by number if it has none.
     pub(crate) async fn told(&self, kind: Kind, id: u32, client: ClientNetwork) -> Principal {
         let name = match self.names.find((kind, id), client) {
             Found::Known(name) => name,
@@ -121,10 +121,10 @@ impl OwnerNames {
         name.unwrap_or_else(|| Principal::of_number(id))
     }
 
-    /// The number of what this client has named; `None` if it is no name of this domain's.
+    /// The number of what this client has named; `None` if it is not a name of this domain.
     ///
     /// # Errors
-    /// If nobody can tell now: it may well be one.
+    /// If the host does not answer now: the name may well exist.
     pub(crate) async fn id(&self, kind: Kind, who: &Principal, client: ClientNetwork) -> Result<Option<u32>, Untold> {
         let Some(name) = self.domain.name_of(who) else { return Ok(None) };
         match self.numbers.find((kind, name.into()), client) {

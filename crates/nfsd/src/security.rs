@@ -1,7 +1,7 @@
 //! Which flavours of credentials an export takes (RFC 8881 section 2.6, RFC 2623 section 2.3).
 //!
 //! A call with another flavour is answered so that its client can find out which one to use: `NFS4ERR_WRONGSEC` and
-//! SECINFO, or AUTH_TOOWEAK and the list of MOUNT. AUTH_NONE goes with AUTH_SYS: its callers are nobody in particular.
+//! SECINFO, or AUTH_TOOWEAK and the list of MOUNT. AUTH_NONE goes with AUTH_SYS: its callers are nobody.
 
 use rpcrdma_nfs::v4::{
     Opaque,
@@ -13,7 +13,7 @@ use std::{fmt, str::FromStr};
 /// Kerberos' object id, 1.2.840.113554.1.2.2, as DER has it without its head.
 const KERBEROS: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
 
-/// How a caller is told from others, and what of his calls is protected.
+/// How callers are distinguished, and what of their calls is protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Security {
     /// The client says who calls.
@@ -45,7 +45,7 @@ impl Security {
         self != Self::Sys
     }
 
-    /// The number by which MOUNT tells it: for Kerberos a pseudoflavour (RFC 2623 section 4.4).
+    /// Its number in MOUNT: for Kerberos a pseudoflavour (RFC 2623 section 4.4).
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::Sys => AUTH_SYS,
@@ -55,13 +55,13 @@ impl Security {
         }
     }
 
-    /// The one that MOUNT tells by this number. AUTH_NONE is told where AUTH_SYS is taken, too.
+    /// The flavour of a number in MOUNT. AUTH_NONE is listed if AUTH_SYS is taken, too.
     pub fn of_number(number: u32) -> Option<Self> {
         let number = if number == AUTH_NONE { AUTH_SYS } else { number };
         Self::ALL.into_iter().find(|one| one.number() == number)
     }
 
-    /// The one that SECINFO tells so, whatever the quality of protection.
+    /// The flavour of an entry of SECINFO, whatever the quality of protection.
     pub fn of_flavour(flavour: &ops::Flavour) -> Option<Self> {
         match flavour {
             ops::Flavour::None | ops::Flavour::Sys => Some(Self::Sys),
@@ -74,7 +74,7 @@ impl Security {
         }
     }
 
-    /// How SECINFO tells it.
+    /// Its entry in SECINFO.
     fn told(self) -> ops::Flavour {
         let gss = |service| {
             let oid = Opaque(bytes::Bytes::from_static(&KERBEROS));
@@ -88,7 +88,7 @@ impl Security {
         }
     }
 
-    /// That of a call.
+    /// The security of a call.
     fn of(credential: &Credential) -> Self {
         match credential {
             Credential::Gss(caller) => match caller.service {
@@ -107,7 +107,7 @@ impl fmt::Display for Security {
     }
 }
 
-/// A word that is no flavour.
+/// A word that is not a flavour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("flavours are sys, krb5, krb5i and krb5p")]
 pub struct BadSecurity;
@@ -120,7 +120,7 @@ impl FromStr for Security {
     }
 }
 
-/// What an export takes, each once, best first: that is the order in which clients are told.
+/// What an export takes, each once, best first: clients see them in that order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Securities(Vec<Security>);
 
@@ -158,12 +158,12 @@ impl Securities {
         self.0.contains(&Security::of(credential))
     }
 
-    /// As MOUNT tells them.
+    /// In the form of MOUNT.
     pub(crate) fn numbers(&self) -> Vec<u32> {
         self.iter().map(Security::number).collect()
     }
 
-    /// As SECINFO tells them.
+    /// In the form of SECINFO.
     pub(crate) fn told(&self) -> Vec<ops::Flavour> {
         // AUTH_NONE last: with it everybody is nobody.
         let none = self.0.contains(&Security::Sys).then_some(ops::Flavour::None);

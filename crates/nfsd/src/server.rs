@@ -94,8 +94,8 @@ impl Export {
         self
     }
 
-    /// Which flavours of credentials it takes, best first; AUTH_SYS if nothing is said. Kerberos is understood by a
-    /// server that [has it](Nfsd::with_flavour).
+    /// Which flavours of credentials it takes, best first; AUTH_SYS by default. A server understands Kerberos if it
+    /// [has it](Nfsd::with_flavour).
     pub fn with_securities(mut self, securities: Securities) -> Self {
         self.securities = securities;
         self
@@ -137,7 +137,7 @@ pub struct Nfsd {
     clock: Arc<dyn Clock>,
     /// Beside AUTH_NONE and AUTH_SYS.
     flavour: Option<Arc<dyn ServerFlavour>>,
-    /// Those of callers by AUTH_SYS, if not the ones that they name.
+    /// The groups of callers by AUTH_SYS, if not the ones that they name.
     groups: Option<Arc<ManagedGroups>>,
 }
 
@@ -156,7 +156,7 @@ pub struct Locks<'a> {
     /// Which of the servers that share the state directory this is, as
     /// [`Version4::with_server_id`](crate::Version4::with_server_id) says it.
     pub server: u64,
-    /// The name of this host, which hosts with locks are told after a restart.
+    /// The name of this host, which is sent to hosts with locks after a restart.
     pub name: Bytes,
     /// Where what waits for the disk takes its turn.
     pub queue: Arc<Queue>,
@@ -176,7 +176,7 @@ impl Nfsd {
     /// Serves `exports`, with handles under `secret`. The write verifier is a new one each time.
     ///
     /// # Errors
-    /// If the exports cannot be told apart.
+    /// If two exports have the same number or path.
     pub fn new(exports: Vec<Export>, secret: [u8; SECRET_OCTETS], env: &Env) -> Result<Self, ConfigError> {
         for (at, export) in exports.iter().enumerate() {
             if export.path.first() != Some(&b'/') {
@@ -268,7 +268,7 @@ impl Nfsd {
         Ok(self)
     }
 
-    /// Makes what serves the versions before 4, and MOUNT, by what is said of them by now.
+    /// Makes the services of the versions before 4, and of MOUNT, by the present settings.
     fn renew(&mut self, version_3: bool, env: &Env) {
         self.nfs = Arc::new(self.legacy(version_3, env));
         self.mount = Arc::new(self.server.mount(self.router(env), self.groups.as_ref()));
@@ -304,8 +304,8 @@ impl Nfsd {
         Ok(self)
     }
 
-    /// Serves locks for version 3: NLM and NSM. Opens the list of hosts with locks, and waits for the disk. Hosts that
-    /// had some are told of the restart by [`upkeep`](Self::upkeep).
+    /// Serves locks for version 3: NLM and NSM. Opens the list of hosts with locks, and waits for the disk.
+    /// [`upkeep`](Self::upkeep) notifies hosts that had some of the restart.
     ///
     /// # Errors
     /// If the list cannot be used.
@@ -378,8 +378,8 @@ impl Nfsd {
         &self.server.claims
     }
 
-    /// A connection is gone: sessions of version 4 do not belong to it any more. Its number is that of its
-    /// [`Connection`](rpcrdma_oncrpc::Connection), which has to be its own among all of the process.
+    /// A connection has ended: it does not belong to sessions of version 4 any more. Its number is that of its
+    /// [`Connection`](rpcrdma_oncrpc::Connection), which must be unique in the process.
     pub fn connection_ended(&self, connection: u64) {
         if let Some(shared) = self.server.version_4.get() {
             shared.connection_ended(connection);
@@ -415,7 +415,7 @@ impl Nfsd {
         self.nfs.clone()
     }
 
-    /// What has to be done from time to time, in all exports. The program drives it as long as it serves.
+    /// The periodic work of all exports. The program drives it as long as it serves.
     pub fn upkeep(&self) -> BoxFuture<'static, ()> {
         let mut parts: Vec<_> = self.file_systems.iter().map(|file_system| file_system.upkeep()).collect();
         if let Some(LockPrograms { lockd, monitor, .. }) = &self.locks {
@@ -447,8 +447,8 @@ impl Nfsd {
     }
 
     /// Writes what [`upkeep`](Self::upkeep) would have written a little later. A program that stops waits for it, when
-    /// it has answered all calls: a client that has left is not waited for after the next start, and nobody else has to
-    /// wait until the time for it is over.
+    /// it has answered all calls: otherwise the next start would wait for clients that have left, and all others with
+    /// it.
     pub fn settle(&self) -> BoxFuture<'static, ()> {
         let Some(shared) = self.server.version_4.get().cloned() else { return Box::pin(std::future::ready(())) };
         Box::pin(async move {
@@ -465,8 +465,8 @@ impl Nfsd {
         self.mount.clone()
     }
 
-    /// What answers the calls of a client that may use no export, to NFS and to MOUNT: it executes none, and tells
-    /// nothing but that. A program that knows such clients by their addresses serves them with it, and needs no memory
+    /// The handler for a client that may use no export, for NFS and for MOUNT: it executes no call, and returns nothing
+    /// but that refusal. A program that knows such clients by their addresses serves them with it, and needs no memory
     /// for their calls beyond the largest that it wants to answer.
     pub fn stranger() -> Arc<dyn Handler> {
         Arc::new(Stranger)
@@ -482,7 +482,7 @@ pub(crate) fn grouped(service: impl Service + 'static, groups: Option<&Arc<Manag
 }
 
 impl Server {
-    /// Adds version 3, and NFSACL: on the same connections (ULB-4.2-a), so that nobody asks rpcbind for it.
+    /// Adds version 3, and NFSACL: on the same connections (ULB-4.2-a), so that no client asks rpcbind for it.
     fn version_3(self: &Arc<Self>, nfs: Router, groups: Option<&Arc<ManagedGroups>>) -> Router {
         nfs.with_service(grouped(Nfs3 { server: self.clone() }, groups))
             .with_service(grouped(NfsAcl { server: self.clone() }, groups))
@@ -508,7 +508,7 @@ pub(crate) struct Server {
     /// Where exports lie in others.
     pub(crate) borders: Borders,
     pub(crate) seal: Seal,
-    /// Tells this start of the server from others.
+    /// Distinguishes this start of the server from others.
     pub(crate) boot: u64,
     pub(crate) mounts: MountTable,
     pub(crate) troubles: Troubles,
@@ -518,11 +518,11 @@ pub(crate) struct Server {
     pub(crate) version_2: OnceLock<Arc<Version2>>,
     /// Version 4, if it is served.
     pub(crate) version_4: OnceLock<Arc<Shared>>,
-    /// Who locks for version 3, if anybody does.
+    /// The lock manager for version 3, if there is one.
     pub(crate) lockd: OnceLock<Weak<Lockd>>,
     /// The contexts of clients, in which version 4 may call them back, if the server has any.
     pub(crate) contexts: OnceLock<Arc<AcceptGss>>,
-    /// Who names users and groups for version 4, if anybody does.
+    /// The names of users and groups for version 4, if there are any.
     pub(crate) names: OnceLock<Arc<OwnerNames>>,
     /// The tree above the exports, for version 4.
     pub(crate) pseudo: Arc<PseudoFs>,

@@ -1,4 +1,4 @@
-//! The state directory: what has to survive a restart.
+//! The state directory: what must survive a restart.
 //!
 //! It holds the secret that handles are checked with (`secret`, readable by its owner alone) and an index for each
 //! served directory. Opening it creates what is missing.

@@ -1,8 +1,8 @@
-//! What a client hears that may use no export: each call has one fixed answer.
+//! The answers for a client that may use no export: each call has one fixed answer.
 //!
 //! The answers are those of Linux's servers: NULL is answered, MNT is refused with MNT3ERR_ACCES, the lists of exports
-//! and of mounts are empty, and every call to NFS is rejected as not authenticated well enough. Nothing of the message
-//! is looked at but its header, nothing is executed, and no memory is asked for but that of the answer.
+//! and of mounts are empty, and every call to NFS is rejected as not authenticated well enough. Only the header of the
+//! message is looked at, nothing is executed, and no memory is needed but that of the answer.
 
 use crate::mount::results;
 use rpcrdma_env::BoxFuture;

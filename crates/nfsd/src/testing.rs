@@ -70,8 +70,7 @@ impl Allocator for Watched {
     }
 }
 
-/// Believes the service and the principal that stand in a credential, where RPCSEC_GSS would have them proven. Each
-/// principal is user 1000.
+/// Accepts the service and the principal in a credential without the proof of RPCSEC_GSS. Each principal is user 1000.
 pub(crate) struct Believed;
 
 impl ServerFlavour for Believed {
@@ -92,7 +91,7 @@ impl ServerFlavour for Believed {
     }
 }
 
-/// What goes on while somebody waits for an answer.
+/// What goes on while a caller waits for an answer.
 pub(crate) type Beside = Arc<Mutex<BoxFuture<'static, ()>>>;
 
 /// A client of one server, as one user.

@@ -36,7 +36,7 @@ pub(crate) fn session_limits(transport: Limits, response: usize, request: usize)
     (read.min(limit(response)), write.min(limit(request)))
 }
 
-/// Octets that count as memory of somebody's while they are there. Nothing is written to that memory.
+/// Bytes that count as a user's memory while this exists. Nothing is written to that memory.
 pub(crate) struct Counted {
     octets: Bytes,
     _as: Buffer,

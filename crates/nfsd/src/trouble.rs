@@ -1,9 +1,8 @@
-//! Warnings of answers that an operator can do something about: a full disk, a used-up quota, a failing one, files that
-//! are gone, failures of the server itself.
+//! Warnings of answers that an operator can do something about: a full disk, a used-up quota, a failing disk, files
+//! that are gone, failures of the server itself.
 //!
-//! Clients can bring such answers about as often as they like. So each status is told once in a while, with the number
-//! of those that were not told; what is told is looked up only then. Nothing fails: what cannot be found out is left
-//! out.
+//! Clients can cause such answers as often as they like. So each status is logged once in a while, with the number of
+//! those that were left out; the details are looked up only then. Nothing fails: what cannot be found out is left out.
 
 use crate::{FileId, server::Server};
 use bytes::Bytes;
@@ -21,10 +20,10 @@ use std::{
     time::Duration,
 };
 
-/// How long no further answer of a status is told after one was.
+/// How long no further answer of a status is logged after one was.
 pub(crate) const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
 
-/// The statuses that are told, and what an operator should know of each.
+/// The statuses that are logged, and what an operator should know of each.
 const TOLD: [(Status, &str); 5] = [
     (Status::NOSPC, "no space or no inode is left on the served file system: free some there, or make it larger"),
     (Status::DQUOT, "a quota of the served file system is used up: raise it, or remove files of its owner"),
@@ -45,7 +44,7 @@ const TOLD: [(Status, &str); 5] = [
     ),
 ];
 
-/// Whether an operator is told of answers with this status.
+/// Whether answers with this status are logged.
 pub(crate) fn is_told(status: Status) -> bool {
     TOLD.iter().any(|(told, _)| *told == status)
 }
@@ -63,7 +62,7 @@ pub(crate) struct Subject {
     pub(crate) name: Option<Bytes>,
 }
 
-/// Counts what is told and what is not.
+/// Counts what is logged and what is left out.
 pub(crate) struct Troubles {
     clock: Arc<dyn Clock>,
     /// As [`TOLD`].
@@ -81,7 +80,7 @@ impl Troubles {
         Self { clock, told: Mutex::default() }
     }
 
-    /// Whether an answer with this status is told now: how many before it were not, and what to say.
+    /// Whether to log an answer with this status now: how many before it were left out, and what to say.
     fn count(&self, status: Status) -> Option<(u64, &'static str)> {
         let at = TOLD.iter().position(|(told, _)| *told == status)?;
         let now = self.clock.now();

@@ -1,8 +1,8 @@
-//! Work that goes on after its call was answered: calls to clients, recalls, long copies.
+//! Work that continues after its call was answered: calls to clients, recalls, long copies.
 //!
-//! The library starts no task of its own: whoever has such work hands it over here, and the program drives all of it
-//! with [`Nfsd::upkeep`](crate::Nfsd::upkeep). How much of it there can be is the business of those who hand it over:
-//! each kind has a limit. What is still under way when the server ends is dropped with it.
+//! The library starts no task of its own: code with such work hands it over here, and the program drives all of it with
+//! [`Nfsd::upkeep`](crate::Nfsd::upkeep). Each kind of work has a limit, which the code that hands it over enforces.
+//! What is still under way when the server ends is dropped with it.
 
 use futures_util::{
     FutureExt,
@@ -22,7 +22,7 @@ pub(crate) type Task = BoxFuture<'static, ()>;
 /// Where work is handed over.
 pub(crate) struct Tasks {
     sender: mpsc::UnboundedSender<Task>,
-    /// Until somebody drives it.
+    /// Until a driver takes it.
     receiver: Mutex<Option<mpsc::UnboundedReceiver<Task>>>,
 }
 
@@ -48,7 +48,7 @@ impl Tasks {
         let _ = self.sender.send(Box::pin(task));
     }
 
-    /// What does the work, for the first who asks. It completes when [`Tasks`] is gone and all is done.
+    /// The future that does the work, for the first caller. It completes when [`Tasks`] is dropped and all is done.
     pub(crate) fn driver(&self) -> Option<Driver> {
         let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         Some(Driver { receiver: Some(receiver), running: FuturesUnordered::new() })

@@ -47,8 +47,8 @@ pub(super) fn failure<F>(failure: Failure<F>) -> Status {
     status(failure.fault)
 }
 
-/// The change numbers of a directory before and after. What the file system does not tell counts as changed by others,
-/// too.
+/// The change numbers of a directory before and after. If the file system does not return them, they count as changed
+/// by others, too.
 // NFS4-8881-3.3.4-a
 pub(super) fn change_info(change: &Change) -> ChangeInfo {
     let before = change.before.map(|before| before.change);

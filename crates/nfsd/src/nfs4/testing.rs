@@ -36,7 +36,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// A clock that stands still until it is told otherwise, and counts who looks at it.
+/// A clock that stands still until the test moves it, and counts how often it is read.
 #[derive(Default)]
 pub(crate) struct TestClock(AtomicU64, AtomicU64, Mutex<Vec<(Timestamp, oneshot::Sender<()>)>>);
 
@@ -48,7 +48,7 @@ impl TestClock {
         self.2.lock().unwrap().retain(|(until, sleeper)| *until > now && !sleeper.is_closed());
     }
 
-    /// How often somebody has looked at it.
+    /// How often it was read.
     pub(crate) fn looks(&self) -> u64 {
         self.1.load(Ordering::SeqCst)
     }
@@ -95,7 +95,7 @@ pub(crate) struct Setup {
     pub(crate) squash: Squash,
     pub(crate) read_only: bool,
     pub(crate) version_4: fn(Version4) -> Version4,
-    /// Whether what goes on after its call was answered goes on with each call; else a test drives it.
+    /// Whether work that continues after its call was answered goes on with each call; otherwise a test drives it.
     pub(crate) is_driven: bool,
 }
 
@@ -192,7 +192,7 @@ impl TestServer {
         Self { nfsd, clock, memory, scratch, setup, starts, connections, beside, directory }
     }
 
-    /// The server is killed and started again: what it did not write down is gone.
+    /// The server is killed and started again: what it did not write down is lost.
     pub(crate) fn restart(self) -> Self {
         let Self { nfsd, clock, memory, scratch, setup, starts, beside, directory, .. } = self;
         drop((beside, directory));
@@ -229,7 +229,7 @@ impl TestServer {
         }
     }
 
-    /// The directory that is served is looked after, as every second.
+    /// The upkeep of the served directory, as every second.
     pub(crate) fn tidy(&self) {
         self.directory.iter().for_each(DirectoryFs::tidy_now);
     }

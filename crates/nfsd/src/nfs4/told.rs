@@ -1,5 +1,5 @@
-//! What is told of a file: the values of its attributes, its file system's and the server's (RFC 8881 sections 5.8,
-//! 5.10; RFC 7862 section 12.2).
+//! What a client sees of a file: the values of its attributes, its file system's and the server's (RFC 8881 sections
+//! 5.8, 5.10; RFC 7862 section 12.2).
 
 use super::{
     acl,
@@ -72,10 +72,10 @@ impl Compound {
         Ok(Asked { set, usage })
     }
 
-    /// Tells them of a file.
+    /// Returns them for a file.
     ///
     /// # Errors
-    /// SERVERFAULT if its handle cannot be made; why its access control list cannot be told.
+    /// SERVERFAULT if its handle cannot be made; why its access control list cannot be read.
     pub(super) async fn told(
         &self,
         asked: &Asked,

@@ -67,10 +67,9 @@ impl Version4 {
         }
     }
 
-    /// Which of the servers that share the state directory this is: each has its own journal, and clients take it for a
-    /// server of its own. The number has to be the same after a restart. That of a
-    /// [`DirectoryFs`](crate::DirectoryFs) will do, as no two servers with one state directory serve the same
-    /// directory.
+    /// Which of the servers that share the state directory this is: each has its own journal, and clients see it as a
+    /// server of its own. The number must be the same after a restart. That of a [`DirectoryFs`](crate::DirectoryFs)
+    /// will do, as no two servers with one state directory serve the same directory.
     #[must_use]
     pub fn with_server_id(mut self, server: u64) -> Self {
         self.server = Some(server);
@@ -84,7 +83,7 @@ impl Version4 {
         self
     }
 
-    /// For how long a client keeps what it holds without a word from it. It asks for that, and renews it in time.
+    /// How long a client keeps what it holds while it is silent. It asks for that, and renews it in time.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.limits.lease = lease;
@@ -114,7 +113,7 @@ impl Version4 {
         self
     }
 
-    /// How long who wants a file waits for a delegation of it to be returned.
+    /// How long a client that wants a file waits until a delegation of it is returned.
     #[cfg(test)]
     pub(crate) fn with_recall_wait(mut self, wait: std::time::Duration) -> Self {
         self.limits.recall_wait = wait;
@@ -135,7 +134,7 @@ impl Version4 {
         self
     }
 
-    /// Who is told of each operation.
+    /// Sets the observer of each operation.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = observer;

@@ -1,14 +1,14 @@
 //! The NFSACL service, version 3: POSIX access control lists beside NFS version 3, on its connections (ULB-4.2-a).
 //!
-//! What Linux's server answers is the measure, as nothing else defines the program: a mode is told as a list of four
-//! entries, with a mask that says what the group has. Where a file system has no lists, modes are told so, too, and no
-//! list that says more is set (NOTSUPP). Handles, callers, exports, delegations and warnings are those of version 3.
+//! Linux's server is the reference, as nothing else defines the program: a mode appears as a list of four entries, with
+//! a mask for what the group has. If a file system has no lists, modes appear like this as well, and a list that says
+//! more cannot be set (NOTSUPP). Handles, callers, exports, delegations and warnings are those of version 3.
 //!
 //! SETACL sets the lists whose entries it brings, the other stays. An access list without entries is what the mode
 //! says; a default list without entries is none.
 //!
-//! Version 2 goes with NFS version 2, whose clients do not ask for lists: it is not served, and calls of it are told
-//! that version 3 is.
+//! Version 2 goes with NFS version 2, whose clients do not ask for lists: it is not served, and calls of it are
+//! answered with PROG_MISMATCH and version 3.
 
 #[cfg(test)]
 mod tests;
@@ -154,7 +154,7 @@ impl Execution {
         set.map(|change| change.after.map(Into::into)).map_err(failure)
     }
 
-    /// A failure with the file's attributes, if they can be told.
+    /// A failure with the file's attributes, if they are available.
     async fn told_with(&self, status: Status, opened: &Opened) -> Failure<Info> {
         Failure { status, info: opened.attributes().await.ok().map(Into::into) }
     }
@@ -169,10 +169,10 @@ enum Wanted {
     Same,
 }
 
-/// What is wanted of the list that a call brings.
+/// What the list of a call asks for.
 ///
 /// # Errors
-/// If its entries are no list.
+/// If its entries are not a list.
 fn wanted(list: Option<&List>) -> Result<Wanted, ()> {
     match list {
         None => Ok(Wanted::Same),
@@ -181,7 +181,7 @@ fn wanted(list: Option<&List>) -> Result<Wanted, ()> {
     }
 }
 
-/// The lists as they are told. `None` if one that is asked for is too long.
+/// The lists for the reply. `None` if one that the client asks for is too long.
 fn told_lists(acls: &Acls, owners: (u32, u32), bits: u32) -> Option<Lists> {
     let wants = |of: u32| bits & of != 0;
     let mut access = List::default();

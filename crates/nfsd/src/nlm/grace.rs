@@ -1,8 +1,8 @@
 //! The time after a start in which hosts lock again what they had.
 //!
 //! It begins if the list of hosts with locks names any, and has a fixed end: no host says that it is done. Version 4
-//! has a grace period of its own. While either lasts nobody gets a lock that he did not have, in neither protocol, and
-//! those who reclaim by NLM may do so. Nothing fails.
+//! has a grace period of its own. While either lasts no host or client gets a lock that it did not have, in neither
+//! protocol, and hosts that reclaim by NLM may do so. Nothing fails.
 
 use super::Lockd;
 use rpcrdma_env::{Clock, Timestamp};

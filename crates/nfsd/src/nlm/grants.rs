@@ -1,9 +1,9 @@
 //! GRANTED: a lock has become free for a host that waits for it.
 //!
-//! The lock is taken for the host first, and then the host is told, at the address that it has called from, by GRANTED
-//! or, if it has asked by LOCK_MSG, by GRANTED_MSG, whose answer is a call with our cookie. Who says that it waits no
-//! more gives the lock back, and so does who says nothing to several calls: meanwhile all others wait for it. Answers
-//! of strangers, and with cookies of others, change nothing.
+//! The server takes the lock for the host first, and then calls the host, at the address from which it has called, by
+//! GRANTED or, if it has asked by LOCK_MSG, by GRANTED_MSG, whose answer is a call with our cookie. A host that answers
+//! that it waits no more gives the lock back, and so does one that does not answer several calls: meanwhile all others
+//! wait for it. Answers of other hosts, and with other cookies, change nothing.
 
 use super::{
     Lockd,
@@ -63,7 +63,7 @@ impl Answers {
         self.lock().remove(&cookie);
     }
 
-    /// A host answers a call of ours, or says so. Nobody else's answer counts, and each once.
+    /// A host answers a call of ours, or claims to. Only the called host's answer counts, and each once.
     pub(super) fn answered(&self, from: IpAddr, cookie: &Cookie, status: Status) -> bool {
         let Ok(octets) = cookie.as_slice().try_into() else { return false };
         let cookie = u64::from_be_bytes(octets);
@@ -103,7 +103,7 @@ impl Said {
 }
 
 impl Lockd {
-    /// Asks for a lock again in its host's stead, and tells the host if it is free.
+    /// Asks for a lock again in its host's stead, and calls the host if it is free.
     pub(super) fn grant_later(self: &Arc<Self>, host: Arc<Host>, waiter: Arc<Waiter>) {
         let lockd = Arc::downgrade(self);
         self.tasks.spawn(async move {
@@ -118,7 +118,7 @@ impl Lockd {
             return;
         }
         let (origin, kind) = (waiter.file.caller.origin, waiter.kind);
-        // A delegation in the way is called back; the lock is asked for again soon.
+        // A conflicting delegation is recalled; the lock is asked for again soon.
         let Ok(using) = self.server.using(&waiter.file, None, kind).await else {
             let _ = self.on_worker(origin, move |lockd| lockd.postpone(&host, &waiter, false)).await;
             return;
@@ -181,7 +181,7 @@ impl Lockd {
         }
     }
 
-    /// Tells a host that it has a lock, until it answers.
+    /// Calls a host until it answers that it has a lock.
     async fn tell(&self, waiter: &Waiter, cookie: u64) -> Said {
         for attempt in 0..GRANT_ATTEMPTS {
             if attempt > 0 {

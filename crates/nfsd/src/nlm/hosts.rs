@@ -26,8 +26,8 @@ use std::{
     },
 };
 
-/// The number before that of the first host. No client id of version 4 is as high, so that who is told of a lock of a
-/// host takes it for none of his own.
+/// The number before that of the first host. No client id of version 4 is as high, so a client that sees a lock of a
+/// host does not take it for one of its own.
 const FIRST_NUMBER: u64 = 1 << 63;
 /// The number of a host that is not known, as it holds nothing.
 pub(super) const UNKNOWN: Client = Client::Nlm(FIRST_NUMBER);
@@ -37,7 +37,7 @@ pub(super) struct Host {
     number: u64,
     address: IpAddr,
     name: Box<[u8]>,
-    /// The list of those who are told of a restart has it.
+    /// It is on the list of hosts to notify of a restart.
     is_watched: AtomicBool,
     /// When it has called last, in nanoseconds.
     used: AtomicU64,
@@ -75,7 +75,7 @@ impl Kept {
     pub(super) fn keep(&mut self, kind: Kind, open: Arc<dyn OpenFile>, using: Option<Using>) {
         let at = usize::from(kind == Kind::Write);
         self.opens[at] = Some(open);
-        // The new one before the old one goes: there is no moment without.
+        // The new one before the old one goes: there is no moment without a lock.
         let before = std::mem::replace(&mut self.using[at], using);
         drop(before);
     }
@@ -114,7 +114,7 @@ impl Held {
         self.waiting.iter().position(|waiting| Arc::ptr_eq(&waiting.waiter, waiter))
     }
 
-    /// Takes what waits there from the list: whoever is about to grant it, or to tell of it, sees that.
+    /// Takes a waiting lock from the list: code that is about to grant it, or to call the host, sees that.
     pub(super) fn end_waiting(&mut self, at: usize) -> Waiting {
         let ended = self.waiting.remove(at);
         ended.waiter.end();
@@ -158,12 +158,12 @@ impl Host {
         self.is_watched.store(true, Ordering::Release);
     }
 
-    /// What it holds. For workers alone, who may wait.
+    /// What it holds. For workers alone, which may wait.
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same if nobody uses it in this moment.
+    /// The same if no other thread uses it at this moment.
     pub(super) fn held_now(&self) -> Option<MutexGuard<'_, Held>> {
         match self.held.try_lock() {
             Ok(held) => Some(held),
@@ -309,7 +309,7 @@ impl Table {
         self.clients.retain(|client, hosts| {
             if of.is_none_or(|of| of == *client) {
                 hosts.retain(|host| {
-                    // Who has another is about to use it: it is only given out under the table's lock.
+                    // Another reference is about to be used: references are only given out under the table's lock.
                     let goes = forgotten.len() < most && Arc::strong_count(host) == 1 && may(host);
                     if goes {
                         forgotten.push(host.clone());

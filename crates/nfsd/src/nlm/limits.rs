@@ -21,18 +21,18 @@ pub const MAX_NLM_WAITING_OF_HOST: usize = 256;
 pub const MAX_NLM_WAITING: usize = 8_192;
 /// The most calls under way to the hosts of one client network.
 pub const MAX_NLM_CALLS_TO_CLIENT: usize = 16;
-/// The most calls under way to all. The program has room for more: a lock is not taken for a host that cannot be told
-/// of it.
+/// The most calls under way to all. The program has room for more: a lock is not taken for a host that cannot be
+/// called.
 pub const MAX_NLM_CALLS: usize = 96;
 
 /// How long a host has to answer a call: while it is asked whether it takes a lock, others wait for that.
 pub(super) const CALL_TIME: Duration = Duration::from_secs(5);
-/// How often a host is told of a lock that was granted to it, in number.
+/// How often a host is called about a lock that was granted to it.
 pub(super) const GRANT_ATTEMPTS: u32 = 3;
-/// How long after it has not answered it is told again.
+/// How long after it has not answered it is called again.
 pub(super) const BETWEEN_GRANTS: Duration = Duration::from_secs(1);
-/// How often the host's programs are asked again whether they still have what somebody waits for: the kernel does not
-/// say when they give it up.
+/// How often the server asks the host again whether its programs still have what a client waits for: the kernel does
+/// not say when they give it up.
 pub(super) const ASK_HOST_AGAIN: Duration = Duration::from_secs(2);
 /// How often the table is asked again by who should be woken: his place there is lost after 90 s, or may never have
 /// been one.

@@ -1,8 +1,8 @@
 //! TEST, LOCK, UNLOCK, CANCEL: byte ranges of hosts in the table of claims, and from there on the host of the server.
 //!
-//! A lock is asked for in this order: the handle, the grace period, the list of those who are told of a restart, the
-//! caller's rights, delegations of version 4 that are in the way, the table. All that reaches the host's file system is
-//! done by a worker, under the lock of what the calling host holds. What fails gives back what it got.
+//! A lock is asked for in this order: the handle, the grace period, the list of hosts to notify of a restart, the
+//! caller's rights, conflicting delegations of version 4, the table. A worker does everything that reaches the host's
+//! file system, under the lock of what the calling host holds. What fails gives back what it got.
 
 use super::{
     Call, Lockd,
@@ -22,7 +22,7 @@ use rpcrdma_nfs::{
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// How often a lock is asked for again since a client of version 4 was in its way whose lease is over.
+/// How often a lock is asked for again because it conflicts with a client of version 4 whose lease is over.
 const MAX_TAKEN: usize = 8;
 
 /// The octets that a call means.
@@ -43,8 +43,8 @@ pub(super) fn kind_of(exclusive: bool) -> Kind {
     if exclusive { Kind::Write } else { Kind::Read }
 }
 
-/// What a host is told of who is in its way. Of clients of version 4 and of programs of the server's host there is
-/// nothing to be told but where.
+/// What a host learns about the holder of a conflicting lock. Of clients of version 4 and of programs of the server's
+/// host it learns only the range.
 fn holder_of(denied: &Denied) -> nlm::Holder<u64> {
     let (process, owner) = match &denied.by {
         LockedBy::Holder(holder) if matches!(holder.client(), Client::Nlm(_)) => owner_of(holder),
@@ -55,7 +55,7 @@ fn holder_of(denied: &Denied) -> nlm::Holder<u64> {
     nlm::Holder { exclusive: denied.kind == Kind::Write, process, owner, offset, length }
 }
 
-/// A delegation is in the way: its holder may have locked anything.
+/// A conflicting delegation: its holder may have locked anything.
 const DELEGATED: Denied = Denied { range: Range::ALL, kind: Kind::Write, by: LockedBy::Host };
 
 fn refused(refused: &LockRefused) -> Status {
@@ -87,7 +87,7 @@ pub(super) enum Ask {
 }
 
 impl Lockd {
-    /// The file of a handle, for who calls.
+    /// The file of a handle, for the caller.
     pub(super) fn open(&self, call: &Call, file: &Handle) -> Result<Opened, Status> {
         self.server.open(&call.context, file).map_err(|status| match status {
             v3::Status::STALE | v3::Status::BADHANDLE => Status::StaleHandle,
@@ -95,14 +95,14 @@ impl Lockd {
         })
     }
 
-    /// Opens a file for a lock of this kind, if the caller may read or write it, or owns it: that he could open it when
-    /// he did is what his own host has seen to.
+    /// Opens a file for a lock of this kind, if the caller may read or write it, or owns it: whether he could open it
+    /// at that time his own host has checked.
     async fn open_for(&self, file: &Opened, access: Access) -> Result<Arc<dyn OpenFile>, Status> {
         let opened = file.file_system.open_as_owner(file.caller.clone(), file.file, access).await;
         opened.map_err(|failure| failed(failure.fault))
     }
 
-    /// Asks the table, and takes from clients of version 4 whose leases are over what is in the way. Sleeps.
+    /// Asks the table, and takes what conflicts from clients of version 4 whose leases are over. Sleeps.
     // NLM-BOTH-a, NLM-BOTH-b
     pub(super) fn ask(&self, origin: Origin, request: &LockRequest<'_>, ask: Ask) -> Result<(), LockRefused> {
         let mut taken = 0;
@@ -121,7 +121,7 @@ impl Lockd {
         }
     }
 
-    /// Whether a lock could be had, and what is in the way.
+    /// Whether a lock would be granted, and what conflicts.
     pub(super) async fn test(self: &Arc<Self>, call: &Call, exclusive: bool, lock: nlm::Lock<u64>) -> Tested<u64> {
         match self.try_test(call, exclusive, lock).await {
             Ok(None) => Tested::Other(Status::Granted),
@@ -189,7 +189,7 @@ impl Lockd {
         let holder = lock_owner(host.client(), lock.process, &lock.owner);
         let (key, version, form, local) = (key_of(&file), call.version, call.form, call.local());
         let wish = Wish { file, key, holder, range, kind, lock, version, form, local, open };
-        // A host that reclaims has had it, and waits for nobody.
+        // A host that reclaims has had it, and does not wait.
         let waits = block && !reclaim;
         self.on_worker(call.origin(), move |lockd| lockd.lock_now(&host, &wish, using, waits)).await?
     }
@@ -236,7 +236,7 @@ impl Lockd {
         };
         match (asked, waiter) {
             (Ok(()), _) => {
-                // It has what it waited for: whoever is telling it so need not go on.
+                // It has what it waited for: a task that is calling it need not go on.
                 known.map(|at| held.end_waiting(at));
                 held.keep(wish.key, &wish.holder, place, (wish.kind, wish.open.clone(), using));
                 Ok(Status::Granted)
@@ -320,7 +320,7 @@ impl Lockd {
         let holder = lock_owner(host.client(), lock.process, &lock.owner);
         self.on_worker(call.origin(), move |lockd| {
             let (mut held, key) = (host.held(), key_of(&file));
-            // Who gives back a lock has seen that it has it, though its answer may have been lost.
+            // A host that gives back a lock knows that it has it, though its answer may have been lost.
             while let Some(at) = held.waiting.iter().position(|Waiting { waiter, standing }| {
                 let is_granted = matches!(standing, Standing::Granting { .. });
                 is_granted && waiter.key == key && waiter.holder == holder && waiter.range.overlaps(range)
@@ -337,7 +337,7 @@ impl Lockd {
         .await?
     }
 
-    /// Gives back what was taken for a host that does not wait for it any more: but for what its owner had before, in
+    /// Gives back what was taken for a host that does not wait for it any more: except what its owner had before, in
     /// the kind in which he had it. Sleeps.
     pub(super) fn give_back(&self, held: &mut Held, ended: &Waiting) {
         let Standing::Granting { before, .. } = &ended.standing else { return };
@@ -348,7 +348,8 @@ impl Lockd {
             if part_kind != kind {
                 let request =
                     LockRequest { file: *key, holder, range: *part, kind: *part_kind, host: None, wake: None };
-                // Going back to reading excludes nobody. Who had it for writing gets that again unless somebody reads.
+                // Going back to reading conflicts with nobody. An owner that had it for writing gets that again unless
+                // another one reads.
                 let _ = self.claims().lock(&request);
             }
             let gap = next.zip(part.first().checked_sub(1)).and_then(|(from, to)| Range::between(from, to));
@@ -377,7 +378,7 @@ impl Lockd {
     }
 }
 
-/// Frees all that a host holds and waits for, who is known no more. Sleeps.
+/// Frees everything that a forgotten host holds and waits for. Sleeps.
 pub(super) fn release(claims: &Claims, host: &Host) {
     let mut held = host.held();
     // NLM-FREE-a

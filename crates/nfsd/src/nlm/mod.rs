@@ -184,10 +184,10 @@ impl Lockd {
         }
     }
 
-    /// Sees that a host is told when this server starts again.
+    /// Makes sure that a host is notified when this server starts again.
     ///
     /// # Errors
-    /// If it cannot be put on the list: it would lose its locks without a word.
+    /// If it cannot be put on the list: it would lose its locks without notice.
     async fn watched(&self, host: &Host, call: &Call) -> Result<(), Status> {
         // Also one that is watched already: each address by which it knows this server has an entry of its own, as a
         // notice from another one means nothing to it.
@@ -226,7 +226,7 @@ impl Lockd {
         }
     }
 
-    /// Whether all who are in the way of using a file by version 3 are hosts at the address that the use comes from.
+    /// Whether all that conflict with a use of a file by version 3 are hosts at the address that the use comes from.
     pub(crate) fn are_own_shares(&self, origin: Origin, file: FileKey, access: Access) -> bool {
         let in_the_way = self.claims().in_the_way_of_use(file, access);
         !in_the_way.is_empty() && self.hosts.are_at(&in_the_way, origin)
@@ -254,7 +254,7 @@ impl Lockd {
         }
     }
 
-    /// What goes on after calls were answered, and what is due from time to time. For the first who asks.
+    /// Work that continues after calls were answered, and periodic work. For the first caller.
     pub(crate) fn drive(self: &Arc<Self>) -> Option<[BoxFuture<'static, ()>; 2]> {
         let tasks = self.tasks.driver()?;
         let (lockd, clock) = (Arc::downgrade(self), self.clock.clone());

@@ -1,4 +1,4 @@
-//! Counts with a limit. Who has taken a place gives it back by dropping it.
+//! Counts with a limit. The holder of a place gives it back by dropping it.
 
 use rpcrdma_oncrpc::ClientNetwork;
 use std::{

@@ -1,7 +1,7 @@
 //! SHARE and UNSHARE: reservations of programs that open files as DOS does.
 //!
-//! They are among the share reservations of version 4: each sees the other's. Reading and writing by version 3 is
-//! denied to others, and not to hosts at the address of the one that has reserved, as version 3 does not say who reads.
+//! They are among the share reservations of version 4: each sees the other's. They deny reading and writing by version
+//! 3 to others, and not to hosts at the address of the one that has reserved, as version 3 does not say who reads.
 
 use super::{
     Call, Lockd,
@@ -16,8 +16,8 @@ use crate::{
 use rpcrdma_nfs::nlm::{Share, ShareAccess, ShareArguments, Status};
 use std::sync::Arc;
 
-/// What is reserved, in the table's words. Who opens a file for nothing and denies others something counts as one who
-/// reads; who denies nothing either has nothing.
+/// What is reserved, in the table's words. An open for nothing that denies others something counts as one for reading;
+/// one that denies nothing either has nothing.
 // NLM-SHARE-a
 fn modes(share: &Share) -> Option<(claims::Access, Deny)> {
     let deny = Deny::from_bits(share.deny as u32)?;

@@ -56,7 +56,7 @@ pub(crate) struct Ears {
     says: Mutex<VecDeque<Saying>>,
     /// What is said to the next call, when it is said.
     pub(crate) late: Mutex<Option<oneshot::Receiver<Saying>>>,
-    /// Whether nobody answers at all.
+    /// Whether the host answers nothing.
     pub(crate) is_silent: Mutex<bool>,
 }
 

@@ -33,7 +33,7 @@ pub(super) struct Waiter {
     pub(super) kind: Kind,
     /// As it was asked for: the host knows it by these words.
     pub(super) lock: Lock<u64>,
-    /// The version in which it was asked for, and by a call of which form: it is told so, too.
+    /// The version in which it was asked for, and the form of that call: the notice uses the same.
     pub(super) version: u32,
     pub(super) form: Form,
     /// The server's address that the host has called.
@@ -44,7 +44,7 @@ pub(super) struct Waiter {
     pub(super) _place: Place,
 }
 
-/// A lock that somebody wants, with what it takes to wait for it.
+/// A lock that a host wants, with what it takes to wait for it.
 pub(super) struct Wish {
     pub(super) file: Opened,
     pub(super) key: FileKey,
@@ -60,10 +60,10 @@ pub(super) struct Wish {
 
 /// How a waiting lock stands.
 pub(super) enum Standing {
-    /// Somebody else has it. It is asked for again at this time.
+    /// Another owner has it. It is asked for again at this time.
     Waiting(Timestamp),
-    /// It was taken for the host, who is asked whether it still wants it. Who gets it back knows what the owner had of
-    /// the range before.
+    /// It was taken for the host, which is asked whether it still wants it. To give it back one must know what the
+    /// owner had of the range before.
     Granting { cookie: u64, before: Vec<(Range, Kind)> },
 }
 
@@ -89,7 +89,7 @@ impl Waiter {
         self.key == file && self.range == range && self.holder == *holder
     }
 
-    /// Nobody waits for it any more.
+    /// The host no longer waits for it.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Release);
     }
@@ -99,7 +99,7 @@ impl Waiter {
     }
 }
 
-/// Rings when a lock may be free. It keeps neither the server nor who waits.
+/// Rings when a lock may be free. It keeps neither the server nor the waiting host.
 struct Bell {
     lockd: Weak<Lockd>,
     host: Weak<Host>,
@@ -125,12 +125,12 @@ pub(super) fn bell(lockd: &Arc<Lockd>, host: &Arc<Host>, waiter: &Arc<Waiter>) -
 
 /// When a lock is asked for again that could not be had now.
 pub(super) fn again(now: Timestamp, is_told: bool, waiting: usize) -> Timestamp {
-    // Who has more waiting than the table has places for is not told of all.
+    // A host that waits for more locks than the table has places for does not get notices for all.
     now + if is_told && waiting <= MAX_WAITING_LOCKS { ASK_AGAIN } else { ASK_HOST_AGAIN }
 }
 
 impl Held {
-    /// Those whose time has come, at most so many. Each comes again later.
+    /// Those whose time has come, at most this many. Each comes again later.
     fn due(&mut self, now: Timestamp, most: usize) -> Vec<Arc<Waiter>> {
         let count = self.waiting.len();
         let mut due = Vec::new();
@@ -148,7 +148,7 @@ impl Held {
 }
 
 impl Lockd {
-    /// Asks again for locks whose time has come. `from` says with which host to begin: who comes last does not stay
+    /// Asks again for locks whose time has come. `from` is the host to begin with, so that the last does not stay the
     /// last.
     pub(super) fn ask_again(self: &Arc<Self>, from: u64) {
         if self.waiting.used() == 0 {

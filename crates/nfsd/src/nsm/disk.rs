@@ -1,8 +1,8 @@
-//! Files of a directory that are there whole or not at all, whenever the machine stops.
+//! Files of a directory that are whole or absent, whenever the machine stops.
 //!
 //! A file is written beside its place, taken to the disk, moved into its place, and then the directory is taken to the
-//! disk: when [`put`] returns, the disk has it. What it leaves behind when it is interrupted is a draft, which nobody
-//! reads. The system calls are behind [`Calls`], so that tests stop between any two of them.
+//! disk: when [`put`] returns, the disk has it. What it leaves behind when it is interrupted is a draft, which is never
+//! read. The system calls are behind [`Calls`], so that tests stop between any two of them.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -43,7 +43,7 @@ pub(super) fn put(calls: &dyn Calls, name: &str, octets: &[u8]) -> io::Result<()
     calls.sync_names()
 }
 
-/// Whether a file is a draft: nobody waits for it any more after a restart.
+/// Whether a file is a draft: after a restart it is useless.
 pub(super) fn is_draft(name: &str) -> bool {
     name.ends_with(DRAFT)
 }
@@ -52,7 +52,7 @@ pub(super) fn is_draft(name: &str) -> bool {
 pub(super) struct Directory(PathBuf);
 
 impl Directory {
-    /// Makes it if it is not there.
+    /// Makes it if it does not exist.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         match fs::DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

@@ -1,5 +1,5 @@
-//! Who is monitored, in memory: which hosts hold locks, which are still to be told of our restart, what they have told
-//! of theirs.
+//! The monitored hosts, in memory: which hosts hold locks, which must still be notified of our restart, what they have
+//! announced of theirs.
 //!
 //! Nothing here waits and nothing here touches the disk: [`Monitor`](super::Monitor) does. A host that holds nothing
 //! any more stays for a while, as it may lock again at once; so does one that was not reached, for the next start. Both
@@ -37,8 +37,8 @@ pub(crate) const MAX_NOTICES: usize = 16;
 /// The most of them to one network, in number: hosts there that do not answer leave places for others. To one address
 /// there is one at a time.
 pub(crate) const MAX_NOTICES_OF_NETWORK: usize = 4;
-/// The least time between two notices of a host that are believed, in seconds: whoever forges them has the locks of one
-/// host freed so often and no more. What comes in between is not answered, and comes again.
+/// The least time between two notices of a host that the server believes: an attacker who forges them frees the locks
+/// of one host this often and no more. Notices in between are not answered, and come again.
 pub(crate) const NOTICE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What a host is on the list for.
@@ -55,13 +55,13 @@ enum Use {
 /// Our notice to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Notice {
-    /// It is told, or need not be.
+    /// It was notified, or need not be.
     Done,
-    /// It is to be told then, and has not answered for so long between two attempts.
+    /// It must be notified then, after this pause between two attempts.
     Due(Timestamp, Duration),
     /// A notice is under way; the pause as above.
     UnderWay(Duration),
-    /// It was not reached: the next start tells it.
+    /// It was not reached: the next start notifies it.
     GivenUp,
 }
 
@@ -97,14 +97,14 @@ impl Host {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) hosts: usize,
-    /// Those that are still to be told of our restart.
+    /// Those that must still be notified of our restart.
     pub(super) untold: usize,
 }
 
 /// What becomes of a notice from a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// Nobody of that name at that address is monitored.
+    /// No host of that name at that address is monitored.
     Unknown,
     /// The host has told this state already.
     Again,
@@ -126,7 +126,7 @@ pub(super) struct Hosts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// A host that is wanted on the list.
+/// A host to put on the list.
 pub(super) struct Wanted {
     pub(super) listed: Listed,
     pub(super) file: FileNumber,
@@ -136,7 +136,7 @@ pub(super) struct Wanted {
 }
 
 impl Hosts {
-    /// A host of the past, to be told as of now. Whether it was new: twice the same is one.
+    /// A host of an earlier start, to notify from now on. Returns whether it was new: twice the same is one.
     pub(super) fn add_past(&mut self, file: FileNumber, listed: Listed, now: Timestamp) -> bool {
         if self.find(&listed).is_some() {
             return false;
@@ -218,7 +218,7 @@ impl Hosts {
         }
     }
 
-    /// Takes away who has held nothing for long, and answers for their files. `holds` has the last word.
+    /// Takes hosts away that have held nothing for long, and returns their files. `holds` has the last word.
     pub(super) fn sweep(&mut self, now: Timestamp, holds: impl Fn(IpAddr, &[u8]) -> bool) -> Vec<FileNumber> {
         let mut idle = Vec::new();
         for (address, hosts) in &mut self.of {
@@ -227,7 +227,7 @@ impl Hosts {
                     // It has taken a lock since: what says so and what says the contrary may cross.
                     Use::Idle(_) if holds(*address, &host.name) => host.used = Use::Holds,
                     Use::Idle(since) if now.since(since) < IDLE_TIME || !host.is_spare() => {}
-                    // Its notice may come again, and would free what it has locked since if nobody knew of the first.
+                    // Its notice may come again, and would free what it has locked since if the first were forgotten.
                     // NSM-1-d
                     Use::Idle(_) if host.heard.is_some_and(|(_, when)| now.since(when) < REPEAT_TIME) => {}
                     Use::Idle(_) => idle.push((*address, at)),
@@ -245,7 +245,7 @@ impl Hosts {
         hosts.is_some_and(|hosts| hosts.iter().any(|host| host.used != Use::Past && is_same_host(&host.name, name)))
     }
 
-    /// A notice from this address. It allocates nothing unless it is believed.
+    /// A notice from this address. It allocates nothing unless the server believes it.
     pub(super) fn hear(&mut self, address: IpAddr, name: &[u8], state: u32, now: Timestamp) -> Heard {
         let Some(hosts) = self.of.get_mut(&address) else { return Heard::Unknown };
         // One that has not come back to us has nothing that could be freed; but its notice may come again after it has.
@@ -292,7 +292,7 @@ impl Hosts {
             });
             due.extend(first.min().map(|(when, at)| (when, *address, at)));
         }
-        // Who waits for longest is first.
+        // The one that waits for longest is first.
         due.sort();
         let mut begun = Vec::new();
         for (_, address, at) in due {
@@ -318,7 +318,7 @@ impl Hosts {
         due.min()
     }
 
-    /// A host has answered our notice. It has a while to come back: if we start again before, it is told again.
+    /// A host has answered our notice. It has a while to come back: if we start again before, it is notified again.
     pub(super) fn told(&mut self, listed: &Listed, now: Timestamp) {
         let Some(host) = self.find(listed) else { return };
         host.notice = Notice::Done;

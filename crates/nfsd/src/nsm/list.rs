@@ -1,9 +1,10 @@
-//! The list of hosts that are to be notified after a restart, in the directory `nsm-ID` of the state directory, and the
-//! state number beside it.
+//! The list of hosts to notify after a restart, in the directory `nsm-ID` of the state directory, and the state number
+//! beside it.
 //!
 //! Each host has a file of its own with a name that no other file has had, so that taking one away never meets writing
-//! another. What [`List::put`] has returned from is on the disk. What is not as it was written was once acknowledged,
-//! and nobody knows whose it was: the file is kept under another name, for people to look at, and the server says so.
+//! another. What [`List::put`] has returned from is on the disk. A file that is not as it was written was once
+//! acknowledged, and its host is unknown: it is kept under another name, for people to look at, and the server reports
+//! it.
 //!
 //! ```text
 //! state:    state number (4 octets), SipHash-2-4 of that (8)
@@ -62,11 +63,11 @@ impl FileNumber {
 /// The list on the disk.
 pub(super) struct List {
     calls: Box<dyn Calls>,
-    /// Nobody else has the list while this is open.
+    /// No other process has the list while this is open.
     _lock: Option<File>,
 }
 
-/// What the list said when it was opened.
+/// What the list contained when it was opened.
 pub(super) struct Past {
     pub(super) hosts: Vec<(FileNumber, Listed)>,
     /// Our state number now: on the disk already.
@@ -99,8 +100,8 @@ impl List {
         Self { calls: Box::new(calls), _lock: None }
     }
 
-    /// Reads what is there, and raises the state number, which is on the disk when this returns. `fallback` takes its
-    /// place where nobody knows it any more.
+    /// Reads the list, and raises the state number, which is on the disk when this returns. `fallback` takes its place
+    /// if it is unknown.
     pub(super) fn open(&self, fallback: u32) -> io::Result<Past> {
         let (mut hosts, mut last, mut damaged) = (Vec::new(), None, 0);
         for name in self.calls.names()? {

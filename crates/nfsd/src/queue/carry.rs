@@ -44,18 +44,18 @@ thread_local! {
     static CARRYING: Cell<Option<Carrying>> = const { Cell::new(None) };
     /// The turn that the call has from its beginning.
     static DIRECTORY: RefCell<Option<Turn>> = const { RefCell::new(None) };
-    /// What this thread still has to tell of calls that are done.
+    /// What this thread still has to report of calls that are done.
     static UNTOLD: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Tells what the calls on this thread have come to.
+/// Reports the results of the calls on this thread.
 pub(super) fn tell_all() {
     for tell in UNTOLD.take() {
         tell();
     }
 }
 
-/// Tells it, unless `next`, which this thread does next, is another call of the same client.
+/// Reports it, unless `next`, which this thread does next, is another call of the same client.
 pub(super) fn tell_before(next: Option<&(Origin, Job)>, client: ClientNetwork) {
     // NFS3-FAIR-a
     let is_another = next.is_some_and(|(origin, job)| job.ends_turn && origin.client == client);
@@ -165,7 +165,7 @@ impl Queue {
             let carrying = Carrying { queue: queue.address(), client: origin.client, left: TOGETHER };
             let has_turn = HasTurn::of(directory.map(|file| Turn::new(&queue, file)));
             let restore = Restore::replace(Some(carrying));
-            // Whoever gets it back polls it again: nobody has to be woken before.
+            // The owner polls it again when it gets it back, so no wake-up is needed before.
             let polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             drop((restore, has_turn));
             match polled {

@@ -1,8 +1,8 @@
 //! Turns between clients, and between the connections of each client.
 //!
-//! Each client with something waiting has its turn, one entry at a time; within it each of its
-//! connections has; entries of a connection keep their order. Owns what waits. How much may wait
-//! is for others to say: a connection has as many calls under way as it was granted credits for.
+//! Each client with something waiting has its turn, one entry at a time; within it each of its connections has; entries
+//! of a connection keep their order. Owns what waits. Other code limits how much may wait: a connection has as many
+//! calls under way as it was granted credits for.
 
 use crate::Origin;
 use rpcrdma_oncrpc::ClientNetwork;
@@ -15,7 +15,7 @@ use std::{
 /// What waits, by client and connection.
 pub(super) struct Fair<T>(Ring<ClientNetwork, Ring<SocketAddr, VecDeque<T>>>);
 
-/// Whose turn it is among those that have something waiting.
+/// The turn among those that have something waiting.
 struct Ring<K, V> {
     waiting: HashMap<K, V>,
     turns: VecDeque<K>,

@@ -1,20 +1,19 @@
-//! Work that may sleep: whose is next, and what no client can take from another.
+//! Work that may sleep: which job is next, and what no client can take from another.
 //!
 //! The program's threads are few, and a job may sleep for as long as a disk does. All work of a program goes through
 //! one queue, on whichever export and for whichever protocol: two queues would not know of each other's threads. So
 //!
-//! * jobs wait by client and connection, and are begun in turn ([`fair`]): a client with a
-//!   thousand calls waits behind its own;
-//! * a quarter of the threads runs nothing that moves data or waits for the disk: who looks at
-//!   names and attributes never waits behind writes ([`Lane`]);
+//! * jobs wait by client and connection, and are begun in turn ([`fair`]): a client with a thousand calls waits behind
+//!   its own;
+//! * a quarter of the threads runs nothing that moves data or waits for the disk: a job that looks at names and
+//!   attributes never waits behind writes ([`Lane`]);
 //! * one client has three quarters of the threads at most, and of those for data ([`SHARE`]);
-//! * jobs that change the same file run one after another and take no thread while they wait.
-//!   What follows a change, such as waiting for the disk, runs beside the next. Nobody has a file's
-//!   turn who waits for a thread;
-//! * a call of several jobs takes one thread for them, as long as nobody else waits ([`carry`]).
+//! * jobs that change the same file run one after another and take no thread while they wait. What follows a change,
+//!   such as waiting for the disk, runs beside the next. A job that waits for a thread does not hold a file's turn;
+//! * a call of several jobs takes one thread for them, as long as no other job waits ([`carry`]).
 //!
-//! Owns jobs until they are begun. A job that panics fails its call alone. If the program drops a
-//! job that was not begun, it is about to end: all that waits is dropped with it.
+//! Owns jobs until they are begun. A job that panics fails its call alone. If the program drops a job that was not
+//! begun, it is about to end: all that waits is dropped with it.
 
 mod carry;
 mod fair;
@@ -104,7 +103,7 @@ impl Count {
     }
 }
 
-/// Whose work is next on the program's [`Workers`]: one queue for all exports and all versions of a program.
+/// Decides which job is next on the program's [`Workers`]: one queue for all exports and all versions of a program.
 pub struct Queue {
     workers: Arc<dyn Workers>,
     limits: Limits,
@@ -179,9 +178,9 @@ impl State {
         }
     }
 
-    /// A change of a file has been made: the next may be. It waits for a thread before all else of its client, and of a
-    /// client that may have one if there is such a client: who has his share of the threads does not keep others from
-    /// the file.
+    /// A change of a file has been made: the next may be. It waits for a thread before all else of its client, or of a
+    /// client that may have one if there is such a client: a client that has its share of the threads does not keep
+    /// others from the file.
     fn end_turn(&mut self, file: FileKey, limits: &Limits) {
         let Self { running_of, waiting, files, .. } = self;
         let Some(changes) = files.get_mut(&file) else { return };
@@ -232,7 +231,7 @@ impl Queue {
         }
     }
 
-    /// Runs what changes no file in particular, and tells what came of it: nothing if the program drops it.
+    /// Runs work that changes no file in particular, and returns the result: nothing if the program drops it.
     pub(crate) fn ask<T: Send + 'static>(
         self: &Arc<Self>,
         origin: Origin,
@@ -275,7 +274,7 @@ impl Running {
         Self { queue, client: origin.client, lane, turn, work: Some(work), ends_turn, ended: false }
     }
 
-    /// Does the work, and that of others after it, as long as there is some.
+    /// Does the work, and other work after it, as long as there is some.
     fn work(mut self) {
         loop {
             if self.ends_turn {
@@ -292,7 +291,7 @@ impl Running {
             let Some((origin, job)) = next else { return };
             let queue = self.queue.clone();
             self = Self::new(queue, origin, job);
-            // What has ended may have been in the way of more than one.
+            // What has ended may have blocked more than one.
             self.queue.start_waiting();
         }
     }

@@ -1,9 +1,9 @@
-//! What the server keeps of a session's back channel: as whom it calls, the slots, and whether calls are answered (RFC
-//! 8881 sections 2.10.6, 18.33, 20.9).
+//! What the server keeps of a session's back channel: with which credential it calls, the slots, and whether calls are
+//! answered (RFC 8881 sections 2.10.6, 18.33, 20.9).
 //!
-//! A slot's number advances only when it is known that the client has executed the call. One whose outcome is not known
-//! is not used again over the connection that carried the call: once that is gone, a CB_SEQUENCE with the same number
-//! finds out. No network here: who calls takes a slot, and settles it. Locks are held for the moment.
+//! A slot's number advances only when it is known that the client has executed the call. If the outcome is unknown, the
+//! slot is not used again over the connection that carried the call: once that has ended, a CB_SEQUENCE with the same
+//! number finds out. No network here: the caller takes a slot, and settles it. Locks are held for the moment.
 
 use super::callers::Callers;
 use rpcrdma_oncrpc::ClientFlavour;
@@ -49,7 +49,7 @@ enum Slot {
     Broken,
 }
 
-/// A slot that was taken for one call. It has to be settled.
+/// A slot that was taken for one call. It must be settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TakenSlot {
     /// Which.
@@ -69,7 +69,7 @@ pub(crate) enum Settled {
     Executed,
     /// It has not, and will not.
     NotExecuted,
-    /// Nobody knows; it went over this connection.
+    /// The outcome is unknown; the call went over this connection.
     Unknown {
         /// Which.
         connection: u64,
@@ -145,12 +145,12 @@ impl BackChannel {
         (inner.program, inner.callers.context())
     }
 
-    /// Whether the client has said as whom it may be called.
+    /// Whether the client has named credentials for calls to it.
     pub(crate) fn has_callers(&self) -> bool {
         !self.inner().callers.is_empty()
     }
 
-    /// BACKCHANNEL_CTL. Says whether the program is another, so that nobody knows whether it answers.
+    /// BACKCHANNEL_CTL. Returns whether the program is another, so that it is unknown whether it answers.
     pub(crate) fn control(&self, program: u32, callers: Callers) -> bool {
         let mut inner = self.inner();
         inner.callers.add(callers);
@@ -189,7 +189,7 @@ impl BackChannel {
         inner.probes.0
     }
 
-    /// The session is no more: who waits finds that out.
+    /// The session has ended: waiting callers find that out.
     pub(super) fn end(&self) {
         self.inner().is_ended = true;
         self.changed.notify_waiters();
@@ -224,7 +224,7 @@ impl BackChannel {
         }
     }
 
-    /// Takes the lowest slot that is free, or one that is in doubt whose connection is gone.
+    /// Takes the lowest slot that is free, or a doubtful one whose connection has ended.
     // NFS4-8881-20.9-b
     pub(crate) fn take(&self, is_gone: impl Fn(u64) -> bool) -> Option<TakenSlot> {
         let mut inner = self.inner();

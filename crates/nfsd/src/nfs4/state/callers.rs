@@ -1,5 +1,5 @@
-//! As whom a client may be called: what it has said in CREATE_SESSION and BACKCHANNEL_CTL (`callback_sec_parms4`, RFC
-//! 8881 sections 18.33 and 18.36).
+//! The credentials with which the server may call a client: those that it named in CREATE_SESSION and BACKCHANNEL_CTL
+//! (`callback_sec_parms4`, RFC 8881 sections 18.33 and 18.36).
 
 use rpcrdma_nfs::v4::{
     List, Status,
@@ -27,12 +27,12 @@ enum Caller {
 #[derive(Clone, Default)]
 pub(crate) struct Callers(Vec<Caller>);
 
-/// Where contexts are looked for: those of this principal's.
+/// Where contexts are looked up: those of this principal.
 #[derive(Clone, Copy)]
 pub(crate) struct Contexts<'a> {
-    /// Which are there, if the server has RPCSEC_GSS.
+    /// All contexts, if the server has RPCSEC_GSS.
     pub(crate) all: Option<&'a AcceptGss>,
-    /// Who makes the call that names them, if that is proven.
+    /// The caller that names them, if it is proven.
     pub(crate) principal: Option<&'a str>,
 }
 
@@ -52,10 +52,10 @@ impl Contexts<'_> {
 }
 
 impl Callers {
-    /// What a client names.
+    /// The credentials that a client names.
     ///
     /// # Errors
-    /// NOENT if a context is not there, or is not of the principal that names it.
+    /// NOENT if a context does not exist, or does not belong to the principal that names it.
     pub(crate) fn read<const MAX: usize>(
         security: &List<CallbackSecurity, MAX>,
         contexts: Contexts<'_>,
@@ -105,7 +105,7 @@ impl Callers {
         }
     }
 
-    /// BACKCHANNEL_CTL: contexts are added, what else was named is replaced. What it names not at all stays.
+    /// BACKCHANNEL_CTL: contexts are added, and each other kind that is named is replaced. What is not named stays.
     /// NFS4-8881-18.33-a.
     pub(crate) fn add(&mut self, named: Self) {
         if named.is_empty() {

@@ -41,7 +41,7 @@ impl Channel {
     /// What the session's fore channel gets of what the client offers, with the memory for its replies.
     ///
     /// # Errors
-    /// TOOSMALL if nothing could be said over it, NOSPC if not even one slot has room.
+    /// TOOSMALL if no call would fit, NOSPC if there is no room for even one slot.
     // NFS4-8881-18.36-h
     pub(super) fn fore(self, limits: &Limits, budget: &Arc<Budget>) -> Result<(Self, Reservation), Status> {
         self.check()?;
@@ -60,11 +60,10 @@ impl Channel {
         Ok((channel, memory))
     }
 
-    /// What the back channel gets: what the client offers, unchanged. Linux refuses larger values, and lower ones for
-    /// some.
+    /// What the back channel gets: what the client offers, unchanged. Linux refuses larger values, and some lower ones.
     ///
     /// # Errors
-    /// TOOSMALL if nothing could be said over it.
+    /// TOOSMALL if no call would fit.
     // NFS4-8881-18.36-i
     pub(super) fn back(self) -> Result<Self, Status> {
         self.check()?;
@@ -168,8 +167,7 @@ mod tests {
         }
     }
 
-    /// Sessions without end: each takes its share of what is left, and the last slot goes to somebody.
-    ///
+    /// Sessions without end: each takes its share of what is left, and the last slot goes to one of them.
     /// proves: NFS4-8881-18.36-k
     #[test]
     fn memory_runs_out_by_fewer_slots_and_comes_back() {

@@ -74,7 +74,7 @@ impl<P: Clone> Held<P> {
         }
     }
 
-    /// Whether a stateid is that of a delegation of the client's.
+    /// Whether a stateid names a delegation of the client.
     pub(crate) fn is_delegation(&self, id: StateId) -> bool {
         matches!(self.lock().states.get(&id.other).map(|state| &state.kind), Some(Kind::Delegation(_)))
     }

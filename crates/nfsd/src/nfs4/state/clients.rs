@@ -25,7 +25,7 @@ use std::{
     },
 };
 
-/// Who calls, as the call says, before any squashing: two of the same are the same.
+/// The caller, as the call says, before any squashing: two that are equal are the same caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Principal {
     /// The RPC authentication flavour.
@@ -41,7 +41,7 @@ pub(crate) struct Client<P> {
     verifier: Verifier,
     principal: Principal,
     network: ClientNetwork,
-    /// The operations that only who has made the record may send, with their integrity protected.
+    /// The operations that only the creator of the record may send, with their integrity protected.
     machine: Option<Bitmap>,
     /// Its lease.
     pub(crate) lease: Lease,
@@ -56,14 +56,14 @@ pub(crate) struct Client<P> {
     /// Its sessions that the server can call over, and whether there ever was one.
     pub(super) backs: AtomicUsize,
     pub(super) had_back: AtomicBool,
-    /// Locks that it is told may be free.
+    /// Notices that locks may be free.
     pub(crate) notices: Notices,
     /// What a client of minor version 0 has beside.
     pub(super) zero: Option<Box<Zero>>,
 }
 
 impl<P> Client<P> {
-    /// A record that nobody has confirmed.
+    /// An unconfirmed record.
     pub(super) fn new(
         id: ClientId,
         call: &ExchangeId,
@@ -158,7 +158,7 @@ impl<P> Client<P> {
         !self.creation().sessions.is_empty() || !self.held.is_empty()
     }
 
-    /// The next [`State::sweep`](super::State::sweep) takes it if its lease is over, since its place is wanted.
+    /// The next [`State::sweep`](super::State::sweep) removes it if its lease is over, because its place is needed.
     pub(super) fn give_up(&self) {
         self.is_unwanted.store(true, Ordering::Relaxed);
     }
@@ -232,14 +232,14 @@ impl<P> Table<P> {
         }
     }
 
-    /// Adds a record that nobody has confirmed. The owner has no other such.
+    /// Adds an unconfirmed record. The owner has no other such.
     pub(super) fn insert(&mut self, client: Client<P>) {
         self.unconfirmed.insert(client.owner.clone(), client.id);
         *self.of_network.entry(client.network).or_default() += 1;
         self.by_id.insert(client.id, Arc::new(client));
     }
 
-    /// Removes a record, if it is there.
+    /// Removes a record, if it exists.
     pub(super) fn remove(&mut self, client: &Client<P>) {
         if self.by_id.remove(&client.id).is_none() {
             return;
@@ -257,7 +257,7 @@ impl<P> Table<P> {
         }
     }
 
-    /// Removes the record of an owner that nobody has confirmed, if there is one.
+    /// Removes the unconfirmed record of an owner, if there is one.
     pub(super) fn remove_unconfirmed(&mut self, owner: &Bytes) {
         let client = self.unconfirmed.get(owner).and_then(|id| self.by_id.get(id)).cloned();
         if let Some(client) = client {
@@ -270,12 +270,12 @@ impl<P> Table<P> {
         self.of_network.get(&network).copied().unwrap_or(0)
     }
 
-    /// How many records nobody has confirmed.
+    /// How many records are unconfirmed.
     pub(super) fn unconfirmed(&self) -> usize {
         self.unconfirmed.len()
     }
 
-    /// The oldest record that nobody confirmed: of an address, or of the one that has most of all records.
+    /// The oldest unconfirmed record: of an address, or of the one that has most of all records.
     pub(super) fn oldest_unconfirmed(&self, network: Option<ClientNetwork>) -> Option<Arc<Client<P>>> {
         let all = self.unconfirmed.values().filter_map(|id| self.by_id.get(id));
         let fitting = all.filter(|client| network.is_none_or(|network| client.network == network));

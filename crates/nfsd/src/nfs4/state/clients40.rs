@@ -2,11 +2,11 @@
 //!
 //! Their records stand in the same table as the others, under names that no decent client of another minor version has,
 //! so that the same limits, leases, conflicts and journal hold. A client that does have such a name meets the record of
-//! another, as one would that says the name of a client of its own minor version: the principal tells them apart, and
-//! the record's id is of no use for sessions. An owner has at most one record that it confirmed and one that it
-//! did not; where only the callback changes, both are one record with something [pending](Registration::pending).
+//! another, as one does that uses the name of a client of its own minor version: the principal distinguishes them, and
+//! the record's id cannot be used for sessions. An owner has at most one record that it confirmed and one that it did
+//! not; if only the callback changes, both are one record with something [pending](Registration::pending).
 //!
-//! An id of this boot that names no confirmed client is that of one that lost everything: EXPIRED. One of another boot,
+//! An id of this boot that names no confirmed client belongs to one that lost everything: EXPIRED. One of another boot,
 //! or of a client with sessions, is STALE_CLIENTID.
 
 use super::{
@@ -45,13 +45,13 @@ pub(crate) struct Callback {
     pub(crate) client: CallbackClient,
     /// `callback_ident`: stands in each call.
     pub(crate) ident: u32,
-    /// The address, if it is one that is called at all.
+    /// The address, if it may be called.
     pub(crate) to: Option<SocketAddr>,
     /// The address of the server that the client knows.
     pub(crate) from: IpAddr,
 }
 
-/// What SETCLIENTID said, and its `setclientid_confirm`.
+/// The arguments of SETCLIENTID, and its `setclientid_confirm`.
 #[derive(Clone, Debug)]
 struct Said {
     confirm: Verifier,
@@ -119,7 +119,7 @@ pub(crate) struct SetClientId {
     pub(crate) verifier: Verifier,
     /// Where it wants to be called.
     pub(crate) callback: Callback,
-    /// Who calls.
+    /// The caller.
     pub(crate) principal: Principal,
     /// From where, as far as limits go.
     pub(crate) network: ClientNetwork,
@@ -173,7 +173,7 @@ impl<P> State<P> {
         Ok((id, confirm))
     }
 
-    /// Eight octets that nobody can guess, and that come once.
+    /// Eight octets that cannot be guessed, and that come once.
     fn confirm_verifier(&self) -> Verifier {
         let mut octets = [0; VERIFIER_OCTETS];
         self.random.fill(&mut octets);

@@ -112,7 +112,7 @@ impl Connections {
         Ok((bound.direction, None))
     }
 
-    /// A connection is gone. Says whether it belonged.
+    /// A connection has ended. Returns whether it belonged.
     pub(super) fn remove(&mut self, connection: u64) -> bool {
         let before = self.0.len();
         self.0.retain(|bound| bound.connection != connection);

@@ -1,10 +1,11 @@
-//! Copies of a client that go on after COPY was answered (RFC 7862 sections 4.8, 15.2, 15.8, 15.9): how far each has
+//! Copies of a client that continue after COPY was answered (RFC 7862 sections 4.8, 15.2, 15.8, 15.9): how far each has
 //! come, and how it has ended.
 //!
-//! A copy is named by a stateid of its client's, which means nothing where stateids of opens are wanted. It is known
-//! until the client has taken note of its end, has cancelled it or is no more, or until its end is [`KEPT`] ago. Who
-//! copies asks before each piece whether it goes on, and holds [`Running`] as long as it writes: whoever cancels waits
-//! for that. A client has a few at a time, those that have ended and are still known among them. Nothing here sleeps.
+//! A stateid of the client names a copy, and cannot be used in place of the stateid of an open. The server knows a copy
+//! until the client has acknowledged its end, has cancelled it or is gone, or until its end is [`KEPT`] ago. The
+//! copying code asks before each piece whether to go on, and holds [`Running`] as long as it writes: the code that
+//! cancels waits for that. A client has a few at a time, including those that have ended and are still known. Nothing
+//! here sleeps.
 
 use super::{
     clients::{Client, Principal},
@@ -27,7 +28,8 @@ use tokio::sync::watch;
 /// that copies.
 pub(crate) const MAX_COPIES: usize = 4;
 
-/// How long the end of a copy is known that the client could not be told of. Linux's client asks after some seconds.
+/// How long the server remembers the end of a copy that it could not tell the client. Linux's client asks after some
+/// seconds.
 pub(crate) const KEPT: Duration = Duration::from_secs(10 * 60);
 
 /// The sequence number of a copy's stateid: it never changes.
@@ -35,7 +37,7 @@ const SEQUENCE: u32 = 1;
 
 /// The client wants the copy no more.
 const CANCELLED: u8 = 1;
-/// Nobody does anything for the copy any more.
+/// No task works on the copy any more.
 const DONE: u8 = 2;
 
 /// How a copy has ended: as COPY would have answered, or why it has stopped.
@@ -55,10 +57,10 @@ pub(crate) struct Copying {
     file: FileKey,
     principal: Principal,
     copied: AtomicU64,
-    /// [`CANCELLED`], [`DONE`]: in one place, so that of two who say so at once the later knows of the other.
+    /// [`CANCELLED`], [`DONE`]: in one place, so that of two that set a bit at once the later sees the other.
     flags: AtomicU8,
     ended: Mutex<Option<(Timestamp, Ended)>>,
-    /// Whoever writes has the other end.
+    /// The writing task has the other end.
     stopped: watch::Receiver<()>,
 }
 
@@ -89,7 +91,7 @@ impl Copying {
         self.flags.load(Ordering::Acquire) & CANCELLED != 0
     }
 
-    /// The client wants it no more. Says whether nobody does anything for it any more.
+    /// The client cancels it. Returns whether no task works on it any more.
     fn cancel(&self) -> bool {
         self.flags.fetch_or(CANCELLED, Ordering::AcqRel) & DONE != 0
     }
@@ -104,16 +106,16 @@ impl Copying {
         *self.ended() = Some((now, ended));
     }
 
-    /// Nobody does anything for it any more: its end was told, or nobody tries to. Says whether the client wants it no
-    /// more, and it is to be forgotten.
+    /// No task works on it any more: the client was told, or nobody tries to. Returns whether the client has cancelled
+    /// it, so that it must be forgotten.
     #[must_use]
     pub(crate) fn done(&self) -> bool {
         self.flags.fetch_or(DONE, Ordering::AcqRel) & CANCELLED != 0
     }
 
-    /// Completes when nobody writes for it any more.
+    /// Completes when no task writes for it any more.
     pub(crate) async fn stopped(&self) {
-        // Nothing is ever sent: it completes when the other end is gone.
+        // Nothing is ever sent: it completes when the other end is dropped.
         while self.stopped.clone().changed().await.is_ok() {}
     }
 
@@ -186,9 +188,9 @@ impl<P> Client<P> {
         Ok(found.clone())
     }
 
-    /// The client wants a copy no more, which counts among its copies until nobody does anything for it: copies that
-    /// end at once and are cancelled would otherwise have any number of calls to their client under way. Only who has
-    /// asked for it may say so (RFC 7862 section 4.1.2).
+    /// The client cancels a copy, which counts among its copies until no task works on it: otherwise copies that end at
+    /// once and are cancelled could have any number of calls to their client under way. Only the caller that has asked
+    /// for it may cancel it (RFC 7862 section 4.1.2).
     ///
     /// # Errors
     /// As [`copy`](Self::copy).

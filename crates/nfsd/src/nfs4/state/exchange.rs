@@ -1,8 +1,8 @@
-//! EXCHANGE_ID and DESTROY_CLIENTID (RFC 8881 sections 18.35, 18.50): who gets a client record, and who loses one for
-//! it.
+//! EXCHANGE_ID and DESTROY_CLIENTID (RFC 8881 sections 18.35, 18.50): which client gets a record, and which loses one
+//! for it.
 //!
-//! Records that nobody confirmed go when there are too many of them or of all, the oldest of the address that has most;
-//! then those whose lease is over and that hold nothing. One that holds something is marked, and goes with the next
+//! Unconfirmed records go when there are too many of them or of all, the oldest of the address that has most; then
+//! those whose lease is over and that hold nothing. One that holds something is marked, and goes with the next
 //! [`State::sweep`]; one whose lease runs never does.
 
 use super::{
@@ -33,13 +33,13 @@ pub(crate) struct ExchangeId {
     pub(crate) flags: u32,
     /// The minor version of the call, which says what flags there are.
     pub(crate) minor: u32,
-    /// Who calls.
+    /// The caller.
     pub(crate) principal: Principal,
     /// From where, as far as limits go.
     pub(crate) network: ClientNetwork,
     /// The operations that are kept for the machine, if it wants that.
     pub(crate) machine: Option<Bitmap>,
-    /// Nobody can have changed the call.
+    /// The call cannot have been changed.
     pub(crate) is_protected: bool,
 }
 
@@ -121,7 +121,8 @@ impl<P> State<P> {
         Ok(Exchanged { client, sequence: 1, flags: exchange_id::USE_NON_PNFS, machine: call.machine })
     }
 
-    /// Another principal wants the owner of a confirmed record. Sessions count as state: who has one uses the record.
+    /// Another principal wants the owner of a confirmed record. Sessions count as state: a client with one uses the
+    /// record.
     pub(super) fn displace(&self, table: &mut Table<P>, client: &Client<P>, now: Timestamp) -> Result<(), Status> {
         let is_over = client.lease.standing(now, &self.limits) != Standing::Live;
         match (client.is_in_use(), is_over) {

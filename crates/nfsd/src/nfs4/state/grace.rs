@@ -2,12 +2,13 @@
 //! 8.4.3, 18.51).
 //!
 //! There is a grace period only if the journal names an owner that may reclaim. It ends when all of them have said that
-//! they are done, or a lease after the start; while somebody reclaims it goes on, for a lease more at most. Those that
-//! have not come by then are forgotten on the disk first, as from then on others may get what they held.
+//! they are done, or a lease after the start; while a client still reclaims it goes on, for a lease more at most.
+//! Owners that have not come by then are forgotten on the disk first, because from then on others may get what they
+//! held.
 //!
-//! Functions that say so sleep until the disk has what they write: give them to a worker. When the disk refuses, they
-//! fail and say why in the log, and what depends on them does not happen: no OPEN, no taking away, no end of the grace
-//! period.
+//! Functions whose documentation says so sleep until the disk has what they write: give them to a worker. If the disk
+//! refuses, they fail and log the reason, and what depends on them does not happen: no OPEN, no taking away, no end of
+//! the grace period.
 
 use super::{
     clients::{Client, Principal},
@@ -59,7 +60,7 @@ pub(crate) enum JournalError {
 /// is waited for, and only functions that sleep take it.
 pub(crate) struct Recovery {
     journal: Mutex<Journal>,
-    /// What the journal is told by the next function that takes it.
+    /// What the next function that takes it writes to the journal.
     later: Mutex<Vec<Later>>,
     grace: Mutex<Grace>,
     is_grace: AtomicBool,
@@ -71,19 +72,19 @@ pub(crate) struct Recovery {
     failures: AtomicU64,
 }
 
-/// Says whether somebody else has a grace period now.
+/// Returns whether another protocol has a grace period now.
 type Beside = Box<dyn Fn() -> bool + Send + Sync>;
 
 struct Grace {
     until: Timestamp,
-    /// Beyond this time nobody is waited for, whatever is reclaimed.
+    /// After this time the server waits for no client, whatever is reclaimed.
     latest: Timestamp,
     /// What was known at the start.
     past: HashMap<Bytes, Known>,
     /// Those of them that may reclaim and have not said that they are done.
     awaited: HashSet<Bytes>,
     /// Those of them that hold something that they have reclaimed and cannot say that they are done: clients of minor
-    /// version 0. They are waited for, and stay on record when the time is over.
+    /// version 0. The server waits for them, and they stay on record when the time is over.
     present: HashSet<Bytes>,
     /// Those that are late are being forgotten.
     is_ending: bool,
@@ -137,7 +138,7 @@ impl Recovery {
         }
         let may_reclaim = past.owners.iter().filter(|(_, known)| !known.revoked);
         let awaited: HashSet<_> = may_reclaim.map(|(owner, _)| owner.clone()).collect();
-        // NFS4-8881-8.4.2.1-c: clients have counted on the lease that they were told before.
+        // NFS4-8881-8.4.2.1-c: clients rely on the lease that the server announced before.
         let lasts = limits.grace.max(past.lease);
         let (until, latest) = (now + lasts, now + lasts + lasts);
         Ok(Self {
@@ -174,7 +175,7 @@ impl Recovery {
         self.is_own_grace() || self.beside.get().is_some_and(|is_beside| is_beside())
     }
 
-    /// From now on nobody gets anything new while this says so, either. Once.
+    /// From now on no client gets anything new while this returns true, either. Once.
     pub(crate) fn wait_beside(&self, is_grace: Beside) {
         let _ = self.beside.set(is_grace);
     }
@@ -239,8 +240,8 @@ impl Recovery {
         }
     }
 
-    /// A client has got what it has reclaimed. Who cannot say that it is done stays on record for that alone: one that
-    /// has failed holds nothing, and what it held before may be others' until the next restart (RFC 7530 section
+    /// A client has got what it has reclaimed. A client that cannot say that it is done stays on record for that alone:
+    /// one that has failed holds nothing, and others may have what it held until the next restart (RFC 7530 section
     /// 9.6.3.4.2). If the grace period ends before this, the client is put on record again with what it opens next.
     pub(crate) fn reclaimed<P>(&self, client: &Client<P>) {
         let mut grace = lock(&self.grace);
@@ -255,12 +256,12 @@ impl Recovery {
     /// GRACE in the grace period, and before the client's RECLAIM_COMPLETE.
     // NFS4-8881-18.51-b
     pub(crate) fn fresh<P>(&self, client: &Client<P>) -> Result<(), Status> {
-        // In minor version 0 nobody says that he is complete (RFC 7530 section 9.6.2).
+        // In minor version 0 no client says that it is complete (RFC 7530 section 9.6.2). NFS4-8881-8.4.2.1-b
         // NFS4-8881-8.4.2.1-b
         if self.is_grace() || !(client.is_complete() || client.is_zero()) { Err(Status::GRACE) } else { Ok(()) }
     }
 
-    /// The proof that a client is on record, if it is: else [`record`](Self::record) has to be asked, by a worker.
+    /// The proof that a client is on record, if it is: otherwise a worker must call [`record`](Self::record).
     pub(crate) fn recorded<P>(&self, client: &Client<P>) -> Option<Recorded> {
         client.is_recorded().then_some(Recorded(()))
     }
@@ -271,8 +272,8 @@ impl Recovery {
     /// SERVERFAULT if the disk refuses.
     pub(crate) fn record<P>(&self, client: &Client<P>) -> Result<Recorded, Status> {
         let mut journal = self.journal();
-        // What was taken away stays noted until the client has freed it all. Who cannot say that he is done begins anew
-        // with what he opens after a restart: nobody reclaims then, and what he held before is gone.
+        // What was taken away stays noted until the client has freed it all. A client that cannot say that it is done
+        // begins anew with what it opens after a restart: nobody reclaims then, and what it held before is gone.
         let is_new_beginning = client.is_zero() && !client.has_losses();
         let is_known = journal
             .known(client.owner())
@@ -310,11 +311,12 @@ impl Recovery {
         Ok(())
     }
 
-    /// Clients are about to lose something to others: those `in_part` cannot reclaim until they have taken note, and
-    /// `whole` lose all that they hold. Written at once, and only what the disk does not say already. Sleeps.
+    /// Clients are about to lose something to others: those `in_part` cannot reclaim until they have acknowledged it,
+    /// and `whole` lose everything that they hold. Written at once, and only what the disk does not have already.
+    /// Sleeps.
     ///
     /// # Errors
-    /// SERVERFAULT if the disk refuses: nothing may be taken, and nobody is noted.
+    /// SERVERFAULT if the disk refuses: nothing may be taken, and no client is noted.
     pub(super) fn note_losses<'a, P: 'a>(
         &self,
         in_part: impl IntoIterator<Item = &'a Client<P>>,
@@ -336,7 +338,7 @@ impl Recovery {
         lock(&self.later).push(Later::Restore(client.owner().clone(), client.held.losses()));
     }
 
-    /// A client that was to lose all is there again, or its next incarnation is. Sleeps. One that has not completed may
+    /// A client that should lose everything is back, or its next incarnation is. Sleeps. One that has not completed may
     /// have lost something before a restart.
     pub(super) fn note_again<P>(&self, client: &Client<P>) {
         let mut journal = self.journal();
@@ -370,9 +372,9 @@ impl Recovery {
         self.write_rest(&mut journal)
     }
 
-    /// Writes what was left for later. What the disk refuses now it is asked for again by the next upkeep. Sleeps.
+    /// Writes what was left for later. The next upkeep tries again what the disk refuses now. Sleeps.
     pub(crate) fn write_waiting(&self) {
-        // The log says why, and what is on the disk is safe: somebody may reclaim less than he might.
+        // The log has the reason, and what is on the disk is safe: a client may reclaim less than it might.
         let _ = self.write_rest(&mut self.journal());
     }
 
@@ -395,7 +397,7 @@ impl Recovery {
         let gone: Vec<_> = grace.past.iter().filter(is_left).map(|(owner, _)| Record::Gone(owner.clone())).collect();
         grace.is_ending = true;
         drop(grace);
-        // NFS4-8881-8.4.3-b: on the disk before anybody else gets what they held.
+        // NFS4-8881-8.4.3-b: on the disk before another client gets what they held.
         let written = self.write(journal, &gone);
         let mut grace = lock(&self.grace);
         grace.is_ending = false;
@@ -420,7 +422,7 @@ impl Recovery {
     }
 }
 
-/// What the journal is to say of a client.
+/// What the journal must say of a client.
 fn note<P>(client: &Client<P>, revoked: bool) -> Record {
     Record::Owner(client.owner().clone(), Known { principal: client.principal(), revoked })
 }

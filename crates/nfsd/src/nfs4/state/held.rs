@@ -88,7 +88,7 @@ impl Totals {
 
 /// What one client holds.
 pub(crate) struct Held<P> {
-    /// The flags of SEQUENCE, so that it need not wait for who holds the lock.
+    /// The flags of SEQUENCE, so that it need not wait for the lock.
     flags: Arc<AtomicU32>,
     inner: Mutex<Inner<P>>,
 }
@@ -118,7 +118,7 @@ pub(super) struct Inner<P> {
     last: u32,
     /// Names of copies, which are kept elsewhere and stand for nothing here.
     copies: HashSet<StateIdOther>,
-    /// The client is no more: whatever of it still runs gets nothing that nobody would give back.
+    /// The client is gone: calls of it that still run get nothing, because nothing would give it back.
     is_ended: bool,
     limits: Arc<Limits>,
     totals: Arc<Totals>,
@@ -186,7 +186,8 @@ impl<P> Inner<P> {
         true
     }
 
-    /// A client of minor version 0 is told that a state means nothing: if it was taken away, the client knows now.
+    /// A client of minor version 0 learns that a state is gone: if it was taken away, the client has acknowledged it
+    /// now.
     fn take_note(&mut self, name: StateIdOther) {
         let Some(by_owner) = &mut self.by_owner else { return };
         if let Some(why) = by_owner.lost.remove(&name) {
@@ -230,7 +231,7 @@ impl<P> Inner<P> {
         self.names = self.names.saturating_sub(octets);
         self.totals.names.fetch_sub(octets, Ordering::Relaxed);
         match (why, &mut self.by_owner) {
-            // Minor version 0 has no FREE_STATEID: nobody would ever count it out.
+            // Minor version 0 has no FREE_STATEID: nothing would ever count it out.
             (Some(why), Some(by_owner)) => {
                 by_owner.lose(name, why);
                 self.lost[why as usize] += 1;
@@ -319,7 +320,7 @@ impl<P> Held<P> {
         self.lock().states.is_empty()
     }
 
-    /// What SEQUENCE has to say of state that was taken away.
+    /// The flags of SEQUENCE about state that was taken away.
     // NFS4-8881-18.46-e
     pub(super) fn flags(&self) -> u32 {
         self.flags.load(Ordering::Acquire)
@@ -360,17 +361,18 @@ impl<P> Held<P> {
         names.any(|name| inner.states.get(name).is_some_and(|state| state.file == file))
     }
 
-    /// The status of a stateid as TEST_STATEID tells it.
+    /// The status of a stateid in TEST_STATEID.
     // NFS4-8881-18.48-a
     pub(crate) fn test(&self, id: StateId) -> Status {
         self.lock().find(id, None, Wanted::Any).err().unwrap_or(Status::OK)
     }
 
-    /// Frees a stateid that stands for nothing any more (FREE_STATEID). Says whether it was the last one that had been
-    /// taken away: the client has taken note of all losses, and may reclaim again.
+    /// Frees a stateid that stands for nothing any more (FREE_STATEID). Returns whether it was the last one that had
+    /// been taken away: the client has acknowledged all losses, and may reclaim again.
     ///
-    /// Who knows that an open was taken away knows it of the locks under it, which cannot outlive it: they are freed
-    /// with it. Linux frees the open alone, and recovers again and again as long as SEQUENCE tells of a loss.
+    /// A client that knows that an open was taken away also knows it of the locks under it, which cannot outlive it:
+    /// they are freed with it. Linux frees the open alone, and recovers again and again as long as SEQUENCE reports a
+    /// loss.
     ///
     /// # Errors
     /// LOCKS_HELD while it stands for something, else as for every stateid.

@@ -1,5 +1,5 @@
-//! What a client of minor version 0 holds, by its owners: without sessions a stateid is all that tells whose sequence
-//! number a call comes with, and owners are released by name (RFC 7530 sections 9.1.4, 9.1.10, 9.1.11).
+//! What a client of minor version 0 holds, by its owners: without sessions only a stateid shows whose sequence number a
+//! call comes with, and owners are released by name (RFC 7530 sections 9.1.4, 9.1.10, 9.1.11).
 
 use super::{
     checked::Wanted,
@@ -21,12 +21,12 @@ pub(super) struct ByOwner {
     unconfirmed: HashSet<StateIdOther>,
     /// What was taken away and the client was not told of yet, up to [`MAX_LOST`].
     pub(super) lost: HashMap<StateIdOther, Why>,
-    /// It was told of the last one.
+    /// It has learned of the last one.
     pub(super) has_taken_note: bool,
 }
 
-/// The most delegations that were taken from a client of minor version 0 and are known until it is told so, by the
-/// first use that fails, in number. Who has lost more, and has not started again since, reclaims nothing after a
+/// How many delegations that were taken from a client of minor version 0 are remembered until the client learns of it,
+/// by the first use that fails. A client that has lost more, and has not started again since, reclaims nothing after a
 /// restart of the server. A client that does not return one gets no others for an hour.
 pub(super) const MAX_LOST: usize = 256;
 
@@ -77,7 +77,7 @@ impl<P> Held<P> {
         self
     }
 
-    /// Whose open or locks a stateid names.
+    /// The owner of the open or locks that a stateid names.
     ///
     /// # Errors
     /// BAD_STATEID, or why it was taken away.
@@ -91,8 +91,8 @@ impl<P> Held<P> {
         }
     }
 
-    /// Whether a stateid may be used: 0 is no sequence number there, and an open has to be confirmed first. Whether it
-    /// names something at all is found out later.
+    /// Whether a stateid may be used: 0 is not a sequence number there, and an open must be confirmed first. Whether it
+    /// names anything is checked later.
     ///
     /// # Errors
     /// OLD_STATEID, BAD_STATEID.
@@ -141,7 +141,7 @@ impl<P> Held<P> {
         Ok(StateId { sequence, other: id.other })
     }
 
-    /// Takes back an open that nobody confirmed.
+    /// Takes back an unconfirmed open.
     pub(crate) fn cancel(&self, open: StateIdOther) -> Vec<Release<P>> {
         let mut released = Vec::new();
         let mut inner = self.lock();

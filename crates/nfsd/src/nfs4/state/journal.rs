@@ -1,12 +1,12 @@
 //! The journal `v4-clients` in the state directory: what a server knows after a restart (RFC 8881 section 8.4.3).
 //! Servers that share the directory have one each, `v4-clients-ID`.
 //!
-//! It holds the boot epoch with the lease that was told, and the owners of clients that may hold state, each with its
-//! principal and whether state was taken from it. What [`Journal::write`] has returned from is on the disk. Where a
-//! write fails, nothing has changed for the caller, and the next write begins with a journal that is written anew,
-//! beside the old one, as the opening does. A record that is cut off at the end was never acknowledged. Anything else
-//! that is not as it was written means that nobody can know what is missing: then no owner is known, the file is kept
-//! aside, and the server says so.
+//! It holds the boot epoch with the announced lease, and the owners of clients that may hold state, each with its
+//! principal and whether state was taken from it. What [`Journal::write`] has returned from is on the disk. If a write
+//! fails, nothing has changed for the caller, and the next write begins with a journal that is written anew, beside the
+//! old one, as the opening does. A record that is cut off at the end was never acknowledged. If anything else is not as
+//! it was written, it is unknown what is missing: then no owner is known, the file is kept aside, and the server
+//! reports it.
 //!
 //! ```text
 //! a record: length of the body (2 octets), its complement (2), the body, SipHash-2-4 of the body (8)
@@ -70,13 +70,13 @@ pub(super) enum End {
 
 /// Where a journal is kept. [`Disk`] is a file; tests have others.
 pub(super) trait Store: Send {
-    /// All octets, none if there is no journal.
+    /// All its bytes, none if there is no journal.
     fn read(&mut self) -> io::Result<Vec<u8>>;
     /// Appends, and waits until the disk has it.
     fn append(&mut self, octets: &[u8]) -> io::Result<()>;
     /// Puts other octets in the place of all, at once, and waits until the disk has them.
     fn replace(&mut self, octets: &[u8]) -> io::Result<()>;
-    /// Keeps what is there under another name, for people to look at.
+    /// Keeps the file under another name, for people to look at.
     fn set_aside(&mut self) -> io::Result<()>;
 }
 
@@ -156,24 +156,24 @@ pub(super) struct Journal {
     max_owners: usize,
     /// Records in the store.
     records: usize,
-    /// The store may hold a record that is not whole, or lack one: it has to be written anew.
+    /// The store may hold a record that is not whole, or lack one: it must be written anew.
     is_torn: bool,
     /// What is to be written with the next record that matters.
     waiting: Vec<Record>,
 }
 
-/// What a journal said when it was opened.
+/// What a journal contained when it was opened.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Past {
     pub(super) owners: HashMap<Bytes, Known>,
-    /// The lease that was told last.
+    /// The lease that was announced last.
     pub(super) lease: Duration,
     pub(super) end: End,
 }
 
 impl Journal {
-    /// Reads what is there and begins a new epoch: the next one, but not before `unix_seconds`, which decides where the
-    /// last one is not known. The epoch is on the disk when this returns.
+    /// Reads the journal and begins a new epoch: the next one, but not before `unix_seconds`, which decides if the last
+    /// one is unknown. The epoch is on the disk when this returns.
     ///
     /// # Errors
     /// If the journal can be neither read nor written.

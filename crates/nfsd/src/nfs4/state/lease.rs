@@ -1,8 +1,8 @@
-//! How long a client is believed to be there (RFC 8881 section 8.3).
+//! How long the server considers a client alive (RFC 8881 section 8.3).
 //!
-//! A lease is renewed by each SEQUENCE and does not end while a COMPOUND runs. After its end the client keeps what it
-//! holds as a courtesy, until somebody else asks for it or the courtesy is over. Time comes from outside with each
-//! call. Nothing fails.
+//! Each SEQUENCE renews a lease, which does not end while a COMPOUND runs. After its end the client keeps what it holds
+//! as a courtesy, until another client asks for it or the courtesy is over. Time comes from outside with each call.
+//! Nothing fails.
 
 use super::limits::Limits;
 use rpcrdma_env::Timestamp;
@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) enum Standing {
     /// Its lease runs: what it holds is its own.
     Live,
-    /// Its lease is over: what it holds is its own until somebody else asks for it.
+    /// Its lease is over: it keeps what it holds until another client asks for it.
     Courtesy,
     /// It has been away for too long.
     Gone,
@@ -42,7 +42,7 @@ impl Lease {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The client has been heard of. Says whether it still is one.
+    /// A call of the client has come. Returns whether it is still a client.
     pub(crate) fn renew(&self, now: Timestamp) -> bool {
         self.with(|lease| {
             if !lease.is_ended {
@@ -90,7 +90,7 @@ impl Lease {
         });
     }
 
-    /// When the client was last heard of.
+    /// When the last call of the client came.
     pub(crate) fn renewed(&self) -> Timestamp {
         self.with(|lease| lease.renewed)
     }

@@ -9,8 +9,8 @@ use std::time::Duration;
 pub(crate) const MAX_CLIENTS: usize = 4_096;
 /// The most client records of one address, in number: three quarters, so that one address never takes all of them.
 pub(crate) const MAX_CLIENTS_OF_ADDRESS: usize = MAX_CLIENTS / 4 * 3;
-/// The most client records that no session has confirmed, in number. An honest client confirms its own one round trip
-/// later, and anybody can make them without end.
+/// The most client records that no session has confirmed. An honest client confirms its own one round trip later, and
+/// anybody can make them without end.
 pub(crate) const MAX_UNCONFIRMED: usize = 256;
 /// The most sessions of a client, in number. Linux has one for each server and address of it.
 pub(crate) const MAX_SESSIONS: usize = 16;
@@ -22,8 +22,7 @@ pub(crate) const MAX_CONNECTIONS: usize = 16;
 pub(crate) const MAX_COMPOUND_OPS: u32 = 64;
 /// The most that a slot remembers of a reply, in octets: what a COMPOUND of changes answers, without data.
 pub(crate) const SLOT_CACHE_OCTETS: u32 = 2_048;
-/// What all reply caches take together when the server is told nothing else, in octets. The service sets a sixteenth of
-/// `--memory`.
+/// What all reply caches take together by default, in octets. The service sets a sixteenth of `--memory`.
 pub(crate) const MAX_CACHE_OCTETS: usize = 64 << 20;
 /// The part of what is left of the memory for reply caches that a new session takes at most: an eighth, so that there
 /// is something left for the next one.
@@ -50,8 +49,8 @@ pub(crate) const OWNER_OCTETS: usize = 2_048;
 pub(crate) const MAX_OWNER_OCTETS_OF_CLIENT: usize = 32 << 20;
 /// The same of all clients.
 pub(crate) const MAX_OWNER_OCTETS: usize = 4 * MAX_OWNER_OCTETS_OF_CLIENT;
-/// How long a client is believed to be there after its last call, in seconds. A conflict waits so long for a client
-/// that is gone.
+/// How long the server considers a client alive after its last call. A conflict waits this long for a client that is
+/// gone.
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
 /// How long a client whose lease is over keeps what nobody else asks for: a laptop that sleeps for a night finds its
 /// files.
@@ -67,10 +66,11 @@ pub(crate) const RECALLS_OF_CLIENT: usize = 4;
 /// The most calls by which a client is asked at a time what it knows of files that it writes (CB_GETATTR), in number:
 /// as many as its back channel has slots for. Beyond that its delegations are called back instead.
 pub(crate) const ASKINGS_OF_CLIENT: usize = 16;
-/// For how long a client gets no delegations that has not returned one: whoever wanted the file has waited for a lease.
+/// How long a client that has not returned a delegation gets no others: the client that wanted the file has waited for
+/// a lease.
 pub(crate) const UNRELIABLE_TIME: Duration = Duration::from_secs(60 * 60);
-/// How long who wants a file waits for a delegation of it to be returned, or for what its holder says, before it is
-/// told to ask again: some round trips, and less than what it would pause then.
+/// How long a client that wants a file waits until a delegation of it is returned, or its holder has answered, before
+/// it has to ask again: some round trips, and less than its pause would be.
 pub(crate) const RECALL_WAIT: Duration = Duration::from_millis(25);
 
 /// The limits of one server.
@@ -110,7 +110,8 @@ pub(crate) struct Limits {
     pub(crate) owners: usize,
     /// See [`LEASE`].
     pub(crate) lease: Duration,
-    /// How long reclaims are waited for at least after a restart; never shorter than the lease that was told before it.
+    /// How long the server at least waits for reclaims after a restart; never shorter than the lease that it announced
+    /// before.
     pub(crate) grace: Duration,
     /// See [`COURTESY_TIME`].
     pub(crate) courtesy: Duration,
@@ -152,7 +153,7 @@ impl Default for Limits {
 mod tests {
     use super::*;
 
-    /// What a server uses that is told nothing else: whoever changes one of these changes what clients can rely on.
+    /// The defaults of a server: a change of one of these changes what clients can rely on.
     #[test]
     fn the_defaults_are_known() {
         let limits = Limits::default();

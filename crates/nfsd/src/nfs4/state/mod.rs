@@ -116,10 +116,10 @@ pub(crate) struct Loss<P> {
     pub(crate) why: Why,
 }
 
-/// What becomes of something that stands in somebody's way.
+/// What becomes of a claim that conflicts.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken<P> {
-    /// It stays: its client is there.
+    /// It stays: its client's lease runs.
     Stays,
     /// It is taken away, with all else of the client on the file. The conflict is over once this is given back.
     Gone(Vec<Release<P>>),
@@ -150,21 +150,21 @@ impl<P> State<P> {
         &self.limits
     }
 
-    /// Takes from clients whose leases are over what they hold on a file, as somebody else wants it, who gets it only
-    /// if all of them lose it. The disk is waited for once, and once more if somebody was there after all. Sleeps.
+    /// Takes from clients whose leases are over what they hold on a file that another client wants, who gets it only if
+    /// all of them lose it. Waits for the disk once, and once more if a client turned out to be alive. Sleeps.
     ///
     /// # Errors
-    /// SERVERFAULT if the journal cannot be written: it stays. The request that wanted it is answered with DELAY then.
+    /// SERVERFAULT if the journal cannot be written: it stays. The request that wanted it is then answered with DELAY.
     pub(crate) fn take_from(&self, holders: &[ClientId], file: FileKey, now: Timestamp) -> Result<Taken<P>, Status> {
         // One that is no more holds nothing.
         let clients: Vec<_> = holders.iter().filter_map(|holder| self.client(*holder).ok()).collect();
         if clients.iter().any(|client| self.is_live(client, now)) {
             return Ok(Taken::Stays);
         }
-        // Who cannot be told of a part of a loss loses all (RFC 7530 section 9.6.3).
+        // A client that cannot learn of a part of a loss loses everything (RFC 7530 section 9.6.3). NFS4-7530-9.6.3-a
         // NFS4-7530-9.6.3-a
         let (of_zero, in_part): (Vec<_>, Vec<_>) = clients.into_iter().partition(|client| client.is_zero());
-        // NFS4-8881-8.4.3-a: on the disk before anybody else gets it.
+        // NFS4-8881-8.4.3-a: on the disk before another client gets it.
         self.recovery.note_losses(in_part.iter().map(|client| &**client), &of_zero)?;
         let count = of_zero.len() + in_part.len();
         let (mut released, mut stay) = self.end_those_away(of_zero, now);
@@ -205,9 +205,9 @@ impl<P> State<P> {
         (released, back)
     }
 
-    /// If nothing was taken in the end, the journal has to say so. What it says of a client that has not completed may
-    /// be of before a restart, and stays. If something was taken, the journal says it still, unless the client has
-    /// taken note in between of what it had lost before.
+    /// If nothing was taken in the end, the journal must say so. What it says of a client that has not completed may
+    /// date from before a restart, and stays. If something was taken, the journal still says it, unless the client has
+    /// meanwhile acknowledged what it had lost before.
     fn mend(&self, client: &Client<P>) {
         if client.has_losses() {
             let _ = self.recovery.note_losses([client], &[]);

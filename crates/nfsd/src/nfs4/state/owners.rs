@@ -1,8 +1,8 @@
 //! Opens and locks by their owners (RFC 8881 sections 9.1, 9.8 and 9.9; 18.2, 18.10, 18.12, 18.16, 18.18).
 //!
 //! An owner has one open of a file, whose access and denial are the union of its OPENs, and one lock stateid for each
-//! open that it locks under. Each change counts the stateid on. Whether an open or a lock conflicts with others was
-//! decided before; what comes of an error here is given back there by the caller.
+//! open that it locks under. Each change advances the stateid. Conflicts with others were decided before; after an
+//! error here the caller gives back what it got there.
 
 use super::{
     checked::Wanted,
@@ -113,7 +113,7 @@ pub(crate) struct Opened {
     pub(crate) share: Share,
 }
 
-/// Whose locks change.
+/// The owner whose locks change.
 #[derive(Clone, Debug)]
 pub(crate) enum LockBy {
     /// The first of an owner under an open (`open_to_lock_owner4`).

@@ -1,10 +1,10 @@
 //! Owners of opens and locks in minor version 0, with their sequence numbers (RFC 7530 sections 9.1.3, 9.1.7 to
 //! 9.1.11).
 //!
-//! An owner does one thing after the other: who wants to do one takes the owner's [turn](StateOwner::turn), and only
-//! calls of the same owner wait for it. The last call is remembered with its answer, so that it is answered once more
-//! and not executed. An owner that has nothing open, or no lock stateid, is forgotten a lease after it was used last;
-//! the next OPEN of it has to be confirmed then.
+//! An owner does one thing after the other: a call takes the owner's [turn](StateOwner::turn), and only calls of the
+//! same owner wait for it. The last call is remembered with its answer, so that a repetition is answered and not
+//! executed. An owner that has nothing open, or no lock stateid, is forgotten a lease after its last use; its next OPEN
+//! must then be confirmed.
 //!
 //! Owns names and answers, each within [`OWNER_OCTETS`](super::limits::OWNER_OCTETS). The lock of the table comes
 //! before that of [`Held`]. Nothing sleeps; waiting for a turn is asynchronous.
@@ -24,10 +24,10 @@ use std::{
 };
 use tokio::sync::OwnedMutexGuard;
 
-/// The call that an owner has made last, and what came of it.
+/// The last call of an owner, and its answer.
 #[derive(Debug)]
 pub(crate) struct Remembered {
-    /// Tells it from another call.
+    /// Distinguishes it from another call.
     pub(crate) digest: u64,
     /// The answer.
     pub(crate) outcome: Outcome,
@@ -57,7 +57,7 @@ impl Sequence {
     // NFS4-7530-9.1.9-c
     pub(crate) fn check(&self, number: u32, digest: u64) -> Result<Option<&Remembered>, Status> {
         match self.last {
-            // NFS4-7530-9.1.9-a: who is not known has no number.
+            // NFS4-7530-9.1.9-a: an unknown owner has no number.
             None => Ok(None),
             Some(last) if number == last.wrapping_add(1) => Ok(None),
             // NFS4-7530-9.1.9-b: something else by the same number was not answered yet.
@@ -203,8 +203,7 @@ impl Owners {
         }
     }
 
-    /// Forgets what was not used for a lease: owners that hold nothing, and opens that nobody confirmed. Looks twice in
-    /// a lease.
+    /// Forgets what was not used for a lease: owners that hold nothing, and unconfirmed opens. Looks twice in a lease.
     pub(super) fn sweep<P>(&self, held: &Held<P>, now: Timestamp) -> Vec<Release<P>> {
         let lease = self.limits.lease;
         let mut inner = self.lock();
@@ -216,7 +215,7 @@ impl Owners {
         for what in [OwnerOf::Opens, OwnerOf::Locks] {
             let mut idle = Vec::new();
             for owner in inner.of(what).values() {
-                // Who does something has its turn, or is about to take it.
+                // A call that does something has its turn, or is about to take it.
                 let Ok(mut sequence) = owner.sequence.try_lock() else { continue };
                 // NFS4-7530-9.1.10-a
                 if now.since(sequence.used) <= lease {
@@ -238,7 +237,7 @@ impl Owners {
                 if let Some(closed) = closed {
                     inner.closed.remove(&closed);
                 }
-                // Somebody may have found it and wait for its turn.
+                // Another call may have found it and wait for its turn.
                 if let Some(owner) = inner.of(what).remove(&name) {
                     if Arc::strong_count(&owner) == 1 {
                         self.give_back(&mut inner, &owner);

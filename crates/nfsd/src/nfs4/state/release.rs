@@ -1,4 +1,4 @@
-//! What a client loses, and why: what has to be given back to others.
+//! What a client loses, and why: it must be given back to others.
 
 use crate::claims::FileKey;
 use rpcrdma_nfs::v4::{ClientId, OwnerName, StateIdOther, Status};
@@ -6,7 +6,7 @@ use rpcrdma_nfs::v4::{ClientId, OwnerName, StateIdOther, Status};
 /// Why the server took a state away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The lease was over, and somebody else wanted it.
+    /// The lease was over, and another client wanted it.
     Expired,
     /// An administrator wished it.
     Admin,
@@ -38,10 +38,10 @@ impl Why {
     }
 }
 
-/// What has to be taken out of the table of claims, since the client no longer holds it.
+/// What must be taken out of the table of claims, because the client no longer holds it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Release<P> {
-    /// Whose it was.
+    /// The client that held it.
     pub(crate) client: ClientId,
     /// Of which file.
     pub(crate) file: FileKey,

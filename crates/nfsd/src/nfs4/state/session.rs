@@ -175,9 +175,9 @@ impl<P> Session<P> {
         }
     }
 
-    /// What SEQUENCE answers now. A back channel is missed only where there was one: Linux would go on binding
-    /// connections to a server that never calls. RESTART_RECLAIM_NEEDED is never said: a session is never older than
-    /// the server. NFS4-8881-18.46-h.
+    /// What SEQUENCE answers now. It reports a missing back channel only if there was one: otherwise Linux would go on
+    /// binding connections to a server that never calls. It never reports RESTART_RECLAIM_NEEDED: a session is never
+    /// older than the server. NFS4-8881-18.46-h.
     // NFS4-8881-18.46-f
     pub(super) fn told(&self, lease: Duration) -> Told {
         let (highest, target) = self.slots.highest();

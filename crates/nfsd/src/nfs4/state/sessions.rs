@@ -50,11 +50,11 @@ pub(crate) struct CreateSession {
     pub(crate) back: Channel,
     /// `csa_cb_program`.
     pub(crate) program: u32,
-    /// As whom the server may call, of `csa_sec_parms`; or why it cannot be said.
+    /// The credentials for calls to the client, of `csa_sec_parms`; or why they cannot be used.
     pub(crate) callers: Result<Callers, Status>,
     /// The minor version of the call.
     pub(crate) minor: u32,
-    /// Who calls.
+    /// The caller.
     pub(crate) principal: Principal,
     /// The connection that it came over.
     pub(crate) connection: u64,
@@ -237,7 +237,7 @@ impl<P> State<P> {
         let mut creation = client.creation();
         let is_repeated = call.sequence == creation.last;
         // NFS4-8881-18.36-l: what was too small depends on the arguments alone, and their repetition gets the same
-        // answer. Linux's server looks at them before the number, so that clients may take a refused number for unused.
+        // answer. Linux's server looks at them before the number, so that clients may consider a refused number unused.
         if is_repeated && creation.cached != Some(Err(Status::TOOSMALL)) {
             return creation.cached.unwrap_or(Err(Status::SEQ_MISORDERED));
         }
@@ -305,7 +305,7 @@ impl<P> State<P> {
         Ok(Created { session: id, sequence: call.sequence, flags, fore, back })
     }
 
-    /// Sixteen octets: the boot epoch, eight that nobody can guess, and a number that makes them unique in this boot.
+    /// Sixteen octets: the boot epoch, eight that cannot be guessed, and a number that makes them unique in this boot.
     fn session_id(&self) -> SessionId {
         let mut octets = [0; 16];
         octets[..4].copy_from_slice(&self.recovery.epoch().to_be_bytes());
@@ -348,7 +348,7 @@ impl<P> State<P> {
         self.sessions.bind(&session, connection, ask, can_call, self.limits.connections)
     }
 
-    /// A connection is gone: it belongs to no session any more.
+    /// A connection has ended: it belongs to no session any more.
     pub(crate) fn connection_ended(&self, connection: u64) {
         let sessions = self.sessions.index().remove(&connection).unwrap_or_default();
         for session in sessions.into_iter().filter_map(|id| self.sessions.get(id)) {
@@ -425,7 +425,7 @@ impl<P> State<P> {
         sessions.into_iter().for_each(|id| drop(self.sessions.remove(id)));
     }
 
-    /// Whether a client is there: its lease runs.
+    /// Whether a client's lease runs.
     pub(crate) fn is_live(&self, client: &Client<P>, now: Timestamp) -> bool {
         client.lease.standing(now, &self.limits) == Standing::Live
     }

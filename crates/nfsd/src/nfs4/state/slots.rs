@@ -1,12 +1,12 @@
 //! The slots of a session: each call is executed at most once, and its repetition gets the same answer (RFC 8881
 //! section 2.10.6).
 //!
-//! Each slot has a lock of its own, held for the moment. A slot owns the copy of its last reply if that was to be kept.
-//! A call that is refused changes nothing.
+//! Each slot has a lock of its own, held for the moment. A slot owns the copy of its last reply if the client asked to
+//! keep it. A call that is refused changes nothing.
 //!
-//! A call that ends without an answer (its task was dropped) leaves a slot that knows it was begun: parts of it may
-//! have been done, so that its repetition is told that the answer was not kept, as for a call that did not ask for
-//! that, and the next number is a new call.
+//! A call that ends without an answer (its task was dropped) leaves a slot that knows it was begun. Parts of it may
+//! have been done, so its repetition learns that the answer was not kept, as for a call that did not ask for that, and
+//! the next number is a new call.
 
 use super::clients::Principal;
 use bytes::Bytes;
@@ -32,7 +32,7 @@ pub(crate) struct Request {
     pub(crate) alone: bool,
     /// A digest of the arguments.
     pub(crate) digest: u64,
-    /// Who calls.
+    /// The caller.
     pub(crate) principal: Principal,
 }
 

@@ -44,7 +44,7 @@ pub(crate) fn check_epoch(id: StateId, epoch: u32) -> Result<(), Status> {
     if epoch_of(client_of(id)) == epoch { Ok(()) } else { Err(Status::STALE_STATEID) }
 }
 
-/// A special stateid that stands for no state of anybody's.
+/// A special stateid, which stands for no client's state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Special {
     /// No state: READ, WRITE and SETATTR as if the caller had nothing open.

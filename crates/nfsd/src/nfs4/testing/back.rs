@@ -54,7 +54,7 @@ impl Heard {
         self.args.as_ref().and_then(|args| args.ops.get(1..)).unwrap_or_default()
     }
 
-    /// What an honest client says whose operations all do well.
+    /// The reply of an honest client whose operations all succeed.
     pub(crate) fn well(&self) -> Results {
         let outcomes = self.ops().iter().map(|op| outcome(op.op(), Status::OK)).collect::<Vec<_>>();
         self.with(outcomes)
@@ -184,7 +184,7 @@ impl Back {
         }
     }
 
-    /// The connection ends, with all that is not answered. The server is told by its own means.
+    /// The connection ends, with all that is not answered. The server learns it by its own means.
     pub(crate) fn end(&self) {
         let mut inner = self.inner.lock().unwrap();
         inner.signal = None;

@@ -44,7 +44,7 @@ pub(in crate::nfs4) enum Answers {
     Lost,
     /// Its answer does not come until it is let go.
     Nothing,
-    /// It is not there: it answers nothing, not even whether it is.
+    /// It is gone: it answers nothing, not even whether it is alive.
     Away,
 }
 
@@ -80,7 +80,7 @@ impl Kept {
         if matches!(self.answers, Answers::Away) {
             return Said::Nothing;
         }
-        // CB_NULL, a question whether it is there, or what became of a slot.
+        // CB_NULL, a question whether it is alive, or what became of a slot.
         let Some(args) = heard.ops().first() else {
             return if heard.args.is_some() { Said::Results(heard.with(Vec::new())) } else { Said::Well };
         };
