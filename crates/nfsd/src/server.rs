@@ -176,7 +176,7 @@ impl Nfsd {
     /// Serves `exports`, with handles under `secret`. The write verifier is a new one each time.
     ///
     /// # Errors
-    /// If two exports have the same number or path.
+    /// If a path is not absolute, or two exports have the same id.
     pub fn new(exports: Vec<Export>, secret: [u8; SECRET_OCTETS], env: &Env) -> Result<Self, ConfigError> {
         for (at, export) in exports.iter().enumerate() {
             if export.path.first() != Some(&b'/') {

@@ -199,7 +199,6 @@ impl Compound {
         }
         if is_again {
             // The reply says so: it must come back, whether or not another client wants it. NFS4-8881-10.2.1-a
-            // NFS4-8881-10.2.1-a
             shared.delegations.recall(key, shared.now(), false);
         } else if shared.delegations.is_wanted(key) {
             shared.recall_delegation(key);

@@ -257,7 +257,6 @@ impl Recovery {
     // NFS4-8881-18.51-b
     pub(crate) fn fresh<P>(&self, client: &Client<P>) -> Result<(), Status> {
         // In minor version 0 no client says that it is complete (RFC 7530 section 9.6.2). NFS4-8881-8.4.2.1-b
-        // NFS4-8881-8.4.2.1-b
         if self.is_grace() || !(client.is_complete() || client.is_zero()) { Err(Status::GRACE) } else { Ok(()) }
     }
 

@@ -162,7 +162,6 @@ impl<P> State<P> {
             return Ok(Taken::Stays);
         }
         // A client that cannot learn of a part of a loss loses everything (RFC 7530 section 9.6.3). NFS4-7530-9.6.3-a
-        // NFS4-7530-9.6.3-a
         let (of_zero, in_part): (Vec<_>, Vec<_>) = clients.into_iter().partition(|client| client.is_zero());
         // NFS4-8881-8.4.3-a: on the disk before another client gets it.
         self.recovery.note_losses(in_part.iter().map(|client| &**client), &of_zero)?;
