@@ -2,8 +2,9 @@
 
 mod serve;
 
-use crate::{bench, capture::CaptureArgs, cp, devices, files, lock, manual, url::NfsUrl};
+use crate::{bench, capture::CaptureArgs, cp, devices, files, lock, manual};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rpcrdma::client::NfsUrl;
 pub(crate) use serve::{Rpcbind, ServeArgs};
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 

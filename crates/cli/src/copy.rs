@@ -50,11 +50,9 @@ pub(crate) fn data_runs(octets: &[u8]) -> Vec<std::ops::Range<usize>> {
 
 /// Whether to give up, rather than go on with the next file: the server cannot be reached, or its tree has no end.
 pub(crate) fn is_hopeless(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        cause.is::<TooDeep>()
-            || cause.downcast_ref::<Error>().is_some_and(Error::is_unreachable)
-            || matches!(cause.downcast_ref::<CallError>(), Some(CallError::Transport(_)))
-    })
+    error.chain().any(|cause| cause.is::<TooDeep>())
+        || failure::cause(error).is_some_and(Error::is_unreachable)
+        || matches!(failure::cause(error), Some(CallError::Transport(_)))
 }
 
 /// Does something while copies go on, and keeps the results of those that end meanwhile. A copy that is not polled

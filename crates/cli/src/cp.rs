@@ -19,7 +19,6 @@ use crate::{
     names::{escaped, join},
     place::{MAX_DEPTH, Target, TooDeep, split_last},
     session::{Session, Sessions},
-    url::NfsUrl,
 };
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -28,6 +27,7 @@ use futures_util::{
     future::{Either, select},
     stream::FuturesUnordered,
 };
+use rpcrdma::client::NfsUrl;
 use rpcrdma_env::Random;
 use rpcrdma_nfs::attr::{Attributes, FileType, NewAttributes, SetTime, Who};
 use rpcrdma_nfs_client::{Found, Handle, Name};

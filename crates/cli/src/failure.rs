@@ -66,9 +66,17 @@ impl fmt::Display for At {
     }
 }
 
+/// The first error of a type in a chain of causes, in which the library's errors have causes of their own.
+pub(crate) fn cause<T: std::error::Error + 'static>(error: &anyhow::Error) -> Option<&T> {
+    error.chain().find_map(|cause| match cause.downcast_ref::<rpcrdma::Error>() {
+        Some(error) => error.find(),
+        None => cause.downcast_ref(),
+    })
+}
+
 /// Whether the error is an answer of the server, or the lack of one, and nothing that failed here.
 pub(crate) fn is_the_servers(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.is::<Error>())
+    cause::<Error>(error).is_some()
 }
 
 /// The line for an error that ends the command.
@@ -122,8 +130,8 @@ fn form(paths: &[(&str, &[u8])], error: &anyhow::Error, as_json: bool) -> String
     for (key, path) in paths {
         names::insert_json(&mut object, key, path);
     }
-    let nfs = error.chain().find_map(|cause| cause.downcast_ref::<Error>());
-    let mount = error.chain().find_map(|cause| cause.downcast_ref::<MountError>());
+    let nfs = cause::<Error>(error);
+    let mount = cause::<MountError>(error);
     if let Some(procedure) = nfs.and_then(Error::procedure).or(mount.and_then(MountError::procedure)) {
         object.insert("procedure".into(), procedure.into());
     }

@@ -19,7 +19,6 @@ use crate::{
     interrupt::Signals,
     place::{MAX_DEPTH, TooDeep},
     session::{Session, Sessions},
-    url::NfsUrl,
 };
 use anyhow::{Context, Result, bail, ensure};
 use futures_util::{
@@ -28,6 +27,7 @@ use futures_util::{
     stream::{self, FuturesUnordered},
 };
 use later::{FileId, Known, Later, Turn};
+use rpcrdma::client::NfsUrl;
 use rpcrdma_env::Random;
 use rpcrdma_nfs::attr::{Attributes, FileType, Time};
 use rpcrdma_nfs_client::{Found, Handle};

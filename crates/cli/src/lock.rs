@@ -16,11 +16,11 @@ use crate::{
     names::escaped,
     place::Place,
     session::{Session, Sessions},
-    url::NfsUrl,
 };
 use anyhow::{Context, Result, ensure};
 use child::Running;
 use clap::Args;
+use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs::attr::{FileType, NewAttributes};
 use rpcrdma_nfs_client::{Access, CreateHow, Error, File, LockKind, TO_THE_END};
 use std::{ffi::OsString, fmt, time::Duration};
@@ -192,7 +192,7 @@ async fn open(args: &LockArgs, session: &Session, path: &[u8]) -> Result<File> {
     let found = session.files.walk(&session.root, path, true).await;
     let place = match found {
         Err(error) if error.is_absent() => Place::find(session, path).await?,
-        Err(error) => return Err(session.explained(error, path).await),
+        Err(error) => return Err(session.explained(error, path).await.into()),
         Ok(found) => {
             ensure!(found.attributes.file_type == FileType::Regular, "is no file");
             return Ok(session.files.open(found, access).await?);

@@ -7,10 +7,10 @@ use crate::{
     place::{MAX_DEPTH, TooDeep},
     session::{Session, Sessions},
     transports::Options,
-    url::NfsUrl,
 };
 use anyhow::{Result, ensure};
 use bytes::Bytes;
+use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs::{
     attr::{Attributes, FileType, Who},
     v4::MAX_PRINCIPAL_OCTETS,

@@ -1,8 +1,7 @@
 //! The `rpcrdma` command: serve a directory over NFS/RDMA, and be a client of such a server.
 //!
-//! The only place in the workspace where a fabric, a clock and a runtime are chosen.
+//! Its server and its connections to servers are those of the library `rpcrdma`.
 
-mod agree;
 mod ahead;
 mod args;
 mod bench;
@@ -17,10 +16,8 @@ mod ending;
 mod extras;
 mod failure;
 mod files;
-mod flavours;
 mod get;
 mod holes;
-mod identity;
 mod interrupt;
 mod links;
 mod lock;
@@ -34,14 +31,10 @@ mod partial;
 mod ping;
 mod place;
 mod put;
-mod resolve;
 mod serve;
 mod session;
-mod several;
 mod stat;
 mod transports;
-mod url;
-mod versions;
 mod waiting;
 
 use anyhow::Result;

@@ -7,6 +7,7 @@
 use indicatif::HumanBytes;
 pub(crate) use rpcrdma_capture::names::{escaped, json};
 use rpcrdma_nfs::attr::{FileType, Time, Who};
+pub(crate) use rpcrdma_nfs::names::join;
 use serde_json::{Map, Value};
 use std::io::IsTerminal;
 
@@ -58,16 +59,6 @@ pub(crate) fn mode(file_type: FileType, mode: u32) -> String {
         });
     }
     shown
-}
-
-/// The path of a name in a directory.
-pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut path = directory.to_vec();
-    if !path.ends_with(b"/") {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name);
-    path
 }
 
 /// A size in bytes, as it is or in the largest unit that fits.

@@ -38,7 +38,7 @@ impl Target {
             Ok(found) if found.attributes.file_type == FileType::Directory => return Ok(Target::Directory(found.file)),
             Ok(_) => {}
             Err(error) if error.is_absent() => {}
-            Err(error) => return Err(session.explained(error, path).await),
+            Err(error) => return Err(session.explained(error, path).await.into()),
         }
         let place = Place::find(session, path).await?;
         Ok(Target::Name(place.directory, place.name))

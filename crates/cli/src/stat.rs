@@ -1,7 +1,8 @@
 //! `rpcrdma stat`.
 
-use crate::{args::StatArgs, files::Errors, ls::insert_attributes, names, session::Sessions, url::NfsUrl};
+use crate::{args::StatArgs, files::Errors, ls::insert_attributes, names, session::Sessions};
 use anyhow::Result;
+use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs::attr::FileType;
 use serde_json::{Map, Value};
 use std::io::Write;

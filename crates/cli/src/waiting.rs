@@ -7,6 +7,7 @@
 
 use crate::{copy::tell, failure};
 use indicatif::{ProgressBar, ProgressStyle};
+use rpcrdma::client::{self, Attempt};
 use rpcrdma_env::{Clock, Env};
 use rpcrdma_oncrpc::{ClientTransport, Silence, Waiting, outage::DEFAULT_FIRST_SIGN};
 use rpcrdma_transport::{Event, Observer};
@@ -46,16 +47,16 @@ struct Watched {
 }
 
 /// A connection that is being made.
-pub(crate) struct Connecting(Arc<Silence>);
+struct Connecting(Arc<Silence>);
 
-impl Connecting {
+impl Attempt for Connecting {
     /// An observer that sees when a server which says nothing is tried again, for which it then has longer.
-    pub(crate) fn observed(&self, next: Arc<dyn Observer>) -> Arc<dyn Observer> {
+    fn observed(&self, next: Arc<dyn Observer>) -> Arc<dyn Observer> {
         Arc::new(TriedAgain { silence: Arc::downgrade(&self.0), next })
     }
 
     /// It stands.
-    pub(crate) fn done(self) {
+    fn done(self: Box<Self>) {
         self.0.set(None, true);
     }
 }
@@ -95,22 +96,6 @@ impl Watch {
         lock(&self.0.line).copying = Some(bar);
     }
 
-    /// Watches a transport.
-    pub(crate) fn add(&self, transport: &dyn ClientTransport, env: &Env) {
-        if let Some(silence) = transport.silence() {
-            self.watch(transport.server(), &silence, env);
-        }
-    }
-
-    /// Watches an attempt to connect that takes `limit` at most.
-    pub(crate) fn connecting(&self, server: SocketAddr, env: &Env, limit: Duration) -> Connecting {
-        let silence = Arc::<Silence>::default();
-        let since = env.clock.now();
-        silence.set(Some(Waiting { since, alive: None, until: since + limit }), false);
-        self.watch(server, &silence, env);
-        Connecting(silence)
-    }
-
     fn watch(&self, server: SocketAddr, silence: &Arc<Silence>, env: &Env) {
         let mut watching = lock(&self.0.watched);
         watching.servers.retain(|watched| watched.silence.strong_count() > 0);
@@ -121,6 +106,26 @@ impl Watch {
             let looks = std::thread::Builder::new().name("waiting".into()).spawn(move || look_on(&shared));
             watching.is_looking = looks.is_ok();
         }
+    }
+}
+
+impl client::Watch for Watch {
+    fn connecting(&self, server: SocketAddr, env: &Env, limit: Duration) -> Box<dyn Attempt> {
+        let silence = Arc::<Silence>::default();
+        let since = env.clock.now();
+        silence.set(Some(Waiting { since, alive: None, until: since + limit }), false);
+        self.watch(server, &silence, env);
+        Box::new(Connecting(silence))
+    }
+
+    fn connected(&self, transport: &dyn ClientTransport, env: &Env) {
+        if let Some(silence) = transport.silence() {
+            self.watch(transport.server(), &silence, env);
+        }
+    }
+
+    fn warning(&self, text: &str) {
+        failure::warning_once(text);
     }
 }
 

@@ -35,6 +35,16 @@ pub fn escaped(octets: &[u8]) -> String {
     shown
 }
 
+/// The path of a name in a directory.
+pub fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = directory.to_vec();
+    if !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

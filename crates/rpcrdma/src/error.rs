@@ -127,6 +127,7 @@ from!(
     rpcrdma_gss::MapError,
     rpcrdma_nfs_client::Error,
     rpcrdma_nfs_client::MountError,
+    rpcrdma_nfs_client::v4::Error,
     rpcrdma_nfsd::ConfigError,
     rpcrdma_nfsd::MonitorError,
     rpcrdma_nfsd::OpenError,
@@ -136,6 +137,7 @@ from!(
     rpcrdma_oncrpc::CallError,
     rpcrdma_oncrpc::TransportError,
     rpcrdma_verbs::OpenError,
+    tokio::sync::oneshot::error::RecvError,
 );
 
 /// Says what was being done when something failed.

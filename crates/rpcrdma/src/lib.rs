@@ -1,10 +1,12 @@
 //! NFS and RPC over RDMA, with or without RDMA hardware.
 
 mod carrier;
+pub mod client;
 mod error;
 pub mod server;
 
 pub use carrier::Carrier;
+pub use client::Client;
 pub use error::Error;
 pub use rpcrdma_nfs_client as nfs_client;
 pub use server::Server;

@@ -5,15 +5,14 @@ use super::{
     target::{open, pattern},
 };
 use crate::{
-    agree::{Spoken, is_no_such_version},
     session::{Sessions, version_3},
     transports::Options,
-    url::{NfsUrl, NfsVersion},
 };
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use hdrhistogram::Histogram;
+use rpcrdma::client::{NfsUrl, NfsVersion, Spoken, is_no_such_version};
 use rpcrdma_env::{Buffer, Memory};
 use rpcrdma_nfs::attr::Stability;
 use rpcrdma_nfs_client::{File, Files, Handle, Node, Verifier};

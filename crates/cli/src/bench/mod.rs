@@ -13,12 +13,13 @@ mod spoken;
 mod target;
 mod versions;
 
-use crate::{args, capture::CaptureArgs, failure, failure::Usage, session::Sessions, transports::Options, url::NfsUrl};
+use crate::{args, capture::CaptureArgs, failure, failure::Usage, session::Sessions, transports::Options};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use cpu::CpuMeter;
 use load::{Load, Sample};
 use report::Report;
+use rpcrdma::client::NfsUrl;
 use spoken::Spoken;
 use std::{
     net::SocketAddr,

@@ -7,10 +7,10 @@ use crate::{
     names::escaped,
     place::Place,
     session::{Session, Sessions},
-    url::NfsUrl,
 };
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
+use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs::attr::{FileType, NewAttributes};
 use rpcrdma_nfs_client::{Access, CreateHow, File, Node, Verifier, Writer};
 
@@ -50,7 +50,7 @@ impl Target {
                 let (node, file) = make(&session, &path).await.with_context(|| At::new(&url.path))?;
                 return Ok(Self { node, file: Some(file), octets: NEW_FILE_OCTETS });
             }
-            Err(error) => return Err(session.explained(error, &path).await.context(At::new(&url.path))),
+            Err(error) => return Err(session.explained(error, &path).await).with_context(|| At::new(&url.path)),
             Ok(found) => found,
         };
         if op.moves_data() {

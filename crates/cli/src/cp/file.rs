@@ -34,7 +34,7 @@ impl Written {
 }
 
 fn cause(error: &anyhow::Error) -> Option<Cause> {
-    error.chain().find_map(|cause| cause.downcast_ref::<Error>()).and_then(Error::cause)
+    crate::failure::cause(error).and_then(Error::cause)
 }
 
 impl Copier<'_> {

@@ -1,9 +1,10 @@
 //! `rpcrdma df`.
 
 use super::Errors;
-use crate::{args::ClientArgs, names, session::Sessions, url::NfsUrl};
+use crate::{args::ClientArgs, names, session::Sessions};
 use anyhow::Result;
 use clap::Args;
+use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs_client::Space;
 use serde_json::{Map, Value};
 use std::io::Write;

@@ -7,11 +7,11 @@ use crate::{
     names::escaped,
     place::{Target, split_last},
     session::Sessions,
-    url::NfsUrl,
 };
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
 use clap::{Args, CommandFactory, error::ErrorKind};
+use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs::attr::{FileType, NewAttributes};
 use rpcrdma_nfs_client::Name;
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, sync::Arc};

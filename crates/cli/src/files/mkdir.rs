@@ -4,10 +4,10 @@ use super::{Connecting, Errors};
 use crate::{
     place::{Place, no_directory},
     session::{Session, Sessions},
-    url::NfsUrl,
 };
 use anyhow::{Result, ensure};
 use clap::Args;
+use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs::attr::{FileType, NewAttributes};
 use rustix::fs::Mode;
 

@@ -6,10 +6,10 @@ use crate::{
     names::join,
     place::{Place, Target},
     session::Sessions,
-    url::NfsUrl,
 };
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
+use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs::attr::FileType;
 use std::sync::Arc;
 

@@ -4,10 +4,10 @@ use super::{Connecting, Errors, tree::Tree};
 use crate::{
     place::Place,
     session::{Session, Sessions},
-    url::NfsUrl,
 };
 use anyhow::{Result, bail, ensure};
 use clap::Args;
+use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs::attr::FileType;
 
 #[derive(Debug, Args)]

@@ -5,15 +5,14 @@ mod served;
 mod who;
 
 use crate::{
-    agree::is_no_such_version,
     args::PingArgs,
     names,
     session::{Bare, Sessions, version_3},
     transports::Options,
-    url::NfsVersion,
 };
 use anyhow::{Context, Result};
 use connection::LastConnected;
+use rpcrdma::client::{NfsVersion, is_no_such_version};
 use serde_json::json;
 use std::{
     io::{self, Write},

@@ -1,13 +1,9 @@
 //! What a server serves: the versions of NFS, the session that it makes, and the features that it has where the URL
 //! leads. It is asked without changing anything there.
 
-use crate::{
-    agree::is_no_such_version,
-    identity::Identity,
-    session::{Sessions, version_2, version_3, version_4},
-    url::NfsUrl,
-};
+use crate::session::{Sessions, version_2, version_3, version_4};
 use anyhow::{Context, Result};
+use rpcrdma::client::{Identity, NfsUrl, is_no_such_version};
 use rpcrdma_nfs::attr::FileType;
 use rpcrdma_nfs_client::{
     Error, Files, Handle,
@@ -46,7 +42,7 @@ impl Served {
         let nfs = match sessions.over(url, &caller, callbacks).await {
             Ok(nfs) => nfs,
             Err(error) => {
-                return Self { spoken: "4".into(), versions, about: Some(Err(error)), features: None };
+                return Self { spoken: "4".into(), versions, about: Some(Err(error.into())), features: None };
             }
         };
         Self {

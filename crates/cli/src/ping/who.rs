@@ -1,6 +1,6 @@
 //! Who the caller is to a server: by whose word, and with Kerberos for how long.
 
-use crate::{identity::Identity, url::NfsUrl};
+use rpcrdma::client::{Identity, NfsUrl};
 use rpcrdma_oncrpc::{ClientFlavour as _, gss::AboutContext};
 use serde_json::{Value, json};
 use std::io::{self, Write};

@@ -252,7 +252,7 @@ impl Existing {
 }
 
 fn cause(error: &anyhow::Error) -> Option<Cause> {
-    error.chain().find_map(|cause| cause.downcast_ref::<Error>()).and_then(Error::cause)
+    crate::failure::cause(error).and_then(Error::cause)
 }
 
 const NO_ROOM_FOR_NAME: &str = "there is no room for the longer name of a temporary file";

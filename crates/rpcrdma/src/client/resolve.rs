@@ -3,14 +3,19 @@
 //! A name may have several addresses, of IPv4 and IPv6; the server may answer at one of them alone, as one that listens
 //! on 127.0.0.1 does for `localhost`. They are tried in the order in which the system returns them.
 
-use crate::{copy::is_hopeless, names::escaped, url::NfsUrl};
-use anyhow::{Context, Result, ensure};
-use rpcrdma_oncrpc::TransportError;
+use super::NfsUrl;
+use super::Result;
+use crate::{
+    Error,
+    error::{Context, bail, ensure},
+};
+use rpcrdma_nfs::names::escaped;
+use rpcrdma_oncrpc::{CallError, TransportError};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice::name_to_index, socket_with};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// The addresses of the server that a URL names, with port 0; at least one.
-pub(crate) async fn resolve(url: &NfsUrl) -> Result<Vec<SocketAddr>> {
+pub(super) async fn resolve(url: &NfsUrl) -> Result<Vec<SocketAddr>> {
     if let Some(zone) = &url.zone {
         let address: Ipv6Addr = url.host.parse().context("only an address of IPv6 has a zone")?;
         return Ok(vec![SocketAddrV6::new(address, 0, 0, index(zone)?).into()]);
@@ -41,7 +46,7 @@ fn index(zone: &str) -> Result<u32> {
 }
 
 /// The same address with this port.
-pub(crate) fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+pub(super) fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address.set_port(port);
     address
 }
@@ -49,8 +54,8 @@ pub(crate) fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
 /// Tries addresses one after the other until one answers. An answer that is a refusal counts.
 ///
 /// # Errors
-/// The error of the last address that was tried, with those of the addresses before it.
-pub(crate) async fn first_that_answers<T>(
+/// What the last address that was tried has said, with what those before it have said.
+pub(super) async fn first_that_answers<T>(
     addresses: &[SocketAddr],
     mut attempt: impl AsyncFnMut(SocketAddr) -> Result<T>,
 ) -> Result<T> {
@@ -63,12 +68,14 @@ pub(crate) async fn first_that_answers<T>(
             Ok(done) => return Ok(done),
         }
     }
-    anyhow::bail!("the host has no address")
+    bail!("the host has no address")
 }
 
-/// Whether there is no such server at an address.
-fn is_unreachable(error: &anyhow::Error) -> bool {
-    is_hopeless(error) || error.chain().any(|cause| cause.is::<TransportError>())
+/// Whether there is no server of the kind at an address.
+fn is_unreachable(error: &Error) -> bool {
+    error.find().is_some_and(rpcrdma_nfs_client::Error::is_unreachable)
+        || matches!(error.find(), Some(CallError::Transport(_)))
+        || error.find::<TransportError>().is_some()
 }
 
 #[cfg(test)]
@@ -84,7 +91,7 @@ mod tests {
         assert!(error.contains("there is no network interface \"no-such-one\""), "{error}");
     }
 
-    fn unreachable(server: SocketAddr) -> anyhow::Error {
+    fn unreachable(server: SocketAddr) -> Error {
         TransportError::Unreachable { server, source: std::sync::Arc::new(std::io::Error::other("refused")) }.into()
     }
 
@@ -100,7 +107,7 @@ mod tests {
         assert_eq!(try_all(2).now_or_never().unwrap().unwrap(), addresses[1]);
         let error = format!("{:#}", try_all(9).now_or_never().unwrap().unwrap_err());
         assert!(["[::1]:1", "127.0.0.1:2", "127.0.0.2:3"].iter().all(|part| error.contains(part)), "{error}");
-        let refused = async |_: SocketAddr| Err::<(), _>(anyhow::anyhow!("refused by the server"));
+        let refused = async |_: SocketAddr| Err::<(), _>(Error::message("refused by the server"));
         assert_eq!(
             first_that_answers(&addresses, refused).now_or_never().unwrap().unwrap_err().to_string(),
             "refused by the server"

@@ -4,11 +4,9 @@
 //! A command has one context with each service, which all its sessions with it share. Contexts are made on threads of
 //! their own, because that asks the KDC: nothing else waits for it, and a command that ends does not.
 
-use crate::{
-    ending,
-    url::{NfsUrl, Service},
-};
-use anyhow::{Context, Result};
+use super::Result;
+use super::{NfsUrl, ending::Ending, url::Service};
+use crate::error::Context;
 use rpcrdma_env::Env;
 use rpcrdma_gss::{Gss, Tickets};
 use rpcrdma_nfs_client::v4::Callbacks;
@@ -24,7 +22,7 @@ use std::{
 
 /// As whom a URL's calls are made.
 #[derive(Clone)]
-pub(crate) enum Identity {
+pub enum Identity {
     /// The client says so.
     Sys(Arc<SysAuth>),
     /// A ticket proves it.
@@ -32,7 +30,8 @@ pub(crate) enum Identity {
 }
 
 impl Identity {
-    pub(crate) fn flavour(&self) -> Arc<dyn ClientFlavour> {
+    /// Makes credentials.
+    pub fn flavour(&self) -> Arc<dyn ClientFlavour> {
         match self {
             Self::Sys(auth) => auth.clone(),
             Self::Kerberos(auth) => Arc::new(auth.clone()),
@@ -40,7 +39,7 @@ impl Identity {
     }
 
     /// What answers the calls of a server that is called so.
-    pub(crate) fn callbacks(&self, env: &Env) -> Callbacks {
+    pub(super) fn callbacks(&self, env: &Env) -> Callbacks {
         match self {
             Self::Sys(_) => Callbacks::new(),
             Self::Kerberos(auth) => Callbacks::in_contexts_of(auth.clone(), env),
@@ -56,21 +55,22 @@ struct Key {
 }
 
 /// The identities of a command.
-pub(crate) struct Identities {
+pub(super) struct Identities {
     env: Env,
+    ending: Ending,
     made: Mutex<Vec<(Key, GssAuth)>>,
 }
 
 impl Identities {
-    pub(crate) fn new(env: Env) -> Self {
-        Self { env, made: Mutex::default() }
+    pub(super) fn new(env: Env, ending: Ending) -> Self {
+        Self { env, ending, made: Mutex::default() }
     }
 
     /// The identity for a URL.
     ///
     /// # Errors
-    /// If it wants Kerberos, and the library is missing.
-    pub(crate) fn of(&self, url: &NfsUrl) -> Result<Identity> {
+    /// If it wants Kerberos, and the library is not there.
+    pub(super) fn of(&self, url: &NfsUrl) -> Result<Identity> {
         let service = match url.security {
             Security::Sys => return Ok(Identity::Sys(Arc::new(sys(url)))),
             // OPS-SEC-a, OPS-SEC-c
@@ -90,14 +90,14 @@ impl Identities {
             Service::Principal(principal) => Tickets::of_user_for(gss, principal),
         };
         let auth = GssAuth::new(&self.env, Arc::new(tickets), Arc::new(Threads), service);
-        ending::destroyed_later(&auth);
+        self.ending.of_context(&auth);
         made.push((key, auth.clone()));
         Ok(Identity::Kerberos(auth))
     }
 }
 
 /// By AUTH_SYS: MOUNT is called so in any case, as its servers expect it.
-pub(crate) fn sys(url: &NfsUrl) -> SysAuth {
+pub(super) fn sys(url: &NfsUrl) -> SysAuth {
     let groups = rustix::process::getgroups().unwrap_or_default();
     let machine = rustix::system::uname().nodename().to_bytes().to_vec();
     SysAuth::new(SysCredential {

@@ -3,9 +3,13 @@
 //! MOUNT returns the flavours of an export with its root. A server of version 4 is asked after it has refused a file:
 //! there an export begins that takes others.
 
-use crate::{names::escaped, url::NfsUrl};
-use anyhow::{Result, bail};
-use rpcrdma_nfs::v4::{Name, Status};
+use super::NfsUrl;
+use super::Result;
+use crate::error::bail;
+use rpcrdma_nfs::{
+    names::escaped,
+    v4::{Name, Status},
+};
 use rpcrdma_nfs_client::{Error, v4::Nfs4};
 use rpcrdma_nfsd::Security;
 use rpcrdma_oncrpc::{AuthStat, CallError, Rejection};
@@ -17,17 +21,17 @@ const MAX_NAMES: usize = 64;
 ///
 /// # Errors
 /// What to write instead.
-pub(crate) fn check_mounted(url: &NfsUrl, numbers: &[u32]) -> Result<()> {
+pub(super) fn check_mounted(url: &NfsUrl, numbers: &[u32]) -> Result<()> {
     let taken: Vec<_> = numbers.iter().copied().filter_map(Security::of_number).collect();
     match instead(url, &taken) {
         // OPS-SEC-d
-        Some(text) if !numbers.is_empty() => bail!(text),
+        Some(text) if !numbers.is_empty() => bail!("{text}"),
         _ => Ok(()),
     }
 }
 
 /// What to write instead, if an error says that the flavour is not taken where `path` leads.
-pub(crate) async fn explain(url: &NfsUrl, error: &Error, nfs: Option<&Nfs4>, path: &[u8]) -> Option<String> {
+pub(super) async fn explain(url: &NfsUrl, error: &Error, nfs: Option<&Nfs4>, path: &[u8]) -> Option<String> {
     let is_wrong = error.status() == Some(Status::WRONGSEC.into());
     match nfs {
         Some(nfs) if is_wrong => of_way(url, nfs, path).await.or_else(|| Some(other(url))),

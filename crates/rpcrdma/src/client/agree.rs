@@ -4,7 +4,7 @@
 //! The command takes a step down only if the server itself says that it does not serve the version, and on the same
 //! connection: it looks for an absent server only once.
 
-use crate::url::NfsVersion;
+use super::NfsVersion;
 use rpcrdma_env::Env;
 use rpcrdma_nfs_client::v4::{Callbacks, Error, Nfs4, Options};
 use rpcrdma_oncrpc::{CallError, Client, Rejection};
@@ -12,10 +12,12 @@ use std::{fmt, ops::RangeInclusive};
 
 /// The version of NFS that a session speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spoken {
+pub enum Spoken {
+    /// Version 2.
     V2,
+    /// Version 3.
     V3,
-    /// With this minor version.
+    /// Version 4, with this minor version.
     V4(u32),
 }
 
@@ -43,7 +45,7 @@ impl NfsVersion {
     }
 
     /// Whether a session of this version may be made for a URL that asks for `self`.
-    pub(crate) fn allows(self, spoken: Spoken) -> bool {
+    pub(super) fn allows(self, spoken: Spoken) -> bool {
         match spoken {
             Spoken::V2 => self == NfsVersion::V2,
             Spoken::V3 => matches!(self, NfsVersion::Auto | NfsVersion::V3),
@@ -52,12 +54,12 @@ impl NfsVersion {
     }
 
     /// Whether a session may begin with a mount: in the versions before 4.
-    pub(crate) fn has_mount(self) -> bool {
+    pub(super) fn has_mount(self) -> bool {
         self.allows(Spoken::V3) || self.allows(Spoken::V2)
     }
 
     /// Whether servers may call back by the session that is asked for.
-    pub(crate) fn has_callbacks(self) -> bool {
+    pub(super) fn has_callbacks(self) -> bool {
         self.minors().iter().any(|minors| *minors.end() > 0)
     }
 }
@@ -66,7 +68,7 @@ impl NfsVersion {
 ///
 /// # Errors
 /// [`Error::is_no_version_4`] says whether version 3 may be tried instead.
-pub(crate) async fn version_4(
+pub(super) async fn version_4(
     client: &Client,
     env: &Env,
     version: NfsVersion,
@@ -87,7 +89,7 @@ pub(crate) async fn version_4(
 }
 
 /// Whether a server says that it does not serve the version of the program that was called.
-pub(crate) fn is_no_such_version(error: &CallError) -> bool {
+pub fn is_no_such_version(error: &CallError) -> bool {
     matches!(error, CallError::Rejected(Rejection::ProgramMismatch { .. } | Rejection::ProgramUnavailable))
 }
 

@@ -1,34 +1,40 @@
 //! NFS URLs, as libnfs writes them: `nfs://HOST[:PORT]/PATH?NAME=VALUE&...`.
 
-use crate::{several::MAX_CONNECTIONS, transports::Carrier};
-use clap::ValueEnum;
+use super::several::MAX_CONNECTIONS;
+use crate::Carrier;
 use rpcrdma_nfsd::Security;
 use rpcrdma_transport::Versions;
 use std::{fmt, net::Ipv6Addr, str::FromStr};
 
 /// The port of NFS over RDMA (RFC 8166 section 9).
-pub(crate) const RDMA_PORT: u16 = 20049;
+pub const RDMA_PORT: u16 = 20049;
 /// The port of NFS over TCP.
-pub(crate) const TCP_PORT: u16 = 2049;
+pub const TCP_PORT: u16 = 2049;
 
 /// What carries NFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transport {
+pub enum Transport {
+    /// RPC over RDMA.
     Rdma,
+    /// RPC over TCP.
     Tcp,
 }
 
 /// The version of NFS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum NfsVersion {
+pub enum NfsVersion {
     /// The highest that client and server both speak.
     #[default]
     Auto,
-    /// Never unless it is asked for.
+    /// Version 2: never unless it is asked for.
     V2,
+    /// Version 3.
     V3,
+    /// Version 4.0.
     V4_0,
+    /// Version 4.1.
     V4_1,
+    /// Version 4.2.
     V4_2,
 }
 
@@ -56,46 +62,57 @@ impl fmt::Display for NfsVersion {
 
 /// The service that Kerberos is asked for a ticket for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Service {
+pub(super) enum Service {
     /// NFS of this host, by the name that the realm knows it by.
     OfHost(String),
     /// `nfs/host` or `nfs/host@REALM`.
     Principal(String),
 }
 
-/// Where something is.
+/// Where something is, and how it is reached: what an `nfs://` URL says. `docs/commands.md` has all options.
+///
+/// ```
+/// let url: rpcrdma::client::NfsUrl = "nfs://server/export/file?version=4.2&transport=tcp".parse()?;
+/// assert_eq!((url.nfs_port(), &url.path[..]), (2049, &b"/export/file"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NfsUrl {
+pub struct NfsUrl {
     /// A name or an address, IPv6 without brackets.
-    pub(crate) host: String,
+    pub host: String,
     /// The network interface over which a link-local address of IPv6 is reached, by name or number.
-    pub(crate) zone: Option<String>,
+    pub zone: Option<String>,
     /// The port in the URL, if there is one.
-    pub(crate) port: Option<u16>,
+    pub port: Option<u16>,
     /// The path, decoded: any octets, beginning with `/`.
-    pub(crate) path: Vec<u8>,
-    pub(crate) version: NfsVersion,
-    pub(crate) transport: Transport,
+    pub path: Vec<u8>,
+    /// The version of NFS.
+    pub version: NfsVersion,
+    /// What carries the calls.
+    pub transport: Transport,
     /// What carries RDMA.
-    pub(crate) fabric: Carrier,
+    pub fabric: Carrier,
     /// The device that carries it, if one is named.
-    pub(crate) device: Option<String>,
-    pub(crate) mount_port: Option<u16>,
+    pub device: Option<String>,
+    /// Where MOUNT answers, if it is said.
+    pub mount_port: Option<u16>,
     /// The versions of RPC-over-RDMA.
-    pub(crate) rpcrdma: Versions,
+    pub rpcrdma: Versions,
     /// How many connections calls are spread over.
-    pub(crate) connections: u8,
-    /// How the server learns who calls.
-    pub(crate) security: Security,
+    pub connections: u8,
+    /// How the server is to know who calls.
+    pub security: Security,
     /// With Kerberos: the server's principal, if it is another than the host's.
-    pub(crate) principal: Option<String>,
-    pub(crate) uid: Option<u32>,
-    pub(crate) gid: Option<u32>,
+    pub principal: Option<String>,
+    /// As which user calls are made, by AUTH_SYS; as that of this process if it is not said.
+    pub uid: Option<u32>,
+    /// The same of the group.
+    pub gid: Option<u32>,
 }
 
 /// Why a text is not an NFS URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BadUrl(String);
+pub struct BadUrl(String);
 
 impl fmt::Display for BadUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -111,7 +128,7 @@ fn bad<T>(what: impl Into<String>) -> Result<T, BadUrl> {
 
 impl NfsUrl {
     /// Where NFS is served.
-    pub(crate) fn nfs_port(&self) -> u16 {
+    pub fn nfs_port(&self) -> u16 {
         self.port.unwrap_or(match self.transport {
             Transport::Rdma => RDMA_PORT,
             Transport::Tcp => TCP_PORT,
@@ -119,7 +136,7 @@ impl NfsUrl {
     }
 
     /// With which service contexts of Kerberos are made.
-    pub(crate) fn service(&self) -> Service {
+    pub(super) fn service(&self) -> Service {
         match &self.principal {
             Some(principal) => Service::Principal(principal.clone()),
             None => Service::OfHost(self.host.clone()),
@@ -127,7 +144,7 @@ impl NfsUrl {
     }
 
     /// The last name of the path, if it has one.
-    pub(crate) fn last_name(&self) -> Option<&[u8]> {
+    pub fn last_name(&self) -> Option<&[u8]> {
         self.path.split(|&octet| octet == b'/').rfind(|name| !name.is_empty() && *name != b".")
     }
 }
@@ -181,9 +198,10 @@ impl FromStr for NfsUrl {
                         _ => return bad(format!("transport={value}: it is rdma or tcp")),
                     }
                 }
-                "fabric" => match Carrier::from_str(value, false) {
-                    Ok(carrier) => url.fabric = carrier,
-                    Err(_) => return bad(format!("fabric={value}: it is iwarp or verbs")),
+                "fabric" => match value {
+                    "iwarp" => url.fabric = Carrier::Iwarp,
+                    "verbs" => url.fabric = Carrier::Verbs,
+                    _ => return bad(format!("fabric={value}: it is iwarp or verbs")),
                 },
                 "device" if value.is_empty() => return bad("device=: its name is missing, as in device=mlx5_0"),
                 "device" => url.device = Some(value.to_owned()),
@@ -257,7 +275,7 @@ fn parse_principal(text: &str) -> Result<String, BadUrl> {
 }
 
 /// The versions of RPC-over-RDMA that may be spoken, in a URL or for `serve`.
-pub(crate) fn parse_versions(text: &str) -> Result<Versions, String> {
+pub fn parse_versions(text: &str) -> Result<Versions, String> {
     match text {
         "1" => Ok(Versions::One),
         "2" => Ok(Versions::Two),

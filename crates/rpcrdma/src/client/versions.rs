@@ -40,7 +40,7 @@ const UNSURE: &str = "?";
 const VERSION_2: u32 = 2;
 
 /// The file of this user, where there is a cache directory.
-pub(crate) fn file() -> Option<PathBuf> {
+pub(super) fn file() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = variable("XDG_CACHE_HOME").filter(|path| path.is_absolute());
     cache.or_else(|| variable("HOME").map(|home| home.join(".cache"))).map(|cache| cache.join(FILE))
@@ -105,8 +105,8 @@ fn write(file: &Path, servers: &[Entry]) -> std::io::Result<()> {
     fs::rename(&draft, file)
 }
 
-/// Whether the server presumably has no version 2, and need not be asked now.
-pub(crate) fn lacks_version_2(file: &Path, server: SocketAddr) -> bool {
+/// Whether the server is thought to have no version 2, and need not be asked now.
+pub(super) fn lacks_version_2(file: &Path, server: SocketAddr) -> bool {
     let now = now();
     read(file, now).iter().any(|known| known.server == server && known.spares_asking(now))
 }
@@ -135,7 +135,7 @@ fn forget(file: &Path, server: SocketAddr, now: u64) -> std::io::Result<()> {
 }
 
 /// Remembers what is found out about one server, and passes everything on.
-pub(crate) struct Remembering {
+pub(super) struct Remembering {
     file: PathBuf,
     server: SocketAddr,
     next: Arc<dyn Observer>,
@@ -145,7 +145,7 @@ pub(crate) struct Remembering {
 }
 
 impl Remembering {
-    pub(crate) fn new(file: PathBuf, server: SocketAddr, next: Arc<dyn Observer>) -> Self {
+    pub(super) fn new(file: PathBuf, server: SocketAddr, next: Arc<dyn Observer>) -> Self {
         Self { file, server, next, unanswered: AtomicBool::new(false) }
     }
 

@@ -4,8 +4,9 @@
 //! further one has a thread and a runtime of its own, so that checksums and copies of octets take several processors;
 //! they end with the command's runtime.
 
-use crate::failure;
-use anyhow::{Context, Result};
+use super::Result;
+use super::Watch;
+use crate::error::Context;
 use futures_util::future::{Either, join_all, select};
 use rpcrdma_env::{BoxFuture, Env};
 use rpcrdma_oncrpc::{ClientTransport, Spread, XidSource};
@@ -13,21 +14,22 @@ use std::{sync::Arc, thread::JoinHandle};
 use tokio::sync::oneshot;
 
 /// The most connections of a URL: as many as Linux allows.
-pub(crate) const MAX_CONNECTIONS: u8 = 16;
+pub(super) const MAX_CONNECTIONS: u8 = 16;
 
-/// A connected transport, and what has to be polled for it.
-pub(crate) struct Connected {
-    pub(crate) transport: Arc<dyn ClientTransport>,
-    pub(crate) driver: BoxFuture<'static, ()>,
+/// A transport that stands, and what has to be polled for it.
+pub(super) struct Connected {
+    pub(super) transport: Arc<dyn ClientTransport>,
+    pub(super) driver: BoxFuture<'static, ()>,
 }
 
 /// Makes a connection; with where it takes XIDs from, if that is not its own affair.
 type Connect = dyn Fn(Option<Arc<XidSource>>) -> BoxFuture<'static, Result<Connected>> + Send + Sync;
 
-/// Makes this many connections. If the first succeeds and others do not, the command reports it and does without them.
-pub(crate) async fn connect(
+/// Makes so many connections. If the first stands and others do not, that is told, and they are done without.
+pub(super) async fn connect(
     count: u8,
     env: &Env,
+    watch: &dyn Watch,
     connect: impl Fn(Option<Arc<XidSource>>) -> BoxFuture<'static, Result<Connected>> + Send + Sync + 'static,
 ) -> Result<Arc<dyn ClientTransport>> {
     let xids = (count > 1).then(|| Arc::new(XidSource::new(&*env.random)));
@@ -39,7 +41,7 @@ pub(crate) async fn connect(
     let (made, failed): (Vec<_>, Vec<_>) = others.into_iter().partition(Result::is_ok);
     if let Some(Err(error)) = failed.first() {
         let made = made.len() + 1;
-        failure::warning_once(&format!("nconnect={count}: {made} of the connections are used: {error:#}"));
+        watch.warning(&format!("nconnect={count}: {made} of the connections are used: {error:#}"));
     }
     Ok(Arc::new(Spread::new(first, made.into_iter().flatten(), xids)))
 }

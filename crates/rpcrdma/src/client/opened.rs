@@ -1,0 +1,180 @@
+//! A client of one export, by paths.
+
+use super::{NfsUrl, Options, Result, Session, Sessions};
+use crate::{Error, error::Context};
+use bytes::{Bytes, BytesMut};
+use rpcrdma_nfs::{attr::NewAttributes, names::escaped};
+use rpcrdma_nfs_client::{Access, CreateHow, Entry, File, Files, Found, Name, Node, Reader, Writer};
+use std::sync::Arc;
+
+/// The permissions of a file that is made.
+const NEW_FILE_MODE: u32 = 0o644;
+/// Calls under way of one file.
+const DEPTH: usize = 8;
+
+/// A client of what a URL names. Paths are those below it, and begin with a slash or not.
+///
+/// ```no_run
+/// # async fn used() -> Result<(), rpcrdma::Error> {
+/// let client = rpcrdma::Client::connect("nfs://server/export").await?;
+/// let file = client.open("/x").await?;
+/// let first = file.read(0, 4096).await?.data;
+/// client.write("/copy", first).await?;
+/// client.close().await;
+/// # Ok(()) }
+/// ```
+pub struct Client {
+    sessions: Sessions,
+    session: Arc<Session>,
+    /// The part of the URL's path that lies in the session's export.
+    path: Vec<u8>,
+}
+
+impl Client {
+    /// Connects to the server of a URL, `nfs://HOST[:PORT]/PATH[?NAME=VALUE&...]`, and finds what it exports.
+    ///
+    /// # Errors
+    /// If the text is no such URL, the server does not answer, or it does not export that to this user.
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::connect_with(url, Options::default()).await
+    }
+
+    /// The same with options.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect).
+    pub async fn connect_with(url: &str, options: Options) -> Result<Self> {
+        let url: NfsUrl = url.parse().map_err(|error: super::BadUrl| Error::misuse(error.to_string()))?;
+        let mut sessions = Sessions::new(options)?;
+        let (session, path) = sessions.open(&url).await?;
+        Ok(Self { sessions, session, path })
+    }
+
+    /// All that a client can do with files by their handles, [the root's](Self::root) first of all.
+    pub fn files(&self) -> &Files {
+        &self.session.files
+    }
+
+    /// The root of the export. What the URL names may lie below it.
+    pub fn root(&self) -> &rpcrdma_nfs_client::Handle {
+        &self.session.root
+    }
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// If it is not there, or may not be read.
+    pub async fn open(&self, path: impl AsRef<[u8]>) -> Result<File> {
+        self.open_for(path, Access::Read).await
+    }
+
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// If it is not there, or may not be opened so.
+    pub async fn open_for(&self, path: impl AsRef<[u8]>, access: Access) -> Result<File> {
+        let path = path.as_ref();
+        let found = self.find(path).await?;
+        self.session.files.open(Node::from(&found), access).await.with_context(|| escaped(path))
+    }
+
+    /// Opens a file for reading and writing, and makes it if it is not there.
+    ///
+    /// # Errors
+    /// If it cannot be made or opened.
+    pub async fn create(&self, path: impl AsRef<[u8]>) -> Result<File> {
+        let path = path.as_ref();
+        let (above, name) = split(path).with_context(|| format!("{}: this names no file", escaped(path)))?;
+        let directory = self.find(above).await?.file;
+        let how = CreateHow::Unchecked(NewAttributes { mode: Some(NEW_FILE_MODE), ..NewAttributes::default() });
+        let created = self.session.files.create(&directory, &Name::from(name), how).await;
+        Ok(created.with_context(|| escaped(path))?.file)
+    }
+
+    /// All bytes of a file.
+    ///
+    /// # Errors
+    /// If it is not there, or cannot be read.
+    pub async fn read(&self, path: impl AsRef<[u8]>) -> Result<Bytes> {
+        let path = path.as_ref();
+        let file = self.open(path).await?;
+        let mut reader = Reader::new(file.clone(), 0, u64::MAX, self.session.transfer.read, DEPTH);
+        let mut all = BytesMut::new();
+        while let Some(block) = reader.next().await.with_context(|| escaped(path))? {
+            all.extend_from_slice(&block.data);
+        }
+        file.close().await.with_context(|| escaped(path))?;
+        Ok(all.freeze())
+    }
+
+    /// Makes these the bytes of a file, on the server's disk when this returns. Makes the file if it is not there.
+    ///
+    /// # Errors
+    /// If it cannot be made, or not be written.
+    pub async fn write(&self, path: impl AsRef<[u8]>, data: Bytes) -> Result<()> {
+        let path = path.as_ref();
+        let file = self.create(path).await?;
+        let written = async {
+            let size = Some(data.len() as u64);
+            file.setattr(NewAttributes { size, ..NewAttributes::default() }).await?;
+            let block = self.session.transfer.write;
+            let mut writer = Writer::new(file.clone(), block, DEPTH);
+            for (number, part) in data.chunks(block as usize).enumerate() {
+                writer.write(number as u64 * u64::from(block), data.slice_ref(part)).await?;
+            }
+            writer.finish().await
+        };
+        written.await.with_context(|| escaped(path))?;
+        file.close().await.with_context(|| escaped(path))
+    }
+
+    /// The entries of a directory.
+    ///
+    /// # Errors
+    /// If it is not there, or may not be read.
+    pub async fn list(&self, path: impl AsRef<[u8]>) -> Result<Vec<Entry>> {
+        let path = path.as_ref();
+        let directory = self.find(path).await?.file;
+        let mut listing = self.session.files.list(&directory, self.session.transfer);
+        let mut all = Vec::new();
+        while let Some(entry) = listing.next().await.with_context(|| escaped(path))? {
+            all.push(entry);
+        }
+        Ok(all)
+    }
+
+    /// A file and its attributes.
+    ///
+    /// # Errors
+    /// If it is not there.
+    pub async fn find(&self, path: impl AsRef<[u8]>) -> Result<Found> {
+        let path = path.as_ref();
+        let whole = [&self.path[..], b"/", path].concat();
+        self.session.find(&whole, true).await.with_context(|| escaped(path))
+    }
+
+    /// Tells the server that this client goes. Without it the server keeps what the client held until its lease ends.
+    pub async fn close(self) {
+        self.sessions.ending().end().await;
+    }
+}
+
+/// A path's directory and its last name.
+fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = path.iter().rposition(|octet| *octet == b'/');
+    let (above, name) = at.map_or((&b""[..], path), |at| (&path[..at], &path[at + 1..]));
+    (!name.is_empty() && name != b"." && name != b"..").then_some((above, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_a_directory_and_a_name() {
+        assert_eq!(split(b"/a/b"), Some((&b"/a"[..], &b"b"[..])));
+        assert_eq!(split(b"/a"), Some((&b""[..], &b"a"[..])));
+        assert_eq!(split(b"a"), Some((&b""[..], &b"a"[..])));
+        assert_eq!([split(b"/"), split(b"/a/"), split(b".."), split(b"")], [None; 4]);
+    }
+}

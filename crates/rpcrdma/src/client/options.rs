@@ -1,0 +1,51 @@
+//! What a client can be told beside its URL.
+
+use super::{Unwatched, Watch};
+use rpcrdma_fabric::Fabric;
+use rpcrdma_iwarp::Tap;
+use rpcrdma_transport::Observer;
+use std::{sync::Arc, time::Duration};
+
+/// What a client can be told beside its URL.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// A provider of the program's own, instead of the one that the URL names.
+    pub fabric: Option<Arc<dyn Fabric>>,
+    /// Whether iWARP's CRC is asked for.
+    pub crc: bool,
+    /// How long a thread looks for the next message before it sleeps.
+    pub busy_poll: Duration,
+    /// Sees what goes over software iWARP.
+    pub tap: Option<Arc<dyn Tap>>,
+    /// Told of what a person may want to know.
+    pub watch: Arc<dyn Watch>,
+    /// Told what a connection over RDMA does.
+    pub observer: Option<Arc<dyn Observer>>,
+    /// Whether servers without version 2 of RPC-over-RDMA are remembered in the user's cache directory, and not asked
+    /// again for a day.
+    pub remember: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            fabric: None,
+            crc: true,
+            busy_poll: Duration::ZERO,
+            tap: None,
+            watch: Arc::new(Unwatched),
+            observer: None,
+            remember: false,
+        }
+    }
+}
+
+impl Options {
+    /// The options given that are of RDMA alone, as the command has them.
+    pub(super) fn of_rdma(&self) -> impl Iterator<Item = &'static str> {
+        let given =
+            [(!self.crc, "--no-crc"), (self.tap.is_some(), "--capture"), (!self.busy_poll.is_zero(), "--busy-poll")];
+        given.into_iter().filter_map(|(is_given, option)| is_given.then_some(option))
+    }
+}
