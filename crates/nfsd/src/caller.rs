@@ -1,13 +1,9 @@
 //! The caller, as the file system sees it, and the addresses that may call.
 
 use crate::Origin;
+use ipnet::IpNet;
 use rpcrdma_oncrpc::Credential;
-use std::{
-    fmt,
-    net::{IpAddr, Ipv6Addr},
-    str::FromStr,
-    sync::Arc,
-};
+use std::{fmt, net::IpAddr, str::FromStr, sync::Arc};
 
 /// The user and group "nobody", by Linux's convention.
 pub const ANONYMOUS_ID: u32 = 65_534;
@@ -130,10 +126,7 @@ impl Identities {
 
 /// A range of addresses, written as `ADDRESS/PREFIX` or as one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cidr {
-    address: IpAddr,
-    prefix: u8,
-}
+pub struct Cidr(IpNet);
 
 /// A text that is not a range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -144,45 +137,27 @@ impl FromStr for Cidr {
     type Err = BadCidr;
 
     fn from_str(text: &str) -> Result<Self, BadCidr> {
-        let (address, prefix) = match text.split_once('/') {
-            Some((address, prefix)) => (address, Some(prefix)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| BadCidr)?;
-        let width = if address.is_ipv4() { 32 } else { 128 };
-        let prefix = match prefix {
-            None => width,
-            Some(digits) if digits.bytes().all(|c| c.is_ascii_digit()) => digits.parse().map_err(|_| BadCidr)?,
-            Some(_) => return Err(BadCidr),
-        };
-        if prefix > width { Err(BadCidr) } else { Ok(Self { address, prefix }) }
+        let range = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+        range.map(Self).map_err(|_| BadCidr)
     }
 }
 
 impl Cidr {
+    // NFS3-ACL-b
     /// Whether the range holds an address. An IPv4 address that came in over IPv6 counts as the IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
-        match (self.address, address.to_canonical()) {
-            (IpAddr::V4(range), IpAddr::V4(address)) => {
-                let shift = 32 - u32::from(self.prefix.min(32));
-                u64::from(range.to_bits()) >> shift == u64::from(address.to_bits()) >> shift
-            }
-            (IpAddr::V6(range), address) => {
-                let address: Ipv6Addr = match address {
-                    IpAddr::V6(address) => address,
-                    IpAddr::V4(address) => address.to_ipv6_mapped(),
-                };
-                let shift = 128 - u32::from(self.prefix.min(128));
-                range.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
-            }
-            (IpAddr::V4(_), IpAddr::V6(_)) => false,
-        }
+        let address = match (self.0, address.to_canonical()) {
+            // A range of IPv6 can have IPv4 addresses in it, in the form that IPv6 has for them.
+            (IpNet::V6(_), IpAddr::V4(address)) => address.to_ipv6_mapped().into(),
+            (_, address) => address,
+        };
+        self.0.contains(&address)
     }
 }
 
 impl fmt::Display for Cidr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix)
+        self.0.fmt(f)
     }
 }
 
