@@ -12,6 +12,9 @@ use std::{
 /// The version of pjdfstest whose results stand in docs/suites.md.
 const PJDFSTEST: &str = "0.2.2";
 
+/// The version of the crate `fsx`.
+const FSX: &str = "0.3.2";
+
 /// The commit of cthon04 whose results stand in docs/suites.md, and where it is.
 const CTHON_COMMIT: &str = "1768ae24d6e1dd19645911df70d1f0398a1b3b93";
 pub(super) const CTHON_ADDRESS: &str = "https://github.com/dkruchinin/cthon-nfs-tests";
@@ -23,28 +26,37 @@ pub(super) const CTHON_VARIABLE: &str = "RPCRDMA_CTHON";
 const CTHON_LOCKS: [(&str, &[&str]); 2] =
     [("tlocklfs", &["-DLF_SUMMIT"]), ("tlock64", &["-DLF_SUMMIT", "-DLARGE_LOCKS"])];
 
-/// pjdfstest, built from crates.io. What it loads is in the guest: the same Debian's libraries.
 pub(super) fn pjdfstest(image: &Image) -> anyhow::Result<PathBuf> {
+    from_crate(image, "pjdfstest", PJDFSTEST)
+}
+
+/// The exerciser of one file that other people keep; ours is `xtask fsx`.
+pub(super) fn fsx(image: &Image) -> anyhow::Result<PathBuf> {
+    from_crate(image, "fsx", FSX)
+}
+
+/// A program of the name of its crate, built from crates.io. What it loads is in the guest: the same Debian's libraries.
+fn from_crate(image: &Image, name: &str, version: &str) -> anyhow::Result<PathBuf> {
     let cache = image.folder.parent().context("the guest's folder stands alone")?;
-    let folder = cache.join(format!("pjdfstest-{PJDFSTEST}"));
-    let program = folder.join("bin/pjdfstest");
-    let lock = File::create(cache.join(".pjdfstest.lock"))?;
+    let folder = cache.join(format!("{name}-{version}"));
+    let program = folder.join("bin").join(name);
+    let lock = File::create(cache.join(format!(".{name}.lock")))?;
     lock.lock()?;
     if program.exists() {
         return Ok(program);
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let status = Command::new(cargo)
-        .args(["install", "--quiet", "--locked", "--version", PJDFSTEST, "--root"])
+        .args(["install", "--quiet", "--locked", "--version", version, "--root"])
         .arg(&folder)
         .arg("--target-dir")
         .arg(folder.join("build"))
-        .args(["pjdfstest"])
+        .arg(name)
         .stdout(Stdio::null())
         .status()
         .context("cargo")?;
     if !status.success() {
-        bail!("pjdfstest could not be installed ({status}): what cargo said stands above");
+        bail!("{name} could not be installed ({status}): what cargo said stands above");
     }
     let _ = fs::remove_dir_all(folder.join("build"));
     Ok(program)

@@ -11,6 +11,7 @@ mod client_acl;
 mod client_cthon;
 mod client_delegations;
 mod client_fsx;
+mod client_fsx_crate;
 mod client_kerberos;
 mod client_locks;
 mod client_nfs4;
@@ -92,6 +93,7 @@ const JOBS: &[Job] = &[
     client_fsx::DIRECT,
     client_fsx::JOB,
     client_fsx::SHORT,
+    client_fsx_crate::JOB,
     client_tree::JOB,
     client_scripts::NAMES,
     client_scripts::FILES,
