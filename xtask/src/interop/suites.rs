@@ -35,7 +35,8 @@ pub(super) fn fsx(image: &Image) -> anyhow::Result<PathBuf> {
     from_crate(image, "fsx", FSX)
 }
 
-/// A program of the name of its crate, built from crates.io. What it loads is in the guest: the same Debian's libraries.
+/// A program of the name of its crate, built from crates.io. What it loads is in the guest: the same Debian's
+/// libraries.
 fn from_crate(image: &Image, name: &str, version: &str) -> anyhow::Result<PathBuf> {
     let cache = image.folder.parent().context("the guest's folder stands alone")?;
     let folder = cache.join(format!("{name}-{version}"));

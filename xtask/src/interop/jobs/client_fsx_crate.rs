@@ -1,5 +1,5 @@
-//! Random operations of Linux on a file of our server by the exerciser that other people keep, the crate `fsx`: a second
-//! opinion beside ours, with the operations of NFS 4.2 that ours does not have.
+//! Random operations of Linux on a file of our server by the exerciser that other people keep, the crate `fsx`: a
+//! second opinion beside ours, with the operations of NFS 4.2 that ours does not have.
 
 use super::Job;
 use crate::interop::{context::Context, flavour, guest::GuestOptions, serve::ServeOptions, suites, wire::Wire};
