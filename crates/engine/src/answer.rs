@@ -80,6 +80,7 @@ pub(crate) fn plan(
     for part in payload.parts() {
         match part {
             Part::Run(run) => rest.push(run.clone()),
+            // ULB-5.1.2.1-c, ULB-5.1.2.1-g, ULB-5.1.2.1-i, V1-4.3.2.2-a, IE-3.7.1-a
             Part::Item(data) => match chunks.next() {
                 // An empty chunk asks for its result inline; so does a list that has run out.
                 // V1-4.3.2.3-c, V1-4.3.2.3-b
@@ -93,6 +94,7 @@ pub(crate) fn plan(
                 }
                 chunk => {
                     // IE-3.9-b, V1-4.3.2.3-c
+                    // ULB-5.1.2.1-e
                     returned.extend(chunk.cloned());
                     push_padded(&mut rest, data);
                 }
@@ -102,6 +104,7 @@ pub(crate) fn plan(
     for chunk in chunks {
         // V1-4.3.2.2-c, V2-4.3.6-h
         // ULB-5.1.2.1-h
+        // ULB-5.1.2.1-f
         returned.push(chunk.filled(0).ok_or(Misfit::Chunk)?);
     }
     let mut lists = Lists {
@@ -113,6 +116,7 @@ pub(crate) fn plan(
     let rest_octets: usize = rest.iter().map(Bytes::len).sum();
     let header = carrier.fixed + lists.encoded_len();
     // V1-4.3.3-b, V2-6.4-c
+    // V2-5.2.2-c
     if header + rest_octets <= carrier.send_inline {
         return Ok(AnswerPlan { lists, inline: Some(rest), writes, placed });
     }

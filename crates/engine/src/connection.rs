@@ -71,6 +71,7 @@ macro_rules! shared {
 impl Connection {
     /// A connection that has just been made. `peer` is what the other end's private data announced.
     pub fn new(config: Config, peer: Option<&PrivateData>) -> Self {
+        // V1-3.3.2-b
         let link = Link::new(&config, peer);
         // A server's first credit is not announced. A client's credits are for the reverse direction, whose peer waits
         // until the upper layer has announced it; receives cover them from the start.

@@ -67,6 +67,7 @@ pub(crate) fn plan(
 /// Offers nothing if the largest reply fits a Send; Write chunks if there are eligible results; and a Reply chunk if
 /// what they leave does not fit (RFC 8166 sections 4.3.2 and 4.3.3).
 // V1-4.3.2-a, V1-4.3.2.1-a, V1-4.3.2.1-c, V1-3.4.6-b, V1-3.4.6.2-a, IE-3.8.1-b
+// ULB-3.2-a, V1-4.3.2.2-b, ULB-5.1.2.1-b
 fn plan_reply(link: &Link, reply_max: usize, items: &[usize]) -> (SmallVec<[usize; 2]>, Option<usize>) {
     if reply_max.saturating_add(NO_CHUNKS_OCTETS) <= link.receive_inline {
         // V1-4.3.2.3-a
@@ -119,6 +120,7 @@ pub(crate) fn largest_first(message: &Payload) -> SmallVec<[(usize, &Bytes); 2]>
 /// These items as Read chunks, in stream order.
 // V1-3.4.5-b, V2-4.3.5-b, V2-4.3.5-g, V1-4.3.1.1-a, V1-3.4.4.4-a, V2-4.3.4.4-a, V1-3.4.5.2-a, V1-3.4.5.2-c,
 // V2-4.3.5.2-a, V2-4.3.5.2-b
+// ULB-5.1.2.1-a
 pub(crate) fn reduced(items: &[(usize, &Bytes)]) -> SmallVec<[Reduced; 1]> {
     let reduced = |(position, data): &(usize, &Bytes)| {
         Some(Reduced { position: u32::try_from(*position).ok()?, data: Bytes::clone(data) })

@@ -39,6 +39,7 @@ pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits)
     if total > limits.call_octets {
         return Err(AboveLimit);
     }
+    // ULB-5.1.2.2-a
     let mut sources = SmallVec::with_capacity(lists.reads.segments().len());
     let mut pieces = Pieces::with_capacity(2 * chunks.len() + 1);
     let mut base = Base { stream, long, used: 0 };

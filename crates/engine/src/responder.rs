@@ -118,6 +118,7 @@ impl Responder {
         let header = shared.scratch.write(header.encoded_len(), |out| header.encode(out));
         let octets = gathered(header, inline, shared.config.max_gather);
         let about = Sent { inline_octets: octets.iter().map(Bytes::len).sum(), ..about };
+        // V1-2.3.2-d, V2-3.2.2.5-a, V2-4.3.5.1-b
         self.requests.undrained += 1;
         shared.ledger.answering();
         shared.actions.push_back(Action::Send { octets, invalidate: about.invalidates, signaled: true, about });

@@ -83,6 +83,7 @@ impl<X> Call<X> {
 #[derive(Debug)]
 pub(crate) struct Table<X> {
     /// Calls by XID, the peer's name for them.
+    // V2-3.1.3.4-c, V2-4.5.1-a
     calls: HashMap<u32, Call<X>>,
     /// XIDs by our name for a call.
     xids: HashMap<CallId, u32>,

@@ -27,6 +27,7 @@ const EXPIRED: [u32; 2] = [11, 12];
 
 impl Remedy {
     /// By the statuses of the library, of this host or of the peer.
+    // OPS-SEC-e, OPS-SEC-l
     fn of(major: u32, minor: u32) -> Option<Self> {
         Some(match i64::from(minor as i32) - i64::from(KERBEROS_ERRORS) {
             // The service is unknown.

@@ -22,6 +22,7 @@ pub struct Binding {
 }
 
 /// The binding of NFS version 2: every procedure, by number.
+// ULB-3-a, ULB-3.1-a, ULB-3.1-b, ULB-3.1-c, ULB-1-a, V1-6-a
 pub fn nfs_v2() -> [Binding; 18] {
     v2::Procedure::ALL.map(|procedure| Binding {
         program: v2::PROGRAM,
@@ -42,6 +43,7 @@ pub fn nfs_v2() -> [Binding; 18] {
 }
 
 /// The binding of NFS version 3: every procedure, by number.
+// ULB-3-a, ULB-3.1-a, ULB-3.1-b, ULB-3.1-c, ULB-1-a, V1-6-a
 pub fn nfs_v3() -> [Binding; 22] {
     v3::Procedure::ALL.map(|procedure| Binding {
         program: v3::PROGRAM,
@@ -62,6 +64,7 @@ pub fn nfs_v3() -> [Binding; 22] {
 }
 
 /// The binding of NFS version 4, all minor versions: every operation, by number.
+// ULB-5-a, ULB-1-a, V1-6-a, ULB-5.5-a, V1-3.4.4.3-a, V2-4.3.4.3-a, V1-3.4.4.3-b, V2-4.3.4.3-b
 pub fn nfs_v4() -> Vec<Binding> {
     let row = |op: &v4::Op| Binding {
         program: v4::PROGRAM,

@@ -59,6 +59,7 @@ impl<S: Service> Managed<S> {
 }
 
 /// The same credential with these groups.
+// NFS3-ID-e
 fn with_groups(credential: &SysCredential, groups: &[u32]) -> Credential {
     let SysCredential { stamp, machine, uid, gid, .. } = credential;
     // NFS3-ID-c

@@ -63,6 +63,7 @@ impl Seal {
 
     /// The same for the octets of a handle of any version: they mean the same file in all.
     // NFS3-FH-a
+    // NFS3-ESC-b
     pub(crate) fn open_octets(&self, handle: &[u8]) -> Option<Target> {
         let (checked, check) = handle.split_last_chunk::<CHECK_OCTETS>()?;
         let (head, id) = checked.split_first_chunk::<HEAD_OCTETS>()?;

@@ -46,6 +46,7 @@ impl Security {
     }
 
     /// Its number in MOUNT: for Kerberos a pseudoflavour (RFC 2623 section 4.4).
+    // NFS3-2623-2.7-a
     pub(crate) fn number(self) -> u32 {
         match self {
             Self::Sys => AUTH_SYS,

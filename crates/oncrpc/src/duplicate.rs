@@ -125,6 +125,7 @@ impl DuplicateCache {
         Self { shards, shard_octets: max_octets / SHARDS }
     }
 
+    // RPC-DRC-a
     pub(crate) fn lookup(&self, key: Key, origin: Origin, now: Timestamp) -> Lookup {
         let mut shard = self.shard(&key);
         shard.kept.expire(now);

@@ -140,6 +140,7 @@ impl CallHeader {
         }
         let mut word = || decoder.u32().map_err(reject(Rejection::GarbageArgs));
         let id = CallId { xid, program: word()?, version: word()?, procedure: word()? };
+        // RPC-5531-8.2-b
         let credential = OpaqueAuth::decode(decoder).map_err(reject(Rejection::Auth(AuthStat::BAD_CREDENTIAL)))?;
         let verifier = OpaqueAuth::decode(decoder).map_err(reject(Rejection::Auth(AuthStat::BAD_VERIFIER)))?;
         Ok(Self { id, credential, verifier })

@@ -176,6 +176,7 @@ impl Router {
         let number = header.credential.flavour;
         let verdict = match self.flavour(number) {
             Some(flavour) => flavour.accept(context.connection.peer, header, args),
+            // RPC-5531-8.2-b
             None => Verdict::Answered(Answered::denied(AuthStat::REJECTED_CREDENTIAL)),
         };
         if let Verdict::Answered(Answered { result: Err(Rejection::Auth(stat)), .. }) = &verdict {

@@ -144,6 +144,7 @@ impl Rpcbind {
     ///
     /// # Errors
     /// If rpcbind cannot be asked.
+    // RPC-1833-2.2.1-a
     pub async fn set(
         &self,
         program: u32,
@@ -166,6 +167,7 @@ impl Rpcbind {
     ///
     /// # Errors
     /// If rpcbind cannot be asked.
+    // RPC-1833-2.2.1-a
     pub async fn unset(&self, program: u32, version: u32, netid: Netid, owner: &str) -> Result<bool, CallError> {
         let netid = netid.as_str().into();
         let registration = Registration { program, version, netid, address: Vec::new(), owner: owner.into() };
@@ -178,6 +180,7 @@ impl Rpcbind {
     ///
     /// # Errors
     /// If rpcbind cannot be asked.
+    // RPC-1833-2.2.1-a, V1-5-a
     pub async fn address(&self, program: u32, version: u32, netid: Netid) -> Result<Option<SocketAddr>, CallError> {
         let netid = netid.as_str().into();
         let registration = Registration { program, version, netid, ..Registration::default() };
@@ -189,6 +192,7 @@ impl Rpcbind {
     ///
     /// # Errors
     /// If rpcbind cannot be asked, or has more than [`MAX_REGISTRATIONS`].
+    // RPC-1833-2.2.1-a
     pub async fn registrations(&self) -> Result<Vec<Registration>, CallError> {
         let wanted = 4 + MAX_REGISTRATIONS * (4 + MAX_REGISTRATION_OCTETS);
         let max = wanted.min(self.v4.max_results());

@@ -67,6 +67,7 @@ pub enum Answer {
 
 impl From<DecodeError> for Answer {
     fn from(error: DecodeError) -> Self {
+        // V1-4.5.2-b, V2-7.2-b
         if error.is_placement() { Answer::NotEligible } else { Answer::GarbageArgs }
     }
 }

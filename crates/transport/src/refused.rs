@@ -84,6 +84,7 @@ struct Table {
 
 impl RefusedCalls {
     /// Remembers a call.
+    // V1-4.5.3-b, V2-7.3-a, V2-7.3-b
     pub(crate) fn add(&self, now: Timestamp, call: RefusedCall) {
         let mut entries = self.0.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() == MAX_REFUSED {

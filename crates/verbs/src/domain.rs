@@ -50,6 +50,7 @@ impl Domain {
         windows: bool,
     ) -> io::Result<Arc<Self>> {
         // SAFETY: the context is open.
+        // V1-8.1.1-a, V2-11.1.1-a
         let raw = unsafe { (context.library().verbs.ibv_alloc_pd)(context.raw()) };
         if raw.is_null() {
             return Err(io::Error::last_os_error());

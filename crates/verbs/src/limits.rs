@@ -96,6 +96,7 @@ impl Limits {
             max_gather: number(attributes.max_sge.min(MAX_GATHER)),
             max_receives: receives,
             max_posted: config.max_posted,
+            // V1-3.3.1-k, V2-4.2.1.1-g
             max_ird: depth(attributes.max_qp_rd_atom, config.max_ird),
             max_ord: depth(attributes.max_qp_init_rd_atom, config.max_ord),
             max_private_data: if iwarp { IWARP_PRIVATE_DATA_OCTETS } else { INFINIBAND_PRIVATE_DATA_OCTETS },

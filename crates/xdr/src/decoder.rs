@@ -152,6 +152,7 @@ impl Decoder {
     ///
     /// # Errors
     /// As [`u32`](Self::u32), and if the length is above `max`.
+    // V1-2.2.4.2-a, V2-3.1.4.2-a, V2-3.1.4.1-a
     pub fn opaque(&mut self, max: usize) -> Result<Bytes, DecodeError> {
         let len = self.count(max)?;
         self.inline(len)
@@ -175,6 +176,7 @@ impl Decoder {
     /// # Errors
     /// As [`opaque`](Self::opaque), and if the chunk's length is not the item's, or the item came inline though a
     /// chunk was offered for it.
+    // V1-6.1-f
     pub fn item(&mut self, max: usize) -> Result<ItemData, DecodeError> {
         let len = self.count(max)?;
         if let Some(placed) = self.placed.pop() {
@@ -193,6 +195,7 @@ impl Decoder {
         self.inline(len).map(ItemData::Shared)
     }
 
+    // V2-4.3.1-b, V1-6.1-e, V2-A.1-d, V2-A.1-e
     fn placed_item(&mut self, len: usize, placed: Placed) -> Result<ItemData, DecodeError> {
         match (placed.returned(), placed.buffer) {
             (0, _) if len > 0 && placed.offered > 0 => {

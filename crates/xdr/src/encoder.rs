@@ -130,6 +130,7 @@ impl Encoder {
     ///
     /// # Panics
     /// If there are 2^32 octets or more.
+    // V1-3.4.2-a, V1-3.4.4.1-a, V2-4.3.4.1-a, V2-4.3.4.1-b, V1-3.4.4.2-a, V2-4.3.4.2-a, V2-4.3.4.2-b
     pub fn item(&mut self, data: Bytes) {
         self.length(data.len());
         self.end_run();

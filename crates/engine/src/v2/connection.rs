@@ -63,6 +63,7 @@ pub struct Connection {
     parts: Reassembly,
     outbox: Outbox,
     requester: Requester,
+    // V2-3.1.3.3-a
     responder: Responder,
     silence: Silence,
     /// Messages of an extension that may be answered with an error: XID and header type.

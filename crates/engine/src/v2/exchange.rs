@@ -78,6 +78,7 @@ impl Exchange {
             Side::Server => SERVER_OCTETS,
         } - PREFIX_OCTETS;
         let unsent = set.split(max).into_iter().flat_map(|set| in_messages(set, max)).collect();
+        // V2-4.5.3-d
         let theirs = Properties::default();
         Self {
             ours,

@@ -74,6 +74,7 @@ impl Outgoing {
 
     /// The next part as a Send, and whether it was the last.
     // V2-4.1-a, V2-4.1-d, V2-4.1-f
+    // V2-4.1-g, V2-4.4.1.1-b, V2-4.5.1-b, V2-4.5.2-b
     pub(crate) fn send(&mut self, credits: Credits, max_gather: usize, scratch: &mut Scratch) -> (Action, bool) {
         let payload = self.next.take();
         self.next = self.later.pop_front();

@@ -65,6 +65,7 @@ pub(crate) fn plan(way: &Way, message: &Payload, reply_max: usize, items: &[usiz
     with_chunks(&way, message, reply_max, items).or(plan)
 }
 
+// V2-4.4.1.1-a, V2-4.4.1.1-c, V2-4.3.5-e
 fn with_chunks(way: &Way, message: &Payload, reply_max: usize, items: &[usize]) -> Result<CallPlan, CallRefused> {
     let way = Way { chunks: way.chunks && way.segment_octets > 0 && way.narrowed.segments > 0, ..*way };
     let too_large = |len: usize, max| CallRefused::TooLargeInline { len: len.saturating_add(NO_CHUNKS_OCTETS), max };

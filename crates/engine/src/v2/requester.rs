@@ -298,6 +298,7 @@ impl Requester {
     }
 
     /// An error. Returns whether it answered a call.
+    // V2-7.1.1-e
     pub(crate) fn refused(
         &mut self,
         xid: u32,

@@ -159,6 +159,7 @@ impl Responder {
             })?;
         let about = Sent {
             kind: MessageKind::Reply,
+            // V2-3.1.2-b, V2-4.5.2-a
             xid: request.xid,
             credit: 0,
             inline_octets: 0,

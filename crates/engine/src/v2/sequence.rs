@@ -11,6 +11,7 @@ use rpcrdma_wire::v2::{Place, Prefix};
 
 /// The most parts of one message. The largest message that is put together fits into fewer at the smallest threshold; a
 /// part without octets costs time and nothing else.
+// V2-6.2.2.2-i
 pub const MAX_PARTS: usize = 8192;
 
 /// Octets of the beginning that the wire wants to see again.

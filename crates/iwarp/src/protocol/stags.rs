@@ -64,6 +64,7 @@ pub(crate) struct Stags {
 }
 
 impl Stags {
+    // V1-8.1.1-a, V2-11.1.1-a
     pub(crate) fn new(random: &dyn Random) -> Self {
         Stags { table: HashMap::default(), tags: Tags::new(random), serial: 0 }
     }
@@ -136,6 +137,7 @@ struct Tags {
 }
 
 impl Tags {
+    // V1-8.1.2-a, V2-11.1.2-a
     fn new(random: &dyn Random) -> Self {
         let key = random.next_u64();
         let words = [key as u16, (key >> 16) as u16, (key >> 32) as u16, (key >> 48) as u16];

@@ -45,6 +45,7 @@ pub struct Offender<'a> {
 }
 
 /// The payload of the Terminate for `fault`, caused by `offender`. `None` for faults of the set-up.
+// RDMAP-5040-4.8-b
 pub fn encode(fault: &Fault, offender: Offender<'_>) -> Option<Vec<u8>> {
     let ErrorCode { layer, etype, code } = fault.error_code()?;
     let mut out = vec![layer << 4 | etype, code, 0, 0];
@@ -72,6 +73,7 @@ pub struct Reading {
 }
 
 /// Reads a Terminate's payload. `None` if it has not even its first three octets.
+// RDMAP-5040-4.8-c
 pub fn decode(payload: &[u8]) -> Option<Reading> {
     let &[first, code, bits] = payload.first_chunk()?;
     let rfc = ErrorCode { layer: first >> 4, etype: first & 0x0F, code };
@@ -96,6 +98,7 @@ pub fn quoted_sink(payload: &[u8]) -> Option<u32> {
 /// Where the segment of an RDMA Write was to go whose header a Terminate quotes, if it quotes one. The peer may quote
 /// anything: only the sender of the Writes knows whether there was such a Write. The length before the header is
 /// ignored; Linux counts the payload alone.
+// RDMAP-5040-4.8-d
 pub fn quoted_write(payload: &[u8]) -> Option<Refused> {
     let &bits = payload.get(2)?;
     let quoted = if bits & RFC_BITS != 0 { bits & (M | D) == M | D } else { bits & LINUX_MD == LINUX_MD };

@@ -19,6 +19,7 @@ pub use list::{Entry, List, Lists, MAX_ENTRIES, entry, mask};
 pub use v3::{GetAcl, GetAclOk, SetAcl, procedure};
 
 /// The program number of NFSACL.
+// ULB-4-a, ULB-4.2-b
 pub const PROGRAM: u32 = 100_227;
 /// The version that goes with NFS version 3.
 pub const VERSION_3: u32 = 3;

@@ -29,6 +29,7 @@ pub use shares::{Share, ShareAccess, ShareArguments, ShareDeny, ShareResponse};
 pub use status::Status;
 
 /// The program number of NLM.
+// ULB-4-a, ULB-4.1-b
 pub const PROGRAM: u32 = 100_021;
 /// The first version: locks alone, for NFS version 2.
 pub const VERSION_1: u32 = 1;

@@ -115,6 +115,7 @@ impl From<Status> for Fault {
 ///
 /// # Errors
 /// If a chunk stands where nothing may be placed directly.
+// NFS4-8881-16.2-a
 pub(super) fn decode_ops<A>(
     decoder: &mut Decoder,
     minor: u32,

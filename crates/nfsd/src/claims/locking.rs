@@ -190,6 +190,7 @@ impl Claims {
     ///
     /// # Errors
     /// If another owner or a program of the host has it, there are too many ranges, or the host cannot.
+    // NFS4-8881-9.1.2-c, NFS4-8881-9.6-b
     pub fn lock(&self, request: &LockRequest<'_>) -> Result<(), LockRefused> {
         let attempt = || {
             self.on_file(request.file, |locks, at| match locks.lock(at, request) {

@@ -6,6 +6,7 @@
 use rpcrdma_nfs::{v2, v3};
 
 /// The status of one of version 3.
+// NFS2-STATUS-a
 pub(crate) fn status(status: v3::Status) -> v2::Status {
     match status {
         // A file of another export, and one that another client has for itself.

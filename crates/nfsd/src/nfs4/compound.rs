@@ -338,6 +338,7 @@ impl Compound {
                 Status::OK if self.is_wrong(op, ops.as_slice()) => Outcome::failed(op, Status::WRONGSEC),
                 _ => outcome,
             };
+            // NFS4-7530-13.1-a
             let outcome = outcome.in_minor(self.minor);
             self.tell(&mut reply, op, outcome, may_not_fit.then_some((limit, too_big)));
             debug_assert!(

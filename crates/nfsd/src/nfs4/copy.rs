@@ -122,6 +122,7 @@ impl Compound {
         if !is_unit(from) || !is_unit(to) || !is_unit(span.length) && from + span.length != size {
             return Err(Status::INVAL);
         }
+        // NFS4-7862-15.13.3-c
         if ends.is_one_file() && span.overlaps() {
             return Err(Status::INVAL);
         }

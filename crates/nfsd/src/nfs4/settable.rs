@@ -175,6 +175,7 @@ impl Compound {
     ///
     /// # Errors
     /// BADOWNER, ATTRNOTSUPP, FBIG for a list that cannot be set; or why the kind of the file is unknown.
+    // NFS4-8881-6.4-a
     pub(super) async fn acls_for(&self, file: &Opened, acl: &Acl) -> Result<Acls, Status> {
         match file.attributes().await.map_err(status)?.file_type {
             // Everybody may do everything with a symbolic link.

@@ -96,6 +96,7 @@ impl Execution {
         answer(self.try_get_acl(args).await)
     }
 
+    // NFSACL-LINUX-d
     async fn try_get_acl(&self, args: GetAcl) -> Result<GetAclOk, Failure<Info>> {
         let opened = self.open(&args.file).map_err(refused)?;
         let attributes = opened.attributes().await.map_err(|fault| refused(status(fault)))?;
@@ -115,6 +116,7 @@ impl Execution {
         answer(self.try_set_acl(args).await)
     }
 
+    // NFSACL-LINUX-d
     async fn try_set_acl(&self, args: SetAcl) -> Result<Info, Failure<Info>> {
         // NFS3-ACL-a
         let opened = self.open_to_change(&args.file).map_err(refused)?;

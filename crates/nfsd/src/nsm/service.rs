@@ -47,6 +47,7 @@ fn decode<A: Decode>(mut args: Decoder) -> Result<A, Answer> {
     Ok(value)
 }
 
+// NSM-1-e
 fn execute(monitor: &Monitor, context: &CallContext, procedure: u32, args: Decoder) -> Result<Answer, Answer> {
     let peer = context.connection.peer;
     let address = peer.ip().to_canonical();

@@ -262,6 +262,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
 
     /// A peer that does not read its replies gets no further calls executed.
     fn may_execute(&self) -> bool {
+        // RPC-TCP-a
         self.calls.len() < self.options.max_calls && self.writer.queued() <= self.options.max_record
     }
 

@@ -24,6 +24,7 @@ pub(super) fn wanted(
             max_recv_sge: shared_queue.is_none().into(),
             max_inline_data: 0,
         },
+        // V2-4.2.1-a, ULB-5.4.1-a
         qp_type: verbs::QP_RELIABLE,
         sq_sig_all: 0,
     }

@@ -45,7 +45,9 @@ impl Procedure {
         match self {
             Procedure::Msg => 0,
             Procedure::Nomsg => 1,
+            // V1-4.6.1-a
             Procedure::Msgp => 2,
+            // V1-4.6.2-a
             Procedure::Done => 3,
             Procedure::Error => 4,
         }

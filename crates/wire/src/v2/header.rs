@@ -213,6 +213,7 @@ pub struct Header {
 impl Header {
     /// A message with payload: all of an RPC message, or with `more` the next part of it. Chunks belong in the last.
     // V2-6.2.2.1-a
+    // V2-4.5.1-c, V2-4.5.1-f, V2-4.5.2-c, V2-4.5.2-e, V2-4.5.2-f
     pub fn msg(xid: u32, credits: Credits, response: bool, more: bool, chunks: Chunks) -> Self {
         Self { xid, version: VERSION, credits, flags: Flags { response, more, tpmore: false }, body: Body::Msg(chunks) }
     }
@@ -253,6 +254,7 @@ impl Header {
     }
 
     /// A message of an extension's header type.
+    // V2-6.2.2.1-c
     pub fn other(xid: u32, credits: Credits, response: bool, body: OtherBody) -> Self {
         let flags = Flags { response, ..Flags::default() };
         Self { xid, version: VERSION, credits, flags, body: Body::Other(body) }

@@ -80,6 +80,7 @@ impl Compound {
 }
 
 impl Wake for NotifyLock {
+    // NFS4-8881-20.11-b
     fn wake(&self) {
         let (Some(shared), Some(client)) = (self.shared.upgrade(), self.client.upgrade()) else { return };
         let Some(notice) = Notice::begin(&client) else { return };

@@ -151,6 +151,7 @@ impl Context {
     }
 
     /// A number for a call, if it need not wait for one.
+    // GSS-2203-5.3.3.1-g
     pub(super) fn try_place(self: &Arc<Self>) -> Option<Place> {
         let mut live = self.live();
         let number = if live.waiting == 0 { live.take(self.window) } else { None };

@@ -290,6 +290,7 @@ impl<'a> Link<'a> {
                 Watch::Probe if self.reader.received() == 0 => return Poll::Ready(Lost::Mute),
                 Watch::Probe => return Poll::Ready(Lost::Silent),
                 Watch::Silence => {
+                    // RPC-TCP-d
                     let Some((xid, null)) = self.driver.null_call() else {
                         self.set_timer(Watch::Silence, now);
                         continue;
