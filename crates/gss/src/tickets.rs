@@ -48,6 +48,7 @@ impl Tickets {
 }
 
 impl Mechanism for Tickets {
+    // OPS-SEC-g
     fn begin(&self) -> Box<dyn Handshake> {
         Box::new(Beginning(self.clone()))
     }

@@ -19,5 +19,6 @@ pub trait Call: Encode + Decode {
 
     /// The largest results that these arguments can have, in octets, and room for their eligible items. The RPC reply
     /// header is not counted.
+    // V2-A.2-b, ULB-3.2-c, ULB-3.2-d
     fn reply_shape(&self) -> ReplyShape;
 }

@@ -95,6 +95,7 @@ impl Identities {
         let (uid, gid, groups) = match credential {
             _ if self.squash == Squash::All => return self.anonymous(),
             Credential::Sys(sys) => (sys.uid, sys.gid, &sys.groups[..]),
+            // OPS-SEC-b
             Credential::Gss(caller) => match &caller.user {
                 Some(user) => (user.uid, user.gid, &user.groups[..]),
                 None => return self.anonymous(),

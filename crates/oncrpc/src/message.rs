@@ -102,6 +102,7 @@ pub enum BadCall {
 
 impl CallHeader {
     /// Appends the header: xid, CALL, RPC version, program, version, procedure, credential, verifier.
+    // V1-8.2.2-a, V2-11.2.2-a
     pub fn encode(&self, encoder: &mut Encoder) {
         self.encode_to_credential(encoder);
         self.verifier.encode(encoder);

@@ -202,6 +202,7 @@ impl ClientDriver {
         Config { versions: self.versions, ..self.options.config(capabilities) }
     }
 
+    // V1-2.2.3-a, V2-3.1.3-a, V2-3.1.3.2-a, V2-4.5.5-b
     fn attempt(&self) -> BoxFuture<'static, Result<Connected, ConnectError>> {
         let fabric = self.fabric.clone();
         let server = self.server;
@@ -240,6 +241,7 @@ impl ClientDriver {
     }
 
     /// A connection stands: calls that are not answered are sent, in their order.
+    // V1-4.5.5-a, V2-7.5-a, V2-4.5.5-a, ULB-3.4.2-b
     fn connected(&mut self, qp: Connected) {
         let config = self.config(qp.capabilities());
         self.service = self.options.reverse.as_ref().map(|reverse| self.reverse(reverse, &*qp));
@@ -273,6 +275,7 @@ impl ClientDriver {
         (self.options.versions, self.versions) == (Versions::Auto, Versions::One)
     }
 
+    // ULB-6.2-a, IE-5.1-a
     fn reverse(&self, reverse: &Reverse, qp: &dyn rpcrdma_fabric::QueuePair) -> Service {
         let (signal, gone) = GoneSignal::new();
         let limits = Limits::new(self.options.inline_octets as usize, self.options.inline_octets as usize);
@@ -353,6 +356,7 @@ impl ClientDriver {
     }
 
     /// The server has no version 2, as far as can be known: version 1 from here on, on a new connection at once.
+    // V2-4.2.3.2-d, V2-4.2.3.2-h
     fn without_version_2(&mut self, why: NoVersion2) {
         self.versions = Versions::One;
         self.observer.event(self.server, &Event::NoVersion2(why));

@@ -143,6 +143,7 @@ impl Inbound {
         Ok((Target::Exposed(stag), at))
     }
 
+    // V2-3.2.2.2-a, V1-2.3.2-b
     fn begin_send(&mut self, header: &Header, msn: u32, offset: u32, octets: usize) -> Result<(Target, usize), Fault> {
         // DDP-5041-7.1-c
         if msn != self.send_msn {

@@ -112,6 +112,7 @@ impl Stags {
     }
 
     /// Where in the memory of `tag` an access of `octets` at `offset` begins, if it is allowed.
+    // V2-11.1-a, V2-11.1.1-b, V1-8.1-b, V2-11.1-b, V1-8.2.2.4-a, V2-11.2.2.4-a
     pub(crate) fn check(&self, tag: u32, offset: u64, octets: usize, access: Access) -> Result<usize, Denied> {
         let end = offset.checked_add(octets as u64).ok_or(Denied::Wrap)?;
         let exposure = self.table.get(&tag).ok_or(Denied::Unknown)?;

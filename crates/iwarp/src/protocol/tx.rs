@@ -331,6 +331,7 @@ impl Transmitter {
     }
 
     /// The first `octets` octets of the [slices](Self::slices) have been written.
+    // V2-3.2.2.4-a
     pub(crate) fn written(&mut self, octets: usize, events: &mut VecDeque<Completion>) {
         self.written += octets as u64;
         let mut done = self.skip + octets;

@@ -197,6 +197,7 @@ impl Inner {
 
     /// The most octets of results that a reply in a session may have. Servers that know AUTH_SYS send empty verifiers.
     pub(super) fn most_results(&self, session: &Session) -> usize {
+        // ULB-5.2.2-a
         self.client.max_results().min((session.fore.max_response as usize).saturating_sub(REPLY_HEADER_OCTETS))
     }
 

@@ -40,6 +40,7 @@ pub use sizes::{MAX_TRANSFER_OCTETS, entry_octets, entry_plus_octets, read_direc
 pub use status::Status;
 
 /// The program number of NFS.
+// V1-9-c
 pub const PROGRAM: u32 = 100_003;
 /// This version.
 pub const VERSION: u32 = 3;

@@ -70,6 +70,7 @@ impl Execution {
     }
 
     /// Whether the export of the file takes the call's flavour.
+    // NFS3-2623-2.3-b
     fn takes(&self, procedure: &'static str, args: &impl About) -> bool {
         if !self.server.is_choosy {
             return true;

@@ -129,6 +129,7 @@ impl Compound {
         if span.length == 0 {
             return Ok(());
         }
+        // NFS4-7862-15.13.3-d
         let cloned = file_system.clone_range(ends.from, ends.to, span).await;
         cloned.map(drop).map_err(|failed| copy_status(failed.fault))
     }

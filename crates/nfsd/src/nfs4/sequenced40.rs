@@ -184,6 +184,7 @@ impl Compound {
         self.executed(&call, turn, locked.unwrap_or_else(|status| Outcome::failed(Op::Lock, status)), None)
     }
 
+    // NFS4-7530-9.1.1-b
     async fn try_lock_by_new(&mut self, call: &Call, lock: ops::Lock, new: ops::NewLocker) -> Result<Outcome, Status> {
         if new.owner.client != call.client.id() {
             self.shared.state.client_of_zero(new.owner.client)?;

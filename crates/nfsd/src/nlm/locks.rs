@@ -174,6 +174,7 @@ impl Lockd {
         let LockArguments { block, exclusive, lock, reclaim, .. } = args;
         let (range, kind) = (range_of(lock.offset, lock.length)?, kind_of(exclusive));
         let file = self.open(call, &lock.file)?;
+        // NLM-RIGHTS-b
         if exclusive && file.read_only {
             return Err(Status::ReadOnly);
         }

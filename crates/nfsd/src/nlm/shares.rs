@@ -42,6 +42,7 @@ impl Lockd {
         let ShareArguments { share, reclaim, .. } = args;
         let file = self.open(call, &share.file)?;
         let writes = matches!(share.access, ShareAccess::Write | ShareAccess::Both);
+        // NLM-RIGHTS-b
         if writes && file.read_only {
             return Err(Status::ReadOnly);
         }

@@ -14,11 +14,13 @@ const MAX_EXPANSION_OCTETS: usize = 4 + 4 + 3 + 4 + MAX_CHECKSUM_OCTETS + 1;
 
 impl GssService {
     /// Whether arguments and results are rewritten.
+    // V1-8.2.2.2-a, V2-11.2.2.2-a
     pub(super) fn protects_bodies(self) -> bool {
         self != Self::Authentication
     }
 
     /// The most octets that are added to results.
+    // V1-8.2.2.2-b, V2-11.2.2.2-b
     pub(super) fn max_expansion(self) -> usize {
         if self.protects_bodies() { MAX_EXPANSION_OCTETS } else { 0 }
     }
@@ -62,6 +64,7 @@ impl From<DecodeError> for Unreadable {
 }
 
 /// Takes the protection from arguments or results. GSS-2203-5.3.3.1-d, GSS-2203-5.3.3.4.2-b, GSS-2203-5.3.3.4.3-a.
+// V2-11.2.2.3-d
 pub(super) fn open(
     protection: &mut dyn Protection,
     service: GssService,
@@ -95,6 +98,7 @@ pub(super) fn open(
 }
 
 /// Protects arguments or results. Nothing that is signed or sealed can be placed directly (RFC 8166 section 8.2.2.3).
+// V2-11.2.2.3-b, V1-8.2.2.3-b, V2-11.2.2.3-c, V1-8.2.2.3-c
 pub(super) fn close(
     protection: &mut dyn Protection,
     service: GssService,

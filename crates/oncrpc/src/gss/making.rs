@@ -139,6 +139,7 @@ impl Making {
     }
 
     /// Keeps a context, unless its user cannot be looked up: as nobody's it would stay so for as long as it lasts.
+    // GSS-2203-5.2.3.1-b
     fn keep(self, made: Made, user: io::Result<Option<GssUser>>) {
         let Made { handle, mut protection, peer: Peer { principal, lifetime, .. }, token } = made;
         let user = user.map_err(|error| Failure {

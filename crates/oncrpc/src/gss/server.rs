@@ -123,6 +123,7 @@ impl AcceptGss {
         };
         let context = Handle::read(&credential.handle).and_then(|handle| Some((handle, self.house.table.get(handle)?)));
         let Some((handle, context)) = context else {
+            // GSS-2203-5.3.3.3-a
             return refused(Refused::Unknown, AuthStat::GSS_CREDENTIAL_PROBLEM);
         };
         // Some protect the nothing that destroys a context, and Linux sends it as it is (GSS-2203-5.4-c):

@@ -56,6 +56,7 @@ pub(super) fn start(options: &Options, env: &Env) -> Result<Option<Arc<AcceptGss
     if let Some(path) = keytab {
         // The library would only say that it has no key.
         let opened = std::fs::File::open(path);
+        // OPS-SEC-h
         let is_denied = opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
         let opened = opened.with_context(|| format!("--keytab {}", path.display()));
         match is_denied {

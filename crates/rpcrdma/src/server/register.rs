@@ -41,6 +41,7 @@ pub(super) struct Registered {
 }
 
 impl Registered {
+    // V2-9-c, ULB-3.3-c
     pub(super) async fn with_rpcbind(ports: &Ports, versions: NfsVersions, env: &Env) -> Result<Self> {
         let here = SocketAddr::from(([127, 0, 0, 1], RPCBIND_PORT));
         let connector = Arc::new(UnixConnector::new(RPCBIND_SOCKET, here));

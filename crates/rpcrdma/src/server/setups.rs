@@ -14,6 +14,7 @@ pub(super) struct FailedSetups(Seldom);
 
 impl FailedSetups {
     /// A set-up failed.
+    // OPS-SETUP-a
     pub(super) fn failed(&self, peer: SocketAddr, error: &AcceptError) {
         let reason = reason(error);
         counter!("rpcrdma_setups_failed_total", "reason" => reason).increment(1);

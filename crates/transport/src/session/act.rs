@@ -137,6 +137,7 @@ impl Session {
     }
 
     /// A provider that refuses work within its limits cannot be worked with; one that has closed says so next.
+    // V1-4.5.4-c, V2-7.4-c
     pub(super) fn posted<T>(&mut self, posted: Result<(), Refused<T>>) {
         if let Err(Refused { reason, .. }) = posted
             && reason != RefusedReason::Closed

@@ -30,6 +30,7 @@ impl Lender<'_> {
 }
 
 impl Host for Lender<'_> {
+    // V2-11.1.2-b, V2-C.7-b
     fn expose_source(&mut self, exposure: ExposureId, octets: &Bytes) -> Result<Segment, ExposeError> {
         let exposed = self.qp.expose(Token(exposure.0), Lent::Source(octets.clone()));
         let segment = exposed.map_err(|refused| self.why(refused.reason))?;
@@ -37,6 +38,7 @@ impl Host for Lender<'_> {
         Ok(wire(segment))
     }
 
+    // V2-11.1.2-b, V2-C.7-b
     fn expose_sink(&mut self, exposure: ExposureId, sink: Sink) -> Result<Segment, ExposeError> {
         let buffer = self.calls.lend(sink.call, sink.place, sink.octets)?;
         match self.qp.expose(Token(exposure.0), Lent::Sink(buffer)) {

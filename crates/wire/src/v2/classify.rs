@@ -104,6 +104,7 @@ pub enum Discard {
 
 /// Judges a message.
 // V2-C.1-a, V2-C.1-b
+// V2-11.2.2.4-b, ULB-5.4.2-b
 pub fn judge(receiver: &Receiver<'_>, message: &Bytes) -> Judgement {
     let prefix = match Prefix::decode(message) {
         Ok(prefix) if prefix.version == VERSION => prefix,

@@ -10,6 +10,7 @@
 //!
 //! Decoded opaque data share the message's buffer: nothing is copied.
 
+// V2-8.3-d: the types are written by hand, as the XDR that the draft prints does not compile
 mod chunks;
 mod classify;
 mod credits;

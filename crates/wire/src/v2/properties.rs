@@ -128,6 +128,7 @@ impl Properties {
 
     /// Octets of the largest message that an end with these properties may send to `receiver`.
     // V2-4.2.2-a, V2-4.2.2-d, V2-4.2.2-e, V2-4.2.2-f
+    // V2-11.3-a
     pub fn inline_threshold_to(&self, receiver: &Properties) -> u32 {
         self.send_size.max(MIN_SIZE_OCTETS).min(receiver.receive_size.max(MIN_SIZE_OCTETS))
     }

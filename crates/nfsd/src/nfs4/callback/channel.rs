@@ -111,6 +111,7 @@ impl Shared {
 
 /// What the client's back channel does not take of a message.
 // NFS4-8881-2.10.6.4-c
+// ULB-6.2-g
 fn too_much(session: &Session<Pin>, message: &Message, flavour: &dyn ClientFlavour) -> Option<Status> {
     let back = &session.back;
     if message.operations() > back.operations as usize {

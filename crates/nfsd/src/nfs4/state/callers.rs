@@ -90,6 +90,7 @@ impl Callers {
 
     /// As whom the client is called now, if that is possible.
     // NFS4-8881-18.36-n
+    // OPS-SEC-n
     pub(crate) fn usable(&self) -> Option<Arc<dyn ClientFlavour>> {
         match self.first()? {
             Caller::Plain(flavour) => Some(flavour.clone()),

@@ -155,6 +155,7 @@ impl<P> State<P> {
     }
 
     pub(super) fn add(&self, table: &mut Table<P>, call: &ExchangeId, now: Timestamp) -> Result<ClientId, Status> {
+        // NFS4-7530-16.34-e
         while table.unconfirmed() >= self.limits.unconfirmed {
             let Some(oldest) = table.oldest_unconfirmed(None) else { return Err(Status::DELAY) };
             table.remove(&oldest);

@@ -152,6 +152,7 @@ impl House {
     }
 
     /// The same, after the server has refused `context`, or it cannot sign any more.
+    // GSS-2203-5.3.3.3-d, OPS-SEC-f
     fn forget(&self, context: &Arc<Context>) {
         context.lost();
         let mut state = self.state();
