@@ -28,6 +28,7 @@ pub(crate) fn insert_json(object: &mut Map<String, Value>, key: &str, octets: &[
 }
 
 /// A user or group for a person: as the server sends it.
+// NFS4-8881-5.9-e
 pub(crate) fn who(who: &Who) -> String {
     match who {
         Who::Number(number) => number.to_string(),

@@ -224,6 +224,7 @@ fn may_send(shared: &Shared<'_>) -> bool {
 
 /// Header and slices as one Send of at most `max` slices.
 // V1-4.2.4-f
+// V1-3.2-b
 pub(crate) fn gathered(header: Bytes, inline: Slices, max: usize) -> Slices {
     let mut octets = Slices::with_capacity(1 + inline.len());
     octets.push(header);

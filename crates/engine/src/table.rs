@@ -200,6 +200,7 @@ impl<X> Table<X> {
 
     /// Says how a call ended, once nothing of it is exposed.
     // V1-4.4.1-a, V1-8.1.3-b, V2-11.1.3-c, V1-3.4.5.1-b, V2-4.3.5.1-c
+    // V1-4.5.4-b, V2-7.4-b
     fn settle(&mut self, xid: u32, actions: &mut VecDeque<Action>) {
         let Some(call) = self.calls.get_mut(&xid).filter(|call| call.fenced()) else { return };
         let id = call.id;

@@ -8,6 +8,7 @@ use super::{Options, kerberos};
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// The port of NFS over RDMA: ULB-5.3-a.
+// V2-9-a, V1-5-b, ULB-9-a, ULB-3.3-b
 const RDMA_PORT: u16 = 20_049;
 /// The port of NFS over TCP: ULB-5.3-b.
 pub(super) const NFS_PORT: u16 = 2_049;

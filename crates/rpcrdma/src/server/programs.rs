@@ -25,6 +25,7 @@ pub(super) fn entries(ports: &Ports, nfs: NfsVersions) -> Vec<Entry> {
 }
 
 /// What is spoken at a port.
+// ULB-4.1-a
 fn at(port: &Port, nfs: NfsVersions) -> Vec<Entry> {
     let address = port.address;
     let netid = match (port.spoken, &port.datagrams) {

@@ -76,6 +76,7 @@ xdr_struct! {
     }
 
     /// What READ_PLUS returns.
+    // ULB-5.1.1-c
     pub struct ReadPlusOk {
         /// Whether the end of the file was reached.
         pub end: bool,
