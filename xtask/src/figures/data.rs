@@ -1,10 +1,10 @@
 //! Figures as they are kept: each measurement with all its rounds and their median.
 
-use super::{limit::Limits, others::Others, versions::Comparison};
+use super::{crowd::Crowd, limit::Limits, others::Others, steps::Steps, versions::Comparison};
 use serde::{Deserialize, Serialize};
 
 /// All figures of one run, and where they were measured.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(super) struct Figures {
     pub(super) machine: super::machine::Machine,
     /// How long each measurement took, in seconds.
@@ -19,6 +19,12 @@ pub(super) struct Figures {
     /// Beside others.
     #[serde(default)]
     pub(super) others: Others,
+    /// Where the microseconds of one call go.
+    #[serde(default)]
+    pub(super) steps: Steps,
+    /// Many connections.
+    #[serde(default)]
+    pub(super) crowd: Crowd,
 }
 
 /// Where both ends ran.
@@ -148,8 +154,7 @@ mod tests {
     fn what_is_kept_is_read_again() {
         let measurement = Measurement::new(Place::OneCpu, "read", Some(4096), 1, samples(&[1.0, 2.0]));
         let machine = super::super::machine::Machine::default();
-        let (versions, limits, others) = (Comparison::default(), Limits::default(), Others::default());
-        let figures = Figures { machine, seconds: 1.0, measurements: vec![measurement], versions, limits, others };
+        let figures = Figures { machine, seconds: 1.0, measurements: vec![measurement], ..Figures::default() };
         let text = serde_json::to_string(&figures).unwrap();
         assert_eq!(serde_json::from_str::<Figures>(&text).unwrap(), figures);
         assert!(text.contains(r#""place":"one_cpu""#), "{text}");

@@ -41,14 +41,6 @@ struct Way {
     query: &'static str,
 }
 
-impl Way {
-    fn url(&self, server: &Server) -> String {
-        let address = if self.tcp { &server.tcp } else { &server.rdma };
-        let mount = if self.query.contains("version=3") { &*format!("&mountport={}", server.mount_port) } else { "" };
-        format!("nfs://{address}/bench?{}{mount}", self.query)
-    }
-}
-
 /// A kind of call, and where both ends run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Line {
@@ -121,14 +113,14 @@ fn round(
         row.limit.push(one(program, &limit)?);
         let _pinned = line.place.is_apart().then(|| Pinned::to(1)).transpose()?;
         for (way, samples) in WAYS.iter().zip(&mut row.ways) {
-            samples.push(line.measure(program, &way.url(server), Some(server.pid()), seconds)?);
+            samples.push(line.measure(program, &server.url_of(way.tcp, way.query), Some(server.pid()), seconds)?);
         }
         progress.inc(1);
     }
     Ok(())
 }
 
-fn one(program: &Path, arguments: &[String]) -> anyhow::Result<Sample> {
+pub(super) fn one(program: &Path, arguments: &[String]) -> anyhow::Result<Sample> {
     let report = run(program, arguments)?.into_iter().next().context("bench reports nothing")?;
     Ok(report.sample)
 }
@@ -146,7 +138,7 @@ impl Line {
     }
 
     /// How `rpcrdma bench` is asked for it.
-    fn options(&self, seconds: f64) -> Vec<String> {
+    pub(super) fn options(&self, seconds: f64) -> Vec<String> {
         let mut options: Vec<String> = vec!["--op".into(), self.op.into(), "--depth".into(), self.depth.to_string()];
         options.extend(["--seconds".into(), seconds.to_string()]);
         if let Some(block) = self.block {

@@ -2,11 +2,8 @@
 
 use super::{
     data::{Figures, Measurement, Place, Sample},
-    limit::Limits,
     machine::Machine,
-    others::Others,
     plan::{self, Step},
-    versions::Comparison,
 };
 use anyhow::{Context as _, bail};
 use indicatif::ProgressBar;
@@ -68,8 +65,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
     let measurements =
         found.into_iter().map(|((place, op, block, depth), rounds)| Measurement::new(place, &op, block, depth, rounds));
     let (machine, measurements) = (Machine::this(&export), measurements.collect());
-    let (versions, limits, others) = (Comparison::default(), Limits::default(), Others::default());
-    Ok(Figures { machine, seconds, measurements, versions, limits, others })
+    Ok(Figures { machine, seconds, measurements, ..Figures::default() })
 }
 
 /// A line of `rpcrdma bench --json`.
@@ -119,11 +115,23 @@ pub(super) struct Server {
 impl Server {
     /// Serves a directory on ports that the system chooses.
     pub(super) fn start(program: &Path, place: Place, export: &Path, state: &Path) -> anyhow::Result<Self> {
+        Self::start_with(program, place, export, state, &[])
+    }
+
+    /// The same with more arguments.
+    pub(super) fn start_with(
+        program: &Path,
+        place: Place,
+        export: &Path,
+        state: &Path,
+        more: &[String],
+    ) -> anyhow::Result<Self> {
         let mut command = Command::new(program);
         command.arg("serve").arg(export).arg("--json").arg("--state").arg(state);
         command
             .args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0", "--tcp", "127.0.0.1:0"])
-            .args(polling(place));
+            .args(polling(place))
+            .args(more);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("starting the server")?;
         let stdout = child.stdout.take();
         let [url, rdma, tcp, mount_port] = Default::default();
@@ -142,6 +150,13 @@ impl Server {
 
     pub(super) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// The URL of the file, over TCP or RDMA, with these options.
+    pub(super) fn url_of(&self, tcp: bool, query: &str) -> String {
+        let address = if tcp { &self.tcp } else { &self.rdma };
+        let mount = if query.contains("version=3") { &*format!("&mountport={}", self.mount_port) } else { "" };
+        format!("nfs://{address}/bench?{query}{mount}")
     }
 
     pub(super) fn bench(

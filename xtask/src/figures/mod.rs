@@ -4,6 +4,7 @@
 //! several rounds, each with its baseline. All numbers are kept in docs/figures/figures.json, from which tables and
 //! pictures can be made again.
 
+mod crowd;
 mod data;
 mod limit;
 pub(crate) mod machine;
@@ -12,6 +13,7 @@ mod others;
 mod plan;
 mod plot;
 pub(crate) mod section;
+mod steps;
 pub(crate) mod table;
 mod versions;
 
@@ -26,6 +28,8 @@ const PART: &str = "figures";
 const VERSIONS_PART: &str = "versions";
 const LIMITS_PART: &str = "limits";
 const OTHERS_PART: &str = "others";
+const STEPS_PART: &str = "steps";
+const CROWD_PART: &str = "crowd";
 const PICTURES: &str = "figures";
 /// All numbers, beside the pictures.
 const NUMBERS: &str = "figures.json";
@@ -68,6 +72,10 @@ enum Only {
     Limits,
     /// One and two connections beside iperf3, and our server beside Ganesha and `nfs3_server`
     Others,
+    /// Where the microseconds of one call go
+    Steps,
+    /// From one connection to 256, with one thread of the server to four
+    Crowd,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -99,14 +107,28 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let nfs3_server = crate::programs::release_example(root, "rpcrdma-xtask", "nfs3_server")?;
         others::measure(&program, &nfs3_server, &scratch.0, rounds, seconds)
     };
+    let steps = || {
+        let (rounds, seconds) = if quick { QUICK } else { (LIMITS_ROUNDS, SECONDS) };
+        steps::measure(&program, &scratch.0, rounds, seconds)
+    };
+    let crowd = || {
+        let (rounds, seconds) = if quick { QUICK } else { (ROUNDS, SECONDS) };
+        crowd::measure(&program, &scratch.0, rounds, seconds)
+    };
     let figures = match arguments.only {
-        None => Figures { versions: versions()?, limits: limits()?, others: others()?, ..throughput()? },
+        None => {
+            let (limits, others) = (limits()?, others()?);
+            let (steps, crowd) = (steps()?, crowd()?);
+            Figures { versions: versions()?, limits, others, steps, crowd, ..throughput()? }
+        }
+        Some(Only::Steps) => Figures { steps: steps()?, ..read(&kept)? },
+        Some(Only::Crowd) => Figures { crowd: crowd()?, ..read(&kept)? },
         Some(Only::Versions) => Figures { versions: versions()?, ..read(&kept)? },
         Some(Only::Limits) => Figures { limits: limits()?, ..read(&kept)? },
         Some(Only::Others) => Figures { others: others()?, ..read(&kept)? },
         Some(Only::Throughput) => {
-            let Figures { versions, limits, others, .. } = read(&kept)?;
-            Figures { versions, limits, others, ..throughput()? }
+            let Figures { machine, seconds, measurements, .. } = throughput()?;
+            Figures { machine, seconds, measurements, ..read(&kept)? }
         }
     };
     if quick {
@@ -137,10 +159,18 @@ fn read(folder: &Path) -> anyhow::Result<Figures> {
 }
 
 /// The parts of the document.
-fn parts(figures: &Figures) -> [(&'static str, String); 4] {
+fn parts(figures: &Figures) -> [(&'static str, String); 6] {
     let versions = versions::section(&figures.versions, PICTURES);
     let (limits, others) = (limit::section(&figures.limits), others::section(&figures.others));
-    [(PART, table::section(figures, PICTURES)), (VERSIONS_PART, versions), (LIMITS_PART, limits), (OTHERS_PART, others)]
+    let (steps, crowd) = (steps::section(&figures.steps), crowd::section(&figures.crowd));
+    [
+        (PART, table::section(figures, PICTURES)),
+        (VERSIONS_PART, versions),
+        (LIMITS_PART, limits),
+        (OTHERS_PART, others),
+        (STEPS_PART, steps),
+        (CROWD_PART, crowd),
+    ]
 }
 
 /// Writes numbers and pictures, and the document's parts.
@@ -176,7 +206,7 @@ mod tests {
     fn the_document_has_its_parts() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let text = fs::read_to_string(root.join(DOCUMENT)).unwrap();
-        for part in [PART, VERSIONS_PART, LIMITS_PART, OTHERS_PART] {
+        for part in [PART, VERSIONS_PART, LIMITS_PART, OTHERS_PART, STEPS_PART, CROWD_PART] {
             assert!(section::replace(&text, part, "new").unwrap().contains("new"), "{part}");
         }
     }

@@ -130,7 +130,7 @@ pub(crate) fn thousands(value: f64) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::figures::{limit, machine::Machine, others, plan, versions};
+    use crate::figures::{crowd, limit, machine::Machine, others, plan, steps, versions};
 
     /// Figures in which everything was measured, with numbers that follow from what it is.
     pub(in crate::figures) fn figures() -> Figures {
@@ -158,9 +158,16 @@ pub(super) mod tests {
                 }
             }
         }
-        let (versions, limits, others) =
-            (versions::tests::comparison(), limit::tests::limits(), others::tests::others());
-        Figures { machine: Machine::default(), seconds: 1.0, measurements, versions, limits, others }
+        Figures {
+            machine: Machine::default(),
+            seconds: 1.0,
+            measurements,
+            versions: versions::tests::comparison(),
+            limits: limit::tests::limits(),
+            others: others::tests::others(),
+            steps: steps::tests::steps(),
+            crowd: crowd::tests::crowd(),
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::{args, capture::CaptureArgs, failure, failure::Usage, session::Sessio
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use cpu::CpuMeter;
+use limit::Waits;
 use load::{Load, Sample};
 use report::Report;
 use rpcrdma::client::NfsUrl;
@@ -82,6 +83,9 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FILE", requires = "op",
         conflicts_with_all = ["url", "baseline", "versions", "overwrite", "server_pid", "capture"])]
     limit: Option<PathBuf>,
+    /// With --limit and small calls: how both ends wait for each other [default: read]
+    #[arg(long, value_name = "HOW", requires = "limit")]
+    waits: Option<Waits>,
     /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and
     /// replies of 512 octets to 64 KiB without anything that could be placed directly, and directory listings with as
     /// much room; and over both NFS 3 with NFS 4.2: a file's attributes, and READ and WRITE of 4 KiB, 64 KiB and 1 MiB
@@ -172,7 +176,8 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     }
     check(args)?;
     if let (Some(file), Some(op)) = (&args.limit, args.op) {
-        let work = limit::Work { op, block: block as usize, depth: args.depth as usize };
+        let waits = args.waits.unwrap_or_default();
+        let work = limit::Work { op, block: block as usize, depth: args.depth as usize, waits };
         return match args.limit_peer {
             Some(address) => limit::peer(address, file, work, args.cpu),
             None => limit::measure(file, work, args.seconds.unwrap_or(TIME), args.apart)?.print(args.json),

@@ -3,10 +3,12 @@
 //! and no queue: the command's share of this limit shows what all those cost.
 //!
 //! It is not a proven ceiling: two threads at each end can pass it. Requests have 128 bytes, and so have the answers of
-//! calls that bring no data; small answers have one CRC, larger blocks are in frames ([`frame`]).
+//! calls that bring no data; small answers have one CRC, larger blocks are in frames ([`frame`]). For small calls the
+//! ends can also wait as a server of many connections has to ([`wire`]).
 
 mod frame;
 mod peer;
+mod wire;
 
 use super::{
     Op,
@@ -21,11 +23,13 @@ use rustix::net::sockopt::set_socket_send_buffer_size;
 use std::{
     ffi::OsStr,
     fs::{File, OpenOptions},
-    io::{Read, Write},
+    io::{IoSlice, Read, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
     path::Path,
     time::{Duration, Instant},
 };
+pub(super) use wire::Waits;
+use wire::Wire;
 
 /// A request: about an NFS call.
 const REQUEST: usize = 128;
@@ -49,6 +53,8 @@ pub(super) struct Work {
     /// Octets of a READ or a WRITE.
     pub(super) block: usize,
     pub(super) depth: usize,
+    /// How both ends of small calls wait.
+    pub(super) waits: Waits,
 }
 
 impl Work {
@@ -84,23 +90,26 @@ fn open(path: &Path, work: Work) -> Result<(File, u64)> {
 
 /// Measures one kind of work for `time`; with `apart`, on a processor each.
 pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> Result<Report> {
+    ensure!(work.waits == Waits::Read || work.is_small(), "--waits is for small calls");
     let (_, size) = open(path, work)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;
     // Connections have what their listener has.
     set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
     listener.set_nonblocking(true)?;
     let (at, block, depth) = (listener.local_addr()?.to_string(), work.block.to_string(), work.depth.to_string());
-    let more = ["--op", work.op.name(), "--block", &block, "--depth", &depth, "--limit-peer", &at].map(OsStr::new);
+    let waits = work.waits.name();
+    let more = ["--op", work.op.name(), "--block", &block, "--depth", &depth, "--waits", waits, "--limit-peer", &at];
+    let more = more.map(OsStr::new);
     let arguments: Vec<_> = [OsStr::new("--limit"), path.as_os_str()].into_iter().chain(more).collect();
     let mut peer = start_peer(&arguments, apart)?;
     let meter = CpuMeter::new(Some(peer.0.id()))?;
     let stream = accept(&listener, &mut peer.0)?;
     let (begin, cpu) = (Instant::now(), meter.start()?);
     let (asks, started) = (vec![0; REQUEST * work.depth], vec![begin; work.depth]);
-    let mut asking = Asking { stream, work, size, at: 0, asks, started };
+    let mut asking = Asking { work, size, at: 0, asks, started };
     let sample = match work.is_small() {
-        true => asking.small(begin + time)?,
-        false => asking.large(begin + time)?,
+        true => wire::run(async { asking.small(Wire::new(stream, work.waits)?, begin + time).await })?,
+        false => asking.large(&stream, begin + time)?,
     };
     let elapsed = begin.elapsed();
     let (cpu_s, server_cpu_s) = cpu.elapsed(&meter)?;
@@ -117,7 +126,6 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
 
 /// The end that asks.
 struct Asking {
-    stream: TcpStream,
     work: Work,
     /// The file's octets.
     size: u64,
@@ -137,24 +145,20 @@ impl Asking {
         self.at = if self.at + 2 * block > self.size { 0 } else { self.at + block };
     }
 
-    /// Sends the requests from number `first` up to `end`, which are no more than the depth.
-    fn send(&mut self, first: usize, end: usize) -> Result<()> {
+    /// The requests from number `first` up to `end`, which are no more than the depth, to be sent.
+    fn requests(&mut self, first: usize, end: usize) -> [IoSlice<'_>; 2] {
         for number in first..end {
             self.ask(number);
         }
         let depth = self.work.depth;
         let (from, count) = (first % depth, end - first);
         let wrapped = (from + count).saturating_sub(depth);
-        for (from, count) in [(from, count - wrapped), (0, wrapped)] {
-            if count > 0 {
-                self.stream.write_all(&self.asks[from * REQUEST..][..count * REQUEST])?;
-            }
-        }
-        Ok(())
+        let run = |from: usize, count: usize| IoSlice::new(&self.asks[from * REQUEST..][..count * REQUEST]);
+        [run(from, count - wrapped), run(0, wrapped)]
     }
 
     /// Asks for what is answered with one CRC. What has come together is taken together.
-    fn small(&mut self, end: Instant) -> Result<Sample> {
+    async fn small(&mut self, mut wire: Wire, end: Instant) -> Result<Sample> {
         let Work { depth, .. } = self.work;
         let (answer, octets) = (self.work.answer(), self.work.data() as u64);
         let mut room = vec![0; answer * depth];
@@ -166,11 +170,13 @@ impl Asking {
                 self.started[sent % depth] = now;
                 sent += 1;
             }
-            self.send(first, sent)?;
+            if first < sent {
+                wire.send(&mut self.requests(first, sent)).await?;
+            }
             if sent == done {
                 return Ok(sample);
             }
-            let received = self.stream.read(&mut room[have..])?;
+            let received = wire.receive(&mut room[have..]).await?;
             ensure!(received > 0, "the other process has gone");
             (now, have) = (Instant::now(), have + received);
             let whole = have / answer;
@@ -188,8 +194,8 @@ impl Asking {
     }
 
     /// Asks for blocks in frames, or sends them.
-    fn large(&mut self, end: Instant) -> Result<Sample> {
-        let Work { op, block, depth } = self.work;
+    fn large(&mut self, mut stream: &TcpStream, end: Instant) -> Result<Sample> {
+        let Work { op, block, depth, .. } = self.work;
         let mut room = vec![7; block * depth];
         let (mut sample, mut now) = (Sample::new(), Instant::now());
         let (mut sent, mut done) = (0, 0);
@@ -202,20 +208,20 @@ impl Asking {
                     self.ask(sent - 1);
                     let slot = (sent - 1) % depth;
                     let request = &self.asks[slot * REQUEST..][..REQUEST];
-                    frame::send(&self.stream, request, &room[slot * block..][..block])?;
+                    frame::send(stream, request, &room[slot * block..][..block])?;
                     now = Instant::now();
                 }
             }
             if op != Op::Write {
-                self.send(first, sent)?;
+                frame::send_all(stream, &mut self.requests(first, sent))?;
             }
             if sent == done {
                 return Ok(sample);
             }
             let slot = done % depth;
             match op {
-                Op::Write => self.stream.read_exact(&mut [0; ANSWER])?,
-                _ => frame::receive(&self.stream, &mut room[slot * block..][..block])?,
+                Op::Write => stream.read_exact(&mut [0; ANSWER])?,
+                _ => frame::receive(stream, &mut room[slot * block..][..block])?,
             }
             now = Instant::now();
             sample.record(now - self.started[slot], block as u64);

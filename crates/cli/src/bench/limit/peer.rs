@@ -1,6 +1,9 @@
 //! The end that answers.
 
-use super::{ANSWER, CRC, REQUEST, SEND_BUFFER, Work, frame, open};
+use super::{
+    ANSWER, CRC, REQUEST, SEND_BUFFER, Work, frame, open,
+    wire::{self, Wire},
+};
 use crate::bench::{Op, affinity::stay_on};
 use anyhow::{Context, Result};
 use rustix::net::sockopt::set_socket_send_buffer_size;
@@ -22,7 +25,10 @@ pub(in crate::bench) fn peer(address: SocketAddr, path: &Path, work: Work, cpu: 
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     set_socket_send_buffer_size(&stream, SEND_BUFFER)?;
-    if work.is_small() { small(stream, &file, work) } else { large(stream, &file, work) }
+    match work.is_small() {
+        true => wire::run(async { small(Wire::new(stream, work.waits)?, &file, work).await }),
+        false => large(stream, &file, work),
+    }
 }
 
 fn place(request: &[u8]) -> Result<u64> {
@@ -31,12 +37,12 @@ fn place(request: &[u8]) -> Result<u64> {
 }
 
 /// Answers all requests that one system call has brought with one more.
-fn small(mut stream: TcpStream, file: &File, work: Work) -> Result<()> {
+async fn small(mut wire: Wire, file: &File, work: Work) -> Result<()> {
     let mut asks = vec![0; REQUEST * work.depth];
     let mut answers = vec![(vec![0; work.data()], [0; CRC]); work.depth];
     let (head, mut have) = ([0x41; ANSWER], 0);
     loop {
-        let received = stream.read(&mut asks[have..])?;
+        let received = wire.receive(&mut asks[have..]).await?;
         if received == 0 {
             return Ok(());
         }
@@ -54,7 +60,7 @@ fn small(mut stream: TcpStream, file: &File, work: Work) -> Result<()> {
         }
         let parts = answers.iter().take(whole).flat_map(|(octets, crc)| [&head[..], octets, crc]);
         let mut slices: Vec<_> = parts.map(IoSlice::new).collect();
-        frame::send_all(&stream, &mut slices)?;
+        wire.send(&mut slices).await?;
         asks.copy_within(whole * REQUEST..have, 0);
         have -= whole * REQUEST;
     }

@@ -1,0 +1,140 @@
+//! From one connection to many, and from one thread of the server to four: what they move together, and the server's
+//! memory.
+
+use super::{
+    data::{Place, Sample, median},
+    limit::{Line, one},
+    machine::{self, Machine},
+    measure::Server,
+    plan::{DEPTH, KIB_4, MIB, READ, WRITE},
+    table::thousands,
+};
+use anyhow::Context as _;
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+const THREADS: [usize; 3] = [1, 2, 4];
+const CONNECTIONS: [u64; 6] = [1, 2, 4, 16, 64, 256];
+/// Calls under way over all connections together, as far as one for each is not more.
+const SMALL_CALLS: u64 = 64;
+const LARGE_CALLS: u64 = 16;
+
+/// What was measured, and where.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(super) struct Crowd {
+    machine: Machine,
+    congestion: String,
+    seconds: f64,
+    /// Of each number of threads, of each number of connections.
+    rows: Vec<Vec<Cell>>,
+}
+
+/// All rounds of some connections to some threads.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+struct Cell {
+    small: Vec<Sample>,
+    large: Vec<Sample>,
+    /// What the server's process has in memory at the end, in KiB.
+    resident_kib: Vec<u64>,
+}
+
+/// Measures every cell so many rounds, each for so many seconds.
+pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Crowd> {
+    let export = scratch.join("crowd");
+    fs::create_dir(&export)?;
+    // The server may run as root, and does not let clients act as such.
+    fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
+    let mut rows = vec![vec![Cell::default(); CONNECTIONS.len()]; THREADS.len()];
+    let progress = ProgressBar::new((rounds * THREADS.len() * CONNECTIONS.len()) as u64);
+    for _ in 0..rounds {
+        for (threads, cells) in THREADS.into_iter().zip(&mut rows) {
+            for (connections, cell) in CONNECTIONS.into_iter().zip(cells) {
+                let more = ["--threads".to_owned(), threads.to_string()];
+                let state = scratch.join("crowd-state");
+                let server = Server::start_with(program, Place::Free, &export, &state, &more)?;
+                server.bench(program, WRITE, Some(MIB), DEPTH, 0.01)?;
+                let url = server.url_of(false, "version=3&rpcrdma=1");
+                for (block, calls, samples) in
+                    [(KIB_4, SMALL_CALLS, &mut cell.small), (MIB, LARGE_CALLS, &mut cell.large)]
+                {
+                    let depth = (calls / connections).max(1);
+                    let line = Line { place: Place::Free, op: READ, block: Some(block), depth };
+                    let mut arguments = vec![url.clone(), "--connections".into(), connections.to_string()];
+                    arguments.extend(line.options(seconds));
+                    arguments.extend(["--server-pid".into(), server.pid().to_string()]);
+                    samples.push(one(program, &arguments)?);
+                }
+                cell.resident_kib.push(resident_kib(server.pid())?);
+                progress.inc(1);
+            }
+        }
+    }
+    progress.finish_and_clear();
+    Ok(Crowd { machine: Machine::this(&export), congestion: machine::congestion()?, seconds, rows })
+}
+
+fn resident_kib(pid: u32) -> anyhow::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").trim().parse()?)
+}
+
+/// The part of the document.
+pub(super) fn section(crowd: &Crowd) -> String {
+    let rounds = crowd.rows.first().and_then(|cells| cells.first()).map_or(0, |cell| cell.small.len());
+    let mut out = format!(
+        "Machine: {}; {} for TCP, one file in the page cache. Loopback, NFS 3 over RPC-over-RDMA 1, wherever the \
+         system puts both ends, CRC on, release build, {} s for each cell, medians of {rounds} rounds. The client is \
+         one process with a thread for each connection; all connections together have {SMALL_CALLS} calls of 4 KiB \
+         under way, or {LARGE_CALLS} of 1 MiB, and each has one at least. Each cell tells READ of 4 KiB in calls a \
+         second, READ of 1 MiB in MiB/s, and the server's memory afterwards.\n\n| connections |",
+        crowd.machine, crowd.congestion, crowd.seconds,
+    );
+    THREADS.iter().for_each(|threads| {
+        let _ = write!(out, " {threads} thread{} |", if *threads == 1 { "" } else { "s" });
+    });
+    let _ = write!(out, "\n|---{}|\n", "|---".repeat(THREADS.len()));
+    for (number, connections) in CONNECTIONS.iter().enumerate() {
+        let _ = write!(out, "| {connections} |");
+        for cell in crowd.rows.iter().filter_map(|cells| cells.get(number)) {
+            let small = median(cell.small.iter().map(|sample| sample.ops_per_s)).unwrap_or_default();
+            let large = median(cell.large.iter().map(|sample| sample.mib_per_s)).unwrap_or_default();
+            let resident = median(cell.resident_kib.iter().map(|kib| *kib as f64)).unwrap_or_default();
+            let _ = write!(out, " {}/s, {} MiB/s, {:.0} MiB |", thousands(small), thousands(large), resident / 1024.0);
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::figures) fn crowd() -> Crowd {
+        let sample = Sample { ops_per_s: 100_000.0, mib_per_s: 2048.0, ..Sample::default() };
+        let cell = Cell { small: vec![sample.clone(); 3], large: vec![sample; 3], resident_kib: vec![10 << 10; 3] };
+        let rows = vec![vec![cell; CONNECTIONS.len()]; THREADS.len()];
+        Crowd { machine: Machine::default(), congestion: "cubic".into(), seconds: 1.0, rows }
+    }
+
+    #[test]
+    fn a_line_has_a_cell_for_each_number_of_threads() {
+        let cell = "100,000/s, 2,048 MiB/s, 10 MiB |";
+        let line = format!("| 256 | {cell} {cell} {cell}");
+        let section = section(&crowd());
+        assert!(section.lines().any(|told| told == line), "{section}");
+    }
+
+    #[test]
+    fn the_memory_of_a_process_is_read() {
+        assert!(resident_kib(std::process::id()).unwrap() > 100);
+    }
+
+    #[test]
+    fn what_is_kept_is_read_again() {
+        let text = serde_json::to_string(&crowd()).unwrap();
+        assert_eq!(serde_json::from_str::<Crowd>(&text).unwrap(), crowd());
+    }
+}
