@@ -1,25 +1,186 @@
-//! NFS and RPC over RDMA, with or without RDMA hardware.
+//! NFS and RPC over RDMA, with or without RDMA hardware: a server for files, a client, and services of one's own.
+//!
+//! * [`Server`] serves directories, [file systems of one's own](fs) and [services of one's own](service), over RDMA and
+//!   TCP. It bounds what its clients can use, and lets calls finish before it stops. `rpcrdma serve` is built on it.
+//! * [`Client`] reads and writes files of any NFS server, in versions 2 to 4.2, as an `nfs://` URL says.
+//!
+//! Where there is no RDMA device, software iWARP carries RDMA over TCP. The server runs on threads of its own, and
+//! everything else in the program's tokio runtime. Each example here is a program in `examples/`, which the tests run.
+//!
+//! # Serving a directory
+//!
+//! ```no_run
+//! use rpcrdma::Server;
+//!
+//! # async fn main_() -> Result<(), rpcrdma::Error> {
+//! Server::builder().directory("/", "/srv/data").listen(([0, 0, 0, 0], 20049)).serve().await
+//! # }
+//! ```
+//!
+//! `rpcrdma ls nfs://SERVER/` lists it, and so does [`Client`]. [`serve_until`](server::Builder::serve_until) stops
+//! when a future completes; [`start`](server::Builder::start) returns a handle, whose
+//! [`shutdown`](server::Running::shutdown) stops it. [`allow`](server::Builder::allow) names the networks that are
+//! served, [`tcp`](server::Builder::tcp) an address for plain TCP, and [`Options`](server::Options) has all the rest:
+//! Kerberos, memory, threads, limits, metrics. The program is `serve_directory.rs`.
+//!
+//! # Serving files of one's own
+//!
+//! A [`FileSystem`](fs::FileSystem) that is only read has six methods: what the root is, what identifies the file
+//! system, and the attributes, names, bytes and entries of files.
+//!
+//! ```
+//! use rpcrdma::fs::*;
+//! use std::{collections::BTreeMap, future::ready};
+//!
+//! /// Names and texts. The root is file 0; the texts are files from 1 on, in the order of their names.
+//! struct Map(BTreeMap<&'static str, &'static str>);
+//!
+//! impl Map {
+//!     /// A file's attributes and its text. The root has none.
+//!     fn node(&self, file: FileId) -> Result<(Attributes, Option<&'static str>), Fault> {
+//!         let number = file.number().ok_or(Fault::BadId)?;
+//!         let text = |place| self.0.values().nth(place as usize).copied().ok_or(Fault::Stale);
+//!         let text = number.checked_sub(1).map(text).transpose()?;
+//!         let kind = if text.is_some() { FileType::Regular } else { FileType::Directory };
+//!         let mut attributes = Attributes::new(kind, self.id(), number);
+//!         (attributes.mode, attributes.size) = (0o555, text.map_or(0, |text| text.len() as u64));
+//!         Ok((attributes, text))
+//!     }
+//!
+//!     fn entries(&self) -> impl Iterator<Item = (u64, &'static str)> {
+//!         [(0, "."), (0, "..")].into_iter().chain((1..).zip(self.0.keys().copied()))
+//!     }
+//! }
+//!
+//! impl FileSystem for Map {
+//!     fn root(&self) -> FileId {
+//!         FileId::from(0)
+//!     }
+//!     fn id(&self) -> u64 {
+//!         1
+//!     }
+//!     fn attributes(&self, _: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>> {
+//!         Box::pin(ready(self.node(file).map(|(attributes, _)| attributes)))
+//!     }
+//!     fn lookup(&self, _: Caller, _: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>> {
+//!         let found = self.entries().find(|(_, own)| own.as_bytes() == name).ok_or(failed(Fault::NotFound));
+//!         Box::pin(ready(found.map(|(number, _)| Found::new(FileId::from(number), None, None))))
+//!     }
+//!     fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
+//!         let text = self.node(via.file()).and_then(|(_, text)| text.ok_or(Fault::IsDirectory)).map_err(failed);
+//!         Box::pin(ready(text.map(|text| ReadData::of(text.as_bytes(), offset, count, buffer, None))))
+//!     }
+//!     fn list(&self, _: Caller, _: FileId, after: u64, _: [u8; 8], n: ListingBudget) -> BoxFuture<'_, Told<Listing>> {
+//!         let all = self.entries().map(|(number, name)| ListingEntry::new(number, name.into(), 0));
+//!         Box::pin(ready(Ok(Listing::of(all, after, n))))
+//!     }
+//! }
+//!
+//! let map = Map(BTreeMap::from([("greeting", "hello\n"), ("question", "who is there?\n")]));
+//! let builder = rpcrdma::Server::builder().export("/", map);
+//! ```
+//!
+//! The program is `serve_map.rs`. [`fs::memory`] is a file system in memory that can be written.
+//!
+//! # Reading and writing files
+//!
+//! ```no_run
+//! use rpcrdma::{
+//!     Client,
+//!     client::{Access, Stability},
+//! };
+//!
+//! # async fn main_() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::connect("nfs://server/export?version=4.2").await?;
+//!
+//! // A whole file at once.
+//! client.write("/hello.txt", "hello, world\n".into()).await?;
+//! let bytes = client.read("/hello.txt").await?;
+//!
+//! // A part of an open file.
+//! let file = client.open_for("/hello.txt", Access::Both).await?;
+//! file.write(7, Stability::FileSync, "there".into()).await?;
+//! let read = file.read(0, 12).await?;
+//! file.close().await?;
+//!
+//! client.close().await;
+//! # Ok(()) }
+//! ```
+//!
+//! The program is `read_write.rs`. [`Client::files`] has the rest: directories, links, locks, attributes, copies.
+//!
+//! # A service of one's own
+//!
+//! ```
+//! use rpcrdma::{
+//!     Server,
+//!     server::Spoken,
+//!     service::{self, Program},
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // The program's number and version.
+//! const GREETER: (u32, u32) = (0x2000_0007, 1);
+//! const GREET: u32 = 1;
+//!
+//! let greeter = Program::new(GREETER).procedure(GREET, async |name: String| format!("hello, {name}"));
+//! let server = Server::builder().service(greeter).listen(([127, 0, 0, 1], 0)).start().await?;
+//!
+//! let client = service::connect(server.addresses(Spoken::Rdma)[0], GREETER).await?;
+//! // The last argument is the room for the results, in bytes.
+//! let greeting: String = client.call_inline(GREET, "world", 100).await?;
+//! assert_eq!(greeting, "hello, world");
+//! server.shutdown().await;
+//! # Ok(()) }
+//! ```
+//!
+//! The program is `own_service.rs`.
+//!
+//! # The transport over other providers
+//!
+//! [`Options::fabric`](server::Options::fabric) and [`client::Options::fabric`] take any [`Fabric`](fabric::Fabric) in
+//! place of iWARP. [`transport`] is the layer below: one connection, its server and its client, without threads and
+//! sockets of its own. `two_providers.rs` runs the same calls over iWARP and over a simulated fabric.
+//!
+//! # Beside a web server
+//!
+//! ```no_run
+//! # async fn main_() -> Result<(), Box<dyn std::error::Error>> {
+//! use rpcrdma::{Server, fs, server::Spoken};
+//!
+//! // The file server runs on threads of its own, beside the tasks of this runtime.
+//! let files = Server::builder().export("/", fs::memory(64 << 20)?).listen(([127, 0, 0, 1], 0)).start().await?;
+//! println!("files at nfs://{}/", files.addresses(Spoken::Rdma)[0]);
+//!
+//! let web = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+//! axum::serve(web, axum::Router::new()).await?;
+//! files.shutdown().await;
+//! # Ok(()) }
+//! ```
+//!
+//! The program is `beside_axum.rs`, whose pages are the files.
+//!
+//! # The crates below
+//!
+//! The parts are crates of their own, which are here as modules: [`nfs_client`], [`transport`], [`oncrpc`], [`fabric`],
+//! [`iwarp`], [`verbs`] and [`env`](mod@env). Take one of them when you need less than all of this.
 
 mod carrier;
 pub mod client;
 mod error;
+pub mod fs;
 pub mod server;
+pub mod service;
 
 pub use carrier::Carrier;
 pub use client::Client;
 pub use error::Error;
+pub use rpcrdma_env as env;
+pub use rpcrdma_fabric as fabric;
+pub use rpcrdma_iwarp as iwarp;
 pub use rpcrdma_nfs_client as nfs_client;
+pub use rpcrdma_oncrpc as oncrpc;
+pub use rpcrdma_transport as transport;
+pub use rpcrdma_verbs as verbs;
 pub use server::Server;
-
-/// What can be served.
-pub mod fs {
-    pub use rpcrdma_nfsd::{FileSystem, MemoryFs as Memory};
-
-    /// A file system in this process's memory, of at most so many bytes.
-    ///
-    /// # Errors
-    /// If the system has no random numbers.
-    pub fn memory(max_bytes: u64) -> std::io::Result<Memory> {
-        Ok(Memory::new(max_bytes, &rpcrdma_env::tokio_env()?))
-    }
-}

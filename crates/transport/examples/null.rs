@@ -1,4 +1,4 @@
-//! Calls procedure 0 of NFS version 3 over RDMA: `cargo run -p rpcrdma --example null -- 127.0.0.1:20049`.
+//! Calls procedure 0 of NFS version 3 over RDMA: `cargo run -p rpcrdma-transport --example null -- 127.0.0.1:20049`.
 
 use rpcrdma_env::tokio_env;
 use rpcrdma_iwarp::{Config, Iwarp};

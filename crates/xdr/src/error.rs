@@ -35,6 +35,12 @@ pub enum DecodeError {
         /// The type's name.
         what: &'static str,
     },
+    /// A text is none.
+    #[error("the string at octet {position} is not UTF-8")]
+    NotText {
+        /// Where the string begins.
+        position: usize,
+    },
     /// Octets are left after the last value.
     #[error("{left} octets are left at octet {position}, after the end of the message")]
     Trailing {

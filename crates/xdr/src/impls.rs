@@ -29,6 +29,27 @@ impl Decode for () {
     }
 }
 
+/// A text, as its octets. Who needs a limit below that of the message reads [`Decoder::opaque`].
+impl Encode for str {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.opaque(self.as_bytes());
+    }
+}
+
+impl Encode for String {
+    fn encode(&self, encoder: &mut Encoder) {
+        self.as_str().encode(encoder);
+    }
+}
+
+impl Decode for String {
+    fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        let position = decoder.position();
+        let octets = decoder.opaque(decoder.remaining())?;
+        String::from_utf8(octets.into()).map_err(|_| DecodeError::NotText { position })
+    }
+}
+
 /// Optional data: a flag, then the value if there is one.
 impl<T: Encode> Encode for Option<T> {
     fn encode(&self, encoder: &mut Encoder) {
@@ -101,6 +122,13 @@ mod tests {
         is_written(Some(Some(false)), &[1, 1, 0]);
         is_written((5u32, true), &[5, 1]);
         is_written(Box::new(5u32), &[5]);
+        is_written(String::from("hello"), &[5, 0x6865_6c6c, 0x6f00_0000]);
+    }
+
+    #[test]
+    fn a_string_is_text() {
+        let mut decoder = Decoder::new(Stream::from(bytes::Bytes::from(words(&[1, 0xff00_0000]))));
+        assert_eq!(String::decode(&mut decoder), Err(DecodeError::NotText { position: 0 }));
     }
 
     #[test]

@@ -26,6 +26,22 @@ impl FileId {
     }
 }
 
+impl FileId {
+    /// The number of an id that was made of one.
+    pub fn number(&self) -> Option<u64> {
+        self.as_slice().try_into().ok().map(u64::from_be_bytes)
+    }
+}
+
+/// For a file system that numbers its files.
+impl From<u64> for FileId {
+    fn from(number: u64) -> Self {
+        let mut id = Self { len: 8, octets: [0; MAX_FILE_ID_OCTETS] };
+        id.octets[..8].copy_from_slice(&number.to_be_bytes());
+        id
+    }
+}
+
 impl fmt::Debug for FileId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("FileId(")?;
@@ -43,6 +59,8 @@ mod tests {
         let octets = [7; MAX_FILE_ID_OCTETS + 1];
         assert_eq!(FileId::new(&octets[1..]).unwrap().as_slice(), &octets[1..]);
         assert!(FileId::new(&octets).is_none());
+        assert_eq!(FileId::from(7).number(), Some(7));
+        assert_eq!(FileId::new(&octets[1..]).unwrap().number(), None, "of no number");
         assert!(FileId::new(&[0; 300]).is_none());
         assert_ne!(FileId::new(b"a"), FileId::new(b"a\0"));
     }

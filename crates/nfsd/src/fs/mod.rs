@@ -45,7 +45,8 @@ const PERMISSIONS: u32 = 0o777;
 ///
 /// One that is only read needs [`root`](Self::root), [`id`](Self::id), [`attributes`](Self::attributes),
 /// [`lookup`](Self::lookup), [`read`](Self::read) and [`list`](Self::list); whatever changes something fails with
-/// [`Fault::ReadOnly`] unless it is implemented. `examples/map.rs` serves a map of names to texts that way.
+/// [`Fault::ReadOnly`] unless it is implemented. The example `serve_map` of the crate `rpcrdma` serves a map
+/// of names to texts that way.
 pub trait FileSystem: Send + Sync {
     /// Its root directory.
     fn root(&self) -> FileId;

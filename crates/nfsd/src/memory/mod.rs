@@ -57,6 +57,15 @@ impl MemoryFs {
         self
     }
 
+    /// The same whose root has these permissions: with 777 every caller may make files there.
+    #[must_use]
+    pub fn with_root_mode(self, mode: u32) -> Self {
+        if let Ok(root) = self.lock().node_mut(ROOT) {
+            root.mode = mode;
+        }
+        self
+    }
+
     fn lock(&self) -> MutexGuard<'_, Tree> {
         lock(&self.tree)
     }

@@ -21,6 +21,8 @@ pub use ending::Ending;
 pub use identity::Identity;
 pub use opened::Client;
 pub use options::Options;
+pub use rpcrdma_nfs::attr::Stability;
+pub use rpcrdma_nfs_client::{Access, Entry, File, Files, Found};
 pub use session::{Bare, Session, Sessions, version_2, version_3, version_4};
 pub use url::{BadUrl, NfsUrl, NfsVersion, RDMA_PORT, TCP_PORT, Transport, parse_versions};
 use watch::Unwatched;

@@ -44,7 +44,8 @@ impl Builder {
         self
     }
 
-    /// Answers calls to a program of one's own, at the ports of [`listen`](Self::listen) and [`tcp`](Self::tcp).
+    /// Answers calls to a program of one's own, at the ports of [`listen`](Self::listen) and [`tcp`](Self::tcp):
+    /// [`Program`](crate::service::Program) makes one of closures.
     pub fn service(mut self, service: impl Service + 'static) -> Self {
         self.services.push(Arc::new(service));
         self

@@ -1,12 +1,10 @@
-//! A map of names to texts, served over TCP: `cargo run -p rpcrdma-nfsd --example map`, and then
-//! `rpcrdma cat 'nfs://127.0.0.1:12049/greeting?transport=tcp&mountport=12048'`.
+//! A map of names to texts, as a file system that is only read. `crates/rpcrdma/examples/serve_map.rs` serves one.
 
 use bytes::Bytes;
-use rpcrdma_env::{BoxFuture, Buffer, Env, Heap, tokio_env};
+use rpcrdma_env::{BoxFuture, Buffer};
 use rpcrdma_nfs::attr::{Attributes, FileType};
 use rpcrdma_nfsd::*;
-use rpcrdma_oncrpc::{Handler, tcp};
-use std::{collections::BTreeMap, error::Error, future::ready, sync::Arc};
+use std::{collections::BTreeMap, future::ready};
 
 /// Names and texts. The root is file 0; the texts are files from 1 on, in the order of their names.
 pub(crate) struct Map(pub(crate) BTreeMap<&'static str, &'static str>);
@@ -60,20 +58,4 @@ impl FileSystem for Map {
         let is_root = if at == self.root() { Ok(()) } else { Err(failed(Fault::NotDirectory)) };
         Box::pin(ready(is_root.map(|()| Listing::of(all, after, room))))
     }
-}
-
-async fn serve(port: u16, handler: Arc<dyn Handler>, env: &Env) -> std::io::Result<()> {
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await?;
-    loop {
-        let (stream, peer) = listener.accept().await?;
-        let endpoint = tcp::Endpoint { peer, local: stream.local_addr()?, id: 0, allocator: Arc::new(Heap) };
-        tokio::spawn(tcp::serve(stream, endpoint, handler.clone(), env.clock.clone(), Default::default()).1);
-    }
-}
-
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let (env, map) = (tokio_env()?, Map(BTreeMap::from([("greeting", "hello\n"), ("question", "who is there?\n")])));
-    let nfsd = Nfsd::new(vec![Export::new("/", Arc::new(map))], *b"sixteen octets :", &env)?;
-    tokio::try_join!(serve(12049, nfsd.nfs(), &env), serve(12048, nfsd.mount(), &env)).map(drop).map_err(Into::into)
 }

@@ -1,7 +1,5 @@
 //! What a file system gets without implementing it: the example's, whose six methods only read.
 
-#[allow(dead_code, reason = "its program is not run here")]
-#[path = "../examples/map.rs"]
 mod map;
 
 use map::Map;

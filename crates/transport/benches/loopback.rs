@@ -1,7 +1,7 @@
-//! A server and a client in one process, joined by software iWARP on the loopback interface.
-//!
-//! Shows what an embedder writes, and how fast it goes: `cargo run --release -p rpcrdma --example loopback`.
+//! How fast calls go between a server and a client in one process, over software iWARP on the loopback interface:
+//! `cargo bench -p rpcrdma-transport`.
 
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rpcrdma_env::{Allocator, BoxFuture, tokio_env};
 use rpcrdma_fabric::{Fabric, pool::Pool};
 use rpcrdma_iwarp::{Config, Iwarp};
@@ -10,7 +10,10 @@ use rpcrdma_transport::{ClientOptions, Quiet, Server, ServerMemory, ServerOption
 use rpcrdma_xdr::{Decoder, Encoder, ItemData};
 use std::{
     future::poll_fn,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -39,8 +42,6 @@ impl Service for Zeroes {
         })
     }
 }
-
-const SPAN: Duration = Duration::from_secs(2);
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -75,14 +76,15 @@ fn serve() -> std::net::SocketAddr {
     address.recv().expect("the server listens")
 }
 
-async fn measure(client: &Client, pool: &Pool, len: usize, depth: usize) -> f64 {
-    let started = Instant::now();
+/// The time that so many calls take, of which `depth` are under way at a time.
+async fn calls(client: &Client, pool: &Pool, len: usize, depth: usize, count: u64) -> Duration {
+    let left = Arc::new(AtomicU64::new(count));
+    let begin = Instant::now();
     let workers = (0..depth).map(|_| {
-        let (client, pool) = (client.clone(), pool.clone());
+        let (client, pool, left) = (client.clone(), pool.clone(), left.clone());
         tokio::spawn(async move {
-            let mut done = 0u64;
             let mut buffer = None;
-            while started.elapsed() < SPAN {
+            while left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
                 let mut args = Encoder::new();
                 args.u32(len as u32);
                 let lent = buffer.take().or_else(|| pool.try_allocate(len)).expect("the pool has no limit");
@@ -92,32 +94,35 @@ async fn measure(client: &Client, pool: &Pool, len: usize, depth: usize) -> f64 
                 if let ItemData::Placed(placed) = results.decoder.item(len).expect("the octets") {
                     buffer = Some(placed);
                 }
-                done += 1;
             }
-            done
         })
     });
-    let mut done = 0;
     for worker in workers.collect::<Vec<_>>() {
-        done += worker.await.expect("no panic");
+        worker.await.expect("no panic");
     }
-    done as f64 / started.elapsed().as_secs_f64()
+    begin.elapsed()
 }
 
-fn main() {
+fn loopback(criterion: &mut Criterion) {
     let address = serve();
-    runtime().block_on(async move {
+    let runtime = runtime();
+    let client = runtime.block_on(async {
         let env = tokio_env().expect("an environment");
         let fabric = Arc::new(Iwarp::new(env.clone(), Config::default()));
         let (transport, driver) =
             connect(fabric, address, &env, ClientOptions::default(), Arc::new(Quiet)).await.expect("a connection");
         tokio::spawn(driver);
-        let client = Client::new(transport, Arc::new(NoAuth), 0x2000_0003, 1);
-        let pool = Pool::new();
-        for (len, depth) in [(1 << 20, 8), (64 << 10, 8), (4096, 32), (4, 32), (4, 1)] {
-            let rate = measure(&client, &pool, len, depth).await;
-            let mib = rate * len as f64 / f64::from(1 << 20);
-            println!("{len:>8} octets, depth {depth:>2}: {rate:>9.0} calls/s {mib:>7.0} MiB/s");
-        }
+        Client::new(transport, Arc::new(NoAuth), 0x2000_0003, 1)
     });
+    let pool = Pool::new();
+    let mut group = criterion.benchmark_group("loopback");
+    for (len, depth) in [(1 << 20, 8), (64 << 10, 8), (4096, 32), (4, 32), (4, 1)] {
+        group.throughput(if len > 4 { Throughput::Bytes(len as u64) } else { Throughput::Elements(1) });
+        group.bench_function(format!("{len} bytes, {depth} calls at a time"), |bencher| {
+            bencher.iter_custom(|count| runtime.block_on(calls(&client, &pool, len, depth, count)));
+        });
+    }
 }
+
+criterion_group!(benches, loopback);
+criterion_main!(benches);

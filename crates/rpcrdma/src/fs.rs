@@ -1,0 +1,28 @@
+//! File systems of one's own: the trait, and the types of its methods.
+//!
+//! A read-only [`FileSystem`] has six methods; the others have defaults that answer what the protocol names, such as
+//! [`Fault::ReadOnly`] and [`Fault::Unsupported`]. `examples/serve_map.rs` is one in 50 lines. [`memory`] is a whole
+//! file system in memory.
+
+pub use bytes::Bytes;
+pub use rpcrdma_env::{BoxFuture, Buffer};
+pub use rpcrdma_nfs::attr::{Attributes, Change, FileType, NewAttributes, Stability, Time};
+pub use rpcrdma_nfsd::{
+    Access, Caller, Changed, CreateHow, Failure, Fault, FileId, FileSystem, Found, Linked, Listing, ListingBudget,
+    ListingEntry, Made, MemoryFs as Memory, New, NodeKind, OpenFile, ReadData, Renamed, Rights, Told, Usage, Via,
+    Written, failed,
+};
+
+/// A file system in this process's memory, of at most so many bytes, in which every caller may make files.
+///
+/// ```
+/// let files = rpcrdma::fs::memory(64 << 20)?;
+/// let builder = rpcrdma::Server::builder().export("/scratch", files);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// # Errors
+/// If the system has no random numbers.
+pub fn memory(max_bytes: u64) -> std::io::Result<Memory> {
+    Ok(Memory::new(max_bytes, &rpcrdma_env::tokio_env()?).with_root_mode(0o777))
+}

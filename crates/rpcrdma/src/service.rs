@@ -1,0 +1,132 @@
+//! Programs of one's own: what a server answers beside NFS, or instead of it, and how it is called.
+//!
+//! A [`Program`] is made of closures, whose argument and result are types with an XDR encoding: [`u32`], [`String`],
+//! pairs, [`Option`]s, and what implements [`Encode`] and [`Decode`]. [`connect`] makes a [`Client`] that calls it.
+//!
+//! ```
+//! use rpcrdma::{Server, server::Spoken, service::{self, Program}};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), rpcrdma::Error> {
+//! const ADDER: (u32, u32) = (0x2000_0001, 1);
+//!
+//! let adder = Program::new(ADDER).procedure(1, async |(a, b): (u32, u32)| a + b);
+//! let running = Server::builder().service(adder).listen(([127, 0, 0, 1], 0)).start().await?;
+//!
+//! let client = service::connect(running.addresses(Spoken::Rdma)[0], ADDER).await?;
+//! let sum: u32 = client.call_inline(1, &(2u32, 3u32), 4).await?;
+//! assert_eq!(sum, 5);
+//! # running.shutdown().await;
+//! # Ok(()) }
+//! ```
+//!
+//! Whatever a [`Program`] cannot say, such as who calls, data that RDMA places directly, and errors of RPC, a type says
+//! that implements [`Service`].
+
+use crate::{Error, error::Context};
+use rpcrdma_env::{BoxFuture, tokio_env};
+use rpcrdma_iwarp::{Config, Iwarp};
+use rpcrdma_oncrpc::NoAuth;
+pub use rpcrdma_oncrpc::{Answer, CallContext, CallError, Client, Service};
+use rpcrdma_transport::{ClientOptions, Tracing, Versions};
+pub use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder};
+use std::{collections::BTreeMap, future::ready, net::SocketAddr, sync::Arc};
+
+/// Executes a procedure.
+type Procedure = Box<dyn Fn(Decoder) -> BoxFuture<'static, Answer> + Send + Sync>;
+
+/// A version of a program of one's own, made of closures.
+///
+/// A client sends a call again if its connection is lost. The server executes it once, and keeps the reply for two
+/// minutes. [`repeatable`](Self::repeatable) is for procedures that the server may execute again instead.
+pub struct Program {
+    number: u32,
+    version: u32,
+    procedures: BTreeMap<u32, (Procedure, bool)>,
+}
+
+impl Program {
+    /// A program by its number and version. Numbers from 0x2000_0000 to 0x3fff_ffff are for programs of one's own (RFC
+    /// 5531 section 13). Procedure 0 is there, and does nothing.
+    pub fn new((number, version): (u32, u32)) -> Self {
+        Self { number, version, procedures: BTreeMap::new() }
+    }
+
+    /// Adds a procedure: a function of its arguments.
+    pub fn procedure<A, R, F>(self, number: u32, run: impl Fn(A) -> F + Send + Sync + 'static) -> Self
+    where
+        A: Decode,
+        R: Encode,
+        F: Future<Output = R> + Send + 'static,
+    {
+        self.with(number, run, false)
+    }
+
+    /// Adds a procedure that does no harm if it is executed twice.
+    pub fn repeatable<A, R, F>(self, number: u32, run: impl Fn(A) -> F + Send + Sync + 'static) -> Self
+    where
+        A: Decode,
+        R: Encode,
+        F: Future<Output = R> + Send + 'static,
+    {
+        self.with(number, run, true)
+    }
+
+    fn with<A, R, F>(mut self, number: u32, run: impl Fn(A) -> F + Send + Sync + 'static, is_idempotent: bool) -> Self
+    where
+        A: Decode,
+        R: Encode,
+        F: Future<Output = R> + Send + 'static,
+    {
+        let procedure = move |mut arguments: Decoder| -> BoxFuture<'static, Answer> {
+            let decoded = A::decode(&mut arguments).and_then(|decoded| arguments.finish().map(|()| decoded));
+            let running = match decoded {
+                Ok(decoded) => run(decoded),
+                Err(error) => return Box::pin(ready(Answer::from(error))),
+            };
+            Box::pin(async move {
+                let mut results = Encoder::new();
+                running.await.encode(&mut results);
+                Answer::Results(results.finish())
+            })
+        };
+        self.procedures.insert(number, (Box::new(procedure), is_idempotent));
+        self
+    }
+}
+
+impl Service for Program {
+    fn program(&self) -> u32 {
+        self.number
+    }
+
+    fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn is_idempotent(&self, procedure: u32) -> bool {
+        self.procedures.get(&procedure).is_none_or(|(_, is_idempotent)| *is_idempotent)
+    }
+
+    fn call(&self, _: CallContext, procedure: u32, arguments: Decoder) -> BoxFuture<'static, Answer> {
+        match self.procedures.get(&procedure) {
+            Some((run, _)) => run(arguments),
+            None => Box::pin(ready(Answer::ProcUnavail)),
+        }
+    }
+}
+
+/// Connects to a server of a program, over RDMA by software iWARP, and returns what calls it: see
+/// [`Client::call_inline`]. Over other providers [`rpcrdma_transport::connect`] makes the transport.
+///
+/// # Errors
+/// If the server cannot be reached.
+pub async fn connect(server: SocketAddr, (number, version): (u32, u32)) -> Result<Client, Error> {
+    let env = tokio_env().context("cannot read random numbers from the system")?;
+    let fabric = Arc::new(Iwarp::new(env.clone(), Config::default()));
+    let mut options = ClientOptions::default();
+    options.versions = Versions::Auto;
+    let (transport, driver) = rpcrdma_transport::connect(fabric, server, &env, options, Arc::new(Tracing)).await?;
+    tokio::spawn(driver);
+    Ok(Client::new(transport, Arc::new(NoAuth), number, version))
+}
