@@ -38,7 +38,7 @@ fn kept_inputs_are_survived() {
         assert!(all.iter().all(|input| input.len() <= MAX_KEPT_OCTETS), "{} has a larger input", target.name);
         replay(target.name, &all, target.run);
     }
-    assert!(octets <= MAX_CORPORA_OCTETS, "{octets} octets of corpora");
+    assert!(octets <= MAX_CORPORA_OCTETS, "{octets} bytes of corpora");
     assert_eq!(fs::read_dir(corpora).unwrap().count(), TARGETS.len(), "a corpus without a target");
 }
 

@@ -489,7 +489,7 @@ fn a_replay_over_another_transport_is_known() {
                 let (results, _) = send(&transports[0], deed.request(xid)).await;
                 assert_eq!(status(&results), Status::OK, "{what}: {}", deed.name);
                 let (replay, _) = send(&transports[1], deed.request(xid)).await;
-                assert_eq!(replay, results, "{what}: {}, to the octet", deed.name);
+                assert_eq!(replay, results, "{what}: {}, to the byte", deed.name);
                 let (strange, _) = send(&foreign, deed.request(xid)).await;
                 assert_eq!(status(&strange), anew, "{what}: {} of another client is another call", deed.name);
             }

@@ -190,12 +190,12 @@ fn results_that_are_not_the_calls_reach_nobody() {
             // The first word says that there are results.
             for at in 4..len {
                 meddle(changed(move |reply| reply.rest = flipped(&reply.rest, at)));
-                refused(&client, "a changed octet").await;
+                refused(&client, "a changed byte").await;
             }
             meddle(changed(|reply| reply.rest.truncate(4)));
             refused(&client, "no results").await;
             meddle(changed(|reply| reply.rest = [&reply.rest[..], &[0; 4]].concat().into()));
-            refused(&client, "octets behind the results").await;
+            refused(&client, "bytes behind the results").await;
             meddle(changed(|reply| {
                 let mut plain = Encoder::new();
                 [0, 7].into_iter().for_each(|word| plain.u32(word));

@@ -83,7 +83,7 @@ fn nothing_of_it_may_be_placed() {
             let lists = Lists::reads(&[(HEADER_OCTETS + at as u32, source)]);
             say(&mut client, xid, &lists, call(xid, SETACL, &args)).await;
             let message = client.wire.hear().await;
-            assert_eq!(message[..], client.wire.error(xid, Refusal::BadXdr), "a chunk at octet {at} of the arguments");
+            assert_eq!(message[..], client.wire.error(xid, Refusal::BadXdr), "a chunk at byte {at} of the arguments");
         }
         let args = [handle(&client), words(&[ALL])].concat();
         let sink = client.wire.sink(1000);

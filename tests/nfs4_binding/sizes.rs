@@ -71,7 +71,7 @@ fn data_in_chunks_counts_as_part_of_a_call() {
                 let [put, looked] = ops::at_it();
                 client.results(0, &[put, looked, ops::write_ok(len, &message[message.len() - 8..])])
             };
-            assert_eq!(message[..], [header, results].concat(), "{len} octets of data");
+            assert_eq!(message[..], [header, results].concat(), "{len} bytes of data");
         }
     });
 }

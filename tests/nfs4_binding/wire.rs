@@ -223,7 +223,7 @@ impl Wire {
 
     /// Sends a message.
     pub async fn say(&mut self, octets: Vec<u8>) {
-        assert!(octets.len() <= RECEIVE_OCTETS, "{} octets", octets.len());
+        assert!(octets.len() <= RECEIVE_OCTETS, "{} bytes", octets.len());
         let send = Send { token: self.token(), octets: vec![octets.into()].into(), ..Send::default() };
         self.qp.post_send(send).unwrap();
         // Nothing is sent by a queue pair that is not polled.

@@ -72,7 +72,7 @@ fn copy(source: &File, target: &File) -> anyhow::Result<()> {
     while left > 0 {
         let copied = copy_file_range(source, None, target, None, usize::try_from(left)?).context("copy_file_range")?;
         if copied == 0 {
-            bail!("{left} octets are left, and no more are copied");
+            bail!("{left} bytes are left, and no more are copied");
         }
         println!("{copied}");
         left -= i64::try_from(copied)?;

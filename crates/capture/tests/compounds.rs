@@ -264,9 +264,9 @@ fn data_in_chunks_are_told_by_their_length() {
     let shown = text(&steps.file());
     let lines = [
         "seq 17 READ 0 READ 3001 GETATTR size=3001, xid",
-        "seq 17 READ 0 (operation 3 at octet",
-        "has 3001 octets, its chunk 3000), xid",
-        "seq 17 READLINK -> (17 octets in a chunk) GETATTR size=3001, xid",
+        "seq 17 READ 0 (operation 3 at byte",
+        "has 3001 bytes, its chunk 3000), xid",
+        "seq 17 READLINK -> (17 bytes in a chunk) GETATTR size=3001, xid",
         "seq 17 WRITE 3001 @4096 data_sync state 2:00000001..00000005 GETFH, xid",
         "where the message has none), xid",
     ];
@@ -294,16 +294,16 @@ fn what_does_not_decode_says_where() {
     steps.raw_reply(false, Lists::default(), &words(&[0, 4, 0x611B_5B32, 2, 22, 0, 9999, 0]));
     let file = steps.file();
     let lines = [
-        "minor 1 PUTROOTFH (operation 2 at octet 56 has number 9999, which is no operation's), xid",
-        "minor 1 PUTROOTFH (operation 2 at octet 56 is RENEW, which minor version 1 does not have), xid",
-        "minor 0 PUTROOTFH GETFH (operation 3 at octet 60 does not decode: a length of 200 at octet 64 is above",
-        "minor 0 PUTROOTFH GETFH (operation 3 at octet 60 does not decode: the message ends at octet 60",
-        "minor 0 PUTROOTFH (does not decode: 4 octets are left at octet 56, after the end of the message), xid",
+        "minor 1 PUTROOTFH (operation 2 at byte 56 has number 9999, which is no operation's), xid",
+        "minor 1 PUTROOTFH (operation 2 at byte 56 is RENEW, which minor version 1 does not have), xid",
+        "minor 0 PUTROOTFH GETFH (operation 3 at byte 60 does not decode: a length of 200 at byte 64 is above",
+        "minor 0 PUTROOTFH GETFH (operation 3 at byte 60 does not decode: the message ends at byte 60",
+        "minor 0 PUTROOTFH (does not decode: 4 bytes are left at byte 56, after the end of the message), xid",
         "minor 7 (minor version 7 is not read), xid",
-        "COMPOUND (does not decode: a length of 5000 at octet 40 is above",
-        "PUTROOTFH (not read: 65 operations, the ones from octet 308 on), xid",
+        "COMPOUND (does not decode: a length of 5000 at byte 40 is above",
+        "PUTROOTFH (not read: 65 operations, the ones from byte 308 on), xid",
         "PUTROOTFH PUTROOTFH, xid",
-        "Reply NFS4_OK tag \"a\\u{1b}[2\" PUTFH (operation 2 at octet",
+        "Reply NFS4_OK tag \"a\\u{1b}[2\" PUTFH (operation 2 at byte",
     ];
     all_are_in(&lines, &text(&file));
     assert!(json(&file).iter().any(|line| line["content"]["tag"] == "a\u{1b}[2"));
@@ -316,7 +316,7 @@ fn names_are_hostile() {
     steps.call(1, names.iter().map(|name| Args::Lookup(ops::Lookup { name: v4::Name::from(*name) })).collect());
     let file = steps.file();
     let shown = text(&file);
-    let lines = ["\"a\\u{1b}[2J\"", "\"exe.\\u{202e}txt\"", "\"end\\\" READ\"", "\"\\xff\"", "x\"..(4096 octets)"];
+    let lines = ["\"a\\u{1b}[2J\"", "\"exe.\\u{202e}txt\"", "\"end\\\" READ\"", "\"\\xff\"", "x\"..(4096 bytes)"];
     all_are_in(&lines, &shown);
     assert!(shown.is_ascii());
     assert!(json(&file).iter().any(|line| line["content"]["operations"][3]["name_hex"] == "ff"));

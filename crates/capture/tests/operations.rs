@@ -272,12 +272,12 @@ fn data_in_chunks_are_told_by_their_length() {
     let shown = text(&steps.file());
     for line in [
         "WRITE 5f3a..0506079c 3000 @4096 data_sync, xid",
-        "the item at octet 76 has 3000 octets, its chunk 2000",
-        "WRITE (a chunk at octet 476, where the message has none)",
-        "WRITE (a chunk of 4294967295 octets, READ and WRITE have 1048580 at most)",
-        "SYMLINK 5f3a..0506079c \"link\" -> (17 octets in a chunk), xid",
+        "the item at byte 76 has 3000 bytes, its chunk 2000",
+        "WRITE (a chunk at byte 476, where the message has none)",
+        "WRITE (a chunk of 4294967295 bytes, READ and WRITE have 1048580 at most)",
+        "SYMLINK 5f3a..0506079c \"link\" -> (17 bytes in a chunk), xid",
         "Reply NFS3_OK 3000, xid",
-        "Reply NFS3_OK (does not decode: the item at octet",
+        "Reply NFS3_OK (does not decode: the item at byte",
     ] {
         assert!(shown.contains(line), "{line} is not in {shown}");
     }
@@ -295,10 +295,10 @@ fn what_does_not_decode_says_where() {
     let file = steps.file();
     let shown = text(&file);
     for line in [
-        "LOOKUP (does not decode: the message ends at octet 52, 12 more octets were announced and 0 are there)",
-        "GETATTR (does not decode: a length of 65 at octet 40 is above the limit of 64)",
-        "GETATTR 00000007 (does not decode: 4 octets are left at octet 48, after the end of the message)",
-        "Reply NFS3_OK (does not decode: the message ends at octet 36",
+        "LOOKUP (does not decode: the message ends at byte 52, 12 more bytes were announced and 0 are there)",
+        "GETATTR (does not decode: a length of 65 at byte 40 is above the limit of 64)",
+        "GETATTR 00000007 (does not decode: 4 bytes are left at byte 48, after the end of the message)",
+        "Reply NFS3_OK (does not decode: the message ends at byte 36",
     ] {
         assert!(shown.contains(line), "{line} is not in {shown}");
     }
@@ -320,9 +320,9 @@ fn names_are_hostile() {
         "\"a\\u{1b}[2J\"",
         "\"exe.\\u{202e}txt\"",
         "\"end\\\", xid 0\"",
-        &format!("\"{}\"..(129 octets)", "x".repeat(128)),
+        &format!("\"{}\"..(129 bytes)", "x".repeat(128)),
         &format!("\"{}\", xid", "y".repeat(128)),
-        "\"..(4096 octets)",
+        "\"..(4096 bytes)",
         "\"\\xff\"",
     ] {
         assert!(shown.contains(line), "{line} is not in {shown}");

@@ -75,9 +75,9 @@ fn what_is_left_out_is_told() {
     assert!(written.dropped_octets > 8192, "{written:?}");
     assert_eq!(written.octets + written.dropped_octets, total);
     let told = comments(&file);
-    assert!(told.contains("octets before these are not in this file: more than 6000 octets"), "{told}");
+    assert!(told.contains("bytes before these are not in this file: more than 6000 bytes"), "{told}");
     assert!(
-        told.contains(&format!("{} octets and 0 connections are not in this file", written.dropped_octets)),
+        told.contains(&format!("{} bytes and 0 connections are not in this file", written.dropped_octets)),
         "{told}"
     );
     let (events, summary) = read(&file);

@@ -115,10 +115,10 @@ fn every_view_shows_them() {
     read_capture(&file[..], &mut Text::new(&mut text)).unwrap();
     let text = String::from_utf8(text).unwrap();
     for line in [
-        "    0.001000 #1 10.0.0.1:863 > 10.0.0.2:20048  Record, 48 octets: Call MOUNT 3 MNT \"////\"  [call 1 MOUNT 3 MNT]",
-        "    0.002000 #1 10.0.0.2:20048 > 10.0.0.1:863  Record, 40 octets: Reply OK 0000feed  [call 1 MOUNT 3 MNT]",
-        "    0.006000 #1 10.0.0.1:863 > 10.0.0.2:20048  Record, 48 octets: Call MOUNT 1 UMNT \"////\"  [call 3 MOUNT 1 UMNT]",
-        "    0.008000 #2 10.0.0.1:863 > 10.0.0.2:2049  Record, 76 octets: Call NFS 3 GETATTR 2f2f..2f2f2f2f  [call 1 NFS 3 GETATTR]",
+        "    0.001000 #1 10.0.0.1:863 > 10.0.0.2:20048  Record, 48 bytes: Call MOUNT 3 MNT \"////\"  [call 1 MOUNT 3 MNT]",
+        "    0.002000 #1 10.0.0.2:20048 > 10.0.0.1:863  Record, 40 bytes: Reply OK 0000feed  [call 1 MOUNT 3 MNT]",
+        "    0.006000 #1 10.0.0.1:863 > 10.0.0.2:20048  Record, 48 bytes: Call MOUNT 1 UMNT \"////\"  [call 3 MOUNT 1 UMNT]",
+        "    0.008000 #2 10.0.0.1:863 > 10.0.0.2:2049  Record, 76 bytes: Call NFS 3 GETATTR 2f2f..2f2f2f2f  [call 1 NFS 3 GETATTR]",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }

@@ -12,7 +12,7 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 #[derive(Debug, Parser)]
 #[command(name = "rpcrdma", version, about, max_term_width = 100)]
 #[command(after_help = "\
-URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX for any octet:
+URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX for any byte:
   version=auto|3|...   the version of NFS: 2, 3, 4.0, 4.1 or 4.2 (auto: the highest from 3 on that the
                        server has)
   transport=rdma|tcp   what carries it (rdma)
@@ -344,7 +344,7 @@ pub(crate) fn parse_octets(text: &str) -> Result<u64, String> {
     };
     // A sign is not a digit, though the standard library accepts a plus.
     let number: Option<u64> = digits.parse().ok().filter(|_| !digits.starts_with('+'));
-    let number = number.ok_or_else(|| format!("{text:?} is no size; write it as 512M or 2G"))?;
+    let number = number.ok_or_else(|| format!("{text:?} is not a size; write it as 512M or 2G"))?;
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is out of range"))
 }
 
@@ -356,7 +356,7 @@ pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
 
 /// Seconds, with fractions.
 pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
+    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is not a number of seconds"))?;
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is out of range"))
 }
 
@@ -382,7 +382,7 @@ const MAX_LEASE: u64 = 3_600;
 
 /// Whole seconds, as the protocol counts a lease.
 fn parse_lease(text: &str) -> Result<Duration, String> {
-    let seconds: u64 = text.parse().map_err(|_| format!("{text:?} is no whole number of seconds"))?;
+    let seconds: u64 = text.parse().map_err(|_| format!("{text:?} is not a whole number of seconds"))?;
     match seconds {
         1..=MAX_LEASE => Ok(Duration::from_secs(seconds)),
         _ => Err(format!("{text:?} is out of range: 1 to {MAX_LEASE} seconds")),

@@ -117,7 +117,7 @@ fn create(path: &Path, force: bool) -> Result<File> {
         Err(_) if !force => bail!("exists already; --force writes over it"),
         Err(_) => {}
     }
-    let what = "exists already, and only a regular file of your own with no other name is written over";
+    let what = "exists already; only a regular file of your own that has no other name is written over";
     let file = options.open(path).context(what)?;
     let metadata = file.metadata()?;
     let own = metadata.uid() == rustix::process::geteuid().as_raw();
@@ -169,7 +169,7 @@ impl Capturing {
         let written = written.with_context(|| path.to_string())?;
         if written.dropped_octets > 0 || written.dropped_connections > 0 {
             crate::failure::warning(&format!(
-                "{path}: {} octets and {} connections are not in it, the disk was too slow",
+                "{path}: {} bytes and {} connections are not in it, the disk was too slow",
                 written.dropped_octets, written.dropped_connections
             ));
         }

@@ -341,23 +341,27 @@ impl Tally {
     /// What was done, on one line.
     fn summary(&self, seconds: f64) -> String {
         let rate = HumanBytes((self.octets as f64 / seconds.max(1e-9)) as u64);
-        let mut line = format!("{} files, {} in {seconds:.1} s ({rate}/s)", self.files, HumanBytes(self.octets));
+        let mut line = format!(
+            "{}, {} in {seconds:.1} s ({rate}/s)",
+            counted(self.files, "file", "files"),
+            HumanBytes(self.octets)
+        );
         if let Some(by_server) = self.by_server {
             let through = self.octets.saturating_sub(by_server);
             let (by_server, through) = (HumanBytes(by_server), HumanBytes(through));
             line.push_str(&format!(", {by_server} of it by the server itself, {through} through here"));
         }
         let counts = [
-            (self.directories, "directories"),
-            (self.links, "links"),
-            (self.special, "special files"),
-            (self.skipped, "files passed over"),
-            (self.attributes_not_kept, "without their mode and times"),
-            (self.extras_not_kept, "extended attributes and lists not kept"),
-            (self.errors, "left out"),
+            (self.directories, "directory", "directories"),
+            (self.links, "link", "links"),
+            (self.special, "special file", "special files"),
+            (self.skipped, "file passed over", "files passed over"),
+            (self.attributes_not_kept, "without its mode and times", "without their mode and times"),
+            (self.extras_not_kept, "extended attribute or list not kept", "extended attributes and lists not kept"),
+            (self.errors, "left out", "left out"),
         ];
-        for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
-            line.push_str(&format!(", {count} {what}"));
+        for (count, one, many) in counts.into_iter().filter(|(count, ..)| *count > 0) {
+            line.push_str(&format!(", {}", counted(count, one, many)));
         }
         line
     }
@@ -383,6 +387,11 @@ impl Tally {
         done?;
         if self.errors > 0 { Err(Failed.into()) } else { told }
     }
+}
+
+/// A count and what is counted, as in `1 file` and `2 files`.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 #[cfg(test)]
@@ -429,7 +438,7 @@ mod tests {
         assert_eq!(told["left_out"][0], serde_json::json!({ "path": "file 0", "reason": "no\\nluck" }));
         assert_eq!((&told["left_out_more"], &told["errors"]), (&1.into(), &(LEFT_OUT_TOLD + 1).into()));
         (tally.files, tally.special, tally.octets) = (2, 1, 2048);
-        assert_eq!(tally.summary(2.0), "2 files, 2.00 KiB in 2.0 s (1.00 KiB/s), 1 special files, 11 left out");
+        assert_eq!(tally.summary(2.0), "2 files, 2.00 KiB in 2.0 s (1.00 KiB/s), 1 special file, 11 left out");
     }
 
     #[test]

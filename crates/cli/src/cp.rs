@@ -185,7 +185,7 @@ impl Copier<'_> {
         let target = Target::find(self.to, path).await.with_context(|| At::new(&args.target.path))?;
         ensure!(
             args.urls.len() == 1 || matches!(target, Target::Directory(_)),
-            "{} is no directory: several files can be copied only into one",
+            "{} is not a directory: several files can be copied only into one",
             escaped(&args.target.path)
         );
         for url in &args.urls {
@@ -344,7 +344,10 @@ impl Copier<'_> {
             Ok(made) => (made.file, true),
             Err(error) if error.exists() => {
                 let there = nfs.lookup(&item.directory, &item.name).await?;
-                ensure!(there.attributes.file_type == FileType::Directory, "exists at the target and is no directory");
+                ensure!(
+                    there.attributes.file_type == FileType::Directory,
+                    "exists at the target and is not a directory"
+                );
                 ensure!(
                     !self.is_one(&item.from, &item.found.attributes, &there.attributes),
                     "is a directory, and cannot be copied onto itself"

@@ -57,7 +57,7 @@ fn as_text(device: &DeviceInfo) -> String {
         ("RDMA Reads at a time", format!("{} of a peer's, {} of our own", can.max_ird, can.max_ord)),
         ("for each connection", format!("{} receives, {} exposures", can.max_receives, can.max_exposures)),
         ("slices in a message", can.max_gather.to_string()),
-        ("private data", format!("{} octets", can.max_private_data)),
+        ("private data", format!("{} bytes", can.max_private_data)),
         (
             "the device has",
             format!(

@@ -196,7 +196,7 @@ pub(crate) async fn fetched(files: &Files, file: &Handle, is_directory: bool, he
     while let Some((name, value)) = values.next(&mut told).await? {
         let local = [USER, name.as_slice()].concat();
         if name.as_slice().is_empty() || name.as_slice().contains(&0) || local.len() > MAX_NAME_OCTETS {
-            told.push(not_kept(name.as_slice(), "it is no name here"));
+            told.push(not_kept(name.as_slice(), "it is not a valid name here"));
         } else if let Err(error) = fsetxattr(&here, &local[..], &value, XattrFlags::empty()) {
             told.push(not_kept(name.as_slice(), &std::io::Error::from(error).to_string()));
         }

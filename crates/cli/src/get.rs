@@ -113,7 +113,7 @@ impl Copier {
         let into_directory = args.local.is_dir();
         ensure!(
             into_directory || args.urls.len() == 1,
-            "{} is no directory: several files can be copied only into one",
+            "{} is not a directory: several files can be copied only into one",
             args.local.display()
         );
         for url in &args.urls {
@@ -355,7 +355,7 @@ impl<'a> Copies<'a> {
 fn make_directory(local: &Path) -> Result<bool> {
     match fs::DirBuilder::new().mode(0o700).create(local) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            ensure!(fs::symlink_metadata(local)?.is_dir(), "exists and is no directory");
+            ensure!(fs::symlink_metadata(local)?.is_dir(), "exists and is not a directory");
             Ok(false)
         }
         made => {

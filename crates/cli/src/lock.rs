@@ -85,7 +85,7 @@ pub(crate) struct Range {
 }
 
 fn parse_range(text: &str) -> Result<Range, String> {
-    let (offset, length) = text.split_once(',').ok_or_else(|| format!("{text:?} is no OFFSET,LENGTH"))?;
+    let (offset, length) = text.split_once(',').ok_or_else(|| format!("{text:?} is not OFFSET,LENGTH"))?;
     let (offset, length) = (parse_octets(offset)?, parse_octets(length)?);
     let length = if length == 0 { TO_THE_END } else { length };
     // The last octet that can be locked is the one of the highest number.
@@ -194,11 +194,11 @@ async fn open(args: &LockArgs, session: &Session, path: &[u8]) -> Result<File> {
         Err(error) if error.is_absent() => Place::find(session, path).await?,
         Err(error) => return Err(session.explained(error, path).await.into()),
         Ok(found) => {
-            ensure!(found.attributes.file_type == FileType::Regular, "is no file");
+            ensure!(found.attributes.file_type == FileType::Regular, "is not a file");
             return Ok(session.files.open(found, access).await?);
         }
     };
-    ensure!(!place.slash, "is no directory");
+    ensure!(!place.slash, "is not a directory");
     let attributes = NewAttributes { mode: Some(0o666 & !umask()), ..Default::default() };
     let how = CreateHow::Unchecked(attributes);
     Ok(session.files.create(&place.directory, &place.name, how).await?.file)

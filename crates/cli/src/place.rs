@@ -82,7 +82,7 @@ impl Place {
 /// A file on the way to a name is not a directory: what a server would answer to LOOKUP.
 pub(crate) fn no_directory(session: &Session, path: &[u8]) -> anyhow::Error {
     anyhow::Error::from(session.files.no_directory())
-        .context(format!("{} is no directory", escaped(&session.shown(path))))
+        .context(format!("{} is not a directory", escaped(&session.shown(path))))
 }
 
 /// The path above the last name, and the name. Slashes at the end do not count.

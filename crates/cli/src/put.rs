@@ -158,7 +158,7 @@ impl Copier<'_> {
         let target = Target::find(self.session, path).await.with_context(|| At::new(&args.url.path))?;
         ensure!(
             args.local.len() == 1 || matches!(target, Target::Directory(_)),
-            "{} is no directory: several files can be copied only into one",
+            "{} is not a directory: several files can be copied only into one",
             crate::names::escaped(&args.url.path)
         );
         for path in &args.local {
@@ -327,7 +327,10 @@ impl Copier<'_> {
             Ok(made) => Ok((made.file, true)),
             Err(error) if error.exists() => {
                 let found = self.session.files.lookup(directory, name).await?;
-                ensure!(found.attributes.file_type == FileType::Directory, "exists on the server and is no directory");
+                ensure!(
+                    found.attributes.file_type == FileType::Directory,
+                    "exists on the server and is not a directory"
+                );
                 Ok((found.file, false))
             }
             Err(error) => Err(error.into()),

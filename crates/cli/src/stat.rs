@@ -59,7 +59,7 @@ async fn one(sessions: &mut Sessions, url: &NfsUrl, json: bool, out: &mut Vec<u8
         out.write_all(&names::for_output(&target))?;
     }
     writeln!(out, "\n    type: {}", names::file_type(a.file_type))?;
-    writeln!(out, "    size: {} octets, {} in use", a.size, a.used)?;
+    writeln!(out, "    size: {} bytes, {} in use", a.size, a.used)?;
     writeln!(out, "    mode: {:04o} {}", a.mode & 0o7777, names::mode(a.file_type, a.mode))?;
     writeln!(out, "   owner: {} group {}", names::who(&a.owner()), names::who(&a.group()))?;
     writeln!(out, "   links: {}", a.links)?;

@@ -130,7 +130,7 @@ fn the_limit_is_measured_of_a_file() {
         assert_eq!(bench(&["--limit", file, "--op", "null", "--apart"]).len(), 1);
     }
     let said = fails(1, ["bench", "--limit", file, "--op", "read", "--block", "1M"]);
-    assert!(said.contains("200000 octets, fewer than a block"), "{said}");
+    assert!(said.contains("200000 bytes, fewer than a block"), "{said}");
     let absent = scratch.path().join("absent/file");
     let said = fails(1, ["bench", "--limit", absent.to_str().unwrap(), "--op", "read"]);
     assert!(said.contains("absent/file"), "{said}");

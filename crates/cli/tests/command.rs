@@ -96,7 +96,7 @@ fn files_are_listed_and_described() {
 
     let stat = json_lines(&run(["stat", "--json", &server.url("z")]).stdout);
     assert_eq!((&stat[0]["type"], &stat[0]["target"]), (&"symbolic link".into(), &"a".into()));
-    assert!(String::from_utf8(run(["stat", &server.url("a")]).stdout).unwrap().contains("size: 5 octets"));
+    assert!(String::from_utf8(run(["stat", &server.url("a")]).stdout).unwrap().contains("size: 5 bytes"));
     let missing = fails(1, ["stat", &server.url("none")]);
     assert!(missing.contains("no such file"), "{missing}");
     assert_eq!(server.stop(), Some(0));

@@ -161,7 +161,7 @@ fn what_leads_nowhere_is_refused_in_words() {
             assert!(said.contains(why), "{from} to {to}: {said}");
         }
         assert!(fails(1, ["cp", &url("tree"), &url("copy")]).contains("copy it with -r"));
-        assert!(fails(1, ["cp", &url("file"), &url("tree/file"), &url("copy")]).contains("is no directory"));
+        assert!(fails(1, ["cp", &url("file"), &url("tree/file"), &url("copy")]).contains("is not a directory"));
         let said = fails(1, ["cp", "-r", &url("tree"), &url("other/tree"), &url("tree/below")]);
         assert!(said.contains("cannot be copied into itself"), "{said}");
         // Two of one name into one directory.

@@ -93,7 +93,7 @@ fn the_command_runs_with_the_lock_and_its_code_is_returned() {
 
         let holder = Holder::start(scratch.path(), "held", &[&url("file")]);
         let said = fails(1, ["lock", "--nonblock", &url("file"), "--", "echo"]);
-        assert!(said.contains("somebody else has locked the file for writing from octet 0 to its end"), "{said}");
+        assert!(said.contains("somebody else has locked the file for writing from byte 0 to its end"), "{said}");
         assert!(said.contains("the holder calls itself \"lock 0 of "), "{said}");
         let begin = Instant::now();
         let said = fails(1, ["lock", "--wait", "0.3", "--shared", &url("file"), "--", "echo"]);
@@ -113,7 +113,7 @@ fn the_command_runs_with_the_lock_and_its_code_is_returned() {
     }
     let missing = fails(125, ["lock", &url(&server, 2, "2", "none/file"), "--", "true"]);
     assert!(missing.contains("cannot lock: /none/file") && missing.contains("NFS4ERR_NOENT"), "{missing}");
-    assert!(fails(125, ["lock", &url(&server, 2, "2", ""), "--", "true"]).contains("is no file"));
+    assert!(fails(125, ["lock", &url(&server, 2, "2", ""), "--", "true"]).contains("is not a file"));
     let version_3 = fails(125, ["lock", &format!("{}&version=3", server.url("file")), "--", "true"]);
     assert!(version_3.contains("version 3 of NFS has no locks of its own"), "{version_3}");
     fails(2, ["lock", "--range", "7", &url(&server, 2, "2", "file"), "--", "true"]);

@@ -99,7 +99,7 @@ fn every_command_does_its_work_in_version_2() {
         assert!(said(run(["ls", "-l", &url(&format!("{top}/copy"))])).contains("link -> names/../of-1"));
         assert_eq!(run(["cat", &url(&format!("{top}/copy/of-8193"))]).stdout, contents(8193));
         let told = said(run(["stat", &url(&format!("{top}/tree/of-8192"))]));
-        assert!(told.contains("size: 8192 octets") && told.contains("mode: 0644"), "{told}");
+        assert!(told.contains("size: 8192 bytes") && told.contains("mode: 0644"), "{told}");
         assert!(!said(run(["df", &url("")])).is_empty());
         run(["mv", &url(&format!("{top}/copy/of-0")), &url(&format!("{top}/moved"))]);
         assert_eq!(fs::metadata(served.path(&format!("served/{top}/moved"))).unwrap().len(), 0);

@@ -181,7 +181,7 @@ fn hostile_datagrams_cost_others_nothing() {
         for question in &questions {
             sent += usize::from(attacker.send(question).is_ok());
             while let Ok(len) = attacker.recv(&mut room) {
-                assert!(len <= MAX_AMPLIFICATION * 64, "{len} octets");
+                assert!(len <= MAX_AMPLIFICATION * 64, "{len} bytes");
                 octets_back += len;
                 back += 1;
             }

@@ -174,7 +174,7 @@ fn clients_of_both_versions_share_a_server() {
             run(["put", "-q", local.to_str().unwrap(), &url(put)]);
             let back = scratch.path().join("back");
             run(["get", "-q", &url(get), back.to_str().unwrap()]);
-            assert!(fs::read(&back).unwrap() == contents(size), "{size} octets put in {put}, got in {get}");
+            assert!(fs::read(&back).unwrap() == contents(size), "{size} bytes put in {put}, got in {get}");
         }
     }
     let names = |version| run(["ls", &server.url_in(version, "")]).stdout;

@@ -125,7 +125,7 @@ pub enum CallRefused {
         xid: u32,
     },
     /// It needs chunks, and in the reverse direction there are none.
-    #[error("a message of {len} octets does not fit the inline threshold of {max}")]
+    #[error("a message of {len} bytes does not fit the inline threshold of {max}")]
     TooLargeInline {
         /// Octets of header and message, or of the largest reply.
         len: usize,
@@ -133,7 +133,7 @@ pub enum CallRefused {
         max: usize,
     },
     /// The chunks alone fill more than a message.
-    #[error("a header of {len} octets does not fit the inline threshold of {max}")]
+    #[error("a header of {len} bytes does not fit the inline threshold of {max}")]
     HeaderTooLarge {
         /// Octets of the header.
         len: usize,
@@ -141,7 +141,7 @@ pub enum CallRefused {
         max: usize,
     },
     /// A chunk is longer than one exposure can be.
-    #[error("a chunk of {len} octets is above the limit of {max}")]
+    #[error("a chunk of {len} bytes is above the limit of {max}")]
     ChunkTooLarge {
         /// Its octets.
         len: usize,

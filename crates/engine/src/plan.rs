@@ -285,7 +285,7 @@ mod tests {
     fn a_header_and_a_chunk_have_limits() {
         let items = vec![9; 40];
         let many = plan(&Config::client(), &link(1024, 1024), &message(40, &[]), 2000, &items[..39]);
-        assert!(many.is_ok(), "28 + 39 * 24 + 20 octets, and 40 of the call");
+        assert!(many.is_ok(), "28 + 39 * 24 + 20 bytes, and 40 of the call");
         let many = plan(&Config::client(), &link(1024, 1024), &message(40, &[]), 2000, &items);
         assert!(matches!(many, Err(CallRefused::HeaderTooLarge { len: 1032, max: 1024 })), "{many:?}");
         let config = Config { max_transfer_octets: 5000, ..Config::client() };

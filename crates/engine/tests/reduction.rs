@@ -114,11 +114,7 @@ fn counts_and_flags_stay_and_elements_move_whole() {
     let (stream, reduced, [elements, present]) = arrays(1, 0);
     let sent = messages(&start(&mut engine, &mut host, 1, stream, &[]));
     let [first, second] = [elements.len() as u32, present.len() as u32];
-    assert_eq!(
-        chunks(&sent[0].0),
-        [(28, first), (32 + first, second)],
-        "and what follows 3,999 octets begins at 4,000"
-    );
+    assert_eq!(chunks(&sent[0].0), [(28, first), (32 + first, second)], "and what follows 3,999 bytes begins at 4,000");
     assert_eq!(sent[0].1, reduced, "the count of the outermost array, the flag, and nothing of what moved");
 
     let (mut engine, mut host) = server();

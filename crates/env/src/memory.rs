@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(buffer.len(), 4, "never beyond the capacity");
         let address = buffer.filled().as_ptr();
         let shared = buffer.freeze();
-        assert_eq!(shared.as_ptr(), address, "freezing moves no octet");
+        assert_eq!(shared.as_ptr(), address, "freezing moves no byte");
         let part = shared.slice(1..2);
         drop(shared);
         assert_eq!(returned.load(Ordering::Relaxed), 0);

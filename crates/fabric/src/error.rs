@@ -148,7 +148,7 @@ pub enum RefusedReason {
     #[error("{0} is not available here")]
     Unsupported(&'static str),
     /// Nothing to send, read or expose.
-    #[error("there are no octets to work on")]
+    #[error("there are no bytes to work on")]
     Empty,
     /// The device cannot register the memory. The system's limit on locked memory may be too low; the provider's log
     /// says more.

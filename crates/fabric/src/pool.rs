@@ -385,7 +385,7 @@ mod tests {
         let (greedy, modest) = (budget.share(48 << 10), budget.share(48 << 10));
         let held: Vec<_> = (0..6).map(|_| greedy.try_allocate(8 << 10).unwrap()).collect();
         assert_eq!((greedy.in_use(), greedy.limit()), (48 << 10, 48 << 10));
-        assert!(greedy.try_allocate(1).is_none(), "its share, and no octet more");
+        assert!(greedy.try_allocate(1).is_none(), "its share, and no byte more");
         let mut waits = greedy.allocate(8 << 10);
         assert!(poll(&mut waits).is_pending());
         let other: Vec<_> = (0..2).map(|_| modest.try_allocate(8 << 10).unwrap()).collect();

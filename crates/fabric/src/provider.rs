@@ -49,7 +49,7 @@ impl ConnectionParams {
 pub fn check_private_data(private_data: &[u8], limits: &Capabilities) -> Result<(), RefusedReason> {
     let max = limits.max_private_data;
     if private_data.len() > max {
-        return Err(RefusedReason::Limit { what: "the number of octets of private data", max });
+        return Err(RefusedReason::Limit { what: "the number of bytes of private data", max });
     }
     Ok(())
 }

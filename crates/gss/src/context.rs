@@ -159,7 +159,7 @@ impl Context {
     }
 
     fn names(&self) -> Result<(Name, Name), Error> {
-        const WHAT: &str = "cannot tell who has a context";
+        const WHAT: &str = "cannot find the user of a context";
         let gss = self.0.gss;
         let (mut minor, mut initiator, mut acceptor) = (0, null_mut(), null_mut());
         // SAFETY: the context is made; the names are ours to release.

@@ -79,7 +79,7 @@ impl PrincipalMap {
                 _ => return wrong("it is a principal and a user, as in alice@REALM alice"),
             };
             if !principal.split_once('@').is_some_and(|(name, realm)| !name.is_empty() && !realm.is_empty()) {
-                return wrong("a principal has its realm behind it, as in alice@REALM");
+                return wrong("a principal ends with its realm, as in alice@REALM");
             }
             let Some(target) = target(user) else { return wrong("a user is a name, UID:GID or -") };
             if map.insert(principal.to_owned(), target).is_some() {

@@ -59,7 +59,7 @@ impl Name {
         let (mut minor, mut text) = (0, Octets::empty(self.gss));
         // SAFETY: the name is one; the text is ours to release.
         let major = unsafe { (self.gss.0.gss_display_name)(&mut minor, self.raw, text.as_mut_ptr(), null_mut()) };
-        self.gss.check("cannot tell the name of a principal", major, minor)?;
+        self.gss.check("cannot find the name of a principal", major, minor)?;
         Ok(text.to_text())
     }
 

@@ -79,8 +79,8 @@ fn what_one_end_signs_the_other_verifies_and_nothing_else() {
             for bad in 0..checksum.len() {
                 let mut checksum = checksum.to_vec();
                 checksum[bad] ^= 0x10;
-                assert!(theirs.verify(&message, &checksum).is_err(), "octet {bad}");
-                assert!(theirs.verify(&message, &checksum[..bad]).is_err(), "{bad} octets");
+                assert!(theirs.verify(&message, &checksum).is_err(), "byte {bad}");
+                assert!(theirs.verify(&message, &checksum[..bad]).is_err(), "{bad} bytes");
             }
         }
         let late = [1, 2, 3].map(|message| ours.sign(&[message]).unwrap());
@@ -106,8 +106,8 @@ fn what_one_end_seals_the_other_opens_and_nobody_reads() {
             for bad in (0..sealed.len()).step_by(1 + sealed.len() / 50) {
                 let mut broken = sealed.to_vec();
                 broken[bad] ^= 0x10;
-                assert!(theirs.open(&broken).is_err(), "octet {bad}");
-                assert!(theirs.open(&sealed[..bad]).is_err(), "{bad} octets");
+                assert!(theirs.open(&broken).is_err(), "byte {bad}");
+                assert!(theirs.open(&sealed[..bad]).is_err(), "{bad} bytes");
             }
         }
     });
@@ -119,7 +119,7 @@ fn tokens_that_are_no_users_make_no_context() {
         let keytab = gss().accept_with(Some(&realm.keytab())).unwrap();
         let (_, token) = first(&user(realm, "alice"));
         for len in (0..token.len()).step_by(7) {
-            assert!(accept(&keytab, &token[..len]).is_err(), "{len} octets of it");
+            assert!(accept(&keytab, &token[..len]).is_err(), "{len} bytes of it");
         }
         // The few octets of a token that no key protects may make one context, of the same user; then it is a replay.
         let accepted = (0..token.len()).filter_map(|bad| {

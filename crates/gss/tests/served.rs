@@ -120,7 +120,7 @@ fn nothing_of_protected_results_may_be_placed() {
             for (len, sequence) in [(5, 10), (1 << 20, 20)] {
                 let plan = Plan { procedure: 3, word: Some(len), ..Plan::new(service, sequence + service) };
                 let call = alice.call(plan);
-                assert_eq!(house.items(call).await, items, "service {service}, {len} octets");
+                assert_eq!(house.items(call).await, items, "service {service}, {len} bytes");
             }
         }
     });
@@ -190,8 +190,8 @@ fn forged_calls_are_refused_and_move_nothing() {
             let mut forged = whole.to_vec();
             forged[at] ^= 1;
             match house.send(Payload::from(bytes::Bytes::from(forged))).await {
-                Some((header, _)) => assert!(header.status.is_err(), "octet {at}"),
-                None => assert!(at < 8, "octet {at}: it is no call any more"),
+                Some((header, _)) => assert!(header.status.is_err(), "byte {at}"),
+                None => assert!(at < 8, "byte {at}: it is no call any more"),
             }
         }
         std::mem::swap(&mut alice.handle, &mut bob.handle);
@@ -232,7 +232,7 @@ fn bodies_that_were_changed_are_garbage() {
                 broken[at] ^= 0x40;
                 let call = alice.call_with(plan, Payload::from(bytes::Bytes::from(broken)));
                 let reply = house.send(call).await.expect("an answer");
-                assert_eq!(alice.results(plan, reply), Err(Rejection::GarbageArgs), "service {service}, octet {at}");
+                assert_eq!(alice.results(plan, reply), Err(Rejection::GarbageArgs), "service {service}, byte {at}");
             }
             for other in SERVICES.into_iter().filter(|other| *other != service && *other != 1) {
                 sequence += 1;

@@ -84,7 +84,7 @@ async fn writes_land_before_the_send_that_follows() {
             match pair.next_there().await {
                 Completion::Fenced { token: Token(7), handle, memory: Lent::Sink(mut sink), cause } => {
                     assert_eq!((handle, cause), (segment.handle, FenceCause::Remote));
-                    assert!(sink.octets_mut() == &octets[..], "{size} octets");
+                    assert!(sink.octets_mut() == &octets[..], "{size} bytes");
                 }
                 other => panic!("{other:?}"),
             }

@@ -58,7 +58,7 @@ fn memory_is_named_by_32_and_64_bits() {
     let lent = here.expose(Token(1), Lent::Sink(buffer(100))).unwrap();
     let RemoteSegment { handle, offset, length } = lent;
     let (handle, offset): (u32, u64) = (handle, offset);
-    assert!(handle != 0 && offset.checked_add(length.into()).is_some(), "its last octet has an address too");
+    assert!(handle != 0 && offset.checked_add(length.into()).is_some(), "its last byte has an address too");
 }
 
 /// proves: V1-2.3.2-b, V2-4.2.1-a, ULB-5.4.1-a, V2-3.2.2.2-a

@@ -281,7 +281,7 @@ fn a_read_takes_many_segments() {
         there.feed(&stream[..20]);
         let slices = there.read_slices();
         let room: usize = slices.iter().map(|slice| slice.len()).sum();
-        assert!((least..most + (8 << 10)).contains(&room), "{room} octets in {} slices", slices.len());
+        assert!((least..most + (8 << 10)).contains(&room), "{room} bytes in {} slices", slices.len());
         drop(slices);
         deliver(&mut there, &stream[20..], || usize::MAX);
         there.invalidate(sink.handle);

@@ -155,9 +155,9 @@ fn a_wrong_crc_delivers_nothing() {
         target.endpoint.feed(&bad);
         let (told, _) = terminate_of(&mut target.endpoint);
         let by_header = (2..22).contains(&at);
-        assert!(by_header || told == ErrorCode { layer: 2, etype: 0, code: 2 }, "octet {at}: {told}");
+        assert!(by_header || told == ErrorCode { layer: 2, etype: 0, code: 2 }, "byte {at}: {told}");
         let back = completions(&mut target.endpoint);
-        assert!(!back.iter().any(|c| matches!(c, Completion::Received { .. })), "octet {at}");
+        assert!(!back.iter().any(|c| matches!(c, Completion::Received { .. })), "byte {at}");
     }
     breaks(
         "a read request",

@@ -110,7 +110,7 @@ impl Listing {
                 self.met.clear();
             }
             if !self.met.insert(self.cookie) {
-                return nonsense("leads round in a circle in the directory");
+                return nonsense("gave a position in the directory for the second time");
             }
         }
         self.verifier = verifier;

@@ -120,7 +120,7 @@ impl Nfs2 {
         let ReadOk { attributes, data } = self.simple(&v2::Read { file, offset, count }).await?;
         let data = data.into_bytes();
         if data.len() > count as usize {
-            return Err(Error::Nonsense { procedure: "READ", what: "returned more octets than were asked for" });
+            return Err(Error::Nonsense { procedure: "READ", what: "returned more bytes than were asked for" });
         }
         Ok(ReadOk { attributes, data })
     }

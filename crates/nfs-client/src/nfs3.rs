@@ -159,7 +159,7 @@ impl Nfs3 {
         let ok = self.simple(&v3::Read { file: file.clone(), offset, count }).await?;
         let data = ok.data.into_bytes();
         if data.len() > count as usize {
-            return Err(Error::Nonsense { procedure: "READ", what: "returned more octets than were asked for" });
+            return Err(Error::Nonsense { procedure: "READ", what: "returned more bytes than were asked for" });
         }
         Ok(ReadOk { attributes: ok.attributes, end: ok.end, data })
     }
@@ -178,7 +178,7 @@ impl Nfs3 {
         let len = data.len();
         let ok = self.simple(&v3::Write { file: file.clone(), offset, stability, data }).await?;
         if ok.count as usize > len {
-            return Err(Error::Nonsense { procedure: "WRITE", what: "wrote more octets than it was given" });
+            return Err(Error::Nonsense { procedure: "WRITE", what: "wrote more bytes than it was given" });
         }
         if ok.count == 0 && len > 0 {
             return Err(Error::Nonsense { procedure: "WRITE", what: "wrote nothing and gave no reason" });

@@ -74,9 +74,10 @@ impl Nfs3 {
         let lists = self.acls_missing().learn(told)?.lists;
         let nonsense = |what| Error::Nonsense { procedure: GETACL, what };
         let (Some(access), Some(default)) = (lists.access(), lists.default()) else {
-            return Err(nonsense("told fewer lists than were asked for"));
+            return Err(nonsense("gave fewer lists than were asked for"));
         };
-        let posix = |list: &List| list.posix().ok_or_else(|| nonsense("sent entries that are no access control list"));
+        let posix =
+            |list: &List| list.posix().ok_or_else(|| nonsense("sent entries that are not an access control list"));
         let default = if default.entries().is_empty() { None } else { Some(posix(default)?) };
         Ok(Acls { access: posix(access)?, default })
     }

@@ -53,7 +53,7 @@ impl Seal {
         octets[HEAD_OCTETS..checked].copy_from_slice(id);
         let check = self.check(&octets[..checked]);
         octets[checked..checked + CHECK_OCTETS].copy_from_slice(&check);
-        Handle::new(&octets[..checked + CHECK_OCTETS]).expect("the constants above add up to 64 octets at most")
+        Handle::new(&octets[..checked + CHECK_OCTETS]).expect("the constants above add up to 64 bytes at most")
     }
 
     /// The target of a handle that this server has made, else `None`.
@@ -107,7 +107,7 @@ mod tests {
             for bit in 0..8 {
                 let mut octets = handle.as_slice().to_vec();
                 octets[at] ^= 1 << bit;
-                assert_eq!(seal.open(&Handle::new(&octets).unwrap()), None, "octet {at} bit {bit}");
+                assert_eq!(seal.open(&Handle::new(&octets).unwrap()), None, "byte {at} bit {bit}");
             }
         }
         for len in 0..64 {

@@ -43,7 +43,7 @@ pub enum StateError {
         path: PathBuf,
     },
     /// The secret is not what was once written.
-    #[error("{} does not hold a secret of {SECRET_OCTETS} octets", path.display())]
+    #[error("{} does not hold a secret of {SECRET_OCTETS} bytes", path.display())]
     BadSecret {
         /// The file.
         path: PathBuf,

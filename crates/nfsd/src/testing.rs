@@ -309,7 +309,7 @@ impl Client {
             if read.end {
                 return whole;
             }
-            assert!(!read.data.as_slice().is_empty(), "no octets and yet not the end");
+            assert!(!read.data.as_slice().is_empty(), "no bytes and yet not the end");
         }
     }
 

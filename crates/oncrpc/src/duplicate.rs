@@ -338,7 +338,7 @@ mod tests {
             inline.push(StreamPart::Run(vec![0; padded(item.len()) - item.len()].into()));
             inline.push(StreamPart::Run(Bytes::from_static(&[8; 4])));
             let placed = [inline[0].clone(), StreamPart::Chunk(item.into()), inline[3].clone()];
-            assert_eq!(measure(inline.iter()), measure(placed.iter()), "{len} octets");
+            assert_eq!(measure(inline.iter()), measure(placed.iter()), "{len} bytes");
         }
     }
 

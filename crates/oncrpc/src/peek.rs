@@ -251,7 +251,7 @@ mod tests {
         let octets = encoder.finish().to_bytes();
         for cut in 1..24 {
             let mut stream = Stream::from(octets.slice(..cut));
-            assert_eq!(peek_call(&stream), None, "{cut} octets");
+            assert_eq!(peek_call(&stream), None, "{cut} bytes");
             stream.push_run(octets.slice(cut..));
             assert_eq!(peek_call(&stream), Some(id), "{cut}");
         }

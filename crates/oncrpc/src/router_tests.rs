@@ -232,7 +232,7 @@ async fn a_kept_reply_is_for_the_address_of_its_client() {
     let others = [count("192.0.2.1", tcp, 5, &[0; 4]).await, count("192.0.2.1", tcp, 5, &[0; 8]).await];
     assert_eq!(others, [5, 6]);
     let altered = [count("192.0.2.1", tcp, 5, &[0, 0, 0, 1]).await, count("192.0.2.1", tcp, 5, &[0; 4]).await];
-    assert_eq!(altered, [7, 5], "one octet differs");
+    assert_eq!(altered, [7, 5], "one byte differs");
 }
 
 /// Who sends calls that must be remembered without end takes no more memory than there is for it, and keeps his latest.

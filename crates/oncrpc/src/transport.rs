@@ -344,7 +344,7 @@ pub enum TransportError {
         source: RemoteError,
     },
     /// The reply is larger than the call allowed.
-    #[error("the reply has {len} octets, the call allowed {max}")]
+    #[error("the reply has {len} bytes, the call allowed {max}")]
     ReplyTooLarge {
         /// The reply's length, as far as it is known.
         len: usize,
@@ -416,7 +416,7 @@ pub struct NoAnswer {
 #[non_exhaustive]
 pub enum Misuse {
     /// The call is larger than the transport can send.
-    #[error("a call of {len} octets is above the limit of {max}")]
+    #[error("a call of {len} bytes is above the limit of {max}")]
     CallTooLarge {
         /// The call's length.
         len: usize,
@@ -424,7 +424,7 @@ pub enum Misuse {
         max: usize,
     },
     /// The largest reply is larger than the transport can receive.
-    #[error("a reply of up to {len} octets is above the limit of {max}")]
+    #[error("a reply of up to {len} bytes is above the limit of {max}")]
     ReplyTooLarge {
         /// The largest reply's length.
         len: usize,
@@ -432,7 +432,7 @@ pub enum Misuse {
         max: usize,
     },
     /// A lent buffer is smaller than the item that it is for.
-    #[error("a buffer of {capacity} octets was lent for an item of up to {max_len}")]
+    #[error("a buffer of {capacity} bytes was lent for an item of up to {max_len}")]
     BufferTooSmall {
         /// The buffer's capacity.
         capacity: usize,

@@ -26,7 +26,7 @@ pub(crate) async fn verbs(
     no_crc: bool,
     tapped: bool,
 ) -> Result<Verbs, Error> {
-    ensure!(!no_crc, "--no-crc is of iWARP: a device checks what it carries by itself");
+    ensure!(!no_crc, "--no-crc works with software iWARP only: a device checks what it carries by itself");
     ensure!(!tapped, "--capture sees software iWARP only: what a device carries does not pass through this program");
     let mut config = rpcrdma_verbs::Config::default();
     config.device = device;

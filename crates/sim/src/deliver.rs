@@ -42,7 +42,7 @@ impl State {
         };
         let length = total(octets);
         if length > buffer.capacity() {
-            let rule = format!("a Send of {length} octets found a receive of {}", buffer.capacity());
+            let rule = format!("a Send of {length} bytes found a receive of {}", buffer.capacity());
             self.receive_failed(id, WorkError::LocalLength, buffer);
             let failing = Failing { number, error: WorkError::RemoteOperation };
             return self.violation(id, rule, Some(failing));
@@ -80,7 +80,7 @@ impl State {
             match reach(end, Access::Write, handle, offset, length) {
                 Some((Lent::Sink(buffer), at)) => gather(octets, &mut buffer.octets_mut()[at..at + length]),
                 _ => {
-                    let rule = format!("a Write of {length} octets at {offset:#x} of handle {handle:#010x}");
+                    let rule = format!("a Write of {length} bytes at {offset:#x} of handle {handle:#010x}");
                     let failing = Failing { number, error: WorkError::RemoteAccess };
                     return self.violation(id, rule, Some(failing));
                 }
@@ -115,7 +115,7 @@ impl State {
                 Some((Lent::Source(octets), from)) => octets.slice(from..from + length),
                 _ => {
                     let rule =
-                        format!("a Read of {length} octets at {:#x} of handle {:#010x}", source.offset, source.handle);
+                        format!("a Read of {length} bytes at {:#x} of handle {:#010x}", source.offset, source.handle);
                     let failing = Failing { number: read, error: WorkError::RemoteAccess };
                     return self.violation(id, rule, Some(failing));
                 }

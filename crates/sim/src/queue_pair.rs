@@ -77,7 +77,7 @@ fn at_most(what: &'static str, value: usize, max: usize) -> Result<(), RefusedRe
 
 fn check_message(octets: &[bytes::Bytes], capabilities: &Capabilities) -> Result<(), RefusedReason> {
     at_most("slices of a message", octets.len(), capabilities.max_gather)?;
-    at_most("octets of a message", total(octets), capabilities.max_message_octets)
+    at_most("bytes of a message", total(octets), capabilities.max_message_octets)
 }
 
 impl QueuePair for SimQueuePair {
@@ -141,8 +141,8 @@ impl QueuePair for SimQueuePair {
                 return Err(RefusedReason::Empty);
             }
             let max = end.capabilities.max_message_octets;
-            read.sources.iter().try_for_each(|s| at_most("octets of a Read segment", s.length as usize, max))?;
-            at_most("octets of a Read", segments_total(&read.sources), read.sink.capacity())
+            read.sources.iter().try_for_each(|s| at_most("bytes of a Read segment", s.length as usize, max))?;
+            at_most("bytes of a Read", segments_total(&read.sources), read.sink.capacity())
         };
         let slots = read.sources.len();
         self.post(read, slots, check, Work::Read)
@@ -156,11 +156,11 @@ impl QueuePair for SimQueuePair {
             Some(end) if end.is_open() && end.fin == Fin::No => {
                 let capabilities = &end.capabilities;
                 at_most("exposures", end.exposures.len() + 1, capabilities.max_exposures)
-                    .and(at_most("octets of an exposure", octets, capabilities.max_exposure_octets))
+                    .and(at_most("bytes of an exposure", octets, capabilities.max_exposure_octets))
                     .and(if octets == 0 { Err(RefusedReason::Empty) } else { Ok(()) })
                     .and(u32::try_from(octets).map_err(|_| {
                         let max = capabilities.max_exposure_octets;
-                        RefusedReason::Limit { what: "octets of an exposure", max }
+                        RefusedReason::Limit { what: "bytes of an exposure", max }
                     }))
             }
             _ => Err(RefusedReason::Closed),

@@ -27,9 +27,9 @@ impl Tracer for Lines {
         let line = match event.kind {
             EventKind::Connecting { .. } => "connecting".to_owned(),
             EventKind::NotConnected { error, .. } => format!("not connected: {error}"),
-            EventKind::Requested(info) => format!("requested with {} octets", info.private_data.len()),
+            EventKind::Requested(info) => format!("requested with {} bytes", info.private_data.len()),
             EventKind::Accepting { params, .. } => format!("accepting with ird {}", params.ird),
-            EventKind::Rejecting { private_data, .. } => format!("rejecting with {} octets", private_data.len()),
+            EventKind::Rejecting { private_data, .. } => format!("rejecting with {} bytes", private_data.len()),
             EventKind::Connected { accepted, .. } => format!("connected, accepted {accepted}"),
             EventKind::PostReceive { octets } => format!("receive of {octets}"),
             EventKind::PostSend(send) => format!("send {:?}", send.octets.concat()),
@@ -99,14 +99,14 @@ fn every_step_is_told_in_order() {
             "dropped"
         ]
     );
-    assert_eq!(at_b.of(0), ["requested with 0 octets", "accepting with ird 4"]);
+    assert_eq!(at_b.of(0), ["requested with 0 bytes", "accepting with ird 4"]);
     assert_eq!(
         at_b.of(1),
         [
             "connected, accepted true",
             "receive of 8",
             "exposed 3 of 5, writable true",
-            "refused: there are no octets to work on",
+            "refused: there are no bytes to work on",
             "invalidating",
             "fenced 3",
             "received [104, 105]",
@@ -138,8 +138,8 @@ fn failures_of_the_set_up_are_told() {
             "connecting",
             "not connected: the connection was refused: nothing listens there",
             "connecting",
-            "requested with 0 octets",
-            "rejecting with 2 octets",
+            "requested with 0 bytes",
+            "rejecting with 2 bytes",
             "not connected: the server rejected the connection request; it may not serve this address",
         ]
     );

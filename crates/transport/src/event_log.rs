@@ -100,7 +100,7 @@ fn kind(kind: MessageKind) -> &'static str {
 
 fn no_version_2(why: NoVersion2) -> &'static str {
     match why {
-        NoVersion2::Refused => "it has said so",
+        NoVersion2::Refused => "it refused version 2",
         NoVersion2::NoAnswer => "it did not answer in time",
         NoVersion2::Dropped => "it ended the connection without an answer",
     }

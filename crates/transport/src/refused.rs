@@ -160,7 +160,7 @@ mod tests {
         b[HEAD_OCTETS] = 2;
         assert_eq!(Fingerprint::new(&a, 9), Fingerprint::new(&b, 9), "beyond the limit");
         b[HEAD_OCTETS - 1] = 2;
-        assert_ne!(Fingerprint::new(&a, 9), Fingerprint::new(&b, 9), "the last octet that counts");
+        assert_ne!(Fingerprint::new(&a, 9), Fingerprint::new(&b, 9), "the last byte that counts");
         assert_eq!(
             Fingerprint::of_pieces(&[Piece::Run(5..900)], &pulled),
             Fingerprint::new(b"", 300),

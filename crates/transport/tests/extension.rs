@@ -170,7 +170,7 @@ async fn both_ends(serving: &Serving, transport: &RdmaTransport, rpc: &Client) {
         let octets: Vec<u8> = (0..len).map(|at| at as u8).collect();
         let (connection, answer) = ask(&mut channel, &octets).await;
         assert_eq!(connection, first);
-        assert!(answer.iter().rev().eq(octets.iter()), "{len} octets, whatever their number");
+        assert!(answer.iter().rev().eq(octets.iter()), "{len} bytes, whatever their number");
         read(rpc, len * 20, 1).await;
     }
     let refused = channel.sender().send(body(MIRROR, &[0; 4077])).await;

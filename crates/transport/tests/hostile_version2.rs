@@ -265,7 +265,7 @@ fn calls_in_parts_pile_up_to_a_limit() {
             }
         });
         let (sent, mut foe) = sent.await;
-        assert!((500_000..1_500_000).contains(&sent), "{sent} octets were taken");
+        assert!((500_000..1_500_000).contains(&sent), "{sent} bytes were taken");
         assert_eq!(closed(&log), 0);
         // When they are answered it goes on.
         world.sleep(Duration::from_secs(100)).await;

@@ -358,7 +358,7 @@ fn memory_behind_an_unused_chunk_is_taken_for_nothing() {
         let shape = ReplyShape { max_len: 50_012, items: vec![room].into() };
         let mut results = client.call(common::READ, args.finish(), shape).await.unwrap();
         assert_eq!(results.decoder.u32().unwrap(), 7);
-        assert!(results.decoder.item(50_000).unwrap().as_slice().is_empty(), "no octet of what was written is read");
+        assert!(results.decoder.item(50_000).unwrap().as_slice().is_empty(), "no byte of what was written is read");
         assert_eq!(results.decoder.u32().unwrap(), 7);
         assert_eq!(log.count(|event| matches!(event, Event::Closed { .. })), 0);
     });
@@ -379,7 +379,7 @@ fn padding_in_a_chunk_is_taken_and_never_sent() {
             for len in [9001, 70_003] {
                 write(&client, len, 6).await;
                 let exactly = |event: &Event| matches!(event, Event::Sent(sent) if sent.placed_octets == len as u64);
-                assert_eq!(log.count(exactly), 1, "{len} octets in the chunk and no more");
+                assert_eq!(log.count(exactly), 1, "{len} bytes in the chunk and no more");
             }
             let mut qp = world.fabric(FOREIGNER).connect(ADDRESS, params(8)).await.unwrap();
             let mut data = common::pattern(5, 6);
@@ -507,7 +507,7 @@ fn a_reply_that_is_reduced_wrongly_ends_its_call() {
                     results.decoder.finish().map_err(said)?;
                     Ok(octets)
                 });
-                assert_eq!(read.is_ok(), taken, "{versions:?}, {returned} octets returned, {results:?}: {read:?}");
+                assert_eq!(read.is_ok(), taken, "{versions:?}, {returned} bytes returned, {results:?}: {read:?}");
                 client.null().await.unwrap();
                 assert_eq!(log.count(|event| matches!(event, Event::Closed { .. })), 0);
             });

@@ -157,7 +157,7 @@ fn authentication_alone_leaves_what_may_be_placed() {
         world.block_on(async {
             let (client, log, served) = both(&world, versions, Service::Authentication).await;
             for len in SIZES {
-                assert!(read(&client, len, 5).await || len < 4096, "{len} octets are placed");
+                assert!(read(&client, len, 5).await || len < 4096, "{len} bytes are placed");
                 write(&client, len, 6).await;
             }
             let placed = |log: &Log, kind| {

@@ -113,7 +113,7 @@ impl Domain {
             let hint =
                 limit.map(|limit| format!("; this process may lock {limit}, see `ulimit -l`")).unwrap_or_default();
             tracing::warn!(octets, "memory cannot be registered: {error}{hint}");
-            io::Error::new(error.kind(), format!("{octets} octets cannot be registered: {error}{hint}"))
+            io::Error::new(error.kind(), format!("{octets} bytes cannot be registered: {error}{hint}"))
         })
     }
 

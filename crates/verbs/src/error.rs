@@ -73,7 +73,7 @@ pub enum OpenError {
     },
     /// A process may not lock enough memory.
     #[error(
-        "{octets} octets of memory cannot be registered with {device}: this process may lock {limit}; raise the limit with `ulimit -l unlimited`, in /etc/security/limits.conf (memlock), or with LimitMEMLOCK=infinity in a systemd unit"
+        "{octets} bytes of memory cannot be registered with {device}: this process may lock {limit}; raise the limit with `ulimit -l unlimited`, in /etc/security/limits.conf (memlock), or with LimitMEMLOCK=infinity in a systemd unit"
     )]
     MemoryLock {
         /// The device.

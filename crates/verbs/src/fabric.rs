@@ -80,7 +80,7 @@ impl Verbs {
 
 /// The limit on locked memory, in words, unless there is none.
 pub(crate) fn memory_lock_limit() -> Option<String> {
-    getrlimit(Resource::Memlock).current.map(|octets| format!("{octets} octets"))
+    getrlimit(Resource::Memlock).current.map(|octets| format!("{octets} bytes"))
 }
 
 /// Whether registering failed for want of memory that may be locked.
@@ -273,7 +273,7 @@ async fn towards(opener: &Opener, peer: SocketAddr) -> io::Result<(Arc<Shared>, 
         }
         resolved?;
         let device = shared.context.name();
-        return Err(io::Error::other(format!("the way to {} does not lead over {device}", peer.ip())));
+        return Err(io::Error::other(format!("the way to {} does not go through {device}", peer.ip())));
     }
 }
 

@@ -159,7 +159,7 @@ mod tests {
         let address = first.octets_mut().as_ptr() as usize;
         let base = slabs.slab_of(address, 8192).unwrap();
         assert_eq!(slabs.slab_of(base, SLAB_OCTETS), Some(base));
-        assert_eq!(slabs.slab_of(base + 1, SLAB_OCTETS), None, "one octet past the end");
+        assert_eq!(slabs.slab_of(base + 1, SLAB_OCTETS), None, "one byte past the end");
         assert_eq!(slabs.slab_of(base + SLAB_OCTETS, 1), None);
         drop(first);
         assert_eq!(pool.try_allocate(8192).unwrap().octets_mut().as_ptr() as usize, address);

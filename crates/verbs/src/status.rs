@@ -8,7 +8,7 @@ use std::{ffi::c_int, fmt};
 /// A fault that only the device's maker or we can mend.
 const REPORT: &str = "update the device's driver and firmware at both ends, see `dmesg`, and report it if it stays";
 /// The device or its driver reports a feature that this crate does not use.
-const UNUSED: &str = "nothing of the kind is used here: update the device's driver and firmware, see `dmesg`";
+const UNUSED: &str = "this feature is not used here: update the device's driver and firmware, see `dmesg`";
 /// The peer knows more.
 const PEERS_LOG: &str = "see the peer's log, and that both ends are up to date";
 /// The path, or the peer as a whole.

@@ -127,7 +127,7 @@ mod tests {
             for bit in 0..8 {
                 let mut other = OURS.to_octets();
                 other[at] ^= 1 << bit;
-                assert_eq!(PrivateData::find(&other), None, "octet {at}, bit {bit}");
+                assert_eq!(PrivateData::find(&other), None, "byte {at}, bit {bit}");
             }
         }
         assert_eq!(PrivateData::find(&[]), None);

@@ -294,7 +294,7 @@ mod tests {
             Part::Run(run) => run.as_ptr(),
             Part::Item(_) => panic!("a run comes first"),
         };
-        assert_eq!(run(0).wrapping_add(16), run(1), "one behind the other: 8 octets, then 8 more");
+        assert_eq!(run(0).wrapping_add(16), run(1), "one behind the other: 8 bytes, then 8 more");
     }
 
     #[test]

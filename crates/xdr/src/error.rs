@@ -6,7 +6,7 @@
 #[non_exhaustive]
 pub enum DecodeError {
     /// The stream ends before the value does.
-    #[error("the message ends at octet {position}, {needed} more octets were announced and {left} are there")]
+    #[error("the message ends at byte {position}, {needed} more bytes were announced and {left} are there")]
     Truncated {
         /// Where the missing value would begin.
         position: usize,
@@ -16,7 +16,7 @@ pub enum DecodeError {
         left: usize,
     },
     /// A counted value is longer than its type or the caller allows.
-    #[error("a length of {len} at octet {position} is above the limit of {max}")]
+    #[error("a length of {len} at byte {position} is above the limit of {max}")]
     TooLong {
         /// Where the count stands.
         position: usize,
@@ -26,7 +26,7 @@ pub enum DecodeError {
         max: usize,
     },
     /// A word is none of the values that its type has.
-    #[error("{value} at octet {position} is no {what}")]
+    #[error("{value} at byte {position} is no {what}")]
     BadValue {
         /// Where the word stands.
         position: usize,
@@ -42,7 +42,7 @@ pub enum DecodeError {
         position: usize,
     },
     /// Octets are left after the last value.
-    #[error("{left} octets are left at octet {position}, after the end of the message")]
+    #[error("{left} bytes are left at byte {position}, after the end of the message")]
     Trailing {
         /// Where the message should have ended.
         position: usize,
@@ -51,13 +51,13 @@ pub enum DecodeError {
     },
     /// The peer moved an item into a chunk that the binding does not allow to be moved
     /// (RFC 8166 section 6.1).
-    #[error("a chunk stands at octet {position}, where nothing may be placed directly")]
+    #[error("a chunk stands at byte {position}, where nothing may be placed directly")]
     NotEligible {
         /// The chunk's position.
         position: usize,
     },
     /// A chunk's length is not that of its item.
-    #[error("the item at octet {position} has {len} octets, its chunk {chunk_len}")]
+    #[error("the item at byte {position} has {len} bytes, its chunk {chunk_len}")]
     ChunkLength {
         /// The item's position.
         position: usize,
@@ -67,7 +67,7 @@ pub enum DecodeError {
         chunk_len: usize,
     },
     /// An item came inline though a Write chunk had been offered for it (RFC 8166 section 6.1).
-    #[error("the item at octet {position} came inline although a chunk of {offered} octets was offered for it")]
+    #[error("the item at byte {position} came inline although a chunk of {offered} bytes was offered for it")]
     InlineDespiteChunk {
         /// The item's position.
         position: usize,
@@ -75,7 +75,7 @@ pub enum DecodeError {
         offered: usize,
     },
     /// The peer placed data that belongs to no item of the message (RFC 8166 section 6.1).
-    #[error("{octets} octets were placed directly that belong to nothing in the message")]
+    #[error("{octets} bytes were placed directly that belong to nothing in the message")]
     Unclaimed {
         /// How many.
         octets: usize,

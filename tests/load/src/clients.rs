@@ -243,7 +243,7 @@ async fn lane_of(
         let call = async {
             if kind < READS_OF_TEN {
                 let read = file.read(offset, BLOCK_OCTETS).await?;
-                anyhow::ensure!(read.data == data, "other octets than were written");
+                anyhow::ensure!(read.data == data, "other bytes than were written");
             } else if kind < READS_OF_TEN + WRITES_OF_TEN {
                 file.write(offset, Stability::Unstable, data.clone()).await?;
             } else {

@@ -65,7 +65,7 @@ impl Account {
     /// The rule that it breaks.
     pub fn sent(&mut self, octets: &[u8]) -> Result<(), String> {
         let message =
-            read(octets, self.initiator, None).ok_or_else(|| format!("{} octets that are no message", octets.len()))?;
+            read(octets, self.initiator, None).ok_or_else(|| format!("{} bytes that are no message", octets.len()))?;
         if !matches!(message.kind, Kind::Error(_)) {
             self.spoken = Some(message.version);
         }
@@ -96,7 +96,7 @@ impl Account {
             self.allowed += u64::from(prefix.credits.granted);
         }
         let message = read(octets, !self.initiator, self.spoken)
-            .ok_or_else(|| format!("{} octets that are no message came", octets.len()))?;
+            .ok_or_else(|| format!("{} bytes that are no message came", octets.len()))?;
         if !matches!(message.kind, Kind::Error(_)) && self.spoken.is_some_and(|spoken| spoken != message.version) {
             return Err(format!("a message of version {} came", message.version));
         }

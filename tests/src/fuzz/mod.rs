@@ -78,6 +78,6 @@ pub fn inputs(text: &str) -> Vec<Vec<u8>> {
 /// Octets of hexadecimal digits.
 fn octets(hex: &str) -> Vec<u8> {
     let digit = |c: u8| char::from(c).to_digit(16).expect("a hexadecimal digit") as u8;
-    assert!(hex.len().is_multiple_of(2), "half an octet");
+    assert!(hex.len().is_multiple_of(2), "half a byte");
     hex.as_bytes().chunks_exact(2).map(|pair| digit(pair[0]) << 4 | digit(pair[1])).collect()
 }

@@ -44,7 +44,7 @@ impl Datagrams for Watched {
         let (question, peer) = &self.asked;
         assert_eq!(to, *peer, "an answer goes to who has asked");
         assert!(question.len() <= MAX_DATAGRAM_OCTETS, "a question that is too large is answered");
-        assert!(octets.len() <= MAX_AMPLIFICATION * question.len(), "{} octets", octets.len());
+        assert!(octets.len() <= MAX_AMPLIFICATION * question.len(), "{} bytes", octets.len());
         let answer = Stream::from(bytes::Bytes::copy_from_slice(octets));
         let header = ReplyHeader::decode(&mut Decoder::new(answer)).expect("a reply");
         assert_eq!(question.get(..4), Some(&header.xid.to_be_bytes()[..]), "the answer is that question's");

@@ -42,7 +42,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
 fn vectors(version: u64) -> Vec<Vec<u8>> {
     let of_version = |line: &str| {
         let vector: Value = serde_json::from_str(line).expect("a vector is JSON");
-        (vector["version"] == version).then(|| octets(vector["hex"].as_str().expect("it has octets")))
+        (vector["version"] == version).then(|| octets(vector["hex"].as_str().expect("it has bytes")))
     };
     VECTORS.lines().filter_map(of_version).filter(|octets| octets.len() < 1024).collect()
 }

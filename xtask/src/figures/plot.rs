@@ -45,7 +45,7 @@ pub(super) fn pictures(figures: &Figures) -> anyhow::Result<Vec<String>> {
     Ok(vec![
         draw(
             first,
-            ("octets in a block", &blocks),
+            ("bytes in a block", &blocks),
             "MiB/s",
             &[
                 Line { name: "READ", values: by_block(READ, DEPTH) },

@@ -120,7 +120,7 @@ impl<'a> Exerciser<'a> {
                 (self.file, self.append, self.direct) = open(self.arguments)?;
                 let (found, wanted) = (self.file.metadata()?.len(), self.arguments.base + self.model.len() as u64);
                 if found != wanted {
-                    bail!("after opening the file is {found} octets long instead of {wanted}");
+                    bail!("after opening the file is {found} bytes long instead of {wanted}");
                 }
                 Ok(())
             }
@@ -202,7 +202,7 @@ impl<'a> Exerciser<'a> {
         let wanted = self.model.get(offset..end).unwrap_or(&[]);
         if found.len() != wanted.len() {
             bail!(
-                "{} octets came from offset {offset} instead of {} (the file has {})",
+                "{} bytes came from offset {offset} instead of {} (the file has {})",
                 found.len(),
                 wanted.len(),
                 self.model.len()
@@ -212,7 +212,7 @@ impl<'a> Exerciser<'a> {
         if let Some(at) = wrong {
             let count = found.iter().zip(wanted).filter(|(found, wanted)| found != wanted).count();
             bail!(
-                "{count} octets are wrong, the first at {} (base {}): {:#04x} instead of {:#04x}",
+                "{count} bytes are wrong, the first at {} (base {}): {:#04x} instead of {:#04x}",
                 offset + at,
                 self.arguments.base,
                 found[at],

@@ -30,8 +30,8 @@ pub(super) fn make(folder: &Path, seed: u64) -> anyhow::Result<()> {
         fs::set_permissions(&file, fs::Permissions::from_mode([0o644, 0o600, 0o755, 0o444][count % 4]))?;
     }
     fs::create_dir_all(folder.join("empty"))?;
-    fs::write(folder.join("n".repeat(255)), "a name of 255 octets")?;
-    fs::write(folder.join("Größe, 大きさ \u{1}\n'\"*?[%20"), "odd octets")?;
+    fs::write(folder.join("n".repeat(255)), "a name of 255 bytes")?;
+    fs::write(folder.join("Größe, 大きさ \u{1}\n'\"*?[%20"), "odd bytes")?;
     let mut deep = folder.join("deep");
     for level in 0..40 {
         deep.push(format!("a-folder-of-the-level-{level}"));

@@ -32,7 +32,7 @@ const KNOWN: &[(&str, &str)] = &[
     ),
     (
         "# > # MPA FPDU[BoundErrorUnreassembled Packet]",
-        "it has taken octets in the middle of file data for the length of an FPDU, and puts together 60 KiB that are none. Our own \
+        "it has taken bytes in the middle of file data for the length of an FPDU, and puts together 60 KiB that are none. Our own \
          reader has found the end and the CRC of every FPDU right before",
     ),
 ];

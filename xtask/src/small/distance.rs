@@ -92,7 +92,7 @@ mod tests {
         client.shutdown(Shutdown::Write).unwrap();
         let mut back = Vec::new();
         client.read_to_end(&mut back).unwrap();
-        assert!(back == sent, "{} octets of {}", back.len(), sent.len());
+        assert!(back == sent, "{} bytes of {}", back.len(), sent.len());
         assert!(begin.elapsed() >= Duration::from_millis(40), "{:?}", begin.elapsed());
         echo.join().unwrap();
         assert!(relay("nowhere", Duration::ZERO).is_err());

@@ -242,7 +242,7 @@ fn table(machine: &str, arguments: &Arguments, all: &[(usize, Kind, Vec<Took>)])
         _ => format!("over relays that add a round trip of {round_trip} microseconds"),
     };
     let mut out = format!(
-        "Machine: {machine}; {files} files of {octets} octets {way}, {served}; medians of {rounds} turns.\n\n\
+        "Machine: {machine}; {files} files of {octets} bytes {way}, {served}; medians of {rounds} turns.\n\n\
          | program | command | version | s | client's CPU s | server's CPU s | times as fast as the first in version 3 | \
          with 1/CPU |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
     );

@@ -52,7 +52,7 @@ impl Body<'_> {
                 Some(position) => usize::try_from(position).unwrap_or(usize::MAX).saturating_sub(apart),
             };
             if end < taken || end > self.kept.len() {
-                return Err(format!("a chunk at octet {}, where the message has none", end.saturating_add(apart)));
+                return Err(format!("a chunk at byte {}, where the message has none", end.saturating_add(apart)));
             }
             stream.push_run(self.kept.slice(taken..end));
             stream.push_chunk(zeros);
@@ -86,7 +86,7 @@ impl Body<'_> {
         match self.missing_octets {
             Some(0) => None,
             Some(octets) if data && octets <= MAX_STOOD_FOR_OCTETS as u64 => None,
-            Some(octets) => Some(format!("not read: {octets} octets at its end were not kept")),
+            Some(octets) => Some(format!("not read: {octets} bytes at its end were not kept")),
             None => Some("not read: its end is not here".into()),
         }
     }
@@ -96,7 +96,7 @@ impl Body<'_> {
 pub(super) fn zeros(octets: usize) -> Result<Bytes, Problem> {
     match ZEROS.get(..octets) {
         Some(zeros) => Ok(Bytes::from_static(zeros)),
-        None => Err(format!("a chunk of {octets} octets, READ and WRITE have {MAX_STOOD_FOR_OCTETS} at most")),
+        None => Err(format!("a chunk of {octets} bytes, READ and WRITE have {MAX_STOOD_FOR_OCTETS} at most")),
     }
 }
 

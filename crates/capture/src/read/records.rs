@@ -209,7 +209,7 @@ mod tests {
         records.gap();
         assert_eq!(read(&mut records, &[&long[2000..], &call(2, 0)], false), [(40, 1, 40)]);
         records.gap();
-        assert_eq!(read(&mut records, &[&[7; 3], &call(3, 0)], false), [(40, 1, 40)], "behind an end of some octets");
+        assert_eq!(read(&mut records, &[&[7; 3], &call(3, 0)], false), [(40, 1, 40)], "behind an end of some bytes");
     }
 
     #[test]

@@ -56,7 +56,7 @@ fn field(field: &Field) -> String {
         Value::Flag => key.into(),
         Value::Verifier(octets) => format!("{key}={}", super::json::hex(octets)),
         Value::Time(time) => format!("{key}={}.{:09}", time.seconds, time.nanoseconds),
-        Value::Elsewhere(octets) => format!("({octets} octets in a chunk)"),
+        Value::Elsewhere(octets) => format!("({octets} bytes in a chunk)"),
         Value::Octets(octets) => handle(octets),
         Value::Keyed(number) => format!("{key} {number}"),
         Value::KeyedWord(word) => format!("{key} {word}"),
@@ -110,7 +110,7 @@ fn name(octets: &[u8]) -> String {
     let shown = octets.get(..MAX_SHOWN_NAME_OCTETS).unwrap_or(octets);
     // A name must not end the quotes that it stands in.
     let text = names::escaped(shown).replace('"', "\\\"");
-    if shown.len() == octets.len() { format!("\"{text}\"") } else { format!("\"{text}\"..({} octets)", octets.len()) }
+    if shown.len() == octets.len() { format!("\"{text}\"") } else { format!("\"{text}\"..({} bytes)", octets.len()) }
 }
 
 /// The same for programs: keys as in text, handles whole, numbers as on the wire.

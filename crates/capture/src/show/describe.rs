@@ -22,21 +22,21 @@ pub(super) fn event(event: &Event) -> String {
     match &event.kind {
         EventKind::SetUp(kind, frame) => set_up(*kind, frame),
         EventKind::Unread(why) => format!("not read from here on: {why}"),
-        EventKind::Gap { octets } => format!("{} not in the capture", count(*octets, "octet")),
+        EventKind::Gap { octets } => format!("{} not in the capture", count(*octets, "byte")),
         EventKind::Resumed { skipped_octets: 0 } => "read from here on".into(),
         EventKind::Resumed { skipped_octets } => {
-            format!("read again from here on, after {} that could not be", count(*skipped_octets, "octet"))
+            format!("read again from here on, after {} that could not be", count(*skipped_octets, "byte"))
         }
-        EventKind::BadCrc { octets } => format!("FPDU with a wrong CRC, {}", count(*octets as u64, "octet")),
+        EventKind::BadCrc { octets } => format!("FPDU with a wrong CRC, {}", count(*octets as u64, "byte")),
         EventKind::Send { opcode, invalidate, octets, message, .. } => {
             let mut text = send_name(*opcode, *invalidate);
             match message {
                 Message::Empty => text += ", empty",
                 Message::Partial => {
-                    let _ = write!(text, ", not all of it in the capture ({})", count(*octets, "octet"));
+                    let _ = write!(text, ", not all of it in the capture ({})", count(*octets, "byte"));
                 }
                 Message::Unreadable(error) => {
-                    let _ = write!(text, ", {}: {error}", count(*octets, "octet"));
+                    let _ = write!(text, ", {}: {error}", count(*octets, "byte"));
                     if let Some(cause) = std::error::Error::source(error) {
                         let _ = write!(text, ": {cause}");
                     }
@@ -52,7 +52,7 @@ pub(super) fn event(event: &Event) -> String {
             text
         }
         EventKind::Record { octets, fragments, rpc, .. } => {
-            let mut text = format!("Record, {}", count(*octets, "octet"));
+            let mut text = format!("Record, {}", count(*octets, "byte"));
             if *fragments != 1 {
                 let _ = write!(text, " in {}", count((*fragments).into(), "fragment"));
             }
@@ -66,7 +66,7 @@ pub(super) fn event(event: &Event) -> String {
             "RDMA Read Request {:#010x}+{:#x}, {}",
             request.source_stag,
             request.source_offset,
-            count(request.size.into(), "octet")
+            count(request.size.into(), "byte")
         ),
         EventKind::ReadResponse(message) => tagged("RDMA Read Response", message, content),
         EventKind::Write(message) => tagged("RDMA Write", message, content),
@@ -103,7 +103,7 @@ fn set_up(kind: Kind, frame: &Frame) -> String {
         }
         None if frame.private_data.is_empty() => {}
         None => {
-            let _ = write!(text, ", {} of private data", count(frame.private_data.len() as u64, "octet"));
+            let _ = write!(text, ", {} of private data", count(frame.private_data.len() as u64, "byte"));
         }
     }
     text
@@ -123,7 +123,7 @@ fn tagged(name: &str, message: &Tagged, content: Option<&Content>) -> String {
         "{name} {:#010x}+{:#x}, {} in {}",
         message.handle,
         message.offset,
-        count(message.octets, "octet"),
+        count(message.octets, "byte"),
         count(message.fpdus.into(), "FPDU")
     );
     if !message.complete {
@@ -181,7 +181,7 @@ pub(super) fn summary(summary: &Summary) -> String {
         let _ = write!(text, ", {}", count(summary.records, "record"));
     }
     if summary.missing_octets > 0 {
-        let _ = write!(text, ", {} missing", count(summary.missing_octets, "octet"));
+        let _ = write!(text, ", {} missing", count(summary.missing_octets, "byte"));
     }
     if summary.bad_crcs > 0 {
         let _ = write!(text, ", {}", count(summary.bad_crcs, "wrong CRC"));

@@ -44,13 +44,13 @@ pub(super) fn text(gss: &Gss) -> String {
         GssBody::Plain => Ok(()),
         GssBody::Signed { sequence } if sequence == gss.call.sequence => Ok(()),
         GssBody::Signed { sequence } => write!(text, ", signed for sequence {sequence}"),
-        GssBody::Sealed { octets } => write!(text, ", {octets} octets sealed"),
-        GssBody::Token { octets } => write!(text, ", token of {octets} octets"),
+        GssBody::Sealed { octets } => write!(text, ", {octets} bytes sealed"),
+        GssBody::Token { octets } => write!(text, ", token of {octets} bytes"),
         GssBody::Answer { major: 0, window, token_octets, .. } => {
-            write!(text, ", made, window {window}, token of {token_octets} octets")
+            write!(text, ", made, window {window}, token of {token_octets} bytes")
         }
         GssBody::Answer { major: CONTINUE_NEEDED, token_octets, .. } => {
-            write!(text, ", goes on, token of {token_octets} octets")
+            write!(text, ", goes on, token of {token_octets} bytes")
         }
         GssBody::Answer { major, minor, .. } => write!(text, ", refused: major {major:#010x}, minor {minor:#010x}"),
     };

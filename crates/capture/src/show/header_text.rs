@@ -29,7 +29,7 @@ pub(super) fn text(header: &TransportHeader, inline_octets: u64, rpc: Option<Str
         TransportHeader::V2(header) => text += &of_version_2(header),
     }
     if header.has_payload() {
-        let _ = write!(text, ", {} inline", count(inline_octets, "octet"));
+        let _ = write!(text, ", {} inline", count(inline_octets, "byte"));
     }
     if header.flags().more {
         text += ", to be continued";
@@ -76,10 +76,10 @@ fn of_version_2(header: &v2::Header) -> String {
         }
         v2::Body::Connprop(set) => text += &properties(set),
         v2::Body::ConnpropPiece(octets) => {
-            let _ = write!(text, ", {} of a property set", count(octets.len() as u64, "octet"));
+            let _ = write!(text, ", {} of a property set", count(octets.len() as u64, "byte"));
         }
         v2::Body::Other(other) => {
-            let octets = count(other.octets().len() as u64, "octet");
+            let octets = count(other.octets().len() as u64, "byte");
             let _ = write!(text, ", header type {}, {octets}", other.header_type());
         }
         _ => {}
@@ -101,10 +101,10 @@ fn properties(set: &PropertySet) -> String {
             Property::SegmentCount(segments) => write!(text, ", {}", count((*segments).into(), "segment")),
             Property::Reverse(level) => write!(text, ", reverse direction {level}"),
             Property::HostAuth(material) => {
-                write!(text, ", {} of host authentication", count(material.len() as u64, "octet"))
+                write!(text, ", {} of host authentication", count(material.len() as u64, "byte"))
             }
             Property::Other(other) => {
-                write!(text, ", property {} ({})", other.code(), count(other.data().len() as u64, "octet"))
+                write!(text, ", property {} ({})", other.code(), count(other.data().len() as u64, "byte"))
             }
             other => write!(text, ", property {}", other.code()),
         };
@@ -118,7 +118,7 @@ fn properties(set: &PropertySet) -> String {
 
 fn chunks(lists: &Lists) -> String {
     let sized =
-        |segments: usize, octets: u64| format!("({}, {})", count(segments as u64, "segment"), count(octets, "octet"));
+        |segments: usize, octets: u64| format!("({}, {})", count(segments as u64, "segment"), count(octets, "byte"));
     let mut text = String::new();
     let reads = lists.reads.chunks();
     for chunk in reads.iter().take(MAX_TOLD_CHUNKS) {

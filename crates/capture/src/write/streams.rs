@@ -107,7 +107,7 @@ impl<W: Write> Streams<W> {
         }
         let comment = (dropped_octets > 0 || dropped_connections > 0).then(|| {
             format!(
-                "{dropped_octets} octets and {dropped_connections} connections are not in this file: more than {} octets \
+                "{dropped_octets} bytes and {dropped_connections} connections are not in this file: more than {} bytes \
                  would have waited to be written",
                 self.limit_octets
             )
@@ -122,7 +122,7 @@ impl End {
         // Wraps, as sequence numbers do.
         self.next = self.next.wrapping_add(octets as u32);
         self.comment = Some(format!(
-            "{octets} octets before these are not in this file: more than {limit_octets} octets would have waited to be \
+            "{octets} bytes before these are not in this file: more than {limit_octets} bytes would have waited to be \
              written"
         ));
     }

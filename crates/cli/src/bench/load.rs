@@ -228,7 +228,7 @@ async fn read(load: &Load, file: &File, size: u64, ring: &Ring, own_buffer: &mut
             Err(error) => return Err(error.into()),
         };
         let octets = data.as_slice().len();
-        ensure!(octets == len as usize, "{octets} of {len} octets came: the file has become shorter");
+        ensure!(octets == len as usize, "{octets} of {len} bytes came: the file has become shorter");
         if let ItemData::Placed(buffer) = data {
             *own_buffer = Some(buffer);
         }

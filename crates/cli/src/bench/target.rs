@@ -44,7 +44,7 @@ impl Target {
             Op::Write => session.transfer.write,
             Op::Null | Op::Getattr => u32::MAX,
         };
-        ensure!(block <= limit, "the server takes at most {limit} octets in a {}", op.name());
+        ensure!(block <= limit, "the server takes at most {limit} bytes in a {}", op.name());
         let found = match session.files.walk(&session.root, &path, true).await {
             Err(error) if op == Op::Write && error.is_absent() => {
                 let (node, file) = make(&session, &path).await.with_context(|| At::new(&url.path))?;
@@ -55,7 +55,7 @@ impl Target {
         };
         if op.moves_data() {
             let name = escaped(&url.path);
-            ensure!(found.attributes.file_type == FileType::Regular, "{name} is no file that can be read");
+            ensure!(found.attributes.file_type == FileType::Regular, "{name} is not a regular file");
             if op == Op::Write && !overwrite {
                 bail!("{name} exists; with --overwrite its contents are written over");
             }

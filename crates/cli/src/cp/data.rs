@@ -52,7 +52,7 @@ impl Copier<'_> {
         let mut done = 0;
         if is_within && size > 0 {
             if moving.cloned().await? {
-                self.tell_way(item, "the server has made it share its source's octets");
+                self.tell_way(item, "the server has made it share its source's bytes");
                 return Ok(size);
             }
             done = moving.copied().await?;
@@ -93,7 +93,7 @@ impl Moving<'_> {
             }
             if self.target.commit(0, 0).await? == before {
                 let now = self.target.getattr().await?.size;
-                ensure!(now == self.size, "{now} octets were cloned, the file had {}: it changed meanwhile", self.size);
+                ensure!(now == self.size, "{now} bytes were cloned, the file had {}: it changed meanwhile", self.size);
                 self.copier.tally.borrow_mut().moved_by_server(self.size);
                 return Ok(true);
             }
@@ -149,7 +149,7 @@ impl Moving<'_> {
         let now = self.source.getattr().await?;
         ensure!(
             now.size == self.size,
-            "has {} octets now and had {}: it changed while it was copied",
+            "has {} bytes now and had {}: it changed while it was copied",
             now.size,
             self.size
         );
@@ -197,7 +197,7 @@ impl Moving<'_> {
         let is_unsized = self.size == 0 && now.size == 0;
         let may_have_grown = len >= self.size;
         let is_same = len == now.size && (may_have_grown || now.modified == self.item.found.attributes.modified);
-        ensure!(is_same || is_unsized, "{len} octets came, the file has {}: it changed while it was copied", now.size);
+        ensure!(is_same || is_unsized, "{len} bytes came, the file has {}: it changed while it was copied", now.size);
         Ok(())
     }
 }

@@ -57,7 +57,7 @@ impl Copier<'_> {
         let placed = match (filled, &written.unfinished) {
             (Ok(()), Some(Unfinished { name: beside, .. })) if !written.has_name => {
                 let renamed = self.to.files.rename(&item.directory, beside, &item.directory, &item.name).await;
-                renamed.context("cannot take the place of the file that is there")
+                renamed.context("cannot replace the file that is there")
             }
             (filled, _) => filled,
         };
@@ -106,7 +106,7 @@ impl Copier<'_> {
                 let is_own = self.own.borrow().as_ref() == Some(&there.attributes.owner());
                 let reason = match (links > 1, is_own) {
                     (true, _) => "it has several names",
-                    (false, false) => "it belongs to somebody else",
+                    (false, false) => "it belongs to another user",
                     (false, true) => return Ok(Written { mode: mode & 0o7777, ..written }),
                 };
                 let removed = self.remove(written.unfinished.as_ref()).await;
@@ -120,7 +120,7 @@ impl Copier<'_> {
                 _ => return Err(error),
             },
         };
-        let Some(there) = existing else { bail!("is neither there nor made") };
+        let Some(there) = existing else { bail!("does not exist and could not be made") };
         self.note(&item.shown, &format!("is written in place at the target: {reason}"));
         let mode = there.attributes.mode & 0o7777;
         let file = self.to.files.open(there, Access::Write).await?;
@@ -210,7 +210,7 @@ impl Copier<'_> {
             Some(after) => after.size,
             None => target.getattr().await?.size,
         };
-        ensure!(now == size, "{size} octets were copied, the file at the target has {now}");
+        ensure!(now == size, "{size} bytes were copied, the file at the target has {now}");
         if self.args.xattrs {
             // A list says more than a mode, which would change it.
             let (source, target) = (source.handle(), target.handle());

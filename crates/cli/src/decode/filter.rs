@@ -36,7 +36,7 @@ fn parse_xid(text: &str) -> Result<u32, String> {
     };
     // A sign is not a digit, though the standard library accepts a plus.
     let xid = u32::from_str_radix(digits, radix).ok().filter(|_| !digits.starts_with('+'));
-    xid.ok_or_else(|| format!("{text:?} is no XID; write it as 1234 or 0x4d2"))
+    xid.ok_or_else(|| format!("{text:?} is not an XID; write it as 1234 or 0x4d2"))
 }
 
 fn parse_procedure(text: &str) -> Result<String, String> {
@@ -44,7 +44,7 @@ fn parse_procedure(text: &str) -> Result<String, String> {
     names.extend(operation_names().filter(|name| !PROCEDURE_NAMES.contains(name)));
     match names.iter().find(|name| name.eq_ignore_ascii_case(text)) {
         Some(name) => Ok((*name).to_owned()),
-        None => Err(format!("{text:?} is no procedure; there are {}", names.join(", "))),
+        None => Err(format!("{text:?} is not a procedure; there are {}", names.join(", "))),
     }
 }
 
@@ -52,7 +52,7 @@ fn parse_procedure(text: &str) -> Result<String, String> {
 const UNITS: [(&str, u64); 4] = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{text:?} is no time; write it as 10ms, 250us or 1s");
+    let wrong = || format!("{text:?} is not a time; write it as 10ms, 250us or 1s");
     let (number, unit) = UNITS.iter().find_map(|(unit, ns)| Some((text.strip_suffix(unit)?, ns))).ok_or_else(wrong)?;
     let digit = |character: char| character.is_ascii_digit() || character == '.';
     let number: f64 = number.parse().ok().filter(|_| number.chars().all(digit)).ok_or_else(wrong)?;

@@ -167,7 +167,7 @@ mod tests {
         let lines = [
             (
                 "556677880000000200400010000000050000000400000002000000010000000400002000000000630000000301020300",
-                "RDMA2_CONNPROP TPMORE xid 0x55667788 credits +16 of 64, SBSIZ 8192, property 99 (3 octets); accepted",
+                "RDMA2_CONNPROP TPMORE xid 0x55667788 credits +16 of 64, SBSIZ 8192, property 99 (3 bytes); accepted",
             ),
             (
                 "556677880000000200400010000000040000000100000009000000010000ffff",
@@ -180,11 +180,11 @@ mod tests {
             ),
             (
                 "556677880000000200400010000000090000000001020304",
-                "header type 9 xid 0x55667788 credits +16 of 64, 4 octets; answered with RDMA2_ERR_INVAL_HTYPE",
+                "header type 9 xid 0x55667788 credits +16 of 64, 4 bytes; answered with RDMA2_ERR_INVAL_HTYPE",
             ),
             (
                 "55667788000000020040001000000005000000000000000100000001000000020a0b0000",
-                "RDMA2_CONNPROP xid 0x55667788 credits +16 of 64, SBSIZ (2 octets that are no value); answered with \
+                "RDMA2_CONNPROP xid 0x55667788 credits +16 of 64, SBSIZ (2 bytes that are not a value); answered with \
                  RDMA2_ERR_BAD_PROPVAL",
             ),
         ];

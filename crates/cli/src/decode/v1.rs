@@ -71,7 +71,7 @@ pub(super) fn describe(message: &[u8], classify: Option<Role>) -> String {
                 Body::Error(ErrorBody::Version { low, high }) => line += &format!(", ERR_VERS {low} to {high}"),
                 Body::Error(ErrorBody::Chunk) => line += ", ERR_CHUNK",
                 body if body.has_payload() => {
-                    line += &format!(", {} octets of payload", message.len().saturating_sub(end));
+                    line += &format!(", {} bytes of payload", message.len().saturating_sub(end));
                 }
                 _ => {}
             }

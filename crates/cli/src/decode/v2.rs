@@ -182,7 +182,7 @@ fn header_text(shown: &Shown, message_octets: usize) -> String {
             line += &lists::text(&chunks.lists);
         }
         match &header.body {
-            Body::Msg(_) => line += &format!(", {} octets of payload", message_octets.saturating_sub(*end)),
+            Body::Msg(_) => line += &format!(", {} bytes of payload", message_octets.saturating_sub(*end)),
             _ if header.is_grant() => line += ", nothing but the grant",
             Body::Error(error) => {
                 line += &error.name().map_or(format!(", error {}", error.code()), |name| format!(", {name}"));
@@ -190,8 +190,8 @@ fn header_text(shown: &Shown, message_octets: usize) -> String {
                     line += &format!(" {name} {value}");
                 }
             }
-            Body::ConnpropPiece(octets) => line += &format!(", {} octets of a property set", octets.len()),
-            Body::Other(other) => line += &format!(", {} octets", other.octets().len()),
+            Body::ConnpropPiece(octets) => line += &format!(", {} bytes of a property set", octets.len()),
+            Body::Other(other) => line += &format!(", {} bytes", other.octets().len()),
             _ => {}
         }
     }
@@ -203,13 +203,13 @@ fn header_text(shown: &Shown, message_octets: usize) -> String {
 
 fn property_text(raw: &RawProperty) -> String {
     let Some(id) = PropertyId::from_code(raw.code) else {
-        return format!(", property {} ({} octets)", raw.code, raw.data.len());
+        return format!(", property {} ({} bytes)", raw.code, raw.data.len());
     };
     let name = id.name();
     match value(raw) {
         Some(PropertyValue::Default) => format!(", {name} default"),
         Some(PropertyValue::Number(number)) => format!(", {name} {number}"),
-        Some(PropertyValue::Octets(octets)) => format!(", {name} ({} octets)", octets.len()),
-        None => format!(", {name} ({} octets that are no value)", raw.data.len()),
+        Some(PropertyValue::Octets(octets)) => format!(", {name} ({} bytes)", octets.len()),
+        None => format!(", {name} ({} bytes that are not a value)", raw.data.len()),
     }
 }

@@ -44,7 +44,7 @@ pub(crate) async fn run(args: LnArgs) -> Result<()> {
     let Some(existing) = existing else {
         let (_, own) = split_last(args.target.as_bytes());
         let named = !matches!(own, b"" | b"." | b"..") || matches!(target, Target::Name(..));
-        ensure!(named, "{} says no name for the link", escaped(args.target.as_bytes()));
+        ensure!(named, "{} gives no name for the link", escaped(args.target.as_bytes()));
         let place = target.for_file(&Name::from(own));
         let attributes = NewAttributes { mode: Some(LINK_MODE), ..Default::default() };
         let link = Bytes::copy_from_slice(args.target.as_bytes());
@@ -67,7 +67,7 @@ pub(crate) async fn run(args: LnArgs) -> Result<()> {
 fn existing(text: &OsString) -> NfsUrl {
     let parsed = match text.to_str() {
         Some(text) => text.parse::<NfsUrl>().map_err(|error| error.to_string()),
-        None => Err("a URL is text; write other octets as %XX".to_owned()),
+        None => Err("a URL is text; write other bytes as %XX".to_owned()),
     };
     parsed.unwrap_or_else(|error| {
         let message = format!("{}: {error}\nWith -s it may be any path.\n", text.display());

@@ -30,7 +30,7 @@ pub(crate) async fn run(args: MvArgs) -> Result<()> {
     let target = Target::find(&there, &path).await.with_context(|| At::new(&args.target.path))?;
     ensure!(
         args.urls.len() == 1 || matches!(target, Target::Directory(_)),
-        "{} is no directory: several files can be moved only into one",
+        "{} is not a directory: several files can be moved only into one",
         crate::names::escaped(&args.target.path)
     );
     let mut errors = Errors::default();
@@ -43,7 +43,7 @@ pub(crate) async fn run(args: MvArgs) -> Result<()> {
             let from = Place::find(&here, &path).await?;
             if from.slash {
                 let found = here.find(&path, false).await?;
-                ensure!(found.attributes.file_type == FileType::Directory, "is no directory");
+                ensure!(found.attributes.file_type == FileType::Directory, "is not a directory");
             }
             let to = target.for_file(&from.name);
             let renamed = here.files.rename(&from.directory, &from.name, &to.directory, &to.name).await;

@@ -43,7 +43,7 @@ async fn remove(session: &Session, path: &[u8], recursive: bool, shown: &[u8], e
     let place = Place::find(session, path).await?;
     let found = session.files.lookup(&place.directory, &place.name).await?;
     if found.attributes.file_type != FileType::Directory {
-        ensure!(!place.slash, "is no directory");
+        ensure!(!place.slash, "is not a directory");
         session.files.remove(&place.directory, &place.name).await?;
         return Ok(());
     }

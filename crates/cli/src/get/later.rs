@@ -182,7 +182,7 @@ fn put_at(local: &Path, random: &dyn Random, make: impl Fn(&Path) -> io::Result<
         // To rename one name of a file to another name of it does nothing.
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("its temporary name"),
-            _ => return renamed.context("cannot take the place of what is there"),
+            _ => return renamed.context("cannot replace what is there"),
         }
     }
     bail!("cannot find a free name for a temporary file beside it")

@@ -117,7 +117,7 @@ impl Download<'_> {
         {
             output.spoil();
         }
-        ensure!(is_same || is_unsized, "{len} octets came, the file has {}: it changed while it was copied", now.size);
+        ensure!(is_same || is_unsized, "{len} bytes came, the file has {}: it changed while it was copied", now.size);
         Ok(())
     }
 }

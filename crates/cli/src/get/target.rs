@@ -72,7 +72,7 @@ pub(super) fn existing(target: &Path) -> Result<Option<Metadata>> {
         found => found?,
     };
     ensure!(!found.is_symlink(), "is a symbolic link here; nothing is written through it");
-    ensure!(found.is_file(), "is no file here");
+    ensure!(found.is_file(), "is not a file here");
     Ok(Some(found))
 }
 
@@ -87,7 +87,7 @@ fn way(found: Option<&Metadata>, placing: Placing) -> Way {
         _ if placing.inplace => Way::InPlace(None),
         Some(found) if found.nlink() > 1 => Way::InPlace(Some("it has several names")),
         Some(found) if found.uid() != rustix::process::geteuid().as_raw() => {
-            Way::InPlace(Some("it belongs to somebody else"))
+            Way::InPlace(Some("it belongs to another user"))
         }
         _ => Way::Beside,
     }
@@ -190,7 +190,7 @@ impl Output {
     fn in_place(target: &Path, exists: bool, source: &Attributes, reason: Option<&'static str>) -> Result<Self> {
         let file = careful(&mut OpenOptions::new()).create_new(!exists).open(target)?;
         let here = file.metadata()?;
-        ensure!(here.is_file(), "is no file here");
+        ensure!(here.is_file(), "is not a file here");
         ensure!(!is_same_file(&here, source), "is the same file as its source");
         if exists {
             narrow(&file, &here, source)?;
@@ -208,7 +208,7 @@ impl Output {
         let file = locked(&path, open).with_context(|| format!("cannot write to {shown}"))?;
         let here = file.metadata()?;
         let own = here.is_file() && here.nlink() == 1 && here.uid() == rustix::process::geteuid().as_raw();
-        ensure!(own, "{shown} is in the way: it is no file of yours with one name");
+        ensure!(own, "{shown} is in the way: it is not a regular file of yours with a single name");
         file.set_permissions(Permissions::from_mode(0o600))?;
         let mark = Time { seconds: here.atime(), nanoseconds: u32::try_from(here.atime_nsec()).unwrap_or(0) };
         let offset = resume_at(here.len(), mark, source.size, source.modified).unwrap_or(0);
@@ -290,7 +290,7 @@ impl Output {
         match &self.path {
             None => self.give_name().context("cannot get its name")?,
             Some(path) if *path != self.target => {
-                fs::rename(path, &self.target).context("cannot take the place of the file that is there")?;
+                fs::rename(path, &self.target).context("cannot replace the file that is there")?;
             }
             Some(_) => {}
         }

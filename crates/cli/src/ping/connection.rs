@@ -104,10 +104,10 @@ pub(super) fn tell(
         0 | 1 => writeln!(out)?,
         connections => writeln!(out, ", by {connections} connections")?,
     }
-    writeln!(out, "largest call {} octets, largest reply {} octets", limits.max_call, limits.max_reply)?;
+    writeln!(out, "largest call {} bytes, largest reply {} bytes", limits.max_call, limits.max_reply)?;
     if let Some(Negotiated { version, link, peer, .. }) = &agreed.negotiated {
         let (send, receive) = (link.send_inline, link.receive_inline);
-        writeln!(out, "RPC-over-RDMA version {version}, inline up to {send} octets there and {receive} back")?;
+        writeln!(out, "RPC-over-RDMA version {version}, inline up to {send} bytes there and {receive} back")?;
         match agreed.version_2(asked_for) {
             Some("refused") => writeln!(out, "version 2 was asked for and refused")?,
             Some("unanswered") => writeln!(out, "version 2 was asked for, which was not answered")?,
@@ -120,7 +120,7 @@ pub(super) fn tell(
         if let Some(peer) = peer {
             writeln!(
                 out,
-                "the server sends up to {} octets at once, receives {}, takes {} segments of up to {} octets",
+                "the server sends up to {} bytes at once, receives {}, takes {} segments of up to {} bytes",
                 peer.send_size, peer.receive_size, peer.segment_count, peer.segment_size
             )?;
         }

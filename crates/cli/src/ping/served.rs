@@ -121,7 +121,7 @@ fn tell_about(about: &About, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "session of {slots} slots, {max_operations} operations in a call")?;
         writeln!(
             out,
-            "calls up to {max_call} octets, replies up to {max_reply}, kept for a repetition up to {max_kept_reply}"
+            "calls up to {max_call} bytes, replies up to {max_reply}, kept for a repetition up to {max_kept_reply}"
         )?;
         writeln!(
             out,
@@ -177,7 +177,7 @@ async fn features(nfs: &Nfs4, url: &NfsUrl) -> Result<Vec<Feature>> {
         found = files.walk(&root, &above, true).await?;
     }
     let directory =
-        rpcrdma_nfs::v4::Handle::new(found.file.as_slice()).context("the server names the directory by no handle")?;
+        rpcrdma_nfs::v4::Handle::new(found.file.as_slice()).context("the server gives no handle of the directory")?;
     let mut features = Vec::new();
     for feature in Feature::ALL {
         if nfs.has(&directory, feature).await.map_err(Error::from)? {

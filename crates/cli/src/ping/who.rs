@@ -45,8 +45,8 @@ impl Who {
             }
             Self::Kerberos(AboutContext { principal, acceptor, left, .. }) => {
                 let covered = match flavour {
-                    "krb5i" => "nobody changes calls and replies",
-                    "krb5p" => "nobody reads or changes calls and replies",
+                    "krb5i" => "calls and replies are protected from changes",
+                    "krb5p" => "calls and replies are encrypted and protected from changes",
                     _ => "calls and replies themselves are not protected",
                 };
                 write!(out, "called as {principal}, the server is {acceptor} (sec={flavour}: {covered})")?;

@@ -131,7 +131,7 @@ impl Local {
     pub(super) fn open_file(&self) -> Result<(File, Facts)> {
         let file = self.open(OFlags::empty())?;
         let facts = Facts::from(rustix::fs::fstat(&file)?);
-        ensure!(facts.kind == FileType::RegularFile, "something else has taken its place, which is no file");
+        ensure!(facts.kind == FileType::RegularFile, "something that is not a file has taken its place");
         Ok((File::from(file), facts))
     }
 

@@ -96,7 +96,7 @@ impl Copier<'_> {
         }
         let is_own = || self.own.borrow().as_ref().map(|own| *own == existing.attributes.owner());
         let made = match is_own() {
-            Some(false) => return Ok(Err(Some("it belongs to somebody else"))),
+            Some(false) => return Ok(Err(Some("it belongs to another user"))),
             Some(_) if self.placing.resume && resumable.is_some() => Ok(None),
             _ => self.temporary(directory, name).await.map(Some),
         };
@@ -118,7 +118,7 @@ impl Copier<'_> {
                         Err(error) => why_in_place(error).map(|reason| Err(Some(reason))),
                         part => part.map(Ok),
                     },
-                    _ => Ok(Err(Some("it belongs to somebody else"))),
+                    _ => Ok(Err(Some("it belongs to another user"))),
                 }
             }
         }
@@ -195,8 +195,9 @@ impl Copier<'_> {
                 // Shows who the caller is, and whether the whole file will be able to leave its temporary name.
                 let probe = self.temporary(directory, target).await?;
                 self.discard(probe).await?;
-                let in_the_way =
-                    || format!("{shown} is in the way on the server: it is no file of yours with one name");
+                let in_the_way = || {
+                    format!("{shown} is in the way on the server: it is not a regular file of yours with a single name")
+                };
                 let part = self.existing(directory, &name).await.with_context(in_the_way)?.with_context(in_the_way)?;
                 let own = self.own.borrow().as_ref().is_some_and(|own| part.is_alone_of(own));
                 ensure!(own, in_the_way());
@@ -215,7 +216,7 @@ impl Copier<'_> {
                 }
             }
             Some(made) => made.context("cannot make a file beside it")?,
-            None => bail!("{shown} is neither there nor made"),
+            None => bail!("{shown} does not exist and could not be made"),
         };
         let (size, accessed) = (Some(upload.offset), SetTime::Client(facts.modified));
         let marked = NewAttributes { mode: Some(0o600), size, accessed, ..Default::default() };

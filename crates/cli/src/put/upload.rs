@@ -99,7 +99,7 @@ impl Copier<'_> {
         let placed = match (sent, &upload.beside) {
             (Ok(()), Some(beside)) => {
                 let renamed = self.session.files.rename(directory, beside, directory, name).await;
-                renamed.context("cannot take the place of the file that is there")
+                renamed.context("cannot replace the file that is there")
             }
             (sent, _) => sent,
         };
@@ -182,7 +182,7 @@ impl Copier<'_> {
             Some(after) => after.size,
             None => upload.file.getattr().await?.size,
         };
-        ensure!(now == size, "{size} octets were sent, the file on the server has {now}");
+        ensure!(now == size, "{size} bytes were sent, the file on the server has {now}");
         self.file_list(local, octets.file(), upload).await
     }
 

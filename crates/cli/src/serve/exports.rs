@@ -80,7 +80,7 @@ impl ExportOption {
                 (b"sec", Some(_)) => return bad("sec= stands there twice: write sec=krb5p:krb5i for both"),
                 _ => {
                     return bad(format!(
-                        "{} is no option of an export: ro, pseudo=/NAME, clients=CIDR and sec=FLAVOURS are (a directory with \
+                        "{} is not an option of an export: ro, pseudo=/NAME, clients=CIDR and sec=FLAVOURS are (a directory with \
                          a comma in its path is exported by a symbolic link without one)",
                         shown(part)
                     ));
@@ -127,7 +127,7 @@ fn normal(path: &[u8]) -> Result<Vec<u8>, String> {
     let mut normal = Vec::new();
     for name in path.split(|octet| *octet == b'/').filter(|name| !name.is_empty()) {
         if matches!(name, b"." | b"..") {
-            return Err(format!("{} is no name", shown(name)));
+            return Err(format!("{} is not a name", shown(name)));
         }
         if name.len() > MAX_NAME_OCTETS {
             return Err(format!("a name in it is longer than {MAX_NAME_OCTETS} bytes"));

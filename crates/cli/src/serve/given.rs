@@ -19,7 +19,7 @@ pub(super) fn check(args: &ServeArgs, options: &Options) -> Result<(), Usage> {
         (args.device.is_some() && !verbs, "--device names an RDMA device: say --fabric verbs"),
         (
             args.lease.is_some() && !args.nfs.has_4(),
-            "--lease is of NFS version 4: name the versions to serve with --nfs, such as --nfs 3,4.0,4.1,4.2",
+            "--lease works with NFS version 4 only: name the versions to serve with --nfs, such as --nfs 3,4.0,4.1,4.2",
         ),
         (
             args.grace.is_some() && !args.nfs.has_4() && !options.has_locks(),
@@ -35,7 +35,7 @@ pub(super) fn check(args: &ServeArgs, options: &Options) -> Result<(), Usage> {
         ),
         (
             args.delegations == Switch::Off && !args.nfs.has_4(),
-            "--delegations is of NFS version 4, which --nfs does not name: nothing is delegated to clients of version 3",
+            "--delegations works with NFS version 4 only, which --nfs does not name",
         ),
         (
             args.keytab.is_some() && options.kerberos().is_empty(),
@@ -47,9 +47,9 @@ pub(super) fn check(args: &ServeArgs, options: &Options) -> Result<(), Usage> {
         ),
         (
             args.domain.is_some() && !args.nfs.has_4(),
-            "--domain is of NFS version 4: name the versions to serve with --nfs, such as --nfs 3,4.0,4.1,4.2",
+            "--domain works with NFS version 4 only: name the versions to serve with --nfs, such as --nfs 3,4.0,4.1,4.2",
         ),
-        (verbs && args.no_crc, "--no-crc is of iWARP: a device checks what it carries by itself"),
+        (verbs && args.no_crc, "--no-crc works with software iWARP only: a device checks what it carries by itself"),
         (verbs && args.capture.is_some(), "--capture sees software iWARP only: say --fabric iwarp"),
         (
             args.rpcbind.is_some() && args.portmapper.is_empty() && options.only_loopback(),

@@ -25,7 +25,7 @@ pub(super) fn serve(address: SocketAddr) -> Result<()> {
     metrics::set_global_recorder(recorder).map_err(|_| anyhow::anyhow!("metrics are counted already"))?;
     describe_counter!(
         "rpcrdma_log_lines_dropped_total",
-        "Lines of the log that nobody took from standard error in time"
+        "Lines of the log that were dropped because standard error was not read in time"
     );
     let upkeep = handle.clone();
     tokio::spawn(async move {

@@ -102,7 +102,7 @@ fn handles_that_this_server_did_not_make_open_nothing() {
     let root = stage.root();
     for client in &mut clients(&stage) {
         for len in 0..=64 {
-            client.wants("octets of anybody", GETATTR, &file(&contents(len)), &[BADHANDLE]);
+            client.wants("bytes of anybody", GETATTR, &file(&contents(len)), &[BADHANDLE]);
             client.wants("zeros", GETATTR, &file(&vec![0; len]), &[BADHANDLE]);
         }
         for len in [65, 66, 100, 1000] {
@@ -116,7 +116,7 @@ fn handles_that_this_server_did_not_make_open_nothing() {
         for len in 0..root.len() {
             client.wants("cut short", ACCESS, &file(&root[..len]).u32(0x3F), &[BADHANDLE]);
         }
-        client.wants("an octet more", GETATTR, &file(&[&root[..], &[0]].concat()), &[BADHANDLE]);
+        client.wants("a byte more", GETATTR, &file(&[&root[..], &[0]].concat()), &[BADHANDLE]);
         // Every procedure looks at its handle first.
         let bad = [7; 32];
         client.wants("", SETATTR, &file(&bad).words(&NOTHING).u32(0), &[BADHANDLE]);

@@ -58,7 +58,7 @@ fn cases() -> Vec<(String, Vec<u8>, Code)> {
     let mut swapped = good.clone();
     let end = swapped.len();
     swapped[end - 4..].reverse();
-    case("the CRC's octets in the other order", swapped, MPA_CRC);
+    case("the CRC's bytes in the other order", swapped, MPA_CRC);
     let mut padded = send.fpdu(&null()[..41]);
     let pad = padded.len() - 5;
     padded[pad] = 9;
@@ -135,8 +135,8 @@ fn cases() -> Vec<(String, Vec<u8>, Code)> {
     case("a Read whose sink wraps", request.fpdu(&wrapping), RDMAP_WRAP);
     let wrapping = read_request(1, 0, u32::MAX, 0xDEAD_BEEF, u64::MAX - 5);
     case("a Read whose source wraps", request.fpdu(&wrapping), RDMAP_WRAP);
-    case("a Read Request of 27 octets", request.fpdu(&body[..27]), RDMAP_UNSPECIFIED);
-    case("a Read Request of 29 octets", request.fpdu(&[&body[..], &[0]].concat()), RDMAP_UNSPECIFIED);
+    case("a Read Request of 27 bytes", request.fpdu(&body[..27]), RDMAP_UNSPECIFIED);
+    case("a Read Request of 29 bytes", request.fpdu(&[&body[..], &[0]].concat()), RDMAP_UNSPECIFIED);
     case("a Read Request in parts", Untagged { last: false, ..request }.fpdu(&body), RDMAP_UNSPECIFIED);
     let burst: Vec<u8> =
         (1..=17).flat_map(|msn| Untagged { msn, ..request }.fpdu(&read_request(1, 0, 0, 0, 0))).collect();
@@ -219,8 +219,8 @@ fn the_answer_to_a_read_goes_where_it_belongs_or_nowhere() {
     type Attack = fn(&Asked) -> Vec<u8>;
     let response = |asked: &Asked| Tagged::new(READ_RESPONSE, asked.sink, asked.sink_offset);
     let attacks: [(&str, Attack, Code); 8] = [
-        ("an octet too many", |a| Tagged::new(READ_RESPONSE, a.sink, a.sink_offset).fpdu(&[1; 65]), DDP_BOUNDS),
-        ("an octet too few", |a| Tagged::new(READ_RESPONSE, a.sink, a.sink_offset).fpdu(&[1; 63]), DDP_BOUNDS),
+        ("a byte too many", |a| Tagged::new(READ_RESPONSE, a.sink, a.sink_offset).fpdu(&[1; 65]), DDP_BOUNDS),
+        ("a byte too few", |a| Tagged::new(READ_RESPONSE, a.sink, a.sink_offset).fpdu(&[1; 63]), DDP_BOUNDS),
         ("none", |a| Tagged::new(READ_RESPONSE, a.sink, a.sink_offset).fpdu(&[]), DDP_BOUNDS),
         ("elsewhere", |a| Tagged::new(READ_RESPONSE, a.sink, a.sink_offset + 1).fpdu(&[1; 63]), DDP_BOUNDS),
         ("before it", |a| Tagged::new(READ_RESPONSE, a.sink, a.sink_offset.wrapping_sub(1)).fpdu(&[1; 64]), DDP_BOUNDS),

@@ -20,12 +20,12 @@ fn fragment(head: u32, octets: &[u8]) -> Vec<u8> {
 fn records_beyond_a_limit_end_their_connection() {
     let mut stage = Stage::new(&["--tcp", "127.0.0.1:0"]);
     let attacks = [
-        ("fragments without octets", fragment(0, &[]).repeat(MAX_FRAGMENTS + 1)),
-        ("fragments of an octet", fragment(1, &[0]).repeat(MAX_FRAGMENTS + 1)),
-        ("a fragment of 2^31-1 octets", fragment(LAST - 1, &[0; 64])),
-        ("a last fragment of 2^31-1 octets", fragment(u32::MAX, &[0; 64])),
-        ("one octet too many", fragment(LAST | (MAX_RECORD_OCTETS + 1), &[])),
-        ("one octet too many in two", [fragment(8, &[0; 8]), fragment(LAST | (MAX_RECORD_OCTETS - 7), &[])].concat()),
+        ("fragments without bytes", fragment(0, &[]).repeat(MAX_FRAGMENTS + 1)),
+        ("fragments of a byte", fragment(1, &[0]).repeat(MAX_FRAGMENTS + 1)),
+        ("a fragment of 2^31-1 bytes", fragment(LAST - 1, &[0; 64])),
+        ("a last fragment of 2^31-1 bytes", fragment(u32::MAX, &[0; 64])),
+        ("one byte too many", fragment(LAST | (MAX_RECORD_OCTETS + 1), &[])),
+        ("one byte too many in two", [fragment(8, &[0; 8]), fragment(LAST | (MAX_RECORD_OCTETS - 7), &[])].concat()),
         ("text", b"GET / HTTP/1.1\r\n\r\n".to_vec()),
         ("ones", vec![0xFF; 100_000]),
     ];

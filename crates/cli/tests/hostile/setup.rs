@@ -36,8 +36,8 @@ fn a_frame_that_is_no_request_closes_the_connection() {
         ("revision 0", request(CRC, 0, &[])),
         ("revision 3", request(CRC | ENHANCED, 3, &good)),
         ("revision 255", request(CRC | ENHANCED, 255, &good)),
-        ("513 octets of private data", request(CRC, 2, &[7; 513])),
-        ("65,535 octets of private data", request(CRC, 1, &[7; 65_535])),
+        ("513 bytes of private data", request(CRC, 2, &[7; 513])),
+        ("65,535 bytes of private data", request(CRC, 1, &[7; 65_535])),
         ("an enhanced request without its block", request(CRC | ENHANCED, 2, &[])),
         ("an enhanced request with half its block", request(CRC | ENHANCED, 2, &[0, 16, 0])),
     ];
@@ -64,7 +64,7 @@ fn markers_are_refused_and_the_limits_of_requests_are_taken() {
     }
     let private = [&PRIVATE_DATA[..], &[0; 500]].concat();
     for (what, flags, revision, private) in [
-        ("512 octets of private data", CRC | ENHANCED, 2, enhanced(16, 16, &private)),
+        ("512 bytes of private data", CRC | ENHANCED, 2, enhanced(16, 16, &private)),
         ("no private data", CRC, 1, Vec::new()),
         ("private data of somebody else", CRC, 2, vec![0xA5; 77]),
         ("no Reads either way", CRC | ENHANCED, 2, enhanced(0, 0, &PRIVATE_DATA)),
@@ -96,7 +96,7 @@ fn an_unfinished_request_is_given_up_in_time() {
                 match stream.read(&mut [0; 64]) {
                     Ok(octets) => assert_eq!(octets, 0, "a reply to half a request"),
                     Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                        assert!(begin.elapsed() < SETUP_TIMEOUT[1], "{octets} octets: not given up");
+                        assert!(begin.elapsed() < SETUP_TIMEOUT[1], "{octets} bytes: not given up");
                         if drip {
                             let _ = stream.write_all(&whole[next..=next]);
                         }

@@ -108,7 +108,7 @@ impl Stage {
         self.the_open_connection_works();
         let output = rpcrdma().arg("cat").arg(self.server.url_3("file")).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert!(output.stdout == contents(FILE_OCTETS), "other octets");
+        assert!(output.stdout == contents(FILE_OCTETS), "other bytes");
     }
 
     /// The connection that was there all the time works.

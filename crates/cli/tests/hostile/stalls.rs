@@ -139,7 +139,7 @@ fn records_and_replies_that_get_nowhere_end_their_connection() {
         let mut large = dial(&address);
         large.write_all(&0x8010_0000_u32.to_be_bytes()).unwrap();
         let mut took = ended_while(&mut large, begin);
-        in_time("a record of a megabyte, octet by octet", took, STALL);
+        in_time("a record of a megabyte, byte by byte", took, STALL);
         took = ended(&mut half, begin, 2 * STALL + LATE);
         in_time("half a header", took, STALL);
     }

@@ -101,7 +101,7 @@ fn chunks_that_lie_are_refused_and_the_connection_goes_on() {
     let writes = |chunks: &[Vec<Segment>]| Header { writes: chunks.to_vec(), ..Header::default() };
     let refused: Vec<(&str, Header, &[u8])> = vec![
         ("a Read chunk of 4 GiB", one(at, (7, u32::MAX, 0)), &write),
-        ("a Read chunk of an octet too many", one(at, (7, MAX_CALL_OCTETS + 1, 0)), &write),
+        ("a Read chunk of a byte too many", one(at, (7, MAX_CALL_OCTETS + 1, 0)), &write),
         (
             "Read segments that are too much together",
             Header { reads: vec![(at, (7, 8192, 0)); 160], ..Header::default() },
@@ -120,7 +120,7 @@ fn chunks_that_lie_are_refused_and_the_connection_goes_on() {
         ("a long call without its call", Header { long: true, ..Header::default() }, &[]),
         ("a long call whose call is elsewhere", Header { long: true, ..one(4, (7, 64, 0)) }, &[]),
         ("a long call of zeros", Header { long: true, ..one(0, (7, 64, 0)) }, &[]),
-        ("a long call of an octet too many", Header { long: true, ..one(0, (7, MAX_CALL_OCTETS + 1, 0)) }, &[]),
+        ("a long call of a byte too many", Header { long: true, ..one(0, (7, MAX_CALL_OCTETS + 1, 0)) }, &[]),
     ];
     for (what, header, stream) in refused {
         peer.send(&header.message(55, stream));

@@ -172,7 +172,7 @@ fn a_call_in_parts_is_served_up_to_the_limit_and_refused_beyond() {
         match (&heard[..], served) {
             ([Said::Rpc(_)], true) => {}
             ([Said::Error { xid: 55, code: ERR_SYSTEM, .. }], false) => {}
-            other => panic!("{octets} octets: {other:?}"),
+            other => panic!("{octets} bytes: {other:?}"),
         }
     }
     drop(peer);

@@ -191,9 +191,9 @@ fn a_flood_of_owners_ends_at_the_limit_of_its_names() {
         states.extend(opened.map(|outcome| client::state_of(&outcome.body)));
     };
     let (given, refused) = until_refused(&mut client, ask, 2 * most, seen);
-    assert_eq!((given, refused), (most, status::DELAY), "to the octet, and one past it");
+    assert_eq!((given, refused), (most, status::DELAY), "to the byte, and one past it");
     let grown = stage.grown_kib() - before;
-    println!("{given} opens with names of {LONGEST_NAME_OCTETS} octets: {grown} KiB");
+    println!("{given} opens with names of {LONGEST_NAME_OCTETS} bytes: {grown} KiB");
     assert!(grown < 64 << 10, "{grown} KiB for {} KiB of names", MAX_NAME_OCTETS >> 10);
     let refused = client.on(&file, op::LOCK, client::lock(&open, &name(0, 9), (0, 1)));
     assert_eq!(refused.status, status::DELAY, "locks too");

@@ -49,7 +49,7 @@ fn another_user_neither_takes_a_name_in_use_nor_confirms_it() {
         for (at, bit) in [(8, 1), (15, 0x80), (0, 0x40), (3, 1), (7, 0x20)] {
             let mut wrong = used.told.clone();
             wrong[at] ^= bit;
-            assert_eq!(confirm(&mut link, &wrong), status::STALE_CLIENTID, "octet {at}");
+            assert_eq!(confirm(&mut link, &wrong), status::STALE_CLIENTID, "byte {at}");
         }
         // What was not confirmed is no client, and its own user alone makes it one.
         let draft = set(&mut link, format!("draft-{number}").as_bytes(), 1).body(op::SETCLIENTID).to_vec();

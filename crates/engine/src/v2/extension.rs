@@ -54,7 +54,7 @@ pub enum ExtensionRefused {
         header_type: u32,
     },
     /// It does not fit a message.
-    #[error("a message of {len} octets does not fit the inline threshold of {max}")]
+    #[error("a message of {len} bytes does not fit the inline threshold of {max}")]
     TooLarge {
         /// Its octets.
         len: usize,

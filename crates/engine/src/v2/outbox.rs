@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(lengths(40, 100, 100), [40]);
         assert_eq!(lengths(100, 100, 100), [100]);
         assert_eq!(lengths(104, 100, 100), [100, 4]);
-        assert_eq!(lengths(100, 100, 60), [96, 4], "the last part is never without octets");
+        assert_eq!(lengths(100, 100, 60), [96, 4], "the last part is never without bytes");
         assert_eq!(lengths(100, 100, 4), [96, 4]);
         assert_eq!(lengths(312, 100, 20), [100, 100, 100, 12]);
         assert_eq!(lengths(320, 100, 16), [100, 100, 100, 16, 4]);

@@ -26,7 +26,7 @@ fn a_broken_sequence_is_answered_and_never_delivered_in_part() {
     assert!(server.hear(&part(1, true), &call(1)[..4]).delivered().is_empty());
     assert!(server.hear(&Header::grant(credits()), &[]).errors().is_empty(), "a grant is no member");
     assert!(server.hear(&Header::error(9, 2, credits(), ErrorBody::System), &[]).errors().is_empty());
-    assert!(server.hear(&part(1, true), &[]).errors().is_empty(), "nor is a part without octets a fault");
+    assert!(server.hear(&part(1, true), &[]).errors().is_empty(), "nor is a part without bytes a fault");
     let done = server.hear(&part(2, false), &call(2));
     assert_eq!(done.errors(), [(2, ErrorBody::InvalidContinuation)]);
     assert!(done.delivered().is_empty());

@@ -75,7 +75,7 @@ impl Watched {
             true => self.announced.inline_threshold_to(&peer.announced),
             false => Properties::default().inline_threshold_to(&Properties::default()),
         };
-        assert!(message.len() <= threshold as usize && threshold >= MIN_SIZE_OCTETS, "{} octets", message.len());
+        assert!(message.len() <= threshold as usize && threshold >= MIN_SIZE_OCTETS, "{} bytes", message.len());
         let response = header.flags.response;
         match &header.body {
             Body::Msg(chunks) | Body::Nomsg(chunks) if !header.is_grant() => {
@@ -86,7 +86,7 @@ impl Watched {
                 assert_eq!(
                     payload.is_empty(),
                     matches!(header.body, Body::Nomsg(_)),
-                    "octets in each MSG, none in NOMSG"
+                    "bytes in each MSG, none in NOMSG"
                 );
                 if let Some(open) = self.open {
                     assert_eq!(open, (header.xid, response), "parts of one message follow each other");

@@ -41,14 +41,14 @@ async fn private_data_passes_in_both_directions(setup: Given) -> Verdict {
         let (asked, answered) = (Bytes::from(pattern(1, length)), Bytes::from(pattern(2, length)));
         let accepting = async {
             let incoming = incoming(&mut *listener).await;
-            assert!(carries(&incoming.info().private_data, &asked), "{length} octets in the request");
+            assert!(carries(&incoming.info().private_data, &asked), "{length} bytes in the request");
             incoming.accept(with_data(answered.clone())).await.expect("it can be accepted")
         };
         let connecting = setup.a.connect(to, with_data(asked.clone()));
         let (a, b) = both(&setup.env, "a connection", connecting, accepting).await;
         let a = a.expect("the connection comes about");
-        assert!(carries(&a.info().private_data, &answered), "{length} octets in the answer");
-        assert!(carries(&b.info().private_data, &asked), "{length} octets kept from the request");
+        assert!(carries(&a.info().private_data, &answered), "{length} bytes in the answer");
+        assert!(carries(&b.info().private_data, &asked), "{length} bytes kept from the request");
         assert_eq!(a.info().peer, to);
         assert_eq!(b.info().local, to);
         assert_eq!(a.info().local, b.info().peer);
@@ -93,7 +93,7 @@ async fn a_rejection_carries_private_data(setup: Given) -> Verdict {
         match a {
             Err(ConnectError::Rejected { private_data, peer }) => {
                 assert_eq!(peer, to);
-                assert!(carries(&private_data, &why), "{length} octets with the rejection");
+                assert!(carries(&private_data, &why), "{length} bytes with the rejection");
             }
             Err(other) => panic!("{other:?} instead of a rejection"),
             Ok(_) => panic!("a rejected connection came about"),

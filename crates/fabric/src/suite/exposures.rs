@@ -81,7 +81,7 @@ async fn the_peer_ends_an_exposure_with_its_send(setup: Given) -> Verdict {
         };
         assert_eq!(cause, FenceCause::Remote);
         if let Lent::Sink(buffer) = &mut memory {
-            assert!(buffer.octets_mut() == &octets[..], "the octets differ");
+            assert!(buffer.octets_mut() == &octets[..], "the bytes differ");
         }
         pair.b.invalidate(segment.handle);
     }

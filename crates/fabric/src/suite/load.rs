@@ -44,7 +44,7 @@ async fn eight_mebibytes_are_written(setup: Given) -> Verdict {
         pair.b.receive(pair.ledger.buffer(16));
         pair.received(At::B).await;
         pair.done(At::A, write).await;
-        assert_eq!(checksum(&pair.take_sink(At::B, token, sink.handle).await), checksum(&part), "octets from {at}");
+        assert_eq!(checksum(&pair.take_sink(At::B, token, sink.handle).await), checksum(&part), "bytes from {at}");
     }
     drop(octets);
     pair.finish().await;
@@ -59,7 +59,7 @@ async fn eight_mebibytes_are_read(setup: Given) -> Verdict {
         let part = octets.slice(at..(at + piece).min(LARGE_OCTETS));
         let (_, source) = pair.b.expose(Lent::Source(part.clone()));
         let read = pair.a.read(pair.ledger.buffer(part.len()), vec![source]);
-        assert_eq!(checksum(pair.read(At::A, read).await.filled()), checksum(&part), "octets from {at}");
+        assert_eq!(checksum(pair.read(At::A, read).await.filled()), checksum(&part), "bytes from {at}");
         pair.b.invalidate(source.handle);
     }
     drop(octets);
@@ -96,7 +96,7 @@ async fn everything_at_once_in_both_directions(setup: Given) -> Verdict {
             assert_eq!(pair.received(at).await.0.filled(), pattern(n as u64, n * 10), "{at:?}: message {n}");
         }
         for read in reads {
-            assert!(pair.read(at, read).await.filled() == source, "{at:?}: the octets read differ");
+            assert!(pair.read(at, read).await.filled() == source, "{at:?}: the bytes read differ");
         }
     }
     // The last Write has won: its message has come.
@@ -149,7 +149,7 @@ async fn many_connections_side_by_side(setup: Given) -> Verdict {
     }
     for (n, (mut pair, (token, sink))) in pairs.into_iter().zip(lent).enumerate() {
         let got = pair.take_sink(At::B, token, sink.handle).await;
-        assert!(got == pattern((n * 100 + EXCHANGES - 1) as u64, 1000), "connection {n}: the octets differ");
+        assert!(got == pattern((n * 100 + EXCHANGES - 1) as u64, 1000), "connection {n}: the bytes differ");
         pair.finish().await;
     }
     Verdict::Passed

@@ -37,7 +37,7 @@ async fn a_send_shows_that_the_writes_before_it_are_in_place(setup: Given) -> Ve
     }
     pair.a.say(b"written");
     assert_eq!(pair.received(At::B).await.0.filled(), b"written");
-    assert!(pair.take_sink(At::B, token, sink.handle).await == octets, "the octets differ");
+    assert!(pair.take_sink(At::B, token, sink.handle).await == octets, "the bytes differ");
     drop(octets);
     pair.finish().await;
     Verdict::Passed
@@ -57,7 +57,7 @@ async fn a_write_gathers_its_slices_and_touches_nothing_else(setup: Given) -> Ve
     pair.done(At::A, write).await;
     let got = pair.take_sink(At::B, token, sink.handle).await;
     assert_eq!(&got[333..533], &octets[100..]);
-    assert!(got[..333].iter().chain(&got[533..]).all(|octet| *octet == 0xEE), "octets beside were touched");
+    assert!(got[..333].iter().chain(&got[533..]).all(|octet| *octet == 0xEE), "bytes beside were touched");
     drop(octets);
     pair.finish().await;
     Verdict::Passed
@@ -86,7 +86,7 @@ async fn a_read_brings_the_octets(setup: Given) -> Verdict {
         reads.push((at as usize, length as usize, pair.a.read(sink, vec![part(source, at, length)])));
     }
     for (at, length, read) in reads {
-        assert!(pair.read(At::A, read).await.filled() == &octets[at..at + length], "{length} octets at {at}");
+        assert!(pair.read(At::A, read).await.filled() == &octets[at..at + length], "{length} bytes at {at}");
     }
     pair.b.invalidate(source.handle);
     match pair.fenced(At::B, token).await.0 {
@@ -107,7 +107,7 @@ async fn a_read_fills_one_sink_from_several_places(setup: Given) -> Verdict {
     let expected = [&one[1000..1700], &two[3..4], &one[..2999], &two[1..1301]].concat();
     let sink = pair.read(At::A, read).await;
     assert_eq!(sink.len(), 5000);
-    assert!(sink.filled() == expected, "the octets differ");
+    assert!(sink.filled() == expected, "the bytes differ");
     drop(sink);
     pair.finish().await;
     Verdict::Passed
@@ -136,8 +136,8 @@ async fn both_sides_read(setup: Given) -> Verdict {
     let (_, at_b) = pair.b.expose(pair.ledger.source(&of_b));
     let by_a = pair.a.read(pair.ledger.buffer(50_000), vec![at_b]);
     let by_b = pair.b.read(pair.ledger.buffer(50_000), vec![at_a]);
-    assert!(pair.read(At::A, by_a).await.filled() == of_b, "a's octets differ");
-    assert!(pair.read(At::B, by_b).await.filled() == of_a, "b's octets differ");
+    assert!(pair.read(At::A, by_a).await.filled() == of_b, "a's bytes differ");
+    assert!(pair.read(At::B, by_b).await.filled() == of_a, "b's bytes differ");
     pair.finish().await;
     Verdict::Passed
 }
@@ -151,7 +151,7 @@ async fn a_send_may_be_posted_behind_a_read(setup: Given) -> Verdict {
     // The contract does not say which of them comes first.
     assert_eq!(pair.received(At::B).await.0.filled(), b"behind");
     for read in reads {
-        assert!(pair.read(At::A, read).await.filled() == octets, "the octets differ");
+        assert!(pair.read(At::A, read).await.filled() == octets, "the bytes differ");
     }
     pair.finish().await;
     Verdict::Passed
@@ -217,7 +217,7 @@ async fn a_sink_may_be_larger_than_what_is_read(setup: Given) -> Verdict {
     let read = pair.a.read(pair.ledger.buffer(100), vec![source]);
     let mut sink = pair.read(At::A, read).await;
     assert_eq!(sink.filled(), b"octets");
-    assert!(sink.octets_mut()[6..].iter().all(|octet| *octet == 0xEE), "octets behind were touched");
+    assert!(sink.octets_mut()[6..].iter().all(|octet| *octet == 0xEE), "bytes behind were touched");
     drop(sink);
     pair.finish().await;
     Verdict::Passed

@@ -27,7 +27,7 @@ async fn messages_of_every_length_up_to_the_receive_arrive(setup: Given) -> Verd
         let octets = pair.ledger.share(&pattern(length as u64, length));
         pair.a.send(vec![octets.clone()], None, false);
         let (message, invalidated) = pair.received(At::B).await;
-        assert_eq!(message.filled(), &octets[..], "{length} octets");
+        assert_eq!(message.filled(), &octets[..], "{length} bytes");
         assert_eq!(message.capacity(), RECEIVE_OCTETS);
         assert_eq!(invalidated, None);
     }

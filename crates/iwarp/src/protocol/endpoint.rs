@@ -126,7 +126,7 @@ impl Endpoint {
         } else if parts > limits.max_gather {
             limit("the number of slices in one message", limits.max_gather)
         } else if octets > limits.max_message_octets as u64 {
-            limit("the number of octets in one message", limits.max_message_octets)
+            limit("the number of bytes in one message", limits.max_message_octets)
         } else if self.tx.posted() + self.inbound.reads.segments() + more_posted > limits.max_posted {
             limit("the number of pieces of posted work", limits.max_posted)
         } else {
@@ -180,7 +180,7 @@ impl Endpoint {
         } else if total == 0 {
             RefusedReason::Empty
         } else if total > capacity as u64 {
-            RefusedReason::Limit { what: "the number of octets in a Read, by its sink,", max: capacity }
+            RefusedReason::Limit { what: "the number of bytes in a Read, by its sink,", max: capacity }
         } else {
             self.inbound.reads.post(read, total as usize);
             self.issue_reads();
@@ -208,13 +208,13 @@ impl Endpoint {
         } else if octets == 0 {
             RefusedReason::Empty
         } else if octets > limits.max_exposure_octets {
-            RefusedReason::Limit { what: "the number of octets in one exposure", max: limits.max_exposure_octets }
+            RefusedReason::Limit { what: "the number of bytes in one exposure", max: limits.max_exposure_octets }
         } else if self.inbound.stags.len() >= limits.max_exposures {
             RefusedReason::Limit { what: "the number of exposures", max: limits.max_exposures }
         } else if let Ok(length) = u32::try_from(octets) {
             return Ok(RemoteSegment { handle: self.inbound.stags.expose(token, memory), length, offset: 0 });
         } else {
-            RefusedReason::Limit { what: "the number of octets in one exposure", max: u32::MAX as usize }
+            RefusedReason::Limit { what: "the number of bytes in one exposure", max: u32::MAX as usize }
         };
         Err(Refused { reason, returned: memory })
     }

@@ -46,7 +46,7 @@ pub enum Fault {
         revision: u8,
     },
     /// Too much private data.
-    #[error("{octets} octets of private data (at most {max})")]
+    #[error("{octets} bytes of private data (at most {max})")]
     PrivateData {
         /// How much.
         octets: usize,
@@ -54,7 +54,7 @@ pub enum Fault {
         max: usize,
     },
     /// The peer wants markers in the stream.
-    #[error("markers were asked for, which this implementation does not put in")]
+    #[error("the peer asked for markers, which this implementation does not send")]
     Markers,
     /// Enhanced set-up without its IRD/ORD block, or a reply that lacks it though the request had it.
     #[error("the IRD/ORD block of the enhanced set-up is missing")]
@@ -68,7 +68,7 @@ pub enum Fault {
         max: u16,
     },
     /// An FPDU whose CRC is wrong.
-    #[error("CRC32c {carried:02x?} on the wire, {computed:02x?} over the octets")]
+    #[error("CRC32c {carried:02x?} on the wire, {computed:02x?} over the bytes")]
     Crc {
         /// On the wire.
         carried: [u8; 4],
@@ -76,7 +76,7 @@ pub enum Fault {
         computed: [u8; 4],
     },
     /// A ULPDU that is too short for its header.
-    #[error("a ULPDU of {octets} octets has no room for its header")]
+    #[error("a ULPDU of {octets} bytes has no room for its header")]
     ShortUlpdu {
         /// Its length.
         octets: usize,
@@ -96,7 +96,7 @@ pub enum Fault {
         stag: u32,
     },
     /// A tagged segment beyond the bounds of its memory.
-    #[error("{octets} octets at offset {offset} are outside STag {stag:#010x}")]
+    #[error("{octets} bytes at offset {offset} are outside STag {stag:#010x}")]
     Bounds {
         /// The memory.
         stag: u32,
@@ -106,7 +106,7 @@ pub enum Fault {
         octets: usize,
     },
     /// A tagged segment whose end has no 64-bit offset.
-    #[error("offset {offset} and {octets} octets wrap")]
+    #[error("offset {offset} and {octets} bytes wrap")]
     OffsetWrap {
         /// Where.
         offset: u64,
@@ -152,7 +152,7 @@ pub enum Fault {
         expected: usize,
     },
     /// A message that is longer than its buffer.
-    #[error("a message of {octets} octets or more for a buffer of {max}")]
+    #[error("a message of {octets} bytes or more for a buffer of {max}")]
     TooLong {
         /// How long it is at least.
         octets: usize,
@@ -172,7 +172,7 @@ pub enum Fault {
         opcode: u8,
     },
     /// A Read Request that is not one segment of 28 octets.
-    #[error("an RDMA Read Request of {octets} octets")]
+    #[error("an RDMA Read Request of {octets} bytes")]
     ReadRequestLength {
         /// How long it is.
         octets: usize,
@@ -184,7 +184,7 @@ pub enum Fault {
         stag: u32,
     },
     /// A Read Request beyond the bounds of its memory.
-    #[error("an RDMA Read of {octets} octets at offset {offset}, outside STag {stag:#010x}")]
+    #[error("an RDMA Read of {octets} bytes at offset {offset}, outside STag {stag:#010x}")]
     ReadBounds {
         /// The memory.
         stag: u32,
@@ -194,7 +194,7 @@ pub enum Fault {
         octets: u32,
     },
     /// A Read Request whose end has no 64-bit offset.
-    #[error("an RDMA Read whose offset {offset} and {octets} octets wrap")]
+    #[error("an RDMA Read whose offset {offset} and {octets} bytes wrap")]
     ReadOffsetWrap {
         /// Where.
         offset: u64,

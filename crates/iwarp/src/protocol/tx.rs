@@ -476,7 +476,7 @@ mod tests {
         }
         assert_eq!(offsets, [(1, 0, false), (1, 1436, false), (1, 2872, true)]);
         assert_eq!(tagged_offsets, [(0, false), (1440, false), (2880, true)]);
-        assert!(sent == message && written == message, "the octets in their order");
+        assert!(sent == message && written == message, "the bytes in their order");
     }
 
     #[test]

@@ -38,7 +38,7 @@ fn name(name: &Name) -> v2::Name {
 }
 
 fn told(procedure: &'static str, attributes: &v2::Attributes) -> Result<Attributes, Error> {
-    let what = "told attributes of what is neither a file nor anything else";
+    let what = "gave attributes with an unknown type of file";
     attributes.neutral().ok_or(Error::Nonsense { procedure, what })
 }
 

@@ -17,15 +17,15 @@ const MODE_BITS: u32 = 0o7777;
 /// The values that a server told of those that were asked for.
 pub(super) fn values(told: &FileAttributes, asked: Bitmap) -> Result<Vec<Value>, Error> {
     if !told.set.is_within(&asked) {
-        return Err(Error::nonsense(Op::GetAttr, "told attributes that it was not asked for"));
+        return Err(Error::nonsense(Op::GetAttr, "gave attributes that were not asked for"));
     }
-    told.values().map_err(|_| Error::nonsense(Op::GetAttr, "told attributes that cannot be read"))
+    told.values().map_err(|_| Error::nonsense(Op::GetAttr, "gave attributes that cannot be read"))
 }
 
 /// The attributes of a file that a server told of those that were asked for.
 pub(super) fn told(told: &FileAttributes, asked: Bitmap) -> Result<attr::Attributes, Error> {
     v4::attributes_of(&values(told, asked)?, NOBODY)
-        .ok_or_else(|| Error::nonsense(Op::GetAttr, "does not tell of which type the file is"))
+        .ok_or_else(|| Error::nonsense(Op::GetAttr, "does not say which type the file has"))
 }
 
 /// The results of the GETATTR that asks for all attributes.

@@ -138,7 +138,7 @@ impl Nfs4 {
 fn copied(response: WriteResponse, span: Span, tells_verifier: bool) -> Result<Copied, Error> {
     let WriteResponse { count, committed, verifier, .. } = response;
     if span.count > 0 && count > span.count {
-        return Err(Error::nonsense(Op::Copy, "copied more octets than it was asked to"));
+        return Err(Error::nonsense(Op::Copy, "copied more bytes than it was asked to"));
     }
     Ok(Copied { count, committed, verifier: tells_verifier.then_some(verifier) })
 }

@@ -139,7 +139,7 @@ impl Nfs4 {
 pub(super) fn check_read(read: &ReadOk<ItemData>, count: u32) -> Result<(), Error> {
     let len = read.data.as_slice().len();
     if len > count as usize {
-        return Err(Error::nonsense(Op::Read, "returned more octets than were asked for"));
+        return Err(Error::nonsense(Op::Read, "returned more bytes than were asked for"));
     }
     if len == 0 && count > 0 && !read.end {
         return Err(Error::nonsense(Op::Read, "returned nothing before the end of the file"));
@@ -150,13 +150,13 @@ pub(super) fn check_read(read: &ReadOk<ItemData>, count: u32) -> Result<(), Erro
 /// Whether a WRITE of `len` octets can have these results.
 pub(super) fn check_written(written: &WriteOk, len: usize, asked: Stability) -> Result<(), Error> {
     if written.count as usize > len {
-        return Err(Error::nonsense(Op::Write, "wrote more octets than it was given"));
+        return Err(Error::nonsense(Op::Write, "wrote more bytes than it was given"));
     }
     if written.count == 0 && len > 0 {
         return Err(Error::nonsense(Op::Write, "wrote nothing and gave no reason"));
     }
     if rank(written.committed) < rank(asked) {
-        return Err(Error::nonsense(Op::Write, "made the octets less durable than it was asked to"));
+        return Err(Error::nonsense(Op::Write, "made the bytes less durable than it was asked to"));
     }
     Ok(())
 }

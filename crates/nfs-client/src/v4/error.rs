@@ -146,9 +146,9 @@ impl fmt::Display for Conflict {
             LockKind::Read | LockKind::ReadWaiting => "reading",
             LockKind::Write | LockKind::WriteWaiting => "writing",
         };
-        write!(f, "somebody else has locked the file for {kind} from octet {}", self.offset)?;
+        write!(f, "somebody else has locked the file for {kind} from byte {}", self.offset)?;
         match self.offset.checked_add(self.length).filter(|_| self.length < u64::MAX) {
-            Some(end) => write!(f, " to octet {end}"),
+            Some(end) => write!(f, " to byte {end}"),
             None => f.write_str(" to its end"),
         }?;
         // The owner's words come from another client, by a server that may say anything; of many clients they are none.

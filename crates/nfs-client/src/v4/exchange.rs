@@ -178,12 +178,12 @@ impl Inner {
         call.encode(&mut encoder);
         let (args, allowed) = (encoder.finish().len(), self.most_args(session));
         if args > allowed {
-            return refused("call", "octets", args, allowed);
+            return refused("call", "bytes", args, allowed);
         }
         let (results, allowed) = (call.largest_results(), self.most_results(session));
         match results > allowed {
             true if plan.is_guessed => Ok(Some(allowed)),
-            true => refused("reply", "octets", results, allowed),
+            true => refused("reply", "bytes", results, allowed),
             false => Ok(None),
         }
     }

@@ -65,7 +65,7 @@ fn entry(entry: ops::Entry) -> Result<Entry, Error> {
     let ops::Entry { cookie, name, attributes } = entry;
     let octets = name.as_slice();
     if octets.is_empty() || octets.contains(&b'/') || octets.contains(&0) {
-        return Err(Error::nonsense(Op::ReadDir, "returned a name that no file can have"));
+        return Err(Error::nonsense(Op::ReadDir, "returned a name that is not valid for a file"));
     }
     // A name that is kept does not keep the whole answer.
     let name = Name::from(octets);

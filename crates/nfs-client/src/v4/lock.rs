@@ -155,7 +155,7 @@ impl Inner {
         let mut reply = self.perform_with(plan, Some(held), None, &mut build, &mut seen).await?;
         match reply.next_of(Op::Lock)? {
             Outcome::Lock(Ok(locked)) if locked.state.is_special() => {
-                Err(Error::nonsense(Op::Lock, "named the lock by a stateid that names none"))
+                Err(Error::nonsense(Op::Lock, "named the lock by a stateid that stands for no lock"))
             }
             Outcome::Lock(Ok(locked)) => {
                 held.locked_again(locked.state);

@@ -104,7 +104,7 @@ impl Inner {
             | Status::OLD_STATEID => return self.mend_state(plan, failed, held),
             _ => return Mended::No,
         }
-        tracing::info!(operation = %failed.op, %status, "the server has lost what a call stood on: it is made anew");
+        tracing::info!(operation = %failed.op, %status, "the server has lost the state that a call needs; the client sets it up again");
         Mended::Again
     }
 

@@ -241,10 +241,10 @@ impl Nfs4 {
         };
         let attributes = attributes::next(&mut reply);
         if opened.flags & open_result::NO_OPEN_STATEID != 0 {
-            return Err(Error::nonsense(Op::Open, "gave a delegation in place of an open, which nobody asked for"));
+            return Err(Error::nonsense(Op::Open, "gave a delegation in place of an open, without being asked"));
         }
         if opened.state.is_special() {
-            return Err(Error::nonsense(Op::Open, "named the open by a stateid that names none"));
+            return Err(Error::nonsense(Op::Open, "named the open by a stateid that stands for no open"));
         }
         let held = inner.opens.add(file, access.bits(), owner, opened.state, epoch);
         // Whatever happens from here on, the file is closed some time.

@@ -97,7 +97,7 @@ impl Nfs4 {
         done!(opening.reply, SetAttr)?;
         let told = attributes::next(&mut opening.reply)?;
         if told.size != new.data.len() as u64 {
-            return Err(Error::nonsense(Op::GetAttr, "tells another size of a file than it has just verified"));
+            return Err(Error::nonsense(Op::GetAttr, "gives another size of a file than it has just verified"));
         }
         Ok(told)
     }

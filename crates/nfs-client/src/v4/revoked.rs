@@ -50,7 +50,10 @@ impl Inner {
         let mut reply = self.perform(Plan::looks(Op::TestStateId), None, &mut |_| Ok(ops.to_vec())).await?;
         let ops::TestStateIdOk { statuses } = done!(reply, TestStateId)?;
         if statuses.len() != states.len() {
-            return Err(Error::nonsense(Op::TestStateId, "told of more or fewer stateids than it was asked about"));
+            return Err(Error::nonsense(
+                Op::TestStateId,
+                "answered for more or fewer stateids than it was asked about",
+            ));
         }
         Ok(statuses.0)
     }

@@ -30,7 +30,7 @@ impl Nfs4 {
         match done!(reply, Seek) {
             Ok(found) if found.end && what == Content::Data => Ok(None),
             Ok(found) if found.offset < offset => {
-                Err(Error::nonsense(Op::Seek, "found what was sought before the place where it was to begin"))
+                Err(Error::nonsense(Op::Seek, "found data or a hole before the offset where the search began"))
             }
             Ok(found) => Ok(Some(found.offset)),
             Err(error) if error.status() == Some(Status::NXIO) => Ok(None),

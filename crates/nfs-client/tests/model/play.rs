@@ -305,7 +305,7 @@ impl Play<'_> {
                 break;
             }
         }
-        assert!(octets == known.octets, "{} octets of {}", octets.len(), known.octets.len());
+        assert!(octets == known.octets, "{} bytes of {}", octets.len(), known.octets.len());
         let attributes = file.getattr().await.unwrap();
         assert_eq!((attributes.size, attributes.mode & 0o777), (octets.len() as u64, known.mode));
         let mut links = 0;

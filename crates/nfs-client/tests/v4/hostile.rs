@@ -111,7 +111,7 @@ async fn open_is_believed_no_more_than_it_must() {
         }
     });
     let error = open(&nfs).await.unwrap_err();
-    says(&error, Op::Open, "gave a delegation in place of an open, which nobody asked for");
+    says(&error, Op::Open, "gave a delegation in place of an open, without being asked");
     // Nothing of these is asked for, and none does harm.
     let harmless: [Change; 4] = [
         |opened| opened.flags = !open_result::NO_OPEN_STATEID,
@@ -145,12 +145,12 @@ async fn open_is_believed_no_more_than_it_must() {
     assert!(matches!(lost, Error::Lost { .. }), "{lost:?}");
     // Attributes that nobody asked for, that are cut, and none.
     let attributes: [(FileAttributes, &str); 3] = [
-        (FileAttributes::of(&[Value::MaxName(3)]), "told attributes that it was not asked for"),
+        (FileAttributes::of(&[Value::MaxName(3)]), "gave attributes that were not asked for"),
         (
             FileAttributes { set: Bitmap::of(&[Attribute::Size]), octets: Bytes::from_static(&[1, 2]) },
-            "told attributes that cannot be read",
+            "gave attributes that cannot be read",
         ),
-        (FileAttributes::of(&[Value::Size(3)]), "does not tell of which type the file is"),
+        (FileAttributes::of(&[Value::Size(3)]), "does not say which type the file has"),
     ];
     for (told, what) in attributes {
         lie(&wire, move |outcome| {
@@ -179,7 +179,7 @@ async fn lock_is_believed_no_more_than_it_must() {
         }
     });
     let locked = nfs.lock(&opened, LockKind::Write, 0, 10).await.unwrap_err();
-    let text = "LOCK: somebody else has locked the file for reading from octet 18446744073709551615 to its end";
+    let text = "LOCK: somebody else has locked the file for reading from byte 18446744073709551615 to its end";
     assert_eq!(locked.to_string(), text);
     // A stateid that is none.
     lie(&wire, |outcome| {
@@ -264,18 +264,18 @@ async fn readdir_leads_nobody_round() {
     pages(&wire, |_| page(vec![entry(5, b"a")], false));
     says(&walk().await.unwrap_err(), Op::ReadDir, "does not advance in the directory");
     pages(&wire, |number| page(vec![entry(3 + number % 7, b"a")], false));
-    says(&walk().await.unwrap_err(), Op::ReadDir, "leads round in a circle in the directory");
+    says(&walk().await.unwrap_err(), Op::ReadDir, "gave a position in the directory for the second time");
     pages(&wire, |number| page(vec![entry(3 + number, b"a"); 100], false));
     assert!(matches!(walk().await.unwrap_err(), client::Error::TooManyEntries { max: 5_000, .. }));
     for bad in [&b""[..], b"a/b", b"a\0b"] {
         pages(&wire, move |_| page(vec![entry(3, bad)], true));
-        says(&walk().await.unwrap_err(), Op::ReadDir, "returned a name that no file can have");
+        says(&walk().await.unwrap_err(), Op::ReadDir, "returned a name that is not valid for a file");
     }
     pages(&wire, |_| {
         let attributes = FileAttributes { set: Bitmap::of_numbers([2]), octets: Bytes::from_static(&[0; 4]) };
         page(vec![ops::Entry { attributes, ..entry(3, b"a") }], true)
     });
-    says(&walk().await.unwrap_err(), Op::GetAttr, "told attributes that it was not asked for");
+    says(&walk().await.unwrap_err(), Op::GetAttr, "gave attributes that were not asked for");
     // A file whose attributes cannot be told is a name all the same.
     pages(&wire, |_| {
         let attributes = FileAttributes::of(&[Value::ReadAttributesError(Status::ACCESS)]);
@@ -292,7 +292,7 @@ async fn reads_and_writes_bring_what_was_asked_for() {
     let data = Bytes::from_static(b"0123456789");
     nfs.write(&opened, 0, Stability::FileSync, data.clone()).await.unwrap();
     for (len, end, what) in [
-        (6, true, "returned more octets than were asked for"),
+        (6, true, "returned more bytes than were asked for"),
         (0, false, "returned nothing before the end of the file"),
     ] {
         lie(&wire, move |outcome| {
@@ -303,9 +303,9 @@ async fn reads_and_writes_bring_what_was_asked_for() {
         says(&nfs.read(&opened, 0, 5).await.unwrap_err(), Op::Read, what);
     }
     for (count, committed, what) in [
-        (11, Stability::FileSync, "wrote more octets than it was given"),
+        (11, Stability::FileSync, "wrote more bytes than it was given"),
         (0, Stability::FileSync, "wrote nothing and gave no reason"),
-        (10, Stability::Unstable, "made the octets less durable than it was asked to"),
+        (10, Stability::Unstable, "made the bytes less durable than it was asked to"),
     ] {
         lie(&wire, move |outcome| {
             if let Outcome::Write(Ok(written)) = outcome {

@@ -250,7 +250,7 @@ async fn an_end_that_tells_more_than_there_was_to_copy_is_nonsense() {
         world.goes_on(move |server| assert_eq!(server.tells(NAME, wrote(count)), Status::OK), None);
         let error = world.copies().await.unwrap_err();
         let Error::Nonsense { operation: Op::Copy, what } = error else { panic!("{error:?}") };
-        assert_eq!(what, "copied more octets than it was asked to");
+        assert_eq!(what, "copied more bytes than it was asked to");
     }
 }
 

@@ -70,7 +70,7 @@ impl Decode for ReadOk<ItemData> {
         let end = decoder.bool()?;
         let data = decoder.item(MAX_TRANSFER_OCTETS)?;
         if u32::try_from(data.as_slice().len()) != Ok(count) {
-            return Err(decoder.bad_value(count, "count of the octets that follow"));
+            return Err(decoder.bad_value(count, "count of the bytes that follow"));
         }
         Ok(Self { attributes, end, data })
     }

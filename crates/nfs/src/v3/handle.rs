@@ -26,7 +26,7 @@ pub struct HandleTooLong {
 
 impl fmt::Display for HandleTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a file handle of {} octets, at most {MAX_HANDLE_OCTETS} are allowed", self.octets)
+        write!(f, "a file handle of {} bytes, at most {MAX_HANDLE_OCTETS} are allowed", self.octets)
     }
 }
 

@@ -33,13 +33,13 @@ statuses! {
     SAME = 10009, "the attributes are the same";
     DENIED = 10010, "somebody else holds a lock";
     EXPIRED = 10011, "the lease has expired, and what it held is lost";
-    LOCKED = 10012, "a lock of somebody else stands in the way";
+    LOCKED = 10012, "another owner holds a conflicting lock";
     GRACE = 10013, "the server waits for clients to reclaim what they held";
     FHEXPIRED = 10014, "the file handle has expired";
     SHARE_DENIED = 10015, "another open denies this access";
     WRONGSEC = 10016, "the security flavour is not accepted here";
     CLID_INUSE = 10017, "the client id belongs to another principal";
-    RESOURCE = 10018, "the server has too little left for this call";
+    RESOURCE = 10018, "the server has too few resources for this call";
     MOVED = 10019, "the file system is on another server";
     NOFILEHANDLE = 10020, "no current file handle is set";
     MINOR_VERS_MISMATCH = 10021, "the minor version is not served";
@@ -55,8 +55,8 @@ statuses! {
     LEASE_MOVED = 10031, "a file system of this lease is on another server";
     ATTRNOTSUPP = 10032, "an attribute is not supported";
     NO_GRACE = 10033, "nothing can be reclaimed now";
-    RECLAIM_BAD = 10034, "this client held nothing of the kind";
-    RECLAIM_CONFLICT = 10035, "somebody else holds what is reclaimed";
+    RECLAIM_BAD = 10034, "this client did not hold what it reclaims";
+    RECLAIM_CONFLICT = 10035, "another client holds what is reclaimed";
     BADXDR = 10036, "the arguments could not be decoded";
     LOCKS_HELD = 10037, "byte-range locks are still held";
     OPENMODE = 10038, "the file was not opened for this access";
@@ -66,7 +66,7 @@ statuses! {
     BAD_RANGE = 10042, "a range that is not supported";
     LOCK_NOTSUPP = 10043, "the lock cannot be changed in one step";
     OP_ILLEGAL = 10044, "no such operation";
-    DEADLOCK = 10045, "the lock would never be had";
+    DEADLOCK = 10045, "waiting for the lock would never end (deadlock)";
     FILE_OPEN = 10046, "the file is open";
     ADMIN_REVOKED = 10047, "an administrator took away what was held";
     CB_PATH_DOWN = 10048, "the client cannot be called back";

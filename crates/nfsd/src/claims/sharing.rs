@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 /// A share reservation conflicts: with an open NFS4ERR_SHARE_DENIED; with reading or writing NFS4ERR_LOCKED, in version
 /// 3 NFS3ERR_ACCES. Never JUKEBOX, with which a client asks again for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a share reservation is in the way")]
+#[error("a lock or a share reservation forbids the access")]
 pub struct Conflict {
     /// The client that has the share.
     pub client: Client,

@@ -77,7 +77,7 @@ fn born_id(stat: &Statx) -> FileId {
     octets[1..9].copy_from_slice(&stat.stx_ino.to_be_bytes());
     octets[9..17].copy_from_slice(&stat.stx_btime.tv_sec.to_be_bytes());
     octets[17..21].copy_from_slice(&stat.stx_btime.tv_nsec.to_be_bytes());
-    FileId::new(&octets).expect("21 octets fit an id")
+    FileId::new(&octets).expect("21 bytes fit an id")
 }
 
 fn handle_id(kind: u8, handle: &KernelHandle) -> Option<FileId> {

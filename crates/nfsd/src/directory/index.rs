@@ -380,14 +380,14 @@ mod tests {
             octets[at] = 0xEE;
             fs::write(&path, &octets).unwrap();
             let mut index = open(&path).unwrap();
-            assert_eq!(index.places(id(2)), [place(1, "a")], "octet {at}");
-            assert_eq!((index.places(id(3)), index.places(id(4))), (&[][..], &[][..]), "octet {at}");
+            assert_eq!(index.places(id(2)), [place(1, "a")], "byte {at}");
+            assert_eq!((index.places(id(3)), index.places(id(4))), (&[][..], &[][..]), "byte {at}");
             index.add(id(5), place(1, "e")).unwrap();
             let index = open(&path).unwrap();
             assert_eq!(
                 (index.places(id(2)).len(), index.places(id(5)).len()),
                 (1, 1),
-                "octet {at}: the journal is whole again"
+                "byte {at}: the journal is whole again"
             );
         }
     }

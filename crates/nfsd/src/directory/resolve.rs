@@ -60,7 +60,7 @@ impl Cover {
     fn id(self) -> FileId {
         let mut octets = [COVER; 9];
         octets[1..].copy_from_slice(&self.number.to_be_bytes());
-        FileId::new(&octets).expect("nine octets fit an id")
+        FileId::new(&octets).expect("nine bytes fit an id")
     }
 
     pub(super) fn attributes(self, file_system: u64) -> Attributes {

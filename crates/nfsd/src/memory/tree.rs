@@ -405,5 +405,5 @@ impl Tree {
 }
 
 pub(super) fn file_id(number: u64) -> FileId {
-    FileId::new(&number.to_be_bytes()).expect("eight octets fit an id")
+    FileId::new(&number.to_be_bytes()).expect("eight bytes fit an id")
 }

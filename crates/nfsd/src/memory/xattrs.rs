@@ -181,7 +181,7 @@ mod tests {
         let name = |number: usize| format!("{number:0>MAX_NAME_OCTETS$}").into_bytes();
         (0..count).for_each(|number| set(&mut tree, ROOT, &name(number), 0).unwrap());
         let left = MAX_LIST_OCTETS % (MAX_NAME_OCTETS + 1);
-        assert_eq!(set(&mut tree, ROOT, &vec![b'n'; left], 0), Err(Fault::NoSpace), "with its end one octet too many");
+        assert_eq!(set(&mut tree, ROOT, &vec![b'n'; left], 0), Err(Fault::NoSpace), "with its end one byte too many");
         set(&mut tree, ROOT, &vec![b'n'; left - 1], 0).unwrap();
         assert_eq!(set(&mut tree, ROOT, &name(0), 7), Ok(()), "what is there can be set");
     }

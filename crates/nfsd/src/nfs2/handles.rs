@@ -134,7 +134,7 @@ mod tests {
                 for bit in 0..8 {
                     let mut octets = handle.0;
                     octets[at] ^= 1 << bit;
-                    assert_eq!(opened(&seal, &octets), None, "octet {at} bit {bit}");
+                    assert_eq!(opened(&seal, &octets), None, "byte {at} bit {bit}");
                 }
             }
             assert_eq!(opened(&Seal2::new([4; SECRET_OCTETS]), &handle.0), None, "another server's secret");
@@ -159,7 +159,7 @@ mod tests {
         for at in 0..HANDLE_OCTETS {
             let mut octets = handle.0;
             octets[at] ^= 1;
-            assert_eq!(open(&octets), None, "octet {at}");
+            assert_eq!(open(&octets), None, "byte {at}");
         }
         assert_ne!(seal.digest(&target(&[6; 22])), digest);
     }

@@ -115,7 +115,7 @@ impl Server {
 
 /// The octets of a handle where those of version 3 are taken, too.
 fn three(handle: &v2::Handle) -> v3::Handle {
-    v3::Handle::new(&handle.0).expect("32 octets are fewer than 64")
+    v3::Handle::new(&handle.0).expect("32 bytes are fewer than 64")
 }
 
 /// The service.

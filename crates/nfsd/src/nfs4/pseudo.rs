@@ -72,7 +72,7 @@ impl PseudoFs {
     }
 
     fn id_of(&self, number: usize) -> FileId {
-        FileId::new(&self.nodes[number].id.to_be_bytes()).expect("eight octets fit an id")
+        FileId::new(&self.nodes[number].id.to_be_bytes()).expect("eight bytes fit an id")
     }
 
     /// The export that begins at a directory here.

@@ -43,10 +43,10 @@ pub(crate) trait Holders: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotMonitored {
     /// Its name is too long.
-    #[error("the host's name is longer than {MAX_NAME_OCTETS} octets")]
+    #[error("the host's name is longer than {MAX_NAME_OCTETS} bytes")]
     Name,
     /// As many as may be are monitored, in all or of its address or network.
-    #[error("as many hosts are monitored as may be")]
+    #[error("no more hosts can be monitored")]
     Full,
     /// The disk does not take it.
     #[error("the list of hosts cannot be written")]

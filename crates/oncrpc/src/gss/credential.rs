@@ -146,7 +146,7 @@ mod tests {
         let read = GssCredential::read(&whole).unwrap();
         assert_eq!((read.procedure, read.sequence, read.service), (Procedure::Data, 7, Some(GssService::Privacy)));
         for len in (0..whole.len()).step_by(4) {
-            assert_eq!(GssCredential::read(&whole.slice(..len)), bad, "{len} octets");
+            assert_eq!(GssCredential::read(&whole.slice(..len)), bad, "{len} bytes");
         }
         assert_eq!(GssCredential::read(&[&whole[..], &[0; 4]].concat().into()), bad);
     }

@@ -40,7 +40,7 @@ const WRITE_SLICES: usize = 64;
 #[non_exhaustive]
 pub enum RecordError {
     /// A record is longer than is accepted.
-    #[error("a record of at least {len} octets is above the limit of {max}")]
+    #[error("a record of at least {len} bytes is above the limit of {max}")]
     TooLong {
         /// Octets announced so far.
         len: usize,

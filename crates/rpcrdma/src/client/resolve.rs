@@ -17,7 +17,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// The addresses of the server that a URL names, with port 0; at least one.
 pub(super) async fn resolve(url: &NfsUrl) -> Result<Vec<SocketAddr>> {
     if let Some(zone) = &url.zone {
-        let address: Ipv6Addr = url.host.parse().context("only an address of IPv6 has a zone")?;
+        let address: Ipv6Addr = url.host.parse().context("only an IPv6 address has a zone")?;
         return Ok(vec![SocketAddrV6::new(address, 0, 0, index(zone)?).into()]);
     }
     if let Ok(address) = url.host.parse::<IpAddr>() {

@@ -238,7 +238,7 @@ impl FromStr for NfsUrl {
         if url.transport == Transport::Tcp
             && let Some(name) = said.iter().find(|name| matches!(**name, "fabric" | "device" | "rpcrdma"))
         {
-            return bad(format!("{name}= is of transport=rdma, and transport=tcp is asked for"));
+            return bad(format!("{name}= works with transport=rdma only, and the URL has transport=tcp"));
         }
         url.check_caller(&said)?;
         Ok(url)
@@ -250,12 +250,12 @@ impl NfsUrl {
     fn check_caller(&self, said: &[&str]) -> Result<(), BadUrl> {
         if !self.security.is_kerberos() {
             return match self.principal {
-                Some(_) => bad("principal= is of Kerberos: say sec=krb5, krb5i or krb5p"),
+                Some(_) => bad("principal= works with Kerberos only: say sec=krb5, krb5i or krb5p"),
                 None => Ok(()),
             };
         }
         match said.iter().find(|name| matches!(**name, "uid" | "gid")) {
-            Some(name) => bad(format!("{name}= is of sec=sys: with Kerberos the ticket says who calls")),
+            Some(name) => bad(format!("{name}= works with sec=sys only: with Kerberos the ticket says who calls")),
             None => Ok(()),
         }
     }
@@ -298,7 +298,7 @@ fn parse_ipv6(text: &str) -> Result<(String, Option<String>), BadUrl> {
         None => (text, None),
     };
     let Ok(parsed) = address.parse::<Ipv6Addr>() else {
-        return bad(format!("[{text}] is no address of IPv6; a name stands without brackets"));
+        return bad(format!("[{text}] is not an IPv6 address; a name stands without brackets"));
     };
     let link_local = parsed.is_unicast_link_local();
     let zone = match zone.map(decode_percent).transpose()?.map(String::from_utf8) {
@@ -346,7 +346,7 @@ fn parse_authority(authority: &str) -> Result<Authority, BadUrl> {
 fn parse_port(text: &str) -> Result<u16, BadUrl> {
     match text.parse() {
         Ok(port) if port > 0 => Ok(port),
-        _ => bad(format!("{text:?} is no port; it is a number from 1 to 65535")),
+        _ => bad(format!("{text:?} is not a port; a port is a number from 1 to 65535")),
     }
 }
 
@@ -371,7 +371,7 @@ fn decode_percent(text: &str) -> Result<Vec<u8>, BadUrl> {
         rest = &after[2..];
     }
     if octets.contains(&0) {
-        return bad("a path has no octet 0");
+        return bad("a path has no byte 0");
     }
     Ok(octets)
 }
@@ -457,7 +457,7 @@ mod tests {
             ("nfs://host:65536/", "port"),
             ("nfs://host/%4", "two hexadecimal digits"),
             ("nfs://host/%zz", "two hexadecimal digits"),
-            ("nfs://host/%00", "octet 0"),
+            ("nfs://host/%00", "byte 0"),
             ("nfs://host/?version=4", "3, 4.0, 4.1, 4.2 or auto"),
             ("nfs://host/?transport=udp", "rdma or tcp"),
             ("nfs://host/?rpcrdma=3", "1, 2 or auto"),

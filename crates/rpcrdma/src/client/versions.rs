@@ -269,7 +269,7 @@ mod tests {
         let answered = || Event::Answered { xid: 1, inline_octets: 4, placed_octets: 0, retransmitted: true };
         let lost = || Event::Closed { error: None };
         let waits = || Event::Reconnecting { pause: Duration::from_millis(100) };
-        assert_eq!(after(&file, &[Event::NoVersion2(NoVersion2::Refused)]), Some(true), "it has said so");
+        assert_eq!(after(&file, &[Event::NoVersion2(NoVersion2::Refused)]), Some(true), "the server said so");
         for why in [NoVersion2::Dropped, NoVersion2::NoAnswer] {
             let silent = || Event::NoVersion2(why);
             assert_eq!(after(&file, &[lost(), silent(), answered()]), Some(false));

@@ -58,7 +58,7 @@ fn describe() {
     describe_counter!("rpcrdma_bytes_total", "Bytes of messages and data, by transport, direction and way");
     describe_counter!("rpcrdma_chunks_total", "Chunks used, by kind");
     describe_counter!("rpcrdma_invalidations_total", "Sends that invalidated a client's handle");
-    describe_counter!("rpcrdma_stalls_total", "Times that something had to wait, by what for");
+    describe_counter!("rpcrdma_stalls_total", "Waits, by what was waited for");
     describe_gauge!("rpcrdma_index_files", "Files that the index of names remembers");
     describe_gauge!("rpcrdma_index_bytes", "Memory of the index of names: in use, and its limit");
     describe_gauge!("rpcrdma_memory_bytes", "The memory budget, by part: in use, and its limit");

@@ -83,12 +83,12 @@ impl FromStr for NfsVersions {
         let mut served = [false; 5];
         for name in text.split(',').map(str::trim) {
             let known = KNOWN.iter().position(|known| *known == name);
-            let place =
-                known.ok_or_else(|| format!("{name:?} is no version served here: 2, 3, 4.0, 4.1 and 4.2 are"))?;
+            let place = known
+                .ok_or_else(|| format!("{name:?} is not a version that this server has: 2, 3, 4.0, 4.1 and 4.2 are"))?;
             served[place] = true;
         }
         if let [_, _, true, false, true] = served {
-            return Err("4.0 and 4.2 are served with 4.1 between them, or one of them alone".into());
+            return Err("4.0 and 4.2 together need 4.1 between them: add 4.1, or name only one of them".into());
         }
         Ok(Self { served })
     }

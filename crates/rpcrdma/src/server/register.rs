@@ -81,7 +81,7 @@ impl Registered {
         if let Some(text) = self.found(entry).await? {
             let shown = rpcrdma_nfs::names::escaped(&text);
             let other = std::str::from_utf8(&text).ok().and_then(parse_universal_address);
-            let other = other.with_context(|| format!("it is registered at {shown}, which is no address"))?;
+            let other = other.with_context(|| format!("it is registered at {shown}, which is not an address"))?;
             // Where we listen ourselves, nobody else does.
             ensure!(
                 other == address || !listens(netid, other).await,

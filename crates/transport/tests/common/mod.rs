@@ -173,7 +173,7 @@ pub async fn finish_read(call: Call, len: usize, seed: u32) -> Result<(bool, boo
     let mut results = call.await?;
     assert_eq!(results.decoder.u32()?, seed);
     let data = results.decoder.item(len)?;
-    assert_eq!(data.as_slice(), pattern(len, seed), "{len} octets arrive as they were");
+    assert_eq!(data.as_slice(), pattern(len, seed), "{len} bytes arrive as they were");
     assert_eq!(results.decoder.u32()?, seed);
     results.decoder.finish()?;
     Ok((matches!(data, ItemData::Placed(_)), results.retransmitted))
@@ -188,7 +188,7 @@ pub async fn write(client: &Client, len: usize, seed: u32) {
     args.u32(seed);
     args.item(pattern(len, seed).into());
     let mut results = client.call(WRITE, args.finish(), ReplyShape::inline(8)).await.unwrap();
-    assert!(results.decoder.bool().unwrap(), "{len} octets arrive as they were");
+    assert!(results.decoder.bool().unwrap(), "{len} bytes arrive as they were");
     assert_eq!(results.decoder.u32().unwrap(), len as u32);
 }
 

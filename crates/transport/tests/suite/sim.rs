@@ -93,7 +93,7 @@ fn messages_of_every_size_and_form_arrive() {
             client.null().await.unwrap();
             for len in [0, 1, 3, 4, 900, 1000, 3900, 4095, 4096, 4097, 65_537, 1 << 20] {
                 let placed = read(&client, len, 5).await;
-                assert!(placed || len < 4096, "{len} octets are placed");
+                assert!(placed || len < 4096, "{len} bytes are placed");
                 write(&client, len, 6).await;
                 bulk(&client, len.min(1 << 19)).await;
                 swap(&client, len / 3, len / 2).await;

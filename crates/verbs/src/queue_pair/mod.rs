@@ -196,7 +196,7 @@ impl VerbsQueuePair {
         match total {
             Some(0) => Err(RefusedReason::Empty),
             Some(total) if total <= read.sink.capacity() => Ok(()),
-            _ => Err(RefusedReason::Limit { what: "the number of octets read", max: read.sink.capacity() }),
+            _ => Err(RefusedReason::Limit { what: "the number of bytes read", max: read.sink.capacity() }),
         }
     }
 

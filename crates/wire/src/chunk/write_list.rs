@@ -141,7 +141,7 @@ mod tests {
         assert_eq!(lengths(&offered.filled(10).unwrap()), [10, 0, 0, 0]);
         assert_eq!(lengths(&offered.filled(11).unwrap()), [10, 0, 1, 0]);
         assert_eq!(offered.filled(35).unwrap(), offered);
-        assert_eq!(offered.filled(36), None, "one octet past the end");
+        assert_eq!(offered.filled(36), None, "one byte past the end");
         assert_eq!(chunk(&[]).filled(0), Some(chunk(&[])));
     }
 
@@ -168,7 +168,7 @@ mod tests {
             WriteChunk::decode(&mut Cursor::new(&message)).map(|chunk| chunk.0.len())
         };
         assert_eq!(decode(2, 32), Ok(2), "at the limit");
-        assert_eq!(decode(2, 31), Err(DecodeError::TooLong { position: 0, len: 2, max: 1 }), "an octet is missing");
+        assert_eq!(decode(2, 31), Err(DecodeError::TooLong { position: 0, len: 2, max: 1 }), "a byte is missing");
         assert_eq!(decode(3, 32), Err(DecodeError::TooLong { position: 0, len: 3, max: 2 }), "one segment past it");
     }
 }

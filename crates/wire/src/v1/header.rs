@@ -226,7 +226,7 @@ fn decode_msgp(cursor: &mut Cursor<'_>) -> Result<Body, DecodeError> {
 #[non_exhaustive]
 pub enum HeaderError {
     /// The message is too short for the fixed words.
-    #[error("a message of {len} octets is too short for a transport header")]
+    #[error("a message of {len} bytes is too short for a transport header")]
     Short {
         /// Octets of the message.
         len: usize,
@@ -242,7 +242,7 @@ pub enum HeaderError {
         procedure: u32,
     },
     /// Its procedure does not exist.
-    #[error("{procedure} is no procedure of RPC-over-RDMA version 1")]
+    #[error("{procedure} is not a procedure of RPC-over-RDMA version 1")]
     Procedure {
         /// Its XID.
         xid: u32,

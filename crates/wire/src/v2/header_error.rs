@@ -10,7 +10,7 @@ use rpcrdma_xdr::DecodeError;
 #[non_exhaustive]
 pub enum HeaderError {
     /// The message is too short for the prefix, so that the XID cannot be trusted either.
-    #[error("a message of {len} octets is too short for a header of RPC-over-RDMA version 2")]
+    #[error("a message of {len} bytes is too short for a header of RPC-over-RDMA version 2")]
     Short {
         /// Octets of the message.
         len: usize,

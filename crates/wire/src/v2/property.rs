@@ -240,7 +240,7 @@ pub enum PropertyError {
     #[error(transparent)]
     Xdr(#[from] DecodeError),
     /// A property's data goes beyond the message.
-    #[error("the {len} octets of property {code} are more than the {left} that are left")]
+    #[error("the {len} bytes of property {code} are more than the {left} that are left")]
     Overrun {
         /// The property's code.
         code: u32,
@@ -250,7 +250,7 @@ pub enum PropertyError {
         left: usize,
     },
     /// A property's data is not a value of its type.
-    #[error("{len} octets that are no value of property {code}")]
+    #[error("{len} bytes that are not a value of property {code}")]
     Unfit {
         /// The property's code.
         code: u32,

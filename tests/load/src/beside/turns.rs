@@ -55,7 +55,7 @@ impl Load {
             true => caller.write(lane, offset, self.data.clone()).await?,
             false => caller.read(lane, offset, self.block).await?,
         };
-        ensure!(moved == self.block as usize, "{moved} octets of {} were moved", self.block);
+        ensure!(moved == self.block as usize, "{moved} bytes of {} were moved", self.block);
         Ok(())
     }
 }

@@ -173,7 +173,7 @@ impl Decent {
     async fn look(&mut self, name: &str) -> anyhow::Result<()> {
         let attributes = self.nfs.getattr(&self.find(name).await?.file).await?;
         let expected = self.files.range(name, 0, u32::MAX).len() as u64;
-        ensure!(attributes.size == expected, "{name} has {} octets, expected {expected}", attributes.size);
+        ensure!(attributes.size == expected, "{name} has {} bytes, expected {expected}", attributes.size);
         Ok(())
     }
 }
@@ -185,7 +185,7 @@ fn same(name: &str, offset: u64, found: &[u8], expected: &[u8]) -> anyhow::Resul
     }
     let same = found.iter().zip(expected).take_while(|(a, b)| a == b).count() as u64;
     bail!(
-        "{name} differs from octet {} on: {} octets from {offset} on, expected {}",
+        "{name} differs from byte {} on: {} bytes from {offset} on, expected {}",
         offset + same,
         found.len(),
         expected.len()

@@ -141,7 +141,7 @@ const STAGES: [(&str, Stage); 14] = [
     }),
     ("does not read", |from, to, random| Held::Peer(deaf(from, &to.rdma, &to.file, 10 + random.below(50) as u32))),
     ("vanishes", |from, to, _| Held::Peer(vanished(from, &to.rdma))),
-    ("sends an octet at a time", |from, to, _| {
+    ("sends a byte at a time", |from, to, _| {
         let mut peer = ready(from, &to.rdma);
         let frame = peer.next_send(&rpc::inline(&rpc::null(2)));
         Held::Dripping(peer, frame, 0)

@@ -170,7 +170,7 @@ impl fmt::Display for Report {
         writeln!(f, "\nconnections cut {}, server restarts {}", self.cuts, self.restarts)?;
         writeln!(
             f,
-            "the server at its peak: {} KiB of its own, {} sockets, {} descriptors, {} threads; {} octets of log",
+            "the server at its peak: {} KiB of its own, {} sockets, {} descriptors, {} threads; {} bytes of log",
             self.peak.anonymous_kib, self.peak.sockets, self.peak.descriptors, self.peak.threads, self.log_octets
         )?;
         writeln!(f, "\nquiet points: {:>8} {:>12} {:>9} {:>12}", "s", "KiB", "sockets", "descriptors")?;

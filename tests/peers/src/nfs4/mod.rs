@@ -157,7 +157,7 @@ impl Results {
         let count = reader.u32();
         assert!(count <= 65, "{count} results");
         let outcomes: Vec<_> = (0..count).map(|_| reader.outcome()).collect();
-        assert_eq!(reader.at, octets.len(), "octets behind the results");
+        assert_eq!(reader.at, octets.len(), "bytes behind the results");
         if let Some((last, before)) = outcomes.split_last() {
             assert_eq!(last.status, status, "the last status is that of all");
             assert!(before.iter().all(|outcome| outcome.status == 0), "nothing is executed behind a failure");

@@ -381,7 +381,7 @@ async fn judge_file(
     if has != octets {
         let at = has.iter().zip(octets).position(|(is, was)| is != was);
         let (len, all) = (has.len(), octets.len());
-        scene.checks.found(format!("{name} has {len} octets of {all}, others from {at:?} on"));
+        scene.checks.found(format!("{name} has {len} bytes of {all}, others from {at:?} on"));
     }
     scene.checks.done("files: a file is read");
     Ok(())

@@ -194,7 +194,7 @@ impl Run {
             let (wanted, data) = (self.data[file].read(offset, count.into()), read.data.as_slice());
             // An answer that is to be remembered has less room.
             let is_part = wanted.starts_with(data) && (!data.is_empty() || wanted.is_empty());
-            assert!(is_part, "{count} octets from {offset} of {:?}", self.data[file]);
+            assert!(is_part, "{count} bytes from {offset} of {:?}", self.data[file]);
             assert_eq!(read.end, offset + data.len() as u64 >= self.data[file].size);
             return self.saw("READ of data", Status::OK);
         }
@@ -207,7 +207,7 @@ impl Run {
                 ops::Piece::Data(data) => {
                     let octets = data.data.as_slice();
                     let is_right = data.offset == at && octets == content.read(at, octets.len() as u64);
-                    assert!(is_right, "{} octets from {at} of {content:?}", octets.len());
+                    assert!(is_right, "{} bytes from {at} of {content:?}", octets.len());
                     at += octets.len() as u64;
                 }
                 ops::Piece::Hole(hole) => {
@@ -311,7 +311,7 @@ impl Run {
         self.is("COPY", status, wanted);
         let (Ok(ok), Some(length)) = (answer, length) else { return };
         let goes_on = !synchronous && length > AT_ONCE;
-        assert_eq!(ok.requirements.synchronous, !goes_on, "{length} octets");
+        assert_eq!(ok.requirements.synchronous, !goes_on, "{length} bytes");
         match ok.response.callback {
             Some(copy) => {
                 assert_eq!(ok.response.count, 0);
@@ -319,8 +319,8 @@ impl Run {
             }
             None => {
                 let count = ok.response.count;
-                assert!(count <= length && (count > 0 || length == 0), "{count} of {length} octets");
-                assert!(count == length || length > AT_ONCE, "{count} of {length} octets");
+                assert!(count <= length && (count > 0 || length == 0), "{count} of {length} bytes");
+                assert!(count == length || length > AT_ONCE, "{count} of {length} bytes");
                 self.take(&span, count);
             }
         }

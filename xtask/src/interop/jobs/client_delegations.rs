@@ -185,7 +185,7 @@ impl Pair<'_> {
             "exec 7<>/mnt/asked; head -c 5000 /dev/zero >&7; sleep 600 >/dev/null 2>&1 7>&7 & echo $! >/tmp/keeps";
         self.run(HOLDER, keeps)?;
         let found = self.run(OTHER, "stat -c %s /mnt/asked")?;
-        ensure!(found == "5000", "another client is told {found} octets of a file that is being written");
+        ensure!(found == "5000", "another client is told {found} bytes of a file that is being written");
         let calls = self.called("CB_GETATTR")? + self.called("CB_RECALL")? - called;
         ensure!(calls >= 1.0, "nobody was asked for the size of what is written");
         self.run(HOLDER, "kill $(cat /tmp/keeps)").map(drop)

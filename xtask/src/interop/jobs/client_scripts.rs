@@ -13,7 +13,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 
 pub(super) const NAMES: Job = Job {
     name: "client-names",
-    about: "folders of 10,000 entries, deep paths, names of 255 octets, odd octets",
+    about: "folders of 10,000 entries, deep paths, names of 255 bytes, odd bytes",
     seconds: 300,
     guests: 1,
     scales: false,
@@ -102,7 +102,7 @@ fn files(context: &Context) -> anyhow::Result<()> {
     let (free, free_here) = (block * available, here.f_frsize * here.f_bavail);
     if total.abs_diff(total_here) > block || files != here.f_files || free.abs_diff(free_here) > total_here / 10 {
         bail!(
-            "statfs said {total} octets, {free} available, {files} files; the file system has {total_here}, {free_here}, {}",
+            "statfs said {total} bytes, {free} available, {files} files; the file system has {total_here}, {free_here}, {}",
             here.f_files
         );
     }

@@ -38,12 +38,12 @@ fn run(context: &Context) -> anyhow::Result<()> {
     );
     ensure!(
         client.long_sends > 0 && client.longest_send <= INLINE,
-        "Linux's longest Send has {} octets; see {see}",
+        "Linux's longest Send has {} bytes; see {see}",
         client.longest_send
     );
     ensure!(
         ours.long_sends > 0 && ours.longest_send <= INLINE,
-        "our longest Send has {} octets; see {see}",
+        "our longest Send has {} bytes; see {see}",
         ours.longest_send
     );
     ensure!(ours.invalidations > 0, "our server invalidated nothing; see {see}");
@@ -71,7 +71,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         ours.invalidations
     );
     let placed = metrics.sum("rpcrdma_bytes_total", &["direction=\"in\"", "way=\"placed\""]);
-    ensure!(placed > 32e6, "metrics count {placed} octets by RDMA Read");
+    ensure!(placed > 32e6, "metrics count {placed} bytes by RDMA Read");
     for kind in ["read", "write", "reply"] {
         let count = metrics.sum("rpcrdma_chunks_total", &[&format!("kind=\"{kind}\"")]);
         ensure!(count > 0.0, "metrics count no {kind} chunk");

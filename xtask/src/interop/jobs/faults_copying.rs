@@ -41,7 +41,7 @@ pub(super) fn same_on_disk(context: &Context, server: &Server, sums: &str, folde
     context
         .run("sums-on-disk", command)?
         .expect_success()
-        .context("the server's disk has other octets than the guest")?;
+        .context("the server's disk has other bytes than the guest")?;
     Ok(())
 }
 

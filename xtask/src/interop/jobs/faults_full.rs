@@ -49,7 +49,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let mut guest = context.boot(GuestOptions::new("client", script).mounts(&server).set("ROOM", ROOM).capture())?;
     guest.wait_for_mark("full")?;
     let free = rustix::fs::statvfs(&export)?;
-    context.note(format!("{} octets left when full", free.f_bavail * free.f_frsize));
+    context.note(format!("{} bytes left when full", free.f_bavail * free.f_frsize));
     guest.say("room")?;
     let ended = guest.finish()?;
     faults_copying::same_on_disk(context, &server, &ended.read("sums")?, "")?;

@@ -72,7 +72,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         "the server dropped a client that was slow only; see {}",
         server.log().display()
     );
-    context.note(format!("{during} calls at {SLOW} octets a second, on one connection"));
+    context.note(format!("{during} calls at {SLOW} bytes a second, on one connection"));
     middlebox.slow(None);
 
     for (way, part, end) in STALLS {
@@ -113,7 +113,7 @@ fn others_work(context: &Context, server: &crate::interop::serve::Server) -> any
     context.rpcrdma("others-put", ["put", "-q", &text(&file), &server.url("others")])?.expect_success()?;
     context.rpcrdma("others-get", ["get", "-q", &server.url("others"), &text(&back)])?.expect_success()?;
     let took = begin.elapsed();
-    ensure!(fs::read(&file)? == fs::read(&back)?, "another client got other octets than it put");
+    ensure!(fs::read(&file)? == fs::read(&back)?, "another client got other bytes than it put");
     for path in [&file, &back] {
         fs::remove_file(path)?;
     }

@@ -106,7 +106,7 @@ fn df(ours: &Client<'_>) -> anyhow::Result<()> {
     let df = ours.run("df", &["df", "--json", &ours.url("")])?;
     let there = ours.nfsd.run("stat -f -c '%S %b' /exports")?;
     let there: u64 = there.split_whitespace().map(|number| number.parse().unwrap_or(0)).product();
-    ensure!(df.stdout.contains(&there.to_string()), "df says {}, the guest has {there} octets", df.stdout.trim());
+    ensure!(df.stdout.contains(&there.to_string()), "df says {}, the guest has {there} bytes", df.stdout.trim());
     Ok(())
 }
 

@@ -46,8 +46,8 @@ fn run(context: &Context) -> anyhow::Result<()> {
     context.rpcrdma("put", ["put", "-q", &text(&made), &nfsd.url("large")])?.expect_success().context("put")?;
     let said = nfsd.run("stat -c '%s %b' /exports/large")?;
     let (size, blocks) = said.trim().split_once(' ').context("stat")?;
-    ensure!(size == file_length.to_string(), "the guest has {size} octets instead of {file_length}");
-    ensure!(blocks.parse::<u64>()? < 100_000, "put wrote the holes: {blocks} blocks of 512 octets");
+    ensure!(size == file_length.to_string(), "the guest has {size} bytes instead of {file_length}");
+    ensure!(blocks.parse::<u64>()? < 100_000, "put wrote the holes: {blocks} blocks of 512 bytes");
     for (offset, length) in DATA {
         let take = |file: &str| {
             format!(
@@ -58,7 +58,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         let mut here = Command::new("sh");
         here.arg("-c").arg(take(&text(&made)));
         let here = context.run("sum", here)?.expect_success()?;
-        ensure!(here.stdout == there, "{length} octets at {offset} differ in the guest");
+        ensure!(here.stdout == there, "{length} bytes at {offset} differ in the guest");
     }
     for (offset, length) in PARTS {
         let (from, most) = (offset.to_string(), length.to_string());
@@ -67,7 +67,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         let there = (length.min(file_length.saturating_sub(offset))) as usize;
         let mut wanted = vec![0; there];
         File::open(&made)?.read_exact_at(&mut wanted, offset)?;
-        ensure!(got == wanted, "{length} octets at {offset} came back otherwise: {} octets", got.len());
+        ensure!(got == wanted, "{length} bytes at {offset} came back otherwise: {} bytes", got.len());
     }
     nfsd.finish()
 }

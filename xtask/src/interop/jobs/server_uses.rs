@@ -59,7 +59,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     );
     ensure!(
         ours.long_sends > 0 && ours.longest_send <= INLINE,
-        "our longest Send has {} octets; see {see}",
+        "our longest Send has {} bytes; see {see}",
         ours.longest_send
     );
     ensure!(linux.invalidations > 0, "Linux invalidated nothing of ours; see {see}");

@@ -87,7 +87,7 @@ impl fmt::Display for Cut {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.place {
             Place::Inside(part) => write!(f, "{:?} in the middle of a {part:?} {:?}", self.end, self.way),
-            Place::After(octets) => write!(f, "{:?} after {octets} octets {:?}", self.end, self.way),
+            Place::After(octets) => write!(f, "{:?} after {octets} bytes {:?}", self.end, self.way),
         }
     }
 }

@@ -118,7 +118,7 @@ mod tests {
             for (number, octets) in stream.chunks(size).enumerate() {
                 found.extend(scanner.feed(octets).into_iter().map(|(part, at)| (part, number * size + at)));
             }
-            assert_eq!(found, wanted, "{size} octets at a time");
+            assert_eq!(found, wanted, "{size} bytes at a time");
         }
     }
 

@@ -85,7 +85,7 @@ impl<'a> Walk<'a> {
         for at in 0..announced as usize {
             if at == MAX_COMPOUND_OPS {
                 let position = self.decoder.position();
-                let problem = format!("not read: {announced} operations, the ones from octet {position} on");
+                let problem = format!("not read: {announced} operations, the ones from byte {position} on");
                 return (operations, Some(problem));
             }
             let begin = self.decoder.position();
@@ -122,13 +122,13 @@ impl<'a> Walk<'a> {
         if let Some(problem) = self.body.incomplete(false).filter(|_| ends) {
             return problem;
         }
-        let which = operation.map(|(at, begin)| format!("operation {} at octet {begin} ", at.saturating_add(1)));
+        let which = operation.map(|(at, begin)| format!("operation {} at byte {begin} ", at.saturating_add(1)));
         let which = which.unwrap_or_default();
         match fault {
             Fault::Xdr(error) => format!("{which}does not decode: {error}"),
             Fault::Version(number, minor) => match Op::from_number(*number) {
                 Some(op) => format!("{which}is {op}, which minor version {minor} does not have"),
-                None => format!("{which}has number {number}, which is no operation's"),
+                None => format!("{which}has number {number}, which is not an operation"),
             },
             Fault::Chunk(problem) => problem.clone(),
         }

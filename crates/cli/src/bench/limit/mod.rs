@@ -84,7 +84,7 @@ fn open(path: &Path, work: Work) -> Result<(File, u64)> {
         }
     }
     let size = std::io::copy(&mut File::open(path)?, &mut std::io::sink()).with_context(shown)?;
-    ensure!(size >= work.data() as u64, "{} has {size} octets, fewer than a block", path.display());
+    ensure!(size >= work.data() as u64, "{} has {size} bytes, fewer than a block", path.display());
     Ok((file, size))
 }
 

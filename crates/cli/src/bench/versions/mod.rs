@@ -124,7 +124,7 @@ pub(super) struct Plan {
 
 pub(super) fn run(plan: &Plan) -> Result<()> {
     let known = plan.octets.is_none_or(|octets| SIZES.contains(&octets) || nfs::SIZES.contains(&octets));
-    ensure!(known, "--versions measures 512 octets to 64 KiB, in powers of two, and 1 MiB");
+    ensure!(known, "--versions measures 512 bytes to 64 KiB, in powers of two, and 1 MiB");
     let (own, others) = if plan.apart {
         let [own, others] = two_processors()?;
         (own, others)

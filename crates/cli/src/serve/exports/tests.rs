@@ -36,7 +36,7 @@ fn what_is_wrong_with_an_option_is_named() {
         ("/srv,pseudo", "\"pseudo\" is no option"),
         ("/srv,pseudo=/a,pseudo=/b", "twice"),
         ("/srv,pseudo=a", "pseudo=a: a path of clients begins with a slash"),
-        ("/srv,pseudo=/a/../b", "pseudo=/a/../b: \"..\" is no name"),
+        ("/srv,pseudo=/a/../b", "pseudo=/a/../b: \"..\" is not a name"),
         ("srv", "\"srv\" cannot be the name by which clients see it"),
         ("./srv", "such as pseudo=/data"),
         ("/srv,clients=10.0.0.0/33", "clients=10.0.0.0/33: write an address or ADDRESS/PREFIX"),

@@ -92,9 +92,9 @@ async fn an_answer_fits_its_call_or_is_none() {
 async fn an_answer_that_cannot_be_read_is_an_error() {
     const TAG: &[u8] = b"\0\0\0\x08markmark";
     let octets: [(&str, &[u8], &[u8]); 6] = [
-        ("results, more than octets", b"\0\0\0\x08markmark\0\0\0", b"\0\0\0\x08markmark\0\0\x01"),
+        ("results, more than bytes", b"\0\0\0\x08markmark\0\0\0", b"\0\0\0\x08markmark\0\0\x01"),
         ("results, without end", b"\0\0\0\x08markmark\0\0\0", b"\0\0\0\x08markmark\xFF\xFF\xFF"),
-        ("tag, one octet too many", TAG, b"\0\0\x04\x01markmark"),
+        ("tag, one byte too many", TAG, b"\0\0\x04\x01markmark"),
         ("tag, without end", TAG, b"\xFF\xFF\xFF\xFFmarkmark"),
         ("nothing behind the tag", TAG, b"\0\0\0\x10markmark"),
         ("a word too many", TAG, b"\0\0\0\x08markmark\0\0\0\0"),

@@ -81,7 +81,7 @@ fn says(walked: Result<Vec<Vec<u8>>, client::Error>, words: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn cookies_lead_nobody_round() {
-    let circle = "leads round in a circle in the directory";
+    let circle = "gave a position in the directory for the second time";
     let stands = "does not advance in the directory";
     for minor in [0, 1, 2] {
         let house = House::new();
@@ -165,7 +165,7 @@ async fn names_stay_in_their_directory() {
         let of = (&nfs, &wire);
         for name in bad {
             let walked = walked(of, move |_| page(vec![entry(3, b"good"), entry(4, name)], true)).await;
-            says(walked, "returned a name that no file can have");
+            says(walked, "returned a name that is not valid for a file");
         }
         // These two are in each directory, and are passed over wherever they stand and however often.
         let dots = walked(of, |_| {
@@ -188,18 +188,18 @@ async fn attributes_are_those_that_were_asked_for() {
         set: Bitmap::of(set),
         octets: Bytes::from_static(octets),
     };
-    let unasked = Must::Refuse(Op::GetAttr, "told attributes that it was not asked for");
-    let unread = Must::Refuse(Op::GetAttr, "told attributes that cannot be read");
+    let unasked = Must::Refuse(Op::GetAttr, "gave attributes that were not asked for");
+    let unread = Must::Refuse(Op::GetAttr, "gave attributes that cannot be read");
     let all: Vec<(&str, FileAttributes, Must)> = vec![
         ("none", FileAttributes::default(), Must::GoOn),
         ("no type", FileAttributes::of(&[Value::Size(3)]), Must::GoOn),
         ("an error", FileAttributes::of(&[Value::ReadAttributesError(Status::ACCESS)]), Must::GoOn),
         ("not asked for", FileAttributes::of(&[Value::MaxName(3)]), unasked),
         ("numbers there are not", FileAttributes { set: Bitmap::of_numbers([95]), octets: Bytes::new() }, unasked),
-        ("none of its octets", octets(&[Attribute::Size], b""), unread),
-        ("some of its octets", octets(&[Attribute::Size], &[0; 4]), unread),
-        ("more than its octets", octets(&[Attribute::Size], &[0; 12]), unread),
-        ("octets of nothing", octets(&[], &[0; 4]), unread),
+        ("none of its bytes", octets(&[Attribute::Size], b""), unread),
+        ("some of its bytes", octets(&[Attribute::Size], &[0; 4]), unread),
+        ("more than its bytes", octets(&[Attribute::Size], &[0; 12]), unread),
+        ("bytes of nothing", octets(&[], &[0; 4]), unread),
         ("a type there is not", octets(&[Attribute::Type], &[0, 0, 0, 99]), unread),
         ("a handle, too long", octets(&[Attribute::Handle], &[0, 0, 0, 0x81]), unread),
         ("a handle, without end", octets(&[Attribute::Handle], &[0xFF; 4]), unread),
@@ -221,7 +221,7 @@ async fn a_page_that_cannot_be_read_is_an_error() {
     let two: Change = |ok| *ok = page(vec![entry(3, b"firstname"), entry(4, b"othername")], true);
     let told: [(&str, &[u8], &[u8]); 4] = [
         ("another entry, neither", b"\0\0\0\x01\0\0\0\0\0\0\0\x04", b"\0\0\0\x02\0\0\0\0\0\0\0\x04"),
-        ("name, one octet too many", b"\0\0\0\x09othername", b"\0\0\x10\x01othername"),
+        ("name, one byte too many", b"\0\0\0\x09othername", b"\0\0\x10\x01othername"),
         ("name, without end", b"\0\0\0\x09othername", b"\xFF\xFF\xFF\xFFothername"),
         (
             "an end in the middle",

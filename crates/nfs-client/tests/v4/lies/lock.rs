@@ -8,7 +8,7 @@ use rpcrdma_nfs::v4::{
 };
 use rpcrdma_nfs_client::v4::Error;
 
-const NAMELESS: Must = Must::Refuse(Op::Lock, "named the lock by a stateid that names none");
+const NAMELESS: Must = Must::Refuse(Op::Lock, "named the lock by a stateid that stands for no lock");
 /// The longest text of an error about a lock: the owner's words are cut.
 const LONGEST_TEXT: usize = 400;
 
@@ -105,7 +105,7 @@ async fn an_answer_about_a_lock_that_cannot_be_read_is_an_error() {
     let told: [(&str, &[u8], &[u8]); 5] = [
         ("type 0", b"\xDD\xEE\xF0\x11\0\0\0\x01", b"\xDD\xEE\xF0\x11\0\0\0\0"),
         ("type 5", b"\xDD\xEE\xF0\x11\0\0\0\x01", b"\xDD\xEE\xF0\x11\0\0\0\x05"),
-        ("owner, one octet too many", b"\0\0\0\x08somebody", b"\0\0\x04\x01somebody"),
+        ("owner, one byte too many", b"\0\0\0\x08somebody", b"\0\0\x04\x01somebody"),
         ("owner, without end", b"\0\0\0\x08somebody", b"\xFF\xFF\xFF\xFFsomebody"),
         ("length, without its end", b"\x99\xAA\xBB\xCC\xDD\xEE\xF0\x11", b"\x99\xAA\xBB\xCC"),
     ];

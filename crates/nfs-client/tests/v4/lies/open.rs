@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 /// What the delegations of the lies are named by.
 const GIVEN: StateId = StateId { sequence: 1, other: StateIdOther([0xD1; 12]) };
-const NAMELESS: Must = Must::Refuse(Op::Open, "named the open by a stateid that names none");
+const NAMELESS: Must = Must::Refuse(Op::Open, "named the open by a stateid that stands for no open");
 const MINORS: [u32; 3] = [0, 1, 2];
 
 fn anybody() -> Ace {
@@ -59,7 +59,7 @@ async fn what_else_an_open_tells_does_no_harm() {
             let flag = 1 << bit;
             let must = match flag {
                 open_result::NO_OPEN_STATEID => {
-                    Must::Refuse(Op::Open, "gave a delegation in place of an open, which nobody asked for")
+                    Must::Refuse(Op::Open, "gave a delegation in place of an open, without being asked")
                 }
                 _ => Must::GoOn,
             };

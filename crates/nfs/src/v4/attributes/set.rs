@@ -50,9 +50,9 @@ impl fmt::Display for SetFault {
             Self::NotSupported(Some(attribute)) => write!(f, "{} is not supported", attribute.name()),
             Self::NotSupported(None) => f.write_str("an unknown attribute"),
             Self::ReadOnly(attribute) => write!(f, "{} is read-only", attribute.name()),
-            Self::BadTime(attribute) => write!(f, "{} is no time", attribute.name()),
+            Self::BadTime(attribute) => write!(f, "{} is not a time", attribute.name()),
             Self::NoOwner(attribute) => write!(f, "{} has no name", attribute.name()),
-            Self::BadOwner(attribute) => write!(f, "{} is no name", attribute.name()),
+            Self::BadOwner(attribute) => write!(f, "{} is not a name", attribute.name()),
             Self::BadXdr(error) => error.fmt(f),
         }
     }

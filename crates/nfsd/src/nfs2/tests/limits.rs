@@ -68,7 +68,7 @@ fn handles_that_were_not_made_here_are_stale() {
     for at in 0..32 {
         let mut wrong = top;
         wrong.0[at] ^= 1;
-        assert_eq!(attributes(&client, wrong).map(drop), Err(Status::STALE), "octet {at}");
+        assert_eq!(attributes(&client, wrong).map(drop), Err(Status::STALE), "byte {at}");
     }
     assert_eq!(attributes(&client, Handle([0; 32])).map(drop), Err(Status::STALE));
     assert_eq!(read(&client, Handle([0xFF; 32]), 0, 1), Err(Status::STALE));

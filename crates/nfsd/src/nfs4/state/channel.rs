@@ -183,7 +183,7 @@ mod tests {
         let slots: Vec<_> = held.iter().map(|(channel, _)| channel.slots).collect();
         assert_eq!((refused, slots[0], slots.last()), (Status::NOSPC, 12, Some(&1)));
         assert!(slots.is_sorted_by(|a, b| a >= b) && held.iter().all(|(channel, _)| channel.cached == 100));
-        assert_eq!((slots.iter().sum::<u32>(), budget.used()), (100, 10_000), "to the last octet");
+        assert_eq!((slots.iter().sum::<u32>(), budget.used()), (100, 10_000), "to the last byte");
         held[0].1.retire(11);
         assert_eq!(budget.used(), 8_900);
         assert_eq!(OFFER.fore(&limits, &budget).unwrap().0.slots, 1);

@@ -117,7 +117,7 @@ fn data_and_holes_are_found() {
         }
         let (full, state) = create(&client, "full", "o");
         client.write(&full, state, 0, b"data").unwrap();
-        assert_eq!(super::space::seek(&client, &full, state, 0, hole), Ok((4, true)), "behind the last octet");
+        assert_eq!(super::space::seek(&client, &full, state, 0, hole), Ok((4, true)), "behind the last byte");
     });
 }
 
@@ -169,7 +169,7 @@ fn pieces_take_no_more_of_a_reply_than_data_would() {
         assert_eq!((pierced.end, holes(&pierced)), (true, vec![(5 * PAGE, PAGE)]));
         assert!(joined(&pierced, 0)[6 * PAGE as usize..] == data[6 * PAGE as usize..]);
         let few = read_plus(&client, &file, state, 5 * PAGE - 1, 2).unwrap();
-        assert_eq!((few.pieces.len(), joined(&few, 5 * PAGE - 1).len()), (1, 1), "no second piece beside two octets");
+        assert_eq!((few.pieces.len(), joined(&few, 5 * PAGE - 1).len()), (1, 1), "no second piece beside two bytes");
         // Two READ_PLUS in one reply: the second gets what is left.
         let read = Args::ReadPlus(ops::ReadPlus { state, offset: 0, count: 1 << 20 });
         let mut outcomes = client.call(vec![Args::PutFh(ops::PutFh { file: file.clone() }), read.clone(), read]);

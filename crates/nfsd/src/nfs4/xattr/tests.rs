@@ -82,7 +82,7 @@ fn what_is_set_is_told_until_it_is_removed() {
             assert_eq!(get(&client, &file, b"a"), Ok(b"first".to_vec()));
             let set_again = set(&client, &file, b"a", b"").unwrap();
             assert!(set_again.before == set_first.after && set_again.after != set_again.before);
-            assert_eq!(get(&client, &file, b"a"), Ok(Vec::new()), "no octets are a value, too");
+            assert_eq!(get(&client, &file, b"a"), Ok(Vec::new()), "no bytes are a value, too");
             assert_eq!(names(&client, &file, 4096), ["a"]);
             let removed = remove(&client, &file, b"a").unwrap();
             assert!(removed.before == set_again.after && removed.after == change(&client, &file));

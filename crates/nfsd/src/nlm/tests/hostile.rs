@@ -27,7 +27,7 @@ fn owners_and_names_of_1024_octets_are_told_from_each_other_and_longer_ones_refu
         };
         assert_eq!(lock(&a, 1), Status::Granted);
         assert_eq!(lock(&a, 1), Status::Granted, "it has it");
-        assert_eq!(lock(&a, 2), Status::Denied, "the last octet tells them apart");
+        assert_eq!(lock(&a, 2), Status::Denied, "the last byte tells them apart");
         let holder = b.test(&file, "", ALL, READ).unwrap_err().unwrap();
         assert_eq!(holder.owner, owner(1));
         b.name = CallerName::from(&[b'n'; 1024][..]);

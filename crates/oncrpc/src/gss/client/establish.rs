@@ -82,7 +82,7 @@ impl Establishing {
         for step in 0..MAX_STEPS {
             let (handshake, token) = match progress {
                 Progress::More { handshake, token } => (handshake, token),
-                Progress::Done { .. } => return Err(self.broken("it has proven nothing yet").into()),
+                Progress::Done { .. } => return Err(self.broken("it has not yet proven who it is").into()),
             };
             let procedure = if step == 0 { Procedure::Init } else { Procedure::ContinueInit };
             let answer = self.send(procedure, handle, token).await?;
@@ -113,7 +113,7 @@ impl Establishing {
         self.work.run(Box::new(job));
         match receiver.await {
             Ok(step) => step.map_err(|failure| ContextError::new(failure.text).into()),
-            Err(_) => Err(ContextError::new("what makes contexts has ended").into()),
+            Err(_) => Err(ContextError::new("the thread that makes contexts has ended").into()),
         }
     }
 
@@ -140,7 +140,7 @@ impl Establishing {
             return Err(self.broken("it is done before it has proven who it is"));
         };
         if !token.is_empty() {
-            return Err(self.broken("it is done and has yet to see a token"));
+            return Err(self.broken("it is done before it has seen a token"));
         }
         let Answer { handle, window, verifier, .. } = answer;
         if verifier.flavour != RPCSEC_GSS {

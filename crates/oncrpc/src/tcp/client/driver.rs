@@ -29,7 +29,7 @@ pub(super) struct Outstanding {
 
 /// A rule of record marking that the server broke before it had ever answered.
 #[derive(Debug, thiserror::Error)]
-#[error("what it sent is no record of RPC: {0}")]
+#[error("what it sent is not an RPC record: {0}")]
 struct NoRecord(&'static str);
 
 pub(super) struct Driver {

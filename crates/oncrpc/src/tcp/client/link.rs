@@ -48,7 +48,7 @@ pub(super) enum Lost {
     Broken(Arc<io::Error>),
     #[error("the server fell silent on the last of them")]
     Silent,
-    #[error("the server said nothing on the last of them")]
+    #[error("the server sent nothing on the last of them")]
     Mute,
 }
 

@@ -8,15 +8,21 @@ use std::sync::Arc;
 /// Tells what the lock manager and the monitor of hosts do, for as long as it is polled.
 pub(in crate::server) fn watch_monitor(nfsd: Arc<Nfsd>) -> impl Future<Output = ()> {
     describe_gauge!("rpcrdma_nsm_hosts", "Hosts with locks of NFS version 3 on the list of those to be notified");
-    describe_gauge!("rpcrdma_nsm_untold", "Hosts that are still to be told of this server's restart");
-    describe_counter!("rpcrdma_nsm_notices_sent_total", "Attempts to tell a host of the restart, by what came of them");
+    describe_gauge!("rpcrdma_nsm_untold", "Hosts that this server has still to tell of its restart");
+    describe_counter!("rpcrdma_nsm_notices_sent_total", "Attempts to tell a host of the restart, by result");
     describe_counter!("rpcrdma_nsm_given_up_total", "Hosts that were not reached in time after the restart");
-    describe_counter!("rpcrdma_nsm_notices_received_total", "Notices of hosts, by whether they were believed");
+    describe_counter!(
+        "rpcrdma_nsm_notices_received_total",
+        "Notices that hosts have restarted, by whether the server accepted them"
+    );
     describe_gauge!("rpcrdma_nlm_hosts", "Hosts that have locked something lately by NLM");
     describe_gauge!("rpcrdma_nlm_locks", "Byte ranges that hosts have locked by NLM");
     describe_gauge!("rpcrdma_nlm_shares", "Share reservations of hosts by NLM");
     describe_gauge!("rpcrdma_nlm_waiting", "Locks that hosts wait for by NLM");
-    describe_counter!("rpcrdma_nlm_grants_total", "Locks that hosts have waited for, by what they said when told");
+    describe_counter!(
+        "rpcrdma_nlm_grants_total",
+        "Locks that hosts have waited for, by their answers when the server granted them"
+    );
     async move {
         while let Some(counts) = nfsd.monitor_counts() {
             show(&counts);

@@ -89,7 +89,7 @@ impl Loans {
                 rest = behind;
                 Ok(())
             }
-            None => Err(format!("{} octets of the answer are not what they should be", octets.len())),
+            None => Err(format!("{} bytes of the answer are not what they should be", octets.len())),
         };
         take(&number.to_be_bytes())?;
         let mut items = vec![(work.wanted, answer_to(number))];
@@ -111,10 +111,10 @@ impl Loans {
                 padded.resize(len.next_multiple_of(4), 0);
                 take(&padded)?;
             } else if placed != right {
-                return Err(format!("{len} octets that were placed are not what they should be"));
+                return Err(format!("{len} bytes that were placed are not what they should be"));
             }
         }
-        if rest.is_empty() { Ok(()) } else { Err(format!("{} octets too many", rest.len())) }
+        if rest.is_empty() { Ok(()) } else { Err(format!("{} bytes too many", rest.len())) }
     }
 }
 

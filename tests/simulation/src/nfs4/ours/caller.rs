@@ -385,7 +385,7 @@ impl Caller {
                 let Some(written) = self.excuse(&file, written)? else { return self.close(file).await };
                 if u64::from(written.count) < len {
                     self.checks()
-                        .found(format!("caller {}: {} of {len} octets are written", self.number, written.count));
+                        .found(format!("caller {}: {} of {len} bytes are written", self.number, written.count));
                 }
                 if stability != Stability::Unstable
                     || self.nfs.commit(file.opened.file(), 0, 0).await? == written.verifier
@@ -427,11 +427,11 @@ impl Caller {
         // In minor version 0 these are several calls, and the client may have been away between them.
         let Some((_, written)) = self.excuse_since(since, written)? else { return Ok(()) };
         if written.count as usize != octets.len() {
-            self.checks().found(format!("caller {}: {} octets are written", self.number, written.count));
+            self.checks().found(format!("caller {}: {} bytes are written", self.number, written.count));
         }
         let read = self.nfs.read_small(&root, &called(&name), 4_000).await?;
         if read.data != octets || !read.end {
-            self.checks().found(format!("caller {}: {name} has {} other octets", self.number, read.data.len()));
+            self.checks().found(format!("caller {}: {name} has {} other bytes", self.number, read.data.len()));
         }
         lock(&self.written).push(Written { name, octets: octets.to_vec() });
         Ok(())
@@ -541,7 +541,7 @@ impl Written {
         if octets != self.octets {
             let at = octets.iter().zip(&self.octets).position(|(is, was)| is != was);
             let (has, had) = (octets.len(), self.octets.len());
-            scene.checks.found(format!("{} has {has} octets of {had}, others from {at:?} on", self.name));
+            scene.checks.found(format!("{} has {has} bytes of {had}, others from {at:?} on", self.name));
         }
         Ok(())
     }

@@ -218,7 +218,7 @@ fn what_does_not_fit_the_call_is_no_answer() {
         ("no CB_SEQUENCE", false, Box::new(bare(vec![ok()]))),
         ("nothing", false, Box::new(bare(vec![]))),
         ("octets", false, Box::new(|_: &Heard| Said::Octets(vec![1, 2, 3]))),
-        ("no octets", false, Box::new(|_: &Heard| Said::Octets(vec![]))),
+        ("no bytes", false, Box::new(|_: &Heard| Said::Octets(vec![]))),
     ];
     for (name, is_executed, script) in answers {
         let (server, back) = (TestServer::memory(), Back::new());

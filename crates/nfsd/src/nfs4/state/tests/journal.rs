@@ -169,9 +169,9 @@ fn nobody_is_known_from_a_journal_that_is_damaged_at_any_octet() {
             platter.damage(at, with);
             let damaged = platter.octets();
             let (mut journal, next, past) = open(&platter);
-            assert_eq!((past.end, past.owners.len()), (End::Damaged, 0), "octet {at}");
+            assert_eq!((past.end, past.owners.len()), (End::Damaged, 0), "byte {at}");
             assert_eq!(platter.with(|inner| inner.aside.clone()), Some(damaged), "kept for people");
-            assert!(at < boot || next == epoch + 1, "octet {at}");
+            assert!(at < boot || next == epoch + 1, "byte {at}");
             // It works again.
             journal.write(&[Record::Owner(owner(7), known(1, false))]).unwrap();
             assert_eq!(open(&platter).2.owners.len(), 1);
