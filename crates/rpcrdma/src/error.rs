@@ -46,7 +46,7 @@ impl Error {
         Self(Box::new(Repr::Misuse(text.into())))
     }
 
-    /// The same error behind what was being done.
+    /// The same error, with a text before it that says what was being done.
     pub(crate) fn context(self, text: impl Into<String>) -> Self {
         Self(Box::new(Repr::Context(text.into(), self)))
     }
@@ -140,7 +140,7 @@ from!(
     tokio::sync::oneshot::error::RecvError,
 );
 
-/// Says what was being done when something failed.
+/// Adds to an error what was being done when it happened.
 pub(crate) trait Context<T> {
     /// Puts a sentence before the error.
     fn context(self, text: impl Into<String>) -> Result<T, Error>;

@@ -1,8 +1,8 @@
-//! Agreeing with a server on a version of NFS: 4.2 first, then 4.1, 4.0, and at last 3, whose NULL or MOUNT the caller
-//! then calls. The command speaks version 2 only if a URL asks for it.
+//! Agreeing with a server on a version of NFS: the client tries 4.2 first, then 4.1, 4.0 and at last 3, whose NULL or
+//! MOUNT procedure the caller calls next. It uses version 2 only if a URL asks for it.
 //!
-//! The command takes a step down only if the server itself says that it does not serve the version, and on the same
-//! connection: it looks for an absent server only once.
+//! The client tries a lower version only if the server itself says that it does not serve the higher one, and tries it
+//! on the same connection: it waits for an absent server only once.
 
 use super::NfsVersion;
 use rpcrdma_env::Env;

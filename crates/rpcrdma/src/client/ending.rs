@@ -1,5 +1,5 @@
-//! The end of sessions of version 4 and of contexts of Kerberos: a client that goes away without a word leaves its
-//! server with what it held until the lease or the ticket ends.
+//! The end of sessions of version 4 and of contexts of Kerberos. If a client leaves without ending them, the server
+//! keeps what it held until the lease or the ticket ends.
 
 use rpcrdma_nfs_client::v4::Nfs4;
 use rpcrdma_oncrpc::gss::GssAuth;
@@ -8,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-/// How long saying so may take: nobody waits for a server that does not answer, which has leases for that.
+/// How long the calls that end sessions and contexts may take. A server that does not answer in this time ends them
+/// itself when the lease ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What was made at servers, to be ended there. Clones are the same.
@@ -32,8 +33,8 @@ impl Ending {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contexts.push(auth.clone());
     }
 
-    /// Tells the servers that their clients go. A server that does not answer is given up after five seconds; its
-    /// leases end what it held.
+    /// Tells the servers that their clients leave. If a server does not answer within five seconds, its leases end what
+    /// the client held.
     pub async fn end(&self) {
         let made = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         for nfs in made.sessions {

@@ -69,7 +69,7 @@ impl Identities {
     /// The identity for a URL.
     ///
     /// # Errors
-    /// If it wants Kerberos, and the library is not there.
+    /// If the URL asks for Kerberos, and the library of Kerberos is not installed.
     pub(super) fn of(&self, url: &NfsUrl) -> Result<Identity> {
         let service = match url.security {
             Security::Sys => return Ok(Identity::Sys(Arc::new(sys(url)))),

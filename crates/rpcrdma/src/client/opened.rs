@@ -31,10 +31,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the server of a URL, `nfs://HOST[:PORT]/PATH[?NAME=VALUE&...]`, and finds what it exports.
+    /// Connects to the server of a URL, `nfs://HOST[:PORT]/PATH[?NAME=VALUE&...]`, and finds the export that the path
+    /// names.
     ///
     /// # Errors
-    /// If the text is no such URL, the server does not answer, or it does not export that to this user.
+    /// If the text is not such a URL, if the server does not answer, or if it does not export the path to this user.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_with(url, Options::default()).await
     }
@@ -63,7 +64,7 @@ impl Client {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// If it is not there, or may not be read.
+    /// If the file does not exist, or the user may not read it.
     pub async fn open(&self, path: impl AsRef<[u8]>) -> Result<File> {
         self.open_for(path, Access::Read).await
     }
@@ -71,17 +72,17 @@ impl Client {
     /// Opens a file.
     ///
     /// # Errors
-    /// If it is not there, or may not be opened so.
+    /// If the file does not exist, or the user may not open it for this access.
     pub async fn open_for(&self, path: impl AsRef<[u8]>, access: Access) -> Result<File> {
         let path = path.as_ref();
         let found = self.find(path).await?;
         self.session.files.open(Node::from(&found), access).await.with_context(|| escaped(path))
     }
 
-    /// Opens a file for reading and writing, and makes it if it is not there.
+    /// Opens a file for reading and writing, and creates it if it does not exist.
     ///
     /// # Errors
-    /// If it cannot be made or opened.
+    /// If the file cannot be created or opened.
     pub async fn create(&self, path: impl AsRef<[u8]>) -> Result<File> {
         let path = path.as_ref();
         let (above, name) = split(path).with_context(|| format!("{}: this names no file", escaped(path)))?;
@@ -91,10 +92,10 @@ impl Client {
         Ok(created.with_context(|| escaped(path))?.file)
     }
 
-    /// All bytes of a file.
+    /// Reads a whole file.
     ///
     /// # Errors
-    /// If it is not there, or cannot be read.
+    /// If the file does not exist, or cannot be read.
     pub async fn read(&self, path: impl AsRef<[u8]>) -> Result<Bytes> {
         let path = path.as_ref();
         let file = self.open(path).await?;
@@ -107,10 +108,11 @@ impl Client {
         Ok(all.freeze())
     }
 
-    /// Makes these the bytes of a file, on the server's disk when this returns. Makes the file if it is not there.
+    /// Replaces the contents of a file, and creates the file if it does not exist. The data are on the server's disk
+    /// when this returns.
     ///
     /// # Errors
-    /// If it cannot be made, or not be written.
+    /// If the file cannot be created or written.
     pub async fn write(&self, path: impl AsRef<[u8]>, data: Bytes) -> Result<()> {
         let path = path.as_ref();
         let file = self.create(path).await?;
@@ -131,7 +133,7 @@ impl Client {
     /// The entries of a directory.
     ///
     /// # Errors
-    /// If it is not there, or may not be read.
+    /// If the directory does not exist, or the user may not read it.
     pub async fn list(&self, path: impl AsRef<[u8]>) -> Result<Vec<Entry>> {
         let path = path.as_ref();
         let directory = self.find(path).await?.file;
@@ -146,14 +148,15 @@ impl Client {
     /// A file and its attributes.
     ///
     /// # Errors
-    /// If it is not there.
+    /// If the file does not exist.
     pub async fn find(&self, path: impl AsRef<[u8]>) -> Result<Found> {
         let path = path.as_ref();
         let whole = [&self.path[..], b"/", path].concat();
         self.session.find(&whole, true).await.with_context(|| escaped(path))
     }
 
-    /// Tells the server that this client goes. Without it the server keeps what the client held until its lease ends.
+    /// Tells the server that this client leaves. Without this call the server keeps what the client held until its
+    /// lease ends.
     pub async fn close(self) {
         self.sessions.ending().end().await;
     }

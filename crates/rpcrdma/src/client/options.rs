@@ -1,4 +1,4 @@
-//! What a client can be told beside its URL.
+//! The options of a client that a URL does not have.
 
 use super::{Unwatched, Watch};
 use rpcrdma_fabric::Fabric;
@@ -6,7 +6,7 @@ use rpcrdma_iwarp::Tap;
 use rpcrdma_transport::Observer;
 use std::{sync::Arc, time::Duration};
 
-/// What a client can be told beside its URL.
+/// The options of a client that a URL does not have.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
@@ -16,7 +16,7 @@ pub struct Options {
     pub crc: bool,
     /// How long a thread looks for the next message before it sleeps.
     pub busy_poll: Duration,
-    /// Sees what goes over software iWARP.
+    /// Sees all data that software iWARP sends and receives.
     pub tap: Option<Arc<dyn Tap>>,
     /// Told of what a person may want to know.
     pub watch: Arc<dyn Watch>,

@@ -51,10 +51,10 @@ pub(super) fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address
 }
 
-/// Tries addresses one after the other until one answers. An answer that is a refusal counts.
+/// Tries addresses one after the other until one answers. A refusal is an answer.
 ///
 /// # Errors
-/// What the last address that was tried has said, with what those before it have said.
+/// The error of the last address that was tried, with the errors of those before it.
 pub(super) async fn first_that_answers<T>(
     addresses: &[SocketAddr],
     mut attempt: impl AsyncFnMut(SocketAddr) -> Result<T>,
@@ -71,7 +71,7 @@ pub(super) async fn first_that_answers<T>(
     bail!("the host has no address")
 }
 
-/// Whether there is no server of the kind at an address.
+/// Whether an error means that no such server is at the address.
 fn is_unreachable(error: &Error) -> bool {
     error.find().is_some_and(rpcrdma_nfs_client::Error::is_unreachable)
         || matches!(error.find(), Some(CallError::Transport(_)))

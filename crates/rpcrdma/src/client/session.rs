@@ -141,8 +141,8 @@ impl Sessions {
         let client = Client::new(carried.transport.clone(), flavour, v4::PROGRAM, v4::VERSION);
         match agree::version_4(&client, &self.env, url.version, callbacks.as_ref()).await {
             Ok(nfs) => self.session_4(url, server, nfs, carried.pool).await,
-            // Anybody on the path can claim that, signed or not: only the call's number is signed. MOUNT would then be
-            // asked by AUTH_SYS. OPS-SEC-m
+            // Anybody on the path can forge this refusal, with Kerberos too: only the call's number is signed. The
+            // client would then call MOUNT with AUTH_SYS. OPS-SEC-m
             Err(why) if url.version == NfsVersion::Auto && why.is_no_version_4() && url.security.is_kerberos() => {
                 let own = url.security;
                 Err(Error::from(why)).with_context(|| {
@@ -226,8 +226,8 @@ impl Sessions {
         Ok(Carried { transport, pool })
     }
 
-    /// Warns of options that do nothing for this URL: those of RDMA if TCP carries the calls, those of version 3 if the
-    /// URL asks for version 4.
+    /// Warns of options that have no effect with this URL: those of RDMA if TCP carries the calls, those of version 3
+    /// if the URL asks for version 4.
     fn tell_unused(&self, url: &NfsUrl) {
         let host = escaped(url.host.as_bytes());
         if url.transport == Transport::Tcp {
@@ -342,10 +342,10 @@ impl Session {
         names.fold(self.export.clone(), |path, name| join(&path, name))
     }
 
-    /// The file at a path in the export. Its errors do not name the path: callers know it as the user wrote it.
+    /// The file at a path in the export. Errors do not name the path: the caller knows it as the user wrote it.
     ///
     /// # Errors
-    /// If it is not there, or may not be sought.
+    /// If the file does not exist, or the user may not search a directory of the path.
     pub async fn find(&self, path: &[u8], follow_last: bool) -> Result<Found> {
         match self.files.walk(&self.root, path, follow_last).await {
             Ok(found) => Ok(found),

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 /// The most connections of a URL: as many as Linux allows.
 pub(super) const MAX_CONNECTIONS: u8 = 16;
 
-/// A transport that stands, and what has to be polled for it.
+/// A connected transport, and the future that drives it.
 pub(super) struct Connected {
     pub(super) transport: Arc<dyn ClientTransport>,
     pub(super) driver: BoxFuture<'static, ()>,
@@ -25,7 +25,7 @@ pub(super) struct Connected {
 /// Makes a connection; with where it takes XIDs from, if that is not its own affair.
 type Connect = dyn Fn(Option<Arc<XidSource>>) -> BoxFuture<'static, Result<Connected>> + Send + Sync;
 
-/// Makes so many connections. If the first stands and others do not, that is told, and they are done without.
+/// Makes so many connections. If the first one succeeds and others do not, it warns, and goes on without them.
 pub(super) async fn connect(
     count: u8,
     env: &Env,

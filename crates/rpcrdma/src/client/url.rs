@@ -94,17 +94,17 @@ pub struct NfsUrl {
     pub fabric: Carrier,
     /// The device that carries it, if one is named.
     pub device: Option<String>,
-    /// Where MOUNT answers, if it is said.
+    /// The port of MOUNT, if the URL names one.
     pub mount_port: Option<u16>,
     /// The versions of RPC-over-RDMA.
     pub rpcrdma: Versions,
     /// How many connections calls are spread over.
     pub connections: u8,
-    /// How the server is to know who calls.
+    /// How the client proves to the server who calls.
     pub security: Security,
     /// With Kerberos: the server's principal, if it is another than the host's.
     pub principal: Option<String>,
-    /// As which user calls are made, by AUTH_SYS; as that of this process if it is not said.
+    /// The user in whose name AUTH_SYS calls; without it, the user of this process.
     pub uid: Option<u32>,
     /// The same of the group.
     pub gid: Option<u32>,

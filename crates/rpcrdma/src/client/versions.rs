@@ -36,7 +36,7 @@ const FILE: &str = "rpcrdma/without-version-2";
 /// Stands at the end of a line that is a suspicion.
 const UNSURE: &str = "?";
 
-/// The version whose presence is in question.
+/// The version of RPC-over-RDMA that a server may or may not have.
 const VERSION_2: u32 = 2;
 
 /// The file of this user, where there is a cache directory.
@@ -105,7 +105,7 @@ fn write(file: &Path, servers: &[Entry]) -> std::io::Result<()> {
     fs::rename(&draft, file)
 }
 
-/// Whether the server is thought to have no version 2, and need not be asked now.
+/// Whether the file remembers that the server has no version 2, so that the client need not ask now.
 pub(super) fn lacks_version_2(file: &Path, server: SocketAddr) -> bool {
     let now = now();
     read(file, now).iter().any(|known| known.server == server && known.spares_asking(now))
@@ -126,7 +126,7 @@ fn remember(file: &Path, server: SocketAddr, sure: bool, now: u64) -> std::io::R
     write(file, &servers[servers.len().saturating_sub(MAX_SERVERS)..])
 }
 
-/// Forgets what was remembered of a server. Writes nothing if that is nothing.
+/// Forgets what the file remembers of a server. If it remembers nothing of it, nothing is written.
 fn forget(file: &Path, server: SocketAddr, now: u64) -> std::io::Result<()> {
     let mut servers = read(file, now);
     let known = servers.len();

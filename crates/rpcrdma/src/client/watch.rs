@@ -5,8 +5,8 @@ use rpcrdma_oncrpc::ClientTransport;
 use rpcrdma_transport::Observer;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-/// Told of what a person may want to know of a client's connections. Whatever is not implemented is told to nobody, but
-/// for warnings, which go to the log.
+/// Receives what a person may want to know of a client's connections. The default methods do nothing, except that
+/// warnings go to the log.
 pub trait Watch: Send + Sync {
     /// A connection is being made, which takes `limit` at most. What this returns is dropped when that has failed.
     fn connecting(&self, server: SocketAddr, env: &Env, limit: Duration) -> Box<dyn Attempt> {
@@ -36,7 +36,7 @@ pub trait Attempt: Send + Sync {
     fn done(self: Box<Self>) {}
 }
 
-/// Nobody is told.
+/// A watch without a receiver.
 pub(super) struct Unwatched;
 
 impl Watch for Unwatched {}

@@ -53,7 +53,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Begins to say what a server is to be.
+    /// A builder with all defaults.
     pub fn builder() -> Builder {
         Builder::default()
     }
@@ -111,11 +111,11 @@ impl Server {
         self.tap = Some(tap);
     }
 
-    /// Starts to serve, on threads of its own. Has to be called within a runtime of tokio, where the server's work
-    /// that is not of a connection goes on.
+    /// Starts to serve, on threads of its own. The caller has to be within a tokio runtime: the server's work that
+    /// belongs to no connection runs there.
     ///
     /// # Errors
-    /// If threads cannot be started, or rpcbind cannot be told.
+    /// If threads cannot be started, or rpcbind cannot be reached.
     pub async fn start(self) -> Result<Running> {
         let Self { env, options, nfsd, memory_octets, on_device, tap, .. } = &self;
         let pool = on_device.as_ref().map_or_else(Pool::new, |on| Pool::over(on.device.pool()));
@@ -169,7 +169,7 @@ impl Server {
         Ok(running)
     }
 
-    /// What executes calls: that of NFS, and those of all that is spoken over TCP and UDP.
+    /// The programs that execute calls: NFS, and the others that are served over TCP and UDP.
     fn programs(&self, memory: &memory::Memory, tasks: &mut JoinSet<()>) -> Result<Programs> {
         let Self { env, options, nfsd, ports, .. } = self;
         let mut programs: Vec<(Spoken, Arc<dyn Handler>)> = Vec::new();
@@ -217,7 +217,7 @@ impl Server {
 /// What executes calls to each program over TCP and UDP, and to NFS over RDMA.
 type Programs = (Vec<(Spoken, Arc<dyn Handler>)>, Arc<dyn Handler>);
 
-/// Tells an administrator who serves everybody that this is so.
+/// Warns the administrator if the server serves clients of every network.
 fn warn_of_strangers(options: &Options, ports: &Ports) {
     let is_open = |export: &super::Export| {
         export.clients.is_empty() && kerberos::securities(options, export).iter().any(|one| !one.is_kerberos())

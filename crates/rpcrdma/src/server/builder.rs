@@ -51,8 +51,8 @@ impl Builder {
         self
     }
 
-    /// Listens for RPC over RDMA here; several times for several addresses. 127.0.0.1:20049 if nothing is said. Port 0
-    /// lets the system choose: [`Running::addresses`] tells what it has chosen.
+    /// Listens for RPC over RDMA on this address. May be called for several addresses; without a call the server
+    /// listens on 127.0.0.1:20049. With port 0 the system chooses the port, and [`Running::addresses`] returns it.
     pub fn listen(mut self, address: impl Into<SocketAddr>) -> Self {
         self.options.listen.push(address.into());
         self
@@ -113,8 +113,8 @@ impl Builder {
         self.serve_until(std::future::pending()).await
     }
 
-    /// Serves until a future completes, such as that of a signal; then calls under way have
-    /// [some time](Options::drain) to finish.
+    /// Serves until a future completes, such as one that waits for a signal. Calls under way then have [some
+    /// time](Options::drain) to finish.
     ///
     /// # Errors
     /// As [`serve`](Self::serve).

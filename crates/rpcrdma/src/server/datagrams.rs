@@ -1,7 +1,8 @@
-//! The programs that are asked over UDP: one socket for each address, all of them on the first serving thread.
+//! The programs that are served over UDP: one socket for each address, all of them on the first serving thread.
 //!
-//! What is not answered is counted, and told in the log once a minute: whoever sends datagrams as fast as he likes
-//! writes no log as fast. Clients that are not allowed are told so, in fewer octets than they have sent.
+//! The server counts datagrams that it does not answer, and reports them in the log once a minute, so that a flood of
+//! datagrams does not flood the log. A client whose address is not allowed gets an answer that says so, which is
+//! shorter than its call.
 
 use super::{
     gate::Gate,
@@ -23,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often what was dropped is looked at.
+/// How often the server reports dropped datagrams.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Serves a socket until the server is to stop.
@@ -55,7 +56,7 @@ pub(super) async fn serve(socket: UdpSocket, spoken: Spoken, handler: Arc<dyn Ha
     }
 }
 
-/// Who is allowed is served; others are told that they are not.
+/// Serves clients whose addresses are allowed, and tells the others that theirs are not.
 struct Guarded {
     handler: Arc<dyn Handler>,
     stranger: Arc<dyn Handler>,
@@ -73,7 +74,7 @@ impl Handler for Guarded {
     }
 }
 
-/// What was told of a socket.
+/// What the log has already reported of a socket.
 struct Watched {
     local: SocketAddr,
     spoken: Spoken,
@@ -83,7 +84,7 @@ struct Watched {
 }
 
 impl Watched {
-    /// Counts what has happened since the last look, and tells of what was dropped.
+    /// Counts what has happened since the last look, and reports what was dropped.
     fn look(&mut self, handle: &udp::ServerHandle) {
         let (dropped, answered) = (handle.dropped(), handle.answered());
         metrics::datagrams_answered(answered - std::mem::replace(&mut self.answered, answered));

@@ -1,5 +1,5 @@
-//! Connections to clients of NFS version 4.0, over which the server calls them. How many and to whom is the library's
-//! to say.
+//! Connections to clients of NFS version 4.0, over which the server calls them. The crate `nfsd` decides how many it
+//! makes, and to which clients.
 
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfsd::Dial;

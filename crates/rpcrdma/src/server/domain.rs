@@ -34,13 +34,13 @@ impl HostAccounts for OfMachine {
     }
 }
 
-/// The domain of a server whose key is this principal's: `nfs/HOST@REALM`.
+/// The domain of a server whose Kerberos key belongs to this principal, `nfs/HOST@REALM`.
 fn of_realm(principal: &str) -> Option<Domain> {
     let (_, realm) = principal.rsplit_once('@')?;
     realm.to_ascii_lowercase().parse().ok()
 }
 
-/// Who names users and groups for version 4; nobody where no domain is known.
+/// What maps users and groups to names for version 4; `None` if no domain is known.
 pub(super) fn names(options: &Options, env: &Env) -> Result<Option<Arc<OwnerNames>>> {
     if !options.nfs.has_4() {
         return Ok(None);

@@ -1,9 +1,11 @@
-//! The line in the log with which a connection ends: who, over what, how long, how much, and why it ended.
+//! The log line for the end of a connection: the client, the transport, how long it lasted, how much it carried, and
+//! why it ended.
 //!
-//! Connections of NFS are told at `INFO`: those that carried calls, and those that did not end in order. The rest is
-//! told at `DEBUG`: those of MOUNT and the portmapper, which last for one call, and those of programs that only look
-//! whether the port is open. Who may connect can make connections end as fast as he likes, so only so many a minute are
-//! told at `INFO`, and then how many were not. Clients that are not allowed have no such line at all.
+//! The ends of NFS connections go to the log at `INFO` if they carried calls or ended with an error. All others go
+//! there at `DEBUG`: connections of MOUNT and the portmapper, which last for one call, and connections of programs that
+//! only check that the port is open. A client can make connections end as fast as it likes, so that only some lines a
+//! minute are at `INFO`; one more line says how many ends were left out. Clients whose addresses are not allowed cause
+//! no such line.
 
 use super::{ports::Spoken, tally::Tally};
 use std::{
@@ -14,7 +16,7 @@ use std::{
 
 /// The span for which ends are counted.
 const SPAN: Duration = Duration::from_secs(60);
-/// The ends that are told at `INFO` within it: some 200 bytes each, and so 17 MB a day at most.
+/// The most ends that are logged at `INFO` in one span. With some 200 bytes a line, this is 17 MB a day at most.
 const ENDS_PER_SPAN: u32 = 60;
 
 /// What all serving threads share.
@@ -25,7 +27,7 @@ pub(super) struct Ends(Mutex<Told>);
 struct Told {
     /// When the span began.
     since: Option<Instant>,
-    /// How many were told in it.
+    /// The number that were logged in it.
     told: u32,
     /// How many were not since the last that was.
     untold: u64,
@@ -51,7 +53,7 @@ pub(super) struct Ended<'a> {
 }
 
 impl Ends {
-    /// Tells of a connection's end.
+    /// Logs the end of a connection.
     pub(super) fn tell(&self, ended: &Ended<'_>) {
         let Ended { client, spoken, lasted, tally, why } = ended;
         let [calls, bytes_in, bytes_out] = tally.read();
@@ -72,7 +74,7 @@ impl Ends {
         }
     }
 
-    /// Whether an end at this time is told, and how many before it were not.
+    /// Whether the end at this time is logged; then how many ends before it were left out.
     fn count(&self, now: Instant) -> Option<u64> {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.since.is_none_or(|since| now.saturating_duration_since(since) >= SPAN) {

@@ -25,9 +25,9 @@ pub struct Export {
     pub(super) source: Source,
     /// Where clients see it: absolute, with no empty name in it.
     pub(super) path: Vec<u8>,
-    /// Nobody changes anything through it.
+    /// Clients cannot change anything in it.
     pub(super) read_only: bool,
-    /// Who may use it; everybody if it is empty.
+    /// The networks whose clients may use it; all networks if it is empty.
     pub(super) clients: Vec<Cidr>,
     /// What it takes, if it says so itself.
     pub(super) securities: Option<Securities>,
@@ -67,7 +67,7 @@ impl Export {
         self
     }
 
-    /// How its callers are told apart, best first, instead of what the server says.
+    /// The security flavours of this export, best first, in place of the server's.
     pub fn security(mut self, flavours: impl IntoIterator<Item = Security>) -> Self {
         self.securities = Some(Securities::new(flavours));
         self
@@ -93,11 +93,11 @@ fn bad<T>(why: impl Into<String>) -> Result<T> {
     Err(Error::misuse(why))
 }
 
-/// Checks what only all of them together can be wrong in. They are directories that are there.
+/// Checks the exports against each other. Their directories must exist.
 ///
 /// # Errors
-/// If two have the same name, or files that both would serve, or if one lies by its name in another where no directory
-/// is for it.
+/// If two exports have the same name or would serve the same files, or if the name of one lies in another where that
+/// one has no directory.
 pub(super) fn check(exports: &[Export]) -> Result<()> {
     for (at, export) in exports.iter().enumerate() {
         for other in &exports[..at] {
@@ -124,7 +124,7 @@ pub(super) fn check(exports: &[Export]) -> Result<()> {
     exports.iter().try_for_each(|inner| has_its_place(inner, exports))
 }
 
-/// That a directory is there in the outer export which the inner one covers.
+/// Checks that the outer export has a directory where the inner one covers it.
 fn has_its_place(inner: &Export, exports: &[Export]) -> Result<()> {
     let behind = |outer: &Export| {
         let outer = if outer.path == b"/" { &b""[..] } else { &outer.path };

@@ -19,8 +19,8 @@ impl FileThreads {
     }
 }
 
-/// How many threads of the runtime a server uses at most for work that blocks: `max_blocking_threads` of a runtime that
-/// does nothing else has to be larger.
+/// The most threads of the runtime that a server uses for work that blocks. If the runtime does other such work too,
+/// its `max_blocking_threads` must be larger than this.
 pub fn blocking_threads(serving_threads: usize) -> usize {
     serving_threads * FILE_THREADS
 }

@@ -1,4 +1,5 @@
-//! Who gets in, and how many at a time. All addresses of IPv6 in one /64 count as one: see [`ClientNetwork`].
+//! Which connections the server accepts, and how many at a time. All IPv6 addresses of one /64 count as one: see
+//! [`ClientNetwork`].
 
 use rpcrdma_nfsd::Cidr;
 use rpcrdma_oncrpc::ClientNetwork;
@@ -12,8 +13,8 @@ use std::{
 /// behind one address there may be many.
 pub(super) const SETUPS_PER_ADDRESS: usize = 64;
 
-/// Connections at a time from addresses that are not allowed. They are told so, and that costs them one of these places
-/// for a moment; whoever finds none is not told.
+/// The most connections at a time from addresses that are not allowed. Each holds one of these places while the server
+/// tells the client so. If no place is free, the server closes the connection without an answer.
 const STRANGERS: usize = 32;
 
 /// The part of all places that one address leaves to others: a quarter, where there are as many places.
@@ -52,10 +53,10 @@ impl Counts {
     }
 }
 
-/// Why somebody does not get in.
+/// Why a connection is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// As many are told already that their addresses are not allowed as may be.
+    /// The address is not allowed, and all places for telling clients so are taken.
     Strangers,
     /// There are as many connections as may be.
     All,
@@ -98,12 +99,12 @@ impl Gate {
         Self { max_connections, max_per_address, allow, counts: Mutex::default() }
     }
 
-    /// Whether an address is allowed, for what comes without a connection.
+    /// Whether an address is allowed, for datagrams, which have no connection.
     pub fn allows(&self, peer: IpAddr) -> bool {
         self.allow.is_empty() || self.allow.iter().any(|range| range.contains(peer))
     }
 
-    /// Lets a connection in, to be set up, or to be told that its address is not allowed.
+    /// Accepts a connection, either to set it up or to tell the client that its address is not allowed.
     pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Entry, Refusal> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.allows(peer) {
@@ -141,7 +142,7 @@ impl Gate {
 pub enum Entry {
     /// To be served.
     Guest(Setup),
-    /// To be told that its address is not allowed.
+    /// The client's address is not allowed, and the server has still to tell it so.
     Stranger(Stranger),
 }
 
@@ -204,7 +205,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// Comes in from an address that is allowed.
+    /// Enters from an address that is allowed.
     fn enter(gate: &Arc<Gate>, text: &str) -> Result<Setup, Refusal> {
         gate.enter(address(text)).map(|entry| match entry {
             Entry::Guest(setup) => setup,
@@ -236,7 +237,7 @@ mod tests {
         assert!(enter(&gate, "192.0.2.1").is_ok());
         held.clear();
         assert_eq!(gate.counts.lock().unwrap().of.len(), 0);
-        // Where places are few, there is no quarter to keep.
+        // So few places have no quarter that could be kept free.
         let gate = Arc::new(Gate::new(3, Vec::new()));
         let _held: Vec<_> = (0..3).map(|_| enter(&gate, "192.0.2.1").ok().unwrap()).collect();
     }

@@ -13,7 +13,7 @@ use rpcrdma_nfsd::{Securities, Security};
 use rpcrdma_oncrpc::gss::{AcceptGss, GssObserver, Refused, TOKENS_AT_ONCE, USERS_AT_ONCE, Workshop};
 use std::{io::ErrorKind, net::SocketAddr, sync::Arc, time::Instant};
 
-/// The service whose keys are used: clients ask for tickets for `nfs@HOST`.
+/// The service whose keys the server uses: clients ask for tickets for `nfs@HOST`.
 const SERVICE: &str = "nfs";
 /// Where a machine has its keys.
 const MACHINES_KEYTAB: &str = "/etc/krb5.keytab";
@@ -92,7 +92,7 @@ pub(super) fn start(options: &Options, env: &Env) -> Result<Option<Arc<AcceptGss
     Ok(Some(Arc::new(flavour.with_observer(Arc::new(Told::default())))))
 }
 
-/// Counts what happens, and tells the operator some of it.
+/// Counts what happens, and logs some of it for the administrator.
 #[derive(Default)]
 struct Told {
     tokens: Seldom,

@@ -1,8 +1,8 @@
-//! Where to listen: what the options name, and the defaults for what it does not.
+//! The addresses on which the server listens: those that the options name, and defaults for the rest.
 //!
-//! A default is taken where it can be had: another server may have the port, such as the kernel's. What was named has
-//! to be had. NFS over TCP has a default only if no listener of NFS is named: who names one says where NFS is to be
-//! reached.
+//! If the port of a default is taken, for example by the kernel's server, the server goes on without it. If the port of
+//! an address that the options name is taken, the server does not start. NFS over TCP has a default only if the options
+//! name no listener of NFS at all.
 
 use super::{Options, kerberos};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +21,7 @@ const ANY_PORT: u16 = 0;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Addresses {
     pub(super) all: Vec<SocketAddr>,
-    /// Nobody has named them.
+    /// These are the defaults: the options name none.
     pub(super) are_default: bool,
 }
 
@@ -91,7 +91,7 @@ impl Listeners {
         }
     }
 
-    /// Whether nobody on another machine can reach any of them.
+    /// Whether all of them are loopback addresses, which no other machine reaches.
     pub(super) fn only_loopback(&self) -> bool {
         let Self { rdma, mount, nfs, lockd, statd } = self;
         let mut all = [rdma, mount, nfs, lockd, statd].into_iter().flat_map(|addresses| &addresses.all);

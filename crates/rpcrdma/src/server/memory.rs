@@ -1,5 +1,5 @@
-//! How much memory calls and replies may take, in all and those of one client. All addresses of IPv6 in one /64 count
-//! as one client: see [`ClientNetwork`].
+//! How much memory calls and replies may take, in total and for one client. All IPv6 addresses of one /64 count as one
+//! client: see [`ClientNetwork`].
 
 use rpcrdma_fabric::pool::{Budget, Pool};
 use rpcrdma_oncrpc::ClientNetwork;
@@ -10,7 +10,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-/// What is assumed where the system does not tell its memory, in octets.
+/// The RAM, in bytes, that the server assumes if the system does not say how much there is.
 const UNKNOWN_RAM: usize = 1 << 30;
 /// The least that is any use, in octets: a few calls of the largest size at a time.
 const LEAST: usize = 16 << 20;
@@ -96,7 +96,7 @@ impl Share {
     }
 }
 
-/// The budget in octets: what was asked for, or a quarter of the RAM.
+/// The budget in bytes: what the option says, or a quarter of the RAM.
 pub(super) fn budget(asked: Option<usize>) -> usize {
     asked.unwrap_or_else(|| ram().unwrap_or(UNKNOWN_RAM) / 4).max(LEAST)
 }

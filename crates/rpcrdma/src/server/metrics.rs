@@ -1,10 +1,10 @@
-//! What the server does, in numbers, for the recorder of the crate `metrics` that the program has installed: the
-//! command has Prometheus'.
+//! The server's metrics, for the recorder of the crate `metrics` that the program has installed. The command installs
+//! the recorder of Prometheus.
 //!
-//! Counted where it happens: connections and messages by an [`Observer`], the bytes of TCP by its streams, calls by a
-//! handler around the services'. Without [`Options::metrics`](super::Options) nothing is counted. docs/metrics.md lists
-//! all names; every series whose labels have few values is there from the start, so that a rate is known from the first
-//! occurrence on.
+//! Each thing is counted where it happens: connections and messages by an [`Observer`], the bytes of TCP by its
+//! streams, calls by a handler around those of the services. Without [`Options::metrics`](super::Options) nothing is
+//! counted. docs/metrics.md lists all names. If the labels of a metric have few values, all its series exist from the
+//! start with the value 0, so that a rate includes the first occurrence.
 
 mod calls;
 mod contexts;
@@ -28,7 +28,7 @@ use std::{
 
 /// How often the memory in use is looked at.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
-/// Says what is counted, and registers what is there from the start.
+/// Describes the metrics, and registers those that exist from the start.
 pub(super) fn start() {
     describe();
     begin();
@@ -64,11 +64,11 @@ fn describe() {
     describe_gauge!("rpcrdma_memory_bytes", "The memory budget, by part: in use, and its limit");
 }
 
-/// Registers what is there from the start and is counted where it happens seldom.
+/// Registers the rare counters that exist from the start.
 fn begin() {
     let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
     gauge!("rpcrdma_build_info", "version" => version, "os" => os, "arch" => arch).set(1);
-    // A clock that stands before 1970 is told as 1970.
+    // If the clock stands before 1970, the start is 1970.
     let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     gauge!("process_start_time_seconds").set(started.as_secs_f64());
     for refusal in Refusal::ALL {
@@ -179,7 +179,7 @@ impl Observer for Counting {
             }
             Event::Closed { error } => {
                 ended("rdma", reason(error.as_ref())).increment(1);
-                // Last: whoever sees it gone has its end counted.
+                // Last: when the gauge shows that the connection is gone, its end has been counted.
                 self.connections.decrement(1);
             }
             Event::Sent(sent) => {
@@ -302,7 +302,7 @@ impl Drop for TcpConnection {
     }
 }
 
-/// Tells how much the index of names remembers, for as long as it is polled.
+/// Updates the gauges of the index of names, for as long as it is polled.
 pub(super) async fn watch_index(directories: Vec<DirectoryFs>) {
     loop {
         let (mut files, mut bytes, mut max_bytes) = (0.0, 0.0, 0.0);
@@ -318,7 +318,7 @@ pub(super) async fn watch_index(directories: Vec<DirectoryFs>) {
     }
 }
 
-/// Tells how much of each budget is in use, for as long as it is polled.
+/// Updates the gauges of the budgets, for as long as it is polled.
 pub(super) async fn watch_memory(budgets: Vec<(&'static str, Budget)>) {
     loop {
         for (part, budget) in &budgets {

@@ -1,13 +1,14 @@
-//! Serving files, and programs of one's own, over RDMA and TCP.
+//! Serving files, and your own RPC programs, over RDMA and TCP.
 //!
-//! [`Server::builder`] says what is to be served; the builder's [`bind`](Builder::bind) opens every port, and
-//! [`start`](Server::start) starts the serving threads. Each runs a single-threaded runtime with its own accept loops
-//! on the shared ports; a connection stays with the thread that accepted it. Work on files that may sleep runs on the
-//! threads for blocking work of the runtime in which the server was made, as does what the server does from time to
-//! time. A device's ports are listened on by that runtime, which hands requests to the serving threads in turn.
+//! [`Server::builder`] takes what is to be served; the builder's [`bind`](Builder::bind) opens every port, and
+//! [`start`](Server::start) starts the serving threads. Each thread runs a single-threaded runtime with its own accept
+//! loops on the shared ports; a connection stays with the thread that accepted it. Work on files that may sleep, and
+//! the server's periodic work, run on the threads for blocking work of the runtime in which the server was made. That
+//! runtime also listens on the ports of RDMA devices, and hands connection requests to the serving threads in turn.
 //!
-//! A server bounds what its peers can use: places for connections (`gate.rs`), memory by address (`memory.rs`), and
-//! what clients of other networks are told (`stranger.rs`). Its threads share the connections evenly (`shares.rs`).
+//! A server limits what its peers can use: places for connections (`gate.rs`), memory by address (`memory.rs`), and
+//! what it sends to clients of networks that are not allowed (`stranger.rs`). Its threads share the connections evenly
+//! (`shares.rs`).
 
 mod bound;
 mod builder;

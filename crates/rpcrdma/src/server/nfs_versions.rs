@@ -5,7 +5,7 @@ use rpcrdma_env::Env;
 use rpcrdma_nfsd::{Nfsd, Observer, Queue, StateDirectory, Version4};
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc, time::Duration};
 
-/// What is served if nothing is said.
+/// The versions that are served by default.
 pub const DEFAULT_NFS_VERSIONS: &str = "3,4.0,4.1,4.2";
 
 /// What a list of versions may name, in order.
@@ -35,7 +35,7 @@ impl Default for NfsVersions {
 }
 
 impl NfsVersions {
-    /// None at all: what serves no files.
+    /// No version: for a server that serves no files.
     pub(super) const NONE: Self = Self { served: [false; 5] };
 
     /// Whether version 2 is served.
@@ -102,9 +102,9 @@ impl fmt::Display for NfsVersions {
 
 /// How version 4 is served.
 pub(super) struct Version4Options {
-    /// How long a client keeps what it holds without a word from it.
+    /// How long a client that does not call keeps what it holds.
     pub(super) lease: Option<Duration>,
-    /// How long clients may reclaim after a restart. As long as the lease, if nothing is said.
+    /// How long clients may reclaim after a restart; by default as long as the lease.
     pub(super) grace: Option<Duration>,
     /// Whether programs of the host are excluded by what clients lock.
     pub(super) host_locks: bool,
@@ -112,7 +112,7 @@ pub(super) struct Version4Options {
     pub(super) delegations: bool,
     /// What remembered replies may take, in octets.
     pub(super) reply_octets: usize,
-    /// Who is told of each operation.
+    /// Is called with each operation.
     pub(super) observer: Option<Arc<dyn Observer>>,
 }
 

@@ -1,4 +1,4 @@
-//! All that can be said of a server, in plain values: what the command's options say, and the builder's methods.
+//! All options of a server, in plain values: those of the command and of the builder's methods.
 
 use super::{Export, NfsVersions, Spoken, kerberos, listeners::Listeners, memory};
 use crate::Carrier;
@@ -7,7 +7,7 @@ use rpcrdma_nfsd::{Cidr, Domain, Securities, Security};
 use rpcrdma_transport::Versions;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-/// Who tells clients the ports.
+/// Which portmapper tells clients the ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rpcbind {
     /// This server, as a portmapper of its own.
@@ -53,7 +53,7 @@ pub struct Options {
     pub statd: Vec<SocketAddr>,
     /// Which versions of NFS are served.
     pub nfs: NfsVersions,
-    /// How long a client of version 4 keeps its opens and locks without a word from it; 90 seconds by default.
+    /// How long a client of version 4 that does not call keeps its opens and locks; 90 seconds by default.
     pub lease: Option<Duration>,
     /// For how long after a restart clients may reclaim opens and locks; as long as `lease` by default.
     pub grace: Option<Duration>,
@@ -61,7 +61,7 @@ pub struct Options {
     pub host_locks: bool,
     /// Whether files are delegated to clients of version 4.
     pub delegations: bool,
-    /// How callers are told apart, best first.
+    /// The security flavours that are accepted, best first.
     pub sec: Vec<Security>,
     /// The file with the keys of Kerberos; the machine's by default.
     pub keytab: Option<PathBuf>,
@@ -79,7 +79,7 @@ pub struct Options {
     pub early_answers: bool,
     /// Only clients of these networks are served; all if it is empty.
     pub allow: Vec<Cidr>,
-    /// Who tells clients the ports; nobody by default.
+    /// Which portmapper tells clients the ports; by default none.
     pub rpcbind: Option<Rpcbind>,
     /// Where a portmapper of the server's own listens.
     pub portmapper: Vec<SocketAddr>,
@@ -87,8 +87,9 @@ pub struct Options {
     pub threads: Option<u16>,
     /// Memory for calls and replies in progress, in bytes; a quarter of the machine's by default.
     pub memory: Option<usize>,
-    /// Where the server keeps what must survive a restart. By default that of the command if a directory is exported;
-    /// else a temporary one: then handles and locks of clients end with the server.
+    /// The directory where the server keeps what must survive a restart. If a directory is exported, the default is the
+    /// same as the command's. Otherwise it is a temporary directory, and the handles and locks of clients end with the
+    /// server.
     pub state: Option<PathBuf>,
     /// Connections at a time, over all listeners.
     pub max_connections: u32,
@@ -156,7 +157,7 @@ impl Options {
         self.nfs.has_mount() && self.locks
     }
 
-    /// Whether nobody on another machine can reach any address that is listened on.
+    /// Whether all addresses to listen on are loopback addresses, which no other machine reaches.
     pub fn only_loopback(&self) -> bool {
         Listeners::of(self).only_loopback()
     }
@@ -174,7 +175,7 @@ impl Options {
         memory::budget(self.memory)
     }
 
-    /// How callers of an export are told apart, best first.
+    /// The security flavours of an export, best first.
     pub fn security_of(&self, export: &Export) -> Securities {
         kerberos::securities(self, export)
     }

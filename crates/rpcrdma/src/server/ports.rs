@@ -80,7 +80,7 @@ pub(super) struct OnDevice {
 }
 
 impl Ports {
-    /// Opens every port that the options name, and the defaults: with version 4 those of them that can be had.
+    /// Opens every port that the options name. With version 4, opens those of the default ports that are free.
     pub(super) async fn open(options: &Options, env: &Env) -> Result<(Self, Option<OnDevice>)> {
         let mut ports = Vec::new();
         let wanted = Listeners::of(options);
@@ -99,7 +99,7 @@ impl Ports {
             for address in all {
                 match Port::open(spoken, *address) {
                     Ok(port) => ports.push(port),
-                    // Who needs none of them is served by the others.
+                    // Clients that need none of the missing ports are served by the others.
                     Err(error) if *are_default && options.nfs.has_4() && !(spoken == Spoken::Nfs && is_secured) => {
                         lacking.push((spoken, error));
                     }
@@ -151,7 +151,7 @@ impl Ports {
         }
     }
 
-    /// Whether nobody on another machine can reach any of them.
+    /// Whether all of them are loopback addresses, which no other machine reaches.
     pub(super) fn only_loopback(&self) -> bool {
         self.0.iter().all(|port| port.address.ip().to_canonical().is_loopback())
     }
@@ -201,7 +201,7 @@ fn portmapper_addresses(named: &[SocketAddr], ports: &[Port]) -> Vec<SocketAddr>
     let mut all: Vec<SocketAddr> = Vec::new();
     let of = ports.iter().map(|port| port.address.ip()).filter(|address| !address.is_loopback());
     for address in of.map(|address| SocketAddr::new(address, RPCBIND_PORT)) {
-        // All addresses of a family are one port, in whose way any other would be.
+        // A port on all addresses of a family conflicts with the same port on any of them.
         let covers = |all: &SocketAddr, one: &SocketAddr| all.ip().is_unspecified() && all.is_ipv4() == one.is_ipv4();
         if !all.iter().any(|known| *known == address || covers(known, &address)) {
             all.retain(|known| !covers(&address, known));
@@ -323,7 +323,7 @@ mod tests {
         assert_eq!(ports.of(Spoken::Portmapper).collect::<Vec<_>>(), [address]);
         let error = Port::open_both(Spoken::Portmapper, address).err().unwrap();
         assert!(format!("{error:#}").contains("cannot listen on"), "{error:#}");
-        // The usual port, taken by somebody else.
+        // The usual port, which another process has.
         let usual = SocketAddr::new(address.ip(), RPCBIND_PORT);
         let told = format!("{:#}", explain_portmapper(error, usual));
         assert!(told.starts_with("--rpcbind own: a portmapper runs here already: use --rpcbind system"), "{told}");

@@ -1,8 +1,9 @@
-//! Telling rpcbind of this machine where the services are.
+//! Registering the addresses of the services with rpcbind of this machine.
 //!
-//! rpcbind keeps one address for each program, version and netid. What is registered already is another server's as
-//! long as something listens there, and is left alone; what a run that was killed has left behind, where nothing
-//! listens any more, is replaced. At the end goes what is still ours: nothing that somebody else has registered since.
+//! rpcbind keeps one address for each program, version and netid. If another server listens at a registered address,
+//! the server leaves the registration alone. If nothing listens there, for example after a run that was killed, the
+//! server replaces it. When the server ends, it removes its own registrations, and none that another server has made
+//! since.
 
 use super::Result;
 use super::{nfs_versions::NfsVersions, ports::Ports, programs};
@@ -82,7 +83,7 @@ impl Registered {
             let shown = rpcrdma_nfs::names::escaped(&text);
             let other = std::str::from_utf8(&text).ok().and_then(parse_universal_address);
             let other = other.with_context(|| format!("it is registered at {shown}, which is not an address"))?;
-            // Where we listen ourselves, nobody else does.
+            // If this server listens on the address, no other server does.
             ensure!(
                 other == address || !listens(netid, other).await,
                 "it is registered at {other}, where a server listens: stop that one, or do without --rpcbind"
@@ -138,12 +139,13 @@ fn is_udp(netid: Netid) -> bool {
 
 /// Whether a server listens at a registered address. `own` are the addresses where we do.
 async fn is_listened_at(netid: Netid, address: SocketAddr, own: &[SocketAddr], env: &Env) -> bool {
-    // Nobody has a port on all addresses of which we have one. Asking would lead to ourselves.
+    // If this server has a port on one address, no other server has it on all addresses. A call would reach this
+    // server.
     let is_ours = |own: &SocketAddr| own.port() == address.port() && own.is_ipv4() == address.is_ipv4();
     if address.ip().is_unspecified() && own.iter().any(is_ours) {
         return false;
     }
-    // Nor has anybody else the port on one address of this machine when we have it on all.
+    // Nor has another server the port on one address of this machine if this server has it on all.
     if own.iter().any(|own| own.ip().is_unspecified() && is_ours(own)) {
         return false;
     }
@@ -162,8 +164,8 @@ async fn is_listened_at(netid: Netid, address: SocketAddr, own: &[SocketAddr], e
     }
 }
 
-/// Whether a server listens on the RDMA device that has an address, whose ports are none of TCP's: then nobody else
-/// can.
+/// Whether a server listens on the RDMA device that has an address. The ports of a device are not those of TCP: while
+/// that server listens, no other can.
 async fn is_listened_on_device(address: SocketAddr, env: &Env) -> bool {
     let device = if address.ip().is_unspecified() { Device::Only } else { Device::Local(address.ip()) };
     match carrier::verbs(env, device, Duration::ZERO, false, false).await {
@@ -349,7 +351,7 @@ mod tests {
         drop(listener);
         assert!(!is_listened_at(Netid::Tcp, address, &[], &env).await);
         assert!(!is_listened_at(Netid::Rdma, address, &[], &env).await, "no device of this machine has it");
-        // An address that this machine does not have (any more), nor anybody else: RFC 6666.
+        // An address that neither this machine nor any other has: RFC 6666.
         assert!(!is_listened_at(Netid::Tcp, "[100::1]:2049".parse().unwrap(), &[], &env).await);
     }
 

@@ -11,8 +11,8 @@ use rpcrdma_nfsd::Nfsd;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{sync::watch, task::JoinSet};
 
-/// A server that runs. [`shutdown`](Self::shutdown) stops it and tells when it has stopped; when this is dropped, it
-/// stops in the background.
+/// A server that runs. [`shutdown`](Self::shutdown) stops it and completes when it has stopped; if this value is
+/// dropped, the server stops in the background.
 #[must_use]
 pub struct Running {
     pub(super) stop: watch::Sender<bool>,
@@ -41,13 +41,13 @@ impl Running {
         self.ports.of(spoken).collect()
     }
 
-    /// Completes when the server has ended by itself, which it does not unless it has a defect; with what has happened.
+    /// Completes with the error when the server has ended by itself, which happens only if it has a defect.
     pub async fn failed(&self) -> Error {
         Error::message(format!("a serving thread has ended: {}", self.serving.wait().await))
     }
 
-    /// Serves nobody anew, lets calls under way finish for as long as [`Options::drain`](super::Options::drain) says,
-    /// and ends.
+    /// Accepts no more connections, lets calls under way finish for as long as
+    /// [`Options::drain`](super::Options::drain) says, and stops.
     pub async fn shutdown(self) -> Stopped {
         self.stop.send_replace(true);
         let finish = async {

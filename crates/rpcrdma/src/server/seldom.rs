@@ -1,12 +1,12 @@
-//! Warnings that others can bring about as often as they like: one in a while is told, with the number of those that
-//! were not.
+//! Warnings that clients can cause as often as they like: only one in a while is logged, with the number of those that
+//! were left out.
 
 use std::{
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
-/// How long no further one is told after one was.
+/// The least time between two warnings in the log.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
 
 /// What all serving threads share, of one kind of warning.
@@ -15,14 +15,14 @@ pub struct Seldom(Mutex<Told>);
 
 #[derive(Debug, Default)]
 struct Told {
-    /// When one was told.
+    /// When the last one was logged.
     last: Option<Instant>,
     /// How many were not since then.
     untold: u64,
 }
 
 impl Seldom {
-    /// Whether one at this time is told, and how many before it were not.
+    /// Whether a warning at this time is logged; then how many before it were left out.
     pub fn tell(&self, now: Instant) -> Option<u64> {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.last.is_some_and(|last| now.saturating_duration_since(last) < BETWEEN_WARNINGS) {

@@ -26,8 +26,8 @@ use std::{
     time::Duration,
 };
 
-/// For how long clients may claim locks again after a restart, in seconds, if nothing is said: as long as those of NFS
-/// version 4, whose grace period it is, too.
+/// The default for how long clients may reclaim locks after a restart: as long as the lease of NFS version 4, whose
+/// grace period this is too.
 const DEFAULT_GRACE: Duration = Duration::from_secs(90);
 
 /// A server of exports.
@@ -52,7 +52,7 @@ pub(super) fn build(
     }
     exports::check(exports)?;
     let (state, temporary) = open_state(options, env)?;
-    // One for all: who has work in one export waits for nobody's in another, beyond his turn.
+    // One pool of threads for all exports: work in one export waits for work in another only for its turn.
     let runtime = files.handle.clone();
     let queue = Queue::new(Arc::new(files));
     let of = exports.iter().filter_map(Export::path_here).count();
@@ -89,7 +89,7 @@ pub(super) fn build(
     if !options.has_locks() {
         return Ok(Built { nfsd, directories, temporary });
     }
-    // Hosts with locks are told of a restart by this name; Linux's statd goes by our address as well.
+    // Notices of a restart carry this name; Linux's statd also accepts our address.
     let name = Bytes::copy_from_slice(rustix::system::uname().nodename().to_bytes());
     let outside = Arc::new(Sockets::new(runtime, name.clone(), env));
     let grace = options.grace.or(options.lease).unwrap_or(DEFAULT_GRACE);
@@ -139,7 +139,7 @@ impl Drop for Temporary {
 fn open_state(options: &Options, env: &Env) -> Result<(StateDirectory, Option<Temporary>)> {
     let has_directories = options.exports.iter().any(|export| export.path_here().is_some());
     if options.state.is_none() && !has_directories {
-        // What a program keeps in its own memory is not there after a restart, and its handles need not be.
+        // The data of a file system in memory do not survive a restart, so that its handles need not either.
         let name = format!("rpcrdma-{}-{:016x}", std::process::id(), env.random.next_u64());
         let path = std::env::temp_dir().join(name);
         let state = StateDirectory::open(&path, &*env.random)?;
@@ -182,8 +182,8 @@ fn open_directory(
     Ok(if options.early_answers { directory.with_early_answers() } else { directory })
 }
 
-/// Whether clients would reach `path` in the served directory: it lies there, on the same file system. What is not
-/// there yet will lie in the nearest directory above it that is.
+/// Whether `path` lies in the served directory, on the same file system, where clients would reach it. A path that does
+/// not exist yet counts as its nearest directory that does.
 fn is_served(path: &Path, directory: &Path) -> bool {
     let device = |path: &Path| std::fs::metadata(path).ok().map(|metadata| metadata.dev());
     let Ok(path) = std::path::absolute(path) else { return false };

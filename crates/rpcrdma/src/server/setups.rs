@@ -1,7 +1,7 @@
-//! RDMA connections whose set-up failed: each is counted by its reason, and one in a while is told to the operator.
+//! RDMA connections whose set-up failed: each is counted by its reason, and one in a while goes to the log.
 //!
-//! Whoever reaches the port can make set-ups fail as fast as he likes, and so could fill a log. What a load balancer
-//! does to find out that the port is open fails too.
+//! A client can cause failed set-ups as fast as it likes, and could so fill a log. The health checks of a load
+//! balancer, which only open and close the port, fail too.
 
 use super::{seldom::Seldom, thread::describe};
 use metrics::counter;

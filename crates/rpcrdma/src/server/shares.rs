@@ -26,7 +26,7 @@ pub(super) fn among(threads: usize) -> impl Iterator<Item = Share> {
 }
 
 impl Share {
-    /// Whether no other thread has fewer connections. [`changed`](Self::changed) tells when to ask again.
+    /// Whether no other thread has fewer connections. [`changed`](Self::changed) completes when this may have changed.
     pub(super) fn is_least(&mut self) -> bool {
         let counts = self.seen.borrow_and_update();
         counts.iter().min() == counts.get(self.thread)

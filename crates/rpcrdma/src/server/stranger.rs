@@ -1,8 +1,8 @@
-//! Clients whose addresses `--allow` does not name: they are told so, at a cost that is bounded and theirs.
+//! Clients whose addresses `--allow` does not name: the server tells them so, at a bounded cost.
 //!
-//! They get one of a few places (see [`Gate`](super::gate::Gate)), for a few seconds. Of what they send no more is read
-//! than the largest call that an honest client would begin with, into buffers that no budget counts and that are
-//! smaller than what `--memory` is asked for; no call is executed.
+//! Each takes one of a few places (see [`Gate`](super::gate::Gate)) for a few seconds. The server reads no more from it
+//! than the largest call with which an honest client would begin. The buffers for this do not count in the budget of
+//! `--memory`, and are smaller than it. No call is executed.
 
 use super::{gate, metrics, thread};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use rpcrdma_oncrpc::tcp;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::net::TcpStream;
 
-/// How long a client that is not allowed may take to be told so. One that is honest takes milliseconds.
+/// How long the exchange with a client that is not allowed may take. An honest client takes milliseconds.
 const STRANGER_TIME: Duration = Duration::from_secs(10);
 
 /// The largest record that is read, in bytes: an RPC header whose credential and verifier have 400 bytes each, and the
@@ -50,7 +50,7 @@ pub(super) async fn reject(pending: Box<dyn Pending>, place: gate::Stranger, pee
     drop(place);
 }
 
-/// Answers calls over TCP, until the client has gone, its time is over or the server is to stop.
+/// Answers calls over TCP, until the client has gone, the time is over or the server stops.
 pub(super) async fn answer(stream: TcpStream, peer: SocketAddr, place: gate::Stranger, shared: &thread::Shared) {
     tell(peer);
     let Ok(local) = stream.local_addr() else { return };
@@ -61,7 +61,7 @@ pub(super) async fn answer(stream: TcpStream, peer: SocketAddr, place: gate::Str
     options.max_record = STRANGER_RECORD_BYTES;
     options.max_calls = STRANGER_CALLS;
     options.stall = STRANGER_TIME;
-    // Its number is its own, as that of every connection, though nothing here goes by it.
+    // The connection gets a number of its own, as every connection does, although nothing here uses it.
     let endpoint = tcp::Endpoint { peer, local, id: shared.connection_ids.next_id(), allocator: Arc::new(Nothing) };
     let (_, driver) = tcp::serve(stream, endpoint, refusal, clock, options);
     tokio::select! {

@@ -47,7 +47,7 @@ impl Tally {
     }
 }
 
-/// Counts the calls and bytes of one RDMA connection, and passes on what is told of it.
+/// Counts the calls and bytes of one RDMA connection, and passes its events on.
 pub(super) struct Watched {
     pub(super) inner: Arc<dyn Observer>,
     pub(super) tally: Arc<Tally>,

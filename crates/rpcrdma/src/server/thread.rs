@@ -65,9 +65,9 @@ pub(super) struct Shared {
     pub(super) programs: Arc<[(Spoken, Arc<dyn Handler>)]>,
     /// What answers clients that are not allowed.
     pub(super) stranger: Arc<dyn Handler>,
-    /// What is told when a connection has ended.
+    /// The NFS service, which is informed when a connection has ended.
     pub(super) nfsd: Option<Arc<Nfsd>>,
-    /// Whether version 4 is served, whose clients are called.
+    /// Whether version 4 is served, whose clients the server calls.
     pub(super) has_callbacks: bool,
     /// Numbers of connections, for all threads and transports.
     pub(super) connection_ids: ConnectionIds,
@@ -232,7 +232,7 @@ impl Drop for Numbered {
 
 /// Completes when the server is to stop.
 pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // An error means that whoever could say so is gone.
+    // An error means that the sender is gone.
     let _ = stopping.wait_for(|&stop| stop).await;
 }
 
@@ -365,8 +365,8 @@ async fn accept_tcp(
     accept_all(accept, Some(share), shared, connect).await;
 }
 
-/// Replies are written whole, so waiting for more would only add delay; and a peer that has vanished is found out,
-/// whether it owes an acknowledgement or was idle.
+/// Sets up an accepted stream. It sends without delay: replies are written whole, so that waiting for more data would
+/// only add latency. It detects a peer that has vanished, whether data are unacknowledged or the connection is idle.
 fn prepare(stream: &TcpStream, stall: Duration) {
     let set = || {
         stream.set_nodelay(true)?;

@@ -14,7 +14,7 @@ use std::{
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// So many threads. How many jobs wait for them is bounded by who gives them.
+/// So many threads. The callers limit how many jobs wait for them.
 pub(super) struct Threads(Sender<Job>);
 
 impl Threads {
@@ -24,7 +24,7 @@ impl Threads {
         for _ in 0..count {
             let jobs: Arc<Mutex<Receiver<Job>>> = jobs.clone();
             let work = move || {
-                // The guard is gone before the job begins.
+                // The lock is released before the job begins.
                 let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 while let Ok(job) = next() {
                     // A defect costs its own job, of which the panic has told, and not the thread.

@@ -1,11 +1,11 @@
 //! Calls, by program, procedure, transport and status, and how long they take.
 //!
-//! What a call is and how it was answered is read from the messages themselves, so that answers of the duplicate
-//! request cache and refusals of the RPC layer count like all others. A counter is registered when it is first needed,
-//! beside those that are there from the start; from then on a call costs a few additions, and no memory.
+//! The program, procedure and status are read from the messages themselves, so that answers of the duplicate request
+//! cache and refusals of the RPC layer count like all others. Some counters exist from the start; each other one is
+//! registered at its first use. From then on a call costs a few additions, and no memory.
 //!
-//! Another program is another entry of [`PROGRAMS`]. A COMPOUND of NFS version 4 is a procedure like others, with the
-//! status of its last operation; the operations are counted by `operations.rs`, so that a sum of these series is the
+//! To count another program, add an entry to [`PROGRAMS`]. A COMPOUND of NFS version 4 counts as one procedure, with
+//! the status of its last operation. `operations.rs` counts the operations, so that the sum of the series here is the
 //! number of calls.
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
@@ -28,15 +28,16 @@ use std::{
 /// By [`transport_index`].
 pub(super) const TRANSPORTS: [&str; 3] = ["tcp", "rdma", "udp"];
 
-/// The status of a call that is not answered at all: no call, a duplicate of one in progress, or one without an answer.
+/// The status of a call without an answer: a message that is not a call, a duplicate of a call in progress, or a call
+/// that gets no reply.
 const NOT_ANSWERED: &str = "none";
 /// The status of a call that placed data where the binding does not allow it; RPC-over-RDMA answers it.
 const NOT_ELIGIBLE: &str = "ERR_CHUNK";
 /// A procedure or a status that has no name.
 const OTHER: &str = "other";
 
-/// Failures of the server, and not of a client or a user: they are there from the start, so that an alarm sees the
-/// first.
+/// Statuses that mean a failure of the server, not of a client or user. Their counters exist from the start, so that an
+/// alarm sees the first failure.
 pub(super) const ALARMING: [&str; 5] = ["IO", "NOSPC", "DQUOT", "STALE", "SERVERFAULT"];
 
 /// Names a status.
@@ -91,7 +92,7 @@ const PROGRAMS: [Program; 8] = [
         label: "mount",
         procedures: || mount::procedure::NAMES.to_vec(),
         has_status: |procedure| procedure == mount::procedure::MOUNT,
-        // MNT's statuses are numbered as those of version 3.
+        // MNT has the same numbers for its statuses as NFS version 3.
         word: |status| Status(status).word(),
         transports: &[0],
     },
@@ -191,7 +192,7 @@ impl Procedure {
         Self { program, name, word, seconds, counted }
     }
 
-    /// The counter of a transport and a status, which is there from now on.
+    /// The counter of a transport and a status, which this call registers at its first use.
     fn counter(&self, statuses: &[&'static str], transport: usize, status: &'static str) -> Option<&Counter> {
         let at = statuses.iter().position(|known| *known == status)?;
         let place = self.counted.get(transport)?.get(at)?;
@@ -216,13 +217,13 @@ pub(in crate::server) struct Calls {
     statuses: Vec<&'static str>,
     /// As [`PROGRAMS`]; the last of each has the procedures without a name.
     programs: Vec<Vec<Procedure>>,
-    /// All other programs and versions, and what is no call.
+    /// All other programs and versions, and messages that are not calls.
     other: Procedure,
     in_progress: Gauge,
 }
 
 impl Calls {
-    /// Registers what is there from the start.
+    /// Registers the counters that exist from the start.
     pub(in crate::server) fn new() -> Arc<Self> {
         let statuses = statuses();
         let procedures = |program: &Program| -> Vec<Procedure> {

@@ -1,12 +1,12 @@
-//! Kerberos: contexts, and what was refused.
+//! Kerberos: contexts, and tokens and calls that were refused.
 
 use super::MEMORY_INTERVAL;
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use rpcrdma_oncrpc::gss::{AcceptGss, Refused};
 use std::sync::Arc;
 
-/// Tells how many contexts there are, for as long as it is polled: none without Kerberos. Where they are made and
-/// refused it is counted.
+/// Updates the number of contexts, for as long as it is polled; does nothing without Kerberos. New and refused contexts
+/// are counted where they happen.
 pub(in crate::server) fn watch_contexts(flavour: Option<Arc<AcceptGss>>) -> impl Future<Output = ()> {
     describe_gauge!("rpcrdma_gss_contexts", "Contexts of RPCSEC_GSS: in use, and those that wait for another token");
     describe_gauge!("rpcrdma_gss_waiting", "Tokens of RPCSEC_GSS, and users to be looked up, that wait for their turn");

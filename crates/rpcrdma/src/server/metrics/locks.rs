@@ -1,11 +1,11 @@
-//! Locks of version 3: what hosts hold and wait for, who is monitored, and what has come of notices.
+//! Locks of version 3: what hosts hold and wait for, which hosts are monitored, and the results of notices.
 
 use super::MEMORY_INTERVAL;
 use metrics::{counter, describe_counter, describe_gauge, gauge};
 use rpcrdma_nfsd::{MonitorCounts, Nfsd, NlmCounts};
 use std::sync::Arc;
 
-/// Tells what the lock manager and the monitor of hosts do, for as long as it is polled.
+/// Updates the metrics of the lock manager and of the monitor of hosts, for as long as it is polled.
 pub(in crate::server) fn watch_monitor(nfsd: Arc<Nfsd>) -> impl Future<Output = ()> {
     describe_gauge!("rpcrdma_nsm_hosts", "Hosts with locks of NFS version 3 on the list of those to be notified");
     describe_gauge!("rpcrdma_nsm_untold", "Hosts that this server has still to tell of its restart");

@@ -1,8 +1,8 @@
 //! Operations of NFS version 4, by operation and status, and how long they take; what version 4 keeps for clients, and
-//! what becomes of calls to them.
+//! the results of calls to them.
 //!
-//! Both labels have the values of tables: no client makes a series that these do not name. A counter is registered when
-//! it is first needed, beside those that are there from the start.
+//! All values of both labels come from tables, so that a client cannot create other series. Some counters exist from
+//! the start; each other one is registered at its first use.
 
 use super::{MEMORY_INTERVAL, calls::ALARMING};
 use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
@@ -88,7 +88,7 @@ impl Operation {
         Self { name, seconds: OnceLock::new(), counted: (0..statuses).map(|_| OnceLock::new()).collect() }
     }
 
-    /// The counter of a status, which is there from now on.
+    /// The counter of a status, which this call registers at its first use.
     fn counter(&self, statuses: &[&'static str], status: &'static str) -> Option<&Counter> {
         let place = self.counted.get(statuses.iter().position(|known| *known == status)?)?;
         let make = || counter!("rpcrdma_nfs4_operations_total", "operation" => self.name, "status" => status);
@@ -108,7 +108,7 @@ struct Operations {
 }
 
 impl Operations {
-    /// Registers what is there from the start.
+    /// Registers the counters that exist from the start.
     fn new() -> Self {
         describe();
         let statuses: Vec<_> = Status::ALL.iter().filter_map(|status| status.word()).chain([OTHER]).collect();
@@ -142,13 +142,13 @@ impl Operations {
     }
 }
 
-/// The numbers of all operations, from when they begin. The server is made before the port of the metrics is open, and
-/// answers nobody until it is.
+/// The counters of all operations, once they have begun. The server is made before the port of the metrics is open, but
+/// answers no call until then.
 #[derive(Default)]
 pub(in crate::server) struct Later(OnceLock<Operations>);
 
 impl Later {
-    /// Registers what is there from the start.
+    /// Registers the counters that exist from the start.
     pub(in crate::server) fn begin(&self) {
         self.0.get_or_init(Operations::new);
     }
@@ -209,7 +209,7 @@ fn describe() {
     describe_counter!("rpcrdma_nfs4_copied_bytes_total", "Bytes that COPY has copied on the server");
 }
 
-/// Tells what version 4 keeps for clients, for as long as it is polled.
+/// Updates the gauges of what version 4 keeps for clients, for as long as it is polled.
 pub(in crate::server) async fn watch_clients(nfsd: Arc<Nfsd>) {
     while let Some(counts) = nfsd.version_4_counts() {
         gauge!("rpcrdma_nfs4_clients").set(counts.clients as f64);

@@ -122,7 +122,7 @@ impl Lines {
             return known.line.clone();
         }
         if kept.len() >= MAX_LINES {
-            // Those that nobody uses now make room. Calls under way are fewer than connections.
+            // Unused connections are closed now to make room. There are always fewer calls under way than connections.
             kept.retain(|_, kept| Arc::strong_count(&kept.line) > 1);
         }
         let line = Arc::<Line>::default();

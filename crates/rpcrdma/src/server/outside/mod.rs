@@ -1,13 +1,13 @@
 //! The server's calls to lockd and statd of its clients, with sockets of the host: [`Outside`].
 //!
-//! Each call asks the client's portmapper for the port, over the same transport, unless that was told a while ago; then
-//! it calls, from the address by which the client knows the server. Only the port of what a portmapper says is taken: a
-//! call goes to the host that it is for and nowhere else. Linux's lockd looks at the address that a GRANTED comes from
-//! and not at the port, and its statd at the address or the name of a notice; others want a port below 1024, so that
-//! calls come from one where this process may have it.
+//! Each call first asks the client's portmapper for the port, over the same transport, unless it has asked not long
+//! ago. Then it calls, from the address by which the client knows the server. It uses only the port of the portmapper's
+//! answer: a call always goes to the client's own address. Linux's lockd checks the address from which a GRANTED comes
+//! and not the port; its statd checks the address or the name in a notice. Other clients want a port below 1024, so
+//! that calls come from such a port if this process may bind one.
 //!
-//! Calls under way are bounded, in all and of each address and network ([`places`]); what is one too many fails at
-//! once. All of it runs on the main threads, so that no thread that serves waits for it.
+//! Calls under way are limited, in total and for each address and network ([`places`]); a call above the limit fails at
+//! once. All of this runs on the main threads, so that no serving thread waits for it.
 
 mod lines;
 mod places;
@@ -69,11 +69,11 @@ struct Inner {
     ports: Mutex<HashMap<Asked, (u16, Instant)>>,
     /// The port of the portmappers.
     portmapper: u16,
-    /// Says who calls, to those who want to know.
+    /// The identity with which the server calls, for clients that check it.
     flavour: Arc<SysAuth>,
 }
 
-/// Ends what nobody waits for any more.
+/// Aborts the task when the caller no longer waits for it.
 struct Running(JoinHandle<Result<Bytes, OutsideError>>);
 
 impl Drop for Running {

@@ -68,7 +68,7 @@ impl Drop for Place {
 mod tests {
     use super::*;
 
-    /// A lock is taken for a host before the host is told of it: a call that has no place costs the host its turn.
+    /// A lock is taken for a host before the server sends GRANTED: if that call gets no place, the host loses its turn.
     #[test]
     fn lockd_has_a_place_for_each_of_its_calls_beside_the_notices() {
         const NOTICES: usize = 16;

@@ -54,7 +54,7 @@ pub(super) fn datagrams(from: IpAddr, to: SocketAddr, reserved: bool) -> io::Res
 pub(super) async fn stream(from: IpAddr, to: SocketAddr, reserved: bool) -> io::Result<TcpStream> {
     let bound = |port| {
         let socket = if to.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
-        // A port whose last connection lingers is free for one to another host.
+        // A port whose last connection is in TIME_WAIT can be used for a connection to another host.
         socket.set_reuseaddr(port != 0)?;
         socket.bind(local(from, to, port))?;
         io::Result::Ok(socket)

@@ -43,14 +43,14 @@ impl Service for Mapping {
             encoder.u32(port.into());
         } else {
             let [high, low] = port.to_be_bytes();
-            // Another host's address: nobody is called there.
+            // Another host's address: the server must not call it.
             encoder.opaque(format!("192.0.2.77.{high}.{low}").as_bytes());
         }
         Box::pin(std::future::ready(Answer::Results(encoder.finish())))
     }
 }
 
-/// A program that tells where it is called from and adds one to a word.
+/// A program that records the address of its caller and adds one to a word.
 struct Program(Arc<Mutex<Vec<SocketAddr>>>);
 
 impl Service for Program {
