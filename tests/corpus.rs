@@ -4,7 +4,7 @@ use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_tests::fuzz::{MAX_KEPT_OCTETS, TARGETS, inputs, seeds};
 use std::{fs, panic, path::Path};
 
-/// Octets of all corpora together, as they stand in the repository.
+/// Bytes of all corpora together, as they stand in the repository.
 const MAX_CORPORA_OCTETS: usize = 1 << 20;
 
 /// Runs the inputs, and says which one it was that failed.

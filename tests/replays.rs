@@ -112,7 +112,7 @@ impl Deed {
     }
 }
 
-/// The octets of a reply's results.
+/// The bytes of a reply's results.
 fn results(stream: Stream) -> Vec<u8> {
     let mut decoder = Decoder::new(stream);
     ReplyHeader::decode(&mut decoder).unwrap().status.unwrap();
@@ -499,7 +499,7 @@ fn a_replay_over_another_transport_is_known() {
                 assert_eq!(send(&transports[1], deed.request(xid)).await.0, results, "{what}: {}", deed.name);
                 assert!(has_theirs(&other, &file).await, "{what}: {}", deed.name);
             }
-            // The same XID, and one octet that differs.
+            // The same XID, and one byte that differs.
             let make = |made: &str, mode_of: u32| {
                 let how = CreateHow::Guarded(mode(mode_of));
                 deed(&v3::Create { directory: root.clone(), name: name(made), how })

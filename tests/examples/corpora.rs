@@ -7,7 +7,7 @@
 use rpcrdma_tests::fuzz::{MAX_KEPT_OCTETS, TARGETS, inputs, seeds};
 use std::{fs, io, path::Path};
 
-/// Octets of inputs that are kept for each target.
+/// Bytes of inputs that are kept for each target.
 const KEPT_OCTETS: usize = 16 << 10;
 
 fn main() -> io::Result<()> {

@@ -135,7 +135,7 @@ fn replies_that_are_not_the_servers_reach_nobody() {
             let (client, meddle) = meddled(&house, service).await;
             meddle(Box::new(|reply| Parts::of(reply).write()));
             assert_eq!(call(&client, 1, 7).await.unwrap(), (7, false), "a reply that is not changed is taken");
-            // Each octet of the verifier.
+            // Each byte of the verifier.
             for at in 0..28 {
                 meddle(changed(move |reply| reply.verifier = flipped(&reply.verifier, at)));
                 refused(&client, "a wrong checksum").await;
@@ -243,7 +243,7 @@ fn a_server_that_knows_no_context_is_asked_twice() {
             let denied = Arc::new(Mutex::new(0));
             let count = denied.clone();
             meddle(Box::new(move |reply| {
-                // What completes a context has a handle of 16 octets where results have their length.
+                // What completes a context has a handle of 16 bytes where results have their length.
                 let parts = Parts::of(reply.clone());
                 if parts.rest[4..8] == [0, 0, 0, 16] {
                     return reply;

@@ -61,7 +61,7 @@ async fn write(client: &Client, len: u32) {
     assert_eq!(results.decode::<u32>().unwrap(), 3 * len);
 }
 
-/// Octets of items around what fits a message, and far beyond.
+/// Bytes of items around what fits a message, and far beyond.
 const SIZES: [u32; 8] = [0, 100, 2800, 3200, 3600, 4096, 70_001, 1 << 20];
 
 /// proves: GSS-2203-5.3.1-a, GSS-2203-5.3.2.2-a, GSS-2203-5.3.2.3-a

@@ -24,7 +24,7 @@ pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 pub const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 const SECRET: [u8; rpcrdma_nfsd::SECRET_OCTETS] = [7; rpcrdma_nfsd::SECRET_OCTETS];
-/// Octets of the server's file system.
+/// Bytes of the server's file system.
 const STORAGE: u64 = 64 << 20;
 
 /// What client and server speak, and what comes of it.

@@ -35,7 +35,7 @@ fn each_result_goes_into_the_chunk_of_its_operation() {
         let mut client = served.client(1).await;
         let (a, b, c) = (client.wire.sink(4096), client.wire.sink(1024), client.wire.sink(4096));
         let call = example(&mut client);
-        // The file's octets are in A without their padding, and their length alone stands in the reply.
+        // The file's bytes are in A without their padding, and their length alone stands in the reply.
         let returned = Lists::writes(&[&[filled(a, 35)], &[filled(b, 12)], &[filled(c, 10)]]);
         let results = results(ops::read_ok(true, 35), ops::read_link_ok(12), ops::read_ok(true, 10));
         client.answered(&call, &Lists::writes(&[&[a], &[b], &[c]]), &returned, 0, &results).await;

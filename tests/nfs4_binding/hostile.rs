@@ -6,7 +6,7 @@ use super::{
     wire::{Lists, Refusal, Segment, filled},
 };
 
-/// Ten octets, and so two of padding.
+/// Ten bytes, and so two of padding.
 const DATA: &[u8] = b"ten octets";
 
 /// What comes of a call with these Read chunks.
@@ -20,7 +20,7 @@ enum Comes {
     Refused,
 }
 
-/// Sends a COMPOUND of PUTFH, LOOKUP, WRITE and GETFH, of which octets are in chunks.
+/// Sends a COMPOUND of PUTFH, LOOKUP, WRITE and GETFH, of which bytes are in chunks.
 async fn judged(client: &mut Client, call: &Call, lists: &Lists, comes: Comes) {
     let message = client.exchange(call, lists).await;
     let [put, looked] = ops::at_it();
@@ -51,7 +51,7 @@ fn whole(client: &mut Client) -> (Vec<u8>, Call, usize) {
     (call.octets(), call, at)
 }
 
-/// Four octets of the call are in a chunk, wherever they stand. Only at the Position of the data is that no offence,
+/// Four bytes of the call are in a chunk, wherever they stand. Only at the Position of the data is that no offence,
 /// but there four are not ten: that WRITE cannot be decoded, and what stands before it is executed. Wherever a call is
 /// refused, its slot does not know of it: the next one has the same sequence number.
 ///
@@ -79,7 +79,7 @@ fn a_chunk_anywhere_but_at_the_data_refuses_the_call() {
     });
 }
 
-/// A call whose octets were cut.
+/// A call whose bytes were cut.
 struct Raw {
     call: Call,
     octets: Vec<u8>,

@@ -9,7 +9,7 @@ use super::{
 /// The most Read chunks and the most Write chunks of a call that a server takes (version 2 says so).
 const MAX_CHUNKS: u32 = 64;
 
-/// The verifier of writes: the last octets of a reply to a WRITE.
+/// The verifier of writes: the last bytes of a reply to a WRITE.
 fn verifier(message: &[u8]) -> Vec<u8> {
     message[message.len() - 8..].to_vec()
 }
@@ -81,7 +81,7 @@ fn read_and_write_chunks_may_come_together() {
         client.wire.say(client.wire.version.call(call.xid, true, &lists)).await;
         let heard = client.wire.hear().await;
         let returned = Lists::writes(&[&[filled(sink, 9)]]);
-        // CREATE's results: how the directory has changed (20 octets), and that no attributes were set.
+        // CREATE's results: how the directory has changed (20 bytes), and that no attributes were set.
         let created = heard.len() - 12 - 24..heard.len() - 12;
         let results = [result(22, 0), [&result(6, 0), &heard[created]].concat(), ops::read_link_ok(9)];
         let expected = [client.header(&call, &returned), client.results(0, &results)].concat();

@@ -1,5 +1,5 @@
-//! The binding of NFS version 4 (draft-ietf-nfsv4-nfs-ulb-v2, section 5) as a client meets it: COMPOUNDs as octets
-//! written by hand, chunk lists and all, in both versions of RPC-over-RDMA; and the octets that the server puts into
+//! The binding of NFS version 4 (draft-ietf-nfsv4-nfs-ulb-v2, section 5) as a client meets it: COMPOUNDs as bytes
+//! written by hand, chunk lists and all, in both versions of RPC-over-RDMA; and the bytes that the server puts into
 //! messages and chunks.
 //!
 //! NFSACL, which travels on the same connections (section 4.2), is met in the same way.

@@ -1,4 +1,4 @@
-//! NFSACL beside NFS (section 4.2): on the connection that carries NFS, octet by octet, and without any chunk for what
+//! NFSACL beside NFS (section 4.2): on the connection that carries NFS, byte by byte, and without any chunk for what
 //! it says.
 
 use super::{

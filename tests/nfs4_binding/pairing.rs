@@ -42,7 +42,7 @@ fn results_beyond_the_chunks_come_inline() {
 }
 
 /// The second READ fails, and the third operation with a result to place is not executed. Their chunks come back as
-/// they went, segment by segment, with no octets in them: the form that RFC 8166 section 4.3.2 calls unused, not a
+/// they went, segment by segment, with no bytes in them: the form that RFC 8166 section 4.3.2 calls unused, not a
 /// chunk without segments.
 ///
 /// proves: ULB-5.1.2.1-f, ULB-5.1.2.1-h, ULB-5.1.2.1-i

@@ -98,7 +98,7 @@ fn a_call_whose_memory_is_gone_is_not_executed_again() {
 }
 
 /// A reply that fits neither a message nor the Reply chunk: an error in version 1; in version 2 it comes in several
-/// messages, and the chunk comes back unused. One octet more of Reply chunk, and it is there.
+/// messages, and the chunk comes back unused. One byte more of Reply chunk, and it is there.
 #[test]
 fn a_reply_chunk_may_be_too_small() {
     const COUNT: u32 = 5001;

@@ -24,14 +24,14 @@ const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 const SECRET: [u8; rpcrdma_nfsd::SECRET_OCTETS] = [7; rpcrdma_nfsd::SECRET_OCTETS];
 
-/// Octets of the files, the first of them no multiple of four.
+/// Bytes of the files, the first of them no multiple of four.
 pub const FIRST: &[u8] = b"the first file, of 35 octets in all";
 pub const LINK: &[u8] = b"../elsewhere";
 pub const SECOND: &[u8] = b"the second";
 pub const LONG_LINK: &[u8] = &[b'l'; 4095];
 pub const LARGE_OCTETS: usize = 256 << 10;
 
-/// The octets of the large file.
+/// The bytes of the large file.
 pub fn large() -> Vec<u8> {
     (0..LARGE_OCTETS as u32).map(|at| (at.wrapping_mul(0x9E37) >> 7) as u8).collect()
 }
@@ -39,10 +39,10 @@ pub fn large() -> Vec<u8> {
 /// What is not as usual.
 #[derive(Clone, Copy)]
 pub struct Setup {
-    /// Octets that results may take at a time, and arguments as many.
+    /// Bytes that results may take at a time, and arguments as many.
     pub memory: usize,
     pub credits: u32,
-    /// What sessions ask for: slots, and the octets of the largest call and the largest reply.
+    /// What sessions ask for: slots, and the bytes of the largest call and the largest reply.
     pub slots: u32,
     pub max_request: u32,
     pub max_response: u32,
@@ -146,7 +146,7 @@ pub struct Call {
     operations: u32,
 }
 
-/// Where the number of operations stands in a call: behind the RPC header with its AUTH_SYS credential (60 octets), the
+/// Where the number of operations stands in a call: behind the RPC header with its AUTH_SYS credential (60 bytes), the
 /// tag and the minor version.
 const COUNT_AT: usize = 68;
 
@@ -312,7 +312,7 @@ impl Client {
     }
 }
 
-/// The octets of an opaque at the beginning.
+/// The bytes of an opaque at the beginning.
 fn counted(octets: &[u8]) -> &[u8] {
     let len = u32::from_be_bytes(octets[..4].try_into().unwrap()) as usize;
     &octets[4..4 + len]
@@ -323,7 +323,7 @@ pub fn rpc_reply(xid: u32) -> Vec<u8> {
     words(&[xid, 1, 0, 0, 0, 0])
 }
 
-/// Octets as a failing test should show them: a word at a time.
+/// Bytes as a failing test should show them: a word at a time.
 pub fn hex(octets: &[u8]) -> String {
     octets.chunks(4).map(|word| word.iter().map(|octet| format!("{octet:02x}")).collect::<String>() + " ").collect()
 }

@@ -1,4 +1,4 @@
-//! The lowest that a client can be: octets in messages, and memory that it lends. Nothing here uses the code that it
+//! The lowest that a client can be: bytes in messages, and memory that it lends. Nothing here uses the code that it
 //! judges: headers and lists are made word by word, as RFC 8166 section 4.3 and sections 6.1 to 6.3 of the version 2
 //! draft have them.
 
@@ -16,7 +16,7 @@ use std::{
 
 pub type Segment = RemoteSegment;
 
-/// Octets of a receive: as many as both ends announce.
+/// Bytes of a receive: as many as both ends announce.
 const RECEIVE_OCTETS: usize = 4096;
 /// What memory holds before the server writes to it.
 pub const BLANK: u8 = 0xEE;
@@ -28,7 +28,7 @@ pub fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// An XDR opaque: its length, its octets, zeros up to the next word.
+/// An XDR opaque: its length, its bytes, zeros up to the next word.
 pub fn opaque(octets: &[u8]) -> Vec<u8> {
     let mut whole = [&words(&[octets.len() as u32]), octets].concat();
     whole.resize(whole.len().next_multiple_of(4), 0);
@@ -53,7 +53,7 @@ pub enum Refusal {
     WriteChunks(u32),
     /// `RDMA2_ERR_SYSTEM`.
     System,
-    /// `RDMA2_ERR_WRITE_RESOURCE`, with the chunk, counted from 1, and the octets that it needs.
+    /// `RDMA2_ERR_WRITE_RESOURCE`, with the chunk, counted from 1, and the bytes that it needs.
     WriteResource(u32, u32),
 }
 
@@ -130,7 +130,7 @@ impl Lists {
     }
 }
 
-/// A segment as a reply repeats it: with the octets that were written to it.
+/// A segment as a reply repeats it: with the bytes that were written to it.
 pub fn filled(segment: Segment, octets: u32) -> Segment {
     Segment { length: octets, ..segment }
 }
@@ -282,7 +282,7 @@ impl Wire {
         }
     }
 
-    /// Takes memory back to which nothing but these octets was written, from its beginning.
+    /// Takes memory back to which nothing but these bytes was written, from its beginning.
     pub async fn has(&mut self, segment: Segment, octets: &[u8]) {
         let memory = self.take(segment).await;
         assert_eq!(memory[..octets.len()], *octets);

@@ -6,7 +6,7 @@ use nfs3_server::{
     tcp::{NFSTcp as _, NFSTcpListener},
 };
 
-/// As long as the file that `rpcrdma bench` makes, in octets.
+/// As long as the file that `rpcrdma bench` makes, in bytes.
 const FILE: usize = 256 << 20;
 
 #[tokio::main]

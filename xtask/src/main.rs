@@ -47,7 +47,7 @@ enum Command {
     Sim(sim::Arguments),
     /// Measure `get -r` and `put -r` of many small files
     Small(small::Arguments),
-    /// Let decent clients check every octet beside hostile peers, for as long as you ask
+    /// Let decent clients check every byte beside hostile peers, for as long as you ask
     Soak(soak::Arguments),
     /// Exercise one file with random operations and compare it with a model; runs in the guest
     Fsx(fsx::Arguments),

@@ -18,7 +18,7 @@ impl Numbers {
         self.next().checked_rem(limit).unwrap_or(0)
     }
 
-    /// Octets that look random.
+    /// Bytes that look random.
     pub(crate) fn octets(&mut self, count: usize) -> Vec<u8> {
         let mut octets = Vec::with_capacity(count + 8);
         while octets.len() < count {

@@ -21,7 +21,7 @@ enum What {
         /// The file
         file: PathBuf,
     },
-    /// Copy a file by copy_file_range(2), and print how many octets each call has copied
+    /// Copy a file by copy_file_range(2), and print how many bytes each call has copied
     Copy {
         /// The file that is there
         from: PathBuf,

@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: decent clients that check every octet beside hostile peers, against the built command.
+//! `cargo xtask soak`: decent clients that check every byte beside hostile peers, against the built command.
 //!
 //! The program is `rpcrdma-load` (`tests/load`), which is built and started here; what it says and how it ends is taken
 //! as it is.

@@ -318,13 +318,13 @@ pub enum Rpc {
 /// What a Send carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// No octet.
+    /// No byte.
     Empty,
     /// A message of RPC-over-RDMA.
     Transport {
         /// Its header.
         header: TransportHeader,
-        /// Octets behind it.
+        /// Bytes behind it.
         inline_octets: u64,
         /// The RPC message that begins behind it.
         rpc: Option<Rpc>,
@@ -345,19 +345,19 @@ pub enum EventKind {
     SetUp(Kind, Frame),
     /// What follows is not read, for this reason.
     Unread(&'static str),
-    /// The capture lacks octets here.
+    /// The capture lacks bytes here.
     Gap {
         /// How many.
         octets: u64,
     },
-    /// FPDUs are read from here on, after octets that could not be.
+    /// FPDUs are read from here on, after bytes that could not be.
     Resumed {
         /// How many.
         skipped_octets: u64,
     },
     /// An FPDU whose CRC is wrong.
     BadCrc {
-        /// The octets of its ULPDU.
+        /// The bytes of its ULPDU.
         octets: usize,
     },
     /// One of the four Sends.
@@ -366,7 +366,7 @@ pub enum EventKind {
         opcode: Opcode,
         /// The handle it invalidates.
         invalidate: Option<u32>,
-        /// Its octets.
+        /// Its bytes.
         octets: u64,
         /// The FPDUs it came in.
         fpdus: u32,
@@ -377,7 +377,7 @@ pub enum EventKind {
     },
     /// A record, on a connection that carries no iWARP.
     Record {
-        /// Its octets.
+        /// Its bytes.
         octets: u64,
         /// The fragments it came in.
         fragments: u32,
@@ -406,9 +406,9 @@ pub enum EventKind {
 pub struct Tagged {
     /// The handle.
     pub handle: u32,
-    /// Where its first octet goes.
+    /// Where its first byte goes.
     pub offset: u64,
-    /// Its octets.
+    /// Its bytes.
     pub octets: u64,
     /// The FPDUs it came in.
     pub fpdus: u32,
@@ -421,7 +421,7 @@ pub struct Tagged {
 /// Something that happened, where and when.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Since the capture's first packet: when the message's last octet was seen.
+    /// Since the capture's first packet: when the message's last byte was seen.
     pub time: Duration,
     /// On which connection.
     pub connection: Rc<Connection>,

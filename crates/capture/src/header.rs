@@ -1,6 +1,6 @@
 //! Transport headers of both versions, which the message itself distinguishes.
 //!
-//! Owns the decoded header; opaque octets share the captured message's.
+//! Owns the decoded header; opaque bytes share the captured message's.
 
 use bytes::Bytes;
 use rpcrdma_wire::{
@@ -13,9 +13,9 @@ use rpcrdma_wire::{
 const ERROR: u32 = 4;
 /// The code of an error about the version, in both versions.
 const ERR_VERS: u32 = 1;
-/// Octets of an error about the version in version 1's layout, whose version word may be any.
+/// Bytes of an error about the version in version 1's layout, whose version word may be any.
 const V1_ERR_VERS_OCTETS: u64 = 28;
-/// Octets of the same in version 2's layout.
+/// Bytes of the same in version 2's layout.
 const V2_ERR_VERS_OCTETS: u64 = 32;
 
 /// A header of either version.
@@ -54,7 +54,7 @@ pub(crate) enum Meaning<'a> {
 }
 
 impl TransportHeader {
-    /// Reads the header of a message of `octets` octets, of which the capture has `head`. Returns it with the offset of
+    /// Reads the header of a message of `octets` bytes, of which the capture has `head`. Returns it with the offset of
     /// what follows. `continues`: it may be a later part of a sequence.
     pub(crate) fn decode(head: &Bytes, octets: u64, continues: bool) -> Result<(Self, usize), Unreadable> {
         if !is_version_2(head, octets) {
@@ -98,7 +98,7 @@ impl TransportHeader {
         }
     }
 
-    /// Whether octets of an RPC message follow.
+    /// Whether bytes of an RPC message follow.
     pub fn has_payload(&self) -> bool {
         match self {
             TransportHeader::V1(header) => header.body.has_payload(),

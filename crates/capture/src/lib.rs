@@ -1,6 +1,6 @@
 //! What is on the wire: capture files of RPC-over-RDMA, written and read, and pictures of what they hold.
 //!
-//! * [`capture`] gives a [`Tap`](rpcrdma_iwarp::Tap) for `iwarp` and a [`CaptureWriter`], which turns the octet streams
+//! * [`capture`] gives a [`Tap`](rpcrdma_iwarp::Tap) for `iwarp` and a [`CaptureWriter`], which turns the byte streams
 //!   into packets of a pcapng file. The tap never waits: what the writer cannot keep up with is left out, and the file
 //!   says so.
 //! * [`read_capture`] takes a pcap or pcapng file apart, from TCP to NFS, and reports [`Event`]s: one for each message.

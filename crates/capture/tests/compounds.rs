@@ -18,7 +18,7 @@ const THERE: &str = "192.0.2.2:20049";
 /// A callback program that is not Linux's.
 const CALLBACK_PROGRAM: u32 = 0x4000_0005;
 
-/// The octets that stay in the message, without what may travel in chunks or with it.
+/// The bytes that stay in the message, without what may travel in chunks or with it.
 fn encoded(value: &impl Encode, in_chunks: bool) -> Vec<u8> {
     let mut encoder = Encoder::new();
     value.encode(&mut encoder);

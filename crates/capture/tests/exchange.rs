@@ -130,7 +130,7 @@ fn neither_segments_nor_addresses_nor_formats_matter() {
     }
 }
 
-/// Packets in another order, twice, and with their neighbours' octets give the same.
+/// Packets in another order, twice, and with their neighbours' bytes give the same.
 #[test]
 fn a_network_that_repeats_and_reorders_does_not_matter() {
     let (file, _) = captured(HERE, THERE, 100);
@@ -205,7 +205,7 @@ fn a_port_is_used_again() {
     let first = packets(&file);
     let mut second = first.clone();
     for (_, octets) in &mut second {
-        // Ethernet and IPv4 take 34 octets; then ports, the sequence number, what is acknowledged.
+        // Ethernet and IPv4 take 34 bytes; then ports, the sequence number, what is acknowledged.
         for at in [38, 42] {
             let number = u32::from_be_bytes(octets[at..at + 4].try_into().unwrap());
             octets[at..at + 4].copy_from_slice(&number.wrapping_add(0x7000_0000).to_be_bytes());

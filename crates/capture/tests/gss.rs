@@ -15,7 +15,7 @@ use rpcrdma_capture::{
 
 /// The handle of the context.
 const CONTEXT: [u8; 8] = [0x0A, 0x1B, 0, 0, 0, 0x2C, 0x3D, 0x4E];
-/// Octets of a verifier, as Kerberos makes them.
+/// Bytes of a verifier, as Kerberos makes them.
 const VERIFIER_OCTETS: usize = 28;
 /// Services.
 const KRB5: u32 = 1;

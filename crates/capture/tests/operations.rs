@@ -20,7 +20,7 @@ use rpcrdma_xdr::{Encode, Encoder, Part};
 const HERE: &str = "192.0.2.1:40000";
 const THERE: &str = "192.0.2.2:20049";
 
-/// The octets that stay in the message when the item travels in a chunk, or all of them.
+/// The bytes that stay in the message when the item travels in a chunk, or all of them.
 fn encoded(value: &impl Encode, in_chunks: bool) -> Vec<u8> {
     let mut encoder = Encoder::new();
     value.encode(&mut encoder);

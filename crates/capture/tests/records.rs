@@ -14,7 +14,7 @@ use rpcrdma_capture::{
 };
 use rpcrdma_nfs::{mount, v3};
 
-/// A call with `more` octets of arguments: a path or a handle, if there are any.
+/// A call with `more` bytes of arguments: a path or a handle, if there are any.
 fn call(xid: u32, program: u32, version: u32, procedure: u32, more: usize) -> Vec<u8> {
     let mut body = words(&[xid, 0, 2, program, version, procedure, 0, 0, 0, 0]);
     if let Some(octets) = more.checked_sub(4) {
@@ -197,7 +197,7 @@ fn questions_to_a_portmapper_are_told() {
     assert!(!told.contains("does not decode"), "{told}");
 }
 
-/// Octets are lost in the middle of a large WRITE: the calls behind it are read.
+/// Bytes are lost in the middle of a large WRITE: the calls behind it are read.
 #[test]
 fn what_comes_after_a_gap_is_read() {
     let mut file = File::new();

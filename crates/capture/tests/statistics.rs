@@ -1,4 +1,4 @@
-//! What all calls come to: by procedure and status, with latencies, octets, credits and retransmissions.
+//! What all calls come to: by procedure and status, with latencies, bytes, credits and retransmissions.
 
 mod common;
 

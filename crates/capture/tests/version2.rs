@@ -102,7 +102,7 @@ fn exchange() -> Vec<(bool, Vec<u8>)> {
     script.tagged(true, Opcode::ReadResponse, 0x51_0002, &call(0x105, 16));
     script.long_write(0xDDD1, &reply(0x105, 0));
     script.send(false, &Header::nomsg(0x105, credits, true, long_reply(0xDDD1, 28).into()), &[]);
-    // A chunk that was too small; a header type that nobody knows; octets that are no header.
+    // A chunk that was too small; a header type that nobody knows; bytes that are no header.
     script.send(true, &msg(0x106, false, false, writes(0xAAA2, 16).into()), &call(0x106, 6));
     let error = ErrorBody::WriteResource { chunk_index: 1, length_needed: 4096 };
     script.send(false, &Header::error(0x106, 2, credits, error), &[]);

@@ -15,7 +15,7 @@ use std::{
 
 /// Directories that are still to be looked into, and files with several names that were met, each: some megabytes.
 const WALK_DIRECTORIES: usize = 1 << 14;
-/// Octets of a block in what `stat` says of storage.
+/// Bytes of a block in what `stat` says of storage.
 const STAT_BLOCK: u64 = 512;
 
 /// How much there is.

@@ -333,7 +333,7 @@ pub(crate) enum Role {
     Requester,
 }
 
-/// A number of octets, with a suffix K, M, G or T for powers of 1024.
+/// A number of bytes, with a suffix K, M, G or T for powers of 1024.
 pub(crate) fn parse_octets(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (&text[..at], 10),

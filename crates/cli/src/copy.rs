@@ -117,7 +117,7 @@ pub(crate) struct Tally {
     attributes_not_kept: u64,
     /// Extended attributes and lists that were not kept.
     extras_not_kept: u64,
-    /// Of the octets those that the server copied itself, where that can be.
+    /// Of the bytes those that the server copied itself, where that can be.
     by_server: Option<u64>,
     /// What could not be copied and why: the first of it.
     left_out: Vec<(String, String)>,
@@ -196,7 +196,7 @@ impl Tally {
         }
     }
 
-    /// Octets that the server has copied itself.
+    /// Bytes that the server has copied itself.
     pub(crate) fn moved_by_server(&mut self, octets: u64) {
         self.by_server = Some(self.by_server.unwrap_or(0).saturating_add(octets));
         self.moved(usize::try_from(octets).unwrap_or(usize::MAX));

@@ -1,6 +1,6 @@
 //! `rpcrdma cp`: copies files between URLs, as `cp -r` does.
 //!
-//! Within a server of version 4.2 the server does it, so that the octets need not come here and go back ([`data`]);
+//! Within a server of version 4.2 the server does it, so that the bytes need not come here and go back ([`data`]);
 //! else, and from server to server, they go through this command. A file takes its place when it is whole, as with
 //! `put` ([`mod@file`]). Names come from the source and are not trusted.
 

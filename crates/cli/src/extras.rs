@@ -29,7 +29,7 @@ use rustix::{
 const MAX_NAMES: usize = 4_096;
 /// The longest value: Linux has no room for more.
 const MAX_VALUE_OCTETS: usize = 64 << 10;
-/// The most octets of all values of one file.
+/// The most bytes of all values of one file.
 const MAX_OCTETS: usize = 16 << 20;
 /// Linux's name of a user's attribute begins with it; NFS's has no such beginning.
 const USER: &[u8] = b"user.";

@@ -310,7 +310,7 @@ fn entries<'a>(
 struct Copies<'a> {
     copier: &'a Copier,
     session: &'a Arc<Session>,
-    /// The most octets of a file that one call brings.
+    /// The most bytes of a file that one call brings.
     most: u32,
     large: FuturesUnordered<LocalBoxFuture<'a, Done>>,
     small: FuturesUnordered<LocalBoxFuture<'a, Done>>,

@@ -1,4 +1,4 @@
-//! Holes of files on a server: where the octets are that need to be moved.
+//! Holes of files on a server: where the bytes are that need to be moved.
 //!
 //! In version 4.2 the server is asked (SEEK), so that holes are not read. Where it cannot tell, the whole file is data,
 //! and zeros are left out where they are written ([`data_runs`](crate::copy::data_runs)).
@@ -16,7 +16,7 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    /// The data of `file`, of `size` octets, from `offset` on. `can_seek` is whether to ask the server, which costs a
+    /// The data of `file`, of `size` bytes, from `offset` on. `can_seek` is whether to ask the server, which costs a
     /// call or two for each range.
     pub(crate) fn new(file: File, offset: u64, size: u64, can_seek: bool) -> Self {
         Self { file, at: offset, size, can_seek }

@@ -53,7 +53,7 @@ pub(crate) struct LockArgs {
     /// Let others have shared locks, too
     #[arg(short, long)]
     shared: bool,
-    /// Lock so many octets from an offset on, such as 0,4096 or 1M,512; a length of 0 goes to the end of the file,
+    /// Lock so many bytes from an offset on, such as 0,4096 or 1M,512; a length of 0 goes to the end of the file,
     /// wherever that is (default: all)
     #[arg(long, value_name = "OFFSET,LENGTH", value_parser = parse_range, default_value = "0,0")]
     range: Range,
@@ -88,7 +88,7 @@ fn parse_range(text: &str) -> Result<Range, String> {
     let (offset, length) = text.split_once(',').ok_or_else(|| format!("{text:?} is not OFFSET,LENGTH"))?;
     let (offset, length) = (parse_octets(offset)?, parse_octets(length)?);
     let length = if length == 0 { TO_THE_END } else { length };
-    // The last octet that can be locked is the one of the highest number.
+    // The last byte that can be locked is the one of the highest number.
     if length != TO_THE_END && offset.checked_add(length - 1).is_none() {
         return Err(format!("{text:?} is out of range"));
     }

@@ -1,8 +1,8 @@
-//! Names are octets, and come from servers that may mean harm: how they are shown to people and to programs.
+//! Names are bytes, and come from servers that may mean harm: how they are shown to people and to programs.
 //!
 //! What could steer a terminal, reverse the order of what is shown, or hide a part of it is escaped for people and in
 //! JSON, by the rules that `rpcrdma_capture::names` has for names in captures too. A program that reads standard output
-//! without `--json` gets the octets as they are.
+//! without `--json` gets the bytes as they are.
 
 use indicatif::HumanBytes;
 pub(crate) use rpcrdma_capture::names::{escaped, json};

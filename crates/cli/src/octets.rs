@@ -14,7 +14,7 @@ const UNSIZED_BLOCK_OCTETS: u32 = 64 << 10;
 /// Below this size a file's holes are not worth the calls that find them.
 const SPARSE_FROM_OCTETS: u64 = 256 << 10;
 
-/// The octets of a file, from an offset on.
+/// The bytes of a file, from an offset on.
 pub(crate) enum Octets {
     /// A file with a size.
     Sized(Box<Reader>),
@@ -52,7 +52,7 @@ impl Octets {
     /// The data of `file`, which is open and has these attributes, from `offset` on. If the server knows the holes,
     /// they are left out, and what follows comes with its offset.
     pub(crate) fn of(session: &Session, file: File, attributes: &Attributes, offset: u64) -> Self {
-        // A file that uses less storage than it has octets has holes.
+        // A file that uses less storage than it has bytes has holes.
         let has_holes = attributes.used < attributes.size && attributes.size >= SPARSE_FROM_OCTETS;
         let can_tell = session.files.version_4().is_some_and(|nfs| nfs.minor() >= 2);
         if !has_holes || !can_tell {
@@ -64,7 +64,7 @@ impl Octets {
         Octets::Sparse(Box::new(Sparse { file, size, largest, segments, reader: None, is_beyond: false }))
     }
 
-    /// How long the file is of which octets came up to `end`: behind them there may be a hole.
+    /// How long the file is of which bytes came up to `end`: behind them there may be a hole.
     pub(crate) async fn len(&self, end: u64) -> Result<u64, Error> {
         match self {
             Octets::Sparse(sparse) => Ok(sparse.file.getattr().await?.size.min(end.max(sparse.size))),
@@ -72,7 +72,7 @@ impl Octets {
         }
     }
 
-    /// The next octets, in order, or `None` at the end.
+    /// The next bytes, in order, or `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Block>, Error> {
         match self {
             Octets::Sized(reader) => reader.next().await,

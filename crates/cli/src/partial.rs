@@ -14,7 +14,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// what was not durable. The smaller it is, the less is copied twice, and the more often a copy waits for the disk:
 /// this is what a slow disk writes in a tenth of a second. A shorter part file is useless.
 pub(crate) const RESUME_SPAN: u64 = 8 << 20;
-/// Octets of a name, on nearly all file systems.
+/// Bytes of a name, on nearly all file systems.
 const NAME_OCTETS: usize = 255;
 /// Names tried for a temporary file before we assume an attack.
 pub(crate) const NAMES_TRIED: u32 = 16;

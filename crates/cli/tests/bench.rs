@@ -103,7 +103,7 @@ fn plain_tcp_is_measured() {
     assert!(text.starts_with("baseline_stream of 1.00 MiB at depth 1: "), "{text}");
 }
 
-/// What the machine can do is measured with the octets of a file, which is made if there is none.
+/// What the machine can do is measured with the bytes of a file, which is made if there is none.
 #[test]
 fn the_limit_is_measured_of_a_file() {
     let scratch = tempfile::tempdir().unwrap();

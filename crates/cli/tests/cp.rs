@@ -1,4 +1,4 @@
-//! `rpcrdma cp`: trees are the same at the target, whoever moves the octets, and what cannot be copied is refused in
+//! `rpcrdma cp`: trees are the same at the target, whoever moves the bytes, and what cannot be copied is refused in
 //! words.
 
 mod common;

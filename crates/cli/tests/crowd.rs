@@ -138,7 +138,7 @@ fn half_open(from: From4, to: &str) -> TcpStream {
     stream
 }
 
-/// How many peers of an idle crowd have vanished, and how many send an octet at a time.
+/// How many peers of an idle crowd have vanished, and how many send a byte at a time.
 const VANISHED: usize = 30;
 const DRIPPING: usize = 100;
 
@@ -152,7 +152,7 @@ struct Idlers {
 }
 
 /// Connections that were accepted by the system and say nothing, stopped in MPA's set-up, stopped in a frame, do not
-/// read, withhold memory, have vanished, and one hundred that send an octet at a time.
+/// read, withhold memory, have vanished, and one hundred that send a byte at a time.
 fn idlers(stage: &Stage) -> Idlers {
     let (rdma, mount) = (&stage.server.rdma, &stage.server.mount);
     let (file, written) = (stage.handle(b"file"), stage.handle(b"written"));

@@ -99,7 +99,7 @@ fn wait_until(what: &str, mut there: impl FnMut() -> bool) {
     }
 }
 
-/// Whether some file in `directory` has more than `len` octets.
+/// Whether some file in `directory` has more than `len` bytes.
 fn has_grown(directory: &Path, len: u64) -> bool {
     fs::read_dir(directory)
         .unwrap()

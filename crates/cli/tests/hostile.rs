@@ -1,4 +1,4 @@
-//! A hostile peer against a live server: one rule broken at a time, over plain sockets, with octets that this test
+//! A hostile peer against a live server: one rule broken at a time, over plain sockets, with bytes that this test
 //! builds itself. Each rule's answer is the one that its specification names; a decent client beside it is served all
 //! the time; afterwards the server holds nothing more than before, and has logged nothing.
 

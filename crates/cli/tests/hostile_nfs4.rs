@@ -1,4 +1,4 @@
-//! A hostile peer against a live server of NFS version 4, over TCP and iWARP: one rule broken at a time, with octets
+//! A hostile peer against a live server of NFS version 4, over TCP and iWARP: one rule broken at a time, with bytes
 //! that this test builds itself. Each is answered with the status that RFC 8881 section 15 names, and changes nothing;
 //! an honest client beside it keeps its session, its open and its lock all the time, and what it does works; afterwards
 //! the server holds nothing more than before, and has logged nothing.

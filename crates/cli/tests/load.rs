@@ -13,7 +13,7 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 /// Connections: enough for what each costs to stand out from what the server needs in any case, few enough for seconds.
 const CONNECTIONS: usize = 200;
-/// What an idle connection may cost, in KiB. It costs 30: its state and task, 4.3 KiB to read into, and some 110 octets
+/// What an idle connection may cost, in KiB. It costs 30: its state and task, 4.3 KiB to read into, and some 110 bytes
 /// for each receive that is posted, of which version 1 has 65 and version 2 has 100. With the receives' memory it would
 /// be 290 and 430.
 const IDLE_KIB: u64 = 48;

@@ -1,5 +1,5 @@
 //! Servers that lie about names: what a copy writes stays where it was asked for, and terminals are not steered.
-//! Between the command and an honest server stands somebody who changes octets on their way.
+//! Between the command and an honest server stands somebody who changes bytes on their way.
 
 mod common;
 
@@ -13,7 +13,7 @@ use std::{
     process::Command,
 };
 
-/// Replaces in what the server says; as many octets by as many. Returns the address to connect to.
+/// Replaces in what the server says; as many bytes by as many. Returns the address to connect to.
 fn between(server: &str, changes: Vec<(Vec<u8>, Vec<u8>)>) -> String {
     assert!(changes.iter().all(|(from, to)| from.len() == to.len()));
     proxy::between(server, move |record| {

@@ -78,7 +78,7 @@ fn json(output: &Output) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Waits for a file in `directory` with more than `len` octets, whose name is none of `known`.
+/// Waits for a file in `directory` with more than `len` bytes, whose name is none of `known`.
 fn wait_for_growth(directory: &Path, known: &[&str], len: u64) {
     let begin = Instant::now();
     let grown = || {

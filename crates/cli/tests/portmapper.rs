@@ -129,7 +129,7 @@ fn clients_find_the_ports_over_udp_and_tcp() {
     assert!(TcpStream::connect(&portmapper).is_err(), "gone with the server");
 }
 
-/// A client that is not allowed is told so in fewer octets than it has sent, over UDP as over TCP.
+/// A client that is not allowed is told so in fewer bytes than it has sent, over UDP as over TCP.
 #[test]
 fn strangers_are_told_that_they_are() {
     let scratch = tempfile::tempdir().unwrap();

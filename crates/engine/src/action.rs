@@ -36,7 +36,7 @@ pub struct Sink {
     pub call: CallId,
     /// What it is for.
     pub place: SinkPlace,
-    /// The most octets that will be written.
+    /// The most bytes that will be written.
     pub octets: usize,
 }
 
@@ -61,11 +61,11 @@ pub trait Host {
 /// A piece of a received call, in stream order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Octets that came with the header.
+    /// Bytes that came with the header.
     Inline(Bytes),
-    /// Pulled octets that belong to the stream itself.
+    /// Pulled bytes that belong to the stream itself.
     Run(Range<usize>),
-    /// Pulled octets of one item, at whose place the stream goes on after its padding. Empty for an empty item.
+    /// Pulled bytes of one item, at whose place the stream goes on after its padding. Empty for an empty item.
     Item(Range<usize>),
 }
 
@@ -92,7 +92,7 @@ pub enum ReplyBase {
     Inline(Bytes),
     /// It is in the sink of the Reply chunk.
     Chunk {
-        /// Its octets.
+        /// Its bytes.
         octets: usize,
     },
 }
@@ -100,9 +100,9 @@ pub enum ReplyBase {
 /// What became of the Write chunk of one eligible result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedItem {
-    /// Octets that were offered; 0 if the result had to come inline.
+    /// Bytes that were offered; 0 if the result had to come inline.
     pub offered: usize,
-    /// Octets that the peer says it has written.
+    /// Bytes that the peer says it has written.
     pub returned: usize,
 }
 
@@ -181,9 +181,9 @@ pub struct Sent {
     pub xid: u32,
     /// The credit value in its header; in version 2 what it adds.
     pub credit: u32,
-    /// Octets in the Send: header and inline stream.
+    /// Bytes in the Send: header and inline stream.
     pub inline_octets: usize,
-    /// Octets in chunks that the peer pulls, or that were written to the peer's chunks.
+    /// Bytes in chunks that the peer pulls, or that were written to the peer's chunks.
     pub placed_octets: u64,
     /// Read chunks, the Position Zero chunk included.
     pub read_chunks: usize,
@@ -220,9 +220,9 @@ pub enum Action {
         /// The XID of the call whose result it is. If the peer's memory cannot be written, and the same XID comes again
         /// on another connection, we refuse that call (RFC 8166 section 4.5.3).
         xid: u32,
-        /// Handle, octets, and where they go.
+        /// Handle, bytes, and where they go.
         to: Segment,
-        /// The octets.
+        /// The bytes.
         octets: Slices,
     },
     /// Fetch the call's chunks by RDMA Read, all into one buffer, as soon as there is one, then say
@@ -234,7 +234,7 @@ pub enum Action {
         xid: u32,
         /// The beginning of the call, as far as it came with the message; empty if the whole call has to be fetched.
         head: Bytes,
-        /// How many octets in all.
+        /// How many bytes in all.
         octets: usize,
         /// From where, in order.
         sources: SmallVec<[Segment; 1]>,

@@ -1,7 +1,7 @@
 //! Which way a reply travels: what is written to the requester's chunks, what goes inline (RFC 8166 sections 3.5, 4.3.2
 //! and 4.3.3).
 //!
-//! Owns shares of the reply's octets. A reply that does not fit what the requester offered is an error, found before
+//! Owns shares of the reply's bytes. A reply that does not fit what the requester offered is an error, found before
 //! anything is written.
 
 use bytes::Bytes;
@@ -13,15 +13,15 @@ use smallvec::SmallVec;
 /// What one Send and one Write can carry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Carrier {
-    /// Octets of a header before its lists.
+    /// Bytes of a header before its lists.
     pub(crate) fixed: usize,
     /// Whether a reply can be sent in several messages.
     pub(crate) continues: bool,
-    /// Octets of header and inline stream in a Send.
+    /// Bytes of header and inline stream in a Send.
     pub(crate) send_inline: usize,
     /// Slices in a Write.
     pub(crate) max_gather: usize,
-    /// Octets in a Write.
+    /// Bytes in a Write.
     pub(crate) max_transfer: usize,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct AnswerPlan {
     pub(crate) inline: Option<Slices>,
     /// What is written first.
     pub(crate) writes: SmallVec<[Write; 1]>,
-    /// Octets of all writes.
+    /// Bytes of all writes.
     pub(crate) placed: u64,
 }
 
@@ -52,12 +52,12 @@ pub(crate) enum Misfit {
     Write {
         /// Which one, counted from 0.
         index: usize,
-        /// Octets of the result.
+        /// Bytes of the result.
         needed: usize,
     },
     /// What is left fits neither a Send nor the Reply chunk.
     Reply {
-        /// Its octets.
+        /// Its bytes.
         needed: usize,
     },
     /// A chunk goes beyond the end of memory.

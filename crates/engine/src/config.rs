@@ -21,14 +21,14 @@ pub const DEFAULT_CREDITS: u32 = 64;
 /// receive buffer.
 pub const MAX_CREDITS: u32 = 1024;
 
-/// Octets that one Send of ours carries, and that our receives hold, unless told otherwise. What Linux uses.
+/// Bytes that one Send of ours carries, and that our receives hold, unless told otherwise. What Linux uses.
 // V1-3.3.3-f
 pub const DEFAULT_INLINE_OCTETS: u32 = 4096;
 
 /// The most segments in one received message. A 1 MiB transfer in 4 KiB pages has 256.
 pub const MAX_SEGMENTS_PER_MESSAGE: usize = 512;
 
-/// The most octets of one call that are pulled from the peer's memory, unless told otherwise: 1 MiB of data, four times
+/// The most bytes of one call that are pulled from the peer's memory, unless told otherwise: 1 MiB of data, four times
 /// over.
 pub const DEFAULT_MAX_CALL_OCTETS: u64 = 4 << 20;
 
@@ -67,7 +67,7 @@ pub const SPENT_LIMIT: Duration = Duration::from_secs(180);
 pub struct Limits {
     /// The most segments in one received message.
     pub segments: usize,
-    /// The most octets of one call that are pulled by RDMA Read.
+    /// The most bytes of one call that are pulled by RDMA Read.
     // V1-3.4.4-b, V2-4.3.4-d, V1-8.1.4-a, V2-11.1.4-a
     pub call_octets: u64,
     /// The most Read chunks of one call (version 2 says so in an error; version 1 has none for it).
@@ -116,7 +116,7 @@ pub struct Config {
     pub calls_between_answers: u32,
     /// Credits to grant: the most calls of the peer in flight. Zero if none are served here.
     pub credits_granted: u32,
-    /// The largest message that we send, in octets.
+    /// The largest message that we send, in bytes.
     pub send_octets: u32,
     /// The largest message that we receive, in octets: the size of our receives.
     pub receive_octets: u32,
@@ -127,7 +127,7 @@ pub struct Config {
     pub initial_receives: usize,
     /// The most slices in one Send or Write.
     pub max_gather: usize,
-    /// The most octets in one Write or exposure.
+    /// The most bytes in one Write or exposure.
     pub max_transfer_octets: usize,
     /// Limits on what the peer may ask for.
     pub limits: Limits,
@@ -194,9 +194,9 @@ impl Config {
 /// What holds on one connection, from our configuration and the peer's private data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The inline threshold of what we send, in octets.
+    /// The inline threshold of what we send, in bytes.
     pub send_inline: usize,
-    /// The inline threshold of what we receive, in octets.
+    /// The inline threshold of what we receive, in bytes.
     pub receive_inline: usize,
     /// Whether our Sends may invalidate a handle of the peer: both ends have announced it.
     pub send_invalidates: bool,

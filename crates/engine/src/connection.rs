@@ -121,7 +121,7 @@ impl Connection {
         self.actions.pop_front()
     }
 
-    /// Starts a call of ours: the whole message, the most octets of a reply, and of its eligible results. It is sent as
+    /// Starts a call of ours: the whole message, the most bytes of a reply, and of its eligible results. It is sent as
     /// soon as a credit is free.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl Connection {
         self.requester.fenced(exposure, &mut shared!(self));
     }
 
-    /// The chunks of a call of the peer have been fetched. `head` is the beginning of them, at least four octets if
+    /// The chunks of a call of the peer have been fetched. `head` is the beginning of them, at least four bytes if
     /// there are as many.
     pub fn pulled(&mut self, request: RequestId, head: &[u8]) {
         self.responder.pulled(request, head, &mut shared!(self));

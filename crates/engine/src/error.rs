@@ -127,7 +127,7 @@ pub enum CallRefused {
     /// It needs chunks, and in the reverse direction there are none.
     #[error("a message of {len} bytes does not fit the inline threshold of {max}")]
     TooLargeInline {
-        /// Octets of header and message, or of the largest reply.
+        /// Bytes of header and message, or of the largest reply.
         len: usize,
         /// The threshold.
         max: usize,
@@ -135,7 +135,7 @@ pub enum CallRefused {
     /// The chunks alone fill more than a message.
     #[error("a header of {len} bytes does not fit the inline threshold of {max}")]
     HeaderTooLarge {
-        /// Octets of the header.
+        /// Bytes of the header.
         len: usize,
         /// The threshold.
         max: usize,
@@ -143,7 +143,7 @@ pub enum CallRefused {
     /// A chunk is longer than one exposure can be.
     #[error("a chunk of {len} bytes is above the limit of {max}")]
     ChunkTooLarge {
-        /// Its octets.
+        /// Its bytes.
         len: usize,
         /// The limit.
         max: usize,

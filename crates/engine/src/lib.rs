@@ -16,7 +16,7 @@
 //! It holds two halves, which work the same way at both ends: a requester, for calls of our own, and a responder, for
 //! those of the peer. Which of them is the forward direction only decides what they may do by default.
 //!
-//! It owns no memory but the shared octets of messages. What the peer may touch it names by [`ExposureId`], and the
+//! It owns no memory but the shared bytes of messages. What the peer may touch it names by [`ExposureId`], and the
 //! driver keeps the memory under that name: a reply is handed up only when everything that was exposed for its call
 //! has come back fenced.
 

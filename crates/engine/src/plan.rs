@@ -1,6 +1,6 @@
 //! Which way a call travels: what is inline, what is in chunks, what is offered for the reply.
 //!
-//! Owns shares of the message's octets. A call that fits no message is refused, with the number that did not fit.
+//! Owns shares of the message's bytes. A call that fits no message is refused, with the number that did not fit.
 
 use crate::{CallRefused, Config, Link, Side, config::MAX_SEGMENTS_PER_MESSAGE};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use rpcrdma_wire::v1::{NO_CHUNKS_OCTETS, ReadSegment, Segment};
 use rpcrdma_xdr::{Part, Payload, padded, padding};
 use smallvec::SmallVec;
 
-/// An item shorter than this is copied into a Position Zero chunk rather than exposed on its own, in octets. An
+/// An item shorter than this is copied into a Position Zero chunk rather than exposed on its own, in bytes. An
 /// exposure and an RDMA Read cost more than the copy.
 pub(crate) const MIN_REDUCED_BESIDE_ZERO: usize = 1024;
 
@@ -29,13 +29,13 @@ pub(crate) struct CallPlan {
     pub(crate) zero: Option<Bytes>,
     /// The rest of the stream, if it does.
     pub(crate) inline: Slices,
-    /// Octets of the Write chunk of each eligible result; empty if all results come inline.
+    /// Bytes of the Write chunk of each eligible result; empty if all results come inline.
     pub(crate) writes: SmallVec<[usize; 2]>,
-    /// Octets of the Reply chunk.
+    /// Bytes of the Reply chunk.
     pub(crate) reply: Option<usize>,
 }
 
-/// Plans a call whose reply has at most `reply_max` octets, of which the eligible results have at most `items`.
+/// Plans a call whose reply has at most `reply_max` bytes, of which the eligible results have at most `items`.
 // V1-4.5.4-a, V1-6.2-a
 pub(crate) fn plan(
     config: &Config,
@@ -168,13 +168,13 @@ pub(crate) fn join(slices: &[Bytes]) -> Bytes {
     whole.into()
 }
 
-/// Octets of a Write list's chunks, of one segment each or empty.
+/// Bytes of a Write list's chunks, of one segment each or empty.
 fn write_list_octets(writes: &[usize]) -> usize {
     writes.iter().map(|&len| 8 + if len > 0 { Segment::OCTETS } else { 0 }).sum()
 }
 
 impl CallPlan {
-    /// Octets of the header that the plan leads to.
+    /// Bytes of the header that the plan leads to.
     fn header_octets(&self) -> usize {
         let reads = self.reads.len() + usize::from(self.zero.is_some());
         NO_CHUNKS_OCTETS

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 /// How a call is put together.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Octets to be pulled, all chunks in the order of their Positions.
+    /// Bytes to be pulled, all chunks in the order of their Positions.
     pub(crate) octets: usize,
     /// Where they are.
     pub(crate) sources: SmallVec<[Segment; 1]>,
@@ -67,7 +67,7 @@ pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits)
     Ok(Layout { octets: pulled, sources, pieces, long })
 }
 
-/// The octets of the stream that are in no chunk of their own.
+/// The bytes of the stream that are in no chunk of their own.
 struct Base<'a> {
     stream: &'a Bytes,
     long: bool,
@@ -75,7 +75,7 @@ struct Base<'a> {
 }
 
 impl Base<'_> {
-    /// The next piece, up to the octet `end`.
+    /// The next piece, up to the byte `end`.
     fn up_to(&mut self, end: usize) -> Option<Piece> {
         let range = self.used..end.max(self.used);
         self.used = range.end;

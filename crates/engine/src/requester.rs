@@ -120,7 +120,7 @@ impl Requester {
         let body = if plan.zero.is_some() { Body::Nomsg(lists) } else { Body::Msg(lists) };
         let header = Header::new(xid, about.credit, body);
         let header = shared.scratch.write(header.encoded_len(), |out| header.encode(out));
-        // The octets are the exposures' and the Send's from here on.
+        // The bytes are the exposures' and the Send's from here on.
         call.message = Payload::new();
         let octets = gathered(header, plan.inline, shared.config.max_gather);
         let about = Sent { inline_octets: octets.iter().map(Bytes::len).sum(), ..about };

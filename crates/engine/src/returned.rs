@@ -73,7 +73,7 @@ fn chunk_octets(chunk: &WriteChunk) -> usize {
     usize::try_from(chunk.len()).unwrap_or(usize::MAX)
 }
 
-/// How many octets were written to `offered`, according to `got`.
+/// How many bytes were written to `offered`, according to `got`.
 // V1-3.4.6-d, V2-4.3.6-d, V2-4.3.6-e
 fn written(offered: &WriteChunk, got: &WriteChunk) -> Result<u64, PeerFault> {
     let total = got.len();

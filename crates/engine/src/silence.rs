@@ -109,7 +109,7 @@ impl Silence {
     }
 }
 
-/// Octets of a call header with empty credential and verifier.
+/// Bytes of a call header with empty credential and verifier.
 const NULL_CALL_WORDS: usize = 10;
 
 /// Program and version of a call (RFC 5531 section 9).

@@ -159,7 +159,7 @@ impl<X> Table<X> {
         self.queue.pop_first().map(|(_, xid)| xid)
     }
 
-    /// Exposes what a plan says. Chunks have segments of at most `segment_octets`. Returns with them the octets that
+    /// Exposes what a plan says. Chunks have segments of at most `segment_octets`. Returns with them the bytes that
     /// the peer may read.
     // V1-3.4.3-b, V2-4.3.3-b, V1-8.1.3-a, V2-11.1.3-a, V2-6.4-a, V2-4-a, V1-3.1-a
     pub(crate) fn expose(
@@ -397,7 +397,7 @@ impl<X> Exposing<'_, X> {
     }
 }
 
-/// Consecutive segments of at most `max` octets that are `whole` together; at least one.
+/// Consecutive segments of at most `max` bytes that are `whole` together; at least one.
 // V1-3.4.4-a, V2-4.3.4-a, V2-5.2.3-a
 fn cut(whole: Segment, max: u32) -> impl Iterator<Item = Segment> {
     let max = max.max(1);

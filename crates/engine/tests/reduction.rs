@@ -1,4 +1,4 @@
-//! Version 1: what leaves a message and what stays in it, octet by octet, and whose memory is exposed for how long.
+//! Version 1: what leaves a message and what stays in it, byte by byte, and whose memory is exposed for how long.
 
 use bytes::Bytes;
 use rpcrdma_engine::{
@@ -72,7 +72,7 @@ fn lists(header: &Header) -> &Lists {
     header.body.lists().expect("a message of RPC")
 }
 
-/// The Read chunks of a header as (Position, octets).
+/// The Read chunks of a header as (Position, bytes).
 fn chunks(header: &Header) -> Vec<(u32, u32)> {
     lists(header).reads.segments().iter().map(|entry| (entry.position, entry.segment.length)).collect()
 }

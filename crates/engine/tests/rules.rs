@@ -76,7 +76,7 @@ fn reply(xid: u32, credit: u32) -> Bytes {
     message(xid, credit, Lists::default(), 1)
 }
 
-/// Starts a call with one result of up to 10,000 octets, so that one Write chunk is exposed.
+/// Starts a call with one result of up to 10,000 bytes, so that one Write chunk is exposed.
 fn start(engine: &mut Connection, host: &mut Handles, id: u64, xid: u32) -> Vec<Action> {
     let payload = Payload::from(Bytes::from(words(&[xid, 0, 2, 100_003, 3, 6])));
     engine.call(CallId(id), xid, payload, 10_100, &[10_000], T, host).unwrap();
@@ -604,7 +604,7 @@ fn a_long_call_that_has_a_reply_chunk_only_is_answered() {
 }
 
 proptest! {
-    /// Arbitrary octets, and valid messages with a word changed, cost neither a panic nor a receive.
+    /// Arbitrary bytes, and valid messages with a word changed, cost neither a panic nor a receive.
     #[test]
     fn hostile_messages_are_survived(
         messages in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..80), 0usize..20, any::<u32>()), 1..40),

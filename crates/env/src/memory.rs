@@ -19,7 +19,7 @@ pub trait Memory: Any + Send + Sync {
     fn octets(&self) -> &[u8];
     /// All of it, to write to.
     fn octets_mut(&mut self) -> &mut [u8];
-    /// How many octets [`octets_mut`](Memory::octets_mut) gives.
+    /// How many bytes [`octets_mut`](Memory::octets_mut) gives.
     fn capacity(&self) -> usize {
         self.octets().len()
     }
@@ -51,7 +51,7 @@ impl Memory for Vec<u8> {
     }
 }
 
-/// A buffer with exactly one owner: `capacity` octets, of which the first `len` are meaningful.
+/// A buffer with exactly one owner: `capacity` bytes, of which the first `len` are meaningful.
 ///
 /// ```
 /// use rpcrdma_env::Buffer;
@@ -76,22 +76,22 @@ impl Buffer {
         Self::new(Box::new(octets))
     }
 
-    /// How many octets it can hold.
+    /// How many bytes it can hold.
     pub fn capacity(&self) -> usize {
         self.memory.capacity()
     }
 
-    /// How many of its octets are meaningful.
+    /// How many of its bytes are meaningful.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none of its octets is meaningful.
+    /// Whether none of its bytes is meaningful.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Says that the first `len` octets are meaningful, at most the capacity.
+    /// Says that the first `len` bytes are meaningful, at most the capacity.
     pub fn set_len(&mut self, len: usize) {
         self.len = len.min(self.capacity());
         if self.memory.octets().len() < self.len {
@@ -106,18 +106,18 @@ impl Buffer {
         self.memory.release();
     }
 
-    /// The meaningful octets.
+    /// The meaningful bytes.
     pub fn filled(&self) -> &[u8] {
         &self.memory.octets()[..self.len]
     }
 
-    /// All octets up to the capacity. Those that were never written may be left over from an earlier
+    /// All bytes up to the capacity. Those that were never written may be left over from an earlier
     /// use of the memory: do not send them anywhere.
     pub fn octets_mut(&mut self) -> &mut [u8] {
         self.memory.octets_mut()
     }
 
-    /// Shares the meaningful octets, without a copy. The memory is returned when the last clone of the
+    /// Shares the meaningful bytes, without a copy. The memory is returned when the last clone of the
     /// result is dropped.
     pub fn freeze(self) -> Bytes {
         if self.len == 0 { Bytes::new() } else { Bytes::from_owner(self) }
@@ -148,17 +148,17 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-/// Octets of one message, in their order. Most have a header and what follows it: these need no memory of their own.
+/// Bytes of one message, in their order. Most have a header and what follows it: these need no memory of their own.
 pub type Slices = SmallVec<[Bytes; 2]>;
 
 /// Where buffers come from. Implementations may hold back a caller until memory is free
 /// ([`allocate`](Allocator::allocate)); none zeroes memory that was used before.
 pub trait Allocator: Send + Sync {
-    /// A buffer of at least `len` octets capacity, at once, or `None` if that would exceed the
+    /// A buffer of at least `len` bytes capacity, at once, or `None` if that would exceed the
     /// allocator's budget.
     fn try_allocate(&self, len: usize) -> Option<Buffer>;
 
-    /// A buffer of at least `len` octets capacity, as soon as the budget allows it. A request larger
+    /// A buffer of at least `len` bytes capacity, as soon as the budget allows it. A request larger
     /// than the whole budget is served when everything else has been returned.
     fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer>;
 }

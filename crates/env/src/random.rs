@@ -43,7 +43,7 @@ struct OsState {
     used: usize,
 }
 
-/// Octets fetched from the system at a time.
+/// Bytes fetched from the system at a time.
 const OS_STOCK_OCTETS: usize = 512;
 
 impl OsRandom {

@@ -5,10 +5,10 @@
 
 use bytes::{Bytes, BytesMut};
 
-/// The memory that is taken at a time, in octets.
+/// The memory that is taken at a time, in bytes.
 const PIECE_OCTETS: usize = 2048;
 
-/// Memory for short runs of octets. Empty, it has none.
+/// Memory for short runs of bytes. Empty, it has none.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// What is left of the present piece.
@@ -16,7 +16,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// The octets that `fill` appends, of which there should be `octets` at most.
+    /// The bytes that `fill` appends, of which there should be `octets` at most.
     pub fn write(&mut self, octets: usize, fill: impl FnOnce(&mut BytesMut)) -> Bytes {
         let mut run = self.lend(octets);
         fill(&mut run);

@@ -37,11 +37,11 @@ pub struct Capabilities {
     pub unpredictable_handle_bits: u8,
     /// One [`ReceivePool`](crate::ReceivePool) can serve many queue pairs.
     pub shared_receives: bool,
-    /// The most octets in one exposure.
+    /// The most bytes in one exposure.
     pub max_exposure_octets: usize,
     /// The most exposures at a time on one queue pair.
     pub max_exposures: usize,
-    /// The most octets in one Send, Write, or one segment of a Read.
+    /// The most bytes in one Send, Write, or one segment of a Read.
     pub max_message_octets: usize,
     /// The most slices gathered into one Send or Write.
     pub max_gather: usize,
@@ -54,6 +54,6 @@ pub struct Capabilities {
     pub max_ird: u16,
     /// The most RDMA Reads of our own that can be under way at a time (ORD). More may be posted: they wait.
     pub max_ord: u16,
-    /// The most octets of private data that a connection request or its answer can carry.
+    /// The most bytes of private data that a connection request or its answer can carry.
     pub max_private_data: usize,
 }

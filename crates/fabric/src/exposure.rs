@@ -31,7 +31,7 @@ impl Lent {
         }
     }
 
-    /// How many octets the peer can reach.
+    /// How many bytes the peer can reach.
     pub fn octets(&self) -> usize {
         match self {
             Lent::Source(octets) => octets.len(),

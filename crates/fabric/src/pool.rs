@@ -17,9 +17,9 @@ const MIN_BLOCK_OCTETS: usize = 4096;
 const CLASSES: usize = 11;
 /// Bytes kept for each class while they are unused. This limits what an idle process holds.
 const KEPT_OCTETS_PER_CLASS: usize = 32 << 20;
-/// Blocks without octets that are kept, each less than a hundred octets long.
+/// Blocks without bytes that are kept, each less than a hundred bytes long.
 const KEPT_EMPTY: usize = 1024;
-/// A budget is counted in units of this many octets, so that its count fits the semaphore's.
+/// A budget is counted in units of this many bytes, so that its count fits the semaphore's.
 const BUDGET_UNIT_OCTETS: usize = 1024;
 
 /// Blocks of memory, kept for the next user. Cloning is cheap and shares the blocks.
@@ -39,19 +39,19 @@ impl std::fmt::Debug for Pool {
 #[derive(Debug, Default)]
 struct FreeLists {
     classes: [Mutex<Vec<Vec<u8>>>; CLASSES],
-    /// Blocks without octets.
+    /// Blocks without bytes.
     #[expect(clippy::vec_box, reason = "the boxes are what is used again")]
     empty: Mutex<Vec<Box<Block>>>,
 }
 
-/// The class whose blocks hold `len` octets, if there is one.
+/// The class whose blocks hold `len` bytes, if there is one.
 fn class_of(len: usize) -> Option<usize> {
     let blocks = len.div_ceil(MIN_BLOCK_OCTETS).max(1).checked_next_power_of_two()?;
     let class = blocks.trailing_zeros() as usize;
     (class < CLASSES).then_some(class)
 }
 
-/// The size in octets of the block that holds `len` octets.
+/// The size in bytes of the block that holds `len` bytes.
 fn block_octets(len: usize) -> usize {
     class_of(len).map_or(len, |class| MIN_BLOCK_OCTETS << class)
 }
@@ -121,17 +121,17 @@ impl Budget {
         Budget { whole: Some(whole), ..share }
     }
 
-    /// Octets that may be handed out in all.
+    /// Bytes that may be handed out in all.
     pub fn limit(&self) -> usize {
         self.units as usize * BUDGET_UNIT_OCTETS
     }
 
-    /// Octets handed out now.
+    /// Bytes handed out now.
     pub fn in_use(&self) -> usize {
         (self.units as usize).saturating_sub(self.left.available_permits()) * BUDGET_UNIT_OCTETS
     }
 
-    /// What a block of `len` octets takes; more than there is means all of it.
+    /// What a block of `len` bytes takes; more than there is means all of it.
     fn units_for(len: usize) -> u32 {
         let units = block_octets(len).div_ceil(BUDGET_UNIT_OCTETS);
         u32::try_from(units).unwrap_or(u32::MAX)
@@ -223,14 +223,14 @@ impl Memory for Block {
 }
 
 impl FreeLists {
-    /// Octets that were used before, or fresh ones of the heap.
+    /// Bytes that were used before, or fresh ones of the heap.
     fn take(&self, size: usize) -> Vec<u8> {
         let kept =
             class_of(size).and_then(|class| self.classes[class].lock().unwrap_or_else(PoisonError::into_inner).pop());
         kept.unwrap_or_else(|| vec![0; size])
     }
 
-    /// Keeps octets for the next user, as far as the limit allows.
+    /// Keeps bytes for the next user, as far as the limit allows.
     fn keep(&self, octets: Vec<u8>) {
         let size = octets.len();
         let Some(class) = class_of(size).filter(|_| size > 0) else { return };
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!(pool.try_allocate(8192).unwrap().octets_mut().as_ptr(), address);
     }
 
-    /// What a buffer was made of makes the next one: neither its octets nor what holds them come from the heap again.
+    /// What a buffer was made of makes the next one: neither its bytes nor what holds them come from the heap again.
     #[test]
     fn a_block_is_used_again_and_counts_for_nobody_meanwhile() {
         let pool = Pool::new();

@@ -18,7 +18,7 @@ pub struct Token(pub u64);
 pub struct RemoteSegment {
     /// The handle, also called steering tag or remote key.
     pub handle: u32,
-    /// Octets.
+    /// Bytes.
     pub length: u32,
     /// Where the first byte is: an address or an offset, as the exposing side has announced.
     pub offset: u64,
@@ -48,10 +48,10 @@ pub struct Write {
     pub octets: Slices,
     /// The peer's handle.
     pub handle: u32,
-    /// Where the first octet goes.
+    /// Where the first byte goes.
     pub offset: u64,
     /// Report success with [`Completion::Done`]. Failure is always reported before that; without that, also when the
-    /// peer refuses octets that had left already, as far as the provider learns which they were.
+    /// peer refuses bytes that had left already, as far as the provider learns which they were.
     pub signaled: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct Write {
 pub struct Read {
     /// Named in the completion.
     pub token: Token,
-    /// Where the octets go. Its length is set to their number when all have come.
+    /// Where the bytes go. Its length is set to their number when all have come.
     pub sink: Buffer,
     /// Where they come from.
     pub sources: Vec<RemoteSegment>,
@@ -99,7 +99,7 @@ pub enum Completion {
         /// What it was.
         kind: WorkKind,
     },
-    /// All octets of a [`Read`] are in the sink.
+    /// All bytes of a [`Read`] are in the sink.
     Read {
         /// The work's token.
         token: Token,
@@ -177,7 +177,7 @@ pub trait QueuePair: std::marker::Send {
     /// A limit of the [`Capabilities`], an invalidation where there is none, or a connection that has ended.
     fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>>;
 
-    /// Posts an RDMA Write. A Send posted after it arrives only when its octets are in place.
+    /// Posts an RDMA Write. A Send posted after it arrives only when its bytes are in place.
     ///
     /// # Errors
     /// A limit of the [`Capabilities`], or a connection that has ended.
@@ -208,6 +208,6 @@ pub trait QueuePair: std::marker::Send {
     /// time limit. [`Completion::Closed`] follows.
     fn disconnect(&mut self);
 
-    /// Moves octets, and says what happened next. After [`Completion::Closed`] it stays pending.
+    /// Moves bytes, and says what happened next. After [`Completion::Closed`] it stays pending.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion>;
 }

@@ -139,15 +139,15 @@ impl Acceptor {
     }
 }
 
-/// The error for octets that begin no token.
+/// The error for bytes that begin no token.
 const NO_TOKEN: &str = "the token does not begin a context of Kerberos";
 /// GSS_S_DEFECTIVE_TOKEN.
 const DEFECTIVE_TOKEN: Word = 9 << 16;
 
 /// Whether a first token names the Kerberos mechanism (RFC 2743 section 3.1). The library would take one without any
-/// octets, or of a mechanism that negotiates, and begin to negotiate.
+/// bytes, or of a mechanism that negotiates, and begin to negotiate.
 fn is_kerberos(token: &[u8]) -> bool {
-    /// The longest length: its octets, after the first, are few.
+    /// The longest length: its bytes, after the first, are few.
     const MAX_LENGTH_OCTETS: usize = 4;
     let [0x60, length, rest @ ..] = token else { return false };
     let rest = match length {

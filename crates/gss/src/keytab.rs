@@ -1,6 +1,6 @@
 //! Whose keys a keytab has, without the keys: what an error tells the administrator.
 //!
-//! The layout is MIT's, version 2: after two octets come entries, each a length and that many octets, of which the
+//! The layout is MIT's, version 2: after two bytes come entries, each a length and that many bytes, of which the
 //! first name the principal; all numbers are big-endian. A negative length is that of a hole.
 
 use std::{

@@ -1,9 +1,9 @@
-//! Octets in the library's memory.
+//! Bytes in the library's memory.
 
 use crate::{Gss, sys::RawBuffer};
 use std::{fmt, ops::Deref};
 
-/// Octets that the library has made, read where they are. They go back to it when they are dropped.
+/// Bytes that the library has made, read where they are. They go back to it when they are dropped.
 pub struct Octets {
     raw: RawBuffer,
     gss: Gss,
@@ -38,7 +38,7 @@ impl Deref for Octets {
         if self.raw.value.is_null() || self.raw.length == 0 {
             return &[];
         }
-        // SAFETY: the library has filled the buffer: `length` octets at `value`, which stay until they are released.
+        // SAFETY: the library has filled the buffer: `length` bytes at `value`, which stay until they are released.
         unsafe { std::slice::from_raw_parts(self.raw.value.cast(), self.raw.length) }
     }
 }

@@ -121,7 +121,7 @@ fn tokens_that_are_no_users_make_no_context() {
         for len in (0..token.len()).step_by(7) {
             assert!(accept(&keytab, &token[..len]).is_err(), "{len} bytes of it");
         }
-        // The few octets of a token that no key protects may make one context, of the same user; then it is a replay.
+        // The few bytes of a token that no key protects may make one context, of the same user; then it is a replay.
         let accepted = (0..token.len()).filter_map(|bad| {
             let mut broken = token.to_vec();
             broken[bad] ^= 1;

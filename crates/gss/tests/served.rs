@@ -85,7 +85,7 @@ fn contexts_are_made_used_and_destroyed_over_tcp() {
             assert_eq!(ask(&house, &mut short, goodbye).await, Ok(vec![]));
             let late = short.call(Plan::new(service, 101));
             assert_eq!(house.refusal(late).await, UNKNOWN);
-            // As Linux does it: a body that has no octet, and so no protection, in any service.
+            // As Linux does it: a body that has no byte, and so no protection, in any service.
             let mut bare = house.client("alice").await;
             let call = bare.call_with(goodbye, Payload::new());
             let replied = house.send(call).await.unwrap();

@@ -18,7 +18,7 @@ use rpcrdma_nfs::{
 use rpcrdma_oncrpc::{CallError, Client, ItemRoom};
 use rpcrdma_xdr::{Decode, ItemData};
 
-/// The smallest READ and WRITE that a server may ask for, in octets.
+/// The smallest READ and WRITE that a server may ask for, in bytes.
 const LEAST_TRANSFER_OCTETS: u32 = 512;
 
 /// A client of NFS version 2. Cloning shares the connection.
@@ -114,7 +114,7 @@ impl Nfs2 {
         Ok(self.simple(&v2::ReadLink { link }).await?.path)
     }
 
-    /// READ: up to `count` octets, and at most [`MAX_TRANSFER_OCTETS`].
+    /// READ: up to `count` bytes, and at most [`MAX_TRANSFER_OCTETS`].
     pub async fn read(&self, file: Handle, offset: u32, count: u32) -> Result<ReadOk, Error> {
         let count = count.min(MAX_TRANSFER_OCTETS as u32);
         let ReadOk { attributes, data } = self.simple(&v2::Read { file, offset, count }).await?;
@@ -125,15 +125,15 @@ impl Nfs2 {
         Ok(ReadOk { attributes, data })
     }
 
-    /// READ into the caller's buffer, as many octets as it holds and the version allows. Where the transport places
-    /// data directly, the octets land in this very buffer and it comes back as [`ItemData::Placed`].
+    /// READ into the caller's buffer, as many bytes as it holds and the version allows. Where the transport places
+    /// data directly, the bytes land in this very buffer and it comes back as [`ItemData::Placed`].
     pub async fn read_into(&self, file: Handle, offset: u32, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
         let count = u32::try_from(buffer.capacity().min(MAX_TRANSFER_OCTETS)).unwrap_or(u32::MAX);
         let outcome = self.exchange(&v2::Read { file, offset, count }, Some(buffer)).await?;
         outcome.result.map_err(|status| self.refused::<v2::Read>(status))
     }
 
-    /// WRITE: puts octets into a file, at most [`MAX_TRANSFER_OCTETS`]. They are durable when the answer comes.
+    /// WRITE: puts bytes into a file, at most [`MAX_TRANSFER_OCTETS`]. They are durable when the answer comes.
     pub async fn write(&self, file: Handle, offset: u32, data: Bytes) -> Result<Attributes, Error> {
         self.simple(&v2::Write { file, offset, data }).await
     }

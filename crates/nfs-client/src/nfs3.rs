@@ -154,7 +154,7 @@ impl Nfs3 {
         Ok(self.simple(&v3::ReadLink { link: link.clone() }).await?.path)
     }
 
-    /// READ: up to `count` octets.
+    /// READ: up to `count` bytes.
     pub async fn read(&self, file: &Handle, offset: u64, count: u32) -> Result<ReadOk, Error> {
         let ok = self.simple(&v3::Read { file: file.clone(), offset, count }).await?;
         let data = ok.data.into_bytes();
@@ -164,7 +164,7 @@ impl Nfs3 {
         Ok(ReadOk { attributes: ok.attributes, end: ok.end, data })
     }
 
-    /// READ into the caller's buffer, as many octets as it holds. Where the transport places data directly, the octets
+    /// READ into the caller's buffer, as many bytes as it holds. Where the transport places data directly, the bytes
     /// land in this very buffer and it comes back as [`ItemData::Placed`]. On "try again later" the caller has to.
     pub async fn read_into(&self, file: &Handle, offset: u64, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
         let count = u32::try_from(buffer.capacity()).unwrap_or(u32::MAX);
@@ -173,7 +173,7 @@ impl Nfs3 {
         outcome.answer.into_result().map_err(|failure| self.refused::<v3::Read, _>(&failure))
     }
 
-    /// WRITE: puts octets into a file. The server may take fewer.
+    /// WRITE: puts bytes into a file. The server may take fewer.
     pub async fn write(&self, file: &Handle, offset: u64, stability: Stability, data: Bytes) -> Result<WriteOk, Error> {
         let len = data.len();
         let ok = self.simple(&v3::Write { file: file.clone(), offset, stability, data }).await?;
@@ -309,5 +309,5 @@ impl Nfs3 {
     }
 }
 
-/// Octets of arguments or results beside the data of a WRITE or READ.
+/// Bytes of arguments or results beside the data of a WRITE or READ.
 const HEADROOM_OCTETS: usize = 512;

@@ -9,12 +9,12 @@ use futures_util::{StreamExt, stream::FuturesOrdered};
 use rpcrdma_env::BoxFuture;
 use std::collections::VecDeque;
 
-/// Octets of a file and where they stand in it.
+/// Bytes of a file and where they stand in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// The offset of the first octet.
+    /// The offset of the first byte.
     pub offset: u64,
-    /// The octets.
+    /// The bytes.
     pub data: Bytes,
 }
 
@@ -32,7 +32,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads `file` from `offset` up to `end`, or the end of the file if that comes first, in calls of `block` octets,
+    /// Reads `file` from `offset` up to `end`, or the end of the file if that comes first, in calls of `block` bytes,
     /// at most `depth` of them at a time.
     pub fn new(file: File, offset: u64, end: u64, block: u32, depth: usize) -> Self {
         Self {
@@ -60,7 +60,7 @@ impl Reader {
         wanted && self.under_way.len() < self.depth
     }
 
-    /// The next octets of the file, or `None` at the end.
+    /// The next bytes of the file, or `None` at the end.
     ///
     /// # Errors
     /// As [`File::read`]. Nothing follows.
@@ -103,7 +103,7 @@ struct Part {
     end: bool,
 }
 
-/// Reads `count` octets though the server returns fewer at a time, unless the file ends before.
+/// Reads `count` bytes though the server returns fewer at a time, unless the file ends before.
 async fn read_whole(file: File, mut offset: u64, mut count: u32) -> Result<Part, Error> {
     let mut blocks = Vec::with_capacity(1);
     let mut end = false;

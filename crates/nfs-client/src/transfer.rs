@@ -1,6 +1,6 @@
 //! In which sizes a client moves data.
 
-/// How a client moves data, in octets per call: what the server says, as far as the transport and the session allow it.
+/// How a client moves data, in bytes per call: what the server says, as far as the transport and the session allow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// The largest READ.

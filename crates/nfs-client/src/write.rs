@@ -9,12 +9,12 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::attr::Stability;
 
-/// Octets kept before a COMMIT is made, to bound the client's memory.
+/// Bytes kept before a COMMIT is made, to bound the client's memory.
 const UNCOMMITTED_OCTETS: usize = 128 << 20;
-/// How often lost octets are sent again before the writer gives up.
+/// How often lost bytes are sent again before the writer gives up.
 const SENT_AGAIN_TIMES: u32 = 16;
 
-/// Octets that the server may still lose.
+/// Bytes that the server may still lose.
 #[derive(Clone)]
 struct Kept {
     offset: u64,
@@ -34,7 +34,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Writes to `file` in calls of at most `block` octets, at most `depth` of them at a time.
+    /// Writes to `file` in calls of at most `block` bytes, at most `depth` of them at a time.
     pub fn new(file: File, block: u32, depth: usize) -> Self {
         Self {
             file,
@@ -54,7 +54,7 @@ impl Writer {
         Self { stability: Stability::DataSync, ..self }
     }
 
-    /// Puts octets at `offset`. Returns as soon as there is room in the window.
+    /// Puts bytes at `offset`. Returns as soon as there is room in the window.
     ///
     /// # Errors
     /// As [`File::write`], for this or an earlier call. The file's contents are then unknown.
@@ -127,12 +127,12 @@ impl Writer {
     }
 }
 
-/// Writes all octets though the server takes fewer at a time. Returns those that are not durable yet.
+/// Writes all bytes though the server takes fewer at a time. Returns those that are not durable yet.
 async fn write_whole(file: File, mut offset: u64, stability: Stability, mut data: Bytes) -> Result<Vec<Kept>, Error> {
     let mut kept = Vec::with_capacity(1);
     while !data.is_empty() {
         let ok = file.write(offset, stability, data.clone()).await?;
-        // Between 1 and the octets given: the call has checked that.
+        // Between 1 and the bytes given: the call has checked that.
         let written = data.split_to((ok.count as usize).min(data.len()));
         let len = written.len() as u64;
         if ok.committed == Stability::Unstable {

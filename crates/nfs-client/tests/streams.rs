@@ -13,7 +13,7 @@ fn contents(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 7 + n / 251) as u8).collect()
 }
 
-/// Reads a file of `len` octets, thought to have `expected`, from a server that returns at most `most` at a time.
+/// Reads a file of `len` bytes, thought to have `expected`, from a server that returns at most `most` at a time.
 async fn read_expecting(len: usize, expected: u64, most: usize, block: u32, depth: usize) -> (Vec<u8>, usize) {
     let calls = Arc::new(Mutex::new(0));
     let counted = calls.clone();
@@ -96,7 +96,7 @@ fn put(file: &mut Vec<u8>, offset: u64, data: &[u8]) {
     file[from..from + data.len()].copy_from_slice(data);
 }
 
-/// Writes through a server that takes at most `most` octets at a time and restarts, losing unstable data, before those
+/// Writes through a server that takes at most `most` bytes at a time and restarts, losing unstable data, before those
 /// writes that `restart` says, counted from 1.
 async fn write(len: usize, most: usize, restart: fn(u64) -> bool) -> (Result<(), Error>, Vec<u8>) {
     let server = Arc::new(Mutex::new(Volatile::default()));

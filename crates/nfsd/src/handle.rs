@@ -1,10 +1,10 @@
 //! File handles: what clients hold, and cannot forge.
 //!
 //! ```text
-//! octet 0      format, 1
-//! octet 1      n, the length of the file's id, at most 34
-//! octets 2-5   the export
-//! octets 6-13  the file system
+//! byte 0      format, 1
+//! byte 1      n, the length of the file's id, at most 34
+//! bytes 2-5   the export
+//! bytes 6-13  the file system
 //! then n       the file's id in its file system (inode and generation, in the file system's own form)
 //! then 16      SipHash-2-4 (128 bits) of everything before, under the server's secret
 //! ```
@@ -19,7 +19,7 @@ const HEAD_OCTETS: usize = 14;
 const CHECK_OCTETS: usize = 16;
 const _: () = assert!(HEAD_OCTETS + MAX_FILE_ID_OCTETS + CHECK_OCTETS == MAX_HANDLE_OCTETS);
 
-/// Octets in the secret that handles are checked with.
+/// Bytes in the secret that handles are checked with.
 pub const SECRET_OCTETS: usize = 16;
 
 /// What a handle names.
@@ -61,13 +61,13 @@ impl Seal {
         self.open_octets(handle.as_slice())
     }
 
-    /// The same for the octets of a handle of any version: they mean the same file in all.
+    /// The same for the bytes of a handle of any version: they mean the same file in all.
     // NFS3-FH-a
     // NFS3-ESC-b
     pub(crate) fn open_octets(&self, handle: &[u8]) -> Option<Target> {
         let (checked, check) = handle.split_last_chunk::<CHECK_OCTETS>()?;
         let (head, id) = checked.split_first_chunk::<HEAD_OCTETS>()?;
-        // The comparison takes the same time wherever the octets differ.
+        // The comparison takes the same time wherever the bytes differ.
         let differing = self.check(checked).iter().zip(check).fold(0, |all, (a, b)| all | (a ^ b));
         if differing != 0 || head[0] != FORMAT || usize::from(head[1]) != id.len() {
             return None;

@@ -47,7 +47,7 @@ impl Opened {
         self.file_system.attributes_at_once(self.file)?.ok().map(|attributes| attributes.size)
     }
 
-    /// Reads at most `count` octets from `offset` into `buffer`, which holds as many.
+    /// Reads at most `count` bytes from `offset` into `buffer`, which holds as many.
     pub(crate) async fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> Told<ReadData> {
         match self.file_system.read_at_once(&via, offset, count, buffer) {
             Ok(read) => Ok(read),

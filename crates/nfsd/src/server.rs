@@ -251,7 +251,7 @@ impl Nfsd {
     }
 
     /// Serves version 2, too, with versions 1 and 2 of MOUNT; version 3 only if `version_3`. Opens the table of handles
-    /// that do not fit into 32 octets, and waits for the disk. `server` says which of the servers it is that share the
+    /// that do not fit into 32 bytes, and waits for the disk. `server` says which of the servers it is that share the
     /// state directory, as [`Version4::with_server_id`](crate::Version4::with_server_id) does. Version 4 comes later.
     ///
     /// # Errors

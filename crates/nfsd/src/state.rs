@@ -89,7 +89,7 @@ impl StateDirectory {
     }
 }
 
-/// At most one octet more than a secret has.
+/// At most one byte more than a secret has.
 fn read_all(path: &Path) -> io::Result<Vec<u8>> {
     let mut octets = Vec::new();
     File::open(path)?.take(SECRET_OCTETS as u64 + 1).read_to_end(&mut octets)?;

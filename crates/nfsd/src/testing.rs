@@ -342,7 +342,7 @@ impl Client {
         plain(self.ask(v3::Access { file: file.clone(), rights })).map(|ok| ok.rights)
     }
 
-    /// All names of a directory, read in answers of `count` octets.
+    /// All names of a directory, read in answers of `count` bytes.
     pub(crate) fn names(&self, directory: &Handle, count: u32) -> Vec<Vec<u8>> {
         let mut names = Vec::new();
         let (mut cookie, mut verifier) = (0, v3::Verifier::default());

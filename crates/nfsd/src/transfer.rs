@@ -12,8 +12,8 @@ pub(crate) const MESSAGE_OVERHEAD_OCTETS: usize = 1536;
 /// Transfers are multiples of it, so that they fall on pages.
 pub(crate) const TRANSFER_UNIT_OCTETS: usize = 4096;
 /// What a session counts beside the data, at most: SEQUENCE, PUTFH, the READ or WRITE and a GETATTR, the latter's
-/// results with two hundred octets to spare. Clients ask for sessions that carry 1 MiB with their own headroom, of at
-/// least 900 octets with Linux: they are to get 1 MiB.
+/// results with two hundred bytes to spare. Clients ask for sessions that carry 1 MiB with their own headroom, of at
+/// least 900 bytes with Linux: they are to get 1 MiB.
 const SESSION_OVERHEAD_OCTETS: usize = 640;
 /// The largest READDIR or READDIRPLUS answer.
 pub(crate) const MAX_LISTING_OCTETS: usize = 256 << 10;
@@ -29,7 +29,7 @@ pub(crate) fn transfer_limits(transport: Limits) -> (usize, usize) {
     (limit(transport.max_reply), limit(transport.max_call))
 }
 
-/// The same in a session whose replies and requests have at most so many octets.
+/// The same in a session whose replies and requests have at most so many bytes.
 pub(crate) fn session_limits(transport: Limits, response: usize, request: usize) -> (usize, usize) {
     let limit = |message: usize| whole_units(message.saturating_sub(SESSION_OVERHEAD_OCTETS));
     let (read, write) = transfer_limits(transport);

@@ -78,13 +78,13 @@ impl Client {
         self.flavour.caller()
     }
 
-    /// The most octets of arguments that a call can carry over this transport now.
+    /// The most bytes of arguments that a call can carry over this transport now.
     pub fn max_args(&self) -> usize {
         let header = CALL_HEADER_OCTETS + padded(self.flavour.max_credential()) + self.flavour.max_call_expansion();
         self.transport.limits().max_call.saturating_sub(header)
     }
 
-    /// The most octets of results that a reply can carry over this transport now.
+    /// The most bytes of results that a reply can carry over this transport now.
     pub fn max_results(&self) -> usize {
         self.transport.limits().max_reply.saturating_sub(self.reply_overhead())
     }

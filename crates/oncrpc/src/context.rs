@@ -122,7 +122,7 @@ impl CallContext {
     }
 
     /// The same, with an observer that gets the first word of the results before a flavour protects them: in many
-    /// programs it is a status. [`peek_reply`](crate::peek_reply) sees other octets then.
+    /// programs it is a status. [`peek_reply`](crate::peek_reply) sees other bytes then.
     pub fn with_first_word(mut self, told: Arc<FirstWord>) -> Self {
         self.first_word = Some(told);
         self

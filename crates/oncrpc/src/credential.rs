@@ -5,10 +5,10 @@ use bytes::Bytes;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 use std::sync::Arc;
 
-/// The largest body of a credential or verifier in octets (RFC 5531 section 8.2).
+/// The largest body of a credential or verifier in bytes (RFC 5531 section 8.2).
 // RPC-5531-8.2-a
 pub const MAX_AUTH_BODY_OCTETS: usize = 400;
-/// The largest machine name of AUTH_SYS in octets (RFC 5531 appendix A).
+/// The largest machine name of AUTH_SYS in bytes (RFC 5531 appendix A).
 // RPC-5531-A-a
 pub const MAX_MACHINE_NAME_OCTETS: usize = 255;
 /// The most supplementary groups of AUTH_SYS (RFC 5531 appendix A).
@@ -39,7 +39,7 @@ pub enum Credential {
 pub struct SysCredential {
     /// An arbitrary number of the client's.
     pub stamp: u32,
-    /// The client's name for itself, at most 255 octets.
+    /// The client's name for itself, at most 255 bytes.
     pub machine: Bytes,
     /// The user's number.
     pub uid: u32,

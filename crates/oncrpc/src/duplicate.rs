@@ -1,6 +1,6 @@
 //! The duplicate request cache: a call that comes again because its reply was lost is answered, not executed again.
 //!
-//! It owns copies of replies, so that they hold no memory of a transport. Their octets are limited: if there is no
+//! It owns copies of replies, so that they hold no memory of a transport. Their bytes are limited: if there is no
 //! room, the client that holds the most loses its oldest reply, and a reply that is larger than a shard's share is not
 //! kept. Entries of calls in progress are never evicted and displace no reply; the transports limit their number.
 //! Nothing in it can fail.
@@ -26,9 +26,9 @@ use tokio::sync::oneshot;
 
 /// How long a reply is kept: longer than clients take to notice a lost connection and to send again.
 pub const DUPLICATE_LIFETIME: Duration = Duration::from_secs(120);
-/// How many octets of replies the cache may hold by default: some 40,000 of usual size.
+/// How many bytes of replies the cache may hold by default: some 40,000 of usual size.
 pub const DUPLICATE_CACHE_OCTETS: usize = 16 << 20;
-/// What an entry costs beyond its reply's octets, roughly: key, bookkeeping, allocations.
+/// What an entry costs beyond its reply's bytes, roughly: key, bookkeeping, allocations.
 pub const DUPLICATE_ENTRY_OCTETS: usize = 256;
 /// How many duplicates wait for one call in progress. Each is from a connection of its own, and only the client's
 /// latest matters; when there are more, the one that has waited longest is dropped.
@@ -49,7 +49,7 @@ pub(crate) struct Key {
     pub(crate) procedure: u32,
     /// The caller, if it is proven; else 0, and the credential is a part of the call.
     pub(crate) caller: u64,
-    /// The length in octets of the whole call, or of the arguments where the caller is proven.
+    /// The length in bytes of the whole call, or of the arguments where the caller is proven.
     pub(crate) len: usize,
     /// A checksum of the same, of long data only of a sample ([`measure`]).
     pub(crate) checksum: u64,

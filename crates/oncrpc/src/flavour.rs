@@ -81,18 +81,18 @@ impl ContextError {
 
 /// A flavour on the client's side.
 pub trait ClientFlavour: Send + Sync {
-    /// The largest body of its credential in octets.
+    /// The largest body of its credential in bytes.
     fn max_credential(&self) -> usize;
 
-    /// The most octets that its verifier and its protection add to a call, beside the credential.
+    /// The most bytes that its verifier and its protection add to a call, beside the credential.
     fn max_call_expansion(&self) -> usize {
         0
     }
 
-    /// The largest body of a server's verifier in octets.
+    /// The largest body of a server's verifier in bytes.
     fn max_verifier(&self) -> usize;
 
-    /// The most octets that it adds to results.
+    /// The most bytes that it adds to results.
     fn max_expansion(&self) -> usize {
         0
     }
@@ -151,7 +151,7 @@ pub struct SysAuth {
 }
 
 impl SysAuth {
-    /// The identity, cut to what AUTH_SYS can carry: a machine name of 255 octets, 16 groups.
+    /// The identity, cut to what AUTH_SYS can carry: a machine name of 255 bytes, 16 groups.
     pub fn new(mut identity: SysCredential) -> Self {
         identity.machine.truncate(crate::MAX_MACHINE_NAME_OCTETS);
         identity.groups.truncate(crate::MAX_GROUPS);

@@ -1,7 +1,7 @@
 //! RPC message headers (RFC 5531 section 9), encoded and decoded.
 //!
-//! Decoding shares octets with the received message. Headers are small and bounded: a credential and a verifier
-//! of at most 400 octets each.
+//! Decoding shares bytes with the received message. Headers are small and bounded: a credential and a verifier
+//! of at most 400 bytes each.
 
 use crate::{AUTH_NONE, MAX_AUTH_BODY_OCTETS};
 use bytes::Bytes;
@@ -9,11 +9,11 @@ use rpcrdma_xdr::{DecodeError, Decoder, Encoder};
 
 /// The version of RPC that this is (RFC 5531 section 7).
 pub const RPC_VERSION: u32 = 2;
-/// Octets of a call's header without the bodies of credential and verifier.
+/// Bytes of a call's header without the bodies of credential and verifier.
 pub const CALL_HEADER_OCTETS: usize = 40;
-/// Octets of a successful reply's header without the verifier's body.
+/// Bytes of a successful reply's header without the verifier's body.
 pub const REPLY_HEADER_OCTETS: usize = 24;
-/// Octets that follow the header of a reply with PROG_MISMATCH: the versions.
+/// Bytes that follow the header of a reply with PROG_MISMATCH: the versions.
 pub const MISMATCH_OCTETS: usize = 8;
 
 /// The words that the headers of messages are made of (RFC 5531 section 9).
@@ -39,7 +39,7 @@ impl Word {
 pub struct OpaqueAuth {
     /// The flavour's number.
     pub flavour: u32,
-    /// At most 400 octets.
+    /// At most 400 bytes.
     pub body: Bytes,
 }
 

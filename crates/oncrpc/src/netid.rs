@@ -63,7 +63,7 @@ impl Netid {
     }
 }
 
-/// The universal address: the host's address, then the port's high and low octet in decimal
+/// The universal address: the host's address, then the port's high and low byte in decimal
 /// (`192.0.2.1.8.1` is port 2049).
 // RPC-5665-5.2.3-a
 pub fn universal_address(address: &SocketAddr) -> String {

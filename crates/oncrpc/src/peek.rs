@@ -144,7 +144,7 @@ impl ArgumentWords<'_> {
         self.0.next()
     }
 
-    /// Goes behind octets of variable length; `None` if there are more of them than `max`.
+    /// Goes behind bytes of variable length; `None` if there are more of them than `max`.
     pub fn skip_opaque(&mut self, max: u32) -> Option<()> {
         let octets = self.next().filter(|octets| *octets <= max)?;
         (0..octets.div_ceil(4)).try_for_each(|_| self.next().map(drop))

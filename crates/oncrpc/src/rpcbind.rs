@@ -14,7 +14,7 @@ pub const RPCBIND_PORT: u16 = 111;
 /// Where rpcbind listens for the programs of its own host on Linux. Registrations over this socket are accepted from
 /// the user who made them; over TCP rpcbind wants a reserved port.
 pub const RPCBIND_SOCKET: &str = "/run/rpcbind.sock";
-/// The longest netid, address or owner that is accepted, in octets. The longest universal address has 47.
+/// The longest netid, address or owner that is accepted, in bytes. The longest universal address has 47.
 pub const MAX_STRING_OCTETS: usize = 128;
 /// The most registrations that a listing may have.
 pub const MAX_REGISTRATIONS: usize = 1024;

@@ -1,6 +1,6 @@
 //! Programs that a server exports, as their implementers write them.
 //!
-//! A service gets a decoder over the received message and answers with a payload; both share octets with their owners.
+//! A service gets a decoder over the received message and answers with a payload; both share bytes with their owners.
 //! Its future is `'static`: a call that was dispatched runs to its end.
 
 use crate::{ArgumentWords, AuthStat, CallContext};

@@ -31,7 +31,7 @@ use std::{
 
 /// What is under way before a second member helps. To move it takes a thread longer than to wake another thread does.
 const SHARE_OCTETS: usize = 256 << 10;
-/// A call counts as so many octets at least: it costs both ends as much as moving them, without any data.
+/// A call counts as so many bytes at least: it costs both ends as much as moving them, without any data.
 const CALL_OCTETS: usize = 4 << 10;
 
 /// A connection, and what it has to carry.
@@ -129,7 +129,7 @@ impl fmt::Debug for Spread {
     }
 }
 
-/// Counts a call's octets until it is dropped.
+/// Counts a call's bytes until it is dropped.
 struct UnderWay {
     load: Arc<Load>,
     octets: usize,
@@ -241,7 +241,7 @@ mod tests {
         (Spread::new(first, all, Arc::new(XidSource::new(&SeededRandom::new(1)))), members)
     }
 
-    /// A call whose reply has so many octets at most.
+    /// A call whose reply has so many bytes at most.
     fn call(spread: &Spread, octets: usize) -> PendingCall {
         let (xid, reply) = (spread.next_xid(), ReplyShape::inline(octets));
         spread.call(Request { xid, message: Payload::new(), reply, repeatable: false, anew: None })

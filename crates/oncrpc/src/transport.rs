@@ -1,6 +1,6 @@
 //! The seam between the RPC client and whatever carries its messages.
 //!
-//! A [`Request`] lends the transport the call's octets (shared) and the buffers for its results (exclusive).
+//! A [`Request`] lends the transport the call's bytes (shared) and the buffers for its results (exclusive).
 //! The buffers come back in the [`Reply`], or by [`PendingCall::cancel`]; dropping a [`PendingCall`] leaves them
 //! lent and owned by the connection, which returns them to their allocator once the peer cannot reach them any
 //! more. When a call fails, its buffers go back to their allocator.
@@ -45,7 +45,7 @@ impl fmt::Display for TransportKind {
     }
 }
 
-/// How large messages may be on a transport, in octets of the whole RPC message: header, items and padding.
+/// How large messages may be on a transport, in bytes of the whole RPC message: header, items and padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
@@ -56,7 +56,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits of `max_call` and `max_reply` octets.
+    /// Limits of `max_call` and `max_reply` bytes.
     pub const fn new(max_call: usize, max_reply: usize) -> Self {
         Self { max_call, max_reply }
     }
@@ -65,15 +65,15 @@ impl Limits {
 /// A place for one result that may be placed directly.
 #[derive(Debug)]
 pub struct ItemRoom {
-    /// The largest the item can be, in octets, without padding.
+    /// The largest the item can be, in bytes, without padding.
     pub max_len: usize,
-    /// The caller's buffer for it, of at least `max_len` octets. Without one a transport that places data
+    /// The caller's buffer for it, of at least `max_len` bytes. Without one a transport that places data
     /// directly takes a buffer of its own allocator.
     pub buffer: Option<Buffer>,
 }
 
 impl ItemRoom {
-    /// Room for an item of at most `max_len` octets, in the transport's own memory.
+    /// Room for an item of at most `max_len` bytes, in the transport's own memory.
     pub fn new(max_len: usize) -> Self {
         Self { max_len, buffer: None }
     }
@@ -87,7 +87,7 @@ impl ItemRoom {
 /// How large the answer to a call can become.
 #[derive(Debug, Default)]
 pub struct ReplyShape {
-    /// The largest the answer can be, in octets, with every item and its padding in place. In a [`Request`] it
+    /// The largest the answer can be, in bytes, with every item and its padding in place. In a [`Request`] it
     /// is the whole RPC message; in a binding's statement the results alone.
     pub max_len: usize,
     /// One for each eligible result, in the order in which the binding marks them.
@@ -95,7 +95,7 @@ pub struct ReplyShape {
 }
 
 impl ReplyShape {
-    /// An answer of at most `max_len` octets without eligible items.
+    /// An answer of at most `max_len` bytes without eligible items.
     pub const fn inline(max_len: usize) -> Self {
         Self { max_len, items: SmallVec::new_const() }
     }

@@ -1,4 +1,4 @@
-//! What arrives at an end: placing octets, checking handles, and ending the connection when a rule is broken.
+//! What arrives at an end: placing bytes, checking handles, and ending the connection when a rule is broken.
 
 use crate::{
     endpoint::{Channel, Endpoint, Failing, Fin, gather, total},

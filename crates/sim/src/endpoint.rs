@@ -65,7 +65,7 @@ pub(crate) struct Segment {
     pub(crate) source: RemoteSegment,
 }
 
-/// A Read whose octets have not all come.
+/// A Read whose bytes have not all come.
 #[derive(Debug)]
 pub(crate) struct OpenRead {
     pub(crate) token: Token,
@@ -292,7 +292,7 @@ pub(crate) fn gather(octets: &[Bytes], sink: &mut [u8]) {
     }
 }
 
-/// How many octets the slices of a message have in all.
+/// How many bytes the slices of a message have in all.
 pub(crate) fn total(octets: &[Bytes]) -> usize {
     octets.iter().map(Bytes::len).fold(0, usize::saturating_add)
 }

@@ -57,7 +57,7 @@ pub enum Event {
         kind: WorkKind,
         /// Its token.
         token: Token,
-        /// How many octets it moves.
+        /// How many bytes it moves.
         octets: usize,
     },
     /// Memory was lent.
@@ -107,7 +107,7 @@ pub enum Event {
 pub enum Happening {
     /// A message arrived.
     Received {
-        /// Its octets.
+        /// Its bytes.
         octets: usize,
         /// The handle it invalidated.
         invalidated: Option<u32>,

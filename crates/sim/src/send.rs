@@ -112,7 +112,7 @@ impl State {
         self.transmit(from, Channel::Acks, 0, move |state| state.retire(peer, number));
     }
 
-    /// Octets of a Read of end `id` have come.
+    /// Bytes of a Read of end `id` have come.
     pub(crate) fn response_arrives(&mut self, id: u64, read: u64, at: usize, octets: &[u8]) {
         let Some(end) = self.open_end(id) else { return };
         end.reading = end.reading.saturating_sub(1);
@@ -139,7 +139,7 @@ impl State {
     }
 }
 
-/// How many octets the segments have in all.
+/// How many bytes the segments have in all.
 pub(crate) fn segments_total(segments: &[RemoteSegment]) -> usize {
     segments.iter().map(|segment| segment.length as usize).fold(0, usize::saturating_add)
 }

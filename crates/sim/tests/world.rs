@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// A run in which several connections move octets in every way.
+/// A run in which several connections move bytes in every way.
 fn run(seed: u64) -> Vec<Logged> {
     let world = World::new(seed);
     let inner = world.clone();

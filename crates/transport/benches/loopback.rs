@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A program of one's own: procedure 1 takes a length and returns as many octets.
+/// A program of one's own: procedure 1 takes a length and returns as many bytes.
 struct Zeroes;
 
 impl Service for Zeroes {

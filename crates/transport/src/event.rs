@@ -34,9 +34,9 @@ pub enum NoVersion2 {
 pub enum Event {
     /// A connection stands.
     Connected {
-        /// The inline threshold of what we send, in octets.
+        /// The inline threshold of what we send, in bytes.
         send_inline: usize,
-        /// The inline threshold of what we receive, in octets.
+        /// The inline threshold of what we receive, in bytes.
         receive_inline: usize,
         /// Whether our Sends may invalidate the peer's memory.
         send_invalidates: bool,
@@ -61,7 +61,7 @@ pub enum Event {
     Sent(Sent),
     /// A message has arrived.
     Received {
-        /// Its octets.
+        /// Its bytes.
         octets: usize,
     },
     /// A message of the peer was dropped without an answer.
@@ -73,18 +73,18 @@ pub enum Event {
     Called {
         /// Its XID.
         xid: u32,
-        /// Octets that came with it.
+        /// Bytes that came with it.
         inline_octets: usize,
-        /// Octets that were pulled for it.
+        /// Bytes that were pulled for it.
         pulled_octets: usize,
     },
     /// A call of ours was answered.
     Answered {
         /// Its XID.
         xid: u32,
-        /// Octets of the reply that came inline.
+        /// Bytes of the reply that came inline.
         inline_octets: usize,
-        /// Octets that the peer placed in our memory.
+        /// Bytes that the peer placed in our memory.
         placed_octets: usize,
         /// Whether the call was sent more than once.
         retransmitted: bool,

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 /// by default, so that an embedder that reads loses nothing to a burst.
 pub const MAX_UNREAD: usize = 64;
 
-/// Their octets in all. A property can be far longer than a message.
+/// Their bytes in all. A property can be far longer than a message.
 pub const MAX_UNREAD_OCTETS: usize = 1 << 20;
 
 /// Messages on their way from the embedder to a driver. A sender of more waits.

@@ -11,11 +11,11 @@
 //!
 //! # Who owns memory
 //!
-//! A call's octets are shared, and its result buffers are lent: they belong to the connection from the moment of the
+//! A call's bytes are shared, and its result buffers are lent: they belong to the connection from the moment of the
 //! call, and come back with the reply, fenced, so that no late write can change what the caller reads. Dropping a call
 //! leaves its buffers with the connection; cancelling it takes them back at once, and should the server write to them
 //! later, the connection ends. On the server, received data are in the pool's buffers, and results are written straight
-//! from the octets that the service returns.
+//! from the bytes that the service returns.
 //!
 //! # Versions
 //!

@@ -34,10 +34,10 @@ pub(crate) const MIN_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause between attempts to connect. Each has up to its half added at random.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// The least that a Send can carry and its unit, in octets.
+/// The least that a Send can carry and its unit, in bytes.
 const MIN_INLINE_OCTETS: u32 = 1024;
 
-/// The most that can be stated, in octets (RFC 8797).
+/// The most that can be stated, in bytes (RFC 8797).
 const MAX_INLINE_OCTETS: u32 = 256 * MIN_INLINE_OCTETS;
 
 /// Receives that are posted before a connection stands.
@@ -64,9 +64,9 @@ impl std::fmt::Debug for Reverse {
 pub struct ClientOptions {
     /// Credits to ask for: the most calls under way.
     pub credits: u32,
-    /// The largest Send in each direction, in octets.
+    /// The largest Send in each direction, in bytes.
     pub inline_octets: u32,
-    /// The largest message of a call or reply, in octets.
+    /// The largest message of a call or reply, in bytes.
     pub max_message: usize,
     /// RDMA Reads of the server that are served at a time.
     pub ird: u16,
@@ -164,9 +164,9 @@ impl ClientOptions {
 pub struct ServerOptions {
     /// Credits to grant to each connection: the most calls that it may have under way.
     pub credits: u32,
-    /// The largest Send in each direction, in octets.
+    /// The largest Send in each direction, in bytes.
     pub inline_octets: u32,
-    /// The largest message of a call or reply, in octets.
+    /// The largest message of a call or reply, in bytes.
     pub max_message: usize,
     /// RDMA Reads of ours under way at a time on one connection.
     pub ord: u16,
@@ -238,7 +238,7 @@ fn limits(limits: EngineLimits, max_message: usize) -> EngineLimits {
 
 /// The configuration within what the provider can do.
 fn fitted(config: Config, capabilities: &Capabilities) -> Config {
-    // Every receiver takes 1,024 octets (RFC 8166 section 3.3.3), and sizes are stated in units of as many.
+    // Every receiver takes 1,024 bytes (RFC 8166 section 3.3.3), and sizes are stated in units of as many.
     let two = config.versions != Versions::One;
     let least = if two { MIN_OCTETS } else { MIN_INLINE_OCTETS };
     let inline = config.receive_octets.clamp(least, MAX_INLINE_OCTETS) / MIN_INLINE_OCTETS * MIN_INLINE_OCTETS;

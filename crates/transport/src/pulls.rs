@@ -14,7 +14,7 @@ use std::{collections::VecDeque, time::Duration};
 /// way.
 pub const MAX_PULLS: usize = 16;
 
-/// Octets that are pulled at a time on one connection: [`MAX_PULLS`] calls of 1 MiB. A larger call is pulled alone.
+/// Bytes that are pulled at a time on one connection: [`MAX_PULLS`] calls of 1 MiB. A larger call is pulled alone.
 pub const MAX_PULL_OCTETS: usize = 16 << 20;
 
 /// All chunks of a call have to come within so many times the limit for a peer that makes no progress. At both limits'

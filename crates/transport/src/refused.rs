@@ -36,14 +36,14 @@ const HEAD_OCTETS: usize = 512;
 /// What identifies a call, beside its client and its XID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
-    /// Its octets, as far as they have come or are to come.
+    /// Its bytes, as far as they have come or are to come.
     octets: usize,
     /// Made of its beginning.
     head: u64,
 }
 
 impl Fingerprint {
-    /// Of a call that begins with `head` and has so many octets.
+    /// Of a call that begins with `head` and has so many bytes.
     pub(crate) fn new(head: &[u8], octets: usize) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(&head[..head.len().min(HEAD_OCTETS)]);

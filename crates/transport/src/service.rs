@@ -205,7 +205,7 @@ impl Service {
         }
     }
 
-    /// Hands a call to the service. Most are answered at once. Returns the octets that came inline and in chunks.
+    /// Hands a call to the service. Most are answered at once. Returns the bytes that came inline and in chunks.
     pub(crate) fn deliver(
         &mut self,
         request: RequestId,
@@ -218,7 +218,7 @@ impl Service {
         let mut inline = 0;
         let mut stream = Stream::new();
         for piece in pieces {
-            // Ranges are the engine's, within the octets that it asked for.
+            // Ranges are the engine's, within the bytes that it asked for.
             match piece {
                 Piece::Inline(octets) => {
                     inline += octets.len();

@@ -35,7 +35,7 @@ use std::{
 use timer::Timer;
 use untaken::Untaken;
 
-/// Octets of answers that the peer has not taken, beyond which no further call is executed. Their answers would wait
+/// Bytes of answers that the peer has not taken, beyond which no further call is executed. Their answers would wait
 /// behind these anyway, and so the memory of results stays within a processor's cache. Larger answers go one at a time.
 const UNTAKEN_OCTETS: usize = 1 << 20;
 

@@ -25,14 +25,14 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 
-/// The header type: its octets are to come back in reverse order.
+/// The header type: its bytes are to come back in reverse order.
 const MIRROR: u32 = 0x1_0000;
 /// Another one, which only one end knows.
 const UNKNOWN: u32 = 0x1_0001;
 /// The property: a name.
 const NAME: u32 = 0x1_0002;
 
-/// Announces a name, and takes names of at most 5000 octets.
+/// Announces a name, and takes names of at most 5000 bytes.
 #[derive(Debug)]
 struct Mirrors(&'static [u8]);
 

@@ -103,7 +103,7 @@ fn each_message_takes_the_form_that_is_due() {
             let (call, reply) = pair();
             for sent in [&call, &reply] {
                 assert!(sent.inline_octets <= INLINE, "{sent:?}");
-                // Short if it fits: 28 octets of header without chunks, and the stream.
+                // Short if it fits: 28 bytes of header without chunks, and the stream.
                 let stream = if sent.kind == MessageKind::Call { 40 } else { 24 } + 4 + len;
                 let lists = if call.reply_chunk { 4 + 16 } else { 0 };
                 assert!(sent.placed_octets == 0 || 28 + lists + stream > INLINE, "{len}: {sent:?}");
@@ -152,7 +152,7 @@ fn params() -> ConnectionParams {
     ConnectionParams { private_data: Bytes::new(), ird: 4, ord: 4, receives: Receives::Own(receives) }
 }
 
-/// Takes two calls of a client by hand, a short and a long one, and looks at their octets.
+/// Takes two calls of a client by hand, a short and a long one, and looks at their bytes.
 async fn look_at_calls(mut listener: Box<dyn Listener>) {
     let pending = poll_fn(|cx| listener.poll_accept(cx)).await.unwrap();
     let mut qp = pending.request().await.unwrap().accept(params()).await.unwrap();
@@ -204,7 +204,7 @@ async fn calls_are_headers_and_messages(fabric: Arc<dyn Fabric>, there: &dyn Fab
     futures_util::future::select(looking, std::pin::pin!(client)).await;
 }
 
-/// Makes a call by hand and looks at the octets of the reply: short, and by Reply chunk.
+/// Makes a call by hand and looks at the bytes of the reply: short, and by Reply chunk.
 async fn replies_are_headers_and_messages(fabric: &dyn Fabric, address: SocketAddr) {
     let mut qp = fabric.connect(address, params()).await.unwrap();
     let lent = qp.expose(Token(1), Lent::Sink(Buffer::from_vec(vec![0; 20_000]))).unwrap();

@@ -97,7 +97,7 @@ fn null(xid: u32) -> Bytes {
     call(xid, Lists::default(), 0, &[])
 }
 
-/// A READ of `len` octets into one Write chunk.
+/// A READ of `len` bytes into one Write chunk.
 fn reading(xid: u32, len: u32, into: Segment) -> Bytes {
     let lists = Lists { writes: WriteList(vec![WriteChunk(vec![into].into())].into()), ..Lists::default() };
     call(xid, lists, common::READ, &[0, 0, len, 1])
@@ -269,7 +269,7 @@ fn a_peer_that_vanishes_is_dropped_and_its_calls_run_to_their_end() {
     });
 }
 
-/// Random octets, from many peers, in many worlds.
+/// Random bytes, from many peers, in many worlds.
 #[test]
 fn noise_costs_nobody_else_anything() {
     for seed in 0..30 {

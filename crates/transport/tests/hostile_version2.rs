@@ -124,7 +124,7 @@ fn a_message_that_does_not_end_ends_the_connection_in_a_minute() {
     world.block_on(async {
         let memory = ServerMemory::budget(8 << 20);
         let log = serve(&world, memory.clone()).await;
-        // One that stops, and one that goes on and on, a few octets at a time.
+        // One that stops, and one that goes on and on, a few bytes at a time.
         for drip in [None, Some(Duration::from_secs(5))] {
             let mut foe = foe(&world).await;
             let begun = world.now();

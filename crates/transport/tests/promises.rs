@@ -342,7 +342,7 @@ fn memory_behind_an_unused_chunk_is_taken_for_nothing() {
                 }
                 let writes = WriteList(chunks.iter().filter_map(|chunk| chunk.filled(0)).collect());
                 let reply = Header::new(header.xid, 8, Body::Msg(Lists { writes, ..Lists::default() })).to_bytes();
-                // The result stands inline: a seed, no octets, the seed.
+                // The result stands inline: a seed, no bytes, the seed.
                 let results = bytes(&[header.xid, 1, 0, 0, 0, 0, 7, 0, 7]);
                 qp.post_send(Send { token: Token(1), octets: vec![reply, results].into(), ..Send::default() }).unwrap();
             }
@@ -364,7 +364,7 @@ fn memory_behind_an_unused_chunk_is_taken_for_nothing() {
     });
 }
 
-/// Data of five octets whose chunk has eight: padding is not sent, and taken where it comes.
+/// Data of five bytes whose chunk has eight: padding is not sent, and taken where it comes.
 /// proves: V2-4.3.5.2-c, V1-3.4.5.2-a, V1-3.4.5.2-d, V2-4.3.5.2-a, V2-4.3.5.2-b
 #[test]
 fn padding_in_a_chunk_is_taken_and_never_sent() {
@@ -401,7 +401,7 @@ fn padding_in_a_chunk_is_taken_and_never_sent() {
                 };
                 let call = bytes(&[xid, 0, 2, common::PROGRAM, 1, common::WRITE, 0, 0, 0, 0, 6, 5]);
                 qp.post_send(Send { token: Token(1), octets: vec![header, call].into(), ..Send::default() }).unwrap();
-                // The answer says that five octets came, and that they are the right ones.
+                // The answer says that five bytes came, and that they are the right ones.
                 let answer = loop {
                     match poll_fn(|cx| qp.poll(cx)).await {
                         Completion::Received { buffer, .. } => {
@@ -422,7 +422,7 @@ fn padding_in_a_chunk_is_taken_and_never_sent() {
     }
 }
 
-/// A server that puts eight octets into each Write chunk if it says so, and whose result stands as `results` in the
+/// A server that puts eight bytes into each Write chunk if it says so, and whose result stands as `results` in the
 /// message.
 fn odd_server(world: &World, versions: Versions, returned: u64, results: &'static [u32]) {
     let fabric = world.fabric(SERVER);
@@ -479,7 +479,7 @@ fn odd_server(world: &World, versions: Versions, returned: u64, results: &'stati
 /// proves: V1-6.1-e, V1-6.1-f, V2-A.1-d, V2-A.1-e, V2-A.1-h
 #[test]
 fn a_reply_that_is_reduced_wrongly_ends_its_call() {
-    // Octets in the chunk; the results inline: a seed, a count, the octets if they are here, and the seed.
+    // Bytes in the chunk; the results inline: a seed, a count, the bytes if they are here, and the seed.
     let cases: [(u64, &'static [u32], [bool; 2]); 4] = [
         (8, &[7, 8, 7], [true, true]),
         (8, &[7, 0, 7], [false, false]),

@@ -146,7 +146,7 @@ async fn both(world: &World, versions: Versions, service: Service) -> (Client, A
     (client, log, served)
 }
 
-/// Octets of items around what fits a message, and far beyond.
+/// Bytes of items around what fits a message, and far beyond.
 const SIZES: [usize; 8] = [0, 100, 2800, 3200, 3600, 4096, 70_001, 1 << 20];
 
 /// proves: V1-8.2.2.2-a, V2-11.2.2.2-a
@@ -240,7 +240,7 @@ fn results_that_do_not_verify_reach_nobody() {
                 let error = finish_read(call, len, 7).await.unwrap_err();
                 assert!(matches!(error, CallError::BadVerifier(AuthStat::BAD_VERIFIER)), "{error}");
             }
-            // The octets have come, but not into the memory that the caller lent.
+            // The bytes have come, but not into the memory that the caller lent.
             assert_eq!(log.count(|event| matches!(event, Event::Sent(sent) if sent.write_chunks > 0)), 0);
         });
     }

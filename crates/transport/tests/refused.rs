@@ -29,7 +29,7 @@ const OCTETS: u32 = 9000;
 /// The call that cannot be answered, between two that can.
 const BAD: u32 = 77;
 const XIDS: [u32; 3] = [76, BAD, 78];
-/// Simulated worlds; in about half of them a Write is done before its octets have arrived.
+/// Simulated worlds; in about half of them a Write is done before its bytes have arrived.
 const SEEDS: u64 = 24;
 
 /// The kind of chunk that a call offers and that is not there.
@@ -217,7 +217,7 @@ fn a_call_that_cannot_be_read_is_answered() {
     }
 }
 
-/// Over iWARP a Write is done when its octets are in the socket: which one was refused is in the peer's Terminate
+/// Over iWARP a Write is done when its bytes are in the socket: which one was refused is in the peer's Terminate
 /// alone.
 /// proves: V1-4.5.3-b, V2-7.3-b, V2-7.3-c
 #[tokio::test]

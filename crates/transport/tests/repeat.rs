@@ -28,16 +28,16 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 const PROGRAM: u32 = 0x2000_0005;
-/// Returns as many octets as it is told, as an item.
+/// Returns as many bytes as it is told, as an item.
 const ITEM: u32 = 1;
 /// The same; its answers are kept for duplicates.
 const KEPT_ITEM: u32 = 2;
-/// Returns as many octets as it is told, as part of the stream.
+/// Returns as many bytes as it is told, as part of the stream.
 const RUN: u32 = 3;
 /// Calls the client back: [`RUN`], with or without leave to repeat it. Returns the error's code.
 const CALL_BACK: u32 = 4;
 
-/// Counts how often a procedure that returns octets is executed.
+/// Counts how often a procedure that returns bytes is executed.
 #[derive(Default)]
 struct Counting(Arc<AtomicU32>);
 
@@ -125,7 +125,7 @@ impl Rig {
         Self { client: Client::new(transport, Arc::new(NoAuth), PROGRAM, 1), log, executed }
     }
 
-    /// Has `len` octets returned into room for `room` of them.
+    /// Has `len` bytes returned into room for `room` of them.
     async fn call(&self, procedure: u32, len: u32, room: usize, repeatable: bool) -> Result<bool, CallError> {
         let shape = ReplyShape { max_len: 8000, items: vec![ItemRoom::new(room)].into() };
         let call = match repeatable {

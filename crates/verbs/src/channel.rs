@@ -99,7 +99,7 @@ impl Channel {
             let conn = &event.conn;
             if !conn.private_data.is_null() {
                 let octets = usize::from(conn.private_data_len);
-                // SAFETY: the library keeps so many octets there until the event is acknowledged.
+                // SAFETY: the library keeps so many bytes there until the event is acknowledged.
                 let data = unsafe { std::slice::from_raw_parts(conn.private_data.cast(), octets) };
                 seen.private_data = Bytes::copy_from_slice(data);
             }
@@ -279,7 +279,7 @@ impl Id {
 
     pub(crate) fn reject(&self, private_data: &[u8]) -> io::Result<()> {
         let octets = u8::try_from(private_data.len()).unwrap_or(u8::MAX);
-        // SAFETY: the identifier is open; the function copies the octets.
+        // SAFETY: the identifier is open; the function copies the bytes.
         check(unsafe { (self.library.cm.rdma_reject)(self.raw, private_data.as_ptr().cast(), octets) })
     }
 
@@ -303,7 +303,7 @@ fn milliseconds(time: Duration) -> c_int {
 
 /// A socket address in the system's form.
 fn address(raw: &cm::SocketAddress) -> Option<SocketAddr> {
-    // SAFETY: the octets are those of a `sockaddr_storage` that the library has filled; `as_socket` detects a family
+    // SAFETY: the bytes are those of a `sockaddr_storage` that the library has filled; `as_socket` detects a family
     // that has no meaning.
     let (_, address) = unsafe {
         SockAddr::try_init(|storage, _| {

@@ -26,7 +26,7 @@ pub const DEFAULT_MAX_RECEIVES: usize = 1_024;
 pub const DEFAULT_MAX_POSTED: usize = 16_384;
 /// Length of the device's queue for Sends, Writes, Reads and windows.
 pub const DEFAULT_SEND_QUEUE: usize = 256;
-/// Memory in registered slabs, in octets, before the heap is used.
+/// Memory in registered slabs, in bytes, before the heap is used.
 pub const DEFAULT_POOL_OCTETS: usize = 256 << 20;
 /// Requests that the connection manager keeps until they are taken.
 pub const LISTEN_BACKLOG: i32 = 1_024;

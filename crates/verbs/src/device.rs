@@ -50,7 +50,7 @@ pub struct Port {
     pub active: bool,
     /// Its state, in words.
     pub state: &'static str,
-    /// Octets in one packet.
+    /// Bytes in one packet.
     pub mtu: u32,
     /// Its network interface, if it has one.
     pub interface: Option<String>,
@@ -156,7 +156,7 @@ fn state(state: i32) -> &'static str {
     }
 }
 
-/// `enum ibv_mtu`, in octets.
+/// `enum ibv_mtu`, in bytes.
 fn octets(mtu: i32) -> u32 {
     if (1..=5).contains(&mtu) { 128 << mtu } else { 0 }
 }

@@ -66,7 +66,7 @@ impl Domain {
         &self.context
     }
 
-    /// The key of octets that lie in a slab.
+    /// The key of bytes that lie in a slab.
     pub(crate) fn slab_key(&self, address: usize, octets: usize) -> Option<io::Result<Key>> {
         let base = self.slabs.slab_of(address, octets)?;
         let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);

@@ -3,16 +3,16 @@
 use crate::{config::Config, context::Context, sys::verbs};
 use rpcrdma_fabric::{Capabilities, Fencing, HandleScope};
 
-/// Private data that InfiniBand's connection manager leaves of a request to the upper layer, in octets (56 of its 92;
+/// Private data that InfiniBand's connection manager leaves of a request to the upper layer, in bytes (56 of its 92;
 /// librdmacm's own header takes the rest).
 const INFINIBAND_PRIVATE_DATA_OCTETS: usize = 56;
-/// The same for iWARP: the kernel counts them, and four octets of its own, in one octet.
+/// The same for iWARP: the kernel counts them, and four bytes of its own, in one byte.
 const IWARP_PRIVATE_DATA_OCTETS: usize = 251;
-/// The low octet of a window's handle is ours to choose.
+/// The low byte of a window's handle is ours to choose.
 const WINDOW_HANDLE_BITS: u8 = 8;
-/// The connection manager counts RDMA Reads in one octet, and takes 255 for "as many as there are".
+/// The connection manager counts RDMA Reads in one byte, and takes 255 for "as many as there are".
 const MAX_DEPTH: i32 = 254;
-/// Octets in one message, at most 2^31 by InfiniBand's rules; as in the other providers.
+/// Bytes in one message, at most 2^31 by InfiniBand's rules; as in the other providers.
 const MAX_MESSAGE_OCTETS: usize = 1 << 30;
 /// Slices in one message, of those that a device can gather: each takes room in every element of the send queue.
 const MAX_GATHER: i32 = 16;

@@ -1,7 +1,7 @@
 //! The memory that queue pairs reach without a registration of their own: slabs of a few MiB, cut into blocks.
 //!
 //! A slab is registered once in each protection domain that touches it, and lives until its device and the last block
-//! are gone. It stands at a multiple of its size, so that the slab of any octet follows from the address. Each slab has
+//! are gone. It stands at a multiple of its size, so that the slab of any byte follows from the address. Each slab has
 //! blocks of one size. When the limit is reached, blocks come from the heap: they work too, at the price of a
 //! registration for each use.
 
@@ -13,7 +13,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-/// Octets in a slab, and in the largest block: what one registration covers. Large enough that a connection without
+/// Bytes in a slab, and in the largest block: what one registration covers. Large enough that a connection without
 /// windows registers few, small enough for an ordinary memory lock limit of 8 MiB.
 pub(crate) const SLAB_OCTETS: usize = 4 << 20;
 /// The smallest block, in octets: an inline message.
@@ -23,7 +23,7 @@ const CLASSES: usize = (SLAB_OCTETS / MIN_BLOCK_OCTETS).trailing_zeros() as usiz
 
 /// All slabs of a device.
 pub(crate) struct Slabs {
-    /// The most octets in slabs.
+    /// The most bytes in slabs.
     limit: usize,
     /// The slabs' addresses. They only ever grow in number.
     bases: RwLock<BTreeSet<usize>>,
@@ -42,7 +42,7 @@ fn layout() -> Layout {
     }
 }
 
-/// The class whose blocks hold `len` octets, if there is one.
+/// The class whose blocks hold `len` bytes, if there is one.
 fn class_of(len: usize) -> Option<usize> {
     let blocks = len.div_ceil(MIN_BLOCK_OCTETS).max(1).checked_next_power_of_two()?;
     let class = blocks.trailing_zeros() as usize;
@@ -50,12 +50,12 @@ fn class_of(len: usize) -> Option<usize> {
 }
 
 impl Slabs {
-    /// None yet; at most `limit` octets in all.
+    /// None yet; at most `limit` bytes in all.
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, bases: RwLock::default(), free: Mutex::default() })
     }
 
-    /// The slab in which some octets lie.
+    /// The slab in which some bytes lie.
     pub(crate) fn slab_of(&self, address: usize, octets: usize) -> Option<usize> {
         let base = address & !(SLAB_OCTETS - 1);
         let inside = octets <= SLAB_OCTETS - (address - base);

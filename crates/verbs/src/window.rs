@@ -7,11 +7,11 @@ use crate::{
 };
 use std::{io, sync::Arc};
 
-/// A window. The device gives 24 bits of its handle; the low octet is chosen here, anew for each use.
+/// A window. The device gives 24 bits of its handle; the low byte is chosen here, anew for each use.
 pub(crate) struct Window {
     raw: *mut verbs::Window,
     domain: Arc<Domain>,
-    /// Odd, so that the low octet takes every value once before it takes one again.
+    /// Odd, so that the low byte takes every value once before it takes one again.
     stride: u8,
     handle: u32,
 }
@@ -65,7 +65,7 @@ impl Drop for Window {
     }
 }
 
-/// The same handle with the low octet moved on.
+/// The same handle with the low byte moved on.
 fn following(handle: u32, stride: u8) -> u32 {
     let [a, b, c, low] = handle.to_be_bytes();
     u32::from_be_bytes([a, b, c, low.wrapping_add(stride)])

@@ -29,10 +29,10 @@ const SETUPS: usize = 32;
 pub const CALL_LIMIT: Duration = Duration::from_secs(60);
 /// The longest time that is told apart from longer ones, in microseconds.
 const LONGEST_US: u64 = 600_000_000;
-/// Files that a crowd shares, and their size in octets.
+/// Files that a crowd shares, and their size in bytes.
 const FILES: usize = 16;
 const FILE_OCTETS: u64 = 1 << 20;
-/// Octets of a READ or WRITE of the crowd's.
+/// Bytes of a READ or WRITE of the crowd's.
 pub const BLOCK_OCTETS: u32 = 16 << 10;
 /// Of ten calls, so many are READs and so many WRITEs; the others are GETATTRs.
 pub const READS_OF_TEN: u64 = 5;

@@ -73,9 +73,9 @@ pub struct Version {
     pub before: Resources,
     /// While they were idle.
     pub idle: Resources,
-    /// Octets of the server's own memory that an idle connection costs.
+    /// Bytes of the server's own memory that an idle connection costs.
     pub idle_octets_each: u64,
-    /// Octets of TCP's buffers in the machine meanwhile, both ends.
+    /// Bytes of TCP's buffers in the machine meanwhile, both ends.
     pub idle_tcp_octets: u64,
     /// Processor time for each second while they were idle.
     pub idle_cpu: f64,
@@ -110,7 +110,7 @@ pub struct Active {
     pub longest_us: u64,
     /// The most that the server held meanwhile.
     pub peak: Resources,
-    /// Octets of the server's own memory for each connection, at that moment.
+    /// Bytes of the server's own memory for each connection, at that moment.
     pub octets_each: u64,
     /// The most that TCP's buffers held in the machine, both ends.
     pub peak_tcp_octets: u64,

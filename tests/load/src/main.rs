@@ -33,7 +33,7 @@ enum What {
     },
     /// READ and WRITE in NFS 4.2 beside version 3, by turns over one connection. Fails if 4.2 is too slow
     Beside(beside::Arguments),
-    /// Clients that check every octet, beside peers that mean no good
+    /// Clients that check every byte, beside peers that mean no good
     Soak(soak::Arguments),
 }
 

@@ -74,7 +74,7 @@ impl Resources {
         }
     }
 
-    /// Octets of memory of its own that each of `count` connections costs beyond what there was `before`.
+    /// Bytes of memory of its own that each of `count` connections costs beyond what there was `before`.
     pub fn octets_each(&self, before: &Self, count: usize) -> u64 {
         self.anonymous_kib.saturating_sub(before.anonymous_kib) * 1024 / (count.max(1) as u64)
     }
@@ -125,7 +125,7 @@ pub fn busy_ns(pid: u32) -> io::Result<HashMap<u32, u64>> {
     Ok(busy)
 }
 
-/// Octets that TCP holds in the whole machine, both ends of loopback together. They are the system's, and no process's.
+/// Bytes that TCP holds in the whole machine, both ends of loopback together. They are the system's, and no process's.
 pub fn tcp_octets() -> u64 {
     let text = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("TCP:")).unwrap_or_default();
@@ -174,7 +174,7 @@ impl Sampler {
         Self { stop, peak, thread }
     }
 
-    /// Ends. The most of each, and the most octets that TCP held.
+    /// Ends. The most of each, and the most bytes that TCP held.
     pub fn finish(self) -> (Resources, u64) {
         self.stop.store(true, Ordering::Relaxed);
         // A thread that has panicked has left what it saw.

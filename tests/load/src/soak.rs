@@ -1,4 +1,4 @@
-//! Soaks: clients of both versions that check every octet in directories of their own, and clients of NFS version 4
+//! Soaks: clients of both versions that check every byte in directories of their own, and clients of NFS version 4
 //! that share files by delegations and locks, beside peers that open, stall and repeat, while connections are cut and
 //! the server, if asked, is killed. Everything is drawn from a seed, except for when things happen.
 //!

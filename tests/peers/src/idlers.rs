@@ -15,10 +15,10 @@ use std::{
 /// One of this machine's other loopback addresses.
 pub type From4 = [u8; 4];
 
-/// A receive buffer that a few answers fill, in octets.
+/// A receive buffer that a few answers fill, in bytes.
 const SMALL_BUFFER_OCTETS: usize = 4096;
 
-/// The instruction of a packet filter that keeps so many octets of a packet: none.
+/// The instruction of a packet filter that keeps so many bytes of a packet: none.
 const BPF_RETURN: u16 = 0x06;
 
 /// A connection from an address of choice.

@@ -102,7 +102,7 @@ impl Peer {
         Self { stream, msn: 1, answered: 0, heard: [0; 3], arriving: Vec::new() }
     }
 
-    /// Sends octets as they are. That the server has gone already is no failure: what it said is read afterwards.
+    /// Sends bytes as they are. That the server has gone already is no failure: what it said is read afterwards.
     pub fn raw(&mut self, octets: &[u8]) {
         match self.stream.write_all(octets) {
             Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
@@ -123,7 +123,7 @@ impl Peer {
         self.raw(&fpdu);
     }
 
-    /// Answers a Read Request with these octets, in segments that fit.
+    /// Answers a Read Request with these bytes, in segments that fit.
     pub fn respond(&mut self, asked: &Asked, octets: &[u8]) {
         let mut at = 0;
         loop {
@@ -210,7 +210,7 @@ impl Peer {
         }
     }
 
-    /// Fills a buffer. False: the connection has ended, before the first octet if `clean` was wanted.
+    /// Fills a buffer. False: the connection has ended, before the first byte if `clean` was wanted.
     fn fill(&mut self, out: &mut [u8], clean: bool) -> bool {
         let mut have = 0;
         while have < out.len() {

@@ -31,7 +31,7 @@ impl Xdr {
         self.u32(octets.len() as u32).raw(octets)
     }
 
-    /// Octets and their padding, without a length.
+    /// Bytes and their padding, without a length.
     pub fn raw(mut self, octets: &[u8]) -> Self {
         self.0.extend(octets);
         self.0.resize(self.0.len().next_multiple_of(4), 0);
@@ -111,7 +111,7 @@ pub fn inline(stream: &[u8]) -> Vec<u8> {
     Header::default().message(word(stream, 0), stream)
 }
 
-/// The word at an octet.
+/// The word at a byte.
 pub fn word(octets: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(octets[at..at + 4].try_into().unwrap())
 }

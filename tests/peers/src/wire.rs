@@ -16,7 +16,7 @@ pub const CRC: u8 = 0x40;
 pub const REJECT: u8 = 0x20;
 pub const ENHANCED: u8 = 0x10;
 
-/// RFC 8797's private data: no remote invalidation, 4,096 octets each way.
+/// RFC 8797's private data: no remote invalidation, 4,096 bytes each way.
 pub const PRIVATE_DATA: [u8; 8] = [0xF6, 0xAB, 0x0E, 0x18, 1, 0, 3, 3];
 
 /// CRC32c, bit by bit.
@@ -66,7 +66,7 @@ pub fn seal(fpdu: &mut [u8]) {
     }
 }
 
-/// DDP's header of an untagged segment with RDMAP's control octet.
+/// DDP's header of an untagged segment with RDMAP's control byte.
 #[derive(Clone, Copy)]
 pub struct Untagged {
     pub opcode: u8,
@@ -105,7 +105,7 @@ impl Untagged {
     }
 }
 
-/// DDP's header of a tagged segment with RDMAP's control octet.
+/// DDP's header of a tagged segment with RDMAP's control byte.
 #[derive(Clone, Copy)]
 pub struct Tagged {
     pub opcode: u8,

@@ -150,7 +150,7 @@ impl Caller<'_> {
     }
 }
 
-/// Whether results are those of the call, to the last octet.
+/// Whether results are those of the call, to the last byte.
 fn check(work: &Work, number: u64, mut results: Results) -> Result<bool, DecodeError> {
     let decoder = &mut results.decoder;
     let mut right = decoder.u64()? == number;

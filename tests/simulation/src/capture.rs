@@ -1,7 +1,7 @@
 //! What the hosts gave to their providers, as a capture file of iWARP: the rooms that read captures read it.
 //!
-//! The simulated network has no octets of its own. A message stands in the file at the time at which it was posted,
-//! whether or not it arrived; what a Read brought, at the time at which that was known. Owns copies of the octets until
+//! The simulated network has no bytes of its own. A message stands in the file at the time at which it was posted,
+//! whether or not it arrived; what a Read brought, at the time at which that was known. Owns copies of the bytes until
 //! the file is written.
 
 use crate::lock;
@@ -25,9 +25,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Payload octets of a segment.
+/// Payload bytes of a segment.
 const SEGMENT_OCTETS: usize = 16 << 10;
-/// Octets that a capture of one run may have; more are left out, and the file says so.
+/// Bytes that a capture of one run may have; more are left out, and the file says so.
 const CAPTURE_OCTETS: usize = 1 << 30;
 
 /// A connection as the file shows it.
@@ -70,7 +70,7 @@ impl Recorder {
         for ((private_data, reads), kind, direction) in
             [(sides[0], Kind::Request, Direction::Sent), (sides[1], Kind::Reply, Direction::Received)]
         {
-            // The encoder puts in how many octets of private data there are.
+            // The encoder puts in how many bytes of private data there are.
             let head =
                 Head { markers: false, crc: true, reject: false, enhanced: true, revision: 2, private_octets: 0 };
             let enhanced = Some(Enhanced { ird: reads, ord: reads, ..Enhanced::default() });
@@ -161,7 +161,7 @@ pub(crate) struct End {
     pub(crate) initiator: bool,
 }
 
-/// Cuts octets into segments, with the place of each and whether it is the last. Nothing is one segment too.
+/// Cuts bytes into segments, with the place of each and whether it is the last. Nothing is one segment too.
 fn pieces(octets: &[u8], mut each: impl FnMut(usize, bool, &[u8])) {
     if octets.is_empty() {
         return each(0, true, octets);

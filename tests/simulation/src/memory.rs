@@ -22,7 +22,7 @@ struct Owners {
     live: BTreeMap<u64, &'static str>,
     /// Those that a provider has, and for which queue pair.
     given: BTreeMap<u64, u64>,
-    /// Where octets are that peers may read, by queue pair and handle.
+    /// Where bytes are that peers may read, by queue pair and handle.
     readable: BTreeMap<(u64, u32), Range<usize>>,
 }
 
@@ -66,7 +66,7 @@ impl Registry {
         owners.readable.retain(|(owner, _), _| *owner != queue_pair);
     }
 
-    /// The peer may read these octets from now on.
+    /// The peer may read these bytes from now on.
     pub fn expose(&self, queue_pair: u64, handle: u32, octets: &[u8]) {
         lock(&self.owners).readable.insert((queue_pair, handle), place(octets));
     }
@@ -76,7 +76,7 @@ impl Registry {
         lock(&self.owners).readable.remove(&(queue_pair, handle));
     }
 
-    /// Whether a peer may read any of these octets.
+    /// Whether a peer may read any of these bytes.
     pub fn is_readable(&self, octets: &[u8]) -> bool {
         let place = place(octets);
         let reaches = |other: &Range<usize>| other.start < place.end && place.start < other.end;
@@ -101,7 +101,7 @@ impl Registry {
     }
 }
 
-/// The addresses of octets, to tell whether two pieces of memory are the same.
+/// The addresses of bytes, to tell whether two pieces of memory are the same.
 fn place(octets: &[u8]) -> Range<usize> {
     let begin = octets.as_ptr().addr();
     begin..begin + octets.len()
@@ -115,12 +115,12 @@ pub(crate) fn number(buffer: &Buffer) -> Option<u64> {
 /// What an allocator may hand out at a time. A single piece may be larger.
 pub struct Allowance {
     octets: usize,
-    /// Octets in use, and in how many pieces.
+    /// Bytes in use, and in how many pieces.
     used: Mutex<(usize, usize)>,
 }
 
 impl Allowance {
-    /// So many octets.
+    /// So many bytes.
     pub fn new(octets: usize) -> Arc<Self> {
         Arc::new(Self { octets, used: Mutex::default() })
     }

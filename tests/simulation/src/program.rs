@@ -1,7 +1,7 @@
-//! The program that is called: octets in both directions, placed directly or not, once or repeatedly, at once or after
+//! The program that is called: bytes in both directions, placed directly or not, once or repeatedly, at once or after
 //! a while, and from the server back to the client.
 //!
-//! Every call carries its number; what it sends and what it gets depend on that number, so that an octet out of place
+//! Every call carries its number; what it sends and what it gets depend on that number, so that a byte out of place
 //! shows.
 
 use crate::{
@@ -66,7 +66,7 @@ impl Service for Program {
 struct Asked {
     number: u64,
     sleep: Duration,
-    /// Octets of results; calls back, where that is what is asked for.
+    /// Bytes of results; calls back, where that is what is asked for.
     wanted: usize,
     octets: Bytes,
     /// Of a pair.
@@ -106,7 +106,7 @@ impl Executor {
         }
         let record = &self.judges.record;
         let read = read(procedure, args);
-        // What was corrupted is known when the octets are here.
+        // What was corrupted is known when the bytes are here.
         let counts = self.counts();
         let mut asked = match read {
             Ok(asked) => asked,
@@ -162,7 +162,7 @@ impl Executor {
         results.finish()
     }
 
-    /// Memory for results that are placed, above a few octets from where the transport wants it.
+    /// Memory for results that are placed, above a few bytes from where the transport wants it.
     async fn item(&self, octets: Vec<u8>) -> Bytes {
         if octets.len() < ALLOCATED_OCTETS {
             return octets.into();

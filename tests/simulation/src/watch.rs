@@ -41,7 +41,7 @@ pub struct Watch {
     pub ledger: Arc<Ledger>,
     /// Counts messages.
     pub tally: Arc<Tally>,
-    /// Keeps octets, where a capture is wanted.
+    /// Keeps bytes, where a capture is wanted.
     pub recorder: Option<Arc<Recorder>>,
     /// Queue pairs so far, and exposures that have not ended.
     counts: Mutex<(u64, usize)>,

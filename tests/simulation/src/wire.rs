@@ -1,6 +1,6 @@
 //! One end's account of messages: credits that it has and uses, calls that it has open and answers that it gets.
 //!
-//! Reads the octets that go to and come from the provider, and nothing of the engine's. In version 1 an end has at most
+//! Reads the bytes that go to and come from the provider, and nothing of the engine's. In version 1 an end has at most
 //! as many calls open as the peer last granted, one before that (RFC 8166 section 3.3.1). In version 2 each message
 //! costs a credit, but for one that only grants, and a client begins with one (draft sections 4.2.1.1 and 4.2.1.2);
 //! that a ceiling cuts grants is not followed here, since it depends on when they are taken in.

@@ -1,4 +1,4 @@
-//! What is called: which procedure, with how many octets each way, and how the call is meant to end.
+//! What is called: which procedure, with how many bytes each way, and how the call is meant to end.
 
 use crate::plan::Edition;
 use rpcrdma_env::Random;
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 /// The program's number.
 pub(crate) const PROGRAM: u32 = 0x2000_0010;
-/// Octets in and out, each as an item that may be placed directly.
+/// Bytes in and out, each as an item that may be placed directly.
 pub(crate) const ITEMS: u32 = 1;
 /// The same, and not idempotent.
 pub(crate) const ITEMS_ONCE: u32 = 2;
-/// Octets in and out, as parts of the stream.
+/// Bytes in and out, as parts of the stream.
 pub(crate) const RUNS: u32 = 3;
 /// The same, and not idempotent.
 pub(crate) const RUNS_ONCE: u32 = 4;
@@ -21,16 +21,16 @@ pub(crate) const BACK: u32 = 5;
 pub(crate) const PAIR: u32 = 6;
 /// There is no such procedure.
 pub(crate) const UNKNOWN: u32 = 99;
-/// The most octets of an item or run.
+/// The most bytes of an item or run.
 pub(crate) const MAX_OCTETS: usize = 1 << 20;
-/// The most octets each way of a call that goes back: it has to fit the least inline threshold.
+/// The most bytes each way of a call that goes back: it has to fit the least inline threshold.
 pub(crate) const MAX_BACK_OCTETS: u64 = 400;
-/// Octets of answers that are kept for duplicates: so few that no cache of these runs has to forget one.
+/// Bytes of answers that are kept for duplicates: so few that no cache of these runs has to forget one.
 pub(crate) const MAX_KEPT_OCTETS: usize = 10_000;
-/// Where headers of either version and the least inline thresholds meet, in octets.
+/// Where headers of either version and the least inline thresholds meet, in bytes.
 const THRESHOLDS: [usize; 4] = [1024, 4096, 8192, 20 * 4096];
 
-/// Octets that depend on a number and on their place.
+/// Bytes that depend on a number and on their place.
 pub(crate) fn pattern(len: usize, number: u64) -> Vec<u8> {
     let word =
         |at: u64| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93)).to_le_bytes();
@@ -159,7 +159,7 @@ impl Work {
         }
     }
 
-    /// Octets of room for the item or run that is wanted.
+    /// Bytes of room for the item or run that is wanted.
     pub(crate) fn room_octets(&self) -> usize {
         match self.room {
             Room::Fits => self.wanted,

@@ -123,7 +123,7 @@ fn fresh_seeds_find_nothing() {
     nothing_is_found(Edition::LATEST, first..first + FRESH);
 }
 
-/// A run depends on its seed and on nothing else, also not on whether its octets are kept.
+/// A run depends on its seed and on nothing else, also not on whether its bytes are kept.
 #[test]
 fn a_seed_twice_is_the_same_run() {
     for (edition, seeds) in [
@@ -194,7 +194,7 @@ fn runs_of_nfs_version_4_find_nothing_and_have_all_of_it() {
     assert!(missing.is_empty(), "never happened: {missing:#?} in {counts:#?}");
 }
 
-/// Runs with our clients: no acknowledged octet is lost, no lock is held by two, what was lost is told and not used,
+/// Runs with our clients: no acknowledged byte is lost, no lock is held by two, what was lost is told and not used,
 /// no call is executed twice, nobody waits for ever, and who says goodbye has left nothing with the server, whoever
 /// went away in the middle of what.
 ///
@@ -220,7 +220,7 @@ fn runs_of_nfs_versions_2_and_3_find_nothing_and_have_all_of_it() {
     nothing_is_found(Edition::Fifth, ONCE_FOUND_FILES.iter().copied());
 }
 
-/// What goes over the network of a run can be read by those who read captures, to the last octet.
+/// What goes over the network of a run can be read by those who read captures, to the last byte.
 #[test]
 fn a_capture_of_a_run_can_be_read() {
     struct Nothing(u64);

@@ -34,7 +34,7 @@ pub(super) fn file(input: &[u8]) {
     let _ = read_capture(input, &mut Ladder::new(sink(), Style::Unicode));
 }
 
-/// The input is what both ends say: an octet for who speaks, two for how much, then that.
+/// The input is what both ends say: a byte for who speaks, two for how much, then that.
 pub(super) fn streams(input: &[u8]) {
     let mut mint = Mint::new(input);
     let mut steps = Vec::new();

@@ -361,7 +361,7 @@ fn error(mint: &mut Mint<'_>) -> ErrorBody {
     }
 }
 
-/// Seldom with an octet changed, or cut.
+/// Seldom with a byte changed, or cut.
 fn damaged(mut octets: Vec<u8>, mint: &mut Mint<'_>) -> Vec<u8> {
     match mint.u8() {
         0xF0..=0xF7 => {

@@ -21,12 +21,12 @@ use rpcrdma_iwarp::{
 };
 use std::sync::{Arc, OnceLock};
 
-/// Receives of the endpoint, and the octets of each.
+/// Receives of the endpoint, and the bytes of each.
 const RECEIVES: usize = 8;
 const RECEIVE_OCTETS: usize = 600;
-/// Octets of what the endpoint lends.
+/// Bytes of what the endpoint lends.
 const LENT_OCTETS: usize = 2000;
-/// FPDUs of 512 octets, so that messages have several.
+/// FPDUs of 512 bytes, so that messages have several.
 const FPDU_OCTETS: usize = 512;
 
 /// Headers of every layer.
@@ -202,7 +202,7 @@ impl End {
         octets
     }
 
-    /// As a socket gives octets, in pieces of at most `cut`.
+    /// As a socket gives bytes, in pieces of at most `cut`.
     fn deliver(&mut self, mut octets: &[u8], cut: u8) {
         while !octets.is_empty() {
             let most = if cut == 0 { octets.len() } else { octets.len().min(cut.into()) };

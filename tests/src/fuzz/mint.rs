@@ -32,7 +32,7 @@ impl<'a> Mint<'a> {
         usize::from(self.u8()) % count.max(1)
     }
 
-    /// The next octets, fewer if there are not so many.
+    /// The next bytes, fewer if there are not so many.
     pub(super) fn take(&mut self, len: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;

@@ -1,4 +1,4 @@
-//! The bodies of the fuzz targets: each takes any octets, and panics if something does not hold.
+//! The bodies of the fuzz targets: each takes any bytes, and panics if something does not hold.
 //!
 //! `fuzz/` hands them what libFuzzer makes up; `tests/corpus.rs` hands them what was kept of that, and what [`seeds()`]
 //! says, in the ordinary tests. An input is borrowed. A failed check is a panic, and nothing else is an error.
@@ -22,7 +22,7 @@ mod wire;
 
 pub use seeds::seeds;
 
-/// The largest input that is kept, in octets. Larger ones find little more, and slow replays down.
+/// The largest input that is kept, in bytes. Larger ones find little more, and slow replays down.
 pub const MAX_KEPT_OCTETS: usize = 4096;
 
 /// A fuzz target.
@@ -75,7 +75,7 @@ pub fn inputs(text: &str) -> Vec<Vec<u8>> {
     text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')).map(octets).collect()
 }
 
-/// Octets of hexadecimal digits.
+/// Bytes of hexadecimal digits.
 fn octets(hex: &str) -> Vec<u8> {
     let digit = |c: u8| char::from(c).to_digit(16).expect("a hexadecimal digit") as u8;
     assert!(hex.len().is_multiple_of(2), "half a byte");

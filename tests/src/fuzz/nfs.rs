@@ -1,5 +1,5 @@
 //! Arguments and results of NFS version 3, MOUNT and NFSACL: what is read survives its own encoding, and says how large
-//! a reply may be. The first octet says which type the rest is of.
+//! a reply may be. The first byte says which type the rest is of.
 
 use super::mint::Mint;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use rpcrdma_nfs::{
 };
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Stream};
 
-/// Reads octets as one type.
+/// Reads bytes as one type.
 type Check = fn(Bytes);
 
 /// How many types there are: all procedures, arguments and results.

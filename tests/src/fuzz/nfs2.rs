@@ -1,6 +1,6 @@
 //! Arguments and results of NFS version 2, and MNT of the versions of MOUNT that go with it: what is read survives its
 //! own encoding, says how large a reply may be, and what it says of a file is the same in the words of no version. The
-//! first octet says which type the rest is of.
+//! first byte says which type the rest is of.
 
 use super::{
     mint::Mint,
@@ -13,7 +13,7 @@ use rpcrdma_nfs::{
 };
 use rpcrdma_xdr::{Decode, Decoder, Stream};
 
-/// Reads octets as one type.
+/// Reads bytes as one type.
 type Check = fn(Bytes);
 
 /// How many types there are: all procedures, arguments and results.

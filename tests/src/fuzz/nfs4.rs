@@ -1,5 +1,5 @@
 //! COMPOUND, CB_COMPOUND and attributes of NFS version 4: what is read survives its own encoding, no more is read than
-//! the limits allow, and for each call that breaks off there is an answer. The first octet says which type the rest is
+//! the limits allow, and for each call that breaks off there is an answer. The first byte says which type the rest is
 //! of.
 
 use super::{
@@ -49,7 +49,7 @@ fn call(octets: Bytes) {
     survives::<v4::Arguments>(octets);
 }
 
-/// The same call with octets of it in a Read chunk, whose place and length the last two octets choose. Where that is
+/// The same call with bytes of it in a Read chunk, whose place and length the last two bytes choose. Where that is
 /// taken, the chunk was the data of an operation, and the call says what it says without a chunk.
 fn call_in_chunks(octets: &Bytes) {
     let [.., place, length] = octets[..] else { return };

@@ -1,5 +1,5 @@
 //! NLM: what is read survives its own encoding, in either width, and a narrow place is the same in the wide. The first
-//! octet says which type the rest is of; what is left of its kinds is calls to a lock manager that lives in this
+//! byte says which type the rest is of; what is left of its kinds is calls to a lock manager that lives in this
 //! process.
 
 use super::{
@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-/// What is made of octets.
+/// What is made of bytes.
 pub(super) const KINDS: [fn(Bytes); 14] = [
     survives::<LockArguments<u32>>,
     survives::<LockArguments<u64>>,

@@ -1,11 +1,11 @@
-//! NSM: what is read survives its own encoding, and who is taken for one host is so either way round. The first octet
+//! NSM: what is read survives its own encoding, and who is taken for one host is so either way round. The first byte
 //! says which type the rest is of.
 
 use super::{mint::Mint, nfs::survives};
 use bytes::Bytes;
 use rpcrdma_nfs::nsm::{Monitor, Notify, Stat, StatReply, State, Unmonitor, UnmonitorAll, is_same_host};
 
-/// What is made of octets.
+/// What is made of bytes.
 const KINDS: [fn(Bytes); 8] = [
     survives::<Stat>,
     survives::<StatReply>,
@@ -23,7 +23,7 @@ pub(super) fn types(input: &[u8]) {
     KINDS[kind](Bytes::copy_from_slice(mint.rest()));
 }
 
-/// Two names of hosts: the first octet says how long the first is.
+/// Two names of hosts: the first byte says how long the first is.
 fn names(octets: Bytes) {
     let mut mint = Mint::new(&octets);
     let len = usize::from(mint.u8());

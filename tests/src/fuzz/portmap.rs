@@ -20,7 +20,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// A question: its octets, and who asks.
+/// A question: its bytes, and who asks.
 type Question = (Vec<u8>, SocketAddr);
 
 /// Brings questions, and looks at each answer.

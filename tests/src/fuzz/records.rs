@@ -12,15 +12,15 @@ use tokio::{
     runtime::Runtime,
 };
 
-/// Octets of the file system.
+/// Bytes of the file system.
 const STORAGE_OCTETS: u64 = 1 << 20;
 /// What a pipe holds.
 const PIPE_OCTETS: usize = 64 << 10;
-/// How long a connection may take to end after its last octet.
+/// How long a connection may take to end after its last byte.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A record's only fragment.
 const LAST_FRAGMENT: u32 = 0x8000_0000;
-/// Octets of an accepted reply's header, with the record mark.
+/// Bytes of an accepted reply's header, with the record mark.
 const REPLY_HEADER_OCTETS: usize = 28;
 
 pub(super) fn calls(input: &[u8]) {
@@ -82,7 +82,7 @@ fn script(mint: &mut Mint<'_>, root: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Brings octets and no more, and returns what comes back until the end.
+/// Brings bytes and no more, and returns what comes back until the end.
 async fn exchange(handler: &Arc<dyn Handler>, env: &Env, octets: &[u8]) -> Vec<u8> {
     let (here, there) = duplex(PIPE_OCTETS);
     let address = SocketAddr::from(([192, 0, 2, 1], 700));

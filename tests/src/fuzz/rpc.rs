@@ -1,4 +1,4 @@
-//! RPC messages and credentials: what is read survives its own encoding. The first octet says what the rest is.
+//! RPC messages and credentials: what is read survives its own encoding. The first byte says what the rest is.
 
 use super::mint::Mint;
 use bytes::Bytes;

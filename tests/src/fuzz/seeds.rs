@@ -138,7 +138,7 @@ fn nsm() -> Vec<Vec<u8>> {
     types.chain(names.map(<[u8]>::to_vec)).collect()
 }
 
-/// Each type of version 2, with a handle of 32 octets before words that can be a name, attributes, data or entries.
+/// Each type of version 2, with a handle of 32 bytes before words that can be a name, attributes, data or entries.
 fn nfs2() -> Vec<Vec<u8>> {
     let text = words(&[4, 0x6e61_6d65]);
     let attributes = words(&[0o100_644, 1, 2, 4096, 5, 999_999, 6, 1_000_000]);
@@ -213,7 +213,7 @@ fn nlm() -> Vec<Vec<u8>> {
 /// them. Two clients that are there and may open, one that holds something when its lease is over or the server
 /// restarts, and then as chance has it.
 fn nfs4_state() -> Vec<Vec<u8>> {
-    // What the octets stand for is in `nfs4_state/mod.rs` and behind it.
+    // What the bytes stand for is in `nfs4_state/mod.rs` and behind it.
     let begin: &[u8] = &[0, 0, 1, 0, 0, 1, 1, 1];
     let holds: &[u8] = &[4, 0, 0, 0, 2, 0, 2, 0, 1, 14, 0, 0, 0, 0, 0, 1, 3, 2, 0, 1];
     let reads: &[u8] = &[21, 1, 0, 0, 1, 0, 0, 1];

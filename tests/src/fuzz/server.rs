@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-/// Octets of the server's file system.
+/// Bytes of the server's file system.
 const STORAGE_OCTETS: u64 = 1 << 20;
 /// Memory for calls.
 const MEMORY_OCTETS: usize = 8 << 20;
@@ -65,7 +65,7 @@ async fn serve(told: mpsc::Sender<SocketAddr>) {
     }
 }
 
-/// One connection's octets, and then a decent client's.
+/// One connection's bytes, and then a decent client's.
 pub(super) fn live(input: &[u8]) {
     let mut mint = Mint::new(input);
     let octets = script(&mut mint);
@@ -120,7 +120,7 @@ fn connect() -> TcpStream {
     stream
 }
 
-/// Sends octets, says that there are no more, and reads to the end.
+/// Sends bytes, says that there are no more, and reads to the end.
 fn exchange(octets: &[u8]) {
     let mut stream = connect();
     // The server may have closed already.

@@ -57,7 +57,7 @@ pub(super) struct Measurement {
     pub(super) place: Place,
     /// As `rpcrdma bench` names it.
     pub(super) op: String,
-    /// Octets in a block, if it moves any.
+    /// Bytes in a block, if it moves any.
     pub(super) block: Option<u32>,
     /// Calls under way at a time.
     pub(super) depth: u64,

@@ -17,7 +17,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// What was measured: where, operation, octets in a block, depth.
+/// What was measured: where, operation, bytes in a block, depth.
 type Key = (Place, String, Option<u32>, u64);
 
 /// Measures every step so many rounds, each for so many seconds.

@@ -12,14 +12,14 @@ use std::{ffi::c_void, fs::File, io, ptr};
 /// Offsets of mappings are multiples of this.
 pub(super) const PAGE: u64 = 4096;
 
-/// Octets of a file, mapped for reading and writing.
+/// Bytes of a file, mapped for reading and writing.
 pub(super) struct Mapping {
     start: *mut c_void,
     length: usize,
 }
 
 impl Mapping {
-    /// Maps octets of a file; the offset is a multiple of [`PAGE`], the length is not zero, and the file is long
+    /// Maps bytes of a file; the offset is a multiple of [`PAGE`], the length is not zero, and the file is long
     /// enough.
     pub(super) fn new(file: &File, offset: u64, length: usize) -> io::Result<Self> {
         // SAFETY: the address is the kernel's choice, so that no memory in use is replaced.
@@ -29,14 +29,14 @@ impl Mapping {
         Ok(Self { start, length })
     }
 
-    /// Copies octets out.
+    /// Copies bytes out.
     pub(super) fn read(&self, offset: usize, into: &mut [u8]) {
         assert!(offset.checked_add(into.len()).is_some_and(|end| end <= self.length), "beyond the mapping");
         // SAFETY: the range lies in the mapping, which is readable, and no Rust memory overlaps it.
         unsafe { ptr::copy_nonoverlapping(self.start.cast::<u8>().add(offset), into.as_mut_ptr(), into.len()) }
     }
 
-    /// Copies octets in.
+    /// Copies bytes in.
     pub(super) fn write(&mut self, offset: usize, from: &[u8]) {
         assert!(offset.checked_add(from.len()).is_some_and(|end| end <= self.length), "beyond the mapping");
         // SAFETY: the range lies in the mapping, which is writable, and no Rust memory overlaps it.

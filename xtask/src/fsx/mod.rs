@@ -2,7 +2,7 @@
 //! memory.
 //!
 //! Everything follows from the seed, so a failure can be had again. On a mismatch it prints the seed, the number of the
-//! operation, the first octet that is wrong and the operations before, and fails.
+//! operation, the first byte that is wrong and the operations before, and fails.
 
 use crate::numbers::Numbers;
 use anyhow::{Context as _, bail};
@@ -34,10 +34,10 @@ pub(crate) struct Arguments {
     /// Where the random numbers begin
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The first octet that is used; before it the file is a hole
+    /// The first byte that is used; before it the file is a hole
     #[arg(long, default_value_t = 0)]
     base: u64,
-    /// How many octets are used
+    /// How many bytes are used
     #[arg(long, default_value_t = 300_000)]
     length: u64,
     /// The largest read or write
@@ -75,7 +75,7 @@ struct Exerciser<'a> {
     file: File,
     append: File,
     direct: Option<File>,
-    /// The octets from the base on; its length is the file's, less the base.
+    /// The bytes from the base on; its length is the file's, less the base.
     model: Vec<u8>,
     history: VecDeque<String>,
 }
@@ -275,7 +275,7 @@ fn open(arguments: &Arguments) -> std::io::Result<(File, File, Option<File>)> {
     Ok((usual.open(&arguments.file)?, OpenOptions::new().append(true).open(&arguments.file)?, direct))
 }
 
-/// As many octets as there are, up to the length.
+/// As many bytes as there are, up to the length.
 fn read_fully(file: &File, offset: u64, length: usize) -> std::io::Result<Vec<u8>> {
     let mut octets = vec![0; length];
     let mut filled = 0;

@@ -170,7 +170,7 @@ impl<'a> Context<'a> {
         Guest::boot(self, options)
     }
 
-    /// Makes a network where the server and each guest have an address of their own, with packets of so many octets.
+    /// Makes a network where the server and each guest have an address of their own, with packets of so many bytes.
     pub(super) fn network(&self, mtu: u16) -> anyhow::Result<Network<'_>> {
         Network::new(self, mtu)
     }

@@ -85,7 +85,7 @@ impl Crash {
     }
 
     /// Why it is not Linux's fault, if it is not: the guest was too small, or its first program ended. Whatever else
-    /// makes a kernel crash is its own fault, as no octet that arrives may do that.
+    /// makes a kernel crash is its own fault, as no byte that arrives may do that.
     pub(super) fn our_fault(&self) -> Option<&'static str> {
         let panics = std::iter::once(&self.first).chain(&self.others).filter(|line| line.starts_with(PANIC));
         let known = |line: &String| OURS.iter().find(|(part, _)| line.contains(part)).map(|(_, reason)| *reason);

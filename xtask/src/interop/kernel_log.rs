@@ -76,7 +76,7 @@ pub(super) fn unexpected<'a>(log: &'a str, also: &[Allowed]) -> Vec<&'a str> {
 
 /// Whether soft-iWARP complains of a CRC that it has put together wrongly itself. Where an FPDU's padding and CRC
 /// arrive in two segments, it writes the second part over the beginning of the first: what it has read then begins with
-/// the last octets of the right CRC, or has only the first of them right. The client connects again and goes on. The
+/// the last bytes of the right CRC, or has only the first of them right. The client connects again and goes on. The
 /// captures' CRCs are checked besides, by [`Wire::judge`](super::wire::Wire::judge).
 fn is_split_trailer(words: &str) -> bool {
     let Some(rest) = words.strip_prefix("siw: crc error. in: ") else { return false };
@@ -146,9 +146,9 @@ mod tests {
 
     #[test]
     fn a_crc_that_soft_iwarp_split_is_told_from_a_wrong_one() {
-        // Seen: two octets of the CRC came in each segment.
+        // Seen: two bytes of the CRC came in each segment.
         assert!(is_split_trailer("siw: crc error. in: 8bd21656, own 1656bd01, op 2"));
-        // Padding and the first octet came first; padding and three octets came first.
+        // Padding and the first byte came first; padding and three bytes came first.
         assert!(is_split_trailer("siw: crc error. in: 77443322, own 44332211, op 0"));
         assert!(is_split_trailer("siw: crc error. in: 99887711, own 44332211, op 0"));
         assert!(!is_split_trailer("siw: crc error. in: 44332210, own 44332211, op 0"));

@@ -21,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-/// The octets of a packet on Ethernet.
+/// The bytes of a packet on Ethernet.
 pub(super) const ETHERNET: u16 = 1500;
 
 /// The host's address. Guests have the next ones.
@@ -70,7 +70,7 @@ pub(super) struct Network<'a> {
 }
 
 impl<'a> Network<'a> {
-    /// Makes it, with packets of so many octets.
+    /// Makes it, with packets of so many bytes.
     pub(super) fn new(context: &'a Context<'a>, mtu: u16) -> anyhow::Result<Self> {
         let made = Self { context, namespace: Namespace::new(context)?, mtu, guests: Cell::new(0) };
         made.make().context("a network of the job's own could not be made")?;

@@ -12,7 +12,7 @@ use std::{path::Path, process::Command};
 /// on files by calls of 1 MiB leave 400 of it free.
 const MEMORY: u32 = 640;
 
-/// Octets of each packet in a capture: QEMU hands over what the network interface would have cut (64 KiB).
+/// Bytes of each packet in a capture: QEMU hands over what the network interface would have cut (64 KiB).
 const CAPTURED_LENGTH: u32 = 262_144;
 
 /// QEMU for a guest whose folder is `dir`.

@@ -161,7 +161,7 @@ fn attempt_once(job: &Job, settings: &Settings) -> Attempt {
     Attempt { result, notes: context.notes(), crash: None }
 }
 
-/// Captures of passed jobs stay up to this many octets.
+/// Captures of passed jobs stay up to this many bytes.
 const KEPT_CAPTURE: u64 = 64 << 20;
 
 /// Removes what takes room and tells nothing: what was served and copied, this program's copies, long captures.

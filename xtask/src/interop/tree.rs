@@ -11,7 +11,7 @@ use std::{
     process::Command,
 };
 
-/// Sizes around every border that matters: nothing, XDR's padding, inline thresholds of 1,024 and 4,096 octets less
+/// Sizes around every border that matters: nothing, XDR's padding, inline thresholds of 1,024 and 4,096 bytes less
 /// their headers, pages, and the largest READ and WRITE.
 pub(super) const SIZES: &[usize] = &[
     0, 1, 2, 3, 4, 5, 63, 511, 900, 1023, 1024, 1025, 3000, 3900, 3950, 3999, 4000, 4001, 4095, 4096, 4097, 8191, 8192,

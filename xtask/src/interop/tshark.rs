@@ -177,7 +177,7 @@ fn called_and_answered(lines: &str, operation: u32) -> (usize, usize) {
 
 /// Those of the packets in which tshark has not lost its way.
 ///
-/// It can take octets in the middle of file data for the beginning of an FPDU, and then reads what is not there: the
+/// It can take bytes in the middle of file data for the beginning of an FPDU, and then reads what is not there: the
 /// CRC of that "FPDU" is wrong. Our own reader has found every CRC of the capture right before ([`Wire::judge`]). If
 /// what it has read so looks like a Send that is not over, it puts it before the next Send, which is then malformed
 /// with a right CRC.

@@ -23,14 +23,14 @@ const FIRST_CREDITS: u64 = 1;
 /// What went one way over all connections of a capture, by who connected (`initiator`) or who listened.
 #[derive(Default)]
 pub(super) struct Way {
-    /// Connections whose set-up carried RFC 8797 private data: the receive size that it names in octets, whether it
+    /// Connections whose set-up carried RFC 8797 private data: the receive size that it names in bytes, whether it
     /// allows remote invalidation.
     pub(super) private_data: Vec<(u64, bool)>,
     /// Sends in all.
     pub(super) sends: u64,
-    /// Octets of the longest Send.
+    /// Bytes of the longest Send.
     pub(super) longest_send: u64,
-    /// Sends longer than 1,024 octets.
+    /// Sends longer than 1,024 bytes.
     pub(super) long_sends: u64,
     /// Sends with Invalidate.
     pub(super) invalidations: u64,
@@ -65,7 +65,7 @@ pub(super) struct Wire {
     pub(super) bad_crcs: u64,
     /// Headers that could not be read.
     pub(super) unreadable: u64,
-    /// Octets that the capture lacks.
+    /// Bytes that the capture lacks.
     pub(super) missing_octets: u64,
     /// The answered calls by name, such as `NFS 3 READ`.
     pub(super) calls: BTreeMap<String, u64>,
@@ -108,7 +108,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Fails if one side sent more than it was granted, or octets arrived that nobody could have sent.
+    /// Fails if one side sent more than it was granted, or bytes arrived that nobody could have sent.
     pub(super) fn judge(&self, capture: &Path) -> anyhow::Result<()> {
         let see = capture.display();
         let overruns = self.initiator.overruns.iter().chain(&self.responder.overruns);
@@ -269,7 +269,7 @@ fn is_call(record: &Value) -> bool {
 }
 
 /// RFC 8797's private data: the format's number, version, flags (bit 0: remote invalidation), then the send and the
-/// receive size, each in units of 1,024 octets less one.
+/// receive size, each in units of 1,024 bytes less one.
 fn private_data(hex: &str) -> Option<(u64, bool)> {
     let rest = hex.strip_prefix("f6ab0e18")?;
     let octet = |at: usize| rest.get(2 * at..2 * at + 2).and_then(|digits| u64::from_str_radix(digits, 16).ok());

@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// The end of what cargo and rustc say that is shown of a build that failed, in octets.
+/// The end of what cargo and rustc say that is shown of a build that failed, in bytes.
 const SHOWN_OCTETS: usize = 3000;
 
 /// A test program: a crate's unit tests, or one of its `tests/`.

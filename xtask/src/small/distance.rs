@@ -22,7 +22,7 @@ const UNDER_WAY: usize = 256;
 /// What was read, and when it is to arrive.
 type Sent = (Instant, Vec<u8>);
 
-/// Listens on an address of its own, which it gives, and hands all connections on to `to`, each octet `delay` later.
+/// Listens on an address of its own, which it gives, and hands all connections on to `to`, each byte `delay` later.
 pub(super) fn relay(to: &str, delay: Duration) -> anyhow::Result<SocketAddr> {
     let to: SocketAddr = to.parse().with_context(|| format!("{to} is no address"))?;
     let listener = TcpListener::bind("127.0.0.1:0")?;

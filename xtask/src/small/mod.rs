@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// How many files
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     files: usize,
-    /// Of how many octets each
+    /// Of how many bytes each
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     octets: usize,
     /// Turns of each kind

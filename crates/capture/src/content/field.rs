@@ -33,9 +33,9 @@ pub struct Field {
 pub enum Value {
     /// A file handle.
     Handle(Handle),
-    /// A name or a path: any octets.
+    /// A name or a path: any bytes.
     Name(Bytes),
-    /// How many octets are meant.
+    /// How many bytes are meant.
     Count(u64),
     /// Where in a file they begin.
     Offset(u64),
@@ -47,7 +47,7 @@ pub enum Value {
     Word(&'static str),
     /// It is so.
     Flag,
-    /// Eight octets that mean something to the server alone.
+    /// Eight bytes that mean something to the server alone.
     Verifier([u8; 8]),
     /// A time.
     Time(Time),
@@ -67,7 +67,7 @@ pub enum Value {
     Session([u8; v4::SESSION_ID_OCTETS]),
     /// An open, a lock or a delegation: how often it has changed, and its name.
     State(u32, [u8; v4::STATE_ID_OTHER_OCTETS]),
-    /// So many octets that the reader does not have: they travelled in a chunk.
+    /// So many bytes that the reader does not have: they travelled in a chunk.
     Elsewhere(u64),
 }
 

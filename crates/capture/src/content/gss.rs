@@ -14,7 +14,7 @@ use rpcrdma_xdr::{DecodeError, Decoder, Stream};
 
 /// The largest handle of a context that is read: a credential has no room for a longer one.
 const MAX_HANDLE_OCTETS: usize = 400;
-/// Octets before what is signed: its length, and the sequence number.
+/// Bytes before what is signed: its length, and the sequence number.
 const SIGNED_HEAD_OCTETS: usize = 8;
 
 /// What a call's credential says. Its reply is protected in the same way.
@@ -35,7 +35,7 @@ pub struct Gss {
     pub call: GssCall,
     /// The context's handle. A reply has one if it has made the context.
     pub context: Bytes,
-    /// Octets of the verifier.
+    /// Bytes of the verifier.
     pub verifier_octets: usize,
     /// What stands in the place of arguments or results.
     pub body: GssBody,
@@ -69,7 +69,7 @@ pub enum GssBody {
         minor: u32,
         /// How far a number may stay behind the highest one.
         window: u32,
-        /// Octets of the server's token.
+        /// Bytes of the server's token.
         token_octets: u64,
     },
 }
@@ -83,7 +83,7 @@ pub(crate) struct Inside<'a> {
 }
 
 impl Gss {
-    /// Of a call, whose arguments begin at octet `at`. `None` if it has another credential, an error if its credential
+    /// Of a call, whose arguments begin at byte `at`. `None` if it has another credential, an error if its credential
     /// cannot be read.
     pub(crate) fn of_call(header: &CallHeader, body: &Body<'_>, at: usize) -> Option<Result<Self, String>> {
         let credential = &header.credential;
@@ -105,7 +105,7 @@ impl Gss {
         })
     }
 
-    /// Of the reply to such a call, whose results begin at octet `at`.
+    /// Of the reply to such a call, whose results begin at byte `at`.
     pub(crate) fn of_reply(call: GssCall, header: &ReplyHeader, body: &Body<'_>, at: usize) -> Result<Self, String> {
         let mut decoder = behind(body, at);
         let (context, body) = match call.procedure {
@@ -117,7 +117,7 @@ impl Gss {
         Ok(Self { call, context, verifier_octets: header.verifier.body.len(), body })
     }
 
-    /// The arguments or results, if they can be read. They begin, with what protects them, at octet `at` of `body`.
+    /// The arguments or results, if they can be read. They begin, with what protects them, at byte `at` of `body`.
     pub(crate) fn inside<'a>(&self, body: &Body<'a>, at: usize) -> Option<Inside<'a>> {
         match self.body {
             GssBody::Plain => Some(Inside { body: body.clone(), words_before: 0 }),
@@ -140,7 +140,7 @@ impl Gss {
     }
 }
 
-/// What was kept behind octet `at`.
+/// What was kept behind byte `at`.
 fn behind(body: &Body<'_>, at: usize) -> Decoder {
     Decoder::new(Stream::from(body.kept.slice(at.min(body.kept.len())..)))
 }
@@ -149,7 +149,7 @@ fn unread(error: &DecodeError) -> String {
     format!("what RPCSEC_GSS has put around it does not decode: {error}")
 }
 
-/// The length of octets that follow, all of which need not be there.
+/// The length of bytes that follow, all of which need not be there.
 fn length(decoder: &mut Decoder) -> Result<u64, DecodeError> {
     decoder.u32().map(u64::from)
 }

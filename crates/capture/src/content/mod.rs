@@ -28,7 +28,7 @@ pub use v4::Compound;
 pub struct Content {
     /// The operations, in their order. Empty if nothing could be decoded.
     pub operations: Vec<Operation>,
-    /// Why something of it could not be decoded, and where: positions count from the RPC message's first octet.
+    /// Why something of it could not be decoded, and where: positions count from the RPC message's first byte.
     pub problem: Option<String>,
     /// What stands before the operations of a COMPOUND of NFS version 4.
     pub compound: Option<Compound>,

@@ -181,7 +181,7 @@ mod tests {
         encoder.finish().to_bytes()
     }
 
-    /// What is shown of octets, as they are and cut off.
+    /// What is shown of bytes, as they are and cut off.
     fn told(name: ProcedureName, octets: &Bytes, is_call: bool) -> Vec<(&'static str, Value)> {
         let body = Body { kept: octets.clone(), missing_octets: Some(0), items: &[] };
         let read = if is_call { arguments } else { results };

@@ -1,4 +1,4 @@
-//! From a message's octets to its operations. Zeros that no memory holds stand for data that travelled in chunks, or
+//! From a message's bytes to its operations. Zeros that no memory holds stand for data that travelled in chunks, or
 //! was too long to be kept: only its length is shown.
 
 use super::{Content, Describe, Operation, Value, rpcbind, v4};
@@ -11,7 +11,7 @@ use rpcrdma_oncrpc::{
 };
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Stream};
 
-/// The most octets that zeros stand for: what one READ or WRITE may carry, with its padding.
+/// The most bytes that zeros stand for: what one READ or WRITE may carry, with its padding.
 const MAX_STOOD_FOR_OCTETS: usize = v3::MAX_TRANSFER_OCTETS + 4;
 /// A static without contents takes no room in the program and, unread, none in memory.
 static ZEROS: [u8; MAX_STOOD_FOR_OCTETS] = [0; MAX_STOOD_FOR_OCTETS];
@@ -21,7 +21,7 @@ static ZEROS: [u8; MAX_STOOD_FOR_OCTETS] = [0; MAX_STOOD_FOR_OCTETS];
 pub(crate) struct Item {
     /// Where in the message, chunks included, it belongs. A reply's chunks do not say: they follow the rest.
     pub(crate) position: Option<u32>,
-    /// Its octets.
+    /// Its bytes.
     pub(crate) octets: u64,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Item {
 pub(crate) struct Body<'a> {
     /// What was kept of it.
     pub(crate) kept: Bytes,
-    /// Octets behind that were not kept. `None` if their number is unknown.
+    /// Bytes behind that were not kept. `None` if their number is unknown.
     pub(crate) missing_octets: Option<u64>,
     /// What travelled apart.
     pub(crate) items: &'a [Item],
@@ -75,12 +75,12 @@ impl Body<'_> {
         stream
     }
 
-    /// Zeros for the octets that were not kept, if their number is known and no more than data have.
+    /// Zeros for the bytes that were not kept, if their number is known and no more than data have.
     pub(super) fn stood_for(&self) -> Option<Bytes> {
         zeros(usize::try_from(self.missing_octets?).unwrap_or(usize::MAX)).ok()
     }
 
-    /// Why what a decoder says of octets that were not kept means nothing. `data`: the message ends with data, which
+    /// Why what a decoder says of bytes that were not kept means nothing. `data`: the message ends with data, which
     /// are not told.
     pub(super) fn incomplete(&self, data: bool) -> Option<Problem> {
         match self.missing_octets {
@@ -157,7 +157,7 @@ pub(crate) fn compound_results(name: ProcedureName, decoder: Decoder, body: &Bod
     v4::reply(decoder, body, name.callback)
 }
 
-/// The octets of a path that is not in the message.
+/// The bytes of a path that is not in the message.
 fn path_octets(body: &Body<'_>) -> Option<u64> {
     body.items.first().map(|item| item.octets).filter(|&octets| octets > 0)
 }

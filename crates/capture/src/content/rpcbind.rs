@@ -5,7 +5,7 @@ use bytes::Bytes;
 use rpcrdma_oncrpc::rpcbind::{MAX_REGISTRATIONS, MAX_STRING_OCTETS, Registration};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder};
 
-/// The most octets of a call that is made for a client, or of its results: the most that a datagram holds.
+/// The most bytes of a call that is made for a client, or of its results: the most that a datagram holds.
 const MAX_REMOTE_OCTETS: usize = 65_507;
 
 /// What version 2 asks by.

@@ -51,7 +51,7 @@ struct Call {
     handles: Vec<u32>,
     /// Where the whole call stands, if it is a long one: its Position Zero chunk.
     long_call: Option<Segment>,
-    /// The octets of all segments of that chunk.
+    /// The bytes of all segments of that chunk.
     long_call_octets: u64,
     /// Where the whole reply goes, if it is a long one.
     reply_chunk: Option<Segment>,

@@ -48,7 +48,7 @@ impl Half {
     }
 }
 
-/// Octets of a sequence's payload that are kept: as many as of one Send.
+/// Bytes of a sequence's payload that are kept: as many as of one Send.
 const MAX_SEQUENCE_OCTETS: usize = MAX_SEND_OCTETS;
 
 /// Messages of version 2 whose payloads belong together.
@@ -57,7 +57,7 @@ struct Sequence {
     xid: u32,
     header_type: u32,
     response: bool,
-    /// The payload so far, and the octets of it that were not kept.
+    /// The payload so far, and the bytes of it that were not kept.
     kept: Vec<u8>,
     missing_octets: u64,
     /// What travels in Read chunks.
@@ -174,7 +174,7 @@ impl Flow {
         let sequence = segment.sequence.wrapping_add(u32::from(segment.syn));
         self.reassemble(from, context, |stream, waiting, out| stream.segment(sequence, segment.payload, waiting, out))?;
         if segment.fin {
-            // At most an IP packet's octets.
+            // At most an IP packet's bytes.
             self.halves[from].fin = Some(sequence.wrapping_add(segment.payload.len() as u32));
         }
         if segment.reset || self.halves.iter().all(|half| half.fin.is_some()) {

@@ -13,16 +13,16 @@ use std::{
 
 /// The longest packet or block, in octets: far above any snap length in use.
 pub(super) const MAX_BLOCK_OCTETS: usize = 8 << 20;
-/// Interfaces of one section. Each takes some hundred octets for twenty in the file.
+/// Interfaces of one section. Each takes some hundred bytes for twenty in the file.
 pub(super) const MAX_INTERFACES: usize = 4096;
 
-/// The section header of pcapng, in either order of octets.
+/// The section header of pcapng, in either order of bytes.
 const PCAPNG: [u8; 4] = [0x0A, 0x0D, 0x0D, 0x0A];
 /// pcap with microseconds and nanoseconds, in either order.
 const PCAP: [[u8; 4]; 4] =
     [[0xA1, 0xB2, 0xC3, 0xD4], [0xD4, 0xC3, 0xB2, 0xA1], [0xA1, 0xB2, 0x3C, 0x4D], [0x4D, 0x3C, 0xB2, 0xA1]];
 
-/// Takes a packet: its time of day, its link type, its octets.
+/// Takes a packet: its time of day, its link type, its bytes.
 type Take<'a> = dyn FnMut(Duration, DataLink, &[u8]) -> Result<(), ReadError> + 'a;
 
 /// Gives all packets to `take`. Returns whether the file ends in the middle of one, as the capture of a killed program

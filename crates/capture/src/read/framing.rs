@@ -1,4 +1,4 @@
-//! From octets in order to MPA's frames, and back into step where octets are missing.
+//! From bytes in order to MPA's frames, and back into step where bytes are missing.
 //!
 //! Holds one frame at most, in search of one a few. A search takes an FPDU for one when its CRC is right, or, where
 //! CRCs may be off, when [`CHAIN_FPDUS`] in a row look like FPDUs.
@@ -13,12 +13,12 @@ use rpcrdma_iwarp::protocol::{
 
 /// FPDUs in a row that look right, for a search without CRCs. Each has some 20 bits that must be as they are.
 const CHAIN_FPDUS: usize = 3;
-/// After this many octets in which a search has found nothing, a stream whose beginning was not captured counts as no
+/// After this many bytes in which a search has found nothing, a stream whose beginning was not captured counts as no
 /// iWARP. The longest FPDU has 65,544.
 const MAX_SKIPPED_OCTETS: u64 = 1 << 20;
 /// What both set-up frames begin with.
 const KEY: &[u8] = b"MPA ID Re";
-/// Octets that tell whether something looks like an FPDU.
+/// Bytes that tell whether something looks like an FPDU.
 const LOOK_OCTETS: usize = LENGTH_OCTETS + UNTAGGED_OCTETS;
 
 /// What comes out.
@@ -66,7 +66,7 @@ pub(super) struct Framing {
     found: bool,
 }
 
-/// What is done with the front of the octets.
+/// What is done with the front of the bytes.
 enum Step<'a> {
     Wait,
     Skip(usize),
@@ -91,7 +91,7 @@ impl Framing {
         self.held = Vec::new();
     }
 
-    /// Octets are missing here.
+    /// Bytes are missing here.
     pub(super) fn gap(&mut self) {
         if self.state != State::Ended {
             self.skipped_octets += self.held.len() as u64;
@@ -100,7 +100,7 @@ impl Framing {
         }
     }
 
-    /// Takes the next octets. `last`: no more will come, so what looks right is taken for it.
+    /// Takes the next bytes. `last`: no more will come, so what looks right is taken for it.
     pub(super) fn octets<E>(
         &mut self,
         octets: &[u8],
@@ -280,7 +280,7 @@ fn looks_right(here: &[u8], last: bool, known: &mut Known) -> Look {
     Look::Fpdu
 }
 
-/// Whether an FPDU's length and header may stand here. `None`: more octets tell.
+/// Whether an FPDU's length and header may stand here. `None`: more bytes tell.
 fn has_fpdu_header(here: &[u8]) -> Option<bool> {
     // Reserved bits, which everyone sends as zero.
     let (&ddp, &rdmap) = (here.get(LENGTH_OCTETS)?, here.get(LENGTH_OCTETS + 1)?);

@@ -1,4 +1,4 @@
-//! From ULPDUs to RDMAP's messages: segments of one message are joined, as far as their octets are looked at.
+//! From ULPDUs to RDMAP's messages: segments of one message are joined, as far as their bytes are looked at.
 //!
 //! Holds one untagged message for each queue and one tagged one, each direction: at most [`MAX_SEND_OCTETS`] of each.
 
@@ -7,9 +7,9 @@ use rpcrdma_iwarp::protocol::{
     rdmap::{Opcode, ReadRequest},
 };
 
-/// Octets of a Send that are kept: more than any transport header with the RPC header behind it.
+/// Bytes of a Send that are kept: more than any transport header with the RPC header behind it.
 pub(super) const MAX_SEND_OCTETS: usize = 64 << 10;
-/// Octets of a tagged message that are kept: as many as of a Send, since it may be a long call or reply.
+/// Bytes of a tagged message that are kept: as many as of a Send, since it may be a long call or reply.
 pub(super) const MAX_TAGGED_OCTETS: usize = MAX_SEND_OCTETS;
 
 /// A message.

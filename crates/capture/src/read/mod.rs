@@ -19,9 +19,9 @@ use std::io::{self, Read};
 
 /// TCP connections that are followed at a time; the one that was silent longest is given up for a new one.
 pub const MAX_CONNECTIONS: usize = 1024;
-/// Octets that wait for earlier ones, over all connections.
+/// Bytes that wait for earlier ones, over all connections.
 pub const MAX_WAITING_OCTETS: usize = 64 << 20;
-/// Octets whose CRC is computed in search of an FPDU, in a whole file: some seconds. Without a limit, a file made for
+/// Bytes whose CRC is computed in search of an FPDU, in a whole file: some seconds. Without a limit, a file made for
 /// it would take the square of its length.
 pub const MAX_SEARCHED_OCTETS: u64 = 1 << 30;
 
@@ -74,7 +74,7 @@ pub struct Summary {
     pub messages: u64,
     /// Records.
     pub records: u64,
-    /// Octets that the capture lacks, as far as sequence numbers tell.
+    /// Bytes that the capture lacks, as far as sequence numbers tell.
     pub missing_octets: u64,
     /// FPDUs with a wrong CRC.
     pub bad_crcs: u64,

@@ -1,11 +1,11 @@
-//! One direction of a TCP connection: segments in any order become octets in order.
+//! One direction of a TCP connection: segments in any order become bytes in order.
 //!
-//! Owns the octets that wait for earlier ones. What the capture lacks becomes a gap as soon as that is certain: the
+//! Owns the bytes that wait for earlier ones. What the capture lacks becomes a gap as soon as that is certain: the
 //! other end has acknowledged what lies behind, or too much waits.
 
 use std::collections::BTreeMap;
 
-/// Octets that wait in one direction: the largest receive window of Linux's defaults.
+/// Bytes that wait in one direction: the largest receive window of Linux's defaults.
 pub(super) const MAX_DIRECTION_OCTETS: usize = 6 << 20;
 /// Segments that wait in one direction.
 pub(super) const MAX_DIRECTION_SEGMENTS: usize = 16_384;
@@ -13,7 +13,7 @@ pub(super) const MAX_DIRECTION_SEGMENTS: usize = 16_384;
 /// What comes out.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
-    /// The next octets.
+    /// The next bytes.
     Octets(&'a [u8]),
     /// The capture lacks so many.
     Gap(u64),
@@ -23,7 +23,7 @@ pub(super) enum Piece<'a> {
 pub(super) struct Reassembly {
     /// The next sequence number, once one was seen.
     next: Option<u32>,
-    /// How many octets came out or are missing: the position of `next`.
+    /// How many bytes came out or are missing: the position of `next`.
     position: u64,
     waiting: BTreeMap<u64, Vec<u8>>,
     waiting_octets: usize,
@@ -59,7 +59,7 @@ impl Reassembly {
         sequence.wrapping_sub(next) as i32
     }
 
-    /// Takes a segment; gives what is in order to `out`. `all_waiting`: octets that wait on all connections.
+    /// Takes a segment; gives what is in order to `out`. `all_waiting`: bytes that wait on all connections.
     pub(super) fn segment<E>(
         &mut self,
         sequence: u32,
@@ -114,7 +114,7 @@ impl Reassembly {
         Ok(())
     }
 
-    /// Gives everything that waits. `end`: the sequence number behind the last octet, if it is known.
+    /// Gives everything that waits. `end`: the sequence number behind the last byte, if it is known.
     pub(super) fn finish<E>(
         &mut self,
         end: Option<u32>,

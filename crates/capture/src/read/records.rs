@@ -1,21 +1,21 @@
-//! RPC over plain TCP: records in a stream of octets (RFC 5531 section 11), as MOUNT and NFS without RDMA are carried.
+//! RPC over plain TCP: records in a stream of bytes (RFC 5531 section 11), as MOUNT and NFS without RDMA are carried.
 //!
 //! A stream is taken for one of records when a segment begins like a record with a Call, or, once that was seen, with
-//! the Reply to one. Holds the beginning of one record. Where octets are missing, it goes on with the next segment that
+//! the Reply to one. Holds the beginning of one record. Where bytes are missing, it goes on with the next segment that
 //! begins like a record.
 
 use rpcrdma_oncrpc::RPC_VERSION;
 use std::borrow::Cow;
 
-/// Octets of a record that are kept: as many as of a Send. All calls but WRITE are shorter, and most listings.
+/// Bytes of a record that are kept: as many as of a Send. All calls but WRITE are shorter, and most listings.
 const MAX_KEPT_OCTETS: usize = 64 << 10;
-/// A mark that announces more octets than this is not a mark: records in use have some MiB.
+/// A mark that announces more bytes than this is not a mark: records in use have some MiB.
 const MAX_RECORD_OCTETS: u64 = 64 << 20;
 /// The mark of a fragment.
 const MARK_OCTETS: usize = 4;
 /// In the mark: it is the record's last fragment.
 const LAST: u32 = 1 << 31;
-/// Octets that show whether something looks like a record: the mark, the XID, the kind, and what follows it.
+/// Bytes that show whether something looks like a record: the mark, the XID, the kind, and what follows it.
 const LOOK_OCTETS: usize = MARK_OCTETS + 12;
 /// The shortest Call: a header without credential and verifier.
 const MIN_CALL_OCTETS: u32 = 40;
@@ -36,7 +36,7 @@ enum State {
     Search,
     /// A mark comes.
     Mark,
-    /// So many octets of a fragment come, of the last one or not.
+    /// So many bytes of a fragment come, of the last one or not.
     Fragment(u32, bool),
 }
 
@@ -53,12 +53,12 @@ impl Records {
         Records { state: State::Search, held: Vec::new(), record: Record::default() }
     }
 
-    /// Octets are missing here.
+    /// Bytes are missing here.
     pub(super) fn gap(&mut self) {
         *self = Records::new();
     }
 
-    /// What of the next octets, which begin where a segment does, belongs to records: all of them, once one was found.
+    /// What of the next bytes, which begin where a segment does, belongs to records: all of them, once one was found.
     /// `is_called`: whether a Reply with this XID is waited for.
     pub(super) fn sought<'a>(&mut self, octets: &'a [u8], is_called: impl Fn(u32) -> bool) -> Cow<'a, [u8]> {
         if self.state != State::Search {
@@ -80,7 +80,7 @@ impl Records {
         Cow::Borrowed(&[])
     }
 
-    /// Takes the octets that were [sought](Self::sought).
+    /// Takes the bytes that were [sought](Self::sought).
     pub(super) fn octets<E>(&mut self, octets: &[u8], out: &mut dyn FnMut(Record) -> Result<(), E>) -> Result<(), E> {
         let mut rest = octets;
         while let [first, behind @ ..] = rest {
@@ -223,7 +223,7 @@ mod tests {
             [(most as u64, 1, MAX_KEPT_OCTETS)]
         );
         assert_eq!(read(&mut Records::new(), &[&marked(LAST | (most as u32 + 1)), &vec![0; most]], false), []);
-        // In two fragments, one octet more: what follows is searched for the next record.
+        // In two fragments, one byte more: what follows is searched for the next record.
         let two = [&marked(40)[..], &(LAST | (most as u32 - 39)).to_be_bytes()].concat();
         assert_eq!(read(&mut Records::new(), &[&two, &call(2, 0)], false), [(40, 1, 40)]);
     }

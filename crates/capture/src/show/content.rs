@@ -9,9 +9,9 @@ use rpcrdma_nfs::v4::{STATE_ID_OTHER_OCTETS, StateId, Status};
 use serde_json::{Map, Value as Json};
 use std::fmt::Write as _;
 
-/// Octets of a name that text shows; JSON has it whole, which the protocol's types bound.
+/// Bytes of a name that text shows; JSON has it whole, which the protocol's types bound.
 const MAX_SHOWN_NAME_OCTETS: usize = 128;
-/// Octets of a handle that text shows at its beginning and at its end, where servers put what differs most.
+/// Bytes of a handle that text shows at its beginning and at its end, where servers put what differs most.
 const SHOWN_HANDLE_OCTETS: (usize, usize) = (2, 4);
 
 /// The operations with their fields. The name of an operation that `named` has named already is left out.
@@ -175,7 +175,7 @@ fn operation(operation: &Operation) -> Json {
     Json::Object(fields)
 }
 
-/// Octets that are text, or under another key what they are.
+/// Bytes that are text, or under another key what they are.
 fn octets(fields: &mut Map<String, Json>, key: &str, octets: &[u8]) {
     match std::str::from_utf8(octets) {
         Ok(text) => fields.insert(key.into(), text.into()),

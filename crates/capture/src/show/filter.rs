@@ -9,11 +9,11 @@ use crate::{
 };
 use std::{collections::BTreeMap, io, time::Duration};
 
-/// Octets of events that are held, by what each may take: some seconds of a busy server.
+/// Bytes of events that are held, by what each may take: some seconds of a busy server.
 pub const MAX_HELD_OCTETS: usize = 64 << 20;
 /// What an event counts at least.
 const EVENT_OCTETS: usize = 1 << 10;
-/// What a message's header with its chunk lists takes for each of its octets.
+/// What a message's header with its chunk lists takes for each of its bytes.
 const HEADER_FACTOR: u64 = 4;
 /// The longest header that is kept.
 const MAX_HEADER_OCTETS: u64 = 64 << 10;
@@ -93,7 +93,7 @@ pub struct Filtered<S> {
     last_time: Duration,
 }
 
-/// The octets that an event is counted with.
+/// The bytes that an event is counted with.
 fn weight(event: &Event) -> usize {
     let octets = match &event.kind {
         EventKind::Send { octets, .. } => octets.min(&MAX_HEADER_OCTETS) * HEADER_FACTOR,

@@ -1,4 +1,4 @@
-//! Where MPA's frames end in an octet stream, so that each begins a packet of its own. Readers like tshark look for an
+//! Where MPA's frames end in a byte stream, so that each begins a packet of its own. Readers like tshark look for an
 //! FPDU only at the beginning of a segment.
 //!
 //! Holds at most one frame that is not complete: less than [`MAX_FRAME_OCTETS`].
@@ -8,7 +8,7 @@ use rpcrdma_iwarp::protocol::{
     mpa::HEAD_OCTETS,
 };
 
-/// The longest frame: an FPDU with a ULPDU of 65,535 octets.
+/// The longest frame: an FPDU with a ULPDU of 65,535 bytes.
 #[cfg(test)]
 const MAX_FRAME_OCTETS: usize = LENGTH_OCTETS + 65_535 + pad_octets(65_535) + CRC_OCTETS;
 /// What both set-up frames begin with.
@@ -36,13 +36,13 @@ impl Frames {
         Frames { state: State::SetUp, held: Vec::new() }
     }
 
-    /// Octets are missing here: gives what is held, and looks for no more frames.
+    /// Bytes are missing here: gives what is held, and looks for no more frames.
     pub(super) fn lose_track(&mut self) -> Vec<u8> {
         self.state = State::Unknown;
         std::mem::take(&mut self.held)
     }
 
-    /// Takes the next octets and gives whole frames, in order, to `frame`.
+    /// Takes the next bytes and gives whole frames, in order, to `frame`.
     pub(super) fn push<E>(&mut self, octets: &[u8], mut frame: impl FnMut(&[u8]) -> Result<(), E>) -> Result<(), E> {
         self.held.extend_from_slice(octets);
         let mut rest = &self.held[..];

@@ -1,6 +1,6 @@
-//! Writing a capture: taps copy octets to a bounded queue, one writer turns them into packets of a pcapng file.
+//! Writing a capture: taps copy bytes to a bounded queue, one writer turns them into packets of a pcapng file.
 //!
-//! The queue owns the copies. When more than [`Options::pending_octets`] wait, octets are left out and counted; the
+//! The queue owns the copies. When more than [`Options::pending_octets`] wait, bytes are left out and counted; the
 //! next packet of that stream says in its comment how many. An error of the file ends the capture, never a connection.
 
 mod frames;
@@ -20,20 +20,20 @@ use std::{
     },
 };
 
-/// Octets that may wait for the writer: some tenths of a second of a fast disk, or a burst of 32 calls of 1 MiB.
+/// Bytes that may wait for the writer: some tenths of a second of a fast disk, or a burst of 32 calls of 1 MiB.
 pub const DEFAULT_PENDING_OCTETS: usize = 32 << 20;
-/// TCP payload octets in a packet at most: with its headers it fits an IP packet's 16-bit length, and readers' buffers.
+/// TCP payload bytes in a packet at most: with its headers it fits an IP packet's 16-bit length, and readers' buffers.
 pub const MAX_SEGMENT_OCTETS: usize = 32 << 10;
-/// TCP payload octets in a packet at least.
+/// TCP payload bytes in a packet at least.
 pub const MIN_SEGMENT_OCTETS: usize = 64;
-/// Octets of the file's buffer: a few packets.
+/// Bytes of the file's buffer: a few packets.
 const FILE_BUFFER_OCTETS: usize = 256 << 10;
 
 /// How a capture is written.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// TCP payload octets in a packet, from [`MIN_SEGMENT_OCTETS`] to [`MAX_SEGMENT_OCTETS`]; 1448 is what Ethernet
+    /// TCP payload bytes in a packet, from [`MIN_SEGMENT_OCTETS`] to [`MAX_SEGMENT_OCTETS`]; 1448 is what Ethernet
     /// carries.
     pub segment_octets: usize,
     /// See [`DEFAULT_PENDING_OCTETS`].
@@ -52,9 +52,9 @@ impl Default for Options {
 pub struct Written {
     /// Packets in the file.
     pub packets: u64,
-    /// Octets of TCP payload in them.
+    /// Bytes of TCP payload in them.
     pub octets: u64,
-    /// Octets that were left out because the writer was behind.
+    /// Bytes that were left out because the writer was behind.
     pub dropped_octets: u64,
     /// Connections that were left out for the same reason.
     pub dropped_connections: u64,
@@ -118,7 +118,7 @@ impl Tap for Capture {
     }
 }
 
-/// One connection's octets on their way to the queue.
+/// One connection's bytes on their way to the queue.
 struct Stream {
     queue: Arc<Queue>,
     clock: Arc<dyn Clock>,

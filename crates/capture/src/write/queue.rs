@@ -1,6 +1,6 @@
-//! The queue between the taps and the writer: bounded in octets, never waited for by a tap.
+//! The queue between the taps and the writer: bounded in bytes, never waited for by a tap.
 //!
-//! Owns the copies of the octets. What does not fit is counted for its stream and for the whole.
+//! Owns the copies of the bytes. What does not fit is counted for its stream and for the whole.
 
 use rpcrdma_iwarp::Direction;
 use std::{
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// What an event counts for besides its octets, so that many small ones are bounded too.
+/// What an event counts for besides its bytes, so that many small ones are bounded too.
 const EVENT_OCTETS: usize = 128;
 /// Slices of one direction are joined up to this size: a system call's worth.
 const JOINED_OCTETS: usize = 128 << 10;
@@ -46,7 +46,7 @@ struct State {
     events: VecDeque<Event>,
     /// The weight of the events here and with the writer.
     weight: usize,
-    /// Octets left out since the last that were kept, by connection and direction.
+    /// Bytes left out since the last that were kept, by connection and direction.
     lost: BTreeMap<(u64, bool), u64>,
     dropped_octets: u64,
     dropped_connections: u64,

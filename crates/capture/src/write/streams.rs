@@ -1,6 +1,6 @@
 //! Connections as a capture shows them: a handshake, segments with numbers that fit, and a FIN from each end.
 //!
-//! Sequence numbers count the octets that went each way, those left out as well, so that a reader sees a gap where
+//! Sequence numbers count the bytes that went each way, those left out as well, so that a reader sees a gap where
 //! there is one. A packet acknowledges all that has come from the other end before it.
 
 use super::{

@@ -1,4 +1,4 @@
-//! A small exchange over fixed octets, captured by the writer.
+//! A small exchange over fixed bytes, captured by the writer.
 
 #![allow(dead_code, reason = "each test file uses its share")]
 
@@ -111,7 +111,7 @@ pub(crate) fn set_up(kind: Kind) -> Vec<u8> {
     Frame { head, enhanced, private_data: data.to_octets().to_vec() }.encode(kind)
 }
 
-/// Each step: whether the initiator sends it, and its octets.
+/// Each step: whether the initiator sends it, and its bytes.
 pub(crate) fn exchange() -> Vec<(bool, Vec<u8>)> {
     let send = |msn, octets: &[u8]| fpdu(Opcode::Send, true, untagged(0, msn, 0), octets);
     let send_invalidate =

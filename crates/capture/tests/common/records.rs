@@ -66,7 +66,7 @@ impl Stream {
         self.next[1] += octets.len() as u32;
     }
 
-    /// Octets from the client that the capture lacks.
+    /// Bytes from the client that the capture lacks.
     pub(crate) fn lost(&mut self, octets: u32) {
         self.next[0] += octets;
     }

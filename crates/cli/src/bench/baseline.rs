@@ -1,7 +1,7 @@
 //! What plain TCP does between two processes on this machine, to compare other figures with.
 //!
 //! This process starts itself once more as the peer, which sends. Each part has a connection of its own, whose first
-//! octet says what the peer must do; closing it ends the part.
+//! byte says what the peer must do; closing it ends the part.
 
 use super::{
     affinity::{stay_on, two_processors},

@@ -58,7 +58,7 @@ impl Load {
         self.spoken.get().copied()
     }
 
-    /// The next block of a file: offset and octets, fewer than a block at the end of the file.
+    /// The next block of a file: offset and bytes, fewer than a block at the end of the file.
     fn next_block(&self, size: u64) -> (u64, u32) {
         let block = u64::from(self.block.max(1));
         let number = self.walked.fetch_add(1, Ordering::Relaxed) % size.div_ceil(block).max(1);

@@ -1,7 +1,7 @@
 //! `rpcrdma bench`: how fast a server answers, and beside what plain TCP does on the same machine.
 //!
 //! Calls of one kind are kept under way on one or more connections for a time, each connection on a thread of its own.
-//! Buffers for READ belong to the calls and are used again; WRITE sends the same octets again and again.
+//! Buffers for READ belong to the calls and are used again; WRITE sends the same bytes again and again.
 
 mod affinity;
 mod baseline;
@@ -31,13 +31,13 @@ use std::{
 use target::Target;
 use tokio::sync::{oneshot, watch};
 
-/// The octets of a block unless told otherwise.
+/// The bytes of a block unless told otherwise.
 const BLOCK_OCTETS: u32 = 1 << 20;
 /// How long a measurement takes unless told otherwise.
 const TIME: Duration = Duration::from_secs(5);
 /// The same for each line of a comparison of versions, all rounds together.
 const VERSIONS_TIME: Duration = Duration::from_millis(500);
-/// The most octets in a block: no server takes more in one call.
+/// The most bytes in a block: no server takes more in one call.
 const MAX_BLOCK_OCTETS: usize = 64 << 20;
 /// The most calls under way on one connection, far above any server's credits.
 const MAX_DEPTH: u64 = 4096;
@@ -55,7 +55,7 @@ pub(crate) struct BenchArgs {
     /// Which call
     #[arg(long, value_name = "OP", conflicts_with = "baseline")]
     op: Option<Op>,
-    /// Octets in a READ or WRITE, such as 4K or 1M [default: 1M]; with --versions this length alone
+    /// Bytes in a READ or WRITE, such as 4K or 1M [default: 1M]; with --versions this length alone
     #[arg(long, value_name = "SIZE", value_parser = parse_block)]
     block: Option<u32>,
     /// Calls under way at a time
@@ -73,7 +73,7 @@ pub(crate) struct BenchArgs {
     /// Also show the processor time of this process: the server on this machine
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
-    /// Measure plain TCP between two processes on this machine: a stream of blocks, and requests of 128 octets that are
+    /// Measure plain TCP between two processes on this machine: a stream of blocks, and requests of 128 bytes that are
     /// answered with a block, one after the other
     #[arg(long, conflicts_with_all = ["url", "overwrite", "server_pid", "capture"])]
     baseline: bool,
@@ -87,7 +87,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "HOW", requires = "limit")]
     waits: Option<Waits>,
     /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and
-    /// replies of 512 octets to 64 KiB without anything that could be placed directly, and directory listings with as
+    /// replies of 512 bytes to 64 KiB without anything that could be placed directly, and directory listings with as
     /// much room; and over both NFS 3 with NFS 4.2: a file's attributes, and READ and WRITE of 4 KiB, 64 KiB and 1 MiB
     #[arg(long, conflicts_with_all = ["url", "baseline", "overwrite", "server_pid", "capture", "no_crc"])]
     versions: bool,
@@ -132,9 +132,9 @@ pub(crate) enum Op {
     Null,
     /// A file's attributes
     Getattr,
-    /// Octets of a file
+    /// Bytes of a file
     Read,
-    /// Octets into a file
+    /// Bytes into a file
     Write,
 }
 

@@ -9,7 +9,7 @@ use std::{io::Write, time::Duration};
 /// One measurement.
 pub(super) struct Report {
     pub(super) op: &'static str,
-    /// Octets in a block, where the operation moves data.
+    /// Bytes in a block, where the operation moves data.
     pub(super) block: Option<u32>,
     pub(super) depth: u64,
     pub(super) elapsed: Duration,

@@ -69,7 +69,7 @@ impl Target {
         Ok(Self { node, file, octets })
     }
 
-    /// The file, which each connection opens for itself, and its size in octets.
+    /// The file, which each connection opens for itself, and its size in bytes.
     pub(super) fn file(&self) -> (Node, u64) {
         (self.node.clone(), self.octets)
     }
@@ -104,7 +104,7 @@ async fn make(session: &Session, path: &[u8]) -> Result<(Node, File)> {
     Ok((Node { file: file.handle(), place: Some(place) }, file))
 }
 
-/// Octets to write: not zero, which a file system could leave out.
+/// Bytes to write: not zero, which a file system could leave out.
 pub(super) fn pattern(len: u32) -> Bytes {
     (0..len).map(|at| (at.wrapping_mul(0x9E37_79B1) >> 24) as u8 | 1).collect()
 }

@@ -1,4 +1,4 @@
-//! Moving the octets of a file: shared or copied by the server where both ends are one server of version 4.2, else read
+//! Moving the bytes of a file: shared or copied by the server where both ends are one server of version 4.2, else read
 //! and written.
 //!
 //! What a server copies it may still lose until a COMMIT, as with writes, and the verifier says whether it has. Holes
@@ -43,7 +43,7 @@ struct Moving<'a> {
 }
 
 impl Copier<'_> {
-    /// Copies all octets of a file to one that is empty, makes them durable, and says how many they are.
+    /// Copies all bytes of a file to one that is empty, makes them durable, and says how many they are.
     pub(super) async fn octets(&self, item: &Item, source: &File, target: &File) -> Result<u64> {
         let size = item.found.attributes.size;
         let moving = Moving { copier: self, item, source, target, size };
@@ -156,7 +156,7 @@ impl Moving<'_> {
         Ok(self.size)
     }
 
-    /// A file that uses less storage than it has octets has holes.
+    /// A file that uses less storage than it has bytes has holes.
     fn may_have_holes(&self) -> bool {
         self.item.found.attributes.used < self.size
     }

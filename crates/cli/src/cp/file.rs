@@ -175,11 +175,11 @@ impl Copier<'_> {
         Ok((made.file, unfinished, owner))
     }
 
-    /// Copies the octets, and then what the file has besides.
+    /// Copies the bytes, and then what the file has besides.
     async fn fill(&self, item: &Item, source: &File, written: &Written) -> Result<()> {
         let (target, attributes) = (&written.file, &item.found.attributes);
         if written.is_in_place() {
-            // What comes may be secret: who could read the old octets is not to read these.
+            // What comes may be secret: who could read the old bytes is not to read these.
             let mode = (!self.args.no_attributes).then_some(written.mode & attributes.mode);
             let shorter = NewAttributes { size: Some(0), ..Default::default() };
             match target.setattr(NewAttributes { mode, ..shorter }).await {

@@ -29,7 +29,7 @@ impl Shown {
         }
     }
 
-    /// `None`: no properties, or octets of some that end elsewhere.
+    /// `None`: no properties, or bytes of some that end elsewhere.
     fn properties(&self) -> Option<Vec<RawProperty>> {
         match self {
             Shown::BadProperties(_, properties) => Some(properties.clone()),
@@ -131,7 +131,7 @@ enum PropertyValue {
     Octets(Bytes),
 }
 
-/// `None` if the property is unknown, or the octets are not a value of it.
+/// `None` if the property is unknown, or the bytes are not a value of it.
 fn value(raw: &RawProperty) -> Option<PropertyValue> {
     match Property::try_from(raw.clone()).ok()? {
         Property::Default(_) => Some(PropertyValue::Default),

@@ -36,7 +36,7 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    /// How many octets are asked for: of an empty file one, since there may be some after all.
+    /// How many bytes are asked for: of an empty file one, since there may be some after all.
     fn count(&self) -> u32 {
         u32::try_from(self.found.attributes.size).unwrap_or(u32::MAX).max(1)
     }

@@ -49,7 +49,7 @@ pub(super) struct Output {
     finished: bool,
     /// From where on it is written.
     pub(super) offset: u64,
-    /// Octets that the file has so far.
+    /// Bytes that the file has so far.
     len: Cell<u64>,
     /// Why it is written in place although the user did not ask for that.
     pub(super) in_place: Option<&'static str>,

@@ -165,10 +165,10 @@ const UNSIZED_BLOCK_OCTETS: u32 = 64 << 10;
 /// The unit in which the kernel counts storage.
 const STAT_BLOCK_OCTETS: u64 = 512;
 
-/// The octets of an open file, without its holes.
+/// The bytes of an open file, without its holes.
 pub(super) struct Octets {
     file: File,
-    /// Octets read at a time.
+    /// Bytes read at a time.
     pub(super) block: u32,
     /// The size, or `None` while it is unknown: files of /proc say that they are empty, others of the kernel say that
     /// they are longer than they are. They have no storage.
@@ -205,7 +205,7 @@ impl Octets {
         self.run = offset..offset;
     }
 
-    /// The next octets and where they stand, or `None` at the end.
+    /// The next bytes and where they stand, or `None` at the end.
     pub(super) async fn next(&mut self, pool: &Pool) -> Result<Option<(u64, Bytes)>> {
         let len = match self.size {
             None => u64::from(self.block),
@@ -254,7 +254,7 @@ fn next_data(file: &File, offset: u64, size: u64) -> Result<Option<Range<u64>>> 
     Ok((start < size).then(|| start..end.min(size)))
 }
 
-/// Reads `len` octets at `offset`, or fewer at the end of the file.
+/// Reads `len` bytes at `offset`, or fewer at the end of the file.
 fn read_full(file: &File, buffer: &mut Buffer, len: usize, offset: u64) -> Result<usize> {
     let mut filled = 0;
     while filled < len {

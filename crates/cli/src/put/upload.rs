@@ -48,7 +48,7 @@ impl Upload {
     }
 }
 
-/// All octets of a small file, if the first are all.
+/// All bytes of a small file, if the first are all.
 fn all_of_small(octets: &Octets, first: Option<&(u64, Bytes)>) -> Option<Bytes> {
     let data = match first {
         None => Bytes::new(),
@@ -60,7 +60,7 @@ fn all_of_small(octets: &Octets, first: Option<&(u64, Bytes)>) -> Option<Bytes> 
 }
 
 impl Copier<'_> {
-    /// Copies a regular file. Nothing is made or changed on the server before its first octets have been read here.
+    /// Copies a regular file. Nothing is made or changed on the server before its first bytes have been read here.
     /// `is_fresh`: this run has made the directory, and nothing has the name yet.
     pub(super) async fn regular(
         &self,
@@ -208,7 +208,7 @@ impl Copier<'_> {
         if let Some((offset, data)) = first {
             writer.write(*offset, data.clone()).await?;
             writer.checkpoint().await?;
-            // Before the first octets there may be a hole, where the old ones must not shine through; they come again.
+            // Before the first bytes there may be a hole, where the old ones must not shine through; they come again.
             keep = if *offset == 0 { data.len() as u64 } else { 0 };
         }
         if keep < upload.old_size {

@@ -10,7 +10,7 @@ use std::{
     path::PathBuf,
 };
 
-/// The longest name that file systems have, in octets.
+/// The longest name that file systems have, in bytes.
 const MAX_NAME_OCTETS: usize = 255;
 
 /// A directory as clients may use it.

@@ -152,7 +152,7 @@ fn url(ready: &Ready<'_>) -> Option<String> {
     Some(format!("nfs://{host}:{port}{}{said}", escaped(&first.path)))
 }
 
-/// Octets of a URL, with %XX for those that mean something else there.
+/// Bytes of a URL, with %XX for those that mean something else there.
 fn escaped(octets: &[u8]) -> String {
     let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"/-._~@".contains(&octet);
     let escaped = |octet: &u8| match plain(*octet) {

@@ -62,7 +62,7 @@ pub(super) async fn serve(listener: TcpListener, render: Render) {
     }
 }
 
-/// Reads a request, answers it, and waits for the client to end the connection: with octets unread, ending it first
+/// Reads a request, answers it, and waits for the client to end the connection: with bytes unread, ending it first
 /// could take the answer away again.
 async fn converse(mut stream: TcpStream, render: &Render) -> io::Result<()> {
     let mut request = Vec::with_capacity(1024);

@@ -32,10 +32,10 @@ use tokio::{sync::mpsc, time::timeout};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// The pause before something is asked again that takes a while.
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
-/// Octets of a reply with all that is asked for here.
+/// Bytes of a reply with all that is asked for here.
 const MAX_RESULTS: usize = 4_096;
 
-/// Octets of a call that goes inline where nothing else is said, as the back channel counts them.
+/// Bytes of a call that goes inline where nothing else is said, as the back channel counts them.
 pub(crate) const MAX_CALL: u32 = 4_096 - 28;
 
 /// Access for reading, for writing and for both.
@@ -189,7 +189,7 @@ impl Session {
         Self::with(client, name, minor, MAX_CALL).await
     }
 
-    /// One that takes calls of the server's of at most so many octets.
+    /// One that takes calls of the server's of at most so many bytes.
     pub(crate) async fn with(client: Client, name: &str, minor: u32, max_call: u32) -> Self {
         let exchange = ops::ExchangeId::new(ClientName::from(name), Verifier([1; 8]), 0);
         let known = match send(&client, minor, vec![Args::ExchangeId(exchange)]).await.remove(0) {

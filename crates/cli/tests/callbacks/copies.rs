@@ -17,7 +17,7 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// More than the server copies before it answers, in octets.
+/// More than the server copies before it answers, in bytes.
 const LONG: usize = (6 << 20) + 5;
 /// More than the server copies while a client makes one call: so many pieces of data of 4 KiB, each behind a hole.
 const PIECES: u64 = 16_384;

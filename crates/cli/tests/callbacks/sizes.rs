@@ -19,7 +19,7 @@ use rpcrdma_transport::Versions;
 use rpcrdma_wire::v2::ReverseSupport;
 use tokio::time::timeout;
 
-/// The client's receives, in octets. A call with a long name is larger, and one with a short name is not.
+/// The client's receives, in bytes. A call with a long name is larger, and one with a short name is not.
 const RECEIVES: u32 = 1_024;
 const SHORT: &str = "short";
 

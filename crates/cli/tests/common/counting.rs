@@ -1,4 +1,4 @@
-//! Somebody between the command and a server who counts connections and octets, and can cut a connection once.
+//! Somebody between the command and a server who counts connections and bytes, and can cut a connection once.
 
 use std::{
     io::{Read, Write},
@@ -16,7 +16,7 @@ impl Counted {
         self.0.lock().unwrap()
     }
 
-    /// The octets of each connection, both ways, in the order in which they were made.
+    /// The bytes of each connection, both ways, in the order in which they were made.
     pub(crate) fn octets(&self) -> Vec<u64> {
         self.lock().clone()
     }
@@ -28,7 +28,7 @@ impl Counted {
     }
 }
 
-/// An address that leads to `server`; the connection of the number in `cut` is cut once so many octets have passed. It
+/// An address that leads to `server`; the connection of the number in `cut` is cut once so many bytes have passed. It
 /// lives as long as the process.
 pub(crate) fn counting(server: &str, cut: Option<(usize, u64)>) -> (String, Counted) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -255,7 +255,7 @@ fn checksum(path: &Path) -> u32 {
     sum
 }
 
-/// Octets that are different at every place.
+/// Bytes that are different at every place.
 pub(crate) fn contents(len: usize) -> Vec<u8> {
     let mut state = len as u64 | 1;
     let mut octets = Vec::with_capacity(len + 8);

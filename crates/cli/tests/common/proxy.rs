@@ -29,7 +29,7 @@ pub(crate) fn between(server: &str, change: impl FnMut(&mut Vec<u8>) + Send + 's
     each_way(server, |_| {}, change).0
 }
 
-/// Takes its time for each record of more than 100,000 octets that the client sends.
+/// Takes its time for each record of more than 100,000 bytes that the client sends.
 pub(crate) fn slow_calls(server: &str, pause: Duration) -> (String, Passing) {
     each_way(server, move |record| pause_for(record, pause), |_| {})
 }

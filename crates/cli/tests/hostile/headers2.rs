@@ -43,7 +43,7 @@ pub(crate) fn inline(stream: &[u8]) -> Vec<u8> {
     message(&Header::default(), word(stream, 0), 0, stream)
 }
 
-/// Properties: codes and their octets.
+/// Properties: codes and their bytes.
 pub(crate) fn properties(flags: u32, list: &[(u32, &[u8])]) -> Vec<u8> {
     let begin = prefix(0x0C0F_FEE0, CONNPROP, flags).u32(list.len() as u32);
     list.iter().fold(begin, |xdr, (code, octets)| xdr.u32(*code).opaque(octets)).0

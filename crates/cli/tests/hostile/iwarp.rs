@@ -32,14 +32,14 @@ const RDMAP_VERSION: Code = (0, 2, 5);
 const RDMAP_OPERATION: Code = (0, 2, 6);
 const RDMAP_UNSPECIFIED: Code = (0, 2, 0xFF);
 
-/// The octets that the server's receives hold.
+/// The bytes that the server's receives hold.
 const RECEIVE_OCTETS: usize = 4096;
 
 fn null() -> Vec<u8> {
     rpc::inline(&rpc::null(77))
 }
 
-/// Octets on a fresh connection, and what ends it.
+/// Bytes on a fresh connection, and what ends it.
 fn cases() -> Vec<(String, Vec<u8>, Code)> {
     let send = Untagged::new(SEND, 1);
     let write = Tagged::new(WRITE, 0x1234_5678, 0);
@@ -161,11 +161,11 @@ fn each_broken_rule_of_mpa_ddp_and_rdmap_earns_its_terminate() {
 fn what_is_allowed_at_the_edge_of_each_rule_is_served() {
     let stage = Stage::new(&[]);
     let mut peer = Peer::connect(&stage.server.rdma);
-    // A Read or a Write without octets names no memory.
+    // A Read or a Write without bytes names no memory.
     peer.raw(&Untagged::new(READ_REQUEST, 1).fpdu(&read_request(9, 0, 0, 0xDEAD_BEEF, u64::MAX)));
     assert_eq!(peer.hear(), Heard::ReadResponse { stag: 9, octets: 0, last: true });
     peer.raw(&Tagged::new(WRITE, 0x1234_5678, u64::MAX).fpdu(&[]));
-    // As long as the receive, in as many segments as it has octets; what stands behind the call makes it garbage.
+    // As long as the receive, in as many segments as it has bytes; what stands behind the call makes it garbage.
     let mut message = null();
     message.resize(RECEIVE_OCTETS, 0);
     for (at, octet) in message.iter().enumerate() {
@@ -243,7 +243,7 @@ fn the_answer_to_a_read_goes_where_it_belongs_or_nowhere() {
     }
     let Reply::Rpc(reply) = Reply::read(&peer.message().unwrap()) else { panic!() };
     assert!(matches!(status(&reply), Status::Success(results) if rpc::word(&results, 0) == 0));
-    // Octets that are fenced or never asked for again stay out.
+    // Bytes that are fenced or never asked for again stay out.
     peer.raw(&Tagged::new(WRITE, asked.sink, asked.sink_offset).fpdu(&[1; 8]));
     peer.terminated("a sink of yesterday", 1, 1, 0);
     stage.finish();

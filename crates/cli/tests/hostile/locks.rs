@@ -150,7 +150,7 @@ fn arguments_of_nlm_that_are_not_what_they_say_lock_nothing() {
         let whole = own.arguments(procedure);
         attacks.extend((0..whole.len()).step_by(4).map(|end| whole[..end].to_vec()));
         attacks.push([&whole[..], &[0; 4]].concat());
-        // Names without an end, behind a cookie without octets.
+        // Names without an end, behind a cookie without bytes.
         let behind = vec![
             0;
             if procedure == UNLOCK {

@@ -1,4 +1,4 @@
-//! Valid exchanges of both versions with some octets changed, cut, doubled or swapped: whatever becomes of the
+//! Valid exchanges of both versions with some bytes changed, cut, doubled or swapped: whatever becomes of the
 //! connection, it ends, the server lives, and others notice nothing. The calls are of NFS versions 2 and 3, and of all
 //! versions of MOUNT.
 //!
@@ -36,7 +36,7 @@ impl Dice {
         (self.next() % end.max(1) as u64) as usize
     }
 
-    /// Changes octets as wires, bugs and people do.
+    /// Changes bytes as wires, bugs and people do.
     fn mutate(&mut self, octets: &mut Vec<u8>) {
         for _ in 0..=self.below(3) {
             if octets.is_empty() {

@@ -7,7 +7,7 @@ use crate::{
 };
 use std::{io::Write, net::Shutdown};
 
-/// The longest record that the server takes, in octets, and the most fragments in one: its named limits.
+/// The longest record that the server takes, in bytes, and the most fragments in one: its named limits.
 const MAX_RECORD_OCTETS: u32 = (1 << 20) + (64 << 10);
 const MAX_FRAGMENTS: usize = 1024;
 const LAST: u32 = 1 << 31;
@@ -46,7 +46,7 @@ fn records_at_the_limits_are_served() {
     let stage = Stage::new(&["--tcp", "127.0.0.1:0"]);
     let mut stream = dial(stage.server.tcp.as_deref().unwrap());
     let null = rpc::null(3);
-    // One octet a fragment, the rest of the fragments empty.
+    // One byte a fragment, the rest of the fragments empty.
     let mut octets: Vec<u8> = null.iter().flat_map(|octet| fragment(1, &[*octet])).collect();
     octets.extend(fragment(0, &[]).repeat(MAX_FRAGMENTS - null.len() - 1));
     octets.extend(fragment(LAST, &[]));

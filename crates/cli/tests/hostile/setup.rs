@@ -80,7 +80,7 @@ fn markers_are_refused_and_the_limits_of_requests_are_taken() {
     stage.finish();
 }
 
-/// Half a request and then nothing, or one octet now and then: the server gives up in time. The only test that waits.
+/// Half a request and then nothing, or one byte now and then: the server gives up in time. The only test that waits.
 #[test]
 fn an_unfinished_request_is_given_up_in_time() {
     let stage = Stage::new(&[]);

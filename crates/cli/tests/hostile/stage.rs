@@ -25,12 +25,12 @@ const THREAD_SLACK: u64 = 64;
 const SETTLED: Duration = Duration::from_millis(200);
 /// How soon everything is back.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// What may stand in the log, in octets, whatever peers do, beside the ends of connections: nothing, and a little room
+/// What may stand in the log, in bytes, whatever peers do, beside the ends of connections: nothing, and a little room
 /// for what is none of their doing.
 const MAX_LOG_OCTETS: usize = 2048;
 /// How many ends of connections the log tells in a minute.
 const ENDS_A_MINUTE: u64 = 60;
-/// The size of the file that the decent client reads, in octets.
+/// The size of the file that the decent client reads, in bytes.
 pub(crate) const FILE_OCTETS: usize = 100_000;
 
 pub(crate) struct Stage {
@@ -210,7 +210,7 @@ impl Stage {
     }
 }
 
-/// The handle behind a status that is none of failure: of any length, and of 32 octets.
+/// The handle behind a status that is none of failure: of any length, and of 32 bytes.
 fn of_3(results: &[u8]) -> Vec<u8> {
     assert_eq!(rpc::word(results, 0), 0);
     results[8..8 + rpc::word(results, 4) as usize].to_vec()

@@ -166,7 +166,7 @@ fn records_and_replies_that_get_nowhere_end_their_connection() {
     stage.finish();
 }
 
-/// Sends an octet now and then until the connection ends.
+/// Sends a byte now and then until the connection ends.
 fn ended_while(stream: &mut std::net::TcpStream, since: Instant) -> Duration {
     loop {
         assert!(since.elapsed() < 2 * STALL + LATE, "a record that never ends is read for ever");

@@ -7,7 +7,7 @@ use crate::{
 };
 use serde_json::Value;
 
-/// The most octets of one call that the server pulls: its named limit.
+/// The most bytes of one call that the server pulls: its named limit.
 const MAX_CALL_OCTETS: u32 = (1 << 20) + (64 << 10);
 /// Calls that one connection may have under way.
 const CREDITS: usize = 64;

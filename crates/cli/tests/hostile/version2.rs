@@ -14,7 +14,7 @@ use crate::{
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The most octets of a call that the server puts together: its named limit.
+/// The most bytes of a call that the server puts together: its named limit.
 const MAX_CALL_OCTETS: usize = (1 << 20) + (64 << 10);
 /// Messages that we send without waiting: the server takes more.
 const BURST: usize = 8;

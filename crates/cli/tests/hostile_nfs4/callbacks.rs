@@ -92,7 +92,7 @@ struct Notice {
 }
 
 impl Notice {
-    /// Reads a CB_COMPOUND to the last octet.
+    /// Reads a CB_COMPOUND to the last byte.
     fn read(call: &Called) -> Option<Self> {
         let args = &call.args;
         let at = |index: usize| word(args, 4 * index);
@@ -166,7 +166,7 @@ fn who_waits_for_a_lock_is_told_over_the_connection_of_its_own() {
     stage.finish();
 }
 
-/// Replies to no call, of another's session, slot and number, of octets that are nothing, and twice the same: the
+/// Replies to no call, of another's session, slot and number, of bytes that are nothing, and twice the same: the
 /// connection stays, and so do others.
 #[test]
 fn answers_that_nobody_has_asked_for_do_no_harm() {

@@ -121,7 +121,7 @@ enum Manner {
     Garbage,
     /// Half of a reply.
     EndsInTheMiddle,
-    /// A record of 2 GiB, and octets without an end.
+    /// A record of 2 GiB, and bytes without an end.
     HugeMark,
 }
 

@@ -17,21 +17,21 @@ const MAX_UNCONFIRMED: usize = 256;
 /// Sessions of a client, and slots of a session.
 const MAX_SESSIONS: usize = 16;
 const MAX_SLOTS: u32 = 64;
-/// Octets of an answer that a slot remembers.
+/// Bytes of an answer that a slot remembers.
 const SLOT_CACHE_OCTETS: u32 = 2_048;
-/// Octets of the names of a client's owners, and of the longest.
+/// Bytes of the names of a client's owners, and of the longest.
 const MAX_NAME_OCTETS: usize = 8 << 20;
 const LONGEST_NAME_OCTETS: usize = 1_024;
 /// Ranges of a file that one client may lock, where the host is told of them.
 const MAX_RANGES: u64 = 4_096 / 4 * 3;
-/// Clients that read at a time, READs of a call, and octets of each: more in all than the server's memory.
+/// Clients that read at a time, READs of a call, and bytes of each: more in all than the server's memory.
 const READERS: usize = 24;
 const READS: usize = 60;
 const READ_OCTETS: u32 = 16 << 10;
 /// Operations of one call here.
 const BATCH: usize = 31;
 
-/// A name of so many octets that no other number has.
+/// A name of so many bytes that no other number has.
 fn name(number: usize, octets: usize) -> Vec<u8> {
     let mut name = number.to_be_bytes().to_vec();
     name.resize(octets, b'n');

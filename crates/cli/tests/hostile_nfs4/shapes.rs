@@ -10,7 +10,7 @@ use rpcrdma_peers::{
     rpc::{Status, Xdr},
 };
 
-/// RFC 8881 section 16.2: the most operations of a session here, and octets of a tag.
+/// RFC 8881 section 16.2: the most operations of a session here, and bytes of a tag.
 const MAX_OPS: u32 = 64;
 const MAX_TAG_OCTETS: usize = 1_024;
 /// Words of a bitmap that are read.
@@ -186,7 +186,7 @@ fn counts_without_end_cost_nothing() {
                 client.link.send(&call);
                 let octets = match client.link.hear().1 {
                     Status::Success(octets) => octets,
-                    // More octets than the operation has: no call at all, and the slot goes on as if it had not been
+                    // More bytes than the operation has: no call at all, and the slot goes on as if it had not been
                     // there.
                     Status::GarbageArgs => {
                         client.slots[0] -= 1;

@@ -182,7 +182,7 @@ fn again(realm: &Realm, server: Server, host: &str) -> Server {
     Server::start_at(&scratch.join("served"), &scratch.join("state"), &rdma, &mount, &own)
 }
 
-/// A `cat` whose output is taken slowly, by so many octets in each tenth of a second.
+/// A `cat` whose output is taken slowly, by so many bytes in each tenth of a second.
 struct Slow {
     cat: Child,
     octets: Vec<u8>,

@@ -21,7 +21,7 @@ use std::sync::{
 
 /// COMPOUND.
 const COMPOUND: u32 = 1;
-/// The most octets of any reply here.
+/// The most bytes of any reply here.
 const REPLY_OCTETS: usize = 4_096;
 
 /// A client with a connection of its own, which ends when it is dropped.

@@ -16,11 +16,11 @@ use rpcrdma_wire::v2::{
 };
 use std::{collections::VecDeque, time::Duration};
 
-/// Octets of the client's messages of the exchange: the first may go to a server that knows version 1 only.
+/// Bytes of the client's messages of the exchange: the first may go to a server that knows version 1 only.
 // V2-4.2.3-d, V2-4.2.3-f
 const CLIENT_OCTETS: usize = MIN_SIZE_OCTETS as usize;
 
-/// Octets of the server's messages of the exchange: version 2's default threshold.
+/// Bytes of the server's messages of the exchange: version 2's default threshold.
 // V2-6.3.4-c, V2-4.2.3.1-b, V2-4.2.3-f
 const SERVER_OCTETS: usize = 4096;
 
@@ -53,7 +53,7 @@ pub(crate) struct Exchange {
     now: Timestamp,
     authenticator: Option<Box<dyn HostAuthenticator>>,
     verdict: Verdict,
-    /// The most octets of a set in one message.
+    /// The most bytes of a set in one message.
     max: usize,
     /// When to go on without the rest.
     deadline: Option<Timestamp>,

@@ -1,7 +1,7 @@
 //! What an embedder adds to version 2 (draft appendix B): header types and properties of its own.
 //!
 //! The engine carries them and does not read them. An extension says which it knows and what it announces; the engine
-//! passes up as an action what comes. Owned octets are copies, so that nothing keeps a receive buffer.
+//! passes up as an action what comes. Owned bytes are copies, so that nothing keeps a receive buffer.
 
 use rpcrdma_wire::v2::{ErrorBody, Extensions, OtherBody, OtherProperty};
 use std::fmt::Debug;
@@ -56,7 +56,7 @@ pub enum ExtensionRefused {
     /// It does not fit a message.
     #[error("a message of {len} bytes does not fit the inline threshold of {max}")]
     TooLarge {
-        /// Its octets.
+        /// Its bytes.
         len: usize,
         /// The threshold.
         max: usize,

@@ -2,7 +2,7 @@
 //!
 //! The draft defines neither contents nor steps, so an embedder brings both. The engine carries any number of messages,
 //! and neither sends nor delivers an RPC before the verdict. A connection whose peer is rejected is closed. Without an
-//! authenticator the engine sends none, and ignores what comes. Owned octets are copies.
+//! authenticator the engine sends none, and ignores what comes. Owned bytes are copies.
 
 use crate::Side;
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! What waits to be sent: errors, messages of extensions, replies, and the message that is under way in parts.
 //!
-//! Owns shares of the octets until they are sent. A message that does not fit one Send goes in several, and nothing but
+//! Owns shares of the bytes until they are sent. A message that does not fit one Send goes in several, and nothing but
 //! control messages goes between them. Chunks go with the last.
 
 use crate::{Action, MessageKind, Sent, requester::gathered};
@@ -111,7 +111,7 @@ fn part_of(about: Sent) -> Sent {
     }
 }
 
-/// Cuts a payload: parts of `each` octets, the last of at most `last`, none of nothing.
+/// Cuts a payload: parts of `each` bytes, the last of at most `last`, none of nothing.
 // V2-6.3.1-b, V2-4.1-c
 fn cut(payload: Slices, each: usize, last: usize, max_gather: usize) -> VecDeque<Slices> {
     let mut left: usize = payload.iter().map(Bytes::len).sum();
@@ -119,7 +119,7 @@ fn cut(payload: Slices, each: usize, last: usize, max_gather: usize) -> VecDeque
     let mut current = Bytes::new();
     let mut parts = VecDeque::with_capacity(left.div_ceil(each).max(1));
     loop {
-        // At least one unit must be left for the last part, or there would be a part without octets.
+        // At least one unit must be left for the last part, or there would be a part without bytes.
         let wanted = if left <= last { left } else { each.min(left.saturating_sub(UNIT)).max(UNIT) };
         let mut part = Slices::with_capacity(max_gather.min(2));
         let mut len = 0;

@@ -3,7 +3,7 @@
 //! As in version 1 the largest eligible items go into Read chunks until the rest fits a Send. What is still too long
 //! goes in several messages, which costs no registration, or into a Position Zero chunk if it would take many. The
 //! reply gets Write chunks for eligible results, and a Reply chunk only where it would take many messages. Owns shares
-//! of the message's octets.
+//! of the message's bytes.
 
 use crate::{
     CallRefused, Link,
@@ -26,9 +26,9 @@ pub(crate) struct Way {
     pub(crate) call_parts: usize,
     /// The most parts of a reply that could also be placed.
     pub(crate) reply_parts: usize,
-    /// The most octets in one segment.
+    /// The most bytes in one segment.
     pub(crate) segment_octets: u32,
-    /// The most octets in one chunk.
+    /// The most bytes in one chunk.
     pub(crate) chunk_octets: usize,
     pub(crate) narrowed: Narrowed,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Narrowed {
     pub(crate) writes: bool,
     /// The most segments in the header.
     pub(crate) segments: usize,
-    /// Octets that the Reply chunk has to have.
+    /// Bytes that the Reply chunk has to have.
     pub(crate) reply: Option<usize>,
 }
 
@@ -52,7 +52,7 @@ impl Default for Narrowed {
     }
 }
 
-/// Plans a call whose reply has at most `reply_max` octets, of which the eligible results have at most `items`.
+/// Plans a call whose reply has at most `reply_max` bytes, of which the eligible results have at most `items`.
 // V2-5.2.4-a, V2-5.2.4-b, V2-7.4-a
 pub(crate) fn plan(way: &Way, message: &Payload, reply_max: usize, items: &[usize]) -> Result<CallPlan, CallRefused> {
     let plan = with_chunks(way, message, reply_max, items);
@@ -181,7 +181,7 @@ mod tests {
         chunk_octets: 1 << 30,
         narrowed: Narrowed { reads: usize::MAX, writes: true, segments: 16, reply: None },
     };
-    /// Octets of payload beside the smallest header.
+    /// Bytes of payload beside the smallest header.
     const ROOM: usize = 1024 - NO_CHUNKS_OCTETS;
 
     fn message(run: usize, items: &[usize]) -> Payload {

@@ -39,7 +39,7 @@ pub(crate) struct Terms {
     again: u8,
     /// What had been granted when its last part was sent.
     mark: Option<u64>,
-    /// Where the reply may be long, the octets that a short one has at most; else zero.
+    /// Where the reply may be long, the bytes that a short one has at most; else zero.
     short_octets: usize,
     /// Whether the peer takes chunks.
     chunks: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// The most octets of the reply beside what can be placed in Write chunks.
+    /// The most bytes of the reply beside what can be placed in Write chunks.
     fn reduced_reply(&self) -> usize {
         self.items.iter().fold(self.reply_max, |octets, &item| octets.saturating_sub(padded(item)))
     }

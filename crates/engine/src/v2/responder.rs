@@ -30,13 +30,13 @@ use std::collections::{BTreeMap, VecDeque};
 /// below that; one that gathers them all the same is not one to work with.
 pub const MAX_REQUESTS: usize = 256;
 
-/// Octets of a header before its lists.
+/// Bytes of a header before its lists.
 const FIXED_OCTETS: usize = NO_CHUNKS_OCTETS - 12;
 
 #[derive(Debug, Default)]
 pub(crate) struct Responder {
     pub(crate) requests: Requests,
-    /// Octets of the calls that came in parts: their memory is separate from the receives.
+    /// Bytes of the calls that came in parts: their memory is separate from the receives.
     joined: BTreeMap<RequestId, usize>,
     joined_octets: usize,
 }
@@ -64,7 +64,7 @@ impl Serving<'_> {
 }
 
 impl Responder {
-    /// Octets of calls that came in parts and are not answered.
+    /// Bytes of calls that came in parts and are not answered.
     pub(crate) fn joined_octets(&self) -> usize {
         self.joined_octets
     }

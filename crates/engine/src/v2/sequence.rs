@@ -1,8 +1,8 @@
 //! Messages in several parts, put together (draft section 6.2.2.2).
 //!
-//! Owns the parts' octets until the last has come, never more than the limit, and then joins them with one copy into
+//! Owns the parts' bytes until the last has come, never more than the limit, and then joins them with one copy into
 //! memory of exactly their size. A part that fills less than half of its receive is copied at once, so that a few
-//! octets do not hold a receive buffer. There is one sequence at a time. A part that does not fit breaks the sequence;
+//! bytes do not hold a receive buffer. There is one sequence at a time. A part that does not fit breaks the sequence;
 //! the rest of the broken one is ignored up to its end.
 
 use crate::plan::join;
@@ -10,11 +10,11 @@ use bytes::Bytes;
 use rpcrdma_wire::v2::{Place, Prefix};
 
 /// The most parts of one message. The largest message that is put together fits into fewer at the smallest threshold; a
-/// part without octets costs time and nothing else.
+/// part without bytes costs time and nothing else.
 // V2-6.2.2.2-i
 pub const MAX_PARTS: usize = 8192;
 
-/// Octets of the beginning that the wire wants to see again.
+/// Bytes of the beginning that the wire wants to see again.
 const HEAD_OCTETS: usize = 8;
 
 #[derive(Debug)]
@@ -22,11 +22,11 @@ struct Open {
     xid: u32,
     header_type: u32,
     response: bool,
-    /// The first octets of the payload, at most [`HEAD_OCTETS`].
+    /// The first bytes of the payload, at most [`HEAD_OCTETS`].
     head: Vec<u8>,
     /// The payload of each part.
     parts: Vec<Bytes>,
-    /// Octets of all parts.
+    /// Bytes of all parts.
     octets: usize,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Reassembly {
     /// The rest of a broken sequence: XID and flag.
     ignored: Option<(u32, bool)>,
     max_octets: usize,
-    /// A part of at least so many octets is held with its receive.
+    /// A part of at least so many bytes is held with its receive.
     held_octets: usize,
 }
 

@@ -15,7 +15,7 @@ use rpcrdma_engine::{
 use rpcrdma_wire::v2::{Credits, Header, Lists, Property, PropertySet};
 use std::sync::Arc;
 
-/// Counts up to `steps` with the peer; a wrong number is no friend. Each number has `octets` octets.
+/// Counts up to `steps` with the peer; a wrong number is no friend. Each number has `octets` bytes.
 #[derive(Clone, Copy, Debug)]
 struct Counting {
     steps: u32,

@@ -1,4 +1,4 @@
-//! What leaves a message and what stays in it, octet by octet, and whose memory is exposed for how long.
+//! What leaves a message and what stays in it, byte by byte, and whose memory is exposed for how long.
 
 use crate::peer::{Peer, call, credits, msg, payload, reads, reply, segment, words, writes};
 use bytes::Bytes;
@@ -22,7 +22,7 @@ fn messages(peer: &mut Peer) -> Vec<(Header, Vec<u8>)> {
     sent
 }
 
-/// A call as a client sends it: its Read chunks as (Position, octets), and what stands in the messages themselves.
+/// A call as a client sends it: its Read chunks as (Position, bytes), and what stands in the messages themselves.
 fn sent_call(client: &mut Peer, xid: u32, message: Payload) -> (Vec<(u32, u32)>, Vec<u8>) {
     let Peer { engine, host, now } = &mut *client;
     engine.call(CallId(xid.into()), xid, message, 100, &[], false, *now, host).unwrap();
@@ -39,7 +39,7 @@ fn sent_call(client: &mut Peer, xid: u32, message: Payload) -> (Vec<(u32, u32)>,
     (chunks, sent.into_iter().flat_map(|(_, inline)| inline).collect())
 }
 
-/// Marked and unmarked octets in turn. The unmarked are as large as the marked, and would be worth a chunk.
+/// Marked and unmarked bytes in turn. The unmarked are as large as the marked, and would be worth a chunk.
 fn mixed(xid: u32, each: usize) -> Payload {
     let mut message = Payload::from(Bytes::from(call(xid)));
     for seed in 1..4 {

@@ -190,7 +190,7 @@ fn what_is_put_together_has_limits() {
         server.engine.answer(second[0].0, Answer::Nothing);
         assert!(!server.engine.holds_parts());
     }
-    // Parts without octets, without end.
+    // Parts without bytes, without end.
     let mut server = Peer::ready(Config { limits, ..Config::server() });
     let mut errors = Vec::new();
     for _ in 0..=MAX_PARTS {

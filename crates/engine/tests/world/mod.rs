@@ -1,7 +1,7 @@
 //! Two endpoints joined by a fabric in memory, under random workloads that a seed decides.
 //!
 //! The checkers stand outside of the engines: the fabric counts receives and credits itself, keeps the memory, and
-//! compares every octet that arrives with what was sent.
+//! compares every byte that arrives with what was sent.
 
 #![allow(dead_code, reason = "the tests of each version use their share")]
 
@@ -52,7 +52,7 @@ impl Memory {
         Segment { handle, length: length as u32, offset: 1 << 40 }
     }
 
-    /// Ends an exposure: the sink's octets are the driver's again.
+    /// Ends an exposure: the sink's bytes are the driver's again.
     pub fn fence(&mut self, handle: u32) -> Option<ExposureId> {
         let exposure = self.by_handle.remove(&handle)?;
         self.fenced_ever += 1;

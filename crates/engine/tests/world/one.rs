@@ -23,7 +23,7 @@ fn is_call(header: &Header, payload: &[u8]) -> bool {
 }
 
 impl Watched {
-    /// It sends a message of at most `inline` octets.
+    /// It sends a message of at most `inline` bytes.
     pub fn sends(&mut self, inline: usize, message: &[u8]) {
         assert!(message.len() <= inline, "inline threshold: {} of {inline}", message.len());
         let (header, len) = Header::decode(message).expect("a header");

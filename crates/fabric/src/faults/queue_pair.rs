@@ -299,7 +299,7 @@ impl QueuePair for FaultQueuePair {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
         loop {
-            // Also while completions wait here: the fabric below moves octets only when it is polled.
+            // Also while completions wait here: the fabric below moves bytes only when it is polled.
             while let Poll::Ready(completion) = self.inner.poll(cx) {
                 self.pass(completion);
             }

@@ -75,7 +75,7 @@ impl End {
         token
     }
 
-    /// Sends a few octets, unsignaled.
+    /// Sends a few bytes, unsignaled.
     pub(super) fn say(&mut self, octets: &[u8]) {
         self.send(vec![Bytes::copy_from_slice(octets)], None, false);
     }

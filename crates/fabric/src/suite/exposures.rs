@@ -148,7 +148,7 @@ async fn the_same_octets_can_be_exposed_twice(setup: Given) -> Verdict {
     Verdict::Passed
 }
 
-/// What a hostile or mistaken peer does with an exposure of 100 octets.
+/// What a hostile or mistaken peer does with an exposure of 100 bytes.
 #[derive(Clone, Copy)]
 struct Attempt {
     /// The exposure may be written to.
@@ -159,7 +159,7 @@ struct Attempt {
     handle: u32,
     /// How far from the beginning it starts.
     at: i64,
-    /// How many octets it names.
+    /// How many bytes it names.
     length: u32,
     /// The exposure has been fenced before.
     fenced: bool,

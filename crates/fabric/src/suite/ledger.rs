@@ -62,7 +62,7 @@ impl Ledger {
         (0..count).map(|_| self.buffer(octets)).collect()
     }
 
-    /// Shared octets, counted like a buffer.
+    /// Shared bytes, counted like a buffer.
     pub(super) fn share(&self, octets: &[u8]) -> Bytes {
         let mut buffer = self.buffer(octets.len());
         buffer.octets_mut().copy_from_slice(octets);
@@ -80,7 +80,7 @@ impl Ledger {
         Lent::Sink(self.buffer(octets))
     }
 
-    /// Waits until none of it is left. Providers may hold octets for a moment longer than their queue pairs live.
+    /// Waits until none of it is left. Providers may hold bytes for a moment longer than their queue pairs live.
     pub(super) async fn settle(&self, env: &Env) {
         let until = env.clock.now() + PATIENCE;
         while self.counts.live.load(Ordering::Relaxed) != 0 {
@@ -102,7 +102,7 @@ pub(super) fn number(buffer: &Buffer) -> u64 {
     }
 }
 
-/// `length` octets that differ by place and by `seed`.
+/// `length` bytes that differ by place and by `seed`.
 pub(super) fn pattern(seed: u64, length: usize) -> Vec<u8> {
     let mut word = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     (0..length)

@@ -26,7 +26,7 @@ pub(super) const CASES: &[Case] = &[
 /// Limits above this many pieces are not tried: it would take too long to get there.
 const PIECES_TO_TRY: usize = 100_000;
 
-/// Lengths above this many octets are not tried: it would take too much memory.
+/// Lengths above this many bytes are not tried: it would take too much memory.
 const OCTETS_TO_TRY: usize = 64 << 20;
 
 fn limit<T: Debug>(result: Result<(), Refused<T>>, max: usize) -> T {

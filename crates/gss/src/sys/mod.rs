@@ -46,7 +46,7 @@ pub(crate) struct RawBuffer {
 }
 
 impl RawBuffer {
-    /// One without octets, for the library to fill.
+    /// One without bytes, for the library to fill.
     pub(crate) const EMPTY: Self = Self { length: 0, value: null_mut() };
 
     /// One that lends `octets` to the library, which only reads them.

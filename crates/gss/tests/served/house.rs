@@ -23,7 +23,7 @@ use std::{
 };
 
 /// What is called: procedure 1 gives its word back, procedure 2 counts and must not be executed twice, and procedure 3
-/// gives as many octets as its word says, which may be placed directly.
+/// gives as many bytes as its word says, which may be placed directly.
 #[derive(Default)]
 pub(crate) struct Sample {
     pub(crate) count: AtomicU32,

@@ -13,7 +13,7 @@ const NONE: &str = "a server of version 3 of NFS makes no copies; one of version
 /// How much a server has copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// How many octets; fewer than asked for, if the server has its reasons, and none at the end of the source.
+    /// How many bytes; fewer than asked for, if the server has its reasons, and none at the end of the source.
     pub count: u64,
     /// How durable they are.
     pub committed: Stability,
@@ -35,7 +35,7 @@ pub struct Copied {
 /// # }
 /// ```
 impl File {
-    /// Copies a range of this file to `target`, which is open by the same client, without moving the octets here.
+    /// Copies a range of this file to `target`, which is open by the same client, without moving the bytes here.
     /// Waits until the server has done it.
     ///
     /// # Errors

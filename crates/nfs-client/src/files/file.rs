@@ -67,7 +67,7 @@ impl File {
         }
     }
 
-    /// Reads up to `count` octets.
+    /// Reads up to `count` bytes.
     ///
     /// # Errors
     /// See [`Error`], here and below.
@@ -79,7 +79,7 @@ impl File {
         }
     }
 
-    /// Reads into the caller's buffer, as many octets as it holds. Where the transport places data directly, the octets
+    /// Reads into the caller's buffer, as many bytes as it holds. Where the transport places data directly, the bytes
     /// land in this very buffer and it comes back as [`ItemData::Placed`], unless version 4 had to call more than once.
     /// If the server asks to come back later ([`Error::is_later`]), the caller has to.
     pub async fn read_into(&self, offset: u64, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
@@ -90,7 +90,7 @@ impl File {
         }
     }
 
-    /// Puts octets into the file. The server may take fewer.
+    /// Puts bytes into the file. The server may take fewer.
     pub async fn write(&self, offset: u64, stability: Stability, data: Bytes) -> Result<WriteOk, Error> {
         match &self.0 {
             Opened::V2 { nfs, file } => v2::write(nfs, *file, offset, data).await,

@@ -10,7 +10,7 @@ const NONE: &str = "version 3 of NFS knows nothing of holes; version 4.2 does";
 /// What is looked for in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sought {
-    /// Octets that take space.
+    /// Bytes that take space.
     Data,
     /// None: what reads as zeros. The end of the file counts as one.
     Hole,
@@ -24,7 +24,7 @@ pub enum Sought {
 /// let mut at = 0;
 /// while let Some(data) = file.seek(at, Sought::Data).await? {
 ///     at = file.seek(data, Sought::Hole).await?.unwrap_or(u64::MAX);
-///     println!("octets {data} to {at}");
+///     println!("bytes {data} to {at}");
 /// }
 /// file.deallocate(0, 1 << 20).await?;
 /// # Ok(())

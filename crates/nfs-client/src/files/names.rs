@@ -5,25 +5,25 @@ use bytes::Bytes;
 use rpcrdma_nfs::{v2, v3, v4};
 use std::fmt;
 
-/// The most octets in a handle of any version.
+/// The most bytes in a handle of any version.
 pub const MAX_HANDLE_OCTETS: usize = 128;
 
-/// A file handle: octets that mean something to the server alone. Clones share them.
+/// A file handle: bytes that mean something to the server alone. Clones share them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Handle(Bytes);
 
 impl Handle {
-    /// A handle of these octets; `None` if there are more than [`MAX_HANDLE_OCTETS`].
+    /// A handle of these bytes; `None` if there are more than [`MAX_HANDLE_OCTETS`].
     pub fn new(octets: &[u8]) -> Option<Self> {
         (octets.len() <= MAX_HANDLE_OCTETS).then(|| Self(Bytes::copy_from_slice(octets)))
     }
 
-    /// The octets.
+    /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
 
-    /// The octets, shared.
+    /// The bytes, shared.
     pub(super) fn bytes(&self) -> Bytes {
         self.0.clone()
     }
@@ -55,12 +55,12 @@ impl From<&v4::Handle> for Handle {
     }
 }
 
-/// A name in a directory: any octets, not only UTF-8.
+/// A name in a directory: any bytes, not only UTF-8.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Name(pub Bytes);
 
 impl Name {
-    /// The octets.
+    /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }

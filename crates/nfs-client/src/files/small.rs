@@ -26,7 +26,7 @@ pub struct NewFile<'a> {
 }
 
 impl Files {
-    /// The most octets that one [`read_small`](Self::read_small) brings: of a larger file it is of no use.
+    /// The most bytes that one [`read_small`](Self::read_small) brings: of a larger file it is of no use.
     pub fn most_small(&self) -> u32 {
         match &self.0 {
             // A server that returns less says that there is more.

@@ -88,7 +88,7 @@ pub struct Verifier(pub [u8; 8]);
 /// What a READ has brought.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadOk<D = Bytes> {
-    /// The octets, no more than were asked for.
+    /// The bytes, no more than were asked for.
     pub data: D,
     /// The file ends after them.
     pub end: bool,
@@ -97,7 +97,7 @@ pub struct ReadOk<D = Bytes> {
 /// What a WRITE has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteOk {
-    /// How many octets the server took: one at least, if there were any.
+    /// How many bytes the server took: one at least, if there were any.
     pub count: u32,
     /// How durable they are.
     pub committed: Stability,
@@ -108,11 +108,11 @@ pub struct WriteOk {
 /// How full a file system is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Octets in all.
+    /// Bytes in all.
     pub total_octets: u64,
-    /// Octets free.
+    /// Bytes free.
     pub free_octets: u64,
-    /// Octets that the caller may use.
+    /// Bytes that the caller may use.
     pub available_octets: u64,
     /// Files in all.
     pub total_files: u64,

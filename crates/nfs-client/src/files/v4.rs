@@ -188,7 +188,7 @@ pub(super) async fn open(nfs: &Nfs4, node: Node, access: Access) -> Result<File,
     Ok(File::of_4(Open { nfs: nfs.clone(), by: Means::Handle(file) }))
 }
 
-/// Reads the first octets of a file without an open.
+/// Reads the first bytes of a file without an open.
 pub(super) async fn read_small(nfs: &Nfs4, file: &Handle, count: u32) -> Result<ReadOk, Error> {
     let ops::ReadOk { data, end } = nfs.read(&handle(file)?, 0, count).await?;
     Ok(ReadOk { data, end })

@@ -60,7 +60,7 @@ impl Files {
         Ok(nfs.set_xattr(&v4::handle(file)?, &v4::name(name), value, how.into()).await?)
     }
 
-    /// The names of all extended attributes. They are any octets that the server has sent.
+    /// The names of all extended attributes. They are any bytes that the server has sent.
     pub async fn xattrs(&self, file: &Handle) -> Result<Vec<Name>, Error> {
         let nfs = self.in_version_4("LISTXATTRS", NONE)?;
         let names = nfs.xattrs(&v4::handle(file)?).await?;

@@ -39,11 +39,11 @@ pub struct About {
 pub struct AboutSession {
     /// How many calls may be under way at a time.
     pub slots: u32,
-    /// The largest call in octets, with the head of RPC.
+    /// The largest call in bytes, with the head of RPC.
     pub max_call: u32,
-    /// The largest reply in octets.
+    /// The largest reply in bytes.
     pub max_reply: u32,
-    /// The largest reply in octets that the server keeps for a repetition.
+    /// The largest reply in bytes that the server keeps for a repetition.
     pub max_kept_reply: u32,
     /// The most operations of a call.
     pub max_operations: u32,

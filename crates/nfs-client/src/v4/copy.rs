@@ -20,21 +20,21 @@ const FIRST_ASK: Duration = Duration::from_secs(1);
 /// It doubles up to this.
 const LAST_ASK: Duration = Duration::from_secs(15);
 
-/// Where octets are taken from and put to.
+/// Where bytes are taken from and put to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Where in the source.
     pub source_offset: u64,
     /// Where in the target.
     pub offset: u64,
-    /// How many octets; 0 means up to the source's end.
+    /// How many bytes; 0 means up to the source's end.
     pub count: u64,
 }
 
 /// How much a server has copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// How many octets; fewer than asked for, if the server has its reasons.
+    /// How many bytes; fewer than asked for, if the server has its reasons.
     pub count: u64,
     /// How durable they are.
     pub committed: Stability,

@@ -65,7 +65,7 @@ impl Nfs4 {
         }
     }
 
-    /// READ: up to `count` octets.
+    /// READ: up to `count` bytes.
     ///
     /// # Errors
     /// See [`Error`], here and below.
@@ -74,7 +74,7 @@ impl Nfs4 {
         Ok(ReadOk { end, data: data.into_bytes() })
     }
 
-    /// READ into the caller's buffer, as many octets as it holds. Where the transport places data directly, the octets
+    /// READ into the caller's buffer, as many bytes as it holds. Where the transport places data directly, the bytes
     /// land in this very buffer and it comes back as [`ItemData::Placed`], unless the call had to be made more than
     /// once.
     pub async fn read_into<'a>(
@@ -105,7 +105,7 @@ impl Nfs4 {
         Ok(read)
     }
 
-    /// WRITE: puts octets into a file. The server may take fewer.
+    /// WRITE: puts bytes into a file. The server may take fewer.
     pub async fn write<'a>(
         &self,
         by: impl Into<By<'a>>,
@@ -119,7 +119,7 @@ impl Nfs4 {
             let write = ops::Write { state, offset, stability, data: data.clone() };
             Ok(vec![put(by.file()), Args::Write(write)])
         };
-        // The same octets at the same place once more do no harm: the server need not remember its answer.
+        // The same bytes at the same place once more do no harm: the server need not remember its answer.
         let mut reply = self.inner.perform(Plan::looks(Op::Write), by.held(), &mut build).await?;
         let written = done!(reply, Write)?;
         check_written(&written, len, stability)?;
@@ -135,7 +135,7 @@ impl Nfs4 {
     }
 }
 
-/// Whether a READ of `count` octets can have these results.
+/// Whether a READ of `count` bytes can have these results.
 pub(super) fn check_read(read: &ReadOk<ItemData>, count: u32) -> Result<(), Error> {
     let len = read.data.as_slice().len();
     if len > count as usize {
@@ -147,7 +147,7 @@ pub(super) fn check_read(read: &ReadOk<ItemData>, count: u32) -> Result<(), Erro
     Ok(())
 }
 
-/// Whether a WRITE of `len` octets can have these results.
+/// Whether a WRITE of `len` bytes can have these results.
 pub(super) fn check_written(written: &WriteOk, len: usize, asked: Stability) -> Result<(), Error> {
     if written.count as usize > len {
         return Err(Error::nonsense(Op::Write, "wrote more bytes than it was given"));

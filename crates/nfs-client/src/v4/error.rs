@@ -124,7 +124,7 @@ impl fmt::Display for Lost {
     }
 }
 
-/// The most octets of a lock's owner that a message shows.
+/// The most bytes of a lock's owner that a message shows.
 const MAX_OWNER_TOLD: usize = 128;
 
 /// A conflicting lock.

@@ -50,7 +50,7 @@ impl Inner {
         call.encode(&mut encoder);
         let mut shape = call.reply_shape();
         if call.ops.iter().any(|args| matches!(args, Args::ReadLink)) {
-            // Linux's nfsd places the wrong octets of a link's text, and takes the wrong ones out of its reply.
+            // Linux's nfsd places the wrong bytes of a link's text, and takes the wrong ones out of its reply.
             shape.items.clear();
         }
         if let Some(most) = most {
@@ -188,14 +188,14 @@ impl Inner {
         }
     }
 
-    /// The most octets of arguments that a call of a session may have.
+    /// The most bytes of arguments that a call of a session may have.
     pub(super) fn most_args(&self, session: &Session) -> usize {
         let most = self.client.max_args();
         let header = self.client.transport().limits().max_call.saturating_sub(most);
         most.min((session.fore.max_request as usize).saturating_sub(header))
     }
 
-    /// The most octets of results that a reply in a session may have. Servers that know AUTH_SYS send empty verifiers.
+    /// The most bytes of results that a reply in a session may have. Servers that know AUTH_SYS send empty verifiers.
     pub(super) fn most_results(&self, session: &Session) -> usize {
         // ULB-5.2.2-a
         self.client.max_results().min((session.fore.max_response as usize).saturating_sub(REPLY_HEADER_OCTETS))

@@ -37,7 +37,7 @@ pub struct Page {
 }
 
 impl Nfs4 {
-    /// READDIR: names from `cookie` on, 0 at first, in about `octets` octets.
+    /// READDIR: names from `cookie` on, 0 at first, in about `octets` bytes.
     ///
     /// # Errors
     /// See [`Error`].

@@ -25,11 +25,11 @@ pub struct Found {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Octets in all.
+    /// Bytes in all.
     pub total_octets: u64,
-    /// Octets that are free.
+    /// Bytes that are free.
     pub free_octets: u64,
-    /// Octets that the caller may use.
+    /// Bytes that the caller may use.
     pub available_octets: u64,
     /// Files in all.
     pub total_files: u64,
@@ -37,11 +37,11 @@ pub struct Usage {
     pub free_files: u64,
     /// Files that the caller may make.
     pub available_files: u64,
-    /// The longest name in octets.
+    /// The longest name in bytes.
     pub longest_name: u32,
     /// The most links of a file.
     pub most_links: u32,
-    /// The largest file in octets.
+    /// The largest file in bytes.
     pub largest_file: u64,
 }
 

@@ -1,7 +1,7 @@
 //! A small file, made, written and put in its place by one call: OPEN, WRITE, VERIFY, SETATTR, CLOSE, RENAME.
 //!
 //! The file is made under a temporary name, so that its place is taken by all of it or by nothing of it: VERIFY ends
-//! the call before RENAME if the server did not take all octets at once. Executed again, the call does the same again:
+//! the call before RENAME if the server did not take all bytes at once. Executed again, the call does the same again:
 //! an exclusive create takes what the first execution made for its own. Minor version 0 has no current stateid, and so
 //! no such call.
 

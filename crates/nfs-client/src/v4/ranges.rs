@@ -2,7 +2,7 @@
 
 use rpcrdma_nfs::v4::ops::LockKind;
 
-/// A locked range: from the first octet to the last.
+/// A locked range: from the first byte to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Range {
     first: u64,
@@ -11,7 +11,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// A range as the protocol says it; `None` if it has no octet or goes beyond the last that there can be.
+    /// A range as the protocol says it; `None` if it has no byte or goes beyond the last that there can be.
     pub(super) fn new(kind: LockKind, offset: u64, length: u64) -> Option<Self> {
         let last = match length {
             0 => return None,

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU32};
 
 /// The most operations of a call that are asked for: as many as a call has that reads many small files.
 const OPERATIONS: u32 = 64;
-/// The largest reply that the server is asked to remember, in octets.
+/// The largest reply that the server is asked to remember, in bytes.
 const CACHED_OCTETS: u32 = 4_096;
 /// The largest message of the back channel: RPC-over-RDMA carries it inline, as it has no chunks in the reverse
 /// direction (RFC 8167 section 5.3). What a server calls has a kilobyte at most.

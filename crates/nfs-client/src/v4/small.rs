@@ -19,14 +19,14 @@ use rpcrdma_nfs::{
     },
 };
 
-/// A file and its first octets, in one call.
+/// A file and its first bytes, in one call.
 #[derive(Clone, Debug)]
 pub struct Small {
     /// The file.
     pub file: Handle,
     /// Its attributes.
     pub attributes: Attributes,
-    /// The first octets.
+    /// The first bytes.
     pub data: Bytes,
     /// Whether these are all.
     pub end: bool,
@@ -41,7 +41,7 @@ fn close_current() -> Args {
 }
 
 impl Nfs4 {
-    /// The first `count` octets of the file of a name. Nothing stays open.
+    /// The first `count` bytes of the file of a name. Nothing stays open.
     ///
     /// # Errors
     /// See [`Error`], here and below.
@@ -58,7 +58,7 @@ impl Nfs4 {
         Ok(Small { file, attributes, data, end })
     }
 
-    /// Opens the file of a name and reads its first `count` octets. It stays open.
+    /// Opens the file of a name and reads its first `count` bytes. It stays open.
     pub async fn open_and_read(
         &self,
         directory: &Handle,

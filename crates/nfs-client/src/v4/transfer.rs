@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-/// Octets of a READ or WRITE but for the data: the head of the results, and of the arguments.
+/// Bytes of a READ or WRITE but for the data: the head of the results, and of the arguments.
 const AROUND_DATA_OCTETS: usize = 1_024;
 /// The largest READDIR that is asked for.
 const DIRECTORY_OCTETS: usize = 256 << 10;

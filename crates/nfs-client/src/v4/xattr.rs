@@ -11,7 +11,7 @@ use rpcrdma_nfs::v4::{
     ops::{self, SetXattrOption},
 };
 
-/// Octets of an answer with names.
+/// Bytes of an answer with names.
 const LIST_OCTETS: u32 = 64 << 10;
 /// The most names that are taken from a server: Linux has no room for more.
 const MAX_NAMES: usize = 65_536;

@@ -245,7 +245,7 @@ async fn every_operation_in_every_minor_version() {
             let arguments = call.ops.iter().filter(|args| matches!(args, Args::Write(_)) || is_link(args));
             assert!(rooms <= 1 && arguments.count() <= 1, "{call:?}");
             assert!(call.ops.iter().all(|args| args.op() != Op::ReadPlus));
-            // Linux's nfsd places the wrong octets of a link's text where it is offered room for it.
+            // Linux's nfsd places the wrong bytes of a link's text where it is offered room for it.
             let room_for = |op| call.ops.iter().any(|args| args.op() == op).then_some(rooms);
             assert_ne!(room_for(Op::ReadLink), Some(1), "{call:?}");
             assert_ne!(room_for(Op::Read), Some(0), "{call:?}");

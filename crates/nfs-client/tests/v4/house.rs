@@ -34,7 +34,7 @@ const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4A
 /// The lease and the grace period of the server.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(20);
-/// Octets of a reply's head without a verifier.
+/// Bytes of a reply's head without a verifier.
 const HEAD: usize = 24;
 
 /// What becomes of a call on its way.
@@ -120,7 +120,7 @@ impl Wire {
         *self.after.lock().unwrap() = Some(Box::new(script));
     }
 
-    /// Changes the octets of results, after [`after`](Self::after): what no results could be encoded as.
+    /// Changes the bytes of results, after [`after`](Self::after): what no results could be encoded as.
     pub(crate) fn mangle(&self, script: impl FnMut(&Arguments, Vec<u8>) -> Vec<u8> + Send + 'static) {
         *self.mangle.lock().unwrap() = Some(Box::new(script));
     }

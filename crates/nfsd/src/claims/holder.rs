@@ -24,7 +24,7 @@ pub struct Holder {
 
 impl Holder {
     /// The owner of this name. The name is copied: a part of a received message would keep all of the message in
-    /// memory. A protocol bounds the octets of names by bounding its owners.
+    /// memory. A protocol bounds the bytes of names by bounding its owners.
     // NFS4-8881-9.1.1-a
     pub fn new(client: Client, owner: &[u8]) -> Self {
         Self { client, owner: owner.into() }

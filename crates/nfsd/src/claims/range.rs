@@ -1,8 +1,8 @@
-//! A range of a file's octets, and how it is locked.
+//! A range of a file's bytes, and how it is locked.
 
 use std::fmt;
 
-/// How octets are locked.
+/// How bytes are locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Shared with other readers.
@@ -12,13 +12,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether two owners may not have the same octet in these kinds.
+    /// Whether two owners may not have the same byte in these kinds.
     pub fn excludes(self, other: Self) -> bool {
         self == Self::Write || other == Self::Write
     }
 }
 
-/// At least one octet of a file, there or not: both ends belong to it. One that ends at `u64::MAX` is to the end of the
+/// At least one byte of a file, there or not: both ends belong to it. One that ends at `u64::MAX` is to the end of the
 /// file, however long it gets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Range {
@@ -41,7 +41,7 @@ impl Range {
     /// The whole file.
     pub const ALL: Range = Range { first: 0, last: u64::MAX };
 
-    /// The range of an offset and a length in octets, as versions 3 (NLM) and 4 send them; a length of `u64::MAX` is to
+    /// The range of an offset and a length in bytes, as versions 3 (NLM) and 4 send them; a length of `u64::MAX` is to
     /// the end.
     ///
     /// # Errors
@@ -55,27 +55,27 @@ impl Range {
         Ok(Self { first: offset, last })
     }
 
-    /// From one octet to another, if the second is not before the first.
+    /// From one byte to another, if the second is not before the first.
     pub fn between(first: u64, last: u64) -> Option<Self> {
         (first <= last).then_some(Self { first, last })
     }
 
-    /// The first octet.
+    /// The first byte.
     pub fn first(&self) -> u64 {
         self.first
     }
 
-    /// The last octet.
+    /// The last byte.
     pub fn last(&self) -> u64 {
         self.last
     }
 
-    /// The length in octets, `u64::MAX` to the end: [`new`](Self::new) makes the same range of it.
+    /// The length in bytes, `u64::MAX` to the end: [`new`](Self::new) makes the same range of it.
     pub fn length(&self) -> u64 {
         if self.last == u64::MAX { u64::MAX } else { self.last - self.first + 1 }
     }
 
-    /// Whether they have an octet in common.
+    /// Whether they have a byte in common.
     pub fn overlaps(&self, other: Range) -> bool {
         self.first <= other.last && other.first <= self.last
     }

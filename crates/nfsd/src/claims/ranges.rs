@@ -28,7 +28,7 @@ pub(super) struct Ranges {
     count: usize,
 }
 
-/// What one owner has: the last octet and the kind by the first octet.
+/// What one owner has: the last byte and the kind by the first byte.
 struct Owned {
     number: Owner,
     ranges: BTreeMap<u64, (u64, Kind)>,
@@ -222,7 +222,7 @@ impl Ranges {
     }
 }
 
-/// A range with the octets beside it.
+/// A range with the bytes beside it.
 fn touching(range: Range) -> Range {
     Range::between(range.first().saturating_sub(1), range.last().saturating_add(1)).unwrap_or(range)
 }

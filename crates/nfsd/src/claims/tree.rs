@@ -27,7 +27,7 @@ struct Node {
     right: Link,
 }
 
-/// The last octet that an owner has.
+/// The last byte that an owner has.
 #[derive(Clone, Copy)]
 struct End {
     last: u64,
@@ -244,7 +244,7 @@ impl Tree {
         None
     }
 
-    /// Each range that overlaps another and is not of owner `but`, ordered by its first octet.
+    /// Each range that overlaps another and is not of owner `but`, ordered by its first byte.
     pub(super) fn each(&self, within: Range, but: Owner, mut each: impl FnMut(Range)) {
         visit(&self.root, within, but, &mut each);
     }

@@ -3,7 +3,7 @@
 //! Of a file system that can clone, the kernel shares what it copies, too. What is copied counts as written and not
 //! committed. Holes that would lie beyond the destination's end are passed over, so that a copy of a sparse file is
 //! sparse; within the destination zeroes are written, since space there may have been reserved. A copy that fails after
-//! some octets says how many.
+//! some bytes says how many.
 
 use super::{
     Inner,
@@ -27,7 +27,7 @@ use std::sync::Arc;
 const PIECE_OCTETS: u64 = 1 << 20;
 /// The most holes that a piece passes over, in number: each is looked for, and costs some microseconds.
 const PIECE_HOLES: usize = 256;
-/// Memory for what the kernel does not copy from one file to the other by itself, in octets.
+/// Memory for what the kernel does not copy from one file to the other by itself, in bytes.
 const BETWEEN_OCTETS: usize = 128 << 10;
 
 impl Inner {
@@ -133,7 +133,7 @@ fn copy_piece(source: &OwnedFd, target: &OwnedFd, span: &Span) -> Result<u64, Er
     }
 }
 
-/// What was passed over or copied, in octets.
+/// What was passed over or copied, in bytes.
 enum Passed {
     Hole(u64),
     Data(u64),

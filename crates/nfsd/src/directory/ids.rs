@@ -1,10 +1,10 @@
 //! The id of a file, so that a file that takes its place is not taken for it.
 //!
 //! ```text
-//! the first octet of an id is its kind:
-//! 1  a handle of the kernel's, by which the kernel opens the file: its type (1 octet), its octets
-//! 2  inode number (8 octets), birth time in seconds (8) and nanoseconds (4); the index says where
-//! 3  a mount point: a hash (8 octets) of its directory's id and its name
+//! the first byte of an id is its kind:
+//! 1  a handle of the kernel's, by which the kernel opens the file: its type (1 byte), its bytes
+//! 2  inode number (8 bytes), birth time in seconds (8) and nanoseconds (4); the index says where
+//! 3  a mount point: a hash (8 bytes) of its directory's id and its name
 //! 4  a handle of the kernel's as proof alone, as in 1; the index says where
 //! ```
 //!

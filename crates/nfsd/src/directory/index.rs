@@ -7,7 +7,7 @@
 //! limited: the oldest files go first, and directories when nothing in them is remembered.
 //!
 //! ```text
-//! a record: length of the rest (2 octets), 1 to add or 2 to remove, then length and octets of the file's id, of the
+//! a record: length of the rest (2 bytes), 1 to add or 2 to remove, then length and bytes of the file's id, of the
 //! directory's id, and the name up to the end
 //! ```
 

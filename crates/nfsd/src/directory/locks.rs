@@ -14,7 +14,7 @@ use rustix::{
 };
 use std::io;
 
-/// The last octet that the kernel knows. What lies behind it no program of the host can lock.
+/// The last byte that the kernel knows. What lies behind it no program of the host can lock.
 const LAST: u64 = i64::MAX as u64;
 
 /// Locks that exclude the host's programs, on one open file.

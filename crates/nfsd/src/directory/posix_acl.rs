@@ -2,7 +2,7 @@
 //! `system.posix_acl_default`.
 //!
 //! ```text
-//! the kernel's format, little-endian:  2 (4 octets), then for each entry  tag (2)  rights (2)  number (4)
+//! the kernel's format, little-endian:  2 (4 bytes), then for each entry  tag (2)  rights (2)  number (4)
 //! tags: 1 owner, 2 user, 4 group, 8 further group, 16 mask, 32 others; numbers mean something for 2 and 8 alone
 //! ```
 //!
@@ -28,11 +28,11 @@ const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 /// The version of the format: there is one.
 const VERSION: u32 = 2;
-/// Octets before the entries.
+/// Bytes before the entries.
 const HEAD_OCTETS: usize = 4;
-/// Octets of an entry.
+/// Bytes of an entry.
 const ENTRY_OCTETS: usize = 8;
-/// The most octets of a list: as many names as there can be, owner, group, mask and others.
+/// The most bytes of a list: as many names as there can be, owner, group, mask and others.
 const MAX_OCTETS: usize = HEAD_OCTETS + (MAX_NAMED + 4) * ENTRY_OCTETS;
 /// The permission bits of a mode.
 const PERMISSIONS: u32 = 0o777;

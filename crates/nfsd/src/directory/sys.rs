@@ -11,17 +11,17 @@ use crate::Span;
 use rustix::{fd::OwnedFd, io::Errno};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 
-/// The largest handle that is asked for, in octets.
+/// The largest handle that is asked for, in bytes.
 pub(super) const MAX_OCTETS: usize = 32;
 
-/// The kernel's `struct file_handle` with room for the octets behind it.
+/// The kernel's `struct file_handle` with room for the bytes behind it.
 #[repr(C)]
 struct RawHandle {
     head: libc::file_handle,
     octets: [u8; MAX_OCTETS],
 }
 
-/// A handle of the kernel: a type that the file system chose, and its octets.
+/// A handle of the kernel: a type that the file system chose, and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KernelHandle {
     pub(super) kind: i32,
@@ -35,8 +35,8 @@ pub(super) fn name_to_handle(fd: BorrowedFd<'_>) -> Result<KernelHandle, Errno> 
     let mut raw = RawHandle { head, octets: [0; MAX_OCTETS] };
     let mut mount_id = 0;
     // SAFETY: the descriptor is open for the whole call; the path is a NUL-terminated string; `raw` begins with a
-    // file_handle whose handle_bytes says how many octets follow it, and they do, because the struct is repr(C) and
-    // file_handle ends in a zero-length array of octets; both pointers are to live, exclusively borrowed variables.
+    // file_handle whose handle_bytes says how many bytes follow it, and they do, because the struct is repr(C) and
+    // file_handle ends in a zero-length array of bytes; both pointers are to live, exclusively borrowed variables.
     let result = unsafe {
         libc::name_to_handle_at(
             fd.as_raw_fd(),
@@ -61,7 +61,7 @@ pub(super) fn open_by_handle(mount: BorrowedFd<'_>, handle: &KernelHandle) -> Re
     let mut raw = RawHandle { head, octets: handle.octets };
     let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
     // SAFETY: the descriptor is open for the whole call; `raw` begins with a file_handle, and at least handle_bytes
-    // octets follow it (see above); the kernel only reads them.
+    // bytes follow it (see above); the kernel only reads them.
     let result = unsafe { libc::open_by_handle_at(mount.as_raw_fd(), (&raw mut raw).cast(), flags) };
     let fd = check(result)?;
     // SAFETY: the kernel has just made this descriptor for us, and nothing else knows it.

@@ -267,7 +267,7 @@ mod tests {
         waits(&files, &last);
     }
 
-    /// The disk may have been asked before the last octets were there.
+    /// The disk may have been asked before the last bytes were there.
     /// proves: NFS3-LOSS-a
     #[test]
     fn what_ends_while_the_disk_is_waited_for_is_not_committed() {

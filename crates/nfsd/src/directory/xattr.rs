@@ -25,7 +25,7 @@ use std::sync::Arc;
 const NAMESPACE: &[u8] = b"user.";
 /// The longest name with its namespace: Linux's `XATTR_NAME_MAX`.
 const MAX_NAME_OCTETS: usize = 255;
-/// The most octets of all names of a file: Linux's `XATTR_LIST_MAX`.
+/// The most bytes of all names of a file: Linux's `XATTR_LIST_MAX`.
 const MAX_LIST_OCTETS: usize = 64 << 10;
 
 /// The kernel's name.

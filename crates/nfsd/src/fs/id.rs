@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// The most octets in a [`FileId`]: what a handle of 64 octets leaves beside its own 30.
+/// The most bytes in a [`FileId`]: what a handle of 64 bytes leaves beside its own 30.
 pub const MAX_FILE_ID_OCTETS: usize = 34;
 
-/// Names an object of one file system, by octets that mean something to that file system alone.
+/// Names an object of one file system, by bytes that mean something to that file system alone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
     len: u8,
@@ -13,14 +13,14 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// The id of these octets, or `None` if there are more than [`MAX_FILE_ID_OCTETS`].
+    /// The id of these bytes, or `None` if there are more than [`MAX_FILE_ID_OCTETS`].
     pub fn new(octets: &[u8]) -> Option<Self> {
         let mut id = Self { len: u8::try_from(octets.len()).ok()?, octets: [0; MAX_FILE_ID_OCTETS] };
         id.octets.get_mut(..octets.len())?.copy_from_slice(octets);
         Some(id)
     }
 
-    /// The octets.
+    /// The bytes.
     pub fn as_slice(&self) -> &[u8] {
         &self.octets[..usize::from(self.len)]
     }

@@ -8,18 +8,18 @@ use rpcrdma_xdr::padded;
 
 /// How many entries of a directory an answer holds.
 ///
-/// A protocol says what an entry takes beside its name, and the name itself takes its octets rounded up to words:
+/// A protocol says what an entry takes beside its name, and the name itself takes its bytes rounded up to words:
 ///
 /// ```
 /// use rpcrdma_nfsd::ListingBudget;
 /// let mut budget = ListingBudget::new(100, 24);
-/// assert!(budget.take(8), "32 octets");
-/// assert!(budget.take(41), "68 octets, rounded up");
+/// assert!(budget.take(8), "32 bytes");
+/// assert!(budget.take(41), "68 bytes, rounded up");
 /// assert!(!budget.take(1), "none are left");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ListingBudget {
-    /// Octets left for entries.
+    /// Bytes left for entries.
     octets: usize,
     /// What an entry takes beside its name.
     entry: usize,
@@ -32,12 +32,12 @@ pub struct ListingBudget {
 }
 
 impl ListingBudget {
-    /// Entries of `octets` octets in all, each of which takes `entry` octets beside its name.
+    /// Entries of `octets` bytes in all, each of which takes `entry` bytes beside its name.
     pub fn new(octets: usize, entry: usize) -> Self {
         Self { octets, entry, names: usize::MAX, name: 0, attributes: false }
     }
 
-    /// Of which names, with `name` octets beside each, take at most `names` octets.
+    /// Of which names, with `name` bytes beside each, take at most `names` bytes.
     #[must_use]
     pub fn with_names(self, names: usize, name: usize) -> Self {
         Self { names, name, ..self }

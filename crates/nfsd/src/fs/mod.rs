@@ -60,7 +60,7 @@ pub trait FileSystem: Send + Sync {
     /// The file of a name: also `.` and `..`; the root is its own parent.
     fn lookup(&self, caller: Caller, directory: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>>;
 
-    /// Reads at most `count` octets from `offset` into `buffer`, which holds as many.
+    /// Reads at most `count` bytes from `offset` into `buffer`, which holds as many.
     fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>>;
 
     /// Reads from several files, each as [`read`](Self::read) does, in their order. Fewer results than there were reads
@@ -104,7 +104,7 @@ pub trait FileSystem: Send + Sync {
         None
     }
 
-    /// [`read`](Self::read) of octets that are in memory, without the cost of a future. Otherwise the buffer comes
+    /// [`read`](Self::read) of bytes that are in memory, without the cost of a future. Otherwise the buffer comes
     /// back.
     ///
     /// # Errors
@@ -366,7 +366,7 @@ pub trait FileSystem: Send + Sync {
         unsupported()
     }
 
-    /// Copies the first octets of a range from one file to another, not durably: about as much data as a write has at
+    /// Copies the first bytes of a range from one file to another, not durably: about as much data as a write has at
     /// most, and any number of holes, so that nobody waits for long. The source may belong to another file system if it
     /// is open.
     fn copy(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Copied>> {

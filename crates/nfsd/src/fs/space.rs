@@ -7,9 +7,9 @@ use rpcrdma_nfs::attr::{Change, Stability};
 /// What a range of a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Octets that were written, or for which space is in use.
+    /// Bytes that were written, or for which space is in use.
     Data,
-    /// Nothing: it reads as zeroes. Each file has a hole behind its last octet.
+    /// Nothing: it reads as zeroes. Each file has a hole behind its last byte.
     Hole,
 }
 
@@ -29,12 +29,12 @@ pub struct Span {
     pub from: u64,
     /// Where it begins in the destination.
     pub to: u64,
-    /// How many octets.
+    /// How many bytes.
     pub length: u64,
 }
 
 impl Span {
-    /// Whether source and destination have octets in common, if they are the same file.
+    /// Whether source and destination have bytes in common, if they are the same file.
     pub fn overlaps(&self) -> bool {
         self.from.abs_diff(self.to) < self.length
     }
@@ -44,7 +44,7 @@ impl Span {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Copied {
-    /// How many octets, holes included. 0 where the source has no more.
+    /// How many bytes, holes included. 0 where the source has no more.
     pub count: u64,
     /// How durable they are.
     pub committed: Stability,
@@ -53,7 +53,7 @@ pub struct Copied {
 }
 
 impl Copied {
-    /// So many octets were copied, so durably.
+    /// So many bytes were copied, so durably.
     pub fn new(count: u64, committed: Stability, file: Change) -> Self {
         Self { count, committed, file }
     }
@@ -64,9 +64,9 @@ impl Copied {
 pub struct Piece {
     /// Where it begins.
     pub offset: u64,
-    /// How many octets.
+    /// How many bytes.
     pub length: u64,
-    /// Of data that many octets are in the buffer, behind those of the pieces before.
+    /// Of data that many bytes are in the buffer, behind those of the pieces before.
     pub content: Content,
 }
 
@@ -74,7 +74,7 @@ pub struct Piece {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SparseData {
-    /// The buffer that was given, its length set to the octets of all data.
+    /// The buffer that was given, its length set to the bytes of all data.
     pub buffer: Buffer,
     /// Data and holes, each beginning where the one before ends.
     pub pieces: Vec<Piece>,
@@ -97,8 +97,8 @@ impl SparseData {
     }
 }
 
-/// How much of a file may be told, as pieces. Each of them takes some octets beside its data, and data is followed by
-/// what makes its octets a multiple of four.
+/// How much of a file may be told, as pieces. Each of them takes some bytes beside its data, and data is followed by
+/// what makes its bytes a multiple of four.
 #[derive(Clone, Copy, Debug)]
 pub struct PieceBudget {
     count: u64,
@@ -108,13 +108,13 @@ pub struct PieceBudget {
 }
 
 impl PieceBudget {
-    /// Pieces of at most `count` octets of the file, of which at most `most`, each of which takes `head` octets beside
+    /// Pieces of at most `count` bytes of the file, of which at most `most`, each of which takes `head` bytes beside
     /// its data. All of them together take at most `octets`.
     pub fn new(count: u64, octets: usize, head: usize, most: usize) -> Self {
         Self { count, octets, head, most }
     }
 
-    /// How many octets of the file are still wanted.
+    /// How many bytes of the file are still wanted.
     pub fn count(&self) -> u64 {
         self.count
     }
@@ -130,7 +130,7 @@ impl PieceBudget {
         }
     }
 
-    /// Takes a hole of so many octets. Says whether there is room for it.
+    /// Takes a hole of so many bytes. Says whether there is room for it.
     pub fn take_hole(&mut self, length: u64) -> bool {
         if self.most == 0 || self.octets < self.head {
             return false;
@@ -139,7 +139,7 @@ impl PieceBudget {
         true
     }
 
-    /// Takes data of so many octets, or as many as there is room for.
+    /// Takes data of so many bytes, or as many as there is room for.
     pub fn take_data(&mut self, length: u64) -> usize {
         let taken = usize::try_from(length).unwrap_or(usize::MAX).min(self.data());
         if taken > 0 {

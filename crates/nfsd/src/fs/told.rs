@@ -31,7 +31,7 @@ pub struct Reading {
     pub via: Via,
     /// From where.
     pub offset: u64,
-    /// How many octets at most.
+    /// How many bytes at most.
     pub count: usize,
     /// Where they go.
     pub buffer: Buffer,
@@ -41,21 +41,21 @@ pub struct Reading {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ReadData {
-    /// The buffer that was given, its length set to the octets read.
+    /// The buffer that was given, its length set to the bytes read.
     pub buffer: Buffer,
-    /// Whether the last octet is the last of the file.
+    /// Whether the last byte is the last of the file.
     pub end: bool,
     /// The file's attributes after the read.
     pub attributes: Option<Attributes>,
 }
 
 impl ReadData {
-    /// Octets, whether they are the file's last, and its attributes where they are known.
+    /// Bytes, whether they are the file's last, and its attributes where they are known.
     pub fn new(buffer: Buffer, end: bool, attributes: Option<Attributes>) -> Self {
         Self { buffer, end, attributes }
     }
 
-    /// Takes what is wanted of octets that are all in memory into the buffer: for file systems that need no more.
+    /// Takes what is wanted of bytes that are all in memory into the buffer: for file systems that need no more.
     ///
     /// ```
     /// # use rpcrdma_env::Buffer;
@@ -76,7 +76,7 @@ impl ReadData {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Written {
-    /// How many octets.
+    /// How many bytes.
     pub count: usize,
     /// How durable they are.
     pub committed: Stability,
@@ -85,7 +85,7 @@ pub struct Written {
 }
 
 impl Written {
-    /// So many octets were written, so durably.
+    /// So many bytes were written, so durably.
     pub fn new(count: usize, committed: Stability, file: Change) -> Self {
         Self { count, committed, file }
     }
@@ -98,7 +98,7 @@ pub enum New {
     File(CreateHow),
     /// A directory.
     Directory(NewAttributes),
-    /// A symbolic link to a path of any octets.
+    /// A symbolic link to a path of any bytes.
     Symlink(NewAttributes, Bytes),
     /// A special file.
     Node(NodeKind, NewAttributes),
@@ -168,15 +168,15 @@ pub struct Linked {
     pub directory: Change,
 }
 
-/// How full a file system is. Octets and numbers of files.
+/// How full a file system is. Bytes and numbers of files.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Octets in all.
+    /// Bytes in all.
     pub total_octets: u64,
-    /// Octets free.
+    /// Bytes free.
     pub free_octets: u64,
-    /// Octets free for ordinary users.
+    /// Bytes free for ordinary users.
     pub available_octets: u64,
     /// Files in all.
     pub total_files: u64,
@@ -185,7 +185,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// So many octets in all, of which so many are free, for everybody; the same of files.
+    /// So many bytes in all, of which so many are free, for everybody; the same of files.
     pub fn new(octets: (u64, u64), files: (u64, u64)) -> Self {
         Self {
             total_octets: octets.0,
@@ -201,15 +201,15 @@ impl Usage {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Features {
-    /// The largest file, in octets.
+    /// The largest file, in bytes.
     pub max_file_octets: u64,
     /// How exactly times are kept.
     pub time_precision: Time,
     /// The most hard links to a file.
     pub max_links: u32,
-    /// The longest name, in octets.
+    /// The longest name, in bytes.
     pub max_name_octets: u32,
-    /// The unit in which ranges can be cloned, in octets; `None` where they cannot.
+    /// The unit in which ranges can be cloned, in bytes; `None` where they cannot.
     pub clone_octets: Option<u32>,
     /// Whether access control lists can say more than a mode.
     pub acls: bool,
@@ -218,7 +218,7 @@ pub struct Features {
 }
 
 impl Default for Features {
-    /// Files of up to 2^63 - 1 octets, nanoseconds, one link, names of 255 octets; no clones, modes alone,
+    /// Files of up to 2^63 - 1 bytes, nanoseconds, one link, names of 255 bytes; no clones, modes alone,
     /// and no extended attributes.
     fn default() -> Self {
         Self {

@@ -31,7 +31,7 @@ pub struct XattrNames {
 
 impl XattrNames {
     /// Those of all of a file's names that come after `cookie`, as many as `take` has room for, which is given the
-    /// octets of each. They come in the order of `place`, which gives each name a number that stays the name's own
+    /// bytes of each. They come in the order of `place`, which gives each name a number that stays the name's own
     /// whatever becomes of the others: so a listing that goes on misses none that were there all the time. No number
     /// may be 0.
     pub fn after(

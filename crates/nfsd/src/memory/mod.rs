@@ -28,9 +28,9 @@ use std::{
 };
 use tree::{Body, DOT_COOKIES, EXECUTE, Node, READ, ROOT, Tree, WRITE, file_id};
 
-/// The largest file, in octets.
+/// The largest file, in bytes.
 const MAX_FILE_OCTETS: u64 = i64::MAX as u64;
-/// The longest name, in octets.
+/// The longest name, in bytes.
 const MAX_NAME_OCTETS: u32 = 255;
 /// The most files.
 const MAX_FILES: u64 = 1 << 20;

@@ -4,7 +4,7 @@
 use crate::Content;
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
-/// Octets in a page.
+/// Bytes in a page.
 pub(super) const PAGE_OCTETS: usize = 4096;
 const PAGE: u64 = PAGE_OCTETS as u64;
 
@@ -15,7 +15,7 @@ pub(super) struct Pages {
     size: u64,
 }
 
-/// The part of the page `index` that the octets from `offset` to `end` cover.
+/// The part of the page `index` that the bytes from `offset` to `end` cover.
 fn part(index: u64, offset: u64, end: u64) -> (usize, usize) {
     let begin = index * PAGE;
     ((offset.max(begin) - begin) as usize, (end.min(begin + PAGE) - begin) as usize)
@@ -40,7 +40,7 @@ impl Pages {
         last - first + 1 - self.pages.range(first..=last).count() as u64
     }
 
-    /// Fills `out` from `offset`; returns how many octets there were.
+    /// Fills `out` from `offset`; returns how many bytes there were.
     pub(super) fn read(&self, offset: u64, out: &mut [u8]) -> usize {
         let len = self.size.saturating_sub(offset).min(out.len() as u64) as usize;
         let (out, end) = (&mut out[..len], offset + len as u64);

@@ -11,7 +11,7 @@ use rpcrdma_env::Buffer;
 use rpcrdma_nfs::attr::{Change, Stability};
 use std::sync::Arc;
 
-/// The most data of a piece of a copy, in octets.
+/// The most data of a piece of a copy, in bytes.
 const PIECE_OCTETS: u64 = 1 << 20;
 
 const PAGE: u64 = PAGE_OCTETS as u64;

@@ -12,10 +12,10 @@ use std::{collections::BTreeMap, hash::Hasher};
 
 /// The longest name in octets: what Linux leaves beside the namespace.
 const MAX_NAME_OCTETS: usize = 250;
-/// The most octets of all names of a file, each with one more, as Linux counts them.
+/// The most bytes of all names of a file, each with one more, as Linux counts them.
 const MAX_LIST_OCTETS: usize = 64 << 10;
 
-/// Octets of memory that an extended attribute takes besides its name and value.
+/// Bytes of memory that an extended attribute takes besides its name and value.
 const ENTRY_OCTETS: usize = 128;
 
 fn octets(name: &[u8], value: &[u8]) -> usize {
@@ -125,7 +125,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The extended attributes of a file have so many octets in place of so many.
+    /// The extended attributes of a file have so many bytes in place of so many.
     fn count_xattrs(&mut self, was: usize, now: usize) -> Result<(), Fault> {
         let taken = self.pages - in_pages(was) + in_pages(now);
         if taken > self.max_pages && taken > self.pages {

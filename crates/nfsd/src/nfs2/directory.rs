@@ -7,7 +7,7 @@ use rpcrdma_nfs::{
     v3::Status,
 };
 
-/// Octets of entries that are looked at together where a place is searched for.
+/// Bytes of entries that are looked at together where a place is searched for.
 const SEARCHED_OCTETS: usize = 64 << 10;
 
 fn status(fault: Fault) -> Status {

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! in itself                                   by the table
-//! octet 0       2                             octet 0       3
-//! octet 1       n, the length of the file's   octets 1-15   0
-//!               id, at most 14                octets 16-31  SipHash-2-4 (128 bits) of format, export,
-//! octets 2-5    the export                                  file system and id: where the table has them
-//! octets 6-19   the file's id, then zeroes
-//! octets 20-31  96 bits of SipHash-2-4 of format, export, file system and id
+//! byte 0       2                             byte 0       3
+//! byte 1       n, the length of the file's   bytes 1-15   0
+//!               id, at most 14                bytes 16-31  SipHash-2-4 (128 bits) of format, export,
+//! bytes 2-5    the export                                  file system and id: where the table has them
+//! bytes 6-19   the file's id, then zeroes
+//! bytes 20-31  96 bits of SipHash-2-4 of format, export, file system and id
 //! ```
 //!
 //! The first fits the ids of ext4, xfs, tmpfs and of our own memory. Longer ids (btrfs, and file systems without
@@ -101,7 +101,7 @@ pub(super) fn open(
     }
 }
 
-/// Takes the same time wherever the octets differ.
+/// Takes the same time wherever the bytes differ.
 fn is_same(left: &[u8; HANDLE_OCTETS], right: &[u8; HANDLE_OCTETS]) -> bool {
     left.iter().zip(right).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }

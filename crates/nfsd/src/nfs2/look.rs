@@ -8,7 +8,7 @@ use rpcrdma_nfs::{
     v3::{self, Status},
 };
 
-/// Octets of a block of a file system, unless that are more blocks than can be told.
+/// Bytes of a block of a file system, unless that are more blocks than can be told.
 const BLOCK_OCTETS: u64 = 4096;
 /// The most blocks that are returned: old clients count them with a sign.
 const MAX_BLOCKS: u64 = i32::MAX as u64;

@@ -1,6 +1,6 @@
 //! The NFS version 2 service (RFC 1094), off unless a program asks for it: each procedure is done as version 3 does it.
 //!
-//! Handles of 32 octets mean the same files as those of version 3 (`handles.rs`), and are opened in the same place;
+//! Handles of 32 bytes mean the same files as those of version 3 (`handles.rs`), and are opened in the same place;
 //! exports, callers, claims and warnings are those of version 3. This module adds what version 2 lacks: larger sizes
 //! and cookies, and a status for "later". If a client of another version has a file delegated, the call waits, for a
 //! limited time, until it has been returned.
@@ -40,7 +40,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// All waits of one call together: longer than the lease after which a delegation is taken from a client that does not
 /// return it.
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
-/// Room for the results of most procedures, in octets.
+/// Room for the results of most procedures, in bytes.
 const SHORT_RESULT_OCTETS: usize = 128;
 
 /// What version 2 keeps, beside what all versions do.
@@ -113,7 +113,7 @@ impl Server {
     }
 }
 
-/// The octets of a handle where those of version 3 are taken, too.
+/// The bytes of a handle where those of version 3 are taken, too.
 fn three(handle: &v2::Handle) -> v3::Handle {
     v3::Handle::new(&handle.0).expect("32 bytes are fewer than 64")
 }

@@ -8,12 +8,12 @@
 //! machine the handles that were made last may be stale. What is damaged counts as empty.
 //!
 //! ```text
-//! octet 0       1: the slot is in use
-//! octets 1-4    the export
-//! octets 5-12   the file system
-//! octet 13      n, the length of the id
-//! octets 14-47  the id, then zeroes
-//! octets 48-63  the digest, under the server's secret
+//! byte 0       1: the slot is in use
+//! bytes 1-4    the export
+//! bytes 5-12   the file system
+//! byte 13      n, the length of the id
+//! bytes 14-47  the id, then zeroes
+//! bytes 48-63  the digest, under the server's secret
 //! ```
 
 use super::handles::Seal2;

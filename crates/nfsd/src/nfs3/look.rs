@@ -19,7 +19,7 @@ use rpcrdma_nfs::v3::{
 /// The best READDIR, in octets: some 400 entries with attributes.
 const PREFERRED_LISTING_OCTETS: u32 = 64 << 10;
 
-/// A READ of so many octets gets memory for all of them, however small the file is.
+/// A READ of so many bytes gets memory for all of them, however small the file is.
 const UNASKED_READ_OCTETS: usize = 64 << 10;
 
 type Info = Option<Attributes>;

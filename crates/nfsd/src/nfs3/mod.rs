@@ -117,7 +117,7 @@ fn is_dot(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
 
-/// Room for the results of most procedures, in octets.
+/// Room for the results of most procedures, in bytes.
 const SHORT_RESULT_OCTETS: usize = 192;
 
 /// Decodes the arguments, all of them, and executes.

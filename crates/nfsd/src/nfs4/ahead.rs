@@ -13,10 +13,10 @@ use std::collections::VecDeque;
 
 /// The most READs of one job: others wait for its thread.
 const MAX_TOGETHER: usize = 32;
-/// The most octets of a READ that is one of several, and of all of them.
+/// The most bytes of a READ that is one of several, and of all of them.
 const MAX_OCTETS: usize = 64 << 10;
 const MAX_OCTETS_TOGETHER: usize = 256 << 10;
-/// Octets of PUTFH's results.
+/// Bytes of PUTFH's results.
 const PUTFH_RESULTS_OCTETS: usize = 8;
 
 /// What READs have brought that come later in the call, in their order.

@@ -104,7 +104,7 @@ impl Compound {
         }
     }
 
-    /// Whether the current file's attributes are these, octet by octet.
+    /// Whether the current file's attributes are these, byte by byte.
     async fn is_same(&self, given: FileAttributes) -> Result<bool, Status> {
         let file = self.file()?;
         if !given.set.is_within(&supported(self.minor)) {

@@ -35,7 +35,7 @@ use rpcrdma_oncrpc::CallContext;
 use rpcrdma_xdr::{Encode, Encoder, Part, Payload};
 use std::{sync::Arc, time::Duration};
 
-/// Octets of an RPC reply before COMPOUND's results, with an empty verifier: what `ca_maxresponsesize` counts besides.
+/// Bytes of an RPC reply before COMPOUND's results, with an empty verifier: what `ca_maxresponsesize` counts besides.
 const RPC_REPLY_OCTETS: usize = 24;
 /// The first memory of a reply: for SEQUENCE, PUTFH and what a READ, a WRITE or a GETATTR returns beside data.
 const FIRST_OCTETS: usize = 320;
@@ -95,7 +95,7 @@ impl Reply {
         encoder.u32(count);
     }
 
-    /// Octets so far, as the session counts them.
+    /// Bytes so far, as the session counts them.
     fn octets(&self) -> usize {
         RPC_REPLY_OCTETS + self.encoder.position()
     }
@@ -125,7 +125,7 @@ impl Reply {
     }
 }
 
-/// What stands behind the first octets, none of which are marked.
+/// What stands behind the first bytes, none of which are marked.
 fn behind(payload: Payload, octets: usize) -> Payload {
     let (mut rest, mut left) = (Payload::new(), octets);
     for part in payload.into_parts() {
@@ -253,7 +253,7 @@ impl Compound {
         Ok(buffer)
     }
 
-    /// Memory for a result of `len` octets in place of what was taken for the most that it may have.
+    /// Memory for a result of `len` bytes in place of what was taken for the most that it may have.
     pub(super) fn fitted(&self, most: Buffer, len: usize) -> Buffer {
         match len {
             0 => Buffer::from_vec(Vec::new()),
@@ -262,7 +262,7 @@ impl Compound {
         }
     }
 
-    /// How many octets results may have on this connection and in this session, all together.
+    /// How many bytes results may have on this connection and in this session, all together.
     pub(super) fn reply_limit(&self) -> usize {
         let connection = self.context.connection.limits.max_reply;
         match &self.session {
@@ -271,7 +271,7 @@ impl Compound {
         }
     }
 
-    /// The most octets that the whole reply may have, and the status if it has more.
+    /// The most bytes that the whole reply may have, and the status if it has more.
     // NFS4-8881-2.10.6.4-b
     fn room(&self) -> (usize, Status) {
         match &self.session {
@@ -388,7 +388,7 @@ impl Compound {
         }
     }
 
-    /// Executes one. `room` is how many octets its results may have. Each call has memory for the largest future here,
+    /// Executes one. `room` is how many bytes its results may have. Each call has memory for the largest future here,
     /// so those of operations of which there are few have memory of their own.
     async fn execute(&mut self, args: Args, room: usize) -> Outcome {
         match args {

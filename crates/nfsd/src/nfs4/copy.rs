@@ -221,7 +221,7 @@ pub(super) fn rest(span: Span, done: u64) -> Span {
     Span { from: from.saturating_add(done), to: to.saturating_add(done), length: length.saturating_sub(done) }
 }
 
-/// COPY's results: octets are always copied one after the other.
+/// COPY's results: bytes are always copied one after the other.
 fn told(response: WriteResponse) -> ops::CopyOk {
     let requirements = CopyRequirements { consecutive: true, synchronous: response.callback.is_none() };
     ops::CopyOk { response, requirements }

@@ -22,10 +22,10 @@ use rpcrdma_nfs::{
     },
 };
 
-/// Octets of READ's results before the data: the operation, its status, whether it is the end, and the length.
+/// Bytes of READ's results before the data: the operation, its status, whether it is the end, and the length.
 pub(super) const READ_RESULTS_OCTETS: usize = 16;
 
-/// A READ of so many octets gets memory for all of them, however small the file is: asking costs as much.
+/// A READ of so many bytes gets memory for all of them, however small the file is: asking costs as much.
 const UNASKED_READ_OCTETS: usize = 64 << 10;
 
 impl Compound {

@@ -16,12 +16,12 @@ use rpcrdma_nfs::{
     },
 };
 
-/// Octets of an outcome before its results: the operation's number and the status.
+/// Bytes of an outcome before its results: the operation's number and the status.
 const OUTCOME_OCTETS: usize = 8;
-/// Octets that an entry's name and cookie take beside the name: what `dircount` counts.
+/// Bytes that an entry's name and cookie take beside the name: what `dircount` counts.
 const NAME_OCTETS: usize = 8 + 4;
 
-/// What the name of `.` or `..` takes, in octets.
+/// What the name of `.` or `..` takes, in bytes.
 const DOT_OCTETS: usize = 4;
 /// An owner's or group's shortest text with the word before it.
 const SHORTEST_PRINCIPAL_OCTETS: usize = 4 + 4;

@@ -28,7 +28,7 @@ fn kind(entry: &Ace) -> Kind {
     if entry.flags & ace::IDENTIFIER_GROUP == 0 { Kind::User } else { Kind::Group }
 }
 
-/// The octets of a list as it goes on the wire.
+/// The bytes of a list as it goes on the wire.
 fn octets(acl: &Acl) -> usize {
     let mut encoder = rpcrdma_xdr::Encoder::new();
     acl.encode(&mut encoder);

@@ -1,4 +1,4 @@
-//! A call of NFS version 4: from the octets to a COMPOUND, by way of its session and slot, and the answer back.
+//! A call of NFS version 4: from the bytes to a COMPOUND, by way of its session and slot, and the answer back.
 
 use super::{
     callback::{Dialler, Health, Paths},
@@ -295,7 +295,7 @@ fn changed_directory(ops: &[Args]) -> Option<&Handle> {
 /// A call that was decoded.
 struct Call {
     call: Arguments,
-    /// Octets of the whole call, as the session counts them.
+    /// Bytes of the whole call, as the session counts them.
     octets: usize,
     digest: u64,
 }

@@ -20,10 +20,10 @@ use rpcrdma_nfs::{
 };
 use rpcrdma_xdr::padded;
 
-/// Octets of READ_PLUS's results before the pieces: the operation, its status, whether it is the end, and the number of
+/// Bytes of READ_PLUS's results before the pieces: the operation, its status, whether it is the end, and the number of
 /// pieces.
 const READ_PLUS_OCTETS: usize = 16;
-/// Octets of a piece beside its data: its kind, where it begins, and the length of a hole (that of data takes less).
+/// Bytes of a piece beside its data: its kind, where it begins, and the length of a hole (that of data takes less).
 const PIECE_OCTETS: usize = 20;
 /// The most pieces that READ_PLUS tells, in number. A hole and data of a page each in a mebibyte are 256; what is in
 /// smaller pieces costs more to find than to send.
@@ -155,7 +155,7 @@ impl Compound {
     }
 }
 
-/// Whether space can be reserved or given back: for a range of at least one octet.
+/// Whether space can be reserved or given back: for a range of at least one byte.
 fn check_range(offset: u64, length: u64) -> Result<(), Status> {
     end(offset, length)?;
     if length == 0 { Err(Status::INVAL) } else { Ok(()) }

@@ -127,7 +127,7 @@ impl Version4 {
         self
     }
 
-    /// The most octets that remembered replies may take, all together.
+    /// The most bytes that remembered replies may take, all together.
     #[must_use]
     pub fn with_cache_octets(mut self, octets: usize) -> Self {
         self.limits.cache = octets;

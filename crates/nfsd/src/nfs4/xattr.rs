@@ -14,15 +14,15 @@ use rpcrdma_nfs::v4::{
     ops::{self, Answer, MAX_XATTR_NAMES, SetXattrOption, access},
 };
 
-/// Octets of an outcome before its results: the operation's number and the status.
+/// Bytes of an outcome before its results: the operation's number and the status.
 const OUTCOME_OCTETS: usize = 8;
-/// Octets of LISTXATTRS' results without a name: the cookie, how many names, whether they are the last.
+/// Bytes of LISTXATTRS' results without a name: the cookie, how many names, whether they are the last.
 const EMPTY_LIST_OCTETS: usize = 8 + 4 + 4;
-/// Octets of a name beside its own: how many those are.
+/// Bytes of a name beside its own: how many those are.
 const NAME_OCTETS: usize = 4;
-/// The most octets of names: the shortest, a word each, are as many then as clients read.
+/// The most bytes of names: the shortest, a word each, are as many then as clients read.
 const MAX_NAMES_OCTETS: usize = MAX_XATTR_NAMES * (NAME_OCTETS + 4);
-/// Octets of GETXATTR's results before the value: how many it has.
+/// Bytes of GETXATTR's results before the value: how many it has.
 const VALUE_OCTETS: usize = 4;
 
 /// Of the rights of ACCESS those to extended attributes, with the rights to the file that they need, as Linux's server
@@ -129,7 +129,7 @@ impl Compound {
     }
 }
 
-/// That octets can be a name, which is no name of a file: `/`, `.` and `..` are like others. How long it may be says
+/// That bytes can be a name, which is no name of a file: `/`, `.` and `..` are like others. How long it may be says
 /// the file system.
 // NFS4-8276-8.4-c
 fn check_name(name: &Name) -> Result<(), Status> {

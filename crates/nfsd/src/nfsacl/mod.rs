@@ -59,7 +59,7 @@ impl Service for NfsAcl {
     }
 }
 
-/// The octets of the largest answer.
+/// The bytes of the largest answer.
 fn largest(args: &GetAcl) -> u32 {
     u32::try_from(args.reply_shape().max_len).unwrap_or(u32::MAX)
 }

@@ -349,7 +349,7 @@ fn a_repetition_is_not_executed_again() {
     });
 }
 
-/// Whatever octets stand behind a handle.
+/// Whatever bytes stand behind a handle.
 #[test]
 fn arbitrary_arguments_are_survived() {
     let client = Client::serving(Arc::new(MemoryFs::new(1 << 20, &env())));

@@ -122,7 +122,7 @@ impl Held {
     }
 }
 
-/// An owner of locks: the process and its name. All octets of the name are in it.
+/// An owner of locks: the process and its name. All bytes of the name are in it.
 pub(super) fn lock_owner(client: Client, process: i32, owner: &OwnerHandle) -> Holder {
     // NLM-6.1.4-g
     Holder::new(client, &[&process.to_be_bytes(), owner.as_slice()].concat())

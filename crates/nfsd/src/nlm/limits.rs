@@ -11,7 +11,7 @@ pub const MAX_NLM_HOSTS_OF_CLIENT: usize = 16;
 /// table of claims has room for.
 pub const MAX_NLM_LOCKS_OF_HOST: usize = 8_192;
 /// The most files that a host's owners may have locked or reserved, each counted once for each owner: a name has up to
-/// 1,028 octets. The hosts of one client together have at most half of what all may have.
+/// 1,028 bytes. The hosts of one client together have at most half of what all may have.
 pub const MAX_NLM_OWNERS_OF_HOST: usize = 2_048;
 /// The same of all hosts: 128 MiB at most.
 pub const MAX_NLM_OWNERS: usize = 65_536;

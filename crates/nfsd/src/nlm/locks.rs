@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// How often a lock is asked for again because it conflicts with a client of version 4 whose lease is over.
 const MAX_TAKEN: usize = 8;
 
-/// The octets that a call means.
+/// The bytes that a call means.
 ///
 /// # Errors
 /// If they end beyond what 64 bits can say.

@@ -225,7 +225,7 @@ impl TestHost {
         status
     }
 
-    /// Octets of a file for an owner, which is a process of this host.
+    /// Bytes of a file for an owner, which is a process of this host.
     pub(crate) fn place(&self, file: &Handle, owner: &str, (offset, length): (u64, u64)) -> Lock<u64> {
         let (caller, file, owner) = (self.name.clone(), file.clone(), OwnerHandle::from(owner));
         Lock { caller, file, owner, process: 77, offset, length }

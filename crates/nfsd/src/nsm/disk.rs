@@ -18,9 +18,9 @@ const DRAFT: &str = ".new";
 pub(super) trait Calls: Send + Sync {
     /// The names of all files.
     fn names(&self) -> io::Result<Vec<String>>;
-    /// At most `max` octets of a file.
+    /// At most `max` bytes of a file.
     fn read(&self, name: &str, max: u64) -> io::Result<Vec<u8>>;
-    /// Makes a file, or empties it, and writes these octets.
+    /// Makes a file, or empties it, and writes these bytes.
     fn write(&self, name: &str, octets: &[u8]) -> io::Result<()>;
     /// Waits until the disk has the contents of a file.
     fn sync(&self, name: &str) -> io::Result<()>;
@@ -32,7 +32,7 @@ pub(super) trait Calls: Send + Sync {
     fn sync_names(&self) -> io::Result<()>;
 }
 
-/// Puts a file with these octets into its place. The disk has it when this returns.
+/// Puts a file with these bytes into its place. The disk has it when this returns.
 pub(super) fn put(calls: &dyn Calls, name: &str, octets: &[u8]) -> io::Result<()> {
     let draft = format!("{name}{DRAFT}");
     calls.write(&draft, octets)?;

@@ -7,7 +7,7 @@
 //! it.
 //!
 //! ```text
-//! state:    state number (4 octets), SipHash-2-4 of that (8)
+//! state:    state number (4 bytes), SipHash-2-4 of that (8)
 //! host-ID:  its address (16), ours (16), its name, SipHash-2-4 of that (8)
 //! ```
 
@@ -171,7 +171,7 @@ fn with_check(mut body: Vec<u8>) -> Vec<u8> {
     body
 }
 
-/// The octets before the check, if they are as they were written.
+/// The bytes before the check, if they are as they were written.
 fn checked(octets: &[u8]) -> Option<&[u8]> {
     let (body, sum) = octets.split_last_chunk::<CHECK_OCTETS>()?;
     (check(body) == *sum).then_some(body)

@@ -36,7 +36,7 @@ impl Kept {
         self.replies.get(key)
     }
 
-    /// Keeps a reply, so that all together have at most `limit` octets. A larger one is not kept.
+    /// Keeps a reply, so that all together have at most `limit` bytes. A larger one is not kept.
     pub(super) fn insert(&mut self, now: Timestamp, key: Key, reply: Payload, limit: usize) {
         let octets = octets(&reply);
         if octets > limit {

@@ -5,10 +5,10 @@ use crate::{AuthStat, MAX_AUTH_BODY_OCTETS, OpaqueAuth, Unanswered};
 use bytes::Bytes;
 use rpcrdma_xdr::{DecodeError, Decoder, Encoder, Payload, Stream, padded};
 
-/// The largest checksum in octets that is read: Kerberos' have 28 at most (RFC 4121 section 4.2.6.1).
+/// The largest checksum in bytes that is read: Kerberos' have 28 at most (RFC 4121 section 4.2.6.1).
 const MAX_CHECKSUM_OCTETS: usize = 400;
 
-/// The most octets that protection adds to arguments or results: lengths of an opaque and of a checksum, the sequence
+/// The most bytes that protection adds to arguments or results: lengths of an opaque and of a checksum, the sequence
 /// number, padding, and a checksum, which is also more than a seal adds.
 const MAX_EXPANSION_OCTETS: usize = 4 + 4 + 3 + 4 + MAX_CHECKSUM_OCTETS + 1;
 
@@ -19,19 +19,19 @@ impl GssService {
         self != Self::Authentication
     }
 
-    /// The most octets that are added to results.
+    /// The most bytes that are added to results.
     // V1-8.2.2.2-b, V2-11.2.2.2-b
     pub(super) fn max_expansion(self) -> usize {
         if self.protects_bodies() { MAX_EXPANSION_OCTETS } else { 0 }
     }
 
-    /// The most octets that are added to a call: those, and a verifier.
+    /// The most bytes that are added to a call: those, and a verifier.
     pub(super) fn max_call_expansion(self) -> usize {
         padded(MAX_AUTH_BODY_OCTETS) + self.max_expansion()
     }
 }
 
-/// Octets made from others whose memory is counted. The count stays until these are dropped, because they are not
+/// Bytes made from others whose memory is counted. The count stays until these are dropped, because they are not
 /// counted themselves.
 struct Instead<T> {
     octets: Bytes,
@@ -175,7 +175,7 @@ mod tests {
         }
     }
 
-    /// Octets with an owner, and whether the owner still exists.
+    /// Bytes with an owner, and whether the owner still exists.
     fn counted(octets: Vec<u8>) -> (Bytes, Weak<Vec<u8>>) {
         struct Owner(Arc<Vec<u8>>);
         impl AsRef<[u8]> for Owner {

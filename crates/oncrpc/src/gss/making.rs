@@ -1,7 +1,7 @@
 //! How a context is made: the token has its turn on a thread, then the machine's users are looked up if necessary.
 //!
 //! Tokens and look-ups of users have threads and turns of their own, so that a slow directory of users on another host
-//! delays only callers whose user must be looked up. The octets of waiting work are limited. A call for which no caller
+//! delays only callers whose user must be looked up. The bytes of waiting work are limited. A call for which no caller
 //! waits any more costs no work.
 
 use super::{
@@ -27,7 +27,7 @@ pub const TOKENS_AT_ONCE: usize = 4;
 /// How many users are looked up at a time. Each may wait for another host for long.
 pub const USERS_AT_ONCE: usize = 8;
 
-/// What a call that waits costs beside its token, in octets.
+/// What a call that waits costs beside its token, in bytes.
 const CALL_OCTETS: usize = 4 << 10;
 /// Tokens of a few KiB are usual: two thousand fit, and some hundred of one client, whose users may all come at once
 /// after a restart of the server.

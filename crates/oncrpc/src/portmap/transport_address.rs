@@ -8,9 +8,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// Linux's number of IPv4 addresses, and of IPv6's.
 const FAMILY_IPV4: u16 = 2;
 const FAMILY_IPV6: u16 = 10;
-/// Octets of an address of IPv4: family, port, address, and eight that mean nothing.
+/// Bytes of an address of IPv4: family, port, address, and eight that mean nothing.
 const IPV4_OCTETS: usize = 16;
-/// Octets of an address of IPv6: family, port, flow, address, scope.
+/// Bytes of an address of IPv6: family, port, flow, address, scope.
 const IPV6_OCTETS: usize = 28;
 
 /// An address as a socket has it.

@@ -143,7 +143,7 @@ fn split(result: Result<Payload, Rejection>) -> (Result<(), Rejection>, Payload)
 mod tests {
     use super::*;
 
-    /// A kept reply would keep 2 KiB of its connection's otherwise, and the duplicate request cache counts its octets.
+    /// A kept reply would keep 2 KiB of its connection's otherwise, and the duplicate request cache counts its bytes.
     #[test]
     fn a_reply_that_is_kept_keeps_no_memory_of_others() {
         let scratch = SharedScratch::default();

@@ -21,7 +21,7 @@ pub(super) struct Command {
     pub(super) message: Payload,
     /// Makes the message of a further transmission, where no message may be sent twice.
     pub(super) anew: Option<Arc<dyn Anew>>,
-    /// The largest reply, in octets.
+    /// The largest reply, in bytes.
     pub(super) max_reply: usize,
     pub(super) sender: oneshot::Sender<Result<Reply, TransportError>>,
 }
@@ -48,7 +48,7 @@ impl Command {
     }
 }
 
-/// Hands a call to a driver, unless records of at most `max_record` octets cannot carry it or its reply.
+/// Hands a call to a driver, unless records of at most `max_record` bytes cannot carry it or its reply.
 pub(super) fn start(request: Request, max_record: usize, commands: &mpsc::UnboundedSender<Command>) -> PendingCall {
     if let Err(misuse) = check(&request, max_record) {
         return PendingCall::failed(misuse.into());

@@ -11,7 +11,7 @@ use tokio::{
     net::{TcpSocket, TcpStream, UnixStream},
 };
 
-/// A stream of octets in both directions.
+/// A stream of bytes in both directions.
 pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}

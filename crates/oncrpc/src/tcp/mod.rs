@@ -4,7 +4,7 @@
 //! calls and their replies pass between the client's.
 //!
 //! Nothing here starts a task or a runtime: [`connect`] and [`serve`] return a handle and a driver future, which the
-//! program polls where it likes. Messages are written from the octets they share, with vectored writes, and read into
+//! program polls where it likes. Messages are written from the bytes they share, with vectored writes, and read into
 //! buffers of the connection's allocator, from which decoders hand out slices.
 
 mod calls;

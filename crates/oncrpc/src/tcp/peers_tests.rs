@@ -129,7 +129,7 @@ async fn peers_that_hold_memory_and_get_nowhere_are_dropped() {
     assert!(matches!(ended, Err(ConnectionError::Stalled { .. })), "{ended:?}");
 }
 
-/// A few octets taken now and then are no progress: the reply holds memory for as long.
+/// A few bytes taken now and then are no progress: the reply holds memory for as long.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_takes_a_reply_too_slowly_is_dropped() {
     let options = ServerOptions::default();

@@ -1,8 +1,8 @@
-//! Records: messages in a stream of octets (RFC 5531 section 11).
+//! Records: messages in a stream of bytes (RFC 5531 section 11).
 //!
 //! A record is one or more fragments, each after a word whose highest bit marks the last fragment and whose other bits
 //! are its length. The reader owns a small stage for headers and small records; a large fragment gets a buffer of the
-//! connection's allocator and is read straight into it. The writer shares the octets that it gets. After an error
+//! connection's allocator and is read straight into it. The writer shares the bytes that it gets. After an error
 //! neither can go on.
 
 use super::MAX_FRAGMENTS;
@@ -24,10 +24,10 @@ const LAST_FRAGMENT: u32 = 1 << 31;
 const HEADER_OCTETS: usize = 4;
 /// The stage's size: how much is read at once while nothing large is expected.
 const STAGE_OCTETS: usize = 16 << 10;
-/// Records up to this many octets are taken from the stage; fragments beyond get buffers of their own, which the
+/// Records up to this many bytes are taken from the stage; fragments beyond get buffers of their own, which the
 /// allocator counts.
 const SMALL_RECORD_OCTETS: usize = 8 << 10;
-/// Octets written that are progress. A quarter of the largest record: a peer that holds memory by taking an octet now
+/// Bytes written that are progress. A quarter of the largest record: a peer that holds memory by taking a byte now
 /// and then gets nowhere.
 const PROGRESS_OCTETS: u64 = 256 << 10;
 /// What headers are cut from: the next piece is made when this one is used up, and used again once all are written.
@@ -42,7 +42,7 @@ pub enum RecordError {
     /// A record is longer than is accepted.
     #[error("a record of at least {len} bytes is above the limit of {max}")]
     TooLong {
-        /// Octets announced so far.
+        /// Bytes announced so far.
         len: usize,
         /// The limit.
         max: usize,
@@ -100,7 +100,7 @@ impl RecordReader {
         }
     }
 
-    /// Octets received so far.
+    /// Bytes received so far.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
@@ -297,12 +297,12 @@ impl RecordWriter {
         self.queue.push_back(slice);
     }
 
-    /// Octets that wait to be written.
+    /// Bytes that wait to be written.
     pub(crate) fn queued(&self) -> usize {
         self.queued
     }
 
-    /// Octets written so far.
+    /// Bytes written so far.
     #[cfg(test)]
     fn sent(&self) -> u64 {
         self.sent
@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(record.parts().count(), 1);
     }
 
-    /// The allocator is asked for every octet but the first few of a record, however it is cut.
+    /// The allocator is asked for every byte but the first few of a record, however it is cut.
     #[tokio::test]
     async fn small_fragments_of_a_large_record_are_counted_by_the_allocator() {
         #[derive(Default)]

@@ -41,7 +41,7 @@ use tokio::{
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ServerOptions {
-    /// The largest record accepted, in octets.
+    /// The largest record accepted, in bytes.
     pub max_record: usize,
     /// How many calls are executed at a time; no more are read meanwhile. While a reply is awaited from the client, as
     /// many again are read and held, so that it is found behind them.

@@ -138,7 +138,7 @@ async fn exchange(link: Arc<Link>, request: Request) -> Result<Reply, TransportE
     let mut call = request.message.to_bytes();
     let mut wait = options.first_wait;
     let mut is_first = true;
-    // One octet more than a reply may have: a longer one is not taken for its beginning.
+    // One byte more than a reply may have: a longer one is not taken for its beginning.
     let mut buffer = vec![0; request.reply.max_len + 1];
     loop {
         link.socket.send(&call).await.map_err(unreachable)?;

@@ -26,7 +26,7 @@ pub const MAX_CALLS: usize = 64;
 pub const MAX_CALLS_BY_SOURCE: usize = 8;
 /// Calls of one source in a second that are taken, in number: as many at once, and as many in each second after that.
 pub const CALLS_BY_SOURCE_PER_SECOND: u32 = 100;
-/// How many times as many octets as its question an answer may have.
+/// How many times as many bytes as its question an answer may have.
 pub const MAX_AMPLIFICATION: usize = 3;
 /// Datagrams that are read before other tasks of the same thread have their turn, in number.
 const DATAGRAMS_A_TURN: usize = 64;

@@ -38,7 +38,7 @@ const READ_PAUSE: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ServerOptions {
-    /// The largest datagram accepted and sent, in octets.
+    /// The largest datagram accepted and sent, in bytes.
     pub max_datagram: usize,
     /// How many calls are executed at a time.
     pub max_calls: usize,
@@ -46,7 +46,7 @@ pub struct ServerOptions {
     pub max_calls_by_source: usize,
     /// How many calls of one source are taken in a second.
     pub calls_by_source_per_second: NonZeroU32,
-    /// How many times as many octets as its question an answer may have.
+    /// How many times as many bytes as its question an answer may have.
     pub max_amplification: usize,
 }
 
@@ -187,7 +187,7 @@ pub fn serve<T: Datagrams>(
     let sources = Sources::new(options.calls_by_source_per_second, &*env.random);
     let mut driver = Driver {
         socket,
-        // One octet more than is accepted shows that a datagram is too large.
+        // One byte more than is accepted shows that a datagram is too large.
         room: vec![0; options.max_datagram.saturating_add(1)],
         sources,
         calls: FuturesUnordered::new(),

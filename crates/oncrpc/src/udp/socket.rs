@@ -37,7 +37,7 @@ pub trait Datagrams: Send {
 /// A datagram that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Its length in octets, also of what did not fit.
+    /// Its length in bytes, also of what did not fit.
     pub len: usize,
     /// Who says to have sent it.
     pub peer: SocketAddr,

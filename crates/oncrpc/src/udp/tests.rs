@@ -18,7 +18,7 @@ use std::{
 use tokio::sync::{mpsc, watch};
 
 const PROGRAM: u32 = 400_000;
-/// Answers with as many octets as its argument says.
+/// Answers with as many bytes as its argument says.
 const OCTETS: u32 = 1;
 /// Answers when it is let go.
 const HELD: u32 = 2;

@@ -1,7 +1,7 @@
 //! One connection to a server, or several that are used as one (`nconnect=`).
 //!
 //! The driver of the first connection is a task of the command's runtime: its calls and replies cross no threads. Each
-//! further one has a thread and a runtime of its own, so that checksums and copies of octets take several processors;
+//! further one has a thread and a runtime of its own, so that checksums and copies of bytes take several processors;
 //! they end with the command's runtime.
 
 use super::Result;

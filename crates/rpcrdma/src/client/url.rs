@@ -84,7 +84,7 @@ pub struct NfsUrl {
     pub zone: Option<String>,
     /// The port in the URL, if there is one.
     pub port: Option<u16>,
-    /// The path, decoded: any octets, beginning with `/`.
+    /// The path, decoded: any bytes, beginning with `/`.
     pub path: Vec<u8>,
     /// The version of NFS.
     pub version: NfsVersion,

@@ -30,7 +30,7 @@ const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 const SUSPECTED: Duration = Duration::from_secs(60);
 /// Servers that are remembered; the oldest are forgotten first.
 const MAX_SERVERS: usize = 256;
-/// The most octets of the file that are looked at: so many servers, with IPv6 addresses.
+/// The most bytes of the file that are looked at: so many servers, with IPv6 addresses.
 const MAX_FILE_OCTETS: u64 = 32 << 10;
 const FILE: &str = "rpcrdma/without-version-2";
 /// Stands at the end of a line that is a suspicion.

@@ -69,7 +69,7 @@ impl NfsVersions {
         KNOWN.into_iter().zip(self.served).filter(|(_, is_served)| *is_served).map(|(name, _)| name)
     }
 
-    /// What of `memory` octets is left for calls under way, and what the remembered replies of version 4 get.
+    /// What of `memory` bytes is left for calls under way, and what the remembered replies of version 4 get.
     pub(super) fn share(self, memory: usize) -> (usize, usize) {
         let replies = if self.has_4() { memory / REPLIES_PART } else { 0 };
         (memory - replies, replies)
@@ -110,7 +110,7 @@ pub(super) struct Version4Options {
     pub(super) host_locks: bool,
     /// Whether files are delegated to clients.
     pub(super) delegations: bool,
-    /// What remembered replies may take, in octets.
+    /// What remembered replies may take, in bytes.
     pub(super) reply_octets: usize,
     /// Is called with each operation.
     pub(super) observer: Option<Arc<dyn Observer>>,

@@ -18,7 +18,7 @@ impl Random for Same {
     }
 }
 
-/// A table with one call of so many octets, whose largest reply has so many.
+/// A table with one call of so many bytes, whose largest reply has so many.
 fn table(call: usize, reply: ReplyShape) -> (Calls, oneshot::Receiver<Answered>) {
     let mut calls = Calls::new(Arc::new(Heap), SERVER, Arc::new(XidSource::new(&Same)));
     let (sender, receiver) = oneshot::channel();
@@ -123,7 +123,7 @@ impl Anew for Counted {
     }
 }
 
-/// The engine repeats by itself what may be executed twice, with the octets that it has: it may not where no message
+/// The engine repeats by itself what may be executed twice, with the bytes that it has: it may not where no message
 /// may be sent twice.
 #[test]
 fn a_call_whose_messages_differ_is_made_anew_for_each_connection() {

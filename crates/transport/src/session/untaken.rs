@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Octets of answers that were posted and are not sent.
+/// Bytes of answers that were posted and are not sent.
 #[derive(Default)]
 pub(super) struct Untaken {
     pub(super) octets: usize,

@@ -31,11 +31,11 @@ pub const BULK: u32 = 4;
 pub const SWAP: u32 = 5;
 pub const STRICT: u32 = 6;
 pub const COUNT: u32 = 7;
-/// Takes octets and sleeps over them.
+/// Takes bytes and sleeps over them.
 pub const HOLD: u32 = 8;
 pub const MAX: usize = 1 << 20;
 
-/// Octets that depend on a seed and on their place.
+/// Bytes that depend on a seed and on their place.
 pub fn pattern(len: usize, seed: u32) -> Vec<u8> {
     let words = (0..len.div_ceil(4) as u32).map(|at| at.wrapping_mul(0x9E37_79B9) ^ seed);
     let mut octets = Vec::with_capacity(len + 4);
@@ -167,7 +167,7 @@ pub fn start_read(client: &Client, len: usize, seed: u32, sleep: Duration) -> Ca
     client.call(SLEEP, args.finish(), item_shape(len, Some(&rpcrdma_env::Heap)))
 }
 
-/// Waits for a READ and checks its octets. Returns whether they were placed directly, and whether the call was
+/// Waits for a READ and checks its bytes. Returns whether they were placed directly, and whether the call was
 /// repeated.
 pub async fn finish_read(call: Call, len: usize, seed: u32) -> Result<(bool, bool), rpcrdma_oncrpc::CallError> {
     let mut results = call.await?;

@@ -108,7 +108,7 @@ impl Peer {
         self.took();
     }
 
-    /// Posts octets, whether there is a credit or not.
+    /// Posts bytes, whether there is a credit or not.
     pub fn post(&mut self, octets: Bytes) {
         self.credits = self.credits.saturating_sub(1);
         self.end.post(vec![octets], None);
@@ -139,7 +139,7 @@ impl Peer {
     }
 }
 
-/// A call as octets behind a header.
+/// A call as bytes behind a header.
 pub fn rpc(xid: u32, procedure: u32, args: &[u32]) -> Bytes {
     let head = [xid, 0, 2, crate::common::PROGRAM, 1, procedure, 0, 0, 0, 0];
     head.iter().chain(args).flat_map(|word| word.to_be_bytes()).collect()

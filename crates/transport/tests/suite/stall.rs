@@ -231,7 +231,7 @@ fn a_peer_that_serves_no_reads_is_dropped_with_the_memory_that_it_held() {
     assert!(memory.arguments.try_allocate(2 << 20).is_some());
 }
 
-/// A small call, whose answer grants credits, and calls with a chunk of so many octets each.
+/// A small call, whose answer grants credits, and calls with a chunk of so many bytes each.
 fn writes(count: usize, octets: u32) -> Vec<Bytes> {
     let write = |xid| {
         let segment = Segment { handle: 1, length: octets, offset: 0 };

@@ -97,7 +97,7 @@ impl VerbsQueuePair {
         }
     }
 
-    /// What the peer can reach memory by: its handle and the first octet's offset.
+    /// What the peer can reach memory by: its handle and the first byte's offset.
     ///
     /// # Safety
     /// As for [`Domain::register`](crate::domain::Domain::register).

@@ -21,7 +21,7 @@ use rpcrdma_fabric::{
 use smallvec::SmallVec;
 use std::{ffi::c_int, io, ptr};
 
-/// Slices of so many octets at most are copied where they lie outside of the pool: cheaper than a registration.
+/// Slices of so many bytes at most are copied where they lie outside of the pool: cheaper than a registration.
 const COPY_OCTETS: usize = 4096;
 /// Requests in one list at most.
 const LIST: usize = 16;

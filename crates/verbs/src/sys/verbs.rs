@@ -317,7 +317,7 @@ pub(crate) struct AddressHandle {
     pub(crate) sgid_index: u8,
     pub(crate) hop_limit: u8,
     pub(crate) traffic_class: u8,
-    /// The end of the inner structure, which is a multiple of eight octets long.
+    /// The end of the inner structure, which is a multiple of eight bytes long.
     pub(crate) after_route: u8,
     pub(crate) dlid: u16,
     pub(crate) sl: u8,

@@ -149,7 +149,7 @@ fn says(seen: &Seen, words: &[&str]) {
     assert!(words.iter().all(|word| reason.contains(word)), "{reason} does not say {words:?}");
 }
 
-/// Neither the peer's octets nor ours are reached by a handle that nobody has given.
+/// Neither the peer's bytes nor ours are reached by a handle that nobody has given.
 #[tokio::test]
 async fn an_access_that_the_peer_does_not_allow() {
     for (verbs, address, told) in opened().await {

@@ -56,7 +56,7 @@ pub(super) enum File {
 }
 
 impl Caller {
-    /// READ. Gives how many octets have come.
+    /// READ. Gives how many bytes have come.
     pub(super) async fn read(&self, lane: &mut Lane, offset: u64, count: u32) -> anyhow::Result<usize> {
         let data: ItemData = match &self.file {
             File::Three(file) => {
@@ -77,7 +77,7 @@ impl Caller {
         Ok(data.as_slice().len())
     }
 
-    /// WRITE, unstable. Gives how many octets were taken.
+    /// WRITE, unstable. Gives how many bytes were taken.
     pub(super) async fn write(&self, lane: &mut Lane, offset: u64, data: Bytes) -> anyhow::Result<usize> {
         let count = match &self.file {
             File::Three(file) => {

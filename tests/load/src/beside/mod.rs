@@ -38,7 +38,7 @@ use turns::Load;
 /// The file that is read and written: all of it is in memory.
 const FILE: &str = "file";
 const FILE_OCTETS: u64 = 256 << 20;
-/// Octets of the blocks in which it is made.
+/// Bytes of the blocks in which it is made.
 const BLOCK_OCTETS: usize = 1 << 20;
 /// How long a version has its turn.
 const SLICE: Duration = Duration::from_millis(100);

@@ -12,7 +12,7 @@ use rpcrdma_xdr::ItemData;
 
 /// The minor version.
 const MINOR: u32 = 2;
-/// Octets of a call or reply beside 1 MiB of data: what Linux asks for besides is of this order.
+/// Bytes of a call or reply beside 1 MiB of data: what Linux asks for besides is of this order.
 const HEADROOM_OCTETS: u32 = 4096;
 /// The largest data of a call.
 const DATA_OCTETS: u32 = 1 << 20;

@@ -33,7 +33,7 @@ impl Load {
         Self { writes, block, depth, file_octets, walked: AtomicU64::new(0), data }
     }
 
-    /// Octets of each call.
+    /// Bytes of each call.
     pub(super) fn block(&self) -> u32 {
         self.block
     }

@@ -15,12 +15,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Octets and calls of a window of reads or writes.
+/// Bytes and calls of a window of reads or writes.
 const BLOCK: u32 = 32 << 10;
 const DEPTH: usize = 3;
 /// Pauses between operations are as long as this at most.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Octets of the file that the command copies.
+/// Bytes of the file that the command copies.
 const COPIED_OCTETS: u64 = 3 << 20;
 /// The command's pause between copies.
 const COPY_PAUSE: Duration = Duration::from_secs(2);
@@ -178,7 +178,7 @@ impl Decent {
     }
 }
 
-/// That octets are what they should be, or where they are not.
+/// That bytes are what they should be, or where they are not.
 fn same(name: &str, offset: u64, found: &[u8], expected: &[u8]) -> anyhow::Result<()> {
     if found == expected {
         return Ok(());

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 /// Files in a directory at most.
 const MAX_FILES: u64 = 16;
-/// Octets of a file at most.
+/// Bytes of a file at most.
 pub(super) const MAX_OCTETS: u64 = 400 << 10;
-/// Octets that are written at a time at most, in most cases.
+/// Bytes that are written at a time at most, in most cases.
 const USUAL_OCTETS: u64 = 20 << 10;
 
 /// A directory's files by their names.
@@ -16,7 +16,7 @@ const USUAL_OCTETS: u64 = 20 << 10;
 pub(super) struct Files(pub(super) BTreeMap<String, Vec<u8>>);
 
 impl Files {
-    /// The octets are there from an offset on.
+    /// The bytes are there from an offset on.
     pub(super) fn put(&mut self, name: &str, offset: usize, data: &[u8]) {
         let file = self.0.entry(name.to_owned()).or_default();
         if file.len() < offset + data.len() {
@@ -25,7 +25,7 @@ impl Files {
         file[offset..offset + data.len()].copy_from_slice(data);
     }
 
-    /// The octets of a range, as far as there are any.
+    /// The bytes of a range, as far as there are any.
     pub(super) fn range(&self, name: &str, offset: u64, count: u32) -> &[u8] {
         let file = self.0.get(name).map_or(&[][..], Vec::as_slice);
         let begin = (offset as usize).min(file.len());
@@ -43,12 +43,12 @@ impl Files {
     }
 }
 
-/// How many octets to write or read: mostly few, now and then many.
+/// How many bytes to write or read: mostly few, now and then many.
 pub(super) fn octets(random: &SeededRandom) -> u64 {
     1 + random.below(if random.below(6) == 0 { MAX_OCTETS / 2 } else { USUAL_OCTETS })
 }
 
-/// Octets that look random.
+/// Bytes that look random.
 pub(super) fn data(random: &SeededRandom, octets: u64) -> Bytes {
     let mut data = vec![0; octets as usize];
     random.fill(&mut data);

@@ -32,7 +32,7 @@ const KEPT: Duration = Duration::from_secs(12);
 const TICK: Duration = Duration::from_millis(50);
 /// Threads of this name fail in their own way.
 const THREAD: &str = "hostile";
-/// Octets of the file that is asked for, and of what is announced and does not come.
+/// Bytes of the file that is asked for, and of what is announced and does not come.
 const BAIT_OCTETS: usize = 256 << 10;
 const WITHHELD_OCTETS: u32 = 64 << 10;
 /// In version 2: more of the message comes; a grant of nothing, and one of sixteen.
@@ -64,7 +64,7 @@ impl Target {
 enum Held {
     Stream(TcpStream),
     Peer(Peer),
-    /// Sends the rest of its frame octet by octet.
+    /// Sends the rest of its frame byte by byte.
     Dripping(Peer, Vec<u8>, usize),
 }
 

@@ -1,4 +1,4 @@
-//! A path that is cut now and then: passes octets on, and ends its connections in whatever they are about.
+//! A path that is cut now and then: passes bytes on, and ends its connections in whatever they are about.
 
 use super::Scene;
 use rpcrdma_env::{Random as _, SeededRandom};

@@ -15,9 +15,9 @@ pub type State = [u8; 16];
 
 /// Slots that it asks for.
 const SLOTS: u32 = 8;
-/// Octets of calls and replies that it asks for.
+/// Bytes of calls and replies that it asks for.
 const MESSAGE_OCTETS: u32 = 1 << 20;
-/// Octets of replies that are to be remembered.
+/// Bytes of replies that are to be remembered.
 const CACHED_OCTETS: u32 = 2_048;
 
 /// READ and WRITE, of access and denial.

@@ -38,7 +38,7 @@ pub struct Called {
 }
 
 impl Called {
-    /// Reads a call whose credential has this many octets of body.
+    /// Reads a call whose credential has this many bytes of body.
     fn read(message: &[u8]) -> Self {
         let at = |index: usize| rpc::word(message, 4 * index);
         assert_eq!((at(1), at(2)), (0, 2), "a call of RPC version 2");
@@ -73,7 +73,7 @@ impl Link {
         self.send_args(&call.args())
     }
 
-    /// Sends a COMPOUND whose arguments may be any octets.
+    /// Sends a COMPOUND whose arguments may be any bytes.
     pub fn send_args(&mut self, args: &[u8]) -> u32 {
         let message = self.message(args);
         self.say(&message);
@@ -161,7 +161,7 @@ impl Link {
         results
     }
 
-    /// Octets in the place of arguments, and how they are answered.
+    /// Bytes in the place of arguments, and how they are answered.
     pub fn call_octets(&mut self, args: &[u8]) -> Status {
         self.send_args(args);
         self.hear().1

@@ -123,7 +123,7 @@ impl Compound {
         self
     }
 
-    /// As octets.
+    /// As bytes.
     pub fn args(&self) -> Vec<u8> {
         let mut args = Xdr::default().opaque(&self.tag).words(&[self.minor, self.announced]).0;
         args.extend(&self.ops);
@@ -149,7 +149,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads results to the last octet. What does not fit together is a panic.
+    /// Reads results to the last byte. What does not fit together is a panic.
     pub fn read(octets: &[u8]) -> Self {
         let mut reader = Reader { octets, at: 0 };
         let status = reader.u32();

@@ -17,7 +17,7 @@ pub const CONFIRM: u32 = 2;
 /// The callback address of a client that cannot be called: the port is 0.
 pub const NOWHERE: (&[u8], &[u8]) = (b"tcp", b"127.0.0.1.0.0");
 
-/// SETCLIENTID that wants to be called at an address: its netid and its universal address, which may be any octets.
+/// SETCLIENTID that wants to be called at an address: its netid and its universal address, which may be any bytes.
 pub fn set_client_id(name: &[u8], incarnation: u64, (netid, address): (&[u8], &[u8])) -> Xdr {
     Xdr::default().u64(incarnation).opaque(name).u32(PROGRAM).opaque(netid).opaque(address).u32(7)
 }

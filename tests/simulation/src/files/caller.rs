@@ -20,7 +20,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 pub(super) const REGISTERS: &str = "registers";
 const MAX_REGISTERS: u64 = 3;
 const REGISTER_OCTETS: u64 = 8;
-/// Octets of a file at most, and of each call.
+/// Bytes of a file at most, and of each call.
 const MAX_OCTETS: u64 = 60_000;
 const BLOCKS: [u32; 3] = [1_000, 8_192, 40_000];
 const MAX_DEPTH: u64 = 4;
@@ -150,7 +150,7 @@ impl Caller {
         (0..len).map(|at| (at.wrapping_mul(with | 1) >> 5) as u8).collect()
     }
 
-    /// Writes octets, several calls at a time, and waits until they are durable.
+    /// Writes bytes, several calls at a time, and waits until they are durable.
     async fn write(&self, file: File, offset: usize, octets: &[u8]) -> Result<(), Error> {
         let block = BLOCKS[self.random.below(BLOCKS.len() as u64) as usize];
         let writer = Writer::new(file.clone(), block, 1 + self.random.below(MAX_DEPTH) as usize);
@@ -364,7 +364,7 @@ impl Caller {
     }
 }
 
-/// That a file has these octets.
+/// That a file has these bytes.
 async fn judge_file(
     scene: &Scene,
     files: &Files,

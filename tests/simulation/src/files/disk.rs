@@ -2,8 +2,8 @@
 //! that counts what it was asked to change.
 //!
 //! Before the first unstable write to a file it keeps what the file had. A write that is to be durable, a COMMIT and
-//! whatever else changes the file make all of it durable. So a server that tells octets to be durable that it has only
-//! written, and a client that does not send lost octets again, are found by what stands in the file.
+//! whatever else changes the file make all of it durable. So a server that tells bytes to be durable that it has only
+//! written, and a client that does not send lost bytes again, are found by what stands in the file.
 
 use super::checks::Checks;
 use crate::lock;

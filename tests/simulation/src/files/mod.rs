@@ -57,7 +57,7 @@ const FAULT_ONE_IN: (u64, u64) = (32, 1024);
 const LATE_MICROS: (u64, u64) = (10, 200_000);
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
-/// Octets of the disk.
+/// Bytes of the disk.
 const DISK_OCTETS: u64 = 64 << 20;
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));

@@ -19,7 +19,7 @@ use tempfile::TempDir;
 /// Where NFS and MOUNT listen.
 pub(super) const NFS: SocketAddr = SocketAddr::new(SERVER, 20_049);
 pub(super) const MOUNT: SocketAddr = SocketAddr::new(SERVER, 20_048);
-/// Octets for calls.
+/// Bytes for calls.
 const MEMORY_OCTETS: usize = 4 << 20;
 
 pub(super) struct Server {

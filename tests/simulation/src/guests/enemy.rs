@@ -32,7 +32,7 @@ use std::{
 const MEMORY: usize = 24;
 /// What is done on a connection at most.
 const MAX_ACTS: u64 = 150;
-/// Octets of a receive, mostly.
+/// Bytes of a receive, mostly.
 const RECEIVE_OCTETS: usize = 8192;
 /// How often nothing is said for want of credits before it is said nevertheless.
 const MAX_HEED: u32 = 40;

@@ -4,7 +4,7 @@ use super::enemy::Known;
 use rpcrdma_env::Random;
 use rpcrdma_wire::chunk::{Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
 
-/// Where the item of the arguments stands in a call of the program: header, number, sleep, octets wanted, length.
+/// Where the item of the arguments stands in a call of the program: header, number, sleep, bytes wanted, length.
 pub(super) const ITEM_POSITION: u32 = 40 + 20;
 /// Segments of a list at most: above what any end handles.
 const MAX_SEGMENTS: u64 = 80;

@@ -12,9 +12,9 @@ use rpcrdma_wire::{
     v2::{self, Chunks, Credits, OtherBody, OtherProperty, Property, PropertyId, PropertySet},
 };
 
-/// Octets of filler in a message that fits no receive.
+/// Bytes of filler in a message that fits no receive.
 const TOO_LONG: usize = 20_000;
-/// Octets of an argument that comes inline, at most.
+/// Bytes of an argument that comes inline, at most.
 const MAX_INLINE: u64 = 900;
 
 /// Who speaks, and to whom it belongs.

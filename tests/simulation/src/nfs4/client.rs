@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// COMPOUND's number, and the largest reply that is wanted of one.
 const COMPOUND: u32 = 1;
 const REPLY_OCTETS: usize = 3_072;
-/// Octets of the server's calls and their replies.
+/// Bytes of the server's calls and their replies.
 const BACK_OCTETS: u32 = 4_096 - 28;
 /// Slots of a session, and connections of a client.
 const SLOTS: usize = 3;

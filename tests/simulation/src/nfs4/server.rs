@@ -22,7 +22,7 @@ use tempfile::TempDir;
 pub(super) const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20_049);
 /// Calls of the server's on a connection at a time.
 const CALLBACK_CREDITS: u32 = 16;
-/// Octets of its file system, and for calls.
+/// Bytes of its file system, and for calls.
 const STORAGE_OCTETS: u64 = 128 << 20;
 const MEMORY_OCTETS: usize = 8 << 20;
 

@@ -14,7 +14,7 @@ use rpcrdma_nfs::v4::{
 };
 use std::time::Duration;
 
-/// Counters, one behind the other in a file, and their octets.
+/// Counters, one behind the other in a file, and their bytes.
 const COUNTERS: u64 = 2;
 const COUNTER_OCTETS: u64 = 8;
 /// READ and WRITE.

@@ -15,7 +15,7 @@ const MAX_CALLERS: u64 = 4;
 const MAX_CALLS: u64 = 12;
 /// Events besides the faults of providers, at most.
 const MAX_EVENTS: u64 = 8;
-/// The least and the most that a server has for arguments and results together, in octets.
+/// The least and the most that a server has for arguments and results together, in bytes.
 const MEMORY_OCTETS: (u64, u64) = (64 << 10, 8 << 20);
 /// One in so many steps goes wrong, at most and at least, where something does.
 const ONE_IN: (u64, u64) = (16, 512);

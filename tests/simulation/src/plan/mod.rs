@@ -34,7 +34,7 @@ pub struct ClientPlan {
     pub versions: Versions,
     /// Credits that it asks for.
     pub credits: u32,
-    /// The largest Send, in octets.
+    /// The largest Send, in bytes.
     pub inline_octets: u32,
     /// Credits that it grants for calls of the server; zero: it takes none.
     pub reverse: u32,
@@ -57,11 +57,11 @@ pub struct ServerPlan {
     pub versions: Versions,
     /// Credits that it grants to each connection.
     pub credits: u32,
-    /// The largest Send, in octets.
+    /// The largest Send, in bytes.
     pub inline_octets: u32,
     /// Calls of its own under way on each connection.
     pub reverse: u32,
-    /// Memory for arguments and results, in octets.
+    /// Memory for arguments and results, in bytes.
     pub memory: usize,
 }
 

@@ -30,13 +30,13 @@ pub(super) struct WatchedQueuePair {
     /// The other host.
     acceptor: IpAddr,
     account: Account,
-    /// What is lent to the peer, by handle: a digest of the octets where it may read them.
+    /// What is lent to the peer, by handle: a digest of the bytes where it may read them.
     exposed: BTreeMap<u32, Option<u64>>,
     /// Reads under way, with their tags in the capture.
     reads: BTreeMap<Token, Vec<(u32, u32)>>,
 }
 
-/// Tells whether octets have changed. Both digests are taken in the same process, by the same function.
+/// Tells whether bytes have changed. Both digests are taken in the same process, by the same function.
 fn digest(octets: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(octets);

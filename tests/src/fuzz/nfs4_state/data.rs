@@ -22,11 +22,11 @@ pub(super) const DATA_FILES: usize = 2;
 /// Where something can begin: in a page, with a page, and behind a hole that is too long to be copied at once.
 const PLACES: [u64; 8] = [0, 5, 4_096, 4_101, 8_192, FAR, FAR + 7, FAR + 4_096];
 const FAR: u64 = 5 << 20;
-/// No file here becomes longer, in octets.
+/// No file here becomes longer, in bytes.
 const MAX_SIZE: u64 = 8 << 20;
-/// The unit of CLONE, in octets.
+/// The unit of CLONE, in bytes.
 const UNIT: u64 = 4_096;
-/// What COPY copies before it is answered, in octets, if it can be told of the rest later.
+/// What COPY copies before it is answered, in bytes, if it can be told of the rest later.
 const AT_ONCE: u64 = 4 << 20;
 /// A stateid that nobody was given.
 const UNKNOWN: StateId = StateId { sequence: 1, other: rpcrdma_nfs::v4::StateIdOther([7; 12]) };
@@ -35,7 +35,7 @@ const UNKNOWN: StateId = StateId { sequence: 1, other: rpcrdma_nfs::v4::StateIdO
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     size: u64,
-    /// Octets that are not zero.
+    /// Bytes that are not zero.
     octets: BTreeMap<u64, u8>,
     xattrs: BTreeMap<&'static str, Vec<u8>>,
     /// What was set, if the file was not made with it.
@@ -80,7 +80,7 @@ fn place(mint: &mut Mint<'_>) -> u64 {
     PLACES[mint.below(PLACES.len())]
 }
 
-/// How many octets, from none to some pages.
+/// How many bytes, from none to some pages.
 fn some(mint: &mut Mint<'_>) -> u64 {
     [0, 1, 6, 4_091, 4_096, 4_097, 8_192, 12_288][mint.below(8)]
 }
@@ -165,7 +165,7 @@ impl Run {
         }
     }
 
-    /// Data may be told where octets are zero, and a hole only there.
+    /// Data may be told where bytes are zero, and a hole only there.
     fn seek(&mut self, client: usize, mint: &mut Mint<'_>) {
         let (file, offset) = (mint.below(DATA_FILES), place(mint));
         let what = if mint.below(2) == 0 { ops::Content::Data } else { ops::Content::Hole };

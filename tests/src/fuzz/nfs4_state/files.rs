@@ -19,7 +19,7 @@ fn owner(name: String) -> Owner {
     Owner { client: ClientId(0), name: OwnerName::from(name.as_str()) }
 }
 
-/// A range: where it begins, its length, and which of the octets it has.
+/// A range: where it begins, its length, and which of the bytes it has.
 fn range(mint: &mut Mint<'_>) -> (u64, u64, Vec<usize>) {
     let (offset, len) = (mint.below(OCTETS - 1), mint.below(6));
     match len {
@@ -32,7 +32,7 @@ fn range(mint: &mut Mint<'_>) -> (u64, u64, Vec<usize>) {
 }
 
 impl Run {
-    /// One operation on a file, with whatever slot the octets choose.
+    /// One operation on a file, with whatever slot the bytes choose.
     fn on(&mut self, client: usize, file: usize, mint: &mut Mint<'_>, op: Args) -> Option<Outcome<ItemData>> {
         let (slot, cache) = (mint.below(SLOTS), mint.below(3) > 0 && !matches!(op, Args::Read(_)));
         let put = Args::PutFh(ops::PutFh { file: self.files[file].clone() });

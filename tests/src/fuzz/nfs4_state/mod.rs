@@ -1,4 +1,4 @@
-//! The state of NFS version 4 against a model: octets choose what two clients do, how time passes and when the server
+//! The state of NFS version 4 against a model: bytes choose what two clients do, how time passes and when the server
 //! restarts; the real service does it in this process, and the [model](model) says what it has to answer. The model
 //! shares no code with the server, and knows only what RFC 8881 says and what [`world`] sets.
 //!

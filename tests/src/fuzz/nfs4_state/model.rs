@@ -12,7 +12,7 @@ pub(super) const FILES: usize = 2;
 pub(super) const OWNERS: usize = 2;
 pub(super) const LOCKERS: usize = 2;
 pub(super) const SLOTS: usize = 2;
-/// Octets that ranges are told apart by: sixteen, and all behind them.
+/// Bytes that ranges are told apart by: sixteen, and all behind them.
 pub(super) const OCTETS: usize = 17;
 /// The client of minor version 0, as far as grace periods go: it never says that it is done.
 pub(super) const ZERO: usize = CLIENTS;
@@ -44,7 +44,7 @@ impl Open {
     }
 }
 
-/// A lock owner's ranges under an open: whether each octet is locked, and for writing.
+/// A lock owner's ranges under an open: whether each byte is locked, and for writing.
 #[derive(Clone, Debug)]
 pub(super) struct Lock {
     pub(super) id: StateId,
@@ -158,7 +158,7 @@ impl Model {
         self.way(asker, &clients)
     }
 
-    /// Of a LOCK or LOCKT: whoever else has an octet of it, one of the two for writing.
+    /// Of a LOCK or LOCKT: whoever else has a byte of it, one of the two for writing.
     pub(super) fn locks(&self, asker: (usize, usize, usize), file: usize, range: &[usize], writes: bool) -> Way {
         let mut clients = BTreeSet::new();
         for (client, owner, open) in self.opens(file) {

@@ -198,7 +198,7 @@ impl Run {
         Some(outcomes)
     }
 
-    /// The last call of a slot once more: the same answer, to the octet, if it was to be kept.
+    /// The last call of a slot once more: the same answer, to the byte, if it was to be kept.
     pub(super) fn repeat(&mut self, client: usize, mint: &mut Mint<'_>) {
         let slot = mint.below(SLOTS);
         let now = self.model.now;

@@ -24,9 +24,9 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Octets of the file system: more than the files here can have, wherever the octets put their data.
+/// Bytes of the file system: more than the files here can have, wherever the bytes put their data.
 const STORAGE_OCTETS: u64 = 64 << 20;
-/// Octets of an accepted reply before the results.
+/// Bytes of an accepted reply before the results.
 const REPLY_HEADER_OCTETS: usize = 24;
 /// For how long a client is believed, and how long a grace period lasts, in seconds.
 pub(super) const LEASE: u64 = 10;
@@ -208,7 +208,7 @@ impl World {
         self.drive();
     }
 
-    /// A call's octets to the server over a connection, and what it answers.
+    /// A call's bytes to the server over a connection, and what it answers.
     pub(super) fn call(&self, connection: u64, arguments: &Bytes) -> Bytes {
         self.call_numbered(connection, 1, arguments)
     }
@@ -237,14 +237,14 @@ impl World {
     }
 }
 
-/// Arguments as octets.
+/// Arguments as bytes.
 pub(super) fn encoded(call: &Arguments) -> Bytes {
     let mut encoder = Encoder::new();
     call.encode(&mut encoder);
     encoder.finish().to_bytes()
 }
 
-/// Results from octets.
+/// Results from bytes.
 pub(super) fn decoded(octets: &Bytes) -> Results<ItemData> {
     let mut decoder = Decoder::new(octets.clone().into());
     let results = Results::decode(&mut decoder).expect("results");

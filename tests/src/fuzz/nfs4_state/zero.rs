@@ -175,7 +175,7 @@ impl Run {
         }
     }
 
-    /// A call, its answer as octets, and its status.
+    /// A call, its answer as bytes, and its status.
     fn said(&mut self, ops: Vec<Args>) -> (Bytes, Status) {
         self.zero.xid += 1;
         let call = encoded(&Arguments::new(0, ops));
@@ -464,7 +464,7 @@ impl Run {
         self.saw("repeated by number", Status::OK);
     }
 
-    /// The last call, octet for octet and by the same XID, over another connection from the same port.
+    /// The last call, byte for byte and by the same XID, over another connection from the same port.
     fn say_again(&mut self) {
         let Some((xid, call, answer)) = self.zero.last.clone() else { return };
         let is_look = decoded(&answer).results.iter().any(|outcome| matches!(outcome, Outcome::Read(_)));

@@ -21,7 +21,7 @@ pub(super) const JOB: Job = Job {
 /// The attribute that is a list, on the host.
 const LIST: &str = "system.posix_acl_access";
 
-/// Octets of a list in it: a version, and for each entry what it is, its permissions, and who.
+/// Bytes of a list in it: a version, and for each entry what it is, its permissions, and who.
 const VERSION_SIZE: usize = 4;
 const ENTRY_SIZE: usize = 8;
 

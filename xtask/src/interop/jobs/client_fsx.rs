@@ -43,7 +43,7 @@ const LONG_SHARE: u64 = 2;
 const LONG_SHARE_4: u64 = 5;
 const SHORT_SHARE: u64 = 20;
 
-/// Mount options, octets of the file that are used, the largest operation, where they begin, further options of `xtask
+/// Mount options, bytes of the file that are used, the largest operation, where they begin, further options of `xtask
 /// fsx`.
 const CACHED: &str = "
 rsize=1024,wsize=1024 40000 9000 0

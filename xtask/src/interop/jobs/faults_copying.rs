@@ -13,7 +13,7 @@ use std::{fs, process::Command, thread, time::Duration};
 /// The guest's script.
 pub(super) const SCRIPT: &str = include_str!("../../../interop/guest/faults-copy.sh");
 
-/// A guest that copies files of so many octets, at least so many times. Where it mounts is still to be said.
+/// A guest that copies files of so many bytes, at least so many times. Where it mounts is still to be said.
 pub(super) fn guest(octets: usize, rounds: usize) -> GuestOptions {
     let guest = GuestOptions::new("client", SCRIPT).set("SIZE", octets).set("ROUNDS", rounds);
     guest
@@ -51,7 +51,7 @@ pub(super) fn open_files(server: &Server) -> anyhow::Result<usize> {
     Ok(fs::read_dir(format!("/proc/{process}/fd"))?.count())
 }
 
-/// Octets of the server's memory for calls and replies that are in use.
+/// Bytes of the server's memory for calls and replies that are in use.
 pub(super) fn memory_in_use(metrics: &Metrics) -> f64 {
     metrics.sum("rpcrdma_memory_bytes", &["what=\"in_use\""])
 }

@@ -63,7 +63,7 @@ const REQUESTS_SKIPPED: u64 = 6;
 /// How often a tree is copied each way, at most, until all cuts were made.
 const ROUNDS: usize = 6;
 
-/// Octets of MPA's request or reply, which has 20 before its private data, that pass before a cut.
+/// Bytes of MPA's request or reply, which has 20 before its private data, that pass before a cut.
 const INSIDE_SETUP: u64 = 10;
 
 /// How long it may take until a connection comes to the place, with the time to connect again.

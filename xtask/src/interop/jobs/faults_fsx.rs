@@ -28,7 +28,7 @@ pub(super) const JOB: Job = Job {
 /// Of all operations, so many are done here: one in this number.
 const SHARE: u64 = 20;
 
-/// Mount options, octets of the file that are used, the largest operation, where they begin, further options of `xtask
+/// Mount options, bytes of the file that are used, the largest operation, where they begin, further options of `xtask
 /// fsx`.
 const MOUNTS: &str = "
 rsize=65536,wsize=65536 300000 70000 0

@@ -39,7 +39,7 @@ const STALLS: [(Way, Part, End); 3] = [
     (Way::Up, Part::ReadResponse, End::StallBoth),
 ];
 
-/// A slow path, in octets a second: the four WRITEs of 1 MiB that the guest has under way take more than three seconds
+/// A slow path, in bytes a second: the four WRITEs of 1 MiB that the guest has under way take more than three seconds
 /// together. Their time is twice [`STALL`].
 const SLOW: u64 = 1_200_000;
 

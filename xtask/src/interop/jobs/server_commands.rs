@@ -257,7 +257,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Whether a file here has the octets of one in the guest.
+    /// Whether a file here has the bytes of one in the guest.
     fn same_as_in_guest(&self, here: &Path, there: &str) -> anyhow::Result<()> {
         let there = self.nfsd.run(&format!("sha256sum {there}"))?;
         let mut command = Command::new("sha256sum");

@@ -48,7 +48,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const INTEGRITY: &str = "krb5i";
 
-/// Takes files away whose end our client reads where no octet is left: empty ones, and those that end in a hole. With
+/// Takes files away whose end our client reads where no byte is left: empty ones, and those that end in a hole. With
 /// integrity, nfsd 6.12 answers such a READ of version 4 at times with what lies in its memory in the place of the
 /// checksum, and our client does not take it (docs/linux.md).
 fn spare_ends(folder: &Path) -> anyhow::Result<()> {

@@ -34,7 +34,7 @@ const SMALL: usize = 900;
 /// A file that takes long, so that it is open for writing when nfsd goes.
 const LARGE: usize = 48 << 20;
 
-/// What of it the guest has when nfsd is stopped: small files, octets of the large one.
+/// What of it the guest has when nfsd is stopped: small files, bytes of the large one.
 const SMALL_AT: u64 = 150;
 const LARGE_AT: u64 = 4 << 20;
 

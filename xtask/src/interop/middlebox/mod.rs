@@ -1,8 +1,8 @@
-//! A middlebox: passes the octets of TCP connections to a port of the loopback, and can cut, stall and slow them, at a
-//! chosen octet.
+//! A middlebox: passes the bytes of TCP connections to a port of the loopback, and can cut, stall and slow them, at a
+//! chosen byte.
 //!
 //! It takes part in TCP at both sides, so a peer that it leaves alone still hears acknowledgements: a host that
-//! vanishes is made with [`super::namespace`]. Each connection has two threads, one for each way, that own the octets
+//! vanishes is made with [`super::namespace`]. Each connection has two threads, one for each way, that own the bytes
 //! they hold; an error at one side ends both.
 
 use super::process::LOOK;
@@ -26,7 +26,7 @@ mod scanner;
 pub(super) use scanner::Part;
 use scanner::Scanner;
 
-/// Octets that are taken at a time.
+/// Bytes that are taken at a time.
 const TAKEN: usize = 65_536;
 
 /// How long a socket is waited for before the orders are looked at again.
@@ -39,10 +39,10 @@ const BUFFER: usize = 65_536;
 /// (libslirp, in `soread`) aborts when a connection ends while its buffer towards the guest is full.
 const SETTLED: Duration = Duration::from_millis(200);
 
-/// A slowed way moves its octets in so many portions a second.
+/// A slowed way moves its bytes in so many portions a second.
 const PORTIONS: u64 = 20;
 
-/// Which way octets go.
+/// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// From who connected.
@@ -69,7 +69,7 @@ pub(super) enum End {
 pub(super) enum Place {
     /// In the middle of an FPDU of this kind.
     Inside(Part),
-    /// After so many octets.
+    /// After so many bytes.
     After(u64),
 }
 
@@ -96,11 +96,11 @@ impl fmt::Display for Cut {
 struct Orders {
     /// One after the other.
     cuts: VecDeque<Cut>,
-    /// FPDUs of the kind, or octets, that passed since the first of them was next.
+    /// FPDUs of the kind, or bytes, that passed since the first of them was next.
     passed: u64,
     done: Vec<String>,
     stalled: [bool; 2],
-    /// Octets a second, each way.
+    /// Bytes a second, each way.
     rate: Option<u64>,
 }
 
@@ -169,7 +169,7 @@ impl Middlebox {
         self.shared.orders().stalled = [false; 2];
     }
 
-    /// Passes so many octets a second each way; with `None`, as many as come.
+    /// Passes so many bytes a second each way; with `None`, as many as come.
     pub(super) fn slow(&self, rate: Option<u64>) {
         self.shared.orders().rate = rate;
     }
@@ -252,7 +252,7 @@ impl Link {
         self.cut.store(true, Ordering::Relaxed);
     }
 
-    /// Passes the octets of one way until the connection ends.
+    /// Passes the bytes of one way until the connection ends.
     fn pass(&self, way: Way) {
         let (mut from, to) = match way {
             Way::Up => (&self.near, &self.far),

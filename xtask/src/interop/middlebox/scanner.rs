@@ -1,17 +1,17 @@
 //! Finds the FPDUs in one way of an iWARP connection, as far as a middlebox must know them: what each carries, and
 //! where its middle is.
 //!
-//! Owns nothing but its place in the stream. Octets that are no iWARP make it find nonsense, never more: both ends
+//! Owns nothing but its place in the stream. Bytes that are no iWARP make it find nonsense, never more: both ends
 //! check, not this.
 
-/// MPA's set-up frame (RFC 5044 section 7.1): a key of 16 octets, flags, revision, and the length of the private data
-/// in two octets.
+/// MPA's set-up frame (RFC 5044 section 7.1): a key of 16 bytes, flags, revision, and the length of the private data
+/// in two bytes.
 const SETUP_OCTETS: usize = 20;
 
-/// An FPDU's length field, DDP's control octet and RDMAP's: enough to know what it is.
+/// An FPDU's length field, DDP's control byte and RDMAP's: enough to know what it is.
 const HEADER_OCTETS: usize = 4;
 
-/// FPDUs are padded to a multiple of this, and end with a CRC of as many octets.
+/// FPDUs are padded to a multiple of this, and end with a CRC of as many bytes.
 const WORD: usize = 4;
 
 /// What an FPDU carries (RFC 5040 section 4.3).
@@ -41,19 +41,19 @@ impl Part {
     }
 }
 
-/// One way of a connection, from its first octet on.
+/// One way of a connection, from its first byte on.
 #[derive(Default)]
 pub(super) struct Scanner {
     set_up: bool,
     header: [u8; SETUP_OCTETS],
-    /// Octets of the present frame that have come.
+    /// Bytes of the present frame that have come.
     position: usize,
-    /// Octets of the present frame, once its header has come.
+    /// Bytes of the present frame, once its header has come.
     length: usize,
 }
 
 impl Scanner {
-    /// Takes the next octets. Returns each FPDU whose middle is among them, and the octet's index.
+    /// Takes the next bytes. Returns each FPDU whose middle is among them, and the byte's index.
     pub(super) fn feed(&mut self, octets: &[u8]) -> Vec<(Part, usize)> {
         let mut found = Vec::new();
         let mut at = 0;
@@ -97,7 +97,7 @@ mod tests {
     fn stream() -> Vec<u8> {
         let mut stream = b"MPA ID Req Frame".to_vec();
         stream.extend([0x40, 2, 0, 4, 9, 9, 9, 9]);
-        // A Send of 18 + 2 octets, and a segment of a Write of 14 + 1,000.
+        // A Send of 18 + 2 bytes, and a segment of a Write of 14 + 1,000.
         for (length, control) in [(20u16, 0x43u8), (1014, 0x40)] {
             let begin = stream.len();
             stream.extend(length.to_be_bytes());

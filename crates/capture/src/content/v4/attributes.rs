@@ -17,7 +17,7 @@ fn file_type(file_type: FileType) -> &'static str {
     }
 }
 
-/// The attributes in which a person is interested; of octets that cannot be decoded only how many there should be.
+/// The attributes in which a person is interested; of bytes that cannot be decoded only how many there should be.
 pub(super) fn attributes(attributes: &FileAttributes, to: &mut Operation) {
     let Ok(values) = attributes.values() else {
         to.number("unread_attributes", attributes.set.len() as u64);

@@ -30,11 +30,11 @@ pub struct Compound {
     pub tag: Bytes,
 }
 
-/// Octets of READ's results before the data: number, status, `eof`, length.
+/// Bytes of READ's results before the data: number, status, `eof`, length.
 const READ_FRONT_OCTETS: usize = 16;
-/// Octets of READLINK's results before the text: number, status, length.
+/// Bytes of READLINK's results before the text: number, status, length.
 const READLINK_FRONT_OCTETS: usize = 12;
-/// Octets of WRITE's arguments before the data: number, stateid, offset, stability, length.
+/// Bytes of WRITE's arguments before the data: number, stateid, offset, stability, length.
 const WRITE_FRONT_OCTETS: usize = 36;
 
 /// Why an operation could not be read.
@@ -56,11 +56,11 @@ impl From<DecodeError> for Fault {
 struct Walk<'a> {
     body: &'a Body<'a>,
     decoder: Decoder,
-    /// Where what was kept ends, in octets of the message with its chunks.
+    /// Where what was kept ends, in bytes of the message with its chunks.
     kept_end: usize,
     /// What travelled in Write chunks and was not met yet; in calls nothing, since Read chunks say where they belong.
     items: &'a [Item],
-    /// The octets of each that was met, padding included.
+    /// The bytes of each that was met, padding included.
     apart: Vec<usize>,
 }
 

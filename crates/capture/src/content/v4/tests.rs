@@ -10,7 +10,7 @@ fn encoded(value: &impl Encode) -> Bytes {
     encoder.finish().to_bytes()
 }
 
-/// What is told of a message of which so many octets were kept: names, and the count of data.
+/// What is told of a message of which so many bytes were kept: names, and the count of data.
 fn told(octets: &Bytes, kept: usize, is_call: bool) -> (Vec<String>, Option<String>) {
     let missing_octets = Some((octets.len() - kept) as u64);
     let body = Body { kept: octets.slice(..kept), missing_octets, items: &[] };

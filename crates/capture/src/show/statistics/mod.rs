@@ -133,7 +133,7 @@ fn status(rpc: Rpc) -> Option<String> {
     }
 }
 
-/// The octets that a message brings, and the status in one that is not the answer's last.
+/// The bytes that a message brings, and the status in one that is not the answer's last.
 fn brought(event: &Event) -> (u64, Option<String>) {
     match &event.kind {
         EventKind::Send { octets, message, .. } => match message {

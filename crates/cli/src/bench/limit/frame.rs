@@ -1,4 +1,4 @@
-//! Octets in frames as MPA and DDP make them on loopback: a header, up to 65,472 octets, and a CRC of both. What the
+//! Bytes in frames as MPA and DDP make them on loopback: a header, up to 65,472 bytes, and a CRC of both. What the
 //! headers say is of no matter here, and they are as long as theirs.
 
 use anyhow::{Result, ensure};
@@ -8,7 +8,7 @@ use std::{
     net::TcpStream,
 };
 
-/// Octets of a frame between header and CRC, at most.
+/// Bytes of a frame between header and CRC, at most.
 pub(super) const PAYLOAD: usize = 65_472;
 const HEAD: usize = 16;
 const CRC: usize = 4;

@@ -50,7 +50,7 @@ const SEND_BUFFER: usize = 512 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Work {
     pub(super) op: Op,
-    /// Octets of a READ or a WRITE.
+    /// Bytes of a READ or a WRITE.
     pub(super) block: usize,
     pub(super) depth: usize,
     /// How both ends of small calls wait.
@@ -127,9 +127,9 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
 /// The end that asks.
 struct Asking {
     work: Work,
-    /// The file's octets.
+    /// The file's bytes.
     size: u64,
-    /// Which octets are asked for next.
+    /// Which bytes are asked for next.
     at: u64,
     asks: Vec<u8>,
     /// When each request that is under way was made, as many as the depth, each in the place of its number.

@@ -46,7 +46,7 @@ use std::{
 
 pub(super) use peer::run as peer;
 
-/// Octets of what is moved: from what fits any Send to what fits one FPDU.
+/// Bytes of what is moved: from what fits any Send to what fits one FPDU.
 const SIZES: [u32; 8] = [512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 /// How often the versions take turns. Medians are taken over so many samples.
 const ROUNDS: usize = 5;
@@ -58,19 +58,19 @@ const COUNTED: u64 = 64;
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
-    /// A long call, answered with eight octets.
+    /// A long call, answered with eight bytes.
     Call,
     /// A short call whose reply has this many bytes, as the client knows.
     Reply,
-    /// READDIRPLUS of a large directory, with room for so many octets.
+    /// READDIRPLUS of a large directory, with room for so many bytes.
     Listing,
     /// READDIRPLUS of a directory with three files, with the same room.
     ShortListing,
     /// A file's attributes, in a version of NFS.
     Attributes(nfs::Version),
-    /// READ of so many octets.
+    /// READ of so many bytes.
     Read(nfs::Version),
-    /// WRITE of so many octets.
+    /// WRITE of so many bytes.
     Write(nfs::Version),
 }
 
@@ -255,7 +255,7 @@ impl End {
         }
     }
 
-    /// A call with so many octets, answered with so many.
+    /// A call with so many bytes, answered with so many.
     async fn echo(&self, call: usize, reply: usize) -> Result<()> {
         let mut args = Encoder::new();
         args.u32(u32::try_from(reply)?);

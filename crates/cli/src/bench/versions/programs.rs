@@ -2,7 +2,7 @@
 //!
 //! | procedure | arguments | results |
 //! |---|---|---|
-//! | 1 | octets wanted, opaque | octets of that opaque, opaque of as many as wanted |
+//! | 1 | bytes wanted, opaque | bytes of that opaque, opaque of as many as wanted |
 //! | 2 | none | processor time in nanoseconds, then the numbers of [`Counts`] |
 
 use super::{Counter, Counts, SIZES};
@@ -27,10 +27,10 @@ pub(super) const COUNTS: u32 = 2;
 pub(super) const DIRECTORIES: [&str; 2] = ["/large", "/small"];
 /// Files in each: more than the largest listing can hold, and what a small directory may have.
 const FILES: [u32; 2] = [1000, 3];
-/// Octets that a file system may take which holds nothing but empty files.
+/// Bytes that a file system may take which holds nothing but empty files.
 const FILE_SYSTEM_OCTETS: u64 = 1 << 20;
 
-/// What is exported besides: a directory with one file that is read and written, its name, and its octets.
+/// What is exported besides: a directory with one file that is read and written, its name, and its bytes.
 pub(super) const DATA_DIRECTORY: &str = "/data";
 pub(super) const DATA: &str = "data";
 pub(super) const DATA_OCTETS: u32 = 1 << 20;

@@ -87,7 +87,7 @@ async fn an_answer_fits_its_call_or_is_none() {
     }
 }
 
-/// A count that no octets follow, octets that nobody announced, and a tag without end.
+/// A count that no bytes follow, bytes that nobody announced, and a tag without end.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_cannot_be_read_is_an_error() {
     const TAG: &[u8] = b"\0\0\0\x08markmark";

@@ -239,7 +239,7 @@ async fn a_page_that_cannot_be_read_is_an_error() {
     }
 }
 
-/// More octets than were asked for do not arrive: the transport is told how many there can be.
+/// More bytes than were asked for do not arrive: the transport is told how many there can be.
 #[tokio::test(start_paused = true)]
 async fn a_page_larger_than_was_asked_for_is_an_error() {
     for minor in [0, 2] {

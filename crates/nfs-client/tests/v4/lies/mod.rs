@@ -29,7 +29,7 @@ enum Lie {
     Results(Box<dyn FnMut(&mut Outcome) + Send>),
     /// The whole answer.
     Answer(Box<dyn FnMut(&mut Results) + Send>),
-    /// Octets that the results of no operation are encoded as: first the results, then these octets are replaced.
+    /// Bytes that the results of no operation are encoded as: first the results, then these bytes are replaced.
     Octets(Box<dyn FnMut(&mut Outcome) + Send>, &'static [u8], &'static [u8]),
     /// The same of the frame, whose tag is the word `markmark` first.
     Marked(&'static [u8], &'static [u8]),
@@ -87,7 +87,7 @@ fn tell(results: &mut Results, change: &mut (dyn FnMut(&mut Outcome) + Send)) {
     results.status = results.results.last().map_or(results.status, Outcome::status);
 }
 
-/// Puts octets in the place of others, which are there once.
+/// Puts bytes in the place of others, which are there once.
 fn replaced(octets: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     let found: Vec<_> = octets.windows(from.len()).enumerate().filter(|(_, window)| *window == from).collect();
     let [(at, _)] = found[..] else { panic!("{from:02x?} is {} times in {octets:02x?}", found.len()) };

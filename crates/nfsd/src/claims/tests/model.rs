@@ -6,7 +6,7 @@ use crate::OfdLocks;
 use proptest::prelude::*;
 use std::{fs::OpenOptions, io, os::fd::OwnedFd, sync::atomic::AtomicBool};
 
-/// Octets that are told apart; the last stands for all up to the end.
+/// Bytes that are told apart; the last stands for all up to the end.
 const OCTETS: u64 = 20;
 /// Owners 0 and 1 are of one client, 2 and 3 of another; the last is a program of the host.
 const OWNERS: usize = 4;
@@ -49,7 +49,7 @@ fn holder(number: usize) -> Holder {
     owner(number as u64 / 2, if number.is_multiple_of(2) { "even" } else { "odd" })
 }
 
-/// Who has which octet how.
+/// Who has which byte how.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model([[Option<Kind>; OWNERS + 1]; OCTETS as usize]);
 
@@ -69,7 +69,7 @@ impl Model {
         held.any(|held| held.is_some_and(|held| held.excludes(kind)))
     }
 
-    /// What of the octets of some owners the host has to know.
+    /// What of the bytes of some owners the host has to know.
     fn union(&self, owners: std::ops::RangeInclusive<usize>) -> Vec<Option<Kind>> {
         let strongest = |of: &[Option<Kind>; OWNERS + 1]| {
             let held = |kind| of[owners.clone()].contains(&Some(kind));
@@ -126,7 +126,7 @@ impl Host {
         Self { ours: Some(Arc::new(open())), program: Some(open()), witness: Some(open()) }
     }
 
-    /// What the host has of each octet; at its end the kernel's.
+    /// What the host has of each byte; at its end the kernel's.
     fn octets(&self) -> Option<Vec<Option<Kind>>> {
         let witness = self.witness.as_ref()?;
         let held = |octet: u64| {

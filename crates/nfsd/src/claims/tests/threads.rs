@@ -3,7 +3,7 @@
 use super::*;
 use std::{sync::atomic::AtomicU32, thread};
 
-/// Octets of which each is somebody's alone while he has locked it for writing.
+/// Bytes of which each is somebody's alone while he has locked it for writing.
 const OCTETS: u64 = 8;
 
 /// Draws from a fixed sequence.
@@ -16,7 +16,7 @@ impl Draws {
     }
 }
 
-/// Writers and readers of each octet, as those who have locked it count themselves.
+/// Writers and readers of each byte, as those who have locked it count themselves.
 #[derive(Default)]
 struct Counted([(AtomicU32, AtomicU32); OCTETS as usize]);
 

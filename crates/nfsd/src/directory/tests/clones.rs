@@ -6,7 +6,7 @@ use std::{fs::File, os::unix::fs::FileExt};
 
 const UNIT: u64 = 4_096;
 
-/// A directory with two files, of which the first has three units of data and some octets.
+/// A directory with two files, of which the first has three units of data and some bytes.
 fn serve(served: &Path, state: &Path) -> (DirectoryFs, [Via; 2]) {
     host::write(served.join("from"), vec![7; 3 * UNIT as usize + 10]).unwrap();
     host::write(served.join("to"), vec![8; 9 * UNIT as usize]).unwrap();

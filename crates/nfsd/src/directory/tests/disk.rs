@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-/// The room beneath a disk that runs full, and what the file system above believes to have, in octets.
+/// The room beneath a disk that runs full, and what the file system above believes to have, in bytes.
 const LOWER: &str = "size=48m";
 const UPPER: u64 = 256 << 20;
 /// The size of a disk with room: as little as all file systems take.

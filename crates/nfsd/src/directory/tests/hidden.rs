@@ -32,7 +32,7 @@ impl Below {
     }
 }
 
-/// Names with and without what READDIRPLUS tells, in answers of some octets.
+/// Names with and without what READDIRPLUS tells, in answers of some bytes.
 fn listed(client: &Client, directory: &Handle, max_count: u32) -> Vec<Vec<u8>> {
     let (mut cookie, mut verifier) = (0, v3::Verifier::default());
     let mut names = Vec::new();

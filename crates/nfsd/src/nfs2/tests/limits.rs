@@ -1,4 +1,4 @@
-//! Sizes, names and handles at their limits, and octets that mean nothing.
+//! Sizes, names and handles at their limits, and bytes that mean nothing.
 
 use super::*;
 use rpcrdma_nfs::v3;
@@ -93,7 +93,7 @@ fn garbage_is_refused() {
     assert_eq!(garbage(3, vec![0; 4]), refused, "ROOT takes nothing");
 }
 
-/// However much is asked for, 8 KiB come, and that many octets of memory are taken.
+/// However much is asked for, 8 KiB come, and that many bytes of memory are taken.
 #[test]
 fn a_read_brings_what_the_protocol_allows() {
     let mut client = in_memory();

@@ -22,7 +22,7 @@ pub(super) struct Long {
     pub(super) files: u64,
     /// How often it says "later" before it answers.
     pub(super) later: AtomicU64,
-    /// The octets that were to be written, and how durably, call by call.
+    /// The bytes that were to be written, and how durably, call by call.
     written: Mutex<Vec<(usize, Stability)>>,
 }
 
@@ -82,7 +82,7 @@ impl FileSystem for Long {
         Box::pin(ready(Err(failed(Fault::Io))))
     }
 
-    /// Takes three octets of a call at most.
+    /// Takes three bytes of a call at most.
     fn write(&self, _: Via, _: u64, data: Bytes, stability: Stability) -> BoxFuture<'_, Changed<Written>> {
         let count = data.len().min(3);
         self.written.lock().unwrap().push((count, stability));

@@ -56,7 +56,7 @@ fn time(seconds: i64) -> Time {
     Time { seconds, nanoseconds: 5 }
 }
 
-/// The octets of a GETATTR answer, written by hand.
+/// The bytes of a GETATTR answer, written by hand.
 /// proves: NFS4-8881-18.7-a
 #[test]
 fn a_file_is_told_in_these_octets() {

@@ -14,7 +14,7 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_oncrpc::{CallError, ReplyShape, Results as RpcResults, TransportError};
 use rpcrdma_xdr::{Encode, Encoder, Payload};
 
-/// Octets of an RPC reply before CB_COMPOUND's results, with an empty verifier: what `ca_maxresponsesize` counts
+/// Bytes of an RPC reply before CB_COMPOUND's results, with an empty verifier: what `ca_maxresponsesize` counts
 /// besides.
 const RPC_REPLY_OCTETS: usize = 24;
 
@@ -88,14 +88,14 @@ impl Message {
         Arguments::new(self.minor, 0, ops)
     }
 
-    /// Octets of its arguments.
+    /// Bytes of its arguments.
     pub(super) fn octets(&self) -> usize {
         let mut encoder = Encoder::new();
         self.arguments(TakenSlot { slot: 0, sequence: 0, highest: 0, is_doubtful: false }).encode(&mut encoder);
         encoder.position()
     }
 
-    /// The arguments as they go on the wire, and the largest results, of replies of at most so many octets.
+    /// The arguments as they go on the wire, and the largest results, of replies of at most so many bytes.
     pub(super) fn encoded(&self, taken: TakenSlot, max_response: u32) -> (Payload, ReplyShape) {
         let arguments = self.arguments(taken);
         let mut encoder = Encoder::new();

@@ -65,7 +65,7 @@ fn octets(answer: &ReadDirOk) -> usize {
     encoder.position()
 }
 
-/// The octets of an answer, written by hand.
+/// The bytes of an answer, written by hand.
 /// proves: NFS4-8881-18.23-a
 #[test]
 fn a_directory_is_listed_in_these_octets() {

@@ -18,13 +18,13 @@ pub(crate) const MIN_RESPONSE_OCTETS: u32 = 80;
 /// business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Channel {
-    /// `ca_headerpadsize`, octets.
+    /// `ca_headerpadsize`, bytes.
     pub(crate) padding: u32,
-    /// `ca_maxrequestsize`, octets of an RPC message.
+    /// `ca_maxrequestsize`, bytes of an RPC message.
     pub(crate) request: u32,
-    /// `ca_maxresponsesize`, octets of an RPC message.
+    /// `ca_maxresponsesize`, bytes of an RPC message.
     pub(crate) response: u32,
-    /// `ca_maxresponsesize_cached`, octets of an RPC message.
+    /// `ca_maxresponsesize_cached`, bytes of an RPC message.
     pub(crate) cached: u32,
     /// `ca_maxoperations`.
     pub(crate) operations: u32,
@@ -83,13 +83,13 @@ pub(super) struct Budget {
 pub(super) struct Reservation {
     budget: Arc<Budget>,
     slots: u32,
-    /// Octets of each slot.
+    /// Bytes of each slot.
     each: usize,
     given_back: AtomicUsize,
 }
 
 impl Budget {
-    /// All that there is, in octets.
+    /// All that there is, in bytes.
     pub(super) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, used: AtomicUsize::new(0) })
     }
@@ -110,7 +110,7 @@ impl Budget {
         Some(Reservation { budget: self.clone(), slots, each, given_back: AtomicUsize::new(0) })
     }
 
-    /// Octets in use.
+    /// Bytes in use.
     #[cfg(test)]
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)

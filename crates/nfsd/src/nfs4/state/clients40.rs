@@ -113,7 +113,7 @@ impl<P> Client<P> {
 /// The arguments of SETCLIENTID, and who sent it.
 #[derive(Clone, Debug)]
 pub(crate) struct SetClientId {
-    /// `id`: at most 1,024 octets, as the decoder sees to.
+    /// `id`: at most 1,024 bytes, as the decoder sees to.
     pub(crate) owner: Bytes,
     /// `verifier`.
     pub(crate) verifier: Verifier,
@@ -173,7 +173,7 @@ impl<P> State<P> {
         Ok((id, confirm))
     }
 
-    /// Eight octets that cannot be guessed, and that come once.
+    /// Eight bytes that cannot be guessed, and that come once.
     fn confirm_verifier(&self) -> Verifier {
         let mut octets = [0; VERIFIER_OCTETS];
         self.random.fill(&mut octets);

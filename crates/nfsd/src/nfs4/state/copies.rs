@@ -76,12 +76,12 @@ impl Copying {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many octets more are copied.
+    /// So many bytes more are copied.
     pub(crate) fn add(&self, octets: u64) {
         self.copied.fetch_add(octets, Ordering::Relaxed);
     }
 
-    /// How many octets are copied.
+    /// How many bytes are copied.
     pub(crate) fn copied(&self) -> u64 {
         self.copied.load(Ordering::Relaxed)
     }

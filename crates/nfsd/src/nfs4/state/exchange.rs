@@ -25,7 +25,7 @@ fn askable(minor: u32) -> u32 {
 /// The arguments of EXCHANGE_ID, and who sent it.
 #[derive(Clone, Debug)]
 pub(crate) struct ExchangeId {
-    /// `co_ownerid`: at most 1,024 octets, as the decoder sees to.
+    /// `co_ownerid`: at most 1,024 bytes, as the decoder sees to.
     pub(crate) owner: Bytes,
     /// `co_verifier`.
     pub(crate) verifier: Verifier,

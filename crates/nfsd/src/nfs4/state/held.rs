@@ -45,7 +45,7 @@ impl<P> Kind<P> {
         }
     }
 
-    /// Octets of its owner's name.
+    /// Bytes of its owner's name.
     fn name_octets(&self) -> usize {
         match self {
             Kind::Open(open) => open.owner.0.len(),
@@ -66,9 +66,9 @@ pub(super) struct State<P> {
 pub(super) struct Totals {
     /// By kind.
     states: [AtomicUsize; 3],
-    /// Octets of owners' names.
+    /// Bytes of owners' names.
     names: AtomicUsize,
-    /// Octets of the owners of minor version 0.
+    /// Bytes of the owners of minor version 0.
     pub(super) owners: AtomicUsize,
 }
 
@@ -111,7 +111,7 @@ pub(super) struct Inner<P> {
     /// The same by owner alone, in minor version 0.
     pub(super) by_owner: Option<ByOwner>,
     counts: [usize; 3],
-    /// Octets of owners' names.
+    /// Bytes of owners' names.
     names: usize,
     /// How many of `revoked` there are of each [`Why`].
     lost: [usize; 3],

@@ -9,7 +9,7 @@
 //! reports it.
 //!
 //! ```text
-//! a record: length of the body (2 octets), its complement (2), the body, SipHash-2-4 of the body (8)
+//! a record: length of the body (2 bytes), its complement (2), the body, SipHash-2-4 of the body (8)
 //! a body:   1, epoch (4), lease in seconds (4)
 //!           2 (may reclaim) or 3 (state was taken away), flavour (4), user (8), owner
 //!           4 (is forgotten), owner
@@ -74,7 +74,7 @@ pub(super) trait Store: Send {
     fn read(&mut self) -> io::Result<Vec<u8>>;
     /// Appends, and waits until the disk has it.
     fn append(&mut self, octets: &[u8]) -> io::Result<()>;
-    /// Puts other octets in the place of all, at once, and waits until the disk has them.
+    /// Puts other bytes in the place of all, at once, and waits until the disk has them.
     fn replace(&mut self, octets: &[u8]) -> io::Result<()>;
     /// Keeps the file under another name, for people to look at.
     fn set_aside(&mut self) -> io::Result<()>;
@@ -322,7 +322,7 @@ fn put(out: &mut Vec<u8>, record: &Record) {
             body.extend_from_slice(owner);
         }
     }
-    // Owners have 1,032 octets at most: a name of 1,024, and what stands before it in minor version 0.
+    // Owners have 1,032 bytes at most: a name of 1,024, and what stands before it in minor version 0.
     let Ok(len) = u16::try_from(body.len()) else { return };
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(&(!len).to_be_bytes());

@@ -22,7 +22,7 @@ pub(crate) const MAX_CONNECTIONS: usize = 16;
 pub(crate) const MAX_COMPOUND_OPS: u32 = 64;
 /// The most that a slot remembers of a reply, in octets: what a COMPOUND of changes answers, without data.
 pub(crate) const SLOT_CACHE_OCTETS: u32 = 2_048;
-/// What all reply caches take together by default, in octets. The service sets a sixteenth of `--memory`.
+/// What all reply caches take together by default, in bytes. The service sets a sixteenth of `--memory`.
 pub(crate) const MAX_CACHE_OCTETS: usize = 64 << 20;
 /// The part of what is left of the memory for reply caches that a new session takes at most: an eighth, so that there
 /// is something left for the next one.
@@ -30,11 +30,11 @@ pub(crate) const CACHE_SHARE: usize = 8;
 /// The largest call and the largest reply that a session offers, in octets: 1 MiB of data, and what stands around it.
 pub(crate) const MAX_MESSAGE_OCTETS: u32 = (1 << 20) + 4_096;
 /// The most opens, and the most lock stateids, and the most delegations of a client, in number. Each takes below 1 KiB
-/// and the name of its owner (1 KiB at most, below 40 octets from Linux).
+/// and the name of its owner (1 KiB at most, below 40 bytes from Linux).
 pub(crate) const MAX_HELD_BY_CLIENT: usize = 65_536;
 /// The most of each kind of all clients, in number: two greedy clients do not take all of it.
 pub(crate) const MAX_HELD: usize = 4 * MAX_HELD_BY_CLIENT;
-/// The most octets that the names of the owners of a client's opens and lock stateids have, all together: 64 for each
+/// The most bytes that the names of the owners of a client's opens and lock stateids have, all together: 64 for each
 /// of those that it may have (Linux's have below 40), and for 8,192 of them the longest there is. Each name is in
 /// memory twice, here and in the table of claims.
 pub(crate) const MAX_NAME_OCTETS_OF_CLIENT: usize = 2 * MAX_HELD_BY_CLIENT * 64;
@@ -43,7 +43,7 @@ pub(crate) const MAX_NAME_OCTETS: usize = 4 * MAX_NAME_OCTETS_OF_CLIENT;
 /// What an owner of minor version 0 is counted as beside its name, in octets: its record, and the largest reply that it
 /// remembers, of a LOCK that another owner with the longest name stands in the way of.
 pub(crate) const OWNER_OCTETS: usize = 2_048;
-/// The most octets that the owners of a client of minor version 0 take, with the replies that they remember: some
+/// The most bytes that the owners of a client of minor version 0 take, with the replies that they remember: some
 /// 16,000 owners that were used within a lease, open or not. Linux has one for each user, and one for each process and
 /// file with locks.
 pub(crate) const MAX_OWNER_OCTETS_OF_CLIENT: usize = 32 << 20;

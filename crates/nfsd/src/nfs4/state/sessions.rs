@@ -107,7 +107,7 @@ impl<P> Default for Sessions<P> {
 
 impl<P> Sessions<P> {
     fn shard(&self, id: SessionId) -> &RwLock<HashMap<SessionId, Arc<Session<P>>>> {
-        // The last octet counts up: see `State::session_id`.
+        // The last byte counts up: see `State::session_id`.
         &self.shards[usize::from(id.0[15]) % SHARDS]
     }
 

@@ -79,7 +79,7 @@ enum Outcome {
 #[derive(Debug)]
 pub(super) struct Slots {
     all: Box<[Mutex<Slot>]>,
-    /// The most octets of a reply that a slot keeps.
+    /// The most bytes of a reply that a slot keeps.
     cache: usize,
     /// The highest slot that may be used.
     highest: AtomicU32,
@@ -88,7 +88,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// `count` slots, at least one, that keep replies of at most `cache` octets.
+    /// `count` slots, at least one, that keep replies of at most `cache` bytes.
     pub(super) fn new(count: u32, cache: u32) -> Self {
         let count = count.max(1);
         Self {
@@ -211,7 +211,7 @@ impl Last {
     }
 }
 
-/// The same octets and marks in memory of their own: a reply shares buffers that are wanted elsewhere.
+/// The same bytes and marks in memory of their own: a reply shares buffers that are wanted elsewhere.
 fn own(reply: &Payload) -> Payload {
     let mut copy = Payload::new();
     for part in reply.parts() {

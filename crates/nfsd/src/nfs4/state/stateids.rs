@@ -1,7 +1,7 @@
 //! How opens, locks and delegations are named, and what a name that a client sends is worth (RFC 8881 section 8.2).
 //!
 //! ```text
-//! a stateid behind its sequence number: the boot epoch (4 octets), the number of the client (4), the number of the
+//! a stateid behind its sequence number: the boot epoch (4 bytes), the number of the client (4), the number of the
 //! state (4)
 //! ```
 //!
@@ -15,7 +15,7 @@ use rpcrdma_nfs::v4::{ClientId, StateId, StateIdOther, Status};
 /// wrap.
 const WINDOW: u32 = MAX_SESSIONS as u32 * MAX_SLOTS;
 
-/// The epoch of a client id or of a stateid's first octets.
+/// The epoch of a client id or of a stateid's first bytes.
 pub(super) fn epoch_of(client: ClientId) -> u32 {
     (client.0 >> 32) as u32
 }

@@ -36,7 +36,7 @@ pub(crate) struct Heard {
     pub(crate) credential: OpaqueAuth,
     /// Of CB_COMPOUND.
     pub(crate) args: Option<Arguments>,
-    /// Octets of the whole call, and of the largest reply.
+    /// Bytes of the whole call, and of the largest reply.
     pub(crate) octets: usize,
     pub(crate) max_reply: usize,
 }
@@ -95,7 +95,7 @@ pub(crate) enum Said {
     Well,
     /// These results of CB_COMPOUND.
     Results(Results),
-    /// These octets, as results.
+    /// These bytes, as results.
     Octets(Vec<u8>),
     /// It was not executed.
     Rejected(Rejection),
@@ -133,7 +133,7 @@ impl Back {
         Self::taking(1 << 20)
     }
 
-    /// One whose messages have at most so many octets.
+    /// One whose messages have at most so many bytes.
     pub(crate) fn taking(octets: usize) -> Arc<Self> {
         let (signal, gone) = GoneSignal::new();
         let inner = Inner {

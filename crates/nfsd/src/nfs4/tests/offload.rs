@@ -145,7 +145,7 @@ impl World {
         status(&self.client, &self.to.0, state)
     }
 
-    /// Copies that go on, and octets that were copied, as the program's numbers tell them.
+    /// Copies that go on, and bytes that were copied, as the program's numbers tell them.
     fn counts(&self) -> (usize, u64) {
         let counts = self.server.nfsd.version_4_counts().unwrap();
         (counts.copies, counts.copied)

@@ -136,7 +136,7 @@ fn data_and_holes_are_read_as_what_they_are() {
         {
             let (end, mut at) = (octets.len().min((offset + count) as usize) as u64, offset);
             while at < end {
-                // Where there are few octets and many pieces, it is less than was asked for.
+                // Where there are few bytes and many pieces, it is less than was asked for.
                 let read = read_plus(&client, &file, state, at, (end - at) as u32).unwrap();
                 let found = joined(&read, at);
                 assert!(!found.is_empty() && octets[at as usize..end as usize].starts_with(&found), "{offset} {count}");
@@ -163,7 +163,7 @@ fn pieces_take_no_more_of_a_reply_than_data_would() {
         client.write(&file, state, 0, &data).unwrap();
         let whole = read_plus(&client, &file, state, 0, 1 << 20).unwrap();
         assert!(whole.end && joined(&whole, 0) == data, "a mebioctet at once");
-        // A hole in the middle takes some octets, for which the data has made room.
+        // A hole in the middle takes some bytes, for which the data has made room.
         assert_eq!(deallocate(&client, &file, state, (5 * PAGE, PAGE)), Status::OK);
         let pierced = read_plus(&client, &file, state, 0, 1 << 20).unwrap();
         assert_eq!((pierced.end, holes(&pierced)), (true, vec![(5 * PAGE, PAGE)]));

@@ -46,7 +46,7 @@ fn list(client: &TestClient, file: &Handle, cookie: u64, max_count: u32) -> Resu
     only!(client.on(file, Args::ListXattrs(ops::ListXattrs { cookie, max_count })), ListXattrs)
 }
 
-/// All names, in pages of so many octets.
+/// All names, in pages of so many bytes.
 fn names(client: &TestClient, file: &Handle, max_count: u32) -> Vec<String> {
     let (mut names, mut cookie) = (Vec::new(), 0);
     loop {
@@ -168,7 +168,7 @@ fn a_listing_comes_in_pages_and_counts_every_octet() {
         let mut all: Vec<_> = (0..40).map(|number| format!("name {number}")).collect();
         all.sort();
         all.iter().for_each(|name| assert!(set(&client, &file, name.as_bytes(), b"").is_ok()));
-        // Of names with 6 or 7 octets each takes 12.
+        // Of names with 6 or 7 bytes each takes 12.
         let page = |entries: u32| EMPTY_LIST_OCTETS as u32 + entries * 12;
         assert_eq!(list(&client, &file, 0, page(1) - 1), Err(Status::TOOSMALL));
         assert_eq!(list(&client, &file, 0, page(1)).unwrap().names.len(), 1);

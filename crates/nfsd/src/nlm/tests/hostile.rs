@@ -7,7 +7,7 @@ use rpcrdma_xdr::{Encode, Encoder, Payload};
 
 const ALL: (u64, u64) = (0, 0);
 
-/// A LOCK whose name, handle, owner and rest are these words and octets.
+/// A LOCK whose name, handle, owner and rest are these words and bytes.
 fn written(write: impl FnOnce(&mut Encoder)) -> Payload {
     let mut encoder = Encoder::new();
     write(&mut encoder);
@@ -48,7 +48,7 @@ fn owners_and_names_of_1024_octets_are_told_from_each_other_and_longer_ones_refu
     });
 }
 
-/// Names whose length says that more of them follows than does, cuts anywhere, and octets behind the end.
+/// Names whose length says that more of them follows than does, cuts anywhere, and bytes behind the end.
 #[test]
 fn what_does_not_end_where_it_says_is_refused() {
     let world = World::memory();

@@ -156,7 +156,7 @@ fn a_host_is_told_whether_it_is_monitored_and_nothing_of_others() {
 #[test]
 fn what_cannot_be_read_is_garbage() {
     let (start, _scratch) = start();
-    // A name without an end, and one too long by an octet.
+    // A name without an end, and one too long by a byte.
     for args in [vec![0, 0, 0, 9, b'a'], {
         let mut encoder = Encoder::new();
         encoder.opaque(&[b'a'; nsm::MAX_NAME_OCTETS + 1]);

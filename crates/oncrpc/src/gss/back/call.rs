@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// Of a credential: all but its handle's octets.
+/// Of a credential: all but its handle's bytes.
 const CREDENTIAL_OCTETS: usize = 20;
 
 /// Calls a client with the service that the client used. It does not keep a context alive: one that was destroyed, or

@@ -18,7 +18,7 @@ use rpcrdma_xdr::{Decoder, Encoder, Payload, padded};
 use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
 
-/// The largest token that is taken from a server: Kerberos' have some 150 octets.
+/// The largest token that is taken from a server: Kerberos' have some 150 bytes.
 const MAX_ANSWER_OCTETS: usize = 2048;
 /// The longest handle: what a credential has room for.
 const MAX_HANDLE_OCTETS: usize = MAX_AUTH_BODY_OCTETS - 20;

@@ -26,7 +26,7 @@ use std::{
     time::Duration,
 };
 
-/// Octets of a record mark (RFC 5531 section 11).
+/// Bytes of a record mark (RFC 5531 section 11).
 const MARK_OCTETS: u64 = 4;
 
 /// How a connection ended.
@@ -65,7 +65,7 @@ pub(super) struct Link<'a> {
     io: Box<dyn Io>,
     reader: RecordReader,
     writer: RecordWriter,
-    /// What is waited for, the last sign of the server when the timer was set and the octets that had come by then, and
+    /// What is waited for, the last sign of the server when the timer was set and the bytes that had come by then, and
     /// the timer.
     timer: Option<(Watch, (Timestamp, u64), BoxFuture<'static, ()>)>,
     commands_open: bool,
@@ -74,11 +74,11 @@ pub(super) struct Link<'a> {
     /// The server has answered on this connection.
     answered: bool,
     started: Timestamp,
-    /// Octets that the watch has noted.
+    /// Bytes that the watch has noted.
     heard: u64,
     /// The XID of the NULL that was sent last.
     null: Option<u32>,
-    /// Octets of answers to NULLs that the watch has not noted.
+    /// Bytes of answers to NULLs that the watch has not noted.
     alive: u64,
     /// What calls of the server learn about this connection, if any are executed.
     peer: Option<Peer>,

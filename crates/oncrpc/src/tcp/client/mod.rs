@@ -1,7 +1,7 @@
 //! A client's transport over record-marked TCP: its options and its handle. The driver and its connections are beside
 //! it.
 //!
-//! The driver owns the connection, the calls outstanding (their octets shared with the caller) and a sender for each
+//! The driver owns the connection, the calls outstanding (their bytes shared with the caller) and a sender for each
 //! reply. Result buffers that a caller lends stay with its pending call: over TCP the results are slices of the
 //! received record. When the connection is lost it is made again by the rules of [`outage`](crate::outage), and
 //! outstanding calls are sent again in first-sent order with the same XIDs. On a live connection nothing is sent twice:
@@ -52,7 +52,7 @@ impl std::fmt::Debug for Reverse {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// The largest record sent or accepted, in octets.
+    /// The largest record sent or accepted, in bytes.
     pub max_record: usize,
     /// How long one attempt to connect may take.
     pub connect: Duration,

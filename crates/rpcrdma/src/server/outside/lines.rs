@@ -24,7 +24,7 @@ use std::{
 const IDLE_TIME: Duration = Duration::from_secs(20);
 /// The most connections that are kept, in number.
 const MAX_LINES: usize = 256;
-/// The largest record that is sent to a client or taken from it, in octets.
+/// The largest record that is sent to a client or taken from it, in bytes.
 const MAX_RECORD_OCTETS: usize = 16 << 10;
 
 type Key = (IpAddr, SocketAddr);

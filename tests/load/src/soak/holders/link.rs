@@ -23,10 +23,10 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// COMPOUND's number, and octets of a reply with all that is asked for here.
+/// COMPOUND's number, and bytes of a reply with all that is asked for here.
 const COMPOUND: u32 = 1;
 const MAX_RESULTS: usize = 2_048;
-/// Octets of a call, operations of a COMPOUND, and slots, that are asked for; and calls of the server at a time.
+/// Bytes of a call, operations of a COMPOUND, and slots, that are asked for; and calls of the server at a time.
 const CHANNEL: (u32, u32, u32) = (4_096 - 28, 16, 16);
 const CREDITS: u32 = 16;
 /// How long a client waits before it repeats what runs.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Files that they share, in number, and things that one has at a time.
 const FILES: u64 = 10;
 const MOST_HELD: usize = 6;
-/// Octets of a file: a number that is counted up.
+/// Bytes of a file: a number that is counted up.
 const OCTETS: u32 = 8;
 /// Before something is asked for again: a file that somebody gives back, and a lock of which one is told when it is
 /// free.

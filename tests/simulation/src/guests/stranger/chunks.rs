@@ -14,9 +14,9 @@ use std::collections::BTreeMap;
 
 /// Segments of a chunk at most.
 const MAX_SEGMENTS: u64 = 6;
-/// Octets of a run's results up to which no Reply chunk is offered.
+/// Bytes of a run's results up to which no Reply chunk is offered.
 const SHORT_OCTETS: usize = 500;
-/// Octets of an RPC reply before its results.
+/// Bytes of an RPC reply before its results.
 const REPLY_HEAD: usize = 24;
 
 /// What is lent for a call, by handle.
@@ -158,7 +158,7 @@ impl Lending<'_> {
         Some((Lists { reads: ReadList(reads.into()), ..lists }, inline, false))
     }
 
-    /// How many octets each segment of a chunk has, in all `octets`.
+    /// How many bytes each segment of a chunk has, in all `octets`.
     fn lengths(&self, octets: usize) -> Vec<usize> {
         let mut left = octets;
         let mut lengths = Vec::new();
@@ -192,7 +192,7 @@ impl Lending<'_> {
         Some(reads)
     }
 
-    /// Room for at least so many octets.
+    /// Room for at least so many bytes.
     fn room(&mut self, octets: usize) -> Option<WriteChunk> {
         let more = if self.random.below(2) == 0 { self.random.below(500) as usize } else { 0 };
         let lengths = self.lengths(octets + more);

@@ -7,7 +7,7 @@ use rpcrdma_wire::{
     v2::{self, Chunks, Credits, Property, PropertySet},
 };
 
-/// Octets of the largest message, and of a receive.
+/// Bytes of the largest message, and of a receive.
 pub(super) const INLINE_OCTETS: u32 = 4096;
 /// How many receives are posted: more than twice of what is granted.
 pub(super) const RECEIVES: usize = 36;

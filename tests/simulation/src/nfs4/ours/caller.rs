@@ -32,7 +32,7 @@ const COUNTERS: u64 = 2;
 const COUNTER_OCTETS: u64 = 8;
 /// Callers of a client are told apart by the last digit of their number.
 const CALLERS: usize = 10;
-/// Octets that are written in a piece, and pieces of a file.
+/// Bytes that are written in a piece, and pieces of a file.
 const MAX_PIECE: u64 = 20_000;
 const MAX_PIECES: u64 = 4;
 /// The same of a file that the server copies by and by, which it does with more than 4 MiB.

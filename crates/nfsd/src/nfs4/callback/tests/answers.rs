@@ -186,7 +186,7 @@ fn slots_on_which_the_client_counts_otherwise_are_not_used_again() {
     assert!(call(&server, &client, vec![recall()]).is_err());
 }
 
-/// Answers of another session, slot, number or operation; too many, too few, none; octets that are nothing.
+/// Answers of another session, slot, number or operation; too many, too few, none; bytes that are nothing.
 #[test]
 fn what_does_not_fit_the_call_is_no_answer() {
     let change = |change: fn(&mut callback::CbSequenceOk)| {

@@ -83,7 +83,7 @@ fn a_client_that_can_be_called_in_no_way_is_not_called() {
     assert_eq!(call(&server, &client, vec![recall()]), Err(NoAnswer::NoPath));
 }
 
-/// A call of one CB_RECALL with a handle of so many octets, as long as the RPC message says.
+/// A call of one CB_RECALL with a handle of so many bytes, as long as the RPC message says.
 fn octets(handle: usize) -> u32 {
     // RPC's head, tag, minor version, ident, count; CB_SEQUENCE; CB_RECALL.
     (40 + 16 + (4 + 16 + 16 + 4) + (4 + 16 + 4 + 4 + handle)) as u32
@@ -125,7 +125,7 @@ fn replies_are_not_let_be_larger_than_the_client_says() {
         let client = TestClient::with(server.connection_over(&back), "a", |create| create.back.max_response = response);
         server.drive();
         call(&server, &client, vec![recall()]).unwrap();
-        // RPC's head may have a verifier of 400 octets.
+        // RPC's head may have a verifier of 400 bytes.
         assert_eq!(back.calls()[0].max_reply, 400 + most as usize, "{response}");
     }
 }

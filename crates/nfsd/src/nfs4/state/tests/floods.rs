@@ -138,7 +138,7 @@ fn a_client_and_all_of_them_hold_no_more_than_their_share() {
     assert!((0..3).all(|number| open(&c, number).is_ok()));
 }
 
-/// Names of owners are bounded in octets, of a client and of all, whatever holds them: opens and lock stateids.
+/// Names of owners are bounded in bytes, of a client and of all, whatever holds them: opens and lock stateids.
 ///
 /// proves: NFS4-LIMITS-NAMES-a
 #[test]
@@ -161,7 +161,7 @@ fn names_of_owners_take_no_more_octets_than_their_share() {
     assert_eq!(open(&b, 51, 3), Err(Status::DELAY), "one past what all may");
     let other = open(&b, 50, 3).unwrap();
     assert_eq!(world.state.totals.counts(), [2, 1, 0]);
-    // What is freed, closed or taken away makes room, each to the octet.
+    // What is freed, closed or taken away makes room, each to the byte.
     a.client.held.unlocked(locked, file(1), false).unwrap();
     a.client.held.free(StateId { sequence: 0, ..locked }).unwrap();
     assert_eq!((open(&a, 41, 2), open(&a, 40, 2).is_ok()), (Err(Status::DELAY), true));

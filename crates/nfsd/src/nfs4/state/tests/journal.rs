@@ -12,7 +12,7 @@ pub(crate) struct Platter(Arc<Mutex<Inner>>);
 struct Inner {
     octets: Vec<u8>,
     aside: Option<Vec<u8>>,
-    /// The next writes fail, having written so many octets.
+    /// The next writes fail, having written so many bytes.
     failing: Option<usize>,
     writes: usize,
 }
@@ -32,7 +32,7 @@ impl Platter {
         self.with(|inner| inner.octets.clone())
     }
 
-    /// Writes fail after `partial` octets, until this is called with `None`.
+    /// Writes fail after `partial` bytes, until this is called with `None`.
     pub(crate) fn fail(&self, partial: Option<usize>) {
         self.with(|inner| inner.failing = partial);
     }
@@ -144,7 +144,7 @@ fn what_was_acknowledged_survives_a_cut_at_every_octet() {
         } else {
             assert_eq!(u64::from(next), START, "no boot is known");
         }
-        // What a file system does that had made room before it had the octets.
+        // What a file system does that had made room before it had the bytes.
         let mut unwritten = whole[..cut].to_vec();
         unwritten.resize(cut + 100, 0);
         if len == cut {

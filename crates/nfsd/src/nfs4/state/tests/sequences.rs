@@ -267,7 +267,7 @@ struct Seen {
 
 proptest! {
     /// A checker outside of the slots counts what is executed: each (slot, number) once at most, every repetition of
-    /// the same call answered with the same octets, and nobody else's with any.
+    /// the same call answered with the same bytes, and nobody else's with any.
     #[test]
     fn each_call_is_executed_once_and_answered_alike(
         start in prop_oneof![Just(0u32), (u32::MAX - 20)..=u32::MAX],

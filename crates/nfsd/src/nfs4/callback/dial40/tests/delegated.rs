@@ -9,7 +9,7 @@ use rpcrdma_nfs::v4::{
 
 const READ: u32 = 1;
 
-/// A client without sessions that can be called and has a file with four octets in it, and another client.
+/// A client without sessions that can be called and has a file with four bytes in it, and another client.
 struct Delegating {
     stage: Stage,
     client: Client40,
