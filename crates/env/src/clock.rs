@@ -37,7 +37,7 @@ impl Add<Duration> for Timestamp {
     }
 }
 
-/// Where time comes from.
+/// The source of time.
 pub trait Clock: Send + Sync {
     /// The present. Never goes backwards.
     fn now(&self) -> Timestamp;

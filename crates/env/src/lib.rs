@@ -38,9 +38,9 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// Time and randomness, handed together to whatever needs them. Cloning is cheap.
 #[derive(Clone)]
 pub struct Env {
-    /// Where time comes from.
+    /// The source of time.
     pub clock: Arc<dyn Clock>,
-    /// Where unpredictable numbers come from.
+    /// The source of unpredictable numbers.
     pub random: Arc<dyn Random>,
 }
 

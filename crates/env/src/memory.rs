@@ -66,12 +66,12 @@ pub struct Buffer {
 }
 
 impl Buffer {
-    /// A buffer over `memory`, none of it meaningful yet.
+    /// A buffer over `memory`, which holds no data yet.
     pub fn new(memory: Box<dyn Memory>) -> Self {
         Self { memory, len: 0 }
     }
 
-    /// A buffer over a vector's elements, none of them meaningful yet.
+    /// A buffer over a vector, which holds no data yet.
     pub fn from_vec(octets: Vec<u8>) -> Self {
         Self::new(Box::new(octets))
     }
@@ -86,7 +86,7 @@ impl Buffer {
         self.len
     }
 
-    /// Whether none of its bytes is meaningful.
+    /// Whether it holds no data.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -100,7 +100,7 @@ impl Buffer {
         }
     }
 
-    /// Says that none of its bytes is meaningful any more. If its maker can, the memory is freed until the next write.
+    /// Forgets the data. If the maker of the memory supports it, the memory is freed until the next write.
     pub fn clear(&mut self) {
         self.len = 0;
         self.memory.release();
@@ -151,8 +151,8 @@ impl std::fmt::Debug for Buffer {
 /// Bytes of one message, in their order. Most have a header and what follows it: these need no memory of their own.
 pub type Slices = SmallVec<[Bytes; 2]>;
 
-/// Where buffers come from. Implementations may hold back a caller until memory is free
-/// ([`allocate`](Allocator::allocate)); none zeroes memory that was used before.
+/// The source of buffers. An implementation may make a caller wait until memory is free
+/// ([`allocate`](Allocator::allocate)); no implementation clears memory that was used before.
 pub trait Allocator: Send + Sync {
     /// A buffer of at least `len` bytes capacity, at once, or `None` if that would exceed the
     /// allocator's budget.

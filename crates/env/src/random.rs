@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Where unpredictable numbers come from.
+/// The source of unpredictable numbers.
 pub trait Random: Send + Sync {
     /// Fills `out`.
     fn fill(&self, out: &mut [u8]);

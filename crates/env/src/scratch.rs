@@ -1,14 +1,14 @@
-//! Memory for short runs of bytes that are made one after the other, such as the headers of a connection.
+//! Memory for many short runs of bytes, such as the headers of a connection's messages.
 //!
-//! They are written to one piece of memory, which is used again once all of them are gone, so that a run costs no
-//! allocation. A run that is kept keeps the whole piece: copy what lives long into memory of its own.
+//! The runs share one piece of memory, which is used again when all of them are gone, so that a run costs no
+//! allocation. While one run lives, the whole piece lives: copy long-lived bytes into memory of their own.
 
 use bytes::{Bytes, BytesMut};
 
 /// The memory that is taken at a time, in bytes.
 const PIECE_OCTETS: usize = 2048;
 
-/// Memory for short runs of bytes. Empty, it has none.
+/// Memory for short runs of bytes. It allocates when the first run is made.
 #[derive(Debug, Default)]
 pub struct Scratch {
     /// What is left of the present piece.
@@ -25,7 +25,7 @@ impl Scratch {
         written
     }
 
-    /// Memory for `octets`, none of it written to. A long run has memory of its own.
+    /// Memory for `octets` bytes, not yet written. A long run gets memory of its own.
     pub fn lend(&mut self, octets: usize) -> BytesMut {
         if octets > PIECE_OCTETS / 2 {
             return BytesMut::with_capacity(octets);

@@ -62,8 +62,8 @@ impl Pool {
         Self::default()
     }
 
-    /// A pool whose memory is that of `source`, for budgets over a [provider's pool](crate::Fabric::pool). Where that
-    /// has nothing to give at once, memory comes from the heap.
+    /// A pool whose memory comes from `source`, for budgets over a [provider's pool](crate::Fabric::pool). If `source`
+    /// has no memory at once, it comes from the heap.
     pub fn over(source: Arc<dyn Allocator>) -> Self {
         Self { free: Arc::default(), source: Some(source) }
     }
@@ -165,7 +165,7 @@ impl Allocator for Budget {
     }
 }
 
-/// A buffer of another allocator, all of it marked as meaningful.
+/// A buffer of another allocator, whose whole capacity counts as written.
 struct Borrowed {
     buffer: Buffer,
     _permits: Permits,
@@ -276,7 +276,8 @@ mod tests {
         assert_eq!(pool.try_allocate(8192).unwrap().octets_mut().as_ptr(), address);
     }
 
-    /// What a buffer was made of makes the next one: neither its bytes nor what holds them come from the heap again.
+    /// The next buffer is made of the parts of the last one: neither its bytes nor the structures around them come from
+    /// the heap again.
     #[test]
     fn a_block_is_used_again_and_counts_for_nobody_meanwhile() {
         let pool = Pool::new();
@@ -297,7 +298,7 @@ mod tests {
         assert!(free.upgrade().is_none());
     }
 
-    /// A receive that nothing has come for costs no memory, and leaves none behind.
+    /// A receive that has not yet received anything costs no memory, and leaves none behind.
     #[test]
     fn a_block_that_nobody_writes_to_is_not_there() {
         let pool = Pool::new();

@@ -57,8 +57,8 @@ pub fn check_private_data(private_data: &[u8], limits: &Capabilities) -> Result<
 /// A new connection.
 pub type Connected = Box<dyn QueuePair>;
 
-/// An RDMA provider: one device, or the software that stands for one. Where an address leads to another device,
-/// connecting fails and a listener drops the request.
+/// An RDMA provider: one device, or software in the place of one. If the route to an address goes through another
+/// device, connecting fails and a listener drops the request.
 pub trait Fabric: Send + Sync {
     /// Its name: `iwarp`, `sim`.
     fn name(&self) -> &'static str;
@@ -94,7 +94,7 @@ pub trait Listener: Send {
 
 /// A peer that has begun to connect.
 pub trait Pending: Send {
-    /// Where it comes from.
+    /// The address of the peer.
     fn peer(&self) -> SocketAddr;
 
     /// Reads its request, within the provider's time-out for set-up.

@@ -12,8 +12,8 @@ use std::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
-/// A place in the peer's memory, or in ours as the peer sees it. In RPC-over-RDMA headers and in RDMA Read requests it
-/// stands as handle (32 bits), length (32 bits), offset (64 bits).
+/// A place in the peer's memory, or in ours as the peer sees it. RPC-over-RDMA headers and RDMA Read requests write it
+/// as handle (32 bits), length (32 bits), offset (64 bits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RemoteSegment {
     /// The handle, also called steering tag or remote key.
@@ -62,7 +62,7 @@ pub struct Read {
     pub token: Token,
     /// Where the bytes go. Its length is set to their number when all have come.
     pub sink: Buffer,
-    /// Where they come from.
+    /// The segments to read, in order.
     pub sources: Vec<RemoteSegment>,
 }
 
@@ -174,7 +174,8 @@ pub trait QueuePair: std::marker::Send {
     /// Posts a Send. It leaves after all Sends and Writes posted before it.
     ///
     /// # Errors
-    /// A limit of the [`Capabilities`], an invalidation where there is none, or a connection that has ended.
+    /// If the Send exceeds a limit of the [`Capabilities`], asks for an invalidation that the provider cannot do, or
+    /// the connection has ended.
     fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>>;
 
     /// Posts an RDMA Write. A Send posted after it arrives only when its bytes are in place.

@@ -34,7 +34,7 @@ enum State {
 }
 
 impl Spin {
-    /// A message of the peer has come: the time begins anew.
+    /// A message of the peer has come: the time starts again.
     pub fn heard(&mut self) {
         self.0 = State::Heard;
     }

@@ -1,7 +1,7 @@
-//! What this crate's functions fail with.
+//! The error of this crate's functions.
 //!
-//! An [`Error`] is a sentence for a person, often with another behind it that says why: [`source`] leads there, and
-//! [`Error::find`] finds an error of the crates below in the chain.
+//! An [`Error`] is a sentence for a person. Often there is another error behind it that says why: [`source`] returns
+//! it, and [`Error::find`] finds an error of the crates below in the chain.
 //!
 //! [`source`]: std::error::Error::source
 

@@ -256,9 +256,9 @@ impl Calls {
         }
     }
 
-    /// Makes a call's message anew before it is sent on another connection, where each transmission has one of its own.
-    /// To be asked for all calls in their order, also for those that were not sent yet: none is then older than those
-    /// that are sent before it. A call for which that is not possible any more ends.
+    /// Builds a call's message again before it is sent on another connection, for flavours that give each transmission
+    /// a number of its own. The caller renews all calls in their order, also those that were not sent yet: so no call
+    /// is older than one that is sent before it. A call that cannot be renewed ends.
     pub(crate) fn renew(&mut self, id: CallId) -> Option<Event> {
         let call = self.calls.get_mut(&id)?;
         match call.anew.as_ref()?.message() {
@@ -297,7 +297,7 @@ impl Calls {
     /// The memory for a result, to be exposed.
     pub(crate) fn lend(&mut self, id: CallId, place: SinkPlace, octets: usize) -> Result<Buffer, ExposeError> {
         let slot = self.slot(id, place).ok_or(ExposeError::Refused)?;
-        // A call that is sent again in another way can need more than it had.
+        // A call that is sent again in another way may need a larger buffer than before.
         let kept = slot.take_if(|buffer| buffer.capacity() >= octets);
         kept.or_else(|| self.pool.try_allocate(octets)).ok_or(ExposeError::NoMemory)
     }

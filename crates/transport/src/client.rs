@@ -127,7 +127,7 @@ pub async fn connect(
     Ok((Arc::new(RdmaTransport { caller, extension: Unclaimed::new(extension), silence }), driver))
 }
 
-/// Whom an attempt to connect has met.
+/// What kind of peer an attempt to connect has reached.
 fn met(error: &ConnectError) -> Met {
     match error {
         ConnectError::Silent { .. } => Met::Silence,
@@ -166,7 +166,7 @@ enum Phase {
     Connecting(BoxFuture<'static, Result<Connected, ConnectError>>),
     /// Before the next attempt.
     Pausing(BoxFuture<'static, ()>),
-    /// A connection stands.
+    /// A connection is established.
     Up(Box<Session>),
 }
 
@@ -240,7 +240,7 @@ impl ClientDriver {
         }
     }
 
-    /// A connection stands: calls that are not answered are sent, in their order.
+    /// A connection is established: calls without an answer are sent, in their order.
     // V1-4.5.5-a, V2-7.5-a, V2-4.5.5-a, ULB-3.4.2-b
     fn connected(&mut self, qp: Connected) {
         let config = self.config(qp.capabilities());
@@ -270,7 +270,7 @@ impl ClientDriver {
         self.phase = Phase::Up(Box::new(session));
     }
 
-    /// Whether version 1 is spoken only because we assume that the server has no other.
+    /// Whether the session uses version 1 only because the client assumes that the server has no other.
     fn believes(&self) -> bool {
         (self.options.versions, self.versions) == (Versions::Auto, Versions::One)
     }
@@ -325,7 +325,7 @@ impl ClientDriver {
                 return self.failed(Failure::default());
             }
             Some(&ConnectionError::Version { low, high }) => return self.no_version(low, high),
-            // Trying again would not make it another, and another version would be no proof.
+            // Another attempt would reach the same peer, and another version would prove nothing.
             Some(ConnectionError::Unauthenticated) => return self.distrusted(),
             _ => {}
         }
@@ -398,7 +398,7 @@ impl ClientDriver {
         self.listener.tell((!self.calls.is_empty()).then_some(until));
     }
 
-    /// A server that has refused version 2 is not asked again.
+    /// Remembers that a server has refused version 2, so that the client does not ask it again.
     fn heed_refusal(&mut self) {
         let Phase::Up(session) = &self.phase else { return };
         if self.versions == Versions::Auto && session.negotiated.as_ref().is_some_and(|made| made.refused.is_some()) {

@@ -23,7 +23,7 @@ pub enum ConnectionError {
     /// The peer did not prove who it is.
     #[error("the peer is not authenticated")]
     Unauthenticated,
-    /// No version is spoken by both ends.
+    /// The two ends have no version in common.
     #[error("the server speaks versions {low} to {high} of RPC-over-RDMA only")]
     Version {
         /// The lowest version of the server's.

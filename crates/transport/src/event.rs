@@ -22,9 +22,9 @@ pub enum Stall {
 pub enum NoVersion2 {
     /// It has refused; the connection goes on in version 1.
     Refused,
-    /// It did not answer in time; another connection is made, in version 1.
+    /// The server did not answer in time; the client connects again, in version 1.
     NoAnswer,
-    /// It ended the connection without an answer; another is made, in version 1.
+    /// The server ended the connection without an answer; the client connects again, in version 1.
     Dropped,
 }
 
@@ -32,7 +32,7 @@ pub enum NoVersion2 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A connection stands.
+    /// A connection is established.
     Connected {
         /// The inline threshold of what we send, in bytes.
         send_inline: usize,
@@ -45,7 +45,7 @@ pub enum Event {
         /// RDMA Reads of the peer that we serve at a time.
         ird: u16,
     },
-    /// It is settled which version is spoken, and with which parameters.
+    /// The two ends have agreed on a version and its parameters.
     Negotiated(Negotiated),
     /// The server has no version 2, as far as we can know. A program that remembers it saves the next client the
     /// attempt.
@@ -122,7 +122,7 @@ pub enum Event {
     },
 }
 
-/// Is told what happens.
+/// Receives the events of a client or server.
 pub trait Observer: Send + Sync {
     /// Something happened on the connection with `peer`.
     fn event(&self, peer: SocketAddr, event: &Event);

@@ -14,8 +14,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Messages, properties and errors of the peer that an embedder has not read: as many as the credits that are granted
-/// by default, so that an embedder that reads loses nothing to a burst.
+/// The most messages, properties and errors of the peer that wait for the embedder to read them. It is the default
+/// number of credits, so that an embedder that reads steadily loses nothing of a burst.
 pub const MAX_UNREAD: usize = 64;
 
 /// Their bytes in all. A property can be far longer than a message.
@@ -28,8 +28,8 @@ const MAX_UNSENT: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExtensionEvent {
-    /// On which connection: a client's transport has another after each reconnection, a server's channel belongs to
-    /// one.
+    /// The connection. A client's transport gets another one at each reconnection; a server's channel belongs to a
+    /// single one.
     pub connection: u64,
     /// What it is.
     pub received: Received,
@@ -159,7 +159,7 @@ impl Port {
         }
     }
 
-    /// Tells all senders that there is no connection.
+    /// Tells all senders that the connection is gone.
     pub(crate) fn refuse_all(&mut self, cx: &mut Context<'_>) {
         while let Some(outgoing) = self.poll(cx) {
             let _ = outgoing.sender.send(Err(ExtensionError::NotConnected));

@@ -4,32 +4,32 @@
 //!   [`ClientTransport`](rpcrdma_oncrpc::ClientTransport), and a driver.
 //! * A [`Server`] accepts each connection of a [`Listener`](rpcrdma_fabric::Listener) and gets a [`ConnectionHandle`]
 //!   and a driver, which hands calls to a [`Handler`](rpcrdma_oncrpc::Handler).
-//! * Both tell an [`Observer`] what they do.
+//! * Both report what they do to an [`Observer`].
 //!
 //! A driver is a future that the caller spawns; nothing happens unless it is polled. No thread, no timer and no runtime
 //! is started here: time and randomness come from [`Env`](rpcrdma_env::Env).
 //!
 //! # Who owns memory
 //!
-//! A call's bytes are shared, and its result buffers are lent: they belong to the connection from the moment of the
-//! call, and come back with the reply, fenced, so that no late write can change what the caller reads. Dropping a call
-//! leaves its buffers with the connection; cancelling it takes them back at once, and should the server write to them
-//! later, the connection ends. On the server, received data are in the pool's buffers, and results are written straight
-//! from the bytes that the service returns.
+//! A call's bytes are shared, and its result buffers are lent: they belong to the connection from the moment of the call,
+//! and come back with the reply, fenced, so that no late write can change what the caller reads. If a call is dropped,
+//! the connection keeps its buffers. If it is cancelled, the caller gets them back at once; should the server write to
+//! them later, the connection ends. On the server, received data are in the pool's buffers, and results are written
+//! straight from the bytes that the service returns.
 //!
 //! # Versions
 //!
-//! [`ClientOptions::versions`] and [`ServerOptions::versions`] say which versions of RPC-over-RDMA are spoken; version
-//! 1 alone unless told otherwise. With [`Versions::Auto`] a client asks for version 2 and goes on in version 1 where
-//! the server has nothing else, and a server goes by its client's first message. [`Event::Negotiated`] says what was
-//! settled, [`Event::NoVersion2`] that asking is not worth while.
+//! [`ClientOptions::versions`] and [`ServerOptions::versions`] say which versions of RPC-over-RDMA an end uses; the
+//! default is version 1 alone. With [`Versions::Auto`] a client asks for version 2, and goes on in version 1 if the
+//! server has no other; a server follows its client's first message. [`Event::Negotiated`] reports the agreed version,
+//! [`Event::NoVersion2`] that the server has no version 2, so that the next client need not ask.
 //!
 //! # Extending version 2
 //!
-//! Version 2 can be extended by properties and header types of one's own (draft appendix B). Whoever knows some
-//! implements [`v2::Extension`], puts it into the options of either end, and takes the end's [`ExtensionChannel`]: a
-//! client's from its transport, a server's from the handle of each connection. What the peer sends waits there to be
-//! read, [`MAX_UNREAD`] at a time; what is above is refused.
+//! Version 2 can be extended with properties and header types (draft appendix B). To extend it, implement
+//! [`v2::Extension`], put it into the options of an end, and take the end's [`ExtensionChannel`]: a client's from its
+//! transport, a server's from the handle of each connection. At most [`MAX_UNREAD`] messages of the peer wait there to be
+//! read; further ones are refused.
 //!
 //! ```
 //! use bytes::Bytes;
@@ -95,8 +95,8 @@
 //!
 //! # When things go wrong
 //!
-//! A lost connection is made again and unanswered calls are sent again, in their order and with their XIDs. A peer that
-//! breaks a rule loses its connection and nothing else.
+//! The client replaces a lost connection, and sends unanswered calls again, in their order and with their XIDs. A peer
+//! that breaks a rule loses its connection and nothing else.
 
 mod calls;
 mod client;

@@ -13,7 +13,7 @@ use rpcrdma_oncrpc::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The largest RPC message, in octets: 1 MiB of data and all that can stand around it.
+/// The largest RPC message, in bytes: 1 MiB of data and everything around it.
 pub const DEFAULT_MAX_MESSAGE_OCTETS: usize = (1 << 20) + (64 << 10);
 
 /// RDMA Reads under way at a time in each direction: what Linux's server uses.
@@ -40,7 +40,7 @@ const MIN_INLINE_OCTETS: u32 = 1024;
 /// The most that can be stated, in bytes (RFC 8797).
 const MAX_INLINE_OCTETS: u32 = 256 * MIN_INLINE_OCTETS;
 
-/// Receives that are posted before a connection stands.
+/// Receives that are posted before a connection is established.
 pub(crate) const INITIAL_RECEIVES: usize = 2;
 
 /// Who executes calls in the reverse direction (RFC 8167), and how many at a time.
@@ -80,12 +80,12 @@ pub struct ClientOptions {
     pub service: &'static str,
     /// Calls from the server, if it may make any.
     pub reverse: Option<Reverse>,
-    /// Where XIDs come from, if several transports are used as one ([`rpcrdma_oncrpc::Spread`]).
+    /// The source of XIDs, if several transports are used as one ([`rpcrdma_oncrpc::Spread`]).
     pub xids: Option<Arc<XidSource>>,
     /// Which versions of RPC-over-RDMA to speak.
     pub versions: Versions,
-    /// With [`Versions::Auto`]: we assume that the server has no version 2, and do not ask for it at first. If the
-    /// server turns out to have nothing else, we do.
+    /// With [`Versions::Auto`]: the client assumes that the server has no version 2, and does not ask for it at first.
+    /// If the server refuses version 1, the client asks for version 2.
     pub assume_version_1: bool,
     /// Version 2: the most Sends that a call goes in where the server could also pull it from memory that is exposed
     /// for it. What is best depends on what exposing costs; the default is measured with software iWARP.
@@ -96,7 +96,7 @@ pub struct ClientOptions {
     pub reverse_support: ReverseSupport,
     /// Version 2: header types and properties beyond the draft's.
     pub extension: Option<Arc<dyn Extension>>,
-    /// Who finds out whether the peer is who it should be (version 2). None by default: peers are not asked.
+    /// Checks the identity of the peer (version 2). By default there is no check.
     pub host_authentication: Option<Arc<dyn HostAuthentication>>,
 }
 
@@ -170,7 +170,7 @@ pub struct ServerOptions {
     pub max_message: usize,
     /// RDMA Reads of ours under way at a time on one connection.
     pub ord: u16,
-    /// Calls of ours to the client under way at a time, in the reverse direction (RFC 8167). Zero: none are made.
+    /// The most calls under way to the client, in the reverse direction (RFC 8167). With zero the server makes none.
     pub reverse_credits: u32,
     /// Version 1: the most calls of ours to the client that are sent before one of its calls is answered; others wait.
     /// Some clients post receives for them only when they get such an answer. No limit by default.
@@ -183,7 +183,7 @@ pub struct ServerOptions {
     pub versions: Versions,
     /// Version 2: header types and properties beyond the draft's.
     pub extension: Option<Arc<dyn Extension>>,
-    /// Who finds out whether the peer is who it should be (version 2). None by default: peers are not asked.
+    /// Checks the identity of the peer (version 2). By default there is no check.
     pub host_authentication: Option<Arc<dyn HostAuthentication>>,
     /// Calls that offered memory which does not exist. Give several servers the same table if clients may come to any
     /// of them.

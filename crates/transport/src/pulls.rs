@@ -17,8 +17,8 @@ pub const MAX_PULLS: usize = 16;
 /// Bytes that are pulled at a time on one connection: [`MAX_PULLS`] calls of 1 MiB. A larger call is pulled alone.
 pub const MAX_PULL_OCTETS: usize = 16 << 20;
 
-/// All chunks of a call have to come within so many times the limit for a peer that makes no progress. At both limits'
-/// defaults a peer has to answer at 280 kB/s.
+/// A peer must deliver all chunks of a call within this many times the limit for a peer that makes no progress. With
+/// the defaults of both limits that is 280 kB/s.
 pub const PULL_STALLS: u32 = 2;
 
 /// A call whose chunks are to be pulled.

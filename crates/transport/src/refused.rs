@@ -1,14 +1,14 @@
 //! Calls whose results could not be written to the client's memory, or whose arguments could not be read from there
 //! (RFC 8166 section 4.5.3, version 2 section 7.3).
 //!
-//! Access to memory that does not exist ends the connection, and the client sends the same call again on the next one;
-//! if nobody remembered that, it would do so for ever. So such a call is answered with an error instead. There is one
-//! table for each server, whichever of its threads serves a connection; it is limited, and consulted only while it is
-//! not empty.
+//! An access to memory that does not exist ends the connection, and the client sends the same call again on the next
+//! one. If the server did not remember the call, this would repeat for ever; so it answers the second attempt with an
+//! error. There is one table for each server, shared by its threads. Its size is limited, and the server looks into it
+//! only while it is not empty.
 //!
-//! A call is identified by its client's address, its XID, its beginning and its length. Handles are no part of that: a
-//! client registers its memory anew for each connection. So a neighbour behind the same address makes no other client's
-//! call fail unless he knows its XID, its beginning and its length.
+//! A call is identified by its client's address, its XID, its beginning and its length. Its handles do not count: a
+//! client registers its memory again for each connection. A neighbour behind the same address makes another client's
+//! call fail only if it knows the call's XID, beginning and length.
 
 use bytes::Bytes;
 use rpcrdma_engine::Piece;
@@ -33,7 +33,7 @@ const REFUSED_LIFETIME: Duration = Duration::from_secs(240);
 /// How many bytes of a call's beginning identify it: RPC header, credential and first arguments.
 const HEAD_OCTETS: usize = 512;
 
-/// What identifies a call, beside its client and its XID.
+/// What identifies a call, together with its client and its XID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     /// Its bytes, as far as they have come or are to come.
@@ -43,7 +43,7 @@ pub(crate) struct Fingerprint {
 }
 
 impl Fingerprint {
-    /// Of a call that begins with `head` and has so many bytes.
+    /// The fingerprint of a call that begins with `head` and has so many bytes.
     pub(crate) fn new(head: &[u8], octets: usize) -> Self {
         let mut hasher = DefaultHasher::new();
         hasher.write(&head[..head.len().min(HEAD_OCTETS)]);
@@ -94,7 +94,7 @@ impl RefusedCalls {
         self.0.any.store(true, Ordering::Release);
     }
 
-    /// Whether none is remembered.
+    /// Whether no call is remembered.
     pub(crate) fn is_empty(&self) -> bool {
         !self.0.any.load(Ordering::Acquire)
     }

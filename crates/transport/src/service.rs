@@ -143,8 +143,9 @@ impl Service {
         }
     }
 
-    /// Finds memory for a call's chunks, when it is the call's turn. Returns whether one has to wait for memory. What
-    /// the peer has refused on an earlier connection is not asked for again: the call is answered with the error.
+    /// Finds memory for a call's chunks, when it is the call's turn. Returns whether a call has to wait for memory. If
+    /// the peer refused the same chunks on an earlier connection, the server does not ask for them again: it answers
+    /// the call with the error.
     pub(crate) fn pull(&mut self, wanted: Wanted) -> bool {
         if self.refusals.as_ref().is_some_and(|refusals| refusals.take(wanted.xid, wanted.call)) {
             self.ready.push_back(Ready::Answer(wanted.request, Answer::Unreadable));

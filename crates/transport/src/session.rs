@@ -78,12 +78,12 @@ pub(crate) struct Session {
     /// What has come since this was last looked at.
     pub(crate) heard: Heard,
     discarded: u64,
-    /// Since when the connection stands.
+    /// When the connection was established.
     pub(crate) started: Timestamp,
     /// What both ends have settled on.
     pub(crate) negotiated: Option<Negotiated>,
-    /// Version 1 is spoken only because we assume that the server has no other: if the server denies it, the session
-    /// ends and calls are kept.
+    /// The session uses version 1 only because the client assumes that the server has no other. If the server denies
+    /// version 1, the session ends, and its calls go to the next one.
     pub(crate) believes: bool,
 }
 
@@ -186,7 +186,7 @@ impl Session {
         self.engine.is_probing()
     }
 
-    /// When the connection is closed if nothing comes from the peer, once that is known.
+    /// When the connection will be closed if the peer sends nothing, if that is known.
     pub(crate) fn gives_up_at(&self) -> Option<Timestamp> {
         self.engine.gives_up_at()
     }

@@ -157,7 +157,7 @@ impl Chance {
         Self { random, entries: Vec::new() }
     }
 
-    /// One in `one_in` of these steps goes wrong; none if it is 0.
+    /// One in `one_in` of these steps fails; 0 means that none fails.
     #[must_use]
     pub fn with(mut self, point: Point, one_in: u64, fault: Fault) -> Self {
         self.entries.push((point, fault, one_in));

@@ -238,8 +238,8 @@ async fn a_read_that_wraps_around_ends_the_connection(setup: Given) -> Verdict {
     wraps_around(setup, false).await
 }
 
-/// The Writes around it arrive, or the peer never looks at them, and no completion blames them. A provider that cannot
-/// tell reports nothing.
+/// The Writes around it arrive, or the peer never looks at them, and no completion reports them as failed. A provider
+/// that cannot tell which Write failed reports nothing.
 async fn a_write_that_is_refused_is_told_by_its_token(setup: Given) -> Verdict {
     for delay in [false, true] {
         let mut pair = Pair::connect(&setup, Wish::default()).await;

@@ -80,7 +80,8 @@ impl Ledger {
         Lent::Sink(self.buffer(octets))
     }
 
-    /// Waits until none of it is left. Providers may hold bytes for a moment longer than their queue pairs live.
+    /// Waits until all of it has been returned. Providers may hold bytes for a moment longer than their queue pairs
+    /// live.
     pub(super) async fn settle(&self, env: &Env) {
         let until = env.clock.now() + PATIENCE;
         while self.counts.live.load(Ordering::Relaxed) != 0 {

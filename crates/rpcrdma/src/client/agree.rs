@@ -32,8 +32,9 @@ impl fmt::Display for Spoken {
 }
 
 impl NfsVersion {
-    /// The minor versions of version 4 that may be spoken, those that are tried first at the front. Those without
-    /// sessions stand alone: their servers would call at a port of the client's own, and it has none.
+    /// The minor versions of version 4 that the client may use, grouped in the order in which it tries them. Version
+    /// 4.0 has no sessions and is a group of its own: its servers would call a port of the client, and this client has
+    /// none.
     fn minors(self) -> &'static [RangeInclusive<u32>] {
         match self {
             NfsVersion::V2 | NfsVersion::V3 => &[],

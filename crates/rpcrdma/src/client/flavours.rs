@@ -17,10 +17,10 @@ use rpcrdma_oncrpc::{AuthStat, CallError, Rejection};
 /// The most names of a path that are asked about.
 const MAX_NAMES: usize = 64;
 
-/// Goes on if MOUNT has told that the URL's flavour is taken, or has told nothing.
+/// Succeeds if MOUNT has named the URL's flavour, or has named none.
 ///
 /// # Errors
-/// What to write instead.
+/// The parameter to write in the URL instead.
 pub(super) fn check_mounted(url: &NfsUrl, numbers: &[u32]) -> Result<()> {
     let taken: Vec<_> = numbers.iter().copied().filter_map(Security::of_number).collect();
     match instead(url, &taken) {

@@ -22,8 +22,8 @@ pub struct Options {
     pub watch: Arc<dyn Watch>,
     /// Told what a connection over RDMA does.
     pub observer: Option<Arc<dyn Observer>>,
-    /// Whether servers without version 2 of RPC-over-RDMA are remembered in the user's cache directory, and not asked
-    /// again for a day.
+    /// Whether the client remembers servers without version 2 of RPC-over-RDMA in the user's cache directory, and does
+    /// not ask them again for a day.
     pub remember: bool,
 }
 

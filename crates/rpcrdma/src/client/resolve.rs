@@ -35,7 +35,7 @@ pub(super) async fn resolve(url: &NfsUrl) -> Result<Vec<SocketAddr>> {
     Ok(addresses)
 }
 
-/// The number of a network interface, by its name or by itself.
+/// The number of a network interface, which the text names or gives.
 fn index(zone: &str) -> Result<u32> {
     let unknown = || format!("there is no network interface {:?}, which the URL names", escaped(zone.as_bytes()));
     if let Ok(number) = zone.parse() {

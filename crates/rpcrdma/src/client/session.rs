@@ -1,7 +1,7 @@
-//! From a URL to a file system: finding the ports, connecting, asking for the root.
+//! From a URL to a file system: finding the ports, connecting, and getting the root.
 //!
-//! In versions 2 and 3 that is an export's, which MOUNT tells. Version 4 needs no other port: its root is the server's,
-//! and the URL's path leads from there to what is exported. Both name the same file by the same path.
+//! In versions 2 and 3 the root is that of an export, and MOUNT returns its handle. Version 4 needs no other port: its
+//! root is the server's, and the URL's path leads from there to the export. Both name the same file by the same path.
 
 use super::{
     NfsUrl, NfsVersion, Options, Result, Transport,
@@ -45,7 +45,7 @@ pub struct Session {
     pub root: Handle,
     /// How much the server moves at a time.
     pub transfer: Transfer,
-    /// Where buffers for data come from.
+    /// The source of buffers for data.
     pub pool: Pool,
     export: Vec<u8>,
     url: NfsUrl,
@@ -58,7 +58,7 @@ struct Carried {
     pool: Pool,
 }
 
-/// What MOUNT has told.
+/// The answer of MOUNT.
 struct Mounted {
     export: Vec<u8>,
     root: Handle,
@@ -92,7 +92,7 @@ impl Sessions {
         &self.ending
     }
 
-    /// Where random numbers come from.
+    /// The source of random numbers.
     pub fn random(&self) -> Arc<dyn Random> {
         self.env.random.clone()
     }
@@ -393,8 +393,8 @@ async fn explained(url: &NfsUrl, error: NfsError, nfs: Option<&Nfs4>, path: &[u8
 }
 
 impl Session {
-    /// Whether it can be used for another URL, too: the same server, called by the same user over the same transport,
-    /// in a version that the URL allows.
+    /// Whether the session can serve another URL too: the same server, the same user and transport, and a version that
+    /// the URL allows.
     fn serves(&self, url: &NfsUrl) -> bool {
         // Where MOUNT answers is nothing to version 4.
         let mount_port = |url: &NfsUrl| url.mount_port.filter(|_| matches!(self.spoken, Spoken::V2 | Spoken::V3));
@@ -406,8 +406,8 @@ impl Session {
     }
 }
 
-/// Where a session of version 4 begins: at the server's root, or where that takes another flavour than the session's at
-/// the first file on the way that takes it.
+/// The file at which a session of version 4 begins: the server's root or, if the root requires another flavour, the
+/// first file on the path that accepts the session's.
 async fn top(nfs: &Nfs4, path: &[u8]) -> Result<(v4_client::Found, Vec<u8>), v4_client::Error> {
     let refused = match nfs.root().await {
         Err(error) if error.status() == Some(v4::Status::WRONGSEC) => error,

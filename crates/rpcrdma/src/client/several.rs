@@ -56,7 +56,7 @@ impl Drop for Thread {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // One that has panicked has told that itself.
+            // If it has panicked, the panic has been reported.
             let _ = thread.join();
         }
     }

@@ -43,7 +43,8 @@ fn answers(callbacks: Option<&Callbacks>, env: &Env) -> Option<Arc<dyn Handler>>
     callbacks.map(|callbacks| Arc::new(callbacks.router(env)) as Arc<dyn Handler>)
 }
 
-/// RPC over record-marked TCP, over so many connections. `service` is what errors say that the server should speak.
+/// RPC over record-marked TCP, over so many connections. `service` names the service that the server should have, for
+/// error messages.
 pub(super) async fn tcp(
     server: SocketAddr,
     env: &Env,

@@ -102,7 +102,7 @@ pub struct NfsUrl {
     pub connections: u8,
     /// How the client proves to the server who calls.
     pub security: Security,
-    /// With Kerberos: the server's principal, if it is another than the host's.
+    /// With Kerberos: the server's principal, if it is not that of the host's name.
     pub principal: Option<String>,
     /// The user in whose name AUTH_SYS calls; without it, the user of this process.
     pub uid: Option<u32>,
@@ -274,7 +274,7 @@ fn parse_principal(text: &str) -> Result<String, BadUrl> {
     )
 }
 
-/// The versions of RPC-over-RDMA that may be spoken, in a URL or for `serve`.
+/// The versions of RPC-over-RDMA that may be used, as in a URL or in an option of `serve`.
 pub fn parse_versions(text: &str) -> Result<Versions, String> {
     match text {
         "1" => Ok(Versions::One),
@@ -284,7 +284,7 @@ pub fn parse_versions(text: &str) -> Result<Versions, String> {
     }
 }
 
-/// What stands between `nfs://` and the path.
+/// The part between `nfs://` and the path.
 struct Authority {
     host: String,
     zone: Option<String>,

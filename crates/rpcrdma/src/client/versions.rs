@@ -30,10 +30,10 @@ const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 const SUSPECTED: Duration = Duration::from_secs(60);
 /// Servers that are remembered; the oldest are forgotten first.
 const MAX_SERVERS: usize = 256;
-/// The most bytes of the file that are looked at: so many servers, with IPv6 addresses.
+/// The most bytes of the file that are read. It limits the number of servers.
 const MAX_FILE_OCTETS: u64 = 32 << 10;
 const FILE: &str = "rpcrdma/without-version-2";
-/// Stands at the end of a line that is a suspicion.
+/// The last field of a line that is a suspicion.
 const UNSURE: &str = "?";
 
 /// The version of RPC-over-RDMA that a server may or may not have.
@@ -89,7 +89,7 @@ fn read(file: &Path, now: u64) -> Vec<Entry> {
     if opened.is_err() {
         return Vec::new();
     }
-    // A time in the future was written by another clock.
+    // A time in the future comes from a clock that was wrong.
     let is_fresh = |entry: &Entry| entry.since <= now && now - entry.since < KEPT.as_secs();
     text.lines().filter_map(Entry::read).filter(is_fresh).collect()
 }

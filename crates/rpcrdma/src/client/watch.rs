@@ -14,7 +14,7 @@ pub trait Watch: Send + Sync {
         Box::new(Unwatched)
     }
 
-    /// A connection stands.
+    /// A connection is established.
     fn connected(&self, transport: &dyn ClientTransport, env: &Env) {
         let _ = (transport, env);
     }
@@ -32,7 +32,7 @@ pub trait Attempt: Send + Sync {
         next
     }
 
-    /// It stands.
+    /// It is established.
     fn done(self: Box<Self>) {}
 }
 

@@ -101,7 +101,7 @@ impl Server {
         })
     }
 
-    /// The addresses where something is spoken.
+    /// The addresses at which a protocol is served.
     pub fn addresses(&self, spoken: Spoken) -> Vec<SocketAddr> {
         self.ports.of(spoken).collect()
     }

@@ -44,8 +44,7 @@ impl Builder {
         self
     }
 
-    /// Answers calls to a program of one's own, at the ports of [`listen`](Self::listen) and [`tcp`](Self::tcp):
-    /// [`Program`](crate::service::Program) makes one of closures.
+    /// Serves an RPC program of your own, at the ports of [`listen`](Self::listen) and [`tcp`](Self::tcp).
     pub fn service(mut self, service: impl Service + 'static) -> Self {
         self.services.push(Arc::new(service));
         self
@@ -91,7 +90,7 @@ impl Builder {
     /// Opens every port. Clients that connect wait until the server is [started](Server::start).
     ///
     /// # Errors
-    /// If nothing is to be served, what is to be served cannot be, or a port cannot be had.
+    /// If there is nothing to serve, if an export or service cannot be served, or if a port is not free.
     pub async fn bind(self) -> Result<Server> {
         Server::bind(self.options, self.services).await
     }

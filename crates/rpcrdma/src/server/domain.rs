@@ -11,7 +11,7 @@ use rpcrdma_gss::Accounts;
 use rpcrdma_nfsd::{Accounts as HostAccounts, Domain, Kind, OwnerNames};
 use std::{io, sync::Arc};
 
-/// How many threads ask for names: two for names and two for numbers, as each may wait for a directory of users on
+/// How many threads look up names: two for names and two for numbers, as each may wait for a directory of users on
 /// another host.
 const THREADS: usize = 4;
 

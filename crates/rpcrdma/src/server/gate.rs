@@ -17,7 +17,7 @@ pub(super) const SETUPS_PER_ADDRESS: usize = 64;
 /// tells the client so. If no place is free, the server closes the connection without an answer.
 const STRANGERS: usize = 32;
 
-/// The part of all places that one address leaves to others: a quarter, where there are as many places.
+/// The part of all places that one address cannot take: a quarter, if there are at least four.
 const OTHERS_PART: usize = 4;
 
 /// Counts connections over all listeners and threads.
@@ -58,9 +58,9 @@ impl Counts {
 pub enum Refusal {
     /// The address is not allowed, and all places for telling clients so are taken.
     Strangers,
-    /// There are as many connections as may be.
+    /// The server has as many connections as it allows.
     All,
-    /// There are as many from its address as may be.
+    /// The address has as many connections as the server allows for one.
     Address,
     /// Too many from its address are not set up yet.
     Setups,
@@ -92,7 +92,7 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Gate {
-    /// Lets in so many at a time, of these networks; of all if none is named.
+    /// Accepts at most so many connections at a time, of these networks; of all networks if the list is empty.
     pub fn new(max_connections: u32, allow: Vec<Cidr>) -> Self {
         let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
         let max_per_address = max_connections - max_connections / OTHERS_PART;
@@ -164,7 +164,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The connection stands.
+    /// The connection is established.
     pub fn finish(self) -> Admitted {
         drop(self.unfinished);
         self.admitted

@@ -24,7 +24,7 @@ pub(super) struct Handed(mpsc::Receiver<Box<dyn Pending>>);
 
 impl Listener for Handed {
     fn local_addr(&self) -> SocketAddr {
-        // It stands for all of the device's listeners.
+        // It represents all listeners of the device.
         SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0)
     }
 

@@ -1,8 +1,9 @@
 //! `serve --sec krb5,...`: Kerberos, by the machine's library and a keytab.
 //!
-//! Whatever would keep clients from being served by it keeps the server from starting. The library reads the keytab for
-//! each context anew, and the file of tokens that it has seen, on threads of its own: nothing else waits for them, and
-//! they act as the server's user. Users are looked up on other threads, as their directory may be on another host.
+//! If Kerberos is set up so that clients could not use it, the server does not start. For each context the library
+//! reads the keytab again, and the file of tokens that it has seen. It does so on threads of its own, as the server's
+//! user, so that nothing else waits for it. Users are looked up on other threads, as their directory may be on another
+//! host.
 
 use super::{Export, Options, Result, seldom::Seldom, threads::Threads};
 use crate::error::Context;
@@ -36,7 +37,7 @@ pub(super) fn words(wanted: &[Security]) -> String {
     wanted.iter().map(|one| one.name()).collect::<Vec<_>>().join(",")
 }
 
-/// The principal by which clients ask for tickets, by the keytab; nothing where that does not tell.
+/// The principal for which clients ask for tickets, from the keytab; `None` if the keytab does not say.
 pub(super) fn principal(options: &Options) -> Option<String> {
     let named = || std::env::var("KRB5_KTNAME").ok();
     let keytab = options.keytab.clone().or_else(|| named().map(|name| name.trim_start_matches("FILE:").into()));

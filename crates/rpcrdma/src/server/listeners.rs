@@ -40,7 +40,7 @@ impl Addresses {
 }
 
 impl Addresses {
-    /// This port, wherever others are; for programs of this machine if none are named.
+    /// This port, on the addresses of the other listeners; on loopback if there are none.
     fn beside(others: &[SocketAddr], port: u16) -> Self {
         let mut all: Vec<SocketAddr> = Vec::new();
         for address in others.iter().map(|other| SocketAddr::new(other.ip(), port)) {

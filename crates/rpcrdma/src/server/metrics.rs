@@ -273,7 +273,7 @@ impl TcpNumbers {
     }
 }
 
-/// A TCP connection stands until this is dropped.
+/// A TCP connection, which counts as open until this is dropped.
 pub(super) struct TcpConnection(TcpNumbers);
 
 impl TcpConnection {
@@ -289,7 +289,7 @@ impl TcpConnection {
         (self.0.bytes_in.clone(), self.0.bytes_out.clone())
     }
 
-    /// It has come to its end, with so many replies to no call of the server's.
+    /// The connection has ended, after so many replies that answered no call of the server.
     pub(super) fn ended(self, how: &Result<(), tcp::ConnectionError>, stray_replies: u64) {
         stray().increment(stray_replies);
         ended("tcp", tcp_reason(how)).increment(1);

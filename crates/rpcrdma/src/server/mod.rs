@@ -50,7 +50,8 @@ pub use options::{Options, Rpcbind};
 pub use ports::Spoken;
 pub use running::{Running, Stopped};
 
-/// What bounds the clients of a small listener that stands beside a server, such as the command's metrics.
+/// Limits for the clients of a small listener that a program has next to the server, such as that of the command's
+/// metrics.
 #[doc(hidden)]
 pub mod beside {
     pub use super::{

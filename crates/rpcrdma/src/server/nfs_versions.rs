@@ -134,7 +134,7 @@ pub(super) fn serve(
     (state, id, queue): (&StateDirectory, u64, Arc<Queue>),
     env: &Env,
 ) -> Result<Nfsd> {
-    // Whether version 3 is served, who adds another version says.
+    // Adding another version needs to know whether version 3 is served.
     let nfsd = match versions.has_2() {
         true => nfsd.with_version_2((state, id, queue.clone()), versions.has_3(), env)?,
         false => nfsd,

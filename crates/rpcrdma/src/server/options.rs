@@ -42,8 +42,8 @@ pub struct Options {
     pub fabric: Option<Arc<dyn Fabric>>,
     /// Where MOUNT is served over TCP; 127.0.0.1:20048 if it is empty. Versions 2 and 3 of NFS need it.
     pub mountd: Vec<SocketAddr>,
-    /// Where NFS is served over plain TCP as well; if neither this nor `listen` names an address, 127.0.0.1:2049 with
-    /// version 4, if it can be had.
+    /// The addresses where NFS is also served over plain TCP. If neither this nor `listen` names an address and version
+    /// 4 is served, it is 127.0.0.1:2049, if that port is free.
     pub tcp: Vec<SocketAddr>,
     /// Whether clients of versions 2 and 3 can lock files.
     pub locks: bool,
@@ -95,7 +95,7 @@ pub struct Options {
     pub max_connections: u32,
     /// A client that makes no progress in the middle of something for so long is dropped.
     pub stall_timeout: Duration,
-    /// Which versions of RPC-over-RDMA are spoken.
+    /// The versions of RPC-over-RDMA that the server accepts.
     pub rpcrdma: Versions,
     /// How long a thread looks for the next message before it sleeps.
     pub busy_poll: Duration,
@@ -185,7 +185,7 @@ impl Options {
         kerberos::wanted(self)
     }
 
-    /// The principal by which clients ask for tickets, by the keytab; nothing where that does not tell.
+    /// The principal for which clients ask for tickets, from the keytab; `None` if the keytab does not say.
     pub fn principal(&self) -> Option<String> {
         kerberos::principal(self)
     }

@@ -5,7 +5,7 @@ use rpcrdma_oncrpc::{Begun, CallContext, Handler, Outcome, Router, Service, peek
 use rpcrdma_xdr::Stream;
 use std::{sync::Arc, task::Context};
 
-/// Programs of the embedder's own, and NFS beside them if it is served.
+/// The embedder's own programs, together with NFS if it is served.
 struct Beside {
     own: Router,
     programs: Vec<u32>,

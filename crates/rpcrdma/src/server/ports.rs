@@ -22,10 +22,10 @@ use std::{
 
 /// Peers that the system keeps waiting for us.
 const BACKLOG: i32 = 1024;
-/// How often a port is sought that is free for both TCP and UDP, where the system may choose it.
+/// How often the server tries to find a port that is free for both TCP and UDP, if the system may choose it.
 const ATTEMPTS: usize = 16;
 
-/// What is spoken on a port.
+/// The protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spoken {
     /// NFS over RPC-over-RDMA.
@@ -64,7 +64,7 @@ impl Spoken {
 pub(super) struct Port {
     pub(super) spoken: Spoken,
     pub(super) address: SocketAddr,
-    /// Its socket if it is one of TCP; a device's port has none.
+    /// The socket of a TCP port; a device's port has none.
     pub(super) listener: Option<TcpListener>,
     /// Its socket if it is one of UDP.
     pub(super) datagrams: Option<UdpSocket>,
@@ -156,7 +156,7 @@ impl Ports {
         self.0.iter().all(|port| port.address.ip().to_canonical().is_loopback())
     }
 
-    /// The addresses where something is spoken, each once: over UDP it is where it is over TCP.
+    /// The addresses at which a protocol is served, each once. UDP has the same addresses as TCP.
     pub(super) fn of(&self, spoken: Spoken) -> impl Iterator<Item = SocketAddr> {
         let of_streams = self.0.iter().filter(move |port| port.spoken == spoken && port.datagrams.is_none());
         of_streams.map(|port| port.address)
@@ -260,10 +260,11 @@ async fn open_device(
     Ok(OnDevice { device, listeners })
 }
 
-/// Listens on an address as the server does, with a socket that does not block: for what a program serves beside it.
+/// Listens on an address with the socket options of the server, and with a non-blocking socket: for a service that a
+/// program has next to the server.
 ///
 /// # Errors
-/// If the address cannot be had.
+/// If the address cannot be bound.
 pub fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

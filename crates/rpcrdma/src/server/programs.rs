@@ -19,12 +19,12 @@ const NLM_VERSIONS: [u32; 3] = [1, 3, 4];
 const NSM_PROGRAM: u32 = 100_024;
 const NSM_VERSION: u32 = 1;
 
-/// All that is spoken at these ports.
+/// All programs that are served at these ports.
 pub(super) fn entries(ports: &Ports, nfs: NfsVersions) -> Vec<Entry> {
     ports.0.iter().flat_map(|port| at(port, nfs)).collect()
 }
 
-/// What is spoken at a port.
+/// The programs that are served at a port.
 // ULB-4.1-a
 fn at(port: &Port, nfs: NfsVersions) -> Vec<Entry> {
     let address = port.address;

@@ -150,7 +150,7 @@ async fn is_listened_at(netid: Netid, address: SocketAddr, own: &[SocketAddr], e
         return false;
     }
     if is_udp(netid) {
-        // Nothing answers who only knocks. A port that is free can be had.
+        // A UDP socket cannot be asked whether it is there. A port that can be bound is free.
         return UdpSocket::bind(address).is_err_and(|error| error.kind() == ErrorKind::AddrInUse);
     }
     match tokio::time::timeout(PROBE_TIME, tokio::net::TcpStream::connect(address)).await {
@@ -178,7 +178,7 @@ async fn is_listened_on_device(address: SocketAddr, env: &Env) -> bool {
 fn wanted(ports: &Ports, versions: NfsVersions) -> Vec<Entry> {
     let mut wanted: Vec<Entry> = Vec::new();
     let reached = programs::entries(ports, versions).into_iter().filter(|entry| !entry.address.ip().is_loopback());
-    // A portmapper of our own has no place in another's table.
+    // This server's own portmapper is not registered with another portmapper.
     for entry in reached.filter(|entry| entry.program != RPCBIND_PROGRAM) {
         let key = |entry: &Entry| (entry.program, entry.version, entry.netid);
         if !wanted.iter().any(|known| key(known) == key(&entry)) {
@@ -331,7 +331,7 @@ mod tests {
         let table = Table::default();
         let wanted = vec![entry(Netid::Rdma, "192.0.2.1:20049"), entry(Netid::Tcp, "192.0.2.1:4000")];
         let registered = Registered::register(rpcbind(&table).await, wanted, &lives).await.unwrap();
-        // An administrator has taken ours away, and another server of the same user has come.
+        // An administrator has removed our registration, and another server of the same user has registered.
         table.lock().unwrap()[1] = registration("tcp", "192.0.2.1:2049", &owner());
         registered.remove().await;
         assert_eq!(addresses(&table), ["192.0.2.1.8.1"]);

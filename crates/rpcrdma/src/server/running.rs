@@ -21,7 +21,7 @@ pub struct Running {
     pub(super) nfsd: Option<Arc<Nfsd>>,
     pub(super) ports: Ports,
     pub(super) drain: Duration,
-    /// What goes on beside the serving threads, until this is dropped.
+    /// The work next to the serving threads, which ends when this is dropped.
     pub(super) _tasks: JoinSet<()>,
     pub(super) _temporary: Option<Temporary>,
 }
@@ -36,7 +36,7 @@ pub enum Stopped {
 }
 
 impl Running {
-    /// The addresses where something is spoken: where the system has chosen ports, these.
+    /// The addresses at which a protocol is served, with the ports that the system has chosen.
     pub fn addresses(&self, spoken: Spoken) -> Vec<SocketAddr> {
         self.ports.of(spoken).collect()
     }

@@ -68,7 +68,7 @@ pub(super) fn build(
             }
         });
     }
-    // No other server with this state directory serves the same files: the first stands for the server.
+    // No other server with this state directory serves the same files: the first export identifies the server.
     let id = served.first().context("nothing is exported")?.id();
     let exported = exports.iter().zip(served).map(|(export, files)| exported(options, export, files));
     let nfsd = Nfsd::new(exported.collect(), state.secret(), env)?;
@@ -117,7 +117,7 @@ impl Groups for OfMachine {
     }
 }
 
-/// How many threads ask for them: each may wait for a directory of users on another host.
+/// How many threads look up groups: each may wait for a directory of users on another host.
 const GROUP_THREADS: usize = 2;
 
 fn managed_groups(env: &Env) -> Result<Arc<ManagedGroups>> {

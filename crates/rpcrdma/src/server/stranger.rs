@@ -22,7 +22,7 @@ const STRANGER_RECORD_BYTES: usize = 2048;
 /// How many calls are looked at together.
 const STRANGER_CALLS: usize = 1;
 
-/// The memory that strangers get for records and results: none. Records up to [`STRANGER_RECORD_BYTES`] need none.
+/// The memory of these clients for records and results: none. Records up to [`STRANGER_RECORD_BYTES`] need none.
 struct Nothing;
 
 impl Allocator for Nothing {

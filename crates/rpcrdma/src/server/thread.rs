@@ -40,8 +40,8 @@ use tokio::{
 /// After accepting has failed (no descriptors left, say) it is tried again after this time.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Calls to one client that are under way over one connection, at most, in number: Linux's client has receives and
-/// slots for as many. Each takes a receive of its own over RDMA.
+/// The most calls under way to one client over one connection: Linux's client has as many receives and slots. Over RDMA
+/// each call takes a receive of its own.
 pub(super) const CALLBACK_CREDITS: u32 = 16;
 
 /// Calls to one client in version 1 of RPC-over-RDMA that are sent before one of its calls is answered, at most, in
@@ -61,7 +61,7 @@ const LOCKS_RECORD_BYTES: usize = 8192;
 pub(super) struct Shared {
     pub(super) env: Env,
     pub(super) nfs: Arc<dyn Handler>,
-    /// What executes calls over TCP and UDP, by what is spoken.
+    /// The handlers of calls over TCP and UDP, by protocol.
     pub(super) programs: Arc<[(Spoken, Arc<dyn Handler>)]>,
     /// What answers clients that are not allowed.
     pub(super) stranger: Arc<dyn Handler>,
@@ -76,7 +76,7 @@ pub(super) struct Shared {
     /// Connections that could not be accepted.
     pub(super) not_accepted: Arc<Seldom>,
     pub(super) ends: Arc<Ends>,
-    /// A client may come back to another thread.
+    /// Shared by all threads, as a client may reconnect to another one.
     pub(super) refused: RefusedCalls,
     pub(super) memory: Memory,
     pub(super) observer: Arc<dyn Observer>,
@@ -216,7 +216,7 @@ async fn serve(sockets: Sockets, device: Option<(Arc<dyn Fabric>, Handed)>, shar
     while loops.join_next().await.is_some() {}
 }
 
-/// A connection that calls come from. When it has ended, however, no session of version 4 belongs to it any more.
+/// A connection from which calls come. When it has ended, it belongs to no session of version 4 any more.
 struct Numbered {
     nfsd: Option<Arc<Nfsd>>,
     id: u64,

@@ -27,7 +27,7 @@ impl Threads {
                 // The lock is released before the job begins.
                 let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 while let Ok(job) = next() {
-                    // A defect costs its own job, of which the panic has told, and not the thread.
+                    // A job that panics has reported that; the thread goes on with the next.
                     let _ = catch_unwind(AssertUnwindSafe(job));
                 }
             };

@@ -105,7 +105,7 @@ impl Session {
                 self.told += 1;
                 self.tell(calls.complete(call, reply));
             }
-            // The call is kept for another connection.
+            // The next connection gets the call.
             Action::Fail { error: CallError::Remote(ErrorBody::Version { low, high }), .. }
                 if self.believes && (low..=high).contains(&VERSION_2) =>
             {

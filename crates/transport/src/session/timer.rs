@@ -1,4 +1,4 @@
-//! When a session has to do something without being told by its queue pair.
+//! When a session has to act without an event of its queue pair.
 
 use super::Session;
 use crate::{ConnectionError, calls::Calls};

@@ -1,7 +1,7 @@
 //! Connections to programs of clients: one to each, kept for a while after its last call.
 //!
-//! lockd is called often while locks are waited for, and a connection for each call would use up the ports below 1024.
-//! One that ends, or over which a call is not answered, is given up, and the next call makes another.
+//! The server calls lockd often while clients wait for locks, and a connection for each call would use up the ports
+//! below 1024. If a connection ends or a call on it gets no answer, the next call makes a new one.
 
 use super::reserved;
 use rpcrdma_env::{BoxFuture, Env, Heap};
@@ -153,7 +153,7 @@ async fn end_when_idle(lines: Arc<Lines>, key: Key, line: Arc<Line>) {
         let mut kept = lines.kept();
         let is_this = |kept: &Kept| Arc::as_ptr(&kept.line) == line.as_ptr();
         match kept.get(&key).filter(|kept| is_this(kept)).map(|kept| kept.used.elapsed()) {
-            // It has made room, or another has its place.
+            // It was closed to make room, or a newer connection has its place.
             None => return,
             Some(idle) if idle >= IDLE_TIME => {
                 kept.remove(&key);

@@ -32,7 +32,7 @@ use std::{
 };
 use tokio::{runtime::Handle, task::JoinHandle};
 
-/// How long a port is remembered, in seconds: a client's lockd may have another one after a restart.
+/// How long a port is remembered: a client's lockd may have another one after a restart.
 const PORT_LIFETIME: Duration = Duration::from_secs(60);
 /// The most ports that are remembered, in number.
 const MAX_PORTS: usize = 512;
@@ -83,7 +83,7 @@ impl Drop for Running {
 }
 
 impl Sockets {
-    /// Calls that run in this runtime, and say that they come from the host of this name.
+    /// Calls that run in this runtime, and whose credential names this host.
     pub(super) fn new(runtime: Handle, name: Bytes, env: &Env) -> Self {
         Self::with_portmapper(runtime, name, env, RPCBIND_PORT)
     }
@@ -227,7 +227,7 @@ impl Inner {
     }
 }
 
-/// Whether another port may help.
+/// Whether the port may be out of date, so that the portmapper should be asked again.
 fn is_of_the_port(error: &CallError) -> bool {
     matches!(error, CallError::Transport(_) | CallError::Rejected(Rejection::ProgramUnavailable))
 }

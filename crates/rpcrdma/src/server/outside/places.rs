@@ -9,7 +9,7 @@ use std::{
 
 /// The most calls under way, in number: sockets that the server spends on calling.
 pub(super) const MAX_CALLS: usize = 128;
-/// The most of them to one address, in number: as many as lockd makes, and a notice.
+/// The most calls to one address at a time: those that lockd makes, and a notice.
 pub(super) const MAX_CALLS_TO_ADDRESS: usize = 17;
 /// The most of them to one network ([`ClientNetwork`]), in number: one host may have all addresses of an IPv6 network.
 pub(super) const MAX_CALLS_TO_NETWORK: usize = 32;

@@ -1,7 +1,8 @@
-//! Sockets from the address by which a client knows the server, from a port below 1024 where this process may have one.
+//! Sockets with the address by which a client knows the server, and with a port below 1024 if this process may bind
+//! one.
 //!
-//! Ports are tried from another one on each time, as the last connection from one lingers; where none can be had, any
-//! port will do.
+//! Each search begins at another port, as the last connection from a port lingers. If no such port is free, the system
+//! chooses any.
 
 use std::{
     io::{self, ErrorKind},
