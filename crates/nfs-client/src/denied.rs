@@ -41,7 +41,7 @@ impl About for RenameInfo {
 }
 
 impl About for LinkInfo {
-    /// A caller who may not add names to a file of another user gets PERM.
+    /// The server answers PERM to a caller that may not add names to a file of another user.
     fn attributes(&self, status: Status) -> Option<&Attributes> {
         match status {
             Status::PERM => self.attributes.as_ref(),
@@ -75,7 +75,7 @@ impl From<&Attributes> for Owner {
 pub struct Denied {
     /// The user and the group that the call named, if its flavour names them.
     pub caller: Option<(u32, u32)>,
-    /// To whom the file or directory belongs, if the server has told.
+    /// The owner of the file or directory, if the server has sent it.
     pub owner: Option<Owner>,
 }
 

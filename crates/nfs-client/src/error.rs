@@ -22,7 +22,7 @@ pub enum Error {
     Call {
         /// The procedure.
         procedure: &'static str,
-        /// Why it has none.
+        /// Why the call has no reply.
         source: CallError,
     },
     /// The server has made the file, and does not return its handle.
@@ -56,7 +56,7 @@ pub enum Error {
         /// How often it was sent.
         times: u32,
     },
-    /// The version of NFS that is spoken does not have it.
+    /// The version of NFS in use does not have it.
     #[error("{procedure}: {what}")]
     NotInVersion {
         /// The operation that has it in version 4.
@@ -136,7 +136,7 @@ impl Error {
         self.cause() == Some(Cause::Stale)
     }
 
-    /// Whether the server says that it cannot do this, or the version that is spoken does not have it.
+    /// Whether the server says that it cannot do this, or the version of NFS in use cannot.
     pub fn is_not_supported(&self) -> bool {
         match self {
             Error::NotInVersion { .. } | Error::Version4(v4::Error::NotInMinor { .. }) => true,

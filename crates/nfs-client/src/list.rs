@@ -52,17 +52,18 @@ impl Listing {
         }
     }
 
-    /// Takes at most so many entries, `.` and `..` included, instead of [`MAX_ENTRIES`].
+    /// Fails above so many entries, `.` and `..` included, instead of [`MAX_ENTRIES`].
     pub fn with_max_entries(mut self, max: u64) -> Self {
         self.max_entries = max;
         self
     }
 
-    /// The next entry, or `None` at the end. Attributes and handle are absent where the server has not told them.
+    /// The next entry, or `None` at the end. Its attributes and handle are absent if the server has not sent them. If a
+    /// server of version 3 does not have READDIRPLUS, the listing uses READDIR.
     ///
     /// # Errors
-    /// As [`Files::lookup`]; a server of version 3 without READDIRPLUS is asked by READDIR. If the server leads round
-    /// in a circle, or the directory has too many entries.
+    /// As [`Files::lookup`]; and if the server returns a position for the second time, or the directory has too many
+    /// entries.
     pub async fn next(&mut self) -> Result<Option<Entry>, Error> {
         loop {
             while let Some(entry) = self.ready.pop_front() {

@@ -64,8 +64,8 @@ fn name(status: mount::Status) -> &'static str {
 pub struct Mounted {
     /// The handle of its top.
     pub root: v3::Handle,
-    /// The flavours of credentials that it takes, the server's first choice first: AUTH_SYS is 1, Kerberos 390003, with
-    /// integrity 390004, with privacy 390005 (RFC 2623 section 4.4). Some servers return none.
+    /// The flavours of credentials that the export accepts, the server's first choice first: AUTH_SYS is 1, Kerberos
+    /// 390003, with integrity 390004, with privacy 390005 (RFC 2623 section 4.4). Some servers return none.
     pub flavours: Vec<u32>,
 }
 
@@ -118,7 +118,7 @@ impl Mount {
     /// UMNT: tells the server that an export is no longer in use.
     ///
     /// # Errors
-    /// If the call has no results.
+    /// If the call fails.
     pub async fn unmount(&self, path: Bytes) -> Result<(), MountError> {
         Ok(self.call(&mount::Unmount { path: DirectoryPath(path) }).await?)
     }

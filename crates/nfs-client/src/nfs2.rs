@@ -125,8 +125,8 @@ impl Nfs2 {
         Ok(ReadOk { attributes, data })
     }
 
-    /// READ into the caller's buffer, as many bytes as it holds and the version allows. Where the transport places
-    /// data directly, the bytes land in this very buffer and it comes back as [`ItemData::Placed`].
+    /// READ into the caller's buffer, as many bytes as it holds and the version allows. If the transport places data
+    /// directly, the bytes land in this very buffer and it comes back as [`ItemData::Placed`].
     pub async fn read_into(&self, file: Handle, offset: u32, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
         let count = u32::try_from(buffer.capacity().min(MAX_TRANSFER_OCTETS)).unwrap_or(u32::MAX);
         let outcome = self.exchange(&v2::Read { file, offset, count }, Some(buffer)).await?;
@@ -147,10 +147,10 @@ impl Nfs2 {
             let is_of_type = what.is_some() && found.neutral().map(|told| told.file_type) == what;
             is_of_type
                 && match what {
-                    // A fresh file is empty and has one name: one that another client has made and filled is not taken
-                    // for ours.
+                    // A new file is empty and has one name. If another client has created the file and filled it, it is
+                    // not taken for ours.
                     Some(FileType::Regular) => found.size == attributes.size.unwrap_or(0) && found.links == 1,
-                    // What stands in the place of the size is a device's number.
+                    // The field of the size holds a device's number.
                     _ => attributes.size.is_none_or(|device| device == found.device),
                 }
         };

@@ -164,8 +164,9 @@ impl Nfs3 {
         Ok(ReadOk { attributes: ok.attributes, end: ok.end, data })
     }
 
-    /// READ into the caller's buffer, as many bytes as it holds. Where the transport places data directly, the bytes
-    /// land in this very buffer and it comes back as [`ItemData::Placed`]. On "try again later" the caller has to.
+    /// READ into the caller's buffer, as many bytes as it holds. If the transport places data directly, the bytes land
+    /// in this very buffer and it comes back as [`ItemData::Placed`]. If the server answers JUKEBOX ("try again
+    /// later"), the caller has to try again.
     pub async fn read_into(&self, file: &Handle, offset: u64, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
         let count = u32::try_from(buffer.capacity()).unwrap_or(u32::MAX);
         let call = v3::Read { file: file.clone(), offset, count };
@@ -309,5 +310,5 @@ impl Nfs3 {
     }
 }
 
-/// Bytes of arguments or results beside the data of a WRITE or READ.
+/// Bytes of arguments or results, without the data of a WRITE or READ.
 const HEADROOM_OCTETS: usize = 512;

@@ -1,6 +1,7 @@
-//! NFSACL: access control lists beside NFS version 3, over its transport and as its caller (ULB-4.2-a).
+//! NFSACL: access control lists for files of NFS version 3, over its transport and as its caller (ULB-4.2-a).
 //!
-//! A server that does not have the program is asked once: every later call fails at once, and as that one did.
+//! If a server does not have the program, the client asks it only once: every later call fails at once with the same
+//! error.
 
 use crate::{Error, Nfs3};
 use rpcrdma_nfs::{
@@ -42,7 +43,7 @@ impl Missing {
         }
     }
 
-    /// A server that has only another version of the program does not have it.
+    /// If a server has only another version of the program, it counts as a server without it.
     fn learn<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
         use Rejection::{ProgramMismatch, ProgramUnavailable};
         if matches!(result, Ok(_) | Err(Error::Status { .. })) {
@@ -82,8 +83,8 @@ impl Nfs3 {
         Ok(Acls { access: posix(access)?, default })
     }
 
-    /// SETACL: sets both lists of a file, and with them the permissions of its mode. A directory without a default list
-    /// has none then; other files cannot have one.
+    /// SETACL: sets both lists of a file, and with them the permissions of its mode. If `acls` has no default list, a
+    /// directory loses its own; other files cannot have one.
     ///
     /// # Errors
     /// As [`acls`](Self::acls); and `NFS3ERR_FBIG` if a list has more entries than can be sent.

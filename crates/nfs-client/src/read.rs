@@ -9,7 +9,7 @@ use futures_util::{StreamExt, stream::FuturesOrdered};
 use rpcrdma_env::BoxFuture;
 use std::collections::VecDeque;
 
-/// Bytes of a file and where they stand in it.
+/// Bytes of a file and their offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// The offset of the first byte.
@@ -54,7 +54,7 @@ impl Reader {
         self
     }
 
-    /// Whether another call is to be made now.
+    /// Whether the reader should make another call now.
     fn wants_more(&self) -> bool {
         let wanted = self.next < self.end && (self.next < self.expected || self.under_way.is_empty());
         wanted && self.under_way.len() < self.depth

@@ -14,7 +14,7 @@ use rpcrdma_nfs::{
     },
 };
 
-/// A call that makes a file, and can tell whether a file is the one that it would have made.
+/// A call that creates a file, and can tell whether a file is the one that it would have created.
 pub(crate) trait Creates: Call<Reply = Answer<Created, WeakCache>> {
     fn place(&self) -> (&Handle, &Name);
     async fn made(&self, nfs: &Nfs3, found: &LookupOk) -> Result<bool, Error>;
@@ -29,7 +29,8 @@ impl Creates for Create {
         (&self.directory, &self.name)
     }
 
-    /// A fresh file is empty and has one name: one that another client has made and filled is not taken for ours.
+    /// A new file is empty and has one name. If another client has created the file and filled it, it is not taken for
+    /// ours.
     async fn made(&self, _: &Nfs3, found: &LookupOk) -> Result<bool, Error> {
         Ok(has_type(found, FileType::Regular) && found.attributes.as_ref().is_some_and(|a| a.size == 0 && a.links == 1))
     }

@@ -39,7 +39,7 @@ pub enum Cause {
     Exists,
     /// The two lie on different file systems.
     OtherFileSystem,
-    /// What is used as a directory is none.
+    /// It is used as a directory and is not one.
     NotDirectory,
     /// It is a directory.
     IsDirectory,
@@ -61,7 +61,7 @@ pub enum Cause {
     NotEmpty,
     /// The file no longer exists.
     Stale,
-    /// The handle is none of this server's.
+    /// The handle does not come from this server.
     BadHandle,
     /// The guard of a change does not hold any more.
     Changed,
@@ -144,7 +144,7 @@ fn cause4(status: v4::Status) -> Cause {
         v4::Status::MLINK => Cause::TooManyNames,
         v4::Status::NAMETOOLONG => Cause::NameTooLong,
         v4::Status::NOTEMPTY => Cause::NotEmpty,
-        // An expired handle may be had again by its name, as one that is stale may.
+        // A lookup by name may find the file of an expired handle again, as that of a stale one.
         v4::Status::STALE | v4::Status::FHEXPIRED => Cause::Stale,
         v4::Status::BADHANDLE => Cause::BadHandle,
         // A guard is a VERIFY before the change.

@@ -1,13 +1,13 @@
-//! Access control lists of files: those of version 4 (RFC 8881 section 6), and POSIX ones, which version 3 has beside
-//! it (NFSACL).
+//! Access control lists of files: those of version 4 (RFC 8881 section 6), and POSIX lists, which servers of version 3
+//! offer by a second program (NFSACL).
 
 use super::{Files, Handle, Version, v3, v4};
 use crate::Error;
 use rpcrdma_nfs::{attr::Acls, v4::Acl};
 
-/// Why there are none in version 2.
+/// The reason for version 2.
 const NOT_IN_2: &str = "version 2 of NFS has no access control lists; version 3 has";
-/// Why there are none of version 4.
+/// The reason for version 3.
 const NONE: &str = "version 3 of NFS has no access control lists of version 4; version 4 has";
 /// Why there are no POSIX lists.
 const NOT_POSIX: &str = "version 4 of NFS has no POSIX access control lists; version 3 has";
@@ -29,7 +29,8 @@ impl Files {
     /// The access control list of a file.
     ///
     /// # Errors
-    /// One that answers [`Error::is_not_supported`] where there is none; see [`Error`], here and below.
+    /// If the file cannot have a list, [`Error::is_not_supported`] is true. For other errors here and below see
+    /// [`Error`].
     pub async fn acl(&self, file: &Handle) -> Result<Acl, Error> {
         Ok(self.in_version_4("GETATTR", NONE)?.acl(&v4::handle(file)?).await?)
     }
@@ -40,8 +41,8 @@ impl Files {
     }
 }
 
-/// POSIX access control lists, as version 3 has them beside it: by NFSACL, on the same connection. A server that does
-/// not have that program is asked once.
+/// POSIX access control lists, which servers of version 3 offer by the program NFSACL on the same connection. If a
+/// server does not have that program, the client asks it only once.
 ///
 /// ```
 /// # use rpcrdma_nfs_client::{Error, Files, Handle};
@@ -64,7 +65,8 @@ impl Files {
         }
     }
 
-    /// Sets the lists of a file, and so the permissions of its mode. A directory without a default list has none then.
+    /// Sets the lists of a file, and so the permissions of its mode. If `acls` has no default list, a directory loses
+    /// its own.
     pub async fn set_posix_acls(&self, file: &Handle, acls: &Acls) -> Result<(), Error> {
         match &self.0 {
             Version::V2(_) => Err(Error::NotInVersion { procedure: "SETACL", what: NOT_IN_2 }),

@@ -7,13 +7,14 @@ use rpcrdma_nfs::{
     v4::{Op, Status},
 };
 
-/// Why the server makes none.
+/// The reason for version 3.
 const NONE: &str = "a server of version 3 of NFS makes no copies; one of version 4.2 may";
 
 /// How much a server has copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// How many bytes; fewer than asked for, if the server has its reasons, and none at the end of the source.
+    /// The number of bytes. The server may copy fewer than the client asked for, and copies none at the end of the
+    /// source.
     pub count: u64,
     /// How durable they are.
     pub committed: Stability,

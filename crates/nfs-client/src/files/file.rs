@@ -49,7 +49,7 @@ impl File {
         Self(Opened::V4(open))
     }
 
-    /// The open of version 4, if that is what is spoken; else the error that says so.
+    /// The open of version 4, or with another version the error that says so.
     pub(super) fn version_4(&self, procedure: &'static str, what: &'static str) -> Result<&v4::Open, Error> {
         match &self.0 {
             Opened::V2 { .. } => Err(Error::NotInVersion { procedure, what: super::NOT_IN_2 }),
@@ -79,9 +79,9 @@ impl File {
         }
     }
 
-    /// Reads into the caller's buffer, as many bytes as it holds. Where the transport places data directly, the bytes
-    /// land in this very buffer and it comes back as [`ItemData::Placed`], unless version 4 had to call more than once.
-    /// If the server asks to come back later ([`Error::is_later`]), the caller has to.
+    /// Reads into the caller's buffer, as many bytes as it holds. If the transport places data directly, the bytes land
+    /// in this very buffer and it comes back as [`ItemData::Placed`], unless version 4 had to call more than once. If
+    /// the server answers "try again later" ([`Error::is_later`]), the caller has to try again.
     pub async fn read_into(&self, offset: u64, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
         match &self.0 {
             Opened::V2 { nfs, file } => v2::read_into(nfs, *file, offset, buffer).await,
@@ -129,7 +129,7 @@ impl File {
         }
     }
 
-    /// Tells the server that the file is no longer used, by this one or a clone of it.
+    /// Tells the server that this file and its clones are no longer used.
     pub async fn close(self) -> Result<(), Error> {
         match self.0 {
             Opened::V2 { .. } | Opened::V3 { .. } => Ok(()),

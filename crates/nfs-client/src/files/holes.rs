@@ -31,11 +31,12 @@ pub enum Sought {
 /// # }
 /// ```
 impl File {
-    /// Where the next data or the next hole begins, from `offset` on; `None` if none comes before the end of the file.
+    /// Where the next data or the next hole begins, from `offset` on; `None` if there is none before the end of the
+    /// file.
     ///
     /// # Errors
-    /// One that answers [`Error::is_not_supported`] where the version or the server cannot tell; see [`Error`], here
-    /// and below.
+    /// If the version or the server cannot tell, [`Error::is_not_supported`] is true. For other errors here and below
+    /// see [`Error`].
     pub async fn seek(&self, offset: u64, sought: Sought) -> Result<Option<u64>, Error> {
         let (nfs, by) = self.version_4("SEEK", NONE)?.readable();
         let content = match sought {

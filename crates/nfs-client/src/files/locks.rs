@@ -1,6 +1,6 @@
 //! Locks of ranges of open files: version 4.
 //!
-//! Version 3 has a protocol beside it for them, NLM, which is not spoken.
+//! Version 3 has a second protocol for them, NLM, which this client does not implement.
 
 use super::{File, Files};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 use rpcrdma_nfs::v4::{Op, ops};
 use std::time::Duration;
 
-/// Why there are none.
+/// The reason for versions 2 and 3.
 const NONE: &str =
     "version 3 of NFS has no locks of its own, and NLM, which has them, is not spoken yet; version 4 has";
 
@@ -35,8 +35,8 @@ impl From<LockKind> for ops::LockKind {
     }
 }
 
-/// Locks. Each open of a file, with its clones, is one owner of locks: two opens exclude each other. They are advice to
-/// others who lock, unless the server enforces them.
+/// Locks. Each open of a file, together with its clones, is one owner of locks: two opens exclude each other. Locks are
+/// advisory: they bind only others who lock, unless the server enforces them.
 ///
 /// ```
 /// # use rpcrdma_nfs_client::{Error, File, LockKind, TO_THE_END};
@@ -59,17 +59,17 @@ impl File {
         self.version_4(operation.name(), NONE)?.opened(operation)
     }
 
-    /// Locks a range; [`TO_THE_END`] as its length goes to the end of the file.
+    /// Locks a range; with the length [`TO_THE_END`] it goes to the end of the file.
     ///
     /// # Errors
-    /// One with an [`Error::conflict`] if another client has locked some of it; one that answers
-    /// [`Error::is_not_supported`] in version 3; see [`Error`], here and below.
+    /// If another client has locked a part of the range, the error has an [`Error::conflict`]. In version 3
+    /// [`Error::is_not_supported`] is true. For other errors here and below see [`Error`].
     pub async fn lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
         let (nfs, opened) = self.lockable(Op::Lock)?;
         Ok(nfs.lock(opened, kind.into(), offset, length).await?)
     }
 
-    /// The same as soon as it can be had, however long that takes.
+    /// The same, but waits until the range is free.
     pub async fn lock_when_free(&self, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
         let (nfs, opened) = self.lockable(Op::Lock)?;
         Ok(nfs.lock_when_free(opened, kind.into(), offset, length).await?)

@@ -1,14 +1,15 @@
-//! Files of a server, whatever version of NFS it speaks.
+//! Files of a server, in any version of NFS.
 //!
-//! [`Files`] has what programs do with files, in types that belong to no version ([`rpcrdma_nfs::attr`] and those
-//! here). Each version has a module here that says how it is done by its calls; [`Reader`](crate::Reader),
-//! [`Writer`](crate::Writer), [`Listing`] and [`Files::walk`] stand on top and are the same for all.
+//! [`Files`] has what programs do with files, in types that do not depend on the version ([`rpcrdma_nfs::attr`] and
+//! those here). For each version a module here does it by the procedures of that version. [`Reader`](crate::Reader),
+//! [`Writer`](crate::Writer), [`Listing`] and [`Files::walk`] use this interface and are the same for all versions.
 //!
-//! What only some versions have is an error in the others that answers [`Error::is_not_supported`]: extended attributes
-//! ([`Files::xattrs`]), access control lists ([`Files::acl`], [`Files::posix_acls`]), holes ([`File::seek`]), copies
-//! that the server makes ([`File::copy`], [`File::clone_range`]) and locks ([`File::lock`]).
+//! If a version does not have something, the call fails with an error whose [`Error::is_not_supported`] is true. This
+//! concerns extended attributes ([`Files::xattrs`]), access control lists ([`Files::acl`], [`Files::posix_acls`]),
+//! holes ([`File::seek`]), copies that the server makes ([`File::copy`], [`File::clone_range`]) and locks
+//! ([`File::lock`]).
 //!
-//! What is read and written is opened first ([`Files::open`], [`Files::create`]) and closed at the end.
+//! Before data are read or written, the file is opened ([`Files::open`], [`Files::create`]); at the end it is closed.
 
 mod acls;
 mod copies;
@@ -62,7 +63,7 @@ impl From<Nfs3> for Files {
     }
 }
 
-/// Its driver has to be polled beside ([`Nfs4::driver`]).
+/// The caller also has to poll its driver ([`Nfs4::driver`]).
 impl From<Nfs4> for Files {
     fn from(nfs: Nfs4) -> Self {
         Self(Version::V4(nfs))
@@ -140,7 +141,7 @@ impl Files {
         }
     }
 
-    /// The file of an entry of `directory`: asks for it where the listing has not told all of it.
+    /// The file of an entry of `directory`. Asks the server for what the listing did not contain.
     pub async fn found(&self, directory: &Handle, entry: Entry) -> Result<Found, Error> {
         match entry {
             Entry { name, attributes: Some(attributes), file: Some(file), .. } => {

@@ -22,9 +22,9 @@ pub struct Entry {
     pub file_id: u64,
     /// Its name. It shares the memory of the reply: copy it to keep it for long.
     pub name: Name,
-    /// Its attributes, if the server has told them.
+    /// Its attributes, if the server has sent them.
     pub attributes: Option<Attributes>,
-    /// Its handle, if the server has told it.
+    /// Its handle, if the server has sent it.
     pub file: Option<Handle>,
     /// Where a listing goes on after it.
     pub(crate) cookie: u64,
@@ -68,7 +68,7 @@ pub enum NodeKind {
 pub struct Created {
     /// Its handle.
     pub file: Handle,
-    /// Its attributes, if the server has told them.
+    /// Its attributes, if the server has sent them.
     pub attributes: Option<Attributes>,
 }
 
@@ -77,7 +77,7 @@ pub struct Created {
 pub struct CreatedFile {
     /// The open file.
     pub file: File,
-    /// Its attributes, if the server has told them.
+    /// Its attributes, if the server has sent them.
     pub attributes: Option<Attributes>,
 }
 
@@ -101,7 +101,7 @@ pub struct WriteOk {
     pub count: u32,
     /// How durable they are.
     pub committed: Stability,
-    /// They are lost if a COMMIT returns another.
+    /// If a COMMIT returns a verifier that differs, the data are lost.
     pub verifier: Verifier,
 }
 

@@ -1,9 +1,9 @@
 //! Version 2: the operations of [`Files`](super::Files) and [`File`], by the procedures of [`Nfs2`].
 //!
-//! Other procedures replace those that version 2 does not have. A file that must not exist is looked up before it is
-//! made: if another client makes that name in between, it is used as it is. A guard is compared with the attributes
-//! before they are set. A file whose size is 2^32 - 1 may be larger, and is not read, because a part would be taken for
-//! all of it.
+//! What version 2 has no procedure for, is done by others. A file that must not exist is looked up before it is
+//! created: if another client creates that name in between, its file is used. A guard is compared with the attributes
+//! before they are set. A file whose size is 2^32 - 1 may be larger, and is not read, because the client could take a
+//! part for the whole file.
 
 use super::{
     Access, CreateHow, Created, CreatedFile, Entry, File, Found, Handle, Name, Node, NodeKind, Page, Place, ReadOk,
@@ -27,7 +27,7 @@ pub(super) fn refused(procedure: &'static str, status: Status) -> Error {
     Error::Status { procedure, status: status.into(), denied: None }
 }
 
-/// A handle as this version has it. One of another length comes from a server of another version.
+/// A handle for this version. If its length is wrong, it comes from a server of another version.
 pub(super) fn handle(procedure: &'static str, handle: &Handle) -> Result<v2::Handle, Error> {
     let octets: Result<[u8; HANDLE_OCTETS], _> = handle.as_slice().try_into();
     octets.map(v2::Handle).map_err(|_| refused(procedure, Status::STALE))
@@ -178,7 +178,7 @@ pub(super) async fn link(nfs: &Nfs2, file: &Handle, directory: &Handle, called: 
     nfs.link(handle("LINK", file)?, handle("LINK", directory)?, &name(called)).await
 }
 
-/// How many files there are and can be, version 2 does not tell.
+/// Version 2 does not say how many files there are and can be.
 pub(super) async fn statfs(nfs: &Nfs2, file: &Handle) -> Result<Space, Error> {
     let told = nfs.statfs(handle("STATFS", file)?).await?;
     let octets = |blocks: u32| u64::from(blocks).saturating_mul(told.block_octets.into());
@@ -245,7 +245,7 @@ pub(super) async fn write(nfs: &Nfs2, file: v2::Handle, offset: u64, mut data: B
 }
 
 pub(super) async fn entries(nfs: &Nfs2, directory: &Handle, cookie: u64, octets: u32) -> Result<Page, Error> {
-    // Those that come from here came from this version.
+    // Cookies that come from this client came from this version.
     let cookie = u32::try_from(cookie).unwrap_or(u32::MAX);
     let ok = nfs.readdir(handle(READDIR, directory)?, cookie, octets).await?;
     let entries = ok.entries.into_iter().map(|entry| Entry {

@@ -21,8 +21,7 @@ pub(super) fn refused(procedure: &'static str, status: Status) -> Error {
     Error::Status { procedure, status: status.into(), denied: None }
 }
 
-/// A handle as this version has it. One that is longer comes from a server of another version, and none of version 3
-/// would know it.
+/// A handle for this version. If it is too long, it comes from a server of another version.
 pub(super) fn handle(procedure: &'static str, handle: &Handle) -> Result<v3::Handle, Error> {
     v3::Handle::try_from(handle.bytes()).map_err(|_| refused(procedure, Status::BADHANDLE))
 }
@@ -160,7 +159,7 @@ pub(super) async fn statfs(nfs: &Nfs3, file: &Handle) -> Result<Space, Error> {
     })
 }
 
-/// A file is open at once: its server knows nothing of it, and judges each READ and WRITE by itself.
+/// Opening needs no call: a server of version 3 does not know opens, and checks each READ and WRITE.
 pub(super) fn open(nfs: &Nfs3, node: &Node, access: Access) -> Result<File, Error> {
     let procedure = if access == Access::Read { "READ" } else { "WRITE" };
     Ok(File::of_3(nfs.clone(), handle(procedure, &node.file)?))

@@ -1,8 +1,8 @@
 //! Version 4: what [`Files`](super::Files) and [`File`] ask for, by the operations of [`Nfs4`].
 //!
-//! A file that was found is opened by its handle, so that it is the one that was found whatever has its name by now.
-//! Minor version 0 opens by name alone: if the name is another file's by then, the one that was found is read and
-//! written without an open, as version 3 does.
+//! A file that was found is opened by its handle, so that it is the same file even if its name now belongs to another
+//! one. Minor version 0 opens by name alone: if the name belongs to another file by then, the client reads and writes
+//! the one that it found without an open, as in version 3.
 
 use super::{
     Access, CreateHow, Created, CreatedFile, Entry, File, Found, Handle, Name, NewFile, Node, NodeKind, Page, Place,
@@ -227,7 +227,7 @@ pub(super) struct Open {
 enum Means {
     /// Clones share the open.
     Open(Arc<client::Opened>),
-    /// The server judges each call by itself.
+    /// Without an open: the server checks each call.
     Handle(v4::Handle),
 }
 
@@ -300,7 +300,7 @@ impl Open {
     }
 
     pub(super) async fn setattr(&self, attributes: NewAttributes) -> Result<Option<Attributes>, Error> {
-        // Only the size is set by an open: the rest needs none, nor one that writes.
+        // An open matters only for setting the size: other attributes need none.
         let opened = match &self.by {
             Means::Open(opened) if attributes.size.is_some() => Some(&**opened),
             _ => None,

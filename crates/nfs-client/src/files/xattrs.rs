@@ -5,7 +5,7 @@ use crate::Error;
 use bytes::Bytes;
 use rpcrdma_nfs::v4::ops::SetXattrOption;
 
-/// Why there are none.
+/// The reason for versions 2 and 3.
 const NONE: &str = "version 3 of NFS has no extended attributes; version 4.2 has";
 
 /// Whether an extended attribute that is set must exist.
@@ -48,7 +48,8 @@ impl Files {
     /// The value of an extended attribute.
     ///
     /// # Errors
-    /// One that answers [`Error::is_not_supported`] where there are none; see [`Error`], here and below.
+    /// If there are no extended attributes, [`Error::is_not_supported`] is true. For other errors here and below see
+    /// [`Error`].
     pub async fn xattr(&self, file: &Handle, name: &Name) -> Result<Bytes, Error> {
         let nfs = self.in_version_4("GETXATTR", NONE)?;
         Ok(nfs.xattr(&v4::handle(file)?, &v4::name(name)).await?)

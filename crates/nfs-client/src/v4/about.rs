@@ -54,7 +54,7 @@ pub struct AboutSession {
 /// Whether a server can call its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackChannel {
-    /// It was not asked to.
+    /// The client has not asked for it.
     NotAsked,
     /// It does not use the connection for that.
     Refused,
@@ -166,8 +166,8 @@ impl Nfs4 {
         Ok(About { minor: inner.minor, lease: self.lease(), session })
     }
 
-    /// Whether the server has a feature where `directory` lies, as far as this minor version can tell. An operation
-    /// counts as there if the server refuses it for another reason than that it does not know it.
+    /// Whether the server has a feature where `directory` lies, as far as this minor version can tell. If the server
+    /// refuses an operation for another reason than that it does not know it, the operation counts as present.
     pub async fn has(&self, directory: &Handle, feature: Feature) -> Result<bool, Error> {
         let Some(operation) = feature.operation() else { return self.has_attribute(directory, feature).await };
         let op = operation.op();
@@ -198,10 +198,10 @@ impl Nfs4 {
     }
 }
 
-/// The minor versions of version 4 that a server serves: the client asks for each by a call that does nothing.
+/// The minor versions of version 4 that a server has: the client asks for each with a call that does nothing.
 ///
 /// # Errors
-/// [`Error::NoVersion4`] if it serves none, and the errors of all calls.
+/// [`Error::NoVersion4`] if it has none, and the errors of all calls.
 pub async fn served_minors(client: &Client) -> Result<Vec<u32>, Error> {
     let mut served = Vec::new();
     for minor in 0..=MAX_MINOR {

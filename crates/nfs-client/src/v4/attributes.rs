@@ -14,7 +14,7 @@ pub(super) const NOBODY: u32 = 65_534;
 /// Bits of a mode that can be set.
 const MODE_BITS: u32 = 0o7777;
 
-/// The values that a server told of those that were asked for.
+/// The values of those requested attributes that the server has sent.
 pub(super) fn values(told: &FileAttributes, asked: Bitmap) -> Result<Vec<Value>, Error> {
     if !told.set.is_within(&asked) {
         return Err(Error::nonsense(Op::GetAttr, "gave attributes that were not asked for"));
@@ -22,7 +22,7 @@ pub(super) fn values(told: &FileAttributes, asked: Bitmap) -> Result<Vec<Value>,
     told.values().map_err(|_| Error::nonsense(Op::GetAttr, "gave attributes that cannot be read"))
 }
 
-/// The attributes of a file that a server told of those that were asked for.
+/// Those of the requested attributes that the server has sent.
 pub(super) fn told(told: &FileAttributes, asked: Bitmap) -> Result<attr::Attributes, Error> {
     v4::attributes_of(&values(told, asked)?, NOBODY)
         .ok_or_else(|| Error::nonsense(Op::GetAttr, "does not say which type the file has"))

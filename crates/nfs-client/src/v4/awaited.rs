@@ -78,7 +78,7 @@ impl Awaited {
         WaitsForLock { awaited: self, key, notify }
     }
 
-    /// A lock can perhaps be had.
+    /// The server says that a lock may be free now.
     pub(super) fn can_lock(&self, file: Handle, owner: OwnerName) {
         if let Some(waits) = self.inner().locks.get(&(file, owner)) {
             waits.notify_one();
@@ -106,7 +106,7 @@ impl Awaited {
         self.inner().delegations.values().map(|given| (given.file.clone(), given.state)).collect()
     }
 
-    /// A delegation is recalled. `None`: there is none of this name.
+    /// The server recalls a delegation. `None` if the client has none with this stateid.
     pub(super) fn recalled(&self, state: StateId) -> Option<Recalled> {
         let mut inner = self.inner();
         let given = inner.delegations.get_mut(&state.other)?;
@@ -147,7 +147,7 @@ impl Awaited {
         WaitsForCopy { awaited: self, other: state.other, copying }
     }
 
-    /// A copy has ended. False if there is none of this name.
+    /// The server has finished a copy. False if the client has none with this stateid.
     pub(super) fn copied(&self, state: StateId, outcome: OffloadOutcome) -> bool {
         let mut inner = self.inner();
         if let Some(copying) = inner.copies.get(&state.other) {

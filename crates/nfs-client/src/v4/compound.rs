@@ -1,7 +1,7 @@
 //! Putting a COMPOUND together.
 //!
-//! A call has at most one argument and one result that may be placed directly: one Read chunk beside that of Position
-//! Zero, one Write chunk (ULB-5.1.2.2-b).
+//! A call has at most one argument and one result that may be placed directly: one Read chunk in addition to that of
+//! Position Zero, and one Write chunk (ULB-5.1.2.2-b).
 
 use rpcrdma_nfs::v4::{Args, Attribute, Bitmap, Handle, Name, Op, ops};
 
@@ -48,7 +48,7 @@ pub(super) fn get(asked: Bitmap) -> Args {
     Args::GetAttr(ops::GetAttr { asked })
 }
 
-/// Asks for all that [`rpcrdma_nfs::attr::Attributes`] tell.
+/// Asks for all attributes of [`rpcrdma_nfs::attr::Attributes`].
 pub(super) fn get_attributes() -> Args {
     get(ATTRIBUTES)
 }

@@ -95,7 +95,8 @@ impl Nfs4 {
             match status.complete {
                 None => {}
                 Some(Status::OK) => {
-                    // How durable it is and under which verifier only CB_OFFLOAD tells: nothing is taken for durable.
+                    // Only CB_OFFLOAD says how durable the copy is and what its verifier is: until then it counts as
+                    // not durable.
                     let response = WriteResponse {
                         callback: None,
                         count: status.count,
@@ -109,7 +110,7 @@ impl Nfs4 {
         }
     }
 
-    /// CLONE: makes a range of a file share what a range of another holds.
+    /// CLONE: makes a range of a file share the data of a range of another file.
     pub async fn clone_range(&self, source: &Opened, target: &Opened, span: Span) -> Result<(), Error> {
         let mut build = |ground: &Ground| {
             let clone = ops::CloneRange {

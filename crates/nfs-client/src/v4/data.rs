@@ -21,7 +21,7 @@ use std::sync::Arc;
 pub enum By<'a> {
     /// By an open of it.
     Open(&'a Opened),
-    /// Without one: the server permits what the caller may do, unless an open of another client denies that.
+    /// Without an open: the server allows what the caller may do, unless an open of another client denies it.
     File(&'a Handle),
 }
 
@@ -74,9 +74,8 @@ impl Nfs4 {
         Ok(ReadOk { end, data: data.into_bytes() })
     }
 
-    /// READ into the caller's buffer, as many bytes as it holds. Where the transport places data directly, the bytes
-    /// land in this very buffer and it comes back as [`ItemData::Placed`], unless the call had to be made more than
-    /// once.
+    /// READ into the caller's buffer, as many bytes as it holds. If the transport places data directly, the bytes land
+    /// in this very buffer and it comes back as [`ItemData::Placed`], unless the call had to be made more than once.
     pub async fn read_into<'a>(
         &self,
         by: impl Into<By<'a>>,

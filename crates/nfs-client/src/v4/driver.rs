@@ -102,7 +102,8 @@ impl Nfs4 {
     }
 
     /// Tells the server that the client will not be back, so that it keeps nothing for it. Files that are no longer
-    /// used are closed first; other open files are lost. In minor version 0 the server learns it when the lease ends.
+    /// used are closed first; other open files are lost. In minor version 0 the server learns of this only when the
+    /// lease ends.
     ///
     /// # Errors
     /// See [`Error`].
@@ -236,7 +237,7 @@ impl Inner {
             return has_found;
         }
         if flags & CONTEXTS != 0 {
-            // The context is made anew by and by, with some call: until then it is looked for often.
+            // Some later call makes the context again: until then the client looks for it often.
             has_found |= self.name_context().await || flags & sequence_status::CB_GSS_CONTEXTS_EXPIRING != 0;
         }
         if flags & sequence_status::BACKCHANNEL_FAULT != 0 {
@@ -257,7 +258,7 @@ impl Inner {
         has_found
     }
 
-    /// DELEGRETURN, of a delegation that was not asked for or is recalled.
+    /// DELEGRETURN, for a delegation that the client did not ask for or that the server recalls.
     pub(super) async fn return_delegation(&self, file: &Handle, state: StateId) {
         let returned = Args::DelegReturn(ops::DelegReturn { state });
         let plan = Plan::changes(Op::DelegReturn);

@@ -1,5 +1,5 @@
-//! What is left for a client's driver to do: calls to bring to their end, files to close, stateids to free, delegations
-//! to return, and what SEQUENCE has told.
+//! The work of a client's driver: finishing calls, closing files, freeing stateids, returning delegations, and acting
+//! on the flags of SEQUENCE.
 
 use super::held::Held;
 use rpcrdma_env::{BoxFuture, Timestamp};
@@ -28,7 +28,7 @@ const KNOWN: u32 = REVOKED | PATH_DOWN | CONTEXTS | sequence_status::BACKCHANNEL
 const MAX_FREES: usize = 4_096;
 /// The most calls without a caller. What further ones bring stays with the server until the lease ends.
 const MAX_UNFINISHED: usize = 1_024;
-/// The most delegations that wait for being returned: there are as many as opens that they came with, unasked.
+/// The most delegations that wait to be returned. Each came with an open, without being asked for.
 const MAX_RETURNS: usize = 4_096;
 
 /// What is left to do.
@@ -145,7 +145,7 @@ impl Duties {
         has_room
     }
 
-    /// What SEQUENCE has told.
+    /// Records the flags of a SEQUENCE.
     pub(super) fn told(&self, status: u32) {
         let known = status & KNOWN;
         if known != 0 && self.flags.fetch_or(known, Ordering::Relaxed) & known != known {

@@ -24,7 +24,7 @@ pub enum Error {
     Call {
         /// What the call was made for.
         operation: Op,
-        /// Why it has none.
+        /// Why the call has no reply.
         source: CallError,
     },
     /// The results do not fit the call.
@@ -41,7 +41,7 @@ pub enum Error {
         /// What it says.
         source: Rejection,
     },
-    /// The server serves none of the minor versions that the caller allows.
+    /// The server has none of the minor versions that the caller allows.
     #[error("the server does not serve minor version {lowest} of NFS version 4, and none above it that is wanted")]
     NoMinor {
         /// The lowest that the caller allows.
@@ -72,7 +72,7 @@ pub enum Error {
     /// The server took away what a file was open or locked by.
     #[error("{operation}: the server gave up {what}: {status}")]
     Lost {
-        /// The operation that met it.
+        /// The operation that failed.
         operation: Op,
         /// What is lost.
         what: Lost,
@@ -151,7 +151,8 @@ impl fmt::Display for Conflict {
             Some(end) => write!(f, " to byte {end}"),
             None => f.write_str(" to its end"),
         }?;
-        // The owner's words come from another client, by a server that may say anything; of many clients they are none.
+        // The owner's name comes from another client, by way of a server that may send anything; for many clients it is
+        // not text.
         let owner = self.owner.as_slice();
         let is_text = owner.iter().all(|octet| matches!(octet, b' '..=b'~'));
         match owner.get(..MAX_OWNER_TOLD).unwrap_or(owner) {

@@ -84,7 +84,7 @@ impl Inner {
         Ok((answered.decoder, answered.retransmitted))
     }
 
-    /// One operation by itself, as those that make sessions are.
+    /// A call of a single operation without SEQUENCE, as those that make sessions.
     pub(super) async fn alone(&self, args: Args) -> Alone {
         self.alone_over(&self.client, args).await
     }
@@ -159,7 +159,7 @@ impl Inner {
         if !outcomes.is_empty() {
             outcomes.remove(0);
         }
-        // What stands in the reply counts without SEQUENCE from here on.
+        // Positions in the reply do not count SEQUENCE from here on.
         let failed = failed.map(|failed| Failed { at: failed.at.saturating_sub(1), ..failed });
         let mut reply = Reply::new(outcomes, failed, plan.purpose, self.client.caller());
         reply.is_repeated = is_retransmitted && failed.is_some_and(|failed| failed.op == Op::Sequence);
@@ -273,7 +273,7 @@ impl Inner {
     }
 }
 
-/// What the first operation of a reply, SEQUENCE, says; the others may be another call's.
+/// The result of the first operation of a reply, SEQUENCE; the other results may belong to another call.
 fn first_sequence(mut decoder: Decoder) -> Result<Result<ops::SequenceOk, Status>, rpcrdma_xdr::DecodeError> {
     let status = Status::decode(&mut decoder)?;
     Tag::decode(&mut decoder)?;

@@ -19,9 +19,9 @@ pub struct Entry {
     pub name: Name,
     /// Where to go on after it.
     pub cookie: u64,
-    /// The file's attributes, if the server has told them.
+    /// The file's attributes, if the server has sent them.
     pub attributes: Option<Attributes>,
-    /// The file's handle, if the server has told it.
+    /// The file's handle, if the server has sent it.
     pub file: Option<Handle>,
 }
 

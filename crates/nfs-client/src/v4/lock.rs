@@ -29,10 +29,10 @@ const FIRST_TRY: Duration = Duration::from_secs(1);
 const LAST_TRY: Duration = Duration::from_secs(15);
 
 impl Nfs4 {
-    /// LOCK: locks a range; `length` all ones goes to the end of the file, wherever that is.
+    /// LOCK: locks a range; `length` with all bits set goes to the end of the file, wherever that is.
     ///
     /// # Errors
-    /// [`Error::Locked`] if another owner has locked some of it, and see [`Error`], here and below.
+    /// [`Error::Locked`] if another owner has locked a part of it. For other errors here and below see [`Error`].
     pub async fn lock(&self, opened: &Opened, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
         self.inner.lock(&opened.held, kind, offset, length).await
     }

@@ -116,7 +116,7 @@ impl Drop for Inner {
 }
 
 impl Nfs4 {
-    /// The minor version that is spoken.
+    /// The minor version in use.
     pub fn minor(&self) -> u32 {
         self.inner.minor
     }

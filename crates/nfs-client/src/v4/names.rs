@@ -1,8 +1,8 @@
 //! Names: REMOVE, RENAME, LINK.
 //!
-//! A session executes each call once. An earlier execution is possible all the same if the session was lost with its
-//! memory or there is none (minor version 0). Then the client compares "does not exist" and "exists" with the
-//! directory: if it is as the call would leave it, the call has succeeded.
+//! A session executes each call once. But if the session was lost with its memory, or there is none (minor version 0),
+//! an earlier attempt may have been executed. Then the client compares "does not exist" and "exists" with the
+//! directory: if the directory is as the call would leave it, the call has succeeded.
 
 use super::{
     Error, Found, Nfs4,
@@ -29,8 +29,8 @@ impl Nfs4 {
         }
     }
 
-    /// RENAME: gives a file another name, in place of an existing file of that name. `None` if an earlier call had done
-    /// it.
+    /// RENAME: gives a file another name, in place of an existing file of that name. `None` if an earlier attempt had
+    /// done it.
     pub async fn rename(
         &self,
         from_directory: &Handle,

@@ -259,9 +259,9 @@ impl Nfs4 {
         Ok(Opening { opened: guard, attributes, reply })
     }
 
-    /// Whether the existing file is the one that an earlier execution of the same call has made, whose reply was lost
-    /// with the session. A fresh file is empty and has one name: one that another client has made and filled is not
-    /// taken for ours.
+    /// Whether the existing file is the one that an earlier attempt of the same call has created, whose reply was lost
+    /// with the session. A new file is empty and has one name. If another client has created the file and filled it, it
+    /// is not taken for ours.
     async fn has_made(&self, reply: &Reply, target: &Place, how: How) -> Result<bool, Error> {
         let (How::Guarded(_), Place::Name(directory, name)) = (how, target) else { return Ok(false) };
         if !is_doubtful(reply, Op::Open, Status::EXIST) {

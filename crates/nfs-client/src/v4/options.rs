@@ -9,7 +9,7 @@ use std::{net::SocketAddr, ops::RangeInclusive};
 pub struct Options {
     /// The host's name, for the server's administrator to see. It need not be unique.
     pub host: String,
-    /// Which minor versions may be spoken; the highest that the server serves is.
+    /// Which minor versions the client may use; it uses the highest that the server has.
     pub minors: RangeInclusive<u32>,
     /// The most calls under way at a time, where there are sessions.
     pub slots: u32,

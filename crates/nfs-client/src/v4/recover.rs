@@ -49,8 +49,8 @@ impl Inner {
         }
     }
 
-    /// The repair that goes on, or a new one. All that wait for it drive it: if one of them is not polled for a while,
-    /// such as a future in a set whose owner is busy, it delays none of the others.
+    /// The repair in progress, or a new one. All that wait for it drive it: if one of them is not polled for a while,
+    /// such as a future in a set whose owner is busy, the others are not delayed.
     fn repair(&self, purpose: Op) -> Result<Repair, Error> {
         let mut known = self.repair.lock().unwrap_or_else(PoisonError::into_inner);
         let goes_on = known.as_ref().and_then(WeakShared::upgrade).filter(|repair| repair.peek().is_none());

@@ -8,7 +8,7 @@ use rpcrdma_xdr::ItemData;
 #[derive(Debug)]
 pub(super) struct Reply {
     outcomes: std::vec::IntoIter<Outcome<ItemData>>,
-    /// The operation that failed, if one did, and where it stands.
+    /// The operation that failed, if one did, and its position.
     pub(super) failed: Option<Failed>,
     /// What the call was made for.
     pub(super) purpose: Op,

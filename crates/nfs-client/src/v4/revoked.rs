@@ -31,7 +31,7 @@ impl Inner {
                 if matches!(status, Status::OK | Status::OLD_STATEID) {
                     continue;
                 }
-                // What was reclaimed meanwhile has another name, and the old one means nothing to the server.
+                // A state that was reclaimed meanwhile has a new stateid, and the old one means nothing to the server.
                 if held.has_name(*state, *what) && held.lose(*what, status) {
                     tracing::warn!(%status, %what, "the server has revoked state");
                     has_found = true;

@@ -16,7 +16,7 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_oncrpc::{Client, gss::BackHandles};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU32};
 
-/// The most operations of a call that are asked for: as many as a call has that reads many small files.
+/// The most operations of a call that the client asks for: as many as a call that reads many small files has.
 const OPERATIONS: u32 = 64;
 /// The largest reply that the server is asked to remember, in bytes.
 const CACHED_OCTETS: u32 = 4_096;
@@ -41,7 +41,7 @@ pub(super) struct Session {
     pub(super) slots: Slots,
     /// Whether the server uses the connection for its own calls.
     pub(super) has_back_channel: bool,
-    /// The flags that the last SEQUENCE has told.
+    /// The flags of the last SEQUENCE.
     pub(super) status: AtomicU32,
     /// The context that the server may call in.
     named: Mutex<Option<BackHandles>>,
@@ -120,7 +120,7 @@ impl Inner {
         })
     }
 
-    /// Whether the server calls in contexts, and was not told of the present one.
+    /// Whether the server calls in contexts, and does not know the present one.
     pub(super) fn owes_context(&self) -> bool {
         let Some(session) = self.standing().session.clone() else { return false };
         let context = self.options.callbacks.as_ref().and_then(Callbacks::next_context);
@@ -128,7 +128,7 @@ impl Inner {
     }
 
     /// BACKCHANNEL_CTL: tells the server that it may call in the present context, if it does not know that yet. False
-    /// if there was nothing to tell, or the call has failed.
+    /// if it knew, or the call has failed.
     pub(super) async fn name_context(&self) -> bool {
         let session = self.standing().session.clone();
         let context = self.options.callbacks.as_ref().and_then(Callbacks::context);
@@ -165,8 +165,9 @@ impl Inner {
         }
     }
 
-    /// BIND_CONN_TO_SESSION: the connection is used for the session, and for the server's calls. Where there are
-    /// several, each is bound, as the server does not say which of them it misses; one that stands is enough to go on.
+    /// BIND_CONN_TO_SESSION: the connection is used for the session, and for the server's calls. If there are several
+    /// connections, each is bound, as the server does not say which one it needs; one that is established is enough to
+    /// go on.
     ///
     /// At first none of the others is bound: the server takes each for the session with the first SEQUENCE that it
     /// carries, as no protection of state was asked for (RFC 8881 section 2.10.3.1).

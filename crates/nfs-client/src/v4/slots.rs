@@ -21,9 +21,9 @@ struct Slot {
 }
 
 const FRESH: Slot = Slot { next: 1, busy: false, doubtful: false };
-/// A slot that the server has given up, as it has told: it begins anew there, too, if it comes back. That is found out
-/// before it is used: where the server has kept it after all, a call of number 1 may be a repetition to it, which gets
-/// the reply to another call.
+/// A slot that the server says it has given up. If it comes back, its numbers start again at the server too. The client
+/// tests that before it uses the slot: if the server has kept the slot after all, it could take a call of number 1 for
+/// a repetition and answer with the reply to another call.
 const GIVEN_UP: Slot = Slot { next: 1, busy: false, doubtful: true };
 
 #[derive(Debug)]
@@ -94,7 +94,8 @@ impl Slots {
         self.table().slots.get(slot as usize).is_some_and(|slot| slot.busy && slot.next == number)
     }
 
-    /// Follows what SEQUENCE says about slots. A slot that the server has given up begins anew if it comes back.
+    /// Follows what SEQUENCE says about slots. If a slot that the server has given up comes back, its numbers start
+    /// again.
     pub(super) fn follow(&self, told: &SequenceOk) {
         let mut table = self.table();
         let kept = (told.highest_slot as usize).saturating_add(1);

@@ -15,11 +15,11 @@ use rpcrdma_nfs::v4::{
 };
 
 impl Nfs4 {
-    /// SEEK: where the next data or the next hole begins, from `offset` on; `None` if none comes before the end of the
-    /// file. The end itself counts as a hole.
+    /// SEEK: where the next data or the next hole begins, from `offset` on; `None` if there is none before the end of
+    /// the file. The end itself counts as a hole.
     ///
     /// # Errors
-    /// See [`Error`], here and below.
+    /// For errors here and below see [`Error`].
     pub async fn seek<'a>(&self, by: impl Into<By<'a>>, offset: u64, what: Content) -> Result<Option<u64>, Error> {
         let by = by.into();
         let mut build = |ground: &Ground| {

@@ -29,7 +29,7 @@ pub(super) struct Standing {
     pub(super) epoch: u64,
 }
 
-/// What a call stands on.
+/// What ordinary calls build on: the client and its session.
 #[derive(Clone, Debug)]
 pub(super) struct Ground {
     pub(super) client: ClientId,

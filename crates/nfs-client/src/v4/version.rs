@@ -6,7 +6,8 @@ use rpcrdma_nfs::v4::{ClientName, Op, Status, VERIFIER_OCTETS, Verifier};
 use rpcrdma_oncrpc::Client;
 use std::sync::{Arc, Weak};
 
-/// How much of the host's name stands in the client's: enough to recognise it, and far below what a name may have.
+/// The most characters of the host's name in the client's name: enough to recognise the host, and far below the limit
+/// of a name.
 const MAX_HOST_CHARACTERS: usize = 128;
 
 impl Nfs4 {
@@ -41,7 +42,7 @@ impl Inner {
     fn new(client: Client, env: Env, options: Options, minor: u32, me: Weak<Inner>) -> Self {
         let mut verifier = [0; VERIFIER_OCTETS];
         env.random.fill(&mut verifier);
-        // Random, so that two clients of one host are two, and none takes over what another holds.
+        // Random, so that two clients of one host differ, and neither takes over what the other holds.
         let host: String = options.host.chars().take(MAX_HOST_CHARACTERS).collect();
         let name = format!("rpcrdma {host} {:016x}{:016x}", env.random.next_u64(), env.random.next_u64());
         Self {

@@ -1,5 +1,5 @@
-//! What a client's driver does at a time: a few duties, calls that were begun by others, and a renewal of the lease
-//! beside them, so that none is in another's way.
+//! The work that a client's driver does at the same time: a few duties, the rest of calls whose callers are gone, and a
+//! renewal of the lease, so that none waits for another.
 
 use super::{Error, duties::Duties};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
@@ -16,7 +16,7 @@ pub(super) enum Done {
     Duty,
     /// A call without a caller.
     Finished,
-    /// What SEQUENCE has told was looked at.
+    /// The flags of SEQUENCE have been acted on.
     Heeded {
         /// Whether something could be done about it.
         has_found: bool,
@@ -39,10 +39,10 @@ impl Works {
         self.active.push(Box::pin(work));
     }
 
-    /// Goes on with a call that was begun by another.
+    /// Finishes a call whose caller is gone.
     pub(super) fn finish(&mut self, duties: &Arc<Duties>, call: BoxFuture<'static, ()>) {
         let at_work = duties.begin();
-        // It counts as no duty: what it waits for may be held by another such call.
+        // It is not counted as a duty: it may wait for something that another such call holds.
         self.begin(async move {
             call.await;
             drop(at_work);

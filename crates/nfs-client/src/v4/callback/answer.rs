@@ -67,7 +67,7 @@ fn execute(client: Option<&Inner>, sequence: &CbSequence, args: &Args) -> Status
     match args {
         Args::Sequence(_) => Status::SEQUENCE_POS,
         Args::Recall(recall) => client.map_or(Status::BAD_STATEID, |client| client.recalled(sequence, recall)),
-        // No more is kept than none.
+        // The client keeps none, which is not more than any number.
         Args::RecallAny(_) => Status::OK,
         Args::RecallSlot(recall) => {
             if let Some(client) = client {
@@ -97,8 +97,8 @@ fn execute(client: Option<&Inner>, sequence: &CbSequence, args: &Args) -> Status
 }
 
 impl Inner {
-    /// CB_RECALL: the driver returns the delegation at once. One that is not known may stand in an answer that is under
-    /// way.
+    /// CB_RECALL: the driver returns the delegation at once. If the client does not know it, it may be part of a reply
+    /// that is still on its way.
     fn recalled(&self, sequence: &CbSequence, recall: &CbRecall) -> Status {
         let session = self.standing().session.clone();
         let is_under_way = || {

@@ -1,12 +1,12 @@
 //! The calls of the server, which the transport brings in the reverse direction (RFC 8881 section 20, RFC 7862 section
 //! 16).
 //!
-//! [`Callbacks`] is made before the transport, which is given its service, and given to the client with its
-//! [`Options`](super::Options). CB_NULL the router answers. All answers are known at once: nothing a server calls makes
-//! it wait, and nothing is kept for it but the last reply of each slot.
+//! [`Callbacks`] is made before the transport, which gets its service; the client gets it with its
+//! [`Options`](super::Options). The router answers CB_NULL. All other answers are ready at once: no call of the server
+//! has to wait, and the client keeps only the last reply of each slot.
 //!
 //! In minor version 0 the server makes a connection of its own to call: the service belongs to a listener there, whose
-//! address stands in the client's options.
+//! address is in the client's options.
 
 mod answer;
 mod slots;
@@ -229,7 +229,7 @@ impl Service for Shared {
     }
 
     fn call(&self, context: CallContext, procedure: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
-        // A server that signs its calls makes no unsigned ones: these would come from somebody on the path.
+        // If a server signs its calls, an unsigned call does not come from it, but from somebody on the path.
         let is_signed = matches!(context.credential, Credential::Gss(_));
         // OPS-SEC-o
         if !is_signed && self.contexts.as_ref().is_some_and(|contexts| contexts.has_heard()) {
