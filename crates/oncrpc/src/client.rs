@@ -109,7 +109,7 @@ impl Client {
         let id = CallId { xid: self.transport.next_xid(), program: self.program, version: self.version, procedure };
         let wrapped = self.flavour.wrap(&id, args, &self.transport);
         let max_len = results.max_len.max(MISMATCH_OCTETS).saturating_add(self.reply_overhead());
-        // What is protected comes as one body: no part of it can be placed by itself.
+        // A protected body is one item: no part of it can be placed by itself.
         let items = if self.flavour.protects_bodies() { Default::default() } else { results.items };
         let reply = ReplyShape { max_len, items };
         let way = match wrapped {
@@ -234,7 +234,7 @@ impl std::fmt::Debug for Call {
 /// The results of a successful call.
 #[derive(Debug)]
 pub struct Results {
-    /// Stands at the first result.
+    /// Its position is the first result.
     pub decoder: Decoder,
     /// Whether the call was sent more than once, so that the server may have executed it more than once.
     pub retransmitted: bool,

@@ -1,8 +1,8 @@
-//! Who counts as one client where clients share something: places, memory, turns, kept replies.
+//! What counts as one client when clients share something: places, memory, turns, kept replies.
 //!
-//! A network gives a single host a whole /64 of IPv6, so an address of IPv6 says nothing about the number of hosts: all
-//! addresses of a /64 count as one client. An IPv4 address counts by itself, also in the form in which an IPv6 socket
-//! shows it.
+//! A network gives a single host a whole /64 of IPv6, so that the number of its IPv6 addresses says nothing about the
+//! number of hosts: all addresses of a /64 count as one client. An IPv4 address counts by itself, also in the form in
+//! which an IPv6 socket shows it.
 
 use std::{
     fmt,

@@ -5,14 +5,14 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Where the numbers of connections come from ([`Connection::id`](crate::Connection::id)). Clones share one counter: a
+/// The source of the numbers of connections ([`Connection::id`](crate::Connection::id)). Clones share one counter: a
 /// program gives the same one to all its servers, on all threads and for all transports, so that a number means one
 /// connection in the whole process. Sessions of NFS version 4 are bound to these numbers.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionIds(Arc<AtomicU64>);
 
 impl ConnectionIds {
-    /// The next number: none comes twice.
+    /// The next number. No number is returned twice.
     pub fn next_id(&self) -> u64 {
         // One a nanosecond would last for 584 years.
         self.0.fetch_add(1, Ordering::Relaxed)

@@ -51,7 +51,7 @@ pub enum Outcome {
     Nothing,
 }
 
-/// A connection that calls come from.
+/// The connection of a call.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Connection {
@@ -65,7 +65,7 @@ pub struct Connection {
     pub kind: TransportKind,
     /// How large they may be.
     pub limits: Limits,
-    /// Where buffers for results come from: memory that the transport can send without a copy.
+    /// The source of buffers for results: memory that the transport can send without a copy.
     pub allocator: Arc<dyn Allocator>,
     /// Memory for short replies.
     pub scratch: SharedScratch,

@@ -56,7 +56,7 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// By what a call is found while it is executed: whichever port it comes from again, it is not executed twice.
+    /// The key of a call while it is executed. It has no port: a repetition from any port is not executed again.
     fn executing(self) -> Self {
         // RPC-DRC-b
         Self { port: 0, ..self }
@@ -121,7 +121,7 @@ pub(crate) enum Lookup {
     New(InProgress),
     /// It is being executed, and its answer goes over the same connection.
     InProgress,
-    /// It is being executed for another connection. The reply comes here; nothing if there is none to be kept.
+    /// It is being executed for another connection. The receiver gets the reply, or nothing if none is kept.
     Wait(oneshot::Receiver<Payload>),
     /// It was executed, with this reply.
     Done(Payload),
@@ -326,8 +326,8 @@ mod tests {
         assert!(is_done(&cache, key(1), NOW));
     }
 
-    /// Found by seed 2792 of the simulation: a call came inline, and again in another version, where its item was
-    /// placed.
+    /// Seed 2792 of the simulation found this: a call came inline, and again in another version of RPC-over-RDMA, where
+    /// its item was placed.
     ///
     /// proves: RPC-DRC-a
     #[test]
@@ -409,7 +409,8 @@ mod tests {
         assert!(waiter.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
     }
 
-    /// A client without sessions has lost its connection, and comes from another port while its call is executed.
+    /// A client without sessions loses its connection, and sends the call again from another port while the server
+    /// executes it.
     ///
     /// proves: RPC-DRC-b
     #[test]

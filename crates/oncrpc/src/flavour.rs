@@ -1,12 +1,12 @@
-//! Credential flavours: what makes credentials and verifiers, and what understands them.
+//! Credential flavours: they make credentials and verifiers, and check them.
 //!
-//! A flavour sees whole bodies: the arguments or results of a call as a [`Payload`] on the way out and as a
-//! [`Decoder`] at the body's beginning on the way in. AUTH_NONE and AUTH_SYS pass them through; one with integrity
-//! or privacy rewrites them and calls [`Payload::without_placement`]. It also states how large its credential and
-//! verifier can become, so that the size of calls and replies is known before they are sent.
+//! A flavour sees whole bodies: the arguments or results of a call as a [`Payload`] on the way out and as a [`Decoder`]
+//! at the body's beginning on the way in. AUTH_NONE and AUTH_SYS pass them through; one with integrity or privacy
+//! rewrites them and calls [`Payload::without_placement`]. It also states how large its credential and verifier can
+//! become, so that the size of calls and replies is known before they are sent.
 //!
-//! A client's flavour says to each call whether its message is made once ([`Wrapped::Plain`]), or anew for each
-//! transmission ([`Signed`]), perhaps after something was waited for.
+//! For each call, a client's flavour says whether its message is made once ([`Wrapped::Plain`]), or again for each
+//! transmission ([`Signed`]), which may have to wait for something.
 
 use crate::{
     AUTH_NONE, AUTH_SYS, Accepted, Answered, AuthStat, CallError, CallHeader, CallId, ClientTransport, Credential,
@@ -36,7 +36,7 @@ pub struct Protected {
 pub enum Wrapped {
     /// It is protected once, and each transmission is the same.
     Plain(Protected),
-    /// Each transmission is protected anew.
+    /// Each transmission has a protection of its own.
     Signed(Arc<dyn Signed>),
     /// The same, but something must come first. It fails if that does not come.
     Later(SignedLater),
@@ -53,7 +53,7 @@ pub trait Signed: fmt::Debug + Send + Sync {
     /// If that is not possible any more, as when a ticket has expired.
     fn sign(&self) -> Result<Protected, ContextError>;
 
-    /// Checks an accepted reply's verifier, and gives its results free if it has any.
+    /// Checks an accepted reply's verifier, and returns its results without protection, if it has results.
     ///
     /// # Errors
     /// If the verifier answers none of the transmissions, or the protection is wrong.
@@ -84,7 +84,7 @@ pub trait ClientFlavour: Send + Sync {
     /// The largest body of its credential in bytes.
     fn max_credential(&self) -> usize;
 
-    /// The most bytes that its verifier and its protection add to a call, beside the credential.
+    /// The most bytes that its verifier and its protection add to a call, without the credential.
     fn max_call_expansion(&self) -> usize {
         0
     }
@@ -103,8 +103,8 @@ pub trait ClientFlavour: Send + Sync {
         false
     }
 
-    /// The user and the group that its credential names, if it names them: for errors that tell as whom a call was
-    /// made.
+    /// The user and the group that its credential names, if it names them: for errors that say which user made the
+    /// call.
     fn caller(&self) -> Option<(u32, u32)> {
         None
     }
@@ -186,9 +186,9 @@ pub trait ServerFlavour: Send + Sync {
     /// The flavour's number.
     fn number(&self) -> u32;
 
-    /// Whether each transmission of a call has another credential or verifier, or a body that is protected anew. A
-    /// duplicate is then recognised by the caller and the unprotected arguments, and the router keeps replies as they
-    /// were before they were protected.
+    /// Whether each transmission of a call has another credential or verifier, or a body with another protection. The
+    /// router then recognises a duplicate by the caller and the unprotected arguments, and keeps replies without their
+    /// protection.
     fn signs_each_transmission(&self) -> bool {
         false
     }

@@ -34,7 +34,7 @@ impl Word {
     const AUTH_ERROR: u32 = 1;
 }
 
-/// A credential or verifier as it stands in a message.
+/// A credential or verifier as it is in a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpaqueAuth {
     /// The flavour's number.
@@ -87,7 +87,7 @@ pub struct CallHeader {
 /// Why a received message is not a call that can be looked at further.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadCall {
-    /// It is not a call, or too short to tell: it gets no reply.
+    /// It is not a call, or too short to be recognised as one: it gets no reply.
     NotACall,
     /// It is a call that is answered with a rejection.
     Rejected {
@@ -96,7 +96,7 @@ pub enum BadCall {
         /// The answer.
         rejection: Rejection,
     },
-    /// A chunk stands in its header.
+    /// There is a chunk in its header, where none may be.
     NotEligible,
 }
 

@@ -25,7 +25,7 @@ impl Netid {
     /// All of them.
     pub const ALL: [Self; 6] = [Netid::Tcp, Netid::Tcp6, Netid::Rdma, Netid::Rdma6, Netid::Udp, Netid::Udp6];
 
-    /// The identifier as it stands in messages.
+    /// The identifier as it is in messages.
     pub const fn as_str(self) -> &'static str {
         match self {
             Netid::Tcp => "tcp",
@@ -71,7 +71,7 @@ pub fn universal_address(address: &SocketAddr) -> String {
     format!("{}.{high}.{low}", address.ip())
 }
 
-/// The address that a universal address names, or `None` if it is none.
+/// The address that a universal address names, or `None` if the text is not one.
 // RPC-5665-5.2.3-a
 pub fn parse_universal_address(text: &str) -> Option<SocketAddr> {
     let (rest, low) = text.rsplit_once('.')?;

@@ -31,7 +31,7 @@ pub const MIN_UNANSWERED: u32 = 2;
 /// How long an outage may be, and how fast connections follow each other in it.
 #[derive(Clone, Copy, Debug)]
 pub struct OutageLimits {
-    /// How long a server that is lost is sought before calls fail.
+    /// How long the client tries to reach a lost server before calls fail.
     pub outage: Duration,
     /// The same for a server that ends the connections that it accepts, and has never answered anything.
     pub first_answer: Duration,
@@ -55,7 +55,7 @@ pub struct Sought {
     pub over: TransportKind,
 }
 
-/// What an attempt to connect, or a connection without an answer, has met.
+/// What an attempt to connect, or a connection without an answer, has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Met {
     /// Perhaps no program listens there.
@@ -67,10 +67,10 @@ pub enum Met {
     Silence,
 }
 
-/// Why there is no connection, or none any more.
+/// Why there is no connection.
 #[derive(Clone, Debug, Default)]
 pub struct Failure {
-    /// What the transport met.
+    /// What the transport found.
     pub met: Met,
     /// What happened, for the error of the calls.
     pub source: Option<Arc<dyn Error + Send + Sync>>,
@@ -87,14 +87,14 @@ pub struct Ended {
     pub waited_for: bool,
 }
 
-/// A connection that stands, and brings nothing.
+/// An established connection without answers.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing {
     /// Since when it has brought nothing.
     pub since: Timestamp,
     /// For how long that is borne before the connection counts as lost.
     pub patience: Duration,
-    /// A server that is silent on it from the beginning is taken for one of another protocol.
+    /// If a server is silent on it from the beginning, it counts as a server of another protocol.
     pub is_proof: bool,
 }
 
@@ -105,7 +105,7 @@ pub enum Next {
     Now,
     /// Connect after this time.
     After(Duration),
-    /// Calls fail with this. The next call begins anew.
+    /// Calls fail with this error. The next call starts a new attempt.
     Fail(TransportError),
 }
 
@@ -134,7 +134,7 @@ impl Outage {
         Self { sought, limits, has_answered: false, asked: now, since: None, unanswered: 0, silent: 0, pause }
     }
 
-    /// A call waits, and none did until now: an outage of this call's begins no earlier.
+    /// A call waits, and none did until now: for this call, an outage begins no earlier.
     pub fn asked(&mut self, now: Timestamp) {
         self.asked = now;
         self.over();
@@ -202,7 +202,7 @@ impl Outage {
         Next::After(if is_unknown { pause.min(left) } else { pause })
     }
 
-    /// When calls fail if nothing comes from now on, as far as can be known: nothing has come since `silent`.
+    /// When calls will fail if nothing comes from now on, if that is known. Nothing has come since `silent`.
     pub fn until(&self, silent: Timestamp, standing: Option<Standing>) -> Timestamp {
         let is_proof = standing.is_some_and(|standing| standing.is_proof);
         let is_unknown = !self.has_answered && (is_proof || self.unanswered > 0);

@@ -116,7 +116,7 @@ fn words_of(message: &Stream) -> Words<'_, impl Iterator<Item = &[u8]>> {
     }))
 }
 
-/// The words of a call's arguments, up to its first chunk, one after the other.
+/// The words of a call's arguments in their order, up to its first chunk.
 pub struct ArgumentWords<'a>(Words<'a, &'a mut dyn Iterator<Item = &'a [u8]>>);
 
 /// Asks something of the words of a call's arguments, if its header is inline and whole.

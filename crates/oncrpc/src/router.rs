@@ -206,8 +206,7 @@ fn key(
         Repetition::AnsweredToPort if context.connection.kind != TransportKind::Rdma => peer.port(),
         Repetition::Answered | Repetition::AnsweredToPort => 0,
     };
-    // An IPv4 client of a socket of both families is the client that it is over another transport.
-    // ULB-3.4.2-a
+    // On a socket of both families, an IPv4 client must be the same client as over another transport. ULB-3.4.2-a
     let client = peer.ip().to_canonical();
     let (len, checksum) = measure();
     Some(Key { client, port, xid, program, version, procedure, caller: 0, len, checksum })

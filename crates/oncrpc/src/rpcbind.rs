@@ -96,7 +96,7 @@ impl Decode for Port {
 struct Listing(Vec<Registration>);
 
 impl Decode for Listing {
-    /// A chain: each registration stands behind a flag, the last flag is false.
+    /// A list: a flag precedes each registration, and the last flag is false.
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let mut registrations = Vec::new();
         while let Some(registration) = decoder.optional()? {
@@ -163,10 +163,10 @@ impl Rpcbind {
         self.newest(SET, &registration, 4).await.map(|Flag(done)| done)
     }
 
-    /// Takes a registration back. False if there was none or rpcbind refused.
+    /// Removes a registration. False if there was none or rpcbind refused.
     ///
     /// # Errors
-    /// If rpcbind cannot be asked.
+    /// If rpcbind does not answer.
     // RPC-1833-2.2.1-a
     pub async fn unset(&self, program: u32, version: u32, netid: Netid, owner: &str) -> Result<bool, CallError> {
         let netid = netid.as_str().into();
@@ -179,7 +179,7 @@ impl Rpcbind {
     /// [`registrations`](Self::registrations).
     ///
     /// # Errors
-    /// If rpcbind cannot be asked.
+    /// If rpcbind does not answer.
     // RPC-1833-2.2.1-a, V1-5-a
     pub async fn address(&self, program: u32, version: u32, netid: Netid) -> Result<Option<SocketAddr>, CallError> {
         let netid = netid.as_str().into();

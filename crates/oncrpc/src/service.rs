@@ -35,11 +35,11 @@ pub trait Service: Send + Sync {
 pub enum Repetition {
     /// It is executed again.
     Executed,
-    /// It is answered as the first was, whichever of its client's ports it comes from.
+    /// It gets the answer of the first call, from whichever port of its client it comes.
     Answered,
-    /// The same, but over TCP it has to come from the same port: a client that connects again from another one may
-    /// count its calls from the start, and have other things done by the same words. One that comes while the first is
-    /// executed waits for its answer, whichever port it comes from.
+    /// The same, but over TCP only if it comes from the same port: a client that connects again from another port may
+    /// count its calls from the start, and mean other calls by the same bytes. If it comes while the first is executed,
+    /// it waits for that answer, from whichever port it comes.
     AnsweredToPort,
 }
 

@@ -1,7 +1,7 @@
-//! Whether calls wait for a server that is silent: since when, and until when it is sought.
+//! Whether calls wait for a silent server: since when, and when they will fail.
 //!
-//! A transport's driver feeds a [`Silence`] through a [`Listener`]; who shows it to a user reads it, as often as he
-//! likes, from any thread. Owns nothing of the connection, and changes nothing of what the transport does.
+//! A transport's driver updates a [`Silence`] through a [`Listener`]. A program that shows it to a user may read it as
+//! often as it likes, from any thread. It owns nothing of the connection, and does not change what the transport does.
 
 use rpcrdma_env::Timestamp;
 use std::{
@@ -120,7 +120,7 @@ impl Listener {
         self.alive.unwrap_or(self.since)
     }
 
-    /// Publishes what has changed. `until`: when the waiting calls fail, none if none waits.
+    /// Publishes what has changed. `until` is when the waiting calls fail; `None` if no call waits.
     pub fn tell(&mut self, until: Option<Timestamp>) {
         let (since, alive) = (self.since, self.alive);
         let heard = std::mem::take(&mut self.heard);

@@ -1,17 +1,16 @@
-//! One transport made of several connections to the same server: each call goes over the one that has the least to
-//! carry.
+//! One transport made of several connections to the same server: each call goes over the one with the least load.
 //!
-//! As long as all that is under way is less than [`SHARE_OCTETS`], one member carries it: small calls are then read and
-//! written many at a time, and wake one thread at each end. Two members with half of them each would cost more system
-//! calls and twice the wake-ups, and on few processors be slower than one. Only a member whose last call was answered,
-//! or that has no call, gets calls in this way: beside one that hangs, the others are used.
+//! As long as all bytes under way are fewer than [`SHARE_OCTETS`], one member carries them: small calls are then read
+//! and written many at a time, and wake one thread at each end. Two members with half of them each would cost more
+//! system calls and twice the wake-ups, and would be slower than one on few processors. Only a member whose last call
+//! was answered, or that has no call, gets calls in this way: if one hangs, the others are used.
 //!
-//! Each member has a driver of its own, replaces its connection by itself, and repeats on it what it had sent there: a
-//! call never moves from one member to another, so that its reply comes where it was asked for. A caller that makes one
-//! call after the other uses the first member alone. A member that is cut keeps the calls that it has, and gets few
-//! more until it stands again, as these count as under way.
+//! Each member has a driver of its own, replaces its connection by itself, and repeats its calls on the new one: a call
+//! never moves from one member to another, so that its reply comes where the call was made. A caller that makes one
+//! call at a time uses the first member alone. If a member's connection is cut, it keeps its calls, which count as
+//! under way, so that it gets few more until it is connected again.
 //!
-//! Owns the members; what a call lends belongs to the member that carries it.
+//! It owns the members; the buffers that a call lends belong to the member that carries it.
 
 use crate::{
     CallInFlight, Cancelled, ClientTransport, Limits, PendingCall, Reply, Request, TransportError, TransportKind,
@@ -29,9 +28,9 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-/// What is under way before a second member helps. To move it takes a thread longer than to wake another thread does.
+/// The bytes under way above which a second member helps: moving them takes a thread longer than waking another.
 const SHARE_OCTETS: usize = 256 << 10;
-/// A call counts as so many bytes at least: it costs both ends as much as moving them, without any data.
+/// The least number of bytes for which a call counts: without any data it costs both ends as much as moving them.
 const CALL_OCTETS: usize = 4 << 10;
 
 /// A connection, and what it has to carry.

@@ -109,7 +109,7 @@ impl ReplyShape {
 /// A call as a transport sees it.
 #[derive(Debug)]
 pub struct Request {
-    /// The XID that stands in the message, from [`ClientTransport::next_xid`].
+    /// The XID in the message, from [`ClientTransport::next_xid`].
     pub xid: u32,
     /// The whole RPC call message.
     pub message: Payload,
@@ -207,8 +207,8 @@ impl CallInFlight for Failed {
     }
 }
 
-/// What sends calls and brings their replies. One object stands for one server however often its connection is
-/// replaced, and may be shared by clients of several programs.
+/// Sends calls and brings their replies. One object represents one server, however often its connection is replaced,
+/// and may be shared by clients of several programs.
 pub trait ClientTransport: Send + Sync {
     /// The XID for the next call. No two outstanding calls of one transport share one.
     fn next_xid(&self) -> u32;
@@ -225,13 +225,13 @@ pub trait ClientTransport: Send + Sync {
     /// The server.
     fn server(&self) -> SocketAddr;
 
-    /// Whether calls wait for it in vain, where the transport can tell.
+    /// Whether calls wait for a silent server, if the transport can tell.
     fn silence(&self) -> Option<Arc<Silence>> {
         None
     }
 
-    /// The peer no longer answers, as far as the caller can know: end the connection, with `why` as the reason. A
-    /// client's own transport finds that out by itself, and does nothing here.
+    /// The caller has found that the peer no longer answers: ends the connection, with `why` as the reason. A client's
+    /// own transport finds that out by itself, and does nothing here.
     fn give_up(&self, why: &'static str) {
         let _ = why;
     }
@@ -315,11 +315,11 @@ pub enum TransportError {
         service: &'static str,
         /// Over what.
         over: TransportKind,
-        /// For how long it was sought.
+        /// How long it has tried.
         source: NoAnswer,
     },
-    /// The other end of a connection that stands did not answer a call of ours in the reverse direction, or a server
-    /// one over UDP.
+    /// The other end of an established connection did not answer a call in the reverse direction, or a server did not
+    /// answer over UDP.
     #[error("{server} did not answer a call for {} seconds", after.as_secs())]
     NotAnswered {
         /// Whom was called.

@@ -50,7 +50,7 @@ impl Accepted {
     }
 }
 
-/// An answer that a flavour gives by itself.
+/// An answer that a flavour itself gives.
 #[derive(Debug)]
 pub struct Answered {
     /// The reply's verifier. A denied call has none.
@@ -73,10 +73,10 @@ impl Answered {
 
 /// What a flavour keeps of a call until its reply.
 pub trait ReplyFlavour: Send {
-    /// Makes the reply's verifier and protects its results. A rejection has none: it gets the verifier alone.
+    /// Makes the reply's verifier and protects its results. A rejection has no results: it gets the verifier alone.
     ///
     /// # Errors
-    /// What the client gets instead.
+    /// The answer that the client gets instead.
     fn wrap(&self, results: Option<Payload>) -> Result<(OpaqueAuth, Payload), Unanswered>;
 }
 

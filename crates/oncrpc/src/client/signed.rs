@@ -31,7 +31,7 @@ pub(super) struct Sending {
     pub(super) scratch: SharedScratch,
 }
 
-/// Where the call stands.
+/// The state of the call.
 enum State {
     /// The flavour waits for what it signs with.
     Waiting(SignedLater),
@@ -159,7 +159,7 @@ impl SignedCall {
         }
     }
 
-    /// Makes room for another answer, in the caller's memory as far as that has come back.
+    /// Makes room for another answer, in the caller's memory if it has come back.
     fn take_back(&mut self, buffers: Vec<Buffer>) {
         // Otherwise it is unknown which buffer belongs to which result, and the transport takes memory of its own.
         let has_all = buffers.len() == self.rooms.len();

@@ -125,12 +125,13 @@ pub(super) fn close(
     Ok(encoder.finish())
 }
 
-/// The verifier of a reply, and its results protected. A rejection has none. GSS-2203-5.3.3.2-a, GSS-2203-5.3.3.4.1-a,
-/// GSS-2203-5.3.3.4.1-b.
+/// The verifier of a reply, and its results protected. A rejection has no results. GSS-2203-5.3.3.2-a,
+/// GSS-2203-5.3.3.4.1-a, GSS-2203-5.3.3.4.1-b.
 ///
 /// # Errors
-/// A denial says that nothing can be signed any more; results that cannot be protected get no answer, as what they are
-/// the results of was done.
+/// If nothing can be signed any more, the denial to send. If results cannot be protected, there is no answer, because
+/// the call has been executed.
+/// GSS-2203-5.3.3.4.1-b.
 pub(super) fn answer(
     protection: &mut dyn Protection,
     principal: &str,

@@ -29,7 +29,7 @@ pub struct GssUser {
     pub uid: u32,
     /// The number of the user's group.
     pub gid: u32,
-    /// Supplementary groups, as many as there are.
+    /// All supplementary groups.
     pub groups: Arc<[u32]>,
 }
 

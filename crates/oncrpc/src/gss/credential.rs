@@ -9,7 +9,7 @@ pub const RPCSEC_GSS: u32 = 6;
 /// Sequence numbers stay below this one (RFC 2203 section 5).
 // GSS-2203-5.3.3.3-b
 pub const MAX_SEQUENCE: u32 = 0x8000_0000;
-/// The only version that is spoken.
+/// The only version that is implemented.
 const VERSION: u32 = 1;
 
 /// What the protection of a call covers.
@@ -84,7 +84,7 @@ impl GssCredential {
         Ok(Self { procedure, sequence, service, handle })
     }
 
-    /// The credential as it stands in a call. One that makes contexts says the service that all of them know.
+    /// The credential as it is in a call. A credential for making a context names the service that every server knows.
     pub(super) fn write(&self) -> OpaqueAuth {
         let procedure = match self.procedure {
             Procedure::Data => 0,

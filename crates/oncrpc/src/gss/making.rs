@@ -24,10 +24,10 @@ use tokio::sync::oneshot;
 
 /// How many tokens are worked on at a time. They compute, and read files.
 pub const TOKENS_AT_ONCE: usize = 4;
-/// How many users are looked up at a time. Each may wait for another host for long.
+/// How many users are looked up at a time. Each look-up may wait long for another host.
 pub const USERS_AT_ONCE: usize = 8;
 
-/// What a call that waits costs beside its token, in bytes.
+/// The memory of a waiting call, in bytes, without its token.
 const CALL_OCTETS: usize = 4 << 10;
 /// Tokens of a few KiB are usual: two thousand fit, and some hundred of one client, whose users may all come at once
 /// after a restart of the server.

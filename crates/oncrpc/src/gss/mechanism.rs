@@ -8,7 +8,7 @@ pub trait Mechanism: Send + Sync {
     /// Begins a context: with the initiator that sends the first token, or with the service. Does not wait.
     fn begin(&self) -> Box<dyn Handshake>;
 
-    /// What a status says that the peer has told, and what an administrator can do about it.
+    /// The meaning of a status that the peer has sent, and what an administrator can do about it.
     fn explain(&self, major: u32, minor: u32) -> String {
         format!("GSS-API status {major:#010x}, mechanism's status {minor}")
     }
@@ -103,7 +103,7 @@ impl Failure {
     }
 }
 
-/// Where work is done that waits for files: threads of the program's. The library starts none.
+/// Runs work that waits for files, on threads of the program. The library starts no thread.
 pub trait Work: Send + Sync {
     /// Does `job` on some thread, soon. One that is dropped instead fails the call that waits for it.
     fn run(&self, job: Box<dyn FnOnce() + Send>);

@@ -1,22 +1,23 @@
-//! RPCSEC_GSS version 1 (RFC 2203): callers that prove who they are, and calls and replies that nobody changes or
-//! reads.
+//! RPCSEC_GSS version 1 (RFC 2203): callers that prove who they are, and calls and replies that are protected from
+//! changes and from readers.
 //!
 //! [`AcceptGss`] is the flavour on the server's side, [`GssAuth`] on the client's. They know no mechanism: a
 //! [`Mechanism`] makes contexts from tokens, and a [`Protection`] signs and seals. Contexts are made on the threads of
 //! [`Work`], because that reads files and asks other hosts; signing and sealing happen where the call is.
 //!
-//! A server limits its callers in four ways. Tokens wait for threads, in turn for each client, and so do questions who
-//! a principal is. Unfinished contexts, which cost an attacker one message each, are few, and the oldest makes room.
-//! Finished ones have a limit for each address, of which the least used makes room, and a limit in all. The server
-//! tells a caller that it has lost its context, and the caller makes a new one. A context ends with its ticket.
+//! A server limits its callers in four ways. Tokens wait for threads, in turn for each client, and so do look-ups of
+//! principals. Unfinished contexts, which cost an attacker one message each, are limited to a few: a new one displaces
+//! the oldest. Finished contexts have a limit for each address, and a limit in all: a new one displaces the least used
+//! of its address. The server tells a caller that its context is gone, and the caller makes a new one. A context ends
+//! with its ticket.
 //!
-//! A client's calls share one context. It is made when the first call needs it, and made anew before it ends, or when
-//! the server has lost it.
+//! A client's calls share one context. The client makes it for the first call, and makes a new one before it ends, or
+//! when the server has lost it.
 //!
 //! A server that calls its client back does so in the context of that client: [`BackAuth`] signs such calls, and
-//! [`AcceptBack`] understands them.
+//! [`AcceptBack`] checks them.
 //!
-//! Version 3 (RFC 7861) and version 2's channel bindings (RFC 5403) are refused as other versions are.
+//! Version 3 (RFC 7861) and version 2's channel bindings (RFC 5403) are refused like every unknown version.
 
 mod back;
 mod body;

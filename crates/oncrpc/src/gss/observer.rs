@@ -1,4 +1,4 @@
-//! What happens to contexts and calls in them, for those who count and tell.
+//! The events of contexts and of calls in them, for metrics and logs.
 
 use super::Failure;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ pub enum Refused<'a> {
     Busy,
     /// The mechanism does not take the token.
     Token(&'a Failure),
-    /// There is no such context: it ended, made room for others, or is another server's.
+    /// There is no such context: it ended, was displaced by others, or belongs to another server.
     Unknown,
     /// The context has ended, or its numbers have.
     Over,

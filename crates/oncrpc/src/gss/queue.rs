@@ -95,7 +95,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the threads as many jobs as they may have.
+    /// Gives the threads as many jobs as they can take.
     fn go_on(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let mut next = Vec::new();
         while let Some((client, job)) = state.next(&self.bounds) {

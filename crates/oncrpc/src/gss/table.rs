@@ -24,7 +24,7 @@ pub(super) const UNFINISHED_OF_CLIENT: usize = 16;
 /// How often unused contexts are looked at.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// By what a client names a context. Random: none says anything of another.
+/// The name of a context in a client's calls. It is random, so that one says nothing about another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Handle([u8; 16]);
 

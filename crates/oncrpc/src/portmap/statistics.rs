@@ -7,7 +7,7 @@ use super::{Entry, Table, VERSIONS};
 use rpcrdma_xdr::Encoder;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Procedures that are counted, in number, from NULL on: as many as version 4 has, in each version.
+/// The number of procedures that are counted, from NULL on: in each version as many as version 4 has.
 const PROCEDURES: usize = 13;
 
 /// The numbers. They wrap, as the protocol's do.

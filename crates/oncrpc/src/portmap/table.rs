@@ -45,7 +45,7 @@ pub struct Table(Vec<Entry>);
 /// How well a caller reaches a place: the last is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
-    /// By another address than the one that the caller knows.
+    /// At another address than the one that the caller has used.
     Elsewhere,
     /// By all.
     Everywhere,

@@ -16,7 +16,7 @@ use crate::{
 };
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
-/// The owner of the entries.
+/// The owner that the entries show.
 const OWNER: &[u8] = b"rpcrdma";
 /// Transports without connections, and with connections that end in order (RFC 1833 section 2.1).
 const WITHOUT_CONNECTIONS: u32 = 1;

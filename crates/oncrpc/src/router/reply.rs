@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Room for results that are copied behind the header.
 const SHORT_RESULT_OCTETS: usize = 256;
 
-/// A run that is longer has memory of its own already: [`rpcrdma_env::Scratch`] gives it none of what is shared.
+/// A longer run has memory of its own already: [`rpcrdma_env::Scratch`] does not put it into shared memory.
 const MAX_COPY_OCTETS: usize = 1024;
 
 /// A flavour, and the observer that gets the first word of the results before it.
@@ -45,7 +45,7 @@ pub(super) fn reply(
     }
 }
 
-/// A reply without any protection, in memory that it shares with others; short results stand behind the header.
+/// A reply without any protection, in memory that it shares with others; short results follow the header there.
 fn short(scratch: &SharedScratch, xid: u32, result: Result<Payload, Rejection>) -> Payload {
     let (status, results) = split(result);
     let mut encoder = scratch.encoder(crate::REPLY_HEADER_OCTETS + 8 + SHORT_RESULT_OCTETS);
@@ -56,7 +56,7 @@ fn short(scratch: &SharedScratch, xid: u32, result: Result<Payload, Rejection>) 
     encoder.finish()
 }
 
-/// What a flavour has answered by itself.
+/// The outcome of an answer that a flavour has given itself.
 pub(super) fn answered(xid: u32, answered: Answered) -> Outcome {
     let Answered { verifier, result } = answered;
     Outcome::Reply(whole(xid, verifier, result))

@@ -43,10 +43,10 @@ use tokio::{
 pub struct ServerOptions {
     /// The largest record accepted, in bytes.
     pub max_record: usize,
-    /// How many calls are executed at a time; no more are read meanwhile. While a reply is awaited from the client, as
-    /// many again are read and held, so that it is found behind them.
+    /// The most calls that are executed at a time; meanwhile no more are read. While the server waits for a reply of
+    /// the client, it reads and holds as many again, so that it finds the reply behind them.
     pub max_calls: usize,
-    /// How many calls of the server's own may be under way to the client, over its connection. Zero: none are made.
+    /// The most calls of the server to the client that are under way over its connection. With zero it makes none.
     pub reverse_calls: usize,
     /// How long the client may take for the answer to one of them. The connection stays: the call fails, and its reply
     /// is dropped if it comes.
@@ -266,9 +266,9 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
         self.calls.len() < self.options.max_calls && self.writer.queued() <= self.options.max_record
     }
 
-    /// The server reads only what it executes, except for calls that may stand before an awaited reply. A peer that
-    /// puts more than that before its reply waits for its own calls, and delays no other peer. Once the connection
-    /// drains, replies are read as long as calls are executed, which may wait for them.
+    /// The server reads only what it executes, and in addition the calls that may precede an awaited reply. A peer that
+    /// puts more calls before its reply waits for its own calls, and delays no other peer. Once the connection drains,
+    /// replies are read as long as calls are executed, which may wait for them.
     fn may_read(&self) -> bool {
         let awaits_reply = self.reverse.as_ref().is_some_and(Reverse::awaits_reply);
         self.reading

@@ -24,9 +24,9 @@ pub const MAX_DATAGRAM_OCTETS: usize = 1232;
 pub const MAX_CALLS: usize = 64;
 /// Calls of one source ([`ClientNetwork`](crate::ClientNetwork)) that are executed at a time, in number.
 pub const MAX_CALLS_BY_SOURCE: usize = 8;
-/// Calls of one source in a second that are taken, in number: as many at once, and as many in each second after that.
+/// The most calls of one source that are accepted: so many at once, and then so many a second.
 pub const CALLS_BY_SOURCE_PER_SECOND: u32 = 100;
-/// How many times as many bytes as its question an answer may have.
+/// How many times as large as its question an answer may be.
 pub const MAX_AMPLIFICATION: usize = 3;
 /// Datagrams that are read before other tasks of the same thread have their turn, in number.
 const DATAGRAMS_A_TURN: usize = 64;

@@ -46,7 +46,7 @@ pub struct ServerOptions {
     pub max_calls_by_source: usize,
     /// How many calls of one source are taken in a second.
     pub calls_by_source_per_second: NonZeroU32,
-    /// How many times as many bytes as its question an answer may have.
+    /// How many times as large as its question an answer may be.
     pub max_amplification: usize,
 }
 

@@ -1,6 +1,6 @@
-//! Where datagrams come from and go to: the seam, and a socket of this machine.
+//! The source and destination of datagrams: a trait, and a socket of this machine.
 //!
-//! For a socket on every address of a machine, the kernel reports to which of them each datagram was sent, and the
+//! For a socket on every address of a machine, the kernel reports the address to which each datagram was sent, and the
 //! socket answers from there: a client accepts no answer from an address that it did not ask. A datagram to many
 //! (broadcast, multicast) is marked as such.
 
@@ -45,7 +45,7 @@ pub struct Received {
     pub local: Option<Local>,
 }
 
-/// For whom a datagram was meant.
+/// The address to which a datagram was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Local {
     /// The address of this machine that it was sent to; where it was sent to many, one that it reached.
@@ -98,7 +98,7 @@ impl Datagrams for Socket {
                 // With this flag the kernel says how long the datagram is, and not how much of it fits.
                 let flags = MsgFlags::MSG_TRUNC;
                 let received = recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut room, Some(told), flags)?;
-                // A sender without an address has none that an answer could go to.
+                // Without the sender's address there is no way to answer.
                 let peer = received.address.and_then(socket_address).unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
                 Ok(Received { len: received.bytes, peer, local: local(&received) })
             };
@@ -119,12 +119,12 @@ impl Datagrams for Socket {
             Some((IpAddr::V4(address), _)) => {
                 let source = libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) };
                 let anywhere = libc::in_addr { s_addr: 0 };
-                // The interface is the routing table's affair: the way back may be another one.
+                // The routing table chooses the interface: the way back may be another one.
                 let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: source, ipi_addr: anywhere };
                 send(&[ControlMessage::Ipv4PacketInfo(&info)])
             }
             Some((IpAddr::V6(address), interface)) => {
-                // An address that means something on one link only is another one elsewhere.
+                // A link-local address is another host's on another interface.
                 let interface = if address.is_unicast_link_local() { interface } else { 0 };
                 let source = libc::in6_addr { s6_addr: address.octets() };
                 let info = libc::in6_pktinfo { ipi6_addr: source, ipi6_ifindex: interface };

@@ -90,7 +90,7 @@ impl AcceptBack {
     /// The handles of the present context, if there is one. The server may call by them as soon as it has them.
     pub fn handles(&self) -> Option<BackHandles> {
         let context = self.auth.context()?;
-        // The server counts by the window that it has told: in one that is larger than ours calls of its could be lost.
+        // The server numbers its calls by its own window: with a window larger than this client's, calls could be lost.
         if context.window() > WINDOW {
             return None;
         }

@@ -156,7 +156,8 @@ impl Signed for BackCall {
         sent.numbers.unwrap(&mut *live.protection, self.auth.service, verifier, results)
     }
 
-    /// The client alone can make another context, and says so. Without doubt it has executed nothing.
+    /// Only the client can make another context, and its answer asks the server to wait for one. In this case it has
+    /// certainly not executed the call.
     fn renew(&self, _: &Arc<dyn ClientTransport>) -> SignedLater {
         let error = match self.sent().is_doubtful {
             true => ContextError::new("the context that the client is called in has ended").into(),

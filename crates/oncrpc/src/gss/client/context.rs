@@ -23,10 +23,10 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// How long before its end a context is made anew. A context that lasts less than four times as long is made anew when
-/// a quarter of its time is left.
+/// How long before the end of a context the client makes a new one. If a context lasts less than four times as long,
+/// the client makes a new one when a quarter of its time is left.
 const REFRESH: Duration = Duration::from_secs(60);
-/// From here on a context is made anew: what is left is for calls that are sent again.
+/// From this number on the client makes a new context: the remaining numbers are for calls that are sent again.
 const ENOUGH_SEQUENCES: u32 = MAX_SEQUENCE - (1 << 20);
 
 /// What a context is made of.
@@ -131,13 +131,13 @@ impl Context {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it can sign another call, and need not be made anew yet.
+    /// Whether it can sign another call, and the client need not make a new one yet.
     pub(super) fn is_fresh(&self, now: Timestamp) -> bool {
         let live = self.live();
         !live.is_lost && live.next < ENOUGH_SEQUENCES && live.refresh.is_none_or(|refresh| now < refresh)
     }
 
-    /// Puts off that it is made anew, to half of the time that is left. False if it cannot be used any more.
+    /// Delays the making of a new context to half of the time that is left. False if this one cannot be used any more.
     pub(super) fn postpone(&self, now: Timestamp) -> bool {
         let mut live = self.live();
         let left = self.until.map(|until| until.since(now));
@@ -213,7 +213,7 @@ impl Live {
         Some(number)
     }
 
-    /// The next number; none if there are no more.
+    /// The next number, or `None` if all are used.
     fn number(&mut self) -> Option<u32> {
         let number = Some(self.next).filter(|next| *next < MAX_SEQUENCE)?;
         self.next += 1;
@@ -234,8 +234,8 @@ impl Place {
         self.number
     }
 
-    /// A number for another transmission. It does not wait: the ones that are sent again have the highest numbers, in
-    /// their order, and are no more than the window had room for.
+    /// A number for another transmission. It does not wait: repeated calls have the highest numbers, in their order,
+    /// and are not more than the window had room for.
     ///
     /// # Errors
     /// If the context has no number left.

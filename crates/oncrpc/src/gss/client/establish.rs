@@ -27,7 +27,7 @@ const MAX_STEPS: usize = 8;
 /// How often a context is tried to be made, where the transport has sent a token twice, as the server takes the second
 /// for a replay, and where the server has lost the context that it was making, as nfsd does when its cache is flushed.
 const ATTEMPTS: usize = 3;
-/// Of a major status: the bits that show an error, and that another token must follow (RFC 2744 section 3.9.1).
+/// The bits of a major status that show an error (RFC 2744 section 3.9.1).
 const ERRORS: u32 = 0xffff_0000;
 const CONTINUE_NEEDED: u32 = 1;
 

@@ -71,13 +71,13 @@ impl GssAuth {
         self.house.service
     }
 
-    /// The present context, if it need not be made anew yet.
+    /// The present context, if it need not be replaced yet.
     pub(super) fn context(&self) -> Option<Arc<Context>> {
         self.house.context()
     }
 
-    /// Destroys the context at the server, and waits until that has answered or cannot be reached. A later call makes
-    /// another context.
+    /// Destroys the context at the server, and waits until the server has answered or cannot be reached. A later call
+    /// makes a new context.
     pub async fn close(&self) {
         let context = self.house.state().context.take();
         if let Some(context) = context
@@ -94,7 +94,7 @@ impl House {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The present context, if it can sign another call and need not be made anew.
+    /// The present context, if it can sign another call and need not be replaced.
     fn context(&self) -> Option<Arc<Context>> {
         let now = self.clock.now();
         self.state().context.as_ref().filter(|context| context.is_fresh(now)).cloned()

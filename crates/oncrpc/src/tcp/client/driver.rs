@@ -1,4 +1,4 @@
-//! A transport's connections, one after the other, and the calls that are outstanding.
+//! A transport's connections, of which it has one at a time, and the outstanding calls.
 
 use super::{
     ClientOptions, Command,
@@ -120,7 +120,8 @@ impl Driver {
         Some(self.outage.ended(ended, failure, self.env.clock.now(), &*self.env.random))
     }
 
-    /// Completes when a call waits: a connection is made again only once it is needed. False if none can come.
+    /// Completes when a call waits: the driver connects again only when it has a call. False if no call can come any
+    /// more.
     async fn is_wanted(&mut self) -> bool {
         self.take_commands();
         self.forget_dropped();
@@ -198,9 +199,9 @@ impl Driver {
         });
     }
 
-    /// Makes the messages of the calls anew, in the order in which they are sent again, where each transmission has one
-    /// of its own: also of those that were not sent yet, so that none is older than those that are sent before it. Ends
-    /// calls for which that is not possible any more.
+    /// Makes the messages of the calls again, in the order in which they are sent again, if each transmission has a
+    /// message of its own. This includes calls that were not sent yet, so that no call is older than one that is sent
+    /// before it. Ends calls whose message cannot be made again.
     pub(super) fn renew(&mut self) {
         let mut failed = Vec::new();
         for call in self.calls.values_mut() {

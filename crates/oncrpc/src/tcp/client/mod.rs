@@ -75,7 +75,7 @@ pub struct ClientOptions {
     pub service: &'static str,
     /// Calls from the server, if it may make any.
     pub reverse: Option<Reverse>,
-    /// Where XIDs come from, if several transports are used as one ([`Spread`](crate::Spread)).
+    /// The source of XIDs, if several transports are used as one ([`Spread`](crate::Spread)).
     pub xids: Option<Arc<XidSource>>,
 }
 

@@ -39,12 +39,12 @@ impl Serving {
         Self { reverse, running: FuturesUnordered::new(), connections: 0 }
     }
 
-    /// A connection stands.
+    /// A connection is established.
     pub(super) fn begin(&mut self, server: SocketAddr, limits: Limits, allocator: Arc<dyn Allocator>) -> Option<Peer> {
         self.reverse.as_ref()?;
         self.connections += 1;
         let (signal, gone) = GoneSignal::new();
-        // Streams need not have addresses: ours is not told.
+        // Streams need not have addresses: the own one is unknown here.
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let connection = Connection::new(server, local, self.connections, TransportKind::Tcp, limits, allocator, gone);
         Some(Peer { context: CallContext::new(Arc::new(connection)), _signal: signal })
