@@ -131,7 +131,6 @@ pub(super) fn close(
 /// # Errors
 /// If nothing can be signed any more, the denial to send. If results cannot be protected, there is no answer, because
 /// the call has been executed.
-/// GSS-2203-5.3.3.4.1-b.
 pub(super) fn answer(
     protection: &mut dyn Protection,
     principal: &str,
