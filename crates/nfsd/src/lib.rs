@@ -1,10 +1,10 @@
-//! An NFS server, versions 2, 3 and 4, with NFSACL beside version 3.
+//! An NFS server, versions 2, 3 and 4, with NFSACL for version 3.
 //!
 //! * [`Nfsd`] makes the handlers for the NFS and the MOUNT port from [`Export`]s.
 //! * An export is any [`FileSystem`]: [`DirectoryFs`] serves a directory of the host, [`MemoryFs`] its own memory.
-//! * File handles cannot be made up: they carry a keyed check, under the secret of the [`StateDirectory`].
-//! * Work that may sleep in the kernel is given to the program's [`Workers`] in the order that the [`Queue`] says; the
-//!   library starts no thread.
+//! * Clients cannot forge file handles: a handle carries a keyed check, under the secret of the [`StateDirectory`].
+//! * Work that may sleep in the kernel goes to the program's [`Workers`] in the order of the [`Queue`]; the library
+//!   starts no thread.
 
 pub mod acls;
 mod borders;

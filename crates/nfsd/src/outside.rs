@@ -19,7 +19,7 @@ pub enum OutsideTransport {
 /// One call to a program of a client's host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideCall {
-    /// The server's address that the client knows: the call comes from there.
+    /// The server's address that the client knows, from which the call comes.
     pub from: IpAddr,
     /// The client's host.
     pub to: IpAddr,

@@ -130,12 +130,12 @@ pub enum ConfigError {
 pub struct Nfsd {
     nfs: Arc<dyn Handler>,
     mount: Arc<dyn Handler>,
-    /// The programs beside version 3 that its locks need, where it has locks.
+    /// The programs that locks of version 3 need, if it has locks.
     locks: Option<LockPrograms>,
     file_systems: Vec<Arc<dyn FileSystem>>,
     server: Arc<Server>,
     clock: Arc<dyn Clock>,
-    /// Beside AUTH_NONE and AUTH_SYS.
+    /// A flavour in addition to AUTH_NONE and AUTH_SYS.
     flavour: Option<Arc<dyn ServerFlavour>>,
     /// The groups of callers by AUTH_SYS, if not the ones that they name.
     groups: Option<Arc<ManagedGroups>>,
@@ -213,8 +213,9 @@ impl Nfsd {
         Ok(Self { nfs, mount, locks: None, file_systems, server, clock, flavour: None, groups: None })
     }
 
-    /// Understands a flavour of credentials beside AUTH_NONE and AUTH_SYS, for NFS and MOUNT: RPCSEC_GSS. Which exports
-    /// take it is said [by them](Export::with_securities). What adds programs comes later.
+    /// Accepts a flavour of credentials in addition to AUTH_NONE and AUTH_SYS, for NFS and MOUNT: RPCSEC_GSS. [Each
+    /// export](Export::with_securities) says whether it accepts the flavour. Call this before the methods that add
+    /// programs.
     pub fn with_flavour(mut self, flavour: Arc<dyn ServerFlavour>, env: &Env) -> Self {
         self.flavour = Some(flavour);
         self.renew(true, env);
@@ -313,7 +314,7 @@ impl Nfsd {
         self.with_limited_locks(locks, NlmLimits::default(), env)
     }
 
-    /// The same with limits of one's own.
+    /// The same with other limits.
     ///
     /// # Errors
     /// If the list cannot be used.
@@ -339,7 +340,7 @@ impl Nfsd {
         Ok(self)
     }
 
-    /// Has version 4 wait while hosts lock again what they had, if both are served. NLM asks version 4 by itself.
+    /// Makes version 4 wait while hosts reclaim locks of version 3, if both are served. NLM itself waits for version 4.
     fn join_graces(&self) {
         if let (Some(shared), Some(locks)) = (self.server.version_4.get(), &self.locks) {
             let lockd = Arc::downgrade(&locks.lockd);

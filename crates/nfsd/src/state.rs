@@ -96,7 +96,7 @@ fn read_all(path: &Path) -> io::Result<Vec<u8>> {
     Ok(octets)
 }
 
-/// Writes a new secret beside its place and moves it there, unless another server has been faster.
+/// Writes a new secret to a temporary file and moves it into place, unless another server has been faster.
 fn create_secret(directory: &Path, random: &dyn Random) -> io::Result<()> {
     let mut secret = [0; SECRET_OCTETS];
     random.fill(&mut secret);

@@ -1,15 +1,15 @@
 //! A directory of the host as a file system.
 //!
-//! Every file is reached from the directory's own descriptor or by a handle of the kernel's, never by a path that a
-//! client sends: names are resolved one at a time beneath the directory, without following links and without crossing
+//! Every file is reached from the directory's own descriptor or by a handle of the kernel, never by a path that a
+//! client sends. Names are resolved one at a time beneath the directory, without following links and without crossing
 //! mounts; a mount point below shows as an empty directory. A directory that was moved out is stale. (A *file* that the
 //! host's owner moves out of the served directory can still be read by a client that holds its handle, as by a process
 //! that has it open.)
 //!
-//! Jobs run on the program's threads in the order that the [`Queue`] says, as the caller where the server is
-//! the superuser. Attributes and cached data of files that are open already are told at once on the caller's thread.
-//! Descriptors belong to the [`Cache`], and those of files with uncommitted data to [`Uncommitted`]; errors are the
-//! statuses of the kernel's error numbers.
+//! Jobs run on the program's threads in the order of the [`Queue`]; if the server runs as root, they run as the caller.
+//! Attributes and cached data of files that are already open are returned at once on the caller's thread. Descriptors
+//! belong to the [`Cache`], and those of files with uncommitted data to [`Uncommitted`]; errors are the statuses of the
+//! kernel's error numbers.
 //!
 //! [`Cache`]: object::Cache
 
@@ -113,7 +113,7 @@ struct Inner {
     max_name_octets: u32,
     /// The unit of clones, where there are any.
     clone_octets: Option<u32>,
-    /// Whether there are access control lists beside modes.
+    /// Whether files may have access control lists.
     acls: bool,
     /// Whether there are extended attributes of users.
     xattrs: bool,
@@ -133,7 +133,7 @@ struct Inner {
     /// What was waited for, in order.
     #[cfg(test)]
     synchronised: Mutex<Vec<FileId>>,
-    /// Access control lists on the disk that are none, which each look at them brings about.
+    /// Access control lists on the disk that cannot be read. Each look at one would cause a warning.
     acl_failures: seldom::Seldom,
     /// Held for its lock.
     _lock: File,
@@ -153,8 +153,9 @@ impl DirectoryFs {
     }
 
     /// The same directory, but changes of attributes and names are answered as soon as the kernel has them, and not
-    /// when they are on the disk as RFC 1813 (section 4.8) asks: faster, but a crash of this host may undo the last
-    /// seconds of what clients were told. The promises of WRITE and COMMIT are kept either way.
+    /// only when they are on the disk as RFC 1813 (section 4.8) requires. This is faster, but a crash of this host may
+    /// undo changes of the last seconds that clients take for done. The promises of WRITE and COMMIT are kept either
+    /// way.
     #[must_use]
     pub fn with_early_answers(mut self) -> Self {
         self.answers = Answers::Early;

@@ -61,7 +61,7 @@ faults! {
     NoSpace, "no space left";
     /// Nothing can be changed here (EROFS).
     ReadOnly, "the file system is read-only";
-    /// The file has as many links as it can have (EMLINK).
+    /// The file already has the most links that it can have (EMLINK).
     TooManyLinks, "too many links";
     /// The name is too long (ENAMETOOLONG).
     NameTooLong, "the name is too long";
@@ -71,7 +71,7 @@ faults! {
     Quota, "the quota is used up";
     /// The file no longer exists (ESTALE).
     Stale, "the file is gone";
-    /// The id is none of this file system.
+    /// The id does not belong to this file system.
     BadId, "not a file of this file system";
     /// The file has changed since the time that was given as a guard.
     Changed, "the file has changed since";

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The most bytes in a [`FileId`]: what a handle of 64 bytes leaves beside its own 30.
+/// The most bytes in a [`FileId`]: a handle has 64 bytes, and 30 of them are the server's own.
 pub const MAX_FILE_ID_OCTETS: usize = 34;
 
 /// Names an object of one file system, by bytes that mean something to that file system alone.

@@ -8,7 +8,7 @@ use rpcrdma_xdr::padded;
 
 /// How many entries of a directory an answer holds.
 ///
-/// A protocol says what an entry takes beside its name, and the name itself takes its bytes rounded up to words:
+/// The protocol defines what an entry takes in addition to its name; the name takes its bytes rounded up to words:
 ///
 /// ```
 /// use rpcrdma_nfsd::ListingBudget;
@@ -21,23 +21,23 @@ use rpcrdma_xdr::padded;
 pub struct ListingBudget {
     /// Bytes left for entries.
     octets: usize,
-    /// What an entry takes beside its name.
+    /// What an entry takes in addition to its name.
     entry: usize,
     /// Bytes left for names and what goes with them, which some protocols limit besides.
     names: usize,
-    /// What counts there beside the name.
+    /// What counts there in addition to the name.
     name: usize,
     /// Whether entries are wanted with their files and attributes.
     attributes: bool,
 }
 
 impl ListingBudget {
-    /// Entries of `octets` bytes in all, each of which takes `entry` bytes beside its name.
+    /// Entries of `octets` bytes in total, each of which takes `entry` bytes in addition to its name.
     pub fn new(octets: usize, entry: usize) -> Self {
         Self { octets, entry, names: usize::MAX, name: 0, attributes: false }
     }
 
-    /// Of which names, with `name` bytes beside each, take at most `names` bytes.
+    /// The same, but the names, with `name` bytes for each in addition, take at most `names` bytes.
     #[must_use]
     pub fn with_names(self, names: usize, name: usize) -> Self {
         Self { names, name, ..self }
@@ -54,13 +54,13 @@ impl ListingBudget {
         self.attributes
     }
 
-    /// How many entries there may be room for: as many as have the shortest names.
+    /// The most entries for which there may be room: if all have the shortest names.
     pub fn most_entries(&self) -> usize {
         let shortest = padded(1);
         (self.octets / (self.entry + shortest)).min(self.names / (self.name + shortest))
     }
 
-    /// Takes room for an entry with a name of `name_octets`; false if there is none.
+    /// Takes room for an entry with a name of `name_octets` bytes; false if there is not enough.
     pub fn take(&mut self, name_octets: usize) -> bool {
         let name = padded(name_octets);
         match (self.octets.checked_sub(self.entry + name), self.names.checked_sub(self.name + name)) {
@@ -115,8 +115,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Entries, and whether they are the directory's last. The cookies are valid for ever; the directory's attributes
-    /// are not told.
+    /// Entries, and whether they are the directory's last. The cookies stay valid for ever; the directory's attributes
+    /// are not included.
     pub fn new(entries: Vec<ListingEntry>, end: bool) -> Self {
         Self { attributes: None, verifier: [0; 8], entries, end }
     }

@@ -60,7 +60,7 @@ pub trait FileSystem: Send + Sync {
     /// The file of a name: also `.` and `..`; the root is its own parent.
     fn lookup(&self, caller: Caller, directory: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>>;
 
-    /// Reads at most `count` bytes from `offset` into `buffer`, which holds as many.
+    /// Reads at most `count` bytes from `offset` into `buffer`, which has room for them.
     fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>>;
 
     /// Reads from several files, each as [`read`](Self::read) does, in their order. Fewer results than there were reads
@@ -75,7 +75,7 @@ pub trait FileSystem: Send + Sync {
         })
     }
 
-    /// Entries after `cookie` (0: from the beginning), `.` and `..` among them, as many as `budget` has room for.
+    /// Entries after `cookie` (0: from the beginning), including `.` and `..`, as many as `budget` has room for.
     fn list(
         &self,
         caller: Caller,
@@ -212,8 +212,9 @@ pub trait FileSystem: Send + Sync {
         Box::pin(async move { self.attributes(caller, file).await.map(|attributes| Acls::of_mode(attributes.mode)) })
     }
 
-    /// Sets the access control lists, and with them the nine permission bits; of a directory both lists, so that one
-    /// without a default has none then. What a mode cannot say is [`Fault::Unsupported`], unless it is implemented.
+    /// Sets the access control lists, and with them the nine permission bits. For a directory it sets both lists: if
+    /// there is no default list among them, the directory loses its own. A file system that does not implement this
+    /// fails with [`Fault::Unsupported`] if the lists say more than a mode can.
     fn set_acl(&self, caller: Caller, file: FileId, acls: Acls) -> BoxFuture<'_, Changed<Change>> {
         Box::pin(async move {
             if !acls.is_mode() {
@@ -358,17 +359,17 @@ pub trait FileSystem: Send + Sync {
         unsupported()
     }
 
-    /// Makes a range of `to` share the blocks of a range of `from`, at once and for good: both begin and end where
-    /// [`Features::clone_octets`] allows. A length of 0 is up to the end of the source. The source may belong to
+    /// Makes a range of `to` share the blocks of a range of `from`, in one step and durably: both begin and end where
+    /// [`Features::clone_octets`] allows. A length of 0 means up to the end of the source. The source may belong to
     /// another file system if it is open; [`Fault::OtherFileSystem`] if that is not possible.
     fn clone_range(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Change>> {
         let _ = (from, to, span);
         unsupported()
     }
 
-    /// Copies the first bytes of a range from one file to another, not durably: about as much data as a write has at
-    /// most, and any number of holes, so that nobody waits for long. The source may belong to another file system if it
-    /// is open.
+    /// Copies the first bytes of a range from one file to another, not durably. It copies about as much data as one
+    /// write may have, and any number of holes, so that other work does not wait for long. The source may belong to
+    /// another file system if it is open.
     fn copy(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Copied>> {
         let _ = (from, to, span);
         unsupported()

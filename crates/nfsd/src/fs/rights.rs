@@ -38,7 +38,7 @@ impl Rights {
         self.0.into()
     }
 
-    /// Whether there is none.
+    /// Whether it contains no right.
     pub fn is_empty(self) -> bool {
         self == Self::NONE
     }

@@ -22,7 +22,7 @@ pub struct Sought {
     pub end: bool,
 }
 
-/// A range of one file that is copied to another. Neither end is beyond 2^64.
+/// A range of one file that is copied to another. Neither end is above 2^64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Where it begins in the source.
@@ -97,8 +97,8 @@ impl SparseData {
     }
 }
 
-/// How much of a file may be told, as pieces. Each of them takes some bytes beside its data, and data is followed by
-/// what makes its bytes a multiple of four.
+/// How much of a file an answer may hold, in pieces. Each piece takes some bytes in addition to its data, and data are
+/// padded to a multiple of four.
 #[derive(Clone, Copy, Debug)]
 pub struct PieceBudget {
     count: u64,
@@ -108,8 +108,8 @@ pub struct PieceBudget {
 }
 
 impl PieceBudget {
-    /// Pieces of at most `count` bytes of the file, of which at most `most`, each of which takes `head` bytes beside
-    /// its data. All of them together take at most `octets`.
+    /// At most `most` pieces of at most `count` bytes of the file. Each piece takes `head` bytes in addition to its
+    /// data, and all of them together take at most `octets` bytes.
     pub fn new(count: u64, octets: usize, head: usize, most: usize) -> Self {
         Self { count, octets, head, most }
     }
@@ -130,7 +130,7 @@ impl PieceBudget {
         }
     }
 
-    /// Takes a hole of so many bytes. Says whether there is room for it.
+    /// Takes a hole of so many bytes. Returns whether there is room for it.
     pub fn take_hole(&mut self, length: u64) -> bool {
         if self.most == 0 || self.octets < self.head {
             return false;
@@ -139,7 +139,7 @@ impl PieceBudget {
         true
     }
 
-    /// Takes data of so many bytes, or as many as there is room for.
+    /// Takes data of at most so many bytes, and returns for how many there is room.
     pub fn take_data(&mut self, length: u64) -> usize {
         let taken = usize::try_from(length).unwrap_or(usize::MAX).min(self.data());
         if taken > 0 {

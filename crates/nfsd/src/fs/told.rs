@@ -185,7 +185,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// So many bytes in all, of which so many are free, for everybody; the same of files.
+    /// So many bytes in total, of which so many are free, for every user; and the same for files.
     pub fn new(octets: (u64, u64), files: (u64, u64)) -> Self {
         Self {
             total_octets: octets.0,

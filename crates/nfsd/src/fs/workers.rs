@@ -1,6 +1,6 @@
 //! Where work that may sleep in the kernel is done.
 
-/// Where work that may sleep in the kernel is done: threads of the program's. The library starts none.
+/// Runs work that may sleep in the kernel, on threads of the program. The library starts no thread.
 pub trait Workers: Send + Sync {
     /// Runs `job` on some thread, at once if fewer than [`threads`](Self::threads) are under way. One that is dropped
     /// instead fails its call and those that wait for their turn.

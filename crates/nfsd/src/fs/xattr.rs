@@ -30,10 +30,9 @@ pub struct XattrNames {
 }
 
 impl XattrNames {
-    /// Those of all of a file's names that come after `cookie`, as many as `take` has room for, which is given the
-    /// bytes of each. They come in the order of `place`, which gives each name a number that stays the name's own
-    /// whatever becomes of the others: so a listing that goes on misses none that were there all the time. No number
-    /// may be 0.
+    /// Those of all of a file's names that come after `cookie`, as many as `take` accepts, which gets the bytes of
+    /// each. They come in the order of `place`, which gives each name a number that stays the same whatever happens to
+    /// the other names: so a listing that is continued misses no name that existed all the time. No number may be 0.
     pub fn after(
         cookie: u64,
         all: impl IntoIterator<Item = Bytes>,
