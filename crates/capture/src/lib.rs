@@ -1,13 +1,13 @@
-//! What is on the wire: capture files of RPC-over-RDMA, written and read, and pictures of what they hold.
+//! Capture files of RPC-over-RDMA: writing them, reading them, and showing what they contain.
 //!
 //! * [`capture`] gives a [`Tap`](rpcrdma_iwarp::Tap) for `iwarp` and a [`CaptureWriter`], which turns the byte streams
-//!   into packets of a pcapng file. The tap never waits: what the writer cannot keep up with is left out, and the file
+//!   into packets of a pcapng file. The tap never waits: if the writer is too slow, it leaves data out, and the file
 //!   says so.
 //! * [`read_capture`] takes a pcap or pcapng file apart, from TCP to NFS, and reports [`Event`]s: one for each message.
 //! * [`show`] makes text, JSON or a ladder of them.
 //!
-//! Files are hostile input: whatever stands in one, memory stays within the limits that [`mod@read`] and [`mod@write`]
-//! name.
+//! A capture file may be hostile: whatever it contains, reading it needs no more memory than the limits of [`mod@read`]
+//! and [`mod@write`] allow.
 //!
 //! ```no_run
 //! use rpcrdma_capture::{read_capture, show::Text};

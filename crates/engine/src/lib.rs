@@ -1,24 +1,24 @@
 //! RPC-over-RDMA on one connection, without IO: version 1 (RFC 8166, in the reverse direction RFC 8167) in
-//! [`Connection`], version 2 in [`v2::Connection`], and whichever of them both ends speak in [`Endpoint`].
+//! [`Connection`], version 2 in [`v2::Connection`], and the version that both ends have agreed on in [`Endpoint`].
 //!
-//! Each is a state machine. Whoever drives it
+//! Each is a state machine. Its driver
 //!
-//! 1. makes it once the connection stands, with the receives of [`Config::initial_receives`] posted;
-//! 2. gives it what happens: [`received`](Connection::received), [`fenced`](Connection::fenced),
+//! 1. makes it when the connection is established, with the receives of [`Config::initial_receives`] posted;
+//! 2. reports to it what happens: [`received`](Connection::received), [`fenced`](Connection::fenced),
 //!    [`pulled`](Connection::pulled), [`drained`](Connection::drained), and so on;
-//! 3. gives it what the program wants: [`call`](Connection::call), [`cancel`](Connection::cancel),
+//! 3. passes on to it what the program wants: [`call`](Connection::call), [`cancel`](Connection::cancel),
 //!    [`forget`](Connection::forget), [`answer`](Connection::answer);
-//! 4. after each of these takes [`poll`](Connection::poll) until it says `None`, and carries the [`Action`]s out in
+//! 4. after each of these calls [`poll`](Connection::poll) until it returns `None`, and carries out the [`Action`]s in
 //!    order;
-//! 5. calls [`wake`](Connection::wake) at the time that [`next_wake`](Connection::next_wake) names;
-//! 6. gives it [`closed`](Connection::closed) when the connection has ended and everything has come back.
+//! 5. calls [`wake`](Connection::wake) at the time that [`next_wake`](Connection::next_wake) returns;
+//! 6. calls [`closed`](Connection::closed) when the connection has ended and everything has come back.
 //!
-//! It holds two halves, which work the same way at both ends: a requester, for calls of our own, and a responder, for
-//! those of the peer. Which of them is the forward direction only decides what they may do by default.
+//! It has two halves, which work the same way at both ends: a requester, for calls to the peer, and a responder, for
+//! calls of the peer. The direction of a half only decides what it may do by default.
 //!
-//! It owns no memory but the shared bytes of messages. What the peer may touch it names by [`ExposureId`], and the
-//! driver keeps the memory under that name: a reply is handed up only when everything that was exposed for its call
-//! has come back fenced.
+//! It owns no memory except the shared bytes of messages. Memory that the peer may access has an [`ExposureId`] here;
+//! the driver keeps the memory itself under that name. The engine returns a reply only when all memory that was exposed
+//! for its call has come back fenced.
 
 mod action;
 mod answer;

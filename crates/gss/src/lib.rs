@@ -1,5 +1,5 @@
-//! Kerberos by MIT's GSS-API library (RFC 2743, RFC 2744, RFC 4121): it proves who calls, and that nobody changes or
-//! reads a call.
+//! Kerberos by MIT's GSS-API library (RFC 2743, RFC 2744, RFC 4121): it proves who calls, and protects calls from
+//! changes and from readers.
 //!
 //! [`Gss::load`] looks for `libgssapi_krb5.so.2` when a program first calls it, so a program that contains this crate
 //! runs on machines without the library; [`LoadError`] says what is missing and what to do.
@@ -22,10 +22,10 @@
 //! ```
 //!
 //! [`Kerberos`] is the mechanism for RPCSEC_GSS of `rpcrdma-oncrpc` on a server, [`Tickets`] the one for a client, and
-//! [`Accounts`] finds which users of this machine principals are.
+//! [`Accounts`] maps principals to the users of this machine.
 //!
 //! # What to know of it
-//! - Calls may wait: making a context reads files, and the initiator asks the KDC. They belong on worker threads.
+//! - Functions may block: making a context reads files, and the initiator asks the KDC. Call them on worker threads.
 //! - The library takes its settings from the process's environment (`KRB5_CONFIG`, `KRB5CCNAME`, `KRB5_KTNAME`).
 //! - One thread at a time uses a context: it is `Send`, and not `Sync`.
 //! - Messages may come in any order and twice. A caller that needs an order must keep it, as RPCSEC_GSS does.
@@ -36,8 +36,9 @@
 //! * `realm` (off by default): a realm with a KDC of its own in a temporary directory, for tests.
 //!
 //! # Safety
-//! All `unsafe` of the crate calls the library, or C's own for users, or reads memory that they have written. One rule
-//! carries it: an object of the library is owned by one value, which releases it and keeps alive what it depends on.
+//! All `unsafe` of the crate calls the GSS-API library or the C library's functions for users, or reads memory that
+//! they have written. It is sound because of one rule: one value owns each object of the library, releases it, and
+//! keeps alive what it depends on.
 
 mod accounts;
 mod advice;

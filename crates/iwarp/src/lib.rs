@@ -1,8 +1,8 @@
 //! A software RNIC over TCP: MPA, DDP and RDMAP in user space, wire compatible with the Linux kernel's soft-iWARP
 //! (siw).
 //!
-//! [`Iwarp`] implements the contract of `rpcrdma-fabric`. An unmodified Linux NFS client can mount what is served over
-//! it, and it mounts Linux's server.
+//! [`Iwarp`] implements the contract of `rpcrdma-fabric`. An unmodified Linux NFS client can mount a server that uses
+//! it, and a client that uses it can mount Linux's server.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -17,15 +17,16 @@
 //!
 //! # What to know of it
 //! - CRC32c is on unless both ends turn it off ([`Config::crc`]). Payload is placed before its CRC is known, which
-//!   departs from RFC 5044 section 6: nothing is delivered or fenced before it was checked, and a mismatch ends the
-//!   connection.
+//!   departs from RFC 5044 section 6: but nothing is delivered or fenced before its CRC is checked, and a mismatch ends
+//!   the connection.
 //! - iWARP has no "receiver not ready": a Send that finds no receive, or a shorter one, ends the connection.
-//! - A responder's work is held back until the initiator's first FPDU has come. If the initiator never sends, nothing
-//!   of the responder's leaves.
-//! - An initiator that has sent something and hears nothing nudges the responder ([`NUDGE_DELAYS`]).
+//! - A responder sends nothing until the initiator's first FPDU has come. If the initiator never sends, the responder
+//!   does not either.
+//! - If an initiator has sent something and nothing comes back, it sends an RDMA Write without data, which wakes the
+//!   responder ([`NUDGE_DELAYS`]).
 //! - Steering tags are unpredictable and valid on their own connection only; offsets count from zero. An exposure that
 //!   is invalidated while a Write to it arrives ends the connection, like one that arrives later.
-//! - The [`protocol`] itself does no input and output and can be driven otherwise.
+//! - The [`protocol`] itself does no input or output, so that other programs can drive it.
 
 mod config;
 mod fabric;

@@ -1,7 +1,7 @@
 //! An NFS client over any ONC RPC transport.
 //!
-//! * [`Files`] is what programs use: files and directories of a server, in types that belong to no version of NFS.
-//!   Programs ask its [`Error`]s what they mean. [`File`] is an open file.
+//! * [`Files`] is what programs use: files and directories of a server, in types that do not depend on the version of
+//!   NFS. Its [`Error`] has methods that say what an error means. [`File`] is an open file.
 //! * [`Reader`] and [`Writer`] stream a file with a window of calls under way; the writer survives a restart of the
 //!   server without losing a byte.
 //! * [`Listing`] walks a directory, [`Files::walk`] a path.
@@ -13,8 +13,8 @@
 //! * [`v4`] is a client of NFS version 4, with sessions, state that it recovers, and callbacks. [`Files`] can use it,
 //!   too.
 //!
-//! Nothing here starts a task: a call proceeds while its future is polled, and several proceed together. Buffers for
-//! data belong to the caller or to the transport; on error they go back to their allocator.
+//! The crate starts no task: a call makes progress while its future is polled, and several calls can be in progress
+//! together. Buffers for data belong to the caller or to the transport; on error they go back to their allocator.
 
 mod denied;
 mod error;

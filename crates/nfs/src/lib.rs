@@ -1,11 +1,11 @@
-//! NFS as RPC sees it: the types of each version, and the upper-layer bindings.
+//! The types of each version of NFS in XDR, and the upper-layer bindings to RPC-over-RDMA.
 //!
 //! A binding (RFC 8166 section 6, RFC 8267) says which items of a program may be placed directly and how large a reply
-//! can become. Eligibility is said once, by the type's encoder and decoder
-//! ([`Encoder::item`](rpcrdma_xdr::Encoder::item)); the size of replies by [`Call::reply_shape`]. [`binding`] tells
-//! both as a table.
+//! can become. The encoder and decoder of a type define which items are eligible
+//! ([`Encoder::item`](rpcrdma_xdr::Encoder::item)); [`Call::reply_shape`] defines the size of replies. [`binding`]
+//! returns both as a table.
 //!
-//! NFS never learns what carries it. TCP ignores the marks.
+//! The types do not depend on the transport: TCP ignores the marks.
 //!
 //! ```
 //! use rpcrdma_nfs::{Call, v3};

@@ -2,19 +2,19 @@
 //!
 //! * [`Client`] calls the procedures of a program over a [`ClientTransport`]; credentials are made by a
 //!   [`ClientFlavour`].
-//! * [`Router`] is the [`Handler`] that a server's transports hand whole messages to; it finds the [`Service`], and
+//! * [`Router`] is the [`Handler`] to which a server's transports pass whole messages; it finds the [`Service`], and
 //!   keeps the replies of calls that must not be executed twice.
 //! * A service sees where a call came from in its [`CallContext`].
 //! * [`tcp`] carries messages over record-marked TCP; the crate `rpcrdma-transport` carries them over RDMA. [`Spread`]
 //!   makes one transport of several.
-//! * [`udp`] answers and makes calls in datagrams, for the small programs around NFS that use them.
+//! * [`udp`] answers and makes calls in datagrams, for the small programs that NFS needs.
 //! * [`outage`] decides when a client's transport connects again, and when it gives up; for authors of transports.
-//! * [`overlap`] decides when a transport stops in the middle of what has come, so that both ends work at the same
-//!   time.
+//! * [`overlap`] decides after how many received messages a driver lets other tasks work, so that both ends work at the
+//!   same time.
 //! * [`gss`] is the flavour by which callers prove who they are, on both sides.
-//! * [`rpcbind`] registers and finds services; [`portmap`] is a portmapper of the program's own.
+//! * [`rpcbind`] registers and finds services; [`portmap`] is a portmapper within the program.
 //!
-//! Data items keep their marks from the encoder to the transport; nothing here copies them.
+//! Data items keep their marks from the encoder to the transport; the crate does not copy them.
 
 mod client;
 mod client_network;

@@ -1,14 +1,15 @@
-//! A deterministic RDMA provider: every host in one process, time that is only a number, all of it driven by a seed.
+//! A deterministic RDMA provider: all hosts run in one process, time is only a number, and a seed decides everything
+//! that is random.
 //!
 //! A [`World`] owns the virtual clock, the randomness, a single-threaded executor and the network. A [`SimFabric`] is
 //! one host's provider. The same seed gives the same run: the same order of tasks, the same latencies, the same
 //! handles, the same [log](World::log). Time moves only when no task can run, so a time-out of a minute costs nothing.
 //!
-//! The network does what the contract of `rpcrdma-fabric` allows and nothing better: Sends and Writes arrive in order,
-//! Reads are served later and finish after Sends that were posted later, fences take time, completions of Sends come
-//! early or late, a Send without a receive ends the connection. Hosts crash, links are [cut](World::cut) and
-//! [partitioned](World::partition). What a queue pair was given comes back exactly once before it closes; the
-//! simulation checks itself in this and panics, with the seed, if it fails.
+//! The network behaves as badly as the contract of `rpcrdma-fabric` allows: Sends and Writes arrive in order, Reads are
+//! served later and finish after Sends that were posted later, fences take time, completions of Sends come early or
+//! late, a Send without a receive ends the connection. Hosts crash, links are [cut](World::cut) and
+//! [partitioned](World::partition). Everything that a queue pair was given comes back exactly once before it closes;
+//! the simulation checks this and panics, with the seed, if it is not so.
 //!
 //! ```
 //! use rpcrdma_fabric::{ConnectionParams, Fabric, Receives};

@@ -23,17 +23,17 @@
 //! - [`Verbs::pool`](rpcrdma_fabric::Fabric::pool) hands out memory that is registered in slabs. A little other memory
 //!   is copied, and more is registered for each use.
 //! - [`Config::shared_receives`] asks for pools of receives, by the device's shared receive queues.
-//! - What is posted together goes to the device together: a window's bind with the Send that announces it.
+//! - Work that is posted together goes to the device together, such as a window's bind with the Send that announces it.
 //! - The queue pair owns every byte that a device may reach. The bytes come back when the device can no longer reach
 //!   them; at the end that is when the queue pair has been destroyed, whether or not its completions came.
 //! - Linux's soft-RoCE checks the bounds of the memory behind a window, not of the window, and lets any peer invalidate
 //!   any window: use it for tests.
 //!
 //! # Safety
-//! All `unsafe` of the crate calls the libraries or reads what they own, and hands memory to devices. Two rules carry
-//! it: an object of the libraries is owned by one value that keeps alive what it depends on; and memory is given to a
-//! device only while its owner stands in a table of the queue pair, from which it is taken when the device is done with
-//! it.
+//! All `unsafe` of the crate calls the libraries or reads what they own, and hands memory to devices. It is sound
+//! because of two rules: one value owns each object of the libraries and keeps alive what it depends on; and a device
+//! gets memory only while a table of the queue pair contains the owner of that memory, which leaves the table when the
+//! device is done with it.
 
 mod abandoned;
 mod channel;

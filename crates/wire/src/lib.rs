@@ -1,12 +1,12 @@
-//! What RPC-over-RDMA puts on the wire around an RPC message.
+//! The headers that RPC-over-RDMA puts around an RPC message on the wire.
 //!
-//! [`v1`] has the transport headers of version 1 (RFC 8166) and the judgement of a received message that
-//! stands alone, [`v2`] those of version 2 (draft-ietf-nfsv4-rpcrdma-version-two-01), [`chunk`] the chunk lists that
-//! both have; [`private_data`] has the eight octets that the ends exchange while they connect (RFC 8797).
+//! [`v1`] has the transport headers of version 1 (RFC 8166) and the checks that a received message allows by itself,
+//! [`v2`] those of version 2 (draft-ietf-nfsv4-rpcrdma-version-two-01), [`chunk`] the chunk lists that both have;
+//! [`private_data`] has the eight octets that the ends exchange while they connect (RFC 8797).
 //!
-//! Nothing here owns a buffer for longer than a call, keeps state, or does IO. Decoders take octets as a peer
-//! sent them: whatever stands there, they return, and reserve no memory beyond a small multiple of the octets
-//! that are there.
+//! The crate keeps no state, does no input or output, and owns a buffer no longer than one call. Decoders take octets
+//! as a peer sent them: whatever these are, a decoder returns, and allocates no more than a small multiple of their
+//! number.
 //!
 //! ```
 //! use rpcrdma_wire::v1::{Body, Header, Lists};

@@ -1,14 +1,13 @@
-//! XDR (RFC 4506) for messages whose large items stay where they are.
+//! XDR (RFC 4506) for messages whose large items are not copied.
 //!
-//! * [`Encoder`] appends to a [`Payload`]: runs of inline octets, and data items that are shared with
-//!   their owner and never copied. An item that a direct-placement transport may move on its own is
-//!   *marked* by encoding it with [`Encoder::item`]; nothing above the transport learns whether it was.
-//! * [`Stream`] is what a transport received: inline octets, and the items that travelled apart from
-//!   them. [`Decoder`] reads it and hands items out as shared slices, or, where a caller had lent a
-//!   buffer for the item, hands that very buffer back.
+//! * [`Encoder`] appends to a [`Payload`]: runs of inline bytes, and data items that are shared with their owner and
+//!   never copied. An item that a direct-placement transport may move on its own is *marked* by encoding it with
+//!   [`Encoder::item`]; code above the transport does not see whether it was moved.
+//! * [`Stream`] is a message that a transport received: inline bytes, and the items that came separately. [`Decoder`]
+//!   reads it and returns items as shared slices; if the caller lent a buffer for an item, it returns that very buffer.
 //!
-//! Nothing is allocated on a peer's word: each length is checked against what is left of the message and
-//! against the caller's limit before it is believed.
+//! A peer cannot make the decoder allocate memory: it checks each length against the rest of the message and against
+//! the caller's limit before it uses the length.
 //!
 //! ```
 //! use rpcrdma_xdr::{Decoder, Encoder, Stream};
