@@ -90,7 +90,7 @@ fn a_call_that_reads_nothing_returns_all_chunks_unused() {
     });
 }
 
-/// Nothing to read is a result, too, if one of no octets: its chunk is its own, and the next READ takes the next.
+/// Nothing to read is a result, too, if one of no bytes: its chunk is its own, and the next READ takes the next.
 ///
 /// proves: ULB-5.1.2.1-c, ULB-5.1.2.1-d
 #[test]

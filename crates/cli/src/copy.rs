@@ -21,10 +21,10 @@ pub(crate) const DEPTH: usize = 8;
 pub(crate) const FILES: usize = 8;
 /// How many files that were left out are listed again at the end, with the reason; the rest are counted.
 const LEFT_OUT_TOLD: usize = 10;
-/// Holes are looked for in units of this many octets: the block size of most file systems.
+/// Holes are looked for in units of this many bytes: the block size of most file systems.
 const HOLE_OCTETS: usize = 4096;
 
-/// In which blocks and how many of them at a time to move a file of `size` octets: a small file takes one call.
+/// In which blocks and how many of them at a time to move a file of `size` bytes: a small file takes one call.
 pub(crate) fn block_size(size: u64, largest: u32, depth: usize) -> (u32, usize) {
     let block = u32::try_from(size).unwrap_or(u32::MAX).clamp(1, largest.max(1));
     let blocks = usize::try_from(size.div_ceil(u64::from(block))).unwrap_or(usize::MAX);

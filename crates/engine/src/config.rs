@@ -118,7 +118,7 @@ pub struct Config {
     pub credits_granted: u32,
     /// The largest message that we send, in bytes.
     pub send_octets: u32,
-    /// The largest message that we receive, in octets: the size of our receives.
+    /// The largest message that we receive, in bytes: the size of our receives.
     pub receive_octets: u32,
     /// Whether the peer may end our exposures by Send with Invalidate, and we do the same.
     pub remote_invalidation: bool,

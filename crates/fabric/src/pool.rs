@@ -11,7 +11,7 @@ use rpcrdma_env::{Allocator, BoxFuture, Buffer, Memory};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The smallest block, in octets: an inline message.
+/// The smallest block, in bytes: an inline message.
 const MIN_BLOCK_OCTETS: usize = 4096;
 /// Classes double from the smallest block: 4 KiB to 4 MiB. Larger blocks are not kept.
 const CLASSES: usize = 11;

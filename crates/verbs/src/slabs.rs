@@ -16,7 +16,7 @@ use std::{
 /// Bytes in a slab, and in the largest block: what one registration covers. Large enough that a connection without
 /// windows registers few, small enough for an ordinary memory lock limit of 8 MiB.
 pub(crate) const SLAB_OCTETS: usize = 4 << 20;
-/// The smallest block, in octets: an inline message.
+/// The smallest block, in bytes: an inline message.
 const MIN_BLOCK_OCTETS: usize = 4096;
 /// Block sizes double from the smallest to the slab.
 const CLASSES: usize = (SLAB_OCTETS / MIN_BLOCK_OCTETS).trailing_zeros() as usize + 1;

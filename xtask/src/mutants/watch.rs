@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The address space of a test program, in octets: a fault that allocates without end must not take the machine with
+/// The address space of a test program, in bytes: a fault that allocates without end must not take the machine with
 /// it.
 const MEMORY_OCTETS: u64 = 8 << 30;
 /// The processor time of a test program, in seconds: one that outlives us, spinning, ends.

@@ -226,7 +226,7 @@ impl Calls {
         self.open.iter().find(|call| call.tag.number == number)
     }
 
-    /// Of a long call that begins with so many octets: how many follow, and its Read chunks.
+    /// Of a long call that begins with so many bytes: how many follow, and its Read chunks.
     pub(super) fn long_call(&self, tag: Option<CallTag>, here: u64) -> (Option<u64>, Vec<Item>) {
         let call = self.tagged(tag);
         let missing = call.and_then(|call| call.long_call_octets.checked_sub(here));

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-/// The longest packet or block, in octets: far above any snap length in use.
+/// The longest packet or block, in bytes: far above any snap length in use.
 pub(super) const MAX_BLOCK_OCTETS: usize = 8 << 20;
 /// Interfaces of one section. Each takes some hundred bytes for twenty in the file.
 pub(super) const MAX_INTERFACES: usize = 4096;

@@ -184,7 +184,7 @@ impl Octets {
             true => (None, largest.clamp(1, UNSIZED_BLOCK_OCTETS)),
             false => (Some(facts.size), block_size(facts.size, largest, DEPTH).0),
         };
-        // Holes are not looked for in a small file with as much storage as it has octets: it hardly has any.
+        // Holes are not looked for in a small file with as much storage as it has bytes: it hardly has any.
         let is_full = facts.size <= SMALL_OCTETS && facts.blocks.saturating_mul(STAT_BLOCK_OCTETS) >= facts.size;
         let run = if size.is_some() && is_full { 0..facts.size } else { 0..0 };
         Ok(Self { file, block, size, run })

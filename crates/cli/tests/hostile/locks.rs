@@ -32,7 +32,7 @@ const DENIED: u32 = 1;
 const TOO_BIG: u32 = 8;
 const NOT_OWNER: u32 = 1;
 
-/// The longest name, owner and cookie, and handle, in octets: the protocol's own limits.
+/// The longest name, owner and cookie, and handle, in bytes: the protocol's own limits.
 const MAX_OBJECT_OCTETS: usize = 1024;
 const MAX_HANDLE_OCTETS: usize = 64;
 /// The most entries of a list.

@@ -49,7 +49,7 @@ enum Starving {
     Since(Timestamp),
 }
 
-/// The smallest Sends and Receives of this version, in octets: what a peer may assume until we announce something else
+/// The smallest Sends and Receives of this version, in bytes: what a peer may assume until we announce something else
 /// (draft section 4.2.2).
 // V2-4.2.2-c, V2-5.2.2-d
 pub const MIN_OCTETS: u32 = 4096;

@@ -23,7 +23,7 @@ use rustix::{
 };
 use std::sync::Arc;
 
-/// The most data of a piece, in octets: that of the largest WRITE, which others wait for as well.
+/// The most data of a piece, in bytes: that of the largest WRITE, which others wait for as well.
 const PIECE_OCTETS: u64 = 1 << 20;
 /// The most holes that a piece passes over, in number: each is looked for, and costs some microseconds.
 const PIECE_HOLES: usize = 256;

@@ -242,7 +242,7 @@ impl Inner {
     /// Returns what the kernel says of the file before and after.
     fn set_others(&self, caller: &Caller, object: &Object, new: NewAttributes, now: Statx) -> Result<Statx, Fault> {
         let (uid, gid) = if self.gives_away(caller) { (new.uid, new.gid) } else { (None, None) };
-        // A new file has no octets: cutting it to none would only change its times.
+        // A new file has no bytes: cutting it to none would only change its times.
         let size = new.size.filter(|size| *size != 0);
         let new = NewAttributes { mode: None, uid, gid, size, umask: 0, ..new };
         if new == NewAttributes::default() {

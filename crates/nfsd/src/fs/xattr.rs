@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 
-/// The largest value of an extended attribute in octets: Linux's `XATTR_SIZE_MAX`.
+/// The largest value of an extended attribute in bytes: Linux's `XATTR_SIZE_MAX`.
 pub const MAX_XATTR_OCTETS: usize = 64 << 10;
 
 /// How an extended attribute is set whose name may be there already.

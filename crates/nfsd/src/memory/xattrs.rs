@@ -10,7 +10,7 @@ use rpcrdma_nfs::attr::{FileType, Time};
 use siphasher::sip::SipHasher24;
 use std::{collections::BTreeMap, hash::Hasher};
 
-/// The longest name in octets: what Linux leaves beside the namespace.
+/// The longest name in bytes: what Linux leaves beside the namespace.
 const MAX_NAME_OCTETS: usize = 250;
 /// The most bytes of all names of a file, each with one more, as Linux counts them.
 const MAX_LIST_OCTETS: usize = 64 << 10;

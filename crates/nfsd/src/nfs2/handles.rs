@@ -1,4 +1,4 @@
-//! Handles of 32 octets: what clients of version 2 hold for the files of all versions.
+//! Handles of 32 bytes: what clients of version 2 hold for the files of all versions.
 //!
 //! ```text
 //! in itself                                   by the table

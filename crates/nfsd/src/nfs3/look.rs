@@ -16,7 +16,7 @@ use rpcrdma_nfs::v3::{
     entry_plus_octets, read_directory_octets,
 };
 
-/// The best READDIR, in octets: some 400 entries with attributes.
+/// The best READDIR, in bytes: some 400 entries with attributes.
 const PREFERRED_LISTING_OCTETS: u32 = 64 << 10;
 
 /// A READ of so many bytes gets memory for all of them, however small the file is.

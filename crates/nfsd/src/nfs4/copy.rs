@@ -23,7 +23,7 @@ use rpcrdma_nfs::{
     },
 };
 
-/// The most that COPY copies before it is answered, in octets: longer copies go on afterwards. Four of the largest
+/// The most that COPY copies before it is answered, in bytes: longer copies go on afterwards. Four of the largest
 /// WRITEs, which is what Linux's server copies at a time, too.
 pub(super) const SYNCHRONOUS_OCTETS: u64 = 4 << 20;
 /// The most pieces that it copies in, in number: where pieces are small, since there are many holes, it copies less.

@@ -34,7 +34,7 @@ const HOST: &str = "host-";
 const DAMAGED: &str = ".damaged";
 const ADDRESS_OCTETS: usize = 16;
 const CHECK_OCTETS: usize = 8;
-/// The most that is read of a file, in octets: one more than the largest has.
+/// The most that is read of a file, in bytes: one more than the largest has.
 const MAX_OCTETS: usize = 2 * ADDRESS_OCTETS + MAX_NAME_OCTETS + CHECK_OCTETS + 1;
 /// The state numbers that are used: Linux and others take them for signed ones.
 const MASK: u32 = i32::MAX as u32;

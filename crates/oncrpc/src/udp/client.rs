@@ -22,7 +22,7 @@ use std::{
 };
 use tokio::{net::UdpSocket, sync::Mutex};
 
-/// The largest call and the largest reply over UDP, in octets: what implementations of RPC agree on without asking.
+/// The largest call and the largest reply over UDP, in bytes: what implementations of RPC agree on without asking.
 pub const MAX_CLIENT_DATAGRAM_OCTETS: usize = 8800;
 
 /// Times of a client's transport over UDP.

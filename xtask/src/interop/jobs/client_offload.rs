@@ -91,7 +91,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let mut acl = vec![0; 1 << 10];
     let name = "system.posix_acl_access";
     let octets = rustix::fs::getxattr(export.join("guarded"), name, &mut acl).context("the ACL on the host")?;
-    // Of version 2, with entries of 8 octets: more than the three that the mode has.
+    // Of version 2, with entries of 8 bytes: more than the three that the mode has.
     ensure!(octets > 4 + 3 * 8, "the file's ACL has {octets} bytes on the host; the guest says: {listed}");
 
     let metrics = server.finish()?;

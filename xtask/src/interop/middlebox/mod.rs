@@ -306,7 +306,7 @@ impl Link {
         }
     }
 
-    /// Whether the connection is to be cut among these octets: where, and how.
+    /// Whether the connection is to be cut among these bytes: where, and how.
     fn place_of_cut(&self, way: Way, octets: &[u8], parts: &[(Part, usize)]) -> Option<(usize, End)> {
         let mut orders = self.shared.orders();
         let cut = orders.cuts.front().copied().filter(|cut| cut.way == way)?;

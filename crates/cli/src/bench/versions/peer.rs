@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// Memory for calls and replies in progress, in octets: there is one at a time.
+/// Memory for calls and replies in progress, in bytes: there is one at a time.
 const MEMORY_OCTETS: usize = 16 << 20;
 
 pub(in crate::bench) fn run(cpu: Option<usize>, busy_poll: Duration) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Byte ranges against a model that knows each octet: without a host, on a real file beside a program of the host, and
+//! Byte ranges against a model that knows each byte: without a host, on a real file beside a program of the host, and
 //! on a host that fails now and then.
 
 use super::*;

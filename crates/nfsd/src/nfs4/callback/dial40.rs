@@ -61,7 +61,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(20);
 const LEAST_TIME: Duration = Duration::from_secs(5);
 /// How long after an attempt that failed RENEW brings about the next one, in seconds.
 const NEXT_ATTEMPT: Duration = Duration::from_secs(30);
-/// The largest record that is sent to a client or taken from it, in octets: a handle, and attributes of a file.
+/// The largest record that is sent to a client or taken from it, in bytes: a handle, and attributes of a file.
 const MAX_CALLBACK_OCTETS: usize = 16 << 10;
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -8,10 +8,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// The smallest call that can be made, in octets: RPC's head without credentials (40), an empty tag, minor version and
+/// The smallest call that can be made, in bytes: RPC's head without credentials (40), an empty tag, minor version and
 /// count (12), SEQUENCE (36).
 pub(crate) const MIN_REQUEST_OCTETS: u32 = 88;
-/// The smallest reply that can be given, in octets: RPC's head (24), status, empty tag and count (12), SEQUENCE (44).
+/// The smallest reply that can be given, in bytes: RPC's head (24), status, empty tag and count (12), SEQUENCE (44).
 pub(crate) const MIN_RESPONSE_OCTETS: u32 = 80;
 
 /// The attributes of a channel (`channel_attrs4`), without the depth of RDMA Read queues, which is the transport's
@@ -94,7 +94,7 @@ impl Budget {
         Arc::new(Self { limit, used: AtomicUsize::new(0) })
     }
 
-    /// Room for up to `wanted` slots of `each` octets: no more than a share of what is left, fewer slots rather than
+    /// Room for up to `wanted` slots of `each` bytes: no more than a share of what is left, fewer slots rather than
     /// smaller ones, and `None` if there is none for even one.
     fn reserve(self: &Arc<Self>, wanted: u32, each: usize) -> Option<Reservation> {
         let mut slots = 0;

@@ -36,7 +36,7 @@ use std::{
 pub(super) const NAME: &str = "v4-clients";
 const HEAD_OCTETS: usize = 4;
 const CHECK_OCTETS: usize = 8;
-/// The most that is read of a journal, in octets: four times what a full one has, each owner with a name of 1 KiB.
+/// The most that is read of a journal, in bytes: four times what a full one has, each owner with a name of 1 KiB.
 const MAX_OCTETS: u64 = 64 << 20;
 
 /// What is known of an owner.

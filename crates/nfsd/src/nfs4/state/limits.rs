@@ -20,14 +20,14 @@ pub(crate) const MAX_SLOTS: u32 = 64;
 pub(crate) const MAX_CONNECTIONS: usize = 16;
 /// The most operations of a COMPOUND, in number. Linux asks for 8, and ends a mount that is given fewer.
 pub(crate) const MAX_COMPOUND_OPS: u32 = 64;
-/// The most that a slot remembers of a reply, in octets: what a COMPOUND of changes answers, without data.
+/// The most that a slot remembers of a reply, in bytes: what a COMPOUND of changes answers, without data.
 pub(crate) const SLOT_CACHE_OCTETS: u32 = 2_048;
 /// What all reply caches take together by default, in bytes. The service sets a sixteenth of `--memory`.
 pub(crate) const MAX_CACHE_OCTETS: usize = 64 << 20;
 /// The part of what is left of the memory for reply caches that a new session takes at most: an eighth, so that there
 /// is something left for the next one.
 pub(crate) const CACHE_SHARE: usize = 8;
-/// The largest call and the largest reply that a session offers, in octets: 1 MiB of data, and what stands around it.
+/// The largest call and the largest reply that a session offers, in bytes: 1 MiB of data, and what stands around it.
 pub(crate) const MAX_MESSAGE_OCTETS: u32 = (1 << 20) + 4_096;
 /// The most opens, and the most lock stateids, and the most delegations of a client, in number. Each takes below 1 KiB
 /// and the name of its owner (1 KiB at most, below 40 bytes from Linux).
@@ -40,7 +40,7 @@ pub(crate) const MAX_HELD: usize = 4 * MAX_HELD_BY_CLIENT;
 pub(crate) const MAX_NAME_OCTETS_OF_CLIENT: usize = 2 * MAX_HELD_BY_CLIENT * 64;
 /// The same of all clients: 32 MiB of names, where opens and locks alone would allow for 512 MiB.
 pub(crate) const MAX_NAME_OCTETS: usize = 4 * MAX_NAME_OCTETS_OF_CLIENT;
-/// What an owner of minor version 0 is counted as beside its name, in octets: its record, and the largest reply that it
+/// What an owner of minor version 0 is counted as beside its name, in bytes: its record, and the largest reply that it
 /// remembers, of a LOCK that another owner with the longest name stands in the way of.
 pub(crate) const OWNER_OCTETS: usize = 2_048;
 /// The most bytes that the owners of a client of minor version 0 take, with the replies that they remember: some

@@ -305,7 +305,7 @@ impl<P> State<P> {
         Ok(Created { session: id, sequence: call.sequence, flags, fore, back })
     }
 
-    /// Sixteen octets: the boot epoch, eight that cannot be guessed, and a number that makes them unique in this boot.
+    /// Sixteen bytes: the boot epoch, eight that cannot be guessed, and a number that makes them unique in this boot.
     fn session_id(&self) -> SessionId {
         let mut octets = [0; 16];
         octets[..4].copy_from_slice(&self.recovery.epoch().to_be_bytes());

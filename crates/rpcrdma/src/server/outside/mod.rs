@@ -36,7 +36,7 @@ use tokio::{runtime::Handle, task::JoinHandle};
 const PORT_LIFETIME: Duration = Duration::from_secs(60);
 /// The most ports that are remembered, in number.
 const MAX_PORTS: usize = 512;
-/// The largest results that are taken from a client, in octets: a name, a cookie and some numbers.
+/// The largest results that are taken from a client, in bytes: a name, a cookie and some numbers.
 const MAX_RESULT_OCTETS: usize = 4096;
 
 /// Which service of which host.

@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-/// Counters, one behind the other in a file, and their octets: the lean clients have the same.
+/// Counters, one behind the other in a file, and their bytes: the lean clients have the same.
 const COUNTERS: u64 = 2;
 const COUNTER_OCTETS: u64 = 8;
 /// Callers of a client are told apart by the last digit of their number.
