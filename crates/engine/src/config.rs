@@ -45,7 +45,7 @@ pub const DEFAULT_REPLY_PARTS: usize = 2;
 pub const FORGOTTEN_CALL_DEADLINE: Duration = Duration::from_secs(60);
 
 /// How long the peer may be silent while calls are unanswered, before we probe it. A user who waits longer wants to
-/// know whether his server is slow or dead, and a NULL call costs nothing.
+/// know whether its server is slow or dead, and a NULL call costs nothing.
 pub const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long a server may take to answer the first message of version 2, before it is taken for one of version 1.

@@ -1,5 +1,5 @@
 //! The groups of callers by AUTH_SYS, as this host knows them: a credential names sixteen at most, and any it likes. A
-//! caller whose groups were asked for lately is answered at once; otherwise his call waits, and no other does
+//! caller whose groups were asked for lately is answered at once; otherwise its call waits, and no other does
 //! ([`Lookups`]).
 
 use crate::lookups::{Found, Lookups};

@@ -136,7 +136,7 @@ async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<(v3::Hand
     Ok((server.handle(&opened, file), export.securities.numbers()))
 }
 
-/// As the caller: if he may not search a directory, MNT shows him no more of its contents than LOOKUP does, and he gets
+/// As the caller: if it may not search a directory, MNT shows it no more of its contents than LOOKUP does, and it gets
 /// no handle of them.
 async fn step(export: &Export, caller: Caller, directory: FileId, name: &[u8]) -> Result<FileId, v3::Status> {
     if matches!(name, b"." | b"..") || name.contains(&0) {

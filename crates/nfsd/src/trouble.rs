@@ -96,8 +96,8 @@ impl Troubles {
 }
 
 impl Server {
-    /// A call, or an operation of one, is answered with this status: warns the operator, if it is one that he can do
-    /// something about. Those have the same numbers in version 4 as in version 3.
+    /// A call, or an operation of one, is answered with this status: warns the administrator, if the
+    /// administrator can do something about it. Such statuses have the same numbers in version 4 as in version 3.
     pub(crate) fn answered(&self, status: Status, subject: &Subject) {
         if status == Status::OK {
             return;

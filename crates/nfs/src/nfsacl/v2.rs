@@ -57,7 +57,7 @@ xdr_struct! {
     pub struct AccessOk {
         /// The file's attributes.
         pub attributes: Attributes,
-        /// The rights that the caller has, of those that he asked for.
+        /// The rights that the caller has, of those that it asked for.
         pub rights: u32,
     }
 }

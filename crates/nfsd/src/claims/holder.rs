@@ -46,7 +46,7 @@ impl Holder {
 pub enum Asker<'a> {
     /// A caller that has not opened the file: version 3, and the special stateids of version 4.
     Anonymous,
-    /// A caller that may have opened the file: what he denies others does not bind himself.
+    /// A caller that may have opened the file: what it denies others does not bind it.
     Holder(&'a Holder),
 }
 

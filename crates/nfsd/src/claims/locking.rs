@@ -265,7 +265,7 @@ impl Claims {
         self.on_file(file, |locks, _| (locks.ranges.has(holder), Wakes::new()))
     }
 
-    /// Ends an owner's waiting for a range: his client has given up.
+    /// Ends an owner's waiting for a range: its client has given up.
     pub fn cancel(&self, file: FileKey, holder: &Holder, range: Range) {
         self.on_file(file, |locks, at| {
             locks.queue.remove(at, holder, range);

@@ -1,4 +1,4 @@
-//! The share reservations of one file: who has it open for what, and what he denies others (RFC 8881 section 9.7).
+//! The share reservations of one file: who has it open for what, and what it denies others (RFC 8881 section 9.7).
 //!
 //! Everything is counted, by owner, by client and in all: three counts show whether something conflicts, without going
 //! through shares. Nothing fails.
@@ -94,7 +94,7 @@ impl Shares {
         self.holders.contains_key(holder)
     }
 
-    /// The union of what an owner has and denies, if his share is the one of this generation.
+    /// The union of what an owner has and denies, if its share is the one of this generation.
     pub(super) fn modes(&self, holder: &Holder, generation: u64) -> Option<Modes> {
         let counts = self.holders.get(holder).filter(|open| open.generation == generation)?.counts;
         Some((Access::from_bits(bits(counts.access))?, Deny::from_bits(bits(counts.deny))?))
@@ -138,7 +138,7 @@ impl Shares {
         generation
     }
 
-    /// Replaces an open of an owner by another, or ends it. Nothing happens if his share is of another generation.
+    /// Replaces an open of an owner by another, or ends it. Nothing happens if its share is of another generation.
     pub(super) fn change(&mut self, holder: &Holder, generation: u64, before: Modes, after: Option<Modes>) -> bool {
         // NFS4-8881-9.7-c
         let Some(open) = self.holders.get_mut(holder).filter(|open| open.generation == generation) else {

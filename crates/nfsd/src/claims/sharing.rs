@@ -1,7 +1,7 @@
 //! Share reservations on the table: opening, downgrading, closing, and whether one may read or write.
 //!
 //! A [`Share`] is the guard of one open: what it has and denies ends when it is dropped. What an owner has of a file is
-//! the union of his guards (RFC 8881 section 9.9), and further ones are [merged](Share::merge) into the first when all
+//! the union of its guards (RFC 8881 section 9.9), and further ones are [merged](Share::merge) into the first when all
 //! that can fail has succeeded. So no way out of a failed OPEN leaves a file denied.
 
 use super::{
@@ -48,7 +48,7 @@ pub struct Share {
     holder: Holder,
     access: Access,
     deny: Deny,
-    /// Distinguishes the owner's shares from those that he had before his client was released.
+    /// Distinguishes the owner's shares from those that it had before its client was released.
     generation: u64,
 }
 
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Share {
 }
 
 impl Share {
-    /// What the owner has the file open for, and what he denies: the union over all his guards. `None` if his client
+    /// What the owner has the file open for, and what it denies: the union over all its guards. `None` if its client
     /// was released.
     pub fn modes(&self) -> Option<(Access, Deny)> {
         self.claims.on_shares(self.file, |shares| shares.modes(&self.holder, self.generation))
@@ -121,8 +121,8 @@ impl Drop for Share {
 }
 
 impl Claims {
-    /// Opens a file for an owner, perhaps once more. His own opens are no exception: what he denied by an earlier one
-    /// is denied to him too (RFC 8881 section 9.7).
+    /// Opens a file for an owner, perhaps once more. Its own opens are no exception: what it denied by an earlier one
+    /// is denied to it too (RFC 8881 section 9.7).
     ///
     /// # Errors
     /// If another open denies it, what would be denied is open, or there are too many shares.
@@ -200,7 +200,7 @@ impl Claims {
         })
     }
 
-    /// The same as [`on_shares`](Self::on_shares) for what one owner has: whether he has a share is remembered by
+    /// The same as [`on_shares`](Self::on_shares) for what one owner has: whether it has a share is remembered by
     /// client.
     fn on_share<R>(&self, file: FileKey, holder: &Holder, act: impl FnOnce(&mut Shares) -> R) -> R {
         let clients = &self.table.clients;

@@ -231,8 +231,8 @@ impl Tree {
         let mut link = &self.root;
         while let Some(node) = link {
             step();
-            // If an owner on the left reaches that far and yet overlaps nothing, he begins behind it, and so does
-            // everything on the right.
+            // If an owner on the left reaches that far and yet overlaps nothing, its range begins behind it, and so
+            // does everything on the right.
             if node.left.as_ref().is_some_and(|left| left.reach.beyond(within.first(), but)) {
                 link = &node.left;
             } else if node.owner != but && node.range.overlaps(within) {

@@ -2,11 +2,11 @@
 //!
 //! A protocol's clients ask again and again for a lock that was denied (RFC 8881 section 9.6). This module remembers in
 //! which order they began, and notifies them in that order when it is worth asking: first come, first notified, and
-//! none behind him whom he would exclude. It reserves nothing: the first that asks after a release has the lock, so a
+//! none behind it that it would exclude. It reserves nothing: the first that asks after a release has the lock, so a
 //! client that queues and never comes delays nobody. A place in the queue is lost [`WAITING_TIME`] after it was last
 //! asked for, or [`WOKEN_TIME`] after a notice without effect.
 //!
-//! A client that waits for a program of the host gets no notice when that has ended, because the host does not say: he
+//! A client that waits for a program of the host gets no notice when that has ended, because the host does not say: it
 //! finds out by asking. [`Wake`]s are called without any lock held. Nothing fails: a client for which the queue has no
 //! room gets no notice, and asks as before.
 
@@ -74,7 +74,7 @@ impl Queue {
         }
     }
 
-    /// An owner waits for a range no more: it was granted, or he says by asking without waiting that he does not
+    /// An owner waits for a range no more: it was granted, or it says by asking without waiting that he does not
     /// (section 9.6).
     pub(super) fn remove(&mut self, at: &Place<'_>, holder: &Holder, range: Range) {
         self.keep(at, |waiter| !waiter.is(holder, range));

@@ -94,7 +94,7 @@ impl Inner {
         drop(assumed);
         if let Some(before) = before {
             // If the server cannot take on other identities, a mode set by a caller that has the file open does not end
-            // his access, as it does not for a process.
+            // its access, as it does not for a process.
             object.renew(caller, &before, &stat(&object.fd).map_err(fault)?);
         }
         Ok(())

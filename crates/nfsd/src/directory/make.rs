@@ -238,8 +238,8 @@ impl Inner {
         caller.uid == 0 && self.identity.is_privileged()
     }
 
-    /// Sets all attributes but the mode. Only the superuser makes files for others; every other caller gets his own.
-    /// Returns what the kernel says of the file before and after.
+    /// Sets all attributes but the mode. Only the superuser makes files for others; every other caller makes files of
+    /// its own. Returns what the kernel says of the file before and after.
     fn set_others(&self, caller: &Caller, object: &Object, new: NewAttributes, now: Statx) -> Result<Statx, Fault> {
         let (uid, gid) = if self.gives_away(caller) { (new.uid, new.gid) } else { (None, None) };
         // A new file has no bytes: cutting it to none would only change its times.

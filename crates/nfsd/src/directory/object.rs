@@ -1,7 +1,7 @@
 //! Open files, and a limited cache of them.
 //!
 //! An object holds a descriptor that names a file without opening it (`O_PATH`), and a few that callers have opened for
-//! reading or writing. Only the same caller uses again what he opened, and only while the file's owner, group and mode
+//! reading or writing. Only the same caller uses again what it opened, and only while the file's owner, group and mode
 //! are what they were: a caller that may no longer read stops reading. Descriptors are closed when the cache has
 //! dropped the object and the last call has finished with it.
 //!

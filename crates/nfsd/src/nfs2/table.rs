@@ -1,8 +1,8 @@
 //! The files whose ids are too long for a handle of version 2, by the digests that stand in their handles.
 //!
 //! The table is bounded. When it is full, an entry goes that nobody has used since the hand of the clock last passed
-//! it, as in the memory of an operating system: who uses his files keeps them, however many others are looked up once.
-//! The handle of an entry that is gone is stale until its name is looked up again.
+//! it, as in the memory of an operating system: a client that uses its files keeps them, however many others are looked
+//! up once. The handle of an entry that is gone is stale until its name is looked up again.
 //!
 //! It is a file of slots, written in place and not waited for: it survives the program, and after a crash of the
 //! machine the handles that were made last may be stale. What is damaged counts as empty.

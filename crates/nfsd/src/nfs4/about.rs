@@ -43,7 +43,8 @@ impl About {
 }
 
 impl Compound {
-    /// An operation has failed with this status: warns the operator, if it is one that he can do something about.
+    /// An operation has failed with this status: warns the administrator, if the administrator can do something about
+    /// it.
     pub(super) fn warn(&self, op: Op, status: Status, about: About) {
         // The statuses that are told have the same numbers in both versions.
         let status = v3::Status(status.0);

@@ -236,7 +236,7 @@ fn posix_list(entries: &[&Entry], is_directory: bool) -> Result<PosixAcl, Status
     PosixAcl::new(classes, users, groups, mask).ok_or(Status::INVAL)
 }
 
-/// What every member of a class is allowed, whatever groups he is in.
+/// What every member of a class is allowed, whatever groups the member is in.
 ///
 /// # Errors
 /// ATTRNOTSUPP if some are denied what the host gives them.

@@ -176,8 +176,8 @@ impl Compound {
         Ok(ops::OpenConfirmOk { state })
     }
 
-    /// LOCK by an owner who says that he has not locked the file before: both owners have a number. The open-owner's is
-    /// used up however it ends, unless the status says that it was not.
+    /// LOCK by an owner that says that it has not locked the file before: both owners have a number. The open-owner's
+    /// is used up however it ends, unless the status says that it was not.
     async fn lock_by_new(&mut self, call: Call, turn: &mut Turn, lock: ops::Lock, new: ops::NewLocker) -> Outcome {
         let locked = self.try_lock_by_new(&call, lock, new).await;
         // NFS4-7530-9.1.7-b

@@ -34,8 +34,8 @@ pub(super) const BETWEEN_GRANTS: Duration = Duration::from_secs(1);
 /// How often the server asks the host again whether its programs still have what a client waits for: the kernel does
 /// not say when they give it up.
 pub(super) const ASK_HOST_AGAIN: Duration = Duration::from_secs(2);
-/// How often the table is asked again by who should be woken: his place there is lost after 90 s, or may never have
-/// been one.
+/// How often the table is asked again for a lock whose waiter should be notified: the place in its queue is lost after
+/// 90 s, or may never have existed.
 pub(super) const ASK_AGAIN: Duration = Duration::from_secs(20);
 /// The most locks that are asked for again at a time.
 pub(super) const MAX_ASKED_AT_ONCE: usize = 256;

@@ -95,8 +95,8 @@ impl Lockd {
         })
     }
 
-    /// Opens a file for a lock of this kind, if the caller may read or write it, or owns it: whether he could open it
-    /// at that time his own host has checked.
+    /// Opens a file for a lock of this kind, if the caller may read or write it, or owns it: whether it could open the
+    /// file at that time, its own host has checked.
     async fn open_for(&self, file: &Opened, access: Access) -> Result<Arc<dyn OpenFile>, Status> {
         let opened = file.file_system.open_as_owner(file.caller.clone(), file.file, access).await;
         opened.map_err(|failure| failed(failure.fault))
@@ -339,7 +339,7 @@ impl Lockd {
     }
 
     /// Gives back what was taken for a host that does not wait for it any more: except what its owner had before, in
-    /// the kind in which he had it. Sleeps.
+    /// the kind in which it had it. Sleeps.
     pub(super) fn give_back(&self, held: &mut Held, ended: &Waiting) {
         let Standing::Granting { before, .. } = &ended.standing else { return };
         let Waiter { key, holder, range, kind, .. } = &*ended.waiter;

@@ -79,8 +79,8 @@ impl Lockd {
         } else if held.owners() >= self.limits.owners_of_host {
             return Err(Status::DeniedNoLocks);
         }
-        // What an owner denies others the table denies him, too: so what he has goes first, and comes back if the rest
-        // is refused.
+        // What an owner denies others the table denies to it, too: so what it has goes first, and comes back if the
+        // rest is refused.
         let known = held.shares.remove(&place_key);
         let before = known.as_ref().and_then(|known| known.share.modes());
         let (known_open, place) = match known {

@@ -1,4 +1,5 @@
-//! The status monitor (NSM): who is to be told of our restart, and who tells us of his.
+//! The status monitor (NSM): the hosts that the server notifies of its restart, and the hosts that notify the server of
+//! theirs.
 //!
 //! Locks of NFS version 3 end with the host that holds them, and nobody renews them. So lockd has each host put on a
 //! list ([`Monitor::monitor`]) before its first lock is granted; the list is durable. After a restart every host on it

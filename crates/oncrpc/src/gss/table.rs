@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// How many contexts there are at most: a user of a Linux client has one, or two while he renews it.
+/// How many contexts there are at most: a user of a Linux client has one, or two while it is renewed.
 pub const CONTEXTS: usize = 16_384;
 /// How many of them a client may hold.
 pub const CONTEXTS_OF_CLIENT: usize = 1024;
@@ -311,7 +311,7 @@ mod tests {
         );
     }
 
-    /// Each user of a machine has one, as usual: a user who is active keeps his.
+    /// Each user of a machine has one, as usual: an active user keeps it.
     #[test]
     fn of_principals_with_as_many_contexts_the_least_used_one_goes() {
         let house = House::new();

@@ -1,7 +1,7 @@
 //! How often each call was made, for GETSTAT: a number for each version and procedure, and one for each entry of the
 //! table.
 //!
-//! Questions about unknown programs are not listed: a caller could make such a list as long as he likes.
+//! Questions about unknown programs are not listed: a caller could make such a list as long as it likes.
 
 use super::{Entry, Table, VERSIONS};
 use rpcrdma_xdr::Encoder;

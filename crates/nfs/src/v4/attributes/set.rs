@@ -108,7 +108,7 @@ settable! {
     mime_type: Opaque<256> = MimeType;
     /// Permission bits, as they came.
     mode: u32 = Mode;
-    /// The owner, as the client names him.
+    /// The owner, by the name that the client gives.
     owner: Principal = Owner;
     /// The group, as the client names it.
     group: Principal = Group;

@@ -43,9 +43,9 @@ xdr_struct! {
     /// An owner that has had locks on the file (`exist_lock_owner4`).
     #[derive(Copy)]
     pub struct KnownLocker {
-        /// His locks.
+        /// The owner of the locks.
         pub state: StateId,
-        /// In minor version 0 his next number.
+        /// In minor version 0 its next number.
         pub sequence: u32,
     }
 
