@@ -294,7 +294,7 @@ fn what_does_not_decode_says_where() {
     steps.raw_reply(false, Lists::default(), &words(&[0, 4, 0x611B_5B32, 2, 22, 0, 9999, 0]));
     let file = steps.file();
     let lines = [
-        "minor 1 PUTROOTFH (operation 2 at byte 56 has number 9999, which is no operation's), xid",
+        "minor 1 PUTROOTFH (operation 2 at byte 56 has number 9999, which is not an operation), xid",
         "minor 1 PUTROOTFH (operation 2 at byte 56 is RENEW, which minor version 1 does not have), xid",
         "minor 0 PUTROOTFH GETFH (operation 3 at byte 60 does not decode: a length of 200 at byte 64 is above",
         "minor 0 PUTROOTFH GETFH (operation 3 at byte 60 does not decode: the message ends at byte 60",

@@ -105,7 +105,7 @@ fn single_files_are_copied_to_names_and_into_directories() {
     run(["get".as_ref(), OsStr::new(&server.url("directory/file")), out.as_os_str()]);
     assert_eq!(fs::read(&out).unwrap(), b"contents");
     let several = fails(1, ["get", &server.url("new"), &server.url("directory/file"), out.to_str().unwrap()]);
-    assert!(several.contains("no directory"), "{several}");
+    assert!(several.contains("not a directory"), "{several}");
     let directory = fails(1, ["get", &server.url("directory"), scratch.path().to_str().unwrap()]);
     assert!(directory.contains("-r"), "{directory}");
 
@@ -146,8 +146,8 @@ fn parts_of_files_are_written_to_standard_output() {
         assert_eq!(both, b"\0\0\0beyond");
         assert!(fails(1, ["cat", "--length", "0", &server.url_in(version, "none")]).contains("no such file"));
     }
-    assert!(fails(2, ["cat", "--offset=-1", &server.url("file")]).contains("no size"));
-    assert!(fails(2, ["cat", "--length", "1X", &server.url("file")]).contains("no size"));
+    assert!(fails(2, ["cat", "--offset=-1", &server.url("file")]).contains("not a size"));
+    assert!(fails(2, ["cat", "--length", "1X", &server.url("file")]).contains("not a size"));
     assert_eq!(server.stop(), Some(0));
 }
 

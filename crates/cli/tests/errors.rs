@@ -205,7 +205,7 @@ fn errors_are_objects_where_json_is_asked_for() {
     // A copy names both sides, and what failed here no procedure.
     let source = stage.source("source", b"x");
     let said = objects(&fails(1, ["put", "--json", "-r", stage.served.to_str().unwrap(), &source, &stage.url("file")]));
-    assert!(said[0]["error"]["message"].as_str().unwrap().contains("no directory"), "{said:?}");
+    assert!(said[0]["error"]["message"].as_str().unwrap().contains("not a directory"), "{said:?}");
     let said = objects(&fails(1, ["put", "--json", &stage.local("nothing"), &stage.url("open")]));
     assert_eq!(said[0]["error"]["local"], stage.local("nothing"));
     assert!(said[0]["error"].get("procedure").is_none(), "{said:?}");

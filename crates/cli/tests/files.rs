@@ -45,7 +45,7 @@ fn directories_are_made() {
         assert!(served.join("x/y").is_dir() && served.join("x/z").is_dir());
         fs::write(served.join("file"), b"").unwrap();
         symlink("nowhere", served.join("dangling")).unwrap();
-        assert!(fails(1, ["mkdir", "-p", &server.url("file/below")]).contains("no directory"));
+        assert!(fails(1, ["mkdir", "-p", &server.url("file/below")]).contains("not a directory"));
         assert!(fails(1, ["mkdir", "-p", &server.url("dangling/below")]).contains("exists already"));
 
         let mut shell = std::process::Command::new("sh");
@@ -69,7 +69,7 @@ fn files_are_removed_and_directories_only_when_asked_for() {
         let said = fails(1, ["rm", &server.url("none"), &server.url("d"), &server.url("b")]);
         assert!(said.contains("/none: ") && said.contains("/d: is a directory; remove it with -r"), "{said}");
         assert!(!served.join("b").exists(), "the rest goes on");
-        assert!(fails(1, ["rm", "-r", &server.url("link/")]).contains("no directory"));
+        assert!(fails(1, ["rm", "-r", &server.url("link/")]).contains("not a directory"));
         run(["rm", &server.url("link")]);
         assert!(served.join("d").is_dir());
         for top in ["", "d/..", "d/."] {
@@ -146,7 +146,7 @@ fn files_are_moved_within_an_export() {
         assert!(served.join("moved").is_symlink() && served.join("d").is_dir(), "the link, not what it points to");
         assert!(fails(1, ["mv", &server.url("none"), &server.url("x")]).contains("no such file"));
         assert!(fails(1, ["mv", &server.url("d/c"), &server.url("moved"), &server.url("x")]).contains("only into one"));
-        assert!(fails(1, ["mv", &server.url("d/c/"), &server.url("x")]).contains("no directory"));
+        assert!(fails(1, ["mv", &server.url("d/c/"), &server.url("x")]).contains("not a directory"));
 
         let elsewhere = tempfile::tempdir().unwrap();
         let (_, other) = serve(elsewhere.path(), versions);

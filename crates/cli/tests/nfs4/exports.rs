@@ -156,7 +156,7 @@ fn what_cannot_be_exported_is_said() {
     let at = |name: &str| scratch.path().join(name).display().to_string();
     for (arguments, part) in [
         (vec![], "required"),
-        (vec!["--export".into(), format!("{},rw", at("root"))], "\"rw\" is no option of an export"),
+        (vec!["--export".into(), format!("{},rw", at("root"))], "\"rw\" is not an option of an export"),
         (vec!["--export".into(), format!("{},clients=10.0.0.0/33", at("root"))], "clients=10.0.0.0/33: write"),
         (vec![at("root"), "--export".into(), format!("{},pseudo=/", at("apart"))], "clients would see both"),
         (vec![at("root"), "--export".into(), format!("{},pseudo=/x", at("root/in"))], "lies in"),

@@ -71,7 +71,7 @@ impl From<Nfs4> for Files {
 }
 
 /// Why version 2 does not have what the caller asked for.
-const NOT_IN_2: &str = "version 2 of NFS cannot do this; version 4 can";
+const NOT_IN_2: &str = "version 2 of NFS does not have this; version 4 has it";
 
 impl Files {
     /// The procedures of version 3, if that is what the server speaks: for who measures or tests them by themselves.
