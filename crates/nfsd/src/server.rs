@@ -229,8 +229,8 @@ impl Nfsd {
         self.with_flavour(contexts, env)
     }
 
-    /// Gives callers with AUTH_SYS the groups that this host knows, not those that they name. Call this before the methods
-    /// that add programs.
+    /// Gives callers with AUTH_SYS the groups that this host knows, not those that they name. Call this before the
+    /// methods that add programs.
     pub fn with_groups(mut self, groups: Arc<ManagedGroups>, env: &Env) -> Self {
         self.groups = Some(groups);
         self.renew(true, env);

@@ -369,7 +369,7 @@ mod tests {
         ] {
             let mut other = call.clone();
             other[at] ^= 1;
-            assert_eq!(in_parts(&other, 70_000) != whole, counts, "octet {at}");
+            assert_eq!(in_parts(&other, 70_000) != whole, counts, "byte {at}");
         }
         assert_ne!(in_parts(&call[..100_000], 70_000).0, whole.0, "the length counts in any case");
     }

@@ -11,11 +11,11 @@
 //!
 //! # Who owns memory
 //!
-//! A call's bytes are shared, and its result buffers are lent: they belong to the connection from the moment of the call,
-//! and come back with the reply, fenced, so that no late write can change what the caller reads. If a call is dropped,
-//! the connection keeps its buffers. If it is cancelled, the caller gets them back at once; should the server write to
-//! them later, the connection ends. On the server, received data are in the pool's buffers, and results are written
-//! straight from the bytes that the service returns.
+//! A call's bytes are shared, and its result buffers are lent: they belong to the connection from the moment of the
+//! call, and come back with the reply, fenced, so that no late write can change what the caller reads. If a call is
+//! dropped, the connection keeps its buffers. If it is cancelled, the caller gets them back at once; should the server
+//! write to them later, the connection ends. On the server, received data are in the pool's buffers, and results are
+//! written straight from the bytes that the service returns.
 //!
 //! # Versions
 //!
@@ -28,8 +28,8 @@
 //!
 //! Version 2 can be extended with properties and header types (draft appendix B). To extend it, implement
 //! [`v2::Extension`], put it into the options of an end, and take the end's [`ExtensionChannel`]: a client's from its
-//! transport, a server's from the handle of each connection. At most [`MAX_UNREAD`] messages of the peer wait there to be
-//! read; further ones are refused.
+//! transport, a server's from the handle of each connection. At most [`MAX_UNREAD`] messages of the peer wait there to
+//! be read; further ones are refused.
 //!
 //! ```
 //! use bytes::Bytes;
