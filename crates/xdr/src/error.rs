@@ -1,6 +1,6 @@
 //! Why a stream could not be decoded.
 
-/// What is wrong with a received stream, and where. Positions are octet offsets in the whole stream,
+/// What is wrong with a received stream, and where. Positions are byte offsets in the whole stream,
 /// items included.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -10,7 +10,7 @@ pub enum DecodeError {
     Truncated {
         /// Where the missing value would begin.
         position: usize,
-        /// Octets that the value needs.
+        /// Bytes that the value needs.
         needed: usize,
         /// Bytes that are left.
         left: usize,
@@ -36,17 +36,17 @@ pub enum DecodeError {
         what: &'static str,
     },
     /// A text is none.
-    #[error("the string at octet {position} is not UTF-8")]
+    #[error("the string at byte {position} is not UTF-8")]
     NotText {
         /// Where the string begins.
         position: usize,
     },
-    /// Octets are left after the last value.
+    /// Bytes are left after the last value.
     #[error("{left} bytes are left at byte {position}, after the end of the message")]
     Trailing {
         /// Where the message should have ended.
         position: usize,
-        /// How many octets follow.
+        /// How many bytes follow.
         left: usize,
     },
     /// The peer moved an item into a chunk that the binding does not allow to be moved

@@ -18,7 +18,7 @@ macro_rules! scalar {
 }
 scalar!(u32, i32, u64, i64, bool);
 
-/// No octets: the arguments of a null procedure.
+/// No bytes: the arguments of a null procedure.
 impl Encode for () {
     fn encode(&self, _: &mut Encoder) {}
 }
@@ -29,7 +29,7 @@ impl Decode for () {
     }
 }
 
-/// A text, as its octets. Who needs a limit below that of the message reads [`Decoder::opaque`].
+/// A text, as its bytes. Who needs a limit below that of the message reads [`Decoder::opaque`].
 impl Encode for str {
     fn encode(&self, encoder: &mut Encoder) {
         encoder.opaque(self.as_bytes());

@@ -152,7 +152,11 @@ fn ping_tells_who_one_is_to_the_server() {
         let told = run(["ping", "-v", "-c", "1", &house.url(WAYS[7], "krb5i", "")]).stdout;
         let told = String::from_utf8(told).unwrap();
         assert!(told.contains(&format!("called as alice@{REALM}, the server is nfs/localhost@{REALM}")), "{told}");
-        assert!(told.contains("sec=krb5i: calls and replies are protected from changes") && told.contains("the ticket lasts 9 min more"), "{told}");
+        assert!(
+            told.contains("sec=krb5i: calls and replies are protected from changes")
+                && told.contains("the ticket lasts 9 min more"),
+            "{told}"
+        );
         let by_sys = format!("nfs://{}/?uid=7&gid=8", house.server.rdma);
         let told = String::from_utf8(run(["ping", "-v", "-c", "1", &by_sys]).stdout).unwrap();
         assert!(told.contains("called as uid 7, gid 8, which the server has to believe"), "{told}");

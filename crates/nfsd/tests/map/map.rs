@@ -11,7 +11,7 @@ pub(crate) struct Map(pub(crate) BTreeMap<&'static str, &'static str>);
 
 impl Map {
     fn file(number: usize) -> FileId {
-        FileId::new(&number.to_be_bytes()).expect("eight octets fit an id")
+        FileId::new(&number.to_be_bytes()).expect("eight bytes fit an id")
     }
 
     /// A file's attributes and its text, which the root has not.

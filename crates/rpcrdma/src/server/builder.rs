@@ -45,6 +45,7 @@ impl Builder {
     }
 
     /// Serves an RPC program of your own, at the ports of [`listen`](Self::listen) and [`tcp`](Self::tcp).
+    /// [`Program`](crate::service::Program) makes a program of closures.
     pub fn service(mut self, service: impl Service + 'static) -> Self {
         self.services.push(Arc::new(service));
         self
