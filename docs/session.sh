@@ -23,7 +23,7 @@ shown() {
 
 rpcrdma serve shared --nfs 4.2 --state "$work/state" > ready 2> log &
 server=$!
-until grep -q '^list' ready; do sleep 0.1; done
+until grep -qs '^list' ready; do sleep 0.1; done
 {
     echo '$ rpcrdma serve shared --nfs 4.2 &'
     grep -v '^list' ready
