@@ -7,6 +7,9 @@
 //! Where there is no RDMA device, software iWARP carries RDMA over TCP. The server runs on threads of its own, and
 //! everything else in the program's tokio runtime. Each example here is a program in `examples/`, which the tests run.
 //!
+//! A program depends on this crate and on `tokio` (features `macros` and `rt-multi-thread`, and `signal` to stop by
+//! Ctrl-C), and needs no other crate of the project.
+//!
 //! # Serving a directory
 //!
 //! ```no_run
@@ -141,7 +144,52 @@
 //!
 //! [`Options::fabric`](server::Options::fabric) and [`client::Options::fabric`] take any [`Fabric`](fabric::Fabric) in
 //! place of iWARP. [`transport`] is the layer below: one connection, its server and its client, without threads and
-//! sockets of its own. `two_providers.rs` runs the same calls over iWARP and over a simulated fabric.
+//! sockets of its own.
+//!
+//! ```
+//! use rpcrdma::{
+//!     env::Env,
+//!     fabric::Fabric,
+//!     oncrpc::{Client, NoAuth, Router},
+//!     service::Program,
+//!     transport::{ClientOptions, Quiet, Server, ServerMemory, ServerOptions, connect},
+//! };
+//! use std::{error::Error, future::poll_fn, sync::Arc};
+//!
+//! /// The program's number and version.
+//! const DOUBLER: (u32, u32) = (0x2000_0008, 1);
+//!
+//! /// Serves a program on one host of a fabric, and calls it from another.
+//! async fn double(server: &dyn Fabric, client: Arc<dyn Fabric>, at: &str, env: &Env) -> Result<u32, Box<dyn Error>> {
+//!     let program = Program::new(DOUBLER).procedure(1, async |number: u32| number * 2);
+//!     let router = Arc::new(Router::new(env).with_service(Arc::new(program)));
+//!     let memory = ServerMemory::budget(64 << 20);
+//!     let rdma = Server::new(server, router, memory, env.clone(), ServerOptions::default(), Arc::new(Quiet));
+//!     let mut listener = server.listen(at.parse()?).await?;
+//!     let address = listener.local_addr();
+//!
+//!     // Each end has a driver, a future that does its work while it is polled.
+//!     let serving = async {
+//!         let pending = poll_fn(|cx| listener.poll_accept(cx)).await?;
+//!         let (_, driver) = rdma.accept(pending).await?;
+//!         Ok::<_, Box<dyn Error>>(driver.await?)
+//!     };
+//!     let calling = async {
+//!         let (transport, driver) = connect(client, address, env, ClientOptions::default(), Arc::new(Quiet)).await?;
+//!         let client = Client::new(transport, Arc::new(NoAuth), DOUBLER.0, DOUBLER.1);
+//!         tokio::select! {
+//!             doubled = client.call_inline(1, &21u32, 4) => Ok(doubled?),
+//!             () = driver => Err("the connection has ended".into()),
+//!         }
+//!     };
+//!     tokio::select! {
+//!         doubled = calling => doubled,
+//!         ended = serving => Err(ended.err().unwrap_or_else(|| "the client has gone".into())),
+//!     }
+//! }
+//! ```
+//!
+//! The program is `two_providers.rs`, which runs these calls over iWARP and over a simulated fabric.
 //!
 //! # Beside a web server
 //!
