@@ -148,7 +148,7 @@ fn what_cannot_be_measured_is_said() {
     for (args, part) in [
         (vec!["bench", &server.url("none"), "--op", "read"], "no such file"),
         (vec!["bench", &server.url("empty"), "--op", "read"], "is empty"),
-        (vec!["bench", &server.url(""), "--op", "read"], "no file that can be read"),
+        (vec!["bench", &server.url(""), "--op", "read"], "is not a regular file"),
         (vec!["bench", &server.url("empty"), "--op", "read", "--block", "64M"], "at most"),
         (vec!["bench", &server.url(""), "--op", "null", "--server-pid", "4294967295"], "process 4294967295"),
     ] {
