@@ -38,7 +38,8 @@ fn place(request: &[u8]) -> Result<u64> {
 
 /// Answers all requests that one system call has brought with one more.
 async fn small(mut wire: Wire, file: &File, work: Work) -> Result<()> {
-    let mut asks = vec![0; REQUEST * work.depth];
+    // One more than can come, as at the other end.
+    let mut asks = vec![0; REQUEST * work.depth + 1];
     let mut answers = vec![(vec![0; work.data()], [0; CRC]); work.depth];
     let (head, mut have) = ([0x41; ANSWER], 0);
     loop {
