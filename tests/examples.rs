@@ -66,7 +66,14 @@ impl Serving {
     /// Interrupts it, as Ctrl-C does, and sees it end.
     fn interrupt(mut self) {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
-        assert!(self.child.wait().unwrap().success());
+        for _ in 0..200 {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                assert!(status.success(), "{status}");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("it has not ended 20 s after it was interrupted");
     }
 }
 
@@ -104,7 +111,7 @@ async fn serve_directory_serves_a_directory() {
 #[tokio::test]
 async fn serve_map_serves_a_map_that_is_only_read() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let _server = Serving::start("serve_map", &[&free]);
+    let server = Serving::start("serve_map", &[&free]);
     let client = connect(&format!("nfs://{free}/")).await;
     assert_eq!(client.read("greeting").await.unwrap(), "hello\n");
     let names: Vec<_> = client.list("/").await.unwrap().into_iter().map(|entry| entry.name.0).collect();
@@ -113,7 +120,9 @@ async fn serve_map_serves_a_map_that_is_only_read() {
     assert!(refused.contains("read-only"), "{refused}");
     let absent = client.read("farewell").await.unwrap_err();
     assert!(absent.find().is_some_and(rpcrdma::nfs_client::Error::is_absent), "{absent:#}");
+    assert!(client.read("greeting/question").await.is_err(), "a text is no directory");
     client.close().await;
+    server.interrupt();
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ fn pages(folder: &str) -> BTreeSet<PathBuf> {
 }
 
 /// The pages at the root of the repository.
-fn front_pages() -> impl Iterator<Item = PathBuf> {
+pub(crate) fn front_pages() -> impl Iterator<Item = PathBuf> {
     ["ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "README.md", "SECURITY.md"].into_iter().map(PathBuf::from)
 }
 
@@ -48,7 +48,9 @@ fn prose(page: &Path) -> Vec<String> {
 /// The targets of a page's links within the repository. A link's words may be broken over lines.
 fn links(page: &Path) -> Vec<String> {
     let prose = prose(page).join("\n");
-    let targets = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let in_place = prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let named = prose.lines().filter(|line| line.starts_with('[')).filter_map(|line| Some(line.split_once("]: ")?.1));
+    let targets = in_place.chain(named);
     let inside = |target: &&str| !target.contains("://") && !target.starts_with("mailto:") && !target.contains(' ');
     targets.filter(inside).map(str::to_owned).collect()
 }

@@ -138,8 +138,14 @@ impl FromStr for Cidr {
     type Err = BadCidr;
 
     fn from_str(text: &str) -> Result<Self, BadCidr> {
-        let range = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-        range.map(Self).map_err(|_| BadCidr)
+        // Not by IpNet's own parser: it takes 010.0.0.0/8 for 10.0.0.0/8, and others take 010 for an octal number.
+        let Some((address, prefix)) = text.split_once('/') else {
+            return text.parse::<IpAddr>().map(|address| Self(address.into())).map_err(|_| BadCidr);
+        };
+        let address: IpAddr = address.parse().map_err(|_| BadCidr)?;
+        let prefix = Some(prefix).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit())).ok_or(BadCidr)?;
+        let prefix = prefix.parse().map_err(|_| BadCidr)?;
+        IpNet::new(address, prefix).map(Self).map_err(|_| BadCidr)
     }
 }
 
@@ -235,7 +241,9 @@ mod tests {
         assert!(holds("2001:db8::/32", "2001:db8:ffff::1") && !holds("2001:db8::/32", "2001:db9::"));
         assert!(holds("::/0", "::1") && holds("::/0", "1.2.3.4") && !holds("::1", "::2"));
         assert!(!holds("0.0.0.0/0", "::1"));
-        for bad in ["", "192.0.2.0/33", "::/129", "192.0.2.0/", "192.0.2.0/+8", "host/8", "192.0.2.0/8/8"] {
+        for bad in
+            ["", "192.0.2.0/33", "::/129", "192.0.2.0/", "192.0.2.0/+8", "host/8", "192.0.2.0/8/8", "010.0.0.0/8"]
+        {
             assert_eq!(bad.parse::<Cidr>(), Err(BadCidr), "{bad}");
         }
     }

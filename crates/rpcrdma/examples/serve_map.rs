@@ -18,8 +18,10 @@ impl Map {
         Ok((attributes, text))
     }
 
-    fn entries(&self) -> impl Iterator<Item = (u64, &'static str)> {
-        [(0, "."), (0, "..")].into_iter().chain((1..).zip(self.0.keys().copied()))
+    /// The entries of the root, the only directory.
+    fn entries(&self, at: FileId) -> Told<impl Iterator<Item = (u64, &'static str)>> {
+        let is_root = if at == self.root() { Ok(()) } else { Err(failed(Fault::NotDirectory)) };
+        is_root.map(|()| [(0, "."), (0, "..")].into_iter().chain((1..).zip(self.0.keys().copied())))
     }
 }
 
@@ -33,17 +35,18 @@ impl FileSystem for Map {
     fn attributes(&self, _: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>> {
         Box::pin(ready(self.node(file).map(|(attributes, _)| attributes)))
     }
-    fn lookup(&self, _: Caller, _: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>> {
-        let found = self.entries().find(|(_, own)| own.as_bytes() == name).ok_or(failed(Fault::NotFound));
+    fn lookup(&self, _: Caller, at: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>> {
+        let find = |(_, own): &(u64, &str)| own.as_bytes() == name;
+        let found = self.entries(at).and_then(|mut all| all.find(find).ok_or(failed(Fault::NotFound)));
         Box::pin(ready(found.map(|(number, _)| Found::new(FileId::from(number), None, None))))
     }
     fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
         let text = self.node(via.file()).and_then(|(_, text)| text.ok_or(Fault::IsDirectory)).map_err(failed);
         Box::pin(ready(text.map(|text| ReadData::of(text.as_bytes(), offset, count, buffer, None))))
     }
-    fn list(&self, _: Caller, _: FileId, after: u64, _: [u8; 8], n: ListingBudget) -> BoxFuture<'_, Told<Listing>> {
-        let all = self.entries().map(|(number, name)| ListingEntry::new(number, name.into(), 0));
-        Box::pin(ready(Ok(Listing::of(all, after, n))))
+    fn list(&self, _: Caller, at: FileId, after: u64, _: [u8; 8], n: ListingBudget) -> BoxFuture<'_, Told<Listing>> {
+        let entry = |(number, name): (u64, &'static str)| ListingEntry::new(number, name.into(), 0);
+        Box::pin(ready(self.entries(at).map(|all| Listing::of(all.map(entry), after, n))))
     }
 }
 
@@ -51,6 +54,6 @@ impl FileSystem for Map {
 async fn main() -> Result<(), Box<dyn Error>> {
     let address: SocketAddr = std::env::args().nth(1).ok_or("ADDRESS:PORT")?.parse()?;
     let map = Map(BTreeMap::from([("greeting", "hello\n"), ("question", "who is there?\n")]));
-    rpcrdma::Server::builder().export("/", map).listen(address).serve().await?;
-    Ok(())
+    let stop = async { drop(tokio::signal::ctrl_c().await) };
+    Ok(rpcrdma::Server::builder().export("/", map).listen(address).serve_until(stop).await?)
 }

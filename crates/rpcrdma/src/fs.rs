@@ -6,11 +6,12 @@
 
 pub use bytes::Bytes;
 pub use rpcrdma_env::{BoxFuture, Buffer};
-pub use rpcrdma_nfs::attr::{Attributes, Change, FileType, NewAttributes, Stability, Time};
+pub use rpcrdma_nfs::attr::{Acls, Attributes, Change, FileType, NewAttributes, Stability, Time};
 pub use rpcrdma_nfsd::{
-    Access, Caller, Changed, CreateHow, Failure, Fault, FileId, FileSystem, Found, Linked, Listing, ListingBudget,
-    ListingEntry, Made, MemoryFs as Memory, New, NodeKind, OpenFile, ReadData, Renamed, Rights, Told, Usage, Via,
-    Written, failed,
+    Access, Broken, Caller, Changed, Content, Copied, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found,
+    HostLease, Linked, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS, Made, MemoryFs as Memory, New,
+    NodeKind, OpenFile, Piece, PieceBudget, ReadData, Reading, Renamed, Rights, SetXattr, Sought, Span, SparseData,
+    Told, Usage, Via, Written, XattrNames, failed,
 };
 
 /// A file system in this process's memory, of at most so many bytes, in which every caller may make files.

@@ -50,8 +50,10 @@
 //!         Ok((attributes, text))
 //!     }
 //!
-//!     fn entries(&self) -> impl Iterator<Item = (u64, &'static str)> {
-//!         [(0, "."), (0, "..")].into_iter().chain((1..).zip(self.0.keys().copied()))
+//!     /// The entries of the root, the only directory.
+//!     fn entries(&self, at: FileId) -> Told<impl Iterator<Item = (u64, &'static str)>> {
+//!         let is_root = if at == self.root() { Ok(()) } else { Err(failed(Fault::NotDirectory)) };
+//!         is_root.map(|()| [(0, "."), (0, "..")].into_iter().chain((1..).zip(self.0.keys().copied())))
 //!     }
 //! }
 //!
@@ -65,17 +67,18 @@
 //!     fn attributes(&self, _: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>> {
 //!         Box::pin(ready(self.node(file).map(|(attributes, _)| attributes)))
 //!     }
-//!     fn lookup(&self, _: Caller, _: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>> {
-//!         let found = self.entries().find(|(_, own)| own.as_bytes() == name).ok_or(failed(Fault::NotFound));
+//!     fn lookup(&self, _: Caller, at: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>> {
+//!         let find = |(_, own): &(u64, &str)| own.as_bytes() == name;
+//!         let found = self.entries(at).and_then(|mut all| all.find(find).ok_or(failed(Fault::NotFound)));
 //!         Box::pin(ready(found.map(|(number, _)| Found::new(FileId::from(number), None, None))))
 //!     }
 //!     fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
 //!         let text = self.node(via.file()).and_then(|(_, text)| text.ok_or(Fault::IsDirectory)).map_err(failed);
 //!         Box::pin(ready(text.map(|text| ReadData::of(text.as_bytes(), offset, count, buffer, None))))
 //!     }
-//!     fn list(&self, _: Caller, _: FileId, after: u64, _: [u8; 8], n: ListingBudget) -> BoxFuture<'_, Told<Listing>> {
-//!         let all = self.entries().map(|(number, name)| ListingEntry::new(number, name.into(), 0));
-//!         Box::pin(ready(Ok(Listing::of(all, after, n))))
+//!     fn list(&self, _: Caller, at: FileId, to: u64, _: [u8; 8], n: ListingBudget) -> BoxFuture<'_, Told<Listing>> {
+//!         let entry = |(number, name): (u64, &'static str)| ListingEntry::new(number, name.into(), 0);
+//!         Box::pin(ready(self.entries(at).map(|all| Listing::of(all.map(entry), to, n))))
 //!     }
 //! }
 //!
@@ -191,18 +194,25 @@
 //!
 //! The program is `two_providers.rs`, which runs these calls over iWARP and over a simulated fabric.
 //!
-//! # Beside a web server
+//! # Next to a web server
 //!
 //! ```no_run
 //! # async fn main_() -> Result<(), Box<dyn std::error::Error>> {
-//! use rpcrdma::{Server, fs, server::Spoken};
+//! use axum::{Router, extract::Path, http::StatusCode, routing::get};
+//! use rpcrdma::{Client, Server, fs, server::Spoken};
+//! use std::sync::Arc;
 //!
 //! // The file server runs on threads of its own, beside the tasks of this runtime.
 //! let files = Server::builder().export("/", fs::memory(64 << 20)?).listen(([127, 0, 0, 1], 0)).start().await?;
-//! println!("files at nfs://{}/", files.addresses(Spoken::Rdma)[0]);
+//! let client = Arc::new(Client::connect(&format!("nfs://{}/", files.addresses(Spoken::Rdma)[0])).await?);
 //!
+//! let page = async move |Path(name): Path<String>| {
+//!     client.read(&name).await.map_err(|error| (StatusCode::NOT_FOUND, format!("{error:#}\n")))
+//! };
 //! let web = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
-//! axum::serve(web, axum::Router::new()).await?;
+//! let stop = async { drop(tokio::signal::ctrl_c().await) };
+//! axum::serve(web, Router::new().route("/{name}", get(page))).with_graceful_shutdown(stop).await?;
+//!
 //! files.shutdown().await;
 //! # Ok(()) }
 //! ```
@@ -211,8 +221,9 @@
 //!
 //! # The crates below
 //!
-//! The parts are crates of their own, which are here as modules: [`nfs_client`], [`transport`], [`oncrpc`], [`fabric`],
-//! [`iwarp`], [`verbs`] and [`env`](mod@env). Take one of them when you need less than all of this.
+//! The parts are crates of their own, which are here as modules: [`nfsd`], [`nfs_client`], [`nfs`], [`transport`],
+//! [`oncrpc`], [`xdr`], [`fabric`], [`iwarp`], [`verbs`] and [`env`](mod@env). Take one of them when you need less than
+//! all of this.
 
 mod carrier;
 pub mod client;
@@ -227,8 +238,11 @@ pub use error::Error;
 pub use rpcrdma_env as env;
 pub use rpcrdma_fabric as fabric;
 pub use rpcrdma_iwarp as iwarp;
+pub use rpcrdma_nfs as nfs;
 pub use rpcrdma_nfs_client as nfs_client;
+pub use rpcrdma_nfsd as nfsd;
 pub use rpcrdma_oncrpc as oncrpc;
 pub use rpcrdma_transport as transport;
 pub use rpcrdma_verbs as verbs;
+pub use rpcrdma_xdr as xdr;
 pub use server::Server;

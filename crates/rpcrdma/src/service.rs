@@ -20,8 +20,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Whatever a [`Program`] cannot say, such as who calls, data that RDMA places directly, and errors of RPC, a type says
-//! that implements [`Service`].
+//! Implement [`Service`] instead if you need to know who calls, to let RDMA place data directly, or to return errors of
+//! RPC.
 
 use crate::{Error, error::Context};
 use rpcrdma_env::{BoxFuture, tokio_env};
@@ -38,7 +38,11 @@ type Procedure = Box<dyn Fn(Decoder) -> BoxFuture<'static, Answer> + Send + Sync
 /// A version of a program of one's own, made of closures.
 ///
 /// A client sends a call again if its connection is lost. The server executes it once, and keeps the reply for two
-/// minutes. [`repeatable`](Self::repeatable) is for procedures that the server may execute again instead.
+/// minutes, as long as there is room: 16 MiB for all replies, and 1 MiB for one. [`repeatable`](Self::repeatable) is
+/// for procedures that the server may execute again instead.
+///
+/// A procedure runs on a thread that serves connections, and all of them wait while it blocks: let it await what takes
+/// time, or hand that to [`tokio::task::spawn_blocking`].
 pub struct Program {
     number: u32,
     version: u32,

@@ -20,8 +20,8 @@
 //! - On a device with memory windows of type 2, an exposure is a window: its handle works on one connection, and either
 //!   side can invalidate it. On other devices, an exposure is a registration in the connection's own protection domain,
 //!   fenced by deregistering it, and the peer cannot end it.
-//! - [`Verbs::pool`](rpcrdma_fabric::Fabric::pool) hands out memory that is registered in slabs. A little other memory
-//!   is copied, and more is registered for each use.
+//! - [`Verbs::pool`](rpcrdma_fabric::Fabric::pool) hands out memory that is registered in slabs. Other memory is
+//!   copied if it is small, and otherwise registered for each use.
 //! - [`Config::shared_receives`] asks for pools of receives, by the device's shared receive queues.
 //! - Work that is posted together goes to the device together, such as a window's bind with the Send that announces it.
 //! - The queue pair owns every byte that a device may reach. The bytes come back when the device can no longer reach

@@ -1,4 +1,4 @@
-# The crate fsx on a file of our server: OPS operations with SEED, of every kind that NFS 4.2 has.
+# The crate fsx on a file of our server: OPS operations with SEED, with copies, holes and allocations of NFS 4.2.
 cat >/tmp/fsx.toml <<'END'
 flen = 1500000
 [opsize]

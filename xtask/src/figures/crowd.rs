@@ -87,7 +87,7 @@ pub(super) fn section(crowd: &Crowd) -> String {
         "Machine: {}; {} for TCP, one file in the page cache. Loopback, NFS 3 over RPC-over-RDMA 1, wherever the \
          system puts both ends, CRC on, release build, {} s for each cell, medians of {rounds} rounds. The client is \
          one process with a thread for each connection; all connections together have {SMALL_CALLS} calls of 4 KiB \
-         under way, or {LARGE_CALLS} of 1 MiB, and each has one at least. Each cell tells READ of 4 KiB in calls a \
+         under way, or {LARGE_CALLS} of 1 MiB, and each has one at least. Each cell shows READ of 4 KiB in calls a \
          second, READ of 1 MiB in MiB/s, and the server's memory afterwards.\n\n| connections |",
         crowd.machine, crowd.congestion, crowd.seconds,
     );

@@ -112,7 +112,7 @@ pub(super) fn section(steps: &Steps) -> String {
     let mut out = format!(
         "Machine: {}; {} for TCP, one file in the page cache. One call at a time, two processes on one processor, CRC \
          on, release build, {} s for each cell, medians of {rounds} rounds in which all take turns, in microseconds of \
-         both ends. Each line does what the line that it adds to does, and one thing more.\n\n\
+         both ends. Each line does the work of the line in column `to`, and one thing more.\n\n\
          | adds | to | NULL | more | READ 4 KiB | more |\n|---|---|---|---|---|---|\n",
         steps.machine, steps.congestion, steps.seconds,
     );

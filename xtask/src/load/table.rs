@@ -51,7 +51,7 @@ pub(super) fn section(figures: &Figures) -> String {
     row("the decent client alone", &|v| decent(&v.decent_alone));
     row("the decent client beside idle connections", &|v| decent(&v.decent_beside_idle));
     row("the decent client beside connections that pause", &|v| decent(&v.sometimes.decent));
-    row("the decent client beside connections that do not", &|v| decent(&v.flat_out.decent));
+    row("the decent client beside connections that call without a pause", &|v| decent(&v.flat_out.decent));
     out
 }
 

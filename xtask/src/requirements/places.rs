@@ -119,7 +119,13 @@ mod tests {
 
     #[test]
     fn a_test_carries_no_rule() {
-        for file in ["crates/a/tests/b.rs", "crates/a/src/b/tests.rs", "tests/c.rs", "xtask/src/d.rs"] {
+        for file in [
+            "crates/a/tests/b.rs",
+            "crates/a/src/b/tests.rs",
+            "crates/a/src/b/tests/c.rs",
+            "tests/c.rs",
+            "xtask/src/d.rs",
+        ] {
             assert!(found(file).iter().all(|(.., in_test)| *in_test), "{file}");
         }
     }

@@ -20,7 +20,9 @@ impl Source {
     /// Whether all of it is for tests, or judges from outside.
     pub(super) fn is_test(&self) -> bool {
         let mut parts = self.file.split('/');
-        parts.next() != Some("crates") || parts.nth(1) != Some("src") || parts.any(|part| part.ends_with("tests.rs"))
+        let is_for_tests =
+            |part: &str| matches!(part, "tests" | "testing" | "testing.rs") || part.ends_with("tests.rs");
+        parts.next() != Some("crates") || parts.nth(1) != Some("src") || parts.any(is_for_tests)
     }
 }
 

@@ -1,5 +1,5 @@
-//! One regular file: to a temporary name beside the target, which it then exchanges for the target's name when it is
-//! whole. If the existing file has several names or belongs to another user, it is written into, so that these stay.
+//! One regular file: to a temporary name beside the target, which gets the target's name when the file is whole. If the
+//! existing file has several names or belongs to another user, it is written into, so that these stay.
 
 use super::{ATTRIBUTES_NOT_KEPT, Copier, Item, default_mode, mode_and_times};
 use crate::{

@@ -1,79 +1,26 @@
 //! Options of `serve` that cannot be what was asked for: the impossible are wrong usage, and those of which something
 //! else is made are told in the log.
 
-use crate::{
-    args::{Rpcbind, ServeArgs, Switch},
-    failure::Usage,
-    transports::Carrier,
-};
+use crate::{args::ServeArgs, failure::Usage, transports::Carrier};
+use anyhow::Result;
 use rpcrdma::server::Options;
-use rustix::process::{Resource, getrlimit};
 
-/// Descriptors that a server needs beside one for each connection: ports, files, the state.
-const OTHER_DESCRIPTORS: u64 = 64;
-
-/// Refuses options that contradict each other.
-pub(super) fn check(args: &ServeArgs, options: &Options) -> Result<(), Usage> {
-    let verbs = args.fabric == Carrier::Verbs;
-    let refused = [
-        (args.device.is_some() && !verbs, "--device names an RDMA device: say --fabric verbs"),
-        (
-            args.lease.is_some() && !args.nfs.has_4(),
-            "--lease works with NFS version 4 only: name the versions to serve with --nfs, such as --nfs 3,4.0,4.1,4.2",
-        ),
-        (
-            args.grace.is_some() && !args.nfs.has_4() && !options.has_locks(),
-            "--grace is for clients that lock, and neither NFS version 4 is served nor locks of version 3",
-        ),
-        (
-            args.host_locks == Switch::Off && !args.nfs.has_4() && !options.has_locks(),
-            "--host-locks is for what clients lock, and neither NFS version 4 is served nor locks of version 3",
-        ),
-        (
-            (!args.lockd.is_empty() || !args.statd.is_empty()) && !options.has_locks(),
-            "--lockd and --statd are for locks of NFS version 3: name it with --nfs, and do not say --locks off",
-        ),
-        (
-            args.delegations == Switch::Off && !args.nfs.has_4(),
-            "--delegations works with NFS version 4 only, which --nfs does not name",
-        ),
-        (
-            args.keytab.is_some() && options.kerberos().is_empty(),
-            "--keytab has the keys of Kerberos: say --sec krb5, krb5i or krb5p, or several of them",
-        ),
-        (
-            args.principals.is_some() && options.kerberos().is_empty(),
-            "--principals says who principals of Kerberos are: say --sec krb5, krb5i or krb5p, or several of them",
-        ),
-        (
-            args.domain.is_some() && !args.nfs.has_4(),
-            "--domain works with NFS version 4 only: name the versions to serve with --nfs, such as --nfs 3,4.0,4.1,4.2",
-        ),
-        (verbs && args.no_crc, "--no-crc works with software iWARP only: a device checks what it carries by itself"),
-        (verbs && args.capture.is_some(), "--capture sees software iWARP only: say --fabric iwarp"),
-        (
-            args.rpcbind.is_some() && args.portmapper.is_empty() && options.only_loopback(),
-            "--rpcbind: only loopback addresses are listened on, where no client finds them; add --listen",
-        ),
-        (
-            args.rpcbind != Some(Rpcbind::Own) && !args.portmapper.is_empty(),
-            "--portmapper says where our own portmapper listens: say --rpcbind own",
-        ),
-    ];
-    match refused.into_iter().find(|(is_wrong, _)| *is_wrong) {
-        Some((_, why)) => Err(Usage(why.into())),
-        None => Ok(()),
+/// Refuses options that contradict each other: those of the command alone, and those of the server.
+pub(super) fn check(args: &ServeArgs, options: &Options) -> Result<()> {
+    if args.fabric == Carrier::Verbs && args.capture.is_some() {
+        return Err(Usage("--capture sees software iWARP only: say --fabric iwarp".into()).into());
     }
+    Ok(options.check()?)
 }
 
 /// Tells of what was asked for and is not done as it was asked for.
 pub(super) fn tell_changed(args: &ServeArgs, options: &Options) {
-    for line in changed(args, options, rustix::process::geteuid().is_root(), getrlimit(Resource::Nofile).current) {
+    for line in changed(args, options, rustix::process::geteuid().is_root()) {
         tracing::warn!("{line}");
     }
 }
 
-fn changed(args: &ServeArgs, options: &Options, is_root: bool, descriptors: Option<u64>) -> Vec<String> {
+fn changed(args: &ServeArgs, options: &Options, is_root: bool) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(asked) = args.memory
         && options.memory_budget() != asked
@@ -89,14 +36,6 @@ fn changed(args: &ServeArgs, options: &Options, is_root: bool, descriptors: Opti
     if args.read_only && args.early_answers {
         lines.push("--async has no effect with --read-only: nothing is written".into());
     }
-    let needed = u64::from(args.max_connections) + OTHER_DESCRIPTORS;
-    if let Some(limit) = descriptors.filter(|limit| *limit < needed) {
-        let connections = args.max_connections;
-        lines.push(format!(
-            "--max-connections: {connections} connections do not fit into this process's limit of {limit} open files \
-             (ulimit -n), with {OTHER_DESCRIPTORS} for the rest; clients beyond it wait without an answer"
-        ));
-    }
     lines
 }
 
@@ -104,7 +43,7 @@ fn changed(args: &ServeArgs, options: &Options, is_root: bool, descriptors: Opti
 mod tests {
     use super::super::options;
     use super::*;
-    use crate::args::{Cli, Command};
+    use crate::args::{Cli, Command, Rpcbind};
     use clap::Parser;
 
     fn args(more: &[&str]) -> ServeArgs {
@@ -115,28 +54,26 @@ mod tests {
         }
     }
 
-    fn told(more: &[&str], is_root: bool, descriptors: Option<u64>) -> String {
+    fn told(more: &[&str], is_root: bool) -> String {
         let args = args(more);
-        changed(&args, &options::of(&args), is_root, descriptors).join("\n")
+        changed(&args, &options::of(&args), is_root).join("\n")
     }
 
     #[test]
     fn what_is_taken_as_given_is_not_told() {
-        assert_eq!(told(&[], false, None), "");
-        assert_eq!(told(&["--memory", "16M", "--no-root-squash", "--async"], true, Some(2000)), "");
-        assert_eq!(told(&["--max-connections", "100"], true, Some(164)), "", "just enough");
+        assert_eq!(told(&[], false), "");
+        assert_eq!(told(&["--memory", "16M", "--no-root-squash", "--async"], true), "");
     }
 
     #[test]
     fn what_is_not_taken_as_given_is_told() {
-        for (more, is_root, descriptors, part) in [
-            (&["--memory", "1K"][..], true, None, "--memory: 1024 bytes are too few to serve with; 16 MiB are used"),
-            (&["--memory", "16777215"], true, None, "--memory"),
-            (&["--no-root-squash"], false, None, "--no-root-squash has no effect"),
-            (&["--async", "--read-only"], true, None, "--async has no effect"),
-            (&["--max-connections", "100"], true, Some(163), "--max-connections"),
+        for (more, is_root, part) in [
+            (&["--memory", "1K"][..], true, "--memory: 1024 bytes are too few to serve with; 16 MiB are used"),
+            (&["--memory", "16777215"], true, "--memory"),
+            (&["--no-root-squash"], false, "--no-root-squash has no effect"),
+            (&["--async", "--read-only"], true, "--async has no effect"),
         ] {
-            let told = told(more, is_root, descriptors);
+            let told = told(more, is_root);
             assert!(told.contains(part), "{more:?}: {told}");
         }
     }
@@ -156,7 +93,7 @@ mod tests {
         assert_eq!((args.dir, args.rpcbind), (Some("./own".into()), Some(Rpcbind::System)));
     }
 
-    fn check(args: &ServeArgs) -> Result<(), Usage> {
+    fn check(args: &ServeArgs) -> Result<()> {
         super::check(args, &options::of(args))
     }
 

@@ -118,7 +118,7 @@ impl Files {
     }
 
     /// Sets attributes, with `guard` only if the file's `changed` equals it. Returns the attributes that the file has
-    /// then, if the server returns them. To set the size of an open file, use [`File::setattr`].
+    /// then, if the server returns them. To set the size, open the file and use [`File::setattr`].
     pub async fn setattr(
         &self,
         file: &Handle,

@@ -89,8 +89,8 @@ impl Attributes {
         by_mode.or_else(by_word).map(|(what, ..)| *what)
     }
 
-    /// As no version has them; `None` if the type of the file is missing. This version has neither a creation time nor
-    /// a change number; the time of the last change of the attributes stands for both.
+    /// As no version has them; `None` if the type of the file is missing. This version has no creation
+    /// time, and no change number: the time of the last change of the attributes stands for the latter.
     pub fn neutral(&self) -> Option<attr::Attributes> {
         let kind = self.kind()?;
         let is_device = matches!(kind, FileType::Block | FileType::Character);

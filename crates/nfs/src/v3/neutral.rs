@@ -86,8 +86,8 @@ impl From<attr::Attributes> for Attributes {
 }
 
 impl From<Attributes> for attr::Attributes {
-    /// This version has neither a creation time nor a change number; the time of the last change of the attributes
-    /// stands for both.
+    /// This version has no creation time, and no change number: the time of the last change of the attributes stands
+    /// for the latter.
     fn from(told: Attributes) -> Self {
         let change = attr::Time::from(told.changed).as_change();
         same_attributes!(told => attr::Attributes { created: None, change, named: None })

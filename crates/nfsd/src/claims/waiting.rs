@@ -74,7 +74,7 @@ impl Queue {
         }
     }
 
-    /// An owner waits for a range no more: it was granted, or it says by asking without waiting that he does not
+    /// An owner waits for a range no more: it was granted, or it says by asking without waiting that it does not
     /// (section 9.6).
     pub(super) fn remove(&mut self, at: &Place<'_>, holder: &Holder, range: Range) {
         self.keep(at, |waiter| !waiter.is(holder, range));

@@ -219,7 +219,7 @@ impl Inner {
             FileType::Directory => has & SET_GROUP_ID,
             _ => 0,
         };
-        // Setting the mode of an existing directory is not harmless: the kernel takes an inherited bit from a directory
+        // To set a mode that is set already is not harmless: the kernel takes an inherited bit from a directory
         // when a caller who is not in its group sets its mode. The server itself, which sets it for the owner, keeps
         // the bit.
         if has == mode | inherited {

@@ -127,6 +127,7 @@ pub(crate) struct Delegations {
 pub(super) struct Recall {
     pub(super) key: Key,
     pub(super) client: Arc<Client<Pin>>,
+    // NFS4-8881-20.2-a
     pub(super) args: CbRecall,
     pub(super) referring: Vec<ReferringCalls>,
 }

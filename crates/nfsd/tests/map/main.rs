@@ -1,4 +1,4 @@
-//! What a file system gets without implementing it: the example's, whose six methods only read.
+//! What a file system gets without implementing it: a map with the six methods of one that is only read.
 
 mod map;
 

@@ -1,4 +1,5 @@
-//! A map of names to texts, as a file system that is only read. `crates/rpcrdma/examples/serve_map.rs` serves one.
+//! A map of names to texts, as a file system that is only read: like that of the example `serve_map`, which stands in a
+//! crate above this one.
 
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Buffer};

@@ -70,8 +70,8 @@ impl Table {
         &self.0
     }
 
-    /// Everything that a caller at `local` gets: the best place for each program, version and transport, in the order
-    /// of the table.
+    /// Everything that a caller gets who has reached us at our address `local`: the best place for each program,
+    /// version and transport, in the order of the table.
     pub(super) fn told(&self, local: IpAddr) -> impl Iterator<Item = Entry> {
         let key = |entry: &Entry| (entry.program, entry.version, entry.netid);
         let best = move |(at, entry): (usize, &Entry)| {

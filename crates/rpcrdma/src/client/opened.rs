@@ -11,6 +11,8 @@ use std::sync::Arc;
 const NEW_FILE_MODE: u32 = 0o644;
 /// Calls under way of one file.
 const DEPTH: usize = 8;
+/// The least that a READ of a whole file asks for: a file can have grown since its size was told.
+const LEAST_BLOCK: u64 = 4096;
 
 /// A client of what a URL names. Paths are those below it, and begin with a slash or not.
 ///
@@ -84,28 +86,42 @@ impl Client {
     /// # Errors
     /// If the file cannot be created or opened.
     pub async fn create(&self, path: impl AsRef<[u8]>) -> Result<File> {
-        let path = path.as_ref();
+        self.create_with(path.as_ref(), None).await
+    }
+
+    /// The same; a file that exists gets this size, which can be 0 only.
+    async fn create_with(&self, path: &[u8], size: Option<u64>) -> Result<File> {
         let (above, name) = split(path).with_context(|| format!("{}: this names no file", escaped(path)))?;
         let directory = self.find(above).await?.file;
-        let how = CreateHow::Unchecked(NewAttributes { mode: Some(NEW_FILE_MODE), ..NewAttributes::default() });
+        let new = NewAttributes { mode: Some(NEW_FILE_MODE), size, ..NewAttributes::default() };
+        let how = CreateHow::Unchecked(new);
         let created = self.session.files.create(&directory, &Name::from(name), how).await;
         Ok(created.with_context(|| escaped(path))?.file)
     }
 
-    /// Reads a whole file.
+    /// Reads a whole file into memory, however large it is. A server that is not trusted can send data without end: use
+    /// [`open`](Self::open) for it.
     ///
     /// # Errors
     /// If the file does not exist, or cannot be read.
     pub async fn read(&self, path: impl AsRef<[u8]>) -> Result<Bytes> {
         let path = path.as_ref();
-        let file = self.open(path).await?;
-        let mut reader = Reader::new(file.clone(), 0, u64::MAX, self.session.transfer.read, DEPTH);
-        let mut all = BytesMut::new();
-        while let Some(block) = reader.next().await.with_context(|| escaped(path))? {
-            all.extend_from_slice(&block.data);
-        }
-        file.close().await.with_context(|| escaped(path))?;
-        Ok(all.freeze())
+        let found = self.find(path).await?;
+        let size = found.attributes.size;
+        let file = self.session.files.open(Node::from(&found), Access::Read).await.with_context(|| escaped(path))?;
+        let block = u32::try_from(size.max(LEAST_BLOCK)).unwrap_or(u32::MAX).min(self.session.transfer.read);
+        let mut reader = Reader::new(file.clone(), 0, u64::MAX, block, DEPTH).expecting(size);
+        let read = async {
+            let mut all = BytesMut::new();
+            while let Some(block) = reader.next().await? {
+                all.extend_from_slice(&block.data);
+            }
+            Ok::<_, rpcrdma_nfs_client::Error>(all.freeze())
+        };
+        let read = read.await;
+        // Whatever came of it, the server need not keep it open.
+        let closed = file.close().await;
+        read.and_then(|all| closed.map(|()| all)).with_context(|| escaped(path))
     }
 
     /// Replaces the contents of a file, and creates the file if it does not exist. The data are on the server's disk
@@ -115,19 +131,16 @@ impl Client {
     /// If the file cannot be created or written.
     pub async fn write(&self, path: impl AsRef<[u8]>, data: Bytes) -> Result<()> {
         let path = path.as_ref();
-        let file = self.create(path).await?;
+        let file = self.create_with(path, Some(0)).await?;
+        let mut writer = Writer::new(file.clone(), self.session.transfer.write, DEPTH);
         let written = async {
-            let size = Some(data.len() as u64);
-            file.setattr(NewAttributes { size, ..NewAttributes::default() }).await?;
-            let block = self.session.transfer.write;
-            let mut writer = Writer::new(file.clone(), block, DEPTH);
-            for (number, part) in data.chunks(block as usize).enumerate() {
-                writer.write(number as u64 * u64::from(block), data.slice_ref(part)).await?;
-            }
+            writer.write(0, data).await?;
             writer.finish().await
         };
-        written.await.with_context(|| escaped(path))?;
-        file.close().await.with_context(|| escaped(path))
+        let written = written.await;
+        // Whatever came of it, the server need not keep it open.
+        let closed = file.close().await;
+        written.and(closed).with_context(|| escaped(path))
     }
 
     /// The entries of a directory.

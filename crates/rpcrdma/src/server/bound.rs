@@ -1,7 +1,7 @@
 //! A server from its options to its threads.
 
 use super::{
-    Builder, Options, Result, Rpcbind, Running,
+    Builder, Options, Result, Rpcbind, Running, check,
     files::FileThreads,
     gate::Gate,
     kerberos, memory, metrics,
@@ -19,6 +19,7 @@ use rpcrdma_iwarp::Tap;
 use rpcrdma_nfsd::{DirectoryFs, Nfsd};
 use rpcrdma_oncrpc::{ConnectionIds, Handler, Service, gss::AcceptGss, portmap};
 use rpcrdma_transport::{Observer, RefusedCalls, Tracing};
+use rustix::process::{Resource, getrlimit};
 use std::{net::SocketAddr, sync::Arc};
 use tokio::{runtime::Handle, sync::watch, task::JoinSet};
 
@@ -65,6 +66,11 @@ impl Server {
             }
             options.nfs = NfsVersions::NONE;
         }
+        options.check()?;
+        check::services(&services, !options.exports.is_empty())?;
+        if let Some(told) = options.too_few_descriptors(getrlimit(Resource::Nofile).current) {
+            tracing::warn!("{told}");
+        }
         let env = tokio_env().context("cannot read random numbers from the system")?;
         let (memory_octets, reply_octets) = options.nfs.share(memory::budget(options.memory));
         let operations = options.metrics.then(|| Arc::new(metrics::Later::default()));
@@ -79,7 +85,7 @@ impl Server {
             }
         };
         let (ports, on_device) = Ports::open(&options, &env).await?;
-        warn_of_strangers(&options, &ports);
+        warn_of_strangers(&options, !services.is_empty(), &ports);
         let (nfsd, directories, temporary) = match built {
             Some(Built { nfsd, directories, temporary }) => (Some(Arc::new(nfsd)), directories, temporary),
             None => (None, Vec::new(), None),
@@ -217,15 +223,17 @@ impl Server {
 /// What executes calls to each program over TCP and UDP, and to NFS over RDMA.
 type Programs = (Vec<(Spoken, Arc<dyn Handler>)>, Arc<dyn Handler>);
 
-/// Warns the administrator if the server serves clients of every network.
-fn warn_of_strangers(options: &Options, ports: &Ports) {
+/// Warns the administrator if the server serves clients of every network. Services take callers at their word.
+fn warn_of_strangers(options: &Options, has_services: bool, ports: &Ports) {
     let is_open = |export: &super::Export| {
         export.clients.is_empty() && kerberos::securities(options, export).iter().any(|one| !one.is_kerberos())
     };
-    if !ports.only_loopback() && options.allow.is_empty() && options.exports.iter().any(is_open) {
-        let carried = match options.carrier {
-            Carrier::Iwarp => "iWARP is not encrypted",
-            Carrier::Verbs => "what the RDMA device carries is not encrypted",
+    let takes_all = has_services || options.exports.iter().any(is_open);
+    if !ports.only_loopback() && options.allow.is_empty() && takes_all {
+        let carried = match (&options.fabric, options.carrier) {
+            (Some(_), _) => "what RDMA carries is encrypted only if the provider does it",
+            (None, Carrier::Iwarp) => "iWARP is not encrypted",
+            (None, Carrier::Verbs) => "what the RDMA device carries is not encrypted",
         };
         tracing::warn!(
             "anyone who reaches these ports is served: AUTH_SYS takes the client's word for who calls, and {carried}; \

@@ -1,11 +1,11 @@
-//! Saying what a server is to be.
+//! Builds a server, step by step.
 
 use super::{Export, Options, Result, Running, Server};
 use rpcrdma_nfsd::{Cidr, FileSystem};
 use rpcrdma_oncrpc::Service;
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
-/// What a server is to be: [`Server::builder`] begins one. All that is not said has a default, that of `rpcrdma serve`.
+/// Builds a server. Begin with [`Server::builder`]. What you do not set has the default of `rpcrdma serve`.
 ///
 /// ```no_run
 /// use rpcrdma::Server;
@@ -34,6 +34,10 @@ impl Builder {
     }
 
     /// Serves a directory of this machine, which clients see at `path`.
+    ///
+    /// Two limits of a process are the program's to look after. If it has a limit of file sizes (`ulimit -f`), it must
+    /// catch or ignore SIGXFSZ: otherwise a WRITE beyond the limit ends the program. And each connection takes one of
+    /// the files that the process may open (`ulimit -n`), which the program shares with the server.
     pub fn directory(self, path: impl Into<Vec<u8>>, directory: impl Into<PathBuf>) -> Self {
         self.export_as(Export::directory(path, directory))
     }
@@ -45,7 +49,8 @@ impl Builder {
     }
 
     /// Serves an RPC program of your own, at the ports of [`listen`](Self::listen) and [`tcp`](Self::tcp).
-    /// [`Program`](crate::service::Program) makes a program of closures.
+    /// [`Program`](crate::service::Program) makes a program of closures. Anybody who reaches the ports can call it: by
+    /// AUTH_NONE, or by AUTH_SYS, in which the client names the user.
     pub fn service(mut self, service: impl Service + 'static) -> Self {
         self.services.push(Arc::new(service));
         self
@@ -91,7 +96,8 @@ impl Builder {
     /// Opens every port. Clients that connect wait until the server is [started](Server::start).
     ///
     /// # Errors
-    /// If there is nothing to serve, if an export or service cannot be served, or if a port is not free.
+    /// If there is nothing to serve, if options or services contradict each other ([`Options::check`]), if an export
+    /// cannot be served, or if a port is not free.
     pub async fn bind(self) -> Result<Server> {
         Server::bind(self.options, self.services).await
     }

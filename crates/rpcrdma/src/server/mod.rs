@@ -12,6 +12,7 @@
 
 mod bound;
 mod builder;
+mod check;
 mod datagrams;
 mod dialler;
 mod domain;
@@ -48,6 +49,7 @@ pub use files::blocking_threads;
 pub use nfs_versions::{DEFAULT_NFS_VERSIONS, NfsVersions};
 pub use options::{Options, Rpcbind};
 pub use ports::Spoken;
+pub use rpcrdma_nfsd::{BadCidr, Cidr, Domain, Securities, Security};
 pub use running::{Running, Stopped};
 
 /// Limits for the clients of a small listener that a program has next to the server, such as that of the command's

@@ -16,16 +16,28 @@ pub enum Rpcbind {
     System,
 }
 
-/// All that can be said of a server. `rpcrdma serve` has an option of the same name for each, and `docs/serving.md`
-/// explains them; where an error of this crate names an option of the command, the field of that name is meant.
+/// The options of a server. `docs/serving.md` explains them as options of `rpcrdma serve`. An error of this crate
+/// names an option of the command. It means the field of that name; only these fields have other names:
+///
+/// | option of the command | field |
+/// |---|---|
+/// | `--export`, `pseudo=` in it | `exports`, and the path of an [`Export`] |
+/// | `--fabric` | `carrier` |
+/// | `--async` | `early_answers` |
+/// | `--no-crc` | `crc` |
 ///
 /// ```
-/// # fn configured(builder: rpcrdma::server::Builder) -> rpcrdma::server::Builder {
-/// builder.configure(|options| {
+/// use rpcrdma::server::{Builder, Security};
+///
+/// # fn configured(builder: Builder) -> Result<Builder, rpcrdma::server::BadCidr> {
+/// let network = "192.0.2.0/24".parse()?;
+/// let builder = builder.configure(|options| {
 ///     options.memory = Some(256 << 20);
 ///     options.max_connections = 100;
-/// })
-/// # }
+///     options.allow.push(network);
+///     options.sec = vec![Security::Krb5p, Security::Krb5i];
+/// });
+/// # Ok(builder) }
 /// ```
 #[derive(Clone)]
 #[non_exhaustive]
@@ -61,7 +73,8 @@ pub struct Options {
     pub host_locks: bool,
     /// Whether files are delegated to clients of version 4.
     pub delegations: bool,
-    /// The security flavours that are accepted, best first.
+    /// The security flavours with which files are served, best first. Services of the program's own take AUTH_NONE and
+    /// AUTH_SYS, whatever this says.
     pub sec: Vec<Security>,
     /// The file with the keys of Kerberos; the machine's by default.
     pub keytab: Option<PathBuf>,
@@ -69,13 +82,13 @@ pub struct Options {
     pub principals: Option<PathBuf>,
     /// The domain of users and groups in version 4.
     pub domain: Option<Domain>,
-    /// Callers by AUTH_SYS have the groups that this machine knows of their user.
+    /// For callers with AUTH_SYS the server uses the groups from this machine's user database, not those in the call.
     pub manage_gids: bool,
     /// Nothing can be changed through any export.
     pub read_only: bool,
     /// The clients' root acts as root here.
     pub no_root_squash: bool,
-    /// New names and attributes are answered for before they are on the disk.
+    /// The server answers before new names and attributes are on the disk.
     pub early_answers: bool,
     /// Only clients of these networks are served; all if it is empty.
     pub allow: Vec<Cidr>,
@@ -91,9 +104,9 @@ pub struct Options {
     /// same as the command's. Otherwise it is a temporary directory, and the handles and locks of clients end with the
     /// server.
     pub state: Option<PathBuf>,
-    /// Connections at a time, over all listeners.
+    /// Connections at a time, over all listeners. Each takes one of the files that the process may open.
     pub max_connections: u32,
-    /// A client that makes no progress in the middle of something for so long is dropped.
+    /// The server drops a client that makes no progress for this time within a call or a reply.
     pub stall_timeout: Duration,
     /// The versions of RPC-over-RDMA that the server accepts.
     pub rpcrdma: Versions,

@@ -6,7 +6,7 @@ use crate::interop::{context::Context, flavour, guest::GuestOptions, serve::Serv
 
 pub(super) const JOB: Job = Job {
     name: "client-fsx-crate",
-    about: "the crate fsx: reads, writes, maps, truncations, copies, holes and allocations of one file, as random",
+    about: "the crate fsx: reads, writes, maps, truncations, copies, holes and allocations of one file, at random",
     seconds: 600,
     guests: 1,
     scales: true,

@@ -161,7 +161,7 @@ impl Asking {
     async fn small(&mut self, mut wire: Wire, end: Instant) -> Result<Sample> {
         let Work { depth, .. } = self.work;
         let (answer, octets) = (self.work.answer(), self.work.data() as u64);
-        // One more than can come: what fills its room may have left something, and the end would not wait for it.
+        // One more than can come: when a message fills its room, tokio reads once more before it waits.
         let mut room = vec![0; answer * depth + 1];
         let (mut sample, mut now) = (Sample::new(), Instant::now());
         let (mut sent, mut done, mut have) = (0, 0, 0);

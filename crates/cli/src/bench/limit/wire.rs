@@ -1,6 +1,7 @@
 //! How an end of the yardstick waits for the other: in the system call that reads, or as a server of many connections
 //! has to, by epoll, or as a task of tokio. What one of these adds is what no server built on it can save.
 
+use super::frame;
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use rustix::{
@@ -39,13 +40,7 @@ impl Waits {
 /// One end of the connection.
 pub(super) enum Wire {
     Read(TcpStream),
-    Epoll {
-        stream: TcpStream,
-        epoll: OwnedFd,
-        /// The last read has left something, or the other end has gone: no event would tell it again.
-        is_ready: bool,
-        has_ended: bool,
-    },
+    Epoll { stream: TcpStream, epoll: OwnedFd },
     Tokio(tokio::net::TcpStream),
 }
 
@@ -56,10 +51,8 @@ impl Wire {
             Waits::Read => Self::Read(stream),
             Waits::Epoll => {
                 let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-                // As tokio has it.
-                let events = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
-                epoll::add(&epoll, &stream, epoll::EventData::new_u64(0), events)?;
-                Self::Epoll { stream, epoll, is_ready: false, has_ended: false }
+                epoll::add(&epoll, &stream, epoll::EventData::new_u64(0), EventFlags::IN)?;
+                Self::Epoll { stream, epoll }
             }
             Waits::Tokio => {
                 stream.set_nonblocking(true)?;
@@ -72,18 +65,10 @@ impl Wire {
     pub(super) async fn receive(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Read(stream) => stream.read(room),
-            Self::Epoll { stream, epoll, is_ready, has_ended } => {
+            Self::Epoll { stream, epoll } => {
                 let mut events = [epoll::Event { flags: EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 1];
-                while !*is_ready && !*has_ended {
-                    epoll::wait(&*epoll, &mut events, None)?;
-                    // Room to send is told by the same event, and nobody waits for it.
-                    let flags = events[0].flags;
-                    *is_ready = flags.contains(EventFlags::IN);
-                    *has_ended = flags.contains(EventFlags::RDHUP);
-                }
-                let received = stream.read(room)?;
-                *is_ready = received == room.len();
-                Ok(received)
+                epoll::wait(&*epoll, &mut events, None)?;
+                stream.read(room)
             }
             Self::Tokio(stream) => stream.read(room).await,
         }
@@ -92,7 +77,7 @@ impl Wire {
     /// Sends all of it, with as few system calls as the kernel allows.
     pub(super) async fn send(&mut self, slices: &mut [IoSlice<'_>]) -> Result<()> {
         match self {
-            Self::Read(stream) | Self::Epoll { stream, .. } => super::frame::send_all(stream, slices),
+            Self::Read(stream) | Self::Epoll { stream, .. } => frame::send_all(stream, slices),
             Self::Tokio(stream) => {
                 let mut slices = slices;
                 while !slices.is_empty() {

@@ -23,6 +23,7 @@ impl Why {
         match self {
             Why::Expired => Status::EXPIRED,
             Why::Admin => Status::ADMIN_REVOKED,
+            // NFS4-8881-10.4.6-b
             Why::NotReturned => Status::DELEG_REVOKED,
         }
     }

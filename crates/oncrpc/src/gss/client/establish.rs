@@ -29,6 +29,7 @@ const MAX_STEPS: usize = 8;
 const ATTEMPTS: usize = 3;
 /// The bits of a major status that show an error (RFC 2744 section 3.9.1).
 const ERRORS: u32 = 0xffff_0000;
+/// The bit that says: another token is expected.
 const CONTINUE_NEEDED: u32 = 1;
 
 /// A context that is to be made.
