@@ -4,6 +4,8 @@
 mod book;
 #[path = "house/publishing.rs"]
 mod publishing;
+#[path = "house/rings.rs"]
+mod rings;
 
 use serde_json::Value;
 use std::{

@@ -1,7 +1,8 @@
 //! The connection manager's events and identifiers.
 
 use crate::{
-    context::check,
+    answer::{check, report},
+    error::REMOVED,
     sys::{Library, cm, verbs},
 };
 use bytes::Bytes;
@@ -49,6 +50,21 @@ pub(crate) struct Event {
     pub(crate) private_data: Bytes,
     pub(crate) responder_resources: u8,
     pub(crate) initiator_depth: u8,
+}
+
+impl Event {
+    /// The error for one that is not the one that was waited for.
+    pub(crate) fn error(&self, library: &Library) -> io::Error {
+        let name = library.event(self.kind);
+        if self.kind == cm::DEVICE_REMOVAL {
+            return io::Error::new(io::ErrorKind::NotConnected, REMOVED);
+        }
+        if self.status < 0 {
+            let error = io::Error::from_raw_os_error(self.status.saturating_neg());
+            return io::Error::new(error.kind(), format!("{name}: {error}"));
+        }
+        io::Error::other(format!("{name}, status {}", self.status))
+    }
 }
 
 /// Where events come from.
@@ -293,7 +309,7 @@ impl Drop for Id {
     fn drop(&mut self) {
         // SAFETY: its queue pair has been destroyed or never was, and no event of it is unacknowledged.
         let answer = unsafe { (self.library.cm.rdma_destroy_id)(self.raw) };
-        crate::domain::report("ending a connection's identifier", check(answer));
+        report("ending a connection's identifier", check(answer));
     }
 }
 

@@ -1,9 +1,9 @@
 //! A completion queue, and the descriptor that shows when to look at it.
 
 use crate::{
+    answer::{check, report},
     channel::{Descriptor, watch},
-    context::{Context as Device, check},
-    domain::report,
+    context::Context as Device,
     sys::verbs,
 };
 use std::{

@@ -6,6 +6,7 @@
 //! need.
 
 use crate::{
+    answer::check,
     channel::Id,
     error::OpenError,
     sys::{Library, cm, verbs},
@@ -176,15 +177,5 @@ impl Context {
     /// Whether another pointer of the libraries' means this device.
     pub(crate) fn is(&self, other: *mut verbs::Context) -> bool {
         ptr::eq(self.raw, other)
-    }
-}
-
-/// The answer of a function that returns an error's number or, by the connection manager's custom, -1 and the number
-/// aside. Some providers return the number negated.
-pub(crate) fn check(answer: c_int) -> io::Result<()> {
-    match answer {
-        0 => Ok(()),
-        -1 => Err(io::Error::last_os_error()),
-        number => Err(io::Error::from_raw_os_error(number.saturating_abs())),
     }
 }

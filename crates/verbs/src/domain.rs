@@ -6,8 +6,9 @@
 
 use crate::{
     abandoned::Abandoned,
-    context::{Context, check},
-    fabric::{is_memory_lock, memory_lock_limit},
+    answer::{check, report},
+    context::Context,
+    memory_lock::{is_memory_lock, memory_lock_limit},
     slabs::{SLAB_OCTETS, Slabs},
     sys::verbs,
 };
@@ -159,13 +160,6 @@ impl Drop for Domain {
         }
         // SAFETY: as above.
         report("freeing a protection domain", check(unsafe { (library.ibv_dealloc_pd)(self.raw) }));
-    }
-}
-
-/// Reports an error of a tear-down, although the program can do nothing about it.
-pub(crate) fn report(what: &'static str, result: io::Result<()>) {
-    if let Err(error) = result {
-        tracing::warn!(%error, "{what} failed");
     }
 }
 

@@ -2,6 +2,9 @@
 
 use std::{io, net::IpAddr};
 
+/// What ends with its device says so.
+pub(crate) const REMOVED: &str = "the RDMA device was removed";
+
 /// A library that could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{library} cannot be loaded ({reason}); install rdma-core (Debian: rdma-core, ibverbs-providers, librdmacm1)")]

@@ -5,10 +5,7 @@
 //! the object that it concerns, so it does not matter which object reads: the end of a connection with shared receives,
 //! or a listener, which waits for them.
 
-use crate::{
-    context::{Context as Device, check},
-    sys::verbs,
-};
+use crate::{answer::check, context::Context as Device, sys::verbs};
 use rustix::{
     fs::{OFlags, fcntl_getfl, fcntl_setfl},
     io::fcntl_dupfd_cloexec,

@@ -36,6 +36,7 @@
 //! device is done with it.
 
 mod abandoned;
+mod answer;
 mod channel;
 mod completions;
 mod config;
@@ -47,9 +48,11 @@ mod events;
 mod fabric;
 mod limits;
 mod listener;
+mod memory_lock;
 mod opener;
 mod queue_pair;
 mod resolve;
+mod shared;
 mod shared_receives;
 mod slabs;
 mod status;

@@ -9,9 +9,11 @@
 use crate::{
     channel::{Bring, Channel, Id},
     config::LISTEN_BACKLOG,
+    error::REMOVED,
     events::Watch,
-    fabric::{REMOVED, Shared, event_error},
     opener::Opener,
+    queue_pair::VerbsQueuePair,
+    shared::Shared,
     sys::cm,
 };
 use bytes::Bytes;
@@ -188,7 +190,8 @@ impl Incoming for Asked {
             let (ird, ord) = shared.depths(&params);
             let (ird, ord) = (ird.min(info.ird), ord.min(info.ord));
             // Receives first, then the answer: the peer may send as soon as it has it.
-            let mut queue_pair = shared.queue_pair(id, params.receives).map_err(AcceptError::Io)?;
+            let mut queue_pair =
+                VerbsQueuePair::with_receives(&shared, id, params.receives).map_err(AcceptError::Io)?;
             let bring = Bring { private_data: &params.private_data, ird, ord };
             let gone = || AcceptError::Io(io::ErrorKind::NotConnected.into());
             queue_pair.id().ok_or_else(gone)?.accept(&bring).map_err(AcceptError::Io)?;
@@ -198,7 +201,7 @@ impl Incoming for Asked {
                     queue_pair.open(ConnectionInfo { ird, ord, ..info });
                     Ok(Box::new(queue_pair) as Connected)
                 }
-                Some(Ok(event)) => Err(AcceptError::Io(event_error(shared.context.library(), &event))),
+                Some(Ok(event)) => Err(AcceptError::Io(event.error(shared.context.library()))),
                 Some(Err(error)) => Err(AcceptError::Io(error)),
                 None => Err(AcceptError::TimedOut { seconds: limit.as_secs() }),
             }

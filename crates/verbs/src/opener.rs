@@ -8,8 +8,8 @@ use crate::{
     config::{Config, Device},
     context::{Context, Devices},
     error::OpenError,
-    fabric::Shared,
     resolve::resolved,
+    shared::Shared,
     slabs::{SLAB_OCTETS, Slabs},
     sys::Library,
 };

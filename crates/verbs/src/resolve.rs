@@ -6,7 +6,6 @@
 
 use crate::{
     channel::{Channel, Id},
-    fabric::event_error,
     sys::{Library, cm},
 };
 use rpcrdma_env::Clock;
@@ -33,7 +32,7 @@ pub(crate) async fn resolved(
         id.resolve(from, peer, attempt)?;
         let error = match within(clock, attempt, id.channel().wait()).await.transpose()? {
             Some(event) if event.kind == cm::ADDRESS_RESOLVED => return Ok(id),
-            Some(event) => event_error(library, &event),
+            Some(event) => event.error(library),
             None => io::ErrorKind::TimedOut.into(),
         };
         if error.kind() != io::ErrorKind::TimedOut || clock.now() >= until {

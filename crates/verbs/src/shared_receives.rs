@@ -6,9 +6,10 @@
 //! and its memory is kept, until the queue is destroyed.
 
 use crate::{
+    answer::{check, report},
     completions::RECEIVE,
-    context::{Context, check},
-    domain::{Domain, Region, report},
+    context::Context,
+    domain::{Domain, Region},
     events,
     sys::verbs,
 };

@@ -1,8 +1,8 @@
 //! Memory windows of type 2: handles that are bound to one queue pair and can be invalidated.
 
 use crate::{
-    context::check,
-    domain::{Domain, report},
+    answer::{check, report},
+    domain::Domain,
     sys::verbs,
 };
 use std::{io, sync::Arc};

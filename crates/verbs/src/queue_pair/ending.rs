@@ -6,7 +6,13 @@
 //! which tells a peer that has not learned of the end in another way.
 
 use super::{Hardware, Phase, VerbsQueuePair};
-use crate::{context::check, domain::report, events::forget, shared_receives::await_last, sys::verbs};
+use crate::{
+    answer::{check, report},
+    events::forget,
+    shared::Shared,
+    shared_receives::await_last,
+    sys::verbs,
+};
 use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Token, WorkError, WorkKind};
 
 impl VerbsQueuePair {
@@ -80,7 +86,7 @@ impl VerbsQueuePair {
 
 impl Hardware {
     /// Tells the peer, and lets the device give back what it has.
-    fn stop(&self, shared: &crate::fabric::Shared) {
+    fn stop(&self, shared: &Shared) {
         // An error means that the connection no longer exists, or does not exist yet.
         if let Err(error) = self.id.disconnect() {
             tracing::trace!(%error, "disconnecting");
@@ -98,7 +104,7 @@ impl Hardware {
     }
 
     /// Destroys the queue pair and all that belongs to it. False if the device refuses.
-    fn destroy(mut self, shared: &crate::fabric::Shared) -> bool {
+    fn destroy(mut self, shared: &Shared) -> bool {
         let library = &shared.context.library().verbs;
         let queue_pair = self.id.queue_pair();
         // SAFETY: the queue pair exists, and nothing names it afterwards.

@@ -16,7 +16,8 @@ use crate::{
     channel::Id,
     completions::Completions,
     domain::{Domain, Region},
-    fabric::{REMOVED, Shared},
+    error::REMOVED,
+    shared::Shared,
     shared_receives::SharedReceives,
     sys::{cm, verbs},
     window::Window,
@@ -27,8 +28,8 @@ use kind::wanted;
 use receives::PostedReceive;
 use rpcrdma_env::{Buffer, Timestamp};
 use rpcrdma_fabric::{
-    BoxFuture, Capabilities, CloseReason, Completion, ConnectionInfo, Lent, QueuePair, Read, Refused, RefusedReason,
-    RemoteSegment, Send, Spin, Token, Write,
+    BoxFuture, Capabilities, CloseReason, Completion, ConnectionInfo, Lent, QueuePair, Read, Receives, Refused,
+    RefusedReason, RemoteSegment, Send, Spin, Token, Write,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -99,7 +100,7 @@ pub(crate) struct VerbsQueuePair {
 
 impl VerbsQueuePair {
     /// A queue pair for a connection in the making, with receives of its own or a pool's.
-    pub(crate) fn new(shared: Arc<Shared>, mut id: Id, pool: Option<Arc<SharedReceives>>) -> io::Result<Self> {
+    fn new(shared: Arc<Shared>, mut id: Id, pool: Option<Arc<SharedReceives>>) -> io::Result<Self> {
         let domain = shared.domain()?;
         let limits = &shared.limits;
         // One connection may take all that a pool has.
@@ -136,6 +137,19 @@ impl VerbsQueuePair {
             heard: false,
             spin: Spin::default(),
         })
+    }
+
+    /// The same, with its receives in place.
+    pub(crate) fn with_receives(shared: &Arc<Shared>, id: Id, receives: Receives) -> io::Result<Self> {
+        let (buffers, pool) = match receives {
+            Receives::Own(buffers) => (buffers, None),
+            Receives::Shared(pool) => (Vec::new(), Some(shared.own_pool(&*pool)?)),
+        };
+        let mut queue_pair = Self::new(shared.clone(), id, pool)?;
+        for buffer in buffers {
+            queue_pair.post_receive(buffer).map_err(|refused| io::Error::other(refused.reason))?;
+        }
+        Ok(queue_pair)
     }
 
     /// The connection manager's identifier, until the connection is over.

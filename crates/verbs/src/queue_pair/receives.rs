@@ -2,7 +2,7 @@
 //! of a pool.
 
 use super::{Kept, Phase, VerbsQueuePair};
-use crate::{completions::RECEIVE, context::check, status::Meaning, sys::verbs};
+use crate::{answer::check, completions::RECEIVE, status::Meaning, sys::verbs};
 use rpcrdma_env::Buffer;
 use rpcrdma_fabric::{CloseReason, Completion, FenceCause, ReceivePool, Refused, RefusedReason, Token, WorkKind};
 use std::ptr;

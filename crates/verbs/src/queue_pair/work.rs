@@ -7,8 +7,8 @@
 
 use super::{Kept, Phase, VerbsQueuePair};
 use crate::{
+    answer::check,
     completions::RECEIVE,
-    context::check,
     domain::{Key, Region},
     status::Meaning,
     sys::verbs,
