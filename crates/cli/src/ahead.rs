@@ -2,7 +2,7 @@
 //! [`WALK_DIRECTORIES`] directories in mind, has one call at a time under way, and gives up where it cannot go on; then
 //! the progress has no total. Nothing of what it finds is used for the copy.
 
-use crate::{place::MAX_DEPTH, session::Session};
+use crate::{depth::MAX_DEPTH, session::Session};
 use rpcrdma_nfs::attr::{Attributes, FileType};
 use rpcrdma_nfs_client::Handle;
 use std::{

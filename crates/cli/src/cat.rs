@@ -1,9 +1,32 @@
 //! `rpcrdma cat`.
 
-use crate::{args::CatArgs, copy::close_after, failure::At, octets::Octets, session::Sessions};
+use crate::{
+    args::{ClientArgs, parse_octets},
+    copy::close_after,
+    failure::At,
+    octets::Octets,
+    session::Sessions,
+};
 use anyhow::{Context, Result};
+use clap::Args;
+use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs_client::Access;
 use std::io::Write;
+
+#[derive(Debug, Args)]
+pub(crate) struct CatArgs {
+    /// Which files
+    #[arg(required = true)]
+    pub(crate) urls: Vec<NfsUrl>,
+    /// Begin so far from the beginning of each file, such as 4096 or 5G; a file that ends before has nothing there
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_octets)]
+    pub(crate) offset: u64,
+    /// Write so much of each file at most, such as 512 or 16M (default: up to its end)
+    #[arg(long, value_name = "SIZE", value_parser = parse_octets)]
+    pub(crate) length: Option<u64>,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
 
 pub(crate) async fn run(args: CatArgs) -> Result<()> {
     let mut sessions = Sessions::new(args.client.into())?;

@@ -1,13 +1,18 @@
 //! What `get` and `put` share: how much is under way, what was done, and reporting it.
 
 use crate::{
-    Failed, ahead::Ahead, args::Placing, failure, interrupt::Interrupted, names, place::TooDeep, waiting::Watch,
+    ahead::Ahead,
+    args::Placing,
+    depth::TooDeep,
+    failure::{self, Failed, is_hopeless},
+    interrupt::Interrupted,
+    names,
+    waiting::Watch,
 };
 use anyhow::{Context, Result};
 use futures_util::{Stream, StreamExt};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use rpcrdma_nfs_client::{Error, File};
-use rpcrdma_oncrpc::CallError;
+use rpcrdma_nfs_client::File;
 use std::{
     io::{IsTerminal, Write},
     pin::pin,
@@ -48,13 +53,6 @@ pub(crate) fn data_runs(octets: &[u8]) -> Vec<std::ops::Range<usize>> {
     runs
 }
 
-/// Whether to give up, rather than go on with the next file: the server cannot be reached, or its tree has no end.
-pub(crate) fn is_hopeless(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.is::<TooDeep>())
-        || failure::cause(error).is_some_and(Error::is_unreachable)
-        || matches!(failure::cause(error), Some(CallError::Transport(_)))
-}
-
 /// Does something while copies go on, and keeps the results of those that end meanwhile. A copy that is not polled
 /// keeps what it holds, such as a slot of the session or the turn to repair it, and the work here may have to wait for
 /// that.
@@ -83,11 +81,6 @@ pub(crate) async fn close_after<T>(file: File, copied: Result<T>) -> Result<T> {
         }
     }
     copied
-}
-
-/// Writes a line to standard error. If that is full or closed, nobody can read it.
-pub(crate) fn tell(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn set_style(bar: &ProgressBar, template: &str) {
@@ -284,8 +277,8 @@ impl Tally {
 
     fn print(&self, line: &str) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| tell(line)),
-            None => tell(line),
+            Some(bar) => bar.suspend(|| failure::write(line)),
+            None => failure::write(line),
         }
     }
 
@@ -295,11 +288,11 @@ impl Tally {
             return;
         }
         for (what, why) in &self.left_out {
-            tell(&failure::warning_line(&format!("left out: {what}: {why}")));
+            failure::write(&failure::warning_line(&format!("left out: {what}: {why}")));
         }
         match self.errors - self.left_out.len() as u64 {
             0 => {}
-            more => tell(&failure::warning_line(&format!("left out: {more} more"))),
+            more => failure::write(&failure::warning_line(&format!("left out: {more} more"))),
         }
     }
 
@@ -310,7 +303,7 @@ impl Tally {
         {
             let (files, octets) = (self.files, HumanBytes(self.octets));
             let hint = if self.can_resume(error) { "; --resume passes over what is whole" } else { "" };
-            tell(&failure::warning_line(&format!("stopped after {files} files and {octets}{hint}")));
+            failure::write(&failure::warning_line(&format!("stopped after {files} files and {octets}{hint}")));
         }
     }
 
@@ -377,7 +370,7 @@ impl Tally {
             let line = names::json(&self.to_json(seconds));
             told = writeln!(std::io::stdout(), "{line}").context("cannot write to the standard output");
         } else if (self.bar.is_some() || self.is_tree) && !quiet {
-            tell(&self.summary(seconds));
+            failure::write(&self.summary(seconds));
         }
         // An object for a program has it already.
         if !json {

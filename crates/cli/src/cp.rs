@@ -11,13 +11,14 @@ mod finish;
 use crate::{
     args::ClientArgs,
     copy::{FILES, Tally, beside},
+    depth::{MAX_DEPTH, TooDeep},
     failure::At,
     files::umask,
     get::checked_name,
     interrupt::Signals,
     links::Unfinished,
     names::{escaped, join},
-    place::{MAX_DEPTH, Target, TooDeep, split_last},
+    place::{Target, split_last},
     session::{Session, Sessions},
 };
 use anyhow::{Context, Result, bail, ensure};

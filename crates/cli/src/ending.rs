@@ -4,7 +4,7 @@
 //! A command can end anywhere, by an error or a signal. What it has connected to is noted where it runs, and ended when
 //! it is over, however that came.
 
-use crate::copy::is_hopeless;
+use crate::failure::is_hopeless;
 use anyhow::Result;
 use rpcrdma::client::Ending;
 use std::cell::RefCell;

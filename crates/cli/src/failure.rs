@@ -5,8 +5,12 @@
 //! there is one; the message is the text for a person. A notice that is not an error is
 //! `{"warning": {"message": ...}}`. A path that is not UTF-8 is in hexadecimal, under `path_hex` or `local_hex`.
 
-use crate::names::{self, escaped};
+use crate::{
+    depth::TooDeep,
+    names::{self, escaped},
+};
 use rpcrdma_nfs_client::{Error, MountError};
+use rpcrdma_oncrpc::CallError;
 use serde_json::{Map, Value, json};
 use std::{
     collections::BTreeSet,
@@ -26,6 +30,18 @@ pub(crate) fn choose_form(json: bool) {
 fn is_json() -> bool {
     AS_JSON.get().copied().unwrap_or(false)
 }
+
+/// Something that the user asked for could not be done, which has been reported already.
+#[derive(Debug)]
+pub(crate) struct Failed;
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not everything could be done")
+    }
+}
+
+impl std::error::Error for Failed {}
 
 /// What is wrong with the command line is found out after it has been read: exit code 2.
 #[derive(Debug)]
@@ -79,6 +95,13 @@ pub(crate) fn is_the_servers(error: &anyhow::Error) -> bool {
     cause::<Error>(error).is_some()
 }
 
+/// Whether to give up, rather than go on with the next file: the server cannot be reached, or its tree has no end.
+pub(crate) fn is_hopeless(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<TooDeep>())
+        || cause(error).is_some_and(Error::is_unreachable)
+        || matches!(cause(error), Some(CallError::Transport(_)))
+}
+
 /// The line for an error that ends the command.
 pub(crate) fn line(error: &anyhow::Error) -> String {
     form(&[], error, is_json())
@@ -94,14 +117,19 @@ pub(crate) fn line_of_local(local: &[u8], error: &anyhow::Error) -> String {
     form(&[("local", local)], error, is_json())
 }
 
-/// Writes an error that ends the command. If standard error is full or closed, nobody can read it.
+/// Writes a line to standard error. If that is full or closed, nobody can read it.
+pub(crate) fn write(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Writes an error that ends the command.
 pub(crate) fn tell(error: &anyhow::Error) {
-    let _ = writeln!(std::io::stderr(), "{}", line(error));
+    write(&line(error));
 }
 
 /// Writes a notice that is not an error, in either form.
 pub(crate) fn warning(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{}", warning_line(text));
+    write(&warning_line(text));
 }
 
 /// The same for what several connections of a command would tell, each of them.

@@ -12,15 +12,16 @@ mod target;
 mod writing;
 
 use crate::{
-    args::{GetArgs, Placing},
+    args::{ClientArgs, Placing},
     copy::{FILES, Tally},
     counterpart::Counterparts,
+    depth::{MAX_DEPTH, TooDeep},
     failure::At,
     interrupt::Signals,
-    place::{MAX_DEPTH, TooDeep},
     session::{Session, Sessions},
 };
 use anyhow::{Context, Result, bail, ensure};
+use clap::Args;
 use futures_util::{
     Stream, StreamExt,
     future::{Either, LocalBoxFuture, select},
@@ -51,6 +52,30 @@ use std::{
     sync::Arc,
 };
 use writing::Writing;
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// Copy directories and what is in them
+    #[arg(short)]
+    pub(crate) recursive: bool,
+    /// What to copy
+    #[arg(required = true)]
+    pub(crate) urls: Vec<NfsUrl>,
+    /// Where to: a directory that exists, or the new name
+    pub(crate) local: PathBuf,
+    /// Also keep extended attributes (user.*) and access control lists, if both sides have them; the command names each
+    /// file whose attributes it could not keep. If POSIX cannot express a list, the copy keeps one that may allow less
+    /// and never allows more
+    #[arg(long)]
+    pub(crate) xattrs: bool,
+    #[command(flatten)]
+    pub(crate) placing: Placing,
+    /// No progress bar
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
 
 pub(crate) async fn run(args: GetArgs) -> Result<()> {
     let mut signals = Signals::new()?;

@@ -7,10 +7,9 @@
 mod child;
 
 use crate::{
-    Failed,
     args::{ClientArgs, parse_octets, parse_seconds},
     copy::close_after,
-    failure::{self, At, Usage},
+    failure::{self, At, Failed, Usage},
     files::umask,
     interrupt::{Interrupted, Signals},
     names::escaped,

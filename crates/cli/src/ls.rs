@@ -1,15 +1,15 @@
 //! `rpcrdma ls`.
 
 use crate::{
-    args::{ClientArgs, LsArgs},
+    args::ClientArgs,
+    depth::{MAX_DEPTH, TooDeep},
     files::Errors,
     names,
-    place::{MAX_DEPTH, TooDeep},
     session::{Session, Sessions},
-    transports::Options,
 };
 use anyhow::{Result, ensure};
 use bytes::Bytes;
+use clap::Args;
 use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs::{
     attr::{Attributes, FileType, Who},
@@ -19,10 +19,26 @@ use rpcrdma_nfs_client::Handle;
 use serde_json::{Map, Value};
 use std::io::{BufWriter, StdoutLock, Write};
 
-impl From<ClientArgs> for Options {
-    fn from(args: ClientArgs) -> Self {
-        Options { no_crc: args.no_crc, capture: args.capture, ..Options::default() }
-    }
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct LsArgs {
+    /// What to list
+    #[arg(required = true)]
+    pub(crate) urls: Vec<NfsUrl>,
+    /// One line for each file, with mode, links, owner, group, size and time
+    #[arg(short)]
+    pub(crate) long: bool,
+    /// Directories below, too
+    #[arg(short = 'R')]
+    pub(crate) recursive: bool,
+    /// With -l: print sizes with units, such as 1.50 GiB
+    #[arg(short = 'h', long, requires = "long", conflicts_with = "json")]
+    pub(crate) human_readable: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
 }
 
 /// What is held of one directory to sort it: some millions of entries.

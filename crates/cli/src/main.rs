@@ -7,10 +7,12 @@ mod args;
 mod bench;
 mod capture;
 mod cat;
+mod command;
 mod copy;
 mod counterpart;
 mod cp;
 mod decode;
+mod depth;
 mod devices;
 mod ending;
 mod extras;
@@ -31,6 +33,7 @@ mod partial;
 mod ping;
 mod place;
 mod put;
+mod running;
 mod serve;
 mod session;
 mod stat;
@@ -38,30 +41,18 @@ mod transports;
 mod waiting;
 
 use anyhow::Result;
-use args::{Cli, Command};
-use capture::CaptureArgs;
-use clap::Parser;
-use failure::Usage;
+use clap::{CommandFactory, Parser};
+use command::{Cli, Command};
+use failure::{Failed, Usage};
 use interrupt::Interrupted;
+use running::captured;
 use std::process::ExitCode;
 
 /// The exit code of wrong usage, as of what clap finds.
 const WRONG_USAGE: u8 = 2;
 
-/// Something that the user asked for could not be done, which has been reported already.
-#[derive(Debug)]
-struct Failed;
-
-impl std::fmt::Display for Failed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("not everything could be done")
-    }
-}
-
-impl std::error::Error for Failed {}
-
 fn main() -> ExitCode {
-    let command = Cli::parse_from(args::joined(std::env::args_os())).command;
+    let command = Cli::parse_from(command::joined(std::env::args_os())).command;
     failure::choose_form(command.is_json());
     match run(command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -106,23 +97,7 @@ fn run(command: Command) -> Result<()> {
         Command::Ln(args) => captured(&args.connecting.capture.clone(), files::ln(args)),
         Command::Df(args) => captured(&args.client.capture.clone(), files::df(args)),
         Command::Bench(args) => bench::run(&args),
-        Command::Completions(args) => manual::completions(&args, &mut std::io::stdout().lock()),
-        Command::Man(args) => manual::pages(&args),
+        Command::Completions(args) => manual::completions(&args, Cli::command(), &mut std::io::stdout().lock()),
+        Command::Man(args) => manual::pages(&args, Cli::command()),
     }
-}
-
-/// Runs a client command on this thread.
-fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(ending::after(command))
-}
-
-/// The same, and ends its capture: one that could not be written is a failure of the command.
-fn captured<T>(capture: &CaptureArgs, command: impl Future<Output = Result<T>>) -> Result<T> {
-    // The runtime ends before the capture does: the ends of its connections belong into it.
-    let done = block_on(command);
-    match capture.finish() {
-        Err(error) if done.is_err() => failure::tell(&error),
-        finished => finished?,
-    }
-    done
 }

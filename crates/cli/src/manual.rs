@@ -1,9 +1,8 @@
 //! `rpcrdma completions` and `rpcrdma man`: written from the command's own definition, so that they are never behind
 //! it.
 
-use crate::args::Cli;
 use anyhow::{Context, Result};
-use clap::{Args, CommandFactory};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use std::{io::Write, path::PathBuf};
 
@@ -20,8 +19,7 @@ pub(crate) struct ManArgs {
 }
 
 /// Writes the shell's script to `out`.
-pub(crate) fn completions(args: &CompletionsArgs, out: &mut impl Write) -> Result<()> {
-    let mut command = Cli::command();
+pub(crate) fn completions(args: &CompletionsArgs, mut command: Command, out: &mut impl Write) -> Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, "rpcrdma", &mut script);
     out.write_all(&script)?;
@@ -29,9 +27,9 @@ pub(crate) fn completions(args: &CompletionsArgs, out: &mut impl Write) -> Resul
 }
 
 /// Writes a page for each command.
-pub(crate) fn pages(args: &ManArgs) -> Result<()> {
+pub(crate) fn pages(args: &ManArgs, command: Command) -> Result<()> {
     let directory = &args.directory;
     std::fs::create_dir_all(directory)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
+        .and_then(|()| clap_mangen::generate_to(command, directory))
         .with_context(|| directory.display().to_string())
 }

@@ -4,24 +4,6 @@ use crate::{names::escaped, session::Session};
 use anyhow::{Result, ensure};
 use rpcrdma_nfs::attr::FileType;
 use rpcrdma_nfs_client::{Handle, Name};
-use std::fmt;
-
-/// Directories within each other that a command goes into: bounds what a server with an endless tree makes us keep and
-/// do. No path of a local file system has room for as many unless their names are very short.
-pub(crate) const MAX_DEPTH: usize = 1024;
-
-/// A tree on a server is deeper than [`MAX_DEPTH`]. That ends a command, which goes down before it goes on: where each
-/// directory has two within it, passing one over at the bottom would leave no less to do.
-#[derive(Debug)]
-pub(crate) struct TooDeep;
-
-impl fmt::Display for TooDeep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "goes more than {MAX_DEPTH} directories deep, or without end")
-    }
-}
-
-impl std::error::Error for TooDeep {}
 
 /// Where copies and moved files go.
 pub(crate) enum Target {

@@ -12,23 +12,26 @@ mod target;
 mod upload;
 
 use crate::{
-    args::{Placing, PutArgs},
+    args::{ClientArgs, Placing},
     copy::{FILES, Tally, beside},
     counterpart::Counterparts,
+    depth::MAX_DEPTH,
     failure::At,
     files::umask,
     interrupt::Signals,
     links::{Links, Unfinished},
     names::join,
-    place::{MAX_DEPTH, Target},
+    place::Target,
     session::{Session, Sessions},
 };
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
+use clap::Args;
 use futures_util::{
     StreamExt,
     stream::{self, FuturesUnordered},
 };
+use rpcrdma::client::NfsUrl;
 use rpcrdma_env::Random;
 use rpcrdma_nfs::attr::{FileType, NewAttributes, Who};
 use rpcrdma_nfs_client::{Handle, Name};
@@ -43,6 +46,34 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct PutArgs {
+    /// Copy directories and what is in them
+    #[arg(short)]
+    pub(crate) recursive: bool,
+    /// Do not try to give files the modes and times of their sources. Existing files on the server keep their modes;
+    /// new files and directories get the modes of their sources without the bits of the umask
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) no_attributes: bool,
+    /// Also keep extended attributes (user.*) and access control lists, if both sides have them; the command names each
+    /// file whose attributes it could not keep. If POSIX cannot express a list, the copy keeps one that may allow less
+    /// and never allows more
+    #[arg(long)]
+    pub(crate) xattrs: bool,
+    /// What to copy
+    #[arg(required = true)]
+    pub(crate) local: Vec<PathBuf>,
+    /// Where to: a directory that exists, or the new name
+    pub(crate) url: NfsUrl,
+    #[command(flatten)]
+    pub(crate) placing: Placing,
+    /// No progress bar
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
 
 pub(crate) async fn run(args: PutArgs) -> Result<()> {
     let mut signals = Signals::new()?;

@@ -1,11 +1,21 @@
 //! `rpcrdma stat`.
 
-use crate::{args::StatArgs, files::Errors, ls::insert_attributes, names, session::Sessions};
+use crate::{args::ClientArgs, files::Errors, ls::insert_attributes, names, session::Sessions};
 use anyhow::Result;
+use clap::Args;
 use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs::attr::FileType;
 use serde_json::{Map, Value};
 use std::io::Write;
+
+#[derive(Debug, Args)]
+pub(crate) struct StatArgs {
+    /// Which files
+    #[arg(required = true)]
+    pub(crate) urls: Vec<NfsUrl>,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
 
 pub(crate) async fn run(args: StatArgs) -> Result<()> {
     let mut sessions = Sessions::new(args.client.clone().into())?;

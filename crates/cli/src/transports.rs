@@ -1,22 +1,11 @@
 //! What the command line says of connections.
 
-use crate::{capture::CaptureArgs, waiting::Watch};
+use crate::{args::ClientArgs, capture::CaptureArgs, waiting::Watch};
 use anyhow::Result;
-use clap::ValueEnum;
 use rpcrdma::client;
 use rpcrdma_iwarp::Tap;
 use rpcrdma_transport::Observer;
 use std::{sync::Arc, time::Duration};
-
-/// What carries RDMA.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Carrier {
-    /// Software over TCP
-    #[default]
-    Iwarp,
-    /// A device of this machine
-    Verbs,
-}
 
 /// What the user has asked of the transport.
 #[derive(Clone, Default)]
@@ -42,6 +31,12 @@ impl Options {
             self.tap = Some(capturing.tap());
         }
         Ok(())
+    }
+}
+
+impl From<ClientArgs> for Options {
+    fn from(args: ClientArgs) -> Self {
+        Options { no_crc: args.no_crc, capture: args.capture, ..Options::default() }
     }
 }
 

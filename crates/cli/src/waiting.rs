@@ -5,7 +5,7 @@
 //! time each, and when the server answers. A thread draws the line, so that a busy command does not delay it; the
 //! connection's driver takes it away, before its caller gets the answer.
 
-use crate::{copy::tell, failure};
+use crate::failure;
 use indicatif::{ProgressBar, ProgressStyle};
 use rpcrdma::client::{self, Attempt};
 use rpcrdma_env::{Clock, Env};
@@ -201,7 +201,7 @@ impl Line {
             self.own.get_or_insert_with(spinner).set_message(text.to_owned());
         } else if is_due(self.told, age) {
             self.told = Some(age);
-            tell(&failure::warning_line(text));
+            failure::write(&failure::warning_line(text));
         }
     }
 
@@ -213,7 +213,7 @@ impl Line {
             bar.finish_and_clear();
         }
         if let (Some(_), Some(after)) = (self.told.take(), answered) {
-            tell(&failure::warning_line(&format!("{server} answers again after {}", span(after))));
+            failure::write(&failure::warning_line(&format!("{server} answers again after {}", span(after))));
         }
     }
 }

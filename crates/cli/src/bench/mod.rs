@@ -13,7 +13,14 @@ mod spoken;
 mod target;
 mod versions;
 
-use crate::{args, capture::CaptureArgs, failure, failure::Usage, session::Sessions, transports::Options};
+use crate::{
+    args,
+    capture::CaptureArgs,
+    failure::{self, Usage},
+    running::{block_on, captured},
+    session::Sessions,
+    transports::Options,
+};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use cpu::CpuMeter;
@@ -203,7 +210,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         return Ok(());
     }
     let (Some(url), Some(op)) = (&args.url, args.op) else { bail!("nothing to measure") };
-    crate::captured(&args.capture, async { measure(args, url, op, block).await?.print(args.json) })
+    captured(&args.capture, async { measure(args, url, op, block).await?.print(args.json) })
 }
 
 /// Refuses options that contradict each other, and warns of those that do nothing.
@@ -255,7 +262,7 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<R
         let (load, options, url, going) = (load.clone(), options(), url.clone(), going.clone());
         let work = move || {
             // The receiver is gone if another connection has failed.
-            let _ = done.send(crate::block_on(load::work(load, options, &url, ready, going)));
+            let _ = done.send(block_on(load::work(load, options, &url, ready, going)));
         };
         std::thread::Builder::new().name(format!("connection {number}")).spawn(work).context("starting a thread")?;
         workers.push(Worker { ready: when_ready, done: when_done });

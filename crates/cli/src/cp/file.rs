@@ -3,8 +3,9 @@
 
 use super::{ATTRIBUTES_NOT_KEPT, Copier, Item, default_mode, mode_and_times};
 use crate::{
-    copy::{close_after, is_hopeless},
+    copy::close_after,
     extras,
+    failure::is_hopeless,
     links::Unfinished,
     partial::{NAMES_TRIED, temporary_name},
 };

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// What the user says of it. Of several options a call must meet all, of several values of one option any.
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct FilterArgs {
+pub(super) struct FilterArgs {
     /// Show only calls with this XID, decimal or 0x and hexadecimal, and their replies; may be given several times
     #[arg(long, value_name = "XID", value_parser = parse_xid, value_delimiter = ',', conflicts_with = "hex")]
     xid: Vec<u32>,
@@ -24,7 +24,7 @@ pub(crate) struct FilterArgs {
 }
 
 impl FilterArgs {
-    pub(crate) fn wanted(&self) -> Wanted {
+    pub(super) fn wanted(&self) -> Wanted {
         Wanted { xids: self.xid.clone(), procedures: self.procedure.clone(), slower_than: self.slower_than }
     }
 }

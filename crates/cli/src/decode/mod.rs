@@ -8,20 +8,59 @@ mod lists;
 mod v1;
 mod v2;
 
-pub(crate) use filter::FilterArgs;
-
-use crate::{
-    args::DecodeArgs,
-    capture::{self, Showing, Shown},
-};
+use crate::capture::{self, Showing, Shown};
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
+use clap::{Args, ValueEnum};
+use filter::FilterArgs;
 use rpcrdma_capture::show::Style;
 use serde_json::json;
-use std::io::{BufRead, Write};
+use std::{
+    io::{BufRead, Write},
+    path::PathBuf,
+};
 
 /// The longest line that is read, in characters: a message of 64 KiB in hex, and more than any Send is long.
 const MAX_LINE_CHARACTERS: u64 = 2 * (1 << 20);
+
+#[derive(Debug, Args)]
+pub(crate) struct DecodeArgs {
+    /// Messages in hex on standard input, one a line
+    #[arg(long, required_unless_present = "file", conflicts_with = "file")]
+    pub(crate) hex: bool,
+    /// A capture to read, pcap or pcapng; - is standard input
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Print JSON, one object a line; with --hex: {"decode": the header or null, "classify": what a receiver does}
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw each call as a ladder: requester left, responder right
+    #[arg(long, conflicts_with_all = ["hex", "json"])]
+    pub(crate) ladder: bool,
+    /// Draw with Unicode's lines and arrows
+    #[arg(long, requires = "ladder")]
+    pub(crate) unicode: bool,
+    /// Show only the sums of all calls: for each procedure how many, their statuses, latencies, bytes, retransmissions;
+    /// for each operation of NFS version 4 how many and their statuses; credits
+    #[arg(long, conflicts_with_all = ["hex", "ladder"])]
+    pub(crate) summary: bool,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// With --hex: the version of RPC-over-RDMA that the connection has settled
+    #[arg(long, value_name = "1|2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(crate) rpcrdma: u8,
+    /// Say what this receiver does with the message
+    #[arg(long, value_name = "ROLE", conflicts_with = "file")]
+    pub(crate) classify: Option<Role>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Role {
+    /// Answers calls
+    Responder,
+    /// Makes calls
+    Requester,
+}
 
 pub(crate) fn run(args: &DecodeArgs, input: impl BufRead, output: &mut impl Write) -> Result<()> {
     if let Some(file) = &args.file {
@@ -83,7 +122,6 @@ fn parse_hex(text: &str) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::Role;
     use serde_json::Value;
 
     fn decode(input: &str, rpcrdma: u8, json: bool, classify: Option<Role>) -> (Result<()>, String) {

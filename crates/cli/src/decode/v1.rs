@@ -1,7 +1,6 @@
 //! Messages of version 1.
 
-use super::lists;
-use crate::args::Role;
+use super::{Role, lists};
 use rpcrdma_wire::v1::{self, Body, ErrorBody, Header, Judgement};
 use serde_json::{Map, Value, json};
 

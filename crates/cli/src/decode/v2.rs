@@ -1,7 +1,6 @@
 //! Messages of version 2.
 
-use super::lists;
-use crate::args::Role;
+use super::{Role, lists};
 use bytes::Bytes;
 use rpcrdma_wire::v2::{
     self, Body, Header, HeaderError, Judgement, PREFIX_OCTETS, Prefix, Property, PropertyId, PropertySet, RawProperty,

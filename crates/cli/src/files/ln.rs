@@ -2,7 +2,6 @@
 
 use super::Connecting;
 use crate::{
-    args::Cli,
     failure::{At, Usage},
     names::escaped,
     place::{Target, split_last},
@@ -10,7 +9,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use clap::{Args, CommandFactory, error::ErrorKind};
+use clap::Args;
 use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs::attr::{FileType, NewAttributes};
 use rpcrdma_nfs_client::Name;
@@ -36,7 +35,7 @@ pub(crate) async fn run(args: LnArgs) -> Result<()> {
     if args.target.is_empty() {
         bail!(Usage("a symbolic link cannot be empty".into()));
     }
-    let existing = if args.symbolic { None } else { Some(existing(&args.target)) };
+    let existing = if args.symbolic { None } else { Some(existing(&args.target)?) };
     let mut sessions = Sessions::new(args.connecting.clone().into())?;
     let here = || At::new(&args.url.path);
     let (there, path) = sessions.open(&args.url).await.with_context(here)?;
@@ -64,13 +63,10 @@ pub(crate) async fn run(args: LnArgs) -> Result<()> {
 }
 
 /// The URL of the file that gets a further name. Text that is not a URL is wrong usage.
-fn existing(text: &OsString) -> NfsUrl {
+fn existing(text: &OsString) -> Result<NfsUrl, Usage> {
     let parsed = match text.to_str() {
         Some(text) => text.parse::<NfsUrl>().map_err(|error| error.to_string()),
         None => Err("a URL is text; write other bytes as %XX".to_owned()),
     };
-    parsed.unwrap_or_else(|error| {
-        let message = format!("{}: {error}\nWith -s it may be any path.\n", text.display());
-        Cli::command().error(ErrorKind::ValueValidation, message).exit()
-    })
+    parsed.map_err(|error| Usage(format!("{}: {error}; with -s it may be any path", text.display())))
 }

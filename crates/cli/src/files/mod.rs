@@ -23,10 +23,8 @@ pub(crate) use mv::run as mv;
 pub(crate) use rm::run as rm;
 
 use crate::{
-    Failed,
     capture::CaptureArgs,
-    copy::is_hopeless,
-    failure::{self, At},
+    failure::{self, At, Failed, is_hopeless},
     names,
     transports::Options,
 };
@@ -89,7 +87,7 @@ impl Errors {
 
     pub(crate) fn tell(&mut self, path: &[u8], error: &anyhow::Error) {
         self.0 += 1;
-        crate::copy::tell(&failure::line_at(path, error));
+        failure::write(&failure::line_at(path, error));
     }
 
     pub(crate) fn finish(self) -> Result<()> {

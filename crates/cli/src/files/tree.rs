@@ -6,9 +6,9 @@
 
 use super::Errors;
 use crate::{
-    copy::is_hopeless,
+    depth::{MAX_DEPTH, TooDeep},
+    failure::is_hopeless,
     get::checked_name,
-    place::{MAX_DEPTH, TooDeep},
     session::Session,
 };
 use anyhow::{Result, bail};

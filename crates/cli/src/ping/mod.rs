@@ -5,20 +5,38 @@ mod served;
 mod who;
 
 use crate::{
-    args::PingArgs,
+    args::{ClientArgs, parse_seconds},
     names,
     session::{Bare, Sessions, version_3},
     transports::Options,
 };
 use anyhow::{Context, Result};
+use clap::Args;
 use connection::LastConnected;
-use rpcrdma::client::{NfsVersion, is_no_such_version};
+use rpcrdma::client::{NfsUrl, NfsVersion, is_no_such_version};
 use serde_json::json;
 use std::{
     io::{self, Write},
     sync::Arc,
     time::{Duration, Instant},
 };
+
+#[derive(Debug, Args)]
+pub(crate) struct PingArgs {
+    /// Which server; the path does not matter but for the features that -v tells
+    pub(crate) url: NfsUrl,
+    /// How many times (until interrupted)
+    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Seconds between two calls
+    #[arg(short, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    pub(crate) interval: Duration,
+    /// Print what the connection, the session and the server can do
+    #[arg(short)]
+    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
 
 pub(crate) async fn run(args: PingArgs) -> Result<()> {
     let observer = Arc::new(LastConnected::default());

@@ -10,7 +10,8 @@ use super::{
     source::{Facts, Local, Octets},
 };
 use crate::{
-    copy::{DEPTH, close_after, is_hopeless},
+    copy::{DEPTH, close_after},
+    failure::is_hopeless,
     links::Unfinished,
     names::escaped,
     partial::RESUME_SPAN,

@@ -15,7 +15,7 @@ const MAX_NAME_OCTETS: usize = 255;
 
 /// A directory as clients may use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct ExportOption {
+pub(super) struct ExportOption {
     /// The directory of this machine.
     pub(super) directory: PathBuf,
     /// Where clients see it: absolute, with no empty name in it.
@@ -30,7 +30,7 @@ pub(crate) struct ExportOption {
 
 /// What is wrong with an option or with several of them, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct BadExport(String);
+pub(super) struct BadExport(String);
 
 impl fmt::Display for BadExport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,7 +58,7 @@ impl ExportOption {
     ///
     /// # Errors
     /// If it is none.
-    pub(crate) fn parse(text: &OsStr) -> Result<Self, BadExport> {
+    pub(super) fn parse(text: &OsStr) -> Result<Self, BadExport> {
         let mut parts = text.as_bytes().split(|octet| *octet == b',');
         let directory = parts.next().unwrap_or_default();
         if directory.is_empty() {

@@ -1,9 +1,10 @@
 //! Options of `serve` that cannot be what was asked for: the impossible are wrong usage, and those of which something
 //! else is made are told in the log.
 
-use crate::{args::ServeArgs, failure::Usage, transports::Carrier};
+use super::args::ServeArgs;
+use crate::failure::Usage;
 use anyhow::Result;
-use rpcrdma::server::Options;
+use rpcrdma::{Carrier, server::Options};
 
 /// Refuses options that contradict each other: those of the command alone, and those of the server.
 pub(super) fn check(args: &ServeArgs, options: &Options) -> Result<()> {
@@ -43,12 +44,13 @@ fn changed(args: &ServeArgs, options: &Options, is_root: bool) -> Vec<String> {
 mod tests {
     use super::super::options;
     use super::*;
-    use crate::args::{Cli, Command, Rpcbind};
+    use crate::command::{Cli, Command, joined};
     use clap::Parser;
+    use rpcrdma::server::Rpcbind;
 
     fn args(more: &[&str]) -> ServeArgs {
         let words = ["rpcrdma", "serve", "/nowhere"].iter().chain(more).map(Into::into);
-        match Cli::try_parse_from(crate::args::joined(words)).unwrap().command {
+        match Cli::try_parse_from(joined(words)).unwrap().command {
             Command::Serve(args) => args,
             _ => unreachable!(),
         }
@@ -88,7 +90,7 @@ mod tests {
         assert_eq!(whose(&["--rpcbind=own"]), Some(Rpcbind::Own));
         assert_eq!(whose(&["--rpcbind", "own"]), Some(Rpcbind::Own));
         // As it was before the option had values: what stands behind it is the directory.
-        let words = crate::args::joined(["rpcrdma", "serve", "--rpcbind", "./own"].map(Into::into));
+        let words = joined(["rpcrdma", "serve", "--rpcbind", "./own"].map(Into::into));
         let Command::Serve(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
         assert_eq!((args.dir, args.rpcbind), (Some("./own".into()), Some(Rpcbind::System)));
     }

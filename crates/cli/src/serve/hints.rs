@@ -1,8 +1,11 @@
 //! What is printed once every port is open.
 
-use super::exports::ExportOption;
-use crate::{args::ServeArgs, names, transports::Carrier};
-use rpcrdma::server::{Export, Options, Running, Spoken};
+use super::{args::ServeArgs, exports::ExportOption};
+use crate::names;
+use rpcrdma::{
+    Carrier,
+    server::{Export, Options, Running, Spoken},
+};
 use rpcrdma_nfsd::Security;
 use serde_json::json;
 use std::{

@@ -2,6 +2,7 @@
 //!
 //! The command adds its options, the lines that it prints, its signals, and the numbers for Prometheus over HTTP.
 
+mod args;
 mod descriptors;
 mod exports;
 mod given;
@@ -10,9 +11,9 @@ mod options;
 mod prometheus;
 mod scrape;
 
-use crate::args::{LogFormat, ServeArgs};
+use crate::args::LogFormat;
 use anyhow::{Context, Result};
-pub(crate) use exports::ExportOption;
+pub(crate) use args::ServeArgs;
 use rpcrdma::server::{Builder, Options, Stopped, blocking_threads};
 use rustix::process::Signal;
 use std::path::Path;

@@ -1,11 +1,8 @@
 //! From the command line to the library's options.
 
-use super::exports::ExportOption;
-use crate::{
-    args::{Rpcbind, ServeArgs, Switch},
-    transports::Carrier,
-};
-use rpcrdma::server::{self, Export, Options};
+use super::{args::ServeArgs, exports::ExportOption};
+use crate::args::Switch;
+use rpcrdma::server::{Export, Options};
 
 /// What the command line exports, `DIR` first.
 pub(super) fn exports(args: &ServeArgs) -> Vec<ExportOption> {
@@ -31,10 +28,7 @@ pub(super) fn of(args: &ServeArgs) -> Options {
     let mut options = Options::default();
     options.exports = exports(args).iter().map(Export::from).collect();
     options.listen = args.listen.clone();
-    options.carrier = match args.fabric {
-        Carrier::Iwarp => rpcrdma::Carrier::Iwarp,
-        Carrier::Verbs => rpcrdma::Carrier::Verbs,
-    };
+    options.carrier = args.fabric;
     options.device = args.device.clone();
     options.mountd = args.mountd.clone();
     options.tcp = args.tcp.clone();
@@ -55,10 +49,7 @@ pub(super) fn of(args: &ServeArgs) -> Options {
     options.no_root_squash = args.no_root_squash;
     options.early_answers = args.early_answers;
     options.allow = args.allow.clone();
-    options.rpcbind = args.rpcbind.map(|whose| match whose {
-        Rpcbind::Own => server::Rpcbind::Own,
-        Rpcbind::System => server::Rpcbind::System,
-    });
+    options.rpcbind = args.rpcbind;
     options.portmapper = args.portmapper.clone();
     options.threads = args.threads;
     options.memory = args.memory;

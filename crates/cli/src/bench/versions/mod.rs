@@ -145,7 +145,7 @@ pub(super) fn run(plan: &Plan) -> Result<()> {
     stay_on(own)?;
     let measure = measure(addresses, *plan);
     // The runtime wakes its outermost future only after it has asked the system for events, a task at once.
-    let lines = crate::block_on(async { tokio::spawn(measure).await? })?;
+    let lines = crate::running::block_on(async { tokio::spawn(measure).await? })?;
     report::print(&lines, plan.json)
 }
 

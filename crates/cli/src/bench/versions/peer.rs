@@ -1,7 +1,7 @@
 //! The other process: serves until its standard input ends.
 
 use super::{count::Counter, programs::Programs};
-use crate::bench::affinity::stay_on;
+use crate::{bench::affinity::stay_on, running::block_on};
 use anyhow::{Context, Result};
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::{Fabric, Listener, trace::TraceFabric};
@@ -20,7 +20,7 @@ const MEMORY_OCTETS: usize = 16 << 20;
 
 pub(in crate::bench) fn run(cpu: Option<usize>, busy_poll: Duration) -> Result<()> {
     cpu.map(stay_on).transpose()?;
-    crate::block_on(serve(busy_poll))
+    block_on(serve(busy_poll))
 }
 
 async fn serve(busy_poll: Duration) -> Result<()> {

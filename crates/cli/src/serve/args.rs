@@ -1,15 +1,31 @@
-//! What `rpcrdma serve` is told.
+//! The options of `rpcrdma serve`.
 
-use super::{LogFormat, Switch, Verbosity, parse_busy_poll, parse_lease, parse_size, parse_time_limit};
-use crate::{capture::CaptureArgs, serve::ExportOption, transports::Carrier};
+use super::exports::ExportOption;
+use crate::{
+    args::{LogFormat, Switch, Verbosity, one_of, parse_busy_poll, parse_lease, parse_size, parse_time_limit},
+    capture::CaptureArgs,
+};
 use clap::{
-    Args, ValueEnum,
+    Args,
     builder::{OsStringValueParser, TypedValueParser as _},
 };
-use rpcrdma::server::{DEFAULT_NFS_VERSIONS, NfsVersions};
+use rpcrdma::{
+    Carrier,
+    server::{DEFAULT_NFS_VERSIONS, NfsVersions, Rpcbind},
+};
 use rpcrdma_nfsd::{Cidr, Domain, Security};
 use rpcrdma_transport::Versions;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+/// What carries RDMA.
+const CARRIERS: &[(Carrier, &str, &str)] =
+    &[(Carrier::Iwarp, "iwarp", "Software over TCP"), (Carrier::Verbs, "verbs", "A device of this machine")];
+
+/// Who tells clients the ports.
+const RPCBINDS: &[(Rpcbind, &str, &str)] = &[
+    (Rpcbind::Own, "own", "This server, as a portmapper of its own"),
+    (Rpcbind::System, "system", "rpcbind of this machine, with which the server registers"),
+];
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -24,13 +40,13 @@ pub(crate) struct ServeArgs {
         value_name = "PATH[,pseudo=/NAME][,ro][,clients=CIDR][,sec=FLAVOURS]",
         value_parser = OsStringValueParser::new().try_map(|text| ExportOption::parse(&text))
     )]
-    pub(crate) export: Vec<ExportOption>,
+    pub(super) export: Vec<ExportOption>,
     /// Where NFS over RDMA is served; may be given several times (default: 127.0.0.1:20049, with version 4 if it can be
     /// had)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Vec<SocketAddr>,
     /// What carries RDMA: iwarp is software over TCP, verbs a device of this machine (see `rpcrdma devices`)
-    #[arg(long, value_name = "FABRIC", default_value = "iwarp")]
+    #[arg(long, value_name = "FABRIC", default_value = "iwarp", value_parser = one_of(CARRIERS))]
     pub(crate) fabric: Carrier,
     /// With --fabric verbs: which device (default: the one on which the address of --listen is)
     #[arg(long, value_name = "NAME")]
@@ -106,7 +122,8 @@ pub(crate) struct ServeArgs {
     pub(crate) allow: Vec<Cidr>,
     /// Let clients find the ports: register with rpcbind on this machine (system, also without a value), which fails if
     /// another server that runs is registered there; or answer as a portmapper of its own (own)
-    #[arg(long, value_name = "own|system", num_args = 0..=1, require_equals = true, default_missing_value = "system")]
+    #[arg(long, value_name = "own|system", num_args = 0..=1, require_equals = true, default_missing_value = "system",
+        value_parser = one_of(RPCBINDS))]
     pub(crate) rpcbind: Option<Rpcbind>,
     /// With --rpcbind own: where the portmapper listens, over TCP and UDP; may be given several times (default: port
     /// 111 of the addresses where clients reach something)
@@ -153,13 +170,4 @@ pub(crate) struct ServeArgs {
     /// Print the ready line and log messages as JSON
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Who tells clients the ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Rpcbind {
-    /// This server, as a portmapper of its own
-    Own,
-    /// rpcbind of this machine, with which the server registers
-    System,
 }
