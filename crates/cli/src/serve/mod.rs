@@ -14,7 +14,7 @@ mod scrape;
 use crate::args::LogFormat;
 use anyhow::{Context, Result};
 pub(crate) use args::ServeArgs;
-use rpcrdma::server::{Builder, Options, Stopped, blocking_threads};
+use rpcrdma::server::{Builder, Options, Stopped};
 use rustix::process::Signal;
 use std::path::Path;
 use tokio::{
@@ -22,22 +22,18 @@ use tokio::{
     signal::unix::{SignalKind, signal},
 };
 
-/// Threads for what the program itself does beside work on files: looking up names, reading the terminal.
-const SPARE_THREADS: usize = 2;
-
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
     let options = options::of(args);
     given::check(args, &options)?;
     let _log = crate::log::start(args.verbosity, args.json || args.log == LogFormat::Json);
     let main = Runtime::new_multi_thread()
         .worker_threads(1)
-        .max_blocking_threads(blocking_threads(options.serving_threads()) + SPARE_THREADS)
-        .thread_name("rpcrdma-files")
+        .thread_name("rpcrdma-main")
         .enable_all()
         .build()
         .context("cannot start threads")?;
     let result = main.block_on(serve(args, options));
-    // Work on files that does not end must not keep the command from ending.
+    // A task that waits for a disk must not keep the command from ending.
     main.shutdown_background();
     result
 }

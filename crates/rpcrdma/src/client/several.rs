@@ -1,8 +1,8 @@
 //! One connection to a server, or several that are used as one (`nconnect=`).
 //!
-//! The driver of the first connection is a task of the command's runtime: its calls and replies cross no threads. Each
+//! The driver of the first connection is a task of the caller's runtime: its calls and replies cross no threads. Each
 //! further one has a thread and a runtime of its own, so that checksums and copies of bytes take several processors;
-//! they end with the command's runtime.
+//! they end when the connection does, or the runtime in which it was made.
 
 use super::Result;
 use super::Watch;
@@ -66,7 +66,10 @@ impl Drop for Thread {
 async fn on_thread(number: u8, connect: Arc<Connect>, xids: Arc<XidSource>) -> Result<Arc<dyn ClientTransport>> {
     let (made, when_made) = oneshot::channel();
     let (stop, stopped) = oneshot::channel::<()>();
+    let (end, ended) = oneshot::channel::<()>();
     let work = move || {
+        // Dropped when the thread ends, however it does.
+        let _end = end;
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => return drop(made.send(Err(error.into()))),
@@ -95,8 +98,8 @@ async fn on_thread(number: u8, connect: Arc<Connect>, xids: Arc<XidSource>) -> R
     let connected = when_made.await.context("a connection's thread has died")??;
     tokio::spawn(async move {
         let _thread = thread;
-        // Until the runtime ends, which drops it.
-        std::future::pending::<()>().await;
+        // The runtime drops this task if it ends before the connection.
+        let _ = ended.await;
     });
     Ok(connected)
 }

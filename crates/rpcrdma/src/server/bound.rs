@@ -4,13 +4,14 @@ use super::{
     Builder, Options, Result, Rpcbind, Running, check,
     files::FileThreads,
     gate::Gate,
-    kerberos, memory, metrics,
+    handed, kerberos, memory, metrics,
     nfs_versions::{NfsVersions, Version4Options},
     own,
     ports::{OnDevice, Ports, Spoken},
     programs, register,
     served::{self, Built, Temporary},
     thread,
+    threads::Ended,
 };
 use crate::{Carrier, Error, error::Context};
 use rpcrdma_env::{Env, tokio_env};
@@ -21,7 +22,7 @@ use rpcrdma_oncrpc::{ConnectionIds, Handler, Service, gss::AcceptGss, portmap};
 use rpcrdma_transport::{Observer, RefusedCalls, Tracing};
 use rustix::process::{Resource, getrlimit};
 use std::{net::SocketAddr, sync::Arc};
-use tokio::{runtime::Handle, sync::watch, task::JoinSet};
+use tokio::{sync::watch, task::JoinSet};
 
 /// A server whose ports are open.
 ///
@@ -42,6 +43,8 @@ pub struct Server {
     services: Vec<Arc<dyn Service>>,
     /// Nothing if no files are served.
     nfsd: Option<Arc<Nfsd>>,
+    /// The threads that work on them.
+    files: Option<Ended>,
     directories: Vec<DirectoryFs>,
     temporary: Option<Temporary>,
     kerberos: Option<Arc<AcceptGss>>,
@@ -75,12 +78,14 @@ impl Server {
         let (memory_octets, reply_octets) = options.nfs.share(memory::budget(options.memory));
         let operations = options.metrics.then(|| Arc::new(metrics::Later::default()));
         let kerberos = kerberos::start(&options, &env)?;
+        let mut files_end = None;
         let built = match options.exports.is_empty() {
             true => None,
             false => {
                 let observer = operations.clone().map(|numbers| numbers as Arc<dyn rpcrdma_nfsd::Observer>);
                 let version_4 = Version4Options::of(&options, reply_octets, observer);
-                let files = FileThreads::new(Handle::current(), options.serving_threads());
+                let files = FileThreads::start(options.serving_threads()).context("cannot start threads for files")?;
+                files_end = Some(files.ended());
                 Some(served::build(&options, (&env, kerberos.clone()), files, version_4)?)
             }
         };
@@ -96,6 +101,7 @@ impl Server {
             options,
             services,
             nfsd,
+            files: files_end,
             directories,
             temporary,
             kerberos,
@@ -153,21 +159,18 @@ impl Server {
             tap: tap.clone(),
             stopping,
         };
-        let Self { env, options, nfsd, temporary, ports, on_device, .. } = self;
+        let Self { env, options, nfsd, files, temporary, ports, on_device, .. } = self;
         if let Some(nfsd) = &nfsd {
             tasks.spawn(nfsd.upkeep());
         }
-        let serving = thread::start(options.serving_threads(), &ports, on_device, shared)?;
-        let mut running = Running {
-            stop,
-            serving,
-            registered: None,
-            nfsd,
-            ports,
-            drain: options.drain,
-            _tasks: tasks,
-            _temporary: temporary,
-        };
+        let threads = options.serving_threads();
+        let dealt = on_device.map(|on| {
+            let shares = handed::deal(on.listeners, threads, &shared.stopping, &mut tasks);
+            (on.device, shares)
+        });
+        let serving = thread::start(threads, &ports, dealt, shared)?;
+        let mut running =
+            Running { stop, serving, registered: None, nfsd, files, ports, drain: options.drain, tasks, temporary };
         if options.rpcbind == Some(Rpcbind::System) {
             let registered = register::Registered::with_rpcbind(&running.ports, options.nfs, &env).await?;
             running.registered = Some(registered);

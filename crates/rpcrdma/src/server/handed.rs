@@ -12,7 +12,10 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 
 /// Requests that wait for one thread.
 const WAITING: usize = 64;
@@ -37,11 +40,16 @@ impl Listener for Handed {
     }
 }
 
-/// Starts to take requests, as a task for each listener on this runtime.
-pub(super) fn deal(listeners: Vec<Box<dyn Listener>>, threads: usize, stopping: &watch::Receiver<bool>) -> Vec<Handed> {
+/// Starts to take requests, as a task for each listener.
+pub(super) fn deal(
+    listeners: Vec<Box<dyn Listener>>,
+    threads: usize,
+    stopping: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<()>,
+) -> Vec<Handed> {
     let (senders, shares): (Vec<_>, Vec<_>) = (0..threads).map(|_| mpsc::channel(WAITING)).unzip();
     for listener in listeners {
-        tokio::spawn(take(listener, senders.clone(), stopping.clone()));
+        tasks.spawn(take(listener, senders.clone(), stopping.clone()));
     }
     shares.into_iter().map(Handed).collect()
 }

@@ -2,9 +2,10 @@
 //!
 //! [`Server::builder`] takes what is to be served; the builder's [`bind`](Builder::bind) opens every port, and
 //! [`start`](Server::start) starts the serving threads. Each thread runs a single-threaded runtime with its own accept
-//! loops on the shared ports; a connection stays with the thread that accepted it. Work on files that may sleep, and
-//! the server's periodic work, run on the threads for blocking work of the runtime in which the server was made. That
-//! runtime also listens on the ports of RDMA devices, and hands connection requests to the serving threads in turn.
+//! loops on the shared ports; a connection stays with the thread that accepted it. Work on files that may sleep has
+//! other threads of the server (`threads.rs`). The server's periodic work runs in the runtime in which the server was
+//! made. That runtime also listens on the ports of RDMA devices, and hands connection requests to the serving threads
+//! in turn.
 //!
 //! A server limits what its peers can use: places for connections (`gate.rs`), memory by address (`memory.rs`), and
 //! what it sends to clients of networks that are not allowed (`stranger.rs`). Its threads share the connections evenly
@@ -35,6 +36,7 @@ mod register;
 mod running;
 mod seldom;
 mod served;
+mod serving;
 mod setups;
 mod shares;
 mod stranger;
@@ -45,7 +47,6 @@ mod threads;
 pub use bound::Server;
 pub use builder::Builder;
 pub use exports::Export;
-pub use files::blocking_threads;
 pub use nfs_versions::{DEFAULT_NFS_VERSIONS, NfsVersions};
 pub use options::{Options, Rpcbind};
 pub use ports::Spoken;

@@ -25,6 +25,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
+use tokio::runtime::Handle;
 
 /// The default for how long clients may reclaim locks after a restart: as long as the lease of NFS version 4, whose
 /// grace period this is too.
@@ -38,7 +39,7 @@ pub(super) struct Built {
     pub(super) temporary: Option<Temporary>,
 }
 
-/// The server of the options' exports.
+/// The server of the options' exports. Its calls to clients run in the runtime of the caller.
 pub(super) fn build(
     options: &Options,
     (env, kerberos): (&Env, Option<Arc<AcceptGss>>),
@@ -53,7 +54,6 @@ pub(super) fn build(
     exports::check(exports)?;
     let (state, temporary) = open_state(options, env)?;
     // One pool of threads for all exports: work in one export waits for work in another only for its turn.
-    let runtime = files.handle.clone();
     let queue = Queue::new(Arc::new(files));
     let of = exports.iter().filter_map(Export::path_here).count();
     let mut directories: Vec<DirectoryFs> = Vec::new();
@@ -91,7 +91,7 @@ pub(super) fn build(
     }
     // Notices of a restart carry this name; Linux's statd also accepts our address.
     let name = Bytes::copy_from_slice(rustix::system::uname().nodename().to_bytes());
-    let outside = Arc::new(Sockets::new(runtime, name.clone(), env));
+    let outside = Arc::new(Sockets::new(Handle::current(), name.clone(), env));
     let grace = options.grace.or(options.lease).unwrap_or(DEFAULT_GRACE);
     let locks = Locks { state: &state, server: id, name, queue, outside, grace, host_locks };
     Ok(Built { nfsd: nfsd.with_locks(locks, env)?, directories, temporary })

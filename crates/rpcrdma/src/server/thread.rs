@@ -4,11 +4,12 @@ use super::{
     Result, datagrams,
     ends::{Ended, Ends, Why},
     gate::{Entry, Gate},
-    handed::{self, Handed},
+    handed::Handed,
     memory::Memory,
     metrics,
-    ports::{OnDevice, Ports, Spoken},
+    ports::{Ports, Spoken},
     seldom::Seldom,
+    serving::Serving,
     setups::FailedSetups,
     shares::{self, Share},
     stranger,
@@ -96,32 +97,13 @@ impl Shared {
     }
 }
 
-/// The threads, as the main thread sees them.
-pub(super) struct Serving {
-    ended: tokio::sync::Mutex<Vec<oneshot::Receiver<()>>>,
-}
-
-impl Serving {
-    /// Completes when every thread has ended.
-    pub(super) async fn wait(&self) -> &'static str {
-        let mut ended = self.ended.lock().await;
-        while let Some(thread) = ended.last_mut() {
-            // An error means that the thread ended without saying so: a panic.
-            let died = thread.await.is_err();
-            ended.pop();
-            if died {
-                return "it has panicked";
-            }
-        }
-        "it has stopped"
-    }
-}
+/// A device, and for each thread its share of the requests.
+pub(super) type Dealt = (Arc<dyn Fabric>, Vec<Handed>);
 
 /// Starts the threads.
-pub(super) fn start(threads: usize, ports: &Ports, on_device: Option<OnDevice>, shared: Shared) -> Result<Serving> {
+pub(super) fn start(threads: usize, ports: &Ports, dealt: Option<Dealt>, shared: Shared) -> Result<Serving> {
     let mut ended = Vec::new();
-    let device = on_device.as_ref().map(|on| on.device.clone());
-    let mut handed = on_device.map(|on| handed::deal(on.listeners, threads, &shared.stopping)).unwrap_or_default();
+    let (device, mut handed) = dealt.unzip();
     for (number, share) in shares::among(threads).enumerate() {
         let sockets = ports.0.iter().filter_map(|port| Some((port.spoken, port.address, port.listener.as_ref()?)));
         let listeners = sockets.map(|(spoken, address, listener)| Ok((spoken, address, listener.try_clone()?)));
@@ -132,7 +114,7 @@ pub(super) fn start(threads: usize, ports: &Ports, on_device: Option<OnDevice>, 
         let datagrams = sockets.map(|(spoken, socket)| Ok((spoken, socket.try_clone()?)));
         let datagrams = datagrams.collect::<std::io::Result<Vec<_>>>().context("cannot share a port")?;
         let sockets = Sockets { listeners, datagrams };
-        let device = device.clone().zip(handed.pop());
+        let device = device.clone().zip(handed.as_mut().and_then(Vec::pop));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (sender, receiver) = oneshot::channel();
         let shared = shared.clone();
@@ -140,12 +122,14 @@ pub(super) fn start(threads: usize, ports: &Ports, on_device: Option<OnDevice>, 
             .name(format!("rpcrdma-{number}"))
             .spawn(move || {
                 runtime.block_on(serve(sockets, device, share, shared));
+                // Drops its tasks, and waits for no work of a service on threads for blocking work.
+                runtime.shutdown_background();
                 let _ = sender.send(());
             })
             .context("cannot start a thread")?;
         ended.push(receiver);
     }
-    Ok(Serving { ended: tokio::sync::Mutex::new(ended) })
+    Ok(Serving::new(ended))
 }
 
 /// What a thread listens on, a device apart.
@@ -213,7 +197,23 @@ async fn serve(sockets: Sockets, device: Option<(Arc<dyn Fabric>, Handed)>, shar
             None => tracing::error!("cannot serve over UDP: {} has no program", spoken.name()),
         }
     }
-    while loops.join_next().await.is_some() {}
+    all_ended(loops, shared.stopping).await;
+}
+
+/// Completes when all accept loops have ended, or when nobody waits for them any more: dropping them cuts their
+/// connections.
+async fn all_ended(mut loops: JoinSet<()>, mut stopping: watch::Receiver<bool>) {
+    let ended = async {
+        while let Some(ended) = loops.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a port is not served any more");
+            }
+        }
+    };
+    tokio::select! {
+        () = ended => {}
+        () = async { while stopping.changed().await.is_ok() {} } => {}
+    }
 }
 
 /// A connection from which calls come. When it has ended, it belongs to no session of version 4 any more.
