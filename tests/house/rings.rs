@@ -57,10 +57,10 @@ impl Scan<'_> {
         while let [first, others @ ..] = rest {
             rest = others;
             match (first, others) {
-                (TokenTree::Punct(mark), [TokenTree::Group(attribute), after @ ..]) if mark.as_char() == '#' => {
-                    if attribute.stream().to_string().replace(' ', "") == "cfg(test)" {
-                        rest = after_item(after);
-                    }
+                (TokenTree::Punct(mark), [TokenTree::Group(attribute), after @ ..])
+                    if mark.as_char() == '#' && is_test(attribute) =>
+                {
+                    rest = after_item(after);
                 }
                 (TokenTree::Ident(word), [TokenTree::Ident(name), TokenTree::Group(body), after @ ..])
                     if word == "mod" =>
@@ -115,6 +115,11 @@ impl Scan<'_> {
             (false, false) => _ = self.used.insert(ROOT.to_owned()),
         }
     }
+}
+
+/// Whether an attribute says that its item is for tests only.
+fn is_test(attribute: &Group) -> bool {
+    attribute.stream().to_string().replace(' ', "") == "cfg(test)"
 }
 
 /// What follows `::`, if that stands here.

@@ -51,6 +51,16 @@ pub enum Outcome {
     Nothing,
 }
 
+impl Outcome {
+    /// The reply, if there is one. A transport without direct placement sends nothing in any other case.
+    pub fn into_reply(self) -> Option<Payload> {
+        match self {
+            Outcome::Reply(reply) => Some(reply),
+            Outcome::NotEligible | Outcome::Nothing => None,
+        }
+    }
+}
+
 /// The connection of a call.
 #[derive(Clone)]
 #[non_exhaustive]

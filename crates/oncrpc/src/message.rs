@@ -24,13 +24,13 @@ impl Word {
     pub(crate) const REPLY: u32 = 1;
     const MSG_ACCEPTED: u32 = 0;
     pub(crate) const MSG_DENIED: u32 = 1;
-    pub(crate) const SUCCESS: u32 = 0;
-    pub(crate) const PROG_UNAVAIL: u32 = 1;
-    pub(crate) const PROG_MISMATCH: u32 = 2;
-    pub(crate) const PROC_UNAVAIL: u32 = 3;
-    pub(crate) const GARBAGE_ARGS: u32 = 4;
+    const SUCCESS: u32 = 0;
+    const PROG_UNAVAIL: u32 = 1;
+    const PROG_MISMATCH: u32 = 2;
+    const PROC_UNAVAIL: u32 = 3;
+    const GARBAGE_ARGS: u32 = 4;
     const SYSTEM_ERR: u32 = 5;
-    pub(crate) const RPC_MISMATCH: u32 = 0;
+    const RPC_MISMATCH: u32 = 0;
     const AUTH_ERROR: u32 = 1;
 }
 
@@ -239,6 +239,33 @@ impl Rejection {
         OTHERS.into_iter().chain(AuthStat::NAMES.map(|(_, name)| name))
     }
 
+    /// How an accepted call was answered, by its `accept_stat` and the words behind that. `None` if the specification
+    /// has no such status.
+    // RPC-5531-9-c
+    pub(crate) fn of_accepted<E>(
+        stat: u32,
+        word: &mut impl FnMut() -> Result<u32, E>,
+    ) -> Result<Option<Result<(), Self>>, E> {
+        Ok(Some(match stat {
+            Word::SUCCESS => Ok(()),
+            Word::PROG_UNAVAIL => Err(Self::ProgramUnavailable),
+            Word::PROG_MISMATCH => Err(Self::ProgramMismatch { low: word()?, high: word()? }),
+            Word::PROC_UNAVAIL => Err(Self::ProcedureUnavailable),
+            Word::GARBAGE_ARGS => Err(Self::GarbageArgs),
+            Word::SYSTEM_ERR => Err(Self::SystemError),
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Why a call was denied, by its `reject_stat` and the words behind that.
+    pub(crate) fn of_denied<E>(stat: u32, word: &mut impl FnMut() -> Result<u32, E>) -> Result<Option<Self>, E> {
+        Ok(Some(match stat {
+            Word::RPC_MISMATCH => Self::RpcMismatch { low: word()?, high: word()? },
+            Word::AUTH_ERROR => Self::Auth(AuthStat(word()?)),
+            _ => return Ok(None),
+        }))
+    }
+
     /// The name that RFC 5531 section 9 or RFC 2203 gives it: of AUTH_ERROR, its reason's.
     pub fn name(self) -> &'static str {
         match self {
@@ -308,25 +335,15 @@ impl ReplyHeader {
         match decoder.u32()? {
             Word::MSG_ACCEPTED => {
                 let verifier = OpaqueAuth::decode(decoder)?;
-                let status = match decoder.u32()? {
-                    Word::SUCCESS => Ok(()),
-                    Word::PROG_UNAVAIL => Err(Rejection::ProgramUnavailable),
-                    Word::PROG_MISMATCH => {
-                        Err(Rejection::ProgramMismatch { low: decoder.u32()?, high: decoder.u32()? })
-                    }
-                    Word::PROC_UNAVAIL => Err(Rejection::ProcedureUnavailable),
-                    Word::GARBAGE_ARGS => Err(Rejection::GarbageArgs),
-                    Word::SYSTEM_ERR => Err(Rejection::SystemError),
-                    other => return Err(decoder.bad_value(other, "accept_stat")),
-                };
+                let stat = decoder.u32()?;
+                let status = Rejection::of_accepted(stat, &mut || decoder.u32())?;
+                let status = status.ok_or_else(|| decoder.bad_value(stat, "accept_stat"))?;
                 Ok(Self { xid, verifier, status })
             }
             Word::MSG_DENIED => {
-                let rejection = match decoder.u32()? {
-                    Word::RPC_MISMATCH => Rejection::RpcMismatch { low: decoder.u32()?, high: decoder.u32()? },
-                    Word::AUTH_ERROR => Rejection::Auth(AuthStat(decoder.u32()?)),
-                    other => return Err(decoder.bad_value(other, "reject_stat")),
-                };
+                let stat = decoder.u32()?;
+                let rejection = Rejection::of_denied(stat, &mut || decoder.u32())?;
+                let rejection = rejection.ok_or_else(|| decoder.bad_value(stat, "reject_stat"))?;
                 Ok(Self { xid, verifier: OpaqueAuth::none(), status: Err(rejection) })
             }
             other => Err(decoder.bad_value(other, "reply_stat")),

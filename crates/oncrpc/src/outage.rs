@@ -17,6 +17,15 @@ use crate::{NoAnswer, TransportError, TransportKind};
 use rpcrdma_env::{Random, Timestamp};
 use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
 
+/// How long a lost connection is tried to be made again before its calls fail.
+pub const DEFAULT_OUTAGE: Duration = Duration::from_secs(120);
+
+/// The pause before the second attempt to connect. It doubles up to [`DEFAULT_MAX_PAUSE`].
+pub const DEFAULT_MIN_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause between attempts to connect. Each has up to its half added at random.
+pub const DEFAULT_MAX_PAUSE: Duration = Duration::from_secs(5);
+
 /// For how long connections that bring no answer are made to a server that has never answered.
 pub const DEFAULT_FIRST_ANSWER: Duration = Duration::from_secs(10);
 
@@ -42,6 +51,19 @@ pub struct OutageLimits {
     /// The longest pause between attempts. Each has up to its half added at random. A connection that was answered and
     /// has stood for so long is replaced without a pause.
     pub max_pause: Duration,
+}
+
+impl Default for OutageLimits {
+    /// 120 s of outage, 10 s for the first answer and 30 s for the first sign; pauses of 0.1 to 5 s.
+    fn default() -> Self {
+        Self {
+            outage: DEFAULT_OUTAGE,
+            first_answer: DEFAULT_FIRST_ANSWER,
+            first_sign: DEFAULT_FIRST_SIGN,
+            min_pause: DEFAULT_MIN_PAUSE,
+            max_pause: DEFAULT_MAX_PAUSE,
+        }
+    }
 }
 
 /// The server of the outage, for its errors.

@@ -3,7 +3,7 @@
 //! For those who count, between a transport and a service. Nothing is copied, shared or allocated. What cannot be read
 //! is `None`: the message's owner finds out why.
 
-use crate::{AuthStat, CallId, MAX_AUTH_BODY_OCTETS, Rejection, message::Word};
+use crate::{CallId, MAX_AUTH_BODY_OCTETS, Rejection, message::Word};
 use rpcrdma_xdr::{Decoder, Part, Payload, Stream, StreamPart};
 
 /// How a reply answers.
@@ -24,7 +24,15 @@ pub(crate) enum Direction {
 
 /// The XID of a message and in which direction it goes, if its second word says so.
 pub(crate) fn peek_direction(message: &Stream) -> Option<(u32, Option<Direction>)> {
-    let mut words = words_of(message);
+    direction(words_of(message))
+}
+
+/// The same for a message in one piece.
+pub(crate) fn peek_direction_of(message: &[u8]) -> Option<(u32, Option<Direction>)> {
+    direction(Words::of(std::iter::once(message)))
+}
+
+fn direction<'a>(mut words: Words<'a, impl Iterator<Item = &'a [u8]>>) -> Option<(u32, Option<Direction>)> {
     let xid = words.next()?;
     let direction = words.next().and_then(|word| match word {
         Word::CALL => Some(Direction::Call),
@@ -51,26 +59,21 @@ pub fn peek_reply(reply: &Payload) -> Option<Replied> {
     if words.next()? != Word::REPLY {
         return None;
     }
-    if words.next()? == Word::MSG_DENIED {
-        return Some(Replied::Rejected(match words.next()? {
-            Word::RPC_MISMATCH => Rejection::RpcMismatch { low: words.next()?, high: words.next()? },
-            _ => Rejection::Auth(AuthStat(words.next()?)),
-        }));
-    }
-    let _flavour = words.next()?;
-    for _ in 0..words.next()?.div_ceil(4) {
-        words.next()?;
-    }
-    Some(match words.next()? {
-        Word::SUCCESS => Replied::Results(words.next()),
-        Word::PROG_UNAVAIL => Replied::Rejected(Rejection::ProgramUnavailable),
-        Word::PROG_MISMATCH => {
-            Replied::Rejected(Rejection::ProgramMismatch { low: words.next()?, high: words.next()? })
+    let is_accepted = words.next()? != Word::MSG_DENIED;
+    if is_accepted {
+        let _flavour = words.next()?;
+        for _ in 0..words.next()?.div_ceil(4) {
+            words.next()?;
         }
-        Word::PROC_UNAVAIL => Replied::Rejected(Rejection::ProcedureUnavailable),
-        Word::GARBAGE_ARGS => Replied::Rejected(Rejection::GarbageArgs),
-        _ => Replied::Rejected(Rejection::SystemError),
-    })
+    }
+    let (stat, mut word) = (words.next()?, || words.next().ok_or(()));
+    match is_accepted {
+        true => match Rejection::of_accepted(stat, &mut word).ok()?? {
+            Ok(()) => Some(Replied::Results(words.next())),
+            Err(rejection) => Some(Replied::Rejected(rejection)),
+        },
+        false => Rejection::of_denied(stat, &mut word).ok()?.map(Replied::Rejected),
+    }
 }
 
 /// The number of a call's flavour, if it is inline.
@@ -182,7 +185,7 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Words<'a, I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CallHeader, OpaqueAuth, ReplyHeader};
+    use crate::{AuthStat, CallHeader, OpaqueAuth, ReplyHeader};
     use bytes::Bytes;
     use rpcrdma_xdr::Encoder;
 
@@ -227,11 +230,21 @@ mod tests {
     }
 
     #[test]
+    fn a_status_that_the_specification_does_not_have_is_not_seen() {
+        for words in [&[5, 1, 0, 0, 0, 6][..], &[5, 1, 1, 2, 2, 2], &[5, 1, 0, 0, 0, 2, 1]] {
+            let mut encoder = Encoder::new();
+            words.iter().for_each(|word| encoder.u32(*word));
+            assert_eq!(peek_reply(&encoder.finish()), None, "{words:?}");
+        }
+    }
+
+    #[test]
     fn calls_and_replies_are_told_apart_however_they_are_cut() {
         let seen = |words: &[u32], cut: usize| {
             let octets: Bytes = words.iter().flat_map(|word| word.to_be_bytes()).collect();
             let mut stream = Stream::from(octets.slice(..cut));
             stream.push_run(octets.slice(cut..));
+            assert_eq!(peek_direction(&stream), peek_direction_of(&octets));
             peek_direction(&stream)
         };
         for cut in 1..8 {

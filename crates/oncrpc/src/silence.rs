@@ -110,6 +110,15 @@ impl Listener {
         self.alive = Some(now);
     }
 
+    /// So much came from the server since the last time, and so much of it answered health checks, in any unit.
+    pub fn came(&mut self, all: u64, alive: u64, now: Timestamp) {
+        if all > alive {
+            self.heard(now);
+        } else if alive > 0 {
+            self.alive(now);
+        }
+    }
+
     /// Since when nothing has come.
     pub fn since(&self) -> Timestamp {
         self.since

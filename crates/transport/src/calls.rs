@@ -8,7 +8,7 @@ use crate::Event;
 use rpcrdma_engine::{CallError, CallId, CallRefused, ErrorBody, ExposeError, ReplyBase, ReplyParts, SinkPlace, v2};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer};
 use rpcrdma_oncrpc::{
-    Anew, CallInFlight, Cancelled, GivingUp, Misuse, PendingCall, RemoteError, Reply, Request, TransportError,
+    Anew, CallInFlight, Cancelled, GivingUp, Limits, Misuse, PendingCall, RemoteError, Reply, Request, TransportError,
     XidSource,
 };
 
@@ -48,7 +48,7 @@ pub(crate) struct Caller {
     next: AtomicU64,
     pub(crate) xids: Arc<XidSource>,
     pub(crate) server: SocketAddr,
-    pub(crate) max_message: usize,
+    max_message: usize,
     /// For the driver of a server's connection.
     pub(crate) giving_up: Arc<GivingUp>,
 }
@@ -65,7 +65,7 @@ impl Caller {
     }
 
     pub(crate) fn call(&self, request: Request) -> PendingCall {
-        if let Err(misuse) = self.check(&request) {
+        if let Err(misuse) = request.check(self.limits()) {
             return PendingCall::failed(misuse.into());
         }
         let id = CallId(self.next.fetch_add(1, Ordering::Relaxed));
@@ -76,22 +76,9 @@ impl Caller {
         PendingCall::new(InFlight { id, reply, lent, commands: self.commands.clone(), over: false })
     }
 
-    fn check(&self, request: &Request) -> Result<(), Misuse> {
-        let max = self.max_message;
-        if request.message.len() > max {
-            return Err(Misuse::CallTooLarge { len: request.message.len(), max });
-        }
-        if request.reply.max_len > max {
-            return Err(Misuse::ReplyTooLarge { len: request.reply.max_len, max });
-        }
-        for room in &request.reply.items {
-            if let Some(capacity) =
-                room.buffer.as_ref().map(Buffer::capacity).filter(|&capacity| capacity < room.max_len)
-            {
-                return Err(Misuse::BufferTooSmall { capacity, max_len: room.max_len });
-            }
-        }
-        Ok(())
+    /// How large messages may be.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits::new(self.max_message, self.max_message)
     }
 }
 

@@ -67,7 +67,7 @@ impl ClientTransport for RdmaTransport {
     }
 
     fn limits(&self) -> Limits {
-        Limits::new(self.caller.max_message, self.caller.max_message)
+        self.caller.limits()
     }
 
     fn server(&self) -> SocketAddr {
@@ -382,11 +382,7 @@ impl ClientDriver {
         let standing = match &mut self.phase {
             Phase::Up(session) => {
                 let Heard { messages, alive } = std::mem::take(&mut session.heard);
-                if messages > alive {
-                    self.listener.heard(self.env.clock.now());
-                } else if alive > 0 {
-                    self.listener.alive(self.env.clock.now());
-                }
+                self.listener.came(messages as u64, alive as u64, self.env.clock.now());
                 let since = session.started.max(self.listener.last());
                 let judged = session.gives_up_at();
                 let patience = judged.map_or(SILENCE_LIMIT + PROBE_TIMEOUT, |when| when.since(since));

@@ -120,13 +120,13 @@ pub use extension::{
     ExtensionChannel, ExtensionError, ExtensionEvent, ExtensionSender, ExtensionSent, MAX_UNREAD, MAX_UNREAD_OCTETS,
 };
 pub use options::{
-    CLOSE_TIMEOUT, ClientOptions, DEFAULT_MAX_MESSAGE_OCTETS, DEFAULT_OUTAGE, DEFAULT_READS, Reverse, STALL_LIMIT,
-    ServerOptions,
+    CLOSE_TIMEOUT, ClientOptions, DEFAULT_MAX_MESSAGE_OCTETS, DEFAULT_READS, Reverse, STALL_LIMIT, ServerOptions,
 };
 pub use pulls::{MAX_PULL_OCTETS, MAX_PULLS, PULL_STALLS};
 pub use refused::RefusedCalls;
 pub use rpcrdma_engine::{
     CloseCause, Limits as EngineLimits, Link, MessageKind, Negotiated, PeerFault, Sent, Versions, v2,
 };
+pub use rpcrdma_oncrpc::outage::DEFAULT_OUTAGE;
 pub use server::{ConnectionHandle, Server, ServerDriver};
 pub use service::ServerMemory;

@@ -9,7 +9,7 @@ use rpcrdma_engine::{
 use rpcrdma_fabric::Capabilities;
 use rpcrdma_oncrpc::{
     ConnectionIds, Handler, XidSource,
-    outage::{DEFAULT_FIRST_ANSWER, DEFAULT_FIRST_SIGN, OutageLimits},
+    outage::{DEFAULT_FIRST_ANSWER, DEFAULT_FIRST_SIGN, DEFAULT_OUTAGE, OutageLimits},
 };
 use std::{sync::Arc, time::Duration};
 
@@ -19,20 +19,11 @@ pub const DEFAULT_MAX_MESSAGE_OCTETS: usize = (1 << 20) + (64 << 10);
 /// RDMA Reads under way at a time in each direction: what Linux's server uses.
 pub const DEFAULT_READS: u16 = 16;
 
-/// How long a lost connection is tried to be made again before its calls fail.
-pub const DEFAULT_OUTAGE: Duration = Duration::from_secs(120);
-
 /// How long a peer may leave RDMA Reads unanswered or messages untaken, without any progress, before it is dropped.
 pub const STALL_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long an orderly end of a connection may take before it is dropped as it is.
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The pause before the second attempt to connect. It doubles up to [`MAX_PAUSE`].
-pub(crate) const MIN_PAUSE: Duration = Duration::from_millis(100);
-
-/// The longest pause between attempts to connect. Each has up to its half added at random.
-pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(5);
 
 /// The least that a Send can carry and its unit, in bytes.
 const MIN_INLINE_OCTETS: u32 = 1024;
@@ -127,7 +118,7 @@ impl Default for ClientOptions {
 impl ClientOptions {
     pub(crate) fn outage_limits(&self) -> OutageLimits {
         let Self { outage, first_answer, first_sign, .. } = *self;
-        OutageLimits { outage, first_answer, first_sign, min_pause: MIN_PAUSE, max_pause: MAX_PAUSE }
+        OutageLimits { outage, first_answer, first_sign, ..OutageLimits::default() }
     }
 
     /// What to speak on the first connection.

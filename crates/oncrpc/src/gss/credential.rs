@@ -1,6 +1,7 @@
 //! The credential of RPCSEC_GSS version 1 (RFC 2203 section 5).
 
-use crate::{AuthStat, OpaqueAuth};
+use super::{Failure, Protection};
+use crate::{AuthStat, CallHeader, CallId, OpaqueAuth};
 use bytes::Bytes;
 use rpcrdma_xdr::{DecodeError, Decoder, Encoder, Stream};
 
@@ -104,8 +105,15 @@ impl GssCredential {
     }
 }
 
+/// The header of a message, with its verifier. GSS-2203-5.3.1-a.
+pub(super) fn sign(protection: &mut dyn Protection, id: CallId, credential: OpaqueAuth) -> Result<CallHeader, Failure> {
+    let unsigned = CallHeader { id, credential, verifier: OpaqueAuth::none() };
+    let body = protection.sign(&signed_header(&unsigned))?;
+    Ok(CallHeader { verifier: OpaqueAuth { flavour: RPCSEC_GSS, body }, ..unsigned })
+}
+
 /// What the verifier of a call signs: the header up to its credential (RFC 2203 section 5.3.1).
-pub(super) fn signed_header(call: &crate::CallHeader) -> Bytes {
+pub(super) fn signed_header(call: &CallHeader) -> Bytes {
     let mut encoder = Encoder::with_capacity(crate::CALL_HEADER_OCTETS + call.credential.body.len());
     call.encode_to_credential(&mut encoder);
     encoder.finish().to_bytes()

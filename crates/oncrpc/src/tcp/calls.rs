@@ -3,7 +3,7 @@
 //! A caller's buffers stay with its pending call: over TCP results are slices of the record that was received. A driver
 //! that ends drops the sender of each reply, and the call fails with [`TransportError::Closed`].
 
-use crate::{Anew, CallInFlight, Cancelled, Misuse, PendingCall, Reply, Request, TransportError};
+use crate::{Anew, CallInFlight, Cancelled, Limits, Misuse, PendingCall, Reply, Request, TransportError};
 use rpcrdma_env::{BoxFuture, Buffer};
 use rpcrdma_xdr::Payload;
 use std::{
@@ -38,6 +38,17 @@ impl Command {
         Ok(())
     }
 
+    /// Ends it without a reply.
+    pub(super) fn fail(self, error: TransportError) {
+        let _ = self.sender.send(Err(error));
+    }
+
+    /// Ends it because another call has its XID.
+    pub(super) fn refuse(self) {
+        let misuse = Misuse::XidInUse { xid: self.xid };
+        self.fail(misuse.into());
+    }
+
     /// Gives a reply to the waiting caller.
     pub(super) fn answer(self, reply: Reply) {
         let len = reply.stream.len();
@@ -48,9 +59,9 @@ impl Command {
     }
 }
 
-/// Hands a call to a driver, unless records of at most `max_record` bytes cannot carry it or its reply.
-pub(super) fn start(request: Request, max_record: usize, commands: &mpsc::UnboundedSender<Command>) -> PendingCall {
-    if let Err(misuse) = check(&request, max_record) {
+/// Hands a call to a driver, unless records within these limits cannot carry it or its reply.
+pub(super) fn start(request: Request, limits: Limits, commands: &mpsc::UnboundedSender<Command>) -> PendingCall {
+    if let Err(misuse) = request.check(limits) {
         return PendingCall::failed(misuse.into());
     }
     let Request { xid, message, reply, anew, .. } = request;
@@ -60,23 +71,6 @@ pub(super) fn start(request: Request, max_record: usize, commands: &mpsc::Unboun
     // A driver that has ended drops the sender, and the call finds that out.
     let _ = commands.send(Command { xid, message, anew, max_reply, sender });
     PendingCall::new(InFlight { reply, lent })
-}
-
-fn check(request: &Request, max: usize) -> Result<(), Misuse> {
-    if request.message.len() > max {
-        return Err(Misuse::CallTooLarge { len: request.message.len(), max });
-    }
-    if request.reply.max_len > max {
-        return Err(Misuse::ReplyTooLarge { len: request.reply.max_len, max });
-    }
-    for room in &request.reply.items {
-        if let Some(buffer) = &room.buffer
-            && buffer.capacity() < room.max_len
-        {
-            return Err(Misuse::BufferTooSmall { capacity: buffer.capacity(), max_len: room.max_len });
-        }
-    }
-    Ok(())
 }
 
 struct InFlight {

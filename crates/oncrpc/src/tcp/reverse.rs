@@ -40,7 +40,7 @@ impl ClientTransport for ReverseTransport {
     }
 
     fn call(&self, request: Request) -> PendingCall {
-        calls::start(request, self.max_record, &self.commands)
+        calls::start(request, self.limits(), &self.commands)
     }
 
     fn kind(&self) -> TransportKind {
@@ -125,8 +125,7 @@ impl Reverse {
                 continue;
             }
             if self.sent.contains_key(&command.xid) {
-                let misuse = crate::Misuse::XidInUse { xid: command.xid };
-                let _ = command.sender.send(Err(misuse.into()));
+                command.refuse();
                 continue;
             }
             writer.push(&command.message);
@@ -153,8 +152,7 @@ impl Reverse {
             self.timer = None;
             self.due.pop_front();
             if let Some(command) = self.sent.remove(&xid) {
-                let error = TransportError::NotAnswered { server: self.peer, after: self.deadline };
-                let _ = command.sender.send(Err(error));
+                command.fail(TransportError::NotAnswered { server: self.peer, after: self.deadline });
             }
         }
     }

@@ -311,7 +311,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
     }
 
     fn answer(&mut self, outcome: Outcome) {
-        if let Outcome::Reply(reply) = outcome
+        if let Some(reply) = outcome.into_reply()
             && self.ended.is_none()
         {
             self.unsent += 1;

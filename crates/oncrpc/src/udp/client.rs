@@ -6,8 +6,9 @@
 //! dropped sends nothing more. Memory: the call, and one buffer of the largest reply.
 
 use crate::{
-    CallInFlight, Cancelled, ClientTransport, Limits, Misuse, PendingCall, Reply, Request, TransportError,
-    TransportKind, XidSource,
+    CallInFlight, Cancelled, ClientTransport, Limits, PendingCall, Reply, Request, TransportError, TransportKind,
+    XidSource,
+    peek::{Direction, peek_direction_of},
 };
 use futures_util::future::{Either, select};
 use rpcrdma_env::{BoxFuture, Clock, Env};
@@ -84,12 +85,8 @@ impl ClientTransport for UdpTransport {
     }
 
     fn call(&self, request: Request) -> PendingCall {
-        let max = MAX_CLIENT_DATAGRAM_OCTETS;
-        if request.message.len() > max {
-            return PendingCall::failed(Misuse::CallTooLarge { len: request.message.len(), max }.into());
-        }
-        if request.reply.max_len > max {
-            return PendingCall::failed(Misuse::ReplyTooLarge { len: request.reply.max_len, max }.into());
+        if let Err(misuse) = request.check(self.limits()) {
+            return PendingCall::failed(misuse.into());
         }
         PendingCall::new(Exchange(Box::pin(exchange(self.link.clone(), request))))
     }
@@ -151,7 +148,7 @@ async fn exchange(link: Arc<Link>, request: Request) -> Result<Reply, TransportE
             if let Some(reply) = buffer.get(..received)
                 && received <= request.reply.max_len
                 // RPC-5531-4-a
-                && is_reply(reply, request.xid)
+                && peek_direction_of(reply) == Some((request.xid, Some(Direction::Reply)))
             {
                 buffer.truncate(received);
                 return Ok(Reply { stream: Stream::from(bytes::Bytes::from(buffer)), retransmitted: !is_first });
@@ -166,13 +163,6 @@ async fn exchange(link: Arc<Link>, request: Request) -> Result<Reply, TransportE
             call = anew.message()?.to_bytes();
         }
     }
-}
-
-/// Whether a message is the reply to the call with this XID (RFC 5531 section 9).
-fn is_reply(message: &[u8], xid: u32) -> bool {
-    const REPLY: u32 = 1;
-    let word = |at: usize| message.get(at..at + 4).and_then(|word| word.try_into().ok()).map(u32::from_be_bytes);
-    word(0) == Some(xid) && word(4) == Some(REPLY)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The client over UDP against sockets that answer late, wrongly, twice or not at all.
 
 use super::*;
-use crate::{CallError, Client, NoAuth, ReplyShape, rpcbind::Rpcbind};
+use crate::{CallError, Client, Misuse, NoAuth, ReplyShape, rpcbind::Rpcbind};
 use rpcrdma_env::{SeededRandom, TokioClock};
 use rpcrdma_xdr::{Encoder, Payload};
 use std::time::Instant;

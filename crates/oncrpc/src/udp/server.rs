@@ -343,7 +343,7 @@ impl<T: Datagrams> Driver<T> {
     }
 
     fn answer(&mut self, question: Question, outcome: Outcome) {
-        let Outcome::Reply(reply) = outcome else { return };
+        let Some(reply) = outcome.into_reply() else { return };
         // RPC-UDP-b
         let most = question.len.saturating_mul(self.options.max_amplification).min(self.options.max_datagram);
         if reply.len() > most {

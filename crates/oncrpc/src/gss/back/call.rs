@@ -1,14 +1,14 @@
 //! The server's part: calls to a client, signed in a context that the client has made.
 
 use super::super::{
-    Failure, GssService, MAX_SEQUENCE, RPCSEC_GSS, body,
-    credential::{GssCredential, Procedure, signed_header},
+    Failure, GssService, MAX_SEQUENCE, body,
+    credential::{GssCredential, Procedure, sign},
     table::{Established, Live},
     transmissions::Transmissions,
 };
 use crate::{
-    AuthStat, CallError, CallHeader, CallId, ClientFlavour, ClientTransport, ContextError, MAX_AUTH_BODY_OCTETS,
-    OpaqueAuth, Protected, Rejection, Signed, SignedLater, Wrapped,
+    AuthStat, CallError, CallId, ClientFlavour, ClientTransport, ContextError, MAX_AUTH_BODY_OCTETS, OpaqueAuth,
+    Protected, Rejection, Signed, SignedLater, Wrapped,
 };
 use bytes::Bytes;
 use rpcrdma_env::Clock;
@@ -130,11 +130,10 @@ impl BackCall {
         let (service, handle) = (self.auth.service, self.auth.handle.clone());
         let number = live.back;
         let credential = GssCredential { procedure: Procedure::Data, sequence: number, service: Some(service), handle };
-        let header = CallHeader { id: self.id, credential: credential.write(), verifier: OpaqueAuth::none() };
-        let verifier = OpaqueAuth { flavour: RPCSEC_GSS, body: live.protection.sign(&signed_header(&header))? };
+        let header = sign(&mut *live.protection, self.id, credential.write())?;
         let body = body::close(&mut *live.protection, service, number, self.args.clone())?;
         live.back += 1;
-        Ok((number, Protected { credential: header.credential, verifier, body }))
+        Ok((number, Protected { credential: header.credential, verifier: header.verifier, body }))
     }
 }
 

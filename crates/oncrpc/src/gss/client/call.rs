@@ -6,7 +6,11 @@ use super::{
 };
 use crate::{
     AuthStat, CallId, ClientTransport, ContextError, OpaqueAuth, Protected, Signed,
-    gss::{Failure, body, credential::Procedure, transmissions::Transmissions},
+    gss::{
+        Failure, body,
+        credential::{Procedure, sign},
+        transmissions::Transmissions,
+    },
 };
 use rpcrdma_xdr::{Decoder, Payload};
 use std::{
@@ -48,7 +52,7 @@ impl Signed for GssCall {
         };
         let failed = |failure: Failure| ContextError::new(failure.text);
         let credential = self.context.credential(Procedure::Data, number, service);
-        let header = live.sign(self.id, credential).map_err(failed)?;
+        let header = sign(&mut *live.protection, self.id, credential).map_err(failed)?;
         let body = body::close(&mut *live.protection, service, number, self.args.clone()).map_err(failed)?;
         drop(live);
         sent.numbers.push(number);

@@ -6,11 +6,11 @@
 
 use super::super::{
     MAX_SEQUENCE, Peer, Protection,
-    credential::{GssCredential, Procedure, signed_header},
+    credential::{GssCredential, Procedure, sign},
 };
 use crate::{
-    CallHeader, CallId, ClientTransport, ContextError, MISMATCH_OCTETS, OpaqueAuth, PendingCall, REPLY_HEADER_OCTETS,
-    ReplyShape, Request, gss::GssService, gss::RPCSEC_GSS,
+    CallId, ClientTransport, ContextError, MISMATCH_OCTETS, OpaqueAuth, PendingCall, REPLY_HEADER_OCTETS, ReplyShape,
+    Request, gss::GssService,
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
@@ -191,7 +191,7 @@ impl Context {
         let id = CallId { xid: transport.next_xid(), program, version, procedure: 0 };
         let number = live.number()?;
         let credential = self.credential(Procedure::Destroy, number, GssService::Authentication);
-        let header = live.sign(id, credential).ok()?;
+        let header = sign(&mut *live.protection, id, credential).ok()?;
         drop(live);
         let mut encoder = Encoder::new();
         header.encode(&mut encoder);
@@ -218,13 +218,6 @@ impl Live {
         let number = Some(self.next).filter(|next| *next < MAX_SEQUENCE)?;
         self.next += 1;
         Some(number)
-    }
-
-    /// The header of a message, with its verifier. GSS-2203-5.3.1-a.
-    pub(super) fn sign(&mut self, id: CallId, credential: OpaqueAuth) -> Result<CallHeader, super::super::Failure> {
-        let unsigned = CallHeader { id, credential, verifier: OpaqueAuth::none() };
-        let body = self.protection.sign(&signed_header(&unsigned))?;
-        Ok(CallHeader { verifier: OpaqueAuth { flavour: RPCSEC_GSS, body }, ..unsigned })
     }
 }
 

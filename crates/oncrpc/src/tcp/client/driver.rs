@@ -6,7 +6,7 @@ use super::{
     serving::Serving,
 };
 use crate::{
-    CallHeader, CallId, Listener, Misuse, OpaqueAuth, TransportError, XidSource,
+    CallHeader, CallId, Listener, OpaqueAuth, TransportError, XidSource,
     outage::{Ended, Failure, Met, Next, Outage, Sought, Standing, not_spoken},
     tcp::{Connector, Io},
 };
@@ -161,7 +161,7 @@ impl Driver {
 
     pub(super) fn add(&mut self, command: Command) -> Option<u64> {
         if self.by_xid.contains_key(&command.xid) {
-            let _ = command.sender.send(Err(Misuse::XidInUse { xid: command.xid }.into()));
+            command.refuse();
             return None;
         }
         if self.calls.is_empty() {
@@ -183,7 +183,7 @@ impl Driver {
     fn fail(&mut self, error: &TransportError) {
         self.by_xid.clear();
         for (_, call) in std::mem::take(&mut self.calls) {
-            let _ = call.command.sender.send(Err(error.clone()));
+            call.command.fail(error.clone());
         }
     }
 
@@ -211,7 +211,7 @@ impl Driver {
         }
         for (xid, error) in failed {
             if let Some(Outstanding { command, .. }) = self.take(xid) {
-                let _ = command.sender.send(Err(error));
+                command.fail(error);
             }
         }
     }

@@ -180,11 +180,8 @@ impl<'a> Link<'a> {
     fn note_heard(&mut self) {
         let received = self.reader.received();
         let new = received.saturating_sub(std::mem::replace(&mut self.heard, received));
-        match std::mem::take(&mut self.alive) {
-            _ if new == 0 => {}
-            alive if new == alive => self.driver.listener.alive(self.driver.env.clock.now()),
-            _ => self.driver.listener.heard(self.driver.env.clock.now()),
-        }
+        let alive = std::mem::take(&mut self.alive);
+        self.driver.listener.came(new, alive, self.driver.env.clock.now());
     }
 
     /// The last sign of the server on this connection, or since when one has been waited for.

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     ClientTransport, Handler, Limits, Listener, PendingCall, Request, Silence, TransportError, TransportKind,
     XidSource,
-    outage::{DEFAULT_FIRST_ANSWER, DEFAULT_FIRST_SIGN, Outage, OutageLimits, Sought},
+    outage::{Outage, OutageLimits, Sought},
 };
 use driver::Driver;
 use rpcrdma_env::{Allocator, Env};
@@ -90,16 +90,17 @@ impl Default for ClientOptions {
     /// 1 MiB of data; 10 s to connect, 120 s of outage, 10 s for the first answer and 30 s for the first sign, 20 s of
     /// silence, 25 s for the NULL, as over RDMA; pauses of 0.1 to 5 s.
     fn default() -> Self {
+        let OutageLimits { outage, first_answer, first_sign, min_pause, max_pause } = OutageLimits::default();
         Self {
             max_record: MAX_RECORD_OCTETS,
             connect: Duration::from_secs(10),
-            outage: Duration::from_secs(120),
-            first_answer: DEFAULT_FIRST_ANSWER,
-            first_sign: DEFAULT_FIRST_SIGN,
+            outage,
+            first_answer,
+            first_sign,
             silence: Duration::from_secs(20),
             probe: Duration::from_secs(25),
-            min_pause: Duration::from_millis(100),
-            max_pause: Duration::from_secs(5),
+            min_pause,
+            max_pause,
             service: "RPC",
             reverse: None,
             xids: None,
@@ -163,7 +164,7 @@ impl ClientTransport for TcpTransport {
     }
 
     fn call(&self, request: Request) -> PendingCall {
-        calls::start(request, self.max_record, &self.commands)
+        calls::start(request, self.limits(), &self.commands)
     }
 
     fn kind(&self) -> TransportKind {

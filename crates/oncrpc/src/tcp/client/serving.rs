@@ -4,7 +4,7 @@
 //! lost, and what it returns then goes nowhere. Without a handler a server's calls are dropped, as they always were.
 
 use super::Reverse;
-use crate::{CallContext, Connection, GoneSignal, Limits, Outcome, TransportKind};
+use crate::{Begun, CallContext, Connection, GoneSignal, Limits, Outcome, TransportKind};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rpcrdma_env::{Allocator, BoxFuture};
 use rpcrdma_xdr::{Payload, Stream};
@@ -57,10 +57,9 @@ impl Serving {
             tracing::debug!(server = %peer.context.connection.peer, "the server has more calls under way than it may");
             return None;
         }
-        let mut executing = reverse.handler.handle(peer.context.clone(), call);
-        match executing.as_mut().poll(cx) {
-            Poll::Ready(outcome) => reply(outcome),
-            Poll::Pending => {
+        match reverse.handler.begin(peer.context.clone(), call, cx) {
+            Begun::Done(outcome) => outcome.into_reply(),
+            Begun::Waits(executing) => {
                 let connection = peer.number();
                 self.running.push(Box::pin(async move { (connection, executing.await) }));
                 None
@@ -71,13 +70,6 @@ impl Serving {
     /// The next that has been executed: on which connection it came, and its reply.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u64, Option<Payload>)>> {
         let polled = self.running.poll_next_unpin(cx);
-        polled.map(|done| done.map(|(connection, outcome)| (connection, reply(outcome))))
-    }
-}
-
-fn reply(outcome: Outcome) -> Option<Payload> {
-    match outcome {
-        Outcome::Reply(reply) => Some(reply),
-        Outcome::NotEligible | Outcome::Nothing => None,
+        polled.map(|done| done.map(|(connection, outcome)| (connection, outcome.into_reply())))
     }
 }
