@@ -1,9 +1,9 @@
 //! What a connection asks its driver to do, and the names that it gives to things.
 
-use crate::{CallError, CloseCause, ExposeError, Link, v2::Received};
+use crate::{CallError, CloseCause, ExposeError, Link, extension::Received};
 use bytes::Bytes;
 use rpcrdma_env::Slices;
-use rpcrdma_wire::{v1::Segment, v2::Properties};
+use rpcrdma_wire::{chunk::Segment, v2::Properties};
 use rpcrdma_xdr::Payload;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -204,7 +204,7 @@ pub enum Action {
         /// How many.
         count: usize,
     },
-    /// Post a Send of these slices. If `signaled`, say [`drained`](crate::Connection::drained) when it is done.
+    /// Post a Send of these slices. If `signaled`, say [`drained`](crate::Endpoint::drained) when it is done.
     Send {
         /// Header, then inline stream.
         octets: Slices,
@@ -226,7 +226,7 @@ pub enum Action {
         octets: Slices,
     },
     /// Fetch the call's chunks by RDMA Read, all into one buffer, as soon as there is one, then say
-    /// [`pulled`](crate::Connection::pulled).
+    /// [`pulled`](crate::Endpoint::pulled).
     Pull {
         /// For which call.
         request: RequestId,
@@ -239,14 +239,14 @@ pub enum Action {
         /// From where, in order.
         sources: SmallVec<[Segment; 1]>,
     },
-    /// End an exposure; [`fenced`](crate::Connection::fenced) follows.
+    /// End an exposure; [`fenced`](crate::Endpoint::fenced) follows.
     Invalidate {
         /// Whose.
         exposure: ExposureId,
         /// Its handle.
         handle: u32,
     },
-    /// Execute a call of the peer, then say [`answer`](crate::Connection::answer).
+    /// Execute a call of the peer, then say [`answer`](crate::Endpoint::answer).
     Deliver {
         /// Its name.
         request: RequestId,

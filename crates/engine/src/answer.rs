@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use rpcrdma_env::Slices;
-use rpcrdma_wire::v1::{Lists, ReadList, Segment, WriteChunk, WriteList};
+use rpcrdma_wire::chunk::{Lists, ReadList, Segment, WriteChunk, WriteList};
 use rpcrdma_xdr::{Part, Payload, padding};
 use smallvec::SmallVec;
 

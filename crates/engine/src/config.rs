@@ -1,17 +1,8 @@
 //! The settings of a connection, and what they become with both ends' private data.
 
-use crate::v2::{Extension, HostAuthentication, MAX_PEER_CREDITS};
+use crate::{Side, extension::Extension, host_auth::HostAuthentication};
 use rpcrdma_wire::{PrivateData, private_data::MIN_SIZE_OCTETS, v2::ReverseSupport};
 use std::{sync::Arc, time::Duration};
-
-/// Which end of the connection this is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// It connected. Its calls are the forward direction.
-    Client,
-    /// It accepted. Its calls are the reverse direction (RFC 8167).
-    Server,
-}
 
 /// Credits that we ask for and grant unless told otherwise: enough for eight 1 MiB transfers and many small calls, at
 /// 4 KiB of receive buffer each.
@@ -20,6 +11,11 @@ pub const DEFAULT_CREDITS: u32 = 64;
 /// The most credits that we use, whatever the peer grants or the configuration says. Each credit of ours costs a
 /// receive buffer.
 pub const MAX_CREDITS: u32 = 1024;
+
+/// Version 2: the most credits of the peer that we accept, by default. Each one costs a receive, because a message of
+/// ours that spends one has to grant one.
+// V2-4.2.1.1-h
+pub const MAX_PEER_CREDITS: u16 = 64;
 
 /// Bytes that one Send of ours carries, and that our receives hold, unless told otherwise. What Linux uses.
 // V1-3.3.3-f

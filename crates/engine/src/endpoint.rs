@@ -12,17 +12,17 @@
 //! | `One`, `Two` | the version is settled | never |
 
 use crate::{
-    Action, Answer, CallError, CallId, CallRefused, CloseCause, Config, Connection, ExposureId, Host, Link,
-    MessageKind, Negotiated, NoVersion2, PeerFault, RequestId, Sent, Side, Stats,
+    Action, Answer, CallError, CallId, CallRefused, CloseCause, Config, ExposureId, Host, Link, MessageKind,
+    Negotiated, NoVersion2, PeerFault, RequestId, Sent, Side, Stats,
     config::{MAX_CREDITS, VERSION_TIMEOUT, Versions},
-    responder::FAULT_ANSWERS,
-    v2,
+    v1, v2,
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::{
-    PrivateData, v1,
-    v2::{HeaderType, PREFIX_OCTETS, probe},
+    PrivateData,
+    v1::VERSION as VERSION_1,
+    v2::{HeaderType, PREFIX_OCTETS, VERSION as VERSION_2, probe},
 };
 use rpcrdma_xdr::Payload;
 use std::collections::VecDeque;
@@ -54,7 +54,7 @@ struct Listening {
 
 #[derive(Debug)]
 enum State {
-    One(Box<Connection>),
+    One(Box<v1::Connection>),
     Two(Box<v2::Connection>),
     Probing(Box<Probing>),
     Listening(Listening),
@@ -81,7 +81,7 @@ impl Endpoint {
         let mut closing = false;
         let state = match (config.versions, config.side) {
             (Versions::One, _) => {
-                let one = Connection::new(config.clone(), peer.as_ref());
+                let one = v1::Connection::new(config.clone(), peer.as_ref());
                 if refuses_silence(&config) {
                     closing = true;
                     actions.push_back(Action::Close(CloseCause::Unauthenticated));
@@ -146,7 +146,7 @@ impl Endpoint {
         })
     }
 
-    /// Starts a call of ours, as [`Connection::call`] and [`v2::Connection::call`] do.
+    /// Starts a call of ours, as [`v1::Connection::call`] and [`v2::Connection::call`] do.
     ///
     /// # Errors
     /// As theirs. A call that is held until the version is settled may also fail later, by [`Action::Fail`].
@@ -175,7 +175,8 @@ impl Endpoint {
         }
     }
 
-    /// As [`Connection::cancel`].
+    /// Takes a call back: its memory is fenced at once, and [`Action::Cancelled`] says when. Its credit and XID stay in
+    /// use until the peer answers. A call that has ended is ignored.
     pub fn cancel(&mut self, call: CallId) {
         if self.take_held(call) {
             return self.actions.push_back(Action::Cancelled { call });
@@ -187,7 +188,8 @@ impl Endpoint {
         }
     }
 
-    /// As [`Connection::forget`].
+    /// Leaves a call to itself. [`Action::Released`] says when its memory is fenced: after its reply, or after
+    /// [`FORGOTTEN_CALL_DEADLINE`](crate::FORGOTTEN_CALL_DEADLINE).
     pub fn forget(&mut self, call: CallId, now: Timestamp) {
         if self.take_held(call) {
             return self.actions.push_back(Action::Released { call });
@@ -277,11 +279,11 @@ impl Endpoint {
         };
         let (low, high) = match refused {
             NoVersion2::Range { low, high } => (low, high),
-            NoVersion2::OtherError => (v1::VERSION, v1::VERSION),
+            NoVersion2::OtherError => (VERSION_1, VERSION_1),
         };
         // V2-4.2.3.2-c, V2-7.1.1-c
         // V2-7.1.1-d
-        if self.config.versions == Versions::Auto && (low..=high).contains(&v1::VERSION) {
+        if self.config.versions == Versions::Auto && (low..=high).contains(&VERSION_1) {
             self.settle_1(message, Some(refused), now, host);
         } else {
             // V2-4.2.3.2-c
@@ -299,13 +301,13 @@ impl Endpoint {
             Versions::Auto => (true, true),
         };
         match (word(0), word(4), word(12)) {
-            (Some(_), Some(v1::VERSION), Some(_)) if one => self.settle_1(message, None, now, host),
-            (Some(_), Some(rpcrdma_wire::v2::VERSION), Some(_)) if two && message.len() >= PREFIX_OCTETS => {
+            (Some(_), Some(VERSION_1), Some(_)) if one => self.settle_1(message, None, now, host),
+            (Some(_), Some(VERSION_2), Some(_)) if two && message.len() >= PREFIX_OCTETS => {
                 self.settle_2(message, now, host);
             }
             (Some(xid), Some(version), Some(kind)) if kind != HeaderType::Error.code() => {
                 self.replace_receive();
-                let refusal = if two && version == rpcrdma_wire::v2::VERSION { None } else { Some((xid, version)) };
+                let refusal = if two && version == VERSION_2 { None } else { Some((xid, version)) };
                 match refusal {
                     Some((xid, version)) => self.refuse(xid, version),
                     None => self.discard(),
@@ -333,14 +335,14 @@ impl Endpoint {
     // V2-4.2.3.2-a, V2-4.2.3.2-b, V2-7.1.1-a
     fn refuse(&mut self, xid: u32, version: u32) {
         let State::Listening(listening) = &mut self.state else { return };
-        if listening.undrained > FAULT_ANSWERS {
+        if listening.undrained > v1::FAULT_ANSWERS {
             return self.close(CloseCause::Peer(PeerFault::AnswersNotTaken));
         }
         listening.undrained += 1;
         let (low, high) = match self.config.versions {
-            Versions::One => (v1::VERSION, v1::VERSION),
-            Versions::Two => (rpcrdma_wire::v2::VERSION, rpcrdma_wire::v2::VERSION),
-            Versions::Auto => (v1::VERSION, rpcrdma_wire::v2::VERSION),
+            Versions::One => (VERSION_1, VERSION_1),
+            Versions::Two => (VERSION_2, VERSION_2),
+            Versions::Auto => (VERSION_1, VERSION_2),
         };
         let credit = self.config.credits_granted.clamp(1, MAX_CREDITS);
         let octets = probe::refusal(xid, version, credit, low, high);
@@ -365,7 +367,7 @@ impl Endpoint {
         }
         let config = Config { initial_receives: self.stats().receives, ..self.config.clone() };
         self.flush();
-        let mut one = Connection::new(config, self.peer.as_ref());
+        let mut one = v1::Connection::new(config, self.peer.as_ref());
         self.actions.push_back(Action::Negotiated(of_version_1(&self.config, *one.link(), refused)));
         one.received(message, now, host);
         self.state = State::One(Box::new(one));
@@ -413,7 +415,7 @@ impl Endpoint {
         }
     }
 
-    /// As [`Connection::fenced`].
+    /// Exposed memory can no longer be reached by the peer.
     pub fn fenced(&mut self, exposure: ExposureId) {
         match &mut self.state {
             State::One(one) => one.fenced(exposure),
@@ -422,7 +424,8 @@ impl Endpoint {
         }
     }
 
-    /// As [`Connection::pulled`].
+    /// The chunks of a call of the peer have been fetched. `head` is the beginning of them, at least four bytes if
+    /// there are as many.
     pub fn pulled(&mut self, request: RequestId, head: &[u8]) {
         match &mut self.state {
             State::One(one) => one.pulled(request, head),
@@ -431,7 +434,7 @@ impl Endpoint {
         }
     }
 
-    /// As [`Connection::drained`].
+    /// A signaled Send is done.
     pub fn drained(&mut self) {
         match &mut self.state {
             State::One(one) => one.drained(),
@@ -441,7 +444,8 @@ impl Endpoint {
         }
     }
 
-    /// As [`Connection::answer`].
+    /// A service's answer to a call of the peer, or [`Answer::NotEligible`] if it cannot serve the call. A call that is
+    /// no longer known is ignored.
     pub fn answer(&mut self, request: RequestId, answer: Answer) {
         match &mut self.state {
             State::One(one) => one.answer(request, answer),
@@ -450,7 +454,8 @@ impl Endpoint {
         }
     }
 
-    /// As [`Connection::resume`]. In version 2 nothing waits for answers.
+    /// Sends calls of ours that waited until the peer gets an answer of ours. Call it after [`answer`](Self::answer).
+    /// In version 2 no call waits for answers.
     pub fn resume(&mut self, now: Timestamp, host: &mut dyn Host) {
         if let State::One(one) = &mut self.state {
             one.resume(now, host);
@@ -491,7 +496,9 @@ impl Endpoint {
         }
     }
 
-    /// As [`Connection::closed`].
+    /// The connection is over, and every exposure has been reported as fenced. Returns the calls of ours that are
+    /// unanswered and whose callers still wait, in the order in which to send them again. Take [`poll`](Self::poll)
+    /// once more.
     pub fn closed(&mut self) -> Vec<CallId> {
         self.closing = true;
         let held = std::mem::take(&mut self.held);
@@ -515,5 +522,5 @@ fn of_version_1(config: &Config, link: Link, refused: Option<NoVersion2>) -> Neg
         Side::Client => config.credits_wanted,
         Side::Server => config.credits_granted,
     };
-    Negotiated { version: v1::VERSION, refused, link, credits, peer_credits: 0, peer: None, authenticated: false }
+    Negotiated { version: VERSION_1, refused, link, credits, peer_credits: 0, peer: None, authenticated: false }
 }

@@ -1,17 +1,18 @@
 //! RPC-over-RDMA on one connection, without IO: version 1 (RFC 8166, in the reverse direction RFC 8167) in
-//! [`Connection`], version 2 in [`v2::Connection`], and the version that both ends have agreed on in [`Endpoint`].
+//! [`v1::Connection`], version 2 in [`v2::Connection`], and the version that both ends have agreed on in [`Endpoint`].
 //!
-//! Each is a state machine. Its driver
+//! [`v1`] and [`v2`] are rooms of their own: neither knows the other, what both use stands above them and knows
+//! neither, and only [`Endpoint`] knows both. Each connection is a state machine. Its driver
 //!
 //! 1. makes it when the connection is established, with the receives of [`Config::initial_receives`] posted;
-//! 2. reports to it what happens: [`received`](Connection::received), [`fenced`](Connection::fenced),
-//!    [`pulled`](Connection::pulled), [`drained`](Connection::drained), and so on;
-//! 3. passes on to it what the program wants: [`call`](Connection::call), [`cancel`](Connection::cancel),
-//!    [`forget`](Connection::forget), [`answer`](Connection::answer);
-//! 4. after each of these calls [`poll`](Connection::poll) until it returns `None`, and carries out the [`Action`]s in
+//! 2. reports to it what happens: [`received`](Endpoint::received), [`fenced`](Endpoint::fenced),
+//!    [`pulled`](Endpoint::pulled), [`drained`](Endpoint::drained), and so on;
+//! 3. passes on to it what the program wants: [`call`](Endpoint::call), [`cancel`](Endpoint::cancel),
+//!    [`forget`](Endpoint::forget), [`answer`](Endpoint::answer);
+//! 4. after each of these calls [`poll`](Endpoint::poll) until it returns `None`, and carries out the [`Action`]s in
 //!    order;
-//! 5. calls [`wake`](Connection::wake) at the time that [`next_wake`](Connection::next_wake) returns;
-//! 6. calls [`closed`](Connection::closed) when the connection has ended and everything has come back.
+//! 5. calls [`wake`](Endpoint::wake) at the time that [`next_wake`](Endpoint::next_wake) returns;
+//! 6. calls [`closed`](Endpoint::closed) when the connection has ended and everything has come back.
 //!
 //! It has two halves, which work the same way at both ends: a requester, for calls to the peer, and a responder, for
 //! calls of the peer. The direction of a half only decides what it may do by default.
@@ -23,18 +24,19 @@
 mod action;
 mod answer;
 mod config;
-mod connection;
 mod endpoint;
 mod error;
-mod ledger;
+mod extension;
+mod host_auth;
 mod plan;
 mod pull;
-mod requester;
 mod requests;
-mod responder;
 mod returned;
+mod side;
 mod silence;
+mod stats;
 mod table;
+pub mod v1;
 pub mod v2;
 
 pub use action::{
@@ -44,12 +46,10 @@ pub use action::{
 pub use config::{
     Config, DEFAULT_CALL_PARTS, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, DEFAULT_REPLY_PARTS,
     FORGOTTEN_CALL_DEADLINE, Limits, Link, MAX_CHUNKS_PER_LIST, MAX_CREDITS, MAX_SEGMENTS_PER_MESSAGE, PROBE_TIMEOUT,
-    SILENCE_LIMIT, SPENT_LIMIT, Side, VERSION_TIMEOUT, Versions,
+    SILENCE_LIMIT, SPENT_LIMIT, VERSION_TIMEOUT, Versions,
 };
-pub use connection::{Connection, Stats};
 pub use endpoint::Endpoint;
 pub use error::{CallError, CallRefused, CloseCause, ExposeError, PeerFault};
-pub use rpcrdma_wire::{
-    PrivateData,
-    v1::{ErrorBody, Segment},
-};
+pub use rpcrdma_wire::{PrivateData, chunk::Segment};
+pub use side::Side;
+pub use stats::Stats;

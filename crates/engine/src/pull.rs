@@ -5,7 +5,7 @@
 
 use crate::{Limits, Piece, Pieces};
 use bytes::Bytes;
-use rpcrdma_wire::v1::{Lists, Segment};
+use rpcrdma_wire::chunk::{Lists, Segment};
 use rpcrdma_xdr::UNIT;
 use smallvec::SmallVec;
 
@@ -90,7 +90,7 @@ impl Base<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rpcrdma_wire::v1::{ReadList, ReadSegment};
+    use rpcrdma_wire::chunk::{ReadList, ReadSegment};
 
     fn lists(reads: &[(u32, u32)]) -> Lists {
         let entry = |&(position, length): &(u32, u32)| ReadSegment {

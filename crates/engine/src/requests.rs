@@ -7,7 +7,7 @@
 
 use crate::{Action, Piece, Pieces, RequestId, pull::Layout};
 use bytes::Bytes;
-use rpcrdma_wire::v1::{WriteChunk, WriteList};
+use rpcrdma_wire::chunk::{WriteChunk, WriteList};
 use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 
 use crate::{PeerFault, PlacedItem, ReplyBase, ReplyParts};
 use bytes::Bytes;
-use rpcrdma_wire::v1::{Lists, WriteChunk, WriteList};
+use rpcrdma_wire::chunk::{Lists, WriteChunk, WriteList};
 use smallvec::SmallVec;
 
 /// What was offered for the reply of one call.
@@ -87,7 +87,7 @@ fn written(offered: &WriteChunk, got: &WriteChunk) -> Result<u64, PeerFault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rpcrdma_wire::v1::Segment;
+    use rpcrdma_wire::chunk::Segment;
 
     fn chunk(lengths: &[u32]) -> WriteChunk {
         WriteChunk(lengths.iter().map(|&length| Segment { handle: 9, length, offset: 64 }).collect())

@@ -17,7 +17,7 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
-use rpcrdma_wire::v1::{Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
+use rpcrdma_wire::chunk::{Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
 use rpcrdma_xdr::Payload;
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap, VecDeque};

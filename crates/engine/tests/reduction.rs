@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use rpcrdma_engine::{
-    Action, Answer, CallId, Config, Connection, ExposeError, ExposureId, Host, MessageKind, RequestId, SILENCE_LIMIT,
-    Sink,
+    Action, Answer, CallId, Config, ExposeError, ExposureId, Host, MessageKind, RequestId, SILENCE_LIMIT, Sink,
+    v1::Connection,
 };
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::{

@@ -3,9 +3,8 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use rpcrdma_engine::{
-    Action, Answer, CallError, CallId, CloseCause, Config, Connection, ExposeError, ExposureId,
-    FORGOTTEN_CALL_DEADLINE, Host, MessageKind, PROBE_TIMEOUT, PeerFault, ReplyBase, RequestId, SILENCE_LIMIT,
-    SPENT_LIMIT, Sink,
+    Action, Answer, CallError, CallId, CloseCause, Config, ExposeError, ExposureId, FORGOTTEN_CALL_DEADLINE, Host,
+    MessageKind, PROBE_TIMEOUT, PeerFault, ReplyBase, RequestId, SILENCE_LIMIT, SPENT_LIMIT, Sink, v1::Connection,
 };
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::{

@@ -5,7 +5,7 @@
 //! buffers go with the reply, to the canceller, or to their allocator.
 
 use crate::Event;
-use rpcrdma_engine::{CallError, CallId, CallRefused, ErrorBody, ExposeError, ReplyBase, ReplyParts, SinkPlace, v2};
+use rpcrdma_engine::{CallError, CallId, CallRefused, ExposeError, ReplyBase, ReplyParts, SinkPlace, v1, v2};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer};
 use rpcrdma_oncrpc::{
     Anew, CallInFlight, Cancelled, GivingUp, Limits, Misuse, PendingCall, RemoteError, Reply, Request, TransportError,
@@ -379,7 +379,7 @@ impl Calls {
         let server = self.server;
         let (call_len, reply_len) = self.calls.get(&id).map_or((0, 0), |call| (call.message.len(), call.reply_max));
         match error {
-            CallError::Remote(ErrorBody::Version { low, high }) => {
+            CallError::Remote(v1::ErrorBody::Version { low, high }) => {
                 TransportError::Remote { server, source: RemoteError::Version { low, high } }
             }
             CallError::Rejected(v2::ErrorBody::Version { low, high }) => {

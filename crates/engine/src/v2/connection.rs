@@ -1,6 +1,6 @@
 //! The state machine of one connection of version 2: both halves, the exchange, and what is sent when.
 //!
-//! Call its methods as those of version 1's [`Connection`](crate::Connection). It owns what its parts own. No input is
+//! Call its methods as those of [`Endpoint`](crate::Endpoint). It owns what its parts own. No input is
 //! an error: a mistake of the peer shows as an action, and the connection ignores names that have lost their meaning.
 //!
 //! When a credit is free, this comes first: the rest of a message under way, properties, errors, replies, calls. A
@@ -10,7 +10,6 @@ use super::{
     ErrorBody, ExtensionRefused, MAX_WAITING_MESSAGES, OtherBody,
     credits::Credits,
     exchange::Exchange,
-    host_auth,
     outbox::{Control, MAX_WAITING_ERRORS, Outbox, bare, control},
     requester::{Requester, Sending},
     responder::{Responder, Serving},
@@ -18,7 +17,7 @@ use super::{
 };
 use crate::{
     Action, Answer, CallId, CallRefused, CloseCause, Config, ExposureId, Host, Link, MessageKind, Negotiated,
-    PeerFault, RequestId, Stats,
+    PeerFault, RequestId, Stats, host_auth,
     silence::{Means, Silence, Verdict},
 };
 use bytes::Bytes;
@@ -209,12 +208,12 @@ impl Connection {
         Ok(())
     }
 
-    /// As [`Connection::cancel`](crate::Connection::cancel).
+    /// As [`Endpoint::cancel`](crate::Endpoint::cancel).
     pub fn cancel(&mut self, call: CallId) {
         self.requester.table.cancel(call, &mut self.actions);
     }
 
-    /// As [`Connection::forget`](crate::Connection::forget).
+    /// As [`Endpoint::forget`](crate::Endpoint::forget).
     pub fn forget(&mut self, call: CallId, now: Timestamp) {
         self.requester.table.forget(call, now, &mut self.actions);
     }
@@ -326,7 +325,7 @@ impl Connection {
         self.parts.is_open() || self.responder.joined_octets() > 0
     }
 
-    /// As [`Connection::fenced`](crate::Connection::fenced). A call that is to be sent again waits for
+    /// As [`Endpoint::fenced`](crate::Endpoint::fenced). A call that is to be sent again waits for
     /// [`wake`](Self::wake), which is due at once then.
     pub fn fenced(&mut self, exposure: ExposureId) {
         let queued = self.requester.table.queued();
@@ -334,18 +333,18 @@ impl Connection {
         self.again |= self.requester.table.queued() > queued;
     }
 
-    /// As [`Connection::pulled`](crate::Connection::pulled).
+    /// As [`Endpoint::pulled`](crate::Endpoint::pulled).
     pub fn pulled(&mut self, request: RequestId, head: &[u8]) {
         self.responder.pulled(request, head, &mut serving!(self));
         self.pump_answers();
     }
 
-    /// As [`Connection::drained`](crate::Connection::drained).
+    /// As [`Endpoint::drained`](crate::Endpoint::drained).
     pub fn drained(&mut self) {
         self.responder.drained(&mut serving!(self));
     }
 
-    /// As [`Connection::answer`](crate::Connection::answer).
+    /// As [`Endpoint::answer`](crate::Endpoint::answer).
     pub fn answer(&mut self, request: RequestId, answer: Answer) {
         let silent = matches!(answer, Answer::Nothing);
         self.responder.answer(request, answer, &mut serving!(self));
@@ -417,7 +416,7 @@ impl Connection {
         self.pump(now, host);
     }
 
-    /// As [`Connection::closed`](crate::Connection::closed).
+    /// As [`Endpoint::closed`](crate::Endpoint::closed).
     pub fn closed(&mut self) -> Vec<CallId> {
         self.closing = true;
         self.responder.requests.closed();

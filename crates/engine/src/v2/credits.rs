@@ -23,11 +23,6 @@ use crate::{Action, Config, Side, config::MAX_CREDITS};
 use rpcrdma_wire::v2::Credits as Word;
 use std::collections::VecDeque;
 
-/// The most credits of the peer that we accept, by default. Each one costs a receive, because a message of ours that
-/// spends one has to grant one.
-// V2-4.2.1.1-h
-pub const MAX_PEER_CREDITS: u16 = 64;
-
 /// Receives beyond those that credits cover: one for a grant without a credit (V2-4.2.1.2-b), and three for grants that
 /// crossed messages of ours on their way.
 // V2-4.2.1.2-c
@@ -209,6 +204,7 @@ impl Credits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::MAX_PEER_CREDITS;
 
     fn credits(side: Side, own: u32) -> Credits {
         let config = Config { credits_wanted: own, credits_granted: own, side, ..Config::client() };

@@ -4,11 +4,11 @@
 //! goes in pieces. What the peer announces counts from its arrival, in whole messages: one that is wrong changes
 //! nothing. Owns both ends' properties and what is not yet sent.
 
-use super::{
-    Extension,
+use crate::{
+    Config, Link, Side,
+    extension::Extension,
     host_auth::{AUTHENTICATION_TIMEOUT, AuthenticationStep, HostAuthenticator, Verdict},
 };
-use crate::{Config, Link, Side};
 use bytes::{Bytes, BytesMut};
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::v2::{

@@ -3,7 +3,7 @@
 //! Owns shares of the bytes until they are sent. A message that does not fit one Send goes in several, and nothing but
 //! control messages goes between them. Chunks go with the last.
 
-use crate::{Action, MessageKind, Sent, requester::gathered};
+use crate::{Action, MessageKind, Sent, plan::gathered};
 use bytes::Bytes;
 use rpcrdma_env::{Scratch, Slices};
 use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, NO_CHUNKS_OCTETS, OtherBody};

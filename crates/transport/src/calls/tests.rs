@@ -41,9 +41,9 @@ fn callers_learn_what_the_peer_has_said() {
         other => panic!("{other:?}"),
     };
     let range = RemoteError::Version { low: 3, high: 4 };
-    assert_eq!(remote(CallError::Remote(ErrorBody::Version { low: 3, high: 4 })), range);
+    assert_eq!(remote(CallError::Remote(v1::ErrorBody::Version { low: 3, high: 4 })), range);
     assert_eq!(remote(CallError::Rejected(v2::ErrorBody::Version { low: 3, high: 4 })), range);
-    assert_eq!(remote(CallError::Remote(ErrorBody::Chunk)), RemoteError::Chunk);
+    assert_eq!(remote(CallError::Remote(v1::ErrorBody::Chunk)), RemoteError::Chunk);
     assert_eq!(remote(CallError::Rejected(v2::ErrorBody::BadXdr)), RemoteError::Chunk);
     let other = RemoteError::Other { code: 100, name: "RDMA2_ERR_SYSTEM" };
     assert_eq!(remote(CallError::Rejected(v2::ErrorBody::System)), other);

@@ -9,7 +9,7 @@ use crate::{
     refused::Fingerprint, service::Service,
 };
 use bytes::Bytes;
-use rpcrdma_engine::{Action, Answer, CallError, CloseCause, ErrorBody, MessageKind, Segment};
+use rpcrdma_engine::{Action, Answer, CallError, CloseCause, MessageKind, Segment, v1};
 use rpcrdma_fabric::{Refused, RefusedReason, RemoteSegment, Send, Token, Write};
 use std::task::Context;
 
@@ -106,7 +106,7 @@ impl Session {
                 self.tell(calls.complete(call, reply));
             }
             // The next connection gets the call.
-            Action::Fail { error: CallError::Remote(ErrorBody::Version { low, high }), .. }
+            Action::Fail { error: CallError::Remote(v1::ErrorBody::Version { low, high }), .. }
                 if self.believes && (low..=high).contains(&VERSION_2) =>
             {
                 self.close(Some(ConnectionError::Version { low, high }));

@@ -6,10 +6,11 @@
 use super::Connection;
 use crate::{
     Action, CloseCause, PeerFault, Side,
+    extension::Received,
+    host_auth::Verdict,
     v2::{
-        ErrorBody, OtherBody, Received,
+        ErrorBody, OtherBody,
         exchange::{knows, reverse_of},
-        host_auth::Verdict,
         responder::Serving,
         sequence::Step,
     },

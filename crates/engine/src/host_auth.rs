@@ -4,7 +4,7 @@
 //! and neither sends nor delivers an RPC before the verdict. A connection whose peer is rejected is closed. Without an
 //! authenticator the engine sends none, and ignores what comes. Owned bytes are copies.
 
-use crate::Side;
+use crate::side::Side;
 use bytes::Bytes;
 use std::{fmt::Debug, time::Duration};
 

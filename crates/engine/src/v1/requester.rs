@@ -1,17 +1,17 @@
-//! The requester half: calls of ours, sent as credits allow.
+//! The requester half of version 1: calls of ours, sent as credits allow.
 //!
 //! Owns the table of calls. A mistake of the peer fails the call that it concerns.
 
+use super::{ledger::Ledger, plan::plan};
 use crate::{
     Action, CallError, CallId, CallRefused, Config, ExposeError, ExposureId, Host, Link, MessageKind, Sent,
     config::MAX_CREDITS,
-    ledger::Ledger,
-    plan::{CallPlan, join, plan},
+    plan::{CallPlan, gathered},
     silence::{Means, null_call},
     table::{Owner, State, Table},
 };
 use bytes::Bytes;
-use rpcrdma_env::{Scratch, Slices, Timestamp};
+use rpcrdma_env::{Scratch, Timestamp};
 use rpcrdma_wire::v1::{Body, ErrorBody, Header};
 use rpcrdma_xdr::Payload;
 use std::collections::VecDeque;
@@ -220,37 +220,4 @@ impl Requester {
 /// Whether the peer has receives for another call of ours, if it posts them only when it gets an answer.
 fn may_send(shared: &Shared<'_>) -> bool {
     shared.ledger.since_answer() < shared.config.calls_between_answers
-}
-
-/// Header and slices as one Send of at most `max` slices.
-// V1-4.2.4-f
-// V1-3.2-b
-pub(crate) fn gathered(header: Bytes, inline: Slices, max: usize) -> Slices {
-    let mut octets = Slices::with_capacity(1 + inline.len());
-    octets.push(header);
-    if inline.len() < max {
-        octets.extend(inline)
-    } else {
-        octets.push(join(&inline))
-    }
-    octets
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_send_has_at_most_so_many_slices_and_copies_only_beyond() {
-        let whole = Bytes::from((0..40).collect::<Vec<u8>>());
-        let slices: Vec<Bytes> = whole.chunks(10).map(|slice| whole.slice_ref(slice)).collect();
-        let send = |count: usize| gathered(Bytes::from_static(b"header"), slices[..count].into(), 4);
-        for count in 0..=3 {
-            let octets = send(count);
-            assert_eq!(octets.len(), 1 + count);
-            assert!(octets[1..].iter().zip(&slices).all(|(sent, slice)| sent.as_ptr() == slice.as_ptr()), "{count}");
-        }
-        let octets = send(4);
-        assert_eq!(octets[..], [Bytes::from_static(b"header"), whole.clone()], "one past the limit");
-    }
 }

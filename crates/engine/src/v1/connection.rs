@@ -1,14 +1,17 @@
-//! The state machine of one connection: both halves, and what they share.
+//! The state machine of one connection of version 1: both halves, and what they share.
 //!
 //! See the [crate's documentation](crate) for the order in which its methods are called. It owns what its halves own.
-//! No input is an error: what a peer does wrong shows as an action, and names that mean nothing any more are ignored.
+//! No input is an error: a mistake of the peer shows as an action, and the connection ignores names that have lost
+//! their meaning.
 
-use crate::{
-    Action, Answer, CallId, CallRefused, CloseCause, Config, ExposureId, Host, Link, RequestId, Side,
-    config::MAX_CREDITS,
+use super::{
     ledger::Ledger,
     requester::{Requester, Shared},
     responder::Responder,
+};
+use crate::{
+    Action, Answer, CallId, CallRefused, CloseCause, Config, ExposureId, Host, Link, RequestId, Side, Stats,
+    config::MAX_CREDITS,
     silence::{Silence, Verdict},
 };
 use bytes::Bytes;
@@ -20,27 +23,7 @@ use rpcrdma_wire::{
 use rpcrdma_xdr::Payload;
 use std::collections::VecDeque;
 
-/// Numbers of the moment, for those who watch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Receives that are posted, as far as the engine knows.
-    pub receives: usize,
-    /// Credits that the peer may use.
-    pub granted: u32,
-    /// Calls of ours that are not answered, cancelled ones included.
-    pub unanswered: usize,
-    /// Calls of ours that wait for a credit.
-    pub queued: usize,
-    /// Memory of ours that the peer can reach: how many pieces.
-    pub exposed: usize,
-    /// Calls of the peer that are not answered.
-    pub executing: usize,
-    /// Messages of the peer that were dropped in silence.
-    pub discarded: u64,
-}
-
-/// One connection.
+/// One connection of version 1.
 #[derive(Debug)]
 pub struct Connection {
     config: Config,
@@ -142,14 +125,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a call back: its memory is fenced at once, and [`Action::Cancelled`] says when. Its credit and XID stay in
-    /// use until the peer answers. A call that has ended is ignored.
+    /// As [`Endpoint::cancel`](crate::Endpoint::cancel).
     pub fn cancel(&mut self, call: CallId) {
         self.requester.cancel(call, &mut shared!(self));
     }
 
-    /// Leaves a call to itself. [`Action::Released`] says when its memory is fenced: after its reply, or after
-    /// [`FORGOTTEN_CALL_DEADLINE`](crate::FORGOTTEN_CALL_DEADLINE).
+    /// As [`Endpoint::forget`](crate::Endpoint::forget).
     pub fn forget(&mut self, call: CallId, now: Timestamp) {
         self.requester.forget(call, now, &mut shared!(self));
     }
@@ -181,18 +162,17 @@ impl Connection {
         self.closing = self.actions.iter().any(|action| matches!(action, Action::Close(_)));
     }
 
-    /// Exposed memory can no longer be reached by the peer.
+    /// As [`Endpoint::fenced`](crate::Endpoint::fenced).
     pub fn fenced(&mut self, exposure: ExposureId) {
         self.requester.fenced(exposure, &mut shared!(self));
     }
 
-    /// The chunks of a call of the peer have been fetched. `head` is the beginning of them, at least four bytes if
-    /// there are as many.
+    /// As [`Endpoint::pulled`](crate::Endpoint::pulled).
     pub fn pulled(&mut self, request: RequestId, head: &[u8]) {
         self.responder.pulled(request, head, &mut shared!(self));
     }
 
-    /// A signaled Send is done.
+    /// As [`Endpoint::drained`](crate::Endpoint::drained).
     pub fn drained(&mut self) {
         self.responder.drained(&mut shared!(self));
     }
@@ -204,8 +184,7 @@ impl Connection {
         }
     }
 
-    /// A service's answer to a call of the peer, or [`Answer::NotEligible`] if it cannot serve the call. A call that is
-    /// no longer known is ignored.
+    /// As [`Endpoint::answer`](crate::Endpoint::answer).
     pub fn answer(&mut self, request: RequestId, answer: Answer) {
         self.responder.answer(request, answer, &mut shared!(self));
     }
@@ -240,9 +219,7 @@ impl Connection {
         }
     }
 
-    /// The connection is over, and every exposure has been reported as fenced. Returns the calls of ours that are
-    /// unanswered and whose callers still wait, in the order in which to send them again. Take [`poll`](Self::poll)
-    /// once more.
+    /// As [`Endpoint::closed`](crate::Endpoint::closed).
     pub fn closed(&mut self) -> Vec<CallId> {
         self.closing = true;
         self.responder.closed();

@@ -1,20 +1,21 @@
-//! The responder half: calls of the peer, from the header to the answer's completion.
+//! The responder half of version 1: calls of the peer, from the header to the answer's completion.
 //!
 //! Owns shares of received messages until they are delivered, and a call's chunks for its result until it is answered.
 //! It answers a call whose header or limits are wrong with ERR_CHUNK. A peer that sends more calls than it has credits,
 //! or faulty messages faster than it takes their answers, loses the connection.
 
+use super::requester::Shared;
 use crate::{
-    Action, Answer, CloseCause, MessageKind, PeerFault, RequestId, Sent,
+    Action, Answer, CloseCause, MessageKind, PeerFault, RequestId, Sent, Side,
     answer::{AnswerPlan, Carrier, plan},
     config::MAX_CREDITS,
+    plan::gathered,
     pull::layout,
-    requester::{Shared, gathered},
     requests::{Request, Requests},
 };
 use bytes::Bytes;
 use rpcrdma_env::Slices;
-use rpcrdma_wire::v1::{Body, ErrorBody, FIXED_OCTETS, Header, Lists, WriteChunk};
+use rpcrdma_wire::v1::{Body, ErrorBody, FIXED_OCTETS, Header, Lists, VERSION, WriteChunk};
 use smallvec::smallvec;
 
 /// Answers to faulty messages that may wait to be taken, beyond the peer's credits.
@@ -40,11 +41,11 @@ impl Responder {
         let long = matches!(header.body, Body::Nomsg(_));
         let (Body::Msg(lists) | Body::Nomsg(lists)) = header.body else { return };
         // RFC 8167 leaves chunks in the reverse direction to agreement; here there is none.
-        let reverse = shared.config.side == crate::Side::Client;
+        let reverse = shared.config.side == Side::Client;
         let layout = layout(&lists, &stream, long, &shared.config.limits).ok();
         // V1-7.1-b
         let Some(layout) = layout.filter(|_| !reverse || lists.is_empty()) else {
-            return self.error(xid, rpcrdma_wire::v1::VERSION, ErrorBody::Chunk, shared);
+            return self.error(xid, VERSION, ErrorBody::Chunk, shared);
         };
         let handle = handle_of(&lists);
         self.requests.insert(xid, lists.writes, lists.reply, handle, layout);
@@ -71,7 +72,7 @@ impl Responder {
             Answer::Reply(payload) => payload,
             // V1-6.1-c, V1-6.1-d, V1-4.5.3-b
             Answer::NotEligible | Answer::Unreadable => {
-                self.error(request.xid, rpcrdma_wire::v1::VERSION, ErrorBody::Chunk, shared);
+                self.error(request.xid, VERSION, ErrorBody::Chunk, shared);
                 return self.admit(shared);
             }
             Answer::Nothing => return self.admit(shared),
@@ -87,7 +88,7 @@ impl Responder {
             Ok(plan) => self.reply(&request, plan, shared),
             // V1-4.5.3-a
             // V1-4.5.4-c
-            Err(_) => self.error(request.xid, rpcrdma_wire::v1::VERSION, ErrorBody::Chunk, shared),
+            Err(_) => self.error(request.xid, VERSION, ErrorBody::Chunk, shared),
         }
         self.admit(shared);
     }
