@@ -9,15 +9,6 @@ use rpcrdma_wire::{
     v2::{self, HeaderError as V2Error},
 };
 
-/// The fourth word of an error, in both versions.
-const ERROR: u32 = 4;
-/// The code of an error about the version, in both versions.
-const ERR_VERS: u32 = 1;
-/// Bytes of an error about the version in version 1's layout, whose version word may be any.
-const V1_ERR_VERS_OCTETS: u64 = 28;
-/// Bytes of the same in version 2's layout.
-const V2_ERR_VERS_OCTETS: u64 = 32;
-
 /// A header of either version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TransportHeader {
@@ -57,7 +48,7 @@ impl TransportHeader {
     /// Reads the header of a message of `octets` bytes, of which the capture has `head`. Returns it with the offset of
     /// what follows. `continues`: it may be a later part of a sequence.
     pub(crate) fn decode(head: &Bytes, octets: u64, continues: bool) -> Result<(Self, usize), Unreadable> {
-        if !is_version_2(head, octets) {
+        if !v2::probe::is_version_2(head, octets) {
             let (header, end) = v1::Header::decode(head)?;
             return Ok((TransportHeader::V1(header), end));
         }
@@ -135,20 +126,6 @@ impl TransportHeader {
             },
         }
     }
-}
-
-/// Whether to read the message as version 2. An error about the version repeats the version of what it answers, in the
-/// layout of its own sender: its length shows which.
-fn is_version_2(head: &[u8], octets: u64) -> bool {
-    let word = |at: usize| head.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
-    if word(12) == Some(ERROR) {
-        match octets {
-            V1_ERR_VERS_OCTETS if word(16) == Some(ERR_VERS) => return false,
-            V2_ERR_VERS_OCTETS if word(20) == Some(ERR_VERS) => return true,
-            _ => {}
-        }
-    }
-    word(4) == Some(v2::VERSION)
 }
 
 #[cfg(test)]

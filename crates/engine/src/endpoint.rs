@@ -20,9 +20,9 @@ use crate::{
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::{
-    PrivateData,
+    FixedWords, PrivateData,
     v1::VERSION as VERSION_1,
-    v2::{HeaderType, PREFIX_OCTETS, VERSION as VERSION_2, probe},
+    v2::{PREFIX_OCTETS, VERSION as VERSION_2, probe},
 };
 use rpcrdma_xdr::Payload;
 use std::collections::VecDeque;
@@ -294,26 +294,22 @@ impl Endpoint {
     /// A client's first message, or another one after a refusal.
     // V2-4.2.3.3-a, V2-4.2.3-g
     fn first(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
-        let word = |at: usize| message.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
         let (one, two) = match self.config.versions {
             Versions::One => (true, false),
             Versions::Two => (false, true),
             Versions::Auto => (true, true),
         };
-        match (word(0), word(4), word(12)) {
-            (Some(_), Some(VERSION_1), Some(_)) if one => self.settle_1(message, None, now, host),
-            (Some(_), Some(VERSION_2), Some(_)) if two && message.len() >= PREFIX_OCTETS => {
+        match FixedWords::decode(message) {
+            Some(words) if one && words.version == VERSION_1 => self.settle_1(message, None, now, host),
+            Some(words) if two && words.version == VERSION_2 && message.len() >= PREFIX_OCTETS => {
                 self.settle_2(message, now, host);
             }
-            (Some(xid), Some(version), Some(kind)) if kind != HeaderType::Error.code() => {
+            // A version that this end does not speak. A message of version 2 that is too short gets no answer.
+            Some(words) if !words.is_error() && !(two && words.version == VERSION_2) => {
                 self.replace_receive();
-                let refusal = if two && version == VERSION_2 { None } else { Some((xid, version)) };
-                match refusal {
-                    Some((xid, version)) => self.refuse(xid, version),
-                    None => self.discard(),
-                }
+                self.refuse(words.xid, words.version);
             }
-            // Too short for any version, or an error about nothing.
+            // Too short for its version, or an error about nothing.
             _ => {
                 self.replace_receive();
                 self.discard();

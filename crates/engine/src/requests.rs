@@ -7,7 +7,10 @@
 
 use crate::{Action, Piece, Pieces, RequestId, pull::Layout};
 use bytes::Bytes;
-use rpcrdma_wire::chunk::{WriteChunk, WriteList};
+use rpcrdma_wire::{
+    chunk::{WriteChunk, WriteList},
+    rpc::has_xid,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 #[derive(Debug)]
@@ -91,7 +94,7 @@ impl Requests {
         // A long call begins with the header's XID like any other.
         // V1-4.2.1-c, IE-3.6.1-a
         // V1-4.2.1-a
-        if *long && head.first_chunk() != Some(&request.xid.to_be_bytes()) {
+        if *long && !has_xid(head, request.xid) {
             return false;
         }
         let pieces = std::mem::take(pieces);

@@ -12,8 +12,8 @@ use crate::{
     Side,
     config::{PROBE_TIMEOUT, SILENCE_LIMIT, SPENT_LIMIT},
 };
-use bytes::Bytes;
 use rpcrdma_env::Timestamp;
+use rpcrdma_wire::rpc;
 use rpcrdma_xdr::{Part, Payload};
 
 /// What to do now.
@@ -109,22 +109,10 @@ impl Silence {
     }
 }
 
-/// Bytes of a call header with empty credential and verifier.
-const NULL_CALL_WORDS: usize = 10;
-
 /// Program and version of a call (RFC 5531 section 9).
 pub(crate) fn program(call: &Payload) -> Option<(u32, u32)> {
     let Some(Part::Run(run)) = call.parts().first() else { return None };
-    let word = |at: usize| Some(u32::from_be_bytes(*run.get(at..)?.first_chunk()?));
-    word(12).zip(word(16))
-}
-
-/// A call of procedure 0 of a program and version, or of the port mapper if none is known. Any answer shows that the
-/// peer lives, even one that says that it has no such program (RFC 5531 section 9).
-pub(crate) fn null_call(xid: u32, program: Option<(u32, u32)>) -> Bytes {
-    let (program, version) = program.unwrap_or((100_000, 2));
-    let words: [u32; NULL_CALL_WORDS] = [xid, 0, 2, program, version, 0, 0, 0, 0, 0];
-    words.into_iter().flat_map(u32::to_be_bytes).collect()
+    rpc::program(run)
 }
 
 #[cfg(test)]
@@ -190,11 +178,9 @@ mod tests {
 
     #[test]
     fn a_probe_is_a_null_call_to_the_same_program() {
-        let call: Bytes = [7u32, 0, 2, 100_003, 3].into_iter().flat_map(u32::to_be_bytes).collect();
+        let call = rpc::null_call(7, Some((100_003, 3)));
         assert_eq!(program(&Payload::from(call.slice(..16))), None);
-        let probe = null_call(9, program(&Payload::from(call)));
-        assert_eq!(probe.len(), 40);
-        assert_eq!(probe[12..24], [100_003u32, 3, 0].into_iter().flat_map(u32::to_be_bytes).collect::<Vec<_>>()[..]);
-        assert_eq!(null_call(9, None)[12..16], 100_000u32.to_be_bytes());
+        let probe = rpc::null_call(9, program(&Payload::from(call.clone())));
+        assert_eq!((probe.len(), &probe[4..]), (40, &call[4..]));
     }
 }

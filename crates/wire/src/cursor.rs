@@ -5,6 +5,11 @@
 use rpcrdma_xdr::{DecodeError, UNIT};
 use std::ops::Range;
 
+/// The word at this octet, if there is a whole one.
+pub(crate) fn word_at(octets: &[u8], at: usize) -> Option<u32> {
+    octets.get(at..)?.first_chunk().copied().map(u32::from_be_bytes)
+}
+
 pub(crate) struct Cursor<'a> {
     octets: &'a [u8],
     position: usize,

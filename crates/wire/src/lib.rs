@@ -2,7 +2,8 @@
 //!
 //! [`v1`] has the transport headers of version 1 (RFC 8166) and the checks that a received message allows by itself,
 //! [`v2`] those of version 2 (draft-ietf-nfsv4-rpcrdma-version-two-01), [`chunk`] the chunk lists that both have;
-//! [`private_data`] has the eight octets that the ends exchange while they connect (RFC 8797).
+//! [`FixedWords`] are the words that headers of every version begin with, and [`rpc`] has the words of an RPC message
+//! that a transport reads. [`private_data`] has the eight octets that the ends exchange while they connect (RFC 8797).
 //!
 //! The crate keeps no state, does no input or output, and owns a buffer no longer than one call. Decoders take octets
 //! as a peer sent them: whatever these are, a decoder returns, and allocates no more than a small multiple of their
@@ -20,17 +21,20 @@
 
 pub mod chunk;
 mod cursor;
+mod fixed;
 pub mod private_data;
+pub mod rpc;
 pub mod v1;
 pub mod v2;
 
+pub use fixed::{FIXED_OCTETS, FixedWords};
 pub use private_data::PrivateData;
 
 /// The version of RPC-over-RDMA of a message, in all versions its second word. `None` if the message is too short for
 /// it.
 // V2-4.2.3-e, V1-7-a
 pub fn version(message: &[u8]) -> Option<u32> {
-    message.get(4..)?.first_chunk().copied().map(u32::from_be_bytes)
+    cursor::word_at(message, 4)
 }
 
 #[cfg(test)]

@@ -8,10 +8,9 @@ use crate::{
 use bytes::Bytes;
 use rpcrdma_nfs::{mount, v2, v3, v4};
 use rpcrdma_oncrpc::{CallHeader, CallId, ReplyHeader};
+use rpcrdma_wire::rpc::{Direction, direction};
 use rpcrdma_xdr::{Decoder, Stream};
 
-/// The word after the XID that marks a Call.
-const CALL: u32 = 0;
 /// The procedure by which servers call back.
 const CB_COMPOUND: u32 = v4::callback::Arguments::PROCEDURE;
 
@@ -22,7 +21,7 @@ pub(super) fn message(
     may_call_back: bool,
     called: impl FnOnce(u32) -> Option<Called>,
 ) -> Option<(Rpc, Option<Content>)> {
-    let is_call = body.kept.get(4..8)? == CALL.to_be_bytes();
+    let is_call = direction(&body.kept)? == Direction::Call;
     let mut decoder = Decoder::new(body.stream().unwrap_or_else(|_| run(&body.kept)));
     if is_call {
         let header = CallHeader::decode(&mut decoder).ok()?;

@@ -18,6 +18,7 @@ use bytes::Bytes;
 use rpcrdma_env::{Scratch, Timestamp};
 use rpcrdma_wire::{
     PrivateData,
+    rpc::{Direction, direction},
     v1::{Body, Header, Judgement, Role, judge_by},
 };
 use rpcrdma_xdr::Payload;
@@ -243,10 +244,10 @@ fn role(side: Side, message: Option<(&Header, &[u8])>) -> Role {
     };
     let Some((header, stream)) = message else { return forward };
     match &header.body {
-        Body::Msg(_) => match stream.get(4..8) {
-            Some([0, 0, 0, 0]) => Role::Responder,
-            Some([0, 0, 0, 1]) => Role::Requester,
-            _ => forward,
+        Body::Msg(_) => match direction(stream) {
+            Some(Direction::Call) => Role::Responder,
+            Some(Direction::Reply) => Role::Requester,
+            None => forward,
         },
         // A Reply chunk alone does not show the direction. We are a server, which offers none in the reverse direction,
         // so this is a long call without its Position Zero chunk, and gets an ERR_CHUNK.

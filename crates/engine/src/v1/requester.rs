@@ -7,12 +7,15 @@ use crate::{
     Action, CallError, CallId, CallRefused, Config, ExposeError, ExposureId, Host, Link, MessageKind, Sent,
     config::MAX_CREDITS,
     plan::{CallPlan, gathered},
-    silence::{Means, null_call},
+    silence::Means,
     table::{Owner, State, Table},
 };
 use bytes::Bytes;
 use rpcrdma_env::{Scratch, Timestamp};
-use rpcrdma_wire::v1::{Body, ErrorBody, Header};
+use rpcrdma_wire::{
+    rpc::null_call,
+    v1::{Body, ErrorBody, Header},
+};
 use rpcrdma_xdr::Payload;
 use std::collections::VecDeque;
 

@@ -22,7 +22,7 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_env::{Scratch, Timestamp};
-use rpcrdma_wire::v2::{Header, HeaderType, PREFIX_OCTETS, Prefix, VERSION};
+use rpcrdma_wire::v2::{Header, PREFIX_OCTETS, Prefix, VERSION};
 use rpcrdma_xdr::Payload;
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -529,7 +529,5 @@ impl Connection {
 
 /// Whether a message says that more of it is to come.
 pub(crate) fn begins_parts(message: &[u8]) -> bool {
-    let can_continue = |code| HeaderType::from_code(code).is_some_and(HeaderType::can_continue);
-    Prefix::decode(message)
-        .is_ok_and(|prefix| prefix.version == VERSION && prefix.flags.more && can_continue(prefix.header_type))
+    Prefix::decode(message).is_ok_and(|prefix| prefix.is_continued())
 }

@@ -15,12 +15,14 @@ use crate::{
     Sent, Side,
     config::MAX_CREDITS,
     plan::CallPlan,
-    silence::null_call,
     table::{Owner, State, Table},
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
-use rpcrdma_wire::v2::{Chunks, ErrorBody, Lists, NO_CHUNKS_OCTETS, Properties, ReverseSupport, WriteChunk};
+use rpcrdma_wire::{
+    rpc::null_call,
+    v2::{Chunks, ErrorBody, Lists, NO_CHUNKS_OCTETS, Properties, ReverseSupport, WriteChunk},
+};
 use rpcrdma_xdr::{Payload, padded};
 use smallvec::SmallVec;
 use std::collections::VecDeque;

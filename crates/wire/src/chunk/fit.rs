@@ -5,15 +5,6 @@
 use super::Lists;
 use rpcrdma_xdr::UNIT;
 
-/// Octets of the RPC message's XID, its first word.
-pub(crate) const XID_OCTETS: usize = 4;
-
-/// Whether the Payload stream begins with the header's XID.
-// V1-3.2-a, V1-4.2.1-c, V2-4.1-b
-pub(crate) fn same_xid(xid: u32, payload: &[u8]) -> bool {
-    payload.first_chunk::<XID_OCTETS>() == Some(&xid.to_be_bytes())
-}
-
 /// The octets of the Position Zero chunk, if there is one that is not empty.
 // V1-4.2.4-c, V2-6.3.2-h, IE-3.4-a
 pub(crate) fn position_zero_len(lists: &Lists) -> Option<usize> {

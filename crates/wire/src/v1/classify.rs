@@ -4,7 +4,10 @@
 //! header that it passes on. It cannot fail: whatever the octets are, there is one judgement.
 
 use super::{Body, ErrorBody, Header, HeaderError, MIN_MESSAGE_OCTETS, Procedure, VERSION};
-use crate::chunk::fit::{position_zero_len, positions_fit, same_xid};
+use crate::{
+    chunk::fit::{position_zero_len, positions_fit},
+    rpc::has_xid,
+};
 
 /// What the receiver is for the RPC that the message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +139,7 @@ fn as_responder(header: Header, payload_offset: usize, payload: &[u8]) -> Judgem
         // V1-4.2.4-g
         Body::Msg(lists) => {
             // V1-4.2.1-c
-            same_xid(header.xid, payload)
+            has_xid(payload, header.xid)
                 && lists.reads.segments().iter().all(|entry| entry.position != 0)
                 && positions_fit(lists, payload.len())
         }
@@ -153,7 +156,7 @@ fn as_requester(header: Header, payload_offset: usize, payload: &[u8]) -> Judgem
         // V1-4.6.1-c
         Body::Msgp { .. } => return Judgement::Discard(Discard::Msgp),
         // V1-4.3.1-b, IE-7.1.2-a
-        Body::Msg(lists) => lists.reads.is_empty() && same_xid(header.xid, payload),
+        Body::Msg(lists) => lists.reads.is_empty() && has_xid(payload, header.xid),
         Body::Nomsg(lists) => lists.reads.is_empty() && lists.reply.as_ref().is_some_and(|reply| !reply.is_empty()),
     };
     if well_formed { Judgement::Accept { header, payload_offset } } else { Judgement::Discard(Discard::Malformed) }

@@ -5,13 +5,13 @@
 //! answer needs.
 
 use super::{ErrorBody, VERSION};
-use crate::{chunk::Lists, cursor::Cursor};
+use crate::{
+    chunk::Lists,
+    cursor::Cursor,
+    fixed::{FIXED_OCTETS, FixedWords},
+};
 use bytes::{BufMut, Bytes, BytesMut};
 use rpcrdma_xdr::DecodeError;
-
-/// Octets of the four words that every version has at the same place (RFC 8166 section 7).
-// V1-4.2-a, V1-7-a
-pub const FIXED_OCTETS: usize = 16;
 
 /// Octets of a header with none of the three kinds of chunk.
 // V1-4.1.2-c
@@ -149,8 +149,7 @@ impl Header {
     /// If the message is too short for the fixed words, of another version, of an unknown procedure, or malformed.
     pub fn decode(message: &[u8]) -> Result<(Self, usize), HeaderError> {
         let mut cursor = Cursor::new(message);
-        let fixed = |cursor: &mut Cursor<'_>| Ok([cursor.u32()?, cursor.u32()?, cursor.u32()?, cursor.u32()?]);
-        let Ok::<[u32; 4], DecodeError>([xid, version, credit, procedure]) = fixed(&mut cursor) else {
+        let Ok(FixedWords { xid, version, credit, kind: procedure }) = FixedWords::decode_from(&mut cursor) else {
             return Err(HeaderError::Short { len: message.len() });
         };
         let Some(known) =

@@ -7,10 +7,13 @@ mod classify;
 mod error;
 mod header;
 
-pub use crate::chunk::{Lists, ReadChunk, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
+pub use crate::{
+    chunk::{Lists, ReadChunk, ReadList, ReadSegment, Segment, WriteChunk, WriteList},
+    fixed::FIXED_OCTETS,
+};
 pub use classify::{Discard, Judgement, Role, judge, judge_by};
 pub use error::ErrorBody;
-pub use header::{Body, FIXED_OCTETS, Header, HeaderError, MIN_MESSAGE_OCTETS, NO_CHUNKS_OCTETS, Procedure};
+pub use header::{Body, Header, HeaderError, MIN_MESSAGE_OCTETS, NO_CHUNKS_OCTETS, Procedure};
 
 /// The version that stands in `rdma_vers`.
 pub const VERSION: u32 = 1;

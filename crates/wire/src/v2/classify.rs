@@ -12,15 +12,14 @@
 use super::{
     Body, Chunks, Credits, ErrorBody, Extensions, Header, HeaderError, HeaderType, NoExtensions, Prefix, Role, VERSION,
 };
-use crate::chunk::fit::{XID_OCTETS, position_zero_len, positions_fit};
+use crate::{
+    chunk::fit::{position_zero_len, positions_fit},
+    rpc::{Direction, XID_OCTETS},
+};
 use bytes::Bytes;
 
 /// Octets at the beginning of an RPC message that the transport knows: the XID, and whether it is a Call or a Reply.
 const KNOWN_OCTETS: usize = 8;
-/// The second word of a Call.
-const CALL: u32 = 0;
-/// The second word of a Reply.
-const REPLY: u32 = 1;
 
 /// Who receives, and where in a sequence of continued messages.
 #[derive(Clone, Copy, Debug)]
@@ -103,38 +102,41 @@ pub enum Discard {
 }
 
 /// Judges a message.
+pub fn judge(receiver: &Receiver<'_>, message: &Bytes) -> Judgement {
+    match Prefix::decode(message) {
+        Ok(prefix) => judge_after(&prefix, receiver, message),
+        // V2-7-a
+        Err(_) => Judgement::Discard { why: Discard::Short, credits: None },
+    }
+}
+
+/// As [`judge`], for a message whose `prefix` is decoded already.
 // V2-C.1-a, V2-C.1-b
 // V2-11.2.2.4-b, ULB-5.4.2-b
-pub fn judge(receiver: &Receiver<'_>, message: &Bytes) -> Judgement {
-    let prefix = match Prefix::decode(message) {
-        Ok(prefix) if prefix.version == VERSION => prefix,
-        Ok(prefix) => return of_other_version(receiver.role, &prefix, message),
-        // V2-7-a
-        Err(_) => return Judgement::Discard { why: Discard::Short, credits: None },
-    };
-    if let Err(judgement) = flags_fit(receiver, &prefix) {
+pub fn judge_after(prefix: &Prefix, receiver: &Receiver<'_>, message: &Bytes) -> Judgement {
+    if prefix.version != VERSION {
+        return of_other_version(receiver.role, prefix, message);
+    }
+    if let Err(judgement) = flags_fit(receiver, prefix) {
         return judgement;
     }
-    let decoded = match receiver.place {
-        Place::First => Header::decode(message),
-        Place::Later { .. } => Header::decode_piece(message),
-    };
-    let (header, payload_offset) = match decoded {
+    let continues = matches!(receiver.place, Place::Later { .. });
+    let (header, payload_offset) = match Header::decode_after(prefix, message, continues) {
         Ok(decoded) => decoded,
         // V2-5.1-c, V2-7.2.2-a, V2-7.2.2-b
-        Err(HeaderError::Property { .. }) => return reply(&prefix, ErrorBody::BadPropertyValue),
-        Err(_) => return malformed(&prefix),
+        Err(HeaderError::Property { .. }) => return reply(prefix, ErrorBody::BadPropertyValue),
+        Err(_) => return malformed(prefix),
     };
     let payload = message.get(payload_offset..).unwrap_or_default();
     match &header.body {
         // V2-7-f
-        Body::Error(ErrorBody::Unknown(_)) => discard(&prefix, Discard::UnknownError),
+        Body::Error(ErrorBody::Unknown(_)) => discard(prefix, Discard::UnknownError),
         // V2-5.1-e
-        Body::Connprop(set) if !set.fits(receiver.extensions) => reply(&prefix, ErrorBody::BadPropertyValue),
+        Body::Connprop(set) if !set.fits(receiver.extensions) => reply(prefix, ErrorBody::BadPropertyValue),
         // V2-6.2.2.2-g, V2-6.2.2.2-h
-        Body::Msg(chunks) if header.flags.more && !chunks.is_empty() => broken_sequence(&prefix),
-        Body::Msg(chunks) if !msg_fits(&prefix, chunks, payload, receiver.place) => malformed(&prefix),
-        Body::Nomsg(chunks) if !nomsg_fits(&prefix, chunks) => malformed(&prefix),
+        Body::Msg(chunks) if header.flags.more && !chunks.is_empty() => broken_sequence(prefix),
+        Body::Msg(chunks) if !msg_fits(prefix, chunks, payload, receiver.place) => malformed(prefix),
+        Body::Nomsg(chunks) if !nomsg_fits(prefix, chunks) => malformed(prefix),
         _ => Judgement::Accept { header, payload_offset },
     }
 }
@@ -151,7 +153,7 @@ fn of_other_version(role: Role, prefix: &Prefix, message: &Bytes) -> Judgement {
             error: ErrorBody::Version { low: VERSION, high: VERSION },
             credits: None,
         },
-        (Role::Requester, true) => match Header::decode(message) {
+        (Role::Requester, true) => match Header::decode_after(prefix, message, false) {
             Ok((header, payload_offset)) => Judgement::Accept { header, payload_offset },
             Err(_) => Judgement::Discard { why: Discard::Version, credits: None },
         },
@@ -212,9 +214,9 @@ fn msg_fits(prefix: &Prefix, chunks: &Chunks, payload: &[u8], place: Place<'_>) 
 /// Whether the beginning of an RPC message, as far as this message has it, has the XID and the direction of the prefix.
 // V2-7.2-a, V2-6.2.2.1-g, V2-6.2.2.1-e, V2-3.1.2-a
 fn begins_with(prefix: &Prefix, known: &[u8]) -> bool {
-    let direction = if prefix.flags.response { REPLY } else { CALL };
+    let direction = if prefix.flags.response { Direction::Reply } else { Direction::Call };
     let (xid, rest) = known.split_at(known.len().min(XID_OCTETS));
-    let direction_fits = rest.first_chunk() == Some(&direction.to_be_bytes());
+    let direction_fits = rest.first_chunk() == Some(&direction.word().to_be_bytes());
     prefix.xid.to_be_bytes().starts_with(xid) && (direction_fits || known.len() < KNOWN_OCTETS)
 }
 

@@ -4,10 +4,10 @@
 //! decoded lists; opaque octets share the message's buffer. Decoding stops at the first word that cannot be part of
 //! such a header; the error keeps the prefix, which an answer needs.
 
-use super::{Chunks, Credits, ErrorBody, Flags, HeaderError, PropertyError, PropertySet, VERSION};
-use crate::cursor::Cursor;
+use super::{Chunks, Credits, ErrorBody, Flags, HeaderError, NO_CHUNKS_OCTETS, PropertyError, PropertySet, VERSION};
+use crate::{cursor::Cursor, fixed::FixedWords};
 use bytes::{BufMut, Bytes, BytesMut};
-use rpcrdma_xdr::DecodeError;
+use rpcrdma_xdr::{DecodeError, UNIT};
 
 /// Octets of the prefix. A shorter message is discarded unparsed (draft section 7).
 // V2-6.2.2-a, V2-7-a
@@ -88,13 +88,9 @@ impl Prefix {
     }
 
     fn decode_from(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            xid: cursor.u32()?,
-            version: cursor.u32()?,
-            credits: Credits::from_word(cursor.u32()?),
-            header_type: cursor.u32()?,
-            flags: Flags::from_word(cursor.u32()?),
-        })
+        let FixedWords { xid, version, credit, kind } = FixedWords::decode_from(cursor)?;
+        let flags = Flags::from_word(cursor.u32()?);
+        Ok(Self { xid, version, credits: Credits::from_word(credit), header_type: kind, flags })
     }
 
     fn encode(&self, out: &mut impl BufMut) {
@@ -103,6 +99,21 @@ impl Prefix {
         out.put_u32(self.credits.word());
         out.put_u32(self.header_type);
         out.put_u32(self.flags.word());
+    }
+
+    /// Whether the message is a part of a longer one of this version, and not the last part.
+    // V2-6.2.2.2-a, V2-6.2.2.2-d
+    pub fn is_continued(&self) -> bool {
+        let can_continue = HeaderType::from_code(self.header_type).is_some_and(HeaderType::can_continue);
+        self.version == VERSION && self.flags.more && can_continue
+    }
+
+    /// Whether `message`, which has this prefix, grants credits and does nothing else, whatever its XID: as
+    /// [`Header::is_grant`], without decoding its lists.
+    // V2-6.3.2-g
+    pub fn is_grant(&self, message: &[u8]) -> bool {
+        let lists = message.get(NO_CHUNKS_OCTETS - 3 * UNIT..NO_CHUNKS_OCTETS);
+        self.header_type == HeaderType::Nomsg.code() && lists.is_some_and(|lists| lists.iter().all(|&octet| octet == 0))
     }
 
     /// The header type's name in the draft, if it has one.
@@ -266,7 +277,7 @@ impl Header {
     /// # Errors
     /// If the message is too short for the prefix, of another version, or malformed.
     pub fn decode(message: &Bytes) -> Result<(Self, usize), HeaderError> {
-        Self::decode_as(message, false)
+        Self::decode_after(&Prefix::decode(message)?, message, false)
     }
 
     /// As [`decode`](Self::decode), for a message that may continue the one before: properties are left as octets.
@@ -274,12 +285,15 @@ impl Header {
     /// # Errors
     /// As [`decode`](Self::decode).
     pub fn decode_piece(message: &Bytes) -> Result<(Self, usize), HeaderError> {
-        Self::decode_as(message, true)
+        Self::decode_after(&Prefix::decode(message)?, message, true)
     }
 
-    fn decode_as(message: &Bytes, piece: bool) -> Result<(Self, usize), HeaderError> {
+    /// Decodes what follows the prefix; `piece` means that the message may continue the one before.
+    pub(crate) fn decode_after(prefix: &Prefix, message: &Bytes, piece: bool) -> Result<(Self, usize), HeaderError> {
+        let prefix = *prefix;
         let mut cursor = Cursor::new(message);
-        let prefix = Prefix::decode_from(&mut cursor).map_err(|_| HeaderError::Short { len: message.len() })?;
+        // The prefix was decoded from the message, so the message is as long.
+        cursor.skip(PREFIX_OCTETS).ok_or(HeaderError::Short { len: message.len() })?;
         let ours = prefix.version == VERSION;
         // V2-C.1-a
         if !ours && prefix.header_type != HeaderType::Error.code() {
@@ -377,6 +391,31 @@ mod tests {
         for other in [Header::nomsg(0, CREDITS, false, reply.into()), piece(false, false), other(false)] {
             assert!(!other.is_grant(), "{other:?}");
         }
+    }
+
+    /// proves: V2-6.3.2-g, V2-6.2.2.2-d
+    #[test]
+    fn the_prefix_and_three_words_show_a_grant_and_the_prefix_alone_a_part() {
+        let known = |header: &Header| {
+            let message = header.to_bytes();
+            let prefix = Prefix::decode(&message).unwrap();
+            assert_eq!(prefix.is_grant(&message), header.is_grant(), "{header:?}");
+            (prefix.is_grant(&message), prefix.is_continued())
+        };
+        let lists = || Lists { reply: Some(WriteChunk::default()), ..Lists::default() };
+        assert_eq!(known(&Header::grant(CREDITS)), (true, false));
+        assert_eq!(known(&Header { xid: 7, ..Header::grant(CREDITS) }), (true, false), "whatever its XID");
+        assert_eq!(known(&Header::nomsg(7, CREDITS, true, lists().into())), (false, false));
+        assert_eq!(known(&Header::msg(7, CREDITS, false, true, Chunks::default())), (false, true));
+        assert_eq!(known(&Header::msg(7, CREDITS, false, false, Chunks::default())), (false, false));
+        assert_eq!(known(&Header::connprop_piece(7, CREDITS, true, false, Bytes::new())), (false, true));
+        let grant = Header::grant(CREDITS).to_bytes();
+        let prefix = Prefix::decode(&grant).unwrap();
+        assert!(!prefix.is_grant(&grant[..grant.len() - 1]), "cut off");
+        let continued = Flags { more: true, ..Flags::default() };
+        assert!(!Prefix { flags: continued, ..prefix }.is_continued(), "a type that cannot be");
+        assert!(!Prefix { flags: continued, header_type: 0, version: 3, ..prefix }.is_continued());
+        assert!(Prefix { flags: continued, header_type: 0, ..prefix }.is_continued());
     }
 
     #[test]

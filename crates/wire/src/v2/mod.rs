@@ -30,7 +30,7 @@ pub use crate::{
     v1::Role,
 };
 pub use chunks::Chunks;
-pub use classify::{Discard, Judgement, Place, Receiver, judge};
+pub use classify::{Discard, Judgement, Place, Receiver, judge, judge_after};
 pub use credits::Credits;
 pub use error::{ErrorBody, UnknownError};
 pub use extensions::{Extensions, Fit, NoExtensions};

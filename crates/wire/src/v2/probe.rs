@@ -4,8 +4,8 @@
 //! version word may be anything, because the answering end repeats the client's. So the length distinguishes the two.
 //! Owns nothing.
 
-use super::{Body, ErrorBody, Header, HeaderType, PREFIX_OCTETS, VERSION};
-use crate::v1;
+use super::{Body, ErrorBody, Header, PREFIX_OCTETS, VERSION};
+use crate::{FIXED_OCTETS, FixedWords, cursor::word_at, v1, version};
 use bytes::Bytes;
 
 /// Octets of an `ERR_VERS` of version 1, which every version's servers send before a version is settled.
@@ -13,6 +13,8 @@ use bytes::Bytes;
 const V1_LAYOUT_OCTETS: usize = 28;
 /// Octets of an `ERR_VERS` of version 2.
 const V2_LAYOUT_OCTETS: usize = 32;
+/// The code of `ERR_VERS`, in both versions.
+const ERR_VERS: u32 = 1;
 
 /// What the answer to the first message says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,12 +43,10 @@ pub enum Answer {
 /// Reads the answer.
 // V2-4.2.3.2-g, V2-4.2.3.2-h
 pub fn answer(message: &Bytes) -> Answer {
-    let word = |at: usize| message.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
-    let (Some(xid), Some(version), Some(header_type)) = (word(0), word(4), word(12)) else {
-        return Answer::Unreadable;
-    };
-    if header_type != HeaderType::Error.code() {
-        return match version == VERSION && message.len() >= PREFIX_OCTETS {
+    let Some(words) = FixedWords::decode(message) else { return Answer::Unreadable };
+    let xid = words.xid;
+    if !words.is_error() {
+        return match words.version == VERSION && message.len() >= PREFIX_OCTETS {
             true => Answer::Version2,
             false => Answer::Unreadable,
         };
@@ -65,6 +65,22 @@ pub fn answer(message: &Bytes) -> Answer {
         _ => None,
     };
     range.map_or(Answer::OtherError { xid }, |(low, high)| Answer::Versions { xid, low, high })
+}
+
+/// Whether to read a message of `octets` octets, which begins with `head`, as one of version 2. An error about the
+/// version repeats the version of what it answers, in the layout of its own sender: its length shows which.
+// V2-4.2.3-e, V2-4.2.3.2-g
+pub fn is_version_2(head: &[u8], octets: u64) -> bool {
+    let is_range = |code_at| word_at(head, code_at) == Some(ERR_VERS);
+    if FixedWords::decode(head).is_some_and(|words| words.is_error()) {
+        if octets == V1_LAYOUT_OCTETS as u64 && is_range(FIXED_OCTETS) {
+            return false;
+        }
+        if octets == V2_LAYOUT_OCTETS as u64 && is_range(PREFIX_OCTETS) {
+            return true;
+        }
+    }
+    version(head) == Some(VERSION)
 }
 
 /// The refusal of a first message whose version the server does not speak, in version 1's layout. `credit` is the whole
@@ -114,5 +130,20 @@ mod tests {
         assert_eq!(answer(&words(&[7, 1, 32, 0, 0, 0, 0])), Answer::Unreadable);
         assert_eq!(answer(&words(&[7, 2, 32, 0])), Answer::Unreadable);
         assert_eq!(answer(&Bytes::new()), Answer::Unreadable);
+    }
+
+    /// proves: V2-4.2.3-e, V2-4.2.3.2-g
+    #[test]
+    fn an_error_about_the_version_has_the_layout_of_its_length() {
+        let read = |message: &Bytes| is_version_2(message, message.len() as u64);
+        for version in [1, 2, 9] {
+            assert!(!read(&words(&[7, version, 32, 4, 1, 1, 3])), "{version}");
+            assert!(read(&words(&[7, version, 32, 4, 1, 1, 1, 3])), "{version}");
+        }
+        assert!(!read(&words(&[7, 1, 32, 4, 2])), "another error says its version");
+        assert!(read(&words(&[7, 2, 32, 4, 1, 2])));
+        assert!(read(&words(&[7, 2, 32, 0, 0, 0, 0, 0, 0])));
+        assert!(is_version_2(&words(&[7, 2]), 100), "as much as there is of a message");
+        assert!(!read(&words(&[7])));
     }
 }

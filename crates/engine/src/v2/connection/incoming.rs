@@ -17,8 +17,8 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_wire::v2::{
-    Body, Discard, Extensions, Header, HeaderType, Judgement, NO_CHUNKS_OCTETS, NoExtensions, OtherProperty, Place,
-    Prefix, PropertySet, Receiver, ReverseSupport, Role, VERSION, judge,
+    Body, Discard, Extensions, Header, HeaderType, Judgement, NoExtensions, OtherProperty, Place, Prefix, PropertySet,
+    Receiver, ReverseSupport, Role, VERSION, judge_after,
 };
 
 /// The most header types of an extension that are remembered as unknown to the peer.
@@ -32,7 +32,7 @@ impl Connection {
             self.discarded += 1;
             return false;
         };
-        let bare_grant = is_bare_grant(&prefix, message);
+        let bare_grant = prefix.is_grant(message);
         if prefix.version == VERSION {
             self.only_grants = bare_grant;
             // V2-6.3.2-f, V2-4.2.1.1-h
@@ -70,7 +70,8 @@ impl Connection {
             Side::Client => Role::Requester,
             Side::Server => Role::Responder,
         };
-        let taken = match judge(&Receiver { role, extensions, place: self.parts.place(&prefix) }, message) {
+        let receiver = Receiver { role, extensions, place: self.parts.place(&prefix) };
+        let taken = match judge_after(&prefix, &receiver, message) {
             Judgement::Accept { header, payload_offset } => {
                 let payload = message.slice(payload_offset.min(message.len())..);
                 self.accepted(&prefix, header, payload)
@@ -275,13 +276,4 @@ impl Connection {
         // About our properties, or about nothing: there is nothing to be done.
         self.discarded += u64::from(!self.exchange.is_about(xid));
     }
-}
-
-/// Whether a message grants and does nothing else, whatever its XID.
-// V2-6.3.2-g
-fn is_bare_grant(prefix: &Prefix, message: &[u8]) -> bool {
-    prefix.header_type == HeaderType::Nomsg.code()
-        && message
-            .get(NO_CHUNKS_OCTETS - 12..NO_CHUNKS_OCTETS)
-            .is_some_and(|lists| lists.iter().all(|&octet| octet == 0))
 }
