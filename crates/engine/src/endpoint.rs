@@ -12,7 +12,7 @@
 //! | `One`, `Two` | the version is settled | never |
 
 use crate::{
-    Action, Answer, CallError, CallId, CallRefused, CloseCause, Config, ExposureId, Host, Link, MessageKind,
+    Action, Answer, Call, CallError, CallId, CallRefused, CloseCause, Config, ExposureId, Host, Link, MessageKind,
     Negotiated, NoVersion2, PeerFault, RequestId, Sent, Side, Stats,
     config::{MAX_CREDITS, VERSION_TIMEOUT, Versions},
     v1, v2,
@@ -24,19 +24,7 @@ use rpcrdma_wire::{
     v1::VERSION as VERSION_1,
     v2::{PREFIX_OCTETS, VERSION as VERSION_2, probe},
 };
-use rpcrdma_xdr::Payload;
 use std::collections::VecDeque;
-
-/// A call that waits for the version to be settled.
-#[derive(Debug)]
-struct Held {
-    call: CallId,
-    xid: u32,
-    message: Payload,
-    reply_max: usize,
-    items: Vec<usize>,
-    repeatable: bool,
-}
 
 #[derive(Debug)]
 struct Probing {
@@ -66,7 +54,8 @@ pub struct Endpoint {
     config: Config,
     peer: Option<PrivateData>,
     state: State,
-    held: Vec<Held>,
+    /// Calls that wait for the version to be settled.
+    held: Vec<Call>,
     actions: VecDeque<Action>,
     closing: bool,
 }
@@ -150,26 +139,14 @@ impl Endpoint {
     ///
     /// # Errors
     /// As theirs. A call that is held until the version is settled may also fail later, by [`Action::Fail`].
-    #[allow(clippy::too_many_arguments, reason = "a call has these parts")]
-    pub fn call(
-        &mut self,
-        call: CallId,
-        xid: u32,
-        message: Payload,
-        reply_max: usize,
-        items: &[usize],
-        repeatable: bool,
-        now: Timestamp,
-        host: &mut dyn Host,
-    ) -> Result<(), CallRefused> {
+    pub fn call(&mut self, call: Call, now: Timestamp, host: &mut dyn Host) -> Result<(), CallRefused> {
         match &mut self.state {
-            State::One(one) => one.call(call, xid, message, reply_max, items, now, host),
-            State::Two(two) => two.call(call, xid, message, reply_max, items, repeatable, now, host),
+            State::One(one) => one.call(call, now, host),
+            State::Two(two) => two.call(call, now, host),
             _ if self.config.credits_wanted == 0 => Err(CallRefused::NotEnabled),
-            _ if self.held.iter().any(|held| held.xid == xid) => Err(CallRefused::XidInUse { xid }),
+            _ if self.held.iter().any(|held| held.xid == call.xid) => Err(CallRefused::XidInUse { xid: call.xid }),
             _ => {
-                let items = items.to_vec();
-                self.held.push(Held { call, xid, message, reply_max, items, repeatable });
+                self.held.push(call);
                 Ok(())
             }
         }
@@ -202,7 +179,7 @@ impl Endpoint {
     }
 
     fn take_held(&mut self, call: CallId) -> bool {
-        let at = self.held.iter().position(|held| held.call == call);
+        let at = self.held.iter().position(|held| held.id == call);
         at.map(|at| self.held.remove(at)).is_some()
     }
 
@@ -387,8 +364,9 @@ impl Endpoint {
     }
 
     fn release_held(&mut self, now: Timestamp, host: &mut dyn Host) {
-        for Held { call, xid, message, reply_max, items, repeatable } in std::mem::take(&mut self.held) {
-            if let Err(refused) = self.call(call, xid, message, reply_max, &items, repeatable, now, host) {
+        for held in std::mem::take(&mut self.held) {
+            let call = held.id;
+            if let Err(refused) = self.call(held, now, host) {
                 self.actions.push_back(Action::Fail { call, error: CallError::Refused(refused) });
             }
         }
@@ -503,7 +481,7 @@ impl Endpoint {
             State::Two(two) => two.closed(),
             State::Probing(_) | State::Listening(_) => Vec::new(),
         };
-        left.extend(held.into_iter().map(|held| held.call));
+        left.extend(held.into_iter().map(|held| held.id));
         left
     }
 }

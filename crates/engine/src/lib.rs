@@ -23,6 +23,7 @@
 
 mod action;
 mod answer;
+mod call;
 mod config;
 mod endpoint;
 mod error;
@@ -43,6 +44,7 @@ pub use action::{
     Action, Answer, CallId, ExposureId, Host, MessageKind, Negotiated, NoVersion2, Piece, Pieces, PlacedItem,
     ReplyBase, ReplyParts, RequestId, Sent, Sink, SinkPlace,
 };
+pub use call::Call;
 pub use config::{
     Config, DEFAULT_CALL_PARTS, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, DEFAULT_REPLY_PARTS,
     FORGOTTEN_CALL_DEADLINE, Limits, Link, MAX_CHUNKS_PER_LIST, MAX_CREDITS, MAX_SEGMENTS_PER_MESSAGE, PROBE_TIMEOUT,

@@ -12,7 +12,7 @@
 //! | `Again` | refused unexecuted, to be sent in another way | the last exposure has ended |
 
 use crate::{
-    Action, CallError, CallId, ExposeError, ExposureId, Host, ReplyParts, Sink, SinkPlace,
+    Action, Call, CallError, CallId, ExposeError, ExposureId, Host, ReplyParts, Sink, SinkPlace,
     config::FORGOTTEN_CALL_DEADLINE, plan::CallPlan, returned::Offered, silence::program,
 };
 use bytes::Bytes;
@@ -61,20 +61,21 @@ enum Exposed {
     Closed,
 }
 
+/// What the table knows of a call.
 #[derive(Debug)]
-pub(crate) struct Call<X> {
-    pub(crate) id: CallId,
+pub(crate) struct Entry<X> {
+    /// The call as it was handed over. Once its message is no more needed, that is empty.
+    pub(crate) call: Call,
     order: u64,
     pub(crate) owner: Owner,
     pub(crate) state: State,
-    pub(crate) message: Payload,
     pub(crate) plan: CallPlan,
     exposures: SmallVec<[Exposure; 1]>,
     pub(crate) offered: Offered,
     pub(crate) extra: X,
 }
 
-impl<X> Call<X> {
+impl<X> Entry<X> {
     fn fenced(&self) -> bool {
         self.exposures.iter().all(|exposure| exposure.state == Exposed::Closed)
     }
@@ -84,7 +85,7 @@ impl<X> Call<X> {
 pub(crate) struct Table<X> {
     /// Calls by XID, the peer's name for them.
     // V2-3.1.3.4-c, V2-4.5.1-a
-    calls: HashMap<u32, Call<X>>,
+    calls: HashMap<u32, Entry<X>>,
     /// XIDs by our name for a call.
     xids: HashMap<CallId, u32>,
     /// To which call an exposure belongs.
@@ -121,37 +122,35 @@ impl<X> Table<X> {
         self.calls.contains_key(&xid)
     }
 
-    pub(crate) fn get(&mut self, xid: u32) -> Option<&mut Call<X>> {
+    pub(crate) fn get(&mut self, xid: u32) -> Option<&mut Entry<X>> {
         self.calls.get_mut(&xid)
     }
 
     /// The call with this XID, if the peer may answer it.
     // V2-3.1.3.4-b, V2-3.1.2-c, V1-2.2.2-a
-    pub(crate) fn sent(&mut self, xid: u32) -> Option<&mut Call<X>> {
-        self.calls.get_mut(&xid).filter(|call| matches!(call.state, State::Sent))
+    pub(crate) fn sent(&mut self, xid: u32) -> Option<&mut Entry<X>> {
+        self.calls.get_mut(&xid).filter(|entry| matches!(entry.state, State::Sent))
     }
 
     /// Takes a call of the program in, at the end of the queue.
-    pub(crate) fn insert(&mut self, xid: u32, id: CallId, message: Payload, plan: CallPlan, items: usize, extra: X) {
-        self.program = program(&message).or(self.program);
-        let order = self.next_order;
-        self.next_order += 1;
-        self.queue.insert(order, xid);
-        self.xids.insert(id, xid);
-        let (owner, state) = (Owner::Caller, State::Queued);
-        let offered = Offered { items, ..Offered::default() };
-        self.calls
-            .insert(xid, Call { id, order, owner, state, message, plan, exposures: SmallVec::new(), offered, extra });
+    pub(crate) fn insert(&mut self, call: Call, plan: CallPlan, extra: X) {
+        self.program = program(&call.message).or(self.program);
+        self.queue.insert(self.next_order, call.xid);
+        self.xids.insert(call.id, call.xid);
+        self.add(call, Owner::Caller, plan, extra);
     }
 
     /// Takes a probe in, which has no name and no caller, and is found by its XID.
     pub(crate) fn insert_probe(&mut self, xid: u32, message: Payload, plan: CallPlan, extra: X) {
-        let order = self.next_order;
+        self.add(Call::new(CallId(u64::MAX), xid, message), Owner::Probe, plan, extra);
+    }
+
+    fn add(&mut self, call: Call, owner: Owner, plan: CallPlan, extra: X) {
+        let (order, xid) = (self.next_order, call.xid);
         self.next_order += 1;
-        let (id, owner, state) = (CallId(u64::MAX), Owner::Probe, State::Queued);
-        let offered = Offered::default();
-        self.calls
-            .insert(xid, Call { id, order, owner, state, message, plan, exposures: SmallVec::new(), offered, extra });
+        let offered = Offered { items: call.items.len(), ..Offered::default() };
+        let (state, exposures) = (State::Queued, SmallVec::new());
+        self.calls.insert(xid, Entry { call, order, owner, state, plan, exposures, offered, extra });
     }
 
     /// The XID of the call that has waited longest, which waits no more.
@@ -169,9 +168,9 @@ impl<X> Table<X> {
         segment_octets: u32,
         host: &mut dyn Host,
     ) -> Result<(Lists, u64), ExposeError> {
-        let call = self.calls.get_mut(&xid).ok_or(ExposeError::Refused)?;
+        let entry = self.calls.get_mut(&xid).ok_or(ExposeError::Refused)?;
         let (owners, next) = (&mut self.exposures, &mut self.next_exposure);
-        let mut exposing = Exposing { call, owners, next, host, xid, segment_octets, octets: 0 };
+        let mut exposing = Exposing { entry, owners, next, host, xid, segment_octets, octets: 0 };
         let lists = exposing.expose(plan)?;
         Ok((lists, exposing.octets))
     }
@@ -179,8 +178,8 @@ impl<X> Table<X> {
     /// Ends what is still exposed for a call, and the call itself if nothing is.
     // V1-8.1.3-a, V2-11.1.3-b, V2-C.7-c
     pub(crate) fn fence(&mut self, xid: u32, actions: &mut VecDeque<Action>) {
-        let Some(call) = self.calls.get_mut(&xid) else { return };
-        for exposure in call.exposures.iter_mut().filter(|exposure| exposure.state == Exposed::Open) {
+        let Some(entry) = self.calls.get_mut(&xid) else { return };
+        for exposure in entry.exposures.iter_mut().filter(|exposure| exposure.state == Exposed::Open) {
             exposure.state = Exposed::Closing;
             actions.push_back(Action::Invalidate { exposure: exposure.id, handle: exposure.handle });
         }
@@ -190,8 +189,8 @@ impl<X> Table<X> {
     /// An exposure has ended. Returns whether it was one of ours.
     pub(crate) fn fenced(&mut self, id: ExposureId, actions: &mut VecDeque<Action>) -> bool {
         let Some(xid) = self.exposures.remove(&id) else { return false };
-        let Some(call) = self.calls.get_mut(&xid) else { return false };
-        for exposure in call.exposures.iter_mut().filter(|exposure| exposure.id == id) {
+        let Some(entry) = self.calls.get_mut(&xid) else { return false };
+        for exposure in entry.exposures.iter_mut().filter(|exposure| exposure.id == id) {
             exposure.state = Exposed::Closed;
         }
         self.settle(xid, actions);
@@ -202,35 +201,35 @@ impl<X> Table<X> {
     // V1-4.4.1-a, V1-8.1.3-b, V2-11.1.3-c, V1-3.4.5.1-b, V2-4.3.5.1-c
     // V1-4.5.4-b, V2-7.4-b
     fn settle(&mut self, xid: u32, actions: &mut VecDeque<Action>) {
-        let Some(call) = self.calls.get_mut(&xid).filter(|call| call.fenced()) else { return };
-        let id = call.id;
-        let ended = matches!(call.state, State::Ending(_) | State::Again);
-        match (call.owner, ended) {
+        let Some(entry) = self.calls.get_mut(&xid).filter(|entry| entry.fenced()) else { return };
+        let id = entry.call.id;
+        let ended = matches!(entry.state, State::Ending(_) | State::Again);
+        match (entry.owner, ended) {
             (Owner::Canceller, _) => {
                 actions.push_back(Action::Cancelled { call: id });
                 self.xids.remove(&id);
-                call.owner = Owner::Ghost;
+                entry.owner = Owner::Ghost;
             }
             (Owner::Expired, _) | (Owner::Nobody, true) => {
                 actions.push_back(Action::Released { call: id });
                 self.xids.remove(&id);
-                call.owner = Owner::Ghost;
+                entry.owner = Owner::Ghost;
             }
             _ => {}
         }
         if !ended {
             return;
         }
-        if matches!((call.owner, &call.state), (Owner::Caller, State::Again)) {
-            call.state = State::Queued;
-            call.exposures.clear();
-            self.queue.insert(call.order, xid);
+        if matches!((entry.owner, &entry.state), (Owner::Caller, State::Again)) {
+            entry.state = State::Queued;
+            entry.exposures.clear();
+            self.queue.insert(entry.order, xid);
             return;
         }
         // V2-3.1.2-c, V1-2.2.2-a
-        let Some(call) = self.calls.remove(&xid) else { return };
-        let State::Ending(end) = call.state else { return };
-        match call.owner {
+        let Some(entry) = self.calls.remove(&xid) else { return };
+        let State::Ending(end) = entry.state else { return };
+        match entry.owner {
             Owner::Caller => {
                 self.xids.remove(&id);
                 actions.push_back(match end {
@@ -262,10 +261,10 @@ impl<X> Table<X> {
 
     fn disown(&mut self, id: CallId, owner: Owner, actions: &mut VecDeque<Action>) {
         let Some(&xid) = self.xids.get(&id) else { return };
-        let Some(call) = self.calls.get_mut(&xid) else { return };
-        call.owner = owner;
-        if matches!(call.state, State::Queued) {
-            self.queue.remove(&call.order);
+        let Some(entry) = self.calls.get_mut(&xid) else { return };
+        entry.owner = owner;
+        if matches!(entry.state, State::Queued) {
+            self.queue.remove(&entry.order);
             self.calls.remove(&xid);
             self.xids.remove(&id);
             actions.push_back(match owner {
@@ -284,11 +283,11 @@ impl<X> Table<X> {
     pub(crate) fn expire(&mut self, now: Timestamp, actions: &mut VecDeque<Action>) {
         while let Some((_, id)) = self.forgotten.pop_front_if(|(when, _)| *when <= now) {
             let Some(&xid) = self.xids.get(&id) else { continue };
-            let Some(call) = self.calls.get_mut(&xid) else { continue };
-            if call.owner != Owner::Nobody {
+            let Some(entry) = self.calls.get_mut(&xid) else { continue };
+            if entry.owner != Owner::Nobody {
                 continue;
             }
-            call.owner = Owner::Expired;
+            entry.owner = Owner::Expired;
             self.fence(xid, actions);
         }
     }
@@ -296,21 +295,21 @@ impl<X> Table<X> {
     /// The connection is over and every exposure has ended: the calls that are not answered, those sent first before
     /// those that waited, each in its order. Forgotten ones are released instead.
     pub(crate) fn unanswered(&mut self, actions: &mut VecDeque<Action>) -> Vec<CallId> {
-        let mut left: Vec<Call<X>> = self.calls.drain().map(|(_, call)| call).collect();
-        left.sort_by_key(|call| call.order);
+        let mut left: Vec<Entry<X>> = self.calls.drain().map(|(_, entry)| entry).collect();
+        left.sort_by_key(|entry| entry.order);
         self.xids.clear();
         self.queue.clear();
         self.forgotten.clear();
         self.exposures.clear();
         left.into_iter()
-            .filter_map(|call| match call.owner {
-                Owner::Caller => Some(call.id),
+            .filter_map(|entry| match entry.owner {
+                Owner::Caller => Some(entry.call.id),
                 Owner::Nobody | Owner::Expired => {
-                    actions.push_back(Action::Released { call: call.id });
+                    actions.push_back(Action::Released { call: entry.call.id });
                     None
                 }
                 Owner::Canceller => {
-                    actions.push_back(Action::Cancelled { call: call.id });
+                    actions.push_back(Action::Cancelled { call: entry.call.id });
                     None
                 }
                 Owner::Ghost | Owner::Probe => None,
@@ -331,7 +330,7 @@ impl<X> Table<X> {
 
 /// Exposing the memory of one call.
 struct Exposing<'a, X> {
-    call: &'a mut Call<X>,
+    entry: &'a mut Entry<X>,
     owners: &'a mut HashMap<ExposureId, u32>,
     next: &'a mut u64,
     host: &'a mut dyn Host,
@@ -378,7 +377,7 @@ impl<X> Exposing<'_, X> {
     // V1-3.4.6-b, V2-4.3.6-b
     fn sink(&mut self, place: SinkPlace, octets: usize) -> Result<WriteChunk, ExposeError> {
         let id = self.name();
-        let segment = self.host.expose_sink(id, Sink { call: self.call.id, place, octets })?;
+        let segment = self.host.expose_sink(id, Sink { call: self.entry.call.id, place, octets })?;
         self.keep(id, segment.handle);
         // The memory may be larger than what is offered.
         let length = u32::try_from(octets).map_err(|_| ExposeError::Refused)?.min(segment.length);
@@ -393,7 +392,7 @@ impl<X> Exposing<'_, X> {
 
     fn keep(&mut self, id: ExposureId, handle: u32) {
         self.owners.insert(id, self.xid);
-        self.call.exposures.push(Exposure { id, handle, state: Exposed::Open });
+        self.entry.exposures.push(Exposure { id, handle, state: Exposed::Open });
     }
 }
 

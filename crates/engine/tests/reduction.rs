@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use rpcrdma_engine::{
-    Action, Answer, CallId, Config, ExposeError, ExposureId, Host, MessageKind, RequestId, SILENCE_LIMIT, Sink,
+    Action, Answer, Call, CallId, Config, ExposeError, ExposureId, Host, MessageKind, RequestId, SILENCE_LIMIT, Sink,
     v1::Connection,
 };
 use rpcrdma_env::Timestamp;
@@ -89,7 +89,7 @@ fn delivered(actions: &[Action]) -> RequestId {
 
 fn start(engine: &mut Connection, host: &mut Handles, xid: u32, call: Payload, items: &[usize]) -> Vec<Action> {
     let reply_max = 1000 + items.iter().sum::<usize>();
-    engine.call(CallId(xid.into()), xid, call, reply_max, items, T, host).unwrap();
+    engine.call(Call::new(CallId(xid.into()), xid, call).with_reply(reply_max, items), T, host).unwrap();
     actions(engine)
 }
 

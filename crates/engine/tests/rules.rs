@@ -3,8 +3,9 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use rpcrdma_engine::{
-    Action, Answer, CallError, CallId, CloseCause, Config, ExposeError, ExposureId, FORGOTTEN_CALL_DEADLINE, Host,
-    MessageKind, PROBE_TIMEOUT, PeerFault, ReplyBase, RequestId, SILENCE_LIMIT, SPENT_LIMIT, Sink, v1::Connection,
+    Action, Answer, Call, CallError, CallId, CloseCause, Config, ExposeError, ExposureId, FORGOTTEN_CALL_DEADLINE,
+    Host, MessageKind, PROBE_TIMEOUT, PeerFault, ReplyBase, RequestId, SILENCE_LIMIT, SPENT_LIMIT, Sink,
+    v1::Connection,
 };
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::{
@@ -78,7 +79,7 @@ fn reply(xid: u32, credit: u32) -> Bytes {
 /// Starts a call with one result of up to 10,000 bytes, so that one Write chunk is exposed.
 fn start(engine: &mut Connection, host: &mut Handles, id: u64, xid: u32) -> Vec<Action> {
     let payload = Payload::from(Bytes::from(words(&[xid, 0, 2, 100_003, 3, 6])));
-    engine.call(CallId(id), xid, payload, 10_100, &[10_000], T, host).unwrap();
+    engine.call(Call::new(CallId(id), xid, payload).with_reply(10_100, &[10_000]), T, host).unwrap();
     actions(engine)
 }
 
@@ -426,7 +427,7 @@ fn a_cancelled_call_gives_its_memory_back_and_keeps_its_credit() {
     engine.fenced(exposure);
     assert!(matches!(actions(&mut engine)[..], [Action::Cancelled { call: CallId(1) }]));
     assert_eq!(engine.stats().unanswered, 1);
-    let refused = engine.call(CallId(2), 7, Payload::new(), 0, &[], T, &mut host);
+    let refused = engine.call(Call::new(CallId(2), 7, Payload::new()), T, &mut host);
     assert!(refused.is_err(), "its XID is still in use");
     engine.received(&reply(7, 8), T, &mut host);
     assert_eq!(engine.stats().unanswered, 0);
@@ -568,7 +569,7 @@ fn calls_wait_for_an_answer_of_ours_where_the_peer_needs_one() {
     let request = delivered(&actions(&mut engine))[0];
     let begin = |engine: &mut Connection, host: &mut Handles, xid: u32| {
         let payload = Payload::from(Bytes::from(words(&[xid, 0, 2, 0x4000_0000, 1, 1])));
-        engine.call(CallId(xid.into()), xid, payload, 100, &[], T, host).unwrap();
+        engine.call(Call::new(CallId(xid.into()), xid, payload).with_reply(100, &[]), T, host).unwrap();
         sends(&actions(engine)).len()
     };
     for xid in 100..103 {

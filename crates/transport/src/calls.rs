@@ -166,15 +166,6 @@ impl Call {
     }
 }
 
-/// What the engine must know of a call.
-pub(crate) struct Wanted {
-    pub(crate) xid: u32,
-    pub(crate) message: Payload,
-    pub(crate) reply_max: usize,
-    pub(crate) items: SmallVec<[usize; 2]>,
-    pub(crate) repeatable: bool,
-}
-
 /// All calls that have not ended, in the order in which they were made.
 pub(crate) struct Calls {
     calls: BTreeMap<CallId, Call>,
@@ -257,9 +248,11 @@ impl Calls {
         }
     }
 
-    pub(crate) fn wanted(&self, id: CallId) -> Option<Wanted> {
+    /// A call as the engine wants it.
+    pub(crate) fn wanted(&self, id: CallId) -> Option<rpcrdma_engine::Call> {
         let call = self.calls.get(&id)?;
-        Some(Wanted {
+        Some(rpcrdma_engine::Call {
+            id,
             xid: call.xid,
             message: call.message.clone(),
             reply_max: call.reply_max,

@@ -13,7 +13,7 @@ mod untaken;
 
 use crate::{
     CLOSE_TIMEOUT, ConnectionError, Event, Observer, Stall,
-    calls::{Calls, Wanted},
+    calls::Calls,
     extension::Port,
     parts::{PartsMemory, Reserved},
     service::{Ready, Service},
@@ -195,9 +195,8 @@ impl Session {
     pub(crate) fn call(&mut self, id: CallId, calls: &mut Calls) {
         let Some(wanted) = calls.wanted(id) else { return };
         let now = self.env.clock.now();
-        let Wanted { xid, message, reply_max, items, repeatable } = wanted;
         let (engine, mut host) = self.host(calls);
-        let made = engine.call(id, xid, message, reply_max, &items, repeatable, now, &mut host);
+        let made = engine.call(wanted, now, &mut host);
         if let Err(refused) = made {
             self.tell(calls.fail(id, refused.into()));
         } else if self.engine.stats().queued > 0 {

@@ -4,8 +4,8 @@
 use super::mint::Mint;
 use bytes::Bytes;
 use rpcrdma_engine::{
-    Action, Answer, CallId, Config, Endpoint, ExposeError, ExposureId, Host, PrivateData, RequestId, Segment, Sink,
-    Versions,
+    Action, Answer, Call, CallId, Config, Endpoint, ExposeError, ExposureId, Host, PrivateData, RequestId, Segment,
+    Sink, Versions,
 };
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::{
@@ -197,7 +197,8 @@ impl Driver {
         let items: Vec<_> = (0..mint.u8() & 3).map(|_| usize::from(mint.u16())).collect();
         let reply_max = 512 + usize::from(mint.u16()) + items.iter().sum::<usize>();
         let repeatable = mint.u8() & 1 == 0;
-        let called = self.engine.call(call, xid, payload, reply_max, &items, repeatable, self.now, &mut self.host);
+        let made = Call { repeatable, ..Call::new(call, xid, payload).with_reply(reply_max, &items) };
+        let called = self.engine.call(made, self.now, &mut self.host);
         if called.is_ok() {
             self.calls.push(call);
         }

@@ -10,7 +10,7 @@ use super::{
     responder::Responder,
 };
 use crate::{
-    Action, Answer, CallId, CallRefused, CloseCause, Config, ExposureId, Host, Link, RequestId, Side, Stats,
+    Action, Answer, Call, CallId, CallRefused, CloseCause, Config, ExposureId, Host, Link, RequestId, Side, Stats,
     config::MAX_CREDITS,
     silence::{Silence, Verdict},
 };
@@ -21,7 +21,6 @@ use rpcrdma_wire::{
     rpc::{Direction, direction},
     v1::{Body, Header, Judgement, Role, judge_by},
 };
-use rpcrdma_xdr::Payload;
 use std::collections::VecDeque;
 
 /// One connection of version 1.
@@ -105,23 +104,12 @@ impl Connection {
         self.actions.pop_front()
     }
 
-    /// Starts a call of ours: the whole message, the most bytes of a reply, and of its eligible results. It is sent as
-    /// soon as a credit is free.
+    /// Starts a call of ours. It is sent as soon as a credit is free.
     ///
     /// # Errors
     /// If no message can carry it, or the XID is in use. Nothing was done then.
-    #[allow(clippy::too_many_arguments, reason = "a call has these parts")]
-    pub fn call(
-        &mut self,
-        call: CallId,
-        xid: u32,
-        message: Payload,
-        reply_max: usize,
-        items: &[usize],
-        now: Timestamp,
-        host: &mut dyn Host,
-    ) -> Result<(), CallRefused> {
-        self.requester.call(call, xid, message, reply_max, items, &shared!(self))?;
+    pub fn call(&mut self, call: Call, now: Timestamp, host: &mut dyn Host) -> Result<(), CallRefused> {
+        self.requester.call(call, &shared!(self))?;
         self.send_ready(now, host);
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! Owns shares of the message's bytes. A call that fits no message is refused, with the number that did not fit.
 
 use crate::{
-    CallRefused, Config, Link, Side,
+    Call, CallRefused, Config, Link, Side,
     config::MAX_SEGMENTS_PER_MESSAGE,
     plan::{CallPlan, MIN_REDUCED_BESIDE_ZERO, join, largest_first, reduced, rest},
 };
@@ -11,22 +11,17 @@ use rpcrdma_wire::v1::{NO_CHUNKS_OCTETS, ReadSegment, Segment};
 use rpcrdma_xdr::{Payload, padded};
 use smallvec::SmallVec;
 
-/// Plans a call whose reply has at most `reply_max` bytes, of which the eligible results have at most `items`.
+/// Plans a call.
 // V1-4.5.4-a, V1-6.2-a
-pub(crate) fn plan(
-    config: &Config,
-    link: &Link,
-    message: &Payload,
-    reply_max: usize,
-    items: &[usize],
-) -> Result<CallPlan, CallRefused> {
-    let (writes, reply) = plan_reply(link, reply_max, items);
+pub(crate) fn plan(config: &Config, link: &Link, call: &Call) -> Result<CallPlan, CallRefused> {
+    let Call { message, reply_max, items, .. } = call;
+    let (writes, reply) = plan_reply(link, *reply_max, items);
     let mut plan = CallPlan { writes, reply, ..CallPlan::default() };
     plan_call(link, message, &mut plan);
     let header = header_octets(&plan);
     // V1-7.1-b
     if config.side == Side::Server && header > NO_CHUNKS_OCTETS {
-        let len = if plan.writes.is_empty() && plan.reply.is_none() { message.len() } else { reply_max };
+        let len = if plan.writes.is_empty() && plan.reply.is_none() { message.len() } else { *reply_max };
         return Err(CallRefused::TooLargeInline { len: len.saturating_add(NO_CHUNKS_OCTETS), max: link.send_inline });
     }
     if header > link.send_inline || segments(&plan) > MAX_SEGMENTS_PER_MESSAGE {
@@ -109,6 +104,7 @@ fn segments(plan: &CallPlan) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CallId;
     use bytes::Bytes;
 
     fn link(send: usize, receive: usize) -> Link {
@@ -122,6 +118,17 @@ mod tests {
             payload.push_run(Bytes::from(vec![3; 4]));
         }
         payload
+    }
+
+    /// Plans a call whose reply has at most `reply_max` bytes, of which the eligible results have at most `items`.
+    fn plan(
+        config: &Config,
+        link: &Link,
+        message: &Payload,
+        reply_max: usize,
+        items: &[usize],
+    ) -> Result<CallPlan, CallRefused> {
+        super::plan(config, link, &Call::new(CallId(1), 1, message.clone()).with_reply(reply_max, items))
     }
 
     fn planned(send: usize, message: &Payload, reply_max: usize, items: &[usize]) -> CallPlan {

@@ -4,7 +4,7 @@
 
 use super::{ledger::Ledger, plan::plan};
 use crate::{
-    Action, CallError, CallId, CallRefused, Config, ExposeError, ExposureId, Host, Link, MessageKind, Sent,
+    Action, Call, CallError, CallId, CallRefused, Config, ExposeError, ExposureId, Host, Link, MessageKind, Sent,
     config::MAX_CREDITS,
     plan::{CallPlan, gathered},
     silence::Means,
@@ -38,24 +38,16 @@ pub(crate) struct Shared<'a> {
 
 impl Requester {
     /// Takes a call. It is sent as soon as there is a credit.
-    pub(crate) fn call(
-        &mut self,
-        id: CallId,
-        xid: u32,
-        message: Payload,
-        reply_max: usize,
-        items: &[usize],
-        shared: &Shared<'_>,
-    ) -> Result<(), CallRefused> {
+    pub(crate) fn call(&mut self, call: Call, shared: &Shared<'_>) -> Result<(), CallRefused> {
         if shared.config.credits_wanted == 0 {
             return Err(CallRefused::NotEnabled);
         }
         // V2-3.1.3.4-a, RPC-5531-9-a
-        if self.table.contains(xid) {
-            return Err(CallRefused::XidInUse { xid });
+        if self.table.contains(call.xid) {
+            return Err(CallRefused::XidInUse { xid: call.xid });
         }
-        let plan = plan(shared.config, shared.link, &message, reply_max, items)?;
-        self.table.insert(xid, id, message, plan, items.len(), ());
+        let plan = plan(shared.config, shared.link, &call)?;
+        self.table.insert(call, plan, ());
         Ok(())
     }
 
@@ -87,28 +79,28 @@ impl Requester {
 
     /// Exposes what the plan says, then sends the header with what the plan keeps inline.
     fn send(&mut self, xid: u32, host: &mut dyn Host, shared: &mut Shared<'_>) -> bool {
-        let Some(call) = self.table.get(xid) else { return false };
-        let plan = std::mem::take(&mut call.plan);
+        let Some(entry) = self.table.get(xid) else { return false };
+        let plan = std::mem::take(&mut entry.plan);
         let exposed = self.table.expose(xid, &plan, u32::MAX, host);
-        let Some(call) = self.table.get(xid) else { return false };
+        let Some(entry) = self.table.get(xid) else { return false };
         let (lists, placed_octets) = match exposed {
             Ok(exposed) => exposed,
             Err(ExposeError::Closed) => {
                 // Nothing is sent, and the call is among those that the connection's end leaves unanswered.
-                call.state = State::Sent;
+                entry.state = State::Sent;
                 return false;
             }
             Err(error) => {
-                call.state = State::Ending(Err(error.into()));
+                entry.state = State::Ending(Err(error.into()));
                 self.table.fence(xid, shared.actions);
                 return false;
             }
         };
-        call.offered.writes = lists.writes.clone();
-        call.offered.reply = lists.reply.clone();
-        call.state = State::Sent;
+        entry.offered.writes = lists.writes.clone();
+        entry.offered.reply = lists.reply.clone();
+        entry.state = State::Sent;
         let about = Sent {
-            kind: if call.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call },
+            kind: if entry.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call },
             xid,
             // V1-3.3.1-b, V1-3.3.1-f, V1-4.2.3-a
             credit: shared.config.credits_wanted.min(MAX_CREDITS),
@@ -124,7 +116,7 @@ impl Requester {
         let header = Header::new(xid, about.credit, body);
         let header = shared.scratch.write(header.encoded_len(), |out| header.encode(out));
         // The bytes are the exposures' and the Send's from here on.
-        call.message = Payload::new();
+        entry.call.message = Payload::new();
         let octets = gathered(header, plan.inline, shared.config.max_gather);
         let about = Sent { inline_octets: octets.iter().map(Bytes::len).sum(), ..about };
         // V1-3.3.1-i
@@ -160,10 +152,10 @@ impl Requester {
     pub(crate) fn received(&mut self, header: &Header, stream: Bytes, shared: &mut Shared<'_>) -> bool {
         let xid = header.xid;
         // V1-4.2.1-b, V1-2.2.2-a
-        let Some(call) = self.table.sent(xid) else { return false };
+        let Some(entry) = self.table.sent(xid) else { return false };
         let end = match &header.body {
-            Body::Msg(lists) => call.offered.short(lists, stream).map_err(CallError::from),
-            Body::Nomsg(lists) => call.offered.long(lists).map_err(CallError::from),
+            Body::Msg(lists) => entry.offered.short(lists, stream).map_err(CallError::from),
+            Body::Nomsg(lists) => entry.offered.long(lists).map_err(CallError::from),
             // V1-4.5-g
             Body::Error(error) => Err(CallError::Remote(*error)),
             _ => return false,
@@ -173,7 +165,7 @@ impl Requester {
             // V1-3.3.1-b, V1-3.3.1-g
             self.granted = Some(header.credit.clamp(1, MAX_CREDITS));
         }
-        call.state = State::Ending(end);
+        entry.state = State::Ending(end);
         shared.ledger.answered();
         self.table.fence(xid, shared.actions);
         true

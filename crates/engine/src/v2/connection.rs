@@ -16,14 +16,13 @@ use super::{
     sequence::Reassembly,
 };
 use crate::{
-    Action, Answer, CallId, CallRefused, CloseCause, Config, ExposureId, Host, Link, MessageKind, Negotiated,
+    Action, Answer, Call, CallId, CallRefused, CloseCause, Config, ExposureId, Host, Link, MessageKind, Negotiated,
     PeerFault, RequestId, Stats, host_auth,
     silence::{Means, Silence, Verdict},
 };
 use bytes::Bytes;
 use rpcrdma_env::{Scratch, Timestamp};
 use rpcrdma_wire::v2::{Header, PREFIX_OCTETS, Prefix, VERSION};
-use rpcrdma_xdr::Payload;
 use std::{
     collections::{BTreeSet, VecDeque},
     time::Duration,
@@ -185,25 +184,13 @@ impl Connection {
         self.actions.pop_front()
     }
 
-    /// Starts a call of ours. It is sent as soon as the exchange is over and a credit is free. `repeatable` says that
-    /// the server may execute it twice, so that it may be sent again if its reply did not fit.
+    /// Starts a call of ours. It is sent as soon as the exchange is over and a credit is free.
     ///
     /// # Errors
     /// If the XID is in use, or this end does not call. If no message can carry it, that shows later, as
     /// [`Action::Fail`].
-    #[allow(clippy::too_many_arguments, reason = "a call has these parts")]
-    pub fn call(
-        &mut self,
-        call: CallId,
-        xid: u32,
-        message: Payload,
-        reply_max: usize,
-        items: &[usize],
-        repeatable: bool,
-        now: Timestamp,
-        host: &mut dyn Host,
-    ) -> Result<(), CallRefused> {
-        self.requester.call(call, xid, message, reply_max, items, repeatable, &self.config)?;
+    pub fn call(&mut self, call: Call, now: Timestamp, host: &mut dyn Host) -> Result<(), CallRefused> {
+        self.requester.call(call, &self.config)?;
         self.pump(now, host);
         Ok(())
     }

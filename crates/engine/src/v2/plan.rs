@@ -6,7 +6,7 @@
 //! of the message's bytes.
 
 use crate::{
-    CallRefused, Link,
+    Call, CallRefused, Link,
     plan::{CallPlan, MIN_REDUCED_BESIDE_ZERO, join, largest_first, reduced, rest},
 };
 use bytes::Bytes;
@@ -52,24 +52,25 @@ impl Default for Narrowed {
     }
 }
 
-/// Plans a call whose reply has at most `reply_max` bytes, of which the eligible results have at most `items`.
+/// Plans a call.
 // V2-5.2.4-a, V2-5.2.4-b, V2-7.4-a
-pub(crate) fn plan(way: &Way, message: &Payload, reply_max: usize, items: &[usize]) -> Result<CallPlan, CallRefused> {
-    let plan = with_chunks(way, message, reply_max, items);
+pub(crate) fn plan(way: &Way, call: &Call) -> Result<CallPlan, CallRefused> {
+    let plan = with_chunks(way, call);
     let fits = plan.as_ref().is_ok_and(|plan| segments(plan, way) <= way.narrowed.segments);
     if fits || !way.chunks {
         return plan;
     }
     // The peer takes few segments, or none: everything inline, if need be in parts.
     let way = Way { chunks: false, ..*way };
-    with_chunks(&way, message, reply_max, items).or(plan)
+    with_chunks(&way, call).or(plan)
 }
 
 // V2-4.4.1.1-a, V2-4.4.1.1-c, V2-4.3.5-e
-fn with_chunks(way: &Way, message: &Payload, reply_max: usize, items: &[usize]) -> Result<CallPlan, CallRefused> {
+fn with_chunks(way: &Way, call: &Call) -> Result<CallPlan, CallRefused> {
+    let (message, reply_max) = (&call.message, call.reply_max);
     let way = Way { chunks: way.chunks && way.segment_octets > 0 && way.narrowed.segments > 0, ..*way };
     let too_large = |len: usize, max| CallRefused::TooLargeInline { len: len.saturating_add(NO_CHUNKS_OCTETS), max };
-    let (writes, reply) = plan_reply(&way, reply_max, items);
+    let (writes, reply) = plan_reply(&way, reply_max, &call.items);
     if !way.chunks && !way.continues && reply_max.saturating_add(NO_CHUNKS_OCTETS) > way.link.receive_inline {
         return Err(too_large(reply_max, way.link.receive_inline));
     }
@@ -170,6 +171,7 @@ fn segments(plan: &CallPlan, way: &Way) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CallId;
 
     const WAY: Way = Way {
         link: Link { send_inline: 1024, receive_inline: 1024, send_invalidates: false },
@@ -191,6 +193,11 @@ mod tests {
             payload.push_run(Bytes::from(vec![3; 4]));
         }
         payload
+    }
+
+    /// Plans a call whose reply has at most `reply_max` bytes, of which the eligible results have at most `items`.
+    fn plan(way: &Way, message: &Payload, reply_max: usize, items: &[usize]) -> Result<CallPlan, CallRefused> {
+        super::plan(way, &Call::new(CallId(1), 1, message.clone()).with_reply(reply_max, items))
     }
 
     fn inline(plan: &CallPlan) -> usize {

@@ -11,11 +11,11 @@ use super::{
     plan::{Narrowed, Way, plan},
 };
 use crate::{
-    Action, CallError, CallId, CallRefused, Config, ExposeError, ExposureId, Host, MessageKind, PeerFault, ReplyParts,
+    Action, Call, CallError, CallRefused, Config, ExposeError, ExposureId, Host, MessageKind, PeerFault, ReplyParts,
     Sent, Side,
     config::MAX_CREDITS,
     plan::CallPlan,
-    table::{Owner, State, Table},
+    table::{Entry, Owner, State, Table},
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
@@ -24,7 +24,6 @@ use rpcrdma_wire::{
     v2::{Chunks, ErrorBody, Lists, NO_CHUNKS_OCTETS, Properties, ReverseSupport, WriteChunk},
 };
 use rpcrdma_xdr::{Payload, padded};
-use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// How often one call is sent again in another way: once for each side of it.
@@ -33,10 +32,6 @@ const MAX_AGAIN: u8 = 2;
 /// What it takes to plan a call again.
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
-    reply_max: usize,
-    items: SmallVec<[usize; 2]>,
-    /// Whether it may be executed twice.
-    repeatable: bool,
     narrowed: Narrowed,
     again: u8,
     /// What had been granted when its last part was sent.
@@ -51,11 +46,9 @@ pub(crate) struct Terms {
     segments: usize,
 }
 
-impl Terms {
-    /// The most bytes of the reply beside what can be placed in Write chunks.
-    fn reduced_reply(&self) -> usize {
-        self.items.iter().fold(self.reply_max, |octets, &item| octets.saturating_sub(padded(item)))
-    }
+/// The most bytes of a call's reply beside what can be placed in Write chunks.
+fn reduced_reply(call: &Call) -> usize {
+    call.items.iter().fold(call.reply_max, |octets, &item| octets.saturating_sub(padded(item)))
 }
 
 #[derive(Debug, Default)]
@@ -106,25 +99,14 @@ impl Sending<'_> {
 
 impl Requester {
     /// Takes a call. It is planned and sent when its turn comes.
-    #[allow(clippy::too_many_arguments, reason = "a call has these parts")]
-    pub(crate) fn call(
-        &mut self,
-        id: CallId,
-        xid: u32,
-        message: Payload,
-        reply_max: usize,
-        items: &[usize],
-        repeatable: bool,
-        config: &Config,
-    ) -> Result<(), CallRefused> {
+    pub(crate) fn call(&mut self, call: Call, config: &Config) -> Result<(), CallRefused> {
         if config.credits_wanted == 0 {
             return Err(CallRefused::NotEnabled);
         }
-        if self.table.contains(xid) {
-            return Err(CallRefused::XidInUse { xid });
+        if self.table.contains(call.xid) {
+            return Err(CallRefused::XidInUse { xid: call.xid });
         }
-        let terms = Terms { reply_max, items: items.into(), repeatable, ..Terms::default() };
-        self.table.insert(xid, id, message, CallPlan::default(), items.len(), terms);
+        self.table.insert(call, CallPlan::default(), Terms::default());
         Ok(())
     }
 
@@ -164,8 +146,8 @@ impl Requester {
 
     /// The last part of a call was sent.
     pub(crate) fn sent(&mut self, xid: u32, mark: u64) {
-        if let Some(call) = self.table.sent(xid) {
-            call.extra.mark = Some(mark);
+        if let Some(entry) = self.table.sent(xid) {
+            entry.extra.mark = Some(mark);
         }
     }
 
@@ -176,15 +158,14 @@ impl Requester {
 
     fn begin(&mut self, xid: u32, host: &mut dyn Host, sending: &mut Sending<'_>) -> Option<Outgoing> {
         let long_replies = self.long_replies;
-        let call = self.table.get(xid)?;
-        let terms = &call.extra;
+        let entry = self.table.get(xid)?;
+        let terms = &entry.extra;
         let way = sending.way(long_replies).map(|way| {
             let segments = way.narrowed.segments.min(terms.narrowed.segments);
             Way { narrowed: Narrowed { segments, ..terms.narrowed }, ..way }
         });
         let chunks = way.is_some_and(|way| way.chunks && way.segment_octets > 0 && way.narrowed.segments > 0);
-        let planned =
-            way.ok_or(CallRefused::NotEnabled).and_then(|way| plan(&way, &call.message, terms.reply_max, &terms.items));
+        let planned = way.ok_or(CallRefused::NotEnabled).and_then(|way| plan(&way, &entry.call));
         let mut plan = match planned {
             Ok(plan) => plan,
             Err(refused) => {
@@ -195,12 +176,12 @@ impl Requester {
         };
         // V2-11.1.3-a, V2-6.4-a
         let exposed = self.table.expose(xid, &plan, sending.theirs.segment_size, host);
-        let call = self.table.get(xid)?;
+        let entry = self.table.get(xid)?;
         let (lists, placed_octets) = match exposed {
             Ok(exposed) => exposed,
             Err(ExposeError::Closed) => {
                 // Nothing is sent, and the call is among those that the connection's end leaves unanswered.
-                call.state = State::Sent;
+                entry.state = State::Sent;
                 return None;
             }
             Err(error) => {
@@ -208,24 +189,24 @@ impl Requester {
                 return None;
             }
         };
-        call.offered.writes = lists.writes.clone();
-        call.offered.reply = lists.reply.clone();
-        call.extra.mark = None;
-        call.extra.chunks = chunks;
+        entry.offered.writes = lists.writes.clone();
+        entry.offered.reply = lists.reply.clone();
+        entry.extra.mark = None;
+        entry.extra.chunks = chunks;
         let each = sending.link.receive_inline.saturating_sub(NO_CHUNKS_OCTETS);
         let short = each.saturating_mul(sending.config.reply_parts);
-        call.extra.short_octets = if call.extra.reduced_reply() > short { short } else { 0 };
-        call.extra.reads = plan.reads.len() + usize::from(plan.zero.is_some());
-        call.extra.writes = lists.writes.chunks().len();
-        call.extra.segments = lists.segment_count();
+        entry.extra.short_octets = if reduced_reply(&entry.call) > short { short } else { 0 };
+        entry.extra.reads = plan.reads.len() + usize::from(plan.zero.is_some());
+        entry.extra.writes = lists.writes.chunks().len();
+        entry.extra.segments = lists.segment_count();
         let about = Sent {
-            kind: if call.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call },
+            kind: if entry.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call },
             xid,
             credit: 0,
             inline_octets: 0,
             placed_octets,
-            read_chunks: call.extra.reads,
-            write_chunks: call.extra.writes,
+            read_chunks: entry.extra.reads,
+            write_chunks: entry.extra.writes,
             reply_chunk: lists.reply.is_some(),
             invalidates: None,
         };
@@ -246,23 +227,23 @@ impl Requester {
                 }
             }
         };
-        call.state = State::Sent;
+        entry.state = State::Sent;
         self.unanswered += 1;
         Some(outgoing)
     }
 
     /// Ends a call that was never sent.
     fn end(&mut self, xid: u32, end: Result<ReplyParts, CallError>, actions: &mut VecDeque<Action>) {
-        if let Some(call) = self.table.get(xid) {
-            call.state = State::Ending(end);
+        if let Some(entry) = self.table.get(xid) {
+            entry.state = State::Ending(end);
             self.table.fence(xid, actions);
         }
     }
 
     /// Ends a call that was sent. Returns whether there was one.
     fn answered(&mut self, xid: u32, state: State, actions: &mut VecDeque<Action>) -> bool {
-        let Some(call) = self.table.sent(xid) else { return false };
-        call.state = state;
+        let Some(entry) = self.table.sent(xid) else { return false };
+        entry.state = state;
         self.unanswered = self.unanswered.saturating_sub(1);
         self.table.fence(xid, actions);
         true
@@ -276,13 +257,13 @@ impl Requester {
         stream: Option<Bytes>,
         actions: &mut VecDeque<Action>,
     ) -> bool {
-        let Some(call) = self.table.sent(xid) else { return false };
-        if call.extra.short_octets > 0 {
-            self.long_replies = stream.as_ref().is_none_or(|stream| stream.len() > call.extra.short_octets);
+        let Some(entry) = self.table.sent(xid) else { return false };
+        if entry.extra.short_octets > 0 {
+            self.long_replies = stream.as_ref().is_none_or(|stream| stream.len() > entry.extra.short_octets);
         }
         let reply = match stream {
-            Some(stream) => call.offered.short(lists, stream),
-            None => call.offered.long(lists),
+            Some(stream) => entry.offered.short(lists, stream),
+            None => entry.offered.long(lists),
         };
         let reply = reply.map(|mut reply| {
             // What came back unused is inline, and that is good enough (V2-A.1-h).
@@ -308,15 +289,14 @@ impl Requester {
         config: &Config,
         actions: &mut VecDeque<Action>,
     ) -> bool {
-        let Some(call) = self.table.sent(xid) else { return false };
-        let terms = &mut call.extra;
+        let Some(entry) = self.table.sent(xid) else { return false };
         let max_octets =
             usize::try_from(config.limits.call_octets).unwrap_or(usize::MAX).min(config.max_transfer_octets);
-        let again = (terms.again < MAX_AGAIN).then(|| narrower(terms, error, config.side, max_octets)).flatten();
-        let state = match again {
+        let again = entry.extra.again < MAX_AGAIN;
+        let state = match narrower(entry, error, config.side, max_octets).filter(|_| again) {
             Some(narrowed) => {
-                terms.narrowed = narrowed;
-                terms.again += 1;
+                entry.extra.narrowed = narrowed;
+                entry.extra.again += 1;
                 State::Again
             }
             // V2-7.1.2-d, V2-7.1.3-c, V2-7.2.1-c, V2-7.3.1-e, V2-7.3.2-c, V2-7.3.3-c, V2-7.3.4-d, V2-7.3.5-c,
@@ -338,11 +318,12 @@ impl Requester {
 }
 
 /// What to use when a call that was refused is sent again, if that can help and is safe.
-fn narrower(terms: &Terms, error: ErrorBody, side: Side, max_octets: usize) -> Option<Narrowed> {
+fn narrower(entry: &Entry<Terms>, error: ErrorBody, side: Side, max_octets: usize) -> Option<Narrowed> {
+    let Entry { call, extra: terms, .. } = entry;
     let now = terms.narrowed;
     let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
     let reply_octets = |needed: u32| Some(count(needed)).filter(|&octets| octets > 0 && octets <= max_octets);
-    let whole_reply = Some(terms.reply_max).filter(|&octets| octets > 0 && octets <= max_octets);
+    let whole_reply = Some(call.reply_max).filter(|&octets| octets > 0 && octets <= max_octets);
     match error {
         // The client takes no chunks after all; none of these was executed.
         ErrorBody::ReadChunks { .. } | ErrorBody::WriteChunks { .. } | ErrorBody::Segments { .. }
@@ -367,13 +348,13 @@ fn narrower(terms: &Terms, error: ErrorBody, side: Side, max_octets: usize) -> O
         // again.
         _ if !terms.chunks => None,
         // V2-6.4-f, V2-6.4-g, V2-7.3.4-d
-        ErrorBody::WriteResource { length_needed, .. } if terms.repeatable && terms.writes > 0 => {
-            let octets = terms.reply_max.saturating_add(count(length_needed));
+        ErrorBody::WriteResource { length_needed, .. } if call.repeatable && terms.writes > 0 => {
+            let octets = call.reply_max.saturating_add(count(length_needed));
             let octets = reply_octets(length_needed).and(Some(octets)).filter(|&octets| octets <= max_octets);
             octets.map(|octets| Narrowed { writes: false, reply: Some(octets), ..now })
         }
         // V2-6.4-f, V2-6.4-g, V2-7.3.5-c
-        ErrorBody::ReplyResource { length_needed } if terms.repeatable => {
+        ErrorBody::ReplyResource { length_needed } if call.repeatable => {
             let larger = reply_octets(length_needed).filter(|octets| now.reply.is_none_or(|reply| reply < *octets));
             larger.map(|octets| Narrowed { writes: false, reply: Some(octets), ..now })
         }

@@ -2,7 +2,9 @@
 
 use crate::peer::{Peer, call, credits, msg, payload, reads, reply, segment, words, writes};
 use bytes::Bytes;
-use rpcrdma_engine::{Action, Answer, CallError, CallRefused, Config, Limits, MessageKind, Side, v2::ReverseSupport};
+use rpcrdma_engine::{
+    Action, Answer, Call, CallError, CallId, CallRefused, Config, Limits, MessageKind, Side, v2::ReverseSupport,
+};
 use rpcrdma_wire::v2::{Body, Chunks, ErrorBody, Header, Lists, Property, WriteChunk};
 use rpcrdma_xdr::Payload;
 
@@ -286,11 +288,9 @@ fn errors_about_nothing_and_unknown_ones_are_dropped() {
     let placed = Lists { reply: Some(WriteChunk(vec![segment(6, 40)].into())), ..Lists::default() };
     client.hear(&Header::nomsg(1, credits(), true, Chunks::from(placed)), &[]);
     assert_eq!(client.engine.stats().discarded, before + 5);
-    let refused =
-        client.engine.call(rpcrdma_engine::CallId(9), 9, payload(40), 0, &[], false, client.now, &mut client.host);
-    assert!(refused.is_ok());
-    let again =
-        client.engine.call(rpcrdma_engine::CallId(10), 9, payload(40), 0, &[], false, client.now, &mut client.host);
+    let call = |id: u64| Call::new(CallId(id), 9, payload(40));
+    assert!(client.engine.call(call(9), client.now, &mut client.host).is_ok());
+    let again = client.engine.call(call(10), client.now, &mut client.host);
     assert_eq!(again, Err(CallRefused::XidInUse { xid: 9 }));
 }
 

@@ -4,7 +4,7 @@ use crate::peer::{Handles, T, call, msg, payload, reads, reply, writes};
 use bytes::Bytes;
 use proptest::prelude::*;
 use rpcrdma_engine::{
-    Action, Answer, CallId, Config, Endpoint, Versions,
+    Action, Answer, Call, CallId, Config, Endpoint, Versions,
     v2::{MAX_PEER_CREDITS, MAX_REQUESTS, SPARE_RECEIVES},
 };
 use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, Lists, PropertySet};
@@ -100,7 +100,8 @@ fn play(config: Config, shots: &[Shot], decent: bool) {
         if turn % 3 == 0 && !closed {
             let xid = 1 + turn as u32 % 5;
             let call = CallId(turn as u64);
-            let _ = engine.call(call, xid, payload(40 + turn * 500), 90_000, &[70_000], turn % 2 == 0, now, &mut host);
+            let made = Call::new(call, xid, payload(40 + turn * 500)).with_reply(90_000, &[70_000]);
+            let _ = engine.call(Call { repeatable: turn % 2 == 0, ..made }, now, &mut host);
         }
         // A Send that finds no receive is the provider's business.
         if posted == 0 || closed {

@@ -7,7 +7,7 @@ use crate::{
 use bytes::Bytes;
 use proptest::prelude::*;
 use rpcrdma_engine::{
-    Action, CallError, CallId, CloseCause, Config, Endpoint, MessageKind, Negotiated, NoVersion2, PeerFault,
+    Action, Call, CallError, CallId, CloseCause, Config, Endpoint, MessageKind, Negotiated, NoVersion2, PeerFault,
     VERSION_TIMEOUT, Versions,
 };
 use rpcrdma_env::Timestamp;
@@ -55,7 +55,8 @@ impl End {
 
     fn call(&mut self, xid: u32) -> Done {
         let message = Payload::from(Bytes::from(call(xid)));
-        self.engine.call(CallId(xid.into()), xid, message, 100, &[], false, self.now, &mut self.host).unwrap();
+        let call = Call::new(CallId(xid.into()), xid, message).with_reply(100, &[]);
+        self.engine.call(call, self.now, &mut self.host).unwrap();
         self.take()
     }
 
@@ -314,7 +315,8 @@ fn messages_are_told_apart_for_those_who_watch() {
     let (mut client, _) = End::client(Versions::Auto);
     client.hear(connprop());
     let message = Payload::from(Bytes::from([call(1), vec![0; 5000]].concat()));
-    client.engine.call(CallId(1), 1, message, 100, &[], false, client.now, &mut client.host).unwrap();
+    let call = Call::new(CallId(1), 1, message).with_reply(100, &[]);
+    client.engine.call(call, client.now, &mut client.host).unwrap();
     let kinds: Vec<MessageKind> = std::iter::from_fn(|| client.engine.poll())
         .filter_map(|action| match action {
             Action::Send { about, .. } => Some(about.kind),

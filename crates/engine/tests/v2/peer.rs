@@ -2,7 +2,8 @@
 
 use bytes::Bytes;
 use rpcrdma_engine::{
-    Action, CallError, CallId, Config, ExposeError, ExposureId, Host, MessageKind, RequestId, Sink, v2::Connection,
+    Action, Call, CallError, CallId, Config, ExposeError, ExposureId, Host, MessageKind, RequestId, Sink,
+    v2::Connection,
 };
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::v2::{
@@ -127,7 +128,8 @@ impl Peer {
 
     pub fn call(&mut self, xid: u32, message: Payload, reply_max: usize, items: &[usize], repeatable: bool) -> Done {
         let call = CallId(xid.into());
-        self.engine.call(call, xid, message, reply_max, items, repeatable, self.now, &mut self.host).unwrap();
+        let made = Call { repeatable, ..Call::new(call, xid, message).with_reply(reply_max, items) };
+        self.engine.call(made, self.now, &mut self.host).unwrap();
         self.take()
     }
 

@@ -2,7 +2,7 @@
 
 use crate::peer::{Peer, call, credits, msg, payload, reads, reply, segment, words, writes};
 use bytes::Bytes;
-use rpcrdma_engine::{Action, Answer, CallId, CallRefused, Config, ExposureId, Limits, Piece};
+use rpcrdma_engine::{Action, Answer, Call, CallId, CallRefused, Config, ExposureId, Limits, Piece};
 use rpcrdma_wire::v2::{Body, Chunks, ErrorBody, Header, Lists, Property, Segment, WriteChunk};
 use rpcrdma_xdr::Payload;
 
@@ -25,7 +25,7 @@ fn messages(peer: &mut Peer) -> Vec<(Header, Vec<u8>)> {
 /// A call as a client sends it: its Read chunks as (Position, bytes), and what stands in the messages themselves.
 fn sent_call(client: &mut Peer, xid: u32, message: Payload) -> (Vec<(u32, u32)>, Vec<u8>) {
     let Peer { engine, host, now } = &mut *client;
-    engine.call(CallId(xid.into()), xid, message, 100, &[], false, *now, host).unwrap();
+    engine.call(Call::new(CallId(xid.into()), xid, message).with_reply(100, &[]), *now, host).unwrap();
     let sent = messages(client);
     let mut chunks: Vec<(u32, u32)> = Vec::new();
     for (header, _) in &sent {
@@ -80,7 +80,7 @@ fn without_marks_a_message_is_continued_or_special_and_never_reduced() {
         let message = mixed(1, each).without_placement();
         let whole = message.to_bytes();
         let Peer { engine, host, now } = &mut client;
-        engine.call(CallId(1), 1, message, 300_000, &[], false, *now, host).unwrap();
+        engine.call(Call::new(CallId(1), 1, message).with_reply(300_000, &[]), *now, host).unwrap();
         let sent = messages(&mut client);
         assert_eq!(sent.len(), parts, "{each}");
         let inline: Vec<u8> = sent.iter().flat_map(|(_, inline)| inline.clone()).collect();

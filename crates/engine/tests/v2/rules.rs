@@ -3,8 +3,8 @@
 use crate::peer::{Peer, T, call, credits, msg, payload, reads, reply, words};
 use bytes::Bytes;
 use rpcrdma_engine::{
-    Action, Answer, CallError, CallId, CloseCause, Config, Endpoint, FORGOTTEN_CALL_DEADLINE, Limits, MAX_CREDITS,
-    MessageKind, PROBE_TIMEOUT, PeerFault, Piece, SILENCE_LIMIT, Versions,
+    Action, Answer, Call, CallError, CallId, CloseCause, Config, Endpoint, FORGOTTEN_CALL_DEADLINE, Limits,
+    MAX_CREDITS, MessageKind, PROBE_TIMEOUT, PeerFault, Piece, SILENCE_LIMIT, Versions,
     v2::{
         CREDIT_TIMEOUT, MAX_PARTS, MAX_PEER_CREDITS, MAX_REQUESTS, MAX_WAITING_ERRORS, SEQUENCE_TIMEOUT, SPARE_RECEIVES,
     },
@@ -603,10 +603,8 @@ impl Joined {
             octets.resize(call_octets, 0);
             let client = &mut self.ends[0];
             let message = Payload::from(Bytes::from(octets));
-            client
-                .engine
-                .call(CallId(xid.into()), xid, message, reply_octets, &[], false, client.now, &mut client.host)
-                .unwrap();
+            let call = Call::new(CallId(xid.into()), xid, message).with_reply(reply_octets, &[]);
+            client.engine.call(call, client.now, &mut client.host).unwrap();
             self.settle(reply_octets);
             assert_eq!(self.ends[0].engine.stats().unanswered, 0);
         }

@@ -10,8 +10,8 @@ pub mod two;
 
 use bytes::Bytes;
 use rpcrdma_engine::{
-    Action, Answer, CallError, CallId, CloseCause, Config, Endpoint, ExposeError, ExposureId, Host, Limits, Negotiated,
-    Piece, ReplyBase, RequestId, Sink, SinkPlace, Versions, v2::ReverseSupport,
+    Action, Answer, Call, CallError, CallId, CloseCause, Config, Endpoint, ExposeError, ExposureId, Host, Limits,
+    Negotiated, Piece, ReplyBase, RequestId, Sink, SinkPlace, Versions, v2::ReverseSupport,
 };
 use rpcrdma_env::{Random, SeededRandom, Timestamp};
 use rpcrdma_wire::v2::{self, Segment};
@@ -295,7 +295,8 @@ impl World {
         reply_max += items.iter().map(|&len| padded(len) + 4).sum::<usize>();
         let call = message.to_bytes();
         let End { engine, memory, .. } = &mut self.ends[end];
-        if engine.call(id, xid, message, reply_max, &items, false, self.now, memory).is_err() {
+        let made = Call::new(id, xid, message).with_reply(reply_max, &items);
+        if engine.call(made, self.now, memory).is_err() {
             return;
         }
         self.next_call += 1;
