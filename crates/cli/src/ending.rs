@@ -6,7 +6,7 @@
 
 use crate::failure::is_hopeless;
 use anyhow::Result;
-use rpcrdma::client::Ending;
+use rpcrdma::client::command::Ending;
 use std::cell::RefCell;
 
 tokio::task_local! {

@@ -2,12 +2,12 @@
 
 use crate::{ending, transports::Options, waiting::Watch};
 use anyhow::Result;
-pub(crate) use rpcrdma::client::{Bare, Session, version_2, version_3, version_4};
+pub(crate) use rpcrdma::client::command::{Bare, Session, version_2, version_3, version_4};
 use std::ops::{Deref, DerefMut};
 
 /// The library's sessions, and who tells the user when a server does not answer.
 pub(crate) struct Sessions {
-    sessions: rpcrdma::client::Sessions,
+    sessions: rpcrdma::client::command::Sessions,
     watch: Watch,
 }
 
@@ -15,7 +15,7 @@ impl Sessions {
     pub(crate) fn new(mut options: Options) -> Result<Self> {
         options.open_capture()?;
         let watch = options.watch.clone();
-        let sessions = rpcrdma::client::Sessions::new(options.into())?;
+        let sessions = rpcrdma::client::command::Sessions::new(options.into())?;
         ending::later(sessions.ending());
         Ok(Self { sessions, watch })
     }
@@ -27,7 +27,7 @@ impl Sessions {
 }
 
 impl Deref for Sessions {
-    type Target = rpcrdma::client::Sessions;
+    type Target = rpcrdma::client::command::Sessions;
 
     fn deref(&self) -> &Self::Target {
         &self.sessions

@@ -12,7 +12,10 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use hdrhistogram::Histogram;
-use rpcrdma::client::{NfsUrl, NfsVersion, Spoken, is_no_such_version};
+use rpcrdma::client::{
+    NfsUrl, NfsVersion,
+    command::{SessionVersion, is_no_such_version},
+};
 use rpcrdma_env::{Buffer, Memory};
 use rpcrdma_nfs::attr::Stability;
 use rpcrdma_nfs_client::{File, Files, Handle, Node, Verifier};
@@ -44,7 +47,7 @@ pub(super) struct Load {
     walked: AtomicU64,
     octets: Bytes,
     /// What the connections speak.
-    spoken: OnceLock<Spoken>,
+    spoken: OnceLock<SessionVersion>,
 }
 
 impl Load {
@@ -54,7 +57,7 @@ impl Load {
     }
 
     /// The version of NFS, once a connection stands.
-    pub(super) fn spoken(&self) -> Option<Spoken> {
+    pub(super) fn spoken(&self) -> Option<SessionVersion> {
         self.spoken.get().copied()
     }
 
@@ -170,7 +173,7 @@ async fn connect(load: &Load, options: Options, url: &NfsUrl) -> Result<Caller> 
         }));
     };
     let (session, _) = sessions.open(url).await?;
-    let _ = load.spoken.set(session.spoken());
+    let _ = load.spoken.set(session.version());
     if !load.op.moves_data() {
         return Ok(Caller::Attributes(session.files.clone(), node.file));
     }

@@ -9,7 +9,7 @@ mod cpu;
 mod limit;
 mod load;
 mod report;
-mod spoken;
+mod settled;
 mod target;
 mod versions;
 
@@ -28,7 +28,7 @@ use limit::Waits;
 use load::{Load, Sample};
 use report::Report;
 use rpcrdma::client::NfsUrl;
-use spoken::Spoken;
+use settled::Settled;
 use std::{
     net::SocketAddr,
     path::PathBuf,
@@ -235,12 +235,12 @@ struct Worker {
 }
 
 async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<Report> {
-    let spoken = Arc::new(Spoken::default());
+    let settled = Arc::new(Settled::default());
     let mut options = Options {
         no_crc: args.no_crc,
         capture: args.capture.clone(),
         busy_poll: args.busy_poll,
-        observer: Some(spoken.clone()),
+        observer: Some(settled.clone()),
         ..Options::default()
     };
     options.open_capture()?;
@@ -295,7 +295,7 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<R
         sample: all,
         cpu_s,
         server_cpu_s,
-        rpcrdma: spoken.version(),
+        rpcrdma: settled.version(),
         nfs,
         connections: args.connections * u64::from(url.connections),
     })

@@ -13,7 +13,7 @@ use crate::{
 use anyhow::{Context, Result};
 use clap::Args;
 use connection::LastConnected;
-use rpcrdma::client::{NfsUrl, NfsVersion, is_no_such_version};
+use rpcrdma::client::{NfsUrl, NfsVersion, command::is_no_such_version};
 use serde_json::json;
 use std::{
     io::{self, Write},

@@ -3,7 +3,10 @@
 
 use crate::session::{Sessions, version_2, version_3, version_4};
 use anyhow::{Context, Result};
-use rpcrdma::client::{Identity, NfsUrl, is_no_such_version};
+use rpcrdma::client::{
+    NfsUrl,
+    command::{Identity, is_no_such_version},
+};
 use rpcrdma_nfs::attr::FileType;
 use rpcrdma_nfs_client::{
     Error, Files, Handle,

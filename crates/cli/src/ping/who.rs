@@ -1,6 +1,6 @@
 //! Who the caller is to a server: by whose word, and with Kerberos for how long.
 
-use rpcrdma::client::{Identity, NfsUrl};
+use rpcrdma::client::{NfsUrl, command::Identity};
 use rpcrdma_oncrpc::{ClientFlavour as _, gss::AboutContext};
 use serde_json::{Value, json};
 use std::io::{self, Write};

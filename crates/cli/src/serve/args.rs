@@ -11,6 +11,7 @@ use clap::{
 };
 use rpcrdma::{
     Carrier,
+    client::command::parse_versions,
     server::{DEFAULT_NFS_VERSIONS, NfsVersions, Rpcbind},
 };
 use rpcrdma_nfsd::{Cidr, Domain, Security};
@@ -148,7 +149,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_time_limit)]
     pub(crate) stall_timeout: Duration,
     /// Which versions of RPC-over-RDMA to speak: 1, 2, or auto, which goes by each client's first message
-    #[arg(long, value_name = "1|2|auto", default_value = "auto", value_parser = rpcrdma::client::parse_versions)]
+    #[arg(long, value_name = "1|2|auto", default_value = "auto", value_parser = parse_versions)]
     pub(crate) rpcrdma: Versions,
     /// Look for the next message for so long before the thread sleeps: answers faster, and takes that much of a
     /// processor's time after each message

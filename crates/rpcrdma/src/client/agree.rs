@@ -12,7 +12,7 @@ use std::{fmt, ops::RangeInclusive};
 
 /// The version of NFS that a session speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spoken {
+pub enum SessionVersion {
     /// Version 2.
     V2,
     /// Version 3.
@@ -21,12 +21,12 @@ pub enum Spoken {
     V4(u32),
 }
 
-impl fmt::Display for Spoken {
+impl fmt::Display for SessionVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Spoken::V2 => f.write_str("2"),
-            Spoken::V3 => f.write_str("3"),
-            Spoken::V4(minor) => write!(f, "4.{minor}"),
+            SessionVersion::V2 => f.write_str("2"),
+            SessionVersion::V3 => f.write_str("3"),
+            SessionVersion::V4(minor) => write!(f, "4.{minor}"),
         }
     }
 }
@@ -46,17 +46,17 @@ impl NfsVersion {
     }
 
     /// Whether a session of this version may be made for a URL that asks for `self`.
-    pub(super) fn allows(self, spoken: Spoken) -> bool {
+    pub(super) fn allows(self, spoken: SessionVersion) -> bool {
         match spoken {
-            Spoken::V2 => self == NfsVersion::V2,
-            Spoken::V3 => matches!(self, NfsVersion::Auto | NfsVersion::V3),
-            Spoken::V4(spoken) => self.minors().iter().any(|minors| minors.contains(&spoken)),
+            SessionVersion::V2 => self == NfsVersion::V2,
+            SessionVersion::V3 => matches!(self, NfsVersion::Auto | NfsVersion::V3),
+            SessionVersion::V4(spoken) => self.minors().iter().any(|minors| minors.contains(&spoken)),
         }
     }
 
     /// Whether a session may begin with a mount: in the versions before 4.
     pub(super) fn has_mount(self) -> bool {
-        self.allows(Spoken::V3) || self.allows(Spoken::V2)
+        self.allows(SessionVersion::V3) || self.allows(SessionVersion::V2)
     }
 
     /// Whether servers may call back by the session that is asked for.
@@ -101,14 +101,19 @@ mod tests {
     #[test]
     fn a_url_allows_the_versions_that_it_names() {
         use NfsVersion::{Auto, V2, V3, V4_0, V4_1, V4_2};
-        let all = [Spoken::V3, Spoken::V4(0), Spoken::V4(1), Spoken::V4(2)];
+        let all = [SessionVersion::V3, SessionVersion::V4(0), SessionVersion::V4(1), SessionVersion::V4(2)];
         assert!(all.into_iter().all(|spoken| Auto.allows(spoken)));
         for (version, only) in [V3, V4_0, V4_1, V4_2].into_iter().zip(all) {
             let allowed: Vec<_> = all.into_iter().filter(|spoken| version.allows(*spoken)).collect();
             assert_eq!(allowed, [only], "{version}");
         }
         assert!([Auto, V4_1, V4_2].into_iter().all(NfsVersion::has_callbacks));
-        assert!(!Auto.allows(Spoken::V2) && V2.allows(Spoken::V2) && !V2.allows(Spoken::V3) && !V3.allows(Spoken::V2));
+        assert!(
+            !Auto.allows(SessionVersion::V2)
+                && V2.allows(SessionVersion::V2)
+                && !V2.allows(SessionVersion::V3)
+                && !V3.allows(SessionVersion::V2)
+        );
         assert!(![V2, V3, V4_0].into_iter().any(NfsVersion::has_callbacks));
     }
 

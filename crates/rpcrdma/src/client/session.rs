@@ -5,7 +5,7 @@
 
 use super::{
     NfsUrl, NfsVersion, Options, Result, Transport,
-    agree::{self, Spoken},
+    agree::{self, SessionVersion},
     ending::Ending,
     flavours,
     identity::{self, Identities, Identity},
@@ -49,7 +49,7 @@ pub struct Session {
     pub pool: Pool,
     export: Vec<u8>,
     url: NfsUrl,
-    spoken: Spoken,
+    spoken: SessionVersion,
 }
 
 /// What carries the calls of a session.
@@ -125,8 +125,8 @@ impl Sessions {
     async fn connect_to(&self, url: &NfsUrl, address: SocketAddr) -> Result<(Session, Vec<u8>)> {
         let server = at_port(address, url.nfs_port());
         let legacy = match url.version {
-            NfsVersion::V2 => Some(Spoken::V2),
-            NfsVersion::V3 => Some(Spoken::V3),
+            NfsVersion::V2 => Some(SessionVersion::V2),
+            NfsVersion::V3 => Some(SessionVersion::V3),
             _ => None,
         };
         if let Some(spoken) = legacy {
@@ -155,8 +155,8 @@ impl Sessions {
             Err(why) if url.version == NfsVersion::Auto && why.is_no_version_4() => {
                 let why = Error::from(why);
                 let session = async {
-                    let mounted = self.mount(url, address, Spoken::V3).await?;
-                    self.legacy(url, mounted, carried, Spoken::V3).await
+                    let mounted = self.mount(url, address, SessionVersion::V3).await?;
+                    self.legacy(url, mounted, carried, SessionVersion::V3).await
                 };
                 session.await.with_context(|| format!("{server} was asked for version 4 ({why:#}), then for version 3"))
             }
@@ -179,7 +179,7 @@ impl Sessions {
                 return Err(error.context(format!("asking {server} for its root")));
             }
         };
-        let spoken = Spoken::V4(nfs.minor());
+        let spoken = SessionVersion::V4(nfs.minor());
         let (root, files) = (Handle::from(&root.file), Files::from(nfs));
         let transfer = files.transfer(&root).await?;
         let path = below(&export, &url.path).unwrap_or(&url.path).to_vec();
@@ -192,14 +192,14 @@ impl Sessions {
         url: &NfsUrl,
         mounted: Mounted,
         carried: Carried,
-        spoken: Spoken,
+        spoken: SessionVersion,
     ) -> Result<(Session, Vec<u8>)> {
         let (Carried { transport, pool }, Mounted { export, root, path }) = (carried, mounted);
         let server = transport.server();
         let flavour = self.identities.of(url)?.flavour();
         let client = |version| Client::new(transport, flavour, v3::PROGRAM, version);
         let files = match spoken {
-            Spoken::V2 => Files::from(Nfs2::new(client(v2::VERSION))),
+            SessionVersion::V2 => Files::from(Nfs2::new(client(v2::VERSION))),
             _ => Files::from(Nfs3::new(client(v3::VERSION), self.env.clock.clone())),
         };
         let transfer = match files.transfer(&root).await {
@@ -278,8 +278,8 @@ impl Sessions {
         Ok(nfs)
     }
 
-    async fn mount(&self, url: &NfsUrl, address: SocketAddr, spoken: Spoken) -> Result<Mounted> {
-        let version = if spoken == Spoken::V2 { mount::VERSION_1 } else { mount::VERSION_3 };
+    async fn mount(&self, url: &NfsUrl, address: SocketAddr, spoken: SessionVersion) -> Result<Mounted> {
+        let version = if spoken == SessionVersion::V2 { mount::VERSION_1 } else { mount::VERSION_3 };
         let port = match url.mount_port {
             Some(port) => port,
             None => self.mount_port(address, version).await,
@@ -306,7 +306,7 @@ impl Sessions {
         let asked = Bytes::from(export.clone());
         let root = match spoken {
             // Version 1 of MOUNT does not return flavours.
-            Spoken::V2 => mount.mount_1(asked).await.map(Handle::from).with_context(|| server.to_string())?,
+            SessionVersion::V2 => mount.mount_1(asked).await.map(Handle::from).with_context(|| server.to_string())?,
             _ => {
                 let mounted = mount.mount(asked).await.with_context(|| server.to_string())?;
                 flavours::check_mounted(url, &mounted.flavours)?;
@@ -332,7 +332,7 @@ impl Sessions {
 
 impl Session {
     /// The version of NFS.
-    pub fn spoken(&self) -> Spoken {
+    pub fn version(&self) -> SessionVersion {
         self.spoken
     }
 
@@ -397,7 +397,8 @@ impl Session {
     /// the URL allows.
     fn serves(&self, url: &NfsUrl) -> bool {
         // Where MOUNT answers is nothing to version 4.
-        let mount_port = |url: &NfsUrl| url.mount_port.filter(|_| matches!(self.spoken, Spoken::V2 | Spoken::V3));
+        let mount_port =
+            |url: &NfsUrl| url.mount_port.filter(|_| matches!(self.spoken, SessionVersion::V2 | SessionVersion::V3));
         let place = |url: &NfsUrl| (url.host.clone(), url.zone.clone(), url.port, mount_port(url));
         let carried = |url: &NfsUrl| (url.transport, url.fabric, url.device.clone(), url.rpcrdma);
         let callers = |url: &NfsUrl| (url.uid, url.gid, url.security, url.principal.clone());

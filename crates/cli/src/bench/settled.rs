@@ -8,16 +8,16 @@ use std::{
 
 /// Keeps the version that the last connection has settled; zero before that.
 #[derive(Default)]
-pub(super) struct Spoken(AtomicU32);
+pub(super) struct Settled(AtomicU32);
 
-impl Spoken {
+impl Settled {
     /// The version. None over other transports than RDMA.
     pub(super) fn version(&self) -> Option<u32> {
         Some(self.0.load(Ordering::Relaxed)).filter(|version| *version > 0)
     }
 }
 
-impl Observer for Spoken {
+impl Observer for Settled {
     fn event(&self, peer: SocketAddr, event: &Event) {
         if let Event::Negotiated(made) = event {
             self.0.store(made.version, Ordering::Relaxed);
