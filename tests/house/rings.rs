@@ -12,8 +12,10 @@ use std::{
     path::Path,
 };
 
-/// Crates without a ring. A crate that has one is not here yet.
-const WITHOUT_RINGS: &[&str] = &["cli", "engine", "verbs"];
+/// Crates that still have rings, in modules or through their root. None may be added; one whose rings are cut is taken
+/// off.
+const WITH_RINGS: &[&str] =
+    &["capture", "env", "gss", "iwarp", "nfs-client", "nfsd", "sim", "transport", "wire", "xdr"];
 
 /// Modules of a crate of which neither may use the other.
 const APART: &[(&str, &str, &str)] = &[("engine", "v1", "v2")];
@@ -218,15 +220,14 @@ fn rings(arrows: &Arrows) -> BTreeSet<String> {
 
 #[test]
 fn no_modules_use_each_other_in_a_ring() {
-    for name in WITHOUT_RINGS {
+    let mut uses = 0;
+    for name in super::dependencies().keys().filter(|name| !WITH_RINGS.contains(&name.as_str())) {
         let arrows = arrows(&sources_of(&super::root().join("crates").join(name).join("src")));
-        assert!(arrows.len() > 10, "crates/{name}: only {arrows:?}");
-        let uses = arrows.iter().filter(|(module, _)| *module != ROOT).map(|(_, used)| used.len()).sum::<usize>();
-        assert!(uses > 20, "crates/{name}: only {uses} arrows are found");
-        let rings = rings(&arrows);
-        let rings = rings.into_iter().collect::<Vec<_>>().join("\n");
+        uses += arrows.iter().filter(|(module, _)| *module != ROOT).map(|(_, used)| used.len()).sum::<usize>();
+        let rings = rings(&arrows).into_iter().collect::<Vec<_>>().join("\n");
         assert!(rings.is_empty(), "crates/{name}: modules use each other in a ring:\n{rings}");
     }
+    assert!(uses > 200, "only {uses} arrows are found");
 }
 
 #[test]

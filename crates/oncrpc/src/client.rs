@@ -7,11 +7,10 @@
 mod signed;
 
 use crate::{
-    AuthStat, CALL_HEADER_OCTETS, CallHeader, CallId, Cancelled, ClientFlavour, ClientTransport, ContextError,
-    MISMATCH_OCTETS, PendingCall, Protected, REPLY_HEADER_OCTETS, Rejection, Reply, ReplyHeader, ReplyShape, Request,
-    TransportError, Wrapped,
+    CALL_HEADER_OCTETS, CallError, CallHeader, CallId, Cancelled, ClientFlavour, ClientTransport, MISMATCH_OCTETS,
+    PendingCall, Protected, REPLY_HEADER_OCTETS, Reply, ReplyHeader, ReplyShape, Request, Wrapped,
 };
-use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Payload, SharedScratch, padded};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload, SharedScratch, padded};
 use signed::{Sending, SignedCall};
 use std::{
     future::Future,
@@ -252,41 +251,15 @@ impl Results {
     }
 }
 
-/// Why a call has no results.
-#[derive(Clone, Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CallError {
-    /// It could not be carried.
-    #[error(transparent)]
-    Transport(#[from] TransportError),
-    /// The server did not execute it.
-    #[error(transparent)]
-    Rejected(#[from] Rejection),
-    /// The reply is malformed, or data was placed where it does not belong.
-    #[error("the reply is malformed")]
-    Malformed(#[from] DecodeError),
-    /// The transport delivered another call's reply.
-    #[error("the reply has the XID {got:#010x}, the call {expected:#010x}")]
-    WrongXid {
-        /// The call's.
-        expected: u32,
-        /// The reply's.
-        got: u32,
-    },
-    /// The server's verifier or the protection of the results is wrong.
-    #[error("the reply is not authentic (reason {})", .0.0)]
-    BadVerifier(AuthStat),
-    /// There is nothing to sign the call with. It was not executed, unless it was sent before.
-    #[error(transparent)]
-    NotSigned(#[from] ContextError),
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ItemRoom, Limits, NoAuth, OpaqueAuth, SysAuth, SysCredential, TransportKind, XidSource};
+    use crate::{
+        ItemRoom, Limits, NoAuth, OpaqueAuth, Rejection, SysAuth, SysCredential, TransportError, TransportKind,
+        XidSource,
+    };
     use rpcrdma_env::SeededRandom;
-    use rpcrdma_xdr::Stream;
+    use rpcrdma_xdr::{DecodeError, Stream};
     use std::sync::Mutex;
 
     /// Answers each call with what a function makes of it.

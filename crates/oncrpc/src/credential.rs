@@ -1,7 +1,9 @@
 //! Who calls: the identities that credentials carry (RFC 5531 sections 8 and 10, appendix A).
 
-use crate::gss::GssCaller;
+mod gss;
+
 use bytes::Bytes;
+pub use gss::{GssCaller, GssService, GssUser};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 use std::sync::Arc;
 

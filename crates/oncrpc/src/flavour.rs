@@ -9,8 +9,8 @@
 //! transmission ([`Signed`]), which may have to wait for something.
 
 use crate::{
-    AUTH_NONE, AUTH_SYS, Accepted, Answered, AuthStat, CallError, CallHeader, CallId, ClientTransport, Credential,
-    MAX_AUTH_BODY_OCTETS, OpaqueAuth, SysCredential, Verdict,
+    AUTH_NONE, AUTH_SYS, Accepted, Answered, AuthStat, CallError, CallHeader, CallId, ClientTransport, ContextError,
+    Credential, MAX_AUTH_BODY_OCTETS, OpaqueAuth, SysCredential, Verdict,
 };
 use bytes::Bytes;
 use rpcrdma_env::BoxFuture;
@@ -62,21 +62,6 @@ pub trait Signed: fmt::Debug + Send + Sync {
     /// The same call once more, after the server did not know what it was signed with, or that has come to its end. It
     /// keeps its XID.
     fn renew(&self, transport: &Arc<dyn ClientTransport>) -> SignedLater;
-}
-
-/// There is nothing to sign calls with. The text says what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text}")]
-pub struct ContextError {
-    /// What is wrong, and what to do.
-    pub text: Arc<str>,
-}
-
-impl ContextError {
-    /// An error in words.
-    pub fn new(text: impl Into<Arc<str>>) -> Self {
-        Self { text: text.into() }
-    }
 }
 
 /// A flavour on the client's side.

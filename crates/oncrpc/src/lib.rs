@@ -16,6 +16,7 @@
 //!
 //! Data items keep their marks from the encoder to the transport; the crate does not copy them.
 
+mod call_error;
 mod client;
 mod client_network;
 mod connection_ids;
@@ -41,7 +42,8 @@ mod transport;
 pub mod udp;
 mod verdict;
 
-pub use client::{Call, CallError, Client, Results};
+pub use call_error::CallError;
+pub use client::{Call, Client, Results};
 pub use client_network::ClientNetwork;
 pub use connection_ids::ConnectionIds;
 pub use context::{Begun, CallContext, Connection, FirstWord, Gone, GoneSignal, Handler, Outcome};
@@ -51,8 +53,7 @@ pub use credential::{
 };
 pub use duplicate::{DUPLICATE_CACHE_OCTETS, DUPLICATE_ENTRY_OCTETS, DUPLICATE_LIFETIME};
 pub use flavour::{
-    AcceptNone, AcceptSys, ClientFlavour, ContextError, NoAuth, Protected, ServerFlavour, Signed, SignedLater, SysAuth,
-    Wrapped,
+    AcceptNone, AcceptSys, ClientFlavour, NoAuth, Protected, ServerFlavour, Signed, SignedLater, SysAuth, Wrapped,
 };
 pub use giving_up::GivingUp;
 pub use message::{
@@ -66,7 +67,7 @@ pub use service::{Answer, Repetition, Service};
 pub use silence::{Listener, Silence, Waiting};
 pub use spread::Spread;
 pub use transport::{
-    Anew, CallInFlight, Cancelled, ClientTransport, ItemRoom, Limits, Misuse, NoAnswer, PendingCall, RemoteError,
-    Reply, ReplyShape, Request, TransportError, TransportKind, XidSource,
+    Anew, CallInFlight, Cancelled, ClientTransport, ContextError, ItemRoom, Limits, Misuse, NoAnswer, PendingCall,
+    RemoteError, Reply, ReplyShape, Request, TransportError, TransportKind, XidSource,
 };
 pub use verdict::{Accepted, Answered, ReplyFlavour, Unanswered, Verdict};

@@ -8,7 +8,7 @@
 mod error;
 
 use crate::Silence;
-pub use error::{Misuse, NoAnswer, RemoteError, TransportError};
+pub use error::{ContextError, Misuse, NoAnswer, RemoteError, TransportError};
 use rpcrdma_env::{BoxFuture, Buffer, Random};
 use rpcrdma_xdr::{Payload, Stream, padded};
 use smallvec::SmallVec;

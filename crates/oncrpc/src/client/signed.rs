@@ -6,10 +6,10 @@
 //!
 //! The results' memory belongs to this call before it is sent and between its two attempts, else to the transport.
 
-use super::{CallError, Results, header, message};
+use super::{Results, header, message};
 use crate::{
-    Anew, AuthStat, CallId, Cancelled, ClientTransport, ItemRoom, PendingCall, Rejection, Reply, ReplyShape, Request,
-    Signed, SignedLater, TransportError,
+    Anew, AuthStat, CallError, CallId, Cancelled, ClientTransport, ItemRoom, PendingCall, Rejection, Reply, ReplyShape,
+    Request, Signed, SignedLater, TransportError,
 };
 use rpcrdma_env::Buffer;
 use rpcrdma_xdr::{Payload, SharedScratch};

@@ -1,37 +1,7 @@
-//! The proven caller.
+//! Which users of this machine principals are.
 
-use super::GssService;
-use std::{io, sync::Arc};
-
-/// A principal that calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct GssCaller {
-    /// Its name, `user@REALM`.
-    pub principal: Arc<str>,
-    /// The user of this machine that it is, if it is one.
-    pub user: Option<GssUser>,
-    /// What the protection of the call covers.
-    pub service: GssService,
-}
-
-impl GssCaller {
-    /// A principal, and the user that it is.
-    pub fn new(principal: impl Into<Arc<str>>, user: Option<GssUser>, service: GssService) -> Self {
-        Self { principal: principal.into(), user, service }
-    }
-}
-
-/// A user of this machine.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct GssUser {
-    /// The user's number.
-    pub uid: u32,
-    /// The number of the user's group.
-    pub gid: u32,
-    /// All supplementary groups.
-    pub groups: Arc<[u32]>,
-}
+use super::GssUser;
+use std::io;
 
 /// Whether a user is known without asking others.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! The credential of RPCSEC_GSS version 1 (RFC 2203 section 5).
 
-use super::{Failure, Protection};
+use super::{Failure, GssService, Protection};
 use crate::{AuthStat, CallHeader, CallId, OpaqueAuth};
 use bytes::Bytes;
 use rpcrdma_xdr::{DecodeError, Decoder, Encoder, Stream};
@@ -12,17 +12,6 @@ pub const RPCSEC_GSS: u32 = 6;
 pub const MAX_SEQUENCE: u32 = 0x8000_0000;
 /// The only version that is implemented.
 const VERSION: u32 = 1;
-
-/// What the protection of a call covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum GssService {
-    /// The header is signed: who calls is proven.
-    Authentication,
-    /// Arguments and results are signed, too.
-    Integrity,
-    /// Arguments and results are sealed.
-    Privacy,
-}
 
 /// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

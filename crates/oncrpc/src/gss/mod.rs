@@ -33,10 +33,11 @@ mod table;
 mod transmissions;
 mod window;
 
+pub use crate::credential::{GssCaller, GssService, GssUser};
 pub use back::{AcceptBack, BackAuth, BackHandles};
-pub use caller::{GssCaller, GssUser, Known, Names};
+pub use caller::{Known, Names};
 pub use client::{AboutContext, GssAuth};
-pub use credential::{GssCredential, GssService, MAX_SEQUENCE, Procedure as GssProcedure, RPCSEC_GSS};
+pub use credential::{GssCredential, MAX_SEQUENCE, Procedure as GssProcedure, RPCSEC_GSS};
 pub use making::{TOKENS_AT_ONCE, USERS_AT_ONCE, Workshop};
 pub use mechanism::{Failure, Handshake, Mechanism, Peer, Progress, Protection, Work};
 pub use observer::{GssObserver, Refused};

@@ -1,7 +1,6 @@
 //! Why a call has no reply.
 
 use super::TransportKind;
-use crate::ContextError;
 use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
 
 /// Why a call has no reply. Clones share their cause: one lost connection fails many calls.
@@ -106,6 +105,21 @@ pub enum TransportError {
     /// The transport was closed on this side.
     #[error("the connection was closed")]
     Closed,
+}
+
+/// There is nothing to sign calls with. The text says what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct ContextError {
+    /// What is wrong, and what to do.
+    pub text: Arc<str>,
+}
+
+impl ContextError {
+    /// An error in words.
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self { text: text.into() }
+    }
 }
 
 /// An error that the peer's transport reported instead of delivering a call (RFC 8166 section 4.5).
