@@ -399,12 +399,13 @@ impl Endpoint {
     }
 
     /// The chunks of a call of the peer have been fetched. `head` is the beginning of them, at least four bytes if
-    /// there are as many.
-    pub fn pulled(&mut self, request: RequestId, head: &[u8]) {
+    /// there are as many. Returns whether [`Action::Deliver`] follows: if not, the chunks are no call, the engine
+    /// answers by itself, and the driver keeps nothing of them.
+    pub fn pulled(&mut self, request: RequestId, head: &[u8]) -> bool {
         match &mut self.state {
             State::One(one) => one.pulled(request, head),
             State::Two(two) => two.pulled(request, head),
-            State::Probing(_) | State::Listening(_) => {}
+            State::Probing(_) | State::Listening(_) => false,
         }
     }
 

@@ -33,6 +33,17 @@ enum Stage {
     Delivered,
 }
 
+/// What became of a call whose chunks have come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pulled {
+    /// It is delivered.
+    Delivered,
+    /// It has another XID than its header, and is to be refused.
+    OtherXid,
+    /// There is no such call any more.
+    Unknown,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     requests: BTreeMap<RequestId, Request>,
@@ -87,20 +98,20 @@ impl Requests {
         actions.push_back(Action::Pull { request: id, xid: request.xid, head, octets, sources });
     }
 
-    /// The call's chunks have come. `head` is the beginning of what was pulled. Returns whether it is a call.
-    pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], actions: &mut VecDeque<Action>) -> bool {
-        let Some(request) = self.requests.get_mut(&id) else { return true };
-        let Stage::Pulling { pieces, long } = &mut request.stage else { return true };
+    /// The call's chunks have come. `head` is the beginning of what was pulled.
+    pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], actions: &mut VecDeque<Action>) -> Pulled {
+        let Some(request) = self.requests.get_mut(&id) else { return Pulled::Unknown };
+        let Stage::Pulling { pieces, long } = &mut request.stage else { return Pulled::Unknown };
         // A long call begins with the header's XID like any other.
         // V1-4.2.1-c, IE-3.6.1-a
         // V1-4.2.1-a
         if *long && !has_xid(head, request.xid) {
-            return false;
+            return Pulled::OtherXid;
         }
         let pieces = std::mem::take(pieces);
         request.stage = Stage::Delivered;
         actions.push_back(Action::Deliver { request: id, xid: request.xid, pieces });
-        true
+        Pulled::Delivered
     }
 
     /// Takes a call out, to answer it.

@@ -625,7 +625,7 @@ proptest! {
             for action in actions(&mut engine) {
                 match action {
                     Action::Deliver { request, .. } => engine.answer(request, Answer::Nothing),
-                    Action::Pull { request, .. } => engine.pulled(request, &[]),
+                    Action::Pull { request, .. } => _ = engine.pulled(request, &[]),
                     Action::Send { signaled: true, .. } => engine.drained(),
                     _ => {}
                 }

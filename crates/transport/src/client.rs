@@ -9,8 +9,7 @@ use crate::{
     calls::{Caller, Calls, Command},
     extension::{Port, Unclaimed, claim},
     options::INITIAL_RECEIVES,
-    pulls::Pulls,
-    service::Service,
+    service::{Service, ServiceParts},
     session::{Heard, Parts, Session},
 };
 use bytes::Bytes;
@@ -113,7 +112,6 @@ pub async fn connect(
         commands,
         finished: false,
         phase: Phase::Idle,
-        service: None,
         lingering: Vec::new(),
         outage,
         listener: Listener::new(env.clock.now()),
@@ -184,8 +182,6 @@ pub struct ClientDriver {
     finished: bool,
     calls: Calls,
     phase: Phase,
-    /// Executes the server's calls on the present connection.
-    service: Option<Service>,
     /// Calls of the server that outlive their connection.
     lingering: Vec<Service>,
     outage: Outage,
@@ -193,7 +189,7 @@ pub struct ClientDriver {
     connections: u64,
     /// What to speak on the next connection: less than the options say once the server is known to have no version 2.
     versions: Versions,
-    /// To the embedder that knows the extension of version 2.
+    /// To the embedder that knows the extension of version 2. The session has it while there is one.
     port: Option<Port>,
 }
 
@@ -244,7 +240,7 @@ impl ClientDriver {
     // V1-4.5.5-a, V2-7.5-a, V2-4.5.5-a, ULB-3.4.2-b
     fn connected(&mut self, qp: Connected) {
         let config = self.config(qp.capabilities());
-        self.service = self.options.reverse.as_ref().map(|reverse| self.reverse(reverse, &*qp));
+        let service = self.options.reverse.as_ref().map(|reverse| self.reverse(reverse, &*qp));
         self.connections += 1;
         if let Some(port) = &mut self.port {
             port.connection = self.connections;
@@ -257,6 +253,8 @@ impl ClientDriver {
             env: self.env.clone(),
             observer: self.observer.clone(),
             stall: STALL_LIMIT,
+            service,
+            port: self.port.take(),
         });
         session.believes = self.believes();
         session.start(&mut self.calls);
@@ -284,8 +282,15 @@ impl ClientDriver {
         let kind = TransportKind::Rdma;
         let connection = Connection::new(info.peer, info.local, self.connections, kind, limits, pool.clone(), gone);
         let context = CallContext::new(Arc::new(connection));
-        let pulls = Pulls::new(STALL_LIMIT);
-        Service::new(reverse.handler.clone(), context, pool, pulls, self.env.clock.clone(), signal, None)
+        Service::new(ServiceParts {
+            handler: reverse.handler.clone(),
+            context,
+            arguments: pool,
+            stall: STALL_LIMIT,
+            clock: self.env.clock.clone(),
+            signal,
+            refusals: None,
+        })
     }
 
     fn command(&mut self, command: Command) {
@@ -316,7 +321,9 @@ impl ClientDriver {
     /// The connection is over.
     fn lost(&mut self, mut session: Box<Session>, error: Option<&ConnectionError>) {
         session.unanswered(&mut self.calls);
-        self.lingering.extend(self.service.take());
+        let (service, port) = session.give_back();
+        self.lingering.extend(service);
+        self.port = port;
         match error {
             // Our assumption about this server is wrong, or no longer right. A pause, because the server may answer
             // this again and again.
@@ -442,7 +449,7 @@ impl ClientDriver {
         let this = self;
         this.lingering.retain_mut(|service| service.poll_rest(cx).is_pending());
         loop {
-            if let (Some(port), false) = (&mut this.port, matches!(this.phase, Phase::Up(_))) {
+            if let Some(port) = &mut this.port {
                 port.refuse_all(cx);
             }
             while !this.finished
@@ -458,7 +465,7 @@ impl ClientDriver {
                     if this.finished {
                         session.close(None);
                     }
-                    let ended = session.poll(cx, &mut this.calls, &mut this.service, &mut this.port);
+                    let ended = session.poll(cx, &mut this.calls);
                     this.heed_refusal();
                     let error = ready!(ended).err();
                     if let Some(error) = &error {

@@ -106,8 +106,8 @@ mod event_log;
 mod extension;
 mod options;
 mod parts;
-mod pulls;
 mod refused;
+mod requests;
 mod server;
 mod service;
 mod session;
@@ -122,8 +122,8 @@ pub use extension::{
 pub use options::{
     CLOSE_TIMEOUT, ClientOptions, DEFAULT_MAX_MESSAGE_OCTETS, DEFAULT_READS, Reverse, STALL_LIMIT, ServerOptions,
 };
-pub use pulls::{MAX_PULL_OCTETS, MAX_PULLS, PULL_STALLS};
 pub use refused::RefusedCalls;
+pub use requests::{MAX_PULL_OCTETS, MAX_PULLS, PULL_STALLS};
 pub use rpcrdma_engine::{
     CloseCause, Limits as EngineLimits, Link, MessageKind, Negotiated, PeerFault, Sent, Versions, v2,
 };

@@ -9,8 +9,7 @@ use crate::{
     calls::{Caller, Calls, Command},
     client::params,
     extension::{Port, Unclaimed, claim},
-    pulls::Pulls,
-    service::{Refusals, Service},
+    service::{Refusals, Service, ServiceParts},
     session::{Parts, Session},
 };
 use rpcrdma_engine::Versions;
@@ -113,11 +112,16 @@ impl Server {
             commands = Some(receiver);
         }
         let refusals = Refusals::new(self.options.refused.clone(), self.env.clock.clone(), info.peer.ip());
-        let context = CallContext::new(Arc::new(connection));
-        let arguments = memory.arguments.clone();
-        let pulls = Pulls::new(self.options.stall);
-        let clock = self.env.clock.clone();
-        let service = Service::new(self.handler.clone(), context, arguments, pulls, clock, signal, Some(refusals));
+        let service = Service::new(ServiceParts {
+            handler: self.handler.clone(),
+            context: CallContext::new(Arc::new(connection)),
+            arguments: memory.arguments.clone(),
+            stall: self.options.stall,
+            clock: self.env.clock.clone(),
+            signal,
+            refusals: Some(refusals),
+        });
+        let (extension, port) = self.options.extension.is_some().then(|| Port::new(id)).unzip();
         let session = Session::new(Parts {
             qp,
             config,
@@ -126,12 +130,12 @@ impl Server {
             env: self.env.clone(),
             observer,
             stall: self.options.stall,
+            service: Some(service),
+            port,
         });
-        let (extension, port) = self.options.extension.is_some().then(|| Port::new(id)).unzip();
         let (drain, mut draining) = watch::channel(false);
         let driver = ServerDriver {
             session,
-            service: Some(service),
             calls: Calls::new(memory.receives.clone(), info.peer, xids),
             commands,
             giving_up,
@@ -144,7 +148,7 @@ impl Server {
             draining: false,
             ended: None,
             client: info.peer.ip(),
-            port,
+            rest: None,
         };
         let extension = Arc::new(Unclaimed::new(extension));
         Ok((ConnectionHandle { drain: Arc::new(drain), peer: info.peer, id, extension }, driver))
@@ -192,7 +196,6 @@ impl ConnectionHandle {
 #[must_use = "nothing happens unless the driver is polled"]
 pub struct ServerDriver {
     session: Session,
-    service: Option<Service>,
     /// Calls of ours in the reverse direction.
     calls: Calls,
     commands: Option<mpsc::UnboundedReceiver<Command>>,
@@ -202,8 +205,8 @@ pub struct ServerDriver {
     draining: bool,
     ended: Option<Result<(), ConnectionError>>,
     client: IpAddr,
-    /// To the embedder that knows the extension of version 2.
-    port: Option<Port>,
+    /// After the connection's end: what still executes calls that were dispatched.
+    rest: Option<Service>,
 }
 
 impl ServerDriver {
@@ -235,12 +238,10 @@ impl ServerDriver {
         }
         if !self.draining && self.drain.as_mut().poll(cx).is_ready() {
             self.draining = true;
-            if let Some(service) = &mut self.service {
-                service.drain();
-            }
+            self.session.drain();
         }
         loop {
-            let polled = self.session.poll(cx, &mut self.calls, &mut self.service, &mut self.port);
+            let polled = self.session.poll(cx, &mut self.calls);
             if polled.is_pending() && self.draining && self.session.is_quiet() && !self.session.is_closing() {
                 self.session.close(None);
                 continue;
@@ -261,10 +262,12 @@ impl Future for ServerDriver {
             this.calls.fail_all(&TransportError::Closed);
             // A caller in the reverse direction now finds the channel closed.
             this.commands = None;
-            this.port = None;
+            let (service, port) = this.session.give_back();
+            drop(port);
+            this.rest = service;
             this.ended = Some(ended);
         }
-        if let Some(service) = &mut this.service {
+        if let Some(service) = &mut this.rest {
             ready!(service.poll_rest(cx));
         }
         Poll::Ready(this.ended.take().unwrap_or(Ok(())))

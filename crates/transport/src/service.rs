@@ -4,8 +4,8 @@
 //! that was dispatched runs to its end even if its connection has ended; its result is then dropped.
 
 use crate::{
-    pulls::{Pulls, Wanted},
     refused::{Fingerprint, RefusedCall, RefusedCalls},
+    requests::{Delivered, Requests, Wanted},
 };
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -19,7 +19,7 @@ use rpcrdma_oncrpc::{Begun, CallContext, GoneSignal, Handler, Outcome};
 
 use rpcrdma_xdr::Stream;
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     net::IpAddr,
     sync::Arc,
     task::{Context, Poll},
@@ -102,11 +102,11 @@ pub(crate) struct Service {
     waiting: FuturesUnordered<BoxFuture<'static, Ready>>,
     /// One of those has not been polled yet, so it cannot wake the task.
     unasked: bool,
-    pulls: Pulls,
+    /// Calls that the handler does not have yet.
+    requests: Requests,
     clock: Arc<dyn Clock>,
     /// For the first call whose chunks are due.
     timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
-    pulled: HashMap<RequestId, Bytes>,
     executing: FuturesUnordered<BoxFuture<'static, (RequestId, Outcome)>>,
     ready: VecDeque<Ready>,
     refusals: Option<Refusals>,
@@ -115,26 +115,41 @@ pub(crate) struct Service {
     draining: bool,
 }
 
+/// What a service is made of.
+pub(crate) struct ServiceParts {
+    pub(crate) handler: Arc<dyn Handler>,
+    pub(crate) context: CallContext,
+    /// Memory for what is pulled.
+    pub(crate) arguments: Arc<dyn Allocator>,
+    /// How long the peer may make no progress.
+    pub(crate) stall: Duration,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Dropped when the connection has ended.
+    pub(crate) signal: GoneSignal,
+    pub(crate) refusals: Option<Refusals>,
+}
+
+/// A call that the handler has got.
+pub(crate) struct Executed {
+    pub(crate) xid: u32,
+    /// Bytes that came with it.
+    pub(crate) inline_octets: usize,
+    /// Bytes that were pulled for it.
+    pub(crate) pulled_octets: usize,
+}
+
 impl Service {
-    pub(crate) fn new(
-        handler: Arc<dyn Handler>,
-        context: CallContext,
-        arguments: Arc<dyn Allocator>,
-        pulls: Pulls,
-        clock: Arc<dyn Clock>,
-        signal: GoneSignal,
-        refusals: Option<Refusals>,
-    ) -> Self {
+    pub(crate) fn new(parts: ServiceParts) -> Self {
+        let ServiceParts { handler, context, arguments, stall, clock, signal, refusals } = parts;
         Self {
             handler,
             context,
             arguments,
             waiting: FuturesUnordered::new(),
             unasked: false,
-            pulls,
+            requests: Requests::new(stall),
             clock,
             timer: None,
-            pulled: HashMap::new(),
             executing: FuturesUnordered::new(),
             ready: VecDeque::new(),
             refusals,
@@ -146,18 +161,18 @@ impl Service {
     /// Finds memory for a call's chunks, when it is the call's turn. Returns whether a call has to wait for memory. If
     /// the peer refused the same chunks on an earlier connection, the server does not ask for them again: it answers
     /// the call with the error.
-    pub(crate) fn pull(&mut self, wanted: Wanted) -> bool {
-        if self.refusals.as_ref().is_some_and(|refusals| refusals.take(wanted.xid, wanted.call)) {
-            self.ready.push_back(Ready::Answer(wanted.request, Answer::Unreadable));
+    pub(crate) fn pull(&mut self, request: RequestId, xid: u32, wanted: Wanted) -> bool {
+        if self.refusals.as_ref().is_some_and(|refusals| refusals.take(xid, wanted.call)) {
+            self.ready.push_back(Ready::Answer(request, Answer::Unreadable));
             return false;
         }
-        self.pulls.add(wanted);
+        self.requests.pull(request, xid, wanted);
         self.pull_next()
     }
 
     fn pull_next(&mut self) -> bool {
         let mut waits = false;
-        while let Some(Wanted { request, octets, sources, .. }) = self.pulls.next() {
+        while let Some((request, octets, sources)) = self.requests.next_pull() {
             // Calls that wait already come first.
             if self.waiting.is_empty()
                 && let Some(sink) = self.arguments.try_allocate(octets)
@@ -176,21 +191,22 @@ impl Service {
         waits
     }
 
-    /// A call's chunks have come.
-    pub(crate) fn pulled(&mut self, request: RequestId, octets: Bytes) {
-        self.pulled.insert(request, octets);
-        self.not_pulled(request);
-    }
-
-    /// A call's chunks will not come. Returns what a call is known by that had its turn.
-    pub(crate) fn not_pulled(&mut self, request: RequestId) -> Option<(u32, Fingerprint)> {
-        let known_by = self.pulls.ended(request);
+    /// A call's chunks have come; `is_call` says whether the engine will deliver them.
+    pub(crate) fn pulled(&mut self, request: RequestId, octets: Bytes, is_call: bool) {
+        self.requests.pulled(request, is_call.then_some(octets));
         self.pull_next();
-        known_by
     }
 
-    /// A call's chunks could not be read from the peer's memory: the same call is not tried again.
-    pub(crate) fn not_readable(&self, (xid, call): (u32, Fingerprint)) {
+    /// A call's chunks will not come. If the peer has `denied` us its memory, the same call is not tried again.
+    pub(crate) fn not_pulled(&mut self, request: RequestId, denied: bool) {
+        let known_by = self.requests.not_pulled(request);
+        self.pull_next();
+        if let Some((xid, call)) = known_by.filter(|_| denied) {
+            self.refuse(xid, call);
+        }
+    }
+
+    fn refuse(&self, xid: u32, call: Fingerprint) {
         if let Some(Refusals { table, clock, client, .. }) = &self.refusals {
             table.add(clock.now(), RefusedCall { client: *client, xid, call });
         }
@@ -201,42 +217,47 @@ impl Service {
         let delivered = self.refusals.as_ref().map(|refusals| &refusals.delivered);
         // The latest: an XID may be used again.
         let found = delivered.and_then(|delivered| delivered.iter().rev().find(|(of, _)| *of == xid));
-        if let Some(known_by) = found {
-            self.not_readable(*known_by);
+        if let Some(&(xid, call)) = found {
+            self.refuse(xid, call);
         }
     }
 
-    /// Hands a call to the service. Most are answered at once. Returns the bytes that came inline and in chunks.
-    pub(crate) fn deliver(
-        &mut self,
-        request: RequestId,
-        xid: u32,
-        pieces: Pieces,
-        cx: &mut Context<'_>,
-    ) -> (usize, usize) {
-        let pulled = self.pulled.remove(&request).unwrap_or_default();
+    /// The engine has put a call together.
+    pub(crate) fn deliver(&mut self, request: RequestId, xid: u32, pieces: Pieces) {
+        self.requests.deliver(request, xid, pieces);
+    }
+
+    /// Whether there is a call to execute.
+    pub(crate) fn has_delivered(&self) -> bool {
+        self.requests.has_delivered()
+    }
+
+    /// Hands the next call to the handler. Most are answered at once.
+    pub(crate) fn execute(&mut self, cx: &mut Context<'_>) -> Option<Executed> {
+        let Delivered { request, xid, pieces, pulled } = self.requests.take_delivered()?;
         let call = Fingerprint::of_pieces(&pieces, &pulled);
-        let mut inline = 0;
+        let mut inline_octets = 0;
         let mut stream = Stream::new();
         for piece in pieces {
             // Ranges are the engine's, within the bytes that it asked for.
             match piece {
                 Piece::Inline(octets) => {
-                    inline += octets.len();
+                    inline_octets += octets.len();
                     stream.push_run(octets);
                 }
                 Piece::Run(range) => stream.push_run(part(&pulled, range)),
                 Piece::Item(range) => stream.push_chunk(part(&pulled, range)),
             }
         }
+        let executed = Executed { xid, inline_octets, pulled_octets: pulled.len() };
         if self.draining {
             self.ready.push_back(Ready::Answer(request, Answer::Nothing));
-            return (inline, pulled.len());
+            return Some(executed);
         }
         if let Some(refusals) = &mut self.refusals {
             if refusals.take(xid, call) {
                 self.ready.push_back(Ready::Answer(request, Answer::Unreadable));
-                return (inline, pulled.len());
+                return Some(executed);
             }
             refusals.deliver(xid, call);
         }
@@ -244,14 +265,14 @@ impl Service {
             Begun::Done(outcome) => self.ready.push_back(Ready::Answer(request, answer(outcome))),
             Begun::Waits(call) => self.executing.push(Box::pin(async move { (request, call.await) })),
         }
-        (inline, pulled.len())
+        Some(executed)
     }
 
     /// What the session has to do next.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Option<Ready> {
         let ready = self.next_ready(cx).or_else(|| self.poll_due(cx));
         if let Some(Ready::Buffer { request, .. }) = &ready {
-            self.pulls.asked(*request, self.clock.now());
+            self.requests.asked(*request, self.clock.now());
         }
         ready
     }
@@ -273,7 +294,7 @@ impl Service {
     /// Whether the first chunks that are due have not come.
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Option<Ready> {
         loop {
-            let due = self.pulls.due()?;
+            let due = self.requests.due()?;
             // A timer that is too early is kept: one for each call would be dear.
             if self.timer.as_ref().is_none_or(|(when, _)| *when > due) {
                 self.timer = Some((due, self.clock.sleep_until(due)));
@@ -284,8 +305,8 @@ impl Service {
             }
             self.timer = None;
             if self.clock.now() >= due {
-                self.pulls.clear();
-                return Some(Ready::Overdue(self.pulls.limit()));
+                self.requests.stop_pulling();
+                return Some(Ready::Overdue(self.requests.limit()));
             }
         }
     }
@@ -305,9 +326,8 @@ impl Service {
         self.signal = None;
         self.waiting.clear();
         self.unasked = false;
-        self.pulls.clear();
+        self.requests.clear();
         self.timer = None;
-        self.pulled.clear();
         self.ready.clear();
     }
 

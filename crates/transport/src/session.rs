@@ -21,7 +21,7 @@ use crate::{
 use bytes::Bytes;
 use inbox::Inbox;
 use lender::Lender;
-use rpcrdma_engine::{Answer, CallId, Config, Endpoint, ExposureId, Negotiated, Pieces, PrivateData, RequestId, Sink};
+use rpcrdma_engine::{Answer, CallId, Config, Endpoint, ExposureId, Negotiated, PrivateData, RequestId, Sink};
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
 use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Lent, QueuePair, Read, Token, WorkError, WorkKind};
 use rpcrdma_oncrpc::overlap::is_part;
@@ -56,8 +56,6 @@ pub(crate) struct Session {
     owed: usize,
     owed_since: Timestamp,
     stall: Duration,
-    /// Calls that are executed when the peer has taken more of the replies.
-    delivered: VecDeque<Delivered>,
     untaken: Untaken,
     /// Callers that have got their reply, and have not run since.
     told: usize,
@@ -71,6 +69,10 @@ pub(crate) struct Session {
     /// Messages that the engine has not seen yet.
     arrived: VecDeque<Bytes>,
     parts: PartsMemory,
+    /// Executes the peer's calls, if any are served here.
+    service: Option<Service>,
+    /// To the embedder that knows the extension of version 2.
+    port: Option<Port>,
     /// Whether a message of the peer meant something.
     pub(crate) understood: bool,
     /// Whether it has answered a call of ours.
@@ -96,13 +98,6 @@ pub(crate) struct Heard {
     pub(crate) alive: usize,
 }
 
-/// A call that can be executed.
-struct Delivered {
-    request: RequestId,
-    xid: u32,
-    pieces: Pieces,
-}
-
 /// What a session is made of.
 pub(crate) struct Parts {
     pub(crate) qp: Box<dyn QueuePair>,
@@ -113,11 +108,15 @@ pub(crate) struct Parts {
     pub(crate) env: Env,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) stall: Duration,
+    /// Executes the peer's calls, if any are served here.
+    pub(crate) service: Option<Service>,
+    /// To the embedder that knows the extension of version 2.
+    pub(crate) port: Option<Port>,
 }
 
 impl Session {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { qp, mut config, receives, arguments, env, observer, stall } = parts;
+        let Parts { qp, mut config, receives, arguments, env, observer, stall, service, port } = parts;
         let parts = PartsMemory::new(arguments, &config);
         let info = qp.info().clone();
         if info.ord == 0 {
@@ -155,7 +154,6 @@ impl Session {
             timer: None,
             owed: 0,
             stall,
-            delivered: VecDeque::new(),
             untaken: Untaken::default(),
             told: 0,
             closing: None,
@@ -164,6 +162,8 @@ impl Session {
             inbox: Inbox::default(),
             arrived: VecDeque::new(),
             parts,
+            service,
+            port,
             understood: false,
             replied: false,
             heard: Heard::default(),
@@ -214,6 +214,18 @@ impl Session {
         self.engine.forget(id, self.env.clock.now());
     }
 
+    /// No further call of the peer is executed.
+    pub(crate) fn drain(&mut self) {
+        if let Some(service) = &mut self.service {
+            service.drain();
+        }
+    }
+
+    /// What outlives the session, after its end: the service, some of whose calls may still be executed, and the port.
+    pub(crate) fn give_back(&mut self) -> (Option<Service>, Option<Port>) {
+        (self.service.take(), self.port.take())
+    }
+
     /// Whether the peer has no call that is not answered, and has taken all answers.
     pub(crate) fn is_quiet(&self) -> bool {
         self.engine.stats().executing == 0 && self.owed == 0
@@ -253,31 +265,10 @@ impl Session {
     }
 
     /// Works until nothing is left to do. Ready when the connection is over.
-    pub(crate) fn poll(
-        &mut self,
-        cx: &mut Context<'_>,
-        calls: &mut Calls,
-        service: &mut Option<Service>,
-        port: &mut Option<Port>,
-    ) -> Poll<Result<(), ConnectionError>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> Poll<Result<(), ConnectionError>> {
         let mut handled = 0;
         loop {
-            // What is answered at once is posted together, before the queue pair gets to send it.
-            loop {
-                self.hear(cx, calls);
-                while let Some(ready) = service.as_mut().and_then(|service| service.poll(cx)) {
-                    self.ready(ready, service);
-                }
-                self.act(calls, service, port);
-                self.execute(cx, service);
-                let extended = self.extend(cx, calls, port);
-                if self.arrived.is_empty() && !self.engine.holds_parts() {
-                    self.parts.release();
-                }
-                if !extended && !service.as_ref().is_some_and(Service::has_ready) && !self.may_execute() {
-                    break;
-                }
-            }
+            self.work(cx, calls);
             if is_part(self.told, self.told + calls.len()) {
                 // The callers that got replies call again meanwhile, and the peer begins with that.
                 self.told = 0;
@@ -285,9 +276,9 @@ impl Session {
                 return Poll::Pending;
             }
             match self.qp.poll(cx) {
-                Poll::Ready(Completion::Closed { reason }) => return Poll::Ready(self.over(reason, service)),
+                Poll::Ready(Completion::Closed { reason }) => return Poll::Ready(self.over(reason)),
                 Poll::Ready(completion) => {
-                    self.completed(completion, calls, service);
+                    self.completed(completion, calls);
                     handled += 1;
                     if handled == COMPLETIONS_PER_POLL {
                         cx.waker().wake_by_ref();
@@ -301,15 +292,35 @@ impl Session {
                 Timer::Set => return Poll::Pending,
                 Timer::Fired => {}
                 Timer::Abandon => {
-                    return Poll::Ready(self.over(CloseReason::Local, service));
+                    return Poll::Ready(self.over(CloseReason::Local));
                 }
             }
         }
     }
 
-    fn over(&mut self, reason: CloseReason, service: &mut Option<Service>) -> Result<(), ConnectionError> {
+    /// Does what can be done without the queue pair. What is answered at once is posted together, before the queue pair
+    /// gets to send it.
+    fn work(&mut self, cx: &mut Context<'_>, calls: &mut Calls) {
+        loop {
+            self.hear(cx, calls);
+            while let Some(ready) = self.service.as_mut().and_then(|service| service.poll(cx)) {
+                self.ready(ready);
+            }
+            self.act(calls);
+            self.execute(cx);
+            let extended = self.extend(cx, calls);
+            if self.arrived.is_empty() && !self.engine.holds_parts() {
+                self.parts.release();
+            }
+            if !extended && !self.service.as_ref().is_some_and(Service::has_ready) && !self.may_execute() {
+                return;
+            }
+        }
+    }
+
+    fn over(&mut self, reason: CloseReason) -> Result<(), ConnectionError> {
         self.parts.release();
-        if let Some(service) = service {
+        if let Some(service) = &mut self.service {
             service.gone();
         }
         let error = self.error.take().or(match reason {
@@ -321,14 +332,14 @@ impl Session {
     }
 
     /// What a service has ready.
-    fn ready(&mut self, ready: Ready, service: &mut Option<Service>) {
+    fn ready(&mut self, ready: Ready) {
         match ready {
             Ready::Answer(request, answer) => self.engine.answer(request, answer),
             Ready::Buffer { request, sink, sources } => {
                 match self.qp.post_read(Read { token: Token(request.0), sink, sources }) {
                     Ok(()) => self.owe(),
                     // The peer allows no RDMA Reads, or the connection has just ended.
-                    Err(_) => self.not_pulled(request, false, service),
+                    Err(_) => self.not_pulled(request, false),
                 }
             }
             // Nothing orderly is to be expected of such a peer.
@@ -340,12 +351,9 @@ impl Session {
     }
 
     /// Refuses a call whose chunks cannot be fetched; `denied` means that the peer has not let us read its memory.
-    fn not_pulled(&mut self, request: RequestId, denied: bool, service: &mut Option<Service>) {
-        if let Some(service) = service
-            && let Some(known_by) = service.not_pulled(request)
-            && denied
-        {
-            service.not_readable(known_by);
+    fn not_pulled(&mut self, request: RequestId, denied: bool) {
+        if let Some(service) = &mut self.service {
+            service.not_pulled(request, denied);
         }
         self.engine.answer(request, Answer::Unreadable);
     }
@@ -362,7 +370,7 @@ impl Session {
         self.owed_since = self.env.clock.now();
     }
 
-    fn completed(&mut self, completion: Completion, calls: &mut Calls, service: &mut Option<Service>) {
+    fn completed(&mut self, completion: Completion, calls: &mut Calls) {
         match completion {
             Completion::Received { buffer, .. } => {
                 let message = self.inbox.take(buffer);
@@ -383,10 +391,10 @@ impl Session {
                 self.paid();
                 let octets = sink.freeze();
                 let request = RequestId(token.0);
-                if let Some(service) = service {
-                    service.pulled(request, octets.clone());
+                let is_call = self.engine.pulled(request, &octets);
+                if let Some(service) = &mut self.service {
+                    service.pulled(request, octets, is_call);
                 }
-                self.engine.pulled(request, &octets);
             }
             Completion::Fenced { token, handle, memory, cause } => {
                 let exposure = ExposureId(token.0);
@@ -398,13 +406,13 @@ impl Session {
             }
             Completion::Failed { token, kind, error, .. } => match kind {
                 WorkKind::Write if error == WorkError::RemoteAccess => {
-                    if let (Ok(xid), Some(service)) = (u32::try_from(token.0), service) {
+                    if let (Ok(xid), Some(service)) = (u32::try_from(token.0), &mut self.service) {
                         service.not_writable(xid);
                     }
                 }
                 WorkKind::Read if error != WorkError::Flushed => {
                     self.paid();
-                    self.not_pulled(RequestId(token.0), error == WorkError::RemoteAccess, service);
+                    self.not_pulled(RequestId(token.0), error == WorkError::RemoteAccess);
                 }
                 // The connection's end follows.
                 _ => {}

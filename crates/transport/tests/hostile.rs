@@ -249,6 +249,28 @@ fn chunks_that_are_too_small_or_too_large_are_refused() {
     });
 }
 
+/// A long call whose own XID is not that of its header is refused after its chunk has been read.
+/// proves: V1-4.2.1-a
+#[test]
+fn chunks_that_are_no_call_keep_no_memory() {
+    let world = World::new(7);
+    world.block_on(async {
+        let memory = ServerMemory::budget(4 << 20);
+        let _log = serve(&world, memory.clone());
+        world.sleep(Duration::from_millis(1)).await;
+        let mut qp = foe(&world, 8).await;
+        let source = qp.expose(Token(9), Lent::Source(vec![0xAB; 1 << 20].into())).unwrap();
+        let segment = Segment { handle: source.handle, length: source.length, offset: source.offset };
+        let lists = Lists { reads: ReadList(vec![ReadSegment { position: 0, segment }].into()), ..Lists::default() };
+        for xid in 1..=4 {
+            post(&mut qp, Header::new(xid, 8, Body::Nomsg(lists.clone())).to_bytes());
+            let answer = message(&mut qp).await.unwrap();
+            assert_eq!((answer.xid, answer.body), (xid, Body::Error(ErrorBody::Chunk)));
+            assert!(memory.arguments.try_allocate(2 << 20).is_some(), "all of it is free after call {xid}");
+        }
+    });
+}
+
 #[test]
 fn a_peer_that_vanishes_is_dropped_and_its_calls_run_to_their_end() {
     let world = World::new(6);

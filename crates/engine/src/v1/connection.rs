@@ -157,8 +157,8 @@ impl Connection {
     }
 
     /// As [`Endpoint::pulled`](crate::Endpoint::pulled).
-    pub fn pulled(&mut self, request: RequestId, head: &[u8]) {
-        self.responder.pulled(request, head, &mut shared!(self));
+    pub fn pulled(&mut self, request: RequestId, head: &[u8]) -> bool {
+        self.responder.pulled(request, head, &mut shared!(self))
     }
 
     /// As [`Endpoint::drained`](crate::Endpoint::drained).

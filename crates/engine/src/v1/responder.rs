@@ -11,7 +11,7 @@ use crate::{
     config::MAX_CREDITS,
     plan::gathered,
     pull::layout,
-    requests::{Request, Requests},
+    requests::{Pulled, Request, Requests},
 };
 use bytes::Bytes;
 use rpcrdma_env::Slices;
@@ -58,11 +58,13 @@ impl Responder {
         self.requests.admit(most, shared.actions);
     }
 
-    /// The call's chunks have come. `head` is the beginning of what was pulled.
-    pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], shared: &mut Shared<'_>) {
-        if !self.requests.pulled(id, head, shared.actions) {
+    /// The call's chunks have come. `head` is the beginning of what was pulled. Returns whether the call is delivered.
+    pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], shared: &mut Shared<'_>) -> bool {
+        let pulled = self.requests.pulled(id, head, shared.actions);
+        if pulled == Pulled::OtherXid {
             self.answer(id, Answer::NotEligible, shared);
         }
+        pulled == Pulled::Delivered
     }
 
     /// What the service says, or that the call cannot be served.

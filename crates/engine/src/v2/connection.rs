@@ -321,9 +321,10 @@ impl Connection {
     }
 
     /// As [`Endpoint::pulled`](crate::Endpoint::pulled).
-    pub fn pulled(&mut self, request: RequestId, head: &[u8]) {
-        self.responder.pulled(request, head, &mut serving!(self));
+    pub fn pulled(&mut self, request: RequestId, head: &[u8]) -> bool {
+        let is_delivered = self.responder.pulled(request, head, &mut serving!(self));
         self.pump_answers();
+        is_delivered
     }
 
     /// As [`Endpoint::drained`](crate::Endpoint::drained).

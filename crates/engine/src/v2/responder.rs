@@ -20,7 +20,7 @@ use crate::{
     Action, Answer, CloseCause, Config, Link, MessageKind, PeerFault, RequestId, Sent, Side,
     answer::{AnswerPlan, Carrier, Misfit, plan},
     pull::layout,
-    requests::{Request, Requests},
+    requests::{Pulled, Request, Requests},
 };
 use bytes::Bytes;
 use rpcrdma_wire::v2::{Chunks, ErrorBody, Lists, NO_CHUNKS_OCTETS, ReverseSupport, VERSION};
@@ -105,11 +105,13 @@ impl Responder {
         true
     }
 
-    /// The call's chunks have come. `head` is the beginning of what was pulled.
-    pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], serving: &mut Serving<'_>) {
-        if !self.requests.pulled(id, head, serving.actions) {
+    /// The call's chunks have come. `head` is the beginning of what was pulled. Returns whether the call is delivered.
+    pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], serving: &mut Serving<'_>) -> bool {
+        let pulled = self.requests.pulled(id, head, serving.actions);
+        if pulled == Pulled::OtherXid {
             self.answer(id, Answer::NotEligible, serving);
         }
+        pulled == Pulled::Delivered
     }
 
     /// What the service says, or that the call cannot be served.

@@ -125,7 +125,7 @@ fn play(config: Config, shots: &[Shot], decent: bool) {
                         let payload = Bytes::from(reply(xid)).into();
                         engine.answer(request, if turn % 4 == 0 { Answer::Nothing } else { Answer::Reply(payload) });
                     }
-                    Action::Pull { request, octets, .. } => engine.pulled(request, &vec![0; octets]),
+                    Action::Pull { request, octets, .. } => _ = engine.pulled(request, &vec![0; octets]),
                     Action::Invalidate { exposure, .. } => engine.fenced(exposure),
                     Action::Close(_) => closed = true,
                     _ => {}

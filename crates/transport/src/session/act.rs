@@ -3,10 +3,14 @@
 //! Work goes to the queue pair, calls of the peer to the service when it is their turn, and the ends of calls of ours
 //! to their callers. A queue pair that refuses work within its limits ends the session.
 
-use super::{Delivered, Session, UNTAKEN_OCTETS};
+use super::{Session, UNTAKEN_OCTETS};
 use crate::{
-    ConnectionError, Event, Stall, calls::Calls, client::VERSION_2, extension::Port, pulls::Wanted as Pull,
-    refused::Fingerprint, service::Service,
+    ConnectionError, Event, Stall,
+    calls::Calls,
+    client::VERSION_2,
+    refused::Fingerprint,
+    requests::Wanted,
+    service::{Executed, Service},
 };
 use bytes::Bytes;
 use rpcrdma_engine::{Action, Answer, CallError, CloseCause, MessageKind, Segment, v1};
@@ -15,7 +19,7 @@ use std::task::Context;
 
 impl Session {
     /// Carries out what the engine asks for.
-    pub(super) fn act(&mut self, calls: &mut Calls, service: &mut Option<Service>, port: &mut Option<Port>) {
+    pub(super) fn act(&mut self, calls: &mut Calls) {
         while let Some(action) = self.engine.poll() {
             match action {
                 Action::PostReceives { count } => self.post_receives(count),
@@ -39,19 +43,20 @@ impl Session {
                     let posted = self.qp.post_write(write);
                     self.posted(posted);
                 }
-                Action::Pull { request, xid, head, octets, sources } => match service {
+                Action::Pull { request, xid, head, octets, sources } => match &mut self.service {
                     Some(service) => {
                         let call = Fingerprint::new(&head, head.len().saturating_add(octets));
                         let sources = sources.into_iter().map(remote).collect();
-                        if service.pull(Pull { request, xid, call, octets, sources }) {
+                        if service.pull(request, xid, Wanted { call, octets, sources }) {
                             self.observer.event(self.peer, &Event::Stalled(Stall::Memory));
                         }
                     }
                     None => self.engine.answer(request, Answer::Unreadable),
                 },
-                Action::Deliver { request, xid, pieces } => {
-                    self.delivered.push_back(Delivered { request, xid, pieces });
-                }
+                Action::Deliver { request, xid, pieces } => match &mut self.service {
+                    Some(service) => service.deliver(request, xid, pieces),
+                    None => self.engine.answer(request, Answer::Nothing),
+                },
                 Action::Invalidate { handle, .. } => self.qp.invalidate(handle),
                 Action::Alive => {
                     self.heard.alive += 1;
@@ -61,7 +66,7 @@ impl Session {
                     self.observer.event(self.peer, &Event::Negotiated(negotiated.clone()));
                     self.negotiated = Some(negotiated);
                 }
-                Action::Extension(received) => self.extension(received, calls, port),
+                Action::Extension(received) => self.extension(received, calls),
                 Action::Close(cause) => {
                     let error = match cause {
                         CloseCause::Peer(fault) => ConnectionError::Peer(fault),
@@ -78,22 +83,19 @@ impl Session {
         }
     }
 
+    /// Whether a call of the peer can be executed: its answer would not have to wait behind others.
     pub(super) fn may_execute(&self) -> bool {
-        !self.delivered.is_empty() && self.untaken.octets < UNTAKEN_OCTETS
+        self.service.as_ref().is_some_and(Service::has_delivered) && self.untaken.octets < UNTAKEN_OCTETS
     }
 
     /// Hands the next call to the service, if it is time for it.
-    pub(super) fn execute(&mut self, cx: &mut Context<'_>, service: &mut Option<Service>) {
+    pub(super) fn execute(&mut self, cx: &mut Context<'_>) {
         if !self.may_execute() {
             return;
         }
-        let Some(Delivered { request, xid, pieces }) = self.delivered.pop_front() else { return };
-        match service {
-            Some(service) => {
-                let (inline_octets, pulled_octets) = service.deliver(request, xid, pieces, cx);
-                self.observer.event(self.peer, &Event::Called { xid, inline_octets, pulled_octets });
-            }
-            None => self.engine.answer(request, Answer::Nothing),
+        let executed = self.service.as_mut().and_then(|service| service.execute(cx));
+        if let Some(Executed { xid, inline_octets, pulled_octets }) = executed {
+            self.observer.event(self.peer, &Event::Called { xid, inline_octets, pulled_octets });
         }
     }
 

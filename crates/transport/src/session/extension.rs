@@ -1,19 +1,15 @@
 //! Messages of an extension of version 2, between the engine and the embedder that knows the extension.
 
 use super::Session;
-use crate::{
-    Event, ExtensionError, ExtensionSent,
-    calls::Calls,
-    extension::{Outgoing, Port},
-};
+use crate::{Event, ExtensionError, ExtensionSent, calls::Calls, extension::Outgoing};
 use rpcrdma_engine::v2::Received;
 use std::task::Context;
 
 impl Session {
     /// Gives a message of the peer to the embedder that knows the extension.
-    pub(super) fn extension(&mut self, received: Received, calls: &mut Calls, port: &mut Option<Port>) {
+    pub(super) fn extension(&mut self, received: Received, calls: &mut Calls) {
         self.observer.event(self.peer, &Event::Extension(received.clone()));
-        let Some(port) = port else { return };
+        let Some(port) = &mut self.port else { return };
         let unanswered = match received {
             Received::Message { xid, response: false, .. } => Some(xid),
             _ => None,
@@ -30,15 +26,16 @@ impl Session {
     }
 
     /// Sends what the embedder has for the extension, once the version is settled. Returns whether there was anything.
-    pub(super) fn extend(&mut self, cx: &mut Context<'_>, calls: &mut Calls, port: &mut Option<Port>) -> bool {
-        let Some(port) = port else { return false };
+    pub(super) fn extend(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> bool {
         let mut extended = false;
         while self.negotiated.is_some() && self.closing.is_none() && self.engine.extension_room() {
+            let Some(port) = &mut self.port else { break };
             let Some(Outgoing { to, body, sender }) = port.poll(cx) else { break };
+            let connection = port.connection;
             extended = true;
             let response = to.is_some();
-            let sent = to.unwrap_or_else(|| ExtensionSent { connection: port.connection, xid: calls.free_xid() });
-            if sent.connection != port.connection {
+            let sent = to.unwrap_or_else(|| ExtensionSent { connection, xid: calls.free_xid() });
+            if sent.connection != connection {
                 let _ = sender.send(Err(ExtensionError::NotConnected));
                 continue;
             }
