@@ -1,6 +1,9 @@
 //! Credits at their limits, with a peer that counts.
 
-use crate::peer::{Done, Peer, call, msg, payload, reply};
+use crate::{
+    common::{call, reply},
+    peer::{Done, Peer, msg, payload},
+};
 use rpcrdma_engine::{Config, MessageKind, v2::ReverseSupport};
 use rpcrdma_wire::v2::{Credits, Header, Lists, Property, PropertySet};
 

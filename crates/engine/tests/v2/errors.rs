@@ -1,6 +1,9 @@
 //! Every error: when it is sent, with which fields, and what a requester makes of it.
 
-use crate::peer::{Peer, call, credits, msg, payload, reads, reply, segment, words, writes};
+use crate::{
+    common::{call, reply, segment, words},
+    peer::{Peer, credits, msg, payload, reads, writes},
+};
 use bytes::Bytes;
 use rpcrdma_engine::{
     Action, Answer, Call, CallError, CallId, CallRefused, Config, Limits, MessageKind, Side, v2::ReverseSupport,

@@ -1,6 +1,9 @@
 //! The exchange of transport properties, and what an extension adds to it.
 
-use crate::peer::{Done, Peer, call, credits, msg, payload, words};
+use crate::{
+    common::{call, words},
+    peer::{Done, Peer, credits, msg, payload},
+};
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use rpcrdma_engine::{

@@ -1,7 +1,8 @@
 //! Host authentication with a toy of several steps: each end says numbers in turn, and knows the last one.
 
 use crate::{
-    peer::{Peer, call, msg},
+    common::{Handles, T, call},
+    peer::{Peer, msg},
     world::World,
 };
 use bytes::Bytes;
@@ -115,8 +116,8 @@ fn a_peer_that_stays_silent_is_up_to_the_policy() {
         assert_eq!(closed, !lenient);
         let mut server = Endpoint::new(with(Config::server(), 3, 0, lenient), None);
         let header = rpcrdma_wire::v1::Header::new(5, 8, rpcrdma_wire::v1::Body::Msg(Lists::default())).to_bytes();
-        let mut host = crate::peer::Handles::default();
-        server.received(&[header.to_vec(), call(5)].concat().into(), crate::peer::T, &mut host);
+        let mut host = Handles::default();
+        server.received(&[header.to_vec(), call(5)].concat().into(), T, &mut host);
         let delivered = std::iter::from_fn(|| server.poll()).any(|action| matches!(action, Action::Deliver { .. }));
         assert_eq!(delivered, lenient);
     }

@@ -1,6 +1,9 @@
 //! Peers that send anything at all: nothing panics, nothing grows without bound, and nobody is answered for ever.
 
-use crate::peer::{Handles, T, call, msg, payload, reads, reply, writes};
+use crate::{
+    common::{Handles, T, call, reply},
+    peer::{msg, payload, reads, writes},
+};
 use bytes::Bytes;
 use proptest::prelude::*;
 use rpcrdma_engine::{

@@ -1,6 +1,8 @@
 //! Version 2: two endpoints back to back, and single rules with a peer that is made of hand-built messages.
 #![allow(unreachable_pub, reason = "a test has no outside")]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod credits;
 mod errors;
 mod exchange;

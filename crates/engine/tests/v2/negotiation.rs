@@ -1,7 +1,8 @@
 //! Which version a connection is spoken in.
 
 use crate::{
-    peer::{Handles, T, call, credits, msg, words},
+    common::{Handles, T, call, words},
+    peer::{credits, msg},
     world::World,
 };
 use bytes::Bytes;

@@ -1,7 +1,11 @@
 //! Random work between two endpoints of version 2. The checkers of `world` stand between the two and end a run that
 //! breaks a rule; each test here is about some of these rules, and sees that they were put to the test.
 
-use crate::world::{World, two::Seen};
+use crate::world::{
+    World,
+    rows::{exposed, in_both_directions, row, sums},
+    two::Seen,
+};
 use proptest::prelude::*;
 use rpcrdma_engine::{CallError, CallRefused};
 
@@ -24,7 +28,7 @@ fn run(seed: u64, steps: usize, give_up: bool) -> World {
 
 /// A row of runs, none of which is broken off.
 fn runs(first: u64) -> impl Iterator<Item = World> {
-    (first..first + 60).map(|seed| {
+    row(first, |seed| {
         let world = run(seed, 400, false);
         assert!(!world.broken, "nobody reaches for memory too late who answers what is waited for");
         world
@@ -33,11 +37,7 @@ fn runs(first: u64) -> impl Iterator<Item = World> {
 
 /// The sums of `counts` over what either end has sent in a row of runs.
 fn seen<const N: usize>(first: u64, counts: [fn(&Seen) -> u64; N]) -> [u64; N] {
-    let mut sums = [0; N];
-    for watched in runs(first).flat_map(|world| world.watched) {
-        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count(&watched.seen));
-    }
-    sums
+    sums(runs(first).flat_map(|world| world.watched).map(|watched| watched.seen), counts)
 }
 
 proptest! {
@@ -60,8 +60,7 @@ proptest! {
 /// proves: V2-3.1.3.4-c, V2-4.5.1-a, V2-4.5.2-a
 #[test]
 fn both_directions_use_the_same_xids_at_the_same_time() {
-    let (shared, reverse) =
-        runs(0).fold((0, 0), |(shared, reverse), world| (shared + world.shared, reverse + world.ends[1].ended));
+    let (shared, reverse) = in_both_directions(runs(0));
     assert!(shared > 5 && reverse > 100, "{shared} {reverse}");
 }
 
@@ -154,12 +153,7 @@ fn one_region_of_a_call_is_invalidated_by_its_reply() {
 /// proves: V2-6.4-a, V2-11.1.3-a, V2-11.1.3-b, V2-11.1.3-c
 #[test]
 fn memory_is_exposed_for_a_call_and_no_longer() {
-    let mut exposed = 0;
-    for end in runs(1200).flat_map(|world| world.ends) {
-        assert_eq!(end.memory.exposed_ever, end.memory.fenced_ever);
-        assert!(end.memory.returned.is_empty(), "and what was written was handed on with its reply");
-        exposed += end.memory.exposed_ever;
-    }
+    let exposed = exposed(runs(1200));
     assert!(exposed > 500, "{exposed}");
 }
 

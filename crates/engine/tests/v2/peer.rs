@@ -1,46 +1,11 @@
 //! One connection of version 2 whose peer is hand-made.
 
+use crate::common::{Handles, T, closed, segment};
 use bytes::Bytes;
-use rpcrdma_engine::{
-    Action, Call, CallError, CallId, Config, ExposeError, ExposureId, Host, MessageKind, RequestId, Sink,
-    v2::Connection,
-};
+use rpcrdma_engine::{Action, Call, CallError, CallId, Config, MessageKind, RequestId, v2::Connection};
 use rpcrdma_env::Timestamp;
-use rpcrdma_wire::v2::{
-    Body, Chunks, Credits, ErrorBody, Header, Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList,
-};
+use rpcrdma_wire::v2::{Body, Chunks, Credits, ErrorBody, Header, Lists, ReadList, ReadSegment, WriteChunk, WriteList};
 use rpcrdma_xdr::Payload;
-
-pub const T: Timestamp = Timestamp::from_nanos(1);
-
-/// A host whose handles are 1000 and up, and whose XIDs are 0x7700 and up, in order.
-#[derive(Default)]
-pub struct Handles {
-    next: u32,
-    xid: u32,
-    pub lent: Vec<(ExposureId, u32)>,
-}
-
-impl Handles {
-    fn lend(&mut self, id: ExposureId, length: usize) -> Result<Segment, ExposeError> {
-        self.next += 1;
-        self.lent.push((id, 999 + self.next));
-        Ok(Segment { handle: 999 + self.next, length: length as u32, offset: 0 })
-    }
-}
-
-impl Host for Handles {
-    fn expose_source(&mut self, id: ExposureId, octets: &Bytes) -> Result<Segment, ExposeError> {
-        self.lend(id, octets.len())
-    }
-    fn expose_sink(&mut self, id: ExposureId, sink: Sink) -> Result<Segment, ExposeError> {
-        self.lend(id, sink.octets)
-    }
-    fn next_xid(&mut self) -> u32 {
-        self.xid += 1;
-        0x76FF + self.xid
-    }
-}
 
 /// What one input led to.
 #[derive(Debug, Default)]
@@ -85,7 +50,7 @@ impl Done {
     }
 
     pub fn closed(&self) -> bool {
-        self.actions.iter().any(|action| matches!(action, Action::Close(_)))
+        closed(&self.actions).is_some()
     }
 }
 
@@ -166,30 +131,12 @@ impl Peer {
     }
 }
 
-pub fn words(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_be_bytes()).collect()
-}
-
-/// The beginning of a Call.
-pub fn call(xid: u32) -> Vec<u8> {
-    words(&[xid, 0, 2, 100_003, 3, 1])
-}
-
-/// The beginning of a Reply.
-pub fn reply(xid: u32) -> Vec<u8> {
-    words(&[xid, 1, 0, 0, 0, 0])
-}
-
 pub fn credits() -> Credits {
     Credits::new(1, 32)
 }
 
 pub fn msg(xid: u32, response: bool, more: bool, lists: Lists) -> Header {
     Header::msg(xid, credits(), response, more, Chunks { inv_handle: 0, lists })
-}
-
-pub fn segment(handle: u32, length: u32) -> Segment {
-    Segment { handle, length, offset: 0 }
 }
 
 pub fn reads(chunks: &[(u32, u32)]) -> Lists {

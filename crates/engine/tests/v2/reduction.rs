@@ -1,6 +1,9 @@
 //! What leaves a message and what stays in it, byte by byte, and whose memory is exposed for how long.
 
-use crate::peer::{Peer, call, credits, msg, payload, reads, reply, segment, words, writes};
+use crate::{
+    common::{arrays, call, reply, segment},
+    peer::{Peer, credits, msg, payload, reads, writes},
+};
 use bytes::Bytes;
 use rpcrdma_engine::{Action, Answer, Call, CallId, CallRefused, Config, ExposureId, Limits, Piece};
 use rpcrdma_wire::v2::{Body, Chunks, ErrorBody, Header, Lists, Property, Segment, WriteChunk};
@@ -117,24 +120,12 @@ fn without_marks_a_message_is_continued_or_special_and_never_reduced() {
     }
 }
 
-/// A counted array of counted arrays, and optional data: what stands before an item stays.
-fn arrays(head: Vec<u8>) -> (Payload, Vec<u8>, [Vec<u8>; 2]) {
-    let elements: Vec<u8> = (0..3).flat_map(|n| [words(&[1996 + n % 2]), vec![0xE0; 2000]].concat()).collect();
-    let present = vec![0xD0; 5000];
-    let mut message = Payload::from(Bytes::from(head.clone()));
-    message.push_run(Bytes::from(words(&[3])));
-    message.push_item(elements.clone().into());
-    message.push_run(Bytes::from(words(&[1])));
-    message.push_item(present.clone().into());
-    (message, [head, words(&[3, 1])].concat(), [elements, present])
-}
-
 /// proves: V2-4.3.4.1-a, V2-4.3.4.1-b, V2-4.3.4.1-c, V2-4.3.4.2-a, V2-4.3.4.2-b, V2-4.3.4.4-a, V2-4.3.4.4-b
 /// proves: V2-4.3.4.4-c
 #[test]
 fn counts_and_flags_stay_and_elements_move_whole() {
     let mut client = Peer::ready(Config { send_octets: 1024, ..Config::client() });
-    let (message, reduced, [elements, present]) = arrays(call(1));
+    let (message, reduced, [elements, present]) = arrays(call(1), 5000);
     // Both have to go: together with either, the rest is longer than a message.
     let (chunks, inline) = sent_call(&mut client, 1, message);
     let [first, second] = [elements.len() as u32, present.len() as u32];
@@ -144,7 +135,7 @@ fn counts_and_flags_stay_and_elements_move_whole() {
 
     let mut server = Peer::ready(Config::server());
     let done = server.hear(&msg(1, false, false, writes(&[&[6012], &[5000]])), &call(1));
-    let (message, reduced, moved) = arrays(reply(1));
+    let (message, reduced, moved) = arrays(reply(1), 5000);
     server.engine.answer(done.delivered()[0].0, Answer::Reply(message));
     let (mut written, mut sent) = (Vec::new(), Vec::new());
     while let Some(action) = server.engine.poll() {
@@ -164,7 +155,7 @@ fn counts_and_flags_stay_and_elements_move_whole() {
 #[test]
 fn what_moved_is_put_back_in_its_place() {
     let mut server = Peer::ready(Config::server());
-    let (_, reduced, [elements, present]) = arrays(call(1));
+    let (_, reduced, [elements, present]) = arrays(call(1), 5000);
     let [first, second] = [elements.len() as u32, present.len() as u32];
     let done = server.hear(&msg(1, false, false, reads(&[(28, first), (32 + first, second)])), &reduced);
     let Some(Action::Pull { request, octets, .. }) = done.actions.first() else { panic!("{done:?}") };

@@ -1,6 +1,9 @@
 //! Sequences of parts, credits and grants, with a peer that does as it likes.
 
-use crate::peer::{Peer, T, call, credits, msg, payload, reads, reply, words};
+use crate::{
+    common::{T, call, reply, words},
+    peer::{Peer, credits, msg, payload, reads},
+};
 use bytes::Bytes;
 use rpcrdma_engine::{
     Action, Answer, Call, CallError, CallId, CloseCause, Config, Endpoint, FORGOTTEN_CALL_DEADLINE, Limits,

@@ -6,8 +6,10 @@
 #![allow(dead_code, reason = "the tests of each version use their share")]
 
 pub mod one;
+pub mod rows;
 pub mod two;
 
+use crate::common::words;
 use bytes::Bytes;
 use rpcrdma_engine::{
     Action, Answer, Call, CallError, CallId, CloseCause, Config, Endpoint, ExposeError, ExposureId, Host, Limits,
@@ -148,10 +150,6 @@ pub struct World {
     pub one: Option<[one::Watched; 2]>,
     /// Calls whose XID was in use in the other direction.
     pub shared: usize,
-}
-
-pub fn words(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
 impl World {

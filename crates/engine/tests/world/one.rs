@@ -8,9 +8,9 @@ pub struct Watched {
     /// Calls that the peer has not answered, and how many it has granted: one until it says something.
     unanswered: usize,
     granted: Option<usize>,
-    pub reduced: usize,
-    pub long_calls: usize,
-    pub long_replies: usize,
+    pub reduced: u64,
+    pub long_calls: u64,
+    pub long_replies: u64,
 }
 
 /// Whether a message is a call; its payload, if it has one, says so.
@@ -40,7 +40,7 @@ impl Watched {
             Body::Msg(lists) => {
                 assert!(!zero, "one message, one payload");
                 assert_eq!(payload[..4], header.xid.to_be_bytes(), "the payload begins with the XID");
-                self.reduced += usize::from(call && !lists.reads.is_empty());
+                self.reduced += u64::from(call && !lists.reads.is_empty());
             }
             _ => {}
         }

@@ -1,49 +1,18 @@
 //! Single rules, each with a peer that is made of hand-built messages.
 
+use crate::common::{Handles, T, closed, delivered, words};
 use bytes::Bytes;
 use proptest::prelude::*;
 use rpcrdma_engine::{
     Action, Answer, Call, CallError, CallId, CloseCause, Config, ExposeError, ExposureId, FORGOTTEN_CALL_DEADLINE,
-    Host, MessageKind, PROBE_TIMEOUT, PeerFault, ReplyBase, RequestId, SILENCE_LIMIT, SPENT_LIMIT, Sink,
-    v1::Connection,
+    MessageKind, PROBE_TIMEOUT, PeerFault, ReplyBase, SILENCE_LIMIT, SPENT_LIMIT, v1::Connection,
 };
-use rpcrdma_env::Timestamp;
 use rpcrdma_wire::{
     PrivateData,
     v1::{Body, ErrorBody, Header, Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList},
 };
 use rpcrdma_xdr::Payload;
 
-/// A host whose handles are 1000 and up, in order.
-#[derive(Default)]
-struct Handles {
-    next: u32,
-    refuse: Option<ExposeError>,
-}
-
-impl Handles {
-    fn lend(&mut self, length: usize) -> Result<Segment, ExposeError> {
-        if let Some(error) = self.refuse {
-            return Err(error);
-        }
-        self.next += 1;
-        Ok(Segment { handle: 999 + self.next, length: length as u32, offset: 0 })
-    }
-}
-
-impl Host for Handles {
-    fn expose_source(&mut self, _: ExposureId, octets: &Bytes) -> Result<Segment, ExposeError> {
-        self.lend(octets.len())
-    }
-    fn expose_sink(&mut self, _: ExposureId, sink: Sink) -> Result<Segment, ExposeError> {
-        self.lend(sink.octets)
-    }
-    fn next_xid(&mut self) -> u32 {
-        0xFFFF
-    }
-}
-
-const T: Timestamp = Timestamp::from_nanos(1);
 const PEER: PrivateData = PrivateData { remote_invalidation: true, send_size: 4096, receive_size: 4096 };
 
 fn actions(engine: &mut Connection) -> Vec<Action> {
@@ -56,10 +25,6 @@ fn client() -> (Connection, Handles) {
 
 fn server() -> (Connection, Handles) {
     (Connection::new(Config { credits_granted: 2, ..Config::server() }, Some(&PEER)), Handles::default())
-}
-
-fn words(words: &[u32]) -> Vec<u8> {
-    words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
 fn message(xid: u32, credit: u32, lists: Lists, msg_type: u32) -> Bytes {
@@ -90,15 +55,6 @@ fn header_of(action: &Action) -> Header {
 
 fn sends(actions: &[Action]) -> Vec<Header> {
     actions.iter().filter(|action| matches!(action, Action::Send { .. })).map(header_of).collect()
-}
-
-fn delivered(actions: &[Action]) -> Vec<RequestId> {
-    let request = |action: &Action| if let Action::Deliver { request, .. } = action { Some(*request) } else { None };
-    actions.iter().filter_map(request).collect()
-}
-
-fn closed(actions: &[Action]) -> Option<CloseCause> {
-    actions.iter().find_map(|action| if let Action::Close(cause) = action { Some(*cause) } else { None })
 }
 
 /// proves: V1-3.3.1-c
@@ -451,7 +407,7 @@ fn a_forgotten_call_keeps_its_memory_until_the_deadline() {
         assert!(asks < deadline);
         engine.wake(asks, &mut host);
         assert_eq!(sends(&actions(&mut engine)).len(), 1);
-        engine.received(&reply(0xFFFF, 8), asks, &mut host);
+        engine.received(&reply(host.last_xid(), 8), asks, &mut host);
         assert!(matches!(actions(&mut engine)[..], [Action::Alive]));
     }
     assert_eq!(engine.next_wake(), Some(deadline));
@@ -484,7 +440,7 @@ fn a_silent_peer_is_probed_and_then_given_up() {
     engine.wake(limit, &mut host);
     let after = actions(&mut engine);
     assert!(matches!(&after.last(), Some(Action::Send { about, .. }) if about.kind == MessageKind::Probe), "{after:?}");
-    engine.received(&reply(0xFFFF, 2), limit, &mut host);
+    engine.received(&reply(host.last_xid(), 2), limit, &mut host);
     assert!(matches!(actions(&mut engine)[..], [Action::Alive]), "answered: wait on");
     engine.wake(limit + SILENCE_LIMIT, &mut host);
     assert_eq!(sends(&actions(&mut engine)).len(), 1);
@@ -524,10 +480,10 @@ fn without_a_credit_to_ask_with_a_silent_server_has_longer() {
 #[test]
 fn a_call_whose_memory_cannot_be_exposed_fails_or_waits_for_another_connection() {
     let (mut engine, mut host) = client();
-    host.refuse = Some(ExposeError::NoMemory);
+    host.refuses = Some(ExposeError::NoMemory);
     let after = start(&mut engine, &mut host, 1, 7);
     assert!(matches!(after[..], [Action::Fail { error: CallError::Expose(ExposeError::NoMemory), .. }]), "{after:?}");
-    host.refuse = Some(ExposeError::Closed);
+    host.refuses = Some(ExposeError::Closed);
     assert!(start(&mut engine, &mut host, 2, 8).is_empty());
     assert_eq!(engine.closed(), [CallId(2)]);
 }

@@ -1,10 +1,11 @@
 //! Two engines of version 1 joined by a fabric in memory, under random workloads that a seed decides.
-#![allow(unreachable_pub, reason = "a test has no outside")]
 
-mod world;
-
+use crate::world::{
+    World,
+    one::Watched,
+    rows::{exposed, in_both_directions, row, sums},
+};
 use proptest::prelude::*;
-use world::{World, one::Watched};
 
 fn run(seed: u64, steps: usize, give_up: bool) -> World {
     let mut world = World::random_of_version_1(seed);
@@ -53,18 +54,13 @@ proptest! {
     }
 }
 
-/// A row of runs, each with what was seen of both ends.
 fn runs(first: u64) -> impl Iterator<Item = World> {
-    (first..first + 60).map(|seed| run(seed, 400, false))
+    row(first, |seed| run(seed, 400, false))
 }
 
 /// The sums of `counts` over what either end has sent in a row of runs.
-fn seen<const N: usize>(first: u64, counts: [fn(&Watched) -> usize; N]) -> [usize; N] {
-    let mut sums = [0; N];
-    for watched in runs(first).flat_map(|world| world.one.into_iter().flatten()) {
-        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count(&watched));
-    }
-    sums
+fn seen<const N: usize>(first: u64, counts: [fn(&Watched) -> u64; N]) -> [u64; N] {
+    sums(runs(first).flat_map(|world| world.one.into_iter().flatten()), counts)
 }
 
 /// proves: V1-3.3.1-a, V1-3.3.1-b, V1-3.3.1-c, V1-3.3.1-d, V1-3.3.1-e, V1-3.3.1-f, V1-3.3.1-h, V1-3.3.3-a
@@ -99,19 +95,13 @@ fn a_long_message_is_moved_whole_and_a_reply_reads_nothing() {
 /// proves: BIDI-8167-4.1-a, BIDI-8167-2.4.1-a
 #[test]
 fn the_directions_share_xids_and_no_credits() {
-    let (shared, reverse) =
-        runs(500).fold((0, 0), |(shared, reverse), world| (shared + world.shared, reverse + world.ends[1].ended));
+    let (shared, reverse) = in_both_directions(runs(500));
     assert!(shared > 5 && reverse > 50, "{shared} {reverse}");
 }
 
 /// proves: V1-2.3.2-d, V1-3.4.5.1-b, V1-4.4.1-a, V1-4.4.3-a, V1-8.1.3-a, V1-8.1.3-b
 #[test]
 fn memory_is_exposed_for_a_call_and_no_longer() {
-    let mut exposed = 0;
-    for end in runs(600).flat_map(|world| world.ends) {
-        assert_eq!(end.memory.exposed_ever, end.memory.fenced_ever);
-        assert!(end.memory.returned.is_empty(), "what was written was handed on with its reply");
-        exposed += end.memory.exposed_ever;
-    }
+    let exposed = exposed(runs(600));
     assert!(exposed > 500, "{exposed}");
 }
