@@ -276,13 +276,12 @@ impl Endpoint {
             Versions::Two => (false, true),
             Versions::Auto => (true, true),
         };
+        let is_two = |words: FixedWords| two && words.version == VERSION_2;
         match FixedWords::decode(message) {
             Some(words) if one && words.version == VERSION_1 => self.settle_1(message, None, now, host),
-            Some(words) if two && words.version == VERSION_2 && message.len() >= PREFIX_OCTETS => {
-                self.settle_2(message, now, host);
-            }
+            Some(words) if is_two(words) && message.len() >= PREFIX_OCTETS => self.settle_2(message, now, host),
             // A version that this end does not speak. A message of version 2 that is too short gets no answer.
-            Some(words) if !words.is_error() && !(two && words.version == VERSION_2) => {
+            Some(words) if !words.is_error() && !is_two(words) => {
                 self.replace_receive();
                 self.refuse(words.xid, words.version);
             }
