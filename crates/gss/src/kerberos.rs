@@ -72,7 +72,7 @@ impl Handshake for Acceptor {
 }
 
 /// The user that a machine calls as: root, if the machine is of the realm that our service is of. Linux uses the first
-/// of these keys of its keytab that it finds.
+/// of these keys of its keytab that it finds. It is squashed as root is (OPS-SEC-k).
 fn machine(principal: &str, service: &str) -> Option<&'static str> {
     // Names in which a character is written with a backslash cannot be taken apart so, and no machine has one.
     let (name, realm) = principal.rsplit_once('@').filter(|_| !principal.contains('\\'))?;

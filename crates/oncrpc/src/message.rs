@@ -205,7 +205,7 @@ pub enum Rejection {
     /// PROC_UNAVAIL.
     #[error("the program has no such procedure")]
     ProcedureUnavailable,
-    /// GARBAGE_ARGS.
+    /// GARBAGE_ARGS. Permanent: the same arguments fail again, and part of the call may have been executed (V2-7.2-c).
     #[error("the server could not decode the arguments")]
     GarbageArgs,
     /// SYSTEM_ERR.

@@ -183,7 +183,7 @@ impl Decoder {
             return self.placed_item(len, placed);
         }
         if let Some(StreamPart::Chunk(data)) = self.parts.last_mut() {
-            // A chunk may carry the roundup padding or not (RFC 8166 section 3.4.5.2).
+            // A chunk may carry the roundup padding or not (V1-3.4.5.2-b, RFC 8166 section 3.4.5.2).
             if data.len() != len && data.len() != padded(len) {
                 return Err(DecodeError::ChunkLength { position: self.position, len, chunk_len: data.len() });
             }

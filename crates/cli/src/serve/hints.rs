@@ -141,6 +141,7 @@ fn url(ready: &Ready<'_>) -> Option<String> {
             // With Kerberos nothing goes down to it by itself.
             said.push("version=3".to_owned());
         }
+        // OPS-SEC-i
         said.push(format!("sec={needed}"));
         let principal = options.principal();
         let named =

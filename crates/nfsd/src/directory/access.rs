@@ -103,7 +103,8 @@ impl Inner {
         Ok((mode == Mode::Write || may_read) && (mode == Mode::Read || may_write))
     }
 
-    /// A descriptor with which the caller may read or write the file now.
+    /// A descriptor with which the caller may read or write the file now. If the file's mode lets the server's user not
+    /// open it, the mode stays as it is, and the call is refused (NFS3-OWN-a).
     pub(super) fn open(
         &self,
         caller: &Caller,

@@ -1,5 +1,5 @@
 //! Calls of the server to the client: CB_COMPOUND and its operations (RFC 8881 sections 19 and 20, RFC 7862 section
-//! 16). Nothing of them may be placed directly (ULB-5.1-c).
+//! 16). Nothing of them may be placed directly (ULB-5.1-c, ULB-6.2-c).
 //!
 //! Minor versions from 1 on call over a connection that the client has opened; minor version 0 over one of the server's
 //! own.
