@@ -90,6 +90,20 @@ fn every_operation_is_measured() {
     assert_eq!(fs::metadata(served.join("new")).unwrap().len(), 256 << 20);
 }
 
+/// A server refuses connections of an address of which many are not set up yet: the benchmark has all of its own.
+#[test]
+fn many_connections_are_set_up_a_few_at_a_time() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = scratch.path().join("served");
+    fs::create_dir(&served).unwrap();
+    let server = Server::start(&served, &scratch.path().join("state"), &["--threads", "1"]);
+    for (rest, connections, of_each) in [("", 256, 1), ("nconnect=16", 8, 16)] {
+        let (url, count) = (format!("{}&{rest}", server.url("file")), connections.to_string());
+        let lines = bench(&[&url, "--op", "null", "--connections", &count]);
+        assert_eq!(lines[0]["connections"], connections * of_each);
+    }
+}
+
 #[test]
 fn plain_tcp_is_measured() {
     let lines = bench(&["--baseline", "--block", "64K"]);

@@ -50,6 +50,8 @@ const MAX_BLOCK_OCTETS: usize = 64 << 20;
 const MAX_DEPTH: u64 = 4096;
 /// The most connections: each has a thread.
 const MAX_CONNECTIONS: u64 = 256;
+/// The most connections that are set up at a time: a server need not take more of one address (ours takes 64).
+const SETUPS: usize = 32;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -230,8 +232,18 @@ fn check(args: &BenchArgs) -> Result<(), Usage> {
 
 /// A connection on its thread.
 struct Worker {
-    ready: oneshot::Receiver<Result<()>>,
+    /// Nothing once it has been waited for.
+    ready: Option<oneshot::Receiver<Result<()>>>,
     done: oneshot::Receiver<Result<Sample>>,
+}
+
+impl Worker {
+    async fn is_ready(&mut self) -> Result<()> {
+        match self.ready.take() {
+            Some(ready) => ready.await.context("a connection's thread has died")?,
+            None => Ok(()),
+        }
+    }
 }
 
 async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<Report> {
@@ -255,8 +267,12 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<R
     let load = Arc::new(load);
 
     let (go, going) = watch::channel(None);
-    let mut workers = Vec::new();
+    let mut workers: Vec<Worker> = Vec::new();
+    let at_a_time = (SETUPS / usize::from(url.connections)).max(1);
     for number in 0..args.connections {
+        if let Some(earlier) = workers.len().checked_sub(at_a_time) {
+            workers[earlier].is_ready().await?;
+        }
         let (ready, when_ready) = oneshot::channel();
         let (done, when_done) = oneshot::channel();
         let (load, options, url, going) = (load.clone(), options(), url.clone(), going.clone());
@@ -265,10 +281,10 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<R
             let _ = done.send(block_on(load::work(load, options, &url, ready, going)));
         };
         std::thread::Builder::new().name(format!("connection {number}")).spawn(work).context("starting a thread")?;
-        workers.push(Worker { ready: when_ready, done: when_done });
+        workers.push(Worker { ready: Some(when_ready), done: when_done });
     }
     for worker in &mut workers {
-        (&mut worker.ready).await.context("a connection's thread has died")??;
+        worker.is_ready().await?;
     }
 
     let begin = Instant::now();
