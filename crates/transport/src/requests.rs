@@ -199,6 +199,11 @@ impl Requests {
         !self.delivered.is_empty()
     }
 
+    /// How many calls are to be executed.
+    pub(crate) fn delivered(&self) -> usize {
+        self.delivered.len()
+    }
+
     /// Takes out the next call that can be executed.
     pub(crate) fn take_delivered(&mut self) -> Option<Delivered> {
         while let Some(id) = self.delivered.pop_front() {

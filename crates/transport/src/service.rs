@@ -261,7 +261,8 @@ impl Service {
             }
             refusals.deliver(xid, call);
         }
-        match self.handler.begin(self.context.clone(), stream, cx) {
+        let others = self.executing.len() + self.ready.len() + self.requests.delivered();
+        match self.handler.begin(self.context.clone().with_others(others), stream, cx) {
             Begun::Done(outcome) => self.ready.push_back(Ready::Answer(request, answer(outcome))),
             Begun::Waits(call) => self.executing.push(Box::pin(async move { (request, call.await) })),
         }
