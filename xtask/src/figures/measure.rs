@@ -7,7 +7,11 @@ use super::{
 };
 use anyhow::{Context as _, bail};
 use indicatif::ProgressBar;
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::{
+    io::Errno,
+    process::Pid,
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
 use serde_json::Value;
 use std::{
     fs,
@@ -189,25 +193,53 @@ impl Drop for Server {
 }
 
 /// While it lives, this thread and what it starts run on one processor.
-pub(super) struct Pinned(CpuSet);
+pub(super) struct Pinned {
+    /// `None` is this thread.
+    threads: Vec<Option<Pid>>,
+    before: CpuSet,
+}
 
 impl Pinned {
     /// To the n-th of the processors that are allowed, or to the last.
     pub(super) fn to(nth: usize) -> anyhow::Result<Self> {
+        Self::threads(vec![None], nth)
+    }
+
+    /// The same for all threads of other processes. This thread must not be pinned.
+    pub(super) fn processes(ids: impl IntoIterator<Item = u32>, nth: usize) -> anyhow::Result<Self> {
+        let mut threads = Vec::new();
+        for id in ids {
+            for task in fs::read_dir(format!("/proc/{id}/task"))? {
+                threads.push(Pid::from_raw(task?.file_name().to_string_lossy().parse()?));
+            }
+        }
+        Self::threads(threads, nth)
+    }
+
+    fn threads(threads: Vec<Option<Pid>>, nth: usize) -> anyhow::Result<Self> {
         let before = sched_getaffinity(None).context("reading the affinity")?;
         let allowed = (0..CpuSet::MAX_CPU).filter(|&cpu| before.is_set(cpu));
         let cpu = allowed.take(nth + 1).last().context("no processor is allowed")?;
         let mut one = CpuSet::new();
         one.set(cpu);
-        sched_setaffinity(None, &one).context("setting the affinity")?;
-        Ok(Self(before))
+        let pinned = Self { threads, before };
+        for thread in &pinned.threads {
+            match sched_setaffinity(*thread, &one) {
+                // A thread that has ended meanwhile needs no processor.
+                Err(Errno::SRCH) | Ok(()) => {}
+                Err(error) => return Err(error).context("setting the affinity"),
+            }
+        }
+        Ok(pinned)
     }
 }
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // What comes after would merely be slower.
-        let _ = sched_setaffinity(None, &self.0);
+        for thread in &self.threads {
+            // What comes after would merely be slower.
+            let _ = sched_setaffinity(*thread, &self.before);
+        }
     }
 }
 

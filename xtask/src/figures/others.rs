@@ -8,7 +8,7 @@ use super::{
     data::{Place, Sample},
     limit::Line,
     machine::{self, Machine},
-    measure::Server,
+    measure::{Pinned, Server},
     plan::{DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, WRITE},
 };
 use anyhow::{Context as _, bail};
@@ -25,14 +25,16 @@ use std::{
     time::Duration,
 };
 
-/// What is measured, wherever the system puts both ends.
-const LINES: [Line; 6] = [
+/// What is measured. One call at a time depends most on where the system puts the two ends: so they are also put there.
+const LINES: [Line; 8] = [
     Line { place: Place::Free, op: READ, block: Some(MIB), depth: DEPTH },
     Line { place: Place::Free, op: WRITE, block: Some(MIB), depth: DEPTH },
     Line { place: Place::Free, op: READ, block: Some(KIB_4), depth: MAX_DEPTH },
     Line { place: Place::Free, op: "getattr", block: None, depth: MAX_DEPTH },
     Line { place: Place::Free, op: NULL, block: None, depth: MAX_DEPTH },
     Line { place: Place::Free, op: READ, block: Some(KIB_4), depth: 1 },
+    Line { place: Place::OneCpu, op: READ, block: Some(KIB_4), depth: 1 },
+    Line { place: Place::TwoCpus, op: READ, block: Some(KIB_4), depth: 1 },
 ];
 
 /// Lines that two connections can make faster.
@@ -85,7 +87,8 @@ impl Table {
         self.columns.iter().for_each(|column| out += &format!(" {column} |"));
         out += &format!("\n|---{}|\n", "|---".repeat(self.columns.len()));
         for (line, row) in LINES.iter().zip(&self.rows) {
-            let _ = write!(out, "| {} |", line.told());
+            let apart = if line.place == Place::TwoCpus { ", a processor each" } else { "" };
+            let _ = write!(out, "| {}{apart} |", line.told());
             let mut beside = None;
             for number in 0..self.columns.len() {
                 let samples = row.get(number).map_or(&[][..], Vec::as_slice);
@@ -215,7 +218,9 @@ pub(super) fn measure(
             }
         }
         let others = [Other::ganesha(&export, scratch), Other::nfs3_server(nfs3_server)];
+        let processes: Vec<_> = others.iter().flatten().filter_map(Other::pid).chain([ours.pid()]).collect();
         for (number, line) in LINES.iter().enumerate() {
+            let _pinned = pinned(line.place, &processes)?;
             for (column, address, more) in
                 [("NFS 3, TCP", &ours.tcp, "&transport=tcp"), ("NFS 3, RPC-over-RDMA 1", &ours.rdma, "")]
             {
@@ -233,6 +238,16 @@ pub(super) fn measure(
     }
     progress.finish_and_clear();
     Ok(Others { machine: Machine::this(&export), congestion: machine::congestion()?, seconds, connections, servers })
+}
+
+/// Puts the servers and what this process starts into a place.
+fn pinned(place: Place, servers: &[u32]) -> anyhow::Result<Option<[Pinned; 2]>> {
+    if place == Place::Free {
+        return Ok(None);
+    }
+    // Dropped in this order; the processors that are allowed are those of this thread before it is pinned.
+    let servers = Pinned::processes(servers.iter().copied(), 0)?;
+    Ok(Some([servers, Pinned::to(usize::from(place.is_apart()))?]))
 }
 
 /// What iperf3 moves in one stream.
@@ -256,11 +271,12 @@ pub(super) fn section(others: &Others) -> String {
     let rounds = others.servers.rows.first().and_then(|row| row.first()).map_or(0, Vec::len);
     format!(
         "Machine: {}; {} for TCP, one file in the page cache. Client and server on loopback, wherever the system puts \
-         them, with their default settings, CRC on, release build. Each cell is the median of {rounds} rounds of {} s in \
-         which all take turns. In brackets: the share of the first column within a round; with depth 1, how many times \
-         its latency. For blocks of 1 MiB the cell ends with the server's processor time for a GiB.\n\nRPC-over-RDMA 1 \
-         beside one stream of iperf3; the depth is that of all connections together:\n\n{}\nOur server beside other \
-         people's servers of version 3 over TCP, all measured with our client; nfs3_server keeps its file in memory:\n\n{}",
+         them unless the line says otherwise, with their default settings, CRC on, release build. Each cell is the \
+         median of {rounds} rounds of {} s in which all take turns. In brackets: the share of the first column within a \
+         round; with depth 1, how many times its latency. For blocks of 1 MiB the cell ends with the server's processor \
+         time for a GiB.\n\nRPC-over-RDMA 1 beside one stream of iperf3; the depth is that of all connections \
+         together:\n\n{}\nOur server beside other people's servers of version 3 over TCP, all measured with our client; \
+         nfs3_server keeps its file in memory:\n\n{}",
         others.machine,
         others.congestion,
         others.seconds,
@@ -311,6 +327,8 @@ pub(super) mod tests {
             "| NULL, depth 32 | not measured | 50,000/s | 25,000/s (**0.50**) |",
             "| NULL, depth 32 | 100,000/s | 50,000/s (**0.50**) | 25,000/s (**0.25**) |",
             "| READ 4 KiB, depth 1 | 10.0 us | 20.0 us (**2.00**) | 40.0 us (**4.00**) |",
+            "| READ 4 KiB, depth 1, one processor | 10.0 us | 20.0 us (**2.00**) | 40.0 us (**4.00**) |",
+            "| READ 4 KiB, depth 1, a processor each | 10.0 us | 20.0 us (**2.00**) | 40.0 us (**4.00**) |",
         ] {
             assert!(section.lines().any(|told| told == line), "{line}\n{section}");
         }
