@@ -47,8 +47,8 @@ impl Offered {
     fn placed(&self, got: &WriteList) -> Result<SmallVec<[PlacedItem; 1]>, PeerFault> {
         let offered = self.writes.chunks();
         if got.is_empty() || offered.is_empty() {
-            // Without a list the peer wrote nothing that counts: what we offered is unused, and nothing is taken from it,
-            // whatever stands there (V1-4.3.2.2-d).
+            // Without a list the peer wrote nothing that counts: what we offered is unused, and nothing is taken from
+            // it, whatever stands there (V1-4.3.2.2-d).
             return match got.chunks().iter().all(WriteChunk::is_empty) {
                 true => Ok((0..self.items)
                     .map(|k| PlacedItem { offered: offered.get(k).map_or(0, chunk_octets), returned: 0 })

@@ -242,9 +242,9 @@ impl Inner {
     }
 
     /// Finds out which number the next call of a doubtful slot has: whether or not the server has executed the unknown
-    /// call, the number is used once the server has answered this one (ULB-5.5-b, -c). So an error of the transport ends
-    /// its call as the transport says, and the session goes on (ULB-5.4.2-c). Returns how SEQUENCE failed, if the slot
-    /// cannot be used.
+    /// call, the number is used once the server has answered this one (ULB-5.5-b, -c). So an error of the transport
+    /// ends its call as the transport says, and the session goes on (ULB-5.4.2-c). Returns how SEQUENCE failed, if the
+    /// slot cannot be used.
     async fn probe(&self, ground: &Ground, session: &Session, slot: &mut Taken<'_>) -> Result<Option<Failed>, Error> {
         let call = Arguments::new(self.minor, vec![Args::Sequence(session.sequence(slot, false))]);
         let mut encoder = Encoder::new();
