@@ -132,7 +132,6 @@ async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<(v3::Hand
         read_only: export.read_only,
         export: export.id,
         is_taken: true,
-        is_one_of_many: false,
     };
     Ok((server.handle(&opened, file), export.securities.numbers()))
 }

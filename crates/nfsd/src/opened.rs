@@ -15,17 +15,11 @@ use rpcrdma_nfs::{
     attr::Attributes,
     v3::{Handle, Status, Verifier},
 };
-use rpcrdma_oncrpc::{CallContext, Credential, TransportKind};
+use rpcrdma_oncrpc::{CallContext, Credential};
 use std::sync::Arc;
 
 /// Says in a handle that it is of the tree above the exports.
 pub(crate) const PSEUDO: u32 = u32::MAX;
-
-/// A READ of so many bytes or more goes to a thread for files if the connection has [`MANY`] other calls: its own
-/// thread sends their replies meanwhile. To hand over a shorter one costs more than to read it.
-const HANDED_OVER_OCTETS: usize = 512 << 10;
-/// With fewer calls the wait for the other thread costs more than it gives.
-const MANY: usize = 3;
 
 /// A file that a client has named, and as whom.
 #[derive(Clone)]
@@ -37,10 +31,6 @@ pub(crate) struct Opened {
     pub(crate) export: u32,
     /// Whether the export takes the flavour of the call.
     pub(crate) is_taken: bool,
-    /// Whether the connection's thread has better to do than to read much: replies to many other calls to send. Over
-    /// RDMA it computes a checksum over what was read, and has to fetch it from the other thread's processor: measured,
-    /// nothing is won.
-    pub(crate) is_one_of_many: bool,
 }
 
 impl Opened {
@@ -59,15 +49,10 @@ impl Opened {
 
     /// Reads at most `count` bytes from `offset` into `buffer`, which holds as many.
     pub(crate) async fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> Told<ReadData> {
-        let is_handed_over = self.is_one_of_many && count >= HANDED_OVER_OCTETS;
-        let buffer = match is_handed_over {
-            true => buffer,
-            false => match self.file_system.read_at_once(&via, offset, count, buffer) {
-                Ok(read) => return Ok(read),
-                Err(buffer) => buffer,
-            },
-        };
-        self.file_system.read(via, offset, count, buffer).await
+        match self.file_system.read_at_once(&via, offset, count, buffer) {
+            Ok(read) => Ok(read),
+            Err(buffer) => self.file_system.read(via, offset, count, buffer).await,
+        }
     }
 }
 
@@ -121,7 +106,6 @@ impl Server {
             read_only: export.read_only,
             export: export.id,
             is_taken,
-            is_one_of_many: context.connection.kind == TransportKind::Tcp && context.others >= MANY,
         })
     }
 
@@ -135,7 +119,6 @@ impl Server {
             read_only: true,
             export: PSEUDO,
             is_taken: !self.is_choosy || self.securities_below(context, file).take(&context.credential),
-            is_one_of_many: false,
         }
     }
 

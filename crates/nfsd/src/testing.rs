@@ -112,8 +112,6 @@ pub(crate) struct Client {
     /// Where it calls from.
     pub(crate) port: u16,
     pub(crate) beside: Option<Beside>,
-    /// How many other calls its connection has, as the transport tells.
-    pub(crate) others: usize,
     /// How the server calls it over that connection.
     pub(crate) reverse: Option<(Arc<dyn ClientTransport>, Gone)>,
     /// The service and the principal of its calls, if it does not call by AUTH_SYS.
@@ -136,7 +134,6 @@ impl Client {
             connection: 1,
             port: 700,
             beside: None,
-            others: 0,
             reverse: None,
             proven: None,
             xid: AtomicU32::new(1),
@@ -178,7 +175,6 @@ impl Client {
             connection: self.connection,
             port: self.port,
             beside: self.beside.clone(),
-            others: self.others,
             reverse: self.reverse.clone(),
             proven: self.proven,
             xid: AtomicU32::new(uid.wrapping_mul(1_000_003)),
@@ -215,7 +211,7 @@ impl Client {
         let mut connection =
             Connection::new(peer, local, self.connection, TransportKind::Tcp, self.limits, self.memory.clone(), gone);
         connection.reverse = reverse;
-        let context = CallContext::new(Arc::new(connection)).with_others(self.others);
+        let context = CallContext::new(Arc::new(connection));
         let is_beside = !matches!(program, v3::PROGRAM | nfsacl::PROGRAM);
         let handler = if is_beside { &self.mount } else { &self.nfs };
         handler.handle(context, Stream::from(encoder.finish().to_bytes()))

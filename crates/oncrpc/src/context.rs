@@ -121,9 +121,6 @@ pub struct CallContext {
     pub connection: Arc<Connection>,
     /// The caller's identity. A transport says [`Credential::None`]; the RPC layer fills it in.
     pub credential: Credential,
-    /// How many other calls of the connection the transport has that are not answered yet. If there are some, a call
-    /// that takes long may go to another thread, and the connection's thread goes on with the others.
-    pub others: usize,
     /// Gets the first word of the results before they are sealed, after which nobody on this side can read it.
     pub(crate) first_word: Option<Arc<FirstWord>>,
 }
@@ -131,19 +128,13 @@ pub struct CallContext {
 impl CallContext {
     /// The context of a call whose credential has not been read.
     pub fn new(connection: Arc<Connection>) -> Self {
-        Self { connection, credential: Credential::None, others: 0, first_word: None }
+        Self { connection, credential: Credential::None, first_word: None }
     }
 
     /// The same, with an observer that gets the first word of the results before a flavour protects them: in many
     /// programs it is a status. [`peek_reply`](crate::peek_reply) sees other bytes then.
     pub fn with_first_word(mut self, told: Arc<FirstWord>) -> Self {
         self.first_word = Some(told);
-        self
-    }
-
-    /// The same for a call beside which the connection has so many others.
-    pub fn with_others(mut self, others: usize) -> Self {
-        self.others = others;
         self
     }
 

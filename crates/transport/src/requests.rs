@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `Waits` | its turn to be pulled |
 //! | `Pulling` | memory for its chunks, then the chunks |
-//! | `Pulled` | the engine, which puts the call together |
+//! | `Pulled` | its delivery: the engine has put the call together |
 //! | `Delivered` | the service |
 //!
 //! A call without Read chunks begins as `Delivered`. The order of execution is that of delivery. Owns what was pulled,
@@ -169,12 +169,9 @@ impl Requests {
 
     /// When the chunks of the first call are due.
     pub(crate) fn due(&self) -> Option<Timestamp> {
-        // Most calls have no chunks, and most connections none that are pulled.
-        if self.pulling == 0 {
-            return None;
-        }
-        let due = |request: &Request| if let Stage::Pulling { due, .. } = request.stage { due } else { None };
-        self.requests.iter().filter_map(due).min()
+        let due = |request: &Request| if let Stage::Pulling { due, .. } = request.stage { Some(due) } else { None };
+        // Most calls have no chunks: those behind the last one that is pulled are not looked at.
+        self.requests.iter().filter_map(due).take(self.pulling).flatten().min()
     }
 
     /// The engine has put a call together.
@@ -199,20 +196,16 @@ impl Requests {
         !self.delivered.is_empty()
     }
 
-    /// How many calls are to be executed.
-    pub(crate) fn delivered(&self) -> usize {
-        self.delivered.len()
-    }
-
     /// Takes out the next call that can be executed.
     pub(crate) fn take_delivered(&mut self) -> Option<Delivered> {
-        while let Some(id) = self.delivered.pop_front() {
-            let request = self.place(id).ok().and_then(|at| self.requests.remove(at));
-            if let Some(Request { id: request, xid, stage: Stage::Delivered { pieces, pulled } }) = request {
-                return Some(Delivered { request, xid, pieces, pulled });
+        let id = self.delivered.pop_front()?;
+        let at = self.place(id).ok()?;
+        match self.requests.remove(at)? {
+            Request { id: request, xid, stage: Stage::Delivered { pieces, pulled } } => {
+                Some(Delivered { request, xid, pieces, pulled })
             }
+            _ => None,
         }
-        None
     }
 
     /// Nothing is pulled any more.

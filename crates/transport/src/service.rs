@@ -16,7 +16,6 @@ use rpcrdma_fabric::{
     pool::{Budget, Pool},
 };
 use rpcrdma_oncrpc::{Begun, CallContext, GoneSignal, Handler, Outcome};
-
 use rpcrdma_xdr::Stream;
 use std::{
     collections::VecDeque,
@@ -73,12 +72,12 @@ pub(crate) struct Refusals {
     clock: Arc<dyn Clock>,
     client: IpAddr,
     /// The last calls that were handed to the service, by XID.
-    delivered: VecDeque<(u32, Fingerprint)>,
+    handed_over: VecDeque<(u32, Fingerprint)>,
 }
 
 impl Refusals {
     pub(crate) fn new(table: RefusedCalls, clock: Arc<dyn Clock>, client: IpAddr) -> Self {
-        Self { table, clock, client, delivered: VecDeque::new() }
+        Self { table, clock, client, handed_over: VecDeque::new() }
     }
 
     /// Whether a call touches memory that the peer has refused on an earlier connection. It is forgotten then.
@@ -87,11 +86,11 @@ impl Refusals {
         !self.table.is_empty() && self.table.take(self.clock.now(), &RefusedCall { client: self.client, xid, call })
     }
 
-    fn deliver(&mut self, xid: u32, call: Fingerprint) {
-        if self.delivered.len() == REMEMBERED_CALLS {
-            self.delivered.pop_front();
+    fn hand_over(&mut self, xid: u32, call: Fingerprint) {
+        if self.handed_over.len() == REMEMBERED_CALLS {
+            self.handed_over.pop_front();
         }
-        self.delivered.push_back((xid, call));
+        self.handed_over.push_back((xid, call));
     }
 }
 
@@ -214,9 +213,9 @@ impl Service {
 
     /// A call's results could not be written to the peer's memory: the same call is not tried again.
     pub(crate) fn not_writable(&self, xid: u32) {
-        let delivered = self.refusals.as_ref().map(|refusals| &refusals.delivered);
+        let handed_over = self.refusals.as_ref().map(|refusals| &refusals.handed_over);
         // The latest: an XID may be used again.
-        let found = delivered.and_then(|delivered| delivered.iter().rev().find(|(of, _)| *of == xid));
+        let found = handed_over.and_then(|calls| calls.iter().rev().find(|(of, _)| *of == xid));
         if let Some(&(xid, call)) = found {
             self.refuse(xid, call);
         }
@@ -259,10 +258,9 @@ impl Service {
                 self.ready.push_back(Ready::Answer(request, Answer::Unreadable));
                 return Some(executed);
             }
-            refusals.deliver(xid, call);
+            refusals.hand_over(xid, call);
         }
-        let others = self.executing.len() + self.ready.len() + self.requests.delivered();
-        match self.handler.begin(self.context.clone().with_others(others), stream, cx) {
+        match self.handler.begin(self.context.clone(), stream, cx) {
             Begun::Done(outcome) => self.ready.push_back(Ready::Answer(request, answer(outcome))),
             Begun::Waits(call) => self.executing.push(Box::pin(async move { (request, call.await) })),
         }

@@ -247,8 +247,7 @@ mod tests {
     fn a_file_with_a_list_is_its_owners_alone_until_it_has_it() {
         let file_system = Arc::new(MemoryFs::new(1 << 20, &env()));
         let file = file_system.root();
-        let (caller, read_only, is_taken, is_one_of_many) = (Caller::root(), false, true, false);
-        let beside = Opened { file_system, file, caller, read_only, export: 1, is_taken, is_one_of_many };
+        let beside = Opened { file_system, file, caller: Caller::root(), read_only: false, export: 1, is_taken: true };
         let of = |who: &str, mode| {
             let rights = ace::READ_DATA | ace::WRITE_DATA | ace::APPEND_DATA;
             let entry = Ace { kind: ace::ALLOWED, flags: 0, rights, who: who.into() };

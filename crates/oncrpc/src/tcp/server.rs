@@ -304,8 +304,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
     }
 
     fn dispatch(&mut self, message: Stream, cx: &mut Context<'_>) {
-        let context = self.context.clone().with_others(self.calls.len() + self.held.len() + self.unsent);
-        match self.handler.begin(context, message, cx) {
+        match self.handler.begin(self.context.clone(), message, cx) {
             Begun::Done(outcome) => self.answer(outcome),
             Begun::Waits(call) => self.calls.push(call),
         }

@@ -54,34 +54,6 @@ fn what_is_in_memory_is_told_without_another_thread() {
     assert_eq!(workers.0.load(Relaxed), before + waits, "to find it again may take the disk, where there is one");
 }
 
-/// The connection's thread has replies to send meanwhile.
-#[test]
-fn a_long_read_goes_to_another_thread_if_the_connection_has_many_others() {
-    let scratch = Scratch::new(Ways::default());
-    let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
-    let workers = Arc::new(Counted::default());
-    let directory = DirectoryFs::open(&scratch.served(), &state, Queue::new(workers.clone()), &env()).unwrap();
-    let identities = Identities { squash: Squash::None, ..Identities::default() };
-    let export = Export::new("/", Arc::new(directory)).with_identities(identities);
-    let mut client = Client::of(&Nfsd::new(vec![export], SECRET, &env()).unwrap());
-    let file = client.new_file(&client.root(), "file");
-    let long: u32 = 512 << 10;
-    for offset in [0, u64::from(long)] {
-        client.write(&file, offset, vec![7; long as usize]).unwrap();
-    }
-    let mut jobs_of = |others, count| {
-        client.others = others;
-        let before = workers.0.load(Relaxed);
-        let read = client.read(&file, 0, count).unwrap();
-        assert_eq!(read.data.as_slice().len(), count as usize);
-        workers.0.load(Relaxed) - before
-    };
-    assert_eq!([jobs_of(3, long), jobs_of(7, 2 * long)], [1, 1]);
-    let at_once = [jobs_of(0, long), jobs_of(2, 2 * long), jobs_of(3, long - 1), jobs_of(7, 4096)];
-    // All go there where the file system cannot read without waiting.
-    assert!(at_once == [0; 4] || at_once == [1; 4], "{at_once:?}");
-}
-
 /// Loses every job.
 struct Lost;
 
