@@ -1,20 +1,8 @@
 //! What several commands have in common of their options, and how their values are read.
 
 use crate::capture::CaptureArgs;
-use clap::{
-    Args, ValueEnum,
-    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
-};
+use clap::Args;
 use std::time::Duration;
-
-/// What is on or off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Switch {
-    /// It is done
-    On,
-    /// It is not done
-    Off,
-}
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Verbosity {
@@ -24,15 +12,6 @@ pub(crate) struct Verbosity {
     /// Write only what went wrong
     #[arg(short, long)]
     pub(crate) quiet: bool,
-}
-
-/// How log messages are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogFormat {
-    /// Lines for a person
-    Text,
-    /// One JSON object a line
-    Json,
 }
 
 /// What the client commands have in common.
@@ -63,13 +42,24 @@ pub(crate) struct Placing {
     pub(crate) resume: bool,
 }
 
-/// Reads one of the library's values: they stand here with their names and what the help says of them.
-pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
-    values: &'static [(T, &'static str, &'static str)],
-) -> impl TypedValueParser<Value = T> {
-    let names = values.iter().map(|(_, name, help)| PossibleValue::new(*name).help(*help));
-    let value = |name: String| values.iter().find(|(_, known, _)| *known == name).map(|(value, ..)| *value);
-    PossibleValuesParser::new(names).try_map(move |name| value(name).ok_or("unknown"))
+/// What `get` and `put` have in common.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CopyArgs {
+    /// Copy directories and what is in them
+    #[arg(short)]
+    pub(crate) recursive: bool,
+    /// Also keep extended attributes (user.*) and access control lists, if both sides have them; the command names each
+    /// file whose attributes it could not keep. If POSIX cannot express a list, the copy keeps one that may allow less
+    /// and never allows more
+    #[arg(long)]
+    pub(crate) xattrs: bool,
+    #[command(flatten)]
+    pub(crate) placing: Placing,
+    /// No progress bar
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
 }
 
 /// A number of bytes, with a suffix K, M, G or T for powers of 1024.
@@ -99,35 +89,6 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is out of range"))
 }
 
-/// The shortest time limit: below, a busy machine would be taken for a peer that does nothing.
-const MIN_TIME_LIMIT: Duration = Duration::from_millis(500);
-
-/// The longest: the system counts it in milliseconds in a word.
-const MAX_TIME_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Seconds, as a limit on what peers may take.
-pub(crate) fn parse_time_limit(text: &str) -> Result<Duration, String> {
-    let limit = parse_seconds(text)?;
-    if (MIN_TIME_LIMIT..=MAX_TIME_LIMIT).contains(&limit) {
-        return Ok(limit);
-    }
-    let (min, max) = (MIN_TIME_LIMIT.as_secs_f32(), MAX_TIME_LIMIT.as_secs());
-    Err(format!("{text:?} is out of range: {min} to {max} seconds"))
-}
-
-/// The longest lease and grace period, in seconds: as of Linux's server. What a vanished client has locked stays locked
-/// for this time.
-const MAX_LEASE: u64 = 3_600;
-
-/// Whole seconds, as the protocol counts a lease.
-pub(crate) fn parse_lease(text: &str) -> Result<Duration, String> {
-    let seconds: u64 = text.parse().map_err(|_| format!("{text:?} is not a whole number of seconds"))?;
-    match seconds {
-        1..=MAX_LEASE => Ok(Duration::from_secs(seconds)),
-        _ => Err(format!("{text:?} is out of range: 1 to {MAX_LEASE} seconds")),
-    }
-}
-
 /// The longest: beyond it a sleep would be cheaper than anything it saves.
 const MAX_BUSY_POLL: Duration = Duration::from_millis(10);
 
@@ -149,24 +110,6 @@ mod tests {
         assert_eq!(parse_busy_poll("0"), Ok(Duration::ZERO));
         assert_eq!(parse_busy_poll("10000"), Ok(MAX_BUSY_POLL));
         assert!(parse_busy_poll("10001").is_err() && parse_busy_poll("-1").is_err() && parse_busy_poll("a").is_err());
-    }
-
-    #[test]
-    fn time_limits_are_neither_too_short_nor_too_long() {
-        assert_eq!(parse_time_limit("0.5"), Ok(MIN_TIME_LIMIT));
-        assert_eq!(parse_time_limit("86400"), Ok(MAX_TIME_LIMIT));
-        for wrong in ["0.499", "86400.1", "0", "-1", "NaN", "soon"] {
-            assert!(parse_time_limit(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn leases_are_whole_seconds_up_to_an_hour() {
-        assert_eq!(parse_lease("1"), Ok(Duration::from_secs(1)));
-        assert_eq!(parse_lease("3600"), Ok(Duration::from_secs(MAX_LEASE)));
-        for wrong in ["0", "3601", "1.5", "-1", "soon", ""] {
-            assert!(parse_lease(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

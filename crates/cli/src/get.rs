@@ -12,7 +12,7 @@ mod target;
 mod writing;
 
 use crate::{
-    args::{ClientArgs, Placing},
+    args::{CopyArgs, Placing},
     copy::{FILES, Tally},
     counterpart::Counterparts,
     depth::{MAX_DEPTH, TooDeep},
@@ -55,35 +55,23 @@ use writing::Writing;
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// Copy directories and what is in them
-    #[arg(short)]
-    pub(crate) recursive: bool,
     /// What to copy
     #[arg(required = true)]
     pub(crate) urls: Vec<NfsUrl>,
     /// Where to: a directory that exists, or the new name
     pub(crate) local: PathBuf,
-    /// Also keep extended attributes (user.*) and access control lists, if both sides have them; the command names each
-    /// file whose attributes it could not keep. If POSIX cannot express a list, the copy keeps one that may allow less
-    /// and never allows more
-    #[arg(long)]
-    pub(crate) xattrs: bool,
     #[command(flatten)]
-    pub(crate) placing: Placing,
-    /// No progress bar
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) client: ClientArgs,
+    pub(crate) copy: CopyArgs,
 }
 
 pub(crate) async fn run(args: GetArgs) -> Result<()> {
     let mut signals = Signals::new()?;
-    let mut sessions = Sessions::new(args.client.clone().into())?;
-    let tally = Tally::new(args.quiet || args.client.json).of_tree(args.recursive).shared_with(sessions.watch());
-    sessions.watch().set_quiet(args.quiet);
-    let mut copier = Copier::new(args.placing, sessions.random(), tally);
-    copier.xattrs = args.xattrs;
+    let mut sessions = Sessions::new(args.copy.client.clone().into())?;
+    let tally =
+        Tally::new(args.copy.quiet || args.copy.client.json).of_tree(args.copy.recursive).shared_with(sessions.watch());
+    sessions.watch().set_quiet(args.copy.quiet);
+    let mut copier = Copier::new(args.copy.placing, sessions.random(), tally);
+    copier.xattrs = args.copy.xattrs;
     let done = tokio::select! {
         biased;
         // Dropped, the other future takes its temporary files with it.
@@ -93,7 +81,7 @@ pub(crate) async fn run(args: GetArgs) -> Result<()> {
     if done.is_err() {
         copier.leave_out_later();
     }
-    copier.tally.into_inner().finish(args.client.json, args.quiet, done)
+    copier.tally.into_inner().finish(args.copy.client.json, args.copy.quiet, done)
 }
 
 /// How many names of a directory are known before their files are copied, so that neither waits for the other.
@@ -163,13 +151,13 @@ impl Copier {
         sessions: &mut Sessions,
     ) -> Result<()> {
         let (session, path) = sessions.open(url).await?;
-        let found = session.find(&path, !args.recursive).await?;
+        let found = session.find(&path, !args.copy.recursive).await?;
         let local = match url.last_name() {
             Some(name) if into_directory => args.local.join(checked_name(name)?),
             _ => args.local.clone(),
         };
         let is_directory = found.attributes.file_type == FileType::Directory;
-        ensure!(!is_directory || args.recursive, "is a directory; copy it with -r");
+        ensure!(!is_directory || args.copy.recursive, "is a directory; copy it with -r");
         let ahead = self.tally.borrow().ahead().filter(|_| args.urls.len() == 1);
         let walk = async {
             if let Some(ahead) = ahead {

@@ -12,7 +12,7 @@ mod target;
 mod upload;
 
 use crate::{
-    args::{ClientArgs, Placing},
+    args::{CopyArgs, Placing},
     copy::{FILES, Tally, beside},
     counterpart::Counterparts,
     depth::MAX_DEPTH,
@@ -49,38 +49,26 @@ use std::{
 
 #[derive(Debug, Args)]
 pub(crate) struct PutArgs {
-    /// Copy directories and what is in them
-    #[arg(short)]
-    pub(crate) recursive: bool,
     /// Do not try to give files the modes and times of their sources. Existing files on the server keep their modes;
     /// new files and directories get the modes of their sources without the bits of the umask
     #[arg(long, conflicts_with = "resume")]
     pub(crate) no_attributes: bool,
-    /// Also keep extended attributes (user.*) and access control lists, if both sides have them; the command names each
-    /// file whose attributes it could not keep. If POSIX cannot express a list, the copy keeps one that may allow less
-    /// and never allows more
-    #[arg(long)]
-    pub(crate) xattrs: bool,
     /// What to copy
     #[arg(required = true)]
     pub(crate) local: Vec<PathBuf>,
     /// Where to: a directory that exists, or the new name
     pub(crate) url: NfsUrl,
     #[command(flatten)]
-    pub(crate) placing: Placing,
-    /// No progress bar
-    #[arg(short, long)]
-    pub(crate) quiet: bool,
-    #[command(flatten)]
-    pub(crate) client: ClientArgs,
+    pub(crate) copy: CopyArgs,
 }
 
 pub(crate) async fn run(args: PutArgs) -> Result<()> {
     let mut signals = Signals::new()?;
-    let mut sessions = Sessions::new(args.client.clone().into())?;
-    let tally = Tally::new(args.quiet || args.client.json).placed(args.placing).of_tree(args.recursive);
+    let mut sessions = Sessions::new(args.copy.client.clone().into())?;
+    let tally =
+        Tally::new(args.copy.quiet || args.copy.client.json).placed(args.copy.placing).of_tree(args.copy.recursive);
     let tally = tally.shared_with(sessions.watch());
-    sessions.watch().set_quiet(args.quiet);
+    sessions.watch().set_quiet(args.copy.quiet);
     if let Some(ahead) = tally.ahead() {
         ahead.walk_local(args.local.clone());
     }
@@ -88,9 +76,9 @@ pub(crate) async fn run(args: PutArgs) -> Result<()> {
     let (session, path) = opened.with_context(|| At::new(&args.url.path))?;
     let copier = Copier {
         session: &session,
-        placing: args.placing,
+        placing: args.copy.placing,
         no_attributes: args.no_attributes,
-        xattrs: args.xattrs,
+        xattrs: args.copy.xattrs,
         full: RefCell::default(),
         random: sessions.random(),
         tally: RefCell::new(tally),
@@ -107,7 +95,7 @@ pub(crate) async fn run(args: PutArgs) -> Result<()> {
     if done.is_err() {
         copier.tell_undone();
     }
-    copier.tally.into_inner().finish(args.client.json, args.quiet, done)
+    copier.tally.into_inner().finish(args.copy.client.json, args.copy.quiet, done)
 }
 
 /// The notice for a file that keeps its mode and times.
@@ -193,9 +181,9 @@ impl Copier<'_> {
             crate::names::escaped(&args.url.path)
         );
         for path in &args.local {
-            let local = Local::named(path, !args.recursive);
+            let local = Local::named(path, !args.copy.recursive);
             // What is wrong with one argument must not cost the others their links, modes and times.
-            match argument(&local, path, args.recursive, &target) {
+            match argument(&local, path, args.copy.recursive, &target) {
                 Ok((facts, directory, name)) => {
                     let remote = match &target {
                         Target::Directory(_) => join(&args.url.path, name.as_slice()),

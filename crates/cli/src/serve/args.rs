@@ -2,12 +2,12 @@
 
 use super::exports::ExportOption;
 use crate::{
-    args::{LogFormat, Switch, Verbosity, one_of, parse_busy_poll, parse_lease, parse_size, parse_time_limit},
+    args::{Verbosity, parse_busy_poll, parse_seconds, parse_size},
     capture::CaptureArgs,
 };
 use clap::{
-    Args,
-    builder::{OsStringValueParser, TypedValueParser as _},
+    Args, ValueEnum,
+    builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser},
 };
 use rpcrdma::{
     Carrier,
@@ -17,6 +17,38 @@ use rpcrdma::{
 use rpcrdma_nfsd::{Cidr, Domain, Security};
 use rpcrdma_transport::Versions;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+/// What is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// It is done
+    On,
+    /// It is not done
+    Off,
+}
+
+/// How log messages are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for a person
+    Text,
+    /// One JSON object a line
+    Json,
+}
+
+/// Reads one of the library's values: they stand here with their names and what the help says of them.
+pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
+    values: &'static [(T, &'static str, &'static str)],
+) -> impl TypedValueParser<Value = T> {
+    let names = values.iter().map(|(_, name, help)| PossibleValue::new(*name).help(*help));
+    let value = |name: String| values.iter().find(|(_, known, _)| *known == name).map(|(value, ..)| *value);
+    PossibleValuesParser::new(names).try_map(move |name| value(name).ok_or("unknown"))
+}
+
+/// Whole seconds, as the protocol counts a lease.
+fn parse_whole_seconds(text: &str) -> Result<Duration, String> {
+    text.parse().map(Duration::from_secs).map_err(|_| format!("{text:?} is not a whole number of seconds"))
+}
 
 /// What carries RDMA.
 const CARRIERS: &[(Carrier, &str, &str)] =
@@ -74,11 +106,11 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "VERSIONS", default_value = DEFAULT_NFS_VERSIONS)]
     pub(crate) nfs: NfsVersions,
     /// NFS version 4: for how many seconds a client keeps its opens and locks without a word from it (default: 90)
-    #[arg(long, value_name = "SECONDS", value_parser = parse_lease)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_whole_seconds)]
     pub(crate) lease: Option<Duration>,
     /// For how many seconds after a restart clients may reclaim opens and locks, while new ones wait (default: as
     /// --lease)
-    #[arg(long, value_name = "SECONDS", value_parser = parse_lease)]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_whole_seconds)]
     pub(crate) grace: Option<Duration>,
     /// Whether what clients lock is locked here, too, against programs of this machine that use fcntl or
     /// lockf (not flock)
@@ -146,7 +178,7 @@ pub(crate) struct ServeArgs {
     pub(crate) max_connections: u32,
     /// Drop a client that makes no progress for so long in the middle of a message, with the answers that it was sent,
     /// or with RDMA Reads; a call's Read chunks as a whole may take twice as long
-    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_time_limit)]
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_seconds)]
     pub(crate) stall_timeout: Duration,
     /// Which versions of RPC-over-RDMA to speak: 1, 2, or auto, which goes by each client's first message
     #[arg(long, value_name = "1|2|auto", default_value = "auto", value_parser = parse_versions)]

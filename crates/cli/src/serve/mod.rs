@@ -11,8 +11,8 @@ mod options;
 mod prometheus;
 mod scrape;
 
-use crate::args::LogFormat;
 use anyhow::{Context, Result};
+use args::LogFormat;
 pub(crate) use args::ServeArgs;
 use rpcrdma::server::{Builder, Options, Stopped};
 use rustix::process::Signal;

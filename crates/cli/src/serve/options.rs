@@ -1,7 +1,7 @@
 //! From the command line to the library's options.
 
+use super::args::Switch;
 use super::{args::ServeArgs, exports::ExportOption};
-use crate::args::Switch;
 use rpcrdma::server::{Export, Options};
 
 /// What the command line exports, `DIR` first.
