@@ -43,6 +43,9 @@ const UNNAMED: &str = "[Malformed Packet]";
 /// How many packets of one kind tshark is asked about in detail; more than these need a reason in [`KNOWN`].
 const LOOKED_AT: usize = 50;
 
+/// How many packets it is asked about of which it has put together what these show.
+const PARTS_LOOKED_AT: usize = LOOKED_AT * 100;
+
 /// RPC's call, as tshark writes it.
 const CALL: &str = "0";
 
@@ -183,10 +186,7 @@ fn called_and_answered(lines: &str, operation: u32) -> (usize, usize) {
 /// with a right CRC.
 fn not_lost(context: &Context, capture: &Path, frames: &[String]) -> anyhow::Result<Vec<String>> {
     let asked = in_detail(context, capture, &frames[..frames.len().min(LOOKED_AT)])?;
-    let mut parts: Vec<_> = asked.iter().flat_map(|(_, shown)| fragments(shown)).collect();
-    parts.sort();
-    parts.dedup();
-    parts.truncate(LOOKED_AT);
+    let parts = parts(&asked);
     let lost_parts: Vec<_> = match parts.is_empty() {
         true => Vec::new(),
         false => in_detail(context, capture, &parts)?
@@ -220,6 +220,14 @@ fn in_detail(context: &Context, capture: &Path, frames: &[String]) -> anyhow::Re
 
 fn has_bad_crc(shown: &str) -> bool {
     shown.contains("(Bad CRC32")
+}
+
+/// The packets of which tshark has put together what it shows, each once.
+///
+/// A single FPDU can be of 46 packets of 1,460 bytes, and it shows all of them beside the packets of the Send.
+fn parts(shown: &[(String, String)]) -> Vec<String> {
+    let parts: BTreeSet<_> = shown.iter().flat_map(|(_, shown)| fragments(shown)).collect();
+    parts.into_iter().take(PARTS_LOOKED_AT).collect()
 }
 
 /// The packets that tshark has put together for a message in this one.
@@ -304,7 +312,7 @@ fn kind(info: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{UNNAMED, called_and_answered, fragments, kind, kind_of_line};
+    use super::{UNNAMED, called_and_answered, fragments, kind, kind_of_line, parts};
     use std::collections::BTreeSet;
 
     const ENDS: &str = "127.0.0.1\t2049\t127.0.0.1\t900";
@@ -353,5 +361,14 @@ mod tests {
     fn fragments_are_found() {
         let shown = "[2 Reassembled SMB Direct Fragments (9 bytes): #17(5), #18(4)]\n    [Frame: 17, payload: 0-4 (5 bytes)]\n    [Frame: 18, payload: 5-8]\n";
         assert_eq!(fragments(shown), ["17", "18"]);
+    }
+
+    /// The FPDU with a bad CRC is often the last of them.
+    #[test]
+    fn all_parts_of_packets_are_looked_at() {
+        let lines =
+            |from: u32| (from..from + 46).map(|part| format!("    [Frame: {part}, payload: 0-1459]\n")).collect();
+        let shown: Vec<(String, String)> = [100, 140, 180].map(|from| (from.to_string(), lines(from))).into();
+        assert_eq!(parts(&shown), (100..226).map(|part| part.to_string()).collect::<Vec<_>>());
     }
 }
