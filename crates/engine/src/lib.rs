@@ -1,8 +1,8 @@
 //! RPC-over-RDMA on one connection, without IO: version 1 (RFC 8166, in the reverse direction RFC 8167) in
 //! [`v1::Connection`], version 2 in [`v2::Connection`], and the version that both ends have agreed on in [`Endpoint`].
 //!
-//! [`v1`] and [`v2`] are rooms of their own: neither knows the other, what both use stands above them and knows
-//! neither, and only [`Endpoint`] knows both. Each connection is a state machine. Its driver
+//! [`v1`] and [`v2`] are rooms of their own: they do not use each other, the modules that both share use neither, and
+//! only [`Endpoint`] uses both. Each connection is a state machine. Its driver
 //!
 //! 1. makes it when the connection is established, with the receives of [`Config::initial_receives`] posted;
 //! 2. reports to it what happens: [`received`](Endpoint::received), [`fenced`](Endpoint::fenced),

@@ -116,6 +116,22 @@ pub(crate) fn gathered(header: Bytes, inline: Slices, max: usize) -> Slices {
     octets
 }
 
+/// What the tests of both versions' plans share.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// A message that begins with `run` bytes, followed by items of these lengths, each with four bytes behind it.
+    pub(crate) fn message(run: usize, items: &[usize]) -> Payload {
+        let mut payload = Payload::from(Bytes::from(vec![1; run]));
+        for &len in items {
+            payload.push_item(Bytes::from(vec![2; len]));
+            payload.push_run(Bytes::from(vec![3; 4]));
+        }
+        payload
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

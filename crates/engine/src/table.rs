@@ -64,7 +64,7 @@ enum Exposed {
 /// What the table knows of a call.
 #[derive(Debug)]
 pub(crate) struct Entry<X> {
-    /// The call as it was handed over. Once its message is no more needed, that is empty.
+    /// The call as it was handed over. Version 1 empties its message once it is sent; version 2 keeps it.
     pub(crate) call: Call,
     order: u64,
     pub(crate) owner: Owner,

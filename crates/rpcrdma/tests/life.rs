@@ -58,8 +58,7 @@ async fn shutdown_cuts_calls_that_do_not_end() {
     let (running, addresses) = with_a_call_under_way().await;
     let begin = Instant::now();
     assert_eq!(running.shutdown().await, Stopped::TimedOut);
-    let took = begin.elapsed();
-    assert!(took >= DRAIN && took < DRAIN + Duration::from_millis(900), "{took:?}");
+    assert!(begin.elapsed() >= DRAIN, "the call had its time");
     bind(addresses).await.unwrap();
 }
 
@@ -102,9 +101,7 @@ async fn a_server_that_has_stopped_can_be_started_again() {
     for _ in 0..3 {
         let running = serving(&served, &state).metrics().start().await.unwrap();
         timeout(PATIENCE, use_files(&running)).await.unwrap();
-        let begin = Instant::now();
         assert_eq!(running.shutdown().await, Stopped::Drained);
-        assert!(begin.elapsed() < Duration::from_millis(900), "nothing is left to wait for: {:?}", begin.elapsed());
     }
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// The error for one that is not the one that was waited for.
+    /// The error for an event other than the awaited one.
     pub(crate) fn error(&self, library: &Library) -> io::Error {
         let name = library.event(self.kind);
         if self.kind == cm::DEVICE_REMOVAL {

@@ -2,7 +2,7 @@
 
 use std::{io, net::IpAddr};
 
-/// What ends with its device says so.
+/// What fails because its device was removed says this.
 pub(crate) const REMOVED: &str = "the RDMA device was removed";
 
 /// A library that could not be loaded.

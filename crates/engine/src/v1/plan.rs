@@ -104,20 +104,11 @@ fn segments(plan: &CallPlan) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::CallId;
+    use crate::{CallId, plan::testing::message};
     use bytes::Bytes;
 
     fn link(send: usize, receive: usize) -> Link {
         Link { send_inline: send, receive_inline: receive, send_invalidates: false }
-    }
-
-    fn message(run: usize, items: &[usize]) -> Payload {
-        let mut payload = Payload::from(Bytes::from(vec![1; run]));
-        for &len in items {
-            payload.push_item(Bytes::from(vec![2; len]));
-            payload.push_run(Bytes::from(vec![3; 4]));
-        }
-        payload
     }
 
     /// Plans a call whose reply has at most `reply_max` bytes, of which the eligible results have at most `items`.

@@ -171,7 +171,7 @@ fn segments(plan: &CallPlan, way: &Way) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::CallId;
+    use crate::{CallId, plan::testing::message};
 
     const WAY: Way = Way {
         link: Link { send_inline: 1024, receive_inline: 1024, send_invalidates: false },
@@ -185,15 +185,6 @@ mod tests {
     };
     /// Bytes of payload beside the smallest header.
     const ROOM: usize = 1024 - NO_CHUNKS_OCTETS;
-
-    fn message(run: usize, items: &[usize]) -> Payload {
-        let mut payload = Payload::from(Bytes::from(vec![1; run]));
-        for &len in items {
-            payload.push_item(Bytes::from(vec![2; len]));
-            payload.push_run(Bytes::from(vec![3; 4]));
-        }
-        payload
-    }
 
     /// Plans a call whose reply has at most `reply_max` bytes, of which the eligible results have at most `items`.
     fn plan(way: &Way, message: &Payload, reply_max: usize, items: &[usize]) -> Result<CallPlan, CallRefused> {

@@ -292,8 +292,11 @@ impl Requester {
         let Some(entry) = self.table.sent(xid) else { return false };
         let max_octets =
             usize::try_from(config.limits.call_octets).unwrap_or(usize::MAX).min(config.max_transfer_octets);
-        let again = entry.extra.again < MAX_AGAIN;
-        let state = match narrower(entry, error, config.side, max_octets).filter(|_| again) {
+        let narrowed = match entry.extra.again < MAX_AGAIN {
+            true => narrower(entry, error, config.side, max_octets),
+            false => None,
+        };
+        let state = match narrowed {
             Some(narrowed) => {
                 entry.extra.narrowed = narrowed;
                 entry.extra.again += 1;

@@ -4,6 +4,7 @@
 //! They are the server's own. A runtime waits at its end for the work on its threads for blocking work, so that a disk
 //! that does not answer would keep the program from ending; and the program's own work would wait for ours.
 
+use super::seldom::Seldom;
 use rpcrdma_oncrpc::gss::Work;
 use std::{
     collections::VecDeque,
@@ -11,7 +12,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::watch;
 
@@ -31,6 +32,8 @@ struct Pool {
     wake: Condvar,
     /// Each thread holds a receiver.
     alive: Arc<watch::Sender<()>>,
+    /// Threads that could not be started.
+    failed: Seldom,
 }
 
 #[derive(Default)]
@@ -56,7 +59,8 @@ impl Threads {
     pub(super) fn start(name: &str, most: usize) -> io::Result<Self> {
         let alive = Arc::new(watch::Sender::new(()));
         let state = Mutex::new(State { threads: 1, ..State::default() });
-        let pool = Arc::new(Pool { name: name.into(), most, state, wake: Condvar::new(), alive });
+        let pool =
+            Arc::new(Pool { name: name.into(), most, state, wake: Condvar::new(), alive, failed: Seldom::default() });
         // With one thread every job is done at some time, also if the system allows no others.
         pool.start()?;
         Ok(Self(pool))
@@ -77,9 +81,12 @@ impl Work for Threads {
         } else if state.threads < self.0.most {
             state.threads += 1;
             drop(state);
-            if self.0.start().is_err() {
+            if let Err(error) = self.0.start() {
                 // The job waits for the threads that there are.
                 self.0.state().threads -= 1;
+                if let Some(untold) = self.0.failed.tell(Instant::now()) {
+                    tracing::warn!(%error, threads = self.0.name, untold, "cannot start a thread; work waits");
+                }
             }
         }
     }

@@ -110,7 +110,8 @@ pub fn judge(receiver: &Receiver<'_>, message: &Bytes) -> Judgement {
     }
 }
 
-/// As [`judge`], for a message whose `prefix` is decoded already.
+/// As [`judge`], for a message whose `prefix` is decoded already. What it returns has no meaning if the prefix is of
+/// another message.
 // V2-C.1-a, V2-C.1-b
 // V2-11.2.2.4-b, ULB-5.4.2-b
 pub fn judge_after(prefix: &Prefix, receiver: &Receiver<'_>, message: &Bytes) -> Judgement {
