@@ -1,5 +1,5 @@
-//! Access control lists of three kinds, from and to each other: POSIX ones, which mean the same everywhere here; those
-//! of NFS version 4; and Linux's `system.posix_acl_access` and `system.posix_acl_default`.
+//! Converts access control lists between three kinds: POSIX lists, NFS version 4's lists, and Linux's
+//! `system.posix_acl_access` and `system.posix_acl_default`. The meaning of a POSIX list is the same everywhere here.
 //!
 //! The server uses them, and so can programs that copy files with their lists.
 

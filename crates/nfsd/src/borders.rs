@@ -1,19 +1,19 @@
-//! Exports that lie in others by their paths: a client of version 4 crosses from the one into the other by name, as
-//! with Linux's server and `crossmnt` (RFC 8881 section 7.7).
+//! Exports that lie inside other exports by their paths: a client of version 4 crosses from the outer export into the
+//! inner one by name, as with Linux's server and `crossmnt` (RFC 8881 section 7.7).
 //!
 //! The root of the inner export covers the directory of that name in the outer export, as a mount does: LOOKUP and
 //! READDIR show the inner root, LOOKUPP comes back, and the covered directory is neither removed nor renamed. A client
 //! that may not use the inner export finds nothing there. Version 3 enters each export by MOUNT and sees the covered
 //! directory.
 //!
-//! The code asks the outer file system for the covered directory each time, and only if a name fits: directories are
-//! removed and made again, and their ids change.
+//! The code asks the outer file system for the covered directory each time a name fits, and keeps no id: a directory
+//! can be removed and made again, and then its id is another one.
 
 use crate::{Caller, Export, Fault, FileId, Origin, mount::components, opened::Opened, server::Server};
 use bytes::Bytes;
 use rpcrdma_oncrpc::CallContext;
 
-/// A place where an export lies in another.
+/// A place where an export lies inside another export.
 #[derive(Debug, PartialEq, Eq)]
 struct Border {
     /// The place of the outer export, and its number.
@@ -46,8 +46,8 @@ impl Borders {
 }
 
 impl Server {
-    /// The directory of the outer export where a border is, if it exists. The look-up takes a turn of the caller's
-    /// client.
+    /// The directory of the outer export that holds the border's name, if it exists. The look-up takes a turn of the
+    /// caller's client.
     async fn above(&self, border: &Border, origin: Origin) -> Option<FileId> {
         let outer = &self.exports[border.outer].file_system;
         let mut directory = outer.root();
@@ -59,7 +59,7 @@ impl Server {
         Some(directory)
     }
 
-    /// The exports that begin in a directory of another, by name.
+    /// The exports that begin in a directory of another export, with their names.
     pub(crate) async fn borders_in(&self, directory: &Opened) -> Vec<(Bytes, usize)> {
         let mut found = Vec::new();
         for border in self.borders.0.iter().filter(|border| border.outer_id == directory.export) {
@@ -70,7 +70,7 @@ impl Server {
         found
     }
 
-    /// The export that begins at a name in a directory of another.
+    /// The export that begins at a name in a directory of another export.
     pub(crate) async fn border_at(&self, directory: &Opened, name: &[u8]) -> Option<usize> {
         let is_here = |border: &&Border| border.outer_id == directory.export && border.name == name;
         for border in self.borders.0.iter().filter(is_here) {
@@ -82,7 +82,7 @@ impl Server {
         None
     }
 
-    /// The root of an export, for a client that comes from above it.
+    /// The root of an export, for a client that comes from the outer export.
     ///
     /// # Errors
     /// NotFound if the client may not use it.
@@ -91,8 +91,8 @@ impl Server {
         self.open_in(context, export, export.file_system.root()).map_err(|_| Fault::NotFound)
     }
 
-    /// The directory in the outer export that is above an export's root; `None` if it lies in no other, or in one that
-    /// the client may not use.
+    /// The directory in the outer export that is above an export's root; `None` if no export surrounds it, or if the
+    /// client may not use the outer export.
     pub(crate) async fn cross_back(&self, context: &CallContext, inner: usize) -> Option<Opened> {
         let border = self.borders.0.iter().find(|border| border.inner == inner)?;
         let directory = self.above(border, Origin::of(context)).await?;

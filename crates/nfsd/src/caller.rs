@@ -7,7 +7,7 @@ use std::{fmt, net::IpAddr, str::FromStr, sync::Arc};
 
 /// The user and group "nobody", by Linux's convention.
 pub const ANONYMOUS_ID: u32 = 65_534;
-/// What Linux's system calls take as "no change". As an identity it would be that of the server.
+/// Linux's system calls take this number as "no change": a file would keep the server's own identity.
 // NFS3-ID-b
 const NO_ID: u32 = u32::MAX;
 
@@ -89,8 +89,8 @@ impl Default for Identities {
 }
 
 impl Identities {
-    /// The caller of a credential. One without a user is anonymous, and so are numbers that are not a user or group,
-    /// and principals that are not a user of this machine.
+    /// The caller of a credential. The anonymous user replaces a missing user, numbers that are no user or group, and
+    /// principals that are no user of this machine.
     pub fn caller(&self, credential: &Credential) -> Caller {
         let (uid, gid, groups) = match credential {
             _ if self.squash == Squash::All => return self.anonymous(),
@@ -113,7 +113,7 @@ impl Identities {
             other => other,
         };
         let groups = match groups.is_empty() {
-            // All of them share one that is empty.
+            // All such callers share one empty list.
             true => Arc::default(),
             false => groups.iter().copied().map(group).collect(),
         };
@@ -138,7 +138,8 @@ impl FromStr for Cidr {
     type Err = BadCidr;
 
     fn from_str(text: &str) -> Result<Self, BadCidr> {
-        // Not by IpNet's own parser: it takes 010.0.0.0/8 for 10.0.0.0/8, and others take 010 for an octal number.
+        // IpNet's own parser is no use: it takes 010.0.0.0/8 for 10.0.0.0/8, and other programs read 010 as an octal
+        // number.
         let Some((address, prefix)) = text.split_once('/') else {
             return text.parse::<IpAddr>().map(|address| Self(address.into())).map_err(|_| BadCidr);
         };
@@ -154,7 +155,7 @@ impl Cidr {
     /// Whether the range holds an address. An IPv4 address that came in over IPv6 counts as the IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = match (self.0, address.to_canonical()) {
-            // A range of IPv6 can have IPv4 addresses in it, in the form that IPv6 has for them.
+            // A range of IPv6 can contain IPv4 addresses, in their IPv4-mapped form.
             (IpNet::V6(_), IpAddr::V4(address)) => address.to_ipv6_mapped().into(),
             (_, address) => address,
         };
@@ -197,7 +198,8 @@ mod tests {
         assert_eq!(all.caller(&sys(7, 7, &[7])), nobody);
     }
 
-    /// A principal is the user that it is here, by whatever number that has; one that is none has no rights of its own.
+    /// A principal acts as the local user that it maps to, whatever that user's number; a principal without one has no
+    /// rights.
     ///
     /// proves: NFS3-ID-a
     #[test]
@@ -253,7 +255,7 @@ mod tests {
         fn a_range_holds_its_own_address(address in any::<IpAddr>(), prefix in 0u8..=128) {
             let width = if address.is_ipv4() { 32 } else { 128 };
             let range: Cidr = format!("{address}/{}", prefix.min(width)).parse().unwrap();
-            // An IPv6 range of mapped addresses holds no IPv6 address.
+            // An IPv6 range of mapped addresses holds only mapped addresses.
             prop_assert!(range.contains(address) || address != address.to_canonical());
         }
     }

@@ -1,6 +1,6 @@
-//! The groups of callers by AUTH_SYS, as this host knows them: a credential names sixteen at most, and any it likes. A
-//! caller whose groups were asked for lately is answered at once; otherwise its call waits, and no other does
-//! ([`Lookups`]).
+//! The groups of AUTH_SYS callers, as this host knows them: a credential names at most sixteen groups, and the client
+//! may name any. If this host has looked up a caller's groups lately, the call goes on at once; otherwise this call
+//! waits, and no other call does ([`Lookups`]).
 
 use crate::lookups::{Found, Lookups};
 use rpcrdma_env::{BoxFuture, Clock};
@@ -12,11 +12,11 @@ use std::{fmt, io, sync::Arc};
 
 /// What a host knows of its users.
 pub trait Groups: Send + Sync {
-    /// The groups of a user beside the one of the credential; none if there is no such user. May wait, also for other
-    /// hosts.
+    /// The groups of a user, without the group in the credential; none if there is no such user. May wait, also for
+    /// other hosts.
     ///
     /// # Errors
-    /// If they are not available now: the call that wants them fails, and the next one asks again.
+    /// If the groups are not available now: the call that needs them fails, and the next call asks again.
     fn of(&self, uid: u32) -> io::Result<Arc<[u32]>>;
 }
 
@@ -24,17 +24,17 @@ pub trait Groups: Send + Sync {
 pub struct ManagedGroups(Arc<Lookups<u32, Arc<[u32]>>>);
 
 impl ManagedGroups {
-    /// Asks `groups` where `work` is done.
+    /// Asks `groups` on the threads of `work`.
     pub fn new(groups: Arc<dyn Groups>, work: Arc<dyn Work>, clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self(Lookups::new(move |uid: &u32| groups.of(*uid), work, clock)))
     }
 
-    /// How many users are known, and how many are waited for.
+    /// How many users are known, and how many users calls wait for.
     pub fn sizes(&self) -> (usize, usize) {
         self.0.sizes()
     }
 
-    /// The groups of a user, for whom this client calls.
+    /// The groups of a user, for a call of this client.
     fn find(&self, uid: u32, client: ClientNetwork) -> Found<Arc<[u32]>> {
         self.0.find(uid, client)
     }
@@ -128,7 +128,7 @@ mod tests {
     };
     use tokio::sync::oneshot;
 
-    /// Keeps jobs until they are asked for.
+    /// Keeps jobs until a test asks for them.
     #[derive(Default)]
     struct Kept(Mutex<VecDeque<Box<dyn FnOnce() + Send>>>);
 
@@ -149,7 +149,7 @@ mod tests {
         }
     }
 
-    /// Users have the group of their number and a hundred; it is told who was asked for.
+    /// Each user has one group, whose number is the user's plus a hundred. Sends the test each user that is looked up.
     struct Host(Mutex<mpsc::Sender<u32>>);
 
     impl Groups for Host {
@@ -159,7 +159,7 @@ mod tests {
         }
     }
 
-    /// A user of whom the host cannot tell.
+    /// A user whose groups the host cannot look up.
     const SILENT: u32 = 4_000_000;
 
     fn client(last: u8) -> ClientNetwork {
@@ -180,7 +180,7 @@ mod tests {
         }
     }
 
-    /// Such an answer is not kept, and no caller waits for it longer.
+    /// The failure is not kept, and no caller waits longer for it.
     #[test]
     fn what_the_host_cannot_tell_is_asked_again() {
         let (groups, work, asked) = house();
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// A directory of users that gives up after half a minute. The clock shows how much it has needed, in seconds.
+    /// A directory of users that gives up after half a minute. The clock moves on by the seconds that it has needed.
     #[derive(Clone, Default)]
     struct GivesUp(Arc<AtomicU64>);
 
@@ -215,8 +215,8 @@ mod tests {
         }
     }
 
-    /// A caller that comes again learns at once that the host does not answer, and waits for that no more than half of
-    /// the time.
+    /// A caller that comes again learns at once that the host does not answer; callers wait for the host at most half
+    /// of the time.
     #[test]
     fn a_host_that_needs_long_to_say_that_it_cannot_tell_is_given_as_long() {
         let (host, work) = (GivesUp::default(), Arc::new(Kept::default()));

@@ -61,7 +61,7 @@ impl Seal {
         self.open_octets(handle.as_slice())
     }
 
-    /// The same for the bytes of a handle of any version: they mean the same file in all.
+    /// The same for a handle's bytes from any version: they mean the same file in all versions.
     // NFS3-FH-a
     // NFS3-ESC-b
     pub(crate) fn open_octets(&self, handle: &[u8]) -> Option<Target> {

@@ -1,14 +1,14 @@
-//! What a host knows of its users and groups, looked up where nothing else waits.
+//! Looks up what a host knows of its users and groups, without delaying other calls.
 //!
-//! An answer to a recent question is known at once. Otherwise the call that wants it waits, and no other does: the host
-//! is asked on threads of the program, a few times at once, in turn for each client that waits. So a client that asks
-//! for very many things, or a directory of users that does not answer, delays no caller whose own answers are known,
-//! and the new questions of others only by their turn.
+//! The answer to a recent question is known at once. Otherwise the call that needs it waits, and no other call does:
+//! threads of the program ask the host, a few questions at once, and take the waiting clients in turn. So a client with
+//! very many questions, or a directory of users that does not answer, delays no caller whose answers are known; the new
+//! questions of other clients wait only for their turn.
 //!
-//! What is known is limited, and forgotten after a while. If a host cannot answer, nothing is known: the waiting calls
-//! learn that, and the next one asks again. If it took the host long to fail, that is remembered for as long: otherwise
-//! a listing of a thousand files would wait a thousand times for the same owner. The connections limit the calls that
-//! wait.
+//! The table is limited, and forgets an answer after a while. If the host cannot answer, the table keeps nothing: the
+//! waiting calls learn that, and the next call asks again. If the host took long to fail, the table keeps the failure
+//! for as long: otherwise a listing of a thousand files would wait a thousand times for the same owner. The connections
+//! limit the calls that wait.
 
 use rpcrdma_env::{Clock, Timestamp};
 use rpcrdma_oncrpc::{ClientNetwork, gss::Work};
@@ -45,22 +45,22 @@ pub(crate) struct Lookups<K, V> {
 
 struct State<K, V> {
     known: HashMap<K, Known<V>>,
-    /// The calls that wait for a question that is asked, or will be.
+    /// The calls that wait for a question that the host has been asked or will be asked.
     waiting: HashMap<K, Vec<oneshot::Sender<V>>>,
     /// The clients whose questions wait, in turn, and those questions. A client stands here once.
     turns: VecDeque<(ClientNetwork, VecDeque<K>)>,
     asked: usize,
-    /// When it was last told that the host cannot tell.
+    /// When the log last said that the host does not answer.
     warned: Option<Timestamp>,
 }
 
 struct Known<V> {
-    /// None if the host cannot tell.
+    /// `None` if the host cannot answer.
     answer: Option<V>,
     until: Timestamp,
 }
 
-/// What is known now.
+/// What is known now of a question.
 pub(crate) enum Found<V> {
     Known(V),
     Later(oneshot::Receiver<V>),
@@ -71,7 +71,7 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + 'static,
 {
-    /// Asks by `ask`, which may wait, where `work` is done.
+    /// Asks with `ask`, which may wait, on the threads of `work`.
     pub(crate) fn new(
         ask: impl Fn(&K) -> io::Result<V> + Send + Sync + 'static,
         work: Arc<dyn Work>,
@@ -82,7 +82,7 @@ where
         Arc::new(Self { ask: Box::new(ask), work, clock, state })
     }
 
-    /// How many answers are known, and how many are waited for.
+    /// How many answers are known, and how many questions calls wait for.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         let state = self.state();
         (state.known.len(), state.waiting.len())
@@ -92,7 +92,7 @@ where
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The answer to a question of this client. The receiver gets nothing if there is none.
+    /// The answer to a question of this client. The receiver gets nothing if the host has no answer.
     pub(crate) fn find(self: &Arc<Self>, key: K, client: ClientNetwork) -> Found<V> {
         let now = self.clock.now();
         let mut state = self.state();
@@ -101,7 +101,7 @@ where
             return known.answer.clone().map_or(Found::Later(receiver), Found::Known);
         }
         match state.waiting.get_mut(&key) {
-            // A call that no longer waits makes room for others.
+            // Calls that no longer wait make room for new ones.
             Some(waiting) => {
                 waiting.retain(|sender| !sender.is_closed());
                 waiting.push(sender);
@@ -118,7 +118,7 @@ where
         Found::Later(receiver)
     }
 
-    /// Asks the next questions, if not enough are asked.
+    /// Asks the next questions, unless [`AT_ONCE`] are being asked.
     fn go_on(self: &Arc<Self>, mut state: MutexGuard<'_, State<K, V>>) {
         let mut next = Vec::new();
         while state.asked < AT_ONCE
@@ -139,7 +139,7 @@ where
         }
     }
 
-    /// What the host has told, or that it cannot, is known for a while.
+    /// Keeps for a while what the host has answered, or that it cannot answer.
     fn told(self: &Arc<Self>, key: K, answer: Option<V>, lifetime: Duration) {
         let now = self.clock.now();
         let mut state = self.state();
@@ -166,7 +166,7 @@ where
     K: Clone + Eq + Hash + Send + 'static,
     V: Clone + Send + 'static,
 {
-    /// There is no answer: the waiting calls stop waiting.
+    /// The host has given no answer: the waiting calls stop waiting.
     fn untold(self: &Arc<Self>, key: &K) {
         let mut state = self.state();
         state.asked -= 1;
@@ -184,7 +184,7 @@ where
     }
 }
 
-/// A question that is asked. It ends in any case: also if it fails, or no thread asks it any more.
+/// A question to the host. Dropping it ends the question, also if the job has failed or no thread runs it any more.
 struct Asked<K, V>
 where
     K: Clone + Eq + Hash + Send + 'static,

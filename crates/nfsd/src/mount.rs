@@ -1,11 +1,12 @@
-//! The MOUNT service, versions 1 to 3 (RFC 1094 appendix A, RFC 1813 appendix I): from a path to the handle of a
+//! The MOUNT service, versions 1 to 3 (RFC 1094 appendix A, RFC 1813 appendix I): it turns a path into the handle of a
 //! directory.
 //!
-//! Paths are split by the longest export that they begin with; the rest is looked up name by name, as the caller, and
-//! symbolic links are not followed. Versions 1 and 2 hand out handles of NFS version 2: where that is not served, MNT
-//! of version 1 refuses, and version 2 is not there. Their lists and their UMNT are those of version 3. The list of
-//! mounts is what clients said, bounded, and means nothing. A client is told of the exports that it may use and of its
-//! own mounts, and of no others: who else uses the server, and who else may, is nothing that it needs to know.
+//! The longest export that a path begins with is the path's export. The server looks up the rest of the path name by
+//! name, as the caller, and follows no symbolic links. Versions 1 and 2 give out handles of NFS version 2: if the
+//! server does not serve that version, MNT of version 1 refuses, and version 2 does not exist. Their lists and their
+//! UMNT are the same as in version 3. The list of mounts holds what clients have announced; it is bounded, and nothing
+//! depends on it. A client sees the exports that it may use and its own mounts; it needs to know nothing of other
+//! clients.
 
 use crate::{Caller, Export, FileId, Origin, nfs3, opened::Opened, server::Server, trouble::Subject};
 use bytes::Bytes;
@@ -22,7 +23,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The most mounts that are remembered; the oldest go first.
+/// The most mounts that the table keeps; the oldest go first.
 pub(crate) const MAX_MOUNTS: usize = 256;
 
 /// Which clients have announced which mounts.
@@ -83,7 +84,7 @@ pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|octet| *octet == b'/').filter(|name| !name.is_empty())
 }
 
-/// What is left of a path behind an export's, by whole names.
+/// The names of a path that follow the export's path; `None` if the path is not in the export.
 fn rest_behind<'a>(export: &Export, path: &'a [u8]) -> Option<Vec<&'a [u8]>> {
     let mut names = components(path);
     for expected in components(&export.path) {
@@ -95,7 +96,7 @@ fn rest_behind<'a>(export: &Export, path: &'a [u8]) -> Option<Vec<&'a [u8]>> {
 }
 
 impl Server {
-    /// The export that a path is in, and what is left of the path behind the export's.
+    /// The export that a path is in, and the names that follow the export's path.
     pub(crate) fn export_of<'a>(&self, path: &'a [u8]) -> Option<(Vec<&'a [u8]>, &Export)> {
         if path.first() != Some(&b'/') {
             return None;
@@ -105,14 +106,14 @@ impl Server {
     }
 }
 
-/// Fails with the status that NFS has for it: MOUNT has fewer, and who looks at the log is to know which it was.
+/// Fails with a status of NFS: MOUNT has fewer statuses, and the log has to show which error it was.
 async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<(v3::Handle, Vec<u32>), v3::Status> {
     let (rest, export) = server.export_of(path).ok_or(v3::Status::NOENT)?;
     if !export.allows(asking.client) {
         return Err(v3::Status::ACCES);
     }
-    // Clients mostly call MOUNT with AUTH_SYS whatever NFS uses; if AUTH_SYS counts for nothing here, the look-up is
-    // done as nobody.
+    // Clients mostly call MOUNT with AUTH_SYS, whichever flavour they use for NFS. If the export does not take
+    // AUTH_SYS, the look-up runs as the anonymous user.
     let credential = &asking.context.credential;
     let said = if export.securities.take(credential) { credential } else { &Credential::None };
     // NFS3-MNT-a
@@ -136,8 +137,8 @@ async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<(v3::Hand
     Ok((server.handle(&opened, file), export.securities.numbers()))
 }
 
-/// As the caller: if it may not search a directory, MNT shows it no more of its contents than LOOKUP does, and it gets
-/// no handle of them.
+/// One step of the path, as the caller. If the caller may not search a directory, MNT shows no more of its contents
+/// than LOOKUP does, and returns no handle from below it.
 async fn step(export: &Export, caller: Caller, directory: FileId, name: &[u8]) -> Result<FileId, v3::Status> {
     if matches!(name, b"." | b"..") || name.contains(&0) {
         return Err(v3::Status::INVAL);
@@ -204,15 +205,15 @@ impl Service for Mount {
     }
 }
 
-/// The caller.
+/// The client that asks, and its call.
 struct Asking {
     client: IpAddr,
     origin: Origin,
     context: CallContext,
 }
 
-/// MNT of the versions that go with NFS version 2. They cannot return flavours: a client that needs another must know
-/// it.
+/// MNT of the versions that go with NFS version 2. Their reply has no room for flavours: a client that needs another
+/// flavour must know it beforehand.
 async fn mount_2(server: &Server, asking: &Asking, path: Bytes) -> MountReply1 {
     let found = async {
         if server.version_2.get().is_none() {

@@ -1,4 +1,4 @@
-//! What handles and names above the exports lead to: a file, in which export, and as whom.
+//! Files that clients name by handles, or by names above the exports: each with its export and its caller.
 
 use crate::{
     Caller, Export, Fault, FileId, FileSystem, Identities, Origin, ReadData, Securities, Squash, Told, Via,
@@ -18,10 +18,10 @@ use rpcrdma_nfs::{
 use rpcrdma_oncrpc::{CallContext, Credential};
 use std::sync::Arc;
 
-/// Says in a handle that it is of the tree above the exports.
+/// Marks the handle of a directory in the tree above the exports.
 pub(crate) const PSEUDO: u32 = u32::MAX;
 
-/// A file that a client has named, and as whom.
+/// A file that a client has named, and the caller.
 #[derive(Clone)]
 pub(crate) struct Opened {
     pub(crate) file_system: Arc<dyn FileSystem>,
@@ -42,12 +42,12 @@ impl Opened {
         }
     }
 
-    /// The file's size, if it can be told at once.
+    /// The file's size, if it is known without waiting.
     pub(crate) fn size_at_once(&self) -> Option<u64> {
         self.file_system.attributes_at_once(self.file)?.ok().map(|attributes| attributes.size)
     }
 
-    /// Reads at most `count` bytes from `offset` into `buffer`, which holds as many.
+    /// Reads at most `count` bytes from `offset` into `buffer`, which has room for `count`.
     pub(crate) async fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> Told<ReadData> {
         match self.file_system.read_at_once(&via, offset, count, buffer) {
             Ok(read) => Ok(read),
@@ -60,7 +60,7 @@ impl Server {
     /// The file of a handle of version 3, for the caller of a call.
     pub(crate) fn open(&self, context: &CallContext, handle: &Handle) -> Result<Opened, Status> {
         match self.open_handle(context, handle.as_slice()) {
-            // Version 3 goes into exports by MOUNT and knows no tree above them.
+            // Version 3 enters exports by MOUNT and knows no tree above them.
             Ok(opened) if opened.export == PSEUDO => Err(Status::STALE),
             other => other.map_err(nfs3::status),
         }
@@ -97,7 +97,7 @@ impl Server {
             return Err(Fault::Denied);
         }
         let is_taken = export.securities.take(&context.credential);
-        // Whoever calls by a flavour that is not taken here may claim to be anybody, and is nobody.
+        // The export does not take this flavour: its caller may claim to be any user, so it acts as the anonymous user.
         let credential = if is_taken { &context.credential } else { &Credential::None };
         Ok(Opened {
             file_system: export.file_system.clone(),
@@ -122,18 +122,19 @@ impl Server {
         }
     }
 
-    /// What a directory of the tree above the exports takes: all that an export does to which it leads this client.
+    /// The flavours that a directory of the tree above the exports takes: all flavours of the exports below it that
+    /// this client may use.
     fn securities_below(&self, context: &CallContext, directory: FileId) -> Securities {
         let client = context.connection.peer.ip();
         let below = self.pseudo.exports_below(directory).into_iter().filter_map(|place| self.exports.get(place));
         let mut all: Vec<_> =
             below.filter(|export| export.allows(client)).flat_map(|export| export.securities.iter()).collect();
-        // The strongest first, as no administrator has put them in order.
+        // The strongest first, as no administrator has chosen an order.
         all.sort_by_key(|one| std::cmp::Reverse(*one));
         Securities::new(all)
     }
 
-    /// What is taken for a file.
+    /// The flavours that the server takes for a file.
     pub(crate) fn securities(&self, context: &CallContext, file: &Opened) -> Securities {
         match self.exports.iter().find(|export| export.id == file.export) {
             Some(export) => export.securities.clone(),
@@ -141,9 +142,9 @@ impl Server {
         }
     }
 
-    /// Whether a call of version 3 for a file has a flavour that its export takes. What a client asks of the root
-    /// itself before it knows the flavour is answered in any (RFC 2623 section 2.3.2). Who may not use the export at
-    /// all hears that instead.
+    /// Whether a call of version 3 for a file has a flavour that its export takes. Before a client knows the flavour,
+    /// it may ask some things of the root itself in any flavour (RFC 2623 section 2.3.2). A client that may not use the
+    /// export at all gets that error instead.
     pub(crate) fn takes(&self, context: &CallContext, handle: &Handle, asks_of_root: bool) -> bool {
         let Ok(opened) = self.open_handle(context, handle.as_slice()) else { return true };
         opened.is_taken || asks_of_root && opened.file == opened.file_system.root()
@@ -162,7 +163,7 @@ impl Server {
     }
 
     /// What a client finds at a directory of the tree above the exports: the export that begins there, if the client
-    /// may use it, else the directory, if there is an export below that it may use. Of no others it is told.
+    /// may use it; else the directory, if the client may use an export below it. The client sees nothing else.
     fn arrive(&self, context: &CallContext, directory: FileId) -> Result<Opened, Fault> {
         let client = context.connection.peer.ip();
         let is_allowed = |place: usize| self.exports.get(place).is_some_and(|export| export.allows(client));
@@ -189,7 +190,7 @@ impl Server {
         Some(self.pseudo.find(directory.file, name).and_then(|found| self.arrive(context, found)))
     }
 
-    /// What is above the root of an export or of the tree above them; `None` for every other directory.
+    /// The directory above the root of an export or of the tree above the exports; `None` for every other directory.
     pub(crate) async fn leave(&self, context: &CallContext, directory: &Opened) -> Option<Result<Opened, Fault>> {
         if directory.file != directory.file_system.root() {
             return None;
@@ -220,18 +221,19 @@ impl Server {
         self.seal.handle(&Target { export: beside.export, file_system, file })
     }
 
-    /// Whether whoever has opened nothing may read or write a file. What a client of version 4 denies others whose
-    /// lease is over is taken from it first.
+    /// Whether a caller without an open may read or write a file. First the server takes away opens in the way that
+    /// version 4 clients with an expired lease hold.
     ///
     /// # Errors
-    /// If it may not.
+    /// If the caller may not.
     pub(crate) async fn may(&self, file: &Opened, access: Access) -> Result<(), InTheWay> {
         let key = FileKey { file_system: file.file_system.id(), file: file.file };
         let may = match self.version_4.get() {
             Some(shared) => shared.may(file.caller.origin, key, access, None).await,
             None => self.claims.may(key, access, Asker::Anonymous).map_err(|_| InTheWay::Holder),
         };
-        // Version 3 does not say which of a host's programs it is: what one of them denies others is not denied to it.
+        // A call of version 3 does not say which program of the host makes it: a share of one program there does not
+        // exclude the others.
         let is_own = |lockd: Arc<Lockd>| lockd.are_own_shares(file.caller.origin, key, access);
         match may {
             // NLM-SHARE-b
@@ -240,11 +242,11 @@ impl Server {
         }
     }
 
-    /// Somebody is about to use a file: a client of version 4, or nobody in particular. What clients have delegated is
-    /// called back if it is in the way.
+    /// A caller is about to use a file: a client of version 4, or an unknown user. The server recalls the delegations
+    /// that are in the way.
     ///
     /// # Errors
-    /// If it has not come back at once.
+    /// If a delegation in the way has not come back at once.
     pub(crate) async fn using(&self, file: &Opened, user: Option<Client>, kind: Kind) -> Result<Using, InTheWay> {
         let key = FileKey { file_system: file.file_system.id(), file: file.file };
         match self.version_4.get() {
@@ -253,7 +255,7 @@ impl Server {
         }
     }
 
-    /// The same for the file of a name, which somebody is about to take from it, if there is one.
+    /// The same for the file, if there is one, whose name a caller is about to remove or replace.
     ///
     /// # Errors
     /// As [`using`](Self::using).
@@ -276,12 +278,13 @@ impl Server {
                 let file = Opened { file: found.file, ..directory.clone() };
                 self.using(&file, user, Kind::Write).await.map(Some)
             }
-            // Whoever takes it away is told why there is none.
+            // The caller's own operation returns the error.
             Err(_) => Ok(None),
         }
     }
 
-    /// Says whether unstable writes have been lost: it changes when the server starts, and when they were.
+    /// Tells clients whether unstable writes have been lost: it changes when the server starts, and when writes were
+    /// lost.
     pub(crate) fn write_verifier(&self, file_system: &dyn FileSystem) -> Verifier {
         Verifier(self.boot.wrapping_add(file_system.losses()).to_be_bytes())
     }

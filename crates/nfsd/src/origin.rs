@@ -1,4 +1,4 @@
-//! Where a call came from: it decides in whose turn the work is done, never what a caller may do.
+//! Where a call came from: this decides in whose turn the work is done, never what a caller may do.
 
 use rpcrdma_oncrpc::{CallContext, ClientNetwork};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// The client and the connection that a call came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    /// The client, as far as shares go.
+    /// The client, for the shares of threads.
     pub client: ClientNetwork,
     /// The client's end of the connection.
     pub connection: SocketAddr,

@@ -1,7 +1,7 @@
-//! Calls that the server makes to programs of its clients: lockd's answers and its GRANTED, statd's notices.
+//! Calls that the server makes to programs of its clients: replies and GRANTED of lockd, notices of statd.
 //!
-//! This library opens no sockets: the program that serves does, and hands in an [`Outside`]. The caller says where,
-//! what and for how long; nothing here is retried, and of the peer's answer only the fact counts that it has answered.
+//! This library opens no sockets: the program that serves does, and hands in an [`Outside`]. The library names the
+//! address, the call and the time limit, and retries nothing. Of the client's reply, only its arrival counts.
 
 use bytes::Bytes;
 use rpcrdma_env::BoxFuture;
@@ -19,7 +19,7 @@ pub enum OutsideTransport {
 /// One call to a program of a client's host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutsideCall {
-    /// The server's address that the client knows, from which the call comes.
+    /// The server's address that the client knows; the call comes from it.
     pub from: IpAddr,
     /// The client's host.
     pub to: IpAddr,
@@ -33,7 +33,7 @@ pub struct OutsideCall {
     pub procedure: u32,
     /// The encoded arguments.
     pub arguments: Bytes,
-    /// How long it may take in all, with the question for the port.
+    /// How long the call may take in all, including the question for the port.
     pub limit: Duration,
 }
 
@@ -53,16 +53,15 @@ pub enum OutsideError {
     /// Its program did not execute the call.
     #[error("the client's host refused the call: {0}")]
     Refused(String),
-    /// The program makes no more calls at a time, to this host or in all.
+    /// The program has no room for another call at this time, to this host or in all.
     #[error("too many calls to clients are under way")]
     Busy,
 }
 
-/// Calls that the server makes to programs of its clients, each with a time limit; the program's sockets do it.
+/// Calls that the server makes to programs of its clients, each with a time limit, over sockets of the program.
 pub trait Outside: Send + Sync {
-    /// One call of a procedure without results that matter beyond `Ok`: `arguments` are the encoded XDR, the answer is
-    /// the encoded results. Which port: the client's portmapper is asked (over the same kind of transport), and
-    /// remembered for a while. `from` is the server's address that the client knows. Fails after the time limit, and by
-    /// refusals (RPC errors), in words.
+    /// Makes one call, and returns the encoded results. Asks the client's portmapper for the port (over the same kind
+    /// of transport), and remembers the port for a while. Fails after the time limit, and if the client refuses the
+    /// call (an RPC error).
     fn call(&self, to: OutsideCall) -> BoxFuture<'static, Result<Bytes, OutsideError>>;
 }

@@ -1,10 +1,10 @@
 //! Users and groups by name, as NFS version 4 has them: `name@domain` (RFC 8881 section 5.9).
 //!
-//! A host's users and groups are of one domain. A client gives it in any case; names of another domain mean nothing
-//! here. The host is asked where no other caller waits for it ([`Lookups`]).
+//! All users and groups of a host belong to one domain. A client may write the domain in upper or lower case; names of
+//! another domain mean nothing here. No other caller waits while the server asks the host ([`Lookups`]).
 //!
-//! A name is checked before the host is asked, which gets no name that could be something else, such as a number or a
-//! path.
+//! The server checks a name before it asks the host, so that the host gets no name with another meaning, such as a
+//! number or a path.
 
 use crate::lookups::{Found, Lookups};
 use rpcrdma_env::Clock;
@@ -12,11 +12,11 @@ use rpcrdma_nfs::v4::{MAX_PRINCIPAL_OCTETS, Principal};
 use rpcrdma_oncrpc::{ClientNetwork, gss::Work};
 use std::{fmt, io, str::FromStr, sync::Arc};
 
-/// The longest domain, in bytes: as names of hosts have it (RFC 1035 section 2.3.4). What is left of
-/// [`MAX_PRINCIPAL_OCTETS`] beside one is for the name.
+/// The longest domain, in bytes, as for names of hosts (RFC 1035 section 2.3.4). The rest of [`MAX_PRINCIPAL_OCTETS`]
+/// is for the name.
 pub const MAX_DOMAIN_OCTETS: usize = 127;
 
-/// What a name or a number is of.
+/// Whether a name or a number belongs to a user or to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A user.
@@ -30,13 +30,13 @@ pub trait Accounts: Send + Sync {
     /// The name of a user or group; `None` if it has none.
     ///
     /// # Errors
-    /// If the host does not answer: then the number is sent, and the host is asked again.
+    /// If the host does not answer: the server sends the number, and asks the host again the next time.
     fn name(&self, kind: Kind, id: u32) -> io::Result<Option<String>>;
 
-    /// The number of a user or group; `None` if there is none of that name.
+    /// The number of a user or group; `None` if none has that name.
     ///
     /// # Errors
-    /// If the host does not answer: then the client must come again, and the host is asked again.
+    /// If the host does not answer: the client must try again, and the server asks the host again.
     fn id(&self, kind: Kind, name: &str) -> io::Result<Option<u32>>;
 }
 
@@ -65,8 +65,8 @@ impl fmt::Display for Domain {
     }
 }
 
-/// Whether a text can be the name of a user or group in `name@domain`. It must not be a number, nor contain anything
-/// that separates names elsewhere: `@`, and what databases of users and paths use.
+/// Whether a text can be the name of a user or group in `name@domain`. It must not be a number, nor contain `@` or a
+/// character that separates fields in databases of users or names in paths.
 fn is_name(text: &str) -> bool {
     let is_fit = |c: char| !c.is_control() && !matches!(c, '@' | ':' | '/');
     let is_number = text.bytes().all(|c| c.is_ascii_digit());
@@ -84,12 +84,12 @@ type Numbers = Lookups<(Kind, Arc<str>), Option<u32>>;
 pub struct OwnerNames {
     domain: Domain,
     names: Arc<Lookups<(Kind, u32), Option<Principal>>>,
-    /// In a table of their own: a client that asks for invalid names pushes out no name that files have.
+    /// In its own table: a client that asks for invalid names displaces no name of a file's owner.
     numbers: Arc<Numbers>,
 }
 
 impl OwnerNames {
-    /// Asks `accounts` where `work` is done.
+    /// Asks `accounts` on the threads of `work`.
     pub fn new(domain: Domain, accounts: Arc<dyn Accounts>, work: Arc<dyn Work>, clock: Arc<dyn Clock>) -> Arc<Self> {
         let (ours, by_name) = (domain.clone(), accounts.clone());
         let name = move |(kind, id): &(Kind, u32)| Ok(accounts.name(*kind, *id)?.and_then(|name| ours.told(&name)));
@@ -106,13 +106,13 @@ impl OwnerNames {
         &self.domain
     }
 
-    /// How many names and numbers are known, and how many are waited for.
+    /// How many names and numbers are known, and how many calls wait for.
     pub fn sizes(&self) -> (usize, usize) {
         let (names, numbers) = (self.names.sizes(), self.numbers.sizes());
         (names.0 + numbers.0, names.1 + numbers.1)
     }
 
-    /// A user or group for this client: by name, or by number if it has none.
+    /// A user or group as this client gets it: the name, or the number if it has no name.
     pub(crate) async fn told(&self, kind: Kind, id: u32, client: ClientNetwork) -> Principal {
         let name = match self.names.find((kind, id), client) {
             Found::Known(name) => name,
@@ -121,10 +121,10 @@ impl OwnerNames {
         name.unwrap_or_else(|| Principal::of_number(id))
     }
 
-    /// The number of what this client has named; `None` if it is not a name of this domain.
+    /// The number of a user or group that this client has named; `None` if it is not a name of this domain.
     ///
     /// # Errors
-    /// If the host does not answer now: the name may well exist.
+    /// If the host does not answer now: the name may exist.
     pub(crate) async fn id(&self, kind: Kind, who: &Principal, client: ClientNetwork) -> Result<Option<u32>, Untold> {
         let Some(name) = self.domain.name_of(who) else { return Ok(None) };
         match self.numbers.find((kind, name.into()), client) {
@@ -135,7 +135,7 @@ impl OwnerNames {
 }
 
 impl Domain {
-    /// `name@domain`; `None` for what can be no such name.
+    /// `name@domain`; `None` if the text cannot be such a name.
     fn told(&self, name: &str) -> Option<Principal> {
         let len = name.len() + 1 + self.0.len();
         (is_name(name) && len <= MAX_PRINCIPAL_OCTETS).then(|| format!("{name}@{self}").as_str().into())

@@ -1,7 +1,8 @@
 //! Which flavours of credentials an export takes (RFC 8881 section 2.6, RFC 2623 section 2.3).
 //!
-//! A call with another flavour is answered so that its client can find out which one to use: `NFS4ERR_WRONGSEC` and
-//! SECINFO, or AUTH_TOOWEAK and the list of MOUNT. AUTH_NONE goes with AUTH_SYS: its callers are nobody.
+//! If the export does not take a call's flavour, the server answers so that the client can find a flavour to use: with
+//! `NFS4ERR_WRONGSEC` and SECINFO, or with AUTH_TOOWEAK and the list of MOUNT. An export that takes AUTH_SYS also takes
+//! AUTH_NONE: its callers are anonymous.
 
 use rpcrdma_nfs::v4::{
     Opaque,
@@ -10,19 +11,19 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_oncrpc::{AUTH_NONE, AUTH_SYS, Credential, gss};
 use std::{fmt, str::FromStr};
 
-/// Kerberos' object id, 1.2.840.113554.1.2.2, as DER has it without its head.
+/// Kerberos' object id, 1.2.840.113554.1.2.2, in DER without tag and length.
 const KERBEROS: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
 
-/// How callers are distinguished, and what of their calls is protected.
+/// How the server knows its callers, and how calls and replies are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Security {
     /// The client says who calls.
     Sys,
-    /// Kerberos proves it.
+    /// Kerberos proves who calls.
     Krb5,
-    /// The same, and nobody changes calls and replies.
+    /// The same, and no other party can change calls and replies.
     Krb5i,
-    /// The same, and nobody reads them.
+    /// The same, and no other party can read them.
     Krb5p,
 }
 
@@ -30,7 +31,7 @@ impl Security {
     /// All, the weakest first.
     pub const ALL: [Self; 4] = [Self::Sys, Self::Krb5, Self::Krb5i, Self::Krb5p];
 
-    /// The word by which administrators know it.
+    /// The name that administrators use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sys => "sys",
@@ -40,7 +41,7 @@ impl Security {
         }
     }
 
-    /// Whether it takes Kerberos.
+    /// Whether the flavour uses Kerberos.
     pub fn is_kerberos(self) -> bool {
         self != Self::Sys
     }
@@ -121,12 +122,12 @@ impl FromStr for Security {
     }
 }
 
-/// What an export takes, each once, best first: clients see them in that order.
+/// The flavours that an export takes, each once, best first: clients see them in that order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Securities(Vec<Security>);
 
 impl Default for Securities {
-    /// The client's word.
+    /// AUTH_SYS alone.
     fn default() -> Self {
         Self(vec![Security::Sys])
     }
@@ -149,24 +150,24 @@ impl Securities {
         self.0.iter().copied()
     }
 
-    /// Whether all is taken that there is without Kerberos, and nothing else.
+    /// Whether these are exactly the flavours without Kerberos.
     pub(crate) fn is_usual(&self) -> bool {
         self.0 == [Security::Sys]
     }
 
-    /// Whether a call with this credential is.
+    /// Whether the list has the flavour of this credential.
     pub(crate) fn take(&self, credential: &Credential) -> bool {
         self.0.contains(&Security::of(credential))
     }
 
-    /// In the form of MOUNT.
+    /// As MOUNT lists them.
     pub(crate) fn numbers(&self) -> Vec<u32> {
         self.iter().map(Security::number).collect()
     }
 
-    /// In the form of SECINFO.
+    /// As SECINFO lists them.
     pub(crate) fn told(&self) -> Vec<ops::Flavour> {
-        // AUTH_NONE last: with it everybody is nobody.
+        // AUTH_NONE last: all its callers are anonymous.
         let none = self.0.contains(&Security::Sys).then_some(ops::Flavour::None);
         self.iter().map(Security::told).chain(none).collect()
     }

@@ -1,4 +1,4 @@
-//! Exports, and the server that is made of them.
+//! Exports, and the server that serves them.
 //!
 //! ```no_run
 //! # use rpcrdma_nfsd::{DirectoryFs, Export, Nfsd, Queue, StateDirectory};
@@ -45,7 +45,7 @@ use std::{
     time::Duration,
 };
 
-/// A file system as clients may use it.
+/// A file system, and how clients may use it.
 #[derive(Clone)]
 pub struct Export {
     pub(crate) path: Bytes,
@@ -58,7 +58,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// Exports a file system by the path that clients mount. Everybody may read and write; the superuser is squashed.
+    /// Exports a file system under the path that clients mount. All clients may read and write; the superuser is
+    /// squashed.
     pub fn new(path: impl AsRef<[u8]>, file_system: Arc<dyn FileSystem>) -> Self {
         let path = Bytes::copy_from_slice(path.as_ref());
         // A fixed key: the number only has to be the same after a restart and to differ between exports.
@@ -76,13 +77,13 @@ impl Export {
         }
     }
 
-    /// Nothing can be changed through it.
+    /// Whether clients may change nothing through the export.
     pub fn with_read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
     }
 
-    /// As whom callers act.
+    /// Which users callers act as.
     pub fn with_identities(mut self, identities: Identities) -> Self {
         self.identities = identities;
         self
@@ -106,7 +107,7 @@ impl Export {
     }
 }
 
-/// What is wrong with a list of exports.
+/// Why a list of exports is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -130,7 +131,7 @@ pub enum ConfigError {
 pub struct Nfsd {
     nfs: Arc<dyn Handler>,
     mount: Arc<dyn Handler>,
-    /// The programs that locks of version 3 need, if it has locks.
+    /// The programs for locks of version 3, if the server has such locks.
     locks: Option<LockPrograms>,
     file_systems: Vec<Arc<dyn FileSystem>>,
     server: Arc<Server>,
@@ -141,7 +142,7 @@ pub struct Nfsd {
     groups: Option<Arc<ManagedGroups>>,
 }
 
-/// The lock manager and the status monitor, each with what executes calls to it.
+/// The lock manager and the status monitor, each with the handler of its calls.
 struct LockPrograms {
     nlm: Arc<dyn Handler>,
     nsm: Arc<dyn Handler>,
@@ -153,23 +154,23 @@ struct LockPrograms {
 pub struct Locks<'a> {
     /// Where the list of hosts with locks is kept.
     pub state: &'a StateDirectory,
-    /// Which of the servers that share the state directory this is, as
-    /// [`Version4::with_server_id`](crate::Version4::with_server_id) says it.
+    /// The number of this server among those that share the state directory, as in
+    /// [`Version4::with_server_id`](crate::Version4::with_server_id).
     pub server: u64,
     /// The name of this host, which is sent to hosts with locks after a restart.
     pub name: Bytes,
-    /// Where what waits for the disk takes its turn.
+    /// Where jobs that wait for the disk take their turn.
     pub queue: Arc<Queue>,
     /// Makes the server's calls to its clients.
     pub outside: Arc<dyn Outside>,
-    /// For how long after a restart locks may be claimed again, while new ones wait.
+    /// How long after a restart hosts may reclaim locks, while new locks wait.
     pub grace: Duration,
-    /// Whether programs of the host are excluded by what clients lock, as
-    /// [`Version4::with_host_locks`](crate::Version4::with_host_locks) says it.
+    /// Whether locks of clients exclude programs of the host, as in
+    /// [`Version4::with_host_locks`](crate::Version4::with_host_locks).
     pub host_locks: bool,
 }
 
-/// How often version 4 looks for what is due: leases that are over, the end of the grace period.
+/// How often version 4 looks for leases that are over and for the end of the grace period.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Nfsd {
@@ -222,7 +223,7 @@ impl Nfsd {
         self
     }
 
-    /// Understands RPCSEC_GSS, and calls clients of version 4 back in contexts of theirs that they name. Otherwise as
+    /// Understands RPCSEC_GSS, and calls version 4 clients back in those of their contexts that they name. Otherwise as
     /// [`with_flavour`](Self::with_flavour).
     pub fn with_contexts(self, contexts: Arc<AcceptGss>, env: &Env) -> Self {
         let _ = self.server.contexts.set(contexts.clone());
@@ -237,13 +238,14 @@ impl Nfsd {
         self
     }
 
-    /// Version 4 names owners and groups to principals, and takes names from all. Without, they are numbers.
+    /// Version 4 sends owners and groups as names to Kerberos principals, and takes names from all clients. Without
+    /// this method, it sends numbers.
     pub fn with_names(self, names: Arc<OwnerNames>) -> Self {
         let _ = self.server.names.set(names);
         self
     }
 
-    /// A router that understands what this server does.
+    /// A router for the flavours that this server accepts.
     fn router(&self, env: &Env) -> Router {
         match &self.flavour {
             Some(flavour) => Router::new(env).with_flavour(flavour.clone()),
@@ -252,8 +254,9 @@ impl Nfsd {
     }
 
     /// Serves version 2, too, with versions 1 and 2 of MOUNT; version 3 only if `version_3`. Opens the table of handles
-    /// that do not fit into 32 bytes, and waits for the disk. `server` says which of the servers it is that share the
-    /// state directory, as [`Version4::with_server_id`](crate::Version4::with_server_id) does. Version 4 comes later.
+    /// that do not fit into 32 bytes, and waits for the disk. `server` is the number of this server among those that
+    /// share the state directory, as in [`Version4::with_server_id`](crate::Version4::with_server_id). Call this before
+    /// the method that adds version 4.
     ///
     /// # Errors
     /// If the table cannot be used.
@@ -269,7 +272,7 @@ impl Nfsd {
         Ok(self)
     }
 
-    /// Makes the services of the versions before 4, and of MOUNT, by the present settings.
+    /// Makes the services of the versions before 4, and of MOUNT, anew from the present settings.
     fn renew(&mut self, version_3: bool, env: &Env) {
         self.nfs = Arc::new(self.legacy(version_3, env));
         self.mount = Arc::new(self.server.mount(self.router(env), self.groups.as_ref()));
@@ -306,7 +309,7 @@ impl Nfsd {
     }
 
     /// Serves locks for version 3: NLM and NSM. Opens the list of hosts with locks, and waits for the disk.
-    /// [`upkeep`](Self::upkeep) notifies hosts that had some of the restart.
+    /// [`upkeep`](Self::upkeep) notifies the hosts with locks of the restart.
     ///
     /// # Errors
     /// If the list cannot be used.
@@ -349,7 +352,7 @@ impl Nfsd {
         }
     }
 
-    /// How much the lock manager keeps and what it has done, if version 3 has locks.
+    /// The sizes and counters of the lock manager, if version 3 has locks.
     pub fn lock_counts(&self) -> Option<NlmCounts> {
         self.locks.as_ref().map(|locks| locks.lockd.counts())
     }
@@ -359,27 +362,27 @@ impl Nfsd {
         &self.locks.as_ref().unwrap().lockd
     }
 
-    /// What executes calls to NLM, if version 3 has locks.
+    /// The handler of calls to NLM, if version 3 has locks.
     pub fn lockd(&self) -> Option<Arc<dyn Handler>> {
         self.locks.as_ref().map(|locks| locks.nlm.clone())
     }
 
-    /// What executes calls to NSM, if version 3 has locks.
+    /// The handler of calls to NSM, if version 3 has locks.
     pub fn statd(&self) -> Option<Arc<dyn Handler>> {
         self.locks.as_ref().map(|locks| locks.nsm.clone())
     }
 
-    /// What the monitor of hosts has done, if version 3 has locks.
+    /// Counters of the status monitor, if version 3 has locks.
     pub fn monitor_counts(&self) -> Option<MonitorCounts> {
         self.locks.as_ref().map(|locks| locks.monitor.counts())
     }
 
-    /// What clients hold on files, which all versions ask: for protocols of the program's own.
+    /// What clients of all versions hold on files: for protocols of the program's own.
     pub fn claims(&self) -> &Claims {
         &self.server.claims
     }
 
-    /// A connection has ended: it does not belong to sessions of version 4 any more. Its number is that of its
+    /// A connection has ended: it belongs to no session of version 4 any more. `connection` is the number of its
     /// [`Connection`](rpcrdma_oncrpc::Connection), which must be unique in the process.
     pub fn connection_ended(&self, connection: u64) {
         if let Some(shared) = self.server.version_4.get() {
@@ -411,12 +414,12 @@ impl Nfsd {
         })
     }
 
-    /// What executes calls to NFS, for every transport.
+    /// The handler of calls to NFS, for every transport.
     pub fn nfs(&self) -> Arc<dyn Handler> {
         self.nfs.clone()
     }
 
-    /// The periodic work of all exports. The program drives it as long as it serves.
+    /// The periodic work of all exports. The program polls it for as long as it serves.
     pub fn upkeep(&self) -> BoxFuture<'static, ()> {
         let mut parts: Vec<_> = self.file_systems.iter().map(|file_system| file_system.upkeep()).collect();
         if let Some(LockPrograms { lockd, monitor, .. }) = &self.locks {
@@ -447,9 +450,9 @@ impl Nfsd {
         }))
     }
 
-    /// Writes what [`upkeep`](Self::upkeep) would have written a little later. A program that stops waits for it, when
-    /// it has answered all calls: otherwise the next start would wait for clients that have left, and all others with
-    /// it.
+    /// Writes to disk now what [`upkeep`](Self::upkeep) would have written a little later. A program that stops waits
+    /// for it after it has answered all calls: otherwise the next start would wait for clients that have left, and
+    /// delay all other clients.
     pub fn settle(&self) -> BoxFuture<'static, ()> {
         let Some(shared) = self.server.version_4.get().cloned() else { return Box::pin(std::future::ready(())) };
         Box::pin(async move {
@@ -461,20 +464,20 @@ impl Nfsd {
         })
     }
 
-    /// What executes calls to MOUNT.
+    /// The handler of calls to MOUNT.
     pub fn mount(&self) -> Arc<dyn Handler> {
         self.mount.clone()
     }
 
-    /// The handler for a client that may use no export, for NFS and for MOUNT: it executes no call, and returns nothing
-    /// but that refusal. A program that knows such clients by their addresses serves them with it, and needs no memory
-    /// for their calls beyond the largest that it wants to answer.
+    /// The handler for a client that may use no export, for NFS and for MOUNT: it executes no call, and only refuses. A
+    /// program that knows such clients by their addresses serves them with it; their calls need no memory beyond the
+    /// largest call that the program wants to answer.
     pub fn stranger() -> Arc<dyn Handler> {
         Arc::new(Stranger)
     }
 }
 
-/// A service whose callers have the groups that they name, or those that this host knows.
+/// A service whose callers have the groups in their credentials, or the groups that this host knows.
 pub(crate) fn grouped(service: impl Service + 'static, groups: Option<&Arc<ManagedGroups>>) -> Arc<dyn Service> {
     match groups {
         Some(groups) => Arc::new(Managed::new(service, groups.clone())),
@@ -483,7 +486,7 @@ pub(crate) fn grouped(service: impl Service + 'static, groups: Option<&Arc<Manag
 }
 
 impl Server {
-    /// Adds version 3, and NFSACL: on the same connections (ULB-4.2-a), so that no client asks rpcbind for it.
+    /// Adds version 3 and NFSACL, on the same connections (ULB-4.2-a): clients do not ask rpcbind for NFSACL.
     fn version_3(self: &Arc<Self>, nfs: Router, groups: Option<&Arc<ManagedGroups>>) -> Router {
         nfs.with_service(grouped(Nfs3 { server: self.clone() }, groups))
             .with_service(grouped(NfsAcl { server: self.clone() }, groups))
@@ -504,20 +507,20 @@ impl Server {
 /// What the services share.
 pub(crate) struct Server {
     pub(crate) exports: Vec<Export>,
-    /// Whether an export takes anything else than AUTH_SYS, or does not take it.
+    /// Whether the flavours of an export differ from AUTH_SYS alone.
     pub(crate) is_choosy: bool,
-    /// Where exports lie in others.
+    /// The places where exports lie inside other exports.
     pub(crate) borders: Borders,
     pub(crate) seal: Seal,
-    /// Distinguishes this start of the server from others.
+    /// Distinguishes this start of the server from other starts.
     pub(crate) boot: u64,
     pub(crate) mounts: MountTable,
     pub(crate) troubles: Troubles,
-    /// What clients hold on files, of whichever version.
+    /// What clients of all versions hold on files.
     pub(crate) claims: Claims,
-    /// What version 2 keeps, if it is served.
+    /// The state of version 2, if the server serves it.
     pub(crate) version_2: OnceLock<Arc<Version2>>,
-    /// Version 4, if it is served.
+    /// Version 4, if the server serves it.
     pub(crate) version_4: OnceLock<Arc<Shared>>,
     /// The lock manager for version 3, if there is one.
     pub(crate) lockd: OnceLock<Weak<Lockd>>,

@@ -1,7 +1,7 @@
 //! The state directory: what must survive a restart.
 //!
-//! It holds the secret that handles are checked with (`secret`, readable by its owner alone) and an index for each
-//! served directory. Opening it creates what is missing.
+//! It holds the secret for the check in handles (`secret`, which only its owner may read) and an index for each served
+//! directory. Opening it creates what is missing.
 
 use crate::SECRET_OCTETS;
 use rpcrdma_env::Random;
@@ -13,7 +13,7 @@ use std::{
 };
 
 const SECRET_FILE: &str = "secret";
-/// Permissions of anybody but the owner, and those of them that let change.
+/// Permissions of users other than the owner, and those of them that allow changes.
 const OTHERS: u32 = 0o077;
 const OTHERS_WRITE: u32 = 0o022;
 
@@ -36,13 +36,13 @@ pub enum StateError {
         /// Why.
         source: io::Error,
     },
-    /// Others could change what is in it, or read the secret, and so make up handles.
+    /// Other users could change its contents, or read the secret and forge handles.
     #[error("{} must belong to the server's user, and to nobody else's use", path.display())]
     Exposed {
         /// The file or directory.
         path: PathBuf,
     },
-    /// The secret is not what was once written.
+    /// The secret has been changed since it was written.
     #[error("{} does not hold a secret of {SECRET_OCTETS} bytes", path.display())]
     BadSecret {
         /// The file.
@@ -51,10 +51,10 @@ pub enum StateError {
 }
 
 impl StateDirectory {
-    /// Opens the directory, and creates it and the secret if they are not there.
+    /// Opens the directory; creates it and the secret if they do not exist.
     ///
     /// # Errors
-    /// If that fails, the secret is damaged, or others could change the directory or read the secret.
+    /// If that fails, if the secret is damaged, or if other users could change the directory or read the secret.
     pub fn open(path: impl Into<PathBuf>, random: &dyn Random) -> Result<Self, StateError> {
         let path = path.into();
         let secret_path = path.join(SECRET_FILE);
@@ -89,7 +89,7 @@ impl StateDirectory {
     }
 }
 
-/// At most one byte more than a secret has.
+/// Reads at most one byte more than a secret has.
 fn read_all(path: &Path) -> io::Result<Vec<u8>> {
     let mut octets = Vec::new();
     File::open(path)?.take(SECRET_OCTETS as u64 + 1).read_to_end(&mut octets)?;

@@ -1,8 +1,8 @@
 //! The answers for a client that may use no export: each call has one fixed answer.
 //!
-//! The answers are those of Linux's servers: NULL is answered, MNT is refused with MNT3ERR_ACCES, the lists of exports
-//! and of mounts are empty, and every call to NFS is rejected as not authenticated well enough. Only the header of the
-//! message is looked at, nothing is executed, and no memory is needed but that of the answer.
+//! The answers are the same as from Linux's servers: NULL succeeds, MNT fails with MNT3ERR_ACCES, the lists of exports
+//! and of mounts are empty, and every call to NFS fails because its authentication is too weak. The handler looks only
+//! at the message's header, executes nothing, and needs memory only for the answer.
 
 use crate::mount::results;
 use rpcrdma_env::BoxFuture;

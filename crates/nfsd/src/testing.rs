@@ -37,7 +37,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
-/// Memory of which it is counted how much is in use.
+/// Memory that counts how much of it is in use.
 #[derive(Clone, Default)]
 pub(crate) struct Watched(pub(crate) Arc<AtomicUsize>);
 
@@ -70,7 +70,7 @@ impl Allocator for Watched {
     }
 }
 
-/// Accepts the service and the principal in a credential without the proof of RPCSEC_GSS. Each principal is user 1000.
+/// Believes the service and the principal in a credential without RPCSEC_GSS's proof. Each principal is user 1000.
 pub(crate) struct Believed;
 
 impl ServerFlavour for Believed {
@@ -91,7 +91,7 @@ impl ServerFlavour for Believed {
     }
 }
 
-/// What goes on while a caller waits for an answer.
+/// Work that goes on while a caller waits for an answer.
 pub(crate) type Beside = Arc<Mutex<BoxFuture<'static, ()>>>;
 
 /// A client of one server, as one user.
@@ -102,19 +102,19 @@ pub(crate) struct Client {
     pub(crate) gid: u32,
     pub(crate) groups: Vec<u32>,
     pub(crate) address: IpAddr,
-    /// The server's address that it calls, if not its own.
+    /// The address of the server that the client calls, if not the server's usual one.
     pub(crate) called: Option<IpAddr>,
     pub(crate) limits: Limits,
     /// Memory for results.
     pub(crate) memory: Arc<dyn Allocator>,
-    /// The number of its connection.
+    /// The connection's number.
     pub(crate) connection: u64,
-    /// Where it calls from.
+    /// The port from which it calls.
     pub(crate) port: u16,
     pub(crate) beside: Option<Beside>,
     /// How the server calls it over that connection.
     pub(crate) reverse: Option<(Arc<dyn ClientTransport>, Gone)>,
-    /// The service and the principal of its calls, if it does not call by AUTH_SYS.
+    /// The service and the principal of its calls, if it does not use AUTH_SYS.
     pub(crate) proven: Option<(GssService, &'static str)>,
     xid: AtomicU32,
 }
@@ -145,12 +145,12 @@ impl Client {
         Self { nfs: Nfsd::stranger(), mount: Nfsd::stranger(), ..Self::of(server) }
     }
 
-    /// The same, whose calls to all programs but NFS this handler executes.
+    /// The same, but `handler` executes its calls to all programs except NFS.
     pub(crate) fn calling(self, handler: Arc<dyn Handler>) -> Self {
         Self { mount: handler, ..self }
     }
 
-    /// The same, whose calls have numbers from this one on.
+    /// The same, whose xids begin with this one.
     pub(crate) fn numbered_from(self, xid: u32) -> Self {
         Self { xid: AtomicU32::new(xid), ..self }
     }
@@ -217,7 +217,7 @@ impl Client {
         handler.handle(context, Stream::from(encoder.finish().to_bytes()))
     }
 
-    /// The next call has the number of the last one.
+    /// Gives the next call the xid of the last call.
     pub(crate) fn repeat(&self) {
         self.xid.fetch_sub(1, Ordering::Relaxed);
     }
@@ -226,7 +226,7 @@ impl Client {
         let mut call = self.send(program, version, procedure, args);
         let answered = poll_fn(|cx| {
             let answer = call.as_mut().poll(cx);
-            // Where the call has handed something over that it waits for, or that its test looks for.
+            // The call may have handed over work that it waits for, or that its test looks at.
             if let Some(beside) = &self.beside {
                 let _ = beside.lock().unwrap().as_mut().poll(cx);
             }
@@ -267,7 +267,7 @@ impl Client {
         plain(self.ask(Lookup { directory: directory.clone(), name: name.into() }))
     }
 
-    /// Looks up name after name.
+    /// Looks up each name of a path in turn.
     pub(crate) fn walk(&self, path: &str) -> Result<Handle, Status> {
         let mut at = self.root();
         for name in path.split('/') {
@@ -342,7 +342,7 @@ impl Client {
         plain(self.ask(v3::Access { file: file.clone(), rights })).map(|ok| ok.rights)
     }
 
-    /// All names of a directory, read in answers of `count` bytes.
+    /// All names of a directory, from replies of at most `count` bytes.
     pub(crate) fn names(&self, directory: &Handle, count: u32) -> Vec<Vec<u8>> {
         let mut names = Vec::new();
         let (mut cookie, mut verifier) = (0, v3::Verifier::default());
@@ -360,7 +360,7 @@ impl Client {
     }
 }
 
-/// The status of a failure, without what else it tells.
+/// The status of a failure, without its other results.
 pub(crate) fn plain<T, F>(answer: Answer<T, F>) -> Result<T, Status> {
     answer.into_result().map_err(|Failure { status, .. }| status)
 }

@@ -1,4 +1,4 @@
-//! What every file system behind the server has to do, asked of all of them.
+//! Tests that every file system behind the server has to pass.
 
 mod calls;
 mod claims;

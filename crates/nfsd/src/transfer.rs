@@ -6,14 +6,14 @@ use rpcrdma_nfs::v3::MAX_TRANSFER_OCTETS;
 use rpcrdma_oncrpc::Limits;
 use rpcrdma_xdr::Payload;
 
-/// What stands in a message beside the data of a READ or WRITE, at most: header, credential and verifier at their
+/// The most bytes that a message has beside the data of a READ or WRITE: header, credential and verifier at their
 /// largest, handle, attributes.
 pub(crate) const MESSAGE_OVERHEAD_OCTETS: usize = 1536;
 /// Transfers are multiples of it, so that they fall on pages.
 pub(crate) const TRANSFER_UNIT_OCTETS: usize = 4096;
-/// What a session counts beside the data, at most: SEQUENCE, PUTFH, the READ or WRITE and a GETATTR, the latter's
-/// results with two hundred bytes to spare. Clients ask for sessions that carry 1 MiB with their own headroom, of at
-/// least 900 bytes with Linux: they are to get 1 MiB.
+/// The most bytes that a session counts beside the data: SEQUENCE, PUTFH, the READ or WRITE, and a GETATTR, whose
+/// results have two hundred bytes to spare. Clients ask for sessions that carry 1 MiB and some headroom (at least 900
+/// bytes with Linux), and are to get 1 MiB.
 const SESSION_OVERHEAD_OCTETS: usize = 640;
 /// The largest READDIR or READDIRPLUS answer.
 pub(crate) const MAX_LISTING_OCTETS: usize = 256 << 10;
@@ -29,7 +29,7 @@ pub(crate) fn transfer_limits(transport: Limits) -> (usize, usize) {
     (limit(transport.max_reply), limit(transport.max_call))
 }
 
-/// The same in a session whose replies and requests have at most so many bytes.
+/// The same in a session that limits the bytes of its replies and requests.
 pub(crate) fn session_limits(transport: Limits, response: usize, request: usize) -> (usize, usize) {
     let limit = |message: usize| whole_units(message.saturating_sub(SESSION_OVERHEAD_OCTETS));
     let (read, write) = transfer_limits(transport);
@@ -43,7 +43,7 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    /// Results without items, which count as that memory until they were sent.
+    /// Results without items, which count as that memory until the server has sent them.
     pub(crate) fn payload(results: Payload, counted: Buffer) -> Payload {
         Payload::from(Bytes::from_owner(Self { octets: results.to_bytes(), _as: counted }))
     }

@@ -1,8 +1,9 @@
-//! Warnings of answers that an operator can do something about: a full disk, a used-up quota, a failing disk, files
-//! that are gone, failures of the server itself.
+//! Warnings about answers whose cause an operator can remove: a full disk, a used-up quota, a failing disk, missing
+//! files, failures of the server itself.
 //!
-//! Clients can cause such answers as often as they like. So each status is logged once in a while, with the number of
-//! those that were left out; the details are looked up only then. Nothing fails: what cannot be found out is left out.
+//! Clients can cause such answers as often as they like. So the log has each status once in a while, with the number of
+//! warnings left out, and the code looks up the details only then. A detail that it cannot find is left out; nothing
+//! fails.
 
 use crate::{FileId, server::Server};
 use bytes::Bytes;
@@ -20,10 +21,10 @@ use std::{
     time::Duration,
 };
 
-/// How long no further answer of a status is logged after one was.
+/// For how long after a warning of a status no other follows.
 pub(crate) const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
 
-/// The statuses that are logged, and what an operator should know of each.
+/// The statuses that the log has, and what an operator should know of each.
 const TOLD: [(Status, &str); 5] = [
     (Status::NOSPC, "no space or no inode is left on the served file system: free some there, or make it larger"),
     (Status::DQUOT, "a quota of the served file system is used up: raise it, or remove files of its owner"),
@@ -53,19 +54,19 @@ pub(crate) fn is_told(status: Status) -> bool {
 pub(crate) struct Subject {
     /// The procedure or operation.
     pub(crate) procedure: &'static str,
-    /// What the names of its errors begin with.
+    /// The prefix of its error names.
     pub(crate) errors: &'static str,
     pub(crate) client: SocketAddr,
     /// The file, or the directory in which `name` is.
     pub(crate) file: Option<Handle>,
-    /// A name in the directory; of MNT the path that the client sent.
+    /// A name in the directory; for MNT the path that the client sent.
     pub(crate) name: Option<Bytes>,
 }
 
-/// Counts what is logged and what is left out.
+/// Counts the warnings that are logged and left out.
 pub(crate) struct Troubles {
     clock: Arc<dyn Clock>,
-    /// As [`TOLD`].
+    /// In the order of [`TOLD`].
     told: Mutex<[Told; TOLD.len()]>,
 }
 
@@ -80,7 +81,7 @@ impl Troubles {
         Self { clock, told: Mutex::default() }
     }
 
-    /// Whether to log an answer with this status now: how many before it were left out, and what to say.
+    /// Whether to log an answer with this status now: how many warnings before it were left out, and the text.
     fn count(&self, status: Status) -> Option<(u64, &'static str)> {
         let at = TOLD.iter().position(|(told, _)| *told == status)?;
         let now = self.clock.now();
@@ -96,8 +97,8 @@ impl Troubles {
 }
 
 impl Server {
-    /// A call, or an operation of one, is answered with this status: warns the administrator, if the
-    /// administrator can do something about it. Such statuses have the same numbers in version 4 as in version 3.
+    /// A call, or an operation of one, ends with this status: warns the operator if the status is in [`TOLD`]. Such
+    /// statuses have the same numbers in versions 3 and 4.
     pub(crate) fn answered(&self, status: Status, subject: &Subject) {
         if status == Status::OK {
             return;

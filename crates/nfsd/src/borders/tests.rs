@@ -1,4 +1,4 @@
-//! Exports in exports, as clients of versions 4 and 3 see them.
+//! Exports inside exports, as clients of versions 4 and 3 see them.
 
 use super::*;
 use crate::{
@@ -33,7 +33,7 @@ fn client(server: &Nfsd, address: [u8; 4]) -> TestClient {
     TestClient::new(rpc, if address == OURS { "ours" } else { "other" }, 2, 1)
 }
 
-/// `/`, `/in` for 10.0.0.0/8, and `/a/b/deep` that nobody may change; what they cover is there.
+/// `/`, `/in` for 10.0.0.0/8, and read-only `/a/b/deep`; the directories that they cover exist.
 fn nested() -> Nfsd {
     let inner = export("/in").with_allow(vec!["10.0.0.0/8".parse().unwrap()]);
     let server = server(vec![export("/a/b/deep").with_read_only(true), inner, export("/")]);
@@ -93,7 +93,7 @@ fn a_client_goes_by_name_from_one_export_into_the_other_and_back() {
         assert!(listed(&client, above, Attribute::FileSystem).contains(&(name.to_owned(), fs(&root))));
     }
     assert!(client.walk("in/inside").is_ok(), "what is in the inner export");
-    // What was made through the outer root is not in the export that covers it, and a name elsewhere is no border.
+    // The inner export does not show what was made through the outer root, and the name elsewhere is no border.
     make(&client, &client.walk("a").unwrap(), "in").unwrap();
     assert_eq!(client.walk("a/in/inside").err(), Some(Status::NOENT));
     assert_eq!(make(&client, &client.walk("a/b/deep").unwrap(), "x"), Err(Status::ROFS));
@@ -112,7 +112,7 @@ fn who_may_not_use_the_inner_export_finds_nothing_there() {
     assert_eq!(other.on(&ours.walk("in").unwrap(), get).status(), Status::ACCESS, "nor by a handle");
 }
 
-/// Where the outer export is not for a client, the tree above the exports leads to the inner one.
+/// If a client may not use the outer export, the tree above the exports leads it to the inner one.
 /// proves: NFS4-BORDER-b
 #[test]
 fn who_may_not_use_the_outer_export_goes_by_the_tree_above() {

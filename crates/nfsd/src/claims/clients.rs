@@ -1,4 +1,4 @@
-//! What each client holds, by client: for limits, and so that all of it can be released in time proportional to it.
+//! Each client's claims: for limits, and so that the end of a client takes time only for its own claims.
 
 use super::{
     files::{FileKey, Sharded},
@@ -9,9 +9,9 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// How much may be claimed. A range takes up to 1,800 bytes of memory, a share 1,300, if each is on a file of its own;
-/// many on one file take far less. So with the defaults a client can make the server take 200 MiB, and all of them
-/// together 800 MiB; a server with less memory sets lower limits.
+/// Limits of what clients may claim. A range takes up to 1,800 bytes of memory, a share 1,300, if each is on another
+/// file; many on one file take far less. So with the defaults one client can take 200 MiB of the server's memory, and
+/// all clients together 800 MiB; a server with less memory sets lower limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Shares that a client may have.
@@ -22,11 +22,12 @@ pub struct Limits {
     pub ranges_of_client: usize,
     /// Byte ranges of all clients.
     pub ranges: usize,
-    /// Byte ranges of a file whose locks the host knows too. The host finds them by going through all of the file's.
+    /// Byte ranges of a file whose locks the host knows too. To find a range, the host goes through all ranges of the
+    /// file.
     pub ranges_of_mirrored_file: usize,
     /// Locks that a client may wait for.
     pub waiting_of_client: usize,
-    /// Locks that may be waited for on a file.
+    /// Waiting locks on one file.
     pub waiting_of_file: usize,
 }
 
@@ -38,12 +39,12 @@ pub const MAX_SHARES: usize = 4 * MAX_SHARES_OF_CLIENT;
 pub const MAX_RANGES_OF_CLIENT: usize = 65_536;
 /// [`Limits::ranges`]: as many as four clients may have.
 pub const MAX_RANGES: usize = 4 * MAX_RANGES_OF_CLIENT;
-/// [`Limits::ranges_of_mirrored_file`]. One client may have three quarters of them. Unlocking a range beside as many of
-/// others takes up to 40 ms, one call of the host's for each gap.
+/// [`Limits::ranges_of_mirrored_file`]. One client may have three quarters of them. To unlock a range over this many
+/// ranges of other owners takes up to 40 ms: one call of the host for each gap.
 pub const MAX_RANGES_OF_MIRRORED_FILE: usize = 4_096;
 /// [`Limits::waiting_of_client`].
 pub const MAX_WAITING_LOCKS: usize = 64;
-/// [`Limits::waiting_of_file`]: with each unlock they are looked through.
+/// [`Limits::waiting_of_file`]: each unlock looks through all of them.
 pub const MAX_WAITING_LOCKS_OF_FILE: usize = 1_024;
 
 impl Default for Limits {
@@ -61,13 +62,13 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What one client may have of a limit that all share.
+    /// The part of a limit of all clients that one client may use.
     pub(super) fn part_of_one(limit: usize) -> usize {
         limit - limit / 4
     }
 }
 
-/// No more can be claimed before something is released.
+/// The table is full for this client: it must release something first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many claims")]
 pub struct TooMany;
@@ -85,13 +86,13 @@ pub(super) struct Held {
     shares: usize,
     ranges: usize,
     waiting: usize,
-    /// Where it has shares.
+    /// The files on which it has shares.
     shared: HashMap<FileKey, HashSet<Holder>>,
-    /// Where it has ranges.
+    /// The files on which it has ranges.
     locked: HashMap<FileKey, HashSet<Holder>>,
-    /// Where it waits, and for how many.
+    /// The files on which it waits, and for how many locks.
     waits: HashMap<FileKey, usize>,
-    /// What it has delegated.
+    /// The files that are delegated to it.
     delegated: HashSet<FileKey>,
 }
 
@@ -149,7 +150,7 @@ impl Clients {
         }
     }
 
-    /// Counts `more` of a client's, if there may be so many.
+    /// Counts `more` for a client, if the limits allow that.
     pub(super) fn take(&self, client: Client, sort: Sort, more: usize) -> Result<(), TooMany> {
         if more == 0 {
             return Ok(());
@@ -171,7 +172,7 @@ impl Clients {
         })
     }
 
-    /// Counts `more` of a client's, whatever the limit is.
+    /// Counts `more` for a client, whatever the limits are.
     pub(super) fn count(&self, client: Client, sort: Sort, more: usize) {
         if more > 0 {
             self.with(client, |held| *held.count(sort) += more);
@@ -179,7 +180,7 @@ impl Clients {
         }
     }
 
-    /// Counts `fewer` of a client's.
+    /// Counts `fewer` for a client.
     pub(super) fn give(&self, client: Client, sort: Sort, fewer: usize) {
         if fewer > 0 {
             self.with(client, |held| *held.count(sort) -= fewer.min(*held.count(sort)));
@@ -187,7 +188,7 @@ impl Clients {
         }
     }
 
-    /// Remembers whether an owner has anything of a file.
+    /// Records whether an owner has claims of this sort on a file.
     pub(super) fn note(&self, sort: Sort, file: FileKey, holder: &Holder, has: bool) {
         self.with(holder.client(), |held| {
             let places = held.places(sort);
@@ -202,7 +203,8 @@ impl Clients {
         });
     }
 
-    /// Remembers whether a file is delegated to a client. The protocol, which names delegations, limits their number.
+    /// Records whether a file is delegated to a client. The protocol, which numbers delegations, limits how many there
+    /// are.
     pub(super) fn note_delegated(&self, client: Client, file: FileKey, has: bool) {
         self.with(client, |held| if has { held.delegated.insert(file) } else { held.delegated.remove(&file) });
     }
@@ -219,7 +221,7 @@ impl Clients {
         })
     }
 
-    /// Counts one that it waits for no more.
+    /// Counts one waiting lock of a client less.
     pub(super) fn wait_no_more(&self, client: Client, file: FileKey) {
         self.with(client, |held| {
             held.waiting = held.waiting.saturating_sub(1);
@@ -232,7 +234,7 @@ impl Clients {
         });
     }
 
-    /// The files on which a client has something, or waits.
+    /// The files on which a client has claims or waits.
     pub(super) fn files(&self, client: Client) -> HashSet<FileKey> {
         self.with(client, |held| {
             let of_shares = held.shared.keys().chain(held.locked.keys());
@@ -240,7 +242,7 @@ impl Clients {
         })
     }
 
-    /// A client's owners who have something of a sort on a file.
+    /// A client's owners that have claims of this sort on a file.
     pub(super) fn holders(&self, client: Client, sort: Sort, file: FileKey) -> Vec<Holder> {
         self.with(client, |held| held.places(sort).get(&file).into_iter().flatten().cloned().collect())
     }

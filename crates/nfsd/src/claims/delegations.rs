@@ -1,13 +1,13 @@
-//! Delegations: files that clients may use by themselves until somebody else wants them (RFC 8881 section 10.4).
+//! Delegations: files that a client may use on its own until another user wants them (RFC 8881 section 10.4).
 //!
 //! A file has any number of delegations for reading, one for each client, or a single one for writing. Code that is
-//! about to use a file in another way than by an open in the table calls [`Claims::recall`] first. Conflicting
-//! delegations are recalled once, through [`Recalls`], and the caller gets [`Recalling`]. If there are none it gets a
-//! [`Using`], and as long as that lasts nothing that conflicts with it is delegated. An open holds one until its share
-//! is in the table: so a delegation and what it excludes are never granted both.
+//! about to use a file, other than by an open in the table, calls [`Claims::recall`] first. If delegations conflict,
+//! the table recalls them once, through [`Recalls`], and the caller gets [`Recalling`]. If none does, the caller gets a
+//! [`Using`]: while it exists, the table grants no delegation that conflicts with it. An open holds one until its share
+//! is in the table: so the table never grants both a delegation and an open that it excludes.
 //!
-//! Nothing sleeps, and no lock of the table is held while [`Recalls`] is called. The protocol handles what becomes of a
-//! recall: the delegation stays until its guard is dropped.
+//! Nothing sleeps, and the table holds no lock while it calls [`Recalls`]. The protocol handles the rest of a recall:
+//! the delegation stays until its guard is dropped.
 
 use super::{
     Claims,
@@ -28,17 +28,17 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// How many files with a conflict are remembered, and as many of the period before. If there are more, some are
-/// delegated again too early, which costs a recall.
+/// How many files with a conflict the table remembers for each period: the present one and the one before. If there are
+/// more files, the table delegates some again too early, which costs a recall.
 pub const MAX_REMEMBERED_CONFLICTS: usize = 65_536;
 
-/// Calls delegations back.
+/// Recalls delegations.
 pub trait Recalls: Send + Sync {
     /// A delegation conflicts with a use for the first time. Called without any lock of the table held; must not sleep.
     fn recall(self: Arc<Self>, client: Client, file: FileKey);
 }
 
-/// Delegations conflict, and were called back: NFS4ERR_DELAY, in version 3 NFS3ERR_JUKEBOX.
+/// Conflicting delegations are being recalled: NFS4ERR_DELAY, in version 3 NFS3ERR_JUKEBOX.
 #[derive(Debug, thiserror::Error)]
 #[error("a delegation is being recalled")]
 pub struct Recalling {
@@ -47,7 +47,8 @@ pub struct Recalling {
 }
 
 impl Recalling {
-    /// Completes when the conflicting delegations are gone: they were returned or taken away.
+    /// Completes when the conflicting delegations have ended: clients have returned them, or the server has taken them
+    /// away.
     pub async fn returned(mut self) {
         for end in &mut self.ends {
             while end.changed().await.is_ok() {}
@@ -63,13 +64,13 @@ impl Recalling {
 /// Why a file is not delegated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotDelegated {
-    /// Another user uses the file, or wanted to a short while ago.
+    /// Another user uses the file, or wanted it a short while ago.
     #[error("others use the file")]
     Contention,
     /// The client has a delegation of this kind already.
     #[error("the client has a delegation of the file")]
     Has(Kind),
-    /// The server could not call it back.
+    /// The server could not recall it.
     #[error("nothing can be delegated")]
     Nobody,
 }
@@ -78,14 +79,14 @@ struct Held {
     kind: Kind,
     number: u64,
     is_recalled: bool,
-    /// Dropped with the delegation, which those who wait for it see.
+    /// Dropped with the delegation; this wakes the users that wait for its end.
     end: watch::Sender<()>,
 }
 
 /// The user of the file: a client, or an unknown user.
 type User = Option<Client>;
 
-/// The delegations of one file, and who uses it in this moment.
+/// The delegations of one file, and the present users of the file.
 #[derive(Default)]
 struct OfFile {
     held: HashMap<Client, Held>,
@@ -108,7 +109,8 @@ impl OfFile {
         self.held.iter().any(|(holder, held)| *holder != client && held.kind.excludes(kind))
     }
 
-    /// Recalls what conflicts with a use. Returns those that were not recalled before, and how each will end.
+    /// Recalls the delegations that conflict with a use. Returns the clients to call now, and a receiver for the end of
+    /// each conflicting delegation.
     fn recall(&mut self, user: User, kind: Kind) -> (Vec<Client>, Vec<watch::Receiver<()>>) {
         let (mut fresh, mut ends) = (Vec::new(), Vec::new());
         for (client, held) in &mut self.held {
@@ -125,7 +127,7 @@ impl OfFile {
     }
 }
 
-/// Which files were wanted by others lately.
+/// The files that other users wanted lately.
 #[derive(Default)]
 struct Conflicts {
     now: HashSet<FileKey>,
@@ -159,21 +161,21 @@ impl Conflicts {
     }
 }
 
-/// What calls delegations back, and for how long a file is not delegated after a conflict.
+/// Recalls delegations; and for how long the table does not delegate a file after a conflict.
 type Connected = (Weak<dyn Recalls>, Duration);
 
-/// The room in the table.
+/// The table of delegations.
 #[derive(Default)]
 pub(super) struct Delegations {
     files: Sharded<FileKey, OfFile>,
-    /// Delegations, in number.
+    /// How many delegations there are.
     count: AtomicUsize,
     numbers: AtomicU64,
     conflicts: Mutex<Conflicts>,
     connected: OnceLock<Connected>,
-    /// Whether a client has asked for one, ever.
+    /// Whether a client has ever asked for a delegation.
     is_asked: AtomicBool,
-    /// Who changes names in this moment without a look at what they stand for.
+    /// How many users change names at this moment without looking up their files.
     naming: AtomicUsize,
 }
 
@@ -223,7 +225,7 @@ impl Delegation {
         })
     }
 
-    /// Calls it back for a reason that the table does not know. Says whether it was not called back before.
+    /// Recalls it for a reason that the table does not know. Returns whether it was not recalled before.
     pub fn recall(&self) -> bool {
         self.claims.table.delegations.on(self.file, |of_file| {
             let own = of_file.held.get_mut(&self.client).filter(|held| held.number == self.number);
@@ -238,14 +240,14 @@ impl Drop for Delegation {
     }
 }
 
-/// A file is in use. A delegation that would conflict is not given until this is dropped.
+/// A file is in use. The table grants no conflicting delegation until this is dropped.
 #[must_use = "the use ends when its guard is dropped"]
 pub struct Using(Option<(Claims, Used)>);
 
 /// What is used.
 enum Used {
     File(FileKey, User, Kind),
-    /// Names of files, whichever these are.
+    /// Names of files; which files is not known.
     Names,
 }
 
@@ -283,23 +285,24 @@ fn place(kind: Kind) -> usize {
 }
 
 impl Claims {
-    /// Sets what calls delegations back, and for how long a file that another user has wanted is not delegated: once.
-    /// Without this nothing is delegated, and asking costs nothing.
+    /// Sets the code that recalls delegations, and for how long the table does not delegate a file that another user
+    /// has wanted. Later calls change nothing. Without this call the table delegates nothing, and asking it costs
+    /// nothing.
     pub fn connect_recalls(&self, recalls: Weak<dyn Recalls>, quiet: Duration) {
         let _ = self.table.delegations.connected.set((recalls, quiet));
     }
 
-    /// Whether anything is ever delegated.
+    /// Whether the table delegates files at all.
     pub fn delegates(&self) -> bool {
         self.table.delegations.connected.get().is_some()
     }
 
     /// Asks before a use of a file: to read it ([`Kind::Read`]), or to change it, its attributes or its names
-    /// ([`Kind::Write`]). `user` is the client, if it is known: its own delegation does not conflict. Conflicting
-    /// delegations are recalled.
+    /// ([`Kind::Write`]). `user` is the client, if it is known: its own delegation does not conflict. The table recalls
+    /// conflicting delegations.
     ///
     /// # Errors
-    /// If there are any.
+    /// If delegations conflict.
     pub fn recall(&self, file: FileKey, user: Option<Client>, kind: Kind) -> Result<Using, Recalling> {
         let delegations = &self.table.delegations;
         let Some((recalls, quiet)) = delegations.connected.get() else { return Ok(Using(None)) };
@@ -321,9 +324,9 @@ impl Claims {
         Err(Recalling { ends })
     }
 
-    /// Asks before a change of names of any files. As long as no client has asked for a delegation there is none to
-    /// call back, and the first one that is asked for is not given while this lasts. Later this returns `None`: then it
-    /// matters which files these are ([`recall`](Self::recall)).
+    /// Asks before a change of names, whichever files they name. Before any client has asked for a delegation there is
+    /// none to recall, and the table does not grant the first one while this lasts. Later this returns `None`: then the
+    /// caller must name the files ([`recall`](Self::recall)).
     pub fn undelegated(&self) -> Option<Using> {
         let delegations = &self.table.delegations;
         delegations.naming.fetch_add(1, Ordering::SeqCst);
@@ -331,14 +334,15 @@ impl Claims {
         (!delegations.is_asked.load(Ordering::SeqCst)).then_some(using)
     }
 
-    /// Delegates a file to a client that has it open. `again` says that it had the delegation before a restart.
+    /// Delegates a file to a client that has it open. `again` means that the client had the delegation before a
+    /// restart.
     ///
     /// # Errors
-    /// If others use the file, or have wanted it lately, or the client has a delegation of it.
+    /// If other users use the file or have wanted it lately, or if the client already has such a delegation.
     pub fn delegate(&self, file: FileKey, client: Client, kind: Kind, again: bool) -> Result<Delegation, NotDelegated> {
         let delegations = &self.table.delegations;
         let (_, quiet) = delegations.connected.get().ok_or(NotDelegated::Nobody)?;
-        // In this order: a user who does not see the flag is seen here.
+        // In this order: if a user does not see the flag, this code sees the user.
         delegations.is_asked.store(true, Ordering::SeqCst);
         if !again && delegations.naming.load(Ordering::SeqCst) > 0 {
             return Err(NotDelegated::Contention);
@@ -364,7 +368,7 @@ impl Claims {
             Ok(())
         })?;
         let delegation = Delegation { claims: self.clone(), file, client, number };
-        // Only now: an open that is not among the shares yet is among the uses, or meets the delegation.
+        // Only now: an open whose share is not yet in the table is among the uses, or finds the delegation.
         if self.is_open_by_others(file, client, kind) {
             return Err(NotDelegated::Contention);
         }
@@ -374,14 +378,14 @@ impl Claims {
     /// Whether another client has the file open in a way that excludes such a delegation.
     fn is_open_by_others(&self, file: FileKey, client: Client, kind: Kind) -> bool {
         let (access, deny) = match kind {
-            // A client that reads by itself excludes no reader, and no reader excludes it.
+            // A read delegation excludes no reader, and no reader excludes it.
             Kind::Read => (Access::READ, Deny::WRITE),
             Kind::Write => (Access::BOTH, Deny::BOTH),
         };
         self.in_the_way_of_share(file, access, deny).into_iter().any(|other| other != client)
     }
 
-    /// The client that has a file delegated for writing, unless that is the one which asks.
+    /// The client to which a file is delegated for writing, unless `user` is that client.
     pub fn writer(&self, file: FileKey, user: Option<Client>) -> Option<Client> {
         let delegations = &self.table.delegations;
         if delegations.count.load(Ordering::Relaxed) == 0 {
@@ -398,7 +402,7 @@ impl Claims {
         self.table.delegations.count.load(Ordering::Relaxed)
     }
 
-    /// Ends a client's delegation of a file: the one of this number, or whichever it is.
+    /// Ends a client's delegation of a file: the one with this number, or any.
     pub(super) fn end_delegation(&self, file: FileKey, client: Client, number: Option<u64>) {
         let delegations = &self.table.delegations;
         let ended = delegations.on(file, |of_file| {
@@ -410,7 +414,7 @@ impl Claims {
             }
             ended
         });
-        // Those who wait are woken without the lock.
+        // After the lock is released: this wakes the users that wait.
         drop(ended);
     }
 }

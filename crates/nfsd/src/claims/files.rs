@@ -1,8 +1,7 @@
-//! Which file is meant, and the maps by file and by client.
+//! The keys of files, and the maps by file and by client.
 //!
-//! A map is cut into shards, each under a lock of its own that is held for one look-up and never across a call of the
-//! host's, of a client's, or of the file system's: so clients who use different files seldom meet, and none can hold
-//! another up.
+//! A map is cut into shards. Each shard has its own lock, held for one look-up and never across a call of the host, of
+//! a client or of the file system: so clients that use different files seldom meet, and none can block another.
 
 use crate::FileId;
 use std::{
@@ -11,7 +10,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// A file of all that are served. Two exports of one file system name its files alike.
+/// A file among all served files. Two exports of one file system give a file the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileKey {
     /// [`FileSystem::id`](crate::FileSystem::id).
@@ -25,7 +24,7 @@ const SHARDS: usize = 64;
 
 pub(super) struct Sharded<K, V> {
     shards: Vec<Mutex<HashMap<K, V>>>,
-    /// Keyed anew in each process, so that nobody can choose files that lie in one shard.
+    /// Has a new key in each process, so that no client can choose files that all lie in one shard.
     hasher: RandomState,
 }
 

@@ -1,14 +1,14 @@
-//! Who claims: clients and their owners, and callers that have claimed nothing.
+//! Clients and their owners, which hold claims, and callers that hold none.
 
 use std::sync::Arc;
 
-/// A client, as the protocol's own room numbers it.
+/// A client, by the number that its protocol gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Client {
     /// A client of NFS version 4, by its client id.
     V4(u64),
-    /// A host that locks through NLM, by the number that NLM's room gives its name.
+    /// A host that locks through NLM, by the number that the lock manager gives its name.
     Nlm(u64),
 }
 
@@ -23,8 +23,8 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The owner of this name. The name is copied: a part of a received message would keep all of the message in
-    /// memory. A protocol bounds the bytes of names by bounding its owners.
+    /// The owner with this name. The name is copied: a part of a received message would keep the whole message in
+    /// memory. A protocol bounds the bytes of names by the number of its owners.
     // NFS4-8881-9.1.1-a
     pub fn new(client: Client, owner: &[u8]) -> Self {
         Self { client, owner: owner.into() }
@@ -46,7 +46,7 @@ impl Holder {
 pub enum Asker<'a> {
     /// A caller that has not opened the file: version 3, and the special stateids of version 4.
     Anonymous,
-    /// A caller that may have opened the file: what it denies others does not bind it.
+    /// A caller that may have opened the file: its own opens do not exclude it.
     Holder(&'a Holder),
 }
 

@@ -1,13 +1,12 @@
-//! The host's locks for what protocols have locked.
+//! The host's locks for the ranges that protocols have locked.
 //!
-//! The union of all owners' ranges of a file is held on the host through one [`HostLocks`] of that file, which to the
-//! host is one owner: so clients never exclude each other there, and programs of the host that use `fcntl` or `lockf`
-//! are excluded as clients exclude each other. A lock costs one system call, and an unlock one for each part that no
-//! other owner has. The host is asked first: a lock that it refuses is in neither table; one that it does not give back
-//! stays in both.
+//! One [`HostLocks`] for each file holds the union of all owners' ranges on the host, which sees a single owner: so
+//! clients never exclude each other there, and clients exclude programs of the host that use `fcntl` or `lockf` as they
+//! exclude each other. A lock costs one system call, and an unlock one for each part that no other owner has. The table
+//! asks the host first: if the host refuses a lock, neither has it; if the host does not unlock a range, both keep it.
 //!
-//! The end of a client cannot be refused: what the host does not give back then is owed, and is asked for again before
-//! anything else is done to the file. With the last range the [`HostLocks`] themselves are dropped.
+//! The end of a client cannot fail: if the host does not unlock a range then, the range is owed, and every later
+//! operation on the file first asks for it again. With the last range the [`HostLocks`] themselves are dropped.
 
 use super::{
     holder::Holder,
@@ -31,7 +30,7 @@ pub enum HostDenied {
     /// A program of the host has a lock that excludes this one.
     #[error("locked on the host")]
     Conflict(HostLock),
-    /// It cannot: no memory for locks, or a descriptor that does not allow this kind.
+    /// The host cannot do it: no memory for locks, or a descriptor that does not allow this kind.
     #[error(transparent)]
     Failed(#[from] io::Error),
 }
@@ -47,13 +46,13 @@ pub trait HostLocks: Send + Sync {
     /// If a program of the host has a lock that excludes this one, or the host cannot.
     fn set(&self, range: Range, kind: Option<Kind>) -> Result<(), HostDenied>;
 
-    /// The lock that conflicts with such a lock.
+    /// The lock of a program that conflicts with this range and kind.
     ///
     /// # Errors
     /// If the host cannot answer.
     fn test(&self, range: Range, kind: Kind) -> io::Result<Option<HostLock>>;
 
-    /// Whether ranges can be locked for writing: the file is open for that. For reading they always can.
+    /// Whether ranges can be locked for writing, because the file is open for writing. For reading they always can.
     fn can_write(&self) -> bool {
         true
     }
@@ -63,7 +62,7 @@ pub trait HostLocks: Send + Sync {
 #[derive(Default)]
 pub(super) struct Mirror {
     locks: Option<Arc<dyn HostLocks>>,
-    /// Ranges that no owner has any more and the host still holds.
+    /// Owed ranges: no owner has them any more, and the host still holds them.
     owed: Vec<Range>,
 }
 
@@ -73,8 +72,8 @@ impl Mirror {
         self.locks.is_some()
     }
 
-    /// Sees that the host knows all ranges, and that it can lock in this kind, by means of what is offered. What cannot
-    /// lock for writing holds locks for reading alone, so its successor can take them beside it.
+    /// Makes sure that the host knows all ranges and can lock in this kind, if necessary through `offered`. Locks that
+    /// cannot be for writing are all for reading, so their successor can take the same ranges beside them.
     pub(super) fn adopt(
         &mut self,
         offered: Option<&Arc<dyn HostLocks>>,
@@ -89,7 +88,7 @@ impl Mirror {
         }
         for (range, kind) in ranges.all() {
             if let Err(error) = offered.set(range, Some(kind)) {
-                // It may outlive this call, with what was set before.
+                // `offered` may outlive this call, and must not keep the locks that it has taken.
                 let _ = offered.set(Range::ALL, None);
                 return Err(error);
             }
@@ -117,7 +116,8 @@ impl Mirror {
         self.locks.as_ref().or(offered).map_or(Ok(None), |locks| locks.test(range, kind))
     }
 
-    /// Unlocks what this owner has of a range and no other. On failure everything before the returned byte is unlocked.
+    /// Unlocks the parts of a range that this owner has and no other. On failure everything before the returned byte is
+    /// unlocked.
     pub(super) fn unlock(&mut self, ranges: &Ranges, holder: &Holder, range: Range) -> Result<(), (u64, HostDenied)> {
         self.pay(ranges);
         let Some(locks) = &self.locks else { return Ok(()) };
@@ -127,14 +127,14 @@ impl Mirror {
         Ok(())
     }
 
-    /// The same, whatever the host answers: what it keeps is owed.
+    /// The same, whatever the host answers: the ranges that it keeps are owed.
     pub(super) fn give_up(&mut self, ranges: &Ranges, holder: &Holder, range: Range) {
         let Some(locks) = &self.locks else { return };
         let kept = parts(ranges, holder, range).into_iter().filter(|part| locks.set(*part, None).is_err());
         self.owed.extend(kept);
     }
 
-    /// Asks again for what is owed, except for ranges that an owner has locked since.
+    /// Asks again for the owed ranges, except those that an owner has locked since.
     fn pay(&mut self, ranges: &Ranges) {
         let Some(locks) = &self.locks else { return };
         let owed = std::mem::take(&mut self.owed);
@@ -145,15 +145,15 @@ impl Mirror {
     /// Gives everything back: no owner has any range.
     pub(super) fn close(&mut self) {
         if let Some(locks) = self.locks.take() {
-            // An open of the file may keep this; if none does, dropping it unlocks whatever is left.
+            // An open of the file may keep this; if none does, dropping it unlocks the rest.
             let _ = locks.set(Range::ALL, None);
         }
         self.owed.clear();
     }
 }
 
-/// What the host is to unlock when an owner unlocks.
+/// The ranges that the host has to unlock when an owner unlocks.
 fn parts(ranges: &Ranges, holder: &Holder, range: Range) -> Vec<Range> {
-    // One call for however many ranges, if no other owner has any. NFS4-HOST-a
+    // One call for any number of ranges, if no other owner has any. NFS4-HOST-a
     if ranges.is_only(holder) { vec![range] } else { ranges.alone(holder, range) }
 }

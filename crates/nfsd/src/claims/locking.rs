@@ -1,7 +1,7 @@
-//! Byte ranges on the table: locking, testing, unlocking, and the order in which table, host and queue are asked.
+//! Byte ranges on the table: locking, testing, unlocking, and in which order the code asks table, host and queue.
 //!
-//! Each file with ranges has a lock of its own, held for one operation with its calls of the host's: those of `fcntl`
-//! never wait for a lock, and on local file systems not for a disk. Reading, writing and opening do not touch it. A
+//! Each file with ranges has its own lock, held for one operation including its calls of the host: `fcntl` never waits
+//! for a lock here, and on local file systems never for a disk. Reading, writing and opening do not take this lock. A
 //! program whose host can be slow (FUSE, NFS) calls from a thread that may wait.
 
 use super::{
@@ -19,21 +19,22 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// What a lock is asked for.
+/// The arguments of a lock.
 #[derive(Clone)]
 pub struct LockRequest<'a> {
     /// The file.
     pub file: FileKey,
     /// The owner that asks.
     pub holder: &'a Holder,
-    /// What is to be locked.
+    /// The range to lock.
     pub range: Range,
     /// How.
     pub kind: Kind,
-    /// The host's locks of this file, if it has such: kept while anything of it is locked, if none are kept yet.
+    /// The host's locks of this file, if the host has any. The table keeps them while anything of the file is locked,
+    /// if it has none yet.
     pub host: Option<&'a Arc<dyn HostLocks>>,
-    /// What to notify when it is worth asking again, if the client waits for the lock (READW_LT, WRITEW_LT). Asking
-    /// without this ends the waiting.
+    /// What to notify when it is worth asking again, if the client waits for the lock (READW_LT, WRITEW_LT). A request
+    /// without this ends the client's waiting.
     pub wake: Option<Arc<dyn Wake>>,
 }
 
@@ -46,7 +47,7 @@ pub enum LockedBy {
     Host,
 }
 
-/// A conflicting lock: this range, as its owner has it.
+/// A conflicting lock: the range as its owner has locked it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("locked by another owner")]
 pub struct Denied {
@@ -61,15 +62,15 @@ pub struct Denied {
 /// Why a range is not locked or unlocked.
 #[derive(Debug, thiserror::Error)]
 pub enum LockRefused {
-    /// NFS4ERR_DENIED. Never of an unlock.
+    /// NFS4ERR_DENIED. An unlock never fails so.
     #[error(transparent)]
     Denied(#[from] Denied),
-    /// NFS4ERR_RESOURCE, in minor versions from 1 on NFS4ERR_DELAY. An unlock in the middle of a range makes two of
-    /// one.
+    /// NFS4ERR_RESOURCE, in minor versions from 1 on NFS4ERR_DELAY. An unlock in the middle of a range makes two ranges
+    /// of one.
     #[error(transparent)]
     TooMany(#[from] TooMany),
-    /// The host cannot: NFS4ERR_DELAY for lack of memory (ENOLCK), NFS4ERR_OPENMODE if its descriptor does not allow
-    /// this kind (EBADF).
+    /// The host has failed: NFS4ERR_DELAY for lack of memory (ENOLCK), NFS4ERR_OPENMODE if its descriptor does not
+    /// allow this kind (EBADF).
     #[error(transparent)]
     Host(#[from] io::Error),
 }
@@ -89,7 +90,7 @@ impl From<HostDenied> for LockRefused {
     }
 }
 
-/// What is known of the locks on one file.
+/// The locks on one file.
 #[derive(Default)]
 pub(super) struct FileLocks {
     ranges: Ranges,
@@ -125,7 +126,7 @@ impl FileLocks {
         }
         self.apply(at, holder, &plan);
         self.queue.remove(at, holder, range);
-        // What was locked for writing may be so for reading now.
+        // The owner may have had a write lock there, which is a read lock now.
         Ok(if kind == Kind::Read { self.freed(at) } else { Wakes::new() })
     }
 
@@ -139,18 +140,19 @@ impl FileLocks {
             self.apply(at, holder, &plan);
             return Ok(());
         };
-        // The table keeps what the host keeps, and with it all that is behind.
+        // The table keeps the ranges that the host keeps, and all behind them.
         at.clients.give(holder.client(), Sort::Range, plan.growth());
         if let Some(before) = kept.checked_sub(1).and_then(|last| Range::between(range.first(), last)) {
             let plan = self.ranges.plan(holder, before, None);
-            // It was released already: if that makes two ranges of one, they are counted, and never refused.
+            // The host has released this part already: if two ranges remain of one, they are counted, and never
+            // refused.
             at.clients.count(holder.client(), Sort::Range, plan.growth());
             self.apply(at, holder, &plan);
         }
         Err(denied.into())
     }
 
-    /// Releases all that an owner has, whatever the host says.
+    /// Releases all ranges of an owner, whatever the host answers.
     fn give_up(&mut self, at: &Place<'_>, holder: &Holder) -> Wakes {
         self.host.give_up(&self.ranges, holder, Range::ALL);
         let plan = self.ranges.plan(holder, Range::ALL, None);
@@ -185,11 +187,11 @@ impl FileLocks {
 }
 
 impl Claims {
-    /// Locks a range in place of what its owner has there: for the first time, again, or in another kind. Either all of
-    /// it is locked so afterwards, in the table and on the host, or nothing has changed.
+    /// Locks a range, and replaces what the owner has there: for the first time, again, or in another kind. Either all
+    /// of it is locked so afterwards, in the table and on the host, or nothing has changed.
     ///
     /// # Errors
-    /// If another owner or a program of the host has it, there are too many ranges, or the host cannot.
+    /// If another owner or a program of the host has part of it, if there are too many ranges, or if the host fails.
     // NFS4-8881-9.1.2-c, NFS4-8881-9.6-b
     pub fn lock(&self, request: &LockRequest<'_>) -> Result<(), LockRefused> {
         let attempt = || {
@@ -212,10 +214,10 @@ impl Claims {
         })
     }
 
-    /// Whether a range could be locked (LOCKT): the owner's own locks do not conflict. Nothing is changed.
+    /// Whether a range could be locked (LOCKT): the owner's own locks do not conflict. Changes nothing.
     ///
     /// # Errors
-    /// As for [`lock`](Self::lock), but for limits.
+    /// As for [`lock`](Self::lock), except for limits.
     pub fn test(&self, request: &LockRequest<'_>) -> Result<(), LockRefused> {
         let LockRequest { holder, range, kind, .. } = *request;
         let attempt = || {
@@ -235,11 +237,11 @@ impl Claims {
         })
     }
 
-    /// Unlocks what an owner has of a range, which may be nothing.
+    /// Unlocks all that an owner has of a range, which may be nothing.
     ///
     /// # Errors
-    /// If there would be too many ranges, or the host cannot: then what the host keeps is kept, and all that lies
-    /// behind it.
+    /// If there would be too many ranges, or if the host fails: then the owner keeps the ranges that the host keeps,
+    /// and all behind them.
     pub fn unlock(&self, file: FileKey, holder: &Holder, range: Range) -> Result<(), LockRefused> {
         self.on_file(file, |locks, at| {
             let unlocked = locks.unlock(at, holder, range);
@@ -247,8 +249,8 @@ impl Claims {
         })
     }
 
-    /// Unlocks all that an owner has of a file: at CLOSE, RELEASE_LOCKOWNER, FREE_STATEID. Cannot fail: what the host
-    /// does not give back at once it is asked for again.
+    /// Unlocks all that an owner has of a file: at CLOSE, RELEASE_LOCKOWNER, FREE_STATEID. Cannot fail: ranges that the
+    /// host does not unlock at once are asked for again.
     pub fn unlock_all(&self, file: FileKey, holder: &Holder) {
         self.on_file(file, |locks, at| {
             locks.queue.remove_holder(at, holder);
@@ -273,12 +275,12 @@ impl Claims {
         });
     }
 
-    /// What an owner has locked of a range, ordered, each part clipped to it.
+    /// The parts of a range that an owner has locked, in order, each clipped to the range.
     pub fn ranges_of(&self, file: FileKey, holder: &Holder, range: Range) -> Vec<(Range, Kind)> {
         self.on_file(file, |locks, _| (locks.ranges.of(holder, range), Wakes::new()))
     }
 
-    /// Ends what a client waits for on a file.
+    /// Ends a client's waiting for locks on a file.
     pub(super) fn wait_no_more(&self, file: FileKey, client: Client) {
         self.on_file(file, |locks, at| {
             locks.queue.remove_client(at, client);
@@ -286,7 +288,7 @@ impl Claims {
         });
     }
 
-    /// Drops places in the queues that were lost, and notifies the next in line. Call it every second or so.
+    /// Drops places in the queues that have expired, and notifies the next in line. Call it every second or so.
     pub fn sweep(&self) {
         let waited: Vec<_> = self.table.waited.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
         for file in waited {
@@ -302,7 +304,7 @@ impl Claims {
         self.on_file(file, |locks, _| (locks.ranges.owned(), Wakes::new()))
     }
 
-    /// Does something with the locks of a file, and then notifies the waiting owners that it concerns.
+    /// Does something with the locks of a file, and then notifies the waiting owners for which that makes room.
     fn on_file<R>(&self, file: FileKey, act: impl FnOnce(&mut FileLocks, &Place<'_>) -> (R, Wakes)) -> R {
         let table = &self.table;
         let locks = table.locks.with(&file, |files| files.entry(file).or_default().clone());
@@ -322,13 +324,13 @@ impl Claims {
             done
         };
         let unused = table.locks.with(&file, |files| {
-            // Given back under the shard's lock, so that the last user of the file sees that it is the last.
+            // Dropped under the shard's lock, so that the last user of the file sees that it is the last.
             drop(locks);
             let last = files.get_mut(&file).and_then(Arc::get_mut).map(Mutex::get_mut);
             let is_empty = last.is_some_and(|locks| locks.unwrap_or_else(PoisonError::into_inner).is_empty());
             is_empty.then(|| files.remove(&file))
         });
-        // Not under the shard's lock: it may be what keeps a file of the host open.
+        // After the shard's lock is released: this may keep a file of the host open.
         drop(unused);
         wakes.iter().for_each(|wake| wake.wake());
         result

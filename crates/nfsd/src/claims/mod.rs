@@ -1,16 +1,16 @@
-//! What protocols hold on files: the one table of claims, which every version of NFS asks.
+//! The table of claims, which holds what clients of every protocol have on files; every version of NFS asks it.
 //!
-//! * [`Claims::share`] reserves a file for an open (`shares.rs`, `sharing.rs`); [`Claims::may`] says whether reading or
-//!   writing is denied by one.
-//! * [`Claims::lock`], [`test`](Claims::test) and [`unlock`](Claims::unlock) are about byte ranges (`ranges.rs`,
-//!   `locking.rs`), which are kept on the host too (`host.rs`), and queued for (`waiting.rs`).
+//! * [`Claims::share`] reserves a file for an open (`shares.rs`, `sharing.rs`); [`Claims::may`] says whether an open
+//!   denies reading or writing.
+//! * [`Claims::lock`], [`test`](Claims::test) and [`unlock`](Claims::unlock) are for byte ranges (`ranges.rs`,
+//!   `locking.rs`), which the host keeps too (`host.rs`), and for which clients wait in a queue (`waiting.rs`).
 //! * [`Claims::release_client`] ends all that a client holds (`clients.rs`).
-//! * [`Claims::delegate`] lets a client use a file by itself, [`Claims::recall`] calls that back when somebody else is
-//!   about to use it (`delegations.rs`).
+//! * [`Claims::delegate`] lets a client use a file on its own; [`Claims::recall`] recalls that when another user is
+//!   about to use the file (`delegations.rs`).
 //!
-//! The table knows owners, not stateids: sequence numbers, leases and what is on stable storage are the protocol's. It
-//! is shared by all threads. No call waits for another client: locks are held for a look-up, those of a file's ranges
-//! for one operation. Nothing here fails but by what a call's errors say.
+//! The table knows owners, not stateids: the protocol keeps sequence numbers, leases and stable storage. All threads
+//! share the table. No call waits for another client: a lock is held for a look-up, and the lock of a file's ranges for
+//! one operation. A call fails only as its errors say.
 //!
 //! ```
 //! use rpcrdma_env::{Clock, SeededRandom};
@@ -73,26 +73,28 @@ use std::{
     },
 };
 
-/// What a client has lost, because its lease is over and another client wanted it.
+/// The claims that a client has lost, because its lease is over and another client wanted them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expired {
-    /// Nothing: its lease runs, or it is not known yet whether it may lose anything.
+    /// None: its lease still runs, or it is not yet known whether it may lose anything.
     Nothing,
-    /// What it held on the file that was asked about.
+    /// Those on the file in question.
     File,
-    /// All that it held.
+    /// All.
     All,
 }
 
-/// Knows which clients keep their state by courtesy alone: their leases are over, and nobody has wanted what they hold.
+/// Knows the courtesy clients: their leases are over, and they keep their claims because no other client has wanted
+/// them.
 pub trait Courtesy: Send + Sync {
-    /// A claim of a client on a file conflicts with another's request. Returns what the table may release: no call of
-    /// the client uses it any more, and what must be on stable storage before another client gets it is there.
+    /// A claim of a client on a file conflicts with another client's request. Returns what the table may release: the
+    /// client's calls do not use it any more, and stable storage has what it must have before another client gets the
+    /// file.
     ///
-    /// Called without any lock of the table held, on the thread that asked the table, [`Claims::may`] included. If that
-    /// thread must not wait for a disk, the answer is [`Expired::Nothing`]: [`Conflict`] and [`Denied`] name the
-    /// client, which can be expired and [released](Claims::release_on) on a thread that may wait, and then the table is
-    /// asked again.
+    /// The table calls this without any of its locks, on the thread that has asked the table, also by [`Claims::may`].
+    /// If that thread must not wait for a disk, the answer is [`Expired::Nothing`]: [`Conflict`] and [`Denied`] name
+    /// the client; a thread that may wait expires it, [releases](Claims::release_on) its claims, and asks the table
+    /// again.
     fn expire(&self, client: Client, file: FileKey) -> Expired;
 }
 
@@ -106,12 +108,12 @@ struct Table {
     clock: Arc<dyn Clock>,
     courtesy: OnceLock<Weak<dyn Courtesy>>,
     shares: Sharded<FileKey, Shares>,
-    /// For how many files something is denied.
+    /// How many files have an open that denies something.
     denying: AtomicUsize,
     /// The next share's number.
     generations: AtomicU64,
     locks: Sharded<FileKey, Arc<Mutex<FileLocks>>>,
-    /// Files with locks for which somebody waits.
+    /// Files on which a client waits for a lock.
     waited: Mutex<HashSet<FileKey>>,
     delegations: Delegations,
     clients: Clients,
@@ -129,7 +131,7 @@ impl Claims {
         Self::with_limits(clock, Limits::default())
     }
 
-    /// The same, with limits of one's own.
+    /// The same with other limits.
     pub fn with_limits(clock: Arc<dyn Clock>, limits: Limits) -> Self {
         let table = Table {
             clock,
@@ -145,14 +147,14 @@ impl Claims {
         Self { table: Arc::new(table) }
     }
 
-    /// Connects the protocol that knows of courtesy: once; later calls are ignored. Without this a conflict ends no
-    /// claims.
+    /// Connects the protocol that knows the courtesy clients. Later calls change nothing. Without this call a conflict
+    /// ends no claims.
     pub fn connect(&self, courtesy: Weak<dyn Courtesy>) {
         let _ = self.table.courtesy.set(courtesy);
     }
 
     /// Ends everything that a client holds and waits for, in time proportional to it. Calls of the client that are
-    /// under way may add to it afterwards: the code that expires a client first makes sure that there are none.
+    /// still under way may add claims afterwards: code that expires a client first makes sure that there are none.
     pub fn release_client(&self, client: Client) {
         self.table.clients.files(client).into_iter().for_each(|file| self.release_on(file, client));
     }
@@ -173,8 +175,8 @@ impl Claims {
         self.table.clients.counts(client)
     }
 
-    /// Tries, and tries again as long as only clients conflict that lose what they have on the file for it. `own` does
-    /// not: it has just called.
+    /// Tries, and tries again as long as all clients in the way lose their claims on the file. The client `own` loses
+    /// none: it has just called.
     fn unless_expired<T>(
         &self,
         (file, own): (FileKey, Option<Client>),

@@ -1,4 +1,4 @@
-//! What a file is opened for, and what an open denies others.
+//! Access and deny modes: what an open uses a file for, and what it denies others.
 
 macro_rules! bits {
     ($(#[$meta:meta])* $name:ident, $least:literal, $($(#[$each:meta])* $one:ident = $bits:literal),*) => {
@@ -9,7 +9,7 @@ macro_rules! bits {
         impl $name {
             $($(#[$each])* pub const $one: Self = Self($bits);)*
 
-            /// From the bits of version 4 and of NLM, if they are any that may be asked for.
+            /// From the bits of version 4 and of NLM; `None` if a request must not have these bits.
             pub fn from_bits(bits: u32) -> Option<Self> {
                 u8::try_from(bits).ok().filter(|bits| ($least..=3).contains(bits)).map(Self)
             }
@@ -19,12 +19,12 @@ macro_rules! bits {
                 u32::from(self.0)
             }
 
-            /// The bits of either.
+            /// The bits of both.
             pub fn union(self, other: Self) -> Self {
                 Self(self.0 | other.0)
             }
 
-            /// Whether all of `other` is in it.
+            /// Whether it has all bits of `other`.
             pub fn contains(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
             }
@@ -33,8 +33,8 @@ macro_rules! bits {
 }
 
 bits! {
-    /// What a file is opened for. Not for nothing: version 4 answers NFS4ERR_INVAL where [`from_bits`](Self::from_bits)
-    /// makes nothing of the bits (after taking off those that ask for delegations).
+    /// What a file is opened for. Never for nothing: if [`from_bits`](Self::from_bits) returns `None`, version 4
+    /// answers NFS4ERR_INVAL (it first removes the bits that ask for delegations).
     Access, 1,
     /// Reading.
     READ = 1,

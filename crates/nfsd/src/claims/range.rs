@@ -12,14 +12,14 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether two owners may not have the same byte in these kinds.
+    /// Whether these kinds exclude each other on the same byte.
     pub fn excludes(self, other: Self) -> bool {
         self == Self::Write || other == Self::Write
     }
 }
 
-/// At least one byte of a file, there or not: both ends belong to it. One that ends at `u64::MAX` is to the end of the
-/// file, however long it gets.
+/// At least one byte of a file, whether the file has it or not. Both ends belong to the range. A range that ends at
+/// `u64::MAX` is to the end of the file, however long the file becomes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Range {
     first: u64,
@@ -55,7 +55,7 @@ impl Range {
         Ok(Self { first: offset, last })
     }
 
-    /// From one byte to another, if the second is not before the first.
+    /// From one byte to another; `None` if the second is before the first.
     pub fn between(first: u64, last: u64) -> Option<Self> {
         (first <= last).then_some(Self { first, last })
     }
@@ -70,7 +70,7 @@ impl Range {
         self.last
     }
 
-    /// The length in bytes, `u64::MAX` to the end: [`new`](Self::new) makes the same range of it.
+    /// The length in bytes, `u64::MAX` if it is to the end: [`new`](Self::new) makes the same range from it.
     pub fn length(&self) -> u64 {
         if self.last == u64::MAX { u64::MAX } else { self.last - self.first + 1 }
     }
@@ -80,7 +80,7 @@ impl Range {
         self.first <= other.last && other.first <= self.last
     }
 
-    /// What they have in common.
+    /// The bytes that both have.
     pub fn common(&self, other: Range) -> Option<Range> {
         Range::between(self.first.max(other.first), self.last.min(other.last))
     }

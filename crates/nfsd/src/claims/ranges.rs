@@ -1,9 +1,9 @@
-//! The byte ranges that are locked on one file.
+//! The locked byte ranges of one file.
 //!
-//! An owner has each byte at most once, for reading or for writing. What it locks anew replaces what it had there:
+//! An owner has each byte at most once, for reading or for writing. A new lock replaces what its owner had there:
 //! ranges are split at the edges, and joined where they touch and are of one kind (RFC 8881 sections 9.2, 9.3; POSIX
-//! has the same rules). A change is planned, then applied: a plan says how many ranges it adds, and applying it cannot
-//! fail, so that the code that counts or asks the host can refuse in between.
+//! has the same rules). A change is first planned, then applied. The plan says how many ranges it adds, and applying it
+//! cannot fail: so the code that counts or asks the host can still refuse in between.
 
 use super::{
     holder::{Client, Holder},
@@ -12,29 +12,29 @@ use super::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// A number that no owner has: all ranges belong to others.
+/// A number that no owner has: in a look-up with it, all ranges belong to other owners.
 const NO_OWNER: Owner = 0;
 
 #[derive(Default)]
 pub(super) struct Ranges {
-    /// Everybody's, by kind.
+    /// The ranges of all owners, by kind.
     index: Index,
     owners: HashMap<Holder, Owned>,
     holders: HashMap<Owner, Holder>,
-    /// Ranges by client.
+    /// How many ranges each client has.
     clients: HashMap<Client, usize>,
-    /// The number that was given last.
+    /// The number of the newest owner.
     numbered: Owner,
     count: usize,
 }
 
-/// What one owner has: the last byte and the kind by the first byte.
+/// The ranges of one owner: last byte and kind by first byte.
 struct Owned {
     number: Owner,
     ranges: BTreeMap<u64, (u64, Kind)>,
 }
 
-/// Ranges by kind. Also used for those that are waited for.
+/// Ranges by kind, of locks or of waiting clients.
 #[derive(Default)]
 pub(super) struct Index {
     reads: Tree,
@@ -53,7 +53,7 @@ impl Index {
         }
     }
 
-    /// A range of another owner that excludes this.
+    /// A range of another owner that excludes this range.
     pub(super) fn conflict(&self, range: Range, kind: Kind, owner: Owner) -> Option<(Range, Kind, Owner)> {
         let found = self.writes.find(range, owner).map(|(range, of)| (range, Kind::Write, of));
         found.or_else(|| {
@@ -70,25 +70,25 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// How many ranges there are more afterwards.
+    /// By how many ranges the table grows.
     pub(super) fn growth(&self) -> usize {
         // NFS4-LIMIT-a
         self.add.len().saturating_sub(self.remove.len())
     }
 
-    /// How many there are fewer.
+    /// By how many ranges it shrinks.
     pub(super) fn shrinkage(&self) -> usize {
         self.remove.len().saturating_sub(self.add.len())
     }
 }
 
 impl Ranges {
-    /// How many there are.
+    /// How many ranges there are.
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    /// How many a client has.
+    /// How many ranges a client has.
     pub(super) fn len_of(&self, client: Client) -> usize {
         self.clients.get(&client).copied().unwrap_or(0)
     }
@@ -97,7 +97,7 @@ impl Ranges {
         self.owners.contains_key(holder)
     }
 
-    /// Whether no other owner has any.
+    /// Whether no other owner has a range.
     pub(super) fn is_only(&self, holder: &Holder) -> bool {
         self.owners.len() == usize::from(self.has(holder))
     }
@@ -106,7 +106,7 @@ impl Ranges {
         self.owners.get(holder).map_or(NO_OWNER, |owned| owned.number)
     }
 
-    /// A range of another owner that excludes this.
+    /// A range of another owner that excludes this range.
     pub(super) fn conflict(&self, holder: &Holder, range: Range, kind: Kind) -> Option<(Range, Kind, &Holder)> {
         let (range, kind, owner) = self.index.conflict(range, kind, self.number(holder))?;
         self.holders.get(&owner).map(|holder| (range, kind, holder))
@@ -144,7 +144,7 @@ impl Ranges {
         self.without(vec![range], NO_OWNER)
     }
 
-    /// What is left of ranges without those of all but one owner.
+    /// The parts that remain when the ranges of all owners but `but` are taken away.
     fn without(&self, mut parts: Vec<Range>, but: Owner) -> Vec<Range> {
         for tree in [&self.index.reads, &self.index.writes] {
             let mut left = Vec::new();
@@ -163,7 +163,7 @@ impl Ranges {
         parts
     }
 
-    /// Plans that an owner has a range in this kind, or does not have it.
+    /// Plans that an owner locks a range in this kind, or unlocks it.
     // NFS4-8881-9.2-a, NFS4-8881-9.3-a
     pub(super) fn plan(&self, holder: &Holder, range: Range, kind: Option<Kind>) -> Plan {
         let (mut remove, mut add) = (Vec::new(), Vec::new());
@@ -188,7 +188,7 @@ impl Ranges {
         Plan { remove, add }
     }
 
-    /// Does what was planned, if nothing was changed since.
+    /// Applies the plan. Nothing may have changed since it was made.
     pub(super) fn apply(&mut self, holder: &Holder, plan: &Plan) {
         let number = match self.owners.get(holder) {
             Some(owned) => owned.number,
@@ -222,13 +222,13 @@ impl Ranges {
     }
 }
 
-/// A range with the bytes beside it.
+/// A range and the bytes directly beside it.
 fn touching(range: Range) -> Range {
     Range::between(range.first().saturating_sub(1), range.last().saturating_add(1)).unwrap_or(range)
 }
 
 fn within(owned: &Owned, range: Range) -> impl Iterator<Item = (Range, Kind)> {
-    // An owner's ranges do not overlap, so at most one begins before and reaches into it.
+    // An owner's ranges do not overlap, so at most one begins before this range and reaches into it.
     let before = owned.ranges.range(..range.first()).next_back().filter(move |(_, (last, _))| *last >= range.first());
     before
         .into_iter()

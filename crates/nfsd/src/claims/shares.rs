@@ -1,7 +1,8 @@
-//! The share reservations of one file: who has it open for what, and what it denies others (RFC 8881 section 9.7).
+//! The share reservations of one file: who has it open, for what, and what each open denies others (RFC 8881 section
+//! 9.7).
 //!
-//! Everything is counted, by owner, by client and in all: three counts show whether something conflicts, without going
-//! through shares. Nothing fails.
+//! The table counts opens by owner, by client and in all: three counts show whether an open conflicts, without a loop
+//! over the shares. Nothing fails.
 
 use super::{
     holder::{Asker, Client, Holder},
@@ -9,7 +10,7 @@ use super::{
 };
 use std::collections::HashMap;
 
-/// What one open has and denies.
+/// What one open may do, and what it denies.
 pub(super) type Modes = (Access, Deny);
 
 /// How many opens have each bit: one for reading, one for writing.
@@ -49,7 +50,7 @@ impl Counts {
         self
     }
 
-    /// Whether these exclude an open or, with nothing denied, reading or writing.
+    /// Whether these opens exclude another open, or reading or writing (which deny nothing).
     fn exclude(&self, access: Access, deny: Deny) -> bool {
         // NFS4-8881-9.7-c
         access.bits() & bits(self.deny) != 0 || deny.bits() & bits(self.access) != 0
@@ -64,12 +65,12 @@ fn bits(counts: [u32; 2]) -> u32 {
     u32::from(counts[0] > 0) | u32::from(counts[1] > 0) << 1
 }
 
-/// What one owner has.
+/// All opens of one owner.
 struct Open {
     counts: Counts,
-    /// How many guards there are of it.
+    /// How many guards it has.
     guards: usize,
-    /// Distinguishes it from an earlier one of the same owner.
+    /// Distinguishes it from an earlier share of the same owner.
     generation: u64,
 }
 
@@ -85,7 +86,7 @@ impl Shares {
         self.holders.is_empty()
     }
 
-    /// Whether it denies anything.
+    /// Whether any open denies something.
     pub(super) fn denies(&self) -> bool {
         self.all.deny != [0; 2]
     }
@@ -94,18 +95,18 @@ impl Shares {
         self.holders.contains_key(holder)
     }
 
-    /// The union of what an owner has and denies, if its share is the one of this generation.
+    /// The union of an owner's modes, if its share is of this generation.
     pub(super) fn modes(&self, holder: &Holder, generation: u64) -> Option<Modes> {
         let counts = self.holders.get(holder).filter(|open| open.generation == generation)?.counts;
         Some((Access::from_bits(bits(counts.access))?, Deny::from_bits(bits(counts.deny))?))
     }
 
-    /// The owners whose shares conflict with an open, the opener included.
+    /// The clients whose shares conflict with an open, including the opener's own.
     pub(super) fn in_the_way_of_open(&self, (access, deny): Modes) -> Vec<Client> {
         self.excluding(access, deny, None)
     }
 
-    /// The owners whose shares conflict with reading or writing, except the asker.
+    /// The clients whose shares conflict with reading or writing, except the asker's own shares.
     // NFS4-8881-9.1.2-b, NFS4-8881-9.7-v3
     pub(super) fn in_the_way(&self, access: Access, asker: Asker<'_>) -> Vec<Client> {
         let own = match asker {
@@ -127,7 +128,7 @@ impl Shares {
         excluding.map(|(client, _)| *client).collect()
     }
 
-    /// Adds an open with its guard to an owner; `generation` is that of a share that begins with it. Returns the
+    /// Adds an open and its guard to an owner. If that begins a share, it is of this `generation`. Returns the
     /// generation of the share.
     pub(super) fn add(&mut self, holder: &Holder, modes: Modes, generation: u64) -> u64 {
         let new = || Open { counts: Counts::default(), guards: 0, generation };
@@ -138,7 +139,7 @@ impl Shares {
         generation
     }
 
-    /// Replaces an open of an owner by another, or ends it. Nothing happens if its share is of another generation.
+    /// Replaces an open of an owner by another, or ends it. Does nothing if its share is of another generation.
     pub(super) fn change(&mut self, holder: &Holder, generation: u64, before: Modes, after: Option<Modes>) -> bool {
         // NFS4-8881-9.7-c
         let Some(open) = self.holders.get_mut(holder).filter(|open| open.generation == generation) else {
@@ -155,7 +156,7 @@ impl Shares {
         true
     }
 
-    /// Ends everything that an owner has, even if guards of it exist.
+    /// Ends all opens of an owner, even if guards still exist.
     pub(super) fn end(&mut self, holder: &Holder) {
         let Some(open) = self.holders.remove(holder) else { return };
         self.all = self.all.without(&open.counts);

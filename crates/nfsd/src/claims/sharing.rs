@@ -1,8 +1,8 @@
-//! Share reservations on the table: opening, downgrading, closing, and whether one may read or write.
+//! Share reservations on the table: opening, downgrading, closing, and whether a caller may read or write.
 //!
-//! A [`Share`] is the guard of one open: what it has and denies ends when it is dropped. What an owner has of a file is
-//! the union of its guards (RFC 8881 section 9.9), and further ones are [merged](Share::merge) into the first when all
-//! that can fail has succeeded. So no way out of a failed OPEN leaves a file denied.
+//! A [`Share`] is the guard of one open, which ends when the guard is dropped. An owner has the union of its guards on
+//! a file (RFC 8881 section 9.9). A further guard is [merged](Share::merge) into the first when nothing can fail any
+//! more: so a failed OPEN never leaves a file denied.
 
 use super::{
     Claims,
@@ -14,8 +14,8 @@ use super::{
 };
 use std::sync::atomic::Ordering;
 
-/// A share reservation conflicts: with an open NFS4ERR_SHARE_DENIED; with reading or writing NFS4ERR_LOCKED, in version
-/// 3 NFS3ERR_ACCES. Never JUKEBOX, with which a client asks again for ever.
+/// A share reservation conflicts. With an open: NFS4ERR_SHARE_DENIED. With reading or writing: NFS4ERR_LOCKED, in
+/// version 3 NFS3ERR_ACCES. Never JUKEBOX: a client would ask again for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a lock or a share reservation forbids the access")]
 pub struct Conflict {
@@ -23,7 +23,7 @@ pub struct Conflict {
     pub client: Client,
 }
 
-/// Why a file is not opened so.
+/// Why an open is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ShareRefused {
     /// As [`Conflict`] says.
@@ -39,8 +39,8 @@ pub enum ShareRefused {
 #[error("no downgrade")]
 pub struct NoDowngrade;
 
-/// An open of a file by an owner. What it has and denies ends when it is dropped, or with [`Claims::release_client`],
-/// after which it does nothing any more.
+/// An open of a file by an owner. It ends when this is dropped, or with [`Claims::release_client`]; after that this
+/// does nothing.
 #[must_use = "the share ends when its guard is dropped"]
 pub struct Share {
     claims: Claims,
@@ -48,7 +48,7 @@ pub struct Share {
     holder: Holder,
     access: Access,
     deny: Deny,
-    /// Distinguishes the owner's shares from those that it had before its client was released.
+    /// Distinguishes the owner's share from a share that it had before its client was released.
     generation: u64,
 }
 
@@ -77,24 +77,24 @@ impl Share {
         &self.holder
     }
 
-    /// Takes over what a further open of the same owner and file has and denies. A guard that outlived its client, or
-    /// is of another file or owner, ends, and the other takes its place.
+    /// Takes over a further open of the same owner and file. If one of the guards has outlived its client, or they are
+    /// of different files or owners, this guard ends, and `other` takes its place.
     pub fn merge(&mut self, other: Share) {
         let same = (self.file, self.generation) == (other.file, other.generation) && self.holder == other.holder;
         if same {
             let union = (self.access.union(other.access), self.deny.union(other.deny));
-            // First the union, then the other's end: what either has is denied and had all the while.
+            // First the union, then the end of the other guard: every mode of either stays in force all the while.
             self.change(union);
         } else {
             *self = other;
         }
     }
 
-    /// Leaves only these of the bits of this guard (OPEN_DOWNGRADE, RFC 8881 section 18.18). The protocol, which knows
-    /// the merged opens, checks that the bits are those of some of them.
+    /// Reduces this guard to these bits (OPEN_DOWNGRADE, RFC 8881 section 18.18). The protocol knows the merged opens,
+    /// and checks that some of them together have exactly these bits.
     ///
     /// # Errors
-    /// If one of them is not among the bits, or the client was released.
+    /// If the guard does not have all of these bits, or its client was released.
     pub fn downgrade(&mut self, access: Access, deny: Deny) -> Result<(), NoDowngrade> {
         let is_less = self.access.contains(access) && self.deny.contains(deny);
         if is_less && self.change((access, deny)) { Ok(()) } else { Err(NoDowngrade) }
@@ -121,11 +121,12 @@ impl Drop for Share {
 }
 
 impl Claims {
-    /// Opens a file for an owner, perhaps once more. Its own opens are no exception: what it denied by an earlier one
-    /// is denied to it too (RFC 8881 section 9.7).
+    /// Opens a file for an owner, perhaps once more. The owner's own opens count too: what an earlier open denies, it
+    /// denies to its own owner as well (RFC 8881 section 9.7).
     ///
     /// # Errors
-    /// If another open denies it, what would be denied is open, or there are too many shares.
+    /// If another open denies this access, if an open has the access that this one denies, or if there are too many
+    /// shares.
     pub fn share(&self, file: FileKey, holder: &Holder, access: Access, deny: Deny) -> Result<Share, ShareRefused> {
         let attempt = || self.on_share(file, holder, |shares| self.try_share(file, holder, (access, deny), shares));
         self.unless_expired((file, Some(holder.client())), attempt, |outcome| match outcome {
@@ -162,14 +163,13 @@ impl Claims {
         Ok(Share { claims: self.clone(), file, holder: holder.clone(), access, deny, generation })
     }
 
-    /// Ends what an owner has of a file.
+    /// Ends all opens of an owner on a file.
     pub(super) fn end_share(&self, file: FileKey, holder: &Holder) {
         self.on_share(file, holder, |shares| shares.end(holder));
     }
 
-    /// Whether a file may be read or written, as far as share reservations go; a change of its size is a write. Costs
-    /// nothing as long as no open denies anything. Byte ranges are advisory: they never refuse reading or writing, as
-    /// with Linux's nfsd.
+    /// Whether share reservations let a file be read or written; a change of its size is a write. Costs nothing while
+    /// no open denies anything. Byte ranges are advisory: they never refuse reading or writing, as with Linux's nfsd.
     ///
     /// # Errors
     /// If an open denies it.
@@ -193,15 +193,15 @@ impl Claims {
         }
     }
 
-    /// The clients who deny reading or writing a file to all who have not opened it, each once.
+    /// The clients that deny reading or writing a file to callers that have not opened it, each once.
     pub fn in_the_way_of_use(&self, file: FileKey, access: Access) -> Vec<Client> {
         self.table.shares.with(&file, |files| {
             files.get(&file).map(|shares| shares.in_the_way(access, Asker::Anonymous)).unwrap_or_default()
         })
     }
 
-    /// The same as [`on_shares`](Self::on_shares) for what one owner has: whether it has a share is remembered by
-    /// client.
+    /// The same as [`on_shares`](Self::on_shares) for one owner: it also records by client whether the owner has a
+    /// share.
     fn on_share<R>(&self, file: FileKey, holder: &Holder, act: impl FnOnce(&mut Shares) -> R) -> R {
         let clients = &self.table.clients;
         self.on_shares(file, |shares| {

@@ -15,7 +15,7 @@ use crate::FileId;
 use rpcrdma_env::{BoxFuture, Timestamp};
 use std::{collections::HashMap, sync::atomic::Ordering, time::Duration};
 
-/// A clock that stands still until it is set.
+/// A clock that stands still until a test sets it.
 #[derive(Default)]
 struct Hands(AtomicU64);
 
@@ -68,7 +68,7 @@ impl Claims {
         self.lock(&request(file, holder, range, kind))
     }
 
-    /// Whether nothing is left of anything.
+    /// Whether the table is empty in every respect.
     fn is_empty(&self) -> bool {
         let table = &self.table;
         table.shares.len() == 0
@@ -80,7 +80,7 @@ impl Claims {
     }
 }
 
-/// Who is in the way, and with what.
+/// The conflicting lock.
 fn denied(result: Result<(), LockRefused>) -> Denied {
     match result {
         Err(LockRefused::Denied(denied)) => denied,

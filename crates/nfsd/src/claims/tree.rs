@@ -1,14 +1,14 @@
-//! Ranges of many owners, found by what they overlap.
+//! A tree of the ranges of many owners, which finds those that overlap a range.
 //!
-//! A balanced search tree (AVL), ordered by a range's first byte. Each node knows how far the ranges below it reach,
-//! for the owner that reaches furthest and for the one that does so of all others. So each node shows whether an owner
-//! other than the asker has a byte there, and a conflict is found in as many steps as the tree is high, however many
-//! ranges the asker has. Owns the ranges; nothing fails.
+//! A balanced search tree (AVL), ordered by a range's first byte. Each node knows how far the ranges below it reach:
+//! those of the owner that reaches furthest, and those of all other owners. So each node shows whether an owner other
+//! than the asker has a byte there, and a search takes as many steps as the tree is high, however many ranges the asker
+//! has. Owns the ranges; nothing fails.
 
 use super::range::Range;
 use std::cmp::Ordering;
 
-/// The number of an owner in its file.
+/// The number of an owner within its file.
 pub(super) type Owner = u64;
 
 type Link = Option<Box<Node>>;
@@ -27,7 +27,7 @@ struct Node {
     right: Link,
 }
 
-/// The last byte that an owner has.
+/// The last byte of an owner's ranges.
 #[derive(Clone, Copy)]
 struct End {
     last: u64,
@@ -38,7 +38,7 @@ struct End {
 #[derive(Clone, Copy)]
 struct Reach {
     furthest: End,
-    /// The furthest of all other owners.
+    /// The furthest reach of all other owners.
     other: Option<End>,
 }
 
@@ -86,13 +86,13 @@ impl Node {
         Self { range, owner, reach, height: 1, left: None, right: None }
     }
 
-    /// How a range stands to this one. An owner's ranges do not overlap, so no two are equal.
+    /// How a range is ordered against this node. An owner's ranges do not overlap, so no two are equal.
     fn order(&self, first: u64, owner: Owner) -> Ordering {
         step();
         (first, owner).cmp(&(self.range.first(), self.owner))
     }
 
-    /// Computes what the node knows of everything below.
+    /// Computes the reach and height of this node from the nodes below.
     fn renew(&mut self) {
         self.reach = Reach { furthest: End { last: self.range.last(), owner: self.owner }, other: None };
         for child in [&self.left, &self.right].into_iter().flatten() {
@@ -132,7 +132,7 @@ fn rotate_left(link: &mut Link) {
     *link = Some(right);
 }
 
-/// Renews a node whose subtrees are balanced and differ in height by two at most, and balances it.
+/// Renews a node and balances it. Its subtrees are balanced, and their heights differ by at most two.
 fn balance(link: &mut Link) {
     let Some(node) = link else { return };
     let (left, right) = (height(&node.left), height(&node.right));
@@ -221,18 +221,18 @@ impl Tree {
         insert(&mut self.root, Box::new(Node::new(range, owner)));
     }
 
-    /// Removes the range of an owner that begins there.
+    /// Removes an owner's range that begins at `first`.
     pub(super) fn remove(&mut self, first: u64, owner: Owner) {
         remove(&mut self.root, first, owner);
     }
 
-    /// A range that overlaps another and is not of owner `but`.
+    /// A range that overlaps `within`, of an owner other than `but`.
     pub(super) fn find(&self, within: Range, but: Owner) -> Option<(Range, Owner)> {
         let mut link = &self.root;
         while let Some(node) = link {
             step();
-            // If an owner on the left reaches that far and yet overlaps nothing, its range begins behind it, and so
-            // does everything on the right.
+            // Suppose that an owner on the left reaches that far, and yet none of its ranges overlaps: then its range
+            // begins behind `within`, and so does everything on the right.
             if node.left.as_ref().is_some_and(|left| left.reach.beyond(within.first(), but)) {
                 link = &node.left;
             } else if node.owner != but && node.range.overlaps(within) {
@@ -244,7 +244,7 @@ impl Tree {
         None
     }
 
-    /// Each range that overlaps another and is not of owner `but`, ordered by its first byte.
+    /// Each range that overlaps `within`, of an owner other than `but`, ordered by its first byte.
     pub(super) fn each(&self, within: Range, but: Owner, mut each: impl FnMut(Range)) {
         visit(&self.root, within, but, &mut each);
     }
@@ -255,7 +255,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// That it is in order and balanced, and knows how far it reaches. Returns its ranges.
+    /// Checks that the tree is in order and balanced, and that each node knows its reach. Returns the ranges.
     fn check(link: &Link) -> Vec<(u64, Owner, u64)> {
         let Some(node) = link else { return Vec::new() };
         let (mut all, right) = (check(&node.left), check(&node.right));

@@ -1,14 +1,14 @@
-//! Locks for which somebody waits.
+//! The queues of clients that wait for locks.
 //!
-//! A protocol's clients ask again and again for a lock that was denied (RFC 8881 section 9.6). This module remembers in
-//! which order they began, and notifies them in that order when it is worth asking: first come, first notified, and
-//! none behind it that it would exclude. It reserves nothing: the first that asks after a release has the lock, so a
-//! client that queues and never comes delays nobody. A place in the queue is lost [`WAITING_TIME`] after it was last
-//! asked for, or [`WOKEN_TIME`] after a notice without effect.
+//! Clients ask again and again for a lock that was denied (RFC 8881 section 9.6). This module keeps the order in which
+//! they began, and notifies them in that order when it is worth asking: the first first, and then only those that it
+//! would not exclude. It reserves nothing: the first that asks after a release gets the lock, so a client that queues
+//! and never comes delays no other. A client loses its place [`WAITING_TIME`] after it last asked, or [`WOKEN_TIME`]
+//! after a notice to which it did not react.
 //!
-//! A client that waits for a program of the host gets no notice when that has ended, because the host does not say: it
-//! finds out by asking. [`Wake`]s are called without any lock held. Nothing fails: a client for which the queue has no
-//! room gets no notice, and asks as before.
+//! A client that waits for a program of the host gets no notice when the program unlocks, because the host does not
+//! report that: the client finds out by asking. [`Wake`]s are called without any lock. Nothing fails: if the queue has
+//! no room for a client, it gets no notice, and asks as before.
 
 use super::{
     clients::Clients,
@@ -20,15 +20,15 @@ use super::{
 use rpcrdma_env::Timestamp;
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-/// How long a place is kept that is not asked for again. Linux's client asks at least once a minute.
+/// How long a client keeps its place if it does not ask again. Linux's client asks at least once a minute.
 pub const WAITING_TIME: Duration = Duration::from_secs(90);
 
-/// How long a notified client has before the next is notified, whom it would exclude.
+/// How long a notified client has to ask again. Then the next client, which it would exclude, gets a notice.
 pub const WOKEN_TIME: Duration = Duration::from_secs(5);
 
 /// Notifies a client that a lock may be free (CB_NOTIFY_LOCK, NLM_GRANTED): it is a hint, and may come more than once.
 pub trait Wake: Send + Sync {
-    /// The time has come to ask again.
+    /// It is time to ask again.
     fn wake(&self);
 }
 
@@ -48,7 +48,7 @@ struct Waiter {
 #[derive(Default)]
 pub(super) struct Queue(VecDeque<Waiter>);
 
-/// Where the queue is, and the present.
+/// The file of the queue, and the present time.
 pub(super) struct Place<'a> {
     pub(super) clients: &'a Clients,
     pub(super) file: FileKey,
@@ -60,13 +60,14 @@ impl Queue {
         self.0.is_empty()
     }
 
-    /// A lock was denied: puts it at the end, or keeps its place. One told in vain has the next behind it told in time.
+    /// A lock was denied: puts the waiter at the end, or keeps its place. If its last notice was in vain, it can get
+    /// another.
     // NFS4-8881-9.6-a, NFS4-LIMIT-b
     pub(super) fn push(&mut self, at: &Place<'_>, holder: &Holder, wanted: (Range, Kind), wake: Arc<dyn Wake>) {
         let (range, kind) = wanted;
         let same = |waiter: &&mut Waiter| waiter.is(holder, range) && waiter.kind == kind;
         if let Some(waiter) = self.0.iter_mut().find(same) {
-            // It came, and was too late: it keeps its place for the next time.
+            // It asked after its notice, and was too late: it keeps its place for the next time.
             (waiter.asked, waiter.told, waiter.wake) = (at.now, None, wake);
         } else if self.0.len() < at.clients.limits.waiting_of_file && at.clients.wait(holder.client(), at.file) {
             let holder = holder.clone();
@@ -74,8 +75,8 @@ impl Queue {
         }
     }
 
-    /// An owner waits for a range no more: it was granted, or it says by asking without waiting that it does not
-    /// (section 9.6).
+    /// An owner does not wait for a range any more: it has the lock, or it has asked again without waiting (section
+    /// 9.6).
     pub(super) fn remove(&mut self, at: &Place<'_>, holder: &Holder, range: Range) {
         self.keep(at, |waiter| !waiter.is(holder, range));
     }
@@ -102,7 +103,7 @@ impl Queue {
         });
     }
 
-    /// The clients to notify now: each whose lock is free, except those that an earlier, notified one would exclude.
+    /// The clients to notify now: those whose lock is free, unless an earlier client in the queue would exclude them.
     // NFS4-8881-9.6-a, NFS4-8881-9.6-c
     pub(super) fn freed(&mut self, at: &Place<'_>, ranges: &Ranges) -> Wakes {
         self.keep(at, |waiter| !waiter.is_late(at.now));

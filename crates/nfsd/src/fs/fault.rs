@@ -1,11 +1,11 @@
-//! Why a file system could not do what it was asked: causes, which each protocol has a status for.
+//! Why a file system could not do what it was asked: each protocol has a status for each cause.
 
 use rpcrdma_nfs::attr::{Attributes, Change};
 use std::fmt;
 
 macro_rules! faults {
     ($($(#[$meta:meta])* $name:ident, $text:literal;)*) => {
-        /// A cause of failure. Each protocol has one table from these to its statuses.
+        /// A cause of failure. Each protocol has one table from these causes to its statuses.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Fault {
@@ -93,17 +93,17 @@ faults! {
 
 impl std::error::Error for Fault {}
 
-/// Why an operation failed, and what it returns in spite of it: mostly attributes.
+/// Why an operation failed, and what it still returns: mostly attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure<F> {
     /// The cause.
     pub fault: Fault,
-    /// What it returns in spite of it.
+    /// What it still returns.
     pub info: F,
 }
 
 impl<F> Failure<F> {
-    /// The same failure, with something else that it returns.
+    /// The same failure, with other returned information.
     pub fn map<G>(self, info: impl FnOnce(F) -> G) -> Failure<G> {
         Failure { fault: self.fault, info: info(self.info) }
     }

@@ -1,11 +1,11 @@
-//! Names of files that outlive the server.
+//! Ids of files that outlive the server process.
 
 use std::fmt;
 
 /// The most bytes in a [`FileId`]: a handle has 64 bytes, and 30 of them are the server's own.
 pub const MAX_FILE_ID_OCTETS: usize = 34;
 
-/// Names an object of one file system, by bytes that mean something to that file system alone.
+/// Identifies an object of one file system, by bytes that only this file system understands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
     len: u8,
@@ -27,7 +27,7 @@ impl FileId {
 }
 
 impl FileId {
-    /// The number of an id that was made of one.
+    /// The number from which an id was made, if it was made from one.
     pub fn number(&self) -> Option<u64> {
         self.as_slice().try_into().ok().map(u64::from_be_bytes)
     }

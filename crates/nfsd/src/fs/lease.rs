@@ -1,13 +1,12 @@
-//! What a file system does so that programs of the host do not get a file behind a client's back to which it is
-//! delegated.
+//! Leases on the host: they keep programs of the host from using a file behind the back of the client that it is
+//! delegated to.
 
 use std::{any::Any, fmt};
 
-/// What is called, once, when a program of the host wants a file that is leased: it waits until the lease is given
-/// back.
+/// Called once, when a program of the host wants a leased file: the program waits until the lease is given back.
 pub type Broken = Box<dyn FnOnce() + Send>;
 
-/// Programs of the host wait for a file until this is dropped, or for as long as the host lets them wait.
+/// Programs of the host wait for a file until this is dropped, or as long as the host lets them wait.
 #[must_use = "the lease ends when this is dropped"]
 pub struct HostLease(Option<Box<dyn Any + Send + Sync>>);
 
@@ -17,7 +16,7 @@ impl HostLease {
         Self(Some(Box::new(guard)))
     }
 
-    /// None is needed: all users of the files go through this server.
+    /// For a file system that needs no lease: all users of its files go through this server.
     pub fn needless() -> Self {
         Self(None)
     }

@@ -1,14 +1,15 @@
-//! Listings of directories, and how large an answer may become: counted by what the protocol says an entry takes, which
-//! the file system need not know.
+//! Listings of directories, and how large an answer may become: the protocol says how many bytes an entry takes, and
+//! the file system need not know why.
 
 use crate::FileId;
 use bytes::Bytes;
 use rpcrdma_nfs::attr::Attributes;
 use rpcrdma_xdr::padded;
 
-/// How many entries of a directory an answer holds.
+/// Counts how many entries of a directory fit into an answer.
 ///
-/// The protocol defines what an entry takes in addition to its name; the name takes its bytes rounded up to words:
+/// The protocol defines how many bytes an entry takes in addition to its name; the name takes its bytes rounded up to
+/// words:
 ///
 /// ```
 /// use rpcrdma_nfsd::ListingBudget;
@@ -23,27 +24,27 @@ pub struct ListingBudget {
     octets: usize,
     /// What an entry takes in addition to its name.
     entry: usize,
-    /// Bytes left for names and what goes with them, which some protocols limit besides.
+    /// Bytes left for names and the bytes counted with them; some protocols have this second limit.
     names: usize,
-    /// What counts there in addition to the name.
+    /// The bytes that each name counts there in addition.
     name: usize,
-    /// Whether entries are wanted with their files and attributes.
+    /// Whether the caller wants entries with their files and attributes.
     attributes: bool,
 }
 
 impl ListingBudget {
-    /// Entries of `octets` bytes in total, each of which takes `entry` bytes in addition to its name.
+    /// Room for `octets` bytes in total; each entry takes `entry` bytes in addition to its name.
     pub fn new(octets: usize, entry: usize) -> Self {
         Self { octets, entry, names: usize::MAX, name: 0, attributes: false }
     }
 
-    /// The same, but the names, with `name` bytes for each in addition, take at most `names` bytes.
+    /// The same, but the names, with `name` additional bytes for each, take at most `names` bytes.
     #[must_use]
     pub fn with_names(self, names: usize, name: usize) -> Self {
         Self { names, name, ..self }
     }
 
-    /// The file and its attributes are wanted with each entry.
+    /// The same, but each entry comes with its file and attributes.
     #[must_use]
     pub fn with_attributes(self) -> Self {
         Self { attributes: true, ..self }
@@ -83,7 +84,7 @@ pub struct ListingEntry {
     pub name: Bytes,
     /// Where to go on after this entry: never 0.
     pub cookie: u64,
-    /// The file and its attributes, where they were asked for and are known.
+    /// The file and its attributes, if the caller asked for them and they are known.
     pub file: Option<(FileId, Attributes)>,
 }
 
@@ -106,7 +107,7 @@ impl ListingEntry {
 pub struct Listing {
     /// The directory's attributes.
     pub attributes: Option<Attributes>,
-    /// What makes the cookies valid.
+    /// The verifier that makes the cookies valid.
     pub verifier: [u8; 8],
     /// The entries.
     pub entries: Vec<ListingEntry>,
@@ -115,14 +116,14 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Entries, and whether they are the directory's last. The cookies stay valid for ever; the directory's attributes
-    /// are not included.
+    /// Entries, and whether the last of them is the directory's last. The cookies stay valid for ever; the directory's
+    /// attributes are not included.
     pub fn new(entries: Vec<ListingEntry>, end: bool) -> Self {
         Self { attributes: None, verifier: [0; 8], entries, end }
     }
 
-    /// The entries of a directory, each given at its place, that come after `cookie` and for which there is room. Their
-    /// cookies become their places from 1 on: for directories that do not change.
+    /// For directories that do not change: of all entries, those that come after `cookie` and for which there is room.
+    /// Their cookies become their places, counted from 1.
     // NFS3-1813-3.3.16-a
     pub fn of(all: impl IntoIterator<Item = ListingEntry>, cookie: u64, mut budget: ListingBudget) -> Self {
         let mut entries = Vec::new();
@@ -141,7 +142,7 @@ impl Listing {
         Self { attributes, ..self }
     }
 
-    /// The same with what makes the cookies valid.
+    /// The same with the verifier that makes the cookies valid.
     #[must_use]
     pub fn with_verifier(self, verifier: [u8; 8]) -> Self {
         Self { verifier, ..self }

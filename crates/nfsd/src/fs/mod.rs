@@ -1,9 +1,9 @@
-//! What can be served: the file system trait.
+//! The file system trait, which everything that can be served implements.
 //!
-//! [`FileId`]s name objects. The file system makes them, and they stay valid across a restart for as long as the object
-//! exists. Results carry attributes if they cost nothing extra. A read gets its buffer and gives it back; written data
-//! is shared. A file system checks the caller's rights itself. It speaks no protocol: an error is a [`Fault`], with
-//! what can be returned in spite of it, and each protocol has a status for each.
+//! [`FileId`]s identify objects. The file system makes them, and they stay valid across a restart for as long as the
+//! object exists. Results carry attributes if they cost nothing extra. A read gets its buffer and gives it back;
+//! written data is shared. A file system checks the caller's rights itself. It knows no protocol: an error is a
+//! [`Fault`], with the information that it can still return, and each protocol has a status for each fault.
 
 mod fault;
 mod id;
@@ -38,15 +38,15 @@ use rpcrdma_env::{BoxFuture, Buffer};
 use rpcrdma_nfs::attr::{Acls, Attributes, Change, FileType, NewAttributes, Stability, Time};
 use std::{future::ready, path::PathBuf, sync::Arc};
 
-/// The bits of a mode that an access control list says, too.
+/// The bits of a mode that an access control list has, too.
 const PERMISSIONS: u32 = 0o777;
 
 /// A file system that can be served.
 ///
-/// One that is only read needs [`root`](Self::root), [`id`](Self::id), [`attributes`](Self::attributes),
-/// [`lookup`](Self::lookup), [`read`](Self::read) and [`list`](Self::list); whatever changes something fails with
-/// [`Fault::ReadOnly`] unless it is implemented. The example `serve_map` of the crate `rpcrdma` serves a map
-/// of names to texts that way.
+/// A read-only file system needs [`root`](Self::root), [`id`](Self::id), [`attributes`](Self::attributes),
+/// [`lookup`](Self::lookup), [`read`](Self::read) and [`list`](Self::list); the methods that change something fail with
+/// [`Fault::ReadOnly`] unless they are implemented. The example `serve_map` of the crate `rpcrdma` serves a map from
+/// names to texts in this way.
 pub trait FileSystem: Send + Sync {
     /// Its root directory.
     fn root(&self) -> FileId;
@@ -54,17 +54,17 @@ pub trait FileSystem: Send + Sync {
     /// Identifies the file system; the same after a restart.
     fn id(&self) -> u64;
 
-    /// Attributes. Every caller may see them: the caller decides only in whose turn the work is done.
+    /// The attributes of a file. Every caller may see them: the caller decides only in whose turn the work is done.
     fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>>;
 
-    /// The file of a name: also `.` and `..`; the root is its own parent.
+    /// The file of a name, which may also be `.` or `..`; the root is its own parent.
     fn lookup(&self, caller: Caller, directory: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>>;
 
     /// Reads at most `count` bytes from `offset` into `buffer`, which has room for them.
     fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>>;
 
-    /// Reads from several files, each as [`read`](Self::read) does, in their order. Fewer results than there were reads
-    /// mean that the rest was not read.
+    /// Reads from several files in order, each as [`read`](Self::read) does. If there are fewer results than reads, the
+    /// remaining reads were not done.
     fn read_each(&self, reads: Vec<Reading>) -> BoxFuture<'_, Vec<Told<ReadData>>> {
         Box::pin(async move {
             let mut done = Vec::with_capacity(reads.len());
@@ -85,20 +85,20 @@ pub trait FileSystem: Send + Sync {
         budget: ListingBudget,
     ) -> BoxFuture<'_, Told<Listing>>;
 
-    /// What it can do.
+    /// What the file system can do.
     fn features(&self) -> Features {
         Features::default()
     }
 
-    /// Where a file is on this machine, for the log alone, if that is known without waiting. The root's path is that of
-    /// the served directory.
+    /// The path of a file on this machine, for the log alone, if it is known without waiting. The root's path is the
+    /// path of the served directory.
     fn path(&self, file: FileId) -> Option<PathBuf> {
         let _ = file;
         None
     }
 
     /// Attributes, if they are available without waiting: [`attributes`](Self::attributes) without the cost of a
-    /// future. Spares a read the memory for bytes beyond the end.
+    /// future. With the size, a read needs no memory for bytes beyond the end.
     fn attributes_at_once(&self, file: FileId) -> Option<Result<Attributes, Fault>> {
         let _ = file;
         None
@@ -108,30 +108,31 @@ pub trait FileSystem: Send + Sync {
     /// back.
     ///
     /// # Errors
-    /// If there may be something to wait for, or to complain of: then `read` is to be asked.
+    /// The buffer, if the read may have to wait or may fail: then call `read`.
     fn read_at_once(&self, via: &Via, offset: u64, count: usize, buffer: Buffer) -> Result<ReadData, Buffer> {
         let _ = (via, offset, count);
         Err(buffer)
     }
 
-    /// How often data that was written and not committed may have been lost since the file system was opened. The write
-    /// verifier of all its files changes with it; so it has to change before a call that has seen a loss is answered.
+    /// How often uncommitted data may have been lost since the file system was opened. The write verifier of all its
+    /// files changes with this number; so the number has to change before the server answers a call that has seen a
+    /// loss.
     fn losses(&self) -> u64 {
         0
     }
 
-    /// Does the periodic work, until the file system is dropped. A program that serves it drives this.
+    /// Does the periodic work, until the file system is dropped. A program that serves it polls this.
     fn upkeep(&self) -> BoxFuture<'static, ()> {
         Box::pin(ready(()))
     }
 
-    /// How full it is.
+    /// How much of its space is used.
     fn usage(&self, caller: Caller) -> BoxFuture<'_, Result<Usage, Fault>> {
         let _ = caller;
         Box::pin(ready(Ok(Usage::default())))
     }
 
-    /// Which of the rights the caller has. What the permission bits say, unless it is implemented.
+    /// Which of these rights the caller has. The default follows the permission bits.
     fn access(
         &self,
         caller: Caller,
@@ -150,9 +151,9 @@ pub trait FileSystem: Send + Sync {
         Box::pin(ready(Err(failed(Fault::Invalid))))
     }
 
-    /// Opens a regular file, if its mode lets the caller do what `access` says: the owner is no exception, as a program
-    /// that opens a file of its own expects. A file system without open files of its own checks the rights, and keeps
-    /// nothing.
+    /// Opens a regular file, if its mode lets the caller do what `access` says. The mode binds the owner too, as a
+    /// program expects that opens its own file. A file system without open files of its own checks the rights, and
+    /// keeps nothing.
     fn open(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
         Box::pin(async move {
             let mut wanted = Rights::NONE;
@@ -177,44 +178,44 @@ pub trait FileSystem: Send + Sync {
         })
     }
 
-    /// Opens a regular file for a caller who has just made it, or had it open before the server started: if that is its
-    /// owner, whatever its mode says now. Like [`open`](Self::open), unless it is implemented.
+    /// Opens a regular file for a caller that has just made it, or had it open before the server started: an owner may
+    /// do so whatever the mode says now. The default is [`open`](Self::open).
     fn open_as_owner(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
         self.open(caller, file, access)
     }
 
-    /// The host's locks on a file that is open here, if programs of the host can lock it, too. May sleep.
+    /// The host's locks on a file that is open here, if programs of the host can lock it too. May sleep.
     fn host_locks(&self, open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>> {
         let _ = open;
         None
     }
 
-    /// Keeps programs of the host from a file that is about to be delegated to a client: for reading ([`Kind::Read`])
-    /// from changing it, for writing from opening it. When one wants to, `broken` is called, and the program waits
-    /// until the lease is dropped. May sleep. A file system that only this server can reach returns
-    /// [`HostLease::needless`].
+    /// Keeps programs of the host away from a file that is about to be delegated to a client: for reading
+    /// ([`Kind::Read`]) they cannot change it, for writing they cannot open it. If a program tries, the file system
+    /// calls `broken`, and the program waits until the lease is dropped. May sleep. A file system that only this server
+    /// can reach returns [`HostLease::needless`].
     ///
     /// # Errors
-    /// If they cannot be kept from it, or use it now: it is not delegated.
+    /// If it cannot keep programs away, or a program uses the file now: then the server does not delegate it.
     fn host_lease(&self, open: &Arc<dyn OpenFile>, kind: Kind, broken: Broken) -> Result<HostLease, Fault> {
         let _ = (open, kind, broken);
         Err(Fault::Unsupported)
     }
 
-    /// Sets attributes, only if the file's `changed` is `guard`, where it is given.
+    /// Sets attributes; if `guard` is given, only if the file's `changed` is equal to it.
     fn set_attributes(&self, via: Via, new: NewAttributes, guard: Option<Time>) -> BoxFuture<'_, Changed<Change>> {
         let _ = (via, new, guard);
         read_only()
     }
 
-    /// The access control lists. Every caller may see them. Those of a mode, unless it is implemented.
+    /// The access control lists. Every caller may see them. The default makes them from the mode.
     fn acl(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Acls, Fault>> {
         Box::pin(async move { self.attributes(caller, file).await.map(|attributes| Acls::of_mode(attributes.mode)) })
     }
 
-    /// Sets the access control lists, and with them the nine permission bits. For a directory it sets both lists: if
-    /// there is no default list among them, the directory loses its own. A file system that does not implement this
-    /// fails with [`Fault::Unsupported`] if the lists say more than a mode can.
+    /// Sets the access control lists, and with them the nine permission bits. For a directory it sets both lists:
+    /// without a default list in `acls`, the directory loses its own. A file system that does not implement this fails
+    /// with [`Fault::Unsupported`] if the lists say more than a mode can.
     fn set_acl(&self, caller: Caller, file: FileId, acls: Acls) -> BoxFuture<'_, Changed<Change>> {
         Box::pin(async move {
             if !acls.is_mode() {
@@ -227,7 +228,7 @@ pub trait FileSystem: Send + Sync {
         })
     }
 
-    /// The value of an extended attribute of a user's.
+    /// The value of an extended attribute in the user namespace.
     fn xattr(&self, caller: Caller, file: FileId, name: Bytes) -> BoxFuture<'_, Result<Bytes, Fault>> {
         let _ = (caller, file, name);
         Box::pin(ready(Err(Fault::Unsupported)))
@@ -282,7 +283,7 @@ pub trait FileSystem: Send + Sync {
         read_only()
     }
 
-    /// Removes a name: that of an empty directory if `is_directory`, else any other.
+    /// Removes a name: of an empty directory if `is_directory`, else of any other file.
     fn remove(
         &self,
         caller: Caller,
@@ -294,7 +295,7 @@ pub trait FileSystem: Send + Sync {
         read_only()
     }
 
-    /// Renames, in place of an existing file of the new name.
+    /// Renames; an existing file with the new name is replaced.
     fn rename(
         &self,
         caller: Caller,
@@ -317,15 +318,15 @@ pub trait FileSystem: Send + Sync {
         read_only()
     }
 
-    /// Where the next data or hole of a regular file is, from `offset` on. [`Fault::NoDevice`] if that is where the
-    /// file ends, or beyond.
+    /// Where the next data or hole of a regular file is, from `offset` on. [`Fault::NoDevice`] if `offset` is at the
+    /// end of the file or beyond.
     fn seek(&self, via: Via, offset: u64, what: Content) -> BoxFuture<'_, Told<Sought>> {
         let _ = (via, offset, what);
         unsupported()
     }
 
     /// Reads data and holes from `offset`, as much as `budget` has room for; the data goes into `buffer`, one piece
-    /// behind the other. A file is all data, unless this is implemented.
+    /// behind the other. The default sees a file as all data.
     fn read_sparse(
         &self,
         via: Via,
@@ -339,49 +340,49 @@ pub trait FileSystem: Send + Sync {
         })
     }
 
-    /// A client will soon read this many bytes from `offset` (0: up to the end). Returns whether the file system does
-    /// something about it.
+    /// A client will soon read this many bytes from `offset` (0: up to the end). Returns whether the file system
+    /// prepares for that.
     fn will_need(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Told<bool>> {
         let _ = (via, offset, length);
         Box::pin(ready(Ok(false)))
     }
 
-    /// Reserves space for a range, so that writes to it do not fail for the lack of it. A file that ends before the
-    /// range does ends there then.
+    /// Reserves space for a range, so that later writes to it cannot fail for lack of space. If the file is shorter, it
+    /// grows to the end of the range.
     fn allocate(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Changed<Change>> {
         let _ = (via, offset, length);
         unsupported()
     }
 
-    /// Gives the space of a range back, as far as that can be done: all of it reads as zeroes then. The size stays.
+    /// Frees the space of a range as far as possible: the range then reads as zeroes. The size stays.
     fn deallocate(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Changed<Change>> {
         let _ = (via, offset, length);
         unsupported()
     }
 
-    /// Makes a range of `to` share the blocks of a range of `from`, in one step and durably: both begin and end where
-    /// [`Features::clone_octets`] allows. A length of 0 means up to the end of the source. The source may belong to
-    /// another file system if it is open; [`Fault::OtherFileSystem`] if that is not possible.
+    /// Makes a range of `to` share the blocks of a range of `from`, in one step and durably: both begin and end at
+    /// multiples of [`Features::clone_octets`]. A length of 0 means up to the end of the source. The source may belong
+    /// to another file system if it is open; [`Fault::OtherFileSystem`] if that is not possible.
     fn clone_range(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Change>> {
         let _ = (from, to, span);
         unsupported()
     }
 
     /// Copies the first bytes of a range from one file to another, not durably. It copies about as much data as one
-    /// write may have, and any number of holes, so that other work does not wait for long. The source may belong to
-    /// another file system if it is open.
+    /// write may have, and any number of holes, so that other work does not wait long. The source may belong to another
+    /// file system if it is open.
     fn copy(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Copied>> {
         let _ = (from, to, span);
         unsupported()
     }
 }
 
-/// What a file system says that knows nothing of this.
+/// The answer of a file system that does not support an operation.
 fn unsupported<T: Send + 'static, F: Default + Send + 'static>() -> BoxFuture<'static, Result<T, Failure<F>>> {
     Box::pin(ready(Err(failed(Fault::Unsupported))))
 }
 
-/// What a file system says that cannot be changed.
+/// The answer of a file system that cannot be changed.
 fn read_only<T: Send + 'static, F: Default + Send + 'static>() -> BoxFuture<'static, Result<T, Failure<F>>> {
     Box::pin(ready(Err(failed(Fault::ReadOnly))))
 }

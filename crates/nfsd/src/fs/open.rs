@@ -1,65 +1,64 @@
-//! Files that are open: what reads and writes go through.
+//! Open files, through which reads and writes go.
 
 use crate::{Caller, FileId};
 use std::{any::Any, fmt, sync::Arc};
 
-/// For what a file is open.
+/// What a file is open for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// To be read.
+    /// Reading.
     Read,
-    /// To be written.
+    /// Writing.
     Write,
     /// Both.
     Both,
 }
 
 impl Access {
-    /// Whether it may be read.
+    /// Whether it allows reading.
     pub fn reads(self) -> bool {
         self != Self::Write
     }
 
-    /// Whether it may be written.
+    /// Whether it allows writing.
     pub fn writes(self) -> bool {
         self != Self::Read
     }
 }
 
-/// A file that is open. As long as this exists the file does, too, though its last name may be removed; and its holder
-/// may do what it was opened for, whatever becomes of the file's rights.
+/// A file that is open. As long as this exists the file does too, even if its last name is removed. Its holder may do
+/// what the file was opened for, however the file's rights change.
 pub trait OpenFile: Any + Send + Sync {
     /// The file.
     fn file(&self) -> FileId;
 
-    /// For what it is open.
+    /// What it is open for.
     fn access(&self) -> Access;
 }
 
-/// Through what a file is read or written, and for whom.
+/// How a file is read or written, and for whom.
 #[derive(Clone)]
 pub struct Via {
-    /// The caller. It decides in whose turn the work is done, and whose rights are checked if the file is not open.
+    /// The caller. It decides in whose turn the work is done; if the file is not open, its rights are checked.
     pub caller: Caller,
     file: FileId,
     open: Option<Arc<dyn OpenFile>>,
-    /// What lasts until the file was used.
+    /// A guard that lasts until the file has been used.
     _lasting: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Via {
-    /// By the caller's own rights, which are asked each time.
+    /// With the caller's own rights, which are checked each time.
     pub fn caller(caller: Caller, file: FileId) -> Self {
         Self { caller, file, open: None, _lasting: None }
     }
 
-    /// By what is open: rights were asked when it was opened.
+    /// Through an open file: rights were checked when it was opened.
     pub fn open(caller: Caller, open: Arc<dyn OpenFile>) -> Self {
         Self { caller, file: open.file(), open: Some(open), _lasting: None }
     }
 
-    /// The same, which keeps `guard` until the file was used: a delegation with which this use conflicts is not given
-    /// meanwhile.
+    /// The same, and keeps `guard` until the file has been used: meanwhile the table grants no conflicting delegation.
     pub(crate) fn lasting(self, guard: impl Any + Send + Sync) -> Self {
         Self { _lasting: Some(Arc::new(guard)), ..self }
     }
@@ -69,12 +68,12 @@ impl Via {
         self.file
     }
 
-    /// What is open.
+    /// The open file, if any.
     pub fn opened(&self) -> Option<&Arc<dyn OpenFile>> {
         self.open.as_ref()
     }
 
-    /// What is open, as the file system's own type.
+    /// The open file, as the file system's own type.
     pub fn opened_as<T: OpenFile>(&self) -> Option<&T> {
         let open: &dyn Any = &**self.open.as_ref()?;
         open.downcast_ref()
@@ -92,7 +91,7 @@ impl fmt::Debug for Via {
     }
 }
 
-/// What a file system has open that keeps nothing for it.
+/// The open file of a file system that has no open files of its own.
 pub(super) struct Plain {
     pub(super) file: FileId,
     pub(super) access: Access,

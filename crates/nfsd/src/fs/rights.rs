@@ -25,7 +25,7 @@ impl Rights {
     pub const EXECUTE: Rights = Rights(0x20);
     /// All of them.
     pub const ALL: Rights = Rights(0x3F);
-    /// Those that change something.
+    /// The rights that change something.
     pub const CHANGING: Rights = Rights(0x1C);
 
     /// The rights whose bits are set, as versions 3 and 4 of NFS number them. Bits beyond these are left out.
@@ -43,13 +43,13 @@ impl Rights {
         self == Self::NONE
     }
 
-    /// Whether all of the other set are in this.
+    /// Whether it contains all rights of the other set.
     pub fn contains(self, other: Rights) -> bool {
         self & other == other
     }
 
-    /// What the permission bits of a file give to a caller: all to the superuser, else those of the owner, the group or
-    /// the others.
+    /// The rights that a file's permission bits give to a caller: the superuser has all, any other caller those of the
+    /// owner, the group or the others.
     pub fn of_mode(attributes: &Attributes, caller: &Caller) -> Self {
         let is_directory = attributes.file_type == FileType::Directory;
         let bits = match caller {

@@ -1,15 +1,15 @@
-//! Holes, space and copies: what a file system is asked of ranges of files, and what it says.
+//! Holes, space and copies: arguments and results of operations on ranges of files.
 
 use crate::ReadData;
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::attr::{Change, Stability};
 
-/// What a range of a file holds.
+/// The content of a range of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Bytes that were written, or for which space is in use.
     Data,
-    /// Nothing: it reads as zeroes. Each file has a hole behind its last byte.
+    /// No bytes: a hole reads as zeroes. Each file has a hole behind its last byte.
     Hole,
 }
 
@@ -18,7 +18,7 @@ pub enum Content {
 pub struct Sought {
     /// Where it begins.
     pub offset: u64,
-    /// Nothing of the kind lies before the end of the file, which is where [`offset`](Self::offset) is.
+    /// The file has no such content from there to its end; [`offset`](Self::offset) is the end.
     pub end: bool,
 }
 
@@ -34,13 +34,13 @@ pub struct Span {
 }
 
 impl Span {
-    /// Whether source and destination have bytes in common, if they are the same file.
+    /// Whether the two ranges have bytes in common, if source and destination are the same file.
     pub fn overlaps(&self) -> bool {
         self.from.abs_diff(self.to) < self.length
     }
 }
 
-/// What was copied.
+/// The result of a copy.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Copied {
@@ -53,42 +53,42 @@ pub struct Copied {
 }
 
 impl Copied {
-    /// So many bytes were copied, so durably.
+    /// Which bytes were copied: how many, and how durably.
     pub fn new(count: u64, committed: Stability, file: Change) -> Self {
         Self { count, committed, file }
     }
 }
 
-/// A piece of a file that was read.
+/// A piece of a file, as read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// Where it begins.
     pub offset: u64,
     /// How many bytes.
     pub length: u64,
-    /// Of data that many bytes are in the buffer, behind those of the pieces before.
+    /// Data or hole. The bytes of data are in the buffer, behind those of earlier pieces.
     pub content: Content,
 }
 
-/// What was read of a file with holes.
+/// A read of a file with holes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct SparseData {
-    /// The buffer that was given, its length set to the bytes of all data.
+    /// The buffer of the call; its length is the number of bytes of all data.
     pub buffer: Buffer,
-    /// Data and holes, each beginning where the one before ends.
+    /// Data and holes; each begins where the one before it ends.
     pub pieces: Vec<Piece>,
-    /// Whether the last piece ends where the file does.
+    /// Whether the last piece ends at the end of the file.
     pub end: bool,
 }
 
 impl SparseData {
-    /// The data of all pieces, the pieces, and whether the last of them ends where the file does.
+    /// The data of all pieces, the pieces, and whether the last one ends at the end of the file.
     pub fn new(buffer: Buffer, pieces: Vec<Piece>, end: bool) -> Self {
         Self { buffer, pieces, end }
     }
 
-    /// What was read from `offset` on, as one piece of data.
+    /// An ordinary read from `offset`, as one piece of data.
     pub fn of(read: ReadData, offset: u64) -> Self {
         let ReadData { buffer, end, .. } = read;
         let length = buffer.len() as u64;
@@ -97,7 +97,7 @@ impl SparseData {
     }
 }
 
-/// How much of a file an answer may hold, in pieces. Each piece takes some bytes in addition to its data, and data are
+/// How much of a file an answer may hold, in pieces. Each piece takes some bytes in addition to its data, and data is
 /// padded to a multiple of four.
 #[derive(Clone, Copy, Debug)]
 pub struct PieceBudget {
@@ -114,12 +114,12 @@ impl PieceBudget {
         Self { count, octets, head, most }
     }
 
-    /// How many bytes of the file are still wanted.
+    /// How many bytes of the file the answer still wants.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// How much data there is room for if no hole comes before it.
+    /// How many bytes of data have room, if no hole comes first.
     pub fn data(&self) -> usize {
         match self.most {
             0 => 0,
@@ -130,7 +130,7 @@ impl PieceBudget {
         }
     }
 
-    /// Takes a hole of so many bytes. Returns whether there is room for it.
+    /// Takes a hole of this length. Returns whether there is room for it.
     pub fn take_hole(&mut self, length: u64) -> bool {
         if self.most == 0 || self.octets < self.head {
             return false;
@@ -139,7 +139,7 @@ impl PieceBudget {
         true
     }
 
-    /// Takes data of at most so many bytes, and returns for how many there is room.
+    /// Takes data of at most this length, and returns for how many bytes there is room.
     pub fn take_data(&mut self, length: u64) -> usize {
         let taken = usize::try_from(length).unwrap_or(usize::MAX).min(self.data());
         if taken > 0 {

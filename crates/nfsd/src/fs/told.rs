@@ -1,4 +1,4 @@
-//! What a file system says of what it has done. Results carry attributes where they cost nothing extra.
+//! Results of file system operations. They carry attributes if these cost nothing extra.
 
 use crate::{FileId, Via};
 use bytes::Bytes;
@@ -24,7 +24,7 @@ impl Found {
     }
 }
 
-/// One of several reads: what [`FileSystem::read`](crate::FileSystem::read) is given.
+/// One of several reads: the arguments of [`FileSystem::read`](crate::FileSystem::read).
 #[derive(Debug)]
 pub struct Reading {
     /// Which file, for whom.
@@ -33,15 +33,15 @@ pub struct Reading {
     pub offset: u64,
     /// How many bytes at most.
     pub count: usize,
-    /// Where they go.
+    /// The buffer for the bytes.
     pub buffer: Buffer,
 }
 
-/// What was read.
+/// The result of a read.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct ReadData {
-    /// The buffer that was given, its length set to the bytes read.
+    /// The buffer of the call; its length is the number of bytes read.
     pub buffer: Buffer,
     /// Whether the last byte is the last of the file.
     pub end: bool,
@@ -50,12 +50,12 @@ pub struct ReadData {
 }
 
 impl ReadData {
-    /// Bytes, whether they are the file's last, and its attributes where they are known.
+    /// The bytes, whether they end at the file's end, and the file's attributes if known.
     pub fn new(buffer: Buffer, end: bool, attributes: Option<Attributes>) -> Self {
         Self { buffer, end, attributes }
     }
 
-    /// Takes what is wanted of bytes that are all in memory into the buffer: for file systems that need no more.
+    /// Copies the wanted part of bytes that are all in memory into the buffer: for file systems that need no more.
     ///
     /// ```
     /// # use rpcrdma_env::Buffer;
@@ -72,7 +72,7 @@ impl ReadData {
     }
 }
 
-/// What was written.
+/// The result of a write.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Written {
@@ -85,13 +85,13 @@ pub struct Written {
 }
 
 impl Written {
-    /// So many bytes were written, so durably.
+    /// How many bytes were written, how durably, and how the file has changed.
     pub fn new(count: usize, committed: Stability, file: Change) -> Self {
         Self { count, committed, file }
     }
 }
 
-/// What is to be made.
+/// An object to make.
 #[derive(Clone, Debug)]
 pub enum New {
     /// A regular file.
@@ -104,15 +104,15 @@ pub enum New {
     Node(NodeKind, NewAttributes),
 }
 
-/// How a file is made whose name may be there already.
+/// How to make a file if its name may already exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateHow {
-    /// An existing file is used as it is, with this size set on it if one is given.
+    /// Use an existing file as it is; set its size if a size is given.
     Unchecked(NewAttributes),
-    /// It is an error.
+    /// Fail if the name exists.
     Guarded(NewAttributes),
-    /// It is an error, unless it was made by a call with this verifier: a retransmission. Times are not set, since the
-    /// file system may keep the verifier there.
+    /// Fail if the name exists, unless a call with this verifier has made the file: then this call is a retransmission.
+    /// Times are not set, since the file system may keep the verifier in them.
     Exclusive([u8; 8], NewAttributes),
 }
 
@@ -129,7 +129,7 @@ pub enum NodeKind {
     Fifo,
 }
 
-/// What was made.
+/// The result of making an object.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Made {
@@ -139,7 +139,7 @@ pub struct Made {
     pub attributes: Option<Attributes>,
     /// The directory before and after.
     pub directory: Change,
-    /// Whether it was made by this call, and not there before.
+    /// Whether this call has made it; false if it was there before.
     pub is_new: bool,
 }
 
@@ -150,7 +150,7 @@ impl Made {
     }
 }
 
-/// What a change of names did to two directories.
+/// How a change of names has changed two directories.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Renamed {
     /// The first directory before and after.
@@ -159,7 +159,7 @@ pub struct Renamed {
     pub to_directory: Change,
 }
 
-/// What a further name did.
+/// The result of adding a further name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Linked {
     /// The file's attributes.
@@ -168,7 +168,7 @@ pub struct Linked {
     pub directory: Change,
 }
 
-/// How full a file system is. Bytes and numbers of files.
+/// How much of a file system is used, in bytes and numbers of files.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Usage {
@@ -185,7 +185,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// So many bytes in total, of which so many are free, for every user; and the same for files.
+    /// Total and free bytes, equal for every user; and the same for files.
     pub fn new(octets: (u64, u64), files: (u64, u64)) -> Self {
         Self {
             total_octets: octets.0,
@@ -203,13 +203,13 @@ impl Usage {
 pub struct Features {
     /// The largest file, in bytes.
     pub max_file_octets: u64,
-    /// How exactly times are kept.
+    /// The precision of times.
     pub time_precision: Time,
     /// The most hard links to a file.
     pub max_links: u32,
     /// The longest name, in bytes.
     pub max_name_octets: u32,
-    /// The unit in which ranges can be cloned, in bytes; `None` where they cannot.
+    /// The unit in which ranges can be cloned, in bytes; `None` if the file system cannot clone.
     pub clone_octets: Option<u32>,
     /// Whether access control lists can say more than a mode.
     pub acls: bool,
@@ -218,7 +218,7 @@ pub struct Features {
 }
 
 impl Default for Features {
-    /// Files of up to 2^63 - 1 bytes, nanoseconds, one link, names of 255 bytes; no clones, modes alone,
+    /// Files of up to 2^63 - 1 bytes, nanoseconds, one link, names of 255 bytes; no clones, no lists beyond the mode,
     /// and no extended attributes.
     fn default() -> Self {
         Self {

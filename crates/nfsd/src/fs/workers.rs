@@ -1,13 +1,13 @@
-//! Where work that may sleep in the kernel is done.
+//! Threads for work that may sleep in the kernel.
 
 /// Runs work that may sleep in the kernel, on threads of the program. The library starts no thread.
 pub trait Workers: Send + Sync {
-    /// Runs `job` on some thread, at once if fewer than [`threads`](Self::threads) are under way. One that is dropped
-    /// instead fails its call and those that wait for their turn.
+    /// Runs `job` on some thread, at once if fewer than [`threads`](Self::threads) jobs are under way. If a job is
+    /// dropped instead, its call fails, and so do the calls that wait for their turn.
     fn run(&self, job: Box<dyn FnOnce() + Send>);
 
-    /// How many jobs can run at a time. The [`Queue`](crate::Queue) gives no more than that, and decides which are
-    /// next.
+    /// How many jobs can run at a time. The [`Queue`](crate::Queue) hands over no more than that, and decides which
+    /// jobs come next.
     fn threads(&self) -> usize {
         usize::MAX
     }

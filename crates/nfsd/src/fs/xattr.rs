@@ -1,20 +1,20 @@
-//! Extended attributes of users: names and values that mean nothing to the file system.
+//! Extended attributes of users: the file system does not interpret their names and values.
 //!
-//! A name comes and goes without the namespace that Linux puts before it (`user.`).
+//! Names here do not have the prefix that Linux gives the namespace (`user.`).
 
 use bytes::Bytes;
 
 /// The largest value of an extended attribute in bytes: Linux's `XATTR_SIZE_MAX`.
 pub const MAX_XATTR_OCTETS: usize = 64 << 10;
 
-/// How an extended attribute is set whose name may be there already.
+/// How to set an extended attribute if its name may already exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetXattr {
-    /// It is set in either case.
+    /// Set it in either case.
     Either,
-    /// It is an error.
+    /// Fail if it exists.
     Create,
-    /// It must exist.
+    /// Fail if it does not exist.
     Replace,
 }
 
@@ -30,9 +30,9 @@ pub struct XattrNames {
 }
 
 impl XattrNames {
-    /// Those of all of a file's names that come after `cookie`, as many as `take` accepts, which gets the bytes of
-    /// each. They come in the order of `place`, which gives each name a number that stays the same whatever happens to
-    /// the other names: so a listing that is continued misses no name that existed all the time. No number may be 0.
+    /// Of all names of a file, those that come after `cookie`, as many as `take` accepts; `take` gets the bytes of
+    /// each. `place` gives each name a number, which is their order. The number stays the same whatever happens to the
+    /// other names: so a listing that goes on misses no name that existed all the time. No number may be 0.
     pub fn after(
         cookie: u64,
         all: impl IntoIterator<Item = Bytes>,

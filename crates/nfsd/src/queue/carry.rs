@@ -1,18 +1,18 @@
-//! Calls of several jobs that are carried out on one thread, since to wake a thread for each, and the asker again after
-//! it, costs more than most of them do.
+//! Carries out calls of several jobs on one thread: to wake a thread for each job, and the asker again after it, costs
+//! more than most jobs do.
 //!
-//! The call itself is a job of its client's. While it runs on a thread, what it asks of the queue is done at once, on
-//! that thread. It goes back to its asker, who waits for what is to come without a thread, as soon as it has to wait
-//! for anything: a file's turn, memory, a client that is called. It goes back, too, when it has done [`TOGETHER`] jobs
-//! or another client's work waits: from then on each of its jobs waits for its turn as every other.
+//! The whole call is a job of its client. While it runs on a thread, that thread does the call's own jobs at once. The
+//! call goes back to its asker, who waits without a thread, as soon as it has to wait: for a file's turn, for memory,
+//! or for a client that the server calls. It also goes back when it has done [`TOGETHER`] jobs, or when work of another
+//! client waits: from then on each of its jobs waits for its turn like any other.
 //!
-//! Calls that change the same directory wait for each other before they take a thread, and not in the middle: the call
-//! has the directory's turn from its beginning. It gives it up before it waits for the disk, before it changes another
-//! file while another client wants the directory, and when it goes back.
+//! Calls that change the same directory wait for each other before they take a thread, not in the middle: the call has
+//! the directory's turn from its beginning. It gives up this turn before it waits for the disk, before it changes
+//! another file while another client wants the directory, and when it goes back.
 //!
-//! A connection is not woken for each of its calls that is done, either: while the thread's next job is another such
-//! call of the same client, answers are kept, [`TOLD_TOGETHER`] at most. All of them are told before anything waits for
-//! the disk.
+//! A thread does not wake a connection for each call that is done, either: while the thread's next job is another such
+//! call of the same client, it keeps at most [`TOLD_TOGETHER`] answers. It reports all of them before it waits for the
+//! disk.
 
 use super::{After, Changes, Job, Lane, Queue};
 use crate::{Origin, claims::FileKey};
@@ -28,13 +28,13 @@ use tokio::sync::oneshot;
 /// The most jobs of a call that are done without a new turn.
 const TOGETHER: u32 = 16;
 
-/// The most answers that are kept for the calls behind them.
+/// The most answers that a thread keeps for the calls behind them.
 const TOLD_TOGETHER: usize = 8;
 
 /// A call that is polled on this thread.
 #[derive(Clone, Copy)]
 struct Carrying {
-    /// Its address: only the same queue does a job at once.
+    /// The queue's address: only this queue does the call's jobs at once.
     queue: usize,
     client: ClientNetwork,
     left: u32,
@@ -44,7 +44,7 @@ thread_local! {
     static CARRYING: Cell<Option<Carrying>> = const { Cell::new(None) };
     /// The turn that the call has from its beginning.
     static DIRECTORY: RefCell<Option<Turn>> = const { RefCell::new(None) };
-    /// What this thread still has to report of calls that are done.
+    /// The results that this thread has not yet reported.
     static UNTOLD: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -55,7 +55,7 @@ pub(super) fn tell_all() {
     }
 }
 
-/// Reports it, unless `next`, which this thread does next, is another call of the same client.
+/// Reports the results, unless this thread's next job is another call of the same client.
 pub(super) fn tell_before(next: Option<&(Origin, Job)>, client: ClientNetwork) {
     // NFS3-FAIR-a
     let is_another = next.is_some_and(|(origin, job)| job.ends_turn && origin.client == client);
@@ -69,7 +69,7 @@ fn directory() -> Option<FileKey> {
     DIRECTORY.with_borrow(|turn| turn.as_ref().and_then(|turn| turn.file))
 }
 
-/// Ends the turn that the call on this thread has, if it has one still.
+/// Ends the turn that the call on this thread has, if it still has one.
 fn end_directory() {
     drop(DIRECTORY.take());
 }
@@ -90,7 +90,7 @@ impl Drop for Restore {
     }
 }
 
-/// The call on this thread has the turn of a directory, until this is dropped.
+/// Gives the call on this thread the turn of a directory, until this is dropped.
 struct HasTurn {
     /// What the thread had before.
     before: Option<Turn>,
@@ -120,7 +120,7 @@ enum Back<T> {
 /// The turn of a file's changes, until it is dropped.
 struct Turn {
     queue: Arc<Queue>,
-    /// Nothing once it has ended.
+    /// `None` once the turn has ended.
     file: Option<FileKey>,
 }
 
@@ -129,7 +129,7 @@ impl Turn {
         Self { queue: queue.clone(), file: Some(file) }
     }
 
-    /// Ends it, and leaves it to the thread, whose job ends now, to begin what has waited for it.
+    /// Ends the turn. This thread's job ends now, and the thread then begins what has waited for the turn.
     fn end_with_the_job(mut self) {
         if let Some(file) = self.file.take() {
             self.queue.state().end_turn(file, &self.queue.limits);
@@ -151,8 +151,8 @@ impl Queue {
         Arc::as_ptr(self).addr()
     }
 
-    /// Carries out a call of several jobs, in its client's turn, and in that of the directory that it changes, if there
-    /// is one. Nothing comes of it if the program drops it, or it panics.
+    /// Carries out a call of several jobs in its client's turn, and in the turn of the directory that it changes, if
+    /// there is one. Returns `None` if the program drops the call or the call panics.
     pub(crate) async fn carry<T: Send + 'static>(
         self: &Arc<Self>,
         origin: Origin,
@@ -165,7 +165,7 @@ impl Queue {
             let carrying = Carrying { queue: queue.address(), client: origin.client, left: TOGETHER };
             let has_turn = HasTurn::of(directory.map(|file| Turn::new(&queue, file)));
             let restore = Restore::replace(Some(carrying));
-            // The owner polls it again when it gets it back, so no wake-up is needed before.
+            // The asker polls the call again when it gets it back, so no wake-up is needed before.
             let polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             drop((restore, has_turn));
             match polled {
@@ -183,10 +183,10 @@ impl Queue {
         }
     }
 
-    /// Does a job of a call that this thread carries at once, if it may be done.
+    /// Does a job at once if it belongs to the call on this thread and nothing is in its way.
     ///
     /// # Errors
-    /// The job, if not.
+    /// The job, if it must wait for its turn.
     pub(super) fn at_once(self: &Arc<Self>, origin: Origin, job: Job) -> Result<(), Job> {
         let Some(mut carrying) = CARRYING.get() else { return Err(job) };
         if carrying.queue != self.address() || carrying.client != origin.client || carrying.left == 0 {
@@ -212,7 +212,7 @@ impl Queue {
         if gives_up {
             end_directory();
         }
-        // What the job itself asks for waits for its turn.
+        // Jobs that this job asks for wait for their turn.
         let restore = Restore::replace(None);
         if let Some(after) = (job.work)() {
             drop((turn, DIRECTORY.take()));

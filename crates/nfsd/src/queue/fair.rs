@@ -1,8 +1,8 @@
 //! Turns between clients, and between the connections of each client.
 //!
-//! Each client with something waiting has its turn, one entry at a time; within it each of its connections has; entries
-//! of a connection keep their order. Owns what waits. Other code limits how much may wait: a connection has as many
-//! calls under way as it was granted credits for.
+//! Clients with waiting entries take turns, one entry at a time; so do the connections of one client; the entries of a
+//! connection keep their order. This type owns the entries. Other code limits how many may wait: a connection has as
+//! many calls under way as it has been granted credits.
 
 use crate::Origin;
 use rpcrdma_oncrpc::ClientNetwork;
@@ -15,7 +15,7 @@ use std::{
 /// What waits, by client and connection.
 pub(super) struct Fair<T>(Ring<ClientNetwork, Ring<SocketAddr, VecDeque<T>>>);
 
-/// The turn among those that have something waiting.
+/// The turns of the keys that have entries.
 struct Ring<K, V> {
     waiting: HashMap<K, V>,
     turns: VecDeque<K>,
@@ -35,8 +35,8 @@ impl<K: Copy + Eq + Hash, V: Default> Ring<K, V> {
         })
     }
 
-    /// Takes from the first in turn that `may` have it; afterwards it is the last, if `is_empty`
-    /// does not say that it has nothing left.
+    /// Takes an entry of the first key in turn for which `may` is true. This key then comes last, unless `is_empty`
+    /// says that it has no more entries.
     fn take<T>(
         &mut self,
         may: impl Fn(K) -> bool,
@@ -69,7 +69,7 @@ impl<T> Fair<T> {
         self.0.entry(origin.client).entry(origin.connection).push_back(entry);
     }
 
-    /// Puts an entry before all of the same client. Its client's turn comes when it comes.
+    /// Puts an entry before all entries of the same client. The client keeps its place among the clients.
     pub(super) fn push_front(&mut self, origin: Origin, entry: T) {
         let of_client = self.0.entry(origin.client);
         of_client.entry(origin.connection).push_front(entry);
@@ -77,7 +77,7 @@ impl<T> Fair<T> {
         of_client.turns.push_front(origin.connection);
     }
 
-    /// Takes the next entry of the first client in turn that `may` have it.
+    /// Takes the next entry of the first client in turn for which `may` is true.
     pub(super) fn pop(&mut self, may: impl Fn(ClientNetwork) -> bool) -> Option<(Origin, T)> {
         let (client, (connection, entry)) = self.0.take(
             may,
@@ -87,7 +87,7 @@ impl<T> Fair<T> {
         Some((Origin { client, connection }, entry))
     }
 
-    /// Whether another client has something waiting.
+    /// Whether another client has an entry.
     pub(super) fn has_another(&self, client: ClientNetwork) -> bool {
         self.0.turns.iter().any(|waiting| *waiting != client)
     }

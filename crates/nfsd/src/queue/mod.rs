@@ -1,19 +1,20 @@
-//! Work that may sleep: which job is next, and what no client can take from another.
+//! Work that may sleep: which job comes next, and what no client can take from the others.
 //!
 //! The program's threads are few, and a job may sleep for as long as a disk does. All work of a program goes through
-//! one queue, on whichever export and for whichever protocol: two queues would not know of each other's threads. So
+//! one queue, for every export and every protocol: two queues would not know of each other's threads. So
 //!
-//! * jobs wait by client and connection, and are begun in turn ([`fair`]): a client with a thousand calls waits behind
-//!   its own;
-//! * a quarter of the threads runs nothing that moves data or waits for the disk: a job that looks at names and
-//!   attributes never waits behind writes ([`Lane`]);
-//! * one client has three quarters of the threads at most, and of those for data ([`SHARE`]);
-//! * jobs that change the same file run one after another and take no thread while they wait. What follows a change,
-//!   such as waiting for the disk, runs beside the next. A job that waits for a thread does not hold a file's turn;
+//! * jobs wait by client and connection, and begin in turn ([`fair`]): a client with a thousand calls waits only behind
+//!   its own calls;
+//! * a quarter of the threads moves no data and does not wait for the disk: a job that looks at names and attributes
+//!   never waits behind writes ([`Lane`]);
+//! * one client has at most three quarters of the threads, and of those for data ([`SHARE`]);
+//! * jobs that change the same file run one after another and take no thread while they wait. Work that follows a
+//!   change, such as waiting for the disk, runs beside the next change. A job that waits for a thread does not hold a
+//!   file's turn;
 //! * a call of several jobs takes one thread for them, as long as no other job waits ([`carry`]).
 //!
-//! Owns jobs until they are begun. A job that panics fails its call alone. If the program drops a job that was not
-//! begun, it is about to end: all that waits is dropped with it.
+//! Owns jobs until they begin. If a job panics, only its call fails. A program drops a job that has not begun only when
+//! it is about to end: then the queue drops all waiting jobs.
 
 mod carry;
 mod fair;
@@ -27,9 +28,9 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The part of the threads that only looks: one of so many.
+/// One in this many threads only looks at names and attributes.
 const LOOKING: usize = 4;
-/// The part of a lane's threads that one client leaves to others: one of so many.
+/// One client leaves one in this many of a lane's threads to others.
 const SHARE: usize = 4;
 
 /// What kind of work a job is.
@@ -43,16 +44,16 @@ pub(crate) enum Lane {
 
 const LANES: [Lane; 2] = [Lane::Look, Lane::Data];
 
-/// What follows a change, when the file's next change may begin.
+/// The work that follows a change, while the file's next change may begin.
 pub(crate) type After = Box<dyn FnOnce() + Send>;
 
 /// Work that may sleep.
 pub(crate) struct Job {
     pub(crate) lane: Lane,
-    /// The file whose changes this is one of.
+    /// The file that the job changes: it takes this file's turn.
     pub(crate) turn: Option<FileKey>,
     pub(crate) work: Box<dyn FnOnce() -> Option<After> + Send>,
-    /// The work ends its turn by itself ([`carry`]).
+    /// The work ends its file's turn by itself ([`carry`]).
     ends_turn: bool,
 }
 
@@ -114,7 +115,7 @@ pub struct Queue {
 struct State {
     running: Count,
     running_of: HashMap<ClientNetwork, Count>,
-    /// What waits for a thread, by lane.
+    /// The jobs that wait for a thread, by lane.
     waiting: [Fair<Job>; 2],
     files: HashMap<FileKey, Changes>,
 }
@@ -122,14 +123,14 @@ struct State {
 /// The changes of one file.
 #[derive(Default)]
 struct Changes {
-    /// One is under way. Where none is, one of those that wait is among those that wait for a thread.
+    /// Whether a change is under way. If not, the next change waits for a thread.
     is_busy: bool,
-    /// What waits for it.
+    /// The changes that wait for the one under way.
     waiting: Fair<Job>,
 }
 
 impl State {
-    /// Puts a job where it waits: for its file's change, or for a thread.
+    /// Puts a job where it has to wait: for another change of its file, or for a thread.
     fn add(&mut self, origin: Origin, job: Job) {
         match job.turn.and_then(|file| self.files.get_mut(&file)) {
             Some(changes) if changes.is_busy => changes.waiting.push(origin, job),
@@ -148,7 +149,7 @@ impl State {
                 if let Some(file) = job.turn {
                     let changes = self.files.entry(file).or_default();
                     if changes.is_busy {
-                        // Another change of the file was faster.
+                        // Another change of the file has begun first.
                         changes.waiting.push_front(origin, job);
                         continue;
                     }
@@ -178,9 +179,9 @@ impl State {
         }
     }
 
-    /// A change of a file has been made: the next may be. It waits for a thread before all else of its client, or of a
-    /// client that may have one if there is such a client: a client that has its share of the threads does not keep
-    /// others from the file.
+    /// A change of a file has ended; the next change now waits for a thread, before all other jobs of its client. It is
+    /// a change of a client that may have a thread, if there is one: a client that has used up its share of the threads
+    /// does not keep others from the file.
     fn end_turn(&mut self, file: FileKey, limits: &Limits) {
         let Self { running_of, waiting, files, .. } = self;
         let Some(changes) = files.get_mut(&file) else { return };
@@ -207,13 +208,13 @@ impl State {
 }
 
 impl Queue {
-    /// A queue for these threads, which get their work from it alone.
+    /// A queue for these threads; they must get work from no other queue.
     pub fn new(workers: Arc<dyn Workers>) -> Arc<Self> {
         let limits = Limits::of(workers.threads());
         Arc::new(Self { workers, limits, state: Mutex::default() })
     }
 
-    /// A queue that does all work at once, on the thread that asks: for tests, and for programs with a thread for each
+    /// A queue that does all work at once, on the thread that asks: for tests, and for programs with one thread per
     /// connection.
     pub fn in_place() -> Arc<Self> {
         Self::new(Arc::new(InPlace))
@@ -223,7 +224,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a job when its turn has come.
+    /// Runs a job when its turn comes.
     pub(crate) fn run(self: &Arc<Self>, origin: Origin, job: Job) {
         if let Err(job) = self.at_once(origin, job) {
             self.state().add(origin, job);
@@ -231,7 +232,7 @@ impl Queue {
         }
     }
 
-    /// Runs work that changes no file in particular, and returns the result: nothing if the program drops it.
+    /// Runs work that changes no file in particular, and returns its result: `None` if the program drops the work.
     pub(crate) fn ask<T: Send + 'static>(
         self: &Arc<Self>,
         origin: Origin,
@@ -246,7 +247,7 @@ impl Queue {
         receiver
     }
 
-    /// Begins what may begin, on other threads.
+    /// Begins all jobs that may begin, on other threads.
     fn start_waiting(self: &Arc<Self>) {
         loop {
             let Some((origin, job)) = self.state().begin(&self.limits) else { return };
@@ -274,7 +275,7 @@ impl Running {
         Self { queue, client: origin.client, lane, turn, work: Some(work), ends_turn, ended: false }
     }
 
-    /// Does the work, and other work after it, as long as there is some.
+    /// Does the work, and then other jobs while there are any.
     fn work(mut self) {
         loop {
             if self.ends_turn {
@@ -291,7 +292,7 @@ impl Running {
             let Some((origin, job)) = next else { return };
             let queue = self.queue.clone();
             self = Self::new(queue, origin, job);
-            // What has ended may have blocked more than one.
+            // The job that has ended may have blocked more than one.
             self.queue.start_waiting();
         }
     }
@@ -328,10 +329,10 @@ impl Drop for Running {
         if let Some(file) = self.turn.take() {
             state.end_turn(file, &self.queue.limits);
         }
-        // One that had begun has panicked: the others go on, on other threads.
+        // A job that had begun has panicked: the others go on, on other threads.
         let dropped = if self.work.is_some() { state.drain() } else { Vec::new() };
         drop(state);
-        // Without the lock: what a job holds may do anything when it goes.
+        // After the lock is released: the drop of what a job holds may do anything.
         drop(dropped);
         self.queue.start_waiting();
     }

@@ -7,7 +7,7 @@ use std::{
     sync::mpsc::{Receiver, Sender, channel},
 };
 
-/// Keeps what is to run on a thread until it is asked for.
+/// Keeps the work for threads until a test asks for it.
 struct Later {
     threads: usize,
     kept: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
@@ -46,7 +46,7 @@ impl World {
         self.queue.run(origin(client), Job::new(lane, turn.map(file), work));
     }
 
-    /// The threads that have been asked for.
+    /// The work for which the queue has asked for threads.
     fn threads(&self) -> Vec<Box<dyn FnOnce() + Send>> {
         std::mem::take(&mut self.workers.kept.lock().unwrap())
     }
@@ -129,7 +129,7 @@ fn one_client_leaves_a_quarter_of_a_lanes_threads_to_others() {
     assert_eq!(both.threads().len(), 2);
 }
 
-/// A client that waits for its share of the threads keeps nobody else from a file.
+/// A client that has used up its share of the threads keeps no other client from a file.
 /// proves: NFS3-FAIR-b
 #[test]
 fn who_waits_for_a_thread_has_no_files_turn() {
@@ -147,7 +147,7 @@ fn who_waits_for_a_thread_has_no_files_turn() {
     assert_eq!(threads.len(), 1, "the victim begins");
     threads.into_iter().for_each(|thread| thread());
     assert_eq!(world.done(), ["victim"]);
-    // While the file is changed, too: the next is the victim's, not one that may not have a thread.
+    // While the file is changed, too: the next change is the victim's, not one of a client that may have no thread.
     world.give(3, Lane::Data, Some(1), "third");
     let mut third = world.threads();
     for _ in 0..50 {
@@ -161,7 +161,7 @@ fn who_waits_for_a_thread_has_no_files_turn() {
     assert!(world.is_empty());
 }
 
-/// What ends may have been in the way of two: of one by its share, of another by its lane.
+/// A job that ends may have blocked two: one by its client's share, another by its lane.
 #[test]
 fn what_ends_lets_all_begin_that_may() {
     let world = World::new(8);
@@ -321,7 +321,7 @@ impl World {
         self.carry_in(None, files)
     }
 
-    /// The same, of a call that changes a directory.
+    /// The same for a call that changes a directory.
     fn carry_in(
         &self,
         directory: Option<u8>,
@@ -370,13 +370,13 @@ fn a_call_of_several_jobs_takes_one_thread() {
 #[test]
 fn a_call_that_waits_for_a_file_leaves_its_thread() {
     let world = World::new(8);
-    // Another's change of the second file is under way.
+    // A change of the second file by another client is under way.
     world.give(2, Lane::Data, Some(2), "other");
     let others = world.threads();
     let (mut call, result) = world.carry(&[(1, "a"), (2, "b"), (3, "c")]);
     assert_eq!(world.run_all(), 1);
     assert_eq!(world.done(), ["a"]);
-    // Its asker waits in its place.
+    // Its asker waits for it.
     assert!(poll(&mut call).is_pending());
     assert_eq!(world.run_all(), 0, "nothing can be done before the file is free");
     others.into_iter().for_each(|thread| thread());
@@ -391,7 +391,7 @@ fn a_call_that_waits_for_a_file_leaves_its_thread() {
 /// proves: NFS3-FAIR-a
 #[test]
 fn a_call_of_many_jobs_does_not_pass_others() {
-    // One thread, which is the call's first.
+    // The only thread does the call's first job.
     let world = World::new(1);
     let (mut call, result) = world.carry(&[(1, "a"), (2, "b")]);
     let first = world.threads();
@@ -458,7 +458,7 @@ fn what_a_carried_call_changes_nobody_else_changes_meanwhile() {
     assert!(world.is_empty(), "and its turn is over");
 }
 
-/// Files in the same directory are made at a time, and none of the calls comes back in the middle.
+/// Changes of files in one directory follow each other, and no call goes back in the middle.
 #[test]
 fn calls_that_change_the_same_directory_follow_each_other_on_one_thread() {
     let world = World::new(8);
@@ -473,7 +473,7 @@ fn calls_that_change_the_same_directory_follow_each_other_on_one_thread() {
     assert!(world.is_empty());
 }
 
-/// What waits for the disk does not keep the directory from others.
+/// A call that waits for the disk does not keep the directory from others.
 #[test]
 fn a_call_gives_the_directory_up_before_it_waits_for_the_disk() {
     let world = World::new(8);
@@ -499,7 +499,7 @@ fn a_call_gives_the_directory_up_before_it_waits_for_the_disk() {
     world.give(1, Lane::Data, Some(1), "next");
     let first = world.threads();
     assert_eq!(first.len(), 1, "the directory is the call's");
-    // On one thread both follow each other; the next has been given to another before the disk was waited for.
+    // On one thread both calls follow each other; the next one got another thread before the wait for the disk.
     first.into_iter().for_each(|thread| thread());
     let next = world.threads();
     assert_eq!((next.len(), world.done()), (1, vec!["written", "on the disk"]));

@@ -1,16 +1,16 @@
-//! Clients that keep what they hold by courtesy alone, until somebody wants it.
+//! Courtesy clients: they keep their claims until another client wants them.
 
 use super::*;
 use std::sync::atomic::AtomicBool;
 
-/// Knows who may be expired, and writes down who was asked about.
+/// Knows which clients may be expired, and writes down for which ones the table has asked.
 #[derive(Default)]
 struct Leases {
     over: Mutex<HashSet<Client>>,
     asked: Mutex<Vec<Client>>,
-    /// Asked while it is asked itself: the table holds no lock then.
+    /// The table, which this asks while the table asks it: the table holds no lock then.
     claims: OnceLock<Claims>,
-    /// Whether clients lose what is wanted and nothing else.
+    /// Whether clients lose only what they hold on the wanted file.
     file_alone: AtomicBool,
 }
 
@@ -61,7 +61,7 @@ fn a_lock_ends_the_courtesy_of_those_in_its_way_and_of_no_other() {
     claims.lock_as(file(1), &asker, range(0, 20), Kind::Read).unwrap();
     assert_eq!(leases.asked(), [Client::V4(1), Client::V4(2)]);
     assert_eq!([1, 2, 3].map(|client| claims.held_by(Client::V4(client)).1), [0, 0, 1]);
-    // Whose lease is not over is in the way as before, and is asked about once.
+    // A client whose lease runs is in the way as before; the table asks about it once.
     assert_eq!(denied(claims.lock_as(file(1), &asker, range(0, 30), Kind::Read)).range, range(30, 30));
     assert_eq!(leases.asked(), [Client::V4(3)]);
     assert!(
@@ -122,7 +122,7 @@ fn a_client_is_not_expired_by_itself() {
     assert_eq!((leases.asked(), claims.held_by(Client::V4(1))), (vec![], (1, 1)));
 }
 
-/// No lock of the table is held meanwhile.
+/// The table holds no lock while it asks.
 #[test]
 fn who_is_asked_may_ask_the_table() {
     let (claims, leases) = with_leases();
@@ -134,7 +134,7 @@ fn who_is_asked_may_ask_the_table() {
     assert_eq!((claims.held_by(Client::V4(1)), leases.asked().len()), ((0, 0), 1));
 }
 
-/// Says that whoever is asked about may be expired.
+/// Says of every client that it may be expired.
 struct Always;
 
 impl Courtesy for Always {

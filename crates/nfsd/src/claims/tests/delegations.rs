@@ -1,4 +1,4 @@
-//! Delegations in the table: against a model that knows who has what and who uses it, and beside opens.
+//! Delegations in the table: against a model of delegations and users, and beside opens.
 
 use super::*;
 use crate::claims::delegations::MAX_REMEMBERED_CONFLICTS;
@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 const QUIET: Duration = Duration::from_secs(90);
 
-/// Remembers what was called back.
+/// Writes down which delegations the table recalls.
 #[derive(Default)]
 struct Called(Mutex<Vec<(Client, FileKey)>>);
 
@@ -17,7 +17,7 @@ impl Recalls for Called {
     }
 }
 
-/// A table in which files are delegated, its clock, and who calls back.
+/// A table that delegates files, its clock, and the record of its recalls.
 fn delegating() -> (Claims, Arc<Hands>, Arc<Called>) {
     let (hands, called) = (Arc::new(Hands::default()), Arc::new(Called::default()));
     let claims = Claims::new(hands.clone());
@@ -56,7 +56,7 @@ fn what_others_have_open_is_not_delegated_and_the_own_opens_are_no_hindrance() {
     assert!(claims.is_empty());
 }
 
-/// Until a client asks for a delegation nobody has to know which files names stand for.
+/// Before a client asks for a delegation, no user has to know which files the names stand for.
 #[test]
 fn the_first_delegation_waits_for_names_that_are_being_changed() {
     let (claims, ..) = delegating();
@@ -70,7 +70,7 @@ fn the_first_delegation_waits_for_names_that_are_being_changed() {
     drop(delegation);
     assert!(claims.undelegated().is_none(), "and may ask again at any moment");
     assert!(claims.delegate(file(2), client(1), Kind::Read, false).is_ok());
-    // What was there before a restart is given back in any case.
+    // A delegation from before a restart is granted again in any case.
     let (claims, ..) = delegating();
     let _naming = claims.undelegated().expect("nobody has asked");
     assert!(claims.delegate(file(1), client(1), Kind::Read, true).is_ok());
@@ -134,7 +134,7 @@ fn the_end_of_a_client_ends_what_it_has() {
     claims.release_client(client(1));
     crate::testing::wait(recalling.returned());
     assert!(delegated.is_recalled() && claims.is_empty());
-    // A guard that outlives its delegation is none of the next.
+    // A guard that has outlived its delegation does not end the next one.
     let next = claims.delegate(file(1), client(1), Kind::Write, true).unwrap();
     drop(delegated);
     assert!(!next.is_recalled() && claims.delegations() == 1);
@@ -192,7 +192,7 @@ proptest! {
     #[test]
     fn as_a_model_says(steps in steps()) {
         let (claims, _, called) = delegating();
-        // What is delegated to whom and was called back; who uses it; who has it open.
+        // Which client has which delegation, and whether it was recalled; who uses the file; who has it open.
         let mut held: HashMap<u64, (Kind, bool, Delegation)> = HashMap::new();
         let mut uses: Vec<(Option<u64>, Kind, Using)> = Vec::new();
         let mut opens: Vec<(u64, Access, Deny, Share)> = Vec::new();

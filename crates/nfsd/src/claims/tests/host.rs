@@ -38,7 +38,7 @@ impl Fixture {
         self.claims.lock(&LockRequest { host: Some(&host), ..request(file(1), holder, range, kind) })
     }
 
-    /// What a program of the host finds locked against writing, or against reading.
+    /// The lock of this server that a program of the host finds in its way.
     fn seen(&self, range: Range, kind: Kind) -> Option<HostLock> {
         ofd(&self.path, true).test(range, kind).unwrap()
     }
@@ -80,12 +80,12 @@ fn a_lock_of_a_program_is_told() {
     assert_eq!(denied(test), by_host(30, u64::MAX, Kind::Write));
     assert_eq!(it.claims.owned(file(1)), [(holder.clone(), range(0, 29), Kind::Read)]);
     assert_eq!(it.claims.held_by(holder.client()), (0, 1));
-    // Without any lock of ours the file's own descriptor is asked.
+    // Without any lock of ours, the claims ask the file's own descriptor.
     it.claims.unlock_all(file(1), &holder);
     let host: Arc<dyn HostLocks> = Arc::new(ofd(&it.path, true));
     let asked = LockRequest { host: Some(&host), ..request(file(1), &holder, range(15, 15), Kind::Write) };
     assert_eq!(denied(it.claims.test(&asked)), by_host(10, 19, Kind::Read));
-    // A program's locks of the old kind too: it holds them until it closes the file.
+    // Locks of the old kind, too: the program holds them until it closes the file.
     drop(program);
     let program = open(&it.path, true);
     fcntl_lock(&program, FlockOperation::NonBlockingLockExclusive).unwrap();
@@ -94,7 +94,7 @@ fn a_lock_of_a_program_is_told() {
     it.lock(&holder, range(15, 15), Kind::Read, true).unwrap();
 }
 
-/// What docs/exceptions.md says.
+/// docs/exceptions.md says so.
 #[test]
 fn flock_is_not_excluded() {
     let it = Fixture::new();
@@ -127,8 +127,8 @@ fn the_kernel_knows_63_bits() {
     }
 }
 
-/// A file that was first opened for reading is locked through another descriptor once somebody writes, and is locked
-/// all the while.
+/// A file first opened for reading gets its locks through another descriptor once a client writes, and stays locked all
+/// the while.
 #[test]
 fn a_descriptor_that_can_write_takes_the_place_of_one_that_cannot() {
     let it = Fixture::new();
@@ -140,7 +140,7 @@ fn a_descriptor_that_can_write_takes_the_place_of_one_that_cannot() {
     it.lock(&writer, range(20, 29), Kind::Write, true).unwrap();
     assert_eq!(it.seen(range(0, 9), Kind::Write), Some(HostLock { range: range(0, 9), kind: Kind::Read }));
     assert_eq!(it.seen(range(10, 40), Kind::Read), Some(HostLock { range: range(20, 29), kind: Kind::Write }));
-    // One that is offered later is not needed.
+    // A descriptor that comes later is not needed.
     it.lock(&reader, range(40, 49), Kind::Read, false).unwrap();
     it.claims.unlock_all(file(1), &writer);
     it.claims.unlock_all(file(1), &reader);
@@ -158,7 +158,7 @@ fn only_a_descriptor_that_reads_holds_locks() {
     assert!(!ofd(&it.path, false).can_write() && ofd(&it.path, true).can_write());
 }
 
-/// Another process, which locks as programs do: Python's `lockf`, where there is a Python; its locks end with it.
+/// Another process locks as programs do: with Python's `lockf`, if there is a Python. Its locks end with the process.
 #[test]
 fn another_process_is_excluded_and_excludes() {
     let it = Fixture::new();

@@ -1,9 +1,9 @@
-//! Floods: each limit at its edge, and the work that many claims of one client make for another.
+//! Floods: each limit at its edge, and how much work one client's many claims make for another client.
 
 use super::{super::tree::STEPS, *};
 use std::io;
 
-/// The nodes that are looked at while something is done.
+/// How many nodes `act` looks at.
 fn steps(act: impl FnOnce()) -> u64 {
     let before = STEPS.get();
     act();
@@ -35,7 +35,7 @@ fn a_client_has_so_many_ranges_and_all_have_so_many() {
     (0..4).for_each(|at| lock(1, at * 2).unwrap());
     assert!(is_too_many(lock(1, 8)));
     let whole = |kind| claims.lock_as(file(1), &owner(1, "a"), range(0, 6), kind);
-    // What replaces others is no more than they were; then there is room for a split.
+    // Locks that replace others need no further room; after that there is room for a split.
     whole(Kind::Read).unwrap();
     assert_eq!(claims.held_by(Client::V4(1)).1, 1);
     claims.lock_as(file(1), &owner(1, "a"), range(2, 2), Kind::Write).unwrap();
@@ -54,7 +54,7 @@ fn a_client_has_so_many_ranges_and_all_have_so_many() {
     assert!(claims.is_empty());
 }
 
-/// An unlock that splits is refused where there may be no more, and one that does not never is.
+/// At the limit, an unlock that splits a range is refused, and no other unlock ever is.
 #[test]
 fn what_is_locked_can_be_unlocked_at_the_limit() {
     let claims = limited(Limits { ranges_of_client: 2, ..Limits::default() });
@@ -95,13 +95,13 @@ fn a_file_whose_locks_the_host_knows_has_fewer() {
     (0..2).for_each(|at| lock(2, 1, at * 2, Some(&willing)).unwrap());
     assert!(is_too_many(lock(2, 1, 4, Some(&willing))));
     (0..9).for_each(|at| lock(1, 2, at * 2, None).unwrap());
-    // What was locked without the host is too much to tell it of.
+    // The ranges locked without the host are too many to add to the host.
     assert!(is_too_many(lock(2, 2, 20, Some(&willing))));
     lock(2, 2, 20, None).unwrap();
 }
 
-/// The work for a decent client beside clients who have all they may: some dozens of steps, however many they have.
-/// Here they have a million ranges on the one file, read locks of many owners that overlap, and write locks.
+/// The work for a decent client beside clients at their limits: some dozens of steps, however many claims the others
+/// have. Here they have a million ranges on the one file: read locks of many owners that overlap, and write locks.
 ///
 /// proves: NFS4-LIMIT-a
 #[test]
@@ -118,7 +118,7 @@ fn a_million_locks_of_others_slow_nobody() {
                 let number = client * each + at;
                 let (wanted, kind) = match client % 2 {
                     0 => (range(base + number * 4, base + number * 4), Kind::Write),
-                    // Each reaches far over others of other owners.
+                    // Each reaches far over ranges of other owners.
                     _ => (range(2 * base + number * 8 + at % 4, 2 * base + number * 8 + 5), Kind::Read),
                 };
                 claims.lock_as(file(1), &owners[at as usize % 4], wanted, kind).unwrap();
@@ -140,7 +140,7 @@ fn a_million_locks_of_others_slow_nobody() {
         });
         assert!(work < 4 * 1000 * 150, "{work} steps for 4,000 calls");
     }
-    // One of them who has much himself finds out as soon that somebody else is in his way.
+    // A client with many ranges of its own also finds a conflict with another client in few steps.
     let greedy = owner(0, "0");
     let work = steps(|| drop(denied(claims.lock_as(file(1), &greedy, range(0, u64::MAX), Kind::Read))));
     assert!(work < 150, "{work}");

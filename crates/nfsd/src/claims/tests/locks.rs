@@ -1,4 +1,4 @@
-//! Byte ranges: rules, one at a time. All of them together are in `model.rs`.
+//! Byte ranges: one rule at a time. `model.rs` tests all rules together.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn who_is_in_the_way_is_told() {
         let expected = Denied { range: found, kind: found_kind, by: by.clone() };
         assert_eq!(denied(claims.test(&request(file(1), &second, wanted, kind))), expected);
         assert_eq!(denied(claims.lock_as(file(1), &second, wanted, kind)), expected);
-        // Not in his own way.
+        // An owner is not in its own way.
         claims.test(&request(file(1), &first, wanted, kind)).unwrap();
     }
     claims.test(&request(file(1), &second, range(0, 19), Kind::Read)).unwrap();
@@ -44,7 +44,7 @@ fn an_upgrade_that_is_denied_takes_nothing_away() {
     claims.unlock(file(1), &second, range(5, 9)).unwrap();
     claims.lock_as(file(1), &first, range(5, 14), Kind::Write).unwrap();
     denied(claims.lock_as(file(1), &second, range(14, 14), Kind::Read));
-    // Down again, and others can read at once.
+    // From write back to read: other owners can read at once.
     claims.lock_as(file(1), &first, range(0, 20), Kind::Read).unwrap();
     claims.lock_as(file(1), &second, range(0, 20), Kind::Read).unwrap();
     assert_eq!(claims.held_by(first.client()), (0, 2), "what touches is one range");

@@ -6,9 +6,9 @@ use crate::OfdLocks;
 use proptest::prelude::*;
 use std::{fs::OpenOptions, io, os::fd::OwnedFd, sync::atomic::AtomicBool};
 
-/// Bytes that are told apart; the last stands for all up to the end.
+/// The bytes that the model distinguishes; the last one stands for all bytes up to the end.
 const OCTETS: u64 = 20;
-/// Owners 0 and 1 are of one client, 2 and 3 of another; the last is a program of the host.
+/// Owners 0 and 1 belong to one client, 2 and 3 to another; the last is a program of the host.
 const OWNERS: usize = 4;
 const PROGRAM: usize = OWNERS;
 
@@ -49,7 +49,7 @@ fn holder(number: usize) -> Holder {
     owner(number as u64 / 2, if number.is_multiple_of(2) { "even" } else { "odd" })
 }
 
-/// Who has which byte how.
+/// How each owner has locked each byte.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model([[Option<Kind>; OWNERS + 1]; OCTETS as usize]);
 
@@ -62,14 +62,14 @@ impl Model {
         }
     }
 
-    /// Whether others than `owner` have something that excludes this.
+    /// Whether owners other than `owner` have locks that exclude this one.
     fn excludes(&self, owner: usize, range: Range, kind: Kind, owners: std::ops::RangeInclusive<usize>) -> bool {
         let octets = (0..).zip(&self.0).filter(|(octet, _)| range.overlaps(self::range(*octet, *octet)));
         let mut held = octets.flat_map(|(_, of)| owners.clone().filter(|other| *other != owner).map(|other| of[other]));
         held.any(|held| held.is_some_and(|held| held.excludes(kind)))
     }
 
-    /// What of the bytes of some owners the host has to know.
+    /// The union of these owners' locks, which the host has to know.
     fn union(&self, owners: std::ops::RangeInclusive<usize>) -> Vec<Option<Kind>> {
         let strongest = |of: &[Option<Kind>; OWNERS + 1]| {
             let held = |kind| of[owners.clone()].contains(&Some(kind));
@@ -78,13 +78,13 @@ impl Model {
         self.0.iter().map(strongest).collect()
     }
 
-    /// How many ranges there are of an owner, if what touches is one.
+    /// How many ranges an owner has, if touching ranges of one kind are one.
     fn runs(&self, owner: usize) -> usize {
         let of: Vec<_> = self.0.iter().map(|owners| owners[owner]).collect();
         (0..of.len()).filter(|at| of[*at].is_some() && (*at == 0 || of[at - 1] != of[*at])).count()
     }
 
-    /// What the table has.
+    /// The state of the table.
     fn of(claims: &Claims, program: &Model) -> Self {
         let mut model = Self::default();
         for (owners, of_program) in model.0.iter_mut().zip(&program.0) {
@@ -106,7 +106,7 @@ fn claims_overlap(model: &Model, owner: usize, range: Range) -> Option<Kind> {
 /// One side of a host: this server's, or a program's.
 struct Host {
     ours: Option<Arc<dyn HostLocks>>,
-    /// Takes locks, and sees all of ours.
+    /// Takes locks, and sees all locks of ours.
     program: Option<OfdLocks>,
     /// Sees everything.
     witness: Option<OfdLocks>,
@@ -126,7 +126,7 @@ impl Host {
         Self { ours: Some(Arc::new(open())), program: Some(open()), witness: Some(open()) }
     }
 
-    /// What the host has of each byte; at its end the kernel's.
+    /// How the host has locked each byte; the last stands for all up to the kernel's end.
     fn octets(&self) -> Option<Vec<Option<Kind>>> {
         let witness = self.witness.as_ref()?;
         let held = |octet: u64| {
@@ -142,7 +142,7 @@ impl Host {
     }
 }
 
-/// What is told to be in the way is what somebody has, as far as he has it.
+/// The lock that a denial names is one that its owner has, exactly as far as it reaches.
 fn is_in_the_way(denied: &Denied, wanted: Range, kind: Kind, model: &Model) -> Result<(), TestCaseError> {
     prop_assert!(denied.range.overlaps(wanted) && denied.kind.excludes(kind), "{denied:?}");
     let number = match &denied.by {
@@ -225,14 +225,14 @@ fn run(steps: &[Step], host: &Host) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A host without programs that refuses some calls.
+/// A host without programs that refuses some of our calls.
 struct Failing {
     octets: Mutex<Model>,
-    /// Which calls fail: the bits of this number, from the least on, again and again.
+    /// Which calls fail: the bits of this number, from the lowest, again and again.
     fails: AtomicU64,
 }
 
-/// An open file of it: what it has locked ends with it.
+/// An open file of the host: its locks end with it.
 struct Opened {
     host: Arc<Failing>,
     is_used: AtomicBool,
@@ -315,7 +315,7 @@ proptest! {
             };
             let after = Model::of(&claims, &before);
             if let (Step::Unlock(owner, range), true) = (step, failed) {
-                // It was refused in the midst: what was before it is released, the rest is as it was.
+                // The unlock failed in the middle: the ranges before that place are released, the rest is unchanged.
                 let released = (0..OCTETS).find(|octet| {
                     let mut expected = before.clone();
                     if let Some(last) = octet.checked_sub(1).filter(|last| *last >= range.first()) {
@@ -326,7 +326,7 @@ proptest! {
                 prop_assert!(released.is_some(), "{:?} {:?}", before, after);
             }
             if is_owed && fails & 2 == 0 {
-                // Whatever is asked of the file next asks for it again, and now it does not fail.
+                // The next operation on the file asks for the owed ranges again, and now the host does not fail.
                 host.fails.store(0, Ordering::Relaxed);
                 claims.unlock(file(1), &owner(9, "nobody"), Range::ALL).unwrap();
                 is_owed = false;

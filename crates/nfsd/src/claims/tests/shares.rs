@@ -15,7 +15,7 @@ fn nothing_is_opened_for_nothing() {
     assert!(modes().all(|(access, deny)| access.bits() & 3 != 0 && deny.bits() <= 3));
 }
 
-/// All pairs of opens, each of one of twelve kinds, of one owner, of two of a client, and of two clients.
+/// All pairs of the twelve kinds of opens: by one owner, by two owners of a client, and by two clients.
 ///
 /// proves: NFS4-8881-9.7-c, NFS4-8881-9.9-c
 #[test]
@@ -46,7 +46,7 @@ fn an_open_excludes_what_it_denies_and_what_denies_it() {
     }
 }
 
-/// Every pair of opens that can stand together, against reading and writing by each of those who may want to.
+/// Every pair of opens that can coexist, against reading and writing by each possible asker.
 ///
 /// proves: NFS4-8881-9.1.2-a, NFS4-8881-9.1.2-b
 #[test]
@@ -80,7 +80,7 @@ fn byte_ranges_refuse_no_reading_and_no_open() {
     let holder = owner(1, "a");
     claims.lock_as(file(1), &holder, Range::ALL, Kind::Write).unwrap();
     assert_eq!(claims.may(file(1), Access::BOTH, Asker::Anonymous), Ok(()));
-    // The same name opens it for another, and holds no range by that.
+    // Another client's owner of the same name opens the file; that gives it no range.
     let share = claims.share(file(1), &owner(2, "a"), Access::BOTH, Deny::BOTH).unwrap();
     assert!(!claims.has_locks(file(1), &owner(2, "a")) && claims.has_locks(file(1), &holder));
     assert!(claims.lock_as(file(1), &owner(2, "a"), range(0, 0), Kind::Read).is_err());
@@ -100,7 +100,7 @@ fn a_downgrade_leaves_what_it_names_and_adds_nothing() {
             assert_eq!(result, if is_less { Ok(()) } else { Err(NoDowngrade) });
             let expected = if is_less { (to_access, to_deny) } else { (access, deny) };
             assert_eq!(share.modes(), Some(expected));
-            // What it says is what counts.
+            // The modes that the guard shows are the modes in force.
             for (other, other_deny) in modes() {
                 let excluded = other.bits() & expected.1.bits() != 0 || other_deny.bits() & expected.0.bits() != 0;
                 let opened = claims.share(file(1), &owner(2, "b"), other, other_deny);
@@ -112,7 +112,7 @@ fn a_downgrade_leaves_what_it_names_and_adds_nothing() {
     }
 }
 
-/// What an open that was not completed would have had is not had, and what was had before is.
+/// A guard that is dropped takes its modes away, and the modes of earlier guards stay.
 ///
 /// proves: NFS4-8881-9.9-c
 #[test]
@@ -128,7 +128,7 @@ fn a_guard_that_is_dropped_takes_with_it_what_no_other_has() {
             assert_eq!(claims.held_by(holder.client()), (1, 0));
             drop(second);
             assert_eq!(first.modes(), Some((access, deny)));
-            // Once it is merged, one guard is all of it.
+            // Once the guards are merged, one guard has all modes.
             first.merge(claims.share(file(1), &holder, access_2, deny_2).unwrap());
             assert_eq!(first.modes(), Some(union));
             let stranger = |access, asker| claims.may(file(1), access, asker).is_ok();
@@ -156,7 +156,7 @@ fn a_guard_may_be_merged_with_one_of_another_time() {
     assert!(claims.is_empty());
 }
 
-/// A guard of a share that was released with its client is none of a later one of the same owner.
+/// A guard whose share was released with its client has no part in a later share of the same owner.
 #[test]
 fn a_guard_that_outlives_its_client_does_nothing() {
     let claims = claims();

@@ -1,12 +1,12 @@
-//! Many threads at once: what they lock they have alone, what they count agrees, and none waits for another for ever.
+//! Many threads at once: a write lock excludes all others, the counts agree, and no thread waits for ever for another.
 
 use super::*;
 use std::{sync::atomic::AtomicU32, thread};
 
-/// Bytes of which each is somebody's alone while he has locked it for writing.
+/// Bytes, each of which belongs to one owner alone while it has a write lock on it.
 const OCTETS: u64 = 8;
 
-/// Draws from a fixed sequence.
+/// Draws numbers from a fixed sequence.
 struct Draws(u64);
 
 impl Draws {
@@ -16,7 +16,7 @@ impl Draws {
     }
 }
 
-/// Writers and readers of each byte, as those who have locked it count themselves.
+/// Writers and readers of each byte, as the lock holders count themselves.
 #[derive(Default)]
 struct Counted([(AtomicU32, AtomicU32); OCTETS as usize]);
 
@@ -68,7 +68,8 @@ fn what_is_locked_is_had_alone_and_nothing_is_left() {
     assert!(claims.is_empty());
 }
 
-/// A client is released while its calls are still under way: what they add is counted, and is released the next time.
+/// A client is released while its calls are still under way: the claims that they add are counted, and the next release
+/// ends them.
 #[test]
 fn a_release_beside_calls_of_the_same_client_loses_no_count() {
     let claims = claims();

@@ -1,8 +1,8 @@
-//! Who waits for locks, and who is told.
+//! Clients that wait for locks, and the notices that they get.
 
 use super::*;
 
-/// Writes down who was told, in order.
+/// Writes down who gets a notice, in order.
 #[derive(Clone, Default)]
 struct Bell(Arc<Mutex<Vec<&'static str>>>);
 
@@ -26,7 +26,7 @@ impl Fixture {
         Self { claims: Claims::with_limits(clock.clone(), limits), clock, bell: Bell::default() }
     }
 
-    /// Owner `name` of client `client` asks, and waits if he is denied.
+    /// Owner `name` of client `client` asks for a lock, and waits if it is denied.
     fn waits(&self, client: u64, name: &'static str, range: Range, kind: Kind) -> bool {
         let wake: Option<Arc<dyn Wake>> = Some(Arc::new(Rope(self.bell.clone(), name)));
         self.claims.lock(&LockRequest { wake, ..request(file(1), &owner(client, name), range, kind) }).is_ok()
@@ -53,7 +53,7 @@ fn who_came_first_is_told_first_and_alone_if_he_excludes_the_others() {
     assert_eq!(it.told(), [""; 0]);
     it.unlock(1, "holder");
     assert_eq!(it.told(), ["reader", "second reader", "elsewhere"], "the writer would wait for the reader");
-    // They come, and go.
+    // The notified owners come, and unlock.
     assert!(it.waits(2, "reader", range(0, 9), Kind::Read) && it.waits(4, "second reader", range(0, 9), Kind::Read));
     it.unlock(2, "reader");
     assert_eq!(it.told(), [""; 0]);
@@ -104,7 +104,7 @@ fn nothing_is_reserved_and_who_does_not_come_loses_his_place() {
     it.clock.pass(Duration::from_nanos(1));
     it.claims.sweep();
     assert_eq!(it.told(), ["next"]);
-    // Whoever asks has it, whether he was told or not; who was told keeps his place for the next time.
+    // Any owner that asks gets the lock, notified or not; a notified owner keeps its place for the next time.
     assert!(it.waits(4, "passer-by", range(0, 9), Kind::Write));
     assert!(!it.waits(3, "next", range(0, 9), Kind::Write) && !it.waits(2, "sleeper", range(0, 9), Kind::Write));
     it.unlock(4, "passer-by");
@@ -137,7 +137,7 @@ fn a_client_waits_for_so_many_and_a_file_is_waited_for_by_so_many() {
     }
     it.unlock(1, "holder");
     assert_eq!(it.told().len(), 5, "three of one client, two of the other");
-    // One that is given up makes room for another.
+    // An owner that gives up makes room for another.
     assert!(it.waits(1, "holder", range(0, 99), Kind::Write));
     denied(it.claims.lock_as(file(1), &owner(2, "many"), range(20, 20), Kind::Read));
     assert!(!it.waits(3, "many", range(32, 32), Kind::Read));
@@ -145,7 +145,7 @@ fn a_client_waits_for_so_many_and_a_file_is_waited_for_by_so_many() {
     assert!(it.claims.is_empty());
 }
 
-/// A client that has given up is not told, and whom it would have excluded is.
+/// An owner that has given up gets no notice; the owners that it would have excluded get one.
 #[test]
 fn who_cancels_leaves_the_queue() {
     let it = Fixture::new(Limits::default());

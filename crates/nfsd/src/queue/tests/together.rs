@@ -1,4 +1,4 @@
-//! When a connection is woken for its calls that are done.
+//! When a thread wakes a connection for its calls that are done.
 
 use super::*;
 use std::task::{Context, Wake, Waker};
@@ -22,7 +22,7 @@ impl Wake for Woken {
     }
 }
 
-/// Begins a call of a client's that changes the first directory; with `waits` it waits for the disk.
+/// Begins a call of a client that changes the first directory; with `waits` it waits for the disk.
 fn begin(world: &World, events: &Sender<Event>, client: u8, waits: bool) -> Pending {
     let (queue, told) = (world.queue.clone(), events.clone());
     let of = queue.clone();
@@ -52,7 +52,7 @@ fn begin(world: &World, events: &Sender<Event>, client: u8, waits: bool) -> Pend
     call
 }
 
-/// Counted: of calls that wait behind each other, eight wake their connection together.
+/// Counted: eight calls that wait behind each other wake their connection once.
 #[test]
 fn answers_to_a_client_are_told_together() {
     let (world, (events, seen)) = (World::new(8), channel());
