@@ -1,4 +1,4 @@
-//! What a caller may do, and opening files for it.
+//! What a caller may do, and opening files for callers.
 
 use super::{
     Cover, Inner, Object,
@@ -19,10 +19,10 @@ use std::sync::Arc;
 /// What the owner of a file may do with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// What its mode says, as when a program opens it.
+    /// What its mode says, as for a program that opens the file.
     AsModeSays,
-    /// Everything, as far as the server can: a program that has opened a file before its mode forbade it goes on, and
-    /// calls without an OPEN do not show which these are.
+    /// Everything, as far as the server can: a program that opened a file before its mode forbade it may go on, and
+    /// without an OPEN a call does not show whether it comes from such a program.
     Always,
 }
 
@@ -44,7 +44,7 @@ impl Inner {
         let is_directory = object.file_type == FileType::Directory;
         let (read, write, execute) = match object.file_type {
             FileType::Directory => (Rights::READ, Rights::MODIFY | Rights::EXTEND | Rights::DELETE, Rights::LOOKUP),
-            // Links have no rights of their own.
+            // Symbolic links have no rights of their own.
             FileType::Symlink => return Ok(rights & Rights::READ),
             _ => (Rights::READ, Rights::MODIFY | Rights::EXTEND, Rights::EXECUTE),
         };
@@ -62,7 +62,7 @@ impl Inner {
             }
         }
         drop(assumed);
-        // Changing a directory's entries takes both.
+        // A change of a directory's entries takes both rights.
         if is_directory && (granted & execute).is_empty() && !(rights & write).is_empty() {
             let assumed = self.identity.assume(caller)?;
             if accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS).is_err() {
@@ -88,7 +88,7 @@ impl Inner {
         }
     }
 
-    /// Whether the mode of a file lets a caller open it, whatever it has open already.
+    /// Whether the mode of a file lets a caller open it, whatever the caller already has open.
     fn mode_allows(&self, caller: &Caller, object: &Object, mode: Mode) -> Result<bool, Fault> {
         // To execute a program, its file must be readable.
         let reads = Rights::READ | Rights::EXECUTE;
@@ -103,8 +103,8 @@ impl Inner {
         Ok((mode == Mode::Write || may_read) && (mode == Mode::Read || may_write))
     }
 
-    /// A descriptor with which the caller may read or write the file now. If the file's mode lets the server's user not
-    /// open it, the mode stays as it is, and the call is refused (NFS3-OWN-a).
+    /// A descriptor with which the caller may read or write the file now. If the mode does not let the server's user
+    /// open the file, the server leaves the mode as it is, and refuses the call (NFS3-OWN-a).
     pub(super) fn open(
         &self,
         caller: &Caller,
@@ -123,11 +123,12 @@ impl Inner {
         if object.still_may(caller, mode, &stat, self.identity.keeping())
             && let Some(file) = object.opened(caller, mode)
         {
-            // What the caller has open may be older than the mode, or its own by the mode of its making.
+            // The caller's open descriptor may be older than the mode, or the caller may have made the file with a mode
+            // that forbids opening it.
             let may = owner == Owner::Always || self.mode_allows(caller, object, mode)?;
             return if may { Ok((file, stat)) } else { Err(Fault::Denied) };
         }
-        // A further descriptor would break the lease that keeps the host's programs from the file.
+        // A further descriptor would break the lease that keeps programs of the host from the file.
         if let Some(shared) = object.leased.shared() {
             let is_owner = owner == Owner::Always && caller.uid == stat.stx_uid;
             let may = is_owner || self.mode_allows(caller, object, mode)?;

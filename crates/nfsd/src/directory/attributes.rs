@@ -1,4 +1,4 @@
-//! From what the kernel says to what a file system says.
+//! From the kernel's attributes and errors to the file system's.
 
 use crate::Fault;
 use rpcrdma_nfs::attr::{Attributes, Device, FileType, SetTime, Time};
@@ -13,7 +13,7 @@ pub(super) const MODE_BITS: u32 = 0o7777;
 /// The unit in which the kernel counts storage in use.
 const BLOCK_OCTETS: u64 = 512;
 
-/// What the kernel says of an open file.
+/// The kernel's attributes of an open file.
 pub(super) fn stat(fd: impl AsFd) -> Result<Statx, Errno> {
     statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS | StatxFlags::BTIME)
 }
@@ -65,7 +65,7 @@ pub(super) fn timestamps(accessed: SetTime, modified: SetTime) -> Timestamps {
     Timestamps { last_access: spec(accessed), last_modification: spec(modified) }
 }
 
-/// The cause that an error stands for.
+/// The fault that an error number stands for.
 pub(super) fn fault(error: Errno) -> Fault {
     match error {
         Errno::PERM => Fault::NotOwner,
@@ -96,7 +96,7 @@ pub(super) fn fault(error: Errno) -> Fault {
 mod tests {
     use super::*;
 
-    /// Linux says ENODATA of a medium that has lost its data, too.
+    /// Linux returns ENODATA also for a medium that has lost its data.
     #[test]
     fn lost_data_is_a_failure_of_the_disk() {
         assert_eq!(fault(Errno::NODATA), Fault::Io);

@@ -1,8 +1,8 @@
 //! Changing attributes and names.
 //!
-//! Each change is made between taking the attributes before and after it, while no other change of the same object goes
-//! through this server; what other processes of the host do in that moment is not excluded. What was removed is closed,
-//! so that its storage is free.
+//! The server takes attributes before and after each change, and lets no other change of the same object go through it
+//! meanwhile; it cannot exclude changes by other processes of the host. It closes removed files, so that their storage
+//! is freed.
 
 use super::{
     Cover, Inner, Object,
@@ -21,7 +21,7 @@ use rustix::{
     process::{Gid, Uid},
 };
 
-/// A file whose name is about to be taken away.
+/// A file that is about to lose a name.
 struct Victim {
     id: FileId,
     fd: OwnedFd,
@@ -47,7 +47,7 @@ impl Inner {
         Ok(changed)
     }
 
-    /// Sets attributes. The size first, since cutting a file changes its times, and the times last.
+    /// Sets attributes: the size first, since truncation changes the times, and the times last.
     pub(super) fn apply(&self, via: &Via, object: &Object, new: &NewAttributes) -> Result<(), Fault> {
         let caller = &via.caller;
         if let Some(size) = new.size {
@@ -58,7 +58,7 @@ impl Inner {
                 Some(opened) => opened,
                 None => self.open(caller, object, object::Mode::Write, Owner::Always)?.0,
             };
-            // As the caller, for the same reasons as when writing.
+            // As the caller, for the same reasons as in a write.
             let assumed = self.identity.assume(caller).map_err(fault)?;
             let cut = ftruncate(&opened, size);
             drop(assumed);
@@ -68,7 +68,8 @@ impl Inner {
         let renews = sets_rights && !self.identity.is_privileged();
         let before = renews.then(|| stat(&object.fd).map_err(fault)).transpose()?;
         let assumed = self.identity.assume(caller).map_err(fault)?;
-        // What is the file's already is set, too: only its owner may, and set-user-ID and set-group-ID bits go.
+        // The code sets even an owner that the file already has: only the owner may, and set-user-ID and set-group-ID
+        // bits go.
         let (uid, gid) = (new.uid, new.gid);
         if uid.is_some() || gid.is_some() {
             if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
@@ -81,7 +82,7 @@ impl Inner {
             && object.file_type != FileType::Symlink
         {
             let mode = Mode::from_raw_mode(mode & MODE_BITS);
-            // By a descriptor if there is one: the kernel finds it faster than a path.
+            // By a descriptor if there is one: the kernel finds it faster than by a path.
             let set = match object.opens.descriptor() {
                 Some(open) => fchmod(&open, mode),
                 None => chmod(own_path(&object.fd), mode),
@@ -93,8 +94,8 @@ impl Inner {
         }
         drop(assumed);
         if let Some(before) = before {
-            // If the server cannot take on other identities, a mode set by a caller that has the file open does not end
-            // its access, as it does not for a process.
+            // Some servers cannot take on other identities. If a caller then sets a mode while it has the file open,
+            // its access goes on, as for a process.
             object.renew(caller, &before, &stat(&object.fd).map_err(fault)?);
         }
         Ok(())
@@ -108,7 +109,7 @@ impl Inner {
         is_directory: bool,
     ) -> Changed<Change> {
         let directory = self.found_directory(directory).map_err(failed)?;
-        // Closed when the directory is free for others again: the storage of a large file takes time to free.
+        // Closed after the directory is free for others again: the storage of a large file takes time to free.
         let mut victim = None;
         let ((), changed) = self.change_directory(&directory, || {
             self.check_not_hidden(&directory, name, Fault::NotFound)?;
@@ -142,13 +143,13 @@ impl Inner {
         let (is_hidden, victim) = match self.try_peek(directory, name) {
             Ok(victim) => (self.hidden.is(&victim.stat), Some(victim)),
             Err(Errno::NOENT) => (false, None),
-            // A mount point, for one.
+            // A mount point, for example.
             Err(_) => (self.is_hidden_name(directory, name), None),
         };
         if is_hidden { Err(fault) } else { Ok(victim) }
     }
 
-    /// A name is no longer a file's. Whether it was its last is asked only now: it may have got another meanwhile.
+    /// A file has lost a name. Only now the code asks whether it was the last: the file may have got another meanwhile.
     fn unlinked(&self, victim: &Victim, directory: &Object, name: &[u8]) {
         self.forget(victim.id, directory, name);
         self.links_changed(victim);
@@ -157,7 +158,7 @@ impl Inner {
         }
     }
 
-    /// A name of a file was added, removed or changed, which changes the file.
+    /// The file changes when one of its names is added, removed or changed.
     fn links_changed(&self, file: &Victim) {
         if let (Some(object), Ok(after)) = (self.cache.peek(file.id), stat(&file.fd)) {
             object.has_changed(&file.stat, &after);
@@ -175,7 +176,7 @@ impl Inner {
             true => None,
             false => Some(self.found_directory(to_directory).map_err(failed)?),
         };
-        // Always in the same order, so that two renames cannot wait for each other.
+        // Always in the same order, so that two renames cannot block each other.
         let changing = match &second {
             None => (first.begin_change(), None),
             Some(second) if first.id < second.id => (first.begin_change(), Some(second.begin_change())),
@@ -207,7 +208,7 @@ impl Inner {
         if let Err(error) = renamed {
             return Err(Failure { fault: fault_of_names(error), info });
         }
-        // Two names of one file: nothing has happened.
+        // Both are names of one file: nothing has happened.
         if let Some(moved) = moved
             && let id = moved.id
             && replaced.as_ref().is_none_or(|other| other.id != id)
@@ -259,7 +260,7 @@ impl Inner {
     }
 }
 
-/// For operations on two names, which may be on different file systems.
+/// The fault of an operation on two names, which may be on different file systems.
 fn fault_of_names(error: Errno) -> Fault {
     match error {
         Errno::XDEV => Fault::OtherFileSystem,

@@ -1,8 +1,8 @@
-//! The change number of a file: the time of its last change, and how many changes through this server that time does
-//! not show, since the clock of most file systems goes in ticks of some milliseconds.
+//! The change number of a file: the time of its last change, plus the number of changes through this server that this
+//! time does not show. The clock of most file systems moves in ticks of some milliseconds.
 //!
-//! The count is kept with the object. When that is forgotten, the number goes back to the time alone: clients look
-//! again, and that is all. A change by a process of the host within the same tick as one before is not seen.
+//! The object keeps the count. When the cache forgets the object, the number goes back to the time alone: clients only
+//! look again. If a process of the host makes a second change within one tick, the number does not show it.
 
 use rustix::fs::Statx;
 use std::sync::{Mutex, PoisonError};
@@ -13,12 +13,12 @@ fn moment(stat: &Statx) -> Moment {
     (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec)
 }
 
-/// Changes that left the time as it was.
+/// Counts changes that left the time as it was.
 #[derive(Default)]
 pub(super) struct Unseen(Mutex<(Moment, u64)>);
 
 impl Unseen {
-    /// Something was done, between these two looks.
+    /// Something was done between these two looks at the file.
     pub(super) fn note(&self, before: &Statx, after: &Statx) {
         let mut unseen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = moment(after);
@@ -28,7 +28,7 @@ impl Unseen {
         *unseen = (now, if unseen.0 == now { unseen.1 + 1 } else { 1 });
     }
 
-    /// How many changes since the time that was returned.
+    /// How many changes there were after the time in `stat`.
     pub(super) fn count(&self, stat: &Statx) -> u64 {
         let unseen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // NFS4-8881-5.8.1.4-a

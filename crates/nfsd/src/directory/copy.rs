@@ -1,9 +1,9 @@
-//! Copies from file to file: by the kernel, in pieces of the size of a write, or by sharing what is on the disk.
+//! Copies from file to file: the kernel copies pieces of the size of a write, or shares the blocks on the disk.
 //!
-//! Of a file system that can clone, the kernel shares what it copies, too. What is copied counts as written and not
-//! committed. Holes that would lie beyond the destination's end are passed over, so that a copy of a sparse file is
-//! sparse; within the destination zeroes are written, since space there may have been reserved. A copy that fails after
-//! some bytes says how many.
+//! On a file system that can clone, the kernel also shares blocks in a copy. Copied data counts as written and not
+//! committed. A copy skips holes beyond the destination's end, so that a copy of a sparse file is sparse; before that
+//! end it writes zeroes, since space there may have been reserved. A copy that fails after some bytes reports how many
+//! it copied.
 
 use super::{
     Inner,
@@ -23,27 +23,27 @@ use rustix::{
 };
 use std::sync::Arc;
 
-/// The most data of a piece, in bytes: that of the largest WRITE, which others wait for as well.
+/// The most data of a piece, in bytes: as in the largest WRITE, for which other work waits as well.
 const PIECE_OCTETS: u64 = 1 << 20;
-/// The most holes that a piece passes over, in number: each is looked for, and costs some microseconds.
+/// The most holes that a piece skips: to find each one costs some microseconds.
 const PIECE_HOLES: usize = 256;
-/// Memory for what the kernel does not copy from one file to the other by itself, in bytes.
+/// Memory for data that the kernel cannot copy directly from file to file, in bytes.
 const BETWEEN_OCTETS: usize = 128 << 10;
 
 impl Inner {
-    /// Copies the first piece of a range. Also gives what is to be waited for, through what.
+    /// Copies the first piece of a range. Also returns the file to wait for, and its descriptor.
     pub(super) fn copy(&self, from: &Via, to: &Via, span: &Span) -> Changed<(Copied, Target)> {
         let object = self.object(to.file()).map_err(failed)?;
         let ((held, is_crowded, count), file) = self.change_file(&object, || {
             let (source, target) = self.ends(from, to, span)?;
             let (writing, is_crowded) = self.uncommitted.begin(object.id, &target, self.clock.now());
-            // As the caller, for the same reasons as when writing.
+            // As the caller, for the same reasons as in a write.
             let assumed = self.identity.assume(&to.caller).map_err(fault)?;
             let copied = copy_piece(&source, &target, span);
             drop(assumed);
             Ok((writing.held(), is_crowded, copied.map_err(fault)?))
         })?;
-        // Data that cannot stay uncommitted is waited for.
+        // If data cannot stay uncommitted, the copy waits for the disk.
         let committed = if is_crowded { Stability::FileSync } else { Stability::Unstable };
         Ok((Copied::new(count, committed, file), Target::new(object, held)))
     }
@@ -64,19 +64,19 @@ impl Inner {
         Ok(changed)
     }
 
-    /// The descriptors of both ends.
+    /// The descriptors of source and destination.
     fn ends(&self, from: &Via, to: &Via, span: &Span) -> Result<(Arc<OwnedFd>, Arc<OwnedFd>), Fault> {
         let end = |at: u64| at.checked_add(span.length).filter(|end| *end <= MAX_OFFSET);
         if end(span.from).is_none() || end(span.to).is_none() {
             return Err(Fault::TooLarge);
         }
-        // A file that is open in another file system: its number means nothing here, or something else.
+        // The source is open in another file system: its number means nothing here, or another file.
         if from.opened().is_some() && from.opened_as::<Open>().is_none() {
             return Err(Fault::OtherFileSystem);
         }
         let (_, source) = self.through(from, Mode::Read)?;
         let (_, target) = self.through(to, Mode::Write)?;
-        // Also where it was found by way of another export.
+        // The two may be one file that was found through two exports.
         let (one, other) = (stat(&source).map_err(fault)?, stat(&target).map_err(fault)?);
         let device = |stat: &rustix::fs::Statx| (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
         if device(&one) == device(&other) && span.overlaps() {
@@ -85,7 +85,7 @@ impl Inner {
         Ok((source, target))
     }
 
-    /// Waits for a piece that may not stay uncommitted.
+    /// Waits for the disk if the piece may not stay uncommitted.
     pub(super) fn copy_through(&self, copied: Copied, target: &Target) -> Changed<Copied> {
         match self.wait_for(target) {
             Ok(()) => Ok(copied),
@@ -98,7 +98,7 @@ impl Inner {
 fn copy_piece(source: &OwnedFd, target: &OwnedFd, span: &Span) -> Result<u64, Errno> {
     let end = (span.from + span.length).min(stat(source)?.stx_size);
     let (mut at, mut data, mut holes) = (span.from, 0, 0);
-    // Up to where the destination has what the source has.
+    // Up to this offset of the source the destination has the copy.
     let mut done = span.from;
     let mut failed = loop {
         if at >= end || data >= PIECE_OCTETS || holes >= PIECE_HOLES {
@@ -116,14 +116,14 @@ fn copy_piece(source: &OwnedFd, target: &OwnedFd, span: &Span) -> Result<u64, Er
         }
     };
     if at > done {
-        // A hole at the end: the destination must reach there, even if another program writes to it meanwhile. So it is
-        // not set to that size.
+        // A hole at the end: the destination must reach its end. The code does not set the size, because another
+        // program may be writing to the file.
         let last = span.to + (at - span.from) - 1;
         let reaches = stat(target).map(|target| target.stx_size > last);
         match reaches.and_then(|reaches| if reaches { Ok(1) } else { write_fully(target, &[0], last) }) {
             Ok(0) => {}
             Ok(_) => done = at,
-            // What was copied before it counts.
+            // The bytes copied before still count.
             Err(error) => failed = failed.or(Some(error)),
         }
     }
@@ -133,13 +133,13 @@ fn copy_piece(source: &OwnedFd, target: &OwnedFd, span: &Span) -> Result<u64, Er
     }
 }
 
-/// What was passed over or copied, in bytes.
+/// How many bytes were skipped or copied.
 enum Passed {
     Hole(u64),
     Data(u64),
 }
 
-/// Copies what the source has in one extent, at most so much, or passes over a hole.
+/// Copies data of one extent of the source, at most so much, or skips a hole.
 fn copy_extent(source: &OwnedFd, target: &OwnedFd, (at, end): (u64, u64), to: u64, most: u64) -> Result<Passed, Errno> {
     let (content, until) = extent(source, at, end)?;
     let mut length = until - at;
@@ -160,7 +160,7 @@ fn copy_data(source: &OwnedFd, at: u64, target: &OwnedFd, to: u64, length: usize
         copy_file_range(source, Some(&mut from), target, Some(&mut to), length)
     });
     match copied {
-        // Not between these, or not supported; some file systems show that by copying nothing.
+        // Not between these two, or not supported; some file systems show that by copying nothing.
         Ok(0) | Err(Errno::XDEV | Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => {
             copy_by_memory(source, at, target, to, length)
         }
@@ -174,8 +174,8 @@ fn copy_by_memory(source: &OwnedFd, at: u64, target: &OwnedFd, to: u64, length: 
     write_fully(target, &between[..read], to)
 }
 
-/// The unit in which ranges of files beneath a directory can be cloned, if they can: tried with two files without a
-/// name.
+/// The unit in which ranges of files beneath a directory can be cloned, if they can: the code tries it with two unnamed
+/// files.
 pub(super) fn clone_unit(root: &OwnedFd, block: u64) -> Option<u32> {
     let unnamed = || openat(root, ".", OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Bits::RUSR | Bits::WUSR);
     let (source, target) = (unnamed().ok()?, unnamed().ok()?);

@@ -1,7 +1,7 @@
 //! Reading and writing files.
 //!
-//! A read is tried without waiting on the thread that asks, if the file is known; the buffer goes on to a file system
-//! thread if the pages are not there.
+//! If the file is known, the asking thread first tries to read without waiting; if the pages are not in memory, the
+//! buffer goes on to a file system thread.
 
 use super::{
     Inner, Object,
@@ -22,14 +22,14 @@ use rustix::{
 };
 use std::{io::IoSliceMut, sync::Arc};
 
-/// What is to be written.
+/// The arguments of a write.
 pub(super) struct Write {
     pub(super) offset: u64,
     pub(super) data: Bytes,
     pub(super) stability: Stability,
 }
 
-/// A file that was written to, and through what.
+/// A file that was written to, and the descriptor.
 pub(super) struct Target {
     object: Arc<Object>,
     held: Held,
@@ -45,7 +45,7 @@ impl Target {
 pub(super) const MAX_OFFSET: u64 = i64::MAX as u64;
 
 impl Inner {
-    /// Reads what is in memory, or gives the buffer back.
+    /// Reads bytes that are in memory, or gives the buffer back.
     pub(super) fn read_now(
         &self,
         via: &Via,
@@ -78,7 +78,7 @@ impl Inner {
                 };
                 let opened = match object.opened(&via.caller, Mode::Read) {
                     Some(opened) => opened,
-                    // This may be a connection's thread, which does not take on another identity.
+                    // This may be a connection's thread, which must not take on another identity.
                     None if !self.identity.is_of(&via.caller) => return None,
                     // The inode is in memory as long as the object is: nothing waits for a disk.
                     None => self.open(&via.caller, &object, Mode::Read, Owner::Always).ok()?.0,
@@ -89,11 +89,11 @@ impl Inner {
         let wanted = out.len();
         let len = match wanted {
             0 => 0,
-            // Its kernel does not know how not to wait, and has nothing to wait for.
+            // Such a file system cannot be asked not to wait, and never waits.
             _ if self.in_memory => read_fully(&opened, out, offset).ok()?,
             _ => preadv2(&opened, &mut [IoSliceMut::new(out)], offset, ReadWriteFlags::NOWAIT).ok()?,
         };
-        // Only now, so that the attributes are those after the read, and a caller that may no longer read gets nothing.
+        // Only now: the attributes are from after the read, and a caller that may no longer read gets nothing.
         let stat = stat(&object.fd).ok()?;
         let whole = len == wanted || offset + len as u64 >= stat.stx_size;
         let may = || stat.stx_nlink > 0 && object.still_may(&via.caller, Mode::Read, &stat, self.identity.keeping());
@@ -115,7 +115,7 @@ impl Inner {
         Ok(self.data(&object, buffer, offset, &stat))
     }
 
-    /// Writes, without waiting for the disk. Also gives what is to be waited for, through what.
+    /// Writes without waiting for the disk. Also returns the file to wait for, and its descriptor.
     pub(super) fn write(&self, via: &Via, write: &Write) -> Changed<(Written, Target)> {
         let caller = &via.caller;
         let object = self.object(via.file()).map_err(failed)?;
@@ -126,21 +126,21 @@ impl Inner {
             }
             let (_, opened) = self.through(via, Mode::Write)?;
             let (writing, is_crowded) = self.uncommitted.begin(object.id, &opened, self.clock.now());
-            // As the caller, although the file is open: the kernel takes the set-user-ID and set-group-ID bits from a
-            // file that anybody but the superuser writes to, and counts quotas and reserved space for the writer.
+            // As the caller, although the file is open: when anybody but the superuser writes to a file, the kernel
+            // clears its set-user-ID and set-group-ID bits, and it charges quotas and reserved space to the writer.
             let assumed = self.identity.assume(caller).map_err(fault)?;
             let written = write_fully(&opened, data, *offset);
             drop(assumed);
             // NFS3-LOSS-c
             Ok((writing.held(), is_crowded, written.map_err(fault)?))
         })?;
-        // Data that cannot stay uncommitted is waited for: more than was asked for may be promised.
+        // If data cannot stay uncommitted, the write waits for the disk, and promises more than the client asked for.
         let committed = if is_crowded { Stability::FileSync } else { *stability };
         let written = Written::new(count, committed, file);
         Ok((written, Target::new(object, held)))
     }
 
-    /// Waits until written data is on the disk.
+    /// Waits for the disk, if the write has to be durable.
     pub(super) fn write_through(&self, written: Written, target: &Target) -> Changed<Written> {
         match self.wait_for(target) {
             Ok(()) => Ok(written),
@@ -155,8 +155,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Most clients commit when they close the file; one that is open for writing cannot be executed. A file whose mode
-    /// would keep it from being opened again stays open for those who have it open, until it is idle.
+    /// Most clients commit when they close the file, and a file that is open for writing cannot be executed. If the
+    /// file's mode would forbid opening it again, its writers keep it open until it is idle.
     fn close_writers(&self, object: &Object) {
         const OWNER_WRITES: u16 = 0o200;
         let can_be_reopened = || stat(&object.fd).is_ok_and(|stat| stat.stx_mode & OWNER_WRITES != 0);
@@ -165,14 +165,13 @@ impl Inner {
         }
     }
 
-    /// Returns no attributes from before: others may change the file while the disk is waited for.
+    /// Returns no attributes from before: others may change the file during the wait for the disk.
     pub(super) fn commit(&self, via: &Via) -> Changed<Change> {
         let object = self.object(via.file()).map_err(failed)?;
         let synced = match self.uncommitted.hold(object.id) {
             Some(held) => self.settle(&held, For::Data),
             None => {
-                // A caller that may read may also ask for a commit: the data may have been written before rights
-                // changed.
+                // A caller that may only read may also commit: it may have written the data before the rights changed.
                 let (_, opened) = self
                     .through(via, Mode::Write)
                     .or_else(|fault| self.through(via, Mode::Read).map_err(|_| fault))
@@ -184,7 +183,7 @@ impl Inner {
         let after = stat(&object.fd).ok().map(|stat| object.told(&stat, self.id));
         let info = Change { before: None, after };
         match synced {
-            // The verifier that would show a loss is still the one under which the data was written. NFS3-LOSS-a
+            // The write verifier that would show a loss has not changed yet. NFS3-LOSS-a
             Ok(()) if self.losses.is_waiting(object.id) => Err(Failure { fault: Fault::Later, info }),
             Ok(()) => Ok(info),
             Err(error) => Err(Failure { fault: fault(error), info }),
@@ -205,8 +204,8 @@ impl Inner {
         changed
     }
 
-    /// The same in a directory that lies beneath the served one, for what may turn out to have changed nothing, as
-    /// `is_change` says. What fails may have.
+    /// The same in a directory that lies beneath the served one. `is_change` says whether a success has changed
+    /// something; a failure may always have.
     pub(super) fn change_directory_if<T>(
         &self,
         directory: &Object,
@@ -220,7 +219,7 @@ impl Inner {
         changed
     }
 
-    /// The same for what always changes something.
+    /// The same for operations that always change something.
     pub(super) fn change_directory<T>(
         &self,
         directory: &Object,
@@ -267,7 +266,7 @@ pub(super) fn read_fully(file: &OwnedFd, out: &mut [u8], offset: u64) -> Result<
     Ok(filled)
 }
 
-/// Writes as much as there is room for.
+/// Writes as many bytes as there is room for.
 pub(super) fn write_fully(file: &OwnedFd, data: &[u8], offset: u64) -> Result<usize, Errno> {
     let mut written = 0;
     while written < data.len() {

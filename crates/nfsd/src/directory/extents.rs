@@ -1,7 +1,7 @@
 //! Data and holes of files: finding them, reading both, reserving space and giving it back.
 //!
-//! If the kernel cannot find holes, all of a file is data. A read of data and holes keeps the buffer that it was given.
-//! Space that is reserved or given back counts as a change of attributes: it is answered when the disk has it.
+//! If the kernel cannot find holes, the whole file counts as data. A read of data and holes returns the buffer that it
+//! got. Reserving or freeing space counts as a change of attributes: the server answers when it is on the disk.
 
 use super::{
     Inner,
@@ -19,37 +19,37 @@ use rustix::{
 };
 use std::num::NonZeroU64;
 
-/// The most that is read ahead because a client announces that it will need it, in bytes: eight READs of the largest
-/// size. Beyond it the kernel itself notices that the client reads on.
+/// The most bytes that the server reads ahead when a client announces that it will need them: eight READs of the
+/// largest size. After that the kernel itself notices that the client reads on.
 const MAX_READ_AHEAD: u64 = 8 << 20;
 
-/// What a file holds at an offset before its end, and up to where, at most `end`.
+/// What a file has at an offset before its end, and up to where, at most `end`.
 pub(super) fn extent(file: &OwnedFd, at: u64, end: u64) -> Result<(Content, u64), Errno> {
     let next = |whence: SeekFrom| match seek(file, whence) {
         Ok(found) => Ok(found.clamp(at, end)),
-        // There is none of it up to the end.
+        // There is no more of this content up to the end.
         Err(Errno::NXIO) => Ok(end),
         Err(error) => Err(error),
     };
     match next(SeekFrom::Data(at)) {
         Ok(data) if data == at => {
             let hole = next(SeekFrom::Hole(at))?;
-            // If it has become a hole since, reading shows it.
+            // If the data has become a hole since, reading shows it.
             Ok((Content::Data, if hole == at { end } else { hole }))
         }
         Ok(data) => Ok((Content::Hole, data)),
-        // The file system knows nothing of holes.
+        // The file system cannot report holes.
         Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok((Content::Data, end)),
         Err(error) => Err(error),
     }
 }
 
-/// Whether a file that was read has as many bytes on the disk as in all, so that there are no holes to look for.
+/// Whether a file has as many bytes on the disk as its size says: then there are no holes to look for.
 pub(super) fn is_dense(read: &ReadData) -> bool {
     read.attributes.as_ref().is_some_and(|attributes| attributes.used >= attributes.size)
 }
 
-/// The end of a range, if a file can have it.
+/// The end of a range, if a file can be as large as that.
 fn checked_end(offset: u64, length: u64) -> Result<u64, Fault> {
     offset.checked_add(length).filter(|end| *end <= MAX_OFFSET).ok_or(Fault::TooLarge)
 }
@@ -82,7 +82,7 @@ impl Inner {
             let (content, length) = match piece {
                 Ok(Some(piece)) => piece,
                 Ok(None) => break,
-                // What was read is returned; a client that reads on learns why there is no more.
+                // The pieces read so far are returned; a client that reads on learns why there are no more.
                 Err(_) if !pieces.is_empty() => break,
                 Err(error) => return Err(failed(fault(error))),
             };
@@ -124,7 +124,7 @@ impl Inner {
         if checked_end(offset, length).is_err() {
             return Ok(false);
         }
-        // Advice for this range alone: advice on a descriptor would bind all that have the file open.
+        // Advice for this range alone: advice on a descriptor would bind all users of the descriptor.
         Ok(fadvise(&opened, offset, NonZeroU64::new(length), Advice::WillNeed).is_ok())
     }
 
@@ -141,7 +141,7 @@ impl Inner {
         let ((), changed) = self.change_file(&object, || {
             checked_end(offset, length)?;
             let (_, opened) = self.through(via, Mode::Write)?;
-            // As the caller, for the same reasons as when writing.
+            // As the caller, for the same reasons as in a write.
             let assumed = self.identity.assume(&via.caller).map_err(fault)?;
             let done = retry_on_intr(|| fallocate(&opened, how, offset, length));
             drop(assumed);

@@ -1,10 +1,11 @@
-//! What no client reaches, though it may lie in the served directory: the state directory.
+//! Hides the state directory, which may lie in the served directory, from all clients.
 //!
-//! A client that could read the secret in it could make handles. So it is hidden: no name leads to it, no listing shows
-//! it, no handle opens it or what is in it, also none that was made before it was hidden. Its name is taken, though:
-//! making something of that name is EXIST. Clients cannot rename directories above it (NFS3ERR_ACCES), nor remove them,
-//! since they are not empty. It is known by device and inode, whatever its path is. Owns a descriptor of the state
-//! directory, so that the inode is not used again. If something cannot be determined, it counts as hidden.
+//! A client that could read the secret there could forge handles. So the state directory is hidden: no name leads to
+//! it, no listing shows it, and no handle opens it or a file in it, not even a handle from before it was hidden. Its
+//! name is taken, though: to make something of that name fails with EXIST. Clients can neither rename the directories
+//! above it (NFS3ERR_ACCES) nor remove them, since they are not empty. The server knows it by device and inode,
+//! whatever its path is. Owns a descriptor of the state directory, so that its inode is not used again. If the code
+//! cannot determine something, it treats it as hidden.
 
 use super::{
     Inner, Object,
@@ -27,7 +28,7 @@ pub(super) struct Hidden {
     inode: u64,
     /// The owner of what is in it.
     uid: u32,
-    /// The inodes of what was in it when it was hidden.
+    /// The inodes of its contents when it was hidden.
     at_start: HashSet<u64>,
 }
 
@@ -61,30 +62,31 @@ impl Hidden {
         path.to_bytes().rsplit(|octet| *octet == b'/').next().map(Bytes::copy_from_slice)
     }
 
-    /// Whether it lies below a directory. One that lies above it may not be moved: the server knows its state by path,
-    /// and would take for it what a client makes in the old place.
+    /// Whether the state directory lies below a directory. Such a directory may not be moved: the server finds its
+    /// state by path, and would take for it whatever a client makes in the old place.
     pub(super) fn lies_below(&self, directory: &OwnedFd) -> bool {
         let path = |fd: &OwnedFd| readlink(own_path(fd), Vec::new());
         match (path(&self.fd), path(directory)) {
             (Ok(own), Ok(above)) => {
                 own.to_bytes().strip_prefix(above.to_bytes()).is_some_and(|rest| rest.first() == Some(&b'/'))
             }
-            // A path that is too long for the kernel to return: no state directory is kept there.
+            // The kernel cannot return so long a path: nobody keeps a state directory there.
             _ => false,
         }
     }
 
-    /// Whether a path of a directory, as the kernel returns it, leads to it or below it.
+    /// Whether a directory's path, as the kernel returns it, is the state directory's or leads below it.
     pub(super) fn is_above(&self, path: &[u8]) -> bool {
-        // A directory whose path the kernel cannot return (it is too long, for one) lies above none whose path it can.
+        // If the kernel cannot return its own path (because it is too long), no directory whose path it can return lies
+        // below it.
         let Ok(own) = readlink(own_path(&self.fd), Vec::new()) else { return false };
         path.strip_prefix(own.to_bytes()).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
     }
 
-    /// Whether a file that was opened by its handle is one of those in the directory, or in a directory in it. No
-    /// handle leads to files that came there later: no name was ever found that does. The directories are read again
-    /// all the same, because an inode of the past may belong to another file today. A directory in it is known by what
-    /// is above it.
+    /// Whether a file that was opened by its handle is one of the files in the state directory, or one level deeper. No
+    /// handle leads to files that came there later: no client has ever found a name of them. The code still reads the
+    /// directories again, because an old inode number may belong to another file today. [`is_above`](Self::is_above)
+    /// recognises directories in it.
     pub(super) fn holds(&self, stat: &Statx) -> bool {
         if !self.at_start.contains(&stat.stx_ino)
             || !self.is_device_of(stat)
@@ -97,12 +99,12 @@ impl Hidden {
     }
 }
 
-/// The inodes of what is in a directory and in directories in it, without those that go away meanwhile. The server
-/// itself goes no deeper.
+/// The inodes of a directory's entries and of the entries one level deeper, without those that vanish meanwhile. The
+/// server itself makes no deeper directories.
 fn inodes(directory: &OwnedFd) -> io::Result<HashSet<u64>> {
     let mut found = HashSet::new();
     for entry in std::fs::read_dir(own_path(directory))?.flatten() {
-        // Some file systems list other numbers than they return for a file.
+        // Some file systems list inode numbers that differ from those of the files.
         let inode = |entry: &std::fs::DirEntry| entry.metadata().ok().map(|metadata| metadata.ino());
         found.extend(inode(&entry));
         if entry.file_type().is_ok_and(|kind| kind.is_dir())

@@ -1,10 +1,10 @@
 //! Acting as the caller.
 //!
 //! A server that runs as the superuser does each caller's work with the caller's user, group and groups, so that the
-//! kernel checks the rights. On Linux these belong to the thread; changing them takes the superuser's capabilities away
-//! from that thread, and changing them back returns them. Jobs that need it run on file system threads only: the kernel
-//! lets no thread use an RDMA device that has changed its identity since the device was opened, even after it changed
-//! back. A server that any other user runs acts as itself.
+//! kernel checks the rights. On Linux these belong to the thread; when it changes them, it loses the superuser's
+//! capabilities, and when it changes them back, it regains them. Jobs that need this run only on file system threads:
+//! the kernel lets no thread use an RDMA device if it has changed its identity since the device was opened, even after
+//! it has changed back. A server that runs as any other user acts as itself.
 
 use super::object::Keeping;
 use crate::Caller;
@@ -14,7 +14,7 @@ use rustix::{
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
 
-/// As whom the server runs.
+/// The user as which the server runs.
 #[derive(Debug)]
 pub(super) struct Identity {
     privileged: bool,
@@ -23,7 +23,7 @@ pub(super) struct Identity {
     groups: Vec<Gid>,
 }
 
-/// As long as it lives, the thread acts as the caller.
+/// While this exists, the thread acts as the caller.
 #[must_use]
 pub(super) struct Assumed<'a>(Option<&'a Identity>);
 
@@ -43,28 +43,28 @@ impl Identity {
         (!self.privileged).then(|| self.uid.as_raw())
     }
 
-    /// Which callers' opened files are kept when a file's rights change.
+    /// For which callers opened files stay open when a file's rights change.
     pub(super) fn keeping(&self) -> Keeping {
         if self.privileged { Keeping::Strictly } else { Keeping::OfOwner { uid: self.uid.as_raw() } }
     }
 
-    /// Whether a thread that acts as `caller` is who it is already.
+    /// Whether the thread need not change its identity to act as `caller`.
     pub(super) fn is_of(&self, caller: &Caller) -> bool {
         !self.privileged || caller.is_same_user(&Caller::root())
     }
 
     /// Acts as `caller` from now on.
     pub(super) fn assume(&self, caller: &Caller) -> Result<Assumed<'_>, Errno> {
-        // The superuser with no other group is what the thread is already.
+        // The thread already is the superuser with no other group.
         if self.is_of(caller) {
             return Ok(Assumed(None));
         }
-        // u32::MAX would mean "no change"; the caller's identities exclude it, and this is the last line.
+        // u32::MAX would mean "no change". Callers never have this number; this is the last check.
         if caller.uid == u32::MAX || caller.gid == u32::MAX || caller.groups.contains(&u32::MAX) {
             return Err(Errno::PERM);
         }
         let groups: Vec<_> = caller.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
-        // From here on dropping it restores whatever was changed.
+        // From here on, dropping this restores all that was changed.
         let assumed = Assumed(Some(self));
         set_thread_groups(&groups)?;
         set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
@@ -80,7 +80,8 @@ impl Drop for Assumed<'_> {
             .and_then(|()| set_thread_res_gid(None, identity.gid, None))
             .and_then(|()| set_thread_groups(&identity.groups));
         if let Err(error) = restored {
-            // The thread keeps fewer rights than it should have; its next change of identity fails and is answered.
+            // The thread has fewer rights than it should have; its next change of identity fails, and that call gets an
+            // error.
             tracing::error!(%error, "a thread could not take the server's identity back");
         }
     }

@@ -1,4 +1,4 @@
-//! The id of a file, so that a file that takes its place is not taken for it.
+//! The id of a file: another file that takes the removed file's place gets another id.
 //!
 //! ```text
 //! the first byte of an id is its kind:
@@ -8,10 +8,10 @@
 //! 4  a handle of the kernel's as proof alone, as in 1; the index says where
 //! ```
 //!
-//! A handle of the kernel names a generation of the inode beside its number: the kernel gives it to everybody, and
-//! opens by it for the superuser. Kind 2 is for file systems without handles, and was the kind of all ids that the
-//! index knows up to version 0.1: such ids open their file as long as it has a birth time. Without handles and without
-//! birth times nothing distinguishes a file from one that has taken its inode number.
+//! A handle of the kernel has the inode's generation beside its number: the kernel gives handles to all users, and
+//! opens files by them for the superuser. Kind 2 is for file systems without handles; up to version 0.1 all ids in the
+//! index were of this kind. Such ids still open their file, if it has a birth time. Without handles and birth times,
+//! nothing distinguishes a file from another that has taken its inode number.
 
 use super::sys::{self, KernelHandle};
 use crate::FileId;
@@ -34,12 +34,12 @@ pub(super) enum Ids {
     Proven,
     /// By inode number and birth time.
     Born,
-    /// By inode number: what takes the place of a removed file may be taken for it.
+    /// By inode number: a file that takes a removed file's place may be taken for it.
     Number,
 }
 
 impl Ids {
-    /// What the file system of `root` has, where it is not to be opened by handle.
+    /// The way that the file system of `root` offers, if the server cannot open files by handle.
     pub(super) fn without_opening(root: &OwnedFd, stat: &Statx) -> Self {
         if sys::name_to_handle(root.as_fd()).ok().and_then(|handle| handle_id(PROVEN, &handle)).is_some() {
             Self::Proven
@@ -61,7 +61,7 @@ impl Ids {
         id.unwrap_or_else(|| born_id(stat))
     }
 
-    /// Whether an open file, whose id is `own`, is the one that `id` names, perhaps in the form of an earlier version.
+    /// Whether `id` names the open file whose id is `own`, perhaps in the form of an earlier version.
     pub(super) fn is(self, id: FileId, own: FileId, stat: &Statx) -> bool {
         // NFS3-FH-c
         own == id || self != Self::Number && has_birth(stat) && born_id(stat) == id

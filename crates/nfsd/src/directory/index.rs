@@ -1,10 +1,10 @@
-//! Where files are, for file systems (or servers) without handles of the kernel.
+//! The index says where files are, if the file system (or the server's user) cannot open files by handle.
 //!
-//! A file is known by inode number and birth time; the index remembers in which directory, by which names it was seen.
-//! It owns a journal in the state directory, to which each new place is appended before the server returns a handle
-//! that depends on it, so that handles survive the server's end; opening reads it back and writes it anew without
-//! obsolete entries. A place in the index is always verified against the file found. Files and bytes of memory are
-//! limited: the oldest files go first, and directories when nothing in them is remembered.
+//! A file is known by inode number and birth time; the index remembers the directories and names where it was seen. It
+//! owns a journal in the state directory. Before the server returns a handle that depends on a new place, it appends
+//! the place to the journal, so that handles survive the server's end; opening the index reads the journal and writes
+//! it anew without obsolete entries. Users of the index always compare the file that they find with the id. Files and
+//! bytes of memory are limited: the oldest files go first, and a directory only when the index remembers nothing in it.
 //!
 //! ```text
 //! a record: length of the rest (2 bytes), 1 to add or 2 to remove, then length and bytes of the file's id, of the
@@ -21,18 +21,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The most files that are remembered.
+/// The most files that the index remembers.
 pub(super) const MAX_FILES: usize = 1 << 20;
-/// The most memory that they take, in bytes: about as many files with one name each of usual length. Clients choose how
-/// long names are and how many a file has.
+/// The most memory for them, in bytes: enough for about that many files with one name of usual length. Clients choose
+/// how long names are and how many a file has.
 pub(super) const MAX_BYTES: usize = 384 << 20;
-/// What a file takes in the tables, in bytes: entries with their free neighbours, and its turn in the order.
+/// The bytes that a file takes in the tables: entries with their free neighbours, and its turn in the order.
 const FILE_BYTES: usize = 240;
-/// What a name takes beside its own bytes: the place, and what the allocator adds to it and to the name.
+/// The bytes that a name takes beside its own: the place, and what the allocator adds to it and to the name.
 const PLACE_BYTES: usize = size_of::<Place>() + 48;
-/// The most names that are remembered of one file.
+/// The most names of one file that the index remembers.
 const MAX_PLACES: usize = 8;
-/// The journal is written anew when it has this many records more than the index needs, and twice as many.
+/// The index writes the journal anew when it has twice as many records as needed, and this many more.
 const MAX_OBSOLETE: usize = 100_000;
 
 const ADD: u8 = 1;
@@ -48,7 +48,7 @@ pub(super) struct Place {
 /// The index of one served directory.
 pub(super) struct Index {
     files: HashMap<FileId, Vec<Place>>,
-    /// How many places are remembered in each directory.
+    /// How many places the index remembers in each directory.
     within: HashMap<FileId, usize>,
     order: VecDeque<FileId>,
     limits: Limits,
@@ -57,21 +57,21 @@ pub(super) struct Index {
     journal: File,
     path: PathBuf,
     records: usize,
-    /// A record may be half written, so that what is written behind it could not be read.
+    /// The last record may be incomplete: records behind it could not be read.
     is_torn: bool,
 }
 
-/// How much is remembered.
+/// How much the index may remember.
 #[derive(Clone, Copy)]
 struct Limits {
     files: usize,
     bytes: usize,
 }
 
-/// How much an index remembers, and how much memory that takes at most.
+/// How much an index remembers, and the most memory that it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexUse {
-    /// Files that are remembered.
+    /// Files that the index remembers.
     pub files: usize,
     /// Memory in use, in bytes.
     pub bytes: usize,
@@ -84,8 +84,8 @@ fn place_bytes(place: &Place) -> usize {
 }
 
 impl Index {
-    /// Reads the journals at `sources`, each as far as it is whole and the latest last, and writes what they hold to
-    /// the one at `path`.
+    /// Reads the journals at `sources`, the latest last, each up to the first damage, and writes their contents to the
+    /// journal at `path`.
     pub(super) fn open(path: &Path, sources: &[PathBuf]) -> io::Result<Self> {
         Self::with_limits(path, sources, Limits { files: MAX_FILES, bytes: MAX_BYTES })
     }
@@ -121,17 +121,17 @@ impl Index {
         Ok(())
     }
 
-    /// How much is remembered.
+    /// How much the index remembers.
     pub(super) fn usage(&self) -> IndexUse {
         IndexUse { files: self.files.len(), bytes: self.bytes, max_bytes: self.limits.bytes }
     }
 
-    /// Where a file was seen, the latest place last.
+    /// The places where a file was seen, the latest last.
     pub(super) fn places(&self, file: FileId) -> &[Place] {
         self.files.get(&file).map_or(&[], |places| places)
     }
 
-    /// A file was seen at a place.
+    /// A file was seen at this place.
     pub(super) fn add(&mut self, file: FileId, place: Place) -> io::Result<()> {
         if self.places(file).last() == Some(&place) {
             return Ok(());
@@ -141,7 +141,7 @@ impl Index {
         Ok(())
     }
 
-    /// A file is no longer at a place.
+    /// A file is no longer at this place.
     pub(super) fn remove(&mut self, file: FileId, place: &Place) -> io::Result<()> {
         if !self.places(file).contains(place) {
             return Ok(());
@@ -152,7 +152,7 @@ impl Index {
     }
 
     fn remember(&mut self, file: FileId, place: Place) {
-        // Before room is made: the directory is needed from now on.
+        // Before room is made: from now on the directory is needed.
         *self.within.entry(place.directory).or_default() += 1;
         let gone = self.files.get_mut(&file).and_then(|places| {
             let known = places.iter().position(|known| *known == place);
@@ -179,7 +179,8 @@ impl Index {
     }
 
     fn make_room(&mut self, file: FileId, bytes: usize) {
-        // Each entry has one turn in which it stays if it is a needed directory, and then none: the limit holds.
+        // Each entry has one turn. A needed directory stays in its first turn, and goes in the next: so the limit
+        // holds.
         let turns = self.order.len();
         for turn in 0..2 * turns {
             if self.has_room(file, bytes) {
@@ -202,7 +203,7 @@ impl Index {
         }
     }
 
-    /// A place is no longer remembered.
+    /// The index no longer remembers this place.
     fn count_out(&mut self, place: &Place) {
         self.bytes -= place_bytes(place);
         if let Some(count) = self.within.get_mut(&place.directory) {
@@ -220,7 +221,7 @@ impl Index {
         if places.is_empty() {
             self.files.remove(&file);
             self.bytes -= FILE_BYTES;
-            // Its turn in the order is skipped when it comes; a new entry of the file has one of its own.
+            // The old turn is skipped when it comes; a new entry of the file has its own turn.
             if self.order.len() > 2 * self.files.len() + 16 {
                 let files = &self.files;
                 self.order.retain(|file| files.contains_key(file));
@@ -235,7 +236,7 @@ impl Index {
         }
         let mut record = Vec::new();
         write_record(&mut record, what, file, place);
-        // A full disk, for one. The next record waits for a journal that is whole again.
+        // For example, the disk is full. Before the next record the journal must be written anew.
         self.is_torn = true;
         self.journal.write_all(&record)?;
         self.is_torn = false;
@@ -330,7 +331,7 @@ mod tests {
         Place { directory: id(directory), name: name.into() }
     }
 
-    /// Goes on with what the journal at `path` holds, if there is one.
+    /// Reads the journal at `path`, if there is one, and goes on with it.
     fn open(path: &Path) -> io::Result<Index> {
         with_limits(path, MAX_FILES, MAX_BYTES)
     }
@@ -362,8 +363,7 @@ mod tests {
         assert_eq!(open(&path).unwrap().places(id(4)), [place(1, "d")]);
     }
 
-    /// Damage in the middle: a length that leads behind the end, an unknown kind of record, an identifier longer than
-    /// its record.
+    /// Damage in the middle: a length beyond the end, an unknown kind of record, an identifier longer than its record.
     #[test]
     fn what_stands_before_the_damage_counts() {
         let scratch = tempfile::tempdir().unwrap();
@@ -411,7 +411,7 @@ mod tests {
         assert_eq!(index.places(id(5)), &names[1..]);
     }
 
-    /// A client chooses how long names are and how many names a file has.
+    /// Clients choose how long names are and how many names a file has.
     #[test]
     fn the_memory_is_bounded_to_the_byte_and_comes_back() {
         let scratch = tempfile::tempdir().unwrap();
@@ -440,7 +440,7 @@ mod tests {
         assert_eq!((index.usage().bytes, index.usage().files, index.within.len()), (0, 0, 0));
     }
 
-    /// Directories that lie in each other, as far as the index knows: there is none in which nothing is remembered.
+    /// A chain of directories, each inside another: the index remembers something in every one of them.
     #[test]
     fn the_limit_holds_where_every_directory_is_needed() {
         let scratch = tempfile::tempdir().unwrap();
@@ -471,7 +471,7 @@ mod tests {
         let path = scratch.path().join("index");
         let mut index = open(&path).unwrap();
         index.add(id(2), place(1, "a")).unwrap();
-        // Half a record, as a full disk leaves it.
+        // Half a record, as a full disk can leave it.
         index.journal.write_all(&[0, 200, ADD]).unwrap();
         let journal = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let whole = std::mem::replace(&mut index.journal, journal);

@@ -1,8 +1,8 @@
-//! The files of indexes in the state directory: which one belongs to a directory, and which belong to none any more.
+//! The files of indexes in the state directory: which index belongs to a directory, and which belong to none any more.
 //!
-//! A directory's index is `index-ID`, where the id says which directory of which file system it is, however its path
-//! was spelled. Up to 0.1.0 the name had a hash of the path before the id, so one directory could have several: they
-//! are taken over, together. Beside each lies a lock, held by the server that uses the index. An index that no server
+//! A directory's index is `index-ID`. The id stands for a directory of a file system, however its path is spelled. Up
+//! to 0.1.0 a hash of the path stood before the id, so a directory could have several indexes: the server takes them
+//! all over, together. Beside each index is a lock, which the server that uses the index holds. An index that no server
 //! has used for [`KEPT`] is removed; so is its lock, by the server that holds it.
 
 use super::{Index, OpenError};
@@ -18,8 +18,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// How long an index is kept whose directory is not served. Each start writes it anew, and so does its use now and
-/// then; a server that comes back later finds its clients' handles stale.
+/// How long an index is kept while no server serves its directory. Each start writes the index anew, and so does its
+/// use now and then. To a server that comes back later its clients' handles are stale.
 const KEPT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The digits of a hash in a name.
 const DIGITS: usize = 16;
@@ -34,7 +34,7 @@ pub(super) fn open(state: &Path, id: u64) -> Result<(Index, File), OpenError> {
     let all = list(state).map_err(error)?;
     let mut former = Vec::new();
     for found in all.iter().filter(|found| found.is_former_of(&id)) {
-        // A server of before may be using it.
+        // A server of an earlier version may be using it.
         former.push((found, lock(&found.path).map_err(error)?.ok_or_else(in_use)?));
     }
     // NFS3-FH-b
@@ -45,7 +45,7 @@ pub(super) fn open(state: &Path, id: u64) -> Result<(Index, File), OpenError> {
     for (found, held) in former {
         found.remove(&held);
     }
-    // The file system's own clock: the time of the index which was just written.
+    // By the file system's own clock: the time of the index that was just written.
     let now = std::fs::metadata(&path).and_then(|metadata| metadata.modified()).map_err(error)?;
     for found in all.iter().filter(|found| found.path != path && !found.is_former_of(&id)) {
         found.remove_if_old(now);
@@ -61,7 +61,7 @@ struct Found {
 }
 
 impl Found {
-    /// Whether it is one of the directory `id` under its former name.
+    /// Whether it is an index of the directory `id` under its former name.
     fn is_former_of(&self, id: &str) -> bool {
         self.name.len() == DIGITS + 1 + DIGITS && self.name.strip_suffix(id).is_some_and(|rest| rest.ends_with('-'))
     }
@@ -119,7 +119,7 @@ fn lock(index: &Path) -> io::Result<Option<File>> {
             Err(Errno::WOULDBLOCK) => return Ok(None),
             other => other?,
         }
-        // A server that removes a lock holds it: the one that was opened may have been removed meanwhile.
+        // A server removes a lock only while it holds it: so the lock that we opened may be gone by now.
         match std::fs::metadata(&path) {
             Ok(now) if now.ino() == lock.metadata()?.ino() => return Ok(Some(lock)),
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -141,7 +141,7 @@ mod tests {
         (id(number), super::super::index::Place { directory: id(1), name: Bytes::from_static(name.as_bytes()) })
     }
 
-    /// Writes an index as it was named before.
+    /// Writes an index under its former name.
     fn former(state: &Path, hash: u64, number: u64, name: &'static str) -> PathBuf {
         let path = state.join(format!("index-{hash:016x}-{ID:016x}"));
         let (id, place) = place(number, name);
@@ -176,7 +176,7 @@ mod tests {
         let name = format!("index-{ID:016x}");
         assert_eq!(names(scratch.path()), [name.clone(), format!("{name}.lock")], "the former ones are gone");
         drop((index, lock));
-        // The former version has run once more.
+        // The earlier version has run once more.
         former(scratch.path(), 1, 4, "c");
         let (index, _lock) = open(scratch.path(), ID).unwrap();
         assert_eq!([2, 3, 4].map(|number| index.places(place(number, "").0).len()), [1, 1, 1]);

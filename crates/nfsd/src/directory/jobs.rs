@@ -1,4 +1,4 @@
-//! Jobs on the program's threads: where they are queued, whose turn they use, and when a change is answered.
+//! Jobs on the program's threads: where they queue, whose turn they take, and when a change is answered.
 
 use super::{Answers, DirectoryFs, Inner};
 use crate::{
@@ -11,7 +11,7 @@ use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::attr::Change;
 use tokio::sync::oneshot;
 
-/// What became of the first part of a job.
+/// The result of the first part of a job.
 pub(super) enum Step<T, F> {
     /// All of it is done.
     Done(Result<T, Failure<F>>),
@@ -22,7 +22,7 @@ pub(super) enum Step<T, F> {
 pub(super) type Rest<T, F> = Box<dyn FnOnce(&Inner) -> Result<T, Failure<F>> + Send>;
 
 impl DirectoryFs {
-    /// Runs a job on the program's threads. One that is dropped there fails its call.
+    /// Runs a job on the program's threads. If they drop the job, its call fails.
     pub(super) fn run<T: Send + 'static, F: Default + Send + 'static>(
         &self,
         caller: &Caller,
@@ -32,7 +32,7 @@ impl DirectoryFs {
         self.queued(caller, lane, None, |inner| Step::Done(job(inner)))
     }
 
-    /// Runs a job that changes something after all that change the same file and were given before.
+    /// Runs a job that changes a file, after all earlier jobs that change the same file.
     pub(super) fn run_in_turn<T: Send + 'static, F: Default + Send + 'static>(
         &self,
         caller: &Caller,
@@ -42,7 +42,7 @@ impl DirectoryFs {
         self.queued(caller, Lane::Data, Some(file), job)
     }
 
-    /// The same for a change of attributes or names, which is answered when the disk has it.
+    /// The same for a change of attributes or names: the server answers when it is on the disk.
     pub(super) fn change<T: Send + 'static, F: Default + Send + 'static>(
         &self,
         caller: &Caller,
@@ -83,7 +83,7 @@ impl DirectoryFs {
         Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Fault::Internal))) })
     }
 
-    /// Runs a job that looks at something, and whose failure has only a cause.
+    /// Runs a job that only looks, and whose failure has only a cause.
     pub(super) fn look<T: Send + 'static>(
         &self,
         caller: &Caller,
@@ -93,7 +93,7 @@ impl DirectoryFs {
         Box::pin(async { job.await.map_err(|failure| failure.fault) })
     }
 
-    /// Runs a job that changes one file, and is answered when the disk has that.
+    /// Runs a job that changes one file. The server answers when the change is on the disk.
     pub(super) fn change_one(
         &self,
         caller: &Caller,

@@ -1,8 +1,9 @@
-//! Parts of directories that were read already, for listings that continue.
+//! Keeps parts of directories that were read, for listings that go on.
 //!
-//! If cookies are hashes, each reply of a listing needs the whole directory. So what was read for one reply is kept for
-//! the next: the entries behind a cookie in their order, up to a limit. It is used as long as the directory has not
-//! changed, and never for a listing that begins. Nothing here can fail; what is not kept is read again.
+//! If cookies are hashes, each reply of a listing has to read the whole directory. So the server keeps what it has read
+//! for one reply for the next one: the entries behind a cookie in their order, up to a limit. It uses them while the
+//! directory does not change, and never for a new listing. Nothing here can fail; entries that are not kept are read
+//! again.
 
 use super::listing::RawEntry;
 use crate::FileId;
@@ -12,12 +13,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// How many entries are kept of one listing: some 1.5 MiB with names of usual length, 5 MiB with the longest.
+/// How many entries of a listing are kept: about 1.5 MiB with names of usual length, 5 MiB with the longest.
 pub(super) const KEPT_ENTRIES: usize = 16_384;
-/// How many listings are kept: as many clients as list at the same time.
+/// How many listings are kept: enough for that many clients that list at the same time.
 const KEPT_LISTINGS: usize = 8;
 
-/// When a directory was changed, as the kernel says: modified and changed, in seconds and nanoseconds.
+/// When a directory was changed, by the kernel: modified and changed, in seconds and nanoseconds.
 type Changed = [(i64, u32); 2];
 
 fn changed(stat: &Statx) -> Changed {
@@ -27,21 +28,21 @@ fn changed(stat: &Statx) -> Changed {
 /// Entries in the order of their cookies.
 #[derive(Clone)]
 pub(super) struct Part {
-    /// The cookie that they come after.
+    /// The cookie before the first of them.
     after: u64,
     entries: Arc<[RawEntry]>,
-    /// No entry comes after them.
+    /// No entry comes after the last of them.
     is_last: bool,
 }
 
 impl Part {
-    /// What was read from a directory: the first entries after a cookie, of which at most `most` were asked for.
+    /// Entries read from a directory: the first ones after a cookie, of which the reader asked for at most `most`.
     pub(super) fn new(after: u64, entries: Vec<RawEntry>, most: usize) -> Self {
         let is_last = entries.len() < most;
         Self { after, entries: entries.into(), is_last }
     }
 
-    /// The entries after `cookie`, if `most` of them are here or all that there are.
+    /// The entries after `cookie`, if the part has `most` of them or all that exist.
     pub(super) fn behind(&self, cookie: u64, most: usize) -> Option<&[RawEntry]> {
         if cookie < self.after {
             return None;
@@ -51,7 +52,7 @@ impl Part {
     }
 }
 
-/// What is kept, the latest first.
+/// The kept parts, the latest first.
 #[derive(Default)]
 pub(super) struct Kept(Mutex<VecDeque<(FileId, Changed, Part)>>);
 
@@ -60,7 +61,7 @@ impl Kept {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A part of the directory, as it is now, that holds what comes after `cookie`.
+    /// A kept part of the directory in its present state, with the entries after `cookie`.
     pub(super) fn find(&self, directory: FileId, stat: &Statx, cookie: u64, most: usize) -> Option<Part> {
         let now = changed(stat);
         let kept = self.lock();
@@ -68,7 +69,7 @@ impl Kept {
         parts.find(|(_, _, part)| part.behind(cookie, most).is_some()).map(|(_, _, part)| part.clone())
     }
 
-    /// Keeps a part; `stat` is from before it was read. One is kept of each directory.
+    /// Keeps a part; `stat` is from before it was read. Each directory has at most one kept part.
     pub(super) fn keep(&self, directory: FileId, stat: &Statx, part: Part) {
         let mut kept = self.lock();
         kept.retain(|(of, _, _)| *of != directory);

@@ -1,13 +1,13 @@
-//! Leases of the host on files that are delegated to clients (`F_SETLEASE`, fcntl(2)): a program of the host that opens
-//! or truncates such a file in a way that the delegation excludes waits until the lease is given back, or for as long
-//! as `/proc/sys/fs/lease-break-time` says.
+//! Leases of the host on files that are delegated to clients (`F_SETLEASE`, fcntl(2)). If a program of the host opens
+//! or truncates such a file in a way that the delegation excludes, it waits until the server gives the lease back, or
+//! as long as `/proc/sys/fs/lease-break-time` says.
 //!
-//! A file has one lease, however many clients have it delegated for reading. It is on a descriptor that is open anyway.
-//! For writing it is on the only descriptor that this server has of the file, which all code here then shares, because
+//! A file has one lease, however many clients have it delegated for reading. The lease is on a descriptor that is open
+//! anyway. A lease for writing is on the server's only descriptor of the file, which all code here then shares, because
 //! any other would break the lease. Every second, with the other [upkeep](super::upkeep), the server looks whether a
-//! program wants the lease: no signal is sent, so a program that uses this library needs no handler
-//! (docs/decisions/0009). Code here that would break a lease of our own gives it up instead. Owns a reference to the
-//! descriptor for as long as the lease lasts. Errors are faults: then nothing is delegated.
+//! program wants the lease: the kernel sends no signal, so a program that uses this library needs no handler
+//! (docs/decisions/0009). Code here that would break the server's own lease gives it up instead. Owns a reference to
+//! the descriptor while the lease lasts. Errors are faults: then the server does not delegate the file.
 
 use super::{
     Inner, Object,
@@ -25,13 +25,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-/// A lease, and whom to notify when it is broken.
+/// A lease, and the holders to notify when it is broken.
 struct Lease {
     kind: Kind,
     fd: Arc<OwnedFd>,
     /// The holders, by number, until they are notified.
     holders: HashMap<u64, Option<Broken>>,
-    /// The host has it back already, or wants it.
+    /// The host has it back, or wants it back.
     is_broken: bool,
     /// The host has it back.
     is_given_up: bool,
@@ -46,7 +46,7 @@ impl Lease {
 
     fn give_up(&mut self) {
         if !mem::replace(&mut self.is_given_up, true) {
-            // If the kernel does not take it, closing the descriptor ends it.
+            // If the kernel does not take it back, closing the descriptor ends it.
             let _ = sys::set_lease(self.fd.as_fd(), KernelLock::None);
         }
     }
@@ -61,18 +61,18 @@ impl Leased {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The descriptor that everything has to share as long as the file is delegated for writing.
+    /// The descriptor that all code must share while the file is delegated for writing.
     pub(super) fn shared(&self) -> Option<Arc<OwnedFd>> {
         let lease = self.lock();
         lease.as_ref().filter(|lease| lease.kind == Kind::Write && !lease.is_given_up).map(|lease| lease.fd.clone())
     }
 
-    /// Whether it is leased for those who read it.
+    /// Whether the file is leased for reading.
     pub(super) fn is_for_reading(&self) -> bool {
         self.lock().as_ref().is_some_and(|lease| lease.kind == Kind::Read && !lease.is_given_up)
     }
 
-    /// The server is about to open the file itself, in a way that would break a lease of its own: gives that up, and
+    /// The server itself is about to open the file in a way that would break its own lease: gives the lease up, and
     /// notifies the holders.
     pub(super) fn give_up_for(&self, mode: Mode) {
         let told = match &mut *self.lock() {
@@ -85,7 +85,7 @@ impl Leased {
         told.into_iter().for_each(|broken| broken());
     }
 
-    /// Whether the host wants it back; then notifies the holders. Returns whether there is a lease.
+    /// If the host wants the lease back, notifies the holders. Returns whether there is a lease.
     fn look(&self) -> bool {
         let told = {
             let mut lease = self.lock();
@@ -107,7 +107,7 @@ fn kernel(kind: Kind) -> KernelLock {
     }
 }
 
-/// The files on which there are leases.
+/// The files that have leases.
 #[derive(Default)]
 pub(super) struct Leases(Mutex<(u64, HashMap<FileId, Arc<Object>>)>);
 
@@ -131,7 +131,7 @@ struct Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // In this order, so that one who takes the lease anew is not forgotten.
+        // In this order, so that a lease that another thread takes meanwhile is not forgotten.
         let mut all = self.inner.upgrade();
         let mut leases = all.as_mut().map(|inner| inner.leases.lock());
         let ended = {
@@ -157,7 +157,7 @@ impl Drop for Guard {
 }
 
 impl Inner {
-    /// Takes a lease on a file that is open, or a part in the one that there is.
+    /// Takes a lease on an open file, or joins the lease that exists.
     pub(super) fn lease(
         self: &Arc<Self>,
         open: &Arc<dyn OpenFile>,
@@ -169,11 +169,11 @@ impl Inner {
         let object = open.object();
         let fd = open.descriptor(Mode::Read).ok_or(Fault::Unsupported)?;
         let for_writing = open.descriptor(Mode::Write);
-        // Another descriptor of ours would break it.
+        // Another descriptor of this server would break the lease.
         if kind == Kind::Write && !for_writing.is_some_and(|other| Arc::ptr_eq(&fd, &other)) {
             return Err(Fault::Unsupported);
         }
-        // Descriptors that are kept for callers' later use, and would keep the file from being leased.
+        // Descriptors kept for later calls would prevent the lease.
         match kind {
             Kind::Read => object.forget_writers(),
             Kind::Write => object.forget_opened(),
@@ -199,7 +199,7 @@ impl Inner {
         Ok(HostLease::new(Guard { object: object.clone(), inner: Arc::downgrade(self), number }))
     }
 
-    /// Looks which leases the host wants back.
+    /// Looks for leases that the host wants back.
     pub(super) fn look_for_broken_leases(&self) {
         let leased: Vec<_> = self.leases.lock().1.values().cloned().collect();
         for object in leased {

@@ -1,9 +1,9 @@
 //! Listing directories.
 //!
-//! Where the kernel's directory positions stay valid, they are the cookies. Elsewhere a cookie is a hash of the name,
-//! and entries come in the order of their hashes; reading on then takes the whole directory, of which a bounded part is
-//! kept for the answers that follow (see [`kept`](super::kept)). Either way an entry that stays keeps its cookie
-//! whatever becomes of the others, also across a restart. The verifier says which way it is.
+//! If the kernel's directory positions stay valid, they are the cookies. Otherwise a cookie is a hash of the name, and
+//! entries come in the order of their hashes. A listing that goes on then reads the whole directory again; a bounded
+//! part of it is kept for the next replies (see [`kept`](super::kept)). Either way an entry keeps its cookie whatever
+//! happens to other entries, also across a restart. The verifier says which kind of cookies it is.
 
 use super::{
     Cover, Inner, Object,
@@ -21,12 +21,12 @@ use rustix::{
 };
 use std::{collections::BinaryHeap, mem::MaybeUninit};
 
-/// How much is asked of the kernel at once.
+/// How many bytes the code asks of the kernel at once.
 const BUFFER_OCTETS: usize = 32 << 10;
-/// The cookies of `.` and `..` where cookies are hashes.
+/// The cookies of `.` and `..` if cookies are hashes.
 const DOT_COOKIES: [u64; 2] = [1, 2];
 
-/// An entry as the kernel returns it. They are ordered by their cookies.
+/// An entry as the kernel returns it. The order of entries is the order of their cookies.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RawEntry {
     pub(super) cookie: u64,
@@ -111,7 +111,7 @@ impl Inner {
             }
             each_entry(&fd, &mut |raw: RawName<'_>| add(raw.into())).map_err(fault)?;
         } else {
-            // One more than is returned, to see whether there is more.
+            // One entry more than the reply returns, to see whether there are more.
             let most = budget_at_first.most_entries() + 1 + usize::from(left_out.is_some());
             let part = self.part(directory, &fd, cookie, most).map_err(fault)?;
             for raw in part.behind(cookie, most).unwrap_or_default() {
@@ -121,7 +121,7 @@ impl Inner {
             }
         }
         drop(assumed);
-        // As the server itself again: the index is the server's own.
+        // As the server itself again, because the index belongs to it.
         for entry in &mut entries {
             if let Some((id, _)) = &entry.file
                 && self.remember(*id, directory, &entry.name).is_err()
@@ -132,10 +132,10 @@ impl Inner {
         Ok((entries, end))
     }
 
-    /// At least the first `most` entries after `cookie`, or all that there are.
+    /// At least the first `most` entries after `cookie`, or all that exist.
     fn part(&self, directory: &Object, fd: &OwnedFd, cookie: u64, most: usize) -> Result<Part, Errno> {
         let before = stat(fd)?;
-        // A new listing shows the present state, however coarse the clock of the file system is.
+        // A new listing shows the present state, even if the file system's clock is coarse.
         if cookie != 0
             && let Some(part) = self.kept.find(directory.id, &before, cookie, most)
         {
@@ -147,12 +147,12 @@ impl Inner {
         Ok(part)
     }
 
-    /// Adds the file and its attributes, where they are wanted.
+    /// Adds the file and its attributes, if the caller wants them.
     fn complete(&self, directory: &Object, raw: RawEntry, plus: bool) -> ListingEntry {
         let RawEntry { cookie, inode, name } = raw;
         let is_root = directory.id == self.root.id;
         match &name[..] {
-            // What is above the served directory is not told.
+            // Clients learn nothing of what is above the served directory.
             b".." if is_root => ListingEntry::new(self.root_inode, name, cookie),
             b"." | b".." => ListingEntry::new(inode, name, cookie),
             _ => {
@@ -163,7 +163,7 @@ impl Inner {
     }
 }
 
-/// The same, its name not yet copied.
+/// The same, with a name that is not yet copied.
 struct RawName<'a> {
     cookie: u64,
     inode: u64,
@@ -190,8 +190,8 @@ fn each_entry(fd: &OwnedFd, add: &mut dyn FnMut(RawName<'_>) -> bool) -> Result<
     Ok(())
 }
 
-/// The first entries whose hashes lie after `cookie`, at most `most`, in their order. However large the directory is,
-/// no more are kept.
+/// The first entries whose hashes lie after `cookie`, at most `most`, in order. However large the directory is, the
+/// code keeps no more in memory.
 fn sorted_after(fd: &OwnedFd, cookie: u64, most: usize) -> Result<Vec<RawEntry>, Errno> {
     let mut first = BinaryHeap::new();
     each_entry(fd, &mut |mut entry| {

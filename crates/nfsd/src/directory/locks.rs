@@ -1,9 +1,9 @@
 //! Locks of one file of the host, through one open file description of it.
 //!
-//! The kernel's locks of open file descriptions (`F_OFD_SETLK`) are excluded by, and exclude, those that programs take
-//! with `fcntl` or `lockf`, not those of `flock`. They end when the descriptor is closed. No call waits for a lock.
-//! Owns the descriptor, which no other code may share: locks belong to what it names, and a duplicate's would not
-//! exclude them. Errors are the kernel's.
+//! Locks of open file descriptions (`F_OFD_SETLK`) and locks that programs take with `fcntl` or `lockf` exclude each
+//! other; locks of `flock` are independent of both. They end when the descriptor is closed. No call waits for a lock.
+//! Owns the descriptor, which no other code may share: locks belong to the open file description, and a duplicate's
+//! would not exclude them. Errors are the kernel's.
 
 use super::sys::{self, KernelLock, KernelRange};
 use crate::claims::{HostDenied, HostLock, HostLocks, Kind, Range};
@@ -14,10 +14,10 @@ use rustix::{
 };
 use std::io;
 
-/// The last byte that the kernel knows. What lies behind it no program of the host can lock.
+/// The last byte that the kernel knows. Beyond it no program of the host can lock.
 const LAST: u64 = i64::MAX as u64;
 
-/// Locks that exclude the host's programs, on one open file.
+/// Locks on one open file, which exclude programs of the host.
 #[derive(Debug)]
 pub struct OfdLocks {
     fd: OwnedFd,
@@ -25,8 +25,8 @@ pub struct OfdLocks {
 }
 
 impl OfdLocks {
-    /// Locks through this descriptor, which was opened for this alone: for reading and writing where the server may,
-    /// else for reading, and then nothing can be locked for writing.
+    /// Locks through this descriptor, which was opened for this alone: for reading and writing if possible. If it is
+    /// for reading only, nothing can be locked for writing.
     ///
     /// # Errors
     /// `EBADF` if it was not opened for reading.
@@ -55,7 +55,7 @@ impl OfdLocks {
     }
 }
 
-/// As the kernel describes it, unless it lies behind all that the kernel knows.
+/// The range for the kernel; `None` if it lies beyond all that the kernel knows.
 fn kernel_range(range: Range) -> Option<KernelRange> {
     let start = i64::try_from(range.first()).ok()?;
     // NFS4-HOST-a
@@ -78,7 +78,7 @@ impl HostLocks for OfdLocks {
         match sys::set_lock(self.fd.as_fd(), kernel, kernel_lock(kind)) {
             Ok(()) => Ok(()),
             Err(Errno::AGAIN | Errno::ACCESS) => {
-                // If it is gone by now, only its range is known (RFC 8881 section 18.10.4).
+                // If the lock is gone by now, only its range is known (RFC 8881 section 18.10.4).
                 let gone = HostLock { range, kind: Kind::Write };
                 Err(HostDenied::Conflict(self.find(kernel, kernel_lock(kind))?.unwrap_or(gone)))
             }

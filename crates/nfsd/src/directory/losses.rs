@@ -1,11 +1,11 @@
-//! When data that clients wrote and did not commit may be lost, and how they learn it.
+//! When data that clients wrote and did not commit may be lost, and how clients learn it.
 //!
-//! They learn it by the write verifier (RFC 1813 section 3.3.7): a client that sees another one sends again what it has
-//! not committed. One verifier serves a whole file system, since some clients keep one for each mount. So a loss in one
-//! file makes all clients send again, and a client that can provoke losses (on a disk that is full beneath its file
-//! system, say) must not cause that again and again. The first loss changes the verifier at once. After that it changes
-//! once in a pause, which doubles while losses go on; until then COMMIT of the files that have lost something is
-//! answered "try again later", so that no client takes lost data for committed. Owns no files; nothing here fails.
+//! Clients learn it by the write verifier (RFC 1813 section 3.3.7): when it changes, a client sends its uncommitted
+//! data again. One verifier serves a whole file system, since some clients keep one for each mount. So a loss in one
+//! file makes all clients send again, and a client that can provoke losses (for example, on a disk that is full beneath
+//! its file system) must not cause that again and again. The first loss changes the verifier at once. After that it
+//! changes once in a pause, which doubles while losses go on. Until then COMMIT of the files with losses returns "try
+//! again later", so that no client takes lost data for committed. Owns no files; nothing here fails.
 
 use crate::FileId;
 use rpcrdma_env::Timestamp;
@@ -20,27 +20,27 @@ use std::{
 
 /// The time between the first two changes of the verifier.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest time between two. Longer than clients take from a WRITE to its COMMIT.
+/// The longest time between two changes. Clients take less from a WRITE to its COMMIT.
 const LONGEST_PAUSE: Duration = Duration::from_secs(64);
-/// Losses have ended when none was seen for so many pauses.
+/// Losses have ended when there was none for this many pauses.
 const QUIET_PAUSES: u32 = 3;
-/// The most files whose COMMIT waits for the next change: above it the change is made at once.
+/// The most files whose COMMIT waits for the next change: if there are more, the verifier changes at once.
 const MAX_WAITING: usize = 1024;
 
 /// The losses of one file system.
 #[derive(Default)]
 pub(super) struct Losses {
     count: AtomicU64,
-    /// A change waits for the end of the pause.
+    /// A change of the verifier waits for the end of the pause.
     is_due: AtomicBool,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// When the count was changed last, and how long it stays at least.
+    /// When the count last changed, and for how long it stays at least.
     changed: Option<(Timestamp, Duration)>,
-    /// Files that have lost something since.
+    /// Files with losses since then.
     waiting: HashSet<FileId>,
 }
 
@@ -49,7 +49,7 @@ impl Losses {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something that was written to `file` may be lost.
+    /// Data written to `file` may be lost.
     pub(super) fn add(&self, file: FileId, now: Timestamp) {
         let mut state = self.state();
         let is_pause = state.changed.is_some_and(|(when, pause)| now.since(when) < pause);
@@ -73,7 +73,7 @@ impl Losses {
         self.count.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// What the verifier is made of.
+    /// The number from which the verifier is made.
     pub(super) fn count(&self, now: Timestamp) -> u64 {
         if self.is_due.load(Ordering::Acquire) {
             let mut state = self.state();
@@ -115,7 +115,7 @@ mod tests {
         assert_eq!((losses.count(at(1.0)), losses.is_waiting(id(2))), (2, false));
     }
 
-    /// A client causes a loss each tenth of a second for an hour.
+    /// A client causes a loss every tenth of a second for an hour.
     /// proves: NFS3-LOSS-b
     #[test]
     fn whoever_provokes_losses_makes_others_send_again_once_a_minute() {

@@ -1,9 +1,9 @@
 //! Making files.
 //!
-//! The kernel makes each file as the caller; its mode is then set to what the caller asked for if the process's mask
-//! changed it. A default access control list of the directory takes the place of any mask, and stands: a program of the
-//! host would get no other mode. The verifier of an exclusive creation is kept in the new file's times, as is usual: it
-//! survives a restart, and the client's first SETATTR replaces it.
+//! The kernel makes each file as the caller. If the process's mask has changed the mode, the server then sets the mode
+//! that the caller asked for. A default access control list of the directory replaces any mask, and its effect stays: a
+//! program of the host would get no other mode. The new file's times keep the verifier of an exclusive creation, as is
+//! usual: it survives a restart, and the client's first SETATTR replaces it.
 
 use super::{
     Inner, Object,
@@ -20,17 +20,17 @@ use rustix::{
 };
 use std::sync::Arc;
 
-/// The mode of a file where the client asks for none.
+/// The mode of a file if the client asks for none.
 const DEFAULT_FILE_MODE: u32 = 0o644;
-/// The mode of a directory where the client asks for none.
+/// The mode of a directory if the client asks for none.
 const DEFAULT_DIRECTORY_MODE: u32 = 0o755;
-/// The mode of a file that was made exclusively, until the client sets another.
+/// The mode of a file from an exclusive creation, until the client sets another.
 const EXCLUSIVE_MODE: u32 = 0o600;
 /// In a mode: the rights to read, write and execute.
 const PERMISSIONS: u32 = 0o777;
 /// In a mode: the owner may read.
 const OWNER_READS: u32 = 0o400;
-/// On a directory: what is made in it gets its group, and directories this bit, too.
+/// On a directory: new files in it get its group, and new directories this bit, too.
 const SET_GROUP_ID: u32 = 0o2000;
 
 impl Inner {
@@ -69,7 +69,7 @@ impl Inner {
         result.map_err(fault)
     }
 
-    /// Also gives what the kernel says of it then, and whether it was made, and not there before.
+    /// Also returns the kernel's attributes of the file, and whether this call has made it.
     fn make_file(
         &self,
         caller: &Caller,
@@ -96,8 +96,8 @@ impl Inner {
                 // The creator of a file may write to it, whatever its mode.
                 let stat = self.set_mode(caller, directory, &object, (mode, stat))?;
                 let file = Arc::new(file);
-                // A server that cannot override a mode that keeps the maker from reading has no other descriptor for
-                // that.
+                // If the mode forbids its maker to read, and the server cannot override modes, it has no other
+                // descriptor for reading.
                 if mode & OWNER_READS == 0 && !self.identity.is_privileged() {
                     object.keep(caller, object::Mode::Read, &stat, file.clone());
                 }
@@ -110,7 +110,7 @@ impl Inner {
         }
     }
 
-    /// Also says whether this call has made it.
+    /// Also returns whether this call has made the file.
     fn use_existing(
         &self,
         caller: &Caller,
@@ -138,7 +138,7 @@ impl Inner {
                 if (found.stx_atime.tv_sec, found.stx_mtime.tv_sec) != (accessed, modified) {
                     return Err(Fault::Exists);
                 }
-                // Made by this very call, as it was sent first.
+                // This very call has made the file, when it was first sent.
                 self.learn(directory, name, fd).map(|(object, told)| (object, told, true))
             }
             _ => Err(Fault::Exists),
@@ -166,9 +166,9 @@ impl Inner {
         self.finish(caller, directory, name, (told, Some(mode)), new)
     }
 
-    /// Finds what was just made by its name, and gives it its attributes. Another program may have put something else
-    /// in its place meanwhile: a file that is not of the kind that was made, or would be given away without being the
-    /// superuser's, is left alone.
+    /// Finds the new file by its name, and sets its attributes. Another program may have put something else in its
+    /// place meanwhile. So the code changes nothing if the file is not of the kind that was made, or if it would be
+    /// given to another user and is not the superuser's.
     fn finish(
         &self,
         caller: &Caller,
@@ -192,8 +192,8 @@ impl Inner {
         Ok((object, stat))
     }
 
-    /// The mode of a file that is made: what is asked, without what the maker's mask takes away where nothing else
-    /// does.
+    /// The mode with which a file is made: the requested one, without the bits in the maker's mask, unless a default
+    /// list replaces the mask.
     fn first_mode(&self, directory: &Object, new: &NewAttributes, default: u32) -> u32 {
         let mode = new.mode.unwrap_or(default) & MODE_BITS;
         // RFC 8275 section 5.
@@ -201,7 +201,7 @@ impl Inner {
         if new.umask == 0 || self.has_default(directory) { mode } else { mode & !new.umask }
     }
 
-    /// Gives the new file its mode if the kernel has given it another. What the kernel says of it before and after.
+    /// Sets the new file's mode if the kernel has given it another. Takes and returns the kernel's attributes.
     fn set_mode(
         &self,
         caller: &Caller,
@@ -210,7 +210,8 @@ impl Inner {
         (mode, now): (u32, Statx),
     ) -> Result<Statx, Fault> {
         let has = u32::from(now.stx_mode) & MODE_BITS;
-        // What the directory's default list took away stays away; more would be given than to a program of the host.
+        // The bits that the directory's default list took away stay away: a program of the host would not get them
+        // either.
         let mode =
             // NFS4-8275-b
             if has != mode && self.has_default(directory) { mode & !PERMISSIONS | has & PERMISSIONS } else { mode };
@@ -219,9 +220,9 @@ impl Inner {
             FileType::Directory => has & SET_GROUP_ID,
             _ => 0,
         };
-        // To set a mode that is set already is not harmless: the kernel takes an inherited bit from a directory
-        // when a caller who is not in its group sets its mode. The server itself, which sets it for the owner, keeps
-        // the bit.
+        // The code does not set a mode that is already set, because that may do harm: when a caller sets a directory's
+        // mode and is not in its group, the kernel clears an inherited bit. The server itself, which sets the mode for
+        // the owner, keeps the bit.
         if has == mode | inherited {
             return Ok(now);
         }
@@ -233,13 +234,13 @@ impl Inner {
         stat(&object.fd).map_err(fault)
     }
 
-    /// Whether the caller may make files for others.
+    /// Whether the caller may make files that belong to others.
     fn gives_away(&self, caller: &Caller) -> bool {
         caller.uid == 0 && self.identity.is_privileged()
     }
 
-    /// Sets all attributes but the mode. Only the superuser makes files for others; every other caller makes files of
-    /// its own. Returns what the kernel says of the file before and after.
+    /// Sets all attributes but the mode. Only the superuser makes files that belong to others; every other caller owns
+    /// what it makes. Takes and returns the kernel's attributes.
     fn set_others(&self, caller: &Caller, object: &Object, new: NewAttributes, now: Statx) -> Result<Statx, Fault> {
         let (uid, gid) = if self.gives_away(caller) { (new.uid, new.gid) } else { (None, None) };
         // A new file has no bytes: cutting it to none would only change its times.
@@ -260,7 +261,7 @@ fn create(directory: &OwnedFd, name: &[u8], mode: u32) -> Result<OwnedFd, Errno>
     openat2(directory, name, flags, Mode::from_raw_mode(mode), resolve)
 }
 
-/// The verifier as two times; the highest bits are left out, because not every file system keeps seconds beyond 2038.
+/// The verifier as two times; without the highest bits, because not every file system keeps seconds beyond 2038.
 fn verifier_seconds([a, b, c, d, e, f, g, h]: [u8; 8]) -> [i64; 2] {
     [[a, b, c, d], [e, f, g, h]].map(|octets| i64::from(u32::from_be_bytes(octets) & 0x7FFF_FFFF))
 }

@@ -1,15 +1,14 @@
 //! A directory of the host as a file system.
 //!
-//! Every file is reached from the directory's own descriptor or by a handle of the kernel, never by a path that a
-//! client sends. Names are resolved one at a time beneath the directory, without following links and without crossing
-//! mounts; a mount point below shows as an empty directory. A directory that was moved out is stale. (A *file* that the
-//! host's owner moves out of the served directory can still be read by a client that holds its handle, as by a process
-//! that has it open.)
+//! The server reaches every file from the directory's own descriptor or by a handle of the kernel, never by a path that
+//! a client sends. It resolves names one at a time beneath the directory, follows no links and crosses no mounts; a
+//! mount point below shows as an empty directory. A directory that was moved out is stale. (If the host's owner moves a
+//! *file* out of the served directory, a client that holds its handle can still read it, like a process that has it
+//! open.)
 //!
 //! Jobs run on the program's threads in the order of the [`Queue`]; if the server runs as root, they run as the caller.
-//! Attributes and cached data of files that are already open are returned at once on the caller's thread. Descriptors
-//! belong to the [`Cache`], and those of files with uncommitted data to [`Uncommitted`]; errors are the statuses of the
-//! kernel's error numbers.
+//! The caller's thread returns attributes and cached data of open files at once. Descriptors belong to the [`Cache`],
+//! and those of files with uncommitted data to [`Uncommitted`]; errors are the statuses of the kernel's error numbers.
 //!
 //! [`Cache`]: object::Cache
 
@@ -93,7 +92,7 @@ pub struct DirectoryFs {
 }
 
 struct Inner {
-    /// As it was given, for messages.
+    /// The path as the program gave it, for messages.
     path: PathBuf,
     clock: Arc<dyn Clock>,
     /// Opened for reading: `open_by_handle_at` does not take an `O_PATH` descriptor.
@@ -108,53 +107,53 @@ struct Inner {
     ids: Ids,
     stable_cookies: bool,
     local: bool,
-    /// Nothing in it waits for a disk.
+    /// Whether the file system never waits for a disk.
     in_memory: bool,
     max_name_octets: u32,
-    /// The unit of clones, where there are any.
+    /// The unit of clones, if the file system can clone.
     clone_octets: Option<u32>,
     /// Whether files may have access control lists.
     acls: bool,
-    /// Whether there are extended attributes of users.
+    /// Whether files may have extended attributes of users.
     xattrs: bool,
     cache: Cache,
     uncommitted: Uncommitted,
-    /// How many files clients may have open.
+    /// Limits the files that clients have open.
     open_files: Arc<Room>,
-    /// What is kept from programs of the host.
+    /// The leases, which keep programs of the host from delegated files.
     leases: Leases,
     losses: Losses,
-    /// Failures of waiting for the disk, which clients can bring about by filling it.
+    /// Failures of waiting for the disk, which clients can cause by filling it.
     sync_failures: seldom::Seldom,
     index: Mutex<Index>,
     kept: Kept,
-    /// Failures to write the index, which clients can bring about by filling its disk.
+    /// Failures to write the index, which clients can cause by filling its disk.
     index_failures: seldom::Seldom,
-    /// What was waited for, in order.
+    /// The files for which the server has waited, in order.
     #[cfg(test)]
     synchronised: Mutex<Vec<FileId>>,
-    /// Access control lists on the disk that cannot be read. Each look at one would cause a warning.
+    /// Unreadable access control lists on the disk. Without this count, each look at one would cause a warning.
     acl_failures: seldom::Seldom,
-    /// Held for its lock.
+    /// Held because of its lock.
     _lock: File,
 }
 
 impl DirectoryFs {
-    /// The user whose callers own the files here, if the server is not the superuser: they may go on with what they
-    /// have open whatever mode they give it. Everybody else has the rights of the server's user, as its modes say.
+    /// The user whose callers own the files here, if the server is not the superuser: they may go on with files that
+    /// they have open, whatever mode they set. All other callers have the rights that modes give to the server's user.
     pub fn owner(&self) -> Option<u32> {
         self.inner.identity.owner()
     }
 
-    /// Whether a removed file can be distinguished from one that has taken its place. If not, handles of the one open
-    /// the other.
+    /// Whether the server can distinguish a removed file from another that has taken its place. If not, a handle of the
+    /// removed file opens the other.
     pub fn tells_files_apart(&self) -> bool {
         self.inner.ids != Ids::Number
     }
 
-    /// The same directory, but changes of attributes and names are answered as soon as the kernel has them, and not
-    /// only when they are on the disk as RFC 1813 (section 4.8) requires. This is faster, but a crash of this host may
-    /// undo changes of the last seconds that clients take for done. The promises of WRITE and COMMIT are kept either
+    /// The same directory, but the server answers changes of attributes and names as soon as the kernel has them, and
+    /// not only when they are on the disk, as RFC 1813 (section 4.8) requires. This is faster, but a crash of this host
+    /// may undo changes of the last seconds that clients take for done. WRITE and COMMIT keep their promises either
     /// way.
     #[must_use]
     pub fn with_early_answers(mut self) -> Self {
@@ -162,7 +161,7 @@ impl DirectoryFs {
         self
     }
 
-    /// How much the index of names remembers, and what memory that takes.
+    /// How much the index of names remembers, and how much memory that takes.
     pub fn index_use(&self) -> IndexUse {
         self.inner.index().usage()
     }
@@ -177,7 +176,7 @@ impl FileSystem for DirectoryFs {
         if file == self.inner.root.id {
             return Some(std::path::absolute(&self.inner.path).unwrap_or_else(|_| self.inner.path.clone()));
         }
-        // The kernel returns it from memory; no search is made.
+        // The kernel returns it from memory, without a search.
         let object = self.inner.cache.get(file)?;
         std::fs::read_link(resolve::own_path(&object.fd)).ok()
     }
@@ -298,7 +297,7 @@ impl FileSystem for DirectoryFs {
         }
     }
 
-    /// What is in memory is read at once, the others by one job.
+    /// Reads at once the bytes that are in memory, and all others in one job.
     fn read_each(&self, reads: Vec<Reading>) -> BoxFuture<'_, Vec<Told<ReadData>>> {
         let mut done = Vec::with_capacity(reads.len());
         let mut left = Vec::new();
@@ -334,7 +333,7 @@ impl FileSystem for DirectoryFs {
     fn write(&self, via: Via, offset: u64, data: Bytes, stability: Stability) -> BoxFuture<'_, Changed<Written>> {
         let write = Write { offset, data, stability };
         self.run_in_turn(&via.caller.clone(), via.file(), move |inner| match inner.write(&via, &write) {
-            // To ask for it costs less than to let the next change begin meanwhile.
+            // Memory needs no wait: this costs less than to begin the next change meanwhile.
             Ok((written, target)) if written.committed != Stability::Unstable && inner.in_memory => {
                 Step::Done(inner.write_through(written, &target))
             }
@@ -451,8 +450,8 @@ impl FileSystem for DirectoryFs {
     fn clone_range(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Change>> {
         let file = to.file();
         self.run_in_turn(&to.caller.clone(), file, move |inner| match inner.clone_range(&from, &to, &span) {
-            // The disk is always waited for: nobody can commit it, and its answer has no verifier that would show a
-            // loss.
+            // The server always waits for the disk here: clients cannot commit a clone, and its reply has no verifier
+            // that would show a loss.
             Ok(changed) => {
                 Step::Then(Box::new(move |inner| Answers::Stable.after(inner, &[file], changed, |changed| changed)))
             }

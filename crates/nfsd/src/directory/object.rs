@@ -1,12 +1,13 @@
 //! Open files, and a limited cache of them.
 //!
-//! An object holds a descriptor that names a file without opening it (`O_PATH`), and a few that callers have opened for
-//! reading or writing. Only the same caller uses again what it opened, and only while the file's owner, group and mode
-//! are what they were: a caller that may no longer read stops reading. Descriptors are closed when the cache has
-//! dropped the object and the last call has finished with it.
+//! An object holds a descriptor that names a file without opening it (`O_PATH`), and a few descriptors that callers
+//! have opened for reading or writing. Only the caller that opened one uses it again, and only while the file's owner,
+//! group and mode are unchanged: a caller that may no longer read stops reading. Descriptors are closed when the cache
+//! has dropped the object and the last call has finished with it.
 //!
-//! A descriptor keeps the storage of a file that was removed, and one for writing keeps a program from being executed.
-//! So what was not used for some seconds is closed ([`Cache::sweep`]), and so is what was removed on the host.
+//! A descriptor keeps the storage of a removed file, and a descriptor for writing keeps a program from being executed.
+//! So [`Cache::sweep`] closes descriptors that were not used for some seconds, and those of files that were removed on
+//! the host.
 
 use super::{attributes, change_number::Unseen, leases::Leased, opens::Opens};
 use crate::{Caller, FileId};
@@ -24,19 +25,19 @@ use std::{
 
 /// The most descriptors that one object keeps for its callers.
 pub(super) const MAX_OPENED: usize = 4;
-/// What was not used for this long is closed.
+/// A descriptor that was not used for this long is closed.
 pub(super) const IDLE: Duration = Duration::from_secs(10);
-/// What was opened for writing is closed after this time: the file may be a program that somebody on the host is about
-/// to execute.
+/// A descriptor for writing is closed after this time: the file may be a program that a user of the host is about to
+/// execute.
 pub(super) const WRITER_IDLE: Duration = Duration::from_secs(5);
-/// Into how many parts the cache is divided, each with its lock.
+/// How many parts the cache has, each with its own lock.
 const SHARDS: usize = 16;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The rights to a file, as far as its inode says.
+/// A file's rights, as far as its inode shows them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct InodeRights {
     mode: u16,
@@ -54,7 +55,7 @@ fn changed(stat: &Statx) -> (i64, u32) {
     (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec)
 }
 
-/// For what a file was opened.
+/// What a file was opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Read,
@@ -64,7 +65,7 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// Whether what is open for this mode serves a caller that wants another.
+    /// Whether a descriptor with this mode serves a caller that wants another mode.
     fn serves(self, wanted: Self) -> bool {
         self == wanted || self == Self::Both
     }
@@ -74,7 +75,7 @@ struct Opened {
     caller: Caller,
     mode: Mode,
     rights: InodeRights,
-    /// When the inode had last changed, as the kernel says: access lists change without a trace in the mode.
+    /// When the inode last changed, by the kernel: access control lists change without a trace in the mode.
     changed: (i64, u32),
     used: Timestamp,
     file: Arc<OwnedFd>,
@@ -85,17 +86,17 @@ pub(super) struct Object {
     pub(super) id: FileId,
     pub(super) fd: OwnedFd,
     pub(super) file_type: FileType,
-    /// When it was asked for last, in nanoseconds of the cache's clock.
+    /// When it was last asked for, in nanoseconds of the cache's clock.
     used: AtomicU64,
     opened: Mutex<Vec<Opened>>,
-    /// Held while attributes are taken before a change, the change is made, and they are taken after it.
+    /// Held from taking attributes before a change until taking them after it.
     change: Mutex<()>,
-    /// Changes that the clock of the file system was too coarse for.
+    /// Changes that the file system's clock was too coarse to show.
     unseen: Unseen,
-    /// What clients have open, whichever of their owners: as long as there is any, the file remains after its last name
+    /// What clients have open, whichever of their owners. While there is any open, the file stays after its last name
     /// is removed.
     pub(super) opens: Opens,
-    /// What keeps the host's programs from it.
+    /// The lease that keeps programs of the host from it.
     pub(super) leased: Leased,
 }
 
@@ -121,7 +122,7 @@ impl Object {
         told
     }
 
-    /// Something was done to it. The caller has its turn to change it ([`begin_change`](Self::begin_change)).
+    /// Something was done to the object. The caller has its turn to change it ([`begin_change`](Self::begin_change)).
     pub(super) fn has_changed(&self, before: &Statx, after: &Statx) {
         self.unseen.note(before, after);
     }
@@ -140,7 +141,7 @@ impl Object {
         lock(&self.change)
     }
 
-    /// What the caller has opened, whatever became of the rights since: check the file's with [`still_may`].
+    /// The descriptor that the caller has opened, even if the rights have changed since: check that with [`still_may`].
     ///
     /// [`still_may`]: Self::still_may
     pub(super) fn opened(&self, caller: &Caller, mode: Mode) -> Option<Arc<OwnedFd>> {
@@ -150,7 +151,7 @@ impl Object {
         Some(found.file.clone())
     }
 
-    /// Whether the caller opened the file under the rights that it has now. If not, forgets what was opened.
+    /// Whether the caller opened the file under its present rights. If not, forgets the descriptor.
     pub(super) fn still_may(&self, caller: &Caller, mode: Mode, stat: &Statx, keeping: Keeping) -> bool {
         let rights = InodeRights::from(stat);
         let mut opened = lock(&self.opened);
@@ -166,7 +167,7 @@ impl Object {
         opened.iter().any(|opened| opened.mode.serves(mode) && opened.caller.is_same_user(caller))
     }
 
-    /// Keeps what a caller has opened.
+    /// Keeps a descriptor that a caller has opened.
     pub(super) fn keep(&self, caller: &Caller, mode: Mode, stat: &Statx, file: Arc<OwnedFd>) {
         let mut opened = lock(&self.opened);
         opened.retain(|opened| opened.mode != mode || !opened.caller.is_same_user(caller));
@@ -177,7 +178,7 @@ impl Object {
         opened.push(Opened { caller: caller.clone(), mode, rights, changed, used, file });
     }
 
-    /// The caller has changed the file's rights itself, and goes on with what it had opened under those of before.
+    /// The caller itself has changed the file's rights, and goes on with the descriptors that it opened before.
     pub(super) fn renew(&self, caller: &Caller, before: &Statx, after: &Statx) {
         let is_its = |opened: &&mut Opened| opened.caller.is_same_user(caller) && opened.rights == before.into();
         for opened in lock(&self.opened).iter_mut().filter(is_its) {
@@ -185,17 +186,17 @@ impl Object {
         }
     }
 
-    /// Closes what was opened for writing, so that the file can be executed.
+    /// Closes the descriptors for writing, so that the file can be executed.
     pub(super) fn forget_writers(&self) {
         lock(&self.opened).retain(|opened| opened.mode == Mode::Read);
     }
 
-    /// Closes everything that was opened.
+    /// Closes all descriptors of callers.
     pub(super) fn forget_opened(&self) {
         lock(&self.opened).clear();
     }
 
-    /// Closes what was not used for long.
+    /// Closes descriptors that were not used for long.
     fn sweep(&self, now: Timestamp) {
         lock(&self.opened).retain(|opened| {
             let idle = if opened.mode == Mode::Read { IDLE } else { WRITER_IDLE };
@@ -204,13 +205,13 @@ impl Object {
     }
 }
 
-/// Which callers' opened files are kept when the file's owner, group, mode or access list changes.
+/// For which callers opened files stay open when the file's owner, group, mode or access list changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keeping {
-    /// None; any change of the inode counts, since it may be one of an access list, but not for the owner, who may
-    /// always.
+    /// For none. Any change of the inode counts, since it may be a change of an access list; but not for the owner, who
+    /// may always go on.
     Strictly,
-    /// Those of the file's owner, who may override its mode (RFC 1813 section 4.4), if that is this user.
+    /// For the file's owner, who may override its mode (RFC 1813 section 4.4), if the owner is this user.
     OfOwner {
         /// The user.
         uid: u32,
@@ -220,7 +221,7 @@ pub(super) enum Keeping {
 #[derive(Default)]
 struct Shard {
     objects: HashMap<FileId, (Arc<Object>, bool)>,
-    /// Candidates for eviction, oldest first; one that was used since its last turn gets another.
+    /// Candidates for eviction, oldest first; a candidate that was used since its last turn gets another turn.
     order: VecDeque<FileId>,
 }
 
@@ -254,12 +255,12 @@ impl Cache {
         Some(object.clone())
     }
 
-    /// The same, which does not count as a use.
+    /// The same, but it does not count as a use.
     pub(super) fn peek(&self, id: FileId) -> Option<Arc<Object>> {
         self.shard(id).objects.get(&id).map(|(object, _)| object.clone())
     }
 
-    /// Adds an object, or returns the one that has its id already.
+    /// Adds an object, or returns the object that already has its id.
     pub(super) fn insert(&self, object: Object) -> Arc<Object> {
         let id = object.id;
         let mut evicted = Vec::new();
@@ -270,7 +271,7 @@ impl Cache {
             return object.clone();
         }
         self.use_now(&object);
-        // One that was used gets another turn, and one that is in use stays, so that there are no two of one file.
+        // A used object gets another turn. An object in use stays, so that no file has two objects.
         for _ in 0..2 * shard.order.len() {
             if shard.objects.len() < self.shard_limit {
                 break;
@@ -288,7 +289,7 @@ impl Cache {
         shard.objects.insert(id, (object.clone(), false));
         shard.order.push_back(id);
         drop(shard);
-        // Closing may take long; it happens here, without the lock.
+        // Closing may take long; it happens here, after the lock is released.
         drop(evicted);
         object
     }
@@ -301,7 +302,7 @@ impl Cache {
             .collect()
     }
 
-    /// Closes what was not used for long and what was removed, and returns which files were removed.
+    /// Closes what was not used for long and what was removed, and returns the removed files.
     pub(super) fn sweep(&self) -> Vec<FileId> {
         let now = self.clock.now();
         let mut removed = Vec::new();
@@ -314,7 +315,7 @@ impl Cache {
                 if is_removed {
                     removed.push(object.id);
                 }
-                // The shard and this loop hold it.
+                // Two references: the shard's and this loop's.
                 let is_in_use = Arc::strong_count(&object) > 2;
                 if is_removed || !is_in_use && now.since(object.used()) >= IDLE {
                     self.remove(object.id);
@@ -369,7 +370,7 @@ mod tests {
         }
     }
 
-    /// Between two moments of a descriptor's life, in which the other sort of descriptor has none.
+    /// Checked at moments between the two limits, when one sort of descriptor is closed and the other is not.
     #[test]
     fn what_nobody_uses_is_closed_after_some_seconds() {
         let clock = Arc::new(Hands::default());

@@ -1,8 +1,8 @@
 //! Files that clients have open: one [`Open`] for each file and access, however many owners share it.
 //!
-//! Rights are checked at each open of a file; the open file then reads and writes by its own descriptors, and stays
-//! until the last of its owners has closed it, though the file may have lost its last name. The number of files that
-//! are open at a time is limited, since each has a descriptor or two.
+//! The server checks rights at each open of a file. The open file then reads and writes by its own descriptors, and
+//! stays until its last owner has closed it, even if the file has lost its last name. The number of files that are open
+//! at a time is limited, since each has a descriptor or two.
 
 use super::{
     Inner, Object, OfdLocks,
@@ -25,9 +25,9 @@ use std::{
 #[derive(Default)]
 pub(super) struct Opens {
     by_access: Mutex<[Weak<Open>; 3]>,
-    /// How many there are, and are about to be.
+    /// How many opens there are or are about to be.
     count: AtomicUsize,
-    /// The host's locks, as long as anything is locked: one descriptor for all who have the file open.
+    /// The host's locks, while anything is locked: one descriptor for all owners that have the file open.
     locks: Mutex<KnownLocks>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Opens {
 #[derive(Default)]
 struct KnownLocks {
     locks: Weak<OfdLocks>,
-    /// They could be for writing, were the file not leased.
+    /// They are for reading only because the file was leased.
     reads_alone: bool,
 }
 
@@ -45,7 +45,7 @@ impl Opens {
         self.count.load(Ordering::SeqCst) > 0
     }
 
-    /// Whether there is one, and no other.
+    /// Whether there is exactly one.
     fn is_only(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 1
     }
@@ -59,7 +59,7 @@ impl Opens {
         open.descriptor(Mode::Write).or_else(|| open.descriptor(Mode::Read))
     }
 
-    /// The file is leased no more: an open for reading must not use the lease's descriptor any longer.
+    /// The lease has ended: an open for reading must no longer use the lease's descriptor.
     pub(super) fn return_borrowed(&self) {
         let reading = self.lock().get(Access::Read as usize).and_then(Weak::upgrade);
         if let Some(open) = reading {
@@ -88,19 +88,19 @@ impl Drop for Pin {
     }
 }
 
-/// The files that are open, of those that may be.
+/// Counts the open files against their limit.
 pub(super) struct Room {
     used: AtomicUsize,
     most: usize,
 }
 
 impl Room {
-    /// Room for so many.
+    /// Room for this many.
     pub(super) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { used: AtomicUsize::new(0), most })
     }
 
-    /// How many.
+    /// How many there is room for.
     #[cfg(test)]
     pub(super) fn most(&self) -> usize {
         self.most
@@ -127,7 +127,7 @@ pub(super) struct Open {
     access: Access,
     read: RwLock<Option<Arc<OwnedFd>>>,
     write: Option<Arc<OwnedFd>>,
-    /// What it reads by was the lease's when it was opened, and can write, too.
+    /// Its descriptor for reading was the lease's when it was opened, and can write, too.
     is_borrowed: bool,
     _place: Place,
 }
@@ -138,7 +138,7 @@ impl Open {
         &self.pin.0
     }
 
-    /// Its descriptor, if it is open for that.
+    /// Its descriptor for this mode, if it is open for it.
     pub(super) fn descriptor(&self, mode: Mode) -> Option<Arc<OwnedFd>> {
         match mode {
             Mode::Read => self.read.read().unwrap_or_else(PoisonError::into_inner).clone(),
@@ -147,8 +147,8 @@ impl Open {
         }
     }
 
-    /// The lease has ended: exchanges its descriptor for one of its own that only reads, so that it does not keep
-    /// programs of the host from executing the file.
+    /// The lease has ended: replaces the lease's descriptor by its own, which only reads, so that programs of the host
+    /// can execute the file.
     fn return_borrowed(&self) {
         if !self.is_borrowed {
             return;
@@ -176,25 +176,25 @@ fn same(one: Option<&Arc<OwnedFd>>, other: Option<&Arc<OwnedFd>>) -> bool {
     one.zip(other).is_some_and(|(one, other)| Arc::ptr_eq(one, other))
 }
 
-/// The host's locks on a file that is open. `None` if the server may not read it.
+/// The host's locks on an open file. `None` if the server may not read it.
 pub(super) fn host_locks(open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>> {
     let open: &dyn Any = &**open;
     let object = open.downcast_ref::<Open>()?.object();
     let mut known = object.opens.locks.lock().unwrap_or_else(PoisonError::into_inner);
-    // To open it for writing would break the lease of those who have it delegated for reading; no other client has it
-    // open for writing then, or locks it so.
+    // To open it for writing would break the lease of the clients that have it delegated for reading; but then no other
+    // client has it open for writing, or locks it for writing.
     let reads_alone = object.leased.is_for_reading();
     if let Some(locks) = known.locks.upgrade().filter(|_| reads_alone || !known.reads_alone) {
         return Some(locks);
     }
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    // Locks belong to what a descriptor names: it has to be one of its own.
+    // Locks belong to the open file description: this must be one of its own.
     let to_read = || reopen(&object.fd, OFlags::RDONLY | flags);
     let fd = if reads_alone {
         to_read().ok()?
     } else {
-        // If it is delegated for writing to the client that locks here, the delegation is recalled: its one descriptor
-        // cannot be shared.
+        // If the client that locks here has the file delegated for writing, the delegation is recalled: its only
+        // descriptor cannot be shared.
         object.leased.give_up_for(Mode::Both);
         reopen(&object.fd, OFlags::RDWR | flags).or_else(|_| to_read()).ok()?
     };
@@ -204,7 +204,7 @@ pub(super) fn host_locks(open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>>
 }
 
 impl Inner {
-    /// Opens a file for a caller who may do that now.
+    /// Opens a file for a caller that may do that now.
     pub(super) fn open_file(
         &self,
         caller: &Caller,
@@ -231,7 +231,7 @@ impl Inner {
         let (read, write) = match access {
             Access::Read => (Some(descriptor(Mode::Read)?), None),
             Access::Write => (None, Some(descriptor(Mode::Write)?)),
-            // One for both if possible: a lease for writing needs that there is no other.
+            // One descriptor for both if possible: a lease for writing allows no other.
             Access::Both => match descriptor(Mode::Both) {
                 Ok(both) => (Some(both.clone()), Some(both)),
                 Err(Fault::Denied) => (Some(descriptor(Mode::Read)?), Some(descriptor(Mode::Write)?)),
@@ -239,7 +239,7 @@ impl Inner {
             },
         };
         let pin = Pin::new(object.clone());
-        // Its last name may have been removed since it was looked at, when nothing kept it.
+        // The last name may have been removed after the look-up, when nothing kept the file.
         if stat(&object.fd).map_err(fault)?.stx_nlink == 0 && object.opens.is_only() {
             return Err(Fault::Stale);
         }
@@ -248,7 +248,7 @@ impl Inner {
         if let Some(open) = shared.upgrade() {
             return Ok(open);
         }
-        // More would keep other clients from being served.
+        // More open files would leave no descriptors for other clients.
         let place = self.open_files.take().ok_or(Fault::Later)?;
         let is_borrowed = write.is_none() && same(read.as_ref(), object.leased.shared().as_ref());
         let open = Arc::new(Open { pin, access, read: RwLock::new(read), write, is_borrowed, _place: place });
@@ -256,7 +256,7 @@ impl Inner {
         Ok(open)
     }
 
-    /// The object and descriptor of a file that is read or written: what is open, or what the caller may open.
+    /// The object and the descriptor for a read or write: of the open file, or one that the caller may open.
     pub(super) fn through(&self, via: &Via, mode: Mode) -> Result<(Arc<Object>, Arc<OwnedFd>), Fault> {
         match via.opened_as::<Open>() {
             Some(open) => {

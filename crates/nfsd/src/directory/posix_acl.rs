@@ -1,4 +1,4 @@
-//! POSIX access control lists of files: what the kernel keeps as `system.posix_acl_access` and, for directories,
+//! POSIX access control lists of files, which the kernel keeps as `system.posix_acl_access` and, for directories,
 //! `system.posix_acl_default`.
 //!
 //! ```text
@@ -6,8 +6,8 @@
 //! tags: 1 owner, 2 user, 4 group, 8 further group, 16 mask, 32 others; numbers mean something for 2 and 8 alone
 //! ```
 //!
-//! The disk, and a server behind a network file system, can hold anything: data that is not a list fails with `EIO`.
-//! The kernel keeps a list that a mode can express as the mode alone. Setting acts as the caller, so that the kernel
+//! The disk, or a server behind a network file system, can hold anything: data that is not a list fails with `EIO`. If
+//! a mode can express a list, the kernel keeps the mode alone. The server sets lists as the caller, so that the kernel
 //! checks the rights.
 
 use super::{
@@ -32,11 +32,11 @@ const VERSION: u32 = 2;
 const HEAD_OCTETS: usize = 4;
 /// Bytes of an entry.
 const ENTRY_OCTETS: usize = 8;
-/// The most bytes of a list: as many names as there can be, owner, group, mask and others.
+/// The most bytes of a list: as many named entries as it can have, and owner, group, mask and others.
 const MAX_OCTETS: usize = HEAD_OCTETS + (MAX_NAMED + 4) * ENTRY_OCTETS;
 /// The permission bits of a mode.
 const PERMISSIONS: u32 = 0o777;
-/// The number in entries that have none.
+/// The number in entries without a user or group.
 const NO_NUMBER: u32 = u32::MAX;
 
 const OWNER: u16 = 0x01;
@@ -46,14 +46,14 @@ const NAMED_GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHERS: u16 = 0x20;
 
-/// A list in the kernel's format. `None` if it is none.
+/// Reads a list in the kernel's format. `None` if it is not one.
 pub fn parse(octets: &[u8]) -> Option<PosixAcl> {
     let (head, entries) = octets.split_first_chunk::<HEAD_OCTETS>()?;
     if u32::from_le_bytes(*head) != VERSION || entries.len() % ENTRY_OCTETS != 0 || octets.len() > MAX_OCTETS {
         return None;
     }
     let (mut users, mut groups) = (Vec::new(), Vec::new());
-    // Of owner, group, mask and others there is one each.
+    // There is one entry each of owner, group, mask and others.
     let [mut owner, mut group, mut mask, mut others] = [None; 4];
     for entry in entries.chunks_exact(ENTRY_OCTETS) {
         let [t0, t1, r0, r1, n0, n1, n2, n3] = *entry else { return None };
@@ -81,7 +81,7 @@ pub fn parse(octets: &[u8]) -> Option<PosixAcl> {
     PosixAcl::new([owner?, group?, others?], users, groups, mask)
 }
 
-/// A list in the kernel's format.
+/// Writes a list in the kernel's format.
 pub fn written(acl: &PosixAcl) -> Vec<u8> {
     let mut octets = VERSION.to_le_bytes().to_vec();
     let mut entry = |tag: u16, rights: u8, number: u32| {
@@ -110,13 +110,13 @@ fn read(fd: impl AsFd, name: &str) -> Result<Option<PosixAcl>, Fault> {
     }
 }
 
-/// Whether the file system of an open file has such lists.
+/// Whether the file system of an open file supports such lists.
 pub(super) fn has_acls(fd: impl AsFd) -> bool {
     matches!(getxattr_query(own_path(fd), ACCESS), Ok(_) | Err(Errno::NODATA))
 }
 
 impl Inner {
-    /// Whether what is made in a directory begins with a list of the directory's.
+    /// Whether new files in a directory get their list from the directory.
     pub(super) fn has_default(&self, directory: &Object) -> bool {
         self.acls && getxattr_query(own_path(&directory.fd), DEFAULT).is_ok_and(|octets| octets > 0)
     }
@@ -182,7 +182,7 @@ impl Inner {
             }
             drop(assumed);
             if !self.identity.is_privileged() {
-                // As after a change of the mode: a caller that has the file open goes on.
+                // As after a change of the mode: a caller that has the file open may go on.
                 object.renew(caller, &before, &stat(&object.fd).map_err(fault)?);
             }
             Ok(())

@@ -27,13 +27,13 @@ use std::{
     time::Duration,
 };
 
-/// How many directories are opened, at most, to find a file that only the index knows, and climbed to see where a
-/// directory lies whose path is too long for the kernel to return. Some times deeper than real trees are.
+/// The most directories that the code opens to find a file that only the index knows, or climbs to find where a
+/// directory lies if its path is too long for the kernel to return. Real trees are much less deep.
 pub(super) const MAX_DEPTH: usize = 1024;
 
-/// How often a handle is tried for which the kernel has no memory; afterwards the client is asked to try later.
+/// How often the code tries a handle for which the kernel has no memory; then the client must try later.
 const HANDLE_TRIES: usize = 20;
-/// The time between; making a file takes less.
+/// The time between two tries; to make a file takes less.
 const HANDLE_PAUSE: Duration = Duration::from_millis(1);
 
 /// A mount point below the served directory: an empty directory that belongs to the superuser.
@@ -70,7 +70,7 @@ impl Cover {
     }
 }
 
-/// Opens what one name (or `.`) stands for, beneath a directory, following nothing.
+/// Opens a name (or `.`) beneath a directory, and follows no link.
 pub(super) fn open_beneath(directory: impl AsFd, name: impl Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
     let resolve =
         // NFS3-ESC-a, NFS3-ESC-c
@@ -78,8 +78,8 @@ pub(super) fn open_beneath(directory: impl AsFd, name: impl Arg, flags: OFlags) 
     openat2(directory, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-/// Opens the file of a handle. Linux has no memory for it, too, at the moment when a new file takes the inode number of
-/// one that was removed, and says for what the handle was as soon as that is over.
+/// Opens the file of a handle. Linux also returns "no memory" at the moment when a new file takes the inode number of a
+/// removed file; just after that it says whose handle it was.
 fn open_by_handle(root: &OwnedFd, handle: &KernelHandle) -> Result<OwnedFd, Errno> {
     for _ in 1..HANDLE_TRIES {
         match sys::open_by_handle(root.as_fd(), handle) {
@@ -95,8 +95,8 @@ pub(super) fn own_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
-/// The directory of the process's own descriptors. It stays open: to walk to it takes as long as what is done there.
-/// `None` where it could not be opened.
+/// The directory of the process's own descriptors. It stays open, because to find it takes as long as the work there.
+/// `None` if it could not be opened.
 fn own_descriptors() -> Option<BorrowedFd<'static>> {
     static OPENED: OnceLock<Option<OwnedFd>> = OnceLock::new();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -104,7 +104,7 @@ fn own_descriptors() -> Option<BorrowedFd<'static>> {
     opened.as_ref().map(AsFd::as_fd)
 }
 
-/// Opens the same file again, otherwise.
+/// Opens the same file again, with other flags.
 pub(super) fn reopen(fd: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::CLOEXEC;
     match own_descriptors() {
@@ -123,7 +123,7 @@ impl Inner {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The file of an id; not one that covers a mount point.
+    /// The file of an id, but not one that covers a mount point.
     pub(super) fn object(&self, id: FileId) -> Result<Arc<Object>, Fault> {
         if id == self.root.id {
             return Ok(self.root.clone());
@@ -146,7 +146,7 @@ impl Inner {
         }
     }
 
-    /// An object of a descriptor that was just opened.
+    /// Makes an object of a descriptor that was just opened.
     fn adopt(&self, id: FileId, fd: OwnedFd) -> Result<Arc<Object>, Fault> {
         let stat = stat(&fd).map_err(fault)?;
         // NFS3-ESC-d
@@ -156,8 +156,8 @@ impl Inner {
         Ok(self.cache.insert(Object::new(id, fd, file_type(&stat))))
     }
 
-    /// A file that only the index knows: from place to place up to a directory that is open, and down again. Its
-    /// object has the id that it would be given today.
+    /// Finds a file that only the index knows: goes up from place to place to a directory that is open, and down again.
+    /// The object gets the id that the file would get today.
     fn find(&self, id: FileId) -> Result<Arc<Object>, Fault> {
         if self.is_root(id)? {
             return Ok(self.root.clone());
@@ -167,7 +167,7 @@ impl Inner {
     }
 
     fn find_at(&self, id: FileId, place: &Place) -> Option<Arc<Object>> {
-        // Directories have one place each, so the way up is a list; it is walked down without recursion.
+        // Directories have one place each, so the way up is a list; the code walks down without recursion.
         let mut way = vec![(id, place.name.clone())];
         let mut above = place.directory;
         let mut directory = loop {
@@ -199,7 +199,7 @@ impl Inner {
         Some(directory)
     }
 
-    /// Whether an id is the served directory's own, perhaps in the form of an earlier version.
+    /// Whether an id is the served directory's own id, perhaps in the form of an earlier version.
     fn is_root(&self, id: FileId) -> Result<bool, Fault> {
         let root = &self.root;
         if id == root.id || !is_indexed(id) {
@@ -208,14 +208,14 @@ impl Inner {
         Ok(self.ids.is(id, root.id, &stat(&root.fd).map_err(fault)?))
     }
 
-    /// A directory that lies beneath the served one, now.
+    /// A directory that lies beneath the served one at present.
     pub(super) fn directory(&self, id: FileId) -> Result<Arc<Object>, Fault> {
         let object = self.found_directory(id)?;
         self.check_present(&object)?;
         Ok(object)
     }
 
-    /// A directory, wherever it lies by now: see [`present_stat`](Self::present_stat).
+    /// A directory, wherever it lies at present: see [`present_stat`](Self::present_stat).
     pub(super) fn found_directory(&self, id: FileId) -> Result<Arc<Object>, Fault> {
         if Cover::of(id).is_some() {
             return Err(Fault::ReadOnly);
@@ -224,14 +224,14 @@ impl Inner {
         if object.file_type == FileType::Directory { Ok(object) } else { Err(Fault::NotDirectory) }
     }
 
-    /// The file of an id; if it is a directory, one that lies beneath the served one, now.
+    /// The file of an id; a directory must lie beneath the served one at present.
     pub(super) fn present(&self, id: FileId) -> Result<Arc<Object>, Fault> {
         let object = self.object(id)?;
         self.check_present(&object)?;
         Ok(object)
     }
 
-    /// That a directory has not been moved out.
+    /// Fails if a directory has been moved out.
     fn check_present(&self, object: &Object) -> Result<(), Fault> {
         if object.file_type == FileType::Directory && object.id != self.root.id {
             self.present_stat(object)?;
@@ -239,7 +239,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What the kernel says of a directory that has not been moved out.
+    /// The kernel's attributes of a directory; fails if it has been moved out.
     pub(super) fn present_stat(&self, directory: &Object) -> Result<Statx, Fault> {
         let stat = stat(&directory.fd).map_err(fault)?;
         let is_present = match directory.id == self.root.id {
@@ -249,9 +249,9 @@ impl Inner {
         if is_present { Ok(stat) } else { Err(Fault::Stale) }
     }
 
-    /// Whether a directory lies in the served one, by the kernel's word. One that was removed lies nowhere.
+    /// Whether a directory lies in the served one, according to the kernel. A removed directory lies nowhere.
     fn is_beneath(&self, directory: &OwnedFd, own: &Statx) -> Result<bool, Fault> {
-        // To put paths together takes the kernel much longer than to look a few steps up.
+        // The kernel takes much longer to put a path together than to look a few steps up.
         if let Some(is_beneath) = self.is_near(directory, own) {
             return Ok(is_beneath);
         }
@@ -264,18 +264,18 @@ impl Inner {
                 if is_beneath && self.hidden.is_above(path.to_bytes()) && !self.hidden.is_above(root) {
                     return Ok(false);
                 }
-                // The kernel marks removed files like this; but it may be a name, too.
+                // The kernel marks removed files like this; but it may also be part of a name.
                 if is_beneath && path.to_bytes().ends_with(b" (deleted)") {
                     return Ok(stat(directory).map_err(fault)?.stx_nlink > 0);
                 }
                 Ok(is_beneath)
             }
-            // A path that is too long for the kernel to tell, for one.
+            // For example, the path is too long for the kernel to return.
             _ => self.climb(directory).map_err(fault),
         }
     }
 
-    /// The same, if the served directory or the hidden one is a few steps above.
+    /// The same, if the served directory or the hidden one is only a few steps above.
     fn is_near(&self, directory: &OwnedFd, own: &Statx) -> Option<bool> {
         if own.stx_nlink == 0 || self.hidden.is(own) {
             return Some(false);
@@ -293,7 +293,7 @@ impl Inner {
         None
     }
 
-    /// The same, found out by going up.
+    /// The same, by going up.
     fn climb(&self, directory: &OwnedFd) -> Result<bool, Errno> {
         let mut above = open_parent(directory)?;
         let mut below = stat(directory)?;
@@ -315,7 +315,7 @@ impl Inner {
         Ok(false)
     }
 
-    /// The id of a file that was found by a name, and its object. Remembers where it was.
+    /// The id and object of a file that was found by a name. Remembers where the file was.
     pub(super) fn learn(&self, directory: &Object, name: &[u8], fd: OwnedFd) -> Result<(Arc<Object>, Statx), Fault> {
         let stat = stat(&fd).map_err(fault)?;
         // NFS3-ESC-d
@@ -330,14 +330,14 @@ impl Inner {
         Ok((self.cache.insert(Object::new(id, fd, file_type(&stat))), stat))
     }
 
-    /// Remembers where a file was seen, if that is needed to find it again.
+    /// Remembers where a file was seen, if the server needs that to find it again.
     pub(super) fn remember(&self, id: FileId, directory: &Object, name: &[u8]) -> Result<(), Fault> {
         if !is_indexed(id) {
             return Ok(());
         }
         let place = Place { directory: directory.id, name: Bytes::copy_from_slice(name) };
         self.index().add(id, place).map_err(|error| {
-            // A handle that would not survive is not told.
+            // The server does not return a handle that would not survive.
             if let Some(failures) = self.index_failures.count() {
                 tracing::error!(%error, failures, "the index of files cannot be written");
             }
@@ -345,7 +345,7 @@ impl Inner {
         })
     }
 
-    /// A file is no longer where it was.
+    /// A file is no longer at this place.
     pub(super) fn forget(&self, id: FileId, directory: &Object, name: &[u8]) {
         let place = Place { directory: directory.id, name: Bytes::copy_from_slice(name) };
         if let Err(error) = self.index().remove(id, &place)
@@ -395,7 +395,7 @@ impl Inner {
         Ok((object.id, object.told(&stat, self.id)))
     }
 
-    /// What `.` and `..` stand for. The directory may have been moved out meanwhile.
+    /// The directory above or itself, for `.` and `..`. It may have been moved out meanwhile.
     fn above(&self, fd: OwnedFd) -> Result<(FileId, Attributes), Fault> {
         let stat = stat(&fd).map_err(fault)?;
         let id = self.ids.of(&fd, &stat);
@@ -405,7 +405,7 @@ impl Inner {
         Ok((id, self.told(id, &stat)))
     }
 
-    /// The file of an entry of a listing, as far as it is known. It still has to be remembered.
+    /// The file of an entry of a listing, as far as it is known. The caller still has to remember it.
     pub(super) fn entry(&self, directory: &Object, name: &[u8]) -> Option<(FileId, Attributes)> {
         match open_beneath(&directory.fd, name, OFlags::PATH) {
             Err(Errno::XDEV) => {
@@ -420,7 +420,8 @@ impl Inner {
                 }
                 let id = self.ids.of(&fd, &stat);
                 let attributes = self.told(id, &stat);
-                // Who lists files with their attributes is likely to read them: they are found without the disk then.
+                // A client that lists files with their attributes probably reads them next: then they are found without
+                // the disk.
                 if !is_indexed(id) && attributes.file_type == FileType::Regular {
                     self.cache.insert(Object::new(id, fd, FileType::Regular));
                 }
@@ -439,7 +440,7 @@ impl Inner {
         }
         let object = if file == self.root.id { self.root.clone() } else { self.cache.get(file)? };
         match self.seen(&object) {
-            // For a job: closing the last descriptor of a large file takes time.
+            // A job closes it: closing the last descriptor of a large file takes time.
             Ok(None) => None,
             Ok(Some(attributes)) => Some(Ok(attributes)),
             Err(fault) => Some(Err(fault)),
@@ -460,7 +461,7 @@ impl Inner {
         })
     }
 
-    /// Attributes, or nothing if the file was removed.
+    /// Attributes; `None` if the file was removed.
     fn seen(&self, object: &Object) -> Result<Option<Attributes>, Fault> {
         self.check_present(object)?;
         let stat = stat(&object.fd).map_err(fault)?;
@@ -478,7 +479,7 @@ impl Inner {
         }
     }
 
-    /// That a file has a name, or is open.
+    /// Fails if a file has no name and is not open.
     pub(super) fn check_there(&self, object: &Object, stat: &Statx) -> Result<(), Fault> {
         if stat.stx_nlink > 0 || object.is_open() {
             return Ok(());

@@ -1,7 +1,7 @@
-//! How often to report something that clients can make happen again and again.
+//! Decides how often to report something that clients can cause again and again.
 //!
-//! The first time, the second, the fourth and so on: a full disk is reported at once, and a client that goes on
-//! provoking it does not fill the log. Owns only a count; nothing fails.
+//! Reports the first time, the second, the fourth and so on: the log shows a full disk at once, and a client that goes
+//! on provoking it does not fill the log. Owns only a count; nothing fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,14 +1,13 @@
-//! Waiting until the disk has what changed, as RFC 1813 (section 4.8) asks before attributes and names are answered
-//! for.
+//! Waits until a change is on the disk, as RFC 1813 (section 4.8) requires before a change of attributes and names is
+//! answered.
 //!
-//! A file or directory is opened for the moment and synchronised; a file with data that clients have not committed is
-//! synchronised through the descriptor that is kept for that (see [`uncommitted`]). If this process may not open a
-//! file, it synchronises the whole file system. Symbolic links and special files cannot be synchronised by themselves:
-//! they are on the disk with the directory that they were made in, but later changes of their attributes are not waited
-//! for.
+//! The server opens a file or directory for a moment and synchronises it. It synchronises a file with uncommitted data
+//! through the descriptor kept for that (see [`uncommitted`]). If this process may not open a file, it synchronises the
+//! whole file system. Symbolic links and special files cannot be synchronised by themselves: they reach the disk with
+//! the directory in which they were made, but the server does not wait for later changes of their attributes.
 //!
-//! Any failure may mean that data of any client is lost which was written before: all who have not committed theirs
-//! learn it ([`Inner::lose`]), before the failure is answered.
+//! Any failure may mean that earlier data of any client is lost: all clients with uncommitted data learn it
+//! ([`Inner::lose`]), before the failure is answered.
 //!
 //! [`uncommitted`]: super::uncommitted
 
@@ -26,7 +25,7 @@ use rustix::{
     io::{Errno, retry_on_intr},
 };
 
-/// When changes of attributes and names are answered.
+/// When the server answers changes of attributes and names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answers {
     /// When they are on the disk.
@@ -36,7 +35,7 @@ pub(super) enum Answers {
 }
 
 impl Answers {
-    /// Waits for `files`, which a change has touched. On failure the change's result is not returned.
+    /// Waits for `files`, which a change has touched. On failure the change's result is lost.
     pub(super) fn after<T, F>(
         self,
         inner: &Inner,
@@ -54,13 +53,13 @@ impl Answers {
     }
 }
 
-/// File systems that keep nothing on a disk refuse to wait for it, by one of these numbers.
+/// File systems that keep nothing on a disk refuse to synchronise, with one of these error numbers.
 fn refuses(error: Errno) -> bool {
     matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
 }
 
 impl Inner {
-    /// Waits for the disk through the descriptor that is kept.
+    /// Waits for the disk through the kept descriptor.
     pub(super) fn settle(&self, held: &Held, what: For) -> Result<(), Errno> {
         self.uncommitted.synchronise(held, what, try_wait, |error| self.lose(held.file, error))
     }
@@ -70,8 +69,8 @@ impl Inner {
         try_wait(fd).inspect_err(|error| self.lose(file, *error))
     }
 
-    /// Data that was written to a file may be lost: every client that has not committed its data learns it, and
-    /// descriptors that would report it again are closed.
+    /// Data that was written to a file may be lost: every client with uncommitted data learns it, and descriptors that
+    /// would report it again are closed.
     fn lose(&self, file: FileId, error: Errno) {
         let is_uncommitted = self.uncommitted.lose(file, &self.losses, self.clock.now());
         if let Some(object) = self.cache.get(file) {
@@ -109,10 +108,10 @@ impl Inner {
         synced.map_err(fault)
     }
 
-    /// Waits for the whole file system. Its failure concerns no file in particular: each file with uncommitted data has
-    /// a descriptor of its own that reports it.
+    /// Waits for the whole file system. A failure here concerns no file in particular: each file with uncommitted data
+    /// has its own descriptor, which reports it.
     fn synchronise_all(&self) -> Result<(), Errno> {
-        // A new description does not report what failed, and was reported, before.
+        // A new open file description does not report failures from before that were already reported.
         let root = reopen(&self.root_fd, OFlags::RDONLY | OFlags::DIRECTORY)?;
         match retry_on_intr(|| syncfs(&root)) {
             Err(error) if refuses(error) => Ok(()),
@@ -123,7 +122,7 @@ impl Inner {
 
 fn try_wait(fd: &OwnedFd) -> Result<(), Errno> {
     match retry_on_intr(|| fsync(fd)) {
-        // A disk may fail with such a number, too; but that is reported once, and a refusal each time.
+        // A failing disk may return such a number, too; but the kernel reports that once, and a refusal each time.
         Err(error) if refuses(error) && fsync(fd) == Err(error) => Ok(()),
         done => done,
     }

@@ -1,4 +1,4 @@
-//! How a directory begins to be served: what its file system and the kernel offer, and how many files may be open.
+//! Begins to serve a directory: finds what its file system and the kernel offer, and how many files may be open.
 
 use super::{
     Answers, Cache, DirectoryFs, Hidden, Identity, Ids, Inner, Kept, Leases, Losses, Object, Room, Uncommitted,
@@ -19,17 +19,17 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// The most files that are kept, if the process may open enough; see [`object_limit`].
+/// The most files that the cache keeps, if the process may open enough; see [`object_limit`].
 const MAX_OBJECTS: u64 = 4096;
 /// The most files that clients may have open; see [`open_limit`].
 const MAX_OPEN_FILES: usize = 65_536;
-/// The part of the files that are kept of which data may be uncommitted: one of so many.
+/// One in this many kept files may have uncommitted data.
 const UNCOMMITTED_PART: usize = 4;
 /// File systems whose directory positions stay valid: those of ext4, XFS, Btrfs, F2FS and ZFS, by magic number.
 const STABLE_COOKIES: [u64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x2FC1_2FC1];
-/// File systems that answer from memory what is in memory: those, tmpfs and overlayfs.
+/// File systems that read from memory without waiting: the same, tmpfs and overlayfs.
 const LOCAL: [u64; 7] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x2FC1_2FC1, TMPFS, 0x794C_7630];
-/// What has no disk.
+/// A file system without a disk.
 const TMPFS: u64 = 0x0102_1994;
 
 /// Why a directory cannot be served.
@@ -69,18 +69,18 @@ pub enum OpenError {
     },
 }
 
-/// What is used of what the kernel offers.
+/// Which of the kernel's offers the server uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ways {
-    /// Handles that it opens files by.
+    /// Handles with which the kernel opens files.
     pub(super) kernel_handles: bool,
-    /// Handles as proof of which file it is.
+    /// Handles as proof that a file is the right one.
     pub(super) proofs: bool,
-    /// Positions in directories.
+    /// Positions in directories as cookies.
     pub(super) positions: bool,
     /// Access control lists and extended attributes.
     pub(super) lists_and_xattrs: bool,
-    /// Of the files that the process may open: one of so many.
+    /// The directory may use one in this many of the files that the process may open.
     pub(super) part: u64,
 }
 
@@ -91,7 +91,7 @@ impl Default for Ways {
 }
 
 impl DirectoryFs {
-    /// Serves the directory at `path`. Acts as the callers if the calling thread is the superuser's, else as itself.
+    /// Serves the directory at `path`. Acts as the callers if the calling thread runs as the superuser, else as itself.
     ///
     /// # Errors
     /// If the directory or the index of its files in `state` cannot be used.
@@ -99,7 +99,7 @@ impl DirectoryFs {
         Self::open_one_of(1, path, state, queue, env)
     }
 
-    /// The same as one of so many directories that the program serves: they share the files that it may open evenly.
+    /// The same for one of several directories that the program serves: they share its limit of open files evenly.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -114,7 +114,7 @@ impl DirectoryFs {
         Self::open_with(path, state, queue, env, Ways { part, ..Ways::default() })
     }
 
-    /// The same as [`open`](Self::open), where some of what the kernel offers may be left unused.
+    /// The same as [`open`](Self::open), but leaves some of the kernel's offers unused.
     pub(super) fn open_with(
         path: &Path,
         state: &StateDirectory,
@@ -138,7 +138,7 @@ impl DirectoryFs {
             0 => u64::from(device.0) << 32 | u64::from(device.1),
             id => id,
         };
-        // Not the file system's alone: handles of one directory must not work in another.
+        // The file system's own id is not enough: handles of one directory must not work in another.
         let id = hash(&[file_system, stat.stx_ino, stat.stx_btime.tv_sec as u64, stat.stx_btime.tv_nsec.into()]);
         let hidden =
             Hidden::open(state.path()).map_err(|source| OpenError::Index { path: state.path().to_owned(), source })?;
@@ -197,14 +197,14 @@ impl DirectoryFs {
     }
 }
 
-/// How many files are kept if the directory may have `descriptors` files open: their descriptors, with all that callers
-/// have opened, take at most half; the rest is for connections.
+/// How many files the cache keeps if the directory may have `descriptors` files open: their descriptors, with all that
+/// callers have opened, take at most half; the rest is for connections.
 pub(super) fn object_limit(descriptors: u64) -> usize {
     (descriptors / 2 / (1 + object::MAX_OPENED as u64)).min(MAX_OBJECTS) as usize
 }
 
 /// How many files clients may have open at a time, each for one access, if the directory may have `descriptors` files
-/// open: each takes at most two, and all of them a quarter.
+/// open: each takes at most two, and all together a quarter.
 pub(super) fn open_limit(descriptors: u64) -> usize {
     usize::try_from(descriptors / 4 / 2).unwrap_or(usize::MAX).clamp(1, MAX_OPEN_FILES)
 }

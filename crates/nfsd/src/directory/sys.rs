@@ -2,8 +2,8 @@
 //! `F_OFD_SETLK` and `F_OFD_GETLK` of `fcntl`, and leases, `F_SETLEASE` and `F_GETLEASE`; clones of ranges,
 //! `FICLONERANGE` of `ioctl`.
 //!
-//! The only unsafe code of the crate. rustix, which offers everything else that is needed here, has none of these
-//! calls, and no other well-kept crate has them behind a safe signature. Errors are the kernel's error numbers.
+//! The only unsafe code of the crate. rustix offers everything else that the crate needs, but none of these calls, and
+//! no other well-kept crate has safe functions for them. Errors are the kernel's error numbers.
 
 #![allow(unsafe_code, reason = "system calls that no well-kept crate offers")]
 
@@ -11,7 +11,7 @@ use crate::Span;
 use rustix::{fd::OwnedFd, io::Errno};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 
-/// The largest handle that is asked for, in bytes.
+/// The largest handle that the code asks for, in bytes.
 pub(super) const MAX_OCTETS: usize = 32;
 
 /// The kernel's `struct file_handle` with room for the bytes behind it.
@@ -84,7 +84,7 @@ pub(super) enum KernelLock {
 }
 
 impl KernelLock {
-    /// From the kernel's number. One that is not known is a lock that excludes everybody.
+    /// From the kernel's number. An unknown number counts as a lock that excludes all others.
     fn of(number: libc::c_short) -> Self {
         match libc::c_int::from(number) {
             libc::F_UNLCK => Self::None,
@@ -133,7 +133,7 @@ pub(super) fn get_lock(
     })
 }
 
-/// Makes a range of `to` share what a range of `from` holds; a length of 0 is up to the end of `from`.
+/// Makes a range of `to` share the blocks of a range of `from`; a length of 0 is up to the end of `from`.
 pub(super) fn clone_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, span: &Span) -> Result<(), Errno> {
     let range = libc::file_clone_range {
         src_fd: from.as_raw_fd().into(),
@@ -148,8 +148,8 @@ pub(super) fn clone_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, span: &Span)
 /// `F_SETSIG`, which libc does not name.
 const F_SETSIG: libc::c_int = 10;
 
-/// Takes a lease on an open file, or gives it back. `EAGAIN` if the file is open in a way that excludes it. The kernel
-/// sends no signal when it is broken.
+/// Takes a lease on an open file, or gives it back. `EAGAIN` if the file is open in a way that excludes the lease. The
+/// kernel sends no signal when the lease is broken.
 pub(super) fn set_lease(fd: BorrowedFd<'_>, lease: KernelLock) -> Result<(), Errno> {
     let raw = fd.as_raw_fd();
     let number = match lease {
@@ -161,9 +161,9 @@ pub(super) fn set_lease(fd: BorrowedFd<'_>, lease: KernelLock) -> Result<(), Err
         // SAFETY: the descriptor is open for the whole call, which takes a number and no memory.
         return check(unsafe { libc::fcntl(raw, libc::F_SETLEASE, number) }).map(drop);
     }
-    // The kernel makes this process the owner of a descriptor that is leased and has none, and would end it with SIGIO
-    // if the lease were broken before the owner is taken off again: a signal that is ignored by default is sent in that
-    // moment. SAFETY: the descriptor is open for all three calls, which take numbers and no memory.
+    // If a descriptor has no owner, a lease makes this process its owner, and the kernel would end the process with
+    // SIGIO if the lease were broken before F_SETOWN removes the owner again. So the kernel is told to send a signal
+    // that is ignored by default. SAFETY: the descriptor is open for all three calls, which take numbers and no memory.
     check(unsafe { libc::fcntl(raw, F_SETSIG, libc::SIGURG) })?;
     // SAFETY: as before.
     let leased = check(unsafe { libc::fcntl(raw, libc::F_SETLEASE, number) });
@@ -172,7 +172,7 @@ pub(super) fn set_lease(fd: BorrowedFd<'_>, lease: KernelLock) -> Result<(), Err
     leased.map(drop)
 }
 
-/// The lease on an open file: what is to be left of it if it is being broken.
+/// The lease on an open file: if it is being broken, what may remain of it.
 pub(super) fn lease(fd: BorrowedFd<'_>) -> Result<KernelLock, Errno> {
     // SAFETY: the descriptor is open for the whole call, which takes no argument.
     let number = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETLEASE) })?;

@@ -1,5 +1,4 @@
-//! What holds for a directory of the host alone, and here what its tests share: a directory to serve, and the ways to
-//! serve it.
+//! Tests of a directory of the host alone, and what they share: a directory to serve, and the ways to serve it.
 
 use super::{start::Ways, *};
 use crate::{
@@ -41,7 +40,7 @@ struct Scratch {
     ways: Ways,
 }
 
-/// As an ordinary user's server, as far as files are found.
+/// As an ordinary user's server finds files.
 const INDEXED: Ways = Ways { kernel_handles: false, proofs: true, positions: true, lists_and_xattrs: true, part: 1 };
 /// As if the file system had neither handles nor stable positions.
 const PLAIN: Ways = Ways { kernel_handles: false, proofs: false, positions: false, lists_and_xattrs: false, part: 1 };
@@ -70,8 +69,8 @@ impl Scratch {
     }
 }
 
-/// With each way of finding files and of listing directories, as the user that the tests run as; and as an ordinary
-/// user, if that is the superuser.
+/// With each way of finding files and of listing directories, as the user that runs the tests; and if that is the
+/// superuser, as an ordinary user, too.
 fn in_each_way(test: impl Fn(&Scratch) + Send + Sync) {
     for ways in [Ways::default(), INDEXED, PLAIN] {
         test(&Scratch::new(ways));
@@ -79,7 +78,7 @@ fn in_each_way(test: impl Fn(&Scratch) + Send + Sync) {
     as_ordinary_user(|| test(&Scratch::new(Ways::default())));
 }
 
-/// On a thread that belongs to nobody in particular.
+/// On a thread of a user without any special rights.
 fn as_ordinary_user(test: impl Fn() + Send + Sync) {
     if !geteuid().is_root() {
         return;

@@ -1,12 +1,11 @@
 //! Files with data that clients wrote and did not commit.
 //!
-//! The kernel reports a failed write-back once for each open description, and forgets it for those that are opened
-//! later. So each file with uncommitted data keeps one descriptor, opened before the first of the data was written,
-//! until everything has been committed through it. All waiting for the disk goes through that descriptor, one wait at a
-//! time. A wait that meets a failure makes all clients learn it ([`Losses`]); waits that were about to begin fail, too.
-//! Data that is written stably counts as uncommitted until it was waited for. Owns those descriptors. If there are too
-//! many files, what is written to a further one is waited for at once; a file that was left alone for long is committed
-//! by the server.
+//! The kernel reports a failed write-back once for each open file description, and not at all for those opened later.
+//! So each file with uncommitted data keeps one descriptor, opened before the first of the data was written, until
+//! everything has been committed through it. All waiting for the disk goes through that descriptor, one wait at a time.
+//! If a wait fails, all clients learn it ([`Losses`]), and waits that were about to begin fail, too. Data written
+//! stably counts as uncommitted until the disk has it. Owns those descriptors. If there are too many files, a write to
+//! a further one waits for the disk at once. The server itself commits a file that no client has written to for long.
 //!
 //! [`Losses`]: super::losses::Losses
 
@@ -20,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// A file that no client has written to for this long is committed by the server.
+/// The server commits a file that no client has written to for this long.
 pub(super) const UNCOMMITTED_AGE: Duration = Duration::from_secs(30);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -36,18 +35,18 @@ pub(super) struct Uncommitted {
 struct Entry {
     fd: Arc<OwnedFd>,
     waited: Arc<Mutex<Waited>>,
-    /// Writes that have begun, and those of them that have ended.
+    /// How many writes have begun, and how many of them have ended.
     begun: u64,
     ended: u64,
     last: Timestamp,
 }
 
-/// Held while the disk is waited for through the descriptor, and until a failure is announced.
+/// Held during a wait for the disk through the descriptor, and until a failure is announced.
 #[derive(Default)]
 struct Waited {
-    /// The kernel has reported a failure, and will not report it again: what others wrote before may be lost, too.
+    /// The kernel has reported a failure, and will not report it again: data that others wrote before may be lost, too.
     has_failed: bool,
-    /// So many writes had ended when the disk was last waited for: their data is there.
+    /// How many writes had ended when the last wait began: their data is on the disk.
     stable: u64,
 }
 
@@ -58,13 +57,13 @@ pub(super) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// A write, to be waited for: whatever becomes of the file meanwhile, a failure that others have learned of is one
-    /// for this write, too.
+    /// A write to wait for. If another wait has failed, this one fails too, whatever happens to the file's entry
+    /// meanwhile.
     pub(super) fn held(&self) -> Held {
         let Held { file, fd, waited, .. } = &self.held;
         let files = lock(&self.uncommitted.files);
         let entry = files.get(file).filter(|entry| Arc::ptr_eq(&entry.waited, waited));
-        // The write is about to end. If the file was forgotten, nothing has waited for the write.
+        // The write is about to end. If the entry is gone, no wait has covered this write.
         let ended = entry.map_or(u64::MAX, |entry| entry.ended + 1);
         Held { file: *file, fd: fd.clone(), waited: waited.clone(), ended }
     }
@@ -72,7 +71,7 @@ impl Writing<'_> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        // Not a later entry of the same file.
+        // Only this entry, not a later one of the same file.
         if let Some(entry) = lock(&self.uncommitted.files).get_mut(&self.held.file)
             && Arc::ptr_eq(&entry.waited, &self.held.waited)
         {
@@ -81,31 +80,32 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// A file whose data can be waited for.
+/// A file whose data a caller can wait for.
 pub(super) struct Held {
     pub(super) file: FileId,
     fd: Arc<OwnedFd>,
     waited: Arc<Mutex<Waited>>,
-    /// Writes that had ended: those that are waited for.
+    /// How many writes had ended: the wait is for them.
     ended: u64,
 }
 
-/// What the disk is waited for.
+/// What a wait is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {
-    /// Written data. A wait that began after the write covers it.
+    /// Written data. Any wait that began after the write covers it.
     Data,
     /// Attributes, too.
     All,
 }
 
 impl Uncommitted {
-    /// Keeps descriptors of `most` files, and of those whose data is waited for at once.
+    /// Keeps data of at most `most` files uncommitted; writes to further files wait for the disk at once.
     pub(super) fn new(most: usize) -> Self {
         Self { files: Mutex::default(), most }
     }
 
-    /// Data is about to be written through `fd`. Says whether there are too many files for data to stay uncommitted.
+    /// Data is about to be written through `fd`. Returns whether there are too many files for the data to stay
+    /// uncommitted.
     pub(super) fn begin(&self, file: FileId, fd: &Arc<OwnedFd>, now: Timestamp) -> (Writing<'_>, bool) {
         let mut files = lock(&self.files);
         let is_crowded = files.len() >= self.most && !files.contains_key(&file);
@@ -127,8 +127,8 @@ impl Uncommitted {
         lock(&self.files).get(&file).map(|entry| entry.held(file))
     }
 
-    /// Waits for the disk by `wait`. A failure counts as a loss before another wait may begin, and fails all that were
-    /// about to.
+    /// Waits for the disk with `wait`. A failure counts as a loss before another wait may begin, and also fails the
+    /// waits that were about to begin.
     pub(super) fn synchronise(
         &self,
         held: &Held,
@@ -145,7 +145,7 @@ impl Uncommitted {
         if what == For::Data && waited.stable >= held.ended && held.ended > 0 {
             return Ok(());
         }
-        // Others may have written while this one waited for its turn.
+        // Other writes may have ended while this wait was waiting for its turn.
         let ended = self.current(held).map_or(held.ended, |entry| entry.ended);
         let done = wait(&held.fd);
         match done {
@@ -165,7 +165,7 @@ impl Uncommitted {
         self.hold(held.file).filter(|now| Arc::ptr_eq(&now.waited, &held.waited))
     }
 
-    /// The first `ended` writes are on the disk: if there are no others, nothing is uncommitted.
+    /// The first `ended` writes are on the disk: if there were no others, nothing is uncommitted.
     fn committed(&self, held: &Held, ended: u64) {
         let mut files = lock(&self.files);
         // NFS3-LOSS-a
@@ -176,7 +176,7 @@ impl Uncommitted {
     }
 
     /// Data that was written to the file may be lost. Returns whether any client has uncommitted data there; the
-    /// clients learn of it before it is forgotten.
+    /// clients learn of it before the entry goes.
     pub(super) fn lose(&self, file: FileId, losses: &Losses, now: Timestamp) -> bool {
         let mut files = lock(&self.files);
         let is_uncommitted = files.contains_key(&file);
@@ -196,7 +196,7 @@ impl Uncommitted {
         drop(closed);
     }
 
-    /// Files that no client has written to for long; each is returned again when as much time has passed.
+    /// Files that no client has written to for long; each comes again after the same time.
     pub(super) fn left_alone(&self, now: Timestamp) -> Vec<Held> {
         let mut files = lock(&self.files);
         let is_old = |entry: &Entry| entry.begun == entry.ended && now.since(entry.last) >= UNCOMMITTED_AGE;
@@ -267,7 +267,7 @@ mod tests {
         waits(&files, &last);
     }
 
-    /// The disk may have been asked before the last bytes were there.
+    /// The wait for the disk may have begun before the last bytes were written.
     /// proves: NFS3-LOSS-a
     #[test]
     fn what_ends_while_the_disk_is_waited_for_is_not_committed() {
@@ -293,7 +293,7 @@ mod tests {
         assert!(files.hold(id(1)).is_some(), "a write is under way");
     }
 
-    /// A client that wrote before the disk was waited for need not wait again; one that has set attributes must.
+    /// A client that wrote before the wait began need not wait again; one that has set attributes must.
     #[test]
     fn one_waits_for_all_who_have_written_before() {
         let files = Uncommitted::new(9);
@@ -317,7 +317,7 @@ mod tests {
         assert!(waited(&files.hold(id(1)).unwrap(), For::Data), "there was a write since");
     }
 
-    /// The second has written before the failure, and the kernel reports it once.
+    /// The second client wrote before the failure, and the kernel reports it only once.
     /// proves: NFS3-LOSS-a
     #[test]
     fn a_failure_is_told_before_another_may_wait_and_fails_whoever_was_about_to() {
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(losses.count(at(9)), 1);
     }
 
-    /// The entry is gone, and another may have taken its place.
+    /// The entry is gone, and a new one may have taken its place.
     /// proves: NFS3-LOSS-a
     #[test]
     fn a_write_whose_data_was_lost_meanwhile_fails_though_it_was_not_waited_for_yet() {

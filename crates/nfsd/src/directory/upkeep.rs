@@ -1,8 +1,8 @@
-//! Work that must be done from time to time: closing what is not used, committing what was left alone, finding out
-//! which delegated files programs of the host wait for.
+//! Periodic work: it closes what is not used, commits what was left alone, and finds the delegated files for which
+//! programs of the host wait.
 //!
-//! The library starts no task: the program drives [`DirectoryFs::upkeep`]. It holds no file system open, and ends with
-//! it.
+//! The library starts no task: the program polls [`DirectoryFs::upkeep`]. The upkeep does not keep the file system
+//! open, and ends with it.
 
 use super::{
     DirectoryFs, Inner,
@@ -14,7 +14,7 @@ use crate::{Caller, FileId, queue::Lane};
 use rpcrdma_env::BoxFuture;
 use std::{sync::Weak, time::Duration};
 
-/// How often the upkeep runs; whatever closes after some time closes that much later.
+/// How often the upkeep runs; anything that closes after some time closes up to this much later.
 const INTERVAL: Duration = Duration::from_secs(1);
 const _: () = assert!(INTERVAL.as_secs() * 4 <= IDLE.as_secs());
 
@@ -28,11 +28,11 @@ impl DirectoryFs {
                 let Some(inner) = Weak::upgrade(&inner) else { return };
                 let directory = Self { inner, queue: queue.clone(), answers };
                 let tidied = directory.run::<_, ()>(&Caller::root(), Lane::Look, |inner| Ok(inner.tidy()));
-                // A job that was dropped: the program is about to end.
+                // The job was dropped: the program is about to end.
                 let Ok(left_alone) = tidied.await else { return };
                 for held in left_alone {
-                    // A job each: one that hangs on its disk delays nothing else. The clients that have written there
-                    // learn of a failure.
+                    // One job each: a job that hangs on its disk delays nothing else. The clients that have written
+                    // there learn of a failure.
                     drop(directory.run::<_, ()>(&Caller::root(), Lane::Data, move |inner| {
                         let _ = inner.settle(&held, For::All);
                         Ok(())
@@ -45,15 +45,15 @@ impl DirectoryFs {
 
 #[cfg(test)]
 impl DirectoryFs {
-    /// Does at once what is done every second, but for committing.
+    /// Does at once the work of every second, except committing.
     pub(crate) fn tidy_now(&self) {
         self.inner.tidy();
     }
 }
 
 impl Inner {
-    /// Closes what is not used and what was removed, finds what programs of the host wait for, and returns what was
-    /// left alone and must be committed.
+    /// Closes what is not used and what was removed, finds the files for which programs of the host wait, and returns
+    /// the files that were left alone and must be committed.
     pub(super) fn tidy(&self) -> Vec<Held> {
         // NFS4-HOST-d
         self.look_for_broken_leases();

@@ -1,9 +1,9 @@
-//! Extended attributes of users: those that Linux has under `user.`; no others are reached.
+//! Extended attributes of users, which Linux has under `user.`; clients reach no others.
 //!
-//! Everything is done as the caller, so that the kernel checks the rights, on regular files and directories alone. The
-//! kernel returns all names of a file at once, at most 64 KiB: a listing takes that much memory while it runs.
-//! Positions are hashes of the names, as they are in directories without stable positions, so that names that come and
-//! go hide none of the others.
+//! All calls run as the caller, so that the kernel checks the rights; only regular files and directories have such
+//! attributes. The kernel returns all names of a file at once, at most 64 KiB: a listing takes that much memory while
+//! it runs. Positions are hashes of the names, as in directories without stable positions: so names that come and go
+//! hide no others.
 
 use super::{
     Cover, Inner, Object,
@@ -21,7 +21,7 @@ use rustix::{
 };
 use std::sync::Arc;
 
-/// What stands before the names in the kernel.
+/// The prefix of the names in the kernel.
 const NAMESPACE: &[u8] = b"user.";
 /// The longest name with its namespace: Linux's `XATTR_NAME_MAX`.
 const MAX_NAME_OCTETS: usize = 255;
@@ -38,8 +38,7 @@ fn full_name(name: &[u8]) -> Result<Vec<u8>, Fault> {
     }
 }
 
-/// The cause of a failure of a call for extended attributes. Of other calls ENODATA says that a medium has lost its
-/// data.
+/// The fault of a failed call for extended attributes. In other calls ENODATA means that a medium has lost its data.
 fn cause(error: Errno) -> Fault {
     match error {
         Errno::NODATA => Fault::NoXattr,
@@ -50,10 +49,10 @@ fn cause(error: Errno) -> Fault {
 
 /// The value of an extended attribute by its full name.
 pub(super) fn read(path: &str, name: &[u8]) -> Result<Vec<u8>, Errno> {
-    // A buffer without room would ask for the size alone.
+    // A buffer without room would only ask for the size.
     let mut value = Vec::with_capacity(getxattr_query(path, name)?.max(1));
     match getxattr(path, name, spare_capacity(&mut value)) {
-        // Another program has set a longer one meanwhile.
+        // Another program has set a longer value meanwhile.
         Err(Errno::RANGE) => {
             value.reserve(MAX_XATTR_OCTETS);
             getxattr(path, name, spare_capacity(&mut value))?;
@@ -65,18 +64,18 @@ pub(super) fn read(path: &str, name: &[u8]) -> Result<Vec<u8>, Errno> {
     Ok(value)
 }
 
-/// Whether the file system of an open file has such attributes.
+/// Whether the file system of an open file supports such attributes.
 pub(super) fn has_xattrs(fd: impl AsFd) -> bool {
     matches!(getxattr_query(own_path(fd), "user.rpcrdma.probe"), Ok(_) | Err(Errno::NODATA))
 }
 
-/// The names in what the kernel tells: each ends with NUL.
+/// The names in the kernel's list, where each ends with NUL.
 fn names(list: &[u8]) -> impl Iterator<Item = Bytes> {
     let full = list.split(|octet| *octet == 0);
     full.filter_map(|full| full.strip_prefix(NAMESPACE)).filter(|name| !name.is_empty()).map(Bytes::copy_from_slice)
 }
 
-/// Where a name stands in a listing: positive as a file offset, and never 0.
+/// The position of a name in a listing: positive as a file offset, and never 0.
 fn place(name: &[u8]) -> u64 {
     (name_hash(name) >> 1).max(1)
 }
@@ -119,7 +118,7 @@ impl Inner {
         let object = self.with_xattrs(file)?;
         let path = own_path(&object.fd);
         let assumed = self.identity.assume(caller).map_err(fault)?;
-        // The kernel shows names to everybody; a caller that may not read the values gets none, as with Linux's server.
+        // The kernel shows names to all users; a caller that may not read the values gets none, as with Linux's server.
         accessat(CWD, &*path, Access::READ_OK, AtFlags::EACCESS).map_err(fault)?;
         let mut list = Vec::with_capacity(MAX_LIST_OCTETS);
         listxattr(&*path, spare_capacity(&mut list)).map_err(fault)?;

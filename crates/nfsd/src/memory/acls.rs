@@ -1,6 +1,6 @@
 //! Access control lists of files in memory. They count as pages of the file system, rounded up for each file.
 //!
-//! A node has lists where they say more than its mode; the mode and the access list always say the same.
+//! A node has lists only if they say more than its mode; the mode and the access list always agree.
 
 use super::{
     pages::PAGE_OCTETS,
@@ -20,14 +20,14 @@ pub(super) fn pages(acls: Option<&Acls>) -> u64 {
 }
 
 impl Node {
-    /// Whether the node's list lets a caller do something; `None` where the mode says it.
+    /// Whether the node's list lets a caller do something; `None` if the mode decides.
     pub(super) fn list_allows(&self, caller: &Caller, owners: (u32, u32), rights: u32) -> Option<bool> {
         let access = self.acls.as_ref().map(|acls| &acls.access).filter(|access| !access.is_mode())?;
         let groups: Vec<u32> = caller.groups.iter().copied().chain([caller.gid]).collect();
         Some(access.allows(Asker { uid: caller.uid, groups: &groups }, owners, rights as u8))
     }
 
-    /// The lists follow a mode that was set.
+    /// Adapts the lists to a mode that was set.
     pub(super) fn lists_follow_mode(&mut self) {
         if let Some(acls) = &mut self.acls {
             acls.access = acls.access.with_mode(self.mode);
@@ -56,13 +56,13 @@ impl Tree {
         Ok(())
     }
 
-    /// The list with which what is made in a directory begins.
+    /// The list that new files in a directory get.
     pub(super) fn default_of(&self, directory: u64) -> Option<PosixAcl> {
         self.node(directory).ok()?.acls.as_ref()?.default.clone()
     }
 
-    /// A node that was just made begins with its directory's default list: its mode gives no more than that, and the
-    /// list no more than the mode.
+    /// A new node begins with its directory's default list: its mode gives no more rights than the list, and the list
+    /// no more than the mode.
     pub(super) fn inherit(&mut self, number: u64, default: PosixAcl) -> Result<(), Fault> {
         let node = self.node(number)?;
         // NFSACL-LINUX-c
@@ -92,8 +92,7 @@ mod tests {
     use crate::memory::tree::ROOT;
     use bytes::Bytes;
 
-    /// What a file system has no room for is refused, what is taken away is given back, and a file takes its lists
-    /// along.
+    /// Lists without room are refused, removed lists free their room, and a removed file takes its lists along.
     #[test]
     fn lists_count_as_pages_and_are_given_back() {
         let mut tree = Tree::new(1, 4 * PAGE_OCTETS as u64, Time::default());

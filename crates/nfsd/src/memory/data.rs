@@ -9,8 +9,8 @@ use crate::{Access, Caller, Changed, Fault, ReadData, Told, Via, Written};
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::attr::{FileType, Stability};
 
-/// To execute a program its file must be readable, and owners may always read: a caller that opened a file before its
-/// mode forbade it goes on.
+/// A caller that may execute may also read, and owners may always read: a program that opened a file before its mode
+/// forbade it goes on.
 pub(super) fn may_read(node: &Node, caller: &Caller) -> bool {
     node.allows(caller, READ) || node.allows(caller, EXECUTE) || node.is_owner(caller)
 }
@@ -19,7 +19,7 @@ pub(super) fn may_write(node: &Node, caller: &Caller) -> bool {
     node.allows(caller, WRITE) || node.is_owner(caller)
 }
 
-/// Whether a file is open for this, so that no rights are checked.
+/// Whether a file is open for this access: then no rights are checked.
 pub(super) fn is_open(via: &Via, may: fn(Access) -> bool) -> bool {
     via.opened_as::<Open>().is_some_and(|open| may(open.access))
 }
@@ -28,14 +28,14 @@ fn not_regular(node: &Node) -> Fault {
     if node.file_type() == FileType::Directory { Fault::IsDirectory } else { Fault::Invalid }
 }
 
-/// The contents of a file that may be read.
+/// The contents of a file, if the caller may read it.
 pub(super) fn readable<'a>(tree: &'a Tree, via: &Via) -> Result<&'a Pages, Fault> {
     let node = tree.node(tree.number(via.file())?)?;
     let Body::File(pages, _) = &node.body else { return Err(not_regular(node)) };
     if is_open(via, Access::reads) || may_read(node, &via.caller) { Ok(pages) } else { Err(Fault::Denied) }
 }
 
-/// The contents of a file that may be written.
+/// The contents of a file, if the caller may write to it.
 pub(super) fn writable<'a>(tree: &'a mut Tree, via: &Via) -> Result<&'a mut Pages, Fault> {
     let number = tree.number(via.file())?;
     let node = tree.node_mut(number)?;
@@ -82,7 +82,7 @@ impl MemoryFs {
             tree.pages += added;
             Ok(data.len())
         });
-        // As durable as it will ever be.
+        // It will never be more durable than now.
         changed.map(|(count, file)| Written::new(count, Stability::FileSync, file))
     }
 }

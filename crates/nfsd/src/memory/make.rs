@@ -1,4 +1,4 @@
-//! New files, directories, links and special files in memory, and what a creation does with an existing name.
+//! New files, directories, links and special files in memory, and what a creation does if the name exists.
 
 use super::{
     MAX_FILES, MemoryFs,
@@ -25,7 +25,7 @@ impl MemoryFs {
     }
 }
 
-/// Also says whether it was made, and not there before.
+/// Also returns whether this call has made the file.
 fn create(
     tree: &mut Tree,
     caller: &Caller,
@@ -83,12 +83,12 @@ fn finish(
     now: Time,
 ) -> Result<u64, Fault> {
     if caller.uid != 0 {
-        // As Linux's server does: only the superuser makes files for others.
+        // As Linux's server does: only the superuser makes files that belong to others.
         (new.uid, new.gid) = (None, None);
     }
     let is_symlink = tree.node(number)?.file_type() == FileType::Symlink;
     let default = tree.default_of(directory).filter(|_| !is_symlink);
-    // RFC 8275 section 5: a default list takes the place of the mask.
+    // RFC 8275 section 5: a default list replaces the mask.
     if default.is_none() {
         new.mode = new.mode.map(|mode| mode & !new.umask);
     }

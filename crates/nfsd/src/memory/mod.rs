@@ -1,7 +1,7 @@
-//! A file system in memory: for tests, for trying things out, and as proof that the trait needs no disk.
+//! A file system in memory: for tests, for trials, and as proof that the trait needs no disk.
 //!
-//! One lock over all files, never held across an await. Contents are gone when it is dropped; handles of an earlier one
-//! are stale, because its id is random.
+//! One lock covers all files, and is never held across an await. The contents are gone when the file system is dropped;
+//! handles of an earlier one are stale, because its id is random.
 
 mod acls;
 mod data;
@@ -43,21 +43,21 @@ pub struct MemoryFs {
 }
 
 impl MemoryFs {
-    /// An empty one whose files may use up to `max_octets`. Its root belongs to the superuser, with mode 755.
+    /// An empty file system whose files may use up to `max_octets`. Its root belongs to the superuser, with mode 755.
     pub fn new(max_octets: u64, env: &Env) -> Self {
         let id = env.random.next_u64();
         let tree = Tree::new(id, max_octets, env.clock.unix_time().into());
         Self { tree: Arc::new(Mutex::new(tree)), clock: env.clock.clone(), id }
     }
 
-    /// The same with modes alone, as on file systems without access control lists.
+    /// The same with modes alone, as on a file system without access control lists.
     #[must_use]
     pub fn without_acls(self) -> Self {
         self.lock().has_acls = false;
         self
     }
 
-    /// The same whose root has these permissions: with 777 every caller may make files there.
+    /// The same with these permissions on its root: with 777 every caller may make files there.
     #[must_use]
     pub fn with_root_mode(self, mode: u32) -> Self {
         if let Ok(root) = self.lock().node_mut(ROOT) {

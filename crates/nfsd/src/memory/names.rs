@@ -1,4 +1,4 @@
-//! Names of files in memory that go, come or change: removal, renaming and further links.
+//! Names of files in memory: removal, renaming and further links.
 
 use super::{
     MemoryFs,
@@ -79,8 +79,7 @@ impl MemoryFs {
     }
 }
 
-/// Whether a name may go where a directory is removed or takes its place (`is_directory`), or where something else
-/// does.
+/// Whether an operation on a directory (`is_directory`), or on another kind of file, may remove or replace this name.
 fn may_replace(old: &Body, is_directory: bool) -> Result<(), Fault> {
     match (old, is_directory) {
         (Body::Directory(names), true) if !names.by_name.is_empty() => Err(Fault::NotEmpty),

@@ -1,5 +1,5 @@
-//! The contents of a file in memory: pages where something was written, holes elsewhere. Files that were cloned share
-//! pages until one of them is written to; each counts them as its own.
+//! The contents of a file in memory: pages where data was written, holes elsewhere. Cloned files share pages until one
+//! of them is written to; each file counts the pages as its own.
 
 use crate::Content;
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
@@ -26,7 +26,7 @@ impl Pages {
         self.size
     }
 
-    /// How many pages are held.
+    /// How many pages the file has.
     pub(super) fn count(&self) -> u64 {
         self.pages.len() as u64
     }
@@ -81,7 +81,7 @@ impl Pages {
         self.size = size;
     }
 
-    /// What is at an offset before the end, and up to where, at most `end`.
+    /// What the file has at an offset before its end, and up to where, at most `end`.
     pub(super) fn extent(&self, at: u64, end: u64) -> (Content, u64) {
         let first = at / PAGE;
         let until = |index: u64| (index * PAGE).min(end);
@@ -96,7 +96,7 @@ impl Pages {
         }
     }
 
-    /// Gives each page of a range memory of its own. The file ends where the range does if it has ended before.
+    /// Gives each page of a range its own memory. If the file is shorter, it grows to the end of the range.
     pub(super) fn allocate(&mut self, offset: u64, len: u64) {
         for index in page_range(offset, len) {
             self.pages.entry(index).or_insert_with(empty);
@@ -104,7 +104,7 @@ impl Pages {
         self.size = self.size.max(offset + len);
     }
 
-    /// Makes a range read as zeroes. Pages that lie in it as a whole go, if `frees`.
+    /// Makes a range read as zeroes. If `frees`, pages wholly in the range are freed.
     pub(super) fn clear(&mut self, offset: u64, len: u64, frees: bool) {
         let (range, end) = (page_range(offset, len), offset + len);
         let there: Vec<_> = self.pages.range(range).map(|(index, _)| *index).collect();
@@ -118,20 +118,20 @@ impl Pages {
         }
     }
 
-    /// The pages of a range that begins with a page, to be shared.
+    /// The pages of a range that begins at a page, for sharing.
     pub(super) fn share(&self, offset: u64, len: u64) -> Shared {
         let first = offset / PAGE;
         let pages = self.pages.range(page_range(offset, len));
         Shared { pages: pages.map(|(index, page)| (index - first, page.clone())).collect(), len }
     }
 
-    /// How many pages [`put`](Self::put) would add: fewer than none where it takes some away.
+    /// How many pages [`put`](Self::put) would add: negative if it would free some.
     pub(super) fn added_by(&self, offset: u64, shared: &Shared) -> i64 {
         shared.pages.len() as i64 - self.pages.range(page_range(offset, shared.len)).count() as i64
     }
 
-    /// Puts pages in the place of a range that begins with a page. What is behind the range in its last page reads as
-    /// zeroes then.
+    /// Replaces the pages of a range that begins at a page. Bytes behind the range in its last page then read as
+    /// zeroes.
     pub(super) fn put(&mut self, offset: u64, shared: Shared) {
         let replaced: Vec<_> = self.pages.range(page_range(offset, shared.len)).map(|(index, _)| *index).collect();
         for index in replaced {
@@ -157,7 +157,7 @@ fn empty() -> Arc<[u8; PAGE_OCTETS]> {
     Arc::new([0; PAGE_OCTETS])
 }
 
-/// The pages of which a range has a part.
+/// The pages that a range touches.
 fn page_range(offset: u64, len: u64) -> Range<u64> {
     offset / PAGE..if len == 0 { offset / PAGE } else { (offset + len).div_ceil(PAGE) }
 }

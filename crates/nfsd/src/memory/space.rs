@@ -65,8 +65,7 @@ impl MemoryFs {
         })
     }
 
-    /// Changes the contents of a file, and counts its pages anew. `change` says how many it may add to the room that
-    /// there is.
+    /// Changes the contents of a file, and counts its pages anew. `change` gets the free room in pages.
     fn change_pages<T>(
         &self,
         via: &Via,
@@ -106,7 +105,7 @@ impl MemoryFs {
         changed.map(|((), file)| file)
     }
 
-    /// What is open in another file system has another tree, and its numbers mean nothing here.
+    /// Fails if the source is open in another file system, which has another tree and other numbers.
     fn check_source(&self, from: &Via) -> Result<(), Fault> {
         let is_here = match from.opened() {
             Some(_) => from.opened_as::<Open>().is_some_and(|open| Arc::ptr_eq(&open.tree, &self.tree)),
@@ -132,8 +131,8 @@ impl MemoryFs {
             }
             let shared = source.share(span.from, span.length);
             let pages = writable(tree, to)?;
-            // Pages are shared as a whole: what stands behind the range in the last one would be lost. Linux's file
-            // systems refuse it, too.
+            // Pages are shared whole: bytes behind the range in the last page would be lost. Linux's file systems
+            // refuse this, too.
             if !is_whole(span.length) && span.to + span.length < pages.size() {
                 return Err(Fault::Invalid);
             }
@@ -161,7 +160,7 @@ impl MemoryFs {
             if span.from >= end {
                 return Ok(0);
             }
-            // Of data no more is looked at than is copied.
+            // The code looks at no more data than it copies.
             let (content, until) = source.extent(span.from, end.min(span.from + PIECE_OCTETS));
             if content == Content::Hole {
                 let (_, until) = source.extent(span.from, end);
@@ -180,7 +179,7 @@ impl MemoryFs {
             pages.write(span.to, &data);
             Ok(data.len() as u64)
         });
-        // As durable as it will ever be.
+        // It will never be more durable than now.
         changed.map(|(count, file)| Copied::new(count, Stability::FileSync, file))
     }
 }

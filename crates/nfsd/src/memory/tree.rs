@@ -1,6 +1,6 @@
 //! The files of a file system in memory: nodes by number, names in directories.
 //!
-//! Node numbers are never used again, so an id that is found is the right one. Nothing here waits.
+//! Node numbers are never used again, so an id never names another file. Nothing here waits.
 
 use super::{
     acls,
@@ -29,7 +29,7 @@ pub(super) struct Place {
     pub(super) cookie: u64,
 }
 
-/// The names of a directory. Cookies are never used again and stay those of their names.
+/// The names of a directory. Cookies are never used again, and a name keeps its cookie.
 #[derive(Default)]
 pub(super) struct Names {
     pub(super) by_name: BTreeMap<Bytes, Place>,
@@ -79,13 +79,13 @@ pub(super) struct Node {
     modified: Time,
     changed: Time,
     created: Time,
-    /// How often it has changed, and one: never 0.
+    /// The number of its changes, plus one: never 0.
     changes: u64,
-    /// How many opens keep it, though it may have no name.
+    /// How many opens keep it, even without a name.
     opens: usize,
     /// Extended attributes by name.
     pub(super) xattrs: BTreeMap<Bytes, Bytes>,
-    /// Access control lists, where they say more than the mode.
+    /// Access control lists, if they say more than the mode.
     pub(super) acls: Option<Box<Acls>>,
 }
 
@@ -256,7 +256,7 @@ impl Tree {
         }
     }
 
-    /// Whether the caller may take a name out of a directory.
+    /// Whether the caller may remove a name from a directory.
     pub(super) fn may_unlink(&self, caller: &Caller, directory: u64, victim: u64) -> Result<(), Fault> {
         self.check(caller, directory, WRITE | EXECUTE)?;
         let (directory, victim) = (self.node(directory)?, self.node(victim)?);
@@ -264,7 +264,7 @@ impl Tree {
         if sticky && !directory.is_owner(caller) && !victim.is_owner(caller) { Err(Fault::Denied) } else { Ok(()) }
     }
 
-    /// Gives a node a name in a directory. Links are counted elsewhere.
+    /// Gives a node a name in a directory. Other code counts the link.
     pub(super) fn enter(&mut self, directory: u64, name: Bytes, node: u64, now: Time) -> Result<(), Fault> {
         self.names_mut(directory)?.insert(name, node);
         if let Body::Directory(names) = &mut self.node_mut(node)?.body {
@@ -275,7 +275,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Takes a name out of a directory; the node stays.
+    /// Removes a name from a directory; the node stays.
     pub(super) fn leave(&mut self, directory: u64, name: &[u8], now: Time) -> Result<u64, Fault> {
         let node = self.find(directory, name)?;
         self.names_mut(directory)?.remove(name);
@@ -286,7 +286,7 @@ impl Tree {
         Ok(node)
     }
 
-    /// Counts a link less, and forgets the node with its last.
+    /// Counts one link less, and forgets the node with its last link.
     pub(super) fn unlink(&mut self, number: u64, now: Time) -> Result<(), Fault> {
         let node = self.node_mut(number)?;
         node.change(now);
@@ -307,13 +307,13 @@ impl Tree {
         }
     }
 
-    /// An open keeps the node.
+    /// Counts an open, which keeps the node.
     pub(super) fn open(&mut self, number: u64) -> Result<(), Fault> {
         self.node_mut(number)?.opens += 1;
         Ok(())
     }
 
-    /// An open is gone.
+    /// Counts an open less.
     pub(super) fn close(&mut self, number: u64) {
         if let Ok(node) = self.node_mut(number) {
             node.opens = node.opens.saturating_sub(1);
@@ -331,7 +331,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Whether a directory lies in another or is it.
+    /// Whether a directory is another directory or lies in it.
     pub(super) fn is_below(&self, mut directory: u64, other: u64) -> Result<bool, Fault> {
         while directory != other {
             if directory == ROOT {
@@ -342,7 +342,7 @@ impl Tree {
         Ok(true)
     }
 
-    /// Sets attributes that the caller may set; the size also if it has the file open to write.
+    /// Sets attributes if the caller may do so; the size also if the caller has the file open for writing.
     pub(super) fn set(
         &mut self,
         caller: &Caller,

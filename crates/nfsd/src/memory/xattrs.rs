@@ -10,9 +10,9 @@ use rpcrdma_nfs::attr::{FileType, Time};
 use siphasher::sip::SipHasher24;
 use std::{collections::BTreeMap, hash::Hasher};
 
-/// The longest name in bytes: what Linux leaves beside the namespace.
+/// The longest name in bytes: what Linux's limit leaves beside the namespace.
 const MAX_NAME_OCTETS: usize = 250;
-/// The most bytes of all names of a file, each with one more, as Linux counts them.
+/// The most bytes of all names of a file, each with one byte more, as Linux counts them.
 const MAX_LIST_OCTETS: usize = 64 << 10;
 
 /// Bytes of memory that an extended attribute takes besides its name and value.
@@ -35,7 +35,7 @@ pub(super) fn pages(xattrs: &BTreeMap<Bytes, Bytes>) -> u64 {
     in_pages(all_octets(xattrs))
 }
 
-/// Where a name stands in a listing, whatever others there are: never 0.
+/// The position of a name in a listing, independent of other names: never 0.
 fn place(name: &[u8]) -> u64 {
     // A fixed key: positions only have to be spread.
     let mut hasher = SipHasher24::new_with_key(&[5; 16]);
@@ -107,7 +107,7 @@ impl Tree {
         let freed = old.map_or(0, |value| octets(&name, value));
         self.count_xattrs(was, was - freed + octets(&name, &value))?;
         let node = self.node_mut(number)?;
-        // The call that they came with would stay in memory with them.
+        // Copied: otherwise the whole call would stay in memory with them.
         node.xattrs.insert(Bytes::copy_from_slice(&name), Bytes::copy_from_slice(&value));
         node.change(now);
         Ok(())
@@ -125,7 +125,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The extended attributes of a file have so many bytes in place of so many.
+    /// The extended attributes of a file took `was` bytes, and now take `now`.
     fn count_xattrs(&mut self, was: usize, now: usize) -> Result<(), Fault> {
         let taken = self.pages - in_pages(was) + in_pages(now);
         if taken > self.max_pages && taken > self.pages {
@@ -164,7 +164,7 @@ mod tests {
         set(&mut tree, ROOT, b"b", 0).unwrap();
         tree.remove_xattr(&Caller::root(), ROOT, b"a", Time::default()).unwrap();
         assert_eq!(tree.pages, 1);
-        // With a file they go.
+        // A removed file takes its attributes along.
         let number = tree.new_directory(ROOT, 0o700, &Caller::root(), Time::default());
         tree.enter(ROOT, Bytes::from_static(b"d"), number, Time::default()).unwrap();
         set(&mut tree, number, b"a", PAGE_OCTETS).unwrap();

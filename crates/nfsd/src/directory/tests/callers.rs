@@ -1,5 +1,5 @@
-//! With whose rights the superuser's server and an ordinary user's one act, and what changes of owners and modes follow
-//! from it.
+//! The rights with which a server acts, run by the superuser and by an ordinary user, and their effects on changes of
+//! owners and modes.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn an_ordinary_users_server_acts_as_itself() {
     });
 }
 
-/// A program that the superuser made for another user runs with that user's rights only as long as nobody changes it.
+/// A program that the superuser made for another user runs with that user's rights only until another user changes it.
 #[test]
 fn set_user_id_bits_go_when_anybody_but_the_superuser_changes_a_file() {
     if !geteuid().is_root() {
@@ -89,7 +89,7 @@ fn set_user_id_bits_go_when_anybody_but_the_superuser_changes_a_file() {
     assert_eq!(mode(), 0o6777, "the superuser keeps them");
 }
 
-/// A directory made in a set-group-ID directory by somebody who is not in its group.
+/// A caller that is not in its group makes a directory in a set-group-ID directory.
 #[test]
 fn a_directory_keeps_the_group_and_the_bit_that_it_inherits() {
     if !geteuid().is_root() {

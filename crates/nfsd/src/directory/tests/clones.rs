@@ -1,4 +1,4 @@
-//! Clones on file systems that can share what is on the disk, and refusals on those that cannot.
+//! Clones on file systems that can share blocks on the disk, and refusals on file systems that cannot.
 
 use super::{disk::Disk, *};
 use crate::{Access, Caller, Fault, Span, Via, testing::wait};
@@ -6,7 +6,7 @@ use std::{fs::File, os::unix::fs::FileExt};
 
 const UNIT: u64 = 4_096;
 
-/// A directory with two files, of which the first has three units of data and some bytes.
+/// A directory with two files; the first has three units of data and some bytes.
 fn serve(served: &Path, state: &Path) -> (DirectoryFs, [Via; 2]) {
     host::write(served.join("from"), vec![7; 3 * UNIT as usize + 10]).unwrap();
     host::write(served.join("to"), vec![8; 9 * UNIT as usize]).unwrap();
@@ -48,7 +48,7 @@ fn clones_on(make: &str, options: &[&str]) {
     assert_eq!(clone(&directory, &same, (0, UNIT, 2 * UNIT)), Err(Fault::Invalid), "{make}");
     assert_eq!(clone(&directory, &same, (0, 20 * UNIT, 2 * UNIT)), Ok(()), "{make}");
     assert_eq!(host::metadata(served.join("to")).unwrap().len(), 22 * UNIT);
-    // Two directories of the same file system, and one of another.
+    // Two directories of the same file system, and one of another file system.
     host::create_dir(served.join("below")).unwrap();
     let (_below, of_below) = serve(&served.join("below"), &disk.state());
     let across = [of_below[0].clone(), ends[1].clone()];
@@ -85,7 +85,7 @@ fn a_file_system_that_cannot_clone_says_so() {
     assert_eq!(host::read(served.join("to")).unwrap(), vec![8; 9 * UNIT as usize]);
 }
 
-/// What was copied before a hole for which there is no room counts.
+/// The bytes copied before a hole without room count.
 #[test]
 fn a_copy_whose_last_hole_does_not_fit_says_how_much_there_is() {
     const LARGEST: u64 = 0xFFF_FFFF_F000;
@@ -98,7 +98,7 @@ fn a_copy_whose_last_hole_does_not_fit_says_how_much_there_is() {
     assert_eq!(copy(LARGEST, 8 * UNIT).map_err(|failed| failed.fault).err(), Some(Fault::TooLarge));
 }
 
-/// A file that was opened in a file system of another kind is none of ours, whatever its number.
+/// A file that is open in a file system of another kind is none of ours, whatever its number.
 #[test]
 fn what_is_open_in_a_file_system_of_another_kind_is_not_read_here() {
     let scratch = Scratch::new(Ways::default());
@@ -116,7 +116,7 @@ fn what_is_open_in_a_file_system_of_another_kind_is_not_read_here() {
     assert_eq!(copied.err().map(|failed| failed.fault), Some(Fault::OtherFileSystem));
 }
 
-/// Whoever may not write as root clears what a write of his would clear.
+/// Copies clear the bits that a write of the same caller would clear, unless it may write as root.
 #[test]
 fn copies_space_and_clones_take_the_set_user_id_bit_away_as_a_write_does() {
     if !geteuid().is_root() {

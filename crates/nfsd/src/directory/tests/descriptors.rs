@@ -1,4 +1,4 @@
-//! How many descriptors files take that the server keeps open.
+//! How many descriptors the kept files take.
 
 use super::*;
 use crate::directory::start::{object_limit, open_limit};
@@ -23,7 +23,7 @@ fn many_files_do_not_use_many_descriptors() {
     }
 }
 
-/// The descriptors of all files that are kept leave half for connections, however few there are.
+/// The descriptors of all kept files leave half for connections, however few descriptors there are.
 #[test]
 fn kept_files_leave_descriptors_for_connections() {
     let each = 1 + object::MAX_OPENED;

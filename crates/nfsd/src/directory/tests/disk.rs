@@ -1,8 +1,8 @@
-//! Disks of a test's own, on loop devices: one that runs full beneath its file system, since its file lies on a small
-//! tmpfs, and others with room and a file system that is asked for.
+//! Disks for one test, on loop devices: one that runs full beneath its file system, since its file lies on a small
+//! tmpfs, and others with room and a chosen file system.
 //!
-//! Where no disk can be made a test says so and does nothing: without root, without loop devices, without the tool or
-//! the kernel's part for a file system. Whatever else goes wrong fails it.
+//! If no disk can be made, a test says so and does nothing: without root, without loop devices, without the tool or the
+//! kernel's module for a file system. Any other error fails the test.
 
 use rustix::process::geteuid;
 use std::{
@@ -12,12 +12,12 @@ use std::{
     process::Command,
 };
 
-/// The room beneath a disk that runs full, and what the file system above believes to have, in bytes.
+/// The room beneath a disk that runs full, and the size that the file system above believes to have, in bytes.
 const LOWER: &str = "size=48m";
 const UPPER: u64 = 256 << 20;
 /// The size of a disk with room: as little as all file systems take.
 const ROOM: u64 = 512 << 20;
-/// What is said where no disk can be made.
+/// Errors that show that no disk can be made.
 const MISSING: [&str; 3] = ["loop", "No such file or directory (os error 2)", "unknown filesystem type"];
 
 /// The disk. Dropping it unmounts everything.
@@ -94,7 +94,7 @@ impl Disk {
         self.path("upper/served")
     }
 
-    /// The small file system beneath.
+    /// The small tmpfs beneath.
     pub(super) fn beneath(&self) -> PathBuf {
         self.path("lower")
     }
@@ -104,7 +104,7 @@ impl Disk {
         self.path("state")
     }
 
-    /// Takes all the room that is left beneath.
+    /// Fills the tmpfs beneath.
     pub(super) fn fill(&self) {
         rustix::fs::sync();
         let mut filler = File::create(self.path("lower/filler")).unwrap();
@@ -113,7 +113,7 @@ impl Disk {
         while filler.write_all(&[1]).is_ok() {}
     }
 
-    /// Gives it back.
+    /// Frees that room again.
     pub(super) fn relieve(&self) {
         host::remove_file(self.path("lower/filler")).unwrap();
     }

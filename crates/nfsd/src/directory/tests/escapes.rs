@@ -1,4 +1,4 @@
-//! Nothing outside the served directory is reached: by no link, no mount point below it, no handle of another
+//! Clients reach nothing outside the served directory: by no link, no mount point below it, no handle of another
 //! directory and no directory that was moved out.
 
 use super::*;

@@ -12,7 +12,8 @@ fn handles_survive_a_restart() {
         let b = client.new_directory(&a, "b");
         let file = client.new_file(&b, "file");
         client.write(&file, 0, "before").unwrap();
-        // Moved by name, by directory and found by a second name: the server is told of all this.
+        // A file that was renamed, one in a moved directory, and one found by a second name: the server sees all these
+        // changes.
         client.rename((&b, "file"), (&b, "renamed")).unwrap();
         client.rename((&root, "a"), (&root, "moved")).unwrap();
         let link = v3::Link { file: file.clone(), directory: root.clone(), name: "link".into() };
@@ -41,7 +42,7 @@ fn what_took_the_place_of_a_file_is_not_taken_for_it() {
         drop(client);
         let path = scratch.served().join("file");
         for _ in 0..3 {
-            // The file system may well use the same inode number again.
+            // The file system may use the same inode number again.
             host::remove_file(&path).unwrap();
             std::thread::sleep(std::time::Duration::from_millis(20));
             host::write(&path, "another").unwrap();
@@ -52,7 +53,7 @@ fn what_took_the_place_of_a_file_is_not_taken_for_it() {
     });
 }
 
-/// While a new file takes the number of one that was removed, Linux's ext4 answers for the old handle as if it had no
+/// While a new file takes the inode number of a removed file, Linux's ext4 answers the old handle as if it had no
 /// memory.
 #[test]
 fn a_handle_is_stale_while_its_number_is_taken_again() {
@@ -158,7 +159,7 @@ fn a_file_is_found_as_deep_as_the_limit_says() {
     }
     drop(client);
     for (depth, found) in [(resolve::MAX_DEPTH + 1, false), (resolve::MAX_DEPTH, true)] {
-        // What is in the cache would be found at any depth.
+        // A new server: a file in the cache would be found at any depth.
         let client = scratch.start();
         assert_eq!(client.attributes(&way[depth]).is_ok(), found, "{depth}");
     }

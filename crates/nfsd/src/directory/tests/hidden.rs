@@ -1,11 +1,11 @@
-//! The state directory below the served one: as if it were not there, for names, listings and handles.
+//! The state directory below the served one: names, listings and handles do not show it.
 
 use super::*;
 use rpcrdma_nfs::v3::{EntryPlus, NodeKind, Path as LinkPath};
 
 const STATE: &str = "home/.local/state";
 
-/// A served directory with the state directory in it, as when somebody serves his home.
+/// A served directory with the state directory in it, as when a user serves the home directory.
 struct Below(Scratch);
 
 impl Below {
@@ -32,7 +32,7 @@ impl Below {
     }
 }
 
-/// Names with and without what READDIRPLUS tells, in answers of some bytes.
+/// Names with and without READDIRPLUS's attributes, in replies of a few bytes.
 fn listed(client: &Client, directory: &Handle, max_count: u32) -> Vec<Vec<u8>> {
     let (mut cookie, mut verifier) = (0, v3::Verifier::default());
     let mut names = Vec::new();
@@ -66,14 +66,14 @@ fn no_name_leads_to_the_state_directory_and_no_listing_shows_it() {
         refused(client.lookup(&home, "rpcrdma").map(|_| ()), Status::NOENT);
         assert!(client.mount(&format!("/{STATE}/rpcrdma")).is_err());
         assert!(client.mount(&format!("/{STATE}/rpcrdma/secret")).is_err());
-        // Small answers, so that it would have to be the first, the last and the only one of one of them.
+        // Replies so small that the hidden name would be the first, the last or the only one in some of them.
         for count in [400, 600, 5000] {
             let expected = 40 + 2;
             assert_eq!(client.names(&home, count).len(), expected, "{count}");
             let names = listed(&client, &home, count);
             assert!(names.len() == expected && !names.contains(&b"rpcrdma".to_vec()), "{count}: {names:?}");
         }
-        // Its name is taken, and it stays what it is.
+        // Its name is taken, and it stays unchanged.
         let none = NewAttributes::default;
         for how in
             [CreateHow::Unchecked(none()), CreateHow::Guarded(none()), CreateHow::Exclusive(v3::Verifier([1; 8]))]
@@ -100,7 +100,7 @@ fn no_name_leads_to_the_state_directory_and_no_listing_shows_it() {
     });
 }
 
-/// It is the directory that is hidden, not a path.
+/// The directory itself is hidden, not a path.
 /// proves: NFS3-ESC-d
 #[test]
 fn the_state_directory_stays_hidden_when_what_is_above_it_moves() {
@@ -117,13 +117,13 @@ fn the_state_directory_stays_hidden_when_what_is_above_it_moves() {
         assert_eq!(client.lookup(&state, "rpcrdma").map(|_| ()), Err(Status::NOENT));
         assert_eq!(client.names(&state, 1000).len(), 2);
         assert!(client.remove_directory(&client.walk("moved/.local").unwrap(), "state").is_err(), "it is not empty");
-        // What only its name hides from: another directory of the same name is none of its business.
+        // Another directory of the same name is not hidden.
         let other = client.new_directory(&client.root(), "rpcrdma");
         assert_eq!(client.walk("rpcrdma"), Ok(other));
     });
 }
 
-/// Somebody had served the directory with another state, and clients have handles of what is hidden now.
+/// Before, the directory was served with another state, and clients have handles of the files that are hidden now.
 /// proves: NFS3-ESC-d
 #[test]
 fn handles_of_what_is_hidden_now_are_stale() {
@@ -173,7 +173,7 @@ fn the_state_directory_itself_is_not_served_and_one_in_it_is() {
     });
 }
 
-/// However the path is spelled, it is the same directory, with the same index.
+/// Every spelling of the path leads to the same directory, with the same index.
 #[test]
 fn a_directory_is_served_once_however_its_path_is_spelled() {
     in_each_way(|scratch| {

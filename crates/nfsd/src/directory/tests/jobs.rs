@@ -1,4 +1,4 @@
-//! What goes to the program's threads, and what happens if it gets lost there.
+//! Which work goes to the program's threads, and what happens if they lose it.
 
 use super::*;
 use crate::Workers;
@@ -31,7 +31,7 @@ fn what_is_in_memory_is_told_without_another_thread() {
     let no_wait = rustix::io::ReadWriteFlags::NOWAIT;
     let probed = rustix::io::preadv2(&probe, &mut [io::IoSliceMut::new(&mut octet)], 0, no_wait);
     if !directory.inner.local || !directory.inner.in_memory && probed == Err(Errno::OPNOTSUPP) {
-        return; // Some file systems have no such read.
+        return; // Some file systems cannot read like that.
     }
     let (directory, identities) = (Arc::new(directory), Identities { squash: Squash::None, ..Identities::default() });
     let export = Export::new("/", directory.clone()).with_identities(identities);

@@ -1,4 +1,4 @@
-//! What the server keeps open, and for how long.
+//! Which files the server keeps open, and for how long.
 
 use super::*;
 use rpcrdma_env::BoxFuture;
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// A clock that goes when it is told to, and wakes nobody.
+/// A clock that a test sets, and that wakes no task.
 #[derive(Default)]
 struct Hands(AtomicU64);
 
@@ -55,8 +55,8 @@ impl Rig {
         }
     }
 
-    /// How many descriptors of this process lead to the file. Once it is gone, a file of another test may have its
-    /// inode: that was made at another time.
+    /// How many descriptors of this process lead to the file. Once the file is gone, a file of another test may have
+    /// its inode number, but not its birth time.
     fn descriptors(&self, file: &host::Metadata) -> usize {
         let is_it = |found: host::Metadata| {
             (found.dev(), found.ino()) == (file.dev(), file.ino())
@@ -79,7 +79,7 @@ fn a_program_that_was_copied_can_be_executed() {
         file
     };
     let run = |name: &str| Command::new(rig.scratch.served().join(name)).status().map(|status| status.success());
-    // A program that another test is just starting has all descriptors of this process, for a moment.
+    // A program that another test is just starting has all descriptors of this process for a moment.
     let runs = |name: &str| {
         (0..500).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
@@ -98,7 +98,7 @@ fn a_program_that_was_copied_can_be_executed() {
     assert!(runs("left alone"));
 }
 
-/// Made and never written to, so that nothing is ever committed.
+/// Made and never written to, so no client commits it.
 #[test]
 fn a_file_that_was_only_made_is_not_kept_open_for_writing() {
     let rig = Rig::new();

@@ -1,4 +1,4 @@
-//! What is delegated to a client is kept from programs of the host, and from nobody who comes through this server.
+//! A delegated file is kept from programs of the host, but not from callers of this server.
 
 use super::*;
 use crate::{Access, OpenFile, Via, claims::Kind, testing::wait};
@@ -43,12 +43,12 @@ impl Rig {
         )
     }
 
-    /// What a program of the host gets that does not wait.
+    /// The result for a program of the host that does not wait.
     fn program(&self, flags: OFlags) -> Result<(), Errno> {
         open(self.scratch.served().join("f"), flags | OFlags::NONBLOCK, FileMode::empty()).map(drop)
     }
 
-    /// How many were told that their lease is broken, after somebody has looked.
+    /// How many holders learned that their lease is broken, after a look.
     fn told(&self) -> usize {
         self.directory.inner.tidy();
         self.told.load(Ordering::SeqCst)
@@ -99,7 +99,7 @@ fn a_program_waits_until_what_is_delegated_for_writing_is_returned() {
     });
 }
 
-/// What comes through this server shares the descriptor: it neither waits nor has anything called back.
+/// Access through this server shares the descriptor: it does not wait, and recalls nothing.
 #[test]
 fn what_goes_through_the_server_breaks_no_lease_for_writing() {
     let rig = Rig::new();
@@ -122,7 +122,7 @@ fn what_goes_through_the_server_breaks_no_lease_for_writing() {
     assert_eq!(rig.program(OFlags::RDONLY), Ok(()));
 }
 
-/// What was opened to be read while the file was delegated for writing does not keep programs of the host from it.
+/// A file that was opened for reading while it was delegated for writing does not keep programs of the host from it.
 #[test]
 fn who_only_reads_gives_the_leases_descriptor_back() {
     let rig = Rig::new();

@@ -1,15 +1,15 @@
-//! The disk does not take what clients have written: all of them learn it.
+//! The disk does not take what clients have written: all clients learn it.
 
 use super::{disk::Disk, *};
 use rpcrdma_nfs::v3::{Stability, Verifier, Write};
 
-/// How often two clients meet each kind of call.
+/// How many rounds two clients play for each kind of call.
 const TRIES: usize = 50;
 
-/// A server of the disk whose clients may do everything.
+/// A server of a directory on the disk, whose clients may do everything.
 fn serve(served: &Path, disk: &Disk) -> Client {
     let state = StateDirectory::open(disk.state(), &*env().random).unwrap();
-    // A program that another test has just started holds the lock of a server before, for a moment.
+    // A program that another test has just started holds the earlier server's lock for a moment.
     let directory = loop {
         match DirectoryFs::open(served, &state, Queue::in_place(), &env()) {
             Err(OpenError::InUse { .. }) => std::thread::yield_now(),
@@ -25,7 +25,7 @@ fn commit(client: &Client, file: &Handle) -> Result<Verifier, Status> {
     plain(client.ask(Commit { file: file.clone(), offset: 0, count: 0 })).map(|ok| ok.verifier)
 }
 
-/// What somebody else does to the file, whose disk is full.
+/// A call by another client on the file, while its disk is full.
 type Call = fn(&Client, &Handle, &str);
 
 const CALLS: [(&str, Call); 4] = [
@@ -45,7 +45,7 @@ const CALLS: [(&str, Call); 4] = [
     }),
 ];
 
-/// One client writes and commits; another does something to the same file in between, or at the same time.
+/// One client writes and commits; another client calls for the same file in between, or at the same time.
 /// proves: NFS3-LOSS-a
 #[test]
 fn whoever_meets_the_failure_of_the_disk_first_everybody_learns_it() {
@@ -60,7 +60,7 @@ fn whoever_meets_the_failure_of_the_disk_first_everybody_learns_it() {
         disk.fill();
         let (mut failed, mut verifiers, mut last) = (0, 0, None::<Client>);
         for (number, (name, file)) in names.iter().zip(&files).enumerate() {
-            // A server for each try but every fourth, which has to tell it after a pause.
+            // Each try has a new server, except every fourth: there the server changes the verifier after a pause.
             let kept = if number % 4 == 3 { last.take() } else { None };
             drop(last.take());
             let client = kept.unwrap_or_else(|| serve(&disk.served(), &disk));
@@ -69,7 +69,7 @@ fn whoever_meets_the_failure_of_the_disk_first_everybody_learns_it() {
             let committed = std::thread::scope(|scope| {
                 let beside = scope.spawn(|| other(&somebody, file, name));
                 if number % 2 == 0 {
-                    // Before, rather than at the same time.
+                    // In even rounds the other call ends first.
                     while !beside.is_finished() {
                         std::thread::yield_now();
                     }
@@ -89,7 +89,7 @@ fn whoever_meets_the_failure_of_the_disk_first_everybody_learns_it() {
     println!("{}", told.join("\n"));
 }
 
-/// A file system that is full refuses what is too much, and loses nothing that it has accepted.
+/// A full file system refuses what does not fit, and loses nothing that it has accepted.
 /// proves: NFS3-LOSS-c
 #[test]
 fn a_write_that_is_refused_loses_nothing() {
@@ -110,8 +110,8 @@ fn a_write_that_is_refused_loses_nothing() {
     assert_eq!(client.contents(&victim), b"data");
 }
 
-/// Data in another file of the same file system is safe, and its verifier may change; but nobody can have that done
-/// without end.
+/// Data in another file of the same file system is safe. Its verifier may change, but no client can cause that without
+/// end.
 /// proves: NFS3-LOSS-b
 #[test]
 fn a_client_that_provokes_failures_does_not_make_others_send_again_without_end() {
@@ -128,19 +128,19 @@ fn a_client_that_provokes_failures_does_not_make_others_send_again_without_end()
     for file in &files {
         client.write(file, 0, vec![1; 256 << 10]).unwrap();
         commit(&client, file).unwrap_err();
-        // The block is there already: the disk takes it.
+        // The block already exists: the disk takes the data.
         let written = client.write(&decent, 0, vec![8; 4096]).unwrap();
         assert_eq!(commit(&client, &decent), Ok(written.verifier), "nothing of this file was lost");
         verifiers.push(written.verifier);
     }
     verifiers.dedup();
-    // One at once, then one in a pause that doubles.
+    // One change at once, then one in each pause, and the pause doubles.
     let most = 2 + begin.elapsed().as_secs() as usize;
     assert!(verifiers.len() <= most, "{} verifiers in {:?}", verifiers.len(), begin.elapsed());
     disk.relieve();
 }
 
-/// What the disk does not take of a copy was not copied.
+/// Data of a copy that the disk does not take counts as not copied.
 /// proves: NFS4-COPY-LOSS-a
 #[test]
 fn a_copy_that_the_disk_has_lost_is_not_committed() {
@@ -148,7 +148,7 @@ fn a_copy_that_the_disk_has_lost_is_not_committed() {
     let Some(disk) = Disk::new(&["-O", "^has_journal"]) else { return };
     let served = disk.served();
     host::write(served.join("from"), vec![7; 1 << 20]).unwrap();
-    // The disk may have room for the first of them, where something was before.
+    // The disk may have room for the first files, where it had other data before.
     let names: Vec<_> = (0..8).map(|number| format!("to {number}")).collect();
     names.iter().for_each(|name| host::write(served.join(name), "").unwrap());
     let state = StateDirectory::open(disk.state(), &*env().random).unwrap();

@@ -1,4 +1,5 @@
-//! The server of an ordinary user: its own rights for everybody, and the owner's for those who are the owner.
+//! The server of an ordinary user: it uses its own rights for all callers, and the owner's rights for callers that are
+//! the owner.
 
 use super::*;
 use rpcrdma_nfs::v3::SetTime;
@@ -9,7 +10,7 @@ fn seen(path: &Path) -> (u32, i64, i64) {
     (told.mode(), told.ctime(), told.ctime_nsec())
 }
 
-/// An ordinary user's server, and a client that may call as anybody.
+/// An ordinary user's server, and a client that may call as any user.
 fn serve(scratch: &Scratch) -> Client {
     let client = scratch.start();
     assert_eq!(scratch.directory.path().metadata().unwrap().uid(), NOBODY);
@@ -59,13 +60,13 @@ fn what_access_refuses_is_refused_to_all_but_those_who_have_the_file_open() {
             assert_eq!(user.access(&file, writes), Ok(0));
         }
         assert_eq!(other.write(&file, 0, "x").map(|_| ()), Err(Status::ACCES));
-        // Whoever has made it goes on, as a process that has it open.
+        // The maker goes on, like a process that has the file open.
         maker.write(&file, 0, "ice").unwrap();
         commit(&maker, &file).unwrap();
         maker.write(&file, 3, "berg").unwrap();
         assert_eq!(other.contents(&file), b"iceberg");
         drop((client, maker, other));
-        // What was open is closed.
+        // A new server has nothing open.
         let client = serve(&scratch);
         for user in [1000, 2000, NOBODY] {
             let client = client.as_user(user, user, &[]);
@@ -75,7 +76,7 @@ fn what_access_refuses_is_refused_to_all_but_those_who_have_the_file_open() {
     });
 }
 
-/// A copy that keeps a mode which forbids writing sets it before it writes.
+/// A copy that preserves the mode sets it before it writes, even if it forbids writing.
 /// proves: NFS3-OWN-b
 #[test]
 fn a_mode_that_forbids_writing_does_not_stop_whoever_has_set_it_nor_the_owner() {
@@ -96,7 +97,7 @@ fn a_mode_that_forbids_writing_does_not_stop_whoever_has_set_it_nor_the_owner() 
     });
 }
 
-/// No other descriptor than that of its making can read it.
+/// Only the descriptor with which it was made can read it.
 #[test]
 fn who_makes_a_file_that_its_owner_may_not_read_reads_it_as_long_as_it_is_open() {
     as_ordinary_user(|| {

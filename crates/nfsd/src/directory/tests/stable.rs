@@ -1,8 +1,8 @@
-//! What is on the disk before a change is answered for.
+//! What is on the disk before the server answers a change.
 
 use super::*;
 
-/// What each kind of change waits for, by how many files and whether the root is the last.
+/// For which files each kind of change waits: how many, and whether the root is the last.
 /// proves: NFS3-1813-4.8-a
 #[test]
 fn names_and_attributes_are_on_the_disk_before_the_answer() {
@@ -51,7 +51,7 @@ fn names_and_attributes_are_on_the_disk_before_the_answer() {
     });
 }
 
-/// Nobody may open these files, not even their owner; the server of an ordinary user has to synchronise the whole file
+/// No user may open these files, not even their owner; an ordinary user's server has to synchronise the whole file
 /// system for them.
 #[test]
 fn what_cannot_be_opened_is_synchronised_all_the_same() {

@@ -1,4 +1,4 @@
-//! Nothing that takes the place of a removed file is taken for it.
+//! The server never takes another file for a removed one whose place it has taken.
 
 use super::{disk::Disk, *};
 
@@ -12,7 +12,7 @@ fn replace(path: &Path) -> bool {
     })
 }
 
-/// Serves `served`, forgets it, replaces a file, serves it again and asks for the file of the old handle.
+/// Serves `served`, stops, replaces a file, serves again, and asks for the file by its old handle.
 fn replaced(served: &Path, state: &Path, ways: Ways) -> Result<(), Status> {
     let start = || {
         let state = StateDirectory::open(state, &*env().random).unwrap();
@@ -30,7 +30,7 @@ fn replaced(served: &Path, state: &Path, ways: Ways) -> Result<(), Status> {
     client.attributes(&file).map(|_| ())
 }
 
-/// ext4 with small inodes keeps no birth time: only the generation in the kernel's handle tells the files apart.
+/// ext4 with small inodes keeps no birth time: only the generation in the kernel's handle distinguishes the files.
 /// proves: NFS3-FH-c
 #[test]
 fn where_there_are_no_birth_times_the_generation_tells() {
@@ -53,7 +53,7 @@ fn where_there_are_no_birth_times_the_generation_tells() {
     });
 }
 
-/// The former ids of an ordinary user's server: inode number and birth time.
+/// The ids of earlier versions in an ordinary user's server: inode number and birth time.
 const FORMER: Ways = Ways { kernel_handles: false, proofs: false, positions: true, lists_and_xattrs: true, part: 1 };
 
 /// proves: NFS3-FH-b, NFS3-FH-c
