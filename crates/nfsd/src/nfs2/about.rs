@@ -1,10 +1,10 @@
-//! What calls are about, for all procedures alike.
+//! The file and the name that a call is about, for all procedures alike.
 
 use rpcrdma_nfs::v2::{self, Handle, Name};
 
 /// The arguments of a procedure.
 pub(super) trait About {
-    /// The file; the directory, where there is a name.
+    /// The file, or the directory if there is a name.
     fn file(&self) -> Option<&Handle>;
 
     /// The name in the directory.

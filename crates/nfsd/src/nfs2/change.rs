@@ -7,7 +7,7 @@ use rpcrdma_nfs::{
     v3::{self, Status},
 };
 
-/// Attributes of a new file, or new ones of an old: the type that the mode may name is not among them.
+/// Attributes to set; without the file type, which the mode may contain.
 fn new(attributes: v2::NewAttributes) -> v3::NewAttributes {
     attr::NewAttributes::from(attributes).into()
 }
@@ -20,7 +20,7 @@ impl Execution {
         self.attributes(&file, changed.after).await.map(told)
     }
 
-    /// What is written is durable when the answer goes: version 2 knows nothing else.
+    /// The data is durable when the reply goes out: version 2 has no other writes.
     // NFS2-SIZE-c
     pub(super) async fn write(self, args: v2::Write) -> Result<v2::Attributes, Status> {
         let end = u64::from(args.offset) + args.data.len() as u64;
@@ -33,7 +33,7 @@ impl Execution {
         loop {
             let asked = v3::Write { file: file.clone(), offset, stability, data: data.clone() };
             let written = self.patiently(|it| it.write(asked.clone())).await?;
-            // A file system may write fewer at a time; version 2 cannot say so.
+            // A file system may write fewer bytes at a time, which version 2 cannot report.
             let count = usize::try_from(written.count).unwrap_or(usize::MAX).min(data.len());
             if count == data.len() {
                 return self.attributes(&file, written.file.after).await.map(told);
@@ -76,7 +76,7 @@ impl Execution {
     }
 
     pub(super) async fn make_directory(self, args: v2::MakeDirectory) -> Result<v2::LookupOk, Status> {
-        // A size would be that of the client's own directory.
+        // A size here would be the size of the directory on the client.
         let attributes = new(v2::NewAttributes { size: None, ..args.attributes });
         let asked = v3::MakeDirectory { directory: three(&args.directory), name: args.name, attributes };
         self.made(self.patiently(|it| it.make_directory(asked.clone())).await?).await

@@ -1,11 +1,11 @@
-//! Places in directories in 32 bits, where file systems have 64.
+//! Cookies of directories in 32 bits, where file systems have 64.
 //!
-//! A cookie below 2^31 stands for itself: those of tmpfs and xfs, and of our own memory. Any other is represented by 31
-//! bits of its SipHash under the server's secret, with the highest bit set. The last cookie of each reply is
-//! remembered, because a client continues there; at the limit the oldest goes first. From a cookie that is not
-//! remembered, after a restart or in the middle of a reply, the directory is listed from its beginning until an entry
-//! has the same bits. Only time depends on what is remembered: a client that makes the server forget others' cookies
-//! makes them list again.
+//! A cookie below 2^31 stands for itself: so do those of tmpfs, of xfs and of our own memory. For any other cookie the
+//! client gets 31 bits of its SipHash under the server's secret, with the highest bit set. The server remembers the
+//! last cookie of each reply, because a client goes on there; at the limit the oldest goes first. If the server does
+//! not remember a cookie (after a restart, or in the middle of a reply), it lists the directory from the beginning
+//! until an entry has the same bits. Forgetting costs only time: a client that makes the server forget others' cookies
+//! makes it list again.
 
 use crate::{FileId, SECRET_OCTETS};
 use siphasher::sip::SipHasher24;
@@ -15,12 +15,12 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The most places that are remembered, for all directories together: some 2 MiB.
+/// The most cookies that the server remembers, for all directories together: some 2 MiB.
 pub(super) const MAX_PLACES: usize = 1 << 16;
 /// Cookies from here on do not stand for themselves.
 const FIRST_HASHED: u64 = 1 << 31;
 
-/// A directory, as far as it matters here.
+/// The hash of a directory's id.
 type Directory = u64;
 
 /// The cookies of a server.
@@ -33,11 +33,11 @@ pub(super) struct Cookies {
 struct Remembered {
     places: HashMap<(Directory, u32), u64>,
     order: VecDeque<(Directory, u32)>,
-    /// What makes cookies valid in each file system.
+    /// The verifier of the cookies of each file system.
     verifiers: HashMap<u64, [u8; 8]>,
 }
 
-/// Where a directory is to be read on.
+/// Where to go on in a directory.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// After this cookie.
@@ -58,7 +58,7 @@ impl Cookies {
         hasher.finish()
     }
 
-    /// The cookie that stands for one of a file system.
+    /// The cookie for the client, from a cookie of the file system.
     pub(super) fn of(&self, cookie: u64) -> u32 {
         // NFS2-COOKIE-a
         if cookie < FIRST_HASHED {
@@ -73,7 +73,7 @@ impl Cookies {
         work(&mut self.remembered.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// An answer has ended at this cookie.
+    /// A reply has ended at this cookie.
     // NFS2-COOKIE-b
     pub(super) fn remember(&self, file_system: u64, directory: FileId, cookie: u64) {
         if cookie < FIRST_HASHED {
@@ -93,7 +93,7 @@ impl Cookies {
         });
     }
 
-    /// Where a client goes on.
+    /// Where the listing of a client goes on.
     // NFS2-COOKIE-b
     pub(super) fn place(&self, file_system: u64, directory: FileId, cookie: u32) -> Place {
         if u64::from(cookie) < FIRST_HASHED {
@@ -103,12 +103,12 @@ impl Cookies {
         self.with(|all| all.places.get(&key).copied()).map_or(Place::Search, Place::After)
     }
 
-    /// What makes cookies valid in a file system, as it was last told.
+    /// The last known verifier of a file system's cookies.
     pub(super) fn verifier(&self, file_system: u64) -> Option<[u8; 8]> {
         self.with(|all| all.verifiers.get(&file_system).copied())
     }
 
-    /// The same was remembered: one for each file system, of which a server has as many as exports.
+    /// Remembers this verifier: one for each file system, so at most one for each export.
     pub(super) fn told(&self, file_system: u64, verifier: [u8; 8]) {
         self.with(|all| all.verifiers.insert(file_system, verifier));
     }
@@ -150,7 +150,7 @@ mod tests {
         (0..MAX_PLACES).for_each(|number| cookies.remember(1, directory(1), place(number)));
         let first = || cookies.place(1, directory(1), cookies.of(place(0)));
         assert_eq!(first(), Place::After(place(0)), "at the limit");
-        // Some have the same bits as others.
+        // Some cookies have the same bits as others.
         (MAX_PLACES..MAX_PLACES + 16).for_each(|number| cookies.remember(1, directory(1), place(number)));
         assert_eq!(first(), Place::Search, "beyond it");
         cookies.with(|all| assert!(all.order.len() <= MAX_PLACES && all.places.len() == all.order.len()));

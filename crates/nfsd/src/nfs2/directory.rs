@@ -7,7 +7,7 @@ use rpcrdma_nfs::{
     v3::Status,
 };
 
-/// Bytes of entries that are looked at together where a place is searched for.
+/// How many bytes of entries one step of a search looks at.
 const SEARCHED_OCTETS: usize = 64 << 10;
 
 fn status(fault: Fault) -> Status {
@@ -26,7 +26,7 @@ impl Execution {
         let octets = asked.saturating_sub(list_octets());
         let mut listing = self.list(&opened, cookie, octets).await?;
         if listing.entries.is_empty() && !listing.end {
-            // Version 2 cannot express that the room is too small: one entry is returned, whatever its name.
+            // Version 2 cannot say that there is too little room: the reply has one entry, however long its name is.
             listing = self.list(&opened, cookie, entry_octets(MAX_NAME_OCTETS)).await?;
             if listing.entries.len() > 1 {
                 listing.entries.truncate(1);
@@ -41,7 +41,7 @@ impl Execution {
         Ok(v2::ReadDirectoryOk { entries: listing.entries.into_iter().map(entry).collect(), end: listing.end })
     }
 
-    /// The file system's cookie for one of a client's.
+    /// The file system's cookie, from a cookie of the client.
     // NFS2-COOKIE-b
     async fn find(&self, opened: &Opened, cookie: u32) -> Result<u64, Status> {
         if let Place::After(place) = self.version_2.cookies.place(opened.file_system.id(), opened.file, cookie) {
@@ -81,7 +81,7 @@ impl Execution {
         Ok(listing)
     }
 
-    /// What makes cookies valid now.
+    /// The present verifier of the cookies.
     async fn verifier(&self, opened: &Opened) -> Result<[u8; 8], Status> {
         let listing = ask(opened, 0, [0; 8], entry_octets(MAX_NAME_OCTETS)).await;
         listing.map(|listing| listing.verifier).map_err(|failure| status(failure.fault))

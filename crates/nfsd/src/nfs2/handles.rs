@@ -1,4 +1,4 @@
-//! Handles of 32 bytes: what clients of version 2 hold for the files of all versions.
+//! Handles of 32 bytes: clients of version 2 hold them, for files of all versions.
 //!
 //! ```text
 //! in itself                                   by the table
@@ -10,8 +10,8 @@
 //! bytes 20-31  96 bits of SipHash-2-4 of format, export, file system and id
 //! ```
 //!
-//! The first fits the ids of ext4, xfs, tmpfs and of our own memory. Longer ids (btrfs, and file systems without
-//! handles) go by the second. Both are made under the server's secret, and a file has the same handle each time.
+//! The first format has room for ids of ext4, xfs, tmpfs and our own memory. The second serves longer ids (btrfs, and
+//! file systems without handles). Both depend on the server's secret, and a file always has the same handle.
 
 use super::table::{Digest, Table};
 use crate::{FileId, SECRET_OCTETS, handle::Target};
@@ -19,10 +19,10 @@ use rpcrdma_nfs::v2::{HANDLE_OCTETS, Handle};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 
-/// The formats. That of version 3 is 1: the same secret makes checks for all.
+/// The formats. Version 3 has format 1: the same secret makes the checks for all formats.
 const IN_ITSELF: u8 = 2;
 const BY_TABLE: u8 = 3;
-/// The longest id that stands in a handle itself.
+/// The longest id that a handle itself has room for.
 const MAX_ID_OCTETS: usize = 14;
 const ID_AT: usize = 6;
 const CHECK_AT: usize = ID_AT + MAX_ID_OCTETS;
@@ -49,7 +49,7 @@ impl Seal2 {
         hasher.finish128().as_bytes()
     }
 
-    /// Where the table has a target.
+    /// The key of a target in the table.
     pub(super) fn digest(&self, target: &Target) -> Digest {
         self.hash(BY_TABLE, target)
     }
@@ -66,7 +66,7 @@ impl Seal2 {
     }
 }
 
-/// The handle of what the table has.
+/// The handle of a target in the table.
 pub(super) fn by_table(digest: &Digest) -> Handle {
     let mut octets = [0; HANDLE_OCTETS];
     octets[0] = BY_TABLE;
@@ -74,8 +74,8 @@ pub(super) fn by_table(digest: &Digest) -> Handle {
     Handle(octets)
 }
 
-/// The target of a handle that this server has made, else `None`. `file_system_of` says what an export serves, which a
-/// handle does not repeat.
+/// The target of a handle that this server has made, else `None`. `file_system_of` returns the file system of an
+/// export, which the handle does not contain.
 pub(super) fn open(
     seal: &Seal2,
     table: &Table,

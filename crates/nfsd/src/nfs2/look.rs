@@ -1,4 +1,4 @@
-//! Procedures that change nothing, but for READDIR (`directory.rs`).
+//! Procedures that change nothing, except READDIR (`directory.rs`).
 
 use super::{Execution, three};
 use crate::nfs3;
@@ -8,12 +8,12 @@ use rpcrdma_nfs::{
     v3::{self, Status},
 };
 
-/// Bytes of a block of a file system, unless that are more blocks than can be told.
+/// The block size for the size of a file system, unless the number of blocks would be too large.
 const BLOCK_OCTETS: u64 = 4096;
-/// The most blocks that are returned: old clients count them with a sign.
+/// The most blocks in a reply: old clients take the number for a signed one.
 const MAX_BLOCKS: u64 = i32::MAX as u64;
 
-/// Attributes as version 3 has them, in version 2's words.
+/// Version 2's attributes, from those of version 3.
 pub(super) fn told(attributes: v3::Attributes) -> v2::Attributes {
     attr::Attributes::from(attributes).into()
 }
@@ -25,7 +25,7 @@ fn is_whole(attributes: &v3::Attributes) -> bool {
 }
 
 impl Execution {
-    /// The attributes of a file that has been asked about, asked for again where the answer did not bring them.
+    /// The attributes of a file; fetched again if the procedure's result did not have them.
     pub(super) async fn attributes(
         &self,
         file: &v3::Handle,
@@ -37,7 +37,7 @@ impl Execution {
         }
     }
 
-    /// A file that was found or made, as version 3 tells it.
+    /// A file that version 3's procedure has found or made.
     pub(super) async fn found(
         &self,
         file: &v3::Handle,
@@ -79,7 +79,7 @@ impl Execution {
 
     pub(super) async fn file_system_status(self, args: v2::FileSystemStatus) -> Result<v2::FileSystemStatusOk, Status> {
         let opened = self.three().open(&three(&args.root))?;
-        // Of a file that is gone no attributes are returned.
+        // For a file that no longer exists this fails.
         opened.attributes().await.map_err(nfs3::status)?;
         let usage = opened.file_system.usage(opened.caller.clone()).await.map_err(nfs3::status)?;
         let all = [usage.total_octets, usage.free_octets, usage.available_octets];

@@ -1,12 +1,12 @@
-//! The NFS version 2 service (RFC 1094), off unless a program asks for it: each procedure is done as version 3 does it.
+//! The NFS version 2 service (RFC 1094), off unless a program asks for it: version 3 carries out each procedure.
 //!
-//! Handles of 32 bytes mean the same files as those of version 3 (`handles.rs`), and are opened in the same place;
-//! exports, callers, claims and warnings are those of version 3. This module adds what version 2 lacks: larger sizes
-//! and cookies, and a status for "later". If a client of another version has a file delegated, the call waits, for a
-//! limited time, until it has been returned.
+//! Handles of 32 bytes mean the same files as those of version 3 (`handles.rs`), and are opened by the same code;
+//! exports, callers, claims and warnings are the same as in version 3. This module adds what version 2 lacks: larger
+//! sizes and cookies, and a status for "later". If a file is delegated to a client of another version, the call waits
+//! until that client has returned it, for a limited time.
 //!
-//! A file of 4 GiB or more appears with 2^32 - 1 bytes, and can be removed, renamed and written. It cannot be read
-//! (`NFSERR_FBIG`): a client that reads up to that size would take a part for the whole.
+//! A file of 4 GiB or more appears with 2^32 - 1 bytes; clients can remove, rename and write it. They cannot read it
+//! (`NFSERR_FBIG`): a client that reads up to that size would take a part for the whole file.
 
 mod about;
 mod change;
@@ -37,13 +37,13 @@ use table::Table;
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
-/// All waits of one call together: longer than the lease after which a delegation is taken from a client that does not
-/// return it.
+/// The limit of all waits of one call together. It is longer than the lease, after which the server takes a delegation
+/// away from a client that does not return it.
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
 /// Room for the results of most procedures, in bytes.
 const SHORT_RESULT_OCTETS: usize = 128;
 
-/// What version 2 keeps, beside what all versions do.
+/// The state of version 2, beside the state that all versions share.
 pub(crate) struct Version2 {
     seal: Seal2,
     table: Arc<Table>,
@@ -61,8 +61,8 @@ pub struct Version2Error {
 }
 
 impl Version2 {
-    /// Opens the table of handles, and waits for the disk. `server` says which of the servers it is that share the
-    /// state directory.
+    /// Opens the table of handles, and waits for the disk. `server` is the number of this server among those that share
+    /// the state directory.
     pub(crate) fn open(
         state: &StateDirectory,
         server: u64,
@@ -74,12 +74,12 @@ impl Version2 {
         Ok(Self { seal, table: Arc::new(table), cookies: Cookies::new(secret), queue, clock })
     }
 
-    /// The target of a handle that was made here. `file_system_of` says what an export serves.
+    /// The target of a handle that this server has made. `file_system_of` returns the file system of an export.
     pub(crate) fn target(&self, handle: &[u8], file_system_of: impl Fn(u32) -> Option<u64>) -> Option<Target> {
         handles::open(&self.seal, &self.table, handle, file_system_of)
     }
 
-    /// The handle of a target, which survives a restart when this returns.
+    /// The handle of a target. When this returns, the handle survives a restart.
     ///
     /// # Errors
     /// SERVERFAULT if the table cannot be written.
@@ -105,7 +105,7 @@ impl Version2 {
 }
 
 impl Server {
-    /// The handle of version 2 for the file of one of version 3.
+    /// The handle of version 2 for the file of a version 3 handle.
     pub(crate) async fn handle_2(&self, context: &CallContext, handle: &v3::Handle) -> Result<v2::Handle, Status> {
         let version_2 = self.version_2.get().ok_or(Status::NOTSUPP)?;
         let target = self.seal.open(handle).ok_or(Status::SERVERFAULT)?;
@@ -113,7 +113,7 @@ impl Server {
     }
 }
 
-/// The bytes of a handle where those of version 3 are taken, too.
+/// The handle's bytes in the type of version 3, whose code takes handles of all versions.
 fn three(handle: &v2::Handle) -> v3::Handle {
     v3::Handle::new(&handle.0).expect("32 bytes are fewer than 64")
 }
@@ -137,7 +137,7 @@ impl Execution {
         nfs3::Execution { server: self.server.clone(), context: self.context.clone() }
     }
 
-    /// Does something as version 3 does it, again and again while that says "later".
+    /// Lets version 3 do it, again and again while it answers "later".
     // NFS2-LATER-a
     async fn patiently<T, I, F>(&self, mut call: impl FnMut(nfs3::Execution) -> F) -> Result<T, Status>
     where
@@ -156,8 +156,8 @@ impl Execution {
         }
     }
 
-    /// Whether the export of the file takes the call's flavour. What a client asks of a root before it knows the
-    /// flavour is answered in any (RFC 2623 section 2.3.2).
+    /// Whether the export of the file takes the call's flavour. Before a client knows the flavour, it may ask some
+    /// things of a root in any flavour (RFC 2623 section 2.3.2).
     fn takes(&self, procedure: Procedure, args: &impl About) -> bool {
         let asks_of_root = matches!(procedure, Procedure::GetAttributes | Procedure::FileSystemStatus);
         !self.server.is_choosy
@@ -180,7 +180,7 @@ fn ready(answer: Answer) -> BoxFuture<'static, Answer> {
     Box::pin(std::future::ready(answer))
 }
 
-/// Decodes the arguments, all of them, and executes.
+/// Decodes all of the arguments, and executes.
 fn execute<A, R, F>(
     mut args: Decoder,
     it: Execution,
@@ -235,7 +235,7 @@ impl Service for Nfs2 {
         let it = Execution { server: self.server.clone(), version_2: self.version_2.clone(), context };
         let Some(procedure) = Procedure::from_number(procedure) else { return ready(Answer::ProcUnavail) };
         match procedure {
-            // The obsolete ones take nothing and return nothing, as NULL does: so Linux's server answers them.
+            // The obsolete procedures take and return nothing, like NULL: Linux's server answers them in this way.
             Procedure::Null => execute(args, it, procedure, |_, v2::Null {}| async { Ok(()) }),
             Procedure::Root => execute(args, it, procedure, |_, v2::Root {}| async { Ok(()) }),
             Procedure::WriteCache => execute(args, it, procedure, |_, v2::WriteCache {}| async { Ok(()) }),

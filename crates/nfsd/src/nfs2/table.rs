@@ -1,11 +1,11 @@
-//! The files whose ids are too long for a handle of version 2, by the digests that stand in their handles.
+//! The files whose ids are too long for a handle of version 2, by the digests in their handles.
 //!
-//! The table is bounded. When it is full, an entry goes that nobody has used since the hand of the clock last passed
-//! it, as in the memory of an operating system: a client that uses its files keeps them, however many others are looked
-//! up once. The handle of an entry that is gone is stale until its name is looked up again.
+//! The table is bounded. When it is full, an entry goes that no client has used since the clock's hand last passed it
+//! (as in the memory of an operating system): a client that uses its files keeps them, however many other files are
+//! looked up once. The handle of an entry that is gone is stale until a client looks its name up again.
 //!
-//! It is a file of slots, written in place and not waited for: it survives the program, and after a crash of the
-//! machine the handles that were made last may be stale. What is damaged counts as empty.
+//! The table is a file of slots, written in place, and the server does not wait for the disk: it survives the program,
+//! but after a crash of the machine the newest handles may be stale. A damaged slot counts as empty.
 //!
 //! ```text
 //! byte 0       1: the slot is in use
@@ -34,7 +34,7 @@ const ID_AT: usize = 14;
 const DIGEST_AT: usize = ID_AT + MAX_FILE_ID_OCTETS;
 const USED: u8 = 1;
 
-/// What stands for a file.
+/// A file's key in the table.
 pub(super) type Digest = [u8; 16];
 
 const _: () = assert!(DIGEST_AT + size_of::<Digest>() == SLOT_OCTETS);
@@ -42,7 +42,7 @@ const _: () = assert!(DIGEST_AT + size_of::<Digest>() == SLOT_OCTETS);
 /// The table.
 pub(super) struct Table {
     state: Mutex<State>,
-    /// Held while an entry is added, for as long as that takes on the disk. Look-ups do not wait for it.
+    /// Held while an entry is added, also during the write to the disk. Look-ups do not take it.
     file: Mutex<Option<File>>,
     most: usize,
 }
@@ -51,14 +51,14 @@ pub(super) struct Table {
 struct State {
     slots: Vec<Option<Slot>>,
     places: HashMap<Digest, usize>,
-    /// The place that is looked at next when an entry has to go.
+    /// The slot to look at next when an entry has to go.
     hand: usize,
 }
 
 struct Slot {
     digest: Digest,
     target: Target,
-    /// It was used since the hand passed.
+    /// It was used since the hand last passed.
     is_used: bool,
 }
 
@@ -107,7 +107,7 @@ impl Table {
     /// Adds a file, if the table does not have it. Sleeps.
     ///
     /// # Errors
-    /// If it cannot be written: the table does not have it then.
+    /// If the table cannot be written: then it does not have the file.
     pub(super) fn add(&self, digest: Digest, target: Target) -> io::Result<()> {
         let file = lock(&self.file);
         let place = {
@@ -130,7 +130,7 @@ impl Table {
 }
 
 impl State {
-    /// A place that nothing stands in any more.
+    /// A free slot; if there is none, an entry has to go.
     // NFS2-FH-c
     fn free(&mut self, most: usize) -> usize {
         if self.slots.len() < most {

@@ -1,17 +1,18 @@
-//! From the answers of version 3 to those of version 2.
+//! Version 2's results from those of version 3.
 //!
-//! Version 2 has fewer statuses. A status that it lacks becomes the nearest one, chosen by what a program does with it:
-//! `mv` copies if it may not rename, and after an input or output error an administrator looks for a disk.
+//! Version 2 has fewer statuses. If it lacks a status, the client gets the one to which programs react in the most
+//! similar way: `mv` copies if it may not rename, and after an input or output error an administrator looks for a
+//! broken disk.
 
 use rpcrdma_nfs::{v2, v3};
 
-/// The status of one of version 3.
+/// Version 2's status for a status of version 3.
 // NFS2-STATUS-a
 pub(crate) fn status(status: v3::Status) -> v2::Status {
     match status {
-        // A file of another export, and one that another client has for itself.
+        // A file of another export, and a file that another client has delegated.
         v3::Status::XDEV | v3::Status::JUKEBOX => v2::Status::ACCES,
-        // As link(2), symlink(2) and mknod(2) say where a file system cannot do it.
+        // As link(2), symlink(2) and mknod(2) report it if a file system cannot do it.
         v3::Status::MLINK | v3::Status::NOTSUPP | v3::Status::BADTYPE => v2::Status::PERM,
         v3::Status::BADHANDLE => v2::Status::STALE,
         v3::Status(number) if v2::Status::ALL.contains(&v2::Status(number)) => v2::Status(number),

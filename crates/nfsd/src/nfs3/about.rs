@@ -1,10 +1,10 @@
-//! What calls are about, and how they were answered, for all procedures alike.
+//! What a call is about, and the status of its reply, for all procedures alike.
 
 use rpcrdma_nfs::v3::{self, Answer, Handle, Name, Status};
 
 /// The arguments of a procedure.
 pub(crate) trait About {
-    /// The file; the directory, where there is a name.
+    /// The file, or the directory if there is a name.
     fn file(&self) -> Option<&Handle>;
 
     /// The name in the directory.
@@ -61,7 +61,7 @@ impl About for v3::Null {
 
 /// The results of a procedure.
 pub(crate) trait HasStatus {
-    /// The status that they begin with.
+    /// The status with which they begin.
     fn status(&self) -> Status;
 }
 
@@ -71,7 +71,7 @@ impl<T, F> HasStatus for Answer<T, F> {
     }
 }
 
-/// NULL has none.
+/// NULL has no status.
 impl HasStatus for () {
     fn status(&self) -> Status {
         Status::OK

@@ -51,7 +51,7 @@ impl Execution {
             Err(status) => return Answer::Failed(refused(status)),
         };
         let Opened { file_system, file, caller, .. } = opened;
-        // Before the write: whatever is lost after this moment changes the verifier.
+        // Before the write: a loss after this moment changes the verifier.
         let verifier = self.server.write_verifier(&*file_system);
         let written = file_system.write(Via::caller(caller, file), args.offset, args.data, args.stability.into()).await;
         let told = written.map(|written| v3::WriteOk {
@@ -70,7 +70,7 @@ impl Execution {
             Err(status) => return Answer::Failed(refused(status)),
         };
         let committed = file_system.commit(Via::caller(caller, file), args.offset, args.count).await;
-        // After the disk was waited for: whatever was lost before that moment has changed the verifier.
+        // After the wait for the disk: a loss before that moment has changed the verifier.
         let verifier = self.server.write_verifier(&*file_system);
         answer(committed.map(|file| v3::CommitOk { file: file.into(), verifier }).map_err(failure))
     }
@@ -122,12 +122,12 @@ impl Execution {
         })
     }
 
-    /// CREATE of an existing name truncates its file.
+    /// CREATE of an existing name may truncate its file.
     async fn may_cut(&self, directory: &Opened, name: &Name) -> Result<(), Status> {
         let found = directory.file_system.lookup(directory.caller.clone(), directory.file, name.0.clone()).await;
         match found {
             Ok(found) => self.may(&Opened { file: found.file, ..directory.clone() }, Access::WRITE).await,
-            // CREATE says why.
+            // CREATE itself returns the error.
             Err(_) => Ok(()),
         }
     }
@@ -159,7 +159,7 @@ impl Execution {
         file_system.remove(caller, file, name.0, is_directory).await.map(WeakCache::tell).map_err(failure)
     }
 
-    /// That no export begins at a name: clients of version 4 would find it no more.
+    /// Fails if an export begins at a name: clients of version 4 would not find that export any more.
     async fn not_covered(&self, directory: &Opened, name: &Name) -> Result<(), Status> {
         match self.server.border_at(directory, name.as_slice()).await {
             Some(_) => Err(Status::ACCES),

@@ -19,7 +19,7 @@ use rpcrdma_nfs::v3::{
 /// The best READDIR, in bytes: some 400 entries with attributes.
 const PREFERRED_LISTING_OCTETS: u32 = 64 << 10;
 
-/// A READ of so many bytes gets memory for all of them, however small the file is.
+/// A READ of at most this many bytes gets memory for all of them, however small the file is.
 const UNASKED_READ_OCTETS: usize = 64 << 10;
 
 type Info = Option<Attributes>;
@@ -82,7 +82,7 @@ impl Execution {
         let _using = self.using(&opened, Kind::Read).await.map_err(refused)?;
         let (max, _) = self.transfer_limits();
         let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(max);
-        // Asking costs as much as a small read.
+        // To ask for the size costs as much as a small read.
         if count > UNASKED_READ_OCTETS
             && let Some(size) = opened.size_at_once()
         {
@@ -95,7 +95,7 @@ impl Execution {
         Ok(v3::ReadOk { attributes: read.attributes.map(Into::into), end: read.end, data: read.buffer.freeze() })
     }
 
-    /// Memory that the transport can send from. Waits, holding the call's credit, until there is some.
+    /// Memory from which the transport can send. If there is none, waits, and holds the call's credit meanwhile.
     pub(super) async fn buffer(&self, len: usize) -> Buffer {
         let allocator = &self.context.connection.allocator;
         if len == 0 {

@@ -1,8 +1,8 @@
 //! The NFS version 3 service (RFC 1813): from arguments to the file system and back.
 //!
-//! Every procedure opens the handle (check, export, client's address, caller), calls the file system, and converts its
-//! answer. Data of a READ is read into a buffer of the connection's allocator and travels from there; data of a WRITE
-//! is shared with the received message. Errors are statuses.
+//! Every procedure opens the handle (check, export, client's address, caller), calls the file system, and converts the
+//! result. Data of a READ goes into a buffer of the connection's allocator and travels from there; data of a WRITE is
+//! shared with the received message. Errors are statuses.
 
 mod about;
 mod change;
@@ -42,15 +42,15 @@ impl Execution {
         self.server.open(&self.context, handle)
     }
 
-    /// For a procedure that changes something.
+    /// Opens the file for a procedure that changes something.
     pub(crate) fn open_to_change(&self, handle: &v3::Handle) -> Result<Opened, Status> {
         let opened = self.open(handle)?;
         // NFS3-ACL-a
         if opened.read_only { Err(Status::ROFS) } else { Ok(opened) }
     }
 
-    /// That no client of version 4 denies reading or writing the file. Not JUKEBOX, with which a client would ask again
-    /// for as long as the other has it open, but where that other is away.
+    /// Fails if a client of version 4 denies reading or writing the file. The status is not JUKEBOX (the caller would
+    /// ask again for as long as that client has the file open), unless that client's lease is over.
     async fn may(&self, file: &Opened, access: claims::Access) -> Result<(), Status> {
         self.server.may(file, access).await.map_err(|in_the_way| match in_the_way {
             InTheWay::Holder => Status::ACCES,
@@ -58,13 +58,14 @@ impl Execution {
         })
     }
 
-    /// That no client of version 4 has the file delegated in a way that excludes this use of it, until the use is over.
-    /// It is called back: JUKEBOX, and the client asks again.
+    /// Fails if a client of version 4 has a delegation that excludes this use of the file; no such delegation is
+    /// granted until the use is over. The server recalls the delegation: the status is JUKEBOX, and the caller asks
+    /// again.
     pub(crate) async fn using(&self, file: &Opened, kind: claims::Kind) -> Result<claims::Using, Status> {
         self.server.using(file, None, kind).await.map_err(|_| Status::JUKEBOX)
     }
 
-    /// The same for the file of a name, which is about to lose it.
+    /// The same for the file that is about to lose this name.
     async fn using_name(&self, directory: &Opened, name: &v3::Name) -> Result<Option<claims::Using>, Status> {
         self.server.using_name(directory, &name.0, None).await.map_err(|_| Status::JUKEBOX)
     }
@@ -97,13 +98,13 @@ impl Execution {
     }
 }
 
-/// The flavour of the call does not do here (RFC 2623 section 2.3).
+/// The export does not take the call's flavour (RFC 2623 section 2.3).
 fn too_weak() -> BoxFuture<'static, Answer> {
     // NFS3-2623-2.3-a
     Box::pin(std::future::ready(Answer::AuthError(AuthStat::TOO_WEAK)))
 }
 
-/// A name as it may stand in a directory. `.` and `..` pass.
+/// Checks a name. `.` and `..` pass.
 fn check_name(opened: &Opened, name: &v3::Name) -> Result<(), Status> {
     let name = name.as_slice();
     if name.is_empty() || name.iter().any(|octet| matches!(octet, b'/' | 0)) {
@@ -120,7 +121,7 @@ fn is_dot(name: &[u8]) -> bool {
 /// Room for the results of most procedures, in bytes.
 const SHORT_RESULT_OCTETS: usize = 192;
 
-/// Decodes the arguments, all of them, and executes.
+/// Decodes all of the arguments, and executes.
 pub(crate) fn execute<A, R, F>(
     mut args: Decoder,
     it: Execution,
@@ -151,8 +152,9 @@ where
     }
 }
 
-/// The same for a listing. Unlike the data of a READ it is put together on the heap, and is as large as the client
-/// wants: so it counts as that much of the connection's memory, from before it begins until its answer was taken.
+/// The same for a listing. Unlike the data of a READ, it is put together on the heap, and may be as large as the client
+/// asks: so it counts as that much of the connection's memory, from before it begins until the transport has taken the
+/// reply.
 pub(crate) fn execute_listing<A, R, F>(
     mut args: Decoder,
     it: Execution,

@@ -1,4 +1,4 @@
-//! From what a file system says to what version 3 says: the one table of causes and statuses, and results.
+//! Version 3's results from those of a file system, with the one table of faults and statuses.
 
 use crate::{Failure, Fault, Linked, Renamed};
 use rpcrdma_nfs::{
@@ -6,7 +6,7 @@ use rpcrdma_nfs::{
     v3::{self, Answer, Status},
 };
 
-/// The status of a cause.
+/// The status for a fault.
 pub(crate) fn status(fault: Fault) -> Status {
     match fault {
         Fault::NotOwner => Status::PERM,
@@ -31,7 +31,7 @@ pub(crate) fn status(fault: Fault) -> Status {
         Fault::BadId => Status::BADHANDLE,
         Fault::Changed => Status::NOT_SYNC,
         Fault::BadCookie => Status::BAD_COOKIE,
-        // Version 3 has no operation that these come of.
+        // No operation of version 3 causes these.
         Fault::Unsupported | Fault::NoXattr | Fault::XattrTooLarge => Status::NOTSUPP,
         Fault::BadType => Status::BADTYPE,
         Fault::Later => Status::JUKEBOX,
@@ -39,12 +39,12 @@ pub(crate) fn status(fault: Fault) -> Status {
     }
 }
 
-/// A failure that returns nothing more.
+/// A failure that returns only its status.
 pub(crate) fn refused<F: Default>(status: Status) -> v3::Failure<F> {
     v3::Failure { status, info: F::default() }
 }
 
-/// A failure that returns nothing more, by its cause.
+/// A failure that returns only its status, from its fault.
 pub(super) fn faulty<F: Default>(fault: Fault) -> v3::Failure<F> {
     refused(status(fault))
 }
@@ -54,7 +54,7 @@ pub(crate) fn failure<F, G: Tell<F>>(failure: Failure<F>) -> v3::Failure<G> {
     v3::Failure { status: status(failure.fault), info: G::tell(failure.info) }
 }
 
-/// What a procedure returns.
+/// The answer of a procedure.
 pub(crate) fn answer<T, F>(result: Result<T, v3::Failure<F>>) -> Answer<T, F> {
     match result {
         Ok(ok) => Answer::Ok(ok),
@@ -62,7 +62,7 @@ pub(crate) fn answer<T, F>(result: Result<T, v3::Failure<F>>) -> Answer<T, F> {
     }
 }
 
-/// What this version returns for something.
+/// Converts a file system's result to this version's.
 pub(crate) trait Tell<T> {
     fn tell(told: T) -> Self;
 }
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// Only what is no file to open, and what is about extended attributes, has a status that another cause has, too.
+    /// Only faults of special files and of extended attributes share their status with another fault.
     #[test]
     fn every_cause_has_a_status_of_its_own_that_is_no_success() {
         let all = Fault::ALL.map(status);

@@ -1,14 +1,15 @@
 //! The NFSACL service, version 3: POSIX access control lists beside NFS version 3, on its connections (ULB-4.2-a).
 //!
 //! Linux's server is the reference, as nothing else defines the program: a mode appears as a list of four entries, with
-//! a mask for what the group has. If a file system has no lists, modes appear like this as well, and a list that says
-//! more cannot be set (NOTSUPP). Handles, callers, exports, delegations and warnings are those of version 3.
+//! a mask that has the group's rights. On a file system without lists, modes appear in the same way, and a client
+//! cannot set a list that says more than a mode (NOTSUPP). Handles, callers, exports, delegations and warnings are the
+//! same as in version 3.
 //!
-//! SETACL sets the lists whose entries it brings, the other stays. An access list without entries is what the mode
-//! says; a default list without entries is none.
+//! SETACL sets the lists whose entries it brings; the other list stays. An access list without entries means the list
+//! of the mode; a default list without entries means none.
 //!
-//! Version 2 goes with NFS version 2, whose clients do not ask for lists: it is not served, and calls of it are
-//! answered with PROG_MISMATCH and version 3.
+//! Version 2 belongs to NFS version 2, whose clients do not ask for lists: it is not served, and the reply to its calls
+//! is PROG_MISMATCH with version 3.
 
 #[cfg(test)]
 mod tests;
@@ -86,7 +87,7 @@ impl About for SetAcl {
 
 type Info = Option<Attributes>;
 
-/// Whether bits are all of a mask's.
+/// Whether all of these bits belong to the mask.
 fn is_mask(bits: u32) -> bool {
     bits & !mask::ALL == 0
 }
@@ -132,7 +133,7 @@ impl Execution {
         let acls = match (access, default) {
             (Wanted::List(access), Wanted::List(default)) => Acls { access, default: Some(default) },
             (Wanted::List(access), Wanted::None) => Acls { access, default: None },
-            // Something stays as it is.
+            // One of the lists stays as it is.
             (access, default) => {
                 let now = match opened.file_system.acl(opened.caller.clone(), opened.file).await {
                     Ok(now) => now,
@@ -162,16 +163,16 @@ impl Execution {
     }
 }
 
-/// What a call wants of one of the lists.
+/// What a call wants with one of the lists.
 enum Wanted {
     List(PosixAcl),
-    /// That there is none.
+    /// Remove it.
     None,
-    /// Nothing.
+    /// Leave it as it is.
     Same,
 }
 
-/// What the list of a call asks for.
+/// What a list in a call's arguments asks for.
 ///
 /// # Errors
 /// If its entries are not a list.

@@ -1,4 +1,4 @@
-//! NFSACL asked as a client does: of a directory of the host, whose kernel keeps the lists, and of memory.
+//! NFSACL as clients call it: on a directory of the host, whose kernel keeps the lists, and in memory.
 
 use crate::{
     Caller, Export, FileSystem, Identities, MemoryFs, Nfsd, Squash,
@@ -41,7 +41,7 @@ fn set(client: &Client, file: &Handle, mask: u32, access: &List, default: &List)
     client.ask(SetAcl { file: file.clone(), lists: Lists::new(mask, access.clone(), default.clone()) })
 }
 
-/// The status alone, of which a failure tells the attributes, too.
+/// The status alone; a failure also has attributes.
 fn status(answer: Answer<Info, Info>) -> Status {
     match answer {
         Answer::Ok(attributes) => {
@@ -52,16 +52,16 @@ fn status(answer: Answer<Info, Info>) -> Status {
     }
 }
 
-/// Owner to read and write, user 1000 as well, the group and group 50 to read: not in order, as Linux's client need not
+/// The owner may read and write, so may user 1000, the group and group 50 may read. Not in order, as Linux's client may
 /// send it.
 fn named() -> List {
     list(&[(16, 0, 6), (32, 0, 0), (8, 50, 4), (1, 0, 6), (2, 1000, 7), (4, 0, 4)])
 }
 
-/// The same as it is told of files of the superuser.
+/// The same list as the server returns it for files of the superuser.
 const NAMED: [(u32, u32, u32); 6] = [(1, 0, 6), (2, 1000, 7), (4, 0, 4), (8, 50, 4), (16, 0, 6), (32, 0, 0)];
 
-/// Calls reach it where calls of NFS do, and nowhere else. Version 2 is told that there is version 3.
+/// The program answers where NFS does, and nowhere else. Calls of its version 2 learn that there is version 3.
 ///
 /// proves: ULB-4.2-a
 #[test]
@@ -98,7 +98,7 @@ fn a_mode_is_told_as_four_entries_and_what_is_asked_for_is_told() {
         let Answer::Failed(failed) = get(client, &file, 0x10) else { panic!("a bit that there is not") };
         assert_eq!(failed.status, Status::INVAL);
         assert_eq!(failed.info.map(|attributes| attributes.mode), Some(0o4640));
-        // Setting what was told changes nothing but what it says.
+        // Setting the list that GETACL returned changes nothing else.
         let same = list(&four);
         assert_eq!(status(set(client, &file, BOTH, &same, &List::default())), Status::OK);
         assert_eq!(client.attributes(&file).unwrap().mode, 0o4640, "the higher bits stay");
@@ -127,12 +127,12 @@ fn lists_are_kept_and_access_goes_by_them() {
         assert_eq!(member.contents(&file), b"OCTETS");
         assert_eq!(member.write(&file, 0, "x").map(|_| ()), Err(Status::ACCES));
         assert_eq!(other.read(&file, 0, 1).map(|_| ()), Err(Status::ACCES));
-        // A mode narrows the mask, and leaves the names.
+        // A mode narrows the mask, and leaves the named entries.
         client.set(&file, mode(0o640)).unwrap();
         let mut narrowed = NAMED.to_vec();
         narrowed[4] = (16, 0, 4);
         assert_eq!((told(client, &file), may()), ([narrowed, vec![]], [access::READ, access::READ, 0]));
-        // What was taken away is gone at once, also for whoever has read before.
+        // Rights that are taken away are gone at once, also for a caller that has read before.
         let plain = list(&[(1, 0, 6), (4, 0, 0), (32, 0, 0)]);
         assert_eq!(status(set(client, &file, BOTH, &plain, &List::default())), Status::OK);
         assert_eq!(may(), [0, 0, 0]);
@@ -169,7 +169,7 @@ fn a_read_only_export_tells_lists_and_sets_none() {
     assert_eq!(told(&client, &root)[0].len(), 4);
 }
 
-/// What is made in a directory begins with its default list, whoever makes it; a directory passes it on.
+/// New files get their directory's default list, whoever makes them; new directories pass it on.
 ///
 /// proves: NFSACL-LINUX-c
 #[test]
@@ -192,7 +192,7 @@ fn what_is_made_inherits_the_default_list() {
         let below = client.new_directory(&directory, "below");
         let of_below = vec![(1, 0, 7), (2, 1000, 7), (4, 0, 4), (16, 0, 5), (32, 0, 0)];
         assert_eq!(told(client, &below), [of_below.clone(), kept.clone()]);
-        // A link lets everybody do everything, and inherits nothing.
+        // A symbolic link gives all rights to all users, and inherits nothing.
         let link = v3::SymbolicLink {
             directory: directory.clone(),
             name: "link".into(),
@@ -203,12 +203,12 @@ fn what_is_made_inherits_the_default_list() {
         assert_eq!(told(client, &link), [vec![(1, 0, 7), (4, 0, 7), (16, 0, 7), (32, 0, 7)], vec![]]);
         assert_eq!(status(set(client, &link, BOTH, &named(), &List::default())), Status::NOTSUPP);
         assert_eq!(status(set(client, &file, BOTH, &named(), &default)), Status::NOTSUPP, "files have none to pass on");
-        // One of the lists: the other stays.
+        // Only one of the lists: the other stays.
         assert_eq!(status(set(client, &below, mask::DEFAULT, &List::default(), &List::default())), Status::OK);
         assert_eq!(told(client, &below), [of_below, vec![]]);
         assert_eq!(status(set(client, &directory, mask::ACCESS, &named(), &List::default())), Status::OK);
         assert_eq!(told(client, &directory), [NAMED.to_vec(), kept.clone()]);
-        // Without entries it is what the mode says.
+        // An access list without entries means the list of the mode.
         assert_eq!(status(set(client, &directory, mask::ACCESS, &List::default(), &List::default())), Status::OK);
         let of_mode = vec![(1, 0, 6), (4, 0, 6), (16, 0, 6), (32, 0, 0)];
         assert_eq!(told(client, &directory), [of_mode, kept]);
@@ -253,7 +253,7 @@ fn what_is_no_list_is_refused_and_changes_nothing() {
     });
 }
 
-/// Counts that lie, entries that are missing, and more than there may be: no arguments.
+/// Wrong counts, missing entries and too many entries are no valid arguments.
 ///
 /// proves: NFSACL-LINUX-a
 #[test]
@@ -283,11 +283,11 @@ fn lists_that_lie_are_no_arguments() {
         assert_eq!(sent(&words, entries), GARBAGE, "{words:?} with {entries} entries");
     }
     assert_eq!(sent(&[BOTH, u32::MAX, u32::MAX], 0), GARBAGE, "nothing is allocated on a peer's word");
-    // A list that is not meant is read, and does not count.
+    // A list whose bit is not set is read, and ignored.
     assert_eq!(sent(&[mask::DEFAULT, 2, 2], 2), Ok(()));
 }
 
-/// The longest list that can be told and set, and one entry more.
+/// The longest list that a client can get and set, and one entry more.
 #[test]
 fn a_list_has_as_many_entries_as_the_program_allows() {
     let storage = Arc::new(MemoryFs::new(1 << 20, &env()));
@@ -329,7 +329,7 @@ fn where_there_are_modes_alone_no_list_says_more() {
     assert_eq!(trusted.attributes(&root).unwrap().mode, 0o710);
 }
 
-/// A SETACL that comes again, from another port, would undo what another has set since.
+/// A repeated SETACL from another port would undo what another client has set since.
 ///
 /// proves: ULB-3.4.2-a
 #[test]
@@ -349,7 +349,7 @@ fn a_repetition_is_not_executed_again() {
     });
 }
 
-/// Whatever bytes stand behind a handle.
+/// Arbitrary bytes after a handle.
 #[test]
 fn arbitrary_arguments_are_survived() {
     let client = Client::serving(Arc::new(MemoryFs::new(1 << 20, &env())));

@@ -1,8 +1,8 @@
-//! The time after a start in which hosts lock again what they had.
+//! The grace period: after a start, hosts reclaim the locks that they had.
 //!
 //! It begins if the list of hosts with locks names any, and has a fixed end: no host says that it is done. Version 4
-//! has a grace period of its own. While either lasts no host or client gets a lock that it did not have, in neither
-//! protocol, and hosts that reclaim by NLM may do so. Nothing fails.
+//! has its own grace period. While either lasts, no host or client gets a new lock, by either protocol, and hosts may
+//! reclaim locks by NLM. Nothing fails.
 
 use super::Lockd;
 use rpcrdma_env::{Clock, Timestamp};
@@ -19,12 +19,12 @@ use std::{
 pub(crate) struct Grace {
     clock: Arc<dyn Clock>,
     until: Timestamp,
-    /// Spares most calls a look at the clock.
+    /// Saves most calls a look at the clock.
     is_over: AtomicBool,
 }
 
 impl Grace {
-    /// One that begins now and lasts for this long, if at all.
+    /// A grace period that begins now and lasts this long, if at all.
     pub(super) fn new(clock: Arc<dyn Clock>, lasts: Option<Duration>) -> Self {
         let until = clock.now() + lasts.unwrap_or_default();
         Self { clock, until, is_over: AtomicBool::new(lasts.is_none()) }
@@ -44,7 +44,7 @@ impl Grace {
 }
 
 impl Lockd {
-    /// Whether a call may have what it asks for now: what its host had before, or something new.
+    /// Whether the lock manager may grant a call's lock now: a reclaimed lock, or a new one.
     ///
     /// # Errors
     /// If it has come too early, or too late.
@@ -54,7 +54,7 @@ impl Lockd {
             (true, true) | (false, false) => Ok(()),
             // NLM-GRACE-a
             (false, true) => Err(Status::DeniedGracePeriod),
-            // NLM-GRACE-b: others may have had it since.
+            // NLM-GRACE-b: another host may have had the lock since.
             (true, false) => Err(Status::Denied),
         }
     }

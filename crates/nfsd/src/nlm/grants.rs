@@ -1,9 +1,9 @@
 //! GRANTED: a lock has become free for a host that waits for it.
 //!
-//! The server takes the lock for the host first, and then calls the host, at the address from which it has called, by
-//! GRANTED or, if it has asked by LOCK_MSG, by GRANTED_MSG, whose answer is a call with our cookie. A host that answers
-//! that it waits no more gives the lock back, and so does one that does not answer several calls: meanwhile all others
-//! wait for it. Answers of other hosts, and with other cookies, change nothing.
+//! The server first takes the lock for the host, and then calls the host at the address from which it has called: by
+//! GRANTED or, if the host has asked by LOCK_MSG, by GRANTED_MSG, whose answer is a call with our cookie. If the host
+//! answers that it no longer waits, or does not answer several calls, the server gives the lock back: meanwhile all
+//! others wait for it. Answers from other hosts, or with other cookies, change nothing.
 
 use super::{
     Lockd,
@@ -35,7 +35,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// What became of telling hosts of their locks, in number.
+/// How often hosts have taken, refused or not answered a granted lock.
 #[derive(Default)]
 pub(super) struct Totals {
     pub(super) granted: AtomicU64,
@@ -43,7 +43,7 @@ pub(super) struct Totals {
     pub(super) unanswered: AtomicU64,
 }
 
-/// Calls by GRANTED_MSG that are to be answered: by cookie, from which address.
+/// Calls by GRANTED_MSG that wait for an answer: cookie, and the address from which it must come.
 #[derive(Default)]
 pub(super) struct Answers(Mutex<HashMap<u64, (IpAddr, oneshot::Sender<Status>)>>);
 
@@ -63,7 +63,7 @@ impl Answers {
         self.lock().remove(&cookie);
     }
 
-    /// A host answers a call of ours, or claims to. Only the called host's answer counts, and each once.
+    /// A host answers a call of ours, or claims to. Only the called host's answer counts, and only once.
     pub(super) fn answered(&self, from: IpAddr, cookie: &Cookie, status: Status) -> bool {
         let Ok(octets) = cookie.as_slice().try_into() else { return false };
         let cookie = u64::from_be_bytes(octets);
@@ -80,14 +80,14 @@ impl Answers {
     }
 }
 
-/// What a host says to GRANTED.
+/// A host's answer to GRANTED.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     /// It has the lock.
     Taken,
     /// It does not wait for it.
     Unwanted,
-    /// Nothing, or nothing that can be understood.
+    /// No answer, or none that the server can understand.
     Nothing,
 }
 
@@ -95,7 +95,7 @@ impl Said {
     fn of(status: Status) -> Self {
         match status {
             Status::Granted => Self::Taken,
-            // It has just started, and may know more in a moment.
+            // The host has just started, and may know more in a moment.
             Status::DeniedGracePeriod => Self::Nothing,
             _ => Self::Unwanted,
         }
@@ -103,7 +103,7 @@ impl Said {
 }
 
 impl Lockd {
-    /// Asks for a lock again in its host's stead, and calls the host if it is free.
+    /// Asks for a lock again on behalf of its host, and calls the host if the lock is free.
     pub(super) fn grant_later(self: &Arc<Self>, host: Arc<Host>, waiter: Arc<Waiter>) {
         let lockd = Arc::downgrade(self);
         self.tasks.spawn(async move {
@@ -118,7 +118,7 @@ impl Lockd {
             return;
         }
         let (origin, kind) = (waiter.file.caller.origin, waiter.kind);
-        // A conflicting delegation is recalled; the lock is asked for again soon.
+        // The table recalls a conflicting delegation; the server asks for the lock again soon.
         let Ok(using) = self.server.using(&waiter.file, None, kind).await else {
             let _ = self.on_worker(origin, move |lockd| lockd.postpone(&host, &waiter, false)).await;
             return;
@@ -181,7 +181,7 @@ impl Lockd {
         }
     }
 
-    /// Calls a host until it answers that it has a lock.
+    /// Calls a host until it answers whether it takes a lock.
     async fn tell(&self, waiter: &Waiter, cookie: u64) -> Said {
         for attempt in 0..GRANT_ATTEMPTS {
             if attempt > 0 {
@@ -208,7 +208,7 @@ impl Lockd {
         let mut answer = self.answers.expect(cookie, waiter.file.caller.origin.connection.ip().to_canonical());
         let late = self.clock.sleep_until(self.clock.now() + CALL_TIME);
         let said = match self.call_granted(waiter, cookie, Procedure::GrantedMessage).await {
-            // Some do not reply to a message, as its answer is a call of their own.
+            // Some hosts do not reply to a message, because they answer by a call of their own.
             Err(_) => answer.try_recv().map_or(Said::Nothing, Said::of),
             Ok(_) => match select(answer, late).await {
                 Either::Left((Ok(status), _)) => Said::of(status),
@@ -231,7 +231,7 @@ impl Lockd {
         self.outside.call(outside((waiter.local, to), waiter.version, procedure, arguments)).await
     }
 
-    /// The host has answered, or not. Sleeps.
+    /// The host has answered, or has not. Sleeps.
     fn granted(&self, host: &Host, waiter: &Arc<Waiter>, cookie: u64, said: Said) {
         let mut held = host.held();
         let Some(at) = held.place_of(waiter) else { return };

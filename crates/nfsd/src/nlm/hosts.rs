@@ -1,9 +1,9 @@
-//! Hosts that lock: each is known by its address and the name that it gives itself, and has a number in the table of
-//! claims.
+//! Hosts that lock. The server knows each by its address and by the name that it gives itself, and gives it a number
+//! for the table of claims.
 //!
-//! The table of hosts is locked for a look-up; what a host holds is under a lock of its own, which only workers wait
-//! for, as calls of the host's file system are made under it. So no host makes another wait. A host is forgotten when
-//! it has held nothing for a while. Nothing fails: one that has no room is not entered.
+//! The table of hosts is locked only for a look-up. What a host holds has its own lock, for which only workers wait,
+//! because calls of the server's file system are made under it. So no host delays another. A host that has held nothing
+//! for a while is forgotten. Nothing fails: if there is no room for a host, it is not entered.
 
 use super::{
     limits::{IDLE_TIME, NlmLimits},
@@ -26,10 +26,10 @@ use std::{
     },
 };
 
-/// The number before that of the first host. No client id of version 4 is as high, so a client that sees a lock of a
-/// host does not take it for one of its own.
+/// The number before that of the first host. No client id of version 4 is as high, so a client never takes a host's
+/// lock for its own.
 const FIRST_NUMBER: u64 = 1 << 63;
-/// The number of a host that is not known, as it holds nothing.
+/// The number for a host that the server does not know because it holds nothing.
 pub(super) const UNKNOWN: Client = Client::Nlm(FIRST_NUMBER);
 
 /// A host.
@@ -37,9 +37,9 @@ pub(super) struct Host {
     number: u64,
     address: IpAddr,
     name: Box<[u8]>,
-    /// It is on the list of hosts to notify of a restart.
+    /// Whether it is on the list of hosts to notify of a restart.
     is_watched: AtomicBool,
-    /// When it has called last, in nanoseconds.
+    /// When it last called, in nanoseconds.
     used: AtomicU64,
     held: Mutex<Held>,
 }
@@ -47,21 +47,21 @@ pub(super) struct Host {
 /// What a host holds and waits for.
 #[derive(Default)]
 pub(super) struct Held {
-    /// What keeps files with locks open, for each owner.
+    /// For each owner, what keeps files with locks open.
     pub(super) files: HashMap<(FileKey, Holder), Kept>,
-    /// What its owners have reserved.
+    /// The share reservations of its owners.
     pub(super) shares: HashMap<(FileKey, Holder), Reserved>,
-    /// What it waits for, in the order in which it began.
+    /// The locks that it waits for, in the order in which it began to wait.
     pub(super) waiting: Vec<Waiting>,
-    /// It has started again, and is another host now: calls that came before that get nothing any more.
+    /// It has started again, and counts as another host now: its earlier calls get nothing any more.
     pub(super) is_over: bool,
 }
 
 /// What an owner's locks on a file need.
 pub(super) struct Kept {
-    /// For reading and for writing, if it was locked so.
+    /// Opens for reading and for writing, as far as there are locks of that kind.
     opens: [Option<Arc<dyn OpenFile>>; 2],
-    /// Keeps it from being delegated to others.
+    /// Keeps the file from being delegated to others.
     using: [Option<Using>; 2],
     _place: Place,
 }
@@ -71,11 +71,11 @@ impl Kept {
         Self { opens: [None, None], using: [None, None], _place: place }
     }
 
-    /// Locked in this kind, by what was opened for that.
+    /// The owner has locked in this kind, through this open.
     pub(super) fn keep(&mut self, kind: Kind, open: Arc<dyn OpenFile>, using: Option<Using>) {
         let at = usize::from(kind == Kind::Write);
         self.opens[at] = Some(open);
-        // The new one before the old one goes: there is no moment without a lock.
+        // The new one first, then the old one goes: at no moment is there none.
         let before = std::mem::replace(&mut self.using[at], using);
         drop(before);
     }
@@ -95,7 +95,7 @@ pub(super) struct Waiting {
 }
 
 impl Held {
-    /// How many owners have something, for each file.
+    /// How many owners hold something, counted once for each file.
     pub(super) fn owners(&self) -> usize {
         self.files.len() + self.shares.len()
     }
@@ -104,17 +104,17 @@ impl Held {
         self.owners() == 0 && self.waiting.is_empty()
     }
 
-    /// Where an owner waits for a range.
+    /// Where in the list an owner waits for a range.
     pub(super) fn waits_at(&self, file: FileKey, holder: &Holder, range: Range) -> Option<usize> {
         self.waiting.iter().position(|waiting| waiting.waiter.is(file, holder, range))
     }
 
-    /// Where this waits.
+    /// Where in the list this waits.
     pub(super) fn place_of(&self, waiter: &Arc<Waiter>) -> Option<usize> {
         self.waiting.iter().position(|waiting| Arc::ptr_eq(&waiting.waiter, waiter))
     }
 
-    /// Takes a waiting lock from the list: code that is about to grant it, or to call the host, sees that.
+    /// Takes a waiting lock off the list: code that is about to grant it, or to call the host, sees that.
     pub(super) fn end_waiting(&mut self, at: usize) -> Waiting {
         let ended = self.waiting.remove(at);
         ended.waiter.end();
@@ -122,7 +122,7 @@ impl Held {
     }
 }
 
-/// An owner of locks: the process and its name. All bytes of the name are in it.
+/// An owner of locks: the process and its name. The owner's bytes contain both.
 pub(super) fn lock_owner(client: Client, process: i32, owner: &OwnerHandle) -> Holder {
     // NLM-6.1.4-g
     Holder::new(client, &[&process.to_be_bytes(), owner.as_slice()].concat())
@@ -137,7 +137,7 @@ pub(super) fn owner_of(holder: &Holder) -> (i32, OwnerHandle) {
 }
 
 impl Host {
-    /// As the table of claims knows it.
+    /// Its number in the table of claims.
     pub(super) fn client(&self) -> Client {
         Client::Nlm(self.number)
     }
@@ -158,7 +158,7 @@ impl Host {
         self.is_watched.store(true, Ordering::Release);
     }
 
-    /// What it holds. For workers alone, which may wait.
+    /// What it holds. Only workers may call this, because they may wait.
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -174,7 +174,7 @@ impl Host {
 
     /// Whether it holds or waits for anything.
     pub(super) fn holds(&self) -> bool {
-        // One that is in use in this moment will have.
+        // If another thread is using it at this moment, it does.
         self.held_now().is_none_or(|held| !held.is_empty())
     }
 
@@ -190,7 +190,7 @@ impl Host {
 
 #[derive(Default)]
 struct Table {
-    /// Those of each client network.
+    /// The hosts of each client network.
     clients: HashMap<ClientNetwork, Vec<Arc<Host>>>,
     count: usize,
     numbered: u64,
@@ -219,8 +219,8 @@ impl Hosts {
         hosts.iter().find(|host| host.is(address, name)).cloned()
     }
 
-    /// Forgets the host of this name at this address, which has started again: what it locks from now on is another
-    /// host's, which is not freed with what this one has.
+    /// Forgets the host of this name at this address, because it has started again: its new locks count as another
+    /// host's, and are not freed with the old ones.
     pub(super) fn take(&self, address: IpAddr, name: &[u8]) -> Option<Arc<Host>> {
         let client = ClientNetwork::of(address);
         let mut table = self.table();
@@ -234,8 +234,8 @@ impl Hosts {
         Some(host)
     }
 
-    /// The host of this name at this address, known from now on, if there is room for it. One that holds nothing makes
-    /// room for it and is forgotten.
+    /// Enters the host of this name at this address, if it is not known and there is room. A host that holds nothing
+    /// may make room: it is forgotten.
     pub(super) fn enter(&self, address: IpAddr, name: &[u8], now: Timestamp) -> (Option<Arc<Host>>, Vec<Arc<Host>>) {
         let client = ClientNetwork::of(address);
         let mut table = self.table();
@@ -280,12 +280,12 @@ impl Hosts {
         clients.iter().all(is_here)
     }
 
-    /// Forgets those that have held nothing for a while.
+    /// Forgets the hosts that have held nothing for a while.
     pub(super) fn forget_idle(&self, now: Timestamp) -> Vec<Arc<Host>> {
         self.table().forget(|host| host.is_idle(now), usize::MAX, None)
     }
 
-    /// All of them.
+    /// All hosts.
     pub(super) fn all(&self) -> Vec<Arc<Host>> {
         self.table().clients.values().flatten().cloned().collect()
     }
@@ -298,18 +298,19 @@ impl Hosts {
 }
 
 impl Table {
-    /// Forgets one that holds nothing in this moment.
+    /// Forgets a host that holds nothing at this moment.
     fn forget_one(&mut self, of: Option<ClientNetwork>) -> Option<Arc<Host>> {
         self.forget(|host| host.held_now().is_some_and(|held| held.is_empty()), 1, of).pop()
     }
 
-    /// Forgets so many that nobody uses.
+    /// Forgets at most `most` hosts that no code uses.
     fn forget(&mut self, may: impl Fn(&Host) -> bool, most: usize, of: Option<ClientNetwork>) -> Vec<Arc<Host>> {
         let mut forgotten = Vec::new();
         self.clients.retain(|client, hosts| {
             if of.is_none_or(|of| of == *client) {
                 hosts.retain(|host| {
-                    // Another reference is about to be used: references are only given out under the table's lock.
+                    // Another reference means that a call is about to use the host: references are only given out under
+                    // the table's lock.
                     let goes = forgotten.len() < most && Arc::strong_count(host) == 1 && may(host);
                     if goes {
                         forgotten.push(host.clone());
@@ -339,7 +340,7 @@ mod tests {
         Hosts::new(&NlmLimits { hosts, hosts_of_client, ..NlmLimits::default() })
     }
 
-    /// A lock of nobody's that keeps a host.
+    /// A waiting lock without an owner, which keeps a host.
     fn busy(host: &Host) {
         let key = FileKey { file_system: 1, file: crate::FileId::new(b"f").unwrap() };
         let place = super::super::room::Room::new(1).take().unwrap();

@@ -1,8 +1,8 @@
-//! TEST, LOCK, UNLOCK, CANCEL: byte ranges of hosts in the table of claims, and from there on the host of the server.
+//! TEST, LOCK, UNLOCK, CANCEL: byte ranges of hosts in the table of claims and, through it, on the server's own host.
 //!
-//! A lock is asked for in this order: the handle, the grace period, the list of hosts to notify of a restart, the
-//! caller's rights, conflicting delegations of version 4, the table. A worker does everything that reaches the host's
-//! file system, under the lock of what the calling host holds. What fails gives back what it got.
+//! A lock passes these in order: the handle, the grace period, the list of hosts to notify of a restart, the caller's
+//! rights, conflicting delegations of version 4, the table. A worker does everything that reaches the file system, and
+//! holds the lock of what the calling host holds. A call that fails gives back what it has taken.
 
 use super::{
     Call, Lockd,
@@ -22,13 +22,13 @@ use rpcrdma_nfs::{
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// How often a lock is asked for again because it conflicts with a client of version 4 whose lease is over.
+/// How often a lock is asked for again after its conflict with a client of version 4 whose lease is over.
 const MAX_TAKEN: usize = 8;
 
-/// The bytes that a call means.
+/// The byte range of a call.
 ///
 /// # Errors
-/// If they end beyond what 64 bits can say.
+/// If the range ends beyond 2^64 - 1.
 // NLM-6.3.1-a
 pub(super) fn range_of(offset: u64, length: u64) -> Result<Range, Status> {
     let last = match length.checked_sub(1) {
@@ -43,8 +43,8 @@ pub(super) fn kind_of(exclusive: bool) -> Kind {
     if exclusive { Kind::Write } else { Kind::Read }
 }
 
-/// What a host learns about the holder of a conflicting lock. Of clients of version 4 and of programs of the server's
-/// host it learns only the range.
+/// What a host learns of the holder of a conflicting lock. If the holder is a client of version 4 or a program of the
+/// server's host, it learns only the range.
 fn holder_of(denied: &Denied) -> nlm::Holder<u64> {
     let (process, owner) = match &denied.by {
         LockedBy::Holder(holder) if matches!(holder.client(), Client::Nlm(_)) => owner_of(holder),
@@ -55,7 +55,7 @@ fn holder_of(denied: &Denied) -> nlm::Holder<u64> {
     nlm::Holder { exclusive: denied.kind == Kind::Write, process, owner, offset, length }
 }
 
-/// A conflicting delegation: its holder may have locked anything.
+/// The conflict with a delegation: its holder may have locked anything.
 const DELEGATED: Denied = Denied { range: Range::ALL, kind: Kind::Write, by: LockedBy::Host };
 
 fn refused(refused: &LockRefused) -> Status {
@@ -69,7 +69,7 @@ fn refused(refused: &LockRefused) -> Status {
     }
 }
 
-/// What becomes of a failure of the file system.
+/// The status for a failure of the file system.
 pub(super) fn failed(fault: Fault) -> Status {
     match fault {
         Fault::Stale | Fault::BadId | Fault::NotFound => Status::StaleHandle,
@@ -79,7 +79,7 @@ pub(super) fn failed(fault: Fault) -> Status {
     }
 }
 
-/// What is asked of the table.
+/// What the table is asked for.
 #[derive(Clone, Copy)]
 pub(super) enum Ask {
     Lock,
@@ -95,14 +95,14 @@ impl Lockd {
         })
     }
 
-    /// Opens a file for a lock of this kind, if the caller may read or write it, or owns it: whether it could open the
-    /// file at that time, its own host has checked.
+    /// Opens a file for a lock of this kind, if the caller may read or write it, or owns it: when the caller opened the
+    /// file, its own host has checked the rights.
     async fn open_for(&self, file: &Opened, access: Access) -> Result<Arc<dyn OpenFile>, Status> {
         let opened = file.file_system.open_as_owner(file.caller.clone(), file.file, access).await;
         opened.map_err(|failure| failed(failure.fault))
     }
 
-    /// Asks the table, and takes what conflicts from clients of version 4 whose leases are over. Sleeps.
+    /// Asks the table, and first takes conflicting claims from clients of version 4 whose leases are over. Sleeps.
     // NLM-BOTH-a, NLM-BOTH-b
     pub(super) fn ask(&self, origin: Origin, request: &LockRequest<'_>, ask: Ask) -> Result<(), LockRefused> {
         let mut taken = 0;
@@ -121,12 +121,12 @@ impl Lockd {
         }
     }
 
-    /// Whether a lock would be granted, and what conflicts.
+    /// Whether a lock would be granted, and what conflicts with it.
     pub(super) async fn test(self: &Arc<Self>, call: &Call, exclusive: bool, lock: nlm::Lock<u64>) -> Tested<u64> {
         match self.try_test(call, exclusive, lock).await {
             Ok(None) => Tested::Other(Status::Granted),
             Ok(Some(denied)) => Tested::Denied(holder_of(&denied)),
-            // What is told with it nobody knows.
+            // This status must come with a holder, which is not known.
             Err(Status::Denied) => Tested::Other(Status::DeniedNoLocks),
             Err(status) => Tested::Other(status),
         }
@@ -141,7 +141,7 @@ impl Lockd {
         let (range, kind) = (range_of(lock.offset, lock.length)?, kind_of(exclusive));
         let file = self.open(call, &lock.file)?;
         self.admit(false)?;
-        // Any program may ask for the lock that excludes all, whatever its file is open for.
+        // A program may test for an exclusive lock, whatever it has opened the file for.
         let open = match self.open_for(&file, Access::Read).await {
             Err(Status::Failed) if exclusive => self.open_for(&file, Access::Write).await?,
             opened => opened?,
@@ -190,12 +190,12 @@ impl Lockd {
         let holder = lock_owner(host.client(), lock.process, &lock.owner);
         let (key, version, form, local) = (key_of(&file), call.version, call.form, call.local());
         let wish = Wish { file, key, holder, range, kind, lock, version, form, local, open };
-        // A host that reclaims has had it, and does not wait.
+        // A host that reclaims a lock has had it, and does not wait.
         let waits = block && !reclaim;
         self.on_worker(call.origin(), move |lockd| lockd.lock_now(&host, &wish, using, waits)).await?
     }
 
-    /// Asks for a lock in a host's stead, and puts it among those that are waited for if it is. Sleeps.
+    /// Asks for a lock on behalf of a host, and puts it on the host's waiting list if the host waits for it. Sleeps.
     pub(super) fn lock_now(
         self: &Arc<Self>,
         host: &Arc<Host>,
@@ -237,7 +237,7 @@ impl Lockd {
         };
         match (asked, waiter) {
             (Ok(()), _) => {
-                // It has what it waited for: a task that is calling it need not go on.
+                // The owner has the lock that it waited for: a task that is calling the host need not go on.
                 known.map(|at| held.end_waiting(at));
                 held.keep(wish.key, &wish.holder, place, (wish.kind, wish.open.clone(), using));
                 Ok(Status::Granted)
@@ -247,7 +247,8 @@ impl Lockd {
                 let standing = Standing::Waiting(again(self.clock.now(), is_told, held.waiting.len()));
                 match known {
                     Some(at) => {
-                        // It was being told that it has it, and has lost it to a delegation.
+                        // The server was calling the host because it had the lock for it, and has lost the lock to a
+                        // delegation.
                         let standing = std::mem::replace(&mut held.waiting[at].standing, standing);
                         self.give_back(&mut held, &Waiting { waiter, standing });
                     }
@@ -263,7 +264,7 @@ impl Lockd {
         }
     }
 
-    /// Room for an owner that has nothing of the file yet.
+    /// Room for an owner that holds nothing of the file yet.
     fn place_for(&self, held: &Held, host: &Host, wish: &Wish) -> Result<Option<Place>, Status> {
         let (_, ranges) = self.claims().held_by(host.client());
         if ranges >= self.limits.locks_of_host {
@@ -280,14 +281,14 @@ impl Lockd {
 
     fn stop_waiting(&self, held: &mut Held, known: Option<usize>, wish: &Wish) {
         if let Some(at) = known {
-            // What was taken for it is given back, if it is being told of it.
+            // If the server was calling the host, it had already taken the lock: it gives it back.
             let ended = held.end_waiting(at);
             self.give_back(held, &ended);
         }
         self.claims().cancel(wish.key, &wish.holder, wish.range);
     }
 
-    /// Ends waiting for a lock.
+    /// Ends an owner's waiting for a lock.
     // NLM-CANCEL-a
     pub(super) async fn cancel(
         self: &Arc<Self>,
@@ -313,7 +314,7 @@ impl Lockd {
         .await?
     }
 
-    /// Unlocks a range. That nothing of it was locked is no failure.
+    /// Unlocks a range. It is no failure if nothing of the range was locked.
     pub(super) async fn unlock(self: &Arc<Self>, call: &Call, lock: nlm::Lock<u64>) -> Result<Status, Status> {
         let range = range_of(lock.offset, lock.length)?;
         let file = self.open(call, &lock.file)?;
@@ -321,7 +322,7 @@ impl Lockd {
         let holder = lock_owner(host.client(), lock.process, &lock.owner);
         self.on_worker(call.origin(), move |lockd| {
             let (mut held, key) = (host.held(), key_of(&file));
-            // A host that gives back a lock knows that it has it, though its answer may have been lost.
+            // A host that unlocks a granted lock knows that it has it, even if its answer was lost.
             while let Some(at) = held.waiting.iter().position(|Waiting { waiter, standing }| {
                 let is_granted = matches!(standing, Standing::Granting { .. });
                 is_granted && waiter.key == key && waiter.holder == holder && waiter.range.overlaps(range)
@@ -338,8 +339,8 @@ impl Lockd {
         .await?
     }
 
-    /// Gives back what was taken for a host that does not wait for it any more: except what its owner had before, in
-    /// the kind in which it had it. Sleeps.
+    /// Gives back the lock that the server took for a host that no longer waits: except what its owner had before, in
+    /// its former kind. Sleeps.
     pub(super) fn give_back(&self, held: &mut Held, ended: &Waiting) {
         let Standing::Granting { before, .. } = &ended.standing else { return };
         let Waiter { key, holder, range, kind, .. } = &*ended.waiter;
@@ -349,8 +350,8 @@ impl Lockd {
             if part_kind != kind {
                 let request =
                     LockRequest { file: *key, holder, range: *part, kind: *part_kind, host: None, wake: None };
-                // Going back to reading conflicts with nobody. An owner that had it for writing gets that again unless
-                // another one reads.
+                // A change back to reading conflicts with no other. An owner that had the range for writing gets that
+                // again unless another owner reads.
                 let _ = self.claims().lock(&request);
             }
             let gap = next.zip(part.first().checked_sub(1)).and_then(|(from, to)| Range::between(from, to));
@@ -362,7 +363,7 @@ impl Lockd {
         self.settle(held, *key, holder);
     }
 
-    /// Unlocks what cannot stay: if it cannot be unlocked alone, with all that its owner has.
+    /// Unlocks a range for certain: if it cannot be unlocked alone, then all that its owner has on the file.
     fn unlock_surely(&self, file: FileKey, holder: &Holder, range: Option<Range>) {
         if let Some(range) = range
             && self.claims().unlock(file, holder, range).is_err()
@@ -371,7 +372,7 @@ impl Lockd {
         }
     }
 
-    /// Closes the file for an owner who has locked nothing of it any more.
+    /// Closes the file for an owner that has no lock on it any more.
     pub(super) fn settle(&self, held: &mut Held, file: FileKey, holder: &Holder) {
         if !self.claims().has_locks(file, holder) {
             held.files.remove(&(file, holder.clone()));
@@ -391,7 +392,7 @@ pub(super) fn release(claims: &Claims, host: &Host) {
     claims.release_client(host.client());
     let (files, shares) = (std::mem::take(&mut held.files), std::mem::take(&mut held.shares));
     drop(held);
-    // Without the lock: what has lost its last name is freed with it.
+    // After the lock is released: a file without a name is freed with its last open.
     drop((files, shares));
 }
 
@@ -416,7 +417,7 @@ impl Held {
     }
 }
 
-/// The file as the table of claims knows it.
+/// The file's key in the table of claims.
 pub(super) fn key_of(file: &Opened) -> FileKey {
     FileKey { file_system: file.file_system.id(), file: file.file }
 }

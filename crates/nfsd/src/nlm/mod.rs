@@ -1,13 +1,13 @@
 //! The lock manager (NLM versions 1, 3 and 4): locks and share reservations for clients of NFS version 3.
 //!
-//! Hosts and their owners are known here ([`hosts`]); what they have is in the table of claims, which version 4 asks,
-//! too, and from there on the server's own host. Locks that are waited for ([`waiting`]) are granted by calls to the
-//! address that has asked ([`grants`]). Nobody renews a lock: the status monitor ([`nsm`](crate::nsm)) says which hosts
-//! have started again, and who has to be told when this server has.
+//! This module knows hosts and their owners ([`hosts`]). The table of claims, which version 4 uses too, has what they
+//! hold, and passes it on to the server's own host. A host that waits for a lock ([`waiting`]) gets it by a call to the
+//! address from which it has asked ([`grants`]). No host renews a lock: the status monitor ([`nsm`](crate::nsm))
+//! reports which hosts have started again, and notifies hosts when this server has.
 //!
-//! A host is its address and the name that it gives itself. Addresses are what is known of a caller: whoever calls from
-//! a host's address can act for it, as with NFS version 3. All that a host can make the server keep or do has a limit
-//! ([`limits`]).
+//! A host is its address and the name that it gives itself. The server knows nothing else of a caller: any caller from
+//! a host's address can act for the host, as with NFS version 3. Everything that a host can make the server keep or do
+//! has a limit ([`limits`]).
 
 mod grace;
 mod grants;
@@ -50,7 +50,7 @@ use std::{
     time::Duration,
 };
 
-/// How much the lock manager keeps now, and what it has done since the server started, in number.
+/// How much the lock manager keeps now, and what it has done since the server started, as numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NlmCounts {
@@ -60,29 +60,29 @@ pub struct NlmCounts {
     pub locks: usize,
     /// Share reservations of hosts.
     pub shares: usize,
-    /// Owners of either, each counted once for each file.
+    /// Owners of locks and reservations, each counted once for each file.
     pub owners: usize,
     /// Locks that hosts wait for.
     pub waiting: usize,
     /// Calls to hosts that are under way.
     pub calls: usize,
-    /// Locks that hosts have waited for and have taken.
+    /// Locks that hosts have waited for and then taken.
     pub granted: u64,
-    /// Those that hosts did not want any more.
+    /// Locks that became free, but the host did not want them any more.
     pub refused: u64,
-    /// Those that were given back, as the host did not answer.
+    /// Locks that the server gave back, because the host did not answer.
     pub unanswered: u64,
 }
 
-/// What a lock manager is made with.
+/// The parts of a lock manager.
 pub(crate) struct Setup {
     pub(crate) server: Arc<Server>,
     pub(crate) monitor: Arc<Monitor>,
     pub(crate) outside: Arc<dyn Outside>,
     pub(crate) queue: Arc<Queue>,
-    /// For how long hosts may lock again what they had, if any had something.
+    /// For how long hosts may reclaim their locks, if any host had some.
     pub(crate) grace: Option<Duration>,
-    /// Whether programs of the server's host are excluded by what hosts lock.
+    /// Whether hosts' locks exclude programs of the server's host.
     pub(crate) host_locks: bool,
     pub(crate) limits: NlmLimits,
 }
@@ -108,7 +108,7 @@ pub(crate) struct Lockd {
     sweeps: AtomicU64,
 }
 
-/// A call, and how it wants to be answered.
+/// A call, and the form of the answer that it wants.
 pub(crate) struct Call {
     context: CallContext,
     version: u32,
@@ -117,12 +117,12 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    /// The address that it comes from.
+    /// The address from which it comes.
     fn client(&self) -> IpAddr {
         self.context.connection.peer.ip().to_canonical()
     }
 
-    /// The address that it has come to.
+    /// The address to which it has come.
     fn local(&self) -> IpAddr {
         self.context.connection.local.ip().to_canonical()
     }
@@ -159,7 +159,7 @@ impl Lockd {
         lockd
     }
 
-    /// What executes calls to all versions.
+    /// The handler of calls to all versions.
     pub(crate) fn handler(self: &Arc<Self>, groups: Option<&Arc<ManagedGroups>>, env: &Env) -> Arc<dyn Handler> {
         let add = |router: Router, version| {
             router.with_service(grouped(service::NlmService::new(self.clone(), version), groups))
@@ -171,7 +171,7 @@ impl Lockd {
         &self.server.claims
     }
 
-    /// The host of a call, known from now on.
+    /// The host of a call; enters it if it is new.
     fn enter(&self, call: &Call, name: &CallerName) -> Option<Arc<Host>> {
         let (host, forgotten) = self.hosts.enter(call.client(), name.as_slice(), self.clock.now());
         self.forget(forgotten);
@@ -184,13 +184,13 @@ impl Lockd {
         }
     }
 
-    /// Makes sure that a host is notified when this server starts again.
+    /// Makes sure that the server notifies a host when it starts again.
     ///
     /// # Errors
-    /// If it cannot be put on the list: it would lose its locks without notice.
+    /// If the host cannot be put on the list: it would lose its locks without notice.
     async fn watched(&self, host: &Host, call: &Call) -> Result<(), Status> {
-        // Also one that is watched already: each address by which it knows this server has an entry of its own, as a
-        // notice from another one means nothing to it.
+        // Even if the host is already on the list: each address by which it knows this server has its own entry,
+        // because a notice from another address means nothing to it.
         let watched = self.monitor.monitor(host.address(), call.local(), host.name()).await;
         watched.map(|()| host.set_watched()).map_err(|error| {
             tracing::debug!(client = %host.address(), %error, "a host gets no locks");
@@ -203,10 +203,10 @@ impl Lockd {
         self.host_locks.then(|| file.file_system.host_locks(open)).flatten()
     }
 
-    /// Does what may wait on one of the program's workers, in a client's turn.
+    /// Does work that may wait on one of the program's workers, in a client's turn.
     ///
     /// # Errors
-    /// If the program drops it, as it ends.
+    /// If the program drops the work, because it ends.
     async fn on_worker<T: Send + 'static>(
         self: &Arc<Self>,
         origin: Origin,
@@ -226,13 +226,13 @@ impl Lockd {
         }
     }
 
-    /// Whether all that conflict with a use of a file by version 3 are hosts at the address that the use comes from.
+    /// Whether only hosts at the caller's address hold the shares that conflict with a use of a file by version 3.
     pub(crate) fn are_own_shares(&self, origin: Origin, file: FileKey, access: Access) -> bool {
         let in_the_way = self.claims().in_the_way_of_use(file, access);
         !in_the_way.is_empty() && self.hosts.are_at(&in_the_way, origin)
     }
 
-    /// How much there is.
+    /// The present numbers.
     pub(crate) fn counts(&self) -> NlmCounts {
         let all = self.hosts.all();
         let held = |sum: (usize, usize), host: &Arc<Host>| {
@@ -254,7 +254,7 @@ impl Lockd {
         }
     }
 
-    /// Work that continues after calls were answered, and periodic work. For the first caller.
+    /// Work that goes on after the replies to calls, and periodic work. Only the first caller gets it.
     pub(crate) fn drive(self: &Arc<Self>) -> Option<[BoxFuture<'static, ()>; 2]> {
         let tasks = self.tasks.driver()?;
         let (lockd, clock) = (Arc::downgrade(self), self.clock.clone());
@@ -268,7 +268,7 @@ impl Lockd {
         Some([Box::pin(tasks), Box::pin(sweeps)])
     }
 
-    /// Asks again for what is waited for, and forgets hosts that hold nothing.
+    /// Asks again for locks that hosts wait for, and forgets hosts that hold nothing.
     pub(crate) fn sweep(self: &Arc<Self>) {
         self.claims().sweep();
         self.ask_again(self.sweeps.fetch_add(1, Ordering::Relaxed));
@@ -280,7 +280,8 @@ impl Holders for Lockd {
     fn rebooted(&self, address: IpAddr, name: &[u8]) {
         let Some(host) = self.hosts.take(address, name) else { return };
         self.forget(vec![host.clone()]);
-        // What it held is freed by a worker, as files are closed. Meanwhile it may lock anew, as another host.
+        // A worker frees what the host held, because that closes files. Meanwhile the host may lock anew, as another
+        // host.
         let (claims, origin) = (self.claims().clone(), Origin::at((address, 0).into()));
         drop(self.queue.ask(origin, move || locks::release(&claims, &host)));
     }

@@ -1,4 +1,4 @@
-//! Counts with a limit. The holder of a place gives it back by dropping it.
+//! Counts with a limit. Dropping a place gives it back.
 
 use rpcrdma_oncrpc::ClientNetwork;
 use std::{
@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-/// So many places.
+/// This many places.
 pub(super) struct Room {
     used: AtomicUsize,
     most: usize,
@@ -27,13 +27,13 @@ impl Room {
         Some(Place(self.clone()))
     }
 
-    /// How many are taken.
+    /// How many places are taken.
     pub(super) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 }
 
-/// One of them.
+/// A place in a room.
 pub(super) struct Place(Arc<Room>);
 
 impl Drop for Place {
@@ -66,13 +66,13 @@ impl Calls {
         Some(UnderWay { calls: self.clone(), client, _place: place })
     }
 
-    /// How many there are.
+    /// How many calls are under way.
     pub(super) fn count(&self) -> usize {
         self.all.used()
     }
 }
 
-/// A call under way, or several to the same client that follow one another.
+/// One call under way, or several to the same client, one after another.
 pub(super) struct UnderWay {
     calls: Arc<Calls>,
     client: ClientNetwork,

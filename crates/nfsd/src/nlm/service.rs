@@ -1,7 +1,7 @@
-//! The procedures: from arguments of either width to lockd and back, by whichever way the caller wants its answer.
+//! The procedures: from arguments of either width to lockd, and back in the form in which the caller wants its answer.
 //!
-//! A call of the form `_MSG` is executed like the one that it belongs to, its reply is empty, and what came of it goes
-//! out as a call to the caller's address. Procedures of clients (GRANTED) are refused, as this server is no client.
+//! The server executes a `_MSG` call like the procedure to which it belongs, sends an empty reply, and sends the result
+//! as a call to the caller's address. It refuses procedures of clients (GRANTED), because it is no client.
 
 use super::{
     Call, Lockd,
@@ -65,7 +65,7 @@ fn decode<A: Decode>(mut args: Decoder) -> Result<A, DecodeError> {
     Ok(decoded)
 }
 
-/// Nothing: what the reply of a message is, and of procedures without results.
+/// The empty reply to a message, and to procedures without results.
 fn empty() -> Answer {
     Answer::Results(Payload::new())
 }
@@ -152,7 +152,7 @@ impl Lockd {
         self.answer(call, &Response { cookie, status: status_of(call, done) })
     }
 
-    /// The results, or a call with them.
+    /// A reply with the results or, for a message, a call with them.
     fn answer(self: &Arc<Self>, call: &Call, results: &impl Encode) -> Answer {
         let Some(procedure) = call.procedure.response().filter(|_| call.form == Form::Message) else {
             let mut encoder = Encoder::new();
@@ -170,7 +170,7 @@ impl Lockd {
                     drop(under_way);
                 });
             }
-            // It asks again.
+            // The host asks again.
             None => tracing::debug!(client = %call.client(), "too many answers are under way to a host"),
         }
         empty()

@@ -1,7 +1,8 @@
 //! SHARE and UNSHARE: reservations of programs that open files as DOS does.
 //!
-//! They are among the share reservations of version 4: each sees the other's. They deny reading and writing by version
-//! 3 to others, and not to hosts at the address of the one that has reserved, as version 3 does not say who reads.
+//! They are among the share reservations of version 4, and each protocol sees the other's. They deny reading and
+//! writing by version 3, except to hosts at the reserving host's address: a call of version 3 does not say which
+//! program reads.
 
 use super::{
     Call, Lockd,
@@ -16,8 +17,8 @@ use crate::{
 use rpcrdma_nfs::nlm::{Share, ShareAccess, ShareArguments, Status};
 use std::sync::Arc;
 
-/// What is reserved, in the table's words. An open for nothing that denies others something counts as one for reading;
-/// one that denies nothing either has nothing.
+/// The table's modes for a reservation. An open without access that denies something counts as an open for reading; an
+/// open without access that denies nothing has no modes.
 // NLM-SHARE-a
 fn modes(share: &Share) -> Option<(claims::Access, Deny)> {
     let deny = Deny::from_bits(share.deny as u32)?;
@@ -28,7 +29,7 @@ fn modes(share: &Share) -> Option<(claims::Access, Deny)> {
     }
 }
 
-/// What it takes to keep a reservation.
+/// All that a reservation needs.
 struct Asked {
     file: Opened,
     holder: Holder,
@@ -63,7 +64,7 @@ impl Lockd {
         self.on_worker(call.origin(), move |lockd| lockd.share_now(&host, asked)).await?
     }
 
-    /// Reserves a file, in place of what the owner has reserved of it. Sleeps.
+    /// Reserves a file, and replaces the owner's earlier reservation of it. Sleeps.
     // NLM-SHARE-a
     fn share_now(&self, host: &Host, asked: Asked) -> Result<Status, Status> {
         let Asked { file, holder, modes: (access, deny), open, _using } = asked;
@@ -79,8 +80,8 @@ impl Lockd {
         } else if held.owners() >= self.limits.owners_of_host {
             return Err(Status::DeniedNoLocks);
         }
-        // What an owner denies others the table denies to it, too: so what it has goes first, and comes back if the
-        // rest is refused.
+        // What an owner denies, the table denies to this owner, too: so its earlier reservation goes first, and comes
+        // back if the new one is refused.
         let known = held.shares.remove(&place_key);
         let before = known.as_ref().and_then(|known| known.share.modes());
         let (known_open, place) = match known {
@@ -115,7 +116,7 @@ impl Lockd {
         let holder = Holder::new(host.client(), share.owner.as_slice());
         self.on_worker(call.origin(), move |_| {
             let ended = host.held().shares.remove(&(key_of(&file), holder));
-            // Without the lock: what has lost its last name is freed with it.
+            // After the lock is released: a file without a name is freed with its last open.
             drop(ended);
             Ok(Status::Granted)
         })

@@ -1,4 +1,5 @@
-//! Hosts that lock, for tests: whole calls to the handler of a server, without a transport, and what the server calls.
+//! Hosts that lock, for tests: whole calls to a server's handler, without a transport, and the server's calls to the
+//! hosts.
 //!
 //! ```text
 //! let world = World::memory();                or ::directory()
@@ -39,22 +40,22 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// For how long hosts may lock again what they had, in tests.
+/// For how long hosts may reclaim their locks, in tests.
 pub(crate) const GRACE_SECONDS: u64 = 90;
-/// A lock that excludes all others, and one that excludes those alone.
+/// Exclusive and shared locks.
 pub(crate) const WRITE: bool = true;
 pub(crate) const READ: bool = false;
 
-/// What a host says to a call: its status in NLM's words, or nothing.
+/// A host's answer to a call: a status, or none.
 pub(crate) type Saying = Result<Status, OutsideError>;
 
 /// The hosts that the server calls.
 #[derive(Default)]
 pub(crate) struct Ears {
     heard: Mutex<Vec<OutsideCall>>,
-    /// What is said to the next calls; to further ones it is yes.
+    /// The answers to the next calls; after these every answer is yes.
     says: Mutex<VecDeque<Saying>>,
-    /// What is said to the next call, when it is said.
+    /// The answer to the next call, which comes later.
     pub(crate) late: Mutex<Option<oneshot::Receiver<Saying>>>,
     /// Whether the host answers nothing.
     pub(crate) is_silent: Mutex<bool>,
@@ -131,34 +132,34 @@ impl World {
         Self { server, ears, tasks: Arc::new(Mutex::new(tasks)), limits, made: AtomicU32::new(1) }
     }
 
-    /// The server is killed and started again.
+    /// Kills the server and starts it again.
     pub(crate) fn restart(self) -> Self {
         let Self { server, ears, tasks, limits, .. } = self;
         drop((tasks, ears));
         Self::with(server.restart(), limits)
     }
 
-    /// What goes on after its call was answered goes on as far as it can.
+    /// Lets work that goes on after its reply go on as far as it can.
     pub(crate) fn drive(&self) {
         for _ in 0..16 {
             let _ = self.tasks.lock().unwrap().as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
     }
 
-    /// Time passes, and what is due then is done.
+    /// Lets time pass, and does what is due then.
     pub(crate) fn pass(&self, seconds: u64) {
         self.server.clock.pass(Duration::from_secs(seconds));
         self.server.nfsd.lock_manager().sweep();
         self.drive();
     }
 
-    /// What the server has called since this was asked last, when it has done what it can.
+    /// The calls that the server has made since this was last asked, after it has done all that it can.
     pub(crate) fn called(&self) -> Vec<OutsideCall> {
         self.drive();
         std::mem::take(&mut *self.ears.heard.lock().unwrap())
     }
 
-    /// What is said to the next calls.
+    /// Sets the answers to the next calls.
     pub(crate) fn say(&self, said: impl IntoIterator<Item = Saying>) {
         self.ears.says.lock().unwrap().extend(said);
     }
@@ -167,13 +168,13 @@ impl World {
         self.server.nfsd.lock_counts().unwrap()
     }
 
-    /// A file of the root with this mode, made by its owner.
+    /// A file in the root with this mode, which belongs to its maker.
     pub(crate) fn file(&self, name: &str) -> Handle {
         let client = self.server.version_3();
         client.new_file(&client.root(), name)
     }
 
-    /// A host of version 4 at 192.0.2.`last`, where the superuser calls.
+    /// A host at 192.0.2.`last`, which calls as the superuser.
     pub(crate) fn host(&self, last: u8, name: &str) -> TestHost {
         self.host_as(last, name, 0)
     }
@@ -181,7 +182,7 @@ impl World {
     pub(crate) fn host_as(&self, last: u8, name: &str, uid: u32) -> TestHost {
         let mut rpc = self.server.version_3().as_user(uid, uid, &[]).calling(self.server.nfsd.lockd().unwrap());
         rpc.address = [192, 0, 2, last].into();
-        // A host that is made a second time does not repeat its calls.
+        // If a test makes a host a second time, the new one does not repeat the first one's xids.
         let rpc = rpc.numbered_from(self.made.fetch_add(1 << 16, Ordering::Relaxed));
         TestHost { rpc, name: CallerName::from(name), version: nlm::VERSION_4 }
     }
@@ -218,14 +219,14 @@ impl TestHost {
         reply
     }
 
-    /// The status of a call, whose cookie comes back.
+    /// The status of a call; checks that its cookie comes back.
     pub(crate) fn status(&self, procedure: Procedure, args: &impl Encode) -> Status {
         let Response { cookie, status } = self.call(procedure, args);
         assert_eq!(cookie, Cookie::from("cookie"));
         status
     }
 
-    /// Bytes of a file for an owner, which is a process of this host.
+    /// A byte range of a file for an owner, which is a process of this host.
     pub(crate) fn place(&self, file: &Handle, owner: &str, (offset, length): (u64, u64)) -> Lock<u64> {
         let (caller, file, owner) = (self.name.clone(), file.clone(), OwnerHandle::from(owner));
         Lock { caller, file, owner, process: 77, offset, length }

@@ -1,4 +1,4 @@
-//! What hosts lock, asked of whole servers.
+//! Locks of hosts, on whole servers.
 
 mod again;
 mod granted;
@@ -19,7 +19,7 @@ use rpcrdma_nfs::{
     v3::Handle,
 };
 
-/// A server of memory, and one of a directory.
+/// A server of a file system in memory, and one of a directory.
 fn on_each(test: impl Fn(&World)) {
     test(&World::memory());
     test(&World::directory());

@@ -1,7 +1,8 @@
-//! Locks that are waited for, and what of them is due.
+//! Locks that hosts wait for, and when to ask for them again.
 //!
-//! A blocked lock stands in the queue of the table of claims, which rings when it may be free; lockd asks then in the
-//! host's stead. What the table cannot know of, or has no place for, is asked for again from time to time.
+//! A blocked lock stands in the queue of the table of claims, which notifies lockd when the lock may be free; lockd
+//! then asks on behalf of the host. Where the table cannot know that, or has no place in its queue, lockd asks again
+//! from time to time.
 
 use super::{
     Lockd,
@@ -31,20 +32,20 @@ pub(super) struct Waiter {
     pub(super) holder: Holder,
     pub(super) range: Range,
     pub(super) kind: Kind,
-    /// As it was asked for: the host knows it by these words.
+    /// In the host's own words, by which it recognises the lock.
     pub(super) lock: Lock<u64>,
-    /// The version in which it was asked for, and the form of that call: the notice uses the same.
+    /// The version and the form of the call that asked for it: GRANTED uses the same.
     pub(super) version: u32,
     pub(super) form: Form,
     /// The server's address that the host has called.
     pub(super) local: IpAddr,
     pub(super) open: Arc<dyn OpenFile>,
-    /// The host waits for it no more, or has it.
+    /// The host no longer waits for it, or has it.
     is_over: AtomicBool,
     pub(super) _place: Place,
 }
 
-/// A lock that a host wants, with what it takes to wait for it.
+/// A lock that a host wants, and all that is needed to wait for it.
 pub(super) struct Wish {
     pub(super) file: Opened,
     pub(super) key: FileKey,
@@ -58,12 +59,12 @@ pub(super) struct Wish {
     pub(super) open: Arc<dyn OpenFile>,
 }
 
-/// How a waiting lock stands.
+/// The state of a waiting lock.
 pub(super) enum Standing {
-    /// Another owner has it. It is asked for again at this time.
+    /// Another owner has it. The server asks for it again at this time.
     Waiting(Timestamp),
-    /// It was taken for the host, which is asked whether it still wants it. To give it back one must know what the
-    /// owner had of the range before.
+    /// The server has taken it for the host, and is asking whether the host still wants it. To give it back, the server
+    /// must know which locks the owner had in the range before.
     Granting { cookie: u64, before: Vec<(Range, Kind)> },
 }
 
@@ -99,7 +100,7 @@ impl Waiter {
     }
 }
 
-/// Rings when a lock may be free. It keeps neither the server nor the waiting host.
+/// Notifies lockd when a lock may be free. It keeps neither the server nor the waiting host alive.
 struct Bell {
     lockd: Weak<Lockd>,
     host: Weak<Host>,
@@ -123,14 +124,14 @@ pub(super) fn bell(lockd: &Arc<Lockd>, host: &Arc<Host>, waiter: &Arc<Waiter>) -
     Arc::new(Bell { lockd, host, waiter })
 }
 
-/// When a lock is asked for again that could not be had now.
+/// When to ask again for a lock that is not free now.
 pub(super) fn again(now: Timestamp, is_told: bool, waiting: usize) -> Timestamp {
-    // A host that waits for more locks than the table has places for does not get notices for all.
+    // If a host waits for more locks than the table has places for, some of them get no notice.
     now + if is_told && waiting <= MAX_WAITING_LOCKS { ASK_AGAIN } else { ASK_HOST_AGAIN }
 }
 
 impl Held {
-    /// Those whose time has come, at most this many. Each comes again later.
+    /// The locks whose time has come, at most this many. Each comes again later.
     fn due(&mut self, now: Timestamp, most: usize) -> Vec<Arc<Waiter>> {
         let count = self.waiting.len();
         let mut due = Vec::new();
@@ -148,8 +149,7 @@ impl Held {
 }
 
 impl Lockd {
-    /// Asks again for locks whose time has come. `from` is the host to begin with, so that the last does not stay the
-    /// last.
+    /// Asks again for locks whose time has come. Begins with host `from`, so that the last hosts get their turn.
     pub(super) fn ask_again(self: &Arc<Self>, from: u64) {
         if self.waiting.used() == 0 {
             return;
@@ -160,7 +160,7 @@ impl Lockd {
             hosts.rotate_left((from % count as u64) as usize);
         }
         for host in hosts {
-            // One that is in use is asked the next time.
+            // If another thread uses the host now, its locks come the next time.
             let due = host.held_now().map(|mut held| held.due(now, left)).unwrap_or_default();
             left -= due.len();
             due.into_iter().for_each(|waiter| self.grant_later(host.clone(), waiter));

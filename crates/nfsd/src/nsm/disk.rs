@@ -1,8 +1,8 @@
-//! Files of a directory that are whole or absent, whenever the machine stops.
+//! Files of a directory that are either whole or absent, even if the machine stops at any moment.
 //!
-//! A file is written beside its place, taken to the disk, moved into its place, and then the directory is taken to the
-//! disk: when [`put`] returns, the disk has it. What it leaves behind when it is interrupted is a draft, which is never
-//! read. The system calls are behind [`Calls`], so that tests stop between any two of them.
+//! [`put`] writes a file beside its place, waits until the disk has it, moves it into place, and waits until the disk
+//! has the directory: when it returns, the file is durable. An interruption leaves a draft behind, which is never read.
+//! The system calls are behind [`Calls`], so that tests can stop between any two of them.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What stands behind the name of a file that is not in its place yet.
+/// The end of a file's name while the file is not in its place yet.
 const DRAFT: &str = ".new";
 
 /// The system calls on one directory.
@@ -32,7 +32,7 @@ pub(super) trait Calls: Send + Sync {
     fn sync_names(&self) -> io::Result<()>;
 }
 
-/// Puts a file with these bytes into its place. The disk has it when this returns.
+/// Puts a file with these bytes into its place. It is durable when this returns.
 pub(super) fn put(calls: &dyn Calls, name: &str, octets: &[u8]) -> io::Result<()> {
     let draft = format!("{name}{DRAFT}");
     calls.write(&draft, octets)?;
@@ -43,7 +43,7 @@ pub(super) fn put(calls: &dyn Calls, name: &str, octets: &[u8]) -> io::Result<()
     calls.sync_names()
 }
 
-/// Whether a file is a draft: after a restart it is useless.
+/// Whether a file is a draft: after a restart drafts are useless.
 pub(super) fn is_draft(name: &str) -> bool {
     name.ends_with(DRAFT)
 }
@@ -52,7 +52,7 @@ pub(super) fn is_draft(name: &str) -> bool {
 pub(super) struct Directory(PathBuf);
 
 impl Directory {
-    /// Makes it if it does not exist.
+    /// Opens the directory; makes it if it does not exist.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         match fs::DirBuilder::new().mode(0o700).create(path) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

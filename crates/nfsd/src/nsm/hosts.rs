@@ -1,9 +1,9 @@
-//! The monitored hosts, in memory: which hosts hold locks, which must still be notified of our restart, what they have
-//! announced of theirs.
+//! The monitored hosts, in memory: which hosts hold locks, which must still be notified of our restart, and which state
+//! numbers they have announced.
 //!
-//! Nothing here waits and nothing here touches the disk: [`Monitor`](super::Monitor) does. A host that holds nothing
-//! any more stays for a while, as it may lock again at once; so does one that was not reached, for the next start. Both
-//! make room for others at the limits.
+//! Nothing here waits or touches the disk: [`Monitor`](super::Monitor) does. A host that holds nothing any more stays
+//! for a while, because it may lock again soon; so does a host that was not reached, for the next start. At the limits
+//! both make room for others.
 
 use super::list::{FileNumber, Listed};
 use bytes::Bytes;
@@ -13,42 +13,42 @@ use rpcrdma_oncrpc::ClientNetwork;
 use std::{collections::HashMap, net::IpAddr, sync::Arc, time::Duration};
 use tokio::sync::OnceCell;
 
-/// The most hosts that are monitored, in number: files in the state directory, and notices after a restart.
+/// The most monitored hosts: each is a file in the state directory, and a notice after a restart.
 pub(crate) const MAX_HOSTS: usize = 4096;
-/// The most of them with one address, in number: a host is one for each of our addresses that it mounts from, and many
-/// hosts may be behind one address that translates.
+/// The most hosts with one address: a host counts once for each of our addresses that it mounts from, and many hosts
+/// may be behind one address translation.
 pub(crate) const MAX_HOSTS_OF_ADDRESS: usize = 64;
-/// The most of them in one network ([`ClientNetwork`]), in number: one host may have all addresses of an IPv6 network.
+/// The most hosts in one network ([`ClientNetwork`]): one host may have all addresses of an IPv6 network.
 pub(crate) const MAX_HOSTS_OF_NETWORK: usize = 512;
-/// How long a host that holds nothing stays on the list, in seconds: who locks and unlocks again and again does not
-/// have the disk written each time.
+/// How long a host that holds nothing stays on the list, in seconds: a host that locks and unlocks again and again does
+/// not cause a write to the disk each time.
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(60);
-/// How long after a restart we try to reach a host, in seconds: one that was away for longer has the next start's
+/// How long after a restart we try to reach a host, in seconds: a host that is away for longer gets the next start's
 /// notice.
 pub(crate) const NOTIFY_TIME: Duration = Duration::from_secs(15 * 60);
-/// For how long a host says the same restart again, in seconds: as long as we do ourselves, and as Linux does.
+/// For how long a host repeats the notice of one restart, in seconds: as long as we do, and as Linux does.
 pub(crate) const REPEAT_TIME: Duration = NOTIFY_TIME;
-/// The pause after the first notice that was not answered, in seconds. Twice as long each time.
+/// The pause after the first unanswered notice, in seconds. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// The longest such pause, in seconds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The most notices under way, in number: sockets, and what our restart brings about in the network.
+/// The most notices under way: they take sockets, and cause load in the network.
 pub(crate) const MAX_NOTICES: usize = 16;
-/// The most of them to one network, in number: hosts there that do not answer leave places for others. To one address
-/// there is one at a time.
+/// The most notices under way to one network: silent hosts there leave places for others. To one address there is one
+/// at a time.
 pub(crate) const MAX_NOTICES_OF_NETWORK: usize = 4;
-/// The least time between two notices of a host that the server believes: an attacker who forges them frees the locks
-/// of one host this often and no more. Notices in between are not answered, and come again.
+/// The least time between two notices of a host that the server believes: an attacker who forges notices frees the
+/// locks of one host at most this often. The server does not reply to notices in between, and they come again.
 pub(crate) const NOTICE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What a host is on the list for.
+/// Why a host is on the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     /// It holds locks, as far as we know.
     Holds,
-    /// It holds nothing, since then.
+    /// It has held nothing since this time.
     Idle(Timestamp),
-    /// It held something before our restart.
+    /// It held locks before our restart.
     Past,
 }
 
@@ -57,15 +57,15 @@ enum Use {
 enum Notice {
     /// It was notified, or need not be.
     Done,
-    /// It must be notified then, after this pause between two attempts.
+    /// It must be notified at this time, after this pause between two attempts.
     Due(Timestamp, Duration),
-    /// A notice is under way; the pause as above.
+    /// A notice is under way; with the pause as above.
     UnderWay(Duration),
     /// It was not reached: the next start notifies it.
     GivenUp,
 }
 
-/// Says whether the disk has a host.
+/// Whether the host is on the disk.
 pub(super) type OnDisk = Arc<OnceCell<()>>;
 
 struct Host {
@@ -75,7 +75,7 @@ struct Host {
     on_disk: OnDisk,
     used: Use,
     notice: Notice,
-    /// The state number that it told last, and when.
+    /// The last state number that it announced, and when.
     heard: Option<(u32, Timestamp)>,
 }
 
@@ -84,7 +84,7 @@ impl Host {
         Listed { address, local: self.local, name: self.name.clone() }
     }
 
-    /// Whether it makes room for another.
+    /// Whether it may make room for another host.
     fn is_spare(&self) -> bool {
         matches!(
             (self.used, self.notice),
@@ -97,20 +97,20 @@ impl Host {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) hosts: usize,
-    /// Those that must still be notified of our restart.
+    /// Hosts that must still be notified of our restart.
     pub(super) untold: usize,
 }
 
-/// What becomes of a notice from a host.
+/// The result of a notice from a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Heard {
-    /// No host of that name at that address is monitored.
+    /// The server monitors no host of that name at that address.
     Unknown,
-    /// The host has told this state already.
+    /// The host has already announced this state.
     Again,
-    /// Too soon after another.
+    /// Too soon after another notice.
     TooSoon,
-    /// The hosts of these names have restarted, none if what is meant has not come back to us since our own restart.
+    /// The hosts of these names have restarted; no name if the host has not come back to us since our own restart.
     Restarted(Vec<Bytes>),
 }
 
@@ -122,7 +122,7 @@ pub(super) struct Hosts {
     count: usize,
 }
 
-/// There are as many as there may be.
+/// There is no room for another host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -131,12 +131,13 @@ pub(super) struct Wanted {
     pub(super) listed: Listed,
     pub(super) file: FileNumber,
     pub(super) on_disk: OnDisk,
-    /// Who made room.
+    /// The host that made room.
     pub(super) removed: Option<FileNumber>,
 }
 
 impl Hosts {
-    /// A host of an earlier start, to notify from now on. Returns whether it was new: twice the same is one.
+    /// A host of an earlier start, to be notified from now on. Returns whether it was new: two equal entries are one
+    /// host.
     pub(super) fn add_past(&mut self, file: FileNumber, listed: Listed, now: Timestamp) -> bool {
         if self.find(&listed).is_some() {
             return false;
@@ -158,7 +159,7 @@ impl Hosts {
         self.of.get_mut(&listed.address)?.iter_mut().find(same)
     }
 
-    /// A host takes a lock. `file` is for one that is new.
+    /// A host takes a lock. `file` is for a new host.
     pub(super) fn want(&mut self, listed: Listed, file: FileNumber) -> Result<Wanted, Full> {
         if let Some(host) = self.find(&listed) {
             host.used = Use::Holds;
@@ -172,7 +173,7 @@ impl Hosts {
         Ok(Wanted { listed, file, on_disk, removed })
     }
 
-    /// Room for one more with this address: at a limit it is that of one that is not needed.
+    /// Makes room for one more host with this address: at a limit, a host that is not needed goes.
     fn make_room(&mut self, address: IpAddr) -> Result<Option<FileNumber>, Full> {
         let network = ClientNetwork::of(address);
         let of_address = self.of.get(&address).map_or(0, Vec::len);
@@ -209,7 +210,7 @@ impl Hosts {
         Some(host)
     }
 
-    /// A host holds nothing any more, by whichever of our addresses it knows us.
+    /// A host holds nothing any more, under whichever of our addresses it is on the list.
     pub(super) fn forget(&mut self, address: IpAddr, name: &[u8], now: Timestamp) {
         for host in self.of.get_mut(&address).into_iter().flatten().filter(|host| host.name == name) {
             if host.used == Use::Holds {
@@ -218,16 +219,17 @@ impl Hosts {
         }
     }
 
-    /// Takes hosts away that have held nothing for long, and returns their files. `holds` has the last word.
+    /// Removes hosts that have held nothing for long, and returns their files. `holds` has the last word.
     pub(super) fn sweep(&mut self, now: Timestamp, holds: impl Fn(IpAddr, &[u8]) -> bool) -> Vec<FileNumber> {
         let mut idle = Vec::new();
         for (address, hosts) in &mut self.of {
             for (at, host) in hosts.iter_mut().enumerate() {
                 match host.used {
-                    // It has taken a lock since: what says so and what says the contrary may cross.
+                    // It has taken a lock since: the two reports may cross.
                     Use::Idle(_) if holds(*address, &host.name) => host.used = Use::Holds,
                     Use::Idle(since) if now.since(since) < IDLE_TIME || !host.is_spare() => {}
-                    // Its notice may come again, and would free what it has locked since if the first were forgotten.
+                    // Its notice may come again. If the server had forgotten the first one, the second would free the
+                    // new locks.
                     // NSM-1-d
                     Use::Idle(_) if host.heard.is_some_and(|(_, when)| now.since(when) < REPEAT_TIME) => {}
                     Use::Idle(_) => idle.push((*address, at)),
@@ -235,7 +237,7 @@ impl Hosts {
                 }
             }
         }
-        // From the last on, as others take the places of those that go.
+        // From the last on, because `take` moves the last entry into the gap.
         idle.into_iter().rev().filter_map(|(address, at)| self.take(address, at)).map(|host| host.file).collect()
     }
 
@@ -245,16 +247,17 @@ impl Hosts {
         hosts.is_some_and(|hosts| hosts.iter().any(|host| host.used != Use::Past && is_same_host(&host.name, name)))
     }
 
-    /// A notice from this address. It allocates nothing unless the server believes it.
+    /// A notice from this address. The server allocates memory only if it believes the notice.
     pub(super) fn hear(&mut self, address: IpAddr, name: &[u8], state: u32, now: Timestamp) -> Heard {
         let Some(hosts) = self.of.get_mut(&address) else { return Heard::Unknown };
-        // One that has not come back to us has nothing that could be freed; but its notice may come again after it has.
+        // A host that has not come back to us holds nothing to free; but its notice may be repeated after it has come
+        // back.
         let is_meant = |host: &Host| is_same_host(&host.name, name);
         let (mut is_known, mut is_soon, mut is_news) = (false, false, false);
         for host in hosts.iter().filter(|host| is_meant(host)) {
             is_known = true;
-            // A host that was put back to what it was, as virtual machines are, counts from there: what it says so late
-            // is another restart.
+            // A virtual machine that was reset to an earlier state counts from there: the same number after so long a
+            // time is another restart.
             // NSM-1-d
             let is_again = host.heard.is_some_and(|(heard, when)| heard == state && now.since(when) < REPEAT_TIME);
             is_news |= !is_again;
@@ -277,7 +280,7 @@ impl Hosts {
         Heard::Restarted(names)
     }
 
-    /// Begins the notices that are due, as many as may be under way.
+    /// Begins the notices that are due, within the limits.
     pub(super) fn begin_notices(&mut self, now: Timestamp) -> Vec<Listed> {
         let (mut all, mut networks, mut due) = (0, HashMap::<ClientNetwork, usize>::new(), Vec::new());
         for (address, hosts) in &self.of {
@@ -292,7 +295,7 @@ impl Hosts {
             });
             due.extend(first.min().map(|(when, at)| (when, *address, at)));
         }
-        // The one that waits for longest is first.
+        // The host that has waited longest comes first.
         due.sort();
         let mut begun = Vec::new();
         for (_, address, at) in due {
@@ -309,7 +312,7 @@ impl Hosts {
         begun
     }
 
-    /// When the next notice is due that is not under way.
+    /// When the next notice that is not under way is due.
     pub(super) fn next_notice(&self) -> Option<Timestamp> {
         let due = self.of.values().flatten().filter_map(|host| match host.notice {
             Notice::Due(when, _) => Some(when),
@@ -318,7 +321,7 @@ impl Hosts {
         due.min()
     }
 
-    /// A host has answered our notice. It has a while to come back: if we start again before, it is notified again.
+    /// A host has answered our notice. It has a while to come back: if we start again before that, we notify it again.
     pub(super) fn told(&mut self, listed: &Listed, now: Timestamp) {
         let Some(host) = self.find(listed) else { return };
         host.notice = Notice::Done;
@@ -328,7 +331,7 @@ impl Hosts {
         }
     }
 
-    /// A host has not answered our notice. Whether it is left alone from now on.
+    /// A host has not answered our notice. Returns whether we now give it up.
     pub(super) fn not_told(&mut self, listed: &Listed, now: Timestamp, restarted: Timestamp) -> bool {
         let Some(host) = self.find(listed) else { return false };
         let pause = match host.notice {

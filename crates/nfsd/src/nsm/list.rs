@@ -1,10 +1,9 @@
 //! The list of hosts to notify after a restart, in the directory `nsm-ID` of the state directory, and the state number
 //! beside it.
 //!
-//! Each host has a file of its own with a name that no other file has had, so that taking one away never meets writing
-//! another. What [`List::put`] has returned from is on the disk. A file that is not as it was written was once
-//! acknowledged, and its host is unknown: it is kept under another name, for people to look at, and the server reports
-//! it.
+//! Each host has a file of its own, with a name that no other file has had: so removing one file never conflicts with
+//! writing another. When [`List::put`] returns, the entry is on the disk. If a file is damaged, the list once had a
+//! host whose name is now unknown: the server keeps the file under another name, for people to look at, and reports it.
 //!
 //! ```text
 //! state:    state number (4 bytes), SipHash-2-4 of that (8)
@@ -30,27 +29,27 @@ use std::{
 
 const STATE: &str = "state";
 const HOST: &str = "host-";
-/// What stands behind the name of a file that is not as it was written.
+/// The end of a damaged file's name.
 const DAMAGED: &str = ".damaged";
 const ADDRESS_OCTETS: usize = 16;
 const CHECK_OCTETS: usize = 8;
-/// The most that is read of a file, in bytes: one more than the largest has.
+/// The most bytes that the code reads of a file: one more than the largest has.
 const MAX_OCTETS: usize = 2 * ADDRESS_OCTETS + MAX_NAME_OCTETS + CHECK_OCTETS + 1;
-/// The state numbers that are used: Linux and others take them for signed ones.
+/// State numbers stay within these bits: Linux and others take them for signed numbers.
 const MASK: u32 = i32::MAX as u32;
 
-/// A host that holds locks, as the list names it.
+/// A host that holds locks, as the list has it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct Listed {
     /// Its address.
     pub(super) address: IpAddr,
-    /// Ours, by which it knows us.
+    /// Our address, by which it knows us.
     pub(super) local: IpAddr,
-    /// Its name, as it says it.
+    /// The name that it gives itself.
     pub(super) name: Bytes,
 }
 
-/// Which file a host has.
+/// The number of a host's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileNumber(pub(super) u64);
 
@@ -67,12 +66,12 @@ pub(super) struct List {
     _lock: Option<File>,
 }
 
-/// What the list contained when it was opened.
+/// The list's contents when it was opened.
 pub(super) struct Past {
     pub(super) hosts: Vec<(FileNumber, Listed)>,
-    /// Our state number now: on the disk already.
+    /// Our present state number, which is already on the disk.
     pub(super) state: u32,
-    /// How many files were not as they were written.
+    /// How many files were damaged.
     pub(super) damaged: usize,
 }
 
@@ -100,8 +99,8 @@ impl List {
         Self { calls: Box::new(calls), _lock: None }
     }
 
-    /// Reads the list, and raises the state number, which is on the disk when this returns. `fallback` takes its place
-    /// if it is unknown.
+    /// Reads the list, and raises the state number, which is on the disk when this returns. If the old number is
+    /// unknown, `fallback` replaces it.
     pub(super) fn open(&self, fallback: u32) -> io::Result<Past> {
         let (mut hosts, mut last, mut damaged) = (Vec::new(), None, 0);
         for name in self.calls.names()? {
@@ -149,8 +148,7 @@ impl List {
         disk::put(&*self.calls, &number.name(), &with_check(body))
     }
 
-    /// Takes a host off the list. The disk need not have that at once: a host that is notified once too often does no
-    /// harm.
+    /// Takes a host off the list. The disk need not have that at once: a superfluous notice does no harm.
     pub(super) fn remove(&self, number: FileNumber) -> io::Result<()> {
         match self.calls.remove(&number.name()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -171,7 +169,7 @@ fn with_check(mut body: Vec<u8>) -> Vec<u8> {
     body
 }
 
-/// The bytes before the check, if they are as they were written.
+/// The bytes before the check, if the check is right.
 fn checked(octets: &[u8]) -> Option<&[u8]> {
     let (body, sum) = octets.split_last_chunk::<CHECK_OCTETS>()?;
     (check(body) == *sum).then_some(body)

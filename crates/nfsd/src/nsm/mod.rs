@@ -1,12 +1,13 @@
-//! The status monitor (NSM): the hosts that the server notifies of its restart, and the hosts that notify the server of
-//! theirs.
+//! The status monitor (NSM): it knows which hosts to notify when the server restarts, and takes notices from hosts that
+//! have restarted.
 //!
-//! Locks of NFS version 3 end with the host that holds them, and nobody renews them. So lockd has each host put on a
-//! list ([`Monitor::monitor`]) before its first lock is granted; the list is durable. After a restart every host on it
-//! is told ([`notices`]), and claims its locks again; who does not is off the list after a while. A host that tells us
-//! of its restart ([`service`]) has its locks freed, those of the host at the address that the notice comes from.
+//! Locks of NFS version 3 end with the host that holds them; no host renews them. So lockd puts each host on a list
+//! ([`Monitor::monitor`]) before it grants the first lock; the list is durable. After a restart the server notifies
+//! every host on it ([`notices`]), and the hosts reclaim their locks; a host that does not is off the list after a
+//! while. If a host notifies us of its restart ([`service`]), we free the locks of the host at the address from which
+//! the notice comes.
 //!
-//! Owns the list on the disk ([`list`]) and the table of who is on it ([`hosts`]). A disk that fails fails the lock.
+//! Owns the list on the disk ([`list`]) and the table of its hosts ([`hosts`]). If the disk fails, the lock fails.
 
 mod disk;
 mod hosts;
@@ -31,25 +32,25 @@ use std::{
     },
 };
 
-/// Who holds locks: lockd, which statd tells of restarts.
+/// The holder of locks: statd reports restarts of hosts to lockd.
 pub(crate) trait Holders: Send + Sync {
-    /// The host of this name at this address has restarted: all that it holds and waits for is freed.
+    /// The host of this name at this address has restarted: frees all that it holds and waits for.
     fn rebooted(&self, address: IpAddr, name: &[u8]);
 
     /// Whether that host holds or waits for anything.
     fn holds(&self, address: IpAddr, name: &[u8]) -> bool;
 }
 
-/// Why a host cannot be monitored: it gets no locks.
+/// Why the server cannot monitor a host, which then gets no locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotMonitored {
     /// Its name is too long.
     #[error("the host's name is longer than {MAX_NAME_OCTETS} bytes")]
     Name,
-    /// As many as may be are monitored, in all or of its address or network.
+    /// There is no room for another host, in all, with its address or in its network.
     #[error("no more hosts can be monitored")]
     Full,
-    /// The disk does not take it.
+    /// The disk has failed.
     #[error("the list of hosts cannot be written")]
     Disk,
 }
@@ -80,17 +81,18 @@ pub enum MonitorError {
 pub struct MonitorCounts {
     /// Hosts on the list.
     pub hosts: usize,
-    /// Those that are still to be told of our restart.
+    /// Hosts that still have to be notified of our restart.
     pub untold: usize,
     /// Hosts that have answered our notice.
     pub told: u64,
-    /// Attempts to tell a host that were not answered.
+    /// Attempts to notify a host that were not answered.
     pub unanswered: u64,
-    /// Hosts that were not reached in time: the next start tells them.
+    /// Hosts that were not reached in time: the next start notifies them.
     pub given_up: u64,
-    /// Notices of hosts that were believed.
+    /// Notices of hosts that the server has believed.
     pub believed: u64,
-    /// Those that were not: from hosts that hold nothing, from ports that anybody may use, or too many.
+    /// Notices that it has not believed: from hosts that hold nothing, from ports that any program may use, or too
+    /// many.
     pub disbelieved: u64,
 }
 
@@ -103,9 +105,9 @@ struct Totals {
     disbelieved: AtomicU64,
 }
 
-/// What a monitor is made with.
+/// The parts of a monitor.
 pub(crate) struct Setup<'a> {
-    /// The state directory, and which of the servers that share it this is.
+    /// The state directory, and the number of this server among those that share it.
     pub(crate) directory: &'a Path,
     pub(crate) server: Option<u64>,
     /// The name under which hosts know us.
@@ -129,14 +131,14 @@ pub(crate) struct Monitor {
     random: Arc<dyn Random>,
     totals: Totals,
     is_driven: AtomicBool,
-    /// What has come of the notices was said, or there were none.
+    /// The results of the notices are logged, or there were none.
     is_told: AtomicBool,
-    /// A disk that fails is told of a few times.
+    /// Failures of the disk, of which the log has only a few.
     failures: AtomicU64,
 }
 
 impl Monitor {
-    /// Opens the list, raises the state number, and has every host on the list told by [`drive`](Self::drive). Waits
+    /// Opens the list and raises the state number. [`drive`](Self::drive) then notifies every host on the list. Waits
     /// for the disk.
     pub(crate) fn open(setup: Setup<'_>, env: &Env) -> Result<Arc<Self>, MonitorError> {
         let directory = || setup.directory.to_owned();
@@ -173,7 +175,7 @@ impl Monitor {
             hosts: Mutex::new(hosts),
             name: setup.name.clone(),
             state: past.state,
-            // Nobody knows who stood in what is damaged.
+            // The hosts in damaged files are unknown.
             had_hosts: untold > 0 || past.damaged > 0,
             restarted: now,
             holders: OnceLock::new(),
@@ -192,7 +194,7 @@ impl Monitor {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Says who holds locks. Once.
+    /// Sets the holder of locks. Later calls change nothing.
     pub(crate) fn connect(&self, holders: Weak<dyn Holders>) {
         let _ = self.holders.set(holders);
     }
@@ -202,8 +204,8 @@ impl Monitor {
     }
 
     /// Puts the host of this name at this address, which knows us by `local`, on the list. The disk has it when this
-    /// returns. lockd calls it before each host's first lock is granted, and may call it before each lock: a host that
-    /// is on the list costs nothing.
+    /// returns. lockd calls this before it grants a host's first lock, and may call it before each lock: a host that is
+    /// already on the list costs nothing.
     pub(crate) fn monitor(
         self: &Arc<Self>,
         address: IpAddr,
@@ -247,12 +249,12 @@ impl Monitor {
                 self.failed(&error);
                 Err(NotWritten)
             }
-            // The program ends.
+            // The program is about to end.
             Err(_) => Err(NotWritten),
         }
     }
 
-    /// Takes files of the list away, in their turn.
+    /// Removes files of the list, in their turn.
     async fn remove(self: &Arc<Self>, files: Vec<FileNumber>) {
         if files.is_empty() {
             return;
@@ -282,12 +284,12 @@ impl Monitor {
         self.hosts().forget(address.to_canonical(), name, now);
     }
 
-    /// Whether somebody may have held locks before this start, and may claim them again.
+    /// Whether any host may have held locks before this start, and may reclaim them.
     pub(crate) fn had_hosts(&self) -> bool {
         self.had_hosts
     }
 
-    /// Our state number: odd, and another one after each start.
+    /// Our state number: odd, and different after each start.
     pub(crate) fn state_number(&self) -> u32 {
         self.state
     }
@@ -301,13 +303,13 @@ impl Monitor {
         MonitorCounts { hosts, untold, told, unanswered, given_up, believed, disbelieved }
     }
 
-    /// A host says that it has restarted, by a notice from this address. Whether it is answered.
+    /// A notice from this address says that a host has restarted. Returns whether to reply.
     fn hear(&self, address: IpAddr, name: &[u8], state: u32) -> bool {
         let address = address.to_canonical();
         let heard = self.hosts().hear(address, name, state, self.clock.now());
         let counted = match heard {
             Heard::Restarted(_) => &self.totals.believed,
-            // Nothing new: the host had no answer, or says its names.
+            // Nothing new: the host got no reply, or announces each of its names.
             Heard::Again => return true,
             Heard::Unknown | Heard::TooSoon => &self.totals.disbelieved,
         };
@@ -328,7 +330,7 @@ impl Monitor {
     }
 }
 
-/// The disk has not taken a host.
+/// The disk has not taken the host's entry.
 struct NotWritten;
 
 #[cfg(test)]

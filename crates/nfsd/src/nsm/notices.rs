@@ -1,8 +1,9 @@
-//! Telling hosts of our restart: SM_NOTIFY to each on the list, over UDP and then over TCP, again and again for a time.
+//! Notifies hosts of our restart: SM_NOTIFY to each on the list, over UDP and then over TCP, again and again for a
+//! time.
 //!
-//! The program drives it with the rest of the upkeep. Several notices are under way at a time, one to each address; a
-//! host that does not answer is left alone for longer each time, and given up in the end: it stays on the list for the
-//! next start. What it costs is bounded by time and number, whoever is on the list.
+//! The program polls this with the rest of the upkeep. Several notices are under way at a time, at most one to each
+//! address. The pauses for a host that does not answer become longer, and in the end the server gives it up: it stays
+//! on the list for the next start. Time and number limit the cost, whichever hosts are on the list.
 
 use super::{Monitor, hosts::NOTIFY_TIME, list::Listed};
 use crate::{OutsideCall, OutsideError, OutsideTransport};
@@ -19,13 +20,14 @@ use std::{
     time::Duration,
 };
 
-/// How long one attempt may take over one transport, in seconds, with the question for the port.
+/// How long one attempt over one transport may take, in seconds, including the question for the port.
 pub(crate) const NOTICE_LIMIT: Duration = Duration::from_secs(5);
-/// How often the table is looked through for hosts that hold nothing.
+/// How often the server looks for hosts that hold nothing.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(30);
 
 impl Monitor {
-    /// Tells hosts of our restart, and takes those off the list that hold nothing any more. For the first who asks.
+    /// Notifies hosts of our restart, and removes hosts that hold nothing any more from the list. Only the first caller
+    /// gets this.
     pub(crate) fn drive(self: &Arc<Self>) -> Option<BoxFuture<'static, ()>> {
         if self.is_driven.swap(true, Ordering::Relaxed) {
             return None;
@@ -43,7 +45,7 @@ impl Monitor {
                 }
                 let begun = monitor.hosts().begin_notices(now);
                 under_way.extend(begun.into_iter().map(|listed| monitor.clone().tell(listed)));
-                // What is due and not begun waits for one that is under way.
+                // A notice that is due but not begun waits for one that is under way.
                 let next = monitor.hosts().next_notice().filter(|next| *next > now);
                 let next = next.map_or(swept + SWEEP_INTERVAL, |next| next.min(swept + SWEEP_INTERVAL));
                 let sleep = monitor.clock.sleep_until(next);
@@ -64,7 +66,7 @@ impl Monitor {
         self.remove(files).await;
     }
 
-    /// One attempt to tell one host.
+    /// One attempt to notify one host.
     async fn tell(self: Arc<Self>, listed: Listed) {
         match self.call(&listed).await {
             Ok(()) => {
@@ -106,7 +108,7 @@ impl Monitor {
         over(OutsideTransport::Tcp).await.map(|_| ())
     }
 
-    /// Says once what has come of the notices.
+    /// Logs the results of the notices, once.
     fn say_when_done(&self) {
         let untold = self.hosts().sizes().untold;
         if untold > 0 || self.is_told.swap(true, Ordering::Relaxed) {

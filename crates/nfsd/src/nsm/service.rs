@@ -1,11 +1,11 @@
-//! What the status monitor answers (program 100024, version 1).
+//! The service of the status monitor (program 100024, version 1).
 //!
-//! SM_NOTIFY is what other hosts call: it concerns the host of the name that it says, at the address that it comes
-//! from, and nobody else. Over UDP anybody can write any address on a datagram, so that it has to come from a port that
-//! only the system's programs have, and each host's notices are believed a few at a time; `docs/threat-model.md` says
-//! what remains. SM_STAT tells a host whether it is monitored. The other procedures are for the lockd of the monitor's
-//! own host, which is in this program and calls nobody: what is asked by them is not done, and that is the answer where
-//! there is one.
+//! Other hosts call SM_NOTIFY: it concerns only the host with the name in the notice, at the address from which the
+//! notice comes. In a datagram of UDP anybody can forge the sender's address. So such a notice has to come from a port
+//! that only system programs can use, and the server limits how often it believes notices of one host;
+//! `docs/threat-model.md` says what risk remains. SM_STAT tells a host whether we monitor it. The other procedures are
+//! for the lockd of the monitor's own host; but here lockd is in the same program and does not call them, so they do
+//! nothing, and report that if their reply can.
 
 use super::Monitor;
 use crate::mount::results;
@@ -15,7 +15,7 @@ use rpcrdma_oncrpc::{Answer, CallContext, Service, TransportKind};
 use rpcrdma_xdr::{Decode, Decoder};
 use std::sync::{Arc, atomic::Ordering};
 
-/// The ports that only the system's programs have on most hosts.
+/// The ports that only system programs can use on most hosts.
 const PRIVILEGED_PORTS: std::ops::Range<u16> = 1..1024;
 
 /// The service.
@@ -31,7 +31,7 @@ impl Service for NsmService {
     }
 
     fn is_idempotent(&self, _: u32) -> bool {
-        // A state that was told already is nothing new: the table knows, and no reply is kept for anybody.
+        // The table recognises a state that it already knows, so the server need not keep a reply.
         true
     }
 
@@ -51,7 +51,7 @@ fn decode<A: Decode>(mut args: Decoder) -> Result<A, Answer> {
 fn execute(monitor: &Monitor, context: &CallContext, procedure: u32, args: Decoder) -> Result<Answer, Answer> {
     let peer = context.connection.peer;
     let address = peer.ip().to_canonical();
-    // Odd, and below the numbers that are negative.
+    // Odd, and never negative as a signed number.
     let state = monitor.state_number() as i32;
     Ok(match procedure {
         procedure::STAT => {
@@ -66,12 +66,12 @@ fn execute(monitor: &Monitor, context: &CallContext, procedure: u32, args: Decod
             // NSM-1-d
             if is_datagram && !PRIVILEGED_PORTS.contains(&peer.port()) {
                 monitor.totals.disbelieved.fetch_add(1, Ordering::Relaxed);
-                // Answered as any other: who sends it learns nothing.
+                // The same reply as for any other: the sender learns nothing.
                 return Ok(results(&()));
             }
             match monitor.hear(address, name.as_slice(), state as u32) {
                 true => results(&()),
-                // It comes again.
+                // The notice comes again.
                 false => Answer::Nothing,
             }
         }

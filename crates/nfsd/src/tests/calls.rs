@@ -1,4 +1,4 @@
-//! Procedures that are there and that are not, and arguments that are none.
+//! Procedures that exist and that do not, and malformed arguments.
 
 use crate::{
     MemoryFs,

@@ -1,4 +1,4 @@
-//! What version 3 may not do while somebody holds a file, asked of the server.
+//! What version 3 may not do with a file while a client of another version holds it.
 
 use super::*;
 use crate::claims::{Access, Client as Claimant, Deny, FileKey, Holder};

@@ -1,4 +1,4 @@
-//! What is in files: written, read, limited, kept until a restart.
+//! Contents of files: written, read, limited, kept until a restart.
 
 use super::{mode, on_each};
 use crate::{

@@ -1,4 +1,4 @@
-//! Directories and what stands in them: names, listings, renaming, links, removal.
+//! Directories and their entries: names, listings, renaming, links, removal.
 
 use super::{mode, on_each};
 use crate::{
@@ -52,7 +52,7 @@ fn a_directory_can_be_read_in_parts_while_it_changes() {
         let all = client.names(&directory, 1 << 20);
         assert_eq!(all.len(), 202);
         assert_eq!(all, client.names(&directory, 300));
-        // Entries that stay are told exactly once, whatever else comes and goes.
+        // A listing returns each entry that stays exactly once, whatever else comes and goes.
         let (mut cookie, mut verifier, mut seen) = (0, Verifier::default(), Vec::new());
         for round in 0.. {
             let list = v3::ReadDirectory { directory: directory.clone(), cookie, verifier, count: 500 };
@@ -122,8 +122,8 @@ fn a_listing_ends_at_the_servers_limit() {
     assert_eq!(client.names(&root, u32::MAX).len(), 9002);
 }
 
-/// Answers that nobody takes are memory: a client that asks for listings and does not read them must not have more of
-/// it than one that asks for data.
+/// A reply that a client does not take is memory: a client that asks for listings and does not read them must not get
+/// more of it than a client that asks for data.
 #[test]
 fn a_listing_counts_as_memory_until_it_is_taken() {
     let identities = Identities { squash: Squash::None, ..Identities::default() };
@@ -133,7 +133,7 @@ fn a_listing_counts_as_memory_until_it_is_taken() {
     client.memory = Arc::new(watched.clone());
     let in_use = || watched.0.load(Ordering::Relaxed);
     let directory = client.root();
-    // A listing of a few names is copied behind the reply's header, and gives its memory back at once.
+    // The transport copies a listing of a few names behind the reply's header, and gives its memory back at once.
     for number in 0..12 {
         let name = format!("a name of some length {number}");
         client.create(&directory, name.as_str(), CreateHow::Unchecked(mode(0o600))).unwrap();

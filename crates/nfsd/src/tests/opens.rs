@@ -1,4 +1,4 @@
-//! Files that are open, and change numbers, asked of the file systems themselves.
+//! Open files and change numbers, tested on the file systems themselves.
 
 use super::*;
 use crate::{Access, Caller, CreateHow, Failure, Fault, FileId, New, NodeKind, OpenFile, Via, testing::wait};

@@ -1,4 +1,4 @@
-//! Who may do what: attributes, exports, handles, callers.
+//! Rights: attributes, exports, handles, callers.
 
 use super::{mode, on_each};
 use crate::{
@@ -161,7 +161,7 @@ fn only_allowed_clients_are_served_and_exports_are_told_apart() {
     assert!(Nfsd::new(vec![Export::new("a", memory())], SECRET, &env()).is_err());
 }
 
-/// MNT tells no more of a path than LOOKUP would, and hands out nothing behind a directory that the caller may not
+/// MNT shows no more of a path than LOOKUP would, and returns no handle from below a directory that the caller may not
 /// search.
 /// proves: NFS3-MNT-a
 #[test]
@@ -175,7 +175,7 @@ fn mount_walks_a_path_as_the_caller() {
         client.new_file(&closed, "file");
         let owned = NewAttributes { uid: Some(1000), gid: Some(1000), ..mode(0o700) };
         if client.set(&closed, owned).is_err() {
-            return; // The server is an ordinary user itself and acts as nobody else.
+            return; // The server runs as an ordinary user, and cannot act as another.
         }
         let (owner, stranger) = (client.as_user(1000, 1000, &[]), client.as_user(6, 6, &[]));
         assert_eq!(owner.mount("/closed/inner"), Ok(inner));
@@ -187,7 +187,7 @@ fn mount_walks_a_path_as_the_caller() {
     });
 }
 
-/// A host that knows no groups of anybody, and tells so at once.
+/// A host that knows no user's groups, and says so at once.
 struct NoGroups;
 
 impl Groups for NoGroups {
@@ -282,7 +282,7 @@ fn rights_are_the_callers() {
         let file = client.new_file(&root, "file");
         let others = NewAttributes { uid: Some(1000), gid: Some(2000), ..mode(0o640) };
         if client.set(&file, others).is_err() {
-            return; // The server is an ordinary user itself and acts as nobody else.
+            return; // The server runs as an ordinary user, and cannot act as another.
         }
         client.write(&file, 0, "secret").unwrap();
         let (owner, member) = (client.as_user(1000, 1, &[]), client.as_user(5, 1, &[2000]));
@@ -300,10 +300,10 @@ fn rights_are_the_callers() {
         assert_eq!(member.set(&file, mode(0o666)).map(|_| ()), Err(Status::PERM));
         let give_away = NewAttributes { uid: Some(6), ..NewAttributes::default() };
         assert_eq!(owner.set(&file, give_away).map(|_| ()), Err(Status::PERM));
-        // What was taken away is gone at once, also for whoever has read before.
+        // Rights that are taken away are gone at once, also for a caller that has read before.
         client.set(&file, mode(0o600)).unwrap();
         assert_eq!(member.read(&file, 0, 10).map(|_| ()), Err(Status::ACCES));
-        // The owner goes on reading and writing whatever the mode: files of mode 444 can be copied.
+        // The owner may read and write whatever the mode is: files of mode 444 can be copied.
         let made = owner.create(&root, "frozen", CreateHow::Guarded(mode(0o444))).unwrap().file.unwrap();
         assert_eq!(owner.attributes(&made).unwrap().uid, 1000);
         owner.write(&made, 0, "ice").unwrap();

@@ -1,4 +1,4 @@
-//! Flavours of exports, as clients of version 3 meet them.
+//! Flavours of exports, as clients of version 3 see them.
 
 use crate::{
     Export, Fault, FileSystem, Identities, MemoryFs, Nfsd, Securities, Security, Squash,
@@ -17,7 +17,7 @@ use std::sync::Arc;
 const TOO_WEAK: Rejection = Rejection::Auth(AuthStat::TOO_WEAK);
 const SERVICES: [GssService; 3] = [GssService::Authentication, GssService::Integrity, GssService::Privacy];
 
-/// A server of one export that takes these. Everybody may do everything in its root.
+/// A server of one export that takes these flavours. All callers may do everything in its root.
 fn serving(securities: &[Security]) -> Client {
     let tree = Arc::new(MemoryFs::new(1 << 20, &env()));
     let all = NewAttributes { mode: Some(0o777), ..NewAttributes::default() };
@@ -37,7 +37,7 @@ fn by(client: &Client, service: GssService) -> Client {
     alice
 }
 
-/// What a call is refused with, if it is.
+/// The error with which the server refuses a call, if it does.
 fn refusal<C: Call>(client: &Client, call: C) -> Option<Rejection> {
     let mut encoder = Encoder::new();
     call.encode(&mut encoder);
@@ -107,7 +107,7 @@ fn what_is_asked_of_the_root_before_a_flavour_is_known_is_answered() {
     assert_eq!(weak.attributes(&forged).err(), Some(v3::Status::BADHANDLE), "which is no file of any export");
 }
 
-/// MOUNT is called with AUTH_SYS whatever NFS is. Then it says nothing of who calls.
+/// Clients call MOUNT with AUTH_SYS, whatever NFS uses. If the export does not take it, it does not prove who calls.
 #[test]
 fn who_looks_names_up_by_mount_without_the_flavour_is_nobody() {
     let weak = serving(&[Security::Krb5]);

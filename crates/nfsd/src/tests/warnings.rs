@@ -1,4 +1,4 @@
-//! What an operator is warned of, and how often.
+//! Which warnings an operator gets, and how often.
 
 use crate::{
     DirectoryFs, Export, FileSystem, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory,
@@ -17,7 +17,7 @@ use std::{
 };
 use tracing_subscriber::fmt;
 
-/// A clock that stands until it is set.
+/// A clock that stands still until a test sets it.
 #[derive(Default)]
 struct Standing(AtomicU64);
 
@@ -41,7 +41,7 @@ impl Clock for Standing {
     }
 }
 
-/// A log that is kept.
+/// A log that a test can read.
 #[derive(Clone, Default)]
 struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -55,11 +55,12 @@ impl io::Write for Kept {
     }
 }
 
-/// A log beside those of the tests. While a program has one log alone, a place in the code that another thread reaches
-/// first, without a log, stays silent for that one, too: tracing asks the thread's log whether the place matters.
+/// A second log beside that of the test. If a program has only one log, tracing asks the log of the first thread that
+/// reaches a place in the code whether the place matters. That thread may have no log; then the place stays silent for
+/// the test's log, too.
 static ANOTHER: LazyLock<tracing::Dispatch> = LazyLock::new(|| fmt().with_writer(io::sink).finish().into());
 
-/// The warnings that are logged meanwhile.
+/// The warnings that are logged while `run` runs.
 pub(crate) fn warnings(run: impl FnOnce()) -> Vec<String> {
     LazyLock::force(&ANOTHER);
     let kept = Kept::default();
@@ -102,7 +103,7 @@ fn a_full_disk_is_told_once_a_minute_with_the_number_of_the_others() {
     assert!(told.len() == 1 && told[0].contains("untold=2"), "{told:#?}");
 }
 
-/// A client that can bring one status about hides no other.
+/// A client that causes one status does not hide another.
 #[test]
 fn each_status_has_its_own_warning_and_the_path_is_named() {
     let clock = Arc::new(Standing::default());
@@ -121,7 +122,7 @@ fn each_status_has_its_own_warning_and_the_path_is_named() {
         assert_eq!(client.lookup(&client.root(), "nothing").map(|_| ()), Err(Status::NOENT));
     });
     assert_eq!(told.len(), 1, "and none of what is not there: {told:#?}");
-    // In quotes, so that no name looks like another field; what is escaped in it has two backslashes.
+    // In quotes, so that a name cannot look like another field; its escapes have two backslashes.
     let escaped = format!("served=\"{}/ser\\\\nved grün\"", scratch.path().display());
     for field in ["STALE", "procedure=\"GETATTR\"", "mount again", &escaped] {
         assert!(told[0].contains(field), "{field}: {told:#?}");

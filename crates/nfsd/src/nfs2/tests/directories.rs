@@ -1,4 +1,4 @@
-//! Directories of any size, in answers of any size.
+//! Directories of any size, in replies of any size.
 
 use super::{long::long, *};
 use std::collections::HashSet;

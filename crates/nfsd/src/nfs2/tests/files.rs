@@ -56,7 +56,7 @@ fn links_lead_where_they_were_made_to() {
         assert!(symlink("m", "").is_err());
         let file = create(client, top, "f", mode(0o644)).unwrap().file;
         assert!(ask(client, v2::ReadLink { link: file }).is_err());
-        // One that another version has made, and that is longer than this one can tell.
+        // A link that another version has made, and that is longer than version 2 can return.
         let directory = client.root();
         let path = rpcrdma_nfs::v3::Path("x".repeat(v2::MAX_PATH_OCTETS + 1).into_bytes().into());
         let long =

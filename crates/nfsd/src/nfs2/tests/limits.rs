@@ -74,7 +74,7 @@ fn handles_that_were_not_made_here_are_stale() {
     assert_eq!(read(&client, Handle([0xFF; 32]), 0, 1), Err(Status::STALE));
 }
 
-/// Arguments that are not what they should be are refused before anything is done.
+/// The server refuses malformed arguments before it does anything.
 #[test]
 fn garbage_is_refused() {
     let client = in_memory();
@@ -93,7 +93,7 @@ fn garbage_is_refused() {
     assert_eq!(garbage(3, vec![0; 4]), refused, "ROOT takes nothing");
 }
 
-/// However much is asked for, 8 KiB come, and that many bytes of memory are taken.
+/// However much the client asks for, it gets 8 KiB, and the read takes that many bytes of memory.
 #[test]
 fn a_read_brings_what_the_protocol_allows() {
     let mut client = in_memory();

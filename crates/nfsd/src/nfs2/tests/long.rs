@@ -1,4 +1,4 @@
-//! A file system whose ids are as long as ids can be, whose cookies have 64 bits, and which is not always ready.
+//! A file system with the longest possible ids, with cookies of 64 bits, and which is not always ready.
 
 use super::*;
 use crate::{
@@ -17,12 +17,12 @@ use std::{
     time::Duration,
 };
 
-/// Directory 0 with files from 1 on, each called by its number.
+/// Directory 0 with the files from 1 on; each has its number as its name.
 pub(super) struct Long {
     pub(super) files: u64,
     /// How often it says "later" before it answers.
     pub(super) later: AtomicU64,
-    /// The bytes that were to be written, and how durably, call by call.
+    /// For each call of write, how many bytes it had and how durable they had to be.
     written: Mutex<Vec<(usize, Stability)>>,
 }
 
@@ -82,7 +82,7 @@ impl FileSystem for Long {
         Box::pin(ready(Err(failed(Fault::Io))))
     }
 
-    /// Takes three bytes of a call at most.
+    /// Takes at most three bytes of a call.
     fn write(&self, _: Via, _: u64, data: Bytes, stability: Stability) -> BoxFuture<'_, Changed<Written>> {
         let count = data.len().min(3);
         self.written.lock().unwrap().push((count, stability));
@@ -117,7 +117,7 @@ impl FileSystem for Long {
     }
 }
 
-/// Time that passes when somebody sleeps, and only then.
+/// A clock whose time passes only when a task sleeps.
 pub(super) struct Skipping(AtomicU64);
 
 impl Clock for Skipping {

@@ -94,7 +94,7 @@ fn read(client: &Client, file: Handle, offset: u32, count: u32) -> Result<Vec<u8
     Ok(read.data.as_slice().to_vec())
 }
 
-/// All entries of a directory, asked for in answers of `count` bytes, and how many answers there were.
+/// All entries of a directory, from replies of `count` bytes, and the number of replies.
 fn list(client: &Client, directory: Handle, count: u32) -> Result<(Vec<v2::Entry>, usize), Status> {
     let (mut entries, mut answers, mut cookie) = (Vec::<v2::Entry>::new(), 0, 0);
     loop {

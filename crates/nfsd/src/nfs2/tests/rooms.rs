@@ -1,4 +1,4 @@
-//! What the rooms say that version 2 shares with the others: exports, flavours, claims, and MOUNT.
+//! Exports, flavours, claims and MOUNT, which version 2 shares with the other versions.
 
 use super::*;
 use crate::{
@@ -48,7 +48,7 @@ fn where_version_2_is_not_served_nothing_of_it_is_there() {
     assert!(client.raw(mount::PROGRAM, mount::VERSION_2, 1, Payload::new()).is_err());
 }
 
-/// A server of version 2 alone knows no other.
+/// A server of version 2 alone has no other version.
 #[test]
 fn version_2_can_stand_alone() {
     let scratch = tempfile::tempdir().unwrap();
@@ -132,7 +132,7 @@ fn what_others_deny_is_denied() {
     assert!(write(&client, file, 0, b"more").is_ok());
 }
 
-/// A handle of either version means the same file, and what one has changed the other sees.
+/// A handle of either version means the same file, and each version sees the other's changes.
 #[test]
 fn both_versions_see_the_same_files() {
     on_each(|client| {

@@ -1,11 +1,11 @@
-//! Calls that come again because their answers were lost, from another port of the host (ULB section 3.4.2).
+//! Calls that come again from another port of the host because their replies were lost (ULB section 3.4.2).
 
 use super::*;
 use rpcrdma_nfs::nlm::{Cookie, ShareAccess, ShareDeny, UnlockArguments};
 
 const ALL: (u64, u64) = (0, 0);
 
-/// The next call is the one that so many others have followed, as its host sends it by another connection.
+/// The next call repeats the one before the last `followed_by` calls, over another connection of its host.
 fn again(host: &mut TestHost, followed_by: usize) {
     (0..=followed_by).for_each(|_| host.rpc.repeat());
     host.rpc.port += 1;

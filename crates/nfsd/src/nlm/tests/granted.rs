@@ -1,4 +1,4 @@
-//! Locks that are waited for, and GRANTED.
+//! Locks that hosts wait for, and GRANTED.
 
 use super::*;
 use crate::{OutsideCall, OutsideTransport};
@@ -13,7 +13,7 @@ fn granted(call: &OutsideCall) -> TestArguments<u64> {
     TestArguments::decode(&mut Decoder::new(call.arguments.clone().into())).unwrap()
 }
 
-/// Whose lock it is, told by who is in the way of another host.
+/// Whether the lock belongs to this owner: TEST by another host names it.
 fn has(world: &World, file: &Handle, owner: &str) -> bool {
     match world.host(200, "looks").test(file, "o", ALL, WRITE) {
         Err(Ok(holder)) => holder.owner.as_slice() == owner.as_bytes(),
@@ -83,7 +83,7 @@ fn who_does_not_answer_is_asked_three_times_and_then_others_have_it() {
     });
 }
 
-/// A host that asks again while it is told is not told twice, and what its answer says then is no matter.
+/// A host that asks again during the server's call gets no second call, and its answer to the first does not matter.
 #[test]
 fn who_asks_again_while_it_is_told_keeps_the_lock() {
     on_each(|world| {
@@ -118,7 +118,7 @@ fn who_cancels_gets_nothing() {
         assert_eq!(a.unlock(&file, "first", ALL), Status::Granted);
         world.pass(60);
         assert_eq!(world.called(), []);
-        // While it is told, too.
+        // During the server's call, too.
         assert_eq!(a.lock(&file, "first", ALL, WRITE), Status::Granted);
         assert_eq!(b.wait(&file, "second", ALL, WRITE), Status::Blocked);
         *world.ears.is_silent.lock().unwrap() = true;
@@ -129,7 +129,7 @@ fn who_cancels_gets_nothing() {
     });
 }
 
-/// A reader waits to write what he reads: if he does not want it any more he still reads.
+/// A reader waits to write what it reads: if it gives up, it still reads.
 /// proves: NLM-GRANT-e
 #[test]
 fn what_is_given_back_is_as_it_was_before() {
@@ -149,7 +149,7 @@ fn what_is_given_back_is_as_it_was_before() {
     });
 }
 
-/// Who asks for it in another kind waits for that alone.
+/// An owner that asks in another kind waits for that kind alone.
 #[test]
 fn who_asks_in_another_kind_waits_anew() {
     on_each(|world| {
@@ -164,7 +164,8 @@ fn who_asks_in_another_kind_waits_anew() {
         assert_eq!(a.unlock(&file, "first", ALL), Status::Granted);
         let called = world.called();
         assert!(called.len() == 1 && granted(&called[0]).exclusive);
-        // Told of reading, it asks for writing, which it cannot have: it is given back what was taken for it.
+        // While the server calls it about reading, it asks for writing, which it cannot have: the server gives back the
+        // lock for reading.
         assert_eq!(b.unlock(&file, "second", ALL), Status::Granted);
         assert_eq!(a.lock(&file, "first", ALL, WRITE), Status::Granted);
         assert_eq!(b.wait(&file, "second", ALL, READ), Status::Blocked);
@@ -176,7 +177,7 @@ fn who_asks_in_another_kind_waits_anew() {
     });
 }
 
-/// Who gives back what it was not yet known to have has seen that it has it.
+/// An unlock before the answer to GRANTED shows that the host knew of its lock.
 #[test]
 fn an_unlock_says_that_the_lock_was_seen() {
     on_each(|world| {
@@ -192,7 +193,7 @@ fn an_unlock_says_that_the_lock_was_seen() {
     });
 }
 
-/// The kernel does not say when a program of the host unlocks: it is asked again.
+/// The kernel does not report when a program of the host unlocks: the server asks again.
 #[test]
 fn who_waits_for_a_program_of_the_host_is_told_soon_after_it() {
     use crate::claims::{HostLocks, Kind, Range};

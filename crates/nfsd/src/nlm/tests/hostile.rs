@@ -1,4 +1,4 @@
-//! What a host says that means harm.
+//! Calls of hosts that mean harm.
 
 use super::*;
 use rpcrdma_nfs::nlm::{CallerName, Notice, OwnerHandle, PROGRAM, VERSION_4};
@@ -48,7 +48,7 @@ fn owners_and_names_of_1024_octets_are_told_from_each_other_and_longer_ones_refu
     });
 }
 
-/// Names whose length says that more of them follows than does, cuts anywhere, and bytes behind the end.
+/// A name whose length is more than what follows, cuts anywhere, and bytes behind the end.
 #[test]
 fn what_does_not_end_where_it_says_is_refused() {
     let world = World::memory();
@@ -63,7 +63,7 @@ fn what_does_not_end_where_it_says_is_refused() {
         assert_eq!(raw(&whole[..end]), Err(Rejection::GarbageArgs), "cut at {end}");
     }
     assert_eq!(raw(&[&whole[..], &[0; 4]].concat()), Err(Rejection::GarbageArgs));
-    // The name's length, behind the cookie and two words.
+    // The length of the name, after the cookie and two words.
     for length in [u32::MAX, 1 << 31, 1024, 1025, 200] {
         let mut octets = whole.to_vec();
         octets[20..24].copy_from_slice(&length.to_be_bytes());
@@ -85,7 +85,7 @@ fn locks_beyond_the_end_of_the_range_are_refused() {
             assert_eq!(a.cancel(&file, "o", range, WRITE), Status::TooBig);
             assert_eq!(a.test(&file, "o", range, WRITE), Err(Err(Status::TooBig)));
         }
-        // At the end, and where no program of the host can lock.
+        // At the end of the range, and beyond what programs of the host can lock.
         for range in [(u64::MAX, 1), (u64::MAX - 1, 1), ((1 << 63) - 1, 1), (1 << 63, 1 << 62), ((1 << 63) - 2, 9)] {
             assert_eq!(a.lock(&file, "o", range, WRITE), Status::Granted, "{range:?}");
             assert_eq!(b.lock(&file, "o", range, READ), Status::Denied, "{range:?}");
@@ -97,7 +97,7 @@ fn locks_beyond_the_end_of_the_range_are_refused() {
     });
 }
 
-/// A host is its address and its name: neither alone lets anybody touch what is its.
+/// A host is its address and its name: a caller with only one of them cannot touch what the host holds.
 #[test]
 fn nobody_acts_for_another_host() {
     on_each(|world| {
@@ -154,7 +154,7 @@ fn procedures_that_are_not_there_are_unavailable() {
         }
     }
     let mismatch = a.rpc.raw(PROGRAM, 2, 1, Payload::new()).map(drop);
-    // Between those that are there.
+    // A version between those that exist.
     assert_eq!(mismatch, Err(Rejection::ProgramMismatch { low: 1, high: 4 }));
     let notice = Notice { name: CallerName::from("x"), state: -1 };
     let mut encoder = Encoder::new();

@@ -1,4 +1,4 @@
-//! All that a host can make the server keep or do has a limit: at it, and one past it.
+//! Everything that a host can make the server keep or do has a limit: at the limit, and one past it.
 
 use super::*;
 use rpcrdma_nfs::nlm::ShareAccess;
@@ -74,8 +74,8 @@ fn locks_that_are_waited_for() {
     assert_eq!(world.counts().waiting, 3);
 }
 
-/// A host that does not answer has so many calls under way, and other hosts are called all the same. What cannot be
-/// told yet is not taken from others.
+/// A silent host has at most this many calls under way, and the server still calls other hosts. It does not take a lock
+/// from others for a host that it cannot call yet.
 #[test]
 fn calls_under_way() {
     let world = World::limited(NlmLimits { calls_to_client: 2, calls: 3, ..limits() });
@@ -98,7 +98,7 @@ fn calls_under_way() {
     assert_eq!(world.counts().calls, 3);
 }
 
-/// A client has as many hosts as it says that it is.
+/// A client can claim to be any number of hosts.
 #[test]
 fn the_hosts_of_one_client_leave_half_to_others() {
     let limits = limits();

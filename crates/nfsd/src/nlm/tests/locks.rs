@@ -33,7 +33,7 @@ fn two_hosts_exclude_each_other_and_are_told_who_it_is() {
     });
 }
 
-/// The process is a part of who the owner is: Linux gives all of a host's owners names of their own, others do not.
+/// The process is part of the owner: Linux gives each owner of a host its own name, other systems do not.
 #[test]
 fn processes_of_one_name_exclude_each_other() {
     on_each(|world| {
@@ -45,7 +45,7 @@ fn processes_of_one_name_exclude_each_other() {
     });
 }
 
-/// Nothing is left of what is unlocked: no owner, no open file.
+/// After an unlock nothing is left: no owner, no open file.
 #[test]
 fn what_is_unlocked_is_gone() {
     on_each(|world| {
@@ -93,7 +93,7 @@ fn versions_1_and_3_lock_the_same_octets() {
         let tested = b.call::<TestResponse<u32>>(Procedure::Test, &args).tested;
         let Tested::Denied(holder) = tested else { panic!("{tested:?}") };
         assert_eq!((holder.offset, holder.length), (u32::MAX, 0), "as far as 32 bits go");
-        // No status of version 4 reaches them.
+        // Statuses of version 4 do not appear in NLM.
         let stale = rpcrdma_nfs::v3::Handle::new(b"nothing of ours").unwrap();
         let mut unknown = narrow((0, 1));
         unknown.lock.file = stale.clone();
@@ -106,7 +106,7 @@ fn versions_1_and_3_lock_the_same_octets() {
     });
 }
 
-/// A call that comes again is not executed again: its lock may have been given back since.
+/// The server does not execute a repeated call again: the host may have unlocked since.
 /// proves: NLM-DUP-a
 #[test]
 fn a_lock_that_comes_again_locks_nothing() {
@@ -116,7 +116,7 @@ fn a_lock_that_comes_again_locks_nothing() {
         let args = a.to_lock(a.place(&file, "o", (5, 1)), WRITE, false);
         assert_eq!(a.status(Procedure::Lock, &args), Status::Granted);
         assert_eq!(a.unlock(&file, "o", (5, 1)), Status::Granted);
-        // Its number is that of the LOCK, two calls ago.
+        // Its xid is the LOCK's, two calls ago.
         a.rpc.repeat();
         a.rpc.repeat();
         assert_eq!(a.status(Procedure::Lock, &args), Status::Granted, "the answer that it had");

@@ -1,4 +1,4 @@
-//! The forms without replies: `_MSG` and `_RES`.
+//! The forms of calls without results in the reply: `_MSG` and `_RES`.
 
 use super::*;
 use crate::OutsideCall;
@@ -51,7 +51,7 @@ fn a_message_is_answered_by_a_call_to_its_sender() {
     });
 }
 
-/// Waits by LOCK_MSG for what `a` has, and is called by GRANTED_MSG when `a` has given it back.
+/// Waits by LOCK_MSG for a lock of `a`, and gets a call by GRANTED_MSG when `a` has unlocked.
 fn waits_by_message(world: &World, a: &TestHost, b: &TestHost, file: &Handle) -> TestArguments<u64> {
     assert_eq!(a.lock(file, "first", ALL, WRITE), Status::Granted);
     b.call::<()>(Procedure::LockMessage, &b.to_lock(b.place(file, "second", ALL), WRITE, true));
@@ -84,7 +84,7 @@ fn an_answer_counts_from_the_host_that_was_called_alone() {
     });
 }
 
-/// An answer counts though the call that it answers has had no reply: its sender has the lock.
+/// An answer counts even if the GRANTED_MSG itself has had no reply: the host has the lock.
 #[test]
 fn an_answer_without_a_reply_counts() {
     on_each(|world| {

@@ -1,4 +1,4 @@
-//! Restarts: of the server, and of hosts.
+//! Restarts of the server and of hosts.
 
 use super::*;
 use crate::{
@@ -39,7 +39,7 @@ fn after_a_restart_hosts_lock_again_what_they_had_and_others_wait() {
     }
 }
 
-/// How many files the state directory has: one for each host on the list, and some others.
+/// How many files the state directory has: one for each host on the list, and a few others.
 fn files_of_state(world: &World) -> usize {
     let mut directories = vec![world.server.scratch.path().join("state")];
     let mut files = 0;
@@ -52,7 +52,7 @@ fn files_of_state(world: &World) -> usize {
     files
 }
 
-/// A notice from another address than the one that a host has mounted from means nothing to it.
+/// A notice counts for a host only if it comes from the server's address that the host has mounted from.
 #[test]
 fn a_host_is_on_the_list_for_each_address_of_the_server_that_it_locks_by() {
     let world = World::memory();
@@ -65,7 +65,7 @@ fn a_host_is_on_the_list_for_each_address_of_the_server_that_it_locks_by() {
     }
 }
 
-/// What nobody is told of after a restart is no reason to wait.
+/// The server does not wait for locks whose host it does not notify after a restart.
 #[test]
 fn who_is_not_monitored_reclaims_nothing() {
     let world = World::memory();
@@ -104,7 +104,7 @@ fn a_host_that_has_started_again_has_nothing() {
     });
 }
 
-/// What a notice frees is freed by a worker, who may come late; and calls from before the restart may come later still.
+/// A worker frees the locks after a notice, perhaps late; and calls from before the restart may arrive even later.
 #[test]
 fn what_a_host_locks_after_its_notice_is_not_freed_with_what_it_had() {
     on_each(|world| {
@@ -119,7 +119,7 @@ fn what_a_host_locks_after_its_notice_is_not_freed_with_what_it_had() {
         assert_eq!(a.lock(&file, "after", (0, 5), WRITE), Status::Granted);
         release(lockd.claims(), &before);
         assert_eq!(b.lock(&file, "o", (0, 5), WRITE), Status::Denied, "who has started again has it");
-        // A call that was under way when the notice came, and can have its lock now.
+        // A call was under way when the notice came, and could have its lock now.
         assert_eq!(b.unlock(&other, "o", ALL), Status::Granted);
         let using = wait(lockd.server.using(&waiter.file, None, waiter.kind)).ok();
         let wish = Wish {
@@ -140,7 +140,7 @@ fn what_a_host_locks_after_its_notice_is_not_freed_with_what_it_had() {
     });
 }
 
-/// A host is put on the list before its first lock, and the list has no room for names without end.
+/// The server puts a host on the list before its first lock, and a name that is too long has no room there.
 #[test]
 fn who_cannot_be_monitored_gets_no_lock() {
     let world = World::limited(NlmLimits { hosts_of_client: 100, ..NlmLimits::default() });

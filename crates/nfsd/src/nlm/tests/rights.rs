@@ -1,4 +1,4 @@
-//! Who may lock what.
+//! Which caller may lock what.
 
 use super::*;
 use crate::nfs4::testing::Setup;
@@ -22,7 +22,7 @@ fn of_user(world: &World, name: &str, mode: u32) -> Handle {
 /// proves: NLM-RIGHTS-a
 #[test]
 fn who_may_read_locks_for_reading_and_who_may_write_alone() {
-    // A server that is not root serves a directory as its own user.
+    // If the server is not root, it serves a directory as its own user.
     let directory = rustix::process::geteuid().is_root().then(World::directory);
     [World::memory()].iter().chain(&directory).for_each(|world| {
         let (owner, other) = (world.host_as(1, "alpha", OWNER), world.host_as(2, "beta", 2000));
@@ -43,7 +43,7 @@ fn who_may_read_locks_for_reading_and_who_may_write_alone() {
             assert_eq!(shared == Status::Granted, reads && writes);
             assert_eq!(other.unshare(&file, "o"), Status::Granted);
         }
-        // The file may be closed to its owner since he has opened it.
+        // The owner may have opened the file before its mode forbade that.
         let closed = of_user(world, "closed", 0);
         assert_eq!(owner.lock(&closed, "o", ALL, READ), Status::Granted);
     });
@@ -54,7 +54,7 @@ fn who_may_read_locks_for_reading_and_who_may_write_alone() {
 fn what_can_only_be_read_is_locked_for_reading_alone() {
     let setup = Setup { read_only: true, ..Setup::default() };
     let server = crate::nfs4::testing::TestServer::memory_with(Setup { read_only: false, ..setup });
-    // Made while it could be.
+    // Made while the export could be written to.
     let made = {
         let client = server.version_3();
         client.new_file(&client.root(), "f")

@@ -40,7 +40,7 @@ fn an_owner_replaces_what_it_has() {
         assert!(is_free(ShareAccess::Read, ShareDeny::Write) && !is_free(ShareAccess::Write, ShareDeny::None));
         assert_eq!(a.share(&file, "o", ShareAccess::Both, ShareDeny::Write), Status::Granted, "more");
         assert!(!is_free(ShareAccess::Read, ShareDeny::Write) && is_free(ShareAccess::Read, ShareDeny::None));
-        // What is refused leaves it what it had.
+        // After a refusal the host still has its earlier reservation.
         assert_eq!(b.share(&file, "o", ShareAccess::Read, ShareDeny::None), Status::Granted);
         assert_eq!(a.share(&file, "o", ShareAccess::Both, ShareDeny::Both), Status::Denied);
         assert_eq!(b.share(&file, "p", ShareAccess::Write, ShareDeny::None), Status::Denied);

@@ -1,11 +1,11 @@
-//! The list on a disk that stops between any two system calls and loses whatever was not waited for.
+//! The list on a disk that stops between any two system calls, and loses everything that was not synchronised.
 
 use super::{super::disk::Calls, *};
 use std::collections::BTreeMap;
 
 type Names = BTreeMap<String, usize>;
 
-/// A change of the names that the disk may or may not have.
+/// A change of the names that a crash may undo.
 #[derive(Clone, Debug)]
 enum Change {
     Make(String, usize),
@@ -13,15 +13,15 @@ enum Change {
     Remove(String),
 }
 
-/// A disk: what programs see, and what is sure to be there after a crash.
+/// A disk: what programs see, and what certainly survives a crash.
 #[derive(Clone, Default)]
 struct Disk {
     names: Names,
     durable_names: Names,
     changes: Vec<Change>,
-    /// Contents as programs see them, and as they are sure to be.
+    /// Contents as programs see them, and as they certainly survive.
     contents: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// Calls until it stops.
+    /// How many calls are left before it stops.
     left: Option<usize>,
     count: usize,
 }
@@ -39,7 +39,8 @@ fn apply(names: &mut Names, change: &Change) {
 }
 
 impl Disk {
-    /// What is left after a crash: of the changes that were not waited for these, of contents that were not so much.
+    /// The disk after a crash: `kept` says which unsynchronised changes survive, `contents` how much of unsynchronised
+    /// contents.
     fn after_crash(&self, kept: u32, contents: Lost) -> Self {
         let mut names = self.durable_names.clone();
         for (at, change) in self.changes.iter().enumerate() {
@@ -149,7 +150,7 @@ impl Calls for Shared {
     }
 }
 
-/// A history of two starts with hosts that come, stay and go. What each step has promised is in `promised`.
+/// A history of two starts with hosts that come, stay and go. `promised` has the hosts that the list must have.
 fn history(disk: &Shared, promised: &mut Vec<&'static str>, state: &mut u32) -> Result<(), ()> {
     let world = Arc::new(World::default());
     let mut start = Start::with_list(List::with_calls(disk.clone()), world.clone()).map_err(drop)?;
@@ -159,7 +160,7 @@ fn history(disk: &Shared, promised: &mut Vec<&'static str>, state: &mut u32) -> 
         promised.push(name);
     }
     start.monitor.forget(ip("192.0.2.1"), b"b");
-    // From here on nobody waits for it, though it may still be there.
+    // From here on the list need not have it, though it may still.
     promised.retain(|name| *name != "b");
     start.pass(hosts::IDLE_TIME + Duration::from_secs(60));
     start.monitor("192.0.2.1", "d").map_err(drop)?;
@@ -169,7 +170,7 @@ fn history(disk: &Shared, promised: &mut Vec<&'static str>, state: &mut u32) -> 
     *state = start.monitor.state_number();
     start.monitor("192.0.2.1", "a").map_err(drop)?;
     world.answers("192.0.2.1", OutsideTransport::Udp);
-    // All that do not come back are told, and not waited for.
+    // Hosts that do not come back were notified, and are not promised any more.
     promised.retain(|name| *name == "a");
     start.drive();
     start.pass(Duration::from_secs(5));
@@ -243,7 +244,7 @@ fn what_is_damaged_is_kept_aside_and_begins_a_grace_period() {
     assert_eq!((start.monitor.counts().hosts, start.monitor.state_number()), (0, 3));
     assert!(file.with_extension("damaged").exists());
     drop(start);
-    // A state number that nobody knows is not the first again.
+    // If the state number is unknown, the server does not begin again with the first.
     std::fs::write(directory.join("state"), b"junk").unwrap();
     let start = Start::at(scratch.path(), &world);
     assert!(start.monitor.state_number() > 3 && start.monitor.state_number() % 2 == 1);

@@ -1,4 +1,4 @@
-//! How many hosts are monitored, and what becomes of those that hold nothing.
+//! How many hosts the server monitors, and what happens to hosts that hold nothing.
 
 use super::*;
 use crate::nsm::hosts::*;
@@ -18,7 +18,7 @@ fn a_host_is_on_the_disk_once_however_often_it_locks() {
         start.pass(IDLE_TIME / 4);
     }
     assert_eq!(files(scratch.path()), 1);
-    // By another address of ours it is another: it knows us by both.
+    // Under another address of ours it is another host on the list: it knows us by both.
     now_or_never(start.monitor.monitor(ip("192.0.2.1"), ip("192.0.2.253"), b"a")).unwrap();
     assert_eq!(files(scratch.path()), 2);
     start.monitor.forget(ip("::ffff:192.0.2.1"), b"a");
@@ -47,7 +47,7 @@ fn one_address_has_so_many_hosts_and_others_do_not_notice() {
     assert_eq!(start.monitor("192.0.2.1", "one more"), Err(NotMonitored::Full));
     assert_eq!(start.monitor("192.0.2.1", "a3"), Ok(()), "who is there is there");
     assert_eq!(start.monitor("192.0.2.2", "one more"), Ok(()));
-    // One that holds nothing makes room.
+    // A host that holds nothing makes room.
     start.monitor.forget(ip("192.0.2.1"), b"a3");
     assert_eq!(start.monitor("192.0.2.1", "one more"), Ok(()));
     assert_eq!(start.monitor("192.0.2.1", "a3"), Err(NotMonitored::Full));
@@ -124,7 +124,7 @@ fn calls_at_the_same_time_wait_for_one_write() {
     assert_eq!(poll(&mut calls), [false; 3], "before the disk has it nobody is granted a lock");
     let jobs = std::mem::take(&mut *later.0.lock().unwrap());
     assert_eq!(jobs.len(), 1);
-    // Who has begun it is gone: another goes on.
+    // The call that began the job is gone: another call goes on.
     drop(calls.remove(0));
     jobs.into_iter().for_each(|job| job());
     let mut ready = poll(&mut calls);

@@ -1,5 +1,5 @@
-//! The monitor without sockets: a list on a real directory or on a disk that loses what it can, hosts that answer as
-//! told.
+//! The monitor without sockets: a list in a real directory, or on a disk that loses all that it may; and hosts that
+//! answer as the test says.
 
 mod crash;
 mod limits;
@@ -22,15 +22,15 @@ use std::{
 #[derive(Default)]
 pub(super) struct World {
     pub(super) calls: Mutex<Vec<OutsideCall>>,
-    /// Who answers, over what.
+    /// Which hosts answer, and over which transport.
     pub(super) answering: Mutex<Vec<(IpAddr, OutsideTransport)>>,
-    /// Calls under way that do not answer yet.
+    /// Calls under way that have no answer yet.
     pub(super) under_way: Arc<AtomicU64>,
     pub(super) most_under_way: AtomicU64,
     pub(super) clock: Arc<TestClock>,
 }
 
-/// One call under way less when it goes.
+/// Counts a call under way until it is dropped.
 struct Counted(Arc<AtomicU64>);
 
 impl Drop for Counted {
@@ -68,7 +68,7 @@ impl World {
     }
 }
 
-/// What holds locks, and was told to free them.
+/// A holder of locks, which records which hosts' locks it has to free.
 #[derive(Default)]
 pub(super) struct Locks {
     pub(super) freed: Mutex<Vec<(IpAddr, Vec<u8>)>>,
@@ -155,7 +155,7 @@ impl Start {
         }
     }
 
-    /// What a call to the service is answered with.
+    /// The reply to a call to the service.
     pub(super) fn ask(&self, from: &str, kind: TransportKind, procedure: u32, args: &impl Encode) -> Answer {
         let mut encoder = Encoder::new();
         args.encode(&mut encoder);
@@ -168,7 +168,7 @@ impl Start {
         now_or_never(NsmService(self.monitor.clone()).call(context, procedure, decoder))
     }
 
-    /// Whether a notice is answered.
+    /// Whether the server replies to a notice.
     pub(super) fn notify(&self, from: &str, kind: TransportKind, name: &str, state: i32) -> bool {
         let notice = nsm::Notify { name: name.into(), state };
         match self.ask(from, kind, nsm::procedure::NOTIFY, &notice) {
@@ -186,7 +186,7 @@ impl Start {
     }
 }
 
-/// What an answer's results say.
+/// The results in a reply.
 pub(super) fn results<T: Decode>(answer: Answer) -> T {
     let Answer::Results(results) = answer else { panic!("{answer:?}") };
     let mut decoder = Decoder::new(Stream::from(results.to_bytes()));
@@ -195,7 +195,7 @@ pub(super) fn results<T: Decode>(answer: Answer) -> T {
     value
 }
 
-/// The outcome of what need not wait for anything.
+/// The output of a future that need not wait.
 pub(super) fn now_or_never<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

@@ -1,4 +1,4 @@
-//! Telling hosts of our restart.
+//! Notices of our restart.
 
 use super::*;
 use crate::nsm::{hosts::*, notices::NOTICE_LIMIT};
@@ -44,7 +44,7 @@ fn who_had_locks_is_told_once_with_the_new_state_and_is_off_the_list() {
     assert!(!start.monitor.had_hosts(), "whoever was told and has not come back is off the list");
 }
 
-/// A start may fail, or end, when it has told some and before they have claimed anything.
+/// A start may fail or end when it has notified some hosts and they have not yet reclaimed their locks.
 #[test]
 fn who_was_told_and_had_no_time_to_come_back_is_told_by_the_next_start() {
     let scratch = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ fn a_host_that_never_answers_costs_a_bounded_number_of_calls_and_is_told_by_the_
 fn hosts_that_do_not_answer_leave_places_for_others() {
     let scratch = tempfile::tempdir().unwrap();
     let start = Start::at(scratch.path(), &Arc::default());
-    // All of one network, and many names at one address.
+    // Many hosts of one network, and many names at one address.
     for host in 0..40 {
         start.monitor(&format!("2001:db8::{host:x}"), "client1").unwrap();
         start.monitor("192.0.2.1", &format!("client{host}")).unwrap();

@@ -1,4 +1,4 @@
-//! Hosts that tell us of their restart, and whoever pretends to be one.
+//! Hosts that notify us of their restart, and callers that pretend to be such a host.
 
 use super::*;
 use crate::nsm::hosts::{IDLE_TIME, NOTICE_INTERVAL, NOTIFY_TIME, REPEAT_TIME};
@@ -19,14 +19,14 @@ fn a_notice_frees_what_that_host_at_that_address_has_and_nothing_else() {
     let (start, _scratch) = start();
     assert!(start.notify("192.0.2.1:700", Udp, "a", 5));
     assert_eq!(start.freed(), [(ip("192.0.2.1"), b"a".to_vec())]);
-    // Somebody else's name, a name that nobody has, an address that nobody has.
+    // Another host's name, an unknown name, an unknown address.
     assert!(start.notify("192.0.2.2:700", Udp, "b", 5));
     assert!(start.notify("192.0.2.1:700", Udp, "c", 5));
     assert!(start.notify("192.0.2.3:700", Udp, "a", 5));
     assert!(start.notify("192.0.2.1:700", Udp, "", 5));
     assert!(start.freed().is_empty());
     assert_eq!((start.monitor.counts().believed, start.monitor.counts().disbelieved), (1, 4));
-    // As an IPv6 socket tells it.
+    // The form of the address from an IPv6 socket.
     assert!(start.notify("[::ffff:192.0.2.2]:700", Tcp, "a.example.org", 5));
     assert_eq!(start.freed(), [(ip("192.0.2.2"), b"a".to_vec())], "with its domain, under the name that it locks by");
 }
@@ -37,7 +37,7 @@ fn a_notice_that_comes_again_frees_nothing_of_what_the_host_has_locked_since() {
     assert!(start.notify("192.0.2.1:700", Udp, "a.example.org", 5));
     assert_eq!(start.freed().len(), 1);
     start.monitor("192.0.2.1", "a").unwrap();
-    // The same by another name, and the same once more: it had no answer.
+    // The same restart under another name, and once more: the host got no reply.
     assert!(start.notify("192.0.2.1:700", Udp, "a", 5));
     assert!(start.notify("192.0.2.1:700", Udp, "a", 5));
     start.pass(2 * NOTICE_INTERVAL);
@@ -65,7 +65,7 @@ fn a_notice_is_remembered_when_its_host_has_held_nothing_for_a_while() {
     assert_eq!(start.monitor.counts().hosts, 1, "nobody says it so late");
 }
 
-/// A virtual machine that goes back to the same image says the same state after each start.
+/// A virtual machine that starts from the same image each time announces the same state after each start.
 #[test]
 fn a_host_that_counts_from_the_same_state_again_is_believed_when_its_notice_cannot_be_the_old_one() {
     const SECOND: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ fn a_notice_from_a_port_that_anybody_has_is_not_believed_over_udp() {
     }
     assert!(start.freed().is_empty());
     assert_eq!(start.monitor.counts().disbelieved, 3);
-    // TCP has shown that somebody at that address sends it.
+    // TCP proves that the sender has that address.
     assert!(start.notify("192.0.2.1:40000", Tcp, "a", 5));
     assert!(start.notify("192.0.2.2:1023", Udp, "a", 5));
     assert_eq!(start.freed().len(), 2);
@@ -156,7 +156,7 @@ fn a_host_is_told_whether_it_is_monitored_and_nothing_of_others() {
 #[test]
 fn what_cannot_be_read_is_garbage() {
     let (start, _scratch) = start();
-    // A name without an end, and one too long by a byte.
+    // A name that is cut off, and a name that is one byte too long.
     for args in [vec![0, 0, 0, 9, b'a'], {
         let mut encoder = Encoder::new();
         encoder.opaque(&[b'a'; nsm::MAX_NAME_OCTETS + 1]);
