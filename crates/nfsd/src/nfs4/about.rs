@@ -1,7 +1,7 @@
-//! What an operation of a COMPOUND is about, for warnings of how it ended: a file, or a name in a directory.
+//! What an operation of a COMPOUND is about, for warnings about its failure: a file, or a name in a directory.
 //!
-//! Executing an operation uses up its arguments, so what they name is kept until the status is known. Most operations
-//! succeed: the file's handle is made only for one that did not, with a status that an operator can do something about.
+//! Executing an operation uses up its arguments, so this module keeps what they name until the status is known. Most
+//! operations succeed: a file's handle is made only for a failure whose cause an operator can remove.
 
 use super::compound::Compound;
 use crate::trouble::{Subject, is_told};
@@ -43,10 +43,9 @@ impl About {
 }
 
 impl Compound {
-    /// An operation has failed with this status: warns the administrator, if the administrator can do something about
-    /// it.
+    /// An operation has failed with this status: warns the operator, if the operator can remove the cause.
     pub(super) fn warn(&self, op: Op, status: Status, about: About) {
-        // The statuses that are told have the same numbers in both versions.
+        // The logged statuses have the same numbers in both versions.
         let status = v3::Status(status.0);
         if !is_told(status) {
             return;
@@ -57,7 +56,7 @@ impl Compound {
             About::Saved(name) => (&self.saved, Some(name)),
         };
         let file = place.as_ref().map(|place| self.server.handle(&place.file, place.file.file));
-        // A name alone would be taken for the path of an export.
+        // A name without a file would look like the path of an export.
         let name = name.filter(|_| file.is_some());
         self.warn_of(op, status, file, name);
     }

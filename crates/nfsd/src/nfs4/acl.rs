@@ -1,5 +1,5 @@
-//! Access control lists of NFS version 4 (RFC 8881 section 6) from and to POSIX ones, as far as the two can express the
-//! same.
+//! Converts access control lists of NFS version 4 (RFC 8881 section 6) to and from POSIX lists, as far as both can
+//! express the same.
 //!
 //! ```text
 //! read:  the entries of each class in the order in which POSIX asks them: the owner; users; the file's group and
@@ -9,27 +9,27 @@
 //!        what is kept may allow less than what was set, and never more.
 //! ```
 //!
-//! The default list of a directory appears as entries that are only inherited, by files and directories. A denial that
-//! no POSIX list can express is refused: reading attributes, and for the owner setting them.
+//! The default list of a directory appears as entries that are inherit-only, for files and directories. The server
+//! refuses denials that no POSIX list can express: of reading attributes, and for the owner of setting them.
 
 use rpcrdma_nfs::{
     attr::{Acls, EXECUTE, MAX_NAMED, PosixAcl, READ, WRITE},
     v4::{Ace, Acl, MAX_ACES, Principal, Status, ace},
 };
 
-/// The most entries of a list that is set. Each may be compared with each, on a thread that serves others, too: this
-/// many take about a millisecond. Linux's server takes fewer.
+/// The most entries of a list that a client sets. The server may compare each with each, on a thread that serves
+/// others, too: for this many that takes about a millisecond. Linux's server accepts fewer.
 pub(super) const MAX_SET_ACES: usize = 512;
 
-/// What everybody may do with a file who finds it.
+/// What any user may do with a file that it finds.
 const ANYBODY: u32 = ace::READ_ATTRIBUTES | ace::READ_ACL | ace::SYNCHRONIZE;
-/// What its owner may do besides, whatever the mode is.
+/// What the owner may do in addition, whatever the mode is.
 const OWNER: u32 = ANYBODY | ace::WRITE_ATTRIBUTES | ace::WRITE_ACL;
-/// Both flags that make an entry inherited. POSIX has one for the two.
+/// Both flags with which an entry is inherited. POSIX has one for the two.
 const INHERITED: u32 = ace::FILE_INHERIT | ace::DIRECTORY_INHERIT;
 
-/// The rights of a POSIX entry as an entry of version 4 has them. A caller that may change a directory and look up in
-/// it may remove its entries.
+/// The rights of a POSIX entry in version 4's bits. A caller that may write to a directory and search it may remove its
+/// entries.
 fn rights_of(posix: u8, is_directory: bool) -> u32 {
     let mut rights = 0;
     if posix & READ != 0 {
@@ -47,7 +47,7 @@ fn rights_of(posix: u8, is_directory: bool) -> u32 {
     rights
 }
 
-/// The POSIX rights that together allow no more than these.
+/// The POSIX rights that together allow no more than these bits.
 fn posix_of(rights: u32, is_directory: bool) -> u8 {
     let has = |asked: u32| rights & asked == asked;
     let mut posix = 0;
@@ -99,7 +99,7 @@ fn tell(acl: &PosixAcl, is_directory: bool, flags: u32, entries: &mut Vec<Ace>) 
         push(ace::DENIED, flags, all_groups & !rights, who);
         push(ace::ALLOWED, flags, rights | ANYBODY, who);
     }
-    // Any of them allows, so none denies before all have been asked.
+    // If any group entry allows a right, it is allowed; so no denial stands before the last of them.
     for (who, rights, flags) in &groups {
         push(ace::ALLOWED, *flags, rights | ANYBODY, who);
     }
@@ -110,7 +110,7 @@ fn tell(acl: &PosixAcl, is_directory: bool, flags: u32, entries: &mut Vec<Ace>) 
     push(ace::ALLOWED, flags, others | ANYBODY, &ace::EVERYONE.into());
 }
 
-/// Whom an entry is about, and a class of users of a POSIX list.
+/// The users that an entry is about; also a class of users of a POSIX list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Who {
     Owner,
@@ -121,12 +121,12 @@ enum Who {
 }
 
 impl Who {
-    /// To whom the entry of a client applies (RFC 8881 section 6.2.1.5).
+    /// To whom a client's entry applies (RFC 8881 section 6.2.1.5).
     ///
     /// # Errors
-    /// BADOWNER for a name, and for the number that stands for nobody.
+    /// BADOWNER for a name, and for the number that means "no user".
     fn of(entry: &Ace) -> Result<Self, Status> {
-        // The flag means nothing beside a special name (RFC 8881 section 6.2.1.4.1).
+        // Beside a special name the flag means nothing (RFC 8881 section 6.2.1.4.1).
         match entry.who.as_slice() {
             special if special == ace::OWNER.as_bytes() => return Ok(Self::Owner),
             special if special == ace::GROUP.as_bytes() => return Ok(Self::Group),
@@ -142,12 +142,12 @@ impl Who {
         self == who || who == Self::Everyone
     }
 
-    /// Whether it may match a member. The server does not know in which groups a user is, and the owner may be any
-    /// user. The owner, and a user with an entry of his own, is in no further class.
+    /// Whether an entry about `self` may match a member of the class `who`. The server does not know a user's groups,
+    /// and the owner may be any user. The owner, and a user with an own entry, is in no further class.
     fn is_maybe(self, who: Self) -> bool {
         match (self, who) {
             (_, Self::Everyone) | (Self::Owner, _) => true,
-            // Of the others nobody is named, and none is in a group that is.
+            // No other user has an own entry, or is in a group that has one.
             (Self::Everyone, _) => false,
             (Self::User(_), Self::User(_)) => self == who,
             // NFS4-8881-6.2.1-a
@@ -157,19 +157,19 @@ impl Who {
     }
 }
 
-/// An entry of a list that is set.
+/// An entry of a list that a client sets.
 struct Entry {
     allows: bool,
     rights: u32,
     who: Who,
-    /// It concerns the file itself.
+    /// Whether it applies to the file itself.
     is_effective: bool,
     is_inherited: bool,
 }
 
 impl Entry {
     /// # Errors
-    /// ATTRNOTSUPP for what cannot be had here, BADOWNER.
+    /// ATTRNOTSUPP if the host cannot express the entry; BADOWNER.
     // NFS4-8881-6.2.1-c
     fn of(entry: &Ace, is_directory: bool) -> Result<Self, Status> {
         let who = Who::of(entry)?;
@@ -181,10 +181,11 @@ impl Entry {
         let inherited = entry.flags & INHERITED;
         let inherits_only = entry.flags & ace::INHERIT_ONLY != 0;
         let is_known = entry.flags & !(INHERITED | ace::INHERIT_ONLY | ace::IDENTIFIER_GROUP) == 0;
-        // RFC 8881 section 6.2.1.4.1: what nothing inherits cannot be inherited alone, nor can it from a file.
+        // RFC 8881 section 6.2.1.4.1: an entry cannot be inherit-only if files and directories do not inherit it, or on
+        // a file.
         let is_meant = if inherited == 0 { !inherits_only } else { is_directory };
-        // Files and directories inherit the same here. To deny both is stricter than what is asked, to allow both is
-        // not.
+        // Here files and directories always inherit the same. If a client wants only one of them to inherit a denial,
+        // both may: that is stricter. A permission must not go to both.
         let is_had = inherited == 0 || inherited == INHERITED || !allows;
         if !is_known || !is_meant || !is_had {
             return Err(Status::ATTRNOTSUPP);
@@ -194,10 +195,10 @@ impl Entry {
     }
 }
 
-/// The POSIX lists for one of version 4.
+/// The POSIX lists for a list of version 4.
 ///
 /// # Errors
-/// BADOWNER for a name that is no number; ATTRNOTSUPP for what cannot be had, or only with more rights than it gives;
+/// BADOWNER for a name that is not a number; ATTRNOTSUPP if the host cannot express the list, or only with more rights;
 /// FBIG if it is too long.
 // NFS4-8881-6.2.1-b
 pub fn posix(acl: &Acl, is_directory: bool) -> Result<Acls, Status> {
@@ -236,14 +237,14 @@ fn posix_list(entries: &[&Entry], is_directory: bool) -> Result<PosixAcl, Status
     PosixAcl::new(classes, users, groups, mask).ok_or(Status::INVAL)
 }
 
-/// What every member of a class is allowed, whatever groups the member is in.
+/// The rights that every member of a class has, whatever groups the member is in.
 ///
 /// # Errors
-/// ATTRNOTSUPP if some are denied what the host gives them.
+/// ATTRNOTSUPP if some members are denied a right that the host gives them.
 fn surely_allowed(entries: &[&Entry], class: Who) -> Result<u32, Status> {
     let (mut allowed, mut denied) = (0, 0);
     for entry in entries {
-        // The first entry that has a right decides on it (RFC 8881 section 6.2.1).
+        // The first entry with a right decides on this right (RFC 8881 section 6.2.1).
         let left = entry.rights & !(allowed | denied);
         if entry.allows && class.is_surely(entry.who) {
             allowed |= left;

@@ -1,9 +1,9 @@
-//! READs of several small files in one COMPOUND: PUTFH, READ, PUTFH, READ and so on, as clients send them that fetch
-//! many small files. One job reads all of them, because waking a thread for each costs more than reading it.
+//! READs of several small files in one COMPOUND: PUTFH, READ, PUTFH, READ and so on, as clients send them when they
+//! fetch many small files. One job reads them all, because waking a thread for each costs more than the read.
 //!
-//! Nothing else changes: before any is read, each file is checked as if it stood alone (its handle, opens that deny
-//! reading, delegations, memory for its data), and the first file for which a check fails ends what is read together.
-//! Its own READ reports why.
+//! Nothing else changes: before any read, each file is checked as if it stood alone (its handle, opens that deny
+//! reading, delegations, memory for its data), and the first file that fails a check ends the READs of this job. Its
+//! own READ reports the error.
 
 use super::{compound::Compound, data::READ_RESULTS_OCTETS};
 use crate::{ReadData, Reading, Told, claims::Access};
@@ -11,7 +11,7 @@ use rpcrdma_nfs::v4::{Args, StateId, ops};
 use rpcrdma_xdr::padded;
 use std::collections::VecDeque;
 
-/// The most READs of one job: others wait for its thread.
+/// The most READs of one job: other jobs wait for its thread.
 const MAX_TOGETHER: usize = 32;
 /// The most bytes of a READ that is one of several, and of all of them.
 const MAX_OCTETS: usize = 64 << 10;
@@ -19,10 +19,10 @@ const MAX_OCTETS_TOGETHER: usize = 256 << 10;
 /// Bytes of PUTFH's results.
 const PUTFH_RESULTS_OCTETS: usize = 8;
 
-/// What READs have brought that come later in the call, in their order.
+/// The results of READs that come later in the call, in order.
 pub(super) type Ahead = VecDeque<Told<ReadData>>;
 
-/// The READs that begin with `first`, with the PUTFHs before them, as many as their results have room.
+/// The READs that begin with `first`, and the PUTFHs before them: as many as there is room for their results.
 fn together<'a>(
     first: &'a ops::Read,
     behind: &'a [Args],
@@ -42,7 +42,7 @@ fn together<'a>(
 }
 
 impl Compound {
-    /// Reads what this READ and those directly behind it ask for, if there are several.
+    /// Reads the file of this READ and of those directly behind it, if there are several.
     pub(super) async fn read_ahead(&mut self, first: &ops::Read, behind: &[Args], room: usize) {
         let Ok(file) = self.file() else { return };
         if together(first, behind, room).nth(1).is_none() {

@@ -18,11 +18,11 @@ use rpcrdma_nfs::{
     },
 };
 
-/// Attributes that cannot be compared besides those that cannot be read (RFC 8881 sections 18.15.3 and 18.31.3).
+/// Attributes that clients can read, but not compare (RFC 8881 sections 18.15.3 and 18.31.3).
 const NOT_COMPARED: Bitmap = Bitmap::of(&[Attribute::ReadAttributesError]);
 
-/// Bytes of the longest access control list: entries of four words each, with numbers for names. One that would be
-/// longer by names is sent with numbers.
+/// Bytes of the longest access control list: entries of four words each, with numbers for names. If names would make a
+/// list longer than this, the server sends it with numbers.
 pub(super) const LONGEST_ACL_OCTETS: usize = MAX_ACES * (4 * 4 + 12);
 
 impl Compound {
@@ -31,7 +31,7 @@ impl Compound {
         let file = self.file()?;
         let asked = self.asked(&file, args.asked).await?;
         let most = match asked.set.contains(Attribute::Acl) {
-            // A list can be long, and a short call can ask for many: it counts as data does, from before it is read.
+            // A list can be long, and a short call can ask for many: it counts as memory, like data, before it is read.
             true => Some(self.buffer(LONGEST_ACL_OCTETS).await?),
             false => None,
         };
@@ -45,7 +45,7 @@ impl Compound {
     // NFS4-8881-18.30-a
     pub(super) async fn set_attributes(&mut self, args: ops::SetAttr) -> Answer<ops::SetAttrOk, ops::SetAttrFailure> {
         let file = self.file_to_change()?;
-        // RFC 8275 section 5: it is for new files.
+        // RFC 8275 section 5: this attribute is for new files.
         if args.attributes.set.contains(Attribute::ModeUmask) && self.minor >= 2 {
             return Err(Status::INVAL.into());
         }
@@ -64,14 +64,14 @@ impl Compound {
             self.set_others(&file, args.state, new).await?;
         }
         if let Some(acls) = acls {
-            // RFC 8881 section 6.4.1.3: behind the mode.
+            // RFC 8881 section 6.4.1.3: the list after the mode.
             let without = set.without(&Bitmap::of(&[Attribute::Acl]));
             set_acls(&file, acls).await.map_err(|status| ops::SetAttrFailure { status, set: without })?;
         }
         Ok(ops::SetAttrOk { set })
     }
 
-    /// Sets all but the access control list.
+    /// Sets all attributes but the access control list.
     async fn set_others(&self, file: &Opened, state: StateId, new: NewAttributes) -> Result<(), Status> {
         let via = match new.size {
             // The same rules as for a WRITE (RFC 8881 section 18.30.3).
@@ -82,7 +82,7 @@ impl Compound {
         file.file_system.set_attributes(via, new, None).await.map(drop).map_err(|failed| match failed.fault {
             // RFC 7530 section 16.32.5
             Fault::IsDirectory if self.minor == 0 => Status::ISDIR,
-            // Only regular files have a size that can be set, and SETATTR has no other status for that.
+            // Only regular files have a size that clients can set, and SETATTR has no other status for that.
             Fault::IsDirectory | Fault::IsSymlink => Status::WRONG_TYPE,
             _ => failure(failed),
         })
@@ -96,7 +96,7 @@ impl Compound {
         if self.is_same(args.attributes).await? { Err(Status::SAME) } else { Ok(()) }
     }
 
-    /// A file's attributes as others see them: with what the client says that has it delegated for writing.
+    /// A file's attributes as clients see them, including what the holder of a write delegation reports.
     async fn seen(&self, file: &Opened, asked: Bitmap, attributes: Attributes) -> Result<Attributes, Status> {
         match self.shared.claims.writer(Self::key(file), self.user()) {
             None => Ok(attributes),
@@ -104,7 +104,7 @@ impl Compound {
         }
     }
 
-    /// Whether the current file's attributes are these, byte by byte.
+    /// Whether the current file's attributes are equal to these, byte by byte.
     async fn is_same(&self, given: FileAttributes) -> Result<bool, Status> {
         let file = self.file()?;
         if !given.set.is_within(&supported(self.minor)) {
@@ -118,7 +118,7 @@ impl Compound {
         let attributes = file.attributes().await.map_err(status)?;
         let attributes = self.seen(&file, asked.set, attributes).await?;
         let told = self.told(&asked, &file, &attributes).await?;
-        // This file does not have one of them.
+        // The file lacks one of these attributes.
         if told.set != given.set {
             return Err(Status::ATTRNOTSUPP);
         }

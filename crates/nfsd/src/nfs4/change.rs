@@ -1,6 +1,6 @@
 //! Operations on names: CREATE, REMOVE, RENAME, LINK (RFC 8881 sections 18.4, 18.25, 18.26, 18.9).
 //!
-//! Where a symbolic link stands in for a directory only LINK says so: the others do not have that status (section
+//! If the directory is a symbolic link, only LINK reports that: the other operations do not have that status (section
 //! 15.2).
 
 use super::{
@@ -17,7 +17,7 @@ use rpcrdma_nfs::{
     },
 };
 
-/// What a symbolic link does not have of its own.
+/// Attributes that a symbolic link cannot have.
 const NOT_OF_LINKS: Bitmap = Bitmap::of(&[Attribute::Acl, Attribute::Mode, Attribute::ModeUmask]);
 
 fn device(device: Device) -> attr::Device {
@@ -38,7 +38,7 @@ impl Compound {
         }
         let is_directory = matches!(args.kind, CreateKind::Directory);
         let WantedOfNew { attributes, acls, mut set } = wanted.of_new(&directory, is_directory)?;
-        // Only regular files have one that can be set, and OPEN makes those.
+        // Only regular files have a size that clients can set, and OPEN makes those.
         if attributes.size.is_some() {
             return Err(Status::INVAL);
         }
@@ -77,7 +77,7 @@ impl Compound {
             let name = args.name.0.clone();
             directory.file_system.remove(directory.caller.clone(), directory.file, name, is_directory)
         };
-        // One operation removes both.
+        // In version 4 one operation removes files and directories.
         let removed = match remove(false).await {
             Err(failed) if failed.fault == Fault::IsDirectory => remove(true).await,
             removed => removed,
@@ -99,7 +99,7 @@ impl Compound {
         self.check_name(&to, &args.to)?;
         self.not_covered(&from, &args.from).await?;
         self.not_covered(&to, &args.to).await?;
-        // NFS4-8881-10.4.4-a: what is renamed, and what it replaces.
+        // NFS4-8881-10.4.4-a: the renamed file, and the file that it replaces.
         let _using = (self.using_name(&from, &args.from).await?, self.using_name(&to, &args.to).await?);
         let names = ((from.file, args.from.0), (to.file, args.to.0));
         match to.file_system.rename(to.caller.clone(), names.0, names.1).await {
@@ -111,10 +111,10 @@ impl Compound {
         }
     }
 
-    /// That no export begins at a name: it would be found no more if the name went.
+    /// Fails if an export begins at a name: without the name, clients would not find the export any more.
     ///
     /// # Errors
-    /// FILE_OPEN, as Linux's server has it for what is mounted on.
+    /// FILE_OPEN, as Linux's server answers for a mount point.
     async fn not_covered(&self, directory: &Opened, name: &Name) -> Result<(), Status> {
         match self.server.border_at(directory, name.as_slice()).await {
             // NFS4-BORDER-c
@@ -123,7 +123,8 @@ impl Compound {
         }
     }
 
-    /// Why a RENAME has failed: an existing file of the new name cannot be replaced (RFC 8881 section 18.26.3).
+    /// The status of a failed RENAME: an existing file with the new name may be one that cannot be replaced (RFC 8881
+    /// section 18.26.3).
     async fn not_renamed(&self, from: &Opened, to: &Opened, fault: Fault) -> Status {
         match fault {
             Fault::IsDirectory | Fault::NotEmpty => Status::EXIST,

@@ -1,7 +1,7 @@
 //! Minor version 0: clients without sessions (RFC 7530 sections 9.1.1, 9.5, 16.29, 16.33, 16.34, 16.37).
 //!
-//! There a call itself says to which client's state it refers: by a client id, or by a stateid, which begins with one.
-//! Either renews the client's lease.
+//! Without sessions, a call itself says to which client's state it refers: by a client id, or by a stateid, which
+//! begins with one. Either renews the client's lease.
 
 use super::{
     callback::dial40::target,
@@ -19,7 +19,7 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_oncrpc::ClientNetwork;
 use std::sync::Arc;
 
-/// A client that stays known while something of it is executed.
+/// Keeps a client known while one of its operations is executed.
 pub(super) struct Present {
     shared: Arc<Shared>,
     client: Arc<Client<Pin>>,
@@ -32,11 +32,11 @@ impl Drop for Present {
 }
 
 impl Compound {
-    /// The client of an operation stays known until the returned guard is dropped, and [`client`](Self::client) returns
-    /// it from now on.
+    /// Keeps the client of an operation known until the returned guard is dropped; from now on [`client`](Self::client)
+    /// returns this client.
     ///
     /// # Errors
-    /// EXPIRED if it has just come to its end.
+    /// EXPIRED if the client has just ended.
     pub(super) fn present(&mut self, client: Arc<Client<Pin>>) -> Result<Present, Status> {
         if !client.lease.enter(self.shared.now()) {
             return Err(Status::EXPIRED);
@@ -51,7 +51,7 @@ impl Compound {
         if client.lease.renew(self.shared.now()) { Ok(client) } else { Err(Status::EXPIRED) }
     }
 
-    /// The client that an id names in minor version 0, whose lease this renews.
+    /// The client with this id in minor version 0. Renews its lease.
     ///
     /// # Errors
     /// STALE_CLIENTID, EXPIRED.
@@ -59,8 +59,8 @@ impl Compound {
         self.renewed(self.shared.state.client_of_zero(id)?)
     }
 
-    /// The client of a stateid that is not a special one: the session's; in minor version 0 the one that it names,
-    /// whose lease this renews.
+    /// The client of a stateid that is not special: the session's client; in minor version 0 the client that the
+    /// stateid names, whose lease this renews.
     ///
     /// # Errors
     /// In minor version 0 STALE_STATEID, EXPIRED, BAD_STATEID.
@@ -71,13 +71,13 @@ impl Compound {
         self.renewed(self.shared.state.client_of_state(state)?)
     }
 
-    /// The stateid that an operation of minor version 0 came with: it has neither a current one nor a number for "the
+    /// Checks the stateid in an operation of minor version 0, which has no current stateid and no number for "the
     /// latest".
     ///
     /// # Errors
     /// As [`client_of`](Self::client_of), and OLD_STATEID; BAD_STATEID for an open that was not confirmed.
     pub(super) fn state_of_zero(&self, state: StateId) -> Result<StateId, Status> {
-        // Those that mean something are told from the others where they are used.
+        // The operation that uses a special stateid checks it.
         if !state.is_special() {
             self.client_of(state)?.held.check_of_zero(state)?;
         }
@@ -106,7 +106,7 @@ impl Compound {
         let confirmed = state.confirm_client_id(args.client, args.confirm, self.principal(), self.shared.now())?;
         self.shared.release(self.origin(), confirmed.released);
         if confirmed.takes_note {
-            // From the answer on it counts on what it gets, also after a restart.
+            // After the reply the client relies on what it gets, also after a restart.
             self.write_waiting().await;
         }
         if confirmed.is_new {
@@ -119,7 +119,7 @@ impl Compound {
         let client = self.client_of_id(args.client)?;
         self.shared.dial_again(&client);
         let [_, _, delegations] = client.held.counts();
-        // NFS4-7530-16.29-a: the client must learn it, and its lease is renewed all the same.
+        // NFS4-7530-16.29-a: the client must learn it, but its lease is renewed in any case.
         if delegations > 0 && !self.shared.can_call(&client) { Err(Status::CB_PATH_DOWN) } else { Ok(()) }
     }
 
@@ -131,7 +131,7 @@ impl Compound {
             return Ok(());
         }
         let owner = client.zero()?.owners.get(super::state::owners40::OwnerOf::Locks, name)?;
-        // Behind what it does.
+        // After the owner's operation that is under way.
         let _turn = owner.turn().await;
         let holder = Shared::holder(client.id(), name);
         if client.held.locked_files(name).iter().any(|file| self.shared.claims.has_locks(*file, &holder)) {

@@ -1,9 +1,9 @@
-//! The operations of a COMPOUND, one after the other (RFC 8881 sections 2.10, 15.1.1.1, 16.2).
+//! Executes the operations of a COMPOUND, one after the other (RFC 8881 sections 2.10, 15.1.1.1, 16.2).
 //!
-//! Results are encoded one behind the other, so that their size is known before the next operation begins: one that
-//! changes something is refused before it is executed where its largest results might not fit (REP_TOO_BIG), one that
-//! only looks is executed, its results encoded by themselves, and thrown away if they do not. The first failure ends
-//! the call.
+//! Results are encoded one behind the other, so that their size is known before the next operation begins. If the
+//! largest results of an operation that changes something might not fit, the server refuses it before it executes it
+//! (REP_TOO_BIG). An operation that only looks is executed, and its results are encoded on their own and thrown away if
+//! they do not fit. The first failure ends the call.
 
 use super::{
     about::About,
@@ -35,12 +35,12 @@ use rpcrdma_oncrpc::CallContext;
 use rpcrdma_xdr::{Encode, Encoder, Part, Payload};
 use std::{sync::Arc, time::Duration};
 
-/// Bytes of an RPC reply before COMPOUND's results, with an empty verifier: what `ca_maxresponsesize` counts besides.
+/// Bytes of an RPC reply before COMPOUND's results, with an empty verifier: `ca_maxresponsesize` counts them, too.
 const RPC_REPLY_OCTETS: usize = 24;
-/// The first memory of a reply: for SEQUENCE, PUTFH and what a READ, a WRITE or a GETATTR returns beside data.
+/// The initial memory of a reply: for SEQUENCE, PUTFH, and the results of a READ, WRITE or GETATTR without data.
 const FIRST_OCTETS: usize = 320;
 
-/// A COMPOUND that is executed.
+/// A COMPOUND that is being executed.
 pub(super) struct Compound {
     pub(super) server: Arc<Server>,
     pub(super) shared: Arc<Shared>,
@@ -51,15 +51,15 @@ pub(super) struct Compound {
     session: Option<InSession>,
     /// The client of the operation, in minor version 0.
     pub(super) client_of_zero: Option<Arc<Client<Pin>>>,
-    /// Whether an OPEN may be answered with a delegation: in minor version 0 not if it has to be confirmed (RFC 7530
-    /// section 9.1.11).
+    /// Whether the reply to an OPEN may have a delegation: in minor version 0 not if the open has to be confirmed (RFC
+    /// 7530 section 9.1.11).
     pub(super) may_delegate: bool,
-    /// Whether a result holds memory of the connection's: a second may not be waited for, since others may wait for the
-    /// first.
+    /// Whether a result already holds memory of the connection: then no other result may wait for memory, since others
+    /// may be waiting for the first one's.
     holds_memory: bool,
-    /// Memory that the results of the operation count as which is executed.
+    /// The memory as which the results of the present operation count.
     pub(super) counted: Option<Buffer>,
-    /// What the next READs have brought.
+    /// The results of the next READs, which were read ahead.
     pub(super) ahead: Ahead,
 }
 
@@ -67,18 +67,18 @@ pub(super) struct Compound {
 struct InSession {
     session: Arc<Session<Pin>>,
     ok: ops::SequenceOk,
-    /// Whether the reply is kept, and has to fit.
+    /// Whether the slot keeps the reply, which then has to fit.
     is_kept: bool,
 }
 
-/// What a COMPOUND returns.
+/// The reply to a COMPOUND.
 pub(super) struct Reply {
     status: Status,
     tag: Tag,
     count: u32,
-    /// How many results all operations would have.
+    /// How many results there are if all operations succeed.
     promised: u32,
-    /// What stands before the results, as if all operations succeeded, and the results.
+    /// The bytes before the results, as if all operations succeeded, and the results.
     encoder: Encoder,
 }
 
@@ -95,7 +95,7 @@ impl Reply {
         encoder.u32(count);
     }
 
-    /// Bytes so far, as the session counts them.
+    /// The bytes so far, as the session counts them.
     fn octets(&self) -> usize {
         RPC_REPLY_OCTETS + self.encoder.position()
     }
@@ -106,13 +106,13 @@ impl Reply {
         outcome.encode(&mut self.encoder);
     }
 
-    /// The same, encoded already.
+    /// The same, already encoded.
     fn push_encoded(&mut self, status: Status, outcome: Payload) {
         (self.status, self.count) = (status, self.count + 1);
         self.encoder.payload(outcome);
     }
 
-    /// The results as they go on the wire.
+    /// The results in wire form.
     pub(super) fn payload(self) -> Payload {
         let results = self.encoder.finish();
         if (self.status, self.count) == (Status::OK, self.promised) {
@@ -125,7 +125,7 @@ impl Reply {
     }
 }
 
-/// What stands behind the first bytes, none of which are marked.
+/// The payload without its first bytes, none of which are marked.
 fn behind(payload: Payload, octets: usize) -> Payload {
     let (mut rest, mut left) = (Payload::new(), octets);
     for part in payload.into_parts() {
@@ -142,7 +142,7 @@ fn behind(payload: Payload, octets: usize) -> Payload {
     rest
 }
 
-/// Operations that are executed without SEQUENCE before them, and then alone (RFC 8881 section 2.10.2.2).
+/// Whether an operation is executed without SEQUENCE before it, if it stands alone (RFC 8881 section 2.10.2.2).
 fn may_stand_alone(op: Op) -> bool {
     matches!(op, Op::ExchangeId | Op::CreateSession | Op::DestroySession | Op::BindConnToSession | Op::DestroyClientId)
 }
@@ -173,22 +173,22 @@ impl Compound {
     /// The session.
     ///
     /// # Errors
-    /// OP_NOT_IN_SESSION without one.
+    /// OP_NOT_IN_SESSION if there is none.
     pub(super) fn session(&self) -> Result<&Arc<Session<Pin>>, Status> {
         self.session.as_ref().map(|inside| &inside.session).ok_or(Status::OP_NOT_IN_SESSION)
     }
 
-    /// The call that is executed, as a later call of the server's refers to it.
+    /// The present call, as a later call of the server refers to it.
     pub(super) fn this_call(&self) -> Option<ReferringCalls> {
         let ops::SequenceOk { session, sequence, slot, .. } = self.session.as_ref()?.ok;
         Some(ReferringCalls { session, calls: List(vec![ReferringCall { sequence, slot }]) })
     }
 
-    /// The client of the session: stateids and owners are this client's. In minor version 0 the client that the
+    /// The client to which stateids and owners belong: the session's client; in minor version 0 the client that the
     /// operation has named.
     ///
     /// # Errors
-    /// OP_NOT_IN_SESSION without one.
+    /// OP_NOT_IN_SESSION if there is none.
     pub(super) fn client(&self) -> Result<Arc<Client<Pin>>, Status> {
         if self.minor == 0 {
             return self.client_of_zero.clone().ok_or(Status::SERVERFAULT);
@@ -196,12 +196,12 @@ impl Compound {
         self.session().map(|session| session.client().clone())
     }
 
-    /// In whose turn the work is done.
+    /// The origin in whose turn the work is done.
     pub(super) fn origin(&self) -> Origin {
         Origin::of(&self.context)
     }
 
-    /// The session, slot and number of this call.
+    /// The session, slot and sequence number of this call.
     pub(super) fn call(&self) -> Option<(&Arc<Session<Pin>>, u32, u32)> {
         self.session.as_ref().map(|inside| (&inside.session, inside.ok.slot, inside.ok.sequence))
     }
@@ -229,16 +229,16 @@ impl Compound {
         principal(&self.context.credential)
     }
 
-    /// A file in the tables of what is held.
+    /// A file's key in the table of claims.
     pub(super) fn key(file: &Opened) -> FileKey {
         FileKey { file_system: file.file_system.id(), file: file.file }
     }
 
-    /// Memory that the transport can send from. The first result waits for it; a later one, which might wait for those
-    /// who wait for the first, does not.
+    /// Memory from which the transport can send. The first result waits for it. A later result does not: it might wait
+    /// for another call, which waits for the memory of the first result.
     ///
     /// # Errors
-    /// DELAY: the client asks again for what is left.
+    /// DELAY: the client asks again for the rest.
     pub(super) async fn buffer(&mut self, len: usize) -> Result<Buffer, Status> {
         if len == 0 {
             return Ok(Buffer::from_vec(Vec::new()));
@@ -253,16 +253,16 @@ impl Compound {
         Ok(buffer)
     }
 
-    /// Memory for a result of `len` bytes in place of what was taken for the most that it may have.
+    /// Memory for a result of `len` bytes, in exchange for the memory taken for the largest possible result.
     pub(super) fn fitted(&self, most: Buffer, len: usize) -> Buffer {
         match len {
             0 => Buffer::from_vec(Vec::new()),
-            // If there is none, the present buffer is large enough.
+            // If there is no other, the present buffer is large enough.
             _ => self.context.connection.allocator.try_allocate(len).unwrap_or(most),
         }
     }
 
-    /// How many bytes results may have on this connection and in this session, all together.
+    /// How many bytes all results together may have on this connection and in this session.
     pub(super) fn reply_limit(&self) -> usize {
         let connection = self.context.connection.limits.max_reply;
         match &self.session {
@@ -271,7 +271,7 @@ impl Compound {
         }
     }
 
-    /// The most bytes that the whole reply may have, and the status if it has more.
+    /// The most bytes that the whole reply may have, and the status if it would have more.
     // NFS4-8881-2.10.6.4-b
     fn room(&self) -> (usize, Status) {
         match &self.session {
@@ -282,10 +282,10 @@ impl Compound {
         }
     }
 
-    /// Whether an operation may stand where it stands.
+    /// Whether an operation may stand at this place in the COMPOUND.
     fn check_place(&self, args: &Args, at: usize, announced: u32) -> Result<(), Status> {
         match (args, at) {
-            // There are no sessions.
+            // Minor version 0 has no sessions.
             _ if self.minor == 0 => Ok(()),
             (Args::Sequence(_), 0) => Ok(()),
             (Args::Sequence(_), _) => Err(Status::SEQUENCE_POS),
@@ -297,18 +297,19 @@ impl Compound {
                 }
             }
             (_, 0) => Err(Status::OP_NOT_IN_SESSION),
-            // What follows would be executed in a session that is no more (RFC 8881 section 18.37.3).
+            // The following operations would be executed in a session that no longer exists (RFC 8881 section 18.37.3).
             (Args::DestroySession(args), at) => {
                 let is_own = self.session.as_ref().is_some_and(|inside| inside.session.id() == args.session);
                 if is_own && at + 1 != announced as usize { Err(Status::NOT_ONLY_OP) } else { Ok(()) }
             }
-            // The connection belongs to the session of SEQUENCE already (RFC 8881 section 18.34.3).
+            // The connection already belongs to the session of SEQUENCE (RFC 8881 section 18.34.3).
             (Args::BindConnToSession(_), _) => Err(Status::NOT_ONLY_OP),
             _ => Ok(()),
         }
     }
 
-    /// Executes the operations, from `begun` on. Gives the results, and when the last of them was known.
+    /// Executes the operations. `begun` is the time of the beginning. Returns the results, and the time when the last
+    /// one was known.
     pub(super) async fn run(&mut self, call: Arguments, mut begun: Timestamp) -> (Payload, Timestamp) {
         let broken = call.broken_outcome();
         let Arguments { tag, announced, ops, .. } = call;
@@ -361,8 +362,8 @@ impl Compound {
         (reply.payload(), begun)
     }
 
-    /// Appends the results of an operation, or, if there is no room for those of one that only looks, a status instead:
-    /// up to how many bytes, and which.
+    /// Appends the results of an operation. `bound` is a limit of bytes and a status: the status replaces the results
+    /// of an operation that only looks, if they exceed the limit.
     fn tell(&mut self, reply: &mut Reply, op: Op, outcome: Outcome, bound: Option<(usize, Status)>) {
         let counted = self.counted.take().filter(|_| outcome.status() == Status::OK);
         if counted.is_none() && bound.is_none() {
@@ -388,8 +389,8 @@ impl Compound {
         }
     }
 
-    /// Executes one. `room` is how many bytes its results may have. Each call has memory for the largest future here,
-    /// so those of operations of which there are few have memory of their own.
+    /// Executes an operation. `room` is how many bytes its results may have. The memory of each call includes the
+    /// largest future in this function; so the futures of rare operations are boxed.
     async fn execute(&mut self, args: Args, room: usize) -> Outcome {
         match args {
             // sequenced40.rs
@@ -469,7 +470,7 @@ impl Compound {
             Args::Copy(args) => Outcome::Copy(Box::pin(self.copy_range(args)).await),
             Args::OffloadStatus(args) => Outcome::OffloadStatus(self.offload_status(args)),
             Args::OffloadCancel(args) => Outcome::OffloadCancel(Box::pin(self.offload_cancel(args)).await),
-            // `is_missing` has the others, and what another minor version has was not decoded.
+            // `is_missing` has these; operations of another minor version were not decoded.
             other => Outcome::failed(other.op(), Status::NOTSUPP),
         }
     }

@@ -1,4 +1,5 @@
-//! What conflicts with callers that have nothing open, and what is taken from clients whose leases are over.
+//! Conflicts with callers that have nothing open, and the claims that the server takes from clients whose leases are
+//! over.
 
 use super::service::Shared;
 use crate::{
@@ -9,23 +10,24 @@ use futures_util::future::{Either, select};
 use rpcrdma_nfs::v4::Status;
 use std::{pin::pin, sync::Arc};
 
-/// How often a claim is tried again because it conflicts with a client whose lease is over: then the client asks again.
+/// How often a claim is tried again after a conflict with a client whose lease is over: after that the client must ask
+/// again.
 pub(super) const MAX_TAKEN: usize = 8;
 
 /// Why a client does not get what another client holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InTheWay {
-    /// That client's lease runs, and it keeps it.
+    /// That client's lease runs, and it keeps its claim.
     Holder,
-    /// Its lease is over, and it was not taken from it: the journal of clients cannot be written, as the log says, or
-    /// there are too many such clients for one call. It may be different the next time.
+    /// That client's lease is over, but it keeps its claim: the server cannot write the journal of clients, as the log
+    /// says, or there are too many such clients for one call. The next try may succeed.
     Journal,
-    /// It has the file delegated, and was asked for it.
+    /// That client has the file delegated, and the server has recalled the delegation.
     Delegation,
 }
 
 impl InTheWay {
-    /// The status to answer, where `denied` is the one for a client that keeps what it holds.
+    /// The status for the caller; `denied` is the status if the other client keeps its claim.
     pub(super) fn status(self, denied: Status) -> Status {
         match self {
             Self::Holder => denied,
@@ -35,10 +37,11 @@ impl InTheWay {
 }
 
 impl Shared {
-    /// Takes what conflicts from clients whose leases are over, on a worker, in the turn of the client that wants it.
+    /// Takes conflicting claims from clients whose leases are over, on a worker, in the turn of the client that wants
+    /// the file.
     ///
     /// # Errors
-    /// If it stays.
+    /// If a conflicting claim stays.
     pub(super) async fn take_from_later(
         self: &Arc<Self>,
         origin: Origin,
@@ -50,12 +53,12 @@ impl Shared {
             .unwrap_or(Err(InTheWay::Journal))
     }
 
-    /// A file is about to be used: by a client, or by an unknown user. Conflicting delegations are recalled, and the
-    /// call waits for a moment: most clients return a delegation at once, while a client that has to ask again does so
-    /// after 100 ms, or 5 s in version 3 (Linux).
+    /// A client or an unknown user is about to use a file. Recalls conflicting delegations, and waits for a moment:
+    /// most clients return a delegation at once, while a client that gets DELAY asks again only after 100 ms, or 5 s in
+    /// version 3 (Linux).
     ///
     /// # Errors
-    /// If it has not come back.
+    /// If a delegation has not come back.
     pub(crate) async fn using(
         self: &Arc<Self>,
         file: FileKey,
@@ -64,7 +67,7 @@ impl Shared {
     ) -> Result<Using, InTheWay> {
         match self.claims.recall(file, user, kind) {
             Ok(using) => Ok(using),
-            // By itself, so that the future of each READ and WRITE has no room for what happens to few.
+            // Boxed, so that the future of each READ and WRITE has no room for what seldom happens.
             Err(recalling) => {
                 Box::pin(async move {
                     let pause = self.clock.sleep_until(self.now() + self.limits().recall_wait);
@@ -82,7 +85,7 @@ impl Shared {
     /// Whether share reservations permit an owner, or an unknown user, to read or write a file.
     ///
     /// # Errors
-    /// If they do not.
+    /// If they do not permit it.
     pub(crate) async fn may(
         self: &Arc<Self>,
         origin: Origin,
@@ -93,7 +96,7 @@ impl Shared {
         let asker = holder.map_or(Asker::Anonymous, Asker::Holder);
         for _ in 0..MAX_TAKEN {
             let Err(conflict) = self.claims.may(file, access, asker) else { return Ok(()) };
-            // By itself, so that the future of each READ and WRITE has no room for what happens to few.
+            // Boxed, so that the future of each READ and WRITE has no room for what seldom happens.
             Box::pin(self.take_from_later(origin, vec![conflict.client], file)).await?;
         }
         Err(InTheWay::Journal)

@@ -1,9 +1,9 @@
 //! Copies within the server: CLONE and COPY (RFC 7862 sections 4, 15.2, 15.13).
 //!
-//! The source is the saved file, the destination the current one; each has a stateid of its own. A short copy is made
-//! before COPY is answered, in pieces as large as a WRITE, and others come in between. A long one goes on afterwards
-//! ([`offload`]) if the server can tell the client its end; if not, COPY is answered with what was copied in a few
-//! pieces, and the client asks for the rest. What was copied is uncommitted, as after a WRITE.
+//! The source is the saved file, the destination the current file; each has its own stateid. The server makes a short
+//! copy before it replies to COPY, in pieces as large as a WRITE, between which other work is done. A long copy goes on
+//! after the reply ([`offload`]) if the server can call the client about its end. If it cannot, the reply reports what
+//! was copied in a few pieces, and the client asks for the rest. Copied data is uncommitted, as after a WRITE.
 //!
 //! [`offload`]: super::offload
 
@@ -23,13 +23,13 @@ use rpcrdma_nfs::{
     },
 };
 
-/// The most that COPY copies before it is answered, in bytes: longer copies go on afterwards. Four of the largest
-/// WRITEs, which is what Linux's server copies at a time, too.
+/// The most bytes that COPY copies before its reply; longer copies go on after it. This is four of the largest WRITEs,
+/// which is also what Linux's server copies at a time.
 pub(super) const SYNCHRONOUS_OCTETS: u64 = 4 << 20;
-/// The most pieces that it copies in, in number: where pieces are small, since there are many holes, it copies less.
+/// The most pieces before the reply: if many holes make pieces small, COPY copies less.
 const SYNCHRONOUS_PIECES: usize = 16;
 
-/// The files of a copy, and by what they are read and written.
+/// The files of a copy, and the opens or callers by which they are read and written.
 struct Ends {
     source: End,
     target: End,
@@ -37,7 +37,7 @@ struct Ends {
     to: Via,
 }
 
-/// What COPY and CLONE have in common.
+/// The arguments that COPY and CLONE have in common.
 struct Asked {
     source_state: StateId,
     state: StateId,
@@ -66,7 +66,7 @@ impl Asked {
 /// The status of a copy that has failed.
 fn copy_status(fault: Fault) -> Status {
     match fault {
-        // What has become of a file since it was found to be a regular one.
+        // The file was a regular one a moment ago.
         Fault::IsDirectory | Fault::IsSymlink => Status::WRONG_TYPE,
         fault => status(fault),
     }
@@ -83,7 +83,7 @@ impl Compound {
         let state = self.state_of(asked.state, false)?;
         let from = self.via(&source, source_state, Access::READ).await?;
         let to = self.via(&target, state, Access::WRITE).await?;
-        // One that is not open is known by a number that means nothing in another file system.
+        // Without an open, the source is only a number, which means nothing in another file system.
         if source.file_system.id() != target.file_system.id() && from.opened().is_none() {
             return Err(Status::XDEV);
         }
@@ -100,7 +100,7 @@ impl Compound {
         })
     }
 
-    /// The stateid of the source, which is that of the saved file where the current one is asked for.
+    /// The stateid of the source: the current stateid here means the saved file's.
     fn source_state(&self, state: StateId) -> Result<StateId, Status> {
         if state != StateId::CURRENT {
             return Ok(state);
@@ -136,7 +136,7 @@ impl Compound {
 
     pub(super) async fn copy_range(&mut self, args: ops::CopyRange) -> Answer<ops::CopyOk, CopyFailure> {
         let ops::CopyRange { source_state, state, source_offset: from, offset: to, count, .. } = args;
-        // Nothing is copied from other servers: none of them knows that this one would read there.
+        // The server copies nothing from other servers: none of them knows that this one would read there.
         if !args.source_servers.is_empty() {
             return Err(Status::NOTSUPP.into());
         }
@@ -176,7 +176,7 @@ impl Compound {
         Ok(told(response))
     }
 
-    /// Whether what was copied may have been lost since.
+    /// Shows whether copied data may have been lost since.
     fn verifier(&self, ends: &Ends) -> Verifier {
         Verifier(self.server.write_verifier(&*ends.target.file.file_system).0)
     }
@@ -200,7 +200,7 @@ impl Compound {
                         response.committed = ops::Stability::Unstable;
                     }
                 }
-                // What was copied before is returned; the client asks for the rest, and learns why there is none.
+                // The reply has the bytes copied so far; the client asks for the rest, and then learns the error.
                 Err(_) if response.count > 0 => break,
                 Err(failed) => return Err(copy_status(failed.fault)),
             }
@@ -215,13 +215,13 @@ impl Ends {
     }
 }
 
-/// What is left of a range.
+/// The rest of a range.
 pub(super) fn rest(span: Span, done: u64) -> Span {
     let Span { from, to, length } = span;
     Span { from: from.saturating_add(done), to: to.saturating_add(done), length: length.saturating_sub(done) }
 }
 
-/// COPY's results: bytes are always copied one after the other.
+/// COPY's results: the server always copies bytes in order.
 fn told(response: WriteResponse) -> ops::CopyOk {
     let requirements = CopyRequirements { consecutive: true, synchronous: response.callback.is_none() };
     ops::CopyOk { response, requirements }

@@ -7,7 +7,7 @@ use rpcrdma_nfs::v4::{StateId, Status};
 /// A file, and the stateid that the last operation on it has returned.
 #[derive(Clone)]
 pub(super) struct Current {
-    /// The file, and as whom it is used.
+    /// The file, and the caller that uses it.
     pub(super) file: Opened,
     /// The stateid that [`StateId::CURRENT`] stands for.
     pub(super) state: Option<StateId>,
@@ -25,7 +25,7 @@ impl Compound {
     /// The current file, for an operation that changes something.
     ///
     /// # Errors
-    /// NOFILEHANDLE; ROFS if nothing may be changed there.
+    /// NOFILEHANDLE; ROFS if clients may change nothing there.
     pub(super) fn file_to_change(&self) -> Result<Opened, Status> {
         let file = self.file()?;
         if file.read_only { Err(Status::ROFS) } else { Ok(file) }
@@ -34,14 +34,14 @@ impl Compound {
     /// The saved file.
     ///
     /// # Errors
-    /// NOFILEHANDLE if there is none; XDEV if its export does not take the call's flavour, as it is another than the
-    /// current file's then, and no operation but those that set the current file may say WRONGSEC.
+    /// NOFILEHANDLE if there is none. XDEV if its export does not take the call's flavour: then it is not the current
+    /// file's export, and only operations that set the current file may answer WRONGSEC.
     pub(super) fn saved_file(&self) -> Result<Opened, Status> {
         let saved = self.saved.as_ref().map(|saved| saved.file.clone()).ok_or(Status::NOFILEHANDLE)?;
         if saved.is_taken { Ok(saved) } else { Err(Status::XDEV) }
     }
 
-    /// Goes to a file. A stateid that was current is not any more.
+    /// Makes a file the current one. There is no current stateid then.
     pub(super) fn go_to(&mut self, file: Opened) {
         self.current = Some(Current { file, state: None });
     }
@@ -53,8 +53,8 @@ impl Compound {
         }
     }
 
-    /// The stateid that an operation came with, with the current one in the place of [`StateId::CURRENT`]. Its sequence
-    /// number is 0 then, "the latest", unless `exact` (CLOSE and OPEN_DOWNGRADE).
+    /// The stateid of an operation, where [`StateId::CURRENT`] is replaced by the current one. Its sequence number is
+    /// then 0, "the latest", unless `exact` (CLOSE and OPEN_DOWNGRADE).
     ///
     /// # Errors
     /// BAD_STATEID if there is no current one.

@@ -1,4 +1,4 @@
-//! Data: READ, WRITE, COMMIT (RFC 8881 sections 18.3, 18.22, 18.32), and what a stateid allows to be done with it.
+//! Data: READ, WRITE, COMMIT (RFC 8881 sections 18.3, 18.22, 18.32), and what a stateid permits.
 
 use super::{
     compound::Compound,
@@ -22,19 +22,20 @@ use rpcrdma_nfs::{
     },
 };
 
-/// Bytes of READ's results before the data: the operation, its status, whether it is the end, and the length.
+/// Bytes of READ's results before the data: the operation, its status, the end-of-file flag, and the length.
 pub(super) const READ_RESULTS_OCTETS: usize = 16;
 
-/// A READ of so many bytes gets memory for all of them, however small the file is: asking costs as much.
+/// A READ of at most this many bytes gets memory for all of them, however small the file is: to ask for the size costs
+/// as much.
 const UNASKED_READ_OCTETS: usize = 64 << 10;
 
 impl Compound {
-    /// The open or caller by which a file is read or written (`access` is one of the two) with the stateid of an
-    /// operation. A change of the size is a write.
+    /// The open or caller by which an operation with this stateid reads or writes a file (`access` is one of the two).
+    /// A change of the size is a write.
     ///
     /// # Errors
-    /// As for every stateid; OPENMODE if it is not open for that; without an open LOCKED if an open denies it, and
-    /// GRACE.
+    /// As for every stateid; OPENMODE if the file is not open for that. Without an open: LOCKED if an open denies it,
+    /// and GRACE.
     pub(super) async fn via(&self, file: &Opened, state: StateId, access: Access) -> Result<Via, Status> {
         let key = Self::key(file);
         let state = self.state_of(state, false)?;
@@ -61,8 +62,8 @@ impl Compound {
                     return Err(Status::OPENMODE);
                 }
                 let checked = client.held.check(state, key, Wanted::Any)?;
-                // A client that writes a part of a page reads the rest of it, so this is allowed (RFC 8881 section
-                // 9.1.2) to one that could have opened the file for it.
+                // A client that writes part of a page reads the rest of the page. So an open for writing permits
+                // reading (RFC 8881 section 9.1.2), if the caller could have opened the file for reading.
                 checked.owner.filter(|_| checked.kind == Wanted::Open).map(|owner| Shared::holder(client.id(), &owner))
             }
         };
@@ -70,13 +71,13 @@ impl Compound {
             .may(self.origin(), key, access, holder.as_ref())
             .await
             .map_err(|in_the_way| in_the_way.status(Status::LOCKED))?;
-        // NFS4-8881-10.4-a: a use without an open conflicts with delegations as an open does. An open is in the table.
+        // NFS4-8881-10.4-a: a use without an open conflicts with delegations as an open does. Opens are in the table.
         let kind = if access == Access::READ { Kind::Read } else { Kind::Write };
         Ok(by_rights.lasting(self.using(file, kind).await?))
     }
 
-    /// Checks that the file's mode permits a caller what another user has opened it for: without sessions a stateid is
-    /// no secret, and may be guessed.
+    /// Checks the file's mode for a caller that uses another user's open: without sessions a stateid is no secret, and
+    /// can be guessed.
     async fn check_rights(&self, file: &Opened, access: Access) -> Result<(), Status> {
         let needed = if access == Access::READ { Rights::READ } else { Rights::MODIFY };
         let told = file.file_system.access(file.caller.clone(), file.file, needed).await;
@@ -84,7 +85,7 @@ impl Compound {
         if granted & needed == needed { Ok(()) } else { Err(Status::ACCESS) }
     }
 
-    /// The status of a failure to read or write: what a file is that has no data.
+    /// The status of a failed read or write: it says what kind of file this is if it has no data.
     pub(super) async fn no_data<F>(&self, file: &Opened, failed: Failure<F>) -> Status {
         if failed.fault != Fault::Invalid {
             return status(failed.fault);
@@ -104,7 +105,7 @@ impl Compound {
             return self.was_read(&file, read).await;
         }
         let via = self.via(&file, args.state, Access::READ).await?;
-        // Without room for a word of data the results are executed and found too large.
+        // Without room for a word of data, the READ is executed and its results are then too large.
         let room = (room.saturating_sub(READ_RESULTS_OCTETS) & !3).max(4);
         let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS).min(room);
         if count > UNASKED_READ_OCTETS
@@ -129,7 +130,7 @@ impl Compound {
     pub(super) async fn write(&mut self, args: ops::Write) -> Answer<ops::WriteOk> {
         let file = self.file_to_change()?;
         let via = self.via(&file, args.state, Access::WRITE).await?;
-        // Before the write: whatever is lost after this moment changes the verifier.
+        // Before the write: a loss after this moment changes the verifier.
         let verifier = Verifier(self.server.write_verifier(&*file.file_system).0);
         let stability = match args.stability {
             ops::Stability::Unstable => attr::Stability::Unstable,
@@ -155,7 +156,7 @@ impl Compound {
         if let Err(failed) = file.file_system.commit(via, args.offset, args.count).await {
             return Err(self.no_data(&file, failed).await);
         }
-        // After the disk was waited for: whatever was lost before that moment has changed the verifier.
+        // After the wait for the disk: a loss before that moment has changed the verifier.
         Ok(ops::CommitOk { verifier: Verifier(self.server.write_verifier(&*file.file_system).0) })
     }
 }

@@ -1,9 +1,9 @@
-//! Delegations that come with opens, and their return: what OPEN wishes and gets, DELEGRETURN (RFC 8881 sections 10.4,
+//! Delegations with opens, and their return: what an OPEN wishes for and gets, and DELEGRETURN (RFC 8881 sections 10.4,
 //! 18.6, 18.16.3).
 //!
-//! Asked in this order: whether the client can be called, the table of claims, the host, and what the client may hold.
-//! What a step got goes back if a later one fails; the OPEN is answered without a delegation then, and says why if the
-//! client wished for one.
+//! The checks come in this order: whether the server can call the client, the table of claims, the host, and how much
+//! the client may hold. If a later step fails, the earlier steps are undone. The OPEN then succeeds without a
+//! delegation, and says why if the client wished for one.
 
 use super::{
     compound::Compound,
@@ -33,29 +33,29 @@ use std::sync::Arc;
 /// What an OPEN wishes for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wish {
-    /// It does not say: it takes what it gets, and need not know why it gets nothing.
+    /// The client does not say: it takes what it gets, and need not know why it gets nothing.
     Open,
-    /// This kind if it can be had, else the other, else the reason.
+    /// This kind if possible, else the other, else the reason.
     For(Option<Kind>),
     /// Nothing, for this reason.
     Nothing(WhyNoDelegation),
-    /// It had this kind before the server started.
+    /// The client had this kind before the server started.
     Again(Kind),
-    /// Nothing, and no reason: it has what it claims by.
+    /// Nothing, and no reason: the client claims by a delegation that it has.
     No,
 }
 
-/// Bits that qualify a wish, and are none themselves.
+/// Bits that only qualify a wish.
 const HINTS: u32 = share::WANT_SIGNAL_WHEN_AVAILABLE
     | share::WANT_PUSH_WHEN_UNCONTENDED
     | share::WANT_TIMESTAMPS
     | share::WANT_OPEN_XOR_DELEGATION;
 
 impl Wish {
-    /// What an OPEN asks for, apart from its wishes, and these.
+    /// Splits the access bits of an OPEN into the access itself and the wish for a delegation.
     ///
     /// # Errors
-    /// INVAL for what nothing means.
+    /// INVAL for bits without a meaning.
     pub(super) fn of(access: u32, deny: u32, minor: u32) -> Result<(Share, Self), Status> {
         if minor == 0 {
             return Ok((Share::new(access, deny)?, Self::Open));
@@ -73,7 +73,7 @@ impl Wish {
         Ok((asked, wish))
     }
 
-    /// What it had before the server started.
+    /// A wish for the delegation that the client had before the server started.
     pub(super) fn again(kind: DelegationKind) -> Self {
         match kind {
             DelegationKind::Read | DelegationKind::ReadAttributes => Self::Again(Kind::Read),
@@ -82,11 +82,11 @@ impl Wish {
         }
     }
 
-    /// Which kind is tried for what is opened so. One for writing lets its holder read, too.
+    /// Which kind to try for such an open. A holder of a write delegation may read, too.
     fn kind(&self, share: Share, minor: u32) -> Option<Kind> {
         let natural = match share.access() {
             1 => Some(Kind::Read),
-            // In minor version 0 for reading alone: its path for calls is less to be relied on.
+            // In minor version 0 only for reading: there calls to the client are less reliable.
             BOTH if minor > 0 => Some(Kind::Write),
             _ => None,
         };
@@ -98,7 +98,7 @@ impl Wish {
         }
     }
 
-    /// What an OPEN is answered that gets nothing.
+    /// What the reply to an OPEN without a delegation says.
     fn nothing(self, why: WhyNoDelegation) -> Delegation {
         match self {
             Self::Nothing(why) => Delegation::NoneExtended(why),
@@ -118,12 +118,12 @@ fn why_not(refused: NotDelegated, wanted: Kind) -> WhyNoDelegation {
     }
 }
 
-/// Who may open without asking: nobody. The client asks with ACCESS, by the rights at that time.
+/// Names nobody: so the client asks by ACCESS before it opens the file for a user, and the rights of that time count.
 fn nobody() -> Ace {
     Ace { kind: ace::ALLOWED, flags: 0, rights: 0, who: Principal::from("") }
 }
 
-/// An OPEN that was done.
+/// A successful OPEN.
 pub(super) struct Done<'a> {
     pub(super) file: &'a Opened,
     pub(super) share: Share,
@@ -132,7 +132,7 @@ pub(super) struct Done<'a> {
 }
 
 impl Compound {
-    /// What an OPEN gets beside what it opened.
+    /// The delegation that an OPEN gets.
     pub(super) async fn delegation(&self, wish: Wish, done: Done<'_>) -> Delegation {
         match self.try_delegate(&wish, done).await {
             Ok(delegation) => delegation,
@@ -146,11 +146,11 @@ impl Compound {
         let kind = wish.kind(done.share, self.minor).ok_or(nothing.clone())?;
         let client = self.client().map_err(|_| nothing.clone())?;
         let is_again = matches!(wish, Wish::Again(_));
-        // NFS4-8881-10.4-b: after a restart clients get back what they had, and nothing else while others may reclaim.
+        // NFS4-8881-10.4-b: while clients may reclaim, they get back the delegations that they had, and no others.
         if !self.shared.delegates || !is_again && self.shared.state.recovery.is_grace() {
             return Err(nothing);
         }
-        // RFC 7530 section 16.18.5: a client that has not confirmed its open may not have asked for it.
+        // RFC 7530 section 16.18.5: if the client has not confirmed its open, it may not have asked for it.
         if !self.may_delegate {
             return Err(nothing);
         }
@@ -163,7 +163,8 @@ impl Compound {
         let holder = claims::Client::V4(client.id().0);
         let guard = self.shared.claims.delegate(key, holder, kind, is_again).map_err(|why| why_not(why, kind))?;
         let lease = self.host_lease(file, &open, kind).await.map_err(|_| nothing.clone())?;
-        // The number that the client learns with the delegation, or that of a later change by itself.
+        // The change number that the client learns with the delegation; for writing, the number of the host's later
+        // changes begins here.
         let change = match kind {
             Kind::Read => 0,
             Kind::Write => file.attributes().await.map_err(|_| nothing.clone())?.change,
@@ -188,17 +189,18 @@ impl Compound {
         Ok(granted(kind, id, is_again))
     }
 
-    /// What may have become of a delegation before everybody could see it.
+    /// Handles what may have happened to a delegation before others could see it.
     fn settle(&self, client: &Arc<Client<Pin>>, file: &Opened, id: StateId, is_again: bool) -> Result<(), Status> {
         let key = (client.id(), Self::key(file));
         let shared = &self.shared;
-        // Its client may have ended, when there was nothing to give back.
+        // Its client may have ended when there was nothing yet to give back.
         if let Err(status) = client.held.check(id, key.1, Wanted::Delegation) {
             shared.delegations.end(key, id);
             return Err(status);
         }
         if is_again {
-            // The reply says so: it must come back, whether or not another client wants it. NFS4-8881-10.2.1-a
+            // The reply says so: the client must return it, whether or not another client wants the file.
+            // NFS4-8881-10.2.1-a
             shared.delegations.recall(key, shared.now(), false);
         } else if shared.delegations.is_wanted(key) {
             shared.recall_delegation(key);
@@ -211,7 +213,7 @@ impl Compound {
         let shared = Arc::downgrade(&self.shared);
         let broken = Box::new(move || {
             if let Some(shared) = shared.upgrade() {
-                // As if another client were about to change it: every holder is asked for it.
+                // As if another client were about to change the file: every holder is asked to return it.
                 drop(shared.claims.recall(key, None, Kind::Write));
             }
         });
@@ -226,7 +228,7 @@ impl Compound {
         Some(Origin { session: Arc::downgrade(session), slot, sequence })
     }
 
-    /// That a client has a delegation by which it may open so.
+    /// Checks that a client has a delegation that permits such an open.
     ///
     /// # Errors
     /// As for every stateid; OPENMODE if it is for reading alone.
@@ -254,7 +256,7 @@ fn granted(kind: Kind, state: StateId, recalled: bool) -> Delegation {
         Kind::Write => Delegation::Write(Box::new(WriteDelegation {
             state,
             recalled,
-            // As with Linux's server: the client learns when it writes back that there is no room.
+            // As with Linux's server: when the client writes its data back, it learns that there is no room.
             limit: SpaceLimit::Size(u64::MAX),
             permissions: nobody(),
         })),
@@ -262,7 +264,7 @@ fn granted(kind: Kind, state: StateId, recalled: bool) -> Delegation {
 }
 
 impl Shared {
-    /// Takes a delegation that has ended out of what others have to ask for.
+    /// Removes a delegation that has ended from the tables.
     pub(super) fn undelegated(&self, client: rpcrdma_nfs::v4::ClientId, file: claims::FileKey, id: StateId) {
         self.delegations.end((client, file), id);
     }

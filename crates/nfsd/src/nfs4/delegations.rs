@@ -1,9 +1,9 @@
-//! What the protocol knows of delegations: how each is named, when it was called back, and what its holder has said of
-//! the file (RFC 8881 sections 10.4.3 to 10.4.6).
+//! The protocol's knowledge of delegations: their stateids, their recalls, and what their holders have said of the
+//! files (RFC 8881 sections 10.4.3 to 10.4.6).
 //!
 //! The table of claims decides which uses conflict; this module knows which client to call. A client has at most one
-//! delegation of a file, and [`RECALLS_OF_CLIENT`] limits the recalls of a client that are under way: the others wait
-//! here, each in the memory that its delegation has anyhow. Nothing sleeps, and nothing is dropped under the lock.
+//! delegation of a file, and [`RECALLS_OF_CLIENT`] limits how many recalls of a client are under way: further recalls
+//! wait here, in memory that their delegations have anyway. Nothing sleeps, and nothing is dropped under the lock.
 
 use super::{
     service::{Pin, Shared},
@@ -33,10 +33,10 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// A delegation is known by its client and its file.
+/// A delegation's key: its client and its file.
 pub(super) type Key = (ClientId, FileKey);
 
-/// The call that has brought a delegation.
+/// The call whose reply brought a delegation.
 pub(super) struct Origin {
     pub(super) session: Weak<Session<Pin>>,
     pub(super) slot: u32,
@@ -44,7 +44,7 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// The call, if the client may not have seen its answer yet.
+    /// The call, if the client may not have seen its reply yet.
     // NFS4-8881-2.10.6.3-a
     fn unanswered(&self) -> Option<ReferringCalls> {
         let session = self.session.upgrade().filter(|session| session.is_last(self.slot, self.sequence))?;
@@ -53,24 +53,24 @@ impl Origin {
     }
 }
 
-/// What the holder of a delegation for writing says of the file.
+/// What the holder of a write delegation says of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) size: u64,
     pub(super) change: u64,
 }
 
-/// What came of asking it: nothing if it did not say.
+/// The result of asking it: `None` if it has not answered.
 pub(super) type Saying = Option<Said>;
 
-/// What others see of a file that its holder may have changed.
+/// What other clients see of a file that its holder may have changed.
 #[derive(Clone, Copy)]
 pub(super) struct Told {
-    /// The change number when it was delegated.
+    /// The change number when the delegation was granted.
     pub(super) granted: u64,
     /// Whether the holder has changed it.
     pub(super) is_modified: bool,
-    /// The change number that others saw last.
+    /// The change number that others last saw.
     pub(super) change: u64,
 }
 
@@ -90,9 +90,9 @@ pub(super) struct Delegated {
 struct Entry {
     delegated: Delegated,
     recalled: Option<Timestamp>,
-    /// The holder was not reached, or did not take it: it is called again.
+    /// The holder was not reached, or has not accepted the recall: the server calls it again.
     is_unheard: bool,
-    /// The holder is being asked for what it knows.
+    /// The server is asking the holder.
     asked: Option<watch::Receiver<Option<Saying>>>,
 }
 
@@ -108,9 +108,9 @@ struct Inner {
     all: HashMap<Key, Entry>,
     recalled: HashSet<Key>,
     queues: HashMap<ClientId, Queue>,
-    /// By how many calls clients are being asked what they know of files.
+    /// For each client, how many calls are asking it about files.
     askings: HashMap<ClientId, usize>,
-    /// Clients that did not return what they had, and when that was found out.
+    /// Clients that did not return a delegation, and when the server took it away.
     unreliable: HashMap<ClientId, Timestamp>,
 }
 
@@ -118,12 +118,12 @@ struct Inner {
 #[derive(Default)]
 pub(crate) struct Delegations {
     inner: Mutex<Inner>,
-    /// How many were called back, and how many taken away, since the server started.
+    /// How many delegations the server has recalled and taken away since it started.
     recalls: AtomicU64,
     revocations: AtomicU64,
 }
 
-/// A recall that is to be made.
+/// A recall that the server has to make.
 pub(super) struct Recall {
     pub(super) key: Key,
     pub(super) client: Arc<Client<Pin>>,
@@ -132,11 +132,11 @@ pub(super) struct Recall {
     pub(super) referring: Vec<ReferringCalls>,
 }
 
-/// How a holder is asked for what it knows.
+/// How a caller learns what the holder knows.
 pub(super) enum Asking {
-    /// By this call, whose outcome all that ask share.
+    /// The caller makes this call; all other callers share its result.
     Begin(Arc<Client<Pin>>, Handle, watch::Sender<Option<Saying>>, watch::Receiver<Option<Saying>>),
-    /// It is being asked.
+    /// A call is under way.
     Wait(watch::Receiver<Option<Saying>>),
 }
 
@@ -150,7 +150,7 @@ impl Delegations {
         (self.recalls.load(Ordering::Relaxed), self.revocations.load(Ordering::Relaxed))
     }
 
-    /// A client has lost delegations, since it has not returned them. Gives what else it has.
+    /// A client has lost delegations, because it did not return them. Returns its other delegations.
     pub(super) fn has_lost(&self, client: ClientId, count: usize, now: Timestamp) -> Vec<(Key, StateId)> {
         self.revocations.fetch_add(count as u64, Ordering::Relaxed);
         let mut inner = self.lock();
@@ -160,20 +160,20 @@ impl Delegations {
         of_client.map(|(key, entry)| (*key, entry.delegated.id)).collect()
     }
 
-    /// Whether a client has not returned what it had, a short while ago.
+    /// Whether a client did not return a delegation a short while ago.
     pub(super) fn is_unreliable(&self, client: ClientId, now: Timestamp) -> bool {
         self.lock().unreliable.get(&client).is_some_and(|since| now.since(*since) < UNRELIABLE_TIME)
     }
 
-    /// A delegation was granted.
+    /// The server has granted a delegation.
     pub(super) fn add(&self, key: Key, delegated: Delegated) {
         let entry = Entry { delegated, recalled: None, is_unheard: false, asked: None };
-        // A client has no two of a file in the table of claims; one before this has ended there.
+        // A client has at most one delegation of a file in the table of claims; an earlier one has ended there.
         let before = self.lock().all.insert(key, entry);
         drop(before);
     }
 
-    /// A delegation of this name has ended.
+    /// The delegation with this stateid has ended.
     pub(super) fn end(&self, key: Key, id: StateId) {
         let mut inner = self.lock();
         let is_it = inner.all.get(&key).is_some_and(|entry| entry.delegated.id.other == id.other);
@@ -185,8 +185,9 @@ impl Delegations {
         drop(ended);
     }
 
-    /// Another user wants a delegated file. Returns whether the caller must make [its recall](Self::next): not if it
-    /// was wanted before, or others are under way that take it along. Without `call` the holder knows already.
+    /// Another user wants a delegated file. Returns whether the caller must make [the recalls](Self::next): not if the
+    /// file was already wanted, or if enough recalls of the client are under way, whose tasks take this one along.
+    /// Without `call` the holder already knows.
     pub(super) fn recall(&self, key: Key, now: Timestamp, call: bool) -> bool {
         let mut inner = self.lock();
         let Some(entry) = inner.all.get_mut(&key) else { return false };
@@ -199,25 +200,24 @@ impl Delegations {
         call && inner.queue(key)
     }
 
-    /// Whether another user has wanted a delegated file before the delegation was [here](Self::add).
+    /// Whether another user wanted the file before the delegation was [added](Self::add) here.
     pub(super) fn is_wanted(&self, key: Key) -> bool {
         self.lock().all.get(&key).is_some_and(|entry| entry.delegated.guard.is_recalled())
     }
 
-    /// Whether a client decides on a file's locks by itself: it may write to it alone, and has not been asked to return
-    /// that.
+    /// Whether a client decides on a file's locks alone: it has a write delegation, and the server has not recalled it.
     pub(super) fn locks_alone(&self, key: Key) -> bool {
         let inner = self.lock();
         inner.all.get(&key).is_some_and(|entry| entry.delegated.kind == Kind::Write && entry.recalled.is_none())
     }
 
-    /// The holder of a delegation, and its name.
+    /// The holder of a delegation, and its stateid.
     pub(super) fn holder(&self, key: Key) -> Option<(Arc<Client<Pin>>, StateId)> {
         self.lock().all.get(&key).map(|entry| (entry.delegated.client.clone(), entry.delegated.id))
     }
 
-    /// The next recall of a client, if there is one. A caller that gets none has ended what [`recall`](Self::recall)
-    /// began.
+    /// The next recall of a client, if there is one. With `None`, the work that [`recall`](Self::recall) gave to the
+    /// caller is done.
     pub(super) fn next(&self, client: ClientId) -> Option<Recall> {
         let mut inner = self.lock();
         loop {
@@ -230,7 +230,7 @@ impl Delegations {
                 return None;
             };
             let key = (client, file);
-            // What was returned meanwhile is not called back.
+            // A delegation that was returned meanwhile needs no recall.
             let Some(Delegated { id, client, handle, origin, .. }) = inner.all.get(&key).map(|entry| &entry.delegated)
             else {
                 continue;
@@ -241,14 +241,14 @@ impl Delegations {
         }
     }
 
-    /// A holder has not taken a recall.
+    /// A holder has not accepted a recall.
     pub(super) fn unheard(&self, key: Key) {
         if let Some(entry) = self.lock().all.get_mut(&key) {
             entry.is_unheard = true;
         }
     }
 
-    /// Which clients to call again, each as often as it is returned here.
+    /// The clients to call again; the caller makes the recalls of each once for every time it is in the list.
     pub(super) fn again(&self) -> Vec<ClientId> {
         let mut inner = self.lock();
         let recalled: Vec<_> = inner.recalled.iter().copied().collect();
@@ -264,7 +264,7 @@ impl Delegations {
         callers
     }
 
-    /// The clients that hold any.
+    /// The clients that hold delegations.
     pub(super) fn holders(&self) -> Vec<Arc<Client<Pin>>> {
         let inner = self.lock();
         let clients = inner.all.values().map(|entry| &entry.delegated.client);
@@ -272,7 +272,7 @@ impl Delegations {
         clients.into_values().cloned().collect()
     }
 
-    /// What was wanted back at least so long ago, by client.
+    /// The delegations that were recalled at least `limit` ago, by client.
     pub(super) fn due(&self, now: Timestamp, limit: std::time::Duration) -> Vec<Loss<Pin>> {
         let inner = self.lock();
         let mut due: HashMap<ClientId, Loss<Pin>> = HashMap::new();
@@ -286,7 +286,7 @@ impl Delegations {
         due.into_values().collect()
     }
 
-    /// How the holder of a delegation for writing is asked.
+    /// How to ask the holder of a write delegation.
     pub(super) fn ask(&self, key: Key) -> Option<Asking> {
         let mut inner = self.lock();
         let entry = inner.all.get_mut(&key).filter(|entry| entry.delegated.kind == Kind::Write)?;
@@ -297,7 +297,7 @@ impl Delegations {
         let Delegated { client, handle, .. } = &entry.delegated;
         let (client, handle) = (client.clone(), handle.clone());
         let asked = inner.askings.entry(client.id()).or_default();
-        // Who answers nothing has its delegations called back, a few at a time.
+        // If a client does not answer, its delegations are recalled instead, a few at a time.
         if *asked >= ASKINGS_OF_CLIENT {
             return None;
         }
@@ -308,7 +308,7 @@ impl Delegations {
         Some(Asking::Begin(client, handle, sender, receiver))
     }
 
-    /// A call by which a client was asked has ended.
+    /// A call that asked a client has ended.
     pub(super) fn has_asked(&self, client: ClientId) {
         if let Slot::Occupied(mut askings) = self.lock().askings.entry(client) {
             *askings.get_mut() = askings.get().saturating_sub(1);
@@ -318,7 +318,7 @@ impl Delegations {
         }
     }
 
-    /// Changes what others see of a file, with what the file is.
+    /// Changes what other clients see of a file.
     pub(super) fn tell<T>(&self, key: Key, tell: impl FnOnce(&mut Told) -> T) -> Option<T> {
         self.lock().all.get_mut(&key).map(|entry| tell(&mut entry.delegated.told))
     }
@@ -331,7 +331,7 @@ impl Delegations {
 }
 
 impl Inner {
-    /// Puts a recall where it waits, and says whether one more of the client's may be under way.
+    /// Puts a recall in its client's queue. Returns whether another task may make recalls of this client.
     fn queue(&mut self, (client, file): Key) -> bool {
         let queue = self.queues.entry(client).or_default();
         queue.waiting.push_back(file);
@@ -345,7 +345,7 @@ impl Inner {
 }
 
 impl Shared {
-    /// How the protocol knows a client's delegation of a file.
+    /// The key of a client's delegation of a file.
     pub(super) fn delegation_of(client: claims::Client, file: FileKey) -> Option<Key> {
         match client {
             claims::Client::V4(client) => Some((ClientId(client), file)),

@@ -18,26 +18,26 @@ use rpcrdma_nfs::{
 
 /// Bytes of an outcome before its results: the operation's number and the status.
 const OUTCOME_OCTETS: usize = 8;
-/// Bytes that an entry's name and cookie take beside the name: what `dircount` counts.
+/// Bytes of an entry's cookie and of the length of its name: `dircount` counts them with the name.
 const NAME_OCTETS: usize = 8 + 4;
 
-/// What the name of `.` or `..` takes, in bytes.
+/// Bytes of the name `.` or `..`.
 const DOT_OCTETS: usize = 4;
-/// An owner's or group's shortest text with the word before it.
+/// The shortest owner or group: its length and a word of text.
 const SHORTEST_PRINCIPAL_OCTETS: usize = 4 + 4;
-/// The least that a handle takes: the word before it alone.
+/// The shortest handle: only its length.
 const SHORTEST_HANDLE_OCTETS: usize = 4;
-/// The least of a set in an attribute: the word before it alone.
+/// The shortest set in an attribute: only its length.
 const SHORTEST_BITMAP_OCTETS: usize = 4;
 
-/// Attributes for which nothing has to be asked of a file.
+/// Attributes that need no question to the file system.
 const FREE: Bitmap = Bitmap::of(&[Attribute::ReadAttributesError]);
 
-/// Cookies that are reserved (RFC 8881 section 18.23.3), and what is sent in their place.
+/// Reserved cookies (RFC 8881 section 18.23.3), and the cookies that the server sends for them.
 const RESERVED: [u64; 2] = [1, 2];
 const IN_THEIR_PLACE: [u64; 2] = [u64::MAX - 1, u64::MAX];
 
-/// A file system's cookie as clients get it: never 0, 1 or 2.
+/// The cookie for clients, from a cookie of the file system: never 0, 1 or 2.
 fn told_cookie(cookie: u64) -> Result<u64, Status> {
     match cookie {
         1 | 2 => Ok(IN_THEIR_PLACE[cookie as usize - 1]),
@@ -46,7 +46,7 @@ fn told_cookie(cookie: u64) -> Result<u64, Status> {
     }
 }
 
-/// A client's cookie as the file system knows it.
+/// The cookie of the file system, from a cookie of a client.
 fn taken_cookie(cookie: u64) -> Result<u64, Status> {
     if RESERVED.contains(&cookie) {
         return Err(Status::BAD_COOKIE);
@@ -54,7 +54,7 @@ fn taken_cookie(cookie: u64) -> Result<u64, Status> {
     Ok(IN_THEIR_PLACE.iter().position(|told| *told == cookie).map_or(cookie, |place| RESERVED[place]))
 }
 
-/// The least that an entry takes beside its name. What it really takes is counted when it exists.
+/// The fewest bytes that an entry takes beside its name. Its real size is counted when it exists.
 fn least_entry_octets(asked: &Bitmap) -> usize {
     let empty = Entry {
         cookie: 0,
@@ -65,11 +65,11 @@ fn least_entry_octets(asked: &Bitmap) -> usize {
         Attribute::Owner | Attribute::Group => SHORTEST_PRINCIPAL_OCTETS,
         Attribute::Handle => SHORTEST_HANDLE_OCTETS,
         Attribute::SupportedAttributes | Attribute::SupportedExclusiveCreate => SHORTEST_BITMAP_OCTETS,
-        // A file that has none tells none.
+        // Some files have no such attribute.
         Attribute::TimeCreate => 0,
         attribute => attribute.largest_octets().unwrap_or(0),
     });
-    // The set may be shorter by its last word then.
+    // Without it, the set may be shorter by its last word.
     (empty.octets() + values.sum::<usize>()).saturating_sub(4)
 }
 
@@ -81,7 +81,7 @@ impl Compound {
         let max = usize::try_from(args.max_count).unwrap_or(usize::MAX);
         let octets = max.min(room.saturating_sub(OUTCOME_OCTETS)).min(MAX_LISTING_OCTETS);
         let left = octets.checked_sub(ReadDirOk::EMPTY_OCTETS).ok_or(Status::TOOSMALL)?;
-        // The answer is put together on the heap, and counts as that much of the connection's memory until it was sent.
+        // The reply is put together on the heap, and counts as that much of the connection's memory until it was sent.
         let counted = self.buffer(octets).await?;
         let listed = self.list(&directory, &args, (cookie, left), &asked).await;
         // NFS4-MEMORY-a
@@ -96,11 +96,11 @@ impl Compound {
         (mut cookie, mut left): (u64, usize),
         asked: &Asked,
     ) -> Answer<ReadDirOk> {
-        // `.` and `..` take no room of the answer, and have to be passed where it has none for an entry.
+        // `.` and `..` take no room in the reply; the listing has to pass them even if there is no room for an entry.
         let least = least_entry_octets(&asked.set);
         let mut budget = ListingBudget::new(left.max(2 * (least + DOT_OCTETS)), least);
         if args.directory_count != 0 {
-            // A hint: it keeps no entry from being told.
+            // `dircount` is a hint: an entry with a long name is still returned.
             let longest = directory.file_system.features().max_name_octets;
             let names = args.directory_count.max(longest.saturating_add(NAME_OCTETS as u32 + 3));
             budget = budget.with_names(usize::try_from(names).unwrap_or(usize::MAX), NAME_OCTETS);
@@ -137,12 +137,12 @@ impl Compound {
             if listing.end || !entries.is_empty() {
                 return Ok(ReadDirOk { verifier, entries, end: listing.end });
             }
-            // Only what is never told, so far.
+            // So far only entries that a reply never has.
             cookie = last.ok_or(Status::TOOSMALL)?;
         }
     }
 
-    /// What a file system lists.
+    /// A part of the directory from the file system.
     async fn part(
         &self,
         directory: &Opened,
@@ -155,7 +155,7 @@ impl Compound {
         };
         match list(cookie, verifier, budget).await {
             Err(failed) if failed.fault == Fault::BadCookie && cookie != 0 => {
-                // Cookies with another verifier are no longer the directory's (RFC 8881 section 18.23.3).
+                // A cookie with another verifier is no longer valid (RFC 8881 section 18.23.3).
                 let now = list(0, Verifier::default(), ListingBudget::new(0, 0)).await.map_err(failure)?;
                 // NFS4-8881-18.23-d
                 Err(if now.verifier == verifier.0 { Status::BAD_COOKIE } else { Status::NOT_SAME })
@@ -164,7 +164,7 @@ impl Compound {
         }
     }
 
-    /// An entry for the client; `None` if it is left out.
+    /// An entry for the client; `None` if the reply leaves it out.
     async fn entry(
         &self,
         (directory, borders): (&Opened, &[(Bytes, usize)]),
@@ -181,7 +181,7 @@ impl Compound {
         };
         let about = if let Some(crossed) = crossed {
             match crossed {
-                // An export that this client may not use.
+                // It is an export that this client may not use.
                 Err(_) => return Ok(None),
                 // NFS4-8881-2.6.3-d: READDIR itself cannot fail with that.
                 Ok(file) if !file.is_taken && wants_attributes => {
@@ -200,7 +200,7 @@ impl Compound {
                     Ok((directory.clone(), Attributes::new(rpcrdma_nfs::attr::FileType::Regular, 0, 0)))
                 }
                 None => match self.look_at(directory, &listed).await {
-                    // It was removed meanwhile.
+                    // The file was removed meanwhile.
                     Err(Fault::NotFound) => return Ok(None),
                     found => found,
                 },
@@ -212,7 +212,7 @@ impl Compound {
         };
         let attributes = match attributes {
             Ok(attributes) => attributes,
-            // It was removed meanwhile.
+            // The file was removed meanwhile.
             Err(Status::STALE) if asked.set.contains(Attribute::Acl) => return Ok(None),
             // NFS4-8881-18.23-c
             Err(status) if asked.set.contains(Attribute::ReadAttributesError) => {
@@ -224,7 +224,7 @@ impl Compound {
         Ok(Some(Entry { cookie, name, attributes }))
     }
 
-    /// A file that was listed without its attributes.
+    /// Looks at a file that was listed without its attributes.
     async fn look_at(&self, directory: &Opened, listed: &ListingEntry) -> Result<(Opened, Attributes), Fault> {
         let name = listed.name.clone();
         let found = directory.file_system.lookup(directory.caller.clone(), directory.file, name).await;

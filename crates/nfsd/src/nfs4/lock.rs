@@ -1,8 +1,8 @@
 //! Byte ranges: LOCK, LOCKT, LOCKU (RFC 8881 sections 9.1 to 9.6, 18.10 to 18.12).
 //!
-//! What is locked is in the table of claims, and from there on the host; that an owner has a stateid for it is what the
-//! client holds. LOCK asks the table first and gives the range back if the open has ended meanwhile; LOCKU does so too,
-//! and notes what is left. All that reaches the host is done by a worker.
+//! The table of claims, and through it the host, has the locked ranges; the client's state has the stateids of
+//! lock-owners. LOCK asks the table first, and gives the range back if the open has ended meanwhile; LOCKU asks the
+//! table, too, and then records what is left. A worker does everything that reaches the host.
 
 use super::{
     compound::Compound,
@@ -33,15 +33,15 @@ struct Wish {
     holder: Holder,
     range: Range,
     kind: Kind,
-    /// In whose turn the work is done.
+    /// The origin in whose turn the work is done.
     origin: Origin,
-    /// By which open, for the host's locks.
+    /// The open through which the host's locks are taken.
     pin: Option<Pin>,
-    /// What to notify when it may be free.
+    /// What to notify when the range may be free.
     wake: Option<Arc<dyn Wake>>,
 }
 
-/// What is asked of the table.
+/// What the table is asked for.
 #[derive(Clone, Copy)]
 enum Ask {
     Lock,
@@ -57,7 +57,7 @@ fn range_of(offset: u64, length: u64) -> Result<Range, Status> {
     Range::new(offset, length).map_err(|_| Status::INVAL)
 }
 
-/// What a client learns about the holder of a conflicting lock.
+/// What a client learns of the holder of a conflicting lock.
 // NFS4-8881-18.10.3-c
 fn denied(denied: Denied) -> LockFailure {
     let owner = match &denied.by {
@@ -65,7 +65,7 @@ fn denied(denied: Denied) -> LockFailure {
             let client = match holder.client() {
                 Client::V4(client) | Client::Nlm(client) => ClientId(client),
             };
-            // The name of a host begins with a process, and may be longer than names are here.
+            // The owner bytes of a host begin with a process, and may be longer than names may be here.
             let name = holder.owner().get(..MAX_OPAQUE_OCTETS).unwrap_or(holder.owner());
             Owner { client, name: OwnerName(bytes::Bytes::copy_from_slice(name)) }
         }
@@ -92,7 +92,7 @@ fn refused(refused: LockRefused) -> LockFailure {
 }
 
 impl Shared {
-    /// Asks the table, and takes what conflicts from clients whose leases are over. Sleeps.
+    /// Asks the table, and first takes conflicting claims from clients whose leases are over. Sleeps.
     fn ask(&self, wish: &Wish, ask: Ask) -> Result<(), LockFailure> {
         let Wish { origin, file, holder, range, kind, pin, wake } = wish;
         let host = pin.as_ref().filter(|_| self.host_locks).and_then(|pin| pin.host_locks());
@@ -126,7 +126,7 @@ impl Compound {
             Locker::New(new) => {
                 let open = self.state_of(new.open_state, false)?;
                 let checked = client.held.check(open, key, Wanted::Open)?;
-                // From here on whatever number it has: it is the open that counts.
+                // From here on with any sequence number: only the open itself matters.
                 let open = StateId { sequence: 0, ..open };
                 (LockBy::New { open, owner: new.owner.name.clone() }, new.owner.name, checked)
             }
@@ -153,7 +153,7 @@ impl Compound {
             Ok(asked.map(|()| match client.held.locked(by, key) {
                 Ok(state) => Ok(state),
                 Err(status) => {
-                    // The open has ended meanwhile: nothing else would give it back.
+                    // The open has ended meanwhile: no other code would give the range back.
                     if shared.claims.unlock(key, &wish.holder, range).is_err() {
                         shared.claims.unlock_all(key, &wish.holder);
                     }
@@ -180,7 +180,7 @@ impl Compound {
         if self.shared.state.recovery.is_grace() {
             return Err(Status::GRACE.into());
         }
-        // A client that has the file delegated for writing locks it without a call to the server.
+        // If a client has a write delegation, it locks the file without calling the server.
         let _using = self.using(&file, Kind::Read).await?;
         let holder = Shared::holder(client.id(), &args.owner.name);
         let pin = self.pin_to_test(&file).await;
@@ -190,7 +190,7 @@ impl Compound {
         tested.await?
     }
 
-    /// The file for a question to the host, if the caller may read it.
+    /// The open for asking the host, if the caller may read the file.
     async fn pin_to_test(&self, file: &Opened) -> Option<Pin> {
         if !self.shared.host_locks {
             return None;
@@ -217,7 +217,7 @@ impl Compound {
         let state = match unlocked.await? {
             Ok(state) => state,
             Err(LockRefused::Host(_)) => return Err(Status::IO),
-            // An unlock in the middle makes two ranges of one.
+            // An unlock in the middle of a range makes two ranges of one.
             Err(LockRefused::TooMany(_) | LockRefused::Denied(_)) => return Err(Status::DELAY),
         };
         self.set_state(state);

@@ -1,5 +1,5 @@
-//! Going from file to file, and asking what may be done: PUTFH and its like, LOOKUP, LOOKUPP, GETFH, ACCESS, READLINK
-//! (RFC 8881 sections 18.1, 18.8, 18.13, 18.14, 18.19 to 18.21, 18.24).
+//! Going from file to file, and asking what the caller may do: PUTFH and its like, LOOKUP, LOOKUPP, GETFH, ACCESS,
+//! READLINK (RFC 8881 sections 18.1, 18.8, 18.13, 18.14, 18.19 to 18.21, 18.24).
 
 use super::{
     compound::Compound,
@@ -56,7 +56,7 @@ impl Compound {
         }
         let name = name.0;
         let found = directory.file_system.lookup(directory.caller.clone(), directory.file, name.clone()).await;
-        // Only who finds the covered directory comes into the export that begins there.
+        // Only a caller that may find the covered directory enters the export that begins there.
         if found.is_ok()
             && let Some(inner) = self.server.border_at(directory, &name).await
         {
@@ -68,7 +68,7 @@ impl Compound {
         }
     }
 
-    /// The status of a failure in a directory: NFS4ERR_SYMLINK where it is a symbolic link.
+    /// The status of a failure in a directory: NFS4ERR_SYMLINK if it is a symbolic link.
     pub(super) async fn no_directory(&self, file: &Opened, fault: Fault) -> Status {
         match fault {
             Fault::NotDirectory if self.file_type(file).await == Ok(FileType::Symlink) => Status::SYMLINK,
@@ -76,12 +76,12 @@ impl Compound {
         }
     }
 
-    /// What a file is.
+    /// The type of a file.
     pub(super) async fn file_type(&self, file: &Opened) -> Result<FileType, Status> {
         file.attributes().await.map(|attributes| attributes.file_type).map_err(status)
     }
 
-    /// That a name may stand in a directory.
+    /// Checks a name in a directory.
     pub(super) fn check_name(&self, directory: &Opened, name: &Name) -> Result<(), Status> {
         let max = directory.file_system.features().max_name_octets;
         name.check(usize::try_from(max).unwrap_or(usize::MAX))
@@ -93,7 +93,7 @@ impl Compound {
         Ok(())
     }
 
-    /// What is above the current directory.
+    /// The directory above the current one.
     pub(super) async fn find_parent(&self) -> Result<Opened, Status> {
         let file = self.file()?;
         if let Some(above) = self.server.leave(&self.context, &file).await {
@@ -120,7 +120,7 @@ impl Compound {
             None => self.file_type(&file).await?,
         };
         let is_directory = kind == FileType::Directory;
-        // What means nothing for this file cannot be said of it.
+        // The reply leaves out rights that have no meaning for this file.
         let meant = if is_directory { !Rights::EXECUTE } else { !(Rights::LOOKUP | Rights::DELETE) };
         let granted = if file.read_only { granted & !Rights::CHANGING } else { granted };
         let supported = asked & meant;
@@ -138,7 +138,8 @@ impl Compound {
         let link = self.file()?;
         match link.file_system.read_link(link.caller.clone(), link.file).await {
             Ok((text, _)) => {
-                // Counted as data is: a short call can ask for many, and its client may leave the answer untaken.
+                // It counts as memory, like data: a short call can ask for many links, and its client may not take the
+                // reply.
                 let mut buffer = self.buffer(text.len()).await?;
                 buffer.octets_mut()[..text.len()].copy_from_slice(&text);
                 buffer.set_len(text.len());

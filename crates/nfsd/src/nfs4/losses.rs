@@ -1,9 +1,9 @@
-//! What is taken from clients that are away, because others want it or the courtesy is over: counted, and reported to
-//! the operator.
+//! Counts what the server takes from clients that are away (because others want it, or because the courtesy is over),
+//! and reports it to the operator.
 //!
-//! A client may lose much in little time, one file after the other. What clients have lost since the last report is
-//! kept, and reported at once or a minute after that: for the clients that have lost most, a line each, and for all
-//! others one line. Nothing here sleeps or fails.
+//! A client may lose much in little time, one file after the other. This module adds up what clients have lost since
+//! the last report, and reports it at once or a minute after that report: a line for each of the clients that have lost
+//! most, and one line for all others. Nothing here sleeps or fails.
 
 use super::state::release::{Release, Released};
 use crate::trouble::BETWEEN_WARNINGS;
@@ -42,7 +42,7 @@ fn add(numbers: &mut Numbers, more: Numbers) {
 }
 
 impl Losses {
-    /// Clients that were away have lost this.
+    /// Clients that were away have lost these claims.
     pub(super) fn count<P>(&self, released: &[Release<P>]) {
         let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
         for release in released {
@@ -56,12 +56,12 @@ impl Losses {
         }
     }
 
-    /// How many opens, locks and delegations were taken since the server started.
+    /// How many opens, locks and delegations the server has taken since it started.
     pub(crate) fn totals(&self) -> Numbers {
         self.totals.each_ref().map(|total| total.load(Ordering::Relaxed))
     }
 
-    /// Reports what was not reported yet, if it is time.
+    /// Reports the losses since the last report, if it is time.
     pub(super) fn tell(&self, now: Timestamp) {
         let mut untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
         if untold.of.is_empty() || untold.last.is_some_and(|last| now < last + BETWEEN_WARNINGS) {

@@ -1,15 +1,15 @@
-//! State that only the machine's own credential changes (RFC 8881 sections 2.10.8.3, 18.35.3): SP4_MACH_CRED.
+//! Operations that require the machine's own credential (RFC 8881 sections 2.10.8.3, 18.35.3): SP4_MACH_CRED.
 //!
-//! A client names the operations that require the credential by which it has sent EXCHANGE_ID, with its integrity
-//! protected. A user of that machine, or an attacker who claims to be one, can then not end its sessions or bind
-//! connections to them. The operations are those without a file handle; exports decide which flavours files want.
+//! A client names the operations that require the credential by which it sent EXCHANGE_ID, with integrity protection.
+//! So a user of that machine, or an attacker that claims to be one, cannot end its sessions or bind connections to
+//! them. Only operations without a file handle can be named; exports decide on the flavours for files.
 
 use super::{compound::Compound, service::Pin, state::clients::Client};
 use rpcrdma_nfs::v4::{Args, Bitmap, Op, Status, ops};
 use rpcrdma_oncrpc::{Credential, gss::GssService};
 use std::sync::Arc;
 
-/// What can be kept for the machine. NFS4-8881-18.35-i
+/// The operations that a client can name. NFS4-8881-18.35-i
 fn enforceable() -> Bitmap {
     let ops = [
         Op::BackchannelCtl,
@@ -24,10 +24,10 @@ fn enforceable() -> Bitmap {
 }
 
 impl Compound {
-    /// What a client's wish for protection comes to: the operations that are kept for the machine.
+    /// The operations that the server reserves for the machine, from a client's wish for protection.
     ///
     /// # Errors
-    /// INVAL if the call is not protected itself, ENCR_ALG_UNSUPP for a secret of both sides (SSV).
+    /// INVAL if the call itself is not protected; ENCR_ALG_UNSUPP for a shared secret (SSV).
     pub(super) fn protection(&self, wish: &ops::StateProtection) -> Result<Option<Bitmap>, Status> {
         match wish {
             ops::StateProtection::None => Ok(None),
@@ -38,7 +38,7 @@ impl Compound {
         }
     }
 
-    /// Whether the call cannot have been changed on its way.
+    /// Whether nobody can have changed the call on its way.
     pub(super) fn is_protected(&self) -> bool {
         match &self.context.credential {
             Credential::Gss(caller) => matches!(caller.service, GssService::Integrity | GssService::Privacy),
@@ -46,7 +46,7 @@ impl Compound {
         }
     }
 
-    /// Whether an operation that is kept for the machine comes from it. EXCHANGE_ID looks for itself.
+    /// Checks that a reserved operation comes from the machine. EXCHANGE_ID checks for itself.
     ///
     /// # Errors
     /// WRONG_CRED if it does not. NFS4-8881-18.35-j

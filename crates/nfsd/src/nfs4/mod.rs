@@ -24,8 +24,9 @@
 //! losses.rs     what clients have lost that were away: told, and counted
 //! ```
 //!
-//! A COMPOUND is one future on its connection's thread and runs to its end though the connection is gone; no lock is
-//! held across an await. What waits for the disk by itself (the journal of clients) runs on the program's workers.
+//! A COMPOUND is one future on its connection's thread, and runs to its end even if the connection is gone; no lock is
+//! held across an await. Work that waits for the disk on its own (the journal of clients) runs on the program's
+//! workers.
 
 mod about;
 mod acl;

@@ -1,10 +1,10 @@
-//! Copies that continue after COPY was answered: OFFLOAD_STATUS, OFFLOAD_CANCEL, CB_OFFLOAD (RFC 7862 sections 4.8,
-//! 15.8, 15.9, 16.1).
+//! Copies that go on after the reply to COPY: OFFLOAD_STATUS, OFFLOAD_CANCEL, CB_OFFLOAD (RFC 7862 sections 4.8, 15.8,
+//! 15.9, 16.1).
 //!
-//! Each piece of a copy takes its client's turn in the queue, and is made only if the stateids still allow it: a copy
-//! ends with its opens, and with its client. A copy that was asked for with a delegation continues by an open of the
-//! client when the delegation is returned. It is durable when the server tells the client that all of it was copied,
-//! unless something was lost meanwhile: then the verifier shows it. A client that cannot be called can ask.
+//! Each piece of a copy takes its client's turn in the queue, and is copied only if the stateids still permit it: a
+//! copy ends with its opens, and with its client. If a copy uses a delegation and the client returns it, the copy goes
+//! on by an open of the client. When the server reports the end of a whole copy, the copy is durable, unless something
+//! was lost meanwhile: then the verifier shows that. A client that the server cannot call can ask.
 
 use super::{
     callback::NoAnswer,
@@ -35,41 +35,41 @@ use rpcrdma_nfs::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How often the server tries to tell a client that a copy has ended, and how long it waits in between: a client that
-/// has lost its connection is back within some seconds, or asks.
+/// How often the server tries to report the end of a copy, and how long it waits in between: a client that has lost its
+/// connection is back within some seconds, or asks.
 pub(super) const TELLS: u32 = 5;
 pub(super) const TELL_AGAIN: Duration = Duration::from_secs(3);
 
-/// A file of a copy, and by what right it is used.
+/// A file of a copy, and the stateid by which it is used.
 pub(super) struct End {
     pub(super) key: FileKey,
     pub(super) file: Opened,
     pub(super) state: StateId,
     pub(super) access: Access,
-    /// It belongs to a delegation, which the client returns when another user wants the file, and continues by its
-    /// opens.
+    /// The stateid is a delegation's. The client returns the delegation when another user wants the file, and then goes
+    /// on by its opens.
     pub(super) by_delegation: bool,
 }
 
-/// A copy that goes on.
+/// A copy that goes on after COPY's reply.
 pub(super) struct Offload {
     pub(super) shared: Arc<Shared>,
     pub(super) server: Arc<Server>,
     pub(super) client: Arc<Client<Pin>>,
-    /// In whose turn the work is done.
+    /// The origin in whose turn the work is done.
     pub(super) origin: Origin,
     /// Source and destination.
     pub(super) ends: [End; 2],
-    /// The destination's.
+    /// The destination's handle.
     pub(super) handle: Handle,
-    /// From before the first piece.
+    /// The write verifier from before the first piece.
     pub(super) verifier: Verifier,
-    /// The COPY.
+    /// The call of COPY.
     pub(super) call: Option<ReferringCalls>,
 }
 
 impl Offload {
-    /// Copies, and tells the client how it has ended.
+    /// Copies, and then reports the end to the client.
     pub(super) async fn run(mut self, running: Running, (from, to): (Via, Via), span: Span) {
         let (copying, under_way) = (running.copying.clone(), self.shared.copies.begin());
         let ended = self.copy(&copying, from, to, span).await;
@@ -77,7 +77,7 @@ impl Offload {
             self.warn(status);
         }
         copying.end(self.shared.now(), ended);
-        // Nothing is written from here on.
+        // From here on this copy writes nothing.
         drop((running, under_way));
         if copying.is_cancelled() || self.client.held.is_ended() {
             return self.client.forget_copy(copying.id.other);
@@ -88,7 +88,7 @@ impl Offload {
         }
     }
 
-    /// Warns the operator of a full or failing disk. The numbers of the statuses are those of version 3.
+    /// Warns the operator of a full or failing disk. The statuses have the same numbers as in version 3.
     fn warn(&self, status: Status) {
         let [_, End { file, .. }] = &self.ends;
         let handle = Some(self.server.handle(file, file.file));
@@ -103,7 +103,7 @@ impl Offload {
             self.may_go_on(copying).await?;
             let piece = rest(span, copying.copied());
             let copied = match file_system.copy(from.clone(), to.clone(), piece).await {
-                // The source was cut meanwhile.
+                // The source was truncated meanwhile.
                 Ok(copied) if copied.count == 0 => break,
                 Ok(copied) => copied.count,
                 Err(failed) => return Err(status(failed.fault)),
@@ -116,7 +116,7 @@ impl Offload {
         let committed = match synced {
             // NFS4-COPY-LOSS-a
             Ok(_) if !is_lost => Stability::FileSync,
-            // The client compares the verifier with that of a COMMIT, and copies again.
+            // The client compares the verifier with that of a COMMIT, and copies again if they differ.
             Ok(_) => Stability::Unstable,
             Err(failed) if is_lost || failed.fault == Fault::Later => Stability::Unstable,
             Err(failed) => return Err(status(failed.fault)),
@@ -124,7 +124,7 @@ impl Offload {
         Ok(WriteResponse { callback: None, count: copying.copied(), committed, verifier: self.verifier })
     }
 
-    /// Whether the client still wants the next piece, and may have it.
+    /// Checks that the client still wants the next piece, and that the stateids permit it.
     async fn may_go_on(&mut self, copying: &Copying) -> Result<(), Status> {
         if copying.is_cancelled() {
             return Err(Status::DELAY);
@@ -135,7 +135,7 @@ impl Offload {
         }
         let held = &self.client.held;
         for end in self.ends.iter_mut().filter(|end| end.by_delegation && !held.is_delegation(end.state)) {
-            // One that was revoked is not replaced.
+            // A revoked delegation is not replaced.
             if held.test(StateId { sequence: 0, ..end.state }) == Status::BAD_STATEID
                 && let Some(open) = held.open_of(end.key, end.access.bits() as u8)
             {
@@ -150,13 +150,13 @@ impl Offload {
         Ok(())
     }
 
-    /// Whether the stateid of an end still allows what it has allowed.
+    /// Whether the stateid of an end still permits its use.
     async fn may_use(&self, end: &End) -> Result<(), Status> {
         let holder = match special(end.state)? {
             Some(Special::Bypass) if end.access == Access::READ => return Ok(()),
             Some(_) => None,
             None => {
-                // Whatever else was opened or locked by it since.
+                // With any sequence number: other opens and locks may have changed it since.
                 let state = StateId { sequence: 0, ..end.state };
                 let pin = self.client.held.pin(state, end.key, end.access.bits() as u8)?;
                 if pin.is_some() {
@@ -173,7 +173,7 @@ impl Offload {
         may.map_err(|in_the_way| in_the_way.status(Status::LOCKED))
     }
 
-    /// Tells the client how a copy has ended. When it has answered, the server forgets the copy.
+    /// Reports the end of a copy to the client. When the client has answered, the server forgets the copy.
     async fn tell(&self, copying: &Copying, ended: Ended) {
         let outcome = outcome(ended, copying.copied());
         for last in (0..TELLS).rev() {
@@ -182,9 +182,9 @@ impl Offload {
             let answer = self.shared.call_back(&self.client, call, self.call.iter().cloned().collect()).await;
             let status = answer.map(|outcomes| outcomes.first().map_or(Status::SERVERFAULT, |one| one.status()));
             match status {
-                // Not known yet: COPY's answer may still be under way.
+                // The client may not know the copy yet, because COPY's reply is still under way.
                 Ok(Status::DELAY) | Err(NoAnswer::NoPath | NoAnswer::Lost | NoAnswer::Refused(Status::DELAY)) => {}
-                // It has answered, and what it says changes nothing.
+                // The client has answered, whatever the status.
                 Ok(_) => return self.client.forget_copy(copying.id.other),
                 Err(NoAnswer::Refused(_)) => break,
             }
@@ -199,7 +199,7 @@ impl Offload {
     }
 }
 
-/// How a copy has ended, in the form of CB_OFFLOAD.
+/// The end of a copy, in the form of CB_OFFLOAD.
 fn outcome(ended: Ended, copied: u64) -> OffloadOutcome {
     match ended {
         // NFS4-7862-16.1.3-a: it names no further copy.
@@ -213,12 +213,12 @@ impl Compound {
         let (file, client) = (self.file()?, self.client()?);
         let state = self.state_of(args.state, true)?;
         let copy = client.copy(state, Self::key(&file), self.shared.now())?;
-        // First how it has ended: what is copied until then is all.
+        // The status is read first: after the end the number of bytes does not change.
         let complete = copy.outcome().map(|ended| ended.err().unwrap_or(Status::OK));
         Ok(ops::OffloadStatusOk { count: copy.copied(), complete })
     }
 
-    /// Answered when nothing is written any more. What was copied stays.
+    /// Answers only when the copy writes nothing any more. The copied bytes stay.
     pub(super) async fn offload_cancel(&mut self, args: ops::OffloadCancel) -> Answer<()> {
         let (file, client) = (self.file()?, self.client()?);
         let state = self.state_of(args.state, true)?;

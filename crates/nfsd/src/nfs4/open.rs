@@ -1,8 +1,8 @@
 //! Opening and closing: OPEN, OPEN_DOWNGRADE, CLOSE (RFC 8881 sections 18.2, 18.16, 18.18).
 //!
-//! An OPEN asks in this order: whether the client may have state now, the file system (which may make the file), the
-//! table of claims, the file system again where the file is cut, and what the client holds. Each step's guard gives
-//! back what it got if a later one fails; a file that was made stays.
+//! The checks of an OPEN come in this order: whether the client may have state now, the file system (which may make the
+//! file), the table of claims, the file system again if the file is truncated, and how much the client may hold. If a
+//! later step fails, the guards of the earlier steps undo them; a file that was made stays.
 
 use super::{
     compound::Compound,
@@ -30,14 +30,14 @@ use rpcrdma_nfs::{
 };
 use std::{fmt, sync::Arc};
 
-/// How often an OPEN begins anew because the file of its name was removed meanwhile: after that it is STALE, as it
-/// would be for a name whose file can never be opened.
+/// How often an OPEN begins anew because the file of its name was removed meanwhile. After that it fails with STALE, as
+/// for a name whose file can never be opened.
 const MAX_REMOVED: usize = 4;
 
-/// What an open keeps.
+/// What an open keeps alive.
 pub(crate) struct Pinned {
     pub(super) open: Arc<dyn OpenFile>,
-    /// Whose it is, for the host's locks.
+    /// The file with its owner, for the host's locks.
     file: Opened,
 }
 
@@ -63,7 +63,7 @@ impl Pinned {
     }
 }
 
-/// The same access in the file system's words.
+/// The file system's access for an open.
 fn access_of(share: Share) -> Access {
     match share.access() {
         1 => Access::Read,
@@ -72,20 +72,21 @@ fn access_of(share: Share) -> Access {
     }
 }
 
-/// The file that an OPEN is about, and what becomes of it beside being opened.
+/// The file of an OPEN, and what the OPEN does with it besides.
 pub(super) struct Target {
     pub(super) file: Opened,
     pub(super) directory: ChangeInfo,
-    /// Attributes that are set.
+    /// Attributes that the OPEN sets.
     pub(super) set: Bitmap,
-    /// The size that it gets.
+    /// The size that it sets.
     pub(super) size: Option<u64>,
-    /// This call has made it, or it was open before the server started: its mode does not bind its owner.
+    /// This call has made the file, or the client had it open before the server started: the mode does not bind the
+    /// owner.
     pub(super) is_owners: bool,
 }
 
 impl Target {
-    /// A file without a directory that could have changed.
+    /// An existing file; its directory does not change.
     fn of(file: Opened) -> Self {
         let directory = ChangeInfo { atomic: false, before: 0, after: 0 };
         Self { file, directory, set: Bitmap::EMPTY, size: None, is_owners: false }
@@ -98,7 +99,7 @@ impl Compound {
         let current = self.file()?;
         let (share, wish) = Wish::of(args.access, args.deny, self.minor)?;
         let is_named = is_by_name(&args.claim);
-        // NFS4-8881-2.6.3-b: what is opened has the security of its directory, as another export begins at none but a
+        // NFS4-8881-2.6.3-b: a file has the security of its directory, because another export can only begin at a
         // directory.
         let current = if is_named { taken(current)? } else { current };
         if !is_named && matches!(args.how, OpenHow::Create(_)) {
@@ -109,7 +110,8 @@ impl Compound {
         let recorded = match &args.claim {
             // NFS4-7530-9.6.2-b
             Claim::Previous(_) => recovery.reclaim(&client, self.shared.now())?,
-            // NFS4-8881-10.2.1-b: while others reclaim, too. That the client has the delegation is asked below.
+            // NFS4-8881-10.2.1-b: also while other clients reclaim. Later code checks that the client has the
+            // delegation.
             Claim::DelegateCurrent(_) | Claim::DelegateCurrentHandle(_) => self.recorded().await?,
             Claim::DelegatePrevious(_) | Claim::DelegatePreviousHandle => return Err(Status::NOTSUPP),
             Claim::Null(_) | Claim::Handle => {
@@ -131,7 +133,7 @@ impl Compound {
                 self.check_claim(delegation, &target.file, share)?;
             }
             match self.open_target(&target, args.owner.clone(), (share, wish.clone()), recorded.clone()).await {
-                // The file was removed since its name was looked up: the name now belongs to another file, or to none.
+                // The file was removed after the look-up: the name now belongs to another file, or to none.
                 Err(Status::STALE) if is_named && removed < MAX_REMOVED => removed += 1,
                 opened => break (target, opened?),
             }
@@ -140,9 +142,9 @@ impl Compound {
             recovery.reclaimed(&client);
         }
         let Target { file, directory, set, .. } = target;
-        // Linux decides by itself on locks of what it has delegated for writing. Where its processes wait for each
-        // other's locks, it waits for a call of the server's, which knows nothing of them, for 30 s; without the flag
-        // it tries again after a second.
+        // Linux itself decides on locks of a file that it has a write delegation for. If one of its processes waits for
+        // another's lock, the flag makes it wait 30 s for a call of the server, which knows nothing of these locks;
+        // without the flag it tries again after a second.
         let locks_alone = || self.shared.delegations.locks_alone((client.id(), Self::key(&file)));
         // NFS4-8881-20.11-a
         let tells = self.minor > 0 && self.shared.can_call(&client) && !locks_alone();
@@ -153,7 +155,7 @@ impl Compound {
         Ok(ops::OpenOk { state, directory, flags, set, delegation })
     }
 
-    /// Which file an OPEN is about. It is created, if the client wants that.
+    /// The file of an OPEN. Makes it, if the client wants that.
     async fn find_target(&self, claim: &Claim, how: OpenHow, current: &Opened) -> Result<Target, Status> {
         match (claim, how) {
             (Claim::Null(name), OpenHow::Create(how)) => self.create_for_open(current, name.clone(), how).await,
@@ -163,12 +165,13 @@ impl Compound {
                 Ok(Target { directory, ..Target::of(file) })
             }
             (Claim::Previous(_), _) => Ok(Target { is_owners: true, ..Target::of(current.clone()) }),
-            // By the mode: Linux's client opens by handle what it has looked up before, and leaves it to the server.
+            // By the mode: Linux's client opens by handle a file that it has looked up before, and leaves the check to
+            // the server.
             _ => Ok(Target::of(current.clone())),
         }
     }
 
-    /// The client is on record, or is put there.
+    /// Makes sure that the client is on record.
     async fn recorded(&self) -> Result<Recorded, Status> {
         let client = self.client()?;
         match self.shared.state.recovery.recorded(&client) {
@@ -177,7 +180,7 @@ impl Compound {
         }
     }
 
-    /// A directory in which nothing was made.
+    /// The change information of a directory in which nothing was made.
     pub(super) async fn unchanged(&self, directory: &Opened) -> Result<ChangeInfo, Status> {
         let change = directory.attributes().await.map_err(status)?.change;
         Ok(ChangeInfo { atomic: true, before: change, after: change })
@@ -197,7 +200,8 @@ impl Compound {
         if file.read_only && (access.writes() || target.size.is_some()) {
             return Err(Status::ROFS);
         }
-        // Before the file system opens it, which would make others wait on the host; until the table knows the open.
+        // Before the file system opens the file, which would make others wait on the host; and until the table knows
+        // the open.
         let denies_reading = share.deny() & 1 != 0;
         let changes = access.writes() || denies_reading || target.size.is_some();
         let kind = if changes { claims::Kind::Write } else { claims::Kind::Read };
@@ -210,10 +214,10 @@ impl Compound {
         let open = open.map_err(failure)?;
         let (key, holder) = (Self::key(file), Shared::holder(client.id(), &owner.name));
         let guard = self.reserve(key, &holder, share).await?;
-        // A truncation is not an open, and lasts until it is made.
+        // A truncation is not an open: its use lasts until it is done.
         let using = target.size.map(|_| using);
         if let Some(size) = target.size {
-            // NFS4-8881-18.16-d: also where it is opened for reading alone.
+            // NFS4-8881-18.16-d: even if the file is opened for reading alone.
             let may = self.shared.may(self.origin(), key, claims::Access::WRITE, Some(&holder)).await;
             may.map_err(|in_the_way| in_the_way.status(Status::SHARE_DENIED))?;
             let via = match access.writes() {
@@ -232,7 +236,7 @@ impl Compound {
         Ok((opened.id, Box::pin(self.delegation(wish, done)).await))
     }
 
-    /// Claims what an open shares and denies.
+    /// Reserves an open's access and denials in the table of claims.
     async fn reserve(&self, key: FileKey, holder: &Holder, share: Share) -> Result<claims::Share, Status> {
         let access = claims::Access::from_bits(share.access().into()).ok_or(Status::INVAL)?;
         let deny = claims::Deny::from_bits(share.deny().into()).ok_or(Status::INVAL)?;
@@ -241,7 +245,7 @@ impl Compound {
                 Ok(guard) => return Ok(guard),
                 Err(ShareRefused::TooMany(_)) => return Err(Status::DELAY),
                 Err(ShareRefused::Denied(_)) => {
-                    // All at once: a client asks again a few times only.
+                    // All at once: a client asks again only a few times.
                     // NFS4-COURTESY-a
                     let holders = self.shared.claims.in_the_way_of_share(key, access, deny);
                     let taken = self.shared.take_from_later(self.origin(), holders, key).await;
@@ -264,7 +268,7 @@ impl Compound {
         Ok(ops::OpenDowngradeOk { state })
     }
 
-    /// CLOSE. Locks under the open end with it, as with Linux's server.
+    /// CLOSE. Locks of the open end with it, as with Linux's server.
     pub(super) fn close(&mut self, args: ops::Close) -> Answer<ops::CloseOk> {
         let (file, client) = (self.file()?, self.client()?);
         let id = self.state_of(args.state, true)?;

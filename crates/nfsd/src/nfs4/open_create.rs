@@ -12,10 +12,10 @@ use rpcrdma_nfs::{
     v4::{Attribute, Bitmap, FileAttributes, Name, Status, ops},
 };
 
-/// What the verifier of an exclusive creation is kept in: the client sets these next.
+/// Attributes that may keep the verifier of an exclusive creation: the client sets these next.
 const VERIFIER_ATTRIBUTES: Bitmap = Bitmap::of(&[Attribute::TimeAccess, Attribute::TimeModify]);
 
-/// What cannot be set by an exclusive creation (`suppattr_exclcreat` has the others).
+/// Attributes that an exclusive creation cannot set (`suppattr_exclcreat` has the others).
 const NOT_EXCLUSIVELY: Bitmap = Bitmap::of(&[Attribute::TimeAccessSet, Attribute::TimeModifySet]);
 
 impl Compound {
@@ -52,7 +52,7 @@ impl Compound {
                 let how = CreateHow::Exclusive(create.verifier.0, new.attributes);
                 let made = self.make_file(directory, name, how).await?;
                 if !made.is_new {
-                    // The same call made it before: later changes of it are not undone.
+                    // The same call has made it before; the server does not undo later changes.
                     return Ok(target(directory, made, VERIFIER_ATTRIBUTES, None));
                 }
                 Ok(self.finish_new(directory, made, new, None).await)
@@ -60,13 +60,13 @@ impl Compound {
         }
     }
 
-    /// The size is set when the file is open and no open denies it: of an existing file only a size of 0.
+    /// The size is set when the file is open and no open denies that; for an existing file only a size of 0 is set.
     async fn create_unchecked(&self, directory: &Opened, name: Name, wire: &FileAttributes) -> Result<Target, Status> {
         let new = self.new_attributes(directory, wire).await?.of_new(directory, false)?;
         let asked_size = new.attributes.size;
         let how = CreateHow::Unchecked(NewAttributes { size: None, ..new.attributes });
         let made = match self.make_file(directory, name.clone(), how).await {
-            // The existing file is not a regular file: opening it returns what it is.
+            // The existing file is not a regular one: opening it returns the right status.
             Err(Status::EXIST) => {
                 let file = self.find(directory, name).await?;
                 return Ok(Target {
@@ -89,7 +89,7 @@ impl Compound {
         Ok(target(directory, made, set, size))
     }
 
-    /// A file that this call has made gets its access control lists.
+    /// Gives a file that this call has made its access control lists.
     async fn finish_new(&self, directory: &Opened, made: Made, new: WantedOfNew, size: Option<u64>) -> Target {
         let mut target = target(directory, made, new.set, size);
         self.set_first_acls(&target.file, new.acls, &mut target.set).await;

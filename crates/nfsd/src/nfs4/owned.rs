@@ -1,7 +1,7 @@
 //! Owners, groups and the names in access control lists, as the caller of a COMPOUND sees them (RFC 8881 section 5.9).
 //!
-//! Principals get names, because machines that share Kerberos need not share numbers. Callers by AUTH_SYS get numbers,
-//! as they name themselves by these. All may set either.
+//! Kerberos principals get names, because machines that share Kerberos need not share numbers. Callers with AUTH_SYS
+//! get numbers, because their credentials also have numbers. All callers may set names or numbers.
 
 use super::compound::Compound;
 use crate::owners::{Kind, OwnerNames, Untold};
@@ -13,22 +13,22 @@ use rpcrdma_oncrpc::{ClientNetwork, Credential};
 use rpcrdma_xdr::Encode as _;
 use std::sync::Arc;
 
-/// Both names of a file's.
+/// Both names of a file.
 const OF_FILE: Bitmap = Bitmap::of(&[Attribute::Owner, Attribute::Group]);
 
-/// The owner and the group of a file, as far as they are sent by name.
+/// The owner and the group of a file, if they are sent as names.
 #[derive(Default)]
 pub(super) struct Named {
     pub(super) owner: Option<Principal>,
     pub(super) group: Option<Principal>,
 }
 
-/// What an entry is about, if it is not about a special name.
+/// Whether an entry is about a user or a group, unless it has a special name.
 fn kind(entry: &Ace) -> Kind {
     if entry.flags & ace::IDENTIFIER_GROUP == 0 { Kind::User } else { Kind::Group }
 }
 
-/// The bytes of a list as it goes on the wire.
+/// The bytes of a list on the wire.
 fn octets(acl: &Acl) -> usize {
     let mut encoder = rpcrdma_xdr::Encoder::new();
     acl.encode(&mut encoder);
@@ -36,7 +36,7 @@ fn octets(acl: &Acl) -> usize {
 }
 
 impl Compound {
-    /// Who names users and groups for this caller.
+    /// The names of users and groups, if this caller gets names.
     fn names(&self) -> Option<&Arc<OwnerNames>> {
         match self.context.credential {
             // NFS4-8881-5.9-c
@@ -45,7 +45,7 @@ impl Compound {
         }
     }
 
-    /// In whose turn the host is asked.
+    /// The client network in whose turn the host is asked.
     fn network(&self) -> ClientNetwork {
         ClientNetwork::of(self.context.connection.peer.ip())
     }
@@ -70,7 +70,7 @@ impl Compound {
         named
     }
 
-    /// A list of numbers as this caller gets it. If it would be longer by names than `most` bytes, it has numbers.
+    /// A list of numbers as this caller gets it. If names would make it longer than `most` bytes, it keeps the numbers.
     pub(super) async fn named_acl(&self, acl: Acl, most: usize) -> Acl {
         let Some(names) = self.names() else { return acl };
         let client = self.network();
@@ -87,8 +87,8 @@ impl Compound {
     /// The number of an owner or group that a client sets.
     ///
     /// # Errors
-    /// BADOWNER for what is neither a number nor the name of one; DELAY for what may be a name, where the host's
-    /// databases do not answer (NFS4-8881-5.9-f).
+    /// BADOWNER if it is neither a number nor a known name; DELAY if it may be a name, but the host's databases do not
+    /// answer (NFS4-8881-5.9-f).
     // NFS4-8881-5.9-b
     pub(super) async fn id(&self, kind: Kind, who: Option<Principal>) -> Result<Option<u32>, Status> {
         let Some(who) = who else { return Ok(None) };
@@ -103,10 +103,10 @@ impl Compound {
         }
     }
 
-    /// A client's list with numbers for names. Special names stay.
+    /// A client's list, with names replaced by numbers. Special names stay.
     ///
     /// # Errors
-    /// BADOWNER for a name that is none; DELAY as for owners.
+    /// BADOWNER for an unknown name; DELAY as for owners.
     pub(super) async fn numbered_acl(&self, acl: Acl) -> Result<Acl, Status> {
         let mut entries = acl.0;
         for entry in &mut entries {

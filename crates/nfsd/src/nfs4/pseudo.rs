@@ -1,8 +1,8 @@
 //! The tree above the exports: directories that no client can change, as deep as the exports' paths (RFC 8881 section
 //! 7.3).
 //!
-//! It is a file system like others, whose directories lead into the exports. If the only export is `/`, its root is the
-//! root and this tree is not used.
+//! It is a file system like others, but its directories lead into the exports. If the only export is `/`, the export's
+//! root is the root of the whole tree, and this file system is not used.
 
 use crate::{
     Caller, Fault, FileId, FileSystem, Found, Listing, ListingBudget, ListingEntry, ReadData, Told, Via, failed,
@@ -25,11 +25,11 @@ pub(crate) struct PseudoFs {
 
 #[derive(Debug)]
 struct Node {
-    /// Made of its path alone: handles are good after a restart with other exports.
+    /// Made from its path alone: handles stay valid after a restart with other exports.
     id: u64,
     parent: usize,
     children: BTreeMap<Bytes, usize>,
-    /// The place of the export that begins here.
+    /// The index of the export that begins here.
     export: Option<usize>,
 }
 
@@ -91,7 +91,7 @@ impl PseudoFs {
         exports
     }
 
-    /// The export that the whole tree is, if one is exported as `/`.
+    /// The export that is exported as `/`, if there is one.
     pub(crate) fn root_export(&self) -> Option<usize> {
         self.nodes[0].export
     }

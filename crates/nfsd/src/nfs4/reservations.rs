@@ -1,7 +1,7 @@
 //! The share reservations of opens in the table of claims, by stateid.
 //!
-//! An open has one guard, whatever number of OPENs it is the union of. The guard says at least what the open says, at
-//! any moment: an OPEN claims before it is noted, and what is given up is noted first.
+//! An open has one guard, however many OPENs it unites. At any moment the guard covers at least the open: an OPEN
+//! claims before its open is recorded, and a downgrade is recorded before the guard shrinks.
 
 use super::{service::Pin, state::checked::Wanted, state::clients::Client};
 use crate::claims::{Access, Deny, FileKey, Share};
@@ -19,7 +19,7 @@ impl Reservations {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An OPEN was noted under this stateid: its guard is kept as long as the open is.
+    /// An OPEN was recorded under this stateid: keeps its guard as long as the open exists.
     pub(super) fn keep(&self, client: &Client<Pin>, other: StateIdOther, guard: Share) {
         let mut guards = self.lock();
         let file = guard.file();
@@ -32,7 +32,7 @@ impl Reservations {
                 guards.insert(other, guard);
             }
         }
-        // It may have been closed or downgraded in between, when there was no guard to see it.
+        // The open may have been closed or downgraded in between, before the guard was here.
         Self::settle(&mut guards, client, file, other);
     }
 
@@ -41,7 +41,7 @@ impl Reservations {
         Self::settle(&mut self.lock(), client, file, other);
     }
 
-    /// Makes the guard say what the open says.
+    /// Reduces the guard to the open's present modes.
     fn settle(guards: &mut HashMap<StateIdOther, Share>, client: &Client<Pin>, file: FileKey, other: StateIdOther) {
         let Ok(open) = client.held.check(StateId { sequence: 0, other }, file, Wanted::Open) else {
             guards.remove(&other);
@@ -50,7 +50,7 @@ impl Reservations {
         let access = Access::from_bits(open.share.access().into());
         let deny = Deny::from_bits(open.share.deny().into());
         if let (Some(guard), Some(access), Some(deny)) = (guards.get_mut(&other), access, deny) {
-            // If the open says more, the guard of that OPEN is about to be merged.
+            // If the open has more, the guard of another OPEN is about to be merged.
             let _ = guard.downgrade(access, deny);
         }
     }

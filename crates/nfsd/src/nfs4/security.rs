@@ -1,11 +1,12 @@
-//! Which security a file wants (RFC 8881 sections 2.6.3, 18.29, 18.45): SECINFO and SECINFO_NO_NAME return it, and
-//! operations that lead to a file with another than the call's fail with WRONGSEC.
+//! Which security a file requires (RFC 8881 sections 2.6.3, 18.29, 18.45): SECINFO and SECINFO_NO_NAME return it.
+//! Operations that lead to a file with another security than the call's fail with WRONGSEC.
 //!
-//! Those are the ones that set the current file. PUTFH and its like look at what comes next: before LOOKUP, LOOKUPP,
-//! OPEN by name, SECINFO and SECINFO_NO_NAME they do not fail, because a client must be able to pass to a file whose
-//! security differs, and these operations check for themselves. All others may use the current file without a check.
+//! These are the operations that set the current file. PUTFH and its like look at the next operation: before LOOKUP,
+//! LOOKUPP, OPEN by name, SECINFO and SECINFO_NO_NAME they do not fail, because a client must be able to pass to a file
+//! whose security differs, and these operations check for themselves. All other operations may use the current file
+//! without a check.
 //!
-//! SECINFO takes the current file away, but not in minor version 0 (RFC 7530 section 16.31.4).
+//! SECINFO removes the current file, but not in minor version 0 (RFC 7530 section 16.31.4).
 
 use super::compound::Compound;
 use crate::opened::Opened;
@@ -14,7 +15,7 @@ use rpcrdma_nfs::v4::{
     ops::{self, Answer, Claim},
 };
 
-/// A file that an operation has led to.
+/// Checks a file to which an operation has led.
 ///
 /// # Errors
 /// WRONGSEC if its export does not take the call's flavour.
@@ -27,9 +28,9 @@ pub(super) fn is_put(op: Op) -> bool {
     matches!(op, Op::PutFh | Op::PutRootFh | Op::PutPubFh | Op::RestoreFh)
 }
 
-/// Whether what comes behind a put filehandle operation uses the file that it has set. NFS4-8881-2.6.3-a to -c
+/// Whether the operation after a put filehandle operation uses the file that it has set. NFS4-8881-2.6.3-a to -c
 pub(super) fn use_the_file(next: &[Args], minor: u32) -> bool {
-    // SAVEFH stands there as if it did not, and so does what leaves the file as it is in minor version 0.
+    // SAVEFH is skipped, and in minor version 0 also SECINFO, which leaves the file as it is there.
     let is_passed = |args: &&Args| match args {
         Args::SaveFh => true,
         Args::SecInfo(_) => minor == 0,
@@ -49,7 +50,7 @@ pub(super) fn is_by_name(claim: &Claim) -> bool {
 }
 
 impl Compound {
-    /// Whether a put filehandle operation that went well has set a file that what comes next must not use.
+    /// Whether a put filehandle operation has set a file that the next operation must not use.
     // NFS4-8881-2.6.3-c
     pub(super) fn is_wrong(&self, op: Op, next: &[Args]) -> bool {
         let is_taken = self.current.as_ref().is_none_or(|current| current.file.is_taken);

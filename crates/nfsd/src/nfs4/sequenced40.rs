@@ -1,10 +1,9 @@
-//! Minor version 0: operations that come with the sequence number of an owner (RFC 7530 sections 9.1.7 to 9.1.11,
-//! 16.18).
+//! Minor version 0: operations with the sequence number of an owner (RFC 7530 sections 9.1.7 to 9.1.11, 16.18).
 //!
-//! OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, LOCK and LOCKU are executed here one after the other for each owner, each
-//! of them once: an operation that comes again gets the same answer. Their work is the same as in later minor versions,
-//! and is done there (`open.rs`, `lock.rs`); in addition, an open whose owner was unknown waits for OPEN_CONFIRM, and
-//! has no effect until then.
+//! This module executes OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, LOCK and LOCKU one after the other for each owner,
+//! and each of them once: a repeated operation gets the same answer. Their work is the same as in later minor versions,
+//! whose code does it (`open.rs`, `lock.rs`). In addition, an open of an unknown owner waits for OPEN_CONFIRM, and has
+//! no effect before that.
 
 use super::{
     compound::Compound,
@@ -30,7 +29,7 @@ use std::{
 /// Flags of OPEN's results that minor version 0 has.
 const RESULT_FLAGS: u32 = open_result::CONFIRM | open_result::LOCKTYPE_POSIX;
 
-/// An operation by its owner.
+/// An operation of an owner.
 struct Call {
     client: Arc<Client<Pin>>,
     owner: Arc<StateOwner>,
@@ -39,7 +38,7 @@ struct Call {
     file: Opened,
 }
 
-/// What tells an operation on a file from another.
+/// Distinguishes an operation on a file from others.
 fn digest(args: &Args, file: FileKey) -> u64 {
     let mut encoder = Encoder::new();
     args.encode(&mut encoder);
@@ -54,7 +53,7 @@ fn digest(args: &Args, file: FileKey) -> u64 {
     hasher.finish()
 }
 
-/// The number of the owner of the state that an operation names, and that state.
+/// The owner's sequence number in an operation, the state that the operation names, and its kind.
 fn number_and_state(args: &Args) -> Option<(u32, StateId, Wanted)> {
     Some(match args {
         Args::OpenConfirm(args) => (args.sequence, args.state, Wanted::Open),
@@ -68,7 +67,7 @@ fn number_and_state(args: &Args) -> Option<(u32, StateId, Wanted)> {
 }
 
 impl Compound {
-    /// Executes an operation that comes with an owner's number.
+    /// Executes an operation that has an owner's sequence number.
     pub(super) async fn in_sequence(&mut self, args: Args) -> Outcome {
         let op = args.op();
         match self.try_in_sequence(args).await {
@@ -99,13 +98,13 @@ impl Compound {
         }
     }
 
-    /// OPEN, the only operation of owners that are not known.
+    /// OPEN, the only operation for owners that are not yet known.
     async fn open_in_sequence(&mut self, call: Call, open: ops::Open) -> Result<Outcome, Status> {
         let mut turn = call.owner.turn().await;
         match turn.check(call.number, call.digest) {
             Ok(Some(known)) => return Ok(self.again(known, &call.file)),
             Ok(None) => {}
-            // NFS4-7530-16.18-b: the one that was not confirmed may be an old one that came late.
+            // NFS4-7530-16.18-b: the unconfirmed OPEN may be an old one that came late.
             Err(_) if !turn.is_confirmed => turn.start_over(),
             Err(status) => return Err(status),
         }
@@ -130,7 +129,7 @@ impl Compound {
         Ok(self.executed(&call, &mut turn, Outcome::Open(answer), opened))
     }
 
-    /// The others, which name a state.
+    /// The other operations, which name a state.
     async fn by_state_in_sequence(&mut self, call: Call, args: Args, state: StateId) -> Result<Outcome, Status> {
         let mut turn = call.owner.turn().await;
         if let Some(known) = turn.check(call.number, call.digest)? {
@@ -176,8 +175,8 @@ impl Compound {
         Ok(ops::OpenConfirmOk { state })
     }
 
-    /// LOCK by an owner that says that it has not locked the file before: both owners have a number. The open-owner's
-    /// is used up however it ends, unless the status says that it was not.
+    /// LOCK by an owner that is new to the file: both owners have a sequence number. The open-owner's number is used up
+    /// however the LOCK ends, unless the status says that it was not.
     async fn lock_by_new(&mut self, call: Call, turn: &mut Turn, lock: ops::Lock, new: ops::NewLocker) -> Outcome {
         let locked = self.try_lock_by_new(&call, lock, new).await;
         // NFS4-7530-9.1.7-b
@@ -198,7 +197,7 @@ impl Compound {
             lockers_turn.start_over();
         }
         if lockers_turn.check(new.lock_sequence, call.digest)?.is_some() {
-            // The owner of the open has another number than then.
+            // The open-owner's number is another one now than in the first call.
             return Err(Status::BAD_SEQID);
         }
         let outcome = Outcome::Lock(self.lock(lock).await).in_minor(0);
@@ -207,7 +206,7 @@ impl Compound {
         Ok(outcome)
     }
 
-    /// An operation was executed: it is remembered.
+    /// An operation was executed: the owner remembers it.
     fn executed(&self, call: &Call, turn: &mut Turn, outcome: Outcome, file: Option<crate::FileId>) -> Outcome {
         let outcome = outcome.in_minor(0);
         let known = Remembered { digest: call.digest, outcome: outcome.clone(), file };
@@ -215,7 +214,7 @@ impl Compound {
         outcome
     }
 
-    /// The answer to an operation that came again.
+    /// The answer to a repeated operation.
     fn again(&mut self, known: &Remembered, at: &Opened) -> Outcome {
         if let Some(file) = known.file {
             self.go_to(Opened { file, ..at.clone() });
@@ -224,7 +223,7 @@ impl Compound {
     }
 }
 
-/// The owner whose number an operation on a state comes with.
+/// The owner to whom the sequence number of an operation on a state belongs.
 fn owner_of(client: &Client<Pin>, state: StateId, wanted: Wanted) -> Result<Arc<StateOwner>, Status> {
     let owners = &client.zero()?.owners;
     let closed = |other: StateIdOther| owners.closer_of(other).filter(|_| wanted == Wanted::Open);

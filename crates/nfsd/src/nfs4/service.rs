@@ -1,4 +1,4 @@
-//! A call of NFS version 4: from the bytes to a COMPOUND, by way of its session and slot, and the answer back.
+//! A call of NFS version 4: from its bytes through session and slot to a COMPOUND, and the reply back.
 
 use super::{
     callback::{Dialler, Health, Paths},
@@ -37,19 +37,19 @@ use std::{hash::Hasher, ops::RangeInclusive, sync::Arc};
 /// COMPOUND's number.
 const COMPOUND: u32 = 1;
 
-/// Bytes of a call that distinguish it from another that claims to be its repetition.
+/// How many bytes of a call are compared with those of a call that claims to be its repetition.
 const DIGEST_OCTETS: usize = 1024;
 
-/// What an open keeps: the file of the file system, and the reservation in the table of claims.
+/// What an open keeps alive: the file system's open file, and the reservation in the table of claims.
 pub(crate) type Pin = Arc<super::open::Pinned>;
 
 /// What the calls of a server share.
 pub(crate) struct Shared {
     pub(crate) state: State<Pin>,
     pub(crate) claims: Claims,
-    /// What opens reserve in it.
+    /// The guards of opens in the table of claims.
     pub(super) reservations: Reservations,
-    /// Whether programs of the host are excluded by what clients lock.
+    /// Whether locks of clients exclude programs of the host.
     pub(super) host_locks: bool,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) queue: Arc<Queue>,
@@ -57,26 +57,26 @@ pub(crate) struct Shared {
     pub(crate) minors: RangeInclusive<u32>,
     /// The observer of operations.
     pub(crate) observer: Arc<dyn Observer>,
-    /// What makes connections to clients of minor version 0.
+    /// Makes connections to clients of minor version 0.
     pub(crate) dialler: Dialler,
-    /// What goes on after its call was answered.
+    /// Work that goes on after the reply to its call.
     pub(crate) tasks: Tasks,
-    /// Connections that clients are called over.
+    /// The connections over which the server calls clients.
     pub(super) paths: Paths,
-    /// Whether anything is delegated to clients.
+    /// Whether the server delegates files.
     pub(super) delegates: bool,
-    /// What is.
+    /// The delegations.
     pub(crate) delegations: Delegations,
-    /// Who of those that hold some was called for being silent.
+    /// Which silent holders of delegations the server has called.
     pub(crate) health: Health,
-    /// What clients lose that are away.
+    /// What clients that are away have lost.
     pub(crate) losses: Losses,
-    /// How much is copied on the server.
+    /// Counters of copies.
     pub(crate) copies: Arc<CopyCounts>,
 }
 
 impl Shared {
-    /// The present.
+    /// The present time.
     pub(crate) fn now(&self) -> Timestamp {
         self.clock.now()
     }
@@ -86,10 +86,10 @@ impl Shared {
         self.state.limits()
     }
 
-    /// Does what waits for the disk on one of the program's workers, when it is this client's turn.
+    /// Does work that waits for the disk on a worker, in this client's turn.
     ///
     /// # Errors
-    /// SERVERFAULT if the program drops it.
+    /// SERVERFAULT if the program drops the work.
     pub(crate) async fn on_worker<T: Send + 'static>(
         self: &Arc<Self>,
         origin: Origin,
@@ -104,14 +104,14 @@ impl Shared {
         Holder::new(Client::V4(client.0), &owner.0)
     }
 
-    /// Takes what clients no longer hold out of the table of claims; open files are closed, in the turn of the client
-    /// that caused it.
+    /// Removes what clients no longer hold from the table of claims, and closes open files in the turn of the client
+    /// that has caused it.
     pub(crate) fn release(&self, origin: Origin, released: Vec<Release<Pin>>) {
         for Release { client, file, what, other } in released {
             match what {
                 Released::Lock(owner) => {
                     // Locks of the same owner through another open do not end with this one (RFC 8881 section 9.5). The
-                    // table does not distinguish them: all end with the last of the opens.
+                    // table does not distinguish these locks: all of them end with the last open.
                     let has_more = self.state.client(client).is_ok_and(|client| client.held.locks_on(file, &owner));
                     // NFS4-8881-9.5-a
                     if !has_more {
@@ -131,15 +131,15 @@ impl Shared {
         }
     }
 
-    /// Closes files: of one that has lost its last name all that it holds is freed then, which takes as long as it
-    /// takes.
+    /// Closes files. If a file has lost its last name, this frees its storage, which may take long.
     pub(super) fn put_away(&self, origin: Origin, pins: Vec<Pin>) {
         if !pins.is_empty() {
             drop(self.queue.ask(origin, move || drop(pins)));
         }
     }
 
-    /// Does what is due: ends of leases and of the grace period, and delegations that were not returned. Sleeps.
+    /// Does the work that is due: ends of leases and of the grace period, and delegations that were not returned.
+    /// Sleeps.
     pub(crate) fn sweep(self: &Arc<Self>) {
         let ended = self.state.sweep(self.now());
         self.losses.count(&ended);
@@ -151,10 +151,10 @@ impl Shared {
         self.losses.tell(self.now());
     }
 
-    /// Takes from clients whose leases are over what they hold on a file that another client wants. Sleeps.
+    /// Takes from clients whose leases are over their claims on a file that another client wants. Sleeps.
     ///
     /// # Errors
-    /// If it stays.
+    /// If a claim stays.
     pub(crate) fn take_from(&self, origin: Origin, holders: &[Client], file: FileKey) -> Result<(), InTheWay> {
         let client = |holder: &Client| match holder {
             Client::V4(client) => Ok(ClientId(*client)),
@@ -185,8 +185,8 @@ pub(crate) struct Nfs4 {
 pub(super) fn principal(credential: &Credential) -> Principal {
     match credential {
         Credential::Sys(sys) => Principal { flavor: rpcrdma_oncrpc::AUTH_SYS, user: sys.uid.into() },
-        // By the name, as two principals may be one user here, and by what stays the same after a restart: the journal
-        // keeps it. Whichever service protects its calls, a principal is the same.
+        // By the name, because two principals may be one user here; and in a form that stays the same after a restart,
+        // because the journal keeps it. A principal is the same whichever service protects its calls.
         Credential::Gss(caller) => {
             let user = SipHasher24::new().hash(caller.principal.as_bytes());
             Principal { flavor: RPCSEC_GSS, user }
@@ -204,7 +204,7 @@ impl Service for Nfs4 {
         v4::VERSION
     }
 
-    /// The slot of its session knows whether a call was executed, not the transport's cache (RFC 8881 section 2.10.6).
+    /// The session's slot knows whether a call was executed, not the transport's cache (RFC 8881 section 2.10.6).
     fn is_idempotent(&self, _: u32) -> bool {
         true
     }
@@ -225,7 +225,7 @@ impl Service for Nfs4 {
         }
         let mut digest = SipHasher13::new();
         args.measure(DIGEST_OCTETS, &mut digest);
-        // The RPC header with its credential stands before the arguments; what came in chunks is in them.
+        // The RPC header with its credential stands before the arguments, which include bytes that came in chunks.
         // NFS4-8881-2.10.6.4-a
         let octets = args.position().saturating_add(args.remaining());
         let decoded = Arguments::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
@@ -257,10 +257,10 @@ impl Service for Nfs4 {
     }
 }
 
-/// So many changes in a call are several: one thread makes them.
+/// If a call has this many changes, one thread makes them all.
 const SEVERAL: usize = 2;
 
-/// Whether an operation changes files, which one of the program's workers does.
+/// Whether an operation changes files: then a worker does it.
 fn goes_to_a_worker(op: Op) -> bool {
     matches!(
         op,
@@ -277,7 +277,7 @@ fn goes_to_a_worker(op: Op) -> bool {
     )
 }
 
-/// The directory in which a call makes, renames or removes the first name, if the call says which.
+/// The directory in which a call first makes, renames or removes a name, if the call names it.
 fn changed_directory(ops: &[Args]) -> Option<&Handle> {
     let mut current = None;
     for op in ops {
@@ -285,14 +285,14 @@ fn changed_directory(ops: &[Args]) -> Option<&Handle> {
             Args::PutFh(put) => current = Some(&put.file),
             Args::Open(_) | Args::Create(_) | Args::Remove(_) | Args::Rename(_) | Args::Link(_) => return current,
             Args::Sequence(_) | Args::SaveFh | Args::GetAttr(_) | Args::Access(_) | Args::Verify(_) => {}
-            // Somewhere else, or something that may take long.
+            // Another directory, or an operation that may take long.
             _ => return None,
         }
     }
     None
 }
 
-/// A call that was decoded.
+/// A decoded call.
 struct Call {
     call: Arguments,
     /// Bytes of the whole call, as the session counts them.
@@ -310,7 +310,7 @@ fn whole(results: &Results) -> Answer {
     Answer::Results(encoded(results))
 }
 
-/// Executes a call, unless its slot has the answer.
+/// Executes a call, unless its slot has the reply.
 async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) -> Payload {
     let Arguments { tag, ops, broken, announced, .. } = &call;
     let shared = compound.shared.clone();
@@ -332,7 +332,7 @@ async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) ->
         principal: principal(&compound.context.credential),
     };
     let connection = compound.context.connection.id;
-    // Before the slot is looked at: what the session does not allow leaves it as it was.
+    // Before the slot is looked at: a call that the session does not allow leaves the slot as it was.
     let session = match shared.state.session(sequence.session) {
         Ok(session) => session,
         Err(status) => return refused(Outcome::Sequence(Err(status))),
@@ -350,7 +350,7 @@ async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) ->
         Ok(Begin::Replay(reply)) => return reply,
         Ok(Begin::Uncached(told)) => {
             let mut results = vec![Outcome::Sequence(Ok(super::session::sequence_ok(sequence, told)))];
-            // RFC 8881 section 2.10.6.1.3: the operation after SEQUENCE says so.
+            // RFC 8881 section 2.10.6.1.3: the operation after SEQUENCE returns it.
             match ops.get(1) {
                 Some(next) => results.push(Outcome::failed(next.op(), Status::RETRY_UNCACHED_REP)),
                 None => results.extend(call.broken_outcome()),
@@ -371,7 +371,7 @@ mod tests {
     use super::*;
     use rpcrdma_oncrpc::gss::{GssCaller, GssService, GssUser};
 
-    /// What the journal has kept of a principal is the same in each version of the server.
+    /// The journal keeps a principal in this form, which must be the same in each version of the server.
     #[test]
     fn a_principal_is_its_name() {
         let gss =

@@ -19,7 +19,7 @@ use rpcrdma_nfs::v4::{
 };
 use rpcrdma_oncrpc::{ClientNetwork, Credential};
 
-/// What SEQUENCE answers.
+/// The results of SEQUENCE.
 pub(super) fn sequence_ok(args: &ops::Sequence, told: Told) -> ops::SequenceOk {
     ops::SequenceOk {
         session: args.session,
@@ -148,7 +148,7 @@ impl Compound {
         Ok(ops::BindConnToSessionOk { session: args.session, direction, rdma_mode: false })
     }
 
-    /// As whom the client may be called, as it says.
+    /// The credentials with which the server may call the client, according to the client.
     fn callers<const MAX: usize>(&self, security: &List<ops::CallbackSecurity, MAX>) -> Result<Callers, Status> {
         let principal = match &self.context.credential {
             Credential::Gss(caller) => Some(&*caller.principal),
@@ -160,7 +160,7 @@ impl Compound {
     pub(super) fn control_back_channel(&self, args: ops::BackchannelCtl) -> Answer {
         let session = self.session()?;
         let callers = self.callers(&args.security)?;
-        // A client that was called in a context that has ended may answer in the next.
+        // The client may not have answered because a context had ended; it may answer in another.
         let is_down = session.calls.standing() == Standing::Down;
         if session.calls.control(args.program, callers) || is_down {
             session.set_standing(Standing::Unproven);
@@ -175,7 +175,7 @@ impl Compound {
 
     pub(super) async fn reclaim_complete(&self, args: ops::ReclaimComplete) -> Answer {
         if args.one_file_system {
-            // No file system moves here or from here: nothing is to be reclaimed of it.
+            // No file system moves to or from this server: there is nothing to reclaim after a move.
             return self.file().map(drop);
         }
         let client = self.client()?;
@@ -185,7 +185,7 @@ impl Compound {
     pub(super) async fn free_state(&self, args: ops::FreeStateId) -> Answer {
         let state = self.state_of(args.state, false)?;
         let client = self.client()?;
-        // Two calls of one lock owner at a time may leave the stateid without knowledge of the ranges that are locked.
+        // Two calls of one lock-owner at a time may leave a stateid that does not know of its locked ranges.
         if let Some((file, owner)) = client.held.lock_of(state)
             && self.shared.claims.has_locks(file, &Shared::holder(client.id(), &owner))
         {
@@ -197,13 +197,13 @@ impl Compound {
         Ok(())
     }
 
-    /// Waits until the journal has on the disk what was left for later.
+    /// Waits until the disk has the journal's entries that were left for later.
     pub(super) async fn write_waiting(&self) {
         let written = self.shared.on_worker(self.origin(), |shared| {
             shared.state.recovery.write_waiting();
             Ok(())
         });
-        // A program that drops it is about to end.
+        // A program that drops this work is about to end.
         let _ = written.await;
     }
 

@@ -1,5 +1,5 @@
-//! Which attributes there are, and those that a client sets: from the wire to what a file system takes (RFC 8881
-//! sections 5.5 to 5.9, RFC 8275).
+//! The attributes that exist in each minor version, and those that a client sets: from the wire to the file system's
+//! form (RFC 8881 sections 5.5 to 5.9, RFC 8275).
 
 use super::{
     acl,
@@ -12,16 +12,16 @@ use rpcrdma_nfs::{
     v4::{Acl, Attribute, Bitmap, FileAttributes, SetTime, Status},
 };
 
-/// Permission bits, with set-user-id, set-group-id and sticky; what else a mode has means nothing (RFC 8881 section
+/// Permission bits, with set-user-id, set-group-id and sticky; other bits of a mode mean nothing (RFC 8881 section
 /// 6.2.4).
 const MODE_BITS: u32 = 0o7777;
 
-/// The bits of a mode that an access control list says, too.
+/// The bits of a mode that an access control list has, too.
 const PERMISSIONS: u32 = 0o777;
-/// Those of the owner.
+/// The owner's permission bits.
 const OWNER_PERMISSIONS: u32 = 0o700;
 
-/// What every minor version has.
+/// Attributes of every minor version.
 const ALWAYS: Bitmap = Bitmap::of(&[
     Attribute::SupportedAttributes,
     Attribute::Type,
@@ -72,10 +72,10 @@ const ALWAYS: Bitmap = Bitmap::of(&[
     Attribute::MountedOnFileId,
 ]);
 
-/// What minor version 1 brought.
+/// Attributes since minor version 1.
 const SINCE_1: Bitmap = Bitmap::of(&[Attribute::SupportedExclusiveCreate]);
 
-/// What minor version 2 brought, with the extensions of RFC 8275, RFC 8276 and RFC 9754.
+/// Attributes since minor version 2, with the extensions of RFC 8275, RFC 8276 and RFC 9754.
 const SINCE_2: Bitmap = Bitmap::of(&[
     Attribute::ChangeAttributeType,
     Attribute::CloneBlockSize,
@@ -84,7 +84,7 @@ const SINCE_2: Bitmap = Bitmap::of(&[
     Attribute::OpenArguments,
 ]);
 
-/// What may be set, except the times, while a file is made exclusively: a file system may keep the verifier in those.
+/// Attributes that an exclusive creation may set. Not the times: a file system may keep the verifier in them.
 const EXCLUSIVE: Bitmap =
     Bitmap::of(&[Attribute::Size, Attribute::Acl, Attribute::Mode, Attribute::Owner, Attribute::Group]);
 
@@ -110,37 +110,37 @@ fn time(new: Option<SetTime>) -> attr::SetTime {
     }
 }
 
-/// What a client wants to set.
+/// The attributes that a client sets.
 pub(super) struct Wanted {
-    /// All but the access control list.
+    /// All attributes but the access control list.
     pub(super) attributes: attr::NewAttributes,
     /// The access control list.
     pub(super) acl: Option<Acl>,
-    /// Which attributes those are.
+    /// Which attributes the client sets.
     pub(super) set: Bitmap,
 }
 
 /// The same for a new file.
 pub(super) struct WantedOfNew {
-    /// What it is made with.
+    /// The attributes with which the file is made.
     pub(super) attributes: attr::NewAttributes,
-    /// The access control lists that it gets then.
+    /// The access control lists that the file then gets.
     pub(super) acls: Option<Acls>,
-    /// Which attributes those are.
+    /// Which attributes the client sets.
     pub(super) set: Bitmap,
 }
 
 impl Wanted {
-    /// For a new file in a directory. With an access control list it is made for its owner alone, as far as that lets
-    /// him, so that nobody can meanwhile do with it what the list does not allow.
+    /// The form for a new file in a directory. With an access control list, the file is first made with the owner's
+    /// rights alone, at most those of the list: so no other user can do meanwhile what the list forbids.
     ///
     /// # Errors
-    /// BADOWNER, ATTRNOTSUPP, FBIG for a list that cannot be set.
+    /// BADOWNER, ATTRNOTSUPP, FBIG for a list that the server cannot set.
     pub(super) fn of_new(self, directory: &Opened, is_directory: bool) -> Result<WantedOfNew, Status> {
         let Self { mut attributes, acl, set } = self;
         let acls = acl.map(|acl| possible(&acl, directory, is_directory)).transpose()?;
         if let Some(acls) = &acls {
-            // RFC 8881 section 6.4.1.3: first the mode, then the list, which says nothing of the higher bits.
+            // RFC 8881 section 6.4.1.3: first the mode, then the list, which does not affect the higher bits.
             let special = attributes.mode.unwrap_or(0) & !PERMISSIONS;
             // NFS4-8881-6.4-b
             attributes.mode = Some(special | acls.access.mode() & OWNER_PERMISSIONS);
@@ -150,7 +150,7 @@ impl Wanted {
     }
 }
 
-/// The lists that a client's list becomes, if files like this one can have them.
+/// The lists that a client's list becomes, if this kind of file can have them.
 fn possible(acl: &Acl, beside: &Opened, is_directory: bool) -> Result<Acls, Status> {
     let acls = acl::posix(acl, is_directory)?;
     let is_had = acls.is_mode() || beside.file_system.features().acls;
@@ -174,18 +174,18 @@ impl Compound {
     /// The access control lists that a client wants to set on an existing file.
     ///
     /// # Errors
-    /// BADOWNER, ATTRNOTSUPP, FBIG for a list that cannot be set; or why the kind of the file is unknown.
+    /// BADOWNER, ATTRNOTSUPP, FBIG for a list that the server cannot set; or why the kind of the file is unknown.
     // NFS4-8881-6.4-a
     pub(super) async fn acls_for(&self, file: &Opened, acl: &Acl) -> Result<Acls, Status> {
         match file.attributes().await.map_err(status)?.file_type {
-            // Everybody may do everything with a symbolic link.
+            // All users may do everything with a symbolic link.
             FileType::Symlink => Err(Status::ATTRNOTSUPP),
             kind => possible(acl, file, kind == FileType::Directory),
         }
     }
 
-    /// Gives a file that was just made its access control lists. The result is in the set of attributes that were set:
-    /// the file exists either way, and permits nobody more.
+    /// Gives a new file its access control lists. If this fails, the attribute is removed from the set: the file exists
+    /// in any case, and gives no user more rights.
     pub(super) async fn set_first_acls(&self, file: &Opened, acls: Option<Acls>, set: &mut Bitmap) {
         if let Some(acls) = acls
             && set_acls(file, acls).await.is_err()
@@ -194,18 +194,18 @@ impl Compound {
         }
     }
 
-    /// What a client wants to set on a file, or on a new one beside it.
+    /// The attributes that a client sets on a file, or on a new one in this file system.
     ///
     /// # Errors
     /// ATTRNOTSUPP, INVAL, BADOWNER, BADXDR, DELAY; FBIG for a size that no file there can have.
     pub(super) async fn new_attributes(&self, file: &Opened, wire: &FileAttributes) -> Result<Wanted, Status> {
         let new = wire.to_set(&supported(self.minor)).map_err(|fault| fault.status())?;
-        // It can be read, and no file system here can set it.
+        // Clients can read it, but no file system here can set it.
         if new.created.is_some() {
             return Err(Status::INVAL);
         }
         let (mode, umask) = match (new.mode, new.mode_umask) {
-            // RFC 8275 section 3: one of them.
+            // RFC 8275 section 3: only one of them.
             (Some(_), Some(_)) => return Err(Status::INVAL),
             // NFS4-8275-a
             (None, Some(masked)) => (Some(masked.mode), masked.umask & PERMISSIONS),

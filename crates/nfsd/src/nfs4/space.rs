@@ -1,8 +1,8 @@
 //! Holes, space and advice: SEEK, READ_PLUS, ALLOCATE, DEALLOCATE, IO_ADVISE (RFC 7862 sections 15.1, 15.4, 15.5,
 //! 15.10, 15.11).
 //!
-//! READ_PLUS takes memory for its data as READ does, and may return less than the client asked for if its pieces would
-//! take more of the reply than that data: so a client knows how large a reply can be.
+//! READ_PLUS takes memory for its data as READ does. It may return less than the client asked for if the pieces would
+//! take more of the reply than the data alone: so a client knows how large a reply can be.
 
 use super::{
     compound::Compound,
@@ -20,17 +20,17 @@ use rpcrdma_nfs::{
 };
 use rpcrdma_xdr::padded;
 
-/// Bytes of READ_PLUS's results before the pieces: the operation, its status, whether it is the end, and the number of
+/// Bytes of READ_PLUS's results before the pieces: the operation, its status, the end-of-file flag, and the number of
 /// pieces.
 const READ_PLUS_OCTETS: usize = 16;
-/// Bytes of a piece beside its data: its kind, where it begins, and the length of a hole (that of data takes less).
+/// Bytes of a piece beside its data: its kind, its offset, and the length of a hole (the length of data takes less).
 const PIECE_OCTETS: usize = 20;
-/// The most pieces that READ_PLUS tells, in number. A hole and data of a page each in a mebibyte are 256; what is in
-/// smaller pieces costs more to find than to send.
+/// The most pieces that READ_PLUS returns. If holes and data alternate page by page, a mebibyte has 256; smaller pieces
+/// cost more to find than to send.
 const MAX_PIECES: usize = 256;
 const _: () = assert!(MAX_PIECES <= ops::MAX_PIECES);
 
-/// IO_ADVISE's hints: that there is none, and that a range will be read soon (`IO_ADVISE4_NORMAL`,
+/// IO_ADVISE's hints: no special access, and a range that will be read soon (`IO_ADVISE4_NORMAL`,
 /// `IO_ADVISE4_WILLNEED`).
 const NORMAL: u32 = 0;
 const WILL_NEED: u32 = 4;
@@ -38,12 +38,12 @@ const WILL_NEED: u32 = 4;
 /// The end of a range.
 ///
 /// # Errors
-/// INVAL if no number is as large.
+/// INVAL if the end is beyond all numbers.
 pub(super) fn end(offset: u64, length: u64) -> Result<u64, Status> {
     offset.checked_add(length).ok_or(Status::INVAL)
 }
 
-/// Puts the data between the heads of the pieces that it belongs to.
+/// Puts the data behind the heads of its pieces.
 fn told(pieces: Vec<Piece>, mut data: Bytes) -> Vec<ops::Piece> {
     let tell = |Piece { offset, length, content }| match content {
         Content::Hole => ops::Piece::Hole(ops::HolePiece { offset, length }),
@@ -56,7 +56,7 @@ fn told(pieces: Vec<Piece>, mut data: Bytes) -> Vec<ops::Piece> {
 }
 
 impl Compound {
-    /// The type of a file that is read: it has to have data.
+    /// Checks the type of a file that is read: it must have data.
     ///
     /// # Errors
     /// ISDIR, SYMLINK, WRONG_TYPE.
@@ -70,7 +70,7 @@ impl Compound {
         }
     }
 
-    /// Operations that change space, and copies, have one status for a file that is not a regular one.
+    /// Operations that change space, and copies, have one status for any file that is not a regular one.
     ///
     /// # Errors
     /// WRONG_TYPE.
@@ -101,7 +101,7 @@ impl Compound {
         self.check_has_data(&file).await?;
         let via = self.via(&file, args.state, Access::READ).await?;
         let count = usize::try_from(args.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS);
-        // Pieces take no more room than all of it as data would, for which the client has room.
+        // The pieces take no more room than the whole range as data would, for which the client has room.
         // NFS4-7862-15.10.3-d
         let octets = room.saturating_sub(READ_PLUS_OCTETS).min(PIECE_OCTETS + padded(count));
         let budget = PieceBudget::new(count as u64, octets, PIECE_OCTETS, MAX_PIECES);
@@ -112,7 +112,7 @@ impl Compound {
             Ok(read) => read,
             Err(failed) => return Err(self.no_data(&file, failed).await),
         };
-        // ULB-5.1.1-a: nothing of it is placed directly.
+        // ULB-5.1.1-a: no part of the results is placed directly.
         Ok(ops::ReadPlusOk { end: read.end, pieces: List(told(read.pieces, read.buffer.freeze())) })
     }
 
@@ -134,8 +134,8 @@ impl Compound {
         file.file_system.deallocate(via, args.offset, args.length).await.map(drop).map_err(failure)
     }
 
-    /// Only advice to read ahead is followed: other advice would change how the file is read for all that have it open.
-    /// To ignore advice is not an error (RFC 7862 section 15.5.3).
+    /// Follows only advice to read ahead: other advice would change how all callers that have the file open read it. To
+    /// ignore advice is not an error (RFC 7862 section 15.5.3).
     // NFS4-7862-15.5.3-a
     pub(super) async fn io_advise(&mut self, args: ops::IoAdvise) -> Answer<ops::IoAdviseOk> {
         let (file, client) = (self.file()?, self.client()?);
@@ -155,7 +155,7 @@ impl Compound {
     }
 }
 
-/// Whether space can be reserved or given back: for a range of at least one byte.
+/// Whether a range can be reserved or freed: it must have at least one byte.
 fn check_range(offset: u64, length: u64) -> Result<(), Status> {
     end(offset, length)?;
     if length == 0 { Err(Status::INVAL) } else { Ok(()) }

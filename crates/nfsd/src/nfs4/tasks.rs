@@ -1,8 +1,8 @@
-//! Work that continues after its call was answered: calls to clients, recalls, long copies.
+//! Work that goes on after the reply to its call: calls to clients, recalls, long copies.
 //!
 //! The library starts no task of its own: code with such work hands it over here, and the program drives all of it with
 //! [`Nfsd::upkeep`](crate::Nfsd::upkeep). Each kind of work has a limit, which the code that hands it over enforces.
-//! What is still under way when the server ends is dropped with it.
+//! Work that is still under way when the server ends is dropped.
 
 use futures_util::{
     FutureExt,
@@ -16,13 +16,13 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// Something that is done by and by.
+/// A piece of work.
 pub(crate) type Task = BoxFuture<'static, ()>;
 
-/// Where work is handed over.
+/// Takes work that goes on later.
 pub(crate) struct Tasks {
     sender: mpsc::UnboundedSender<Task>,
-    /// Until a driver takes it.
+    /// The receiver, until a driver takes it.
     receiver: Mutex<Option<mpsc::UnboundedReceiver<Task>>>,
 }
 
@@ -34,9 +34,9 @@ impl Default for Tasks {
 }
 
 impl Tasks {
-    /// Hands work over. It is not begun before the program drives it.
+    /// Hands work over. It does not begin before the program drives it.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // One that panics fails alone: all others are driven with it.
+        // If a task panics, only this task fails: the same driver drives all others.
         let task = AssertUnwindSafe(task).catch_unwind().map(|ended| {
             if ended.is_err() {
                 tracing::error!(
@@ -44,11 +44,12 @@ impl Tasks {
                 );
             }
         });
-        // Nobody receives it when the server is at its end, and it is dropped with it.
+        // When the server ends, there is no receiver: the task is dropped.
         let _ = self.sender.send(Box::pin(task));
     }
 
-    /// The future that does the work, for the first caller. It completes when [`Tasks`] is dropped and all is done.
+    /// The future that does the work; only the first caller gets it. It completes when [`Tasks`] is dropped and all is
+    /// done.
     pub(crate) fn driver(&self) -> Option<Driver> {
         let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         Some(Driver { receiver: Some(receiver), running: FuturesUnordered::new() })

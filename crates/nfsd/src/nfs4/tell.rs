@@ -1,4 +1,4 @@
-//! From what a file system says to what version 4 says: the one table of causes and statuses.
+//! Version 4's statuses from a file system's faults: the one table of them.
 
 use crate::{Failure, Fault};
 use rpcrdma_nfs::{
@@ -6,7 +6,7 @@ use rpcrdma_nfs::{
     v4::{ChangeInfo, Status},
 };
 
-/// The status of a cause.
+/// The status for a fault.
 pub(super) fn status(fault: Fault) -> Status {
     match fault {
         Fault::NotOwner => Status::PERM,
@@ -42,13 +42,13 @@ pub(super) fn status(fault: Fault) -> Status {
     }
 }
 
-/// The status of a failure, whatever else it tells.
+/// The status of a failure, without its other information.
 pub(super) fn failure<F>(failure: Failure<F>) -> Status {
     status(failure.fault)
 }
 
-/// The change numbers of a directory before and after. If the file system does not return them, they count as changed
-/// by others, too.
+/// The change numbers of a directory before and after. If the file system does not return them, the reply says that
+/// others may have changed the directory, too.
 // NFS4-8881-3.3.4-a
 pub(super) fn change_info(change: &Change) -> ChangeInfo {
     let before = change.before.map(|before| before.change);

@@ -41,14 +41,14 @@ use tokio::sync::oneshot;
 pub(crate) struct TestClock(AtomicU64, AtomicU64, Mutex<Vec<(Timestamp, oneshot::Sender<()>)>>);
 
 impl TestClock {
-    /// Time passes, and who sleeps until then wakes up.
+    /// Lets time pass, and wakes tasks that sleep until then.
     pub(crate) fn pass(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap();
         let now = Timestamp::from_nanos(self.0.fetch_add(nanos, Ordering::SeqCst) + nanos);
         self.2.lock().unwrap().retain(|(until, sleeper)| *until > now && !sleeper.is_closed());
     }
 
-    /// How often it was read.
+    /// How often the clock was read.
     pub(crate) fn looks(&self) -> u64 {
         self.1.load(Ordering::SeqCst)
     }
@@ -77,15 +77,15 @@ impl Clock for TestClock {
 pub(crate) struct TestServer {
     pub(crate) nfsd: Nfsd,
     pub(crate) clock: Arc<TestClock>,
-    /// Outlives a restart; a directory is opened anew.
+    /// Outlives a restart; a directory is opened anew instead.
     memory: Option<Arc<dyn FileSystem>>,
     pub(crate) scratch: Arc<tempfile::TempDir>,
     setup: Setup,
     starts: u64,
     connections: AtomicU64,
-    /// What goes on after its call was answered.
+    /// Work that goes on after its call's reply.
     beside: Beside,
-    /// The directory, if one is served.
+    /// The directory, if the server serves one.
     directory: Option<DirectoryFs>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) struct Setup {
     pub(crate) squash: Squash,
     pub(crate) read_only: bool,
     pub(crate) version_4: fn(Version4) -> Version4,
-    /// Whether work that continues after its call was answered goes on with each call; otherwise a test drives it.
+    /// Whether work that goes on after a reply proceeds with each call; otherwise a test drives it.
     pub(crate) is_driven: bool,
 }
 
@@ -106,7 +106,7 @@ impl Default for Setup {
 }
 
 impl TestServer {
-    /// One that serves memory and trusts its clients.
+    /// A server of a file system in memory, which trusts its clients.
     pub(crate) fn memory() -> Self {
         Self::memory_with(Setup::default())
     }
@@ -118,7 +118,7 @@ impl TestServer {
         Self::start(clock, Some(memory), Arc::new(tempfile::tempdir().unwrap()), setup, 1)
     }
 
-    /// One that serves a directory and trusts its clients.
+    /// A server of a directory, which trusts its clients.
     pub(crate) fn directory() -> Self {
         Self::directory_with(Setup::default())
     }
@@ -129,14 +129,14 @@ impl TestServer {
         Self::start(Arc::default(), None, Arc::new(scratch), setup, 1)
     }
 
-    /// One that serves this. What goes on after its call was answered the test drives.
+    /// A server of this file system. The test drives the work that goes on after a reply.
     pub(crate) fn serving(file_system: Arc<dyn FileSystem>) -> Self {
         let scratch = Arc::new(tempfile::tempdir().unwrap());
         let setup = Setup { is_driven: false, ..Setup::default() };
         Self::start(Arc::default(), Some(file_system), scratch, setup, 1)
     }
 
-    /// One that serves memory, and gives what waits to this queue.
+    /// A server of a file system in memory, whose waiting work goes to this queue.
     pub(crate) fn waiting_in(queue: Arc<Queue>) -> Self {
         let clock = Arc::new(TestClock::default());
         let env = Env { clock: clock.clone(), random: Arc::new(SeededRandom::new(1)) };
@@ -144,8 +144,8 @@ impl TestServer {
         Self::start_with(clock, Some(memory), Arc::new(tempfile::tempdir().unwrap()), Setup::default(), 1, queue)
     }
 
-    /// One that serves a directory, whose work waits in this queue. What goes on after its call was answered the test
-    /// drives.
+    /// A server of a directory, whose waiting work goes to this queue. The test drives the work that goes on after a
+    /// reply.
     pub(crate) fn directory_in(queue: Arc<Queue>) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         std::fs::create_dir(scratch.path().join("served")).unwrap();
@@ -192,7 +192,7 @@ impl TestServer {
         Self { nfsd, clock, memory, scratch, setup, starts, connections, beside, directory }
     }
 
-    /// The server is killed and started again: what it did not write down is lost.
+    /// Kills the server and starts it again: it loses what it has not written down.
     pub(crate) fn restart(self) -> Self {
         let Self { nfsd, clock, memory, scratch, setup, starts, beside, directory, .. } = self;
         drop((beside, directory));
@@ -200,7 +200,7 @@ impl TestServer {
         Self::start(clock, memory, scratch, setup, starts + 1)
     }
 
-    /// The same in another way.
+    /// The same with another setup.
     pub(crate) fn restart_with(mut self, setup: Setup) -> Self {
         self.setup = setup;
         self.restart()
@@ -215,15 +215,15 @@ impl TestServer {
         self.nfsd.shared_of_version_4()
     }
 
-    /// Time passes, and what is due then is done.
+    /// Lets time pass, and does what is due then.
     pub(crate) fn pass(&self, seconds: u64) {
         self.clock.pass(Duration::from_secs(seconds));
         self.shared().sweep();
     }
 
-    /// What goes on after its call was answered goes on as far as it can.
+    /// Lets work that goes on after its reply go on as far as it can.
     pub(crate) fn drive(&self) {
-        // What one task does another may wait for.
+        // A task may wait for the work of another task.
         for _ in 0..16 {
             let _ = self.beside.lock().unwrap().as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
@@ -234,7 +234,7 @@ impl TestServer {
         self.directory.iter().for_each(DirectoryFs::tidy_now);
     }
 
-    /// A client that the server has called already and can call again.
+    /// A client that the server has already called, and can call again.
     pub(crate) fn client_with(&self, name: &str, back: &Arc<Back>) -> TestClient {
         let client = self.client_over(name, back);
         self.drive();
@@ -242,12 +242,12 @@ impl TestServer {
         client
     }
 
-    /// The same before the server has done anything, and before RECLAIM_COMPLETE.
+    /// The same, before the server has called it, and before RECLAIM_COMPLETE.
     pub(crate) fn client_over(&self, name: &str, back: &Arc<Back>) -> TestClient {
         TestClient::new(self.connection_over(back), name, 2, 1)
     }
 
-    /// A connection over which the server can call. What it has to do the test drives.
+    /// A connection over which the server can call. The test drives the server's work.
     pub(crate) fn connection_over(&self, back: &Arc<Back>) -> testing::Client {
         let mut rpc = self.version_3();
         rpc.beside = None;
@@ -255,7 +255,7 @@ impl TestServer {
         rpc
     }
 
-    /// A connection ends.
+    /// Ends a connection.
     pub(crate) fn end(&self, rpc: &testing::Client, back: &Back) {
         back.end();
         self.nfsd.connection_ended(rpc.connection);
@@ -270,7 +270,7 @@ impl TestServer {
         client
     }
 
-    /// A client of version 4.2 by this name that has reclaimed nothing, and may open.
+    /// A client of version 4.2 with this name that has nothing to reclaim, and may open files.
     pub(crate) fn client(&self, name: &str) -> TestClient {
         let client = self.client_in_grace(name);
         client.reclaim_complete();
@@ -282,7 +282,7 @@ impl TestServer {
         self.client_as(name, 2, 0, 1)
     }
 
-    /// A client with everything told: its minor version, user, and incarnation.
+    /// A client with this name, minor version, user, and incarnation.
     pub(crate) fn client_as(&self, name: &str, minor: u32, uid: u32, incarnation: u64) -> TestClient {
         let rpc = self.version_3().as_user(uid, uid, &[]);
         TestClient::new(rpc, name, minor, incarnation)
@@ -296,13 +296,13 @@ pub(crate) struct TestClient {
     pub(crate) id: ClientId,
     pub(crate) session: SessionId,
     pub(crate) fore: ops::ChannelAttributes,
-    /// How the last session was made.
+    /// The arguments with which the last session was made.
     created: Mutex<ops::CreateSession>,
     /// The last sequence number of each slot.
     slots: Mutex<Vec<u32>>,
 }
 
-/// What a client asks of a channel.
+/// The attributes that a client wants for a channel.
 fn channel() -> ops::ChannelAttributes {
     ops::ChannelAttributes::new((1 << 20) + 4_096, 2_048, 32, 16)
 }
@@ -319,12 +319,12 @@ macro_rules! only {
 pub(crate) use only;
 
 impl TestClient {
-    /// Makes itself known and a session.
+    /// Makes the client known, and makes a session.
     pub(crate) fn new(rpc: testing::Client, name: &str, minor: u32, incarnation: u64) -> Self {
         Self::made(rpc, name, (minor, incarnation), |_| {})
     }
 
-    /// The same with something changed in what it says of its session.
+    /// The same; `change` changes the arguments of the session.
     pub(crate) fn with(rpc: testing::Client, name: &str, change: impl FnOnce(&mut ops::CreateSession)) -> Self {
         Self::made(rpc, name, (2, 1), change)
     }
@@ -370,7 +370,7 @@ impl TestClient {
         client
     }
 
-    /// Another session, made as the first.
+    /// Another session, made like the first.
     pub(crate) fn another_session(&self) -> SessionId {
         let create = {
             let mut created = self.created.lock().unwrap();
@@ -381,7 +381,7 @@ impl TestClient {
         only!(results.remove(0), CreateSession).unwrap().session
     }
 
-    /// A whole COMPOUND as it is.
+    /// A whole COMPOUND, sent as it is.
     pub(crate) fn send(&self, ops: Vec<Args>) -> Results<ItemData> {
         self.send_over(&self.rpc, ops)
     }
@@ -393,13 +393,13 @@ impl TestClient {
         let mut decoder = rpc.raw(PROGRAM, VERSION, 1, encoder.finish()).unwrap();
         let results: Results<ItemData> = Results::decode(&mut decoder).unwrap();
         decoder.finish().unwrap();
-        // RFC 8881 section 16.2.3: the status of the whole is that of its last operation.
+        // RFC 8881 section 16.2.3: the status of the COMPOUND is that of its last operation.
         let last = results.results.last().map_or(results.status, Outcome::status);
         assert_eq!(results.status, last, "the status of the whole");
         results
     }
 
-    /// SEQUENCE for the next call by a slot.
+    /// SEQUENCE for the next call in a slot.
     pub(crate) fn sequence(&self, slot: u32, cache: bool) -> Args {
         let mut slots = self.slots.lock().unwrap();
         let last = &mut slots[slot as usize];
@@ -408,19 +408,19 @@ impl TestClient {
         Args::Sequence(ops::Sequence { session, sequence: *last, slot, highest_slot: 15, cache })
     }
 
-    /// A COMPOUND in the session; gives the outcomes behind SEQUENCE, up to the first that failed.
+    /// A COMPOUND in the session. Returns the outcomes after SEQUENCE, up to the first failure.
     pub(crate) fn call(&self, ops: Vec<Args>) -> Vec<Outcome<ItemData>> {
         let mut results = self.send([vec![self.sequence(0, false)], ops].concat()).results;
         only!(results.remove(0), Sequence).unwrap();
         results
     }
 
-    /// The outcome of the last operation, or of the one that failed.
+    /// The outcome of the last operation, or of the one that has failed.
     pub(crate) fn last(&self, ops: Vec<Args>) -> Outcome<ItemData> {
         self.call(ops).pop().unwrap()
     }
 
-    /// The status of all.
+    /// The status of the COMPOUND.
     pub(crate) fn status(&self, ops: Vec<Args>) -> Status {
         self.last(ops).status()
     }

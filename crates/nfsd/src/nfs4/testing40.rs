@@ -23,14 +23,14 @@ pub(crate) struct Client40 {
     name: String,
 }
 
-/// An owner of opens or of locks, with the number that it used last.
+/// An owner of opens or of locks, with its last sequence number.
 pub(crate) struct Counter {
     pub(crate) owner: Owner,
     pub(crate) last: Cell<u32>,
 }
 
 impl Counter {
-    /// The next number.
+    /// The next sequence number.
     pub(crate) fn next(&self) -> u32 {
         self.last.set(self.last.get().wrapping_add(1));
         self.last.get()
@@ -48,19 +48,19 @@ pub(crate) fn set_client_id(name: &str, incarnation: u64) -> Args {
 }
 
 impl Client40 {
-    /// A client that is confirmed.
+    /// A confirmed client.
     pub(crate) fn new(server: &TestServer, name: &str) -> Self {
         Self::of_incarnation(server, name, 0, 1)
     }
 
-    /// The same, of a user and an incarnation.
+    /// The same with this user and incarnation.
     pub(crate) fn of_incarnation(server: &TestServer, name: &str, uid: u32, incarnation: u64) -> Self {
         let mut client = Self::over(server.version_3().as_user(uid, uid, &[]), name);
         client.known(incarnation);
         client
     }
 
-    /// The same client with a file `f` that its owner `o` has made and has open.
+    /// The same, and a file `f` that its owner `o` has made and has open.
     pub(crate) fn with_file(server: &TestServer, name: &str) -> (Self, Counter, Handle, StateId) {
         let client = Self::new(server, name);
         let owner = client.owner("o");
@@ -68,13 +68,13 @@ impl Client40 {
         (client, owner, file, state)
     }
 
-    /// OPEN that reclaims the file that is current.
+    /// OPEN that reclaims the current file.
     pub(crate) fn to_reclaim(&self, owner: &Counter, access: u32) -> Args {
         let claim = Claim::Previous(DelegationKind::None);
         Args::Open(ops::Open { claim, ..self.to_open(owner, "", access, 0) })
     }
 
-    /// A client that has not made itself known.
+    /// A client that the server does not know yet.
     pub(crate) fn over(rpc: testing::Client, name: &str) -> Self {
         Self { rpc, id: ClientId(0), name: name.to_owned() }
     }
@@ -84,7 +84,7 @@ impl Client40 {
         Self { rpc: self.rpc.as_user(uid, uid, &[]), id: self.id, name: self.name.clone() }
     }
 
-    /// Makes itself known.
+    /// Makes the client known.
     pub(crate) fn known(&mut self, incarnation: u64) {
         let answer = only!(self.one(set_client_id(&self.name, incarnation)), SetClientId).unwrap();
         let confirm = ops::SetClientIdConfirm { client: answer.client, confirm: answer.confirm };
@@ -92,7 +92,7 @@ impl Client40 {
         self.id = answer.client;
     }
 
-    /// A whole COMPOUND as it is.
+    /// A whole COMPOUND, sent as it is.
     pub(crate) fn send(&self, ops: Vec<Args>) -> Results<ItemData> {
         self.send_as(0, ops)
     }
@@ -110,7 +110,7 @@ impl Client40 {
         results
     }
 
-    /// The outcome of the last operation, or of the one that failed.
+    /// The outcome of the last operation, or of the one that has failed.
     pub(crate) fn last(&self, ops: Vec<Args>) -> Outcome<ItemData> {
         self.send(ops).results.pop().unwrap()
     }
@@ -124,7 +124,7 @@ impl Client40 {
         self.last(vec![Args::PutFh(ops::PutFh { file: file.clone() }), op])
     }
 
-    /// An owner that was not used.
+    /// A new owner.
     pub(crate) fn owner(&self, name: &str) -> Counter {
         Counter { owner: Owner { client: self.id, name: OwnerName::from(name) }, last: Cell::new(0) }
     }
@@ -134,7 +134,7 @@ impl Client40 {
         ops::Open { sequence, access, deny, owner, how: OpenHow::NoCreate, claim: Claim::Null(Name::from(name)) }
     }
 
-    /// OPEN in the root as it is.
+    /// OPEN in the root, without OPEN_CONFIRM.
     pub(crate) fn open_as_is(&self, open: ops::Open) -> Result<(Handle, ops::OpenOk), Status> {
         let mut outcomes = self.send(vec![Args::PutRootFh, Args::Open(open), Args::GetFh]).results;
         match (outcomes.pop().unwrap(), outcomes.pop().unwrap()) {
@@ -148,7 +148,7 @@ impl Client40 {
         only!(self.on(file, Args::OpenConfirm(confirm)), OpenConfirm).map(|ok| ok.state)
     }
 
-    /// OPEN, and OPEN_CONFIRM if it is asked for.
+    /// OPEN, and OPEN_CONFIRM if the server asks for it.
     pub(crate) fn open_with(&self, owner: &Counter, open: ops::Open) -> Result<(Handle, StateId), Status> {
         let (file, opened) = self.open_as_is(open)?;
         match opened.flags & open_result::CONFIRM {
@@ -167,7 +167,7 @@ impl Client40 {
         self.open_with(owner, self.to_open(owner, name, access, deny))
     }
 
-    /// Makes a file, open for both.
+    /// Makes a file, and opens it for reading and writing.
     pub(crate) fn create(&self, owner: &Counter, name: &str) -> (Handle, StateId) {
         let how = CreateHow::Guarded(FileAttributes::of(&[Value::Mode(0o644)]));
         let open = ops::Open { how: OpenHow::Create(how), ..self.to_open(owner, name, 3, 0) };
@@ -227,7 +227,7 @@ pub(crate) fn first(opener: &Counter, open_state: StateId, locker: &Counter) -> 
     Locker::New(ops::NewLocker { open_sequence, open_state, lock_sequence, owner: locker.owner.clone() })
 }
 
-/// A later one.
+/// A later lock of an owner.
 pub(crate) fn known(locker: &Counter, state: StateId) -> Locker {
     Locker::Known(ops::KnownLocker { state, sequence: locker.next() })
 }

@@ -19,10 +19,10 @@ use rpcrdma_nfs::{
     v4::{Acl, Attribute, Bitmap, ChangeAttributeType, FileAttributes, Setting, Status, Value, ace, value_of},
 };
 
-/// Handles are for ever (`FH4_PERSISTENT`).
+/// Handles never expire (`FH4_PERSISTENT`).
 const PERSISTENT: u32 = 0;
 
-/// Attributes that only the file system's usage tells.
+/// Attributes that come from the file system's usage.
 const OF_USAGE: Bitmap = Bitmap::of(&[
     Attribute::FilesAvailable,
     Attribute::FilesFree,
@@ -32,17 +32,17 @@ const OF_USAGE: Bitmap = Bitmap::of(&[
     Attribute::SpaceTotal,
 ]);
 
-/// What an operation asks of each of its files.
+/// The attributes that an operation wants of each of its files.
 pub(super) struct Asked {
-    /// The attributes that were asked for, and are supported.
+    /// The requested attributes that are supported.
     pub(super) set: Bitmap,
-    /// How full the file system is, if that was asked for.
+    /// How much of the file system is used, if the client asked for that.
     usage: Option<Usage>,
 }
 
 fn usage_value(attribute: Attribute, usage: &Usage) -> Option<Value> {
     Some(match attribute {
-        // All may make files as long as there is room for any.
+        // Every caller may make files as long as there is room.
         Attribute::FilesAvailable => Value::FilesAvailable(usage.free_files),
         Attribute::FilesFree => Value::FilesFree(usage.free_files),
         Attribute::FilesTotal => Value::FilesTotal(usage.total_files),
@@ -54,10 +54,10 @@ fn usage_value(attribute: Attribute, usage: &Usage) -> Option<Value> {
 }
 
 impl Compound {
-    /// Attributes that a client wants to read of files in a file system.
+    /// The attributes that a client wants to read, of files in one file system.
     ///
     /// # Errors
-    /// INVAL if one can only be written.
+    /// INVAL if an attribute can only be written.
     pub(super) async fn asked(&self, beside: &Opened, asked: Bitmap) -> Result<Asked, Status> {
         let set = asked.and(&supported(self.minor));
         let only_written = |number| Attribute::from_number(number).is_none_or(|one| one.setting() == Setting::Write);
@@ -72,10 +72,10 @@ impl Compound {
         Ok(Asked { set, usage })
     }
 
-    /// Returns them for a file.
+    /// The values of these attributes for a file.
     ///
     /// # Errors
-    /// SERVERFAULT if its handle cannot be made; why its access control list cannot be read.
+    /// SERVERFAULT if the server cannot make its handle; or why it cannot read the access control list.
     pub(super) async fn told(
         &self,
         asked: &Asked,
@@ -107,7 +107,7 @@ impl Compound {
     /// The access control list of a file.
     ///
     /// # Errors
-    /// REP_TOO_BIG, in minor version 0 RESOURCE, for one that is longer than any client reads.
+    /// REP_TOO_BIG, in minor version 0 RESOURCE, for a list that is too long for any client.
     async fn acl(&self, file: &Opened, attributes: &Attributes) -> Result<Acl, Status> {
         let acls = file.file_system.acl(file.caller.clone(), file.file).await.map_err(status)?;
         let too_long = if self.minor == 0 { Status::RESOURCE } else { Status::REP_TOO_BIG };
@@ -115,7 +115,7 @@ impl Compound {
         Ok(self.named_acl(acl, LONGEST_ACL_OCTETS).await)
     }
 
-    /// What is supported for a file.
+    /// The attributes that are supported for a file.
     // NFS4-8881-5.8-a
     fn supported_of(&self, file: &Opened, attributes: &Attributes) -> Bitmap {
         let mut set = supported(self.minor);
@@ -129,7 +129,7 @@ impl Compound {
         set
     }
 
-    /// What is the same for all files of a file system.
+    /// The value of an attribute that is the same for all files of a file system.
     fn constant(&self, attribute: Attribute, file: &Opened) -> Option<Value> {
         let features = || file.file_system.features();
         Some(match attribute {
@@ -141,7 +141,7 @@ impl Compound {
             Attribute::LeaseTime => {
                 Value::LeaseTime(u32::try_from(self.shared.limits().lease.as_secs()).unwrap_or(u32::MAX))
             }
-            // That nothing went wrong; in a directory's entries that could be otherwise.
+            // No error here; in entries of a directory there can be one.
             Attribute::ReadAttributesError => Value::ReadAttributesError(Status::OK),
             Attribute::AclSupport => Value::AclSupport(ace::SUPPORT_ALLOW | ace::SUPPORT_DENY),
             Attribute::CanSetTime => Value::CanSetTime(true),

@@ -1,4 +1,4 @@
-//! What a program says of version 4 when it makes a server.
+//! The program's settings for version 4.
 
 use super::{
     callback::{Dial, Dialler, Health, Paths},
@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 
-/// Version 4 as a server speaks it: [`Nfsd::with_version_4`](crate::Nfsd::with_version_4).
+/// Version 4 of a server: [`Nfsd::with_version_4`](crate::Nfsd::with_version_4).
 pub struct Version4 {
     directory: PathBuf,
     server: Option<u64>,
@@ -49,8 +49,8 @@ pub struct Version4 {
 pub struct Version4Error(#[from] JournalError);
 
 impl Version4 {
-    /// Minor versions 0, 1 and 2. What clients hold is on record in the state directory; what waits for its disk takes
-    /// its turn in `queue`.
+    /// Minor versions 0, 1 and 2. The state directory records the clients that hold something; work that waits for its
+    /// disk takes its turn in `queue`.
     pub fn new(state: &StateDirectory, queue: Arc<Queue>) -> Self {
         let directory = state.path().to_owned();
         Self {
@@ -67,67 +67,67 @@ impl Version4 {
         }
     }
 
-    /// Which of the servers that share the state directory this is: each has its own journal, and clients see it as a
-    /// server of its own. The number must be the same after a restart. That of a [`DirectoryFs`](crate::DirectoryFs)
-    /// will do, as no two servers with one state directory serve the same directory.
+    /// The number of this server among those that share the state directory: each has its own journal, and clients see
+    /// it as a server of its own. The number must be the same after a restart. The number of a
+    /// [`DirectoryFs`](crate::DirectoryFs) will do, as no two servers with one state directory serve the same
+    /// directory.
     #[must_use]
     pub fn with_server_id(mut self, server: u64) -> Self {
         self.server = Some(server);
         self
     }
 
-    /// Only these minor versions.
+    /// Serves only these minor versions.
     #[must_use]
     pub fn with_minors(mut self, minors: RangeInclusive<u32>) -> Self {
         self.minors = minors;
         self
     }
 
-    /// How long a client keeps what it holds while it is silent. It asks for that, and renews it in time.
+    /// How long a silent client keeps what it holds. Clients ask for this time, and renew their lease within it.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.limits.lease = lease;
         self
     }
 
-    /// For how long after a restart clients may reclaim what they held, while others wait.
+    /// How long after a restart clients may reclaim what they held, while others wait.
     #[must_use]
     pub fn with_grace(mut self, grace: Duration) -> Self {
         self.limits.grace = grace;
         self
     }
 
-    /// Whether what clients lock is locked on the host, too, so that its programs are excluded that use `fcntl` or
-    /// `lockf`.
+    /// Whether the host also gets the locks of clients, so that they exclude its programs that use `fcntl` or `lockf`.
     #[must_use]
     pub fn with_host_locks(mut self, host_locks: bool) -> Self {
         self.host_locks = host_locks;
         self
     }
 
-    /// Whether files are delegated to clients, which then need not ask for each use of them. Not without this, whatever
-    /// clients wish.
+    /// Whether the server delegates files to clients, which then need not ask for each use of them. By default it does
+    /// not, whatever clients wish for.
     #[must_use]
     pub fn with_delegations(mut self, delegations: bool) -> Self {
         self.delegations = delegations;
         self
     }
 
-    /// How long a client that wants a file waits until a delegation of it is returned.
+    /// How long a client that wants a file waits for the return of a delegation.
     #[cfg(test)]
     pub(crate) fn with_recall_wait(mut self, wait: std::time::Duration) -> Self {
         self.limits.recall_wait = wait;
         self
     }
 
-    /// How many of each kind of state a client and all of them may hold.
+    /// How many of each kind of state one client, and all clients together, may hold.
     #[cfg(test)]
     pub(crate) fn with_held(mut self, of_client: usize, all: usize) -> Self {
         (self.limits.held_by_client, self.limits.held) = (of_client, all);
         self
     }
 
-    /// The most bytes that remembered replies may take, all together.
+    /// The most bytes of all remembered replies together.
     #[must_use]
     pub fn with_cache_octets(mut self, octets: usize) -> Self {
         self.limits.cache = octets;
@@ -141,8 +141,8 @@ impl Version4 {
         self
     }
 
-    /// What makes connections to clients of minor version 0, which are called over those. Without it they are not
-    /// called, and get no delegations.
+    /// Makes the connections over which the server calls clients of minor version 0. Without this it does not call
+    /// them, and they get no delegations.
     #[must_use]
     pub fn with_dialler(mut self, dial: Arc<dyn Dial>) -> Self {
         self.dial = Some(dial);
@@ -154,7 +154,7 @@ impl Version4 {
         let now = env.clock.now();
         let recovery =
             Recovery::open((&self.directory, self.server), env.clock.unix_time().as_secs(), now, &self.limits)?;
-        // Two servers of one host are two, and each is the same after a restart.
+        // Two servers on one host have different ids, and each keeps its id after a restart.
         let mut hasher = SipHasher24::new_with_key(&self.secret);
         hasher.write(b"NFSv4 server owner");
         if let Some(server) = self.server {

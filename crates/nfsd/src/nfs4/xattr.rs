@@ -1,5 +1,4 @@
-//! Extended attributes: GETXATTR, SETXATTR, LISTXATTRS, REMOVEXATTR (RFC 8276), and the rights to them that ACCESS
-//! tells.
+//! Extended attributes: GETXATTR, SETXATTR, LISTXATTRS, REMOVEXATTR (RFC 8276), and the rights to them in ACCESS.
 
 use super::{
     compound::Compound,
@@ -16,34 +15,33 @@ use rpcrdma_nfs::v4::{
 
 /// Bytes of an outcome before its results: the operation's number and the status.
 const OUTCOME_OCTETS: usize = 8;
-/// Bytes of LISTXATTRS' results without a name: the cookie, how many names, whether they are the last.
+/// Bytes of LISTXATTRS' results without a name: the cookie, the number of names, and whether they are the last.
 const EMPTY_LIST_OCTETS: usize = 8 + 4 + 4;
-/// Bytes of a name beside its own: how many those are.
+/// Bytes of a name beside its own: its length.
 const NAME_OCTETS: usize = 4;
-/// The most bytes of names: the shortest, a word each, are as many then as clients read.
+/// The most bytes of names: if all names are the shortest, of one word, this is as many as clients accept.
 const MAX_NAMES_OCTETS: usize = MAX_XATTR_NAMES * (NAME_OCTETS + 4);
-/// Bytes of GETXATTR's results before the value: how many it has.
+/// Bytes of GETXATTR's results before the value: its length.
 const VALUE_OCTETS: usize = 4;
 
-/// Of the rights of ACCESS those to extended attributes, with the rights to the file that they need, as Linux's server
-/// has it.
+/// The bits of ACCESS for extended attributes, each with the right to the file that it needs, as with Linux's server.
 const NEEDED: [(u32, Rights); 3] =
     // NFS4-8276-8.4-a
     [(access::XATTR_READ, Rights::READ), (access::XATTR_WRITE, Rights::MODIFY), (access::XATTR_LIST, Rights::READ)];
 
-/// The rights to a file that the rights to its extended attributes in `asked` need.
+/// The rights to a file that the bits for extended attributes in `asked` need.
 pub(super) fn needed(asked: u32) -> Rights {
     let asked = NEEDED.into_iter().filter(|(right, _)| asked & right != 0);
     asked.fold(Rights::NONE, |all, (_, needed)| all | needed)
 }
 
-/// The rights to its extended attributes in `asked` that come with rights to a file.
+/// The bits for extended attributes in `asked` that these rights to a file give.
 pub(super) fn granted(asked: u32, rights: Rights) -> u32 {
     let granted = NEEDED.into_iter().filter(|(right, needed)| asked & right != 0 && rights.contains(*needed));
     granted.fold(0, |all, (right, _)| all | right)
 }
 
-/// The status of a cause. Only regular files and directories have extended attributes.
+/// The status for a fault. Only regular files and directories have extended attributes.
 // NFS4-8276-8.4-b, NFS4-8276-8.4-c
 fn cause(fault: Fault) -> Status {
     match fault {
@@ -53,14 +51,14 @@ fn cause(fault: Fault) -> Status {
 }
 
 impl Compound {
-    /// The current file, where there are extended attributes.
+    /// The current file, if its file system supports extended attributes.
     // NFS4-8276-8.2-a
     fn file_with_xattrs(&self) -> Result<Opened, Status> {
         let file = self.file()?;
         if file.file_system.features().xattrs { Ok(file) } else { Err(Status::NOTSUPP) }
     }
 
-    /// The same for an operation that changes one.
+    /// The same for an operation that changes an extended attribute.
     fn file_to_change_xattrs(&self) -> Result<Opened, Status> {
         let file = self.file_with_xattrs()?;
         if file.read_only { Err(Status::ROFS) } else { Ok(file) }
@@ -70,8 +68,8 @@ impl Compound {
     pub(super) async fn get_xattr(&mut self, args: ops::GetXattr) -> Answer<ops::GetXattrOk> {
         let file = self.file_with_xattrs()?;
         check_name(&args.name)?;
-        // The value counts as that much of the connection's memory until it was sent, and is not read before there is
-        // some: those who wait for it would hold theirs besides.
+        // The value counts as that much of the connection's memory until it was sent. The server reads it only when
+        // there is memory: otherwise the calls that wait for memory would each hold a value besides.
         let most = self.buffer(VALUE_OCTETS + MAX_XATTR_OCTETS).await?;
         let value = file.file_system.xattr(file.caller.clone(), file.file, args.name.0).await.map_err(cause)?;
         self.counted = Some(self.fitted(most, VALUE_OCTETS + value.len()));
@@ -90,7 +88,7 @@ impl Compound {
             SetXattrOption::Create => SetXattr::Create,
             SetXattrOption::Replace => SetXattr::Replace,
         };
-        // RFC 8276 section 8.4.2.4: they are a part of the file that a delegation is of.
+        // RFC 8276 section 8.4.2.4: extended attributes are part of a delegated file.
         let _using = self.using(&file, Kind::Write).await?;
         let Opened { file_system, caller, file, .. } = file;
         match file_system.set_xattr(caller, file, args.name.0, args.value.0, how).await {
@@ -105,7 +103,7 @@ impl Compound {
         let octets = max.min(room.saturating_sub(OUTCOME_OCTETS)).min(MAX_LISTING_OCTETS);
         let left = octets.checked_sub(EMPTY_LIST_OCTETS).ok_or(Status::TOOSMALL)?;
         let budget = ListingBudget::new(left.min(MAX_NAMES_OCTETS), NAME_OCTETS);
-        // Before the names, as for values.
+        // Before the names are read, as for values.
         let most = self.buffer(octets).await?;
         let listed = file.file_system.list_xattrs(file.caller.clone(), file.file, args.cookie, budget).await;
         let mut listed = listed.map_err(cause)?;
@@ -129,8 +127,7 @@ impl Compound {
     }
 }
 
-/// That bytes can be a name, which is no name of a file: `/`, `.` and `..` are like others. How long it may be says
-/// the file system.
+/// Checks a name. It is not a name of a file: `/`, `.` and `..` are allowed. The file system checks its length.
 // NFS4-8276-8.4-c
 fn check_name(name: &Name) -> Result<(), Status> {
     match name.as_slice() {

@@ -1,9 +1,9 @@
 //! One call to a client by a session's back channel: a slot, a connection, and the result (RFC 8881 section 2.10.6).
 //!
-//! A call that is not answered in time keeps its slot until its fate is known: a late answer frees the slot, and the
-//! end of the connection makes it doubtful. If the connection ends while the call is under way, the call goes again
-//! over another one of the session, by the same slot and number, as long as there is time. A caller that no longer
-//! wants the call drops it; its slot is then doubtful.
+//! A call without a reply in time keeps its slot until the call's fate is known: a late reply frees the slot, and the
+//! end of the connection puts the slot in doubt. If the connection ends while the call is under way, the server sends
+//! the call again over another connection of the session, with the same slot and number, as long as there is time. A
+//! caller that no longer wants the call drops it; the slot is then in doubt.
 
 use super::{
     super::{
@@ -32,10 +32,10 @@ use std::{
     time::Duration,
 };
 
-/// The pause before a call that the client has put off is made again. Each is twice as long as the last.
+/// The pause before the server repeats a call that the client has put off. Each pause is twice as long as the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
-/// When it is too late.
+/// The end of a call's time.
 pub(super) struct Until {
     when: Timestamp,
 }
@@ -46,15 +46,15 @@ impl Until {
     }
 }
 
-/// How far a call has come in one session.
+/// How far a call has got in one session.
 pub(super) enum Attempt {
     /// To its end.
     Ended(Result<Vec<Outcome>, NoAnswer>),
-    /// Nothing of it was sent, and cannot be over this session.
+    /// None of it was sent, and this session cannot send it.
     NotSent,
 }
 
-/// What a wait has ended with.
+/// How a wait has ended.
 enum Waited<T> {
     Done(T),
     TooLate,
@@ -65,7 +65,7 @@ enum Waited<T> {
 type Calling = Pinned<Box<dyn Future<Output = Result<RpcResults, CallError>> + Send>>;
 
 impl Shared {
-    /// A connection over which a session is called, the newest first; not this one.
+    /// The newest connection over which the server can call a session, except connection `without`.
     pub(super) fn path_of(&self, session: &Session<Pin>, without: Option<u64>) -> Option<Path> {
         let connections = session.back_connections();
         let mut others = connections.into_iter().rev().filter(|connection| Some(*connection) != without);
@@ -87,7 +87,7 @@ impl Shared {
         }
     }
 
-    /// Makes a call in a session. Everything that is waited for has its end at `until`, or with the session.
+    /// Makes a call in a session. Every wait ends at `until`, or with the session.
     pub(super) async fn call_in(
         self: &Arc<Self>,
         session: &Arc<Session<Pin>>,
@@ -109,7 +109,7 @@ impl Shared {
     }
 }
 
-/// What the client's back channel does not take of a message.
+/// The status if a message exceeds the limits of the client's back channel.
 // NFS4-8881-2.10.6.4-c
 // ULB-6.2-g
 fn too_much(session: &Session<Pin>, message: &Message, flavour: &dyn ClientFlavour) -> Option<Status> {
@@ -123,11 +123,11 @@ fn too_much(session: &Session<Pin>, message: &Message, flavour: &dyn ClientFlavo
     (octets > back.request as usize).then_some(Status::REQ_TOO_BIG)
 }
 
-/// A slot that a call has taken. Dropped without having been settled it is in doubt if anything was sent.
+/// A slot that a call has taken. If it is dropped before it was settled, and anything was sent, it is in doubt.
 struct SlotGuard {
     session: Arc<Session<Pin>>,
     taken: TakenSlot,
-    /// Over which connection its call was sent last.
+    /// The connection over which its call was last sent.
     sent: Option<u64>,
     is_settled: bool,
 }
@@ -159,7 +159,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// To its end.
+    /// Makes the call, to its end.
     async fn run(&mut self, until: &Until) -> Result<Vec<Outcome>, NoAnswer> {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -172,7 +172,7 @@ impl Call<'_> {
             let (guard, judged) = self.over_any(&message, guard, path, until).await?;
             guard.settle(&judged, self.shared.now());
             match judged.verdict {
-                // Now the slot can be used for what it was wanted for.
+                // The slot is no longer in doubt: now it can carry the call itself.
                 _ if is_doubtful => {}
                 Verdict::Answered(outcomes) => return Ok(outcomes),
                 Verdict::Failed(why) => return Err(why),
@@ -191,8 +191,8 @@ impl Call<'_> {
         }
     }
 
-    /// Sends a message by a slot. If the connection ends meanwhile it goes again over another, and then again if the
-    /// client says that the first is executed still.
+    /// Sends a message by a slot. If the connection ends meanwhile, sends it again over another one; from then on also
+    /// if the client answers DELAY, because it is still executing the first.
     async fn over_any(
         &self,
         message: &Message,
@@ -209,7 +209,7 @@ impl Call<'_> {
             match judged.verdict {
                 Verdict::OtherPath => {
                     is_again = true;
-                    // The guard marks the outcome as unknown.
+                    // If this fails, the guard leaves the slot in doubt.
                     path = self.path(Some(connection), until).await.ok_or(NoAnswer::Lost)?;
                 }
                 Verdict::Later if is_again => self.pause(&mut pause, until).await?,
@@ -230,12 +230,12 @@ impl Call<'_> {
         self.wait_for(take, until).await
     }
 
-    /// Waits for a connection that is not this one.
+    /// Waits for a connection other than `without`.
     async fn path(&self, without: Option<u64>, until: &Until) -> Option<Path> {
         self.wait_for(|| self.shared.path_of(self.session, without), until).await
     }
 
-    /// Waits until there is what is looked for, however it comes.
+    /// Waits until `look` finds something, whatever the event is that brings it.
     async fn wait_for<T>(&self, look: impl Fn() -> Option<T>, until: &Until) -> Option<T> {
         let calls = &self.session.calls;
         loop {
@@ -254,10 +254,10 @@ impl Call<'_> {
         }
     }
 
-    /// Sends a message and waits for the result.
+    /// Sends a message and waits for the reply.
     ///
     /// # Errors
-    /// LOST if it is too late or the session has ended. The code that waits on settles the slot then.
+    /// LOST if it is too late or the session has ended. The task that still waits then settles the slot.
     async fn exchange(
         &self,
         message: &Message,

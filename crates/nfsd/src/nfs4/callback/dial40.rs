@@ -1,11 +1,11 @@
 //! Calls to clients of minor version 0, over a TCP connection that the server makes (RFC 7530 sections 10.2, 15; draft
 //! nfs-ulb-v2 section 6.1).
 //!
-//! Such a client says by SETCLIENTID where it wants to be called. A client could name any address, so the server calls
-//! only its own: the one from which it calls, by `tcp` or `tcp6`, and only as often and over as many connections as the
-//! limits here allow. The program makes the connections: [`Dial`]. CB_NULL shows whether a client answers there. A
-//! connection is kept while it is used, and for a while after that. A client that was not reached, or did not answer,
-//! is left alone for a while, however many calls wait for it.
+//! Such a client says by SETCLIENTID where the server is to call it. A client could name any address, so the server
+//! calls only the address from which the client calls, by `tcp` or `tcp6`, and within the limits of attempts and
+//! connections here. The program makes the connections: [`Dial`]. CB_NULL shows whether a client answers there. The
+//! server keeps a connection while it uses it, and for a while after that. If it has not reached a client, or the
+//! client has not answered, it does not try again for a while, however many calls wait.
 
 use super::{
     super::{
@@ -40,26 +40,25 @@ use std::{
     time::Duration,
 };
 
-/// The most connections to clients at a time, in number: descriptors that the server spends on calling.
+/// The most connections to clients at a time: descriptors that the server spends on calls.
 pub(crate) const MAX_DIALLED: usize = 64;
-/// The most of them to one address, in number: a host has one client, and a few behind an address share it.
+/// The most connections to one address: a host has one client, and a few clients behind one address share these.
 pub(crate) const MAX_DIALLED_OF_ADDRESS: usize = 4;
-/// The most of them to one network ([`ClientNetwork`]), in number: one host may have all addresses of an IPv6 network,
-/// and leaves connections for others.
+/// The most connections to one network ([`ClientNetwork`]): one host may have all addresses of an IPv6 network, and has
+/// to leave connections for others.
 pub(crate) const MAX_DIALLED_OF_NETWORK: usize = MAX_DIALLED / 2;
-/// The most attempts to connect to one address in a minute: what a client can make the server send there.
+/// The most attempts to connect to one address in a minute: so a client cannot make the server send more than that.
 pub(crate) const MAX_DIALS_IN_MINUTE: usize = 10;
-/// How long a connection is kept after its last call, in seconds: the files of a client are often recalled together.
+/// How long the server keeps a connection after its last call, in seconds: it often recalls several files of a client.
 const IDLE_TIME: Duration = Duration::from_secs(10);
-/// How long a client is not called that was not reached or did not answer, in seconds: twice as long each time, so that
-/// it leaves attempts for others at its address.
+/// How long the server does not call a client that it has not reached or that has not answered, in seconds. It doubles
+/// each time, so that other clients at the same address get attempts, too.
 const FIRST_PAUSE: Duration = Duration::from_secs(5);
-/// The longest such pause, in seconds: shorter than the time between RENEWs by which a client is tried again.
+/// The longest such pause, in seconds: shorter than the time between two RENEWs, after which the server tries again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(20);
-/// A client that had less time than this for its answer, in seconds, since the connection took the rest, is not taken
-/// for one that does not answer.
+/// If connecting has left a client less time than this for its answer, in seconds, its silence does not count.
 const LEAST_TIME: Duration = Duration::from_secs(5);
-/// How long after an attempt that failed RENEW brings about the next one, in seconds.
+/// How long after a failed attempt a RENEW leads to the next one, in seconds.
 const NEXT_ATTEMPT: Duration = Duration::from_secs(30);
 /// The largest record that is sent to a client or taken from it, in bytes: a handle, and attributes of a file.
 const MAX_CALLBACK_OCTETS: usize = 16 << 10;
@@ -71,17 +70,17 @@ pub trait Dial: Send + Sync {
     fn dial(&self, from: IpAddr, to: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Io>>>;
 }
 
-/// Where to call a client that calls from this address, if it names an address that may be called.
+/// The address to call a client that calls from `peer`, if the server may call the address that the client names.
 pub(in crate::nfs4) fn target(said: &CallbackClient, peer: IpAddr) -> Option<SocketAddr> {
     let address = parse_universal_address(std::str::from_utf8(said.address.address.as_slice()).ok()?)?;
-    // ULB-6.1-a, ULB-6.1-b: over RDMA nobody is called so.
+    // ULB-6.1-a, ULB-6.1-b: the server makes no connection over RDMA.
     let is_tcp = said.address.netid.as_slice() == Netid::tcp(&address).as_str().as_bytes();
     // ULB-6.1-c
     let is_own = address.ip().to_canonical() == peer.to_canonical() && address.port() != 0;
     (is_tcp && is_own).then_some(address)
 }
 
-/// How many connections there are to whom, and how many were tried.
+/// How many connections there are to each address, and how many attempts there were.
 #[derive(Default)]
 struct Counts {
     all: usize,
@@ -89,14 +88,14 @@ struct Counts {
     tried: HashMap<IpAddr, VecDeque<Timestamp>>,
 }
 
-/// What makes connections, within the limits.
+/// Makes connections, within the limits.
 #[derive(Default)]
 pub(crate) struct Dialler {
     dial: Option<Arc<dyn Dial>>,
     counts: Arc<Mutex<Counts>>,
 }
 
-/// A place for a connection.
+/// The right to have one connection.
 struct Permit {
     counts: Arc<Mutex<Counts>>,
     address: IpAddr,
@@ -124,7 +123,7 @@ impl Dialler {
         Self { dial, counts: Arc::default() }
     }
 
-    /// A place for one more connection, if there is one.
+    /// The right to one more connection, if the limits allow it.
     fn permit(&self, to: SocketAddr, now: Timestamp) -> Option<Permit> {
         let address = to.ip().to_canonical();
         let network = ClientNetwork::of(address);
@@ -157,7 +156,7 @@ struct Line {
     _permit: Permit,
 }
 
-/// A client's connection, and what is known of whether it answers.
+/// A client's connection, and whether the client answers.
 #[derive(Default)]
 pub(crate) struct Calls {
     /// Held while the connection is made: other calls to the same client wait for it.
@@ -168,7 +167,7 @@ pub(crate) struct Calls {
     missed: Mutex<Option<Missed>>,
 }
 
-/// An address at which a client was not reached, or did not answer.
+/// An address at which the server has not reached a client, or the client has not answered.
 struct Missed {
     to: SocketAddr,
     until: Timestamp,
@@ -180,7 +179,7 @@ impl Calls {
         self.missed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the client is left alone for now.
+    /// Whether the server must not try this address for now.
     fn rests(&self, to: SocketAddr, now: Timestamp) -> bool {
         self.missed().as_ref().is_some_and(|missed| missed.to == to && now < missed.until)
     }
@@ -188,7 +187,7 @@ impl Calls {
     /// The client was not reached there, or did not answer.
     fn miss(&self, to: SocketAddr, now: Timestamp) {
         let mut missed = self.missed();
-        // Another call that has waited for the same has reported it.
+        // Another call that has waited for the same answer has already counted this.
         if missed.as_ref().is_some_and(|missed| missed.to == to && now < missed.until) {
             return;
         }
@@ -203,7 +202,7 @@ impl Calls {
     }
 }
 
-/// Connects once: a connection that is lost is made again by the next call, within the limits.
+/// Connects once: if the connection is lost, the next call makes another, within the limits.
 struct Once {
     dial: Arc<dyn Dial>,
     from: IpAddr,
@@ -230,14 +229,14 @@ impl Shared {
         client.zero().is_ok_and(|zero| zero.calls.is_proven.load(Ordering::Acquire))
     }
 
-    /// Finds out whether a client answers where it wants to be called now.
+    /// Finds out whether a client answers at the address that it names now.
     pub(in crate::nfs4) fn begin_dialling(self: &Arc<Self>, client: &Arc<Client<Pin>>) {
         let Ok(zero) = client.zero() else { return };
         zero.calls.is_proven.store(false, Ordering::Release);
         self.probe_dialled(client);
     }
 
-    /// A call of the client has come: if it did not answer before, it may now.
+    /// The client has sent a call: if it did not answer before, it may answer now.
     pub(in crate::nfs4) fn dial_again(self: &Arc<Self>, client: &Arc<Client<Pin>>) {
         let Ok(zero) = client.zero() else { return };
         let probed = *zero.calls.probed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -260,7 +259,7 @@ impl Shared {
             let answers = shared.answers_dialled(&client, said.as_deref()).await;
             zero.calls.is_proven.store(answers, Ordering::Release);
             zero.calls.is_probing.store(false, Ordering::Release);
-            // It has named another address meanwhile.
+            // The client has named another address meanwhile.
             if zero.callback() != said {
                 shared.begin_dialling(&client);
             }
@@ -305,7 +304,8 @@ impl Shared {
             let (transport, is_new) = match self.line(client, &said, until).await {
                 Ok(line) => line,
                 Err(why) => {
-                    // It has answered before, and cannot be reached now: RENEW says so, and it is tried again then.
+                    // The client answered before, and cannot be reached now: RENEW reports that, and then the server
+                    // tries again.
                     zero.calls.is_proven.store(false, Ordering::Release);
                     return Err(why);
                 }
@@ -321,12 +321,12 @@ impl Shared {
                     return Ok(outcomes);
                 }
                 Err(Failed::Refused(status)) => return Err(NoAnswer::Refused(status)),
-                // The client may have ended a connection that was idle. What it is called for may be done twice.
+                // The client may have ended an idle connection. The operations of this call may be executed twice.
                 Err(Failed::Lost) if is_first && !is_new => {
                     Self::hang_up(client, &transport).await;
                     is_first = false;
                 }
-                // The time went by before the connection was there.
+                // Connecting took most of the time.
                 Err(Failed::Late) if until.since(begun) < LEAST_TIME => return Err(NoAnswer::Lost),
                 Err(Failed::Lost | Failed::Late) => {
                     self.missed(client, &said, &transport).await;
@@ -368,7 +368,7 @@ impl Shared {
         matching(ops, results.status, results.results).ok_or(Failed::Lost)
     }
 
-    /// The connection to a client, and whether it is a new one.
+    /// The connection to a client, and whether it is new.
     async fn line(
         self: &Arc<Self>,
         client: &Arc<Client<Pin>>,
@@ -376,7 +376,7 @@ impl Shared {
         until: Timestamp,
     ) -> Result<(Arc<dyn ClientTransport>, bool), NoAnswer> {
         let (Some(to), Ok(zero)) = (said.to, client.zero()) else { return Err(NoAnswer::NoPath) };
-        // The call that makes the connection may need all the time that this one has.
+        // The call that makes the connection may need all the time that this call has.
         let mut line = match select(pin!(zero.calls.line.lock()), self.clock.sleep_until(until)).await {
             Either::Left((line, _)) if self.now() < until => line,
             _ => return Err(NoAnswer::NoPath),
@@ -420,7 +420,7 @@ impl Shared {
         Ok((transport, true))
     }
 
-    /// A client does not answer: it is left alone for a while, and called over another connection then.
+    /// A client does not answer: the server does not call it for a while, and then over another connection.
     async fn missed(&self, client: &Client<Pin>, said: &Callback, transport: &Arc<dyn ClientTransport>) {
         if let (Ok(zero), Some(to)) = (client.zero(), said.to) {
             zero.calls.miss(to, self.now());
@@ -428,7 +428,7 @@ impl Shared {
         Self::hang_up(client, transport).await;
     }
 
-    /// Ends a connection that is of no use.
+    /// Ends a connection that is useless.
     async fn hang_up(client: &Client<Pin>, transport: &Arc<dyn ClientTransport>) {
         let Ok(zero) = client.zero() else { return };
         let mut line = zero.calls.line.lock().await;
@@ -440,9 +440,9 @@ impl Shared {
 
 /// Why there is no answer.
 enum Failed {
-    /// The connection has ended, or what came over it is not an answer.
+    /// The connection has ended, or the client has sent something that is not a reply.
     Lost,
-    /// It is too late.
+    /// The time is over.
     Late,
     Refused(Status),
 }

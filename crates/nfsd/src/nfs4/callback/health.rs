@@ -1,16 +1,16 @@
 //! Whether a silent client that holds delegations is alive (ULB section 5.4.2).
 //!
-//! Others may have to wait for what it holds, and some transports keep connections open for ever although the peer is
-//! gone. If the server has not heard from a client for [`SILENT_PARTS`] of a lease, it calls it by a CB_SEQUENCE alone:
-//! the answer renews the lease. If the client does not answer for [`ANSWER_TIME`], and has sent nothing else meanwhile,
-//! the server ends the connections by which it is called. A client that lives notices that, connects again, and can
-//! still renew its lease in time; otherwise, what it held is free when the lease is over, and nobody waits for its
-//! answer to a recall.
+//! Others may wait for the files that it holds, and some transports keep connections open for ever although the peer is
+//! gone. If the server has heard nothing from a client for [`SILENT_PARTS`] of a lease, it calls the client by a
+//! CB_SEQUENCE alone: the reply renews the lease. If the client sends neither a reply nor anything else for
+//! [`ANSWER_TIME`], the server ends the connections over which it calls the client. A living client notices that,
+//! connects again, and can still renew its lease in time. Otherwise its files are free when the lease is over, and
+//! nobody has to wait for its reply to a recall.
 //!
-//! A client that renews its lease as it should, after two thirds of it at the latest as Linux does, is never called. In
-//! minor version 0 the server makes a connection when it calls, so that there is none to watch.
+//! The server never calls a client that renews its lease in good time (Linux does so after two thirds of it at the
+//! latest). In minor version 0 the server makes a connection only for a call, so there is none to watch.
 //!
-//! Owns the times when each client was looked at. Nothing fails.
+//! Owns, for each silent client that the server has called, the time of that client's last call. Nothing fails.
 
 use super::{
     super::{
@@ -27,19 +27,20 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// A client is called when it was silent for so many parts of a lease, and so many are a lease.
+/// The server calls a client that was silent for the first number of parts of a lease, of which it has the second
+/// number.
 const SILENT_PARTS: (u32, u32) = (3, 4);
 
 /// Why such a client's connections are ended.
 const WHY: &str = "the client holds delegations, was silent, and left a call of the server's unanswered";
 
-/// When the last call of each called client had come, so that the server calls a client once in each silence. There are
-/// no more than clients that hold delegations.
+/// For each client that was called, when its last call had come: so the server calls a client once in each silence.
+/// There are at most as many entries as clients with delegations.
 #[derive(Default)]
 pub(crate) struct Health(Mutex<HashMap<ClientId, Timestamp>>);
 
 impl Health {
-    /// Which of the clients that are silent have not been called in this silence. Others are forgotten.
+    /// The silent clients that the server has not yet called in this silence. Forgets all others.
     fn not_called(&self, silent: Vec<(Arc<Client<Pin>>, Timestamp)>) -> Vec<(Arc<Client<Pin>>, Timestamp)> {
         let mut called = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::take(&mut *called);
@@ -49,7 +50,7 @@ impl Health {
 }
 
 impl Shared {
-    /// Calls those who hold delegations and are silent.
+    /// Calls clients that hold delegations and are silent.
     pub(in crate::nfs4) fn check_health(self: &Arc<Self>) {
         let (now, limits) = (self.now(), self.limits());
         let (parts, of) = SILENT_PARTS;
@@ -71,7 +72,7 @@ impl Shared {
             // A client that refuses is alive.
             Ok(_) | Err(NoAnswer::Refused(_)) => self.observer.health(HealthEvent::Answered),
             Err(NoAnswer::NoPath) => {}
-            // What it has sent meanwhile counts more.
+            // If the client has sent something meanwhile, it is alive.
             Err(NoAnswer::Lost) if client.lease.renewed() > heard => {}
             Err(NoAnswer::Lost) => {
                 tracing::debug!(client = client.id().0, "a silent client that holds delegations answers nothing");

@@ -1,8 +1,8 @@
-//! Asking the holder of a delegation for writing what it knows of the file: CB_GETATTR (RFC 8881 sections 10.4.3,
+//! Asks the holder of a write delegation for the file's size and change number: CB_GETATTR (RFC 8881 sections 10.4.3,
 //! 20.1).
 //!
-//! However many callers want to know, the server asks the holder by one call at a time. A caller waits for
-//! [`RECALL_WAIT`] at most; if the holder has not answered by then, its delegation is recalled.
+//! However many callers want to know, the server makes one call at a time to the holder. A caller waits for
+//! [`RECALL_WAIT`] at most; if the holder has not answered by then, the server recalls its delegation.
 //!
 //! [`RECALL_WAIT`]: crate::nfs4::state::limits::RECALL_WAIT
 
@@ -28,10 +28,10 @@ use rpcrdma_nfs::{
 use std::{pin::pin, sync::Arc};
 use tokio::sync::watch;
 
-/// What only the holder knows.
+/// Attributes that only the holder knows.
 const OF_HOLDER: Bitmap = Bitmap::of(&[Attribute::Change, Attribute::Size]);
 
-/// What depends on it.
+/// Attributes that depend on those.
 const BY_HOLDER: Bitmap = Bitmap::of(&[
     Attribute::Change,
     Attribute::Size,
@@ -47,13 +47,13 @@ fn said(outcomes: &[Outcome]) -> Saying {
     let size = values.iter().find_map(|value| if let Value::Size(size) = value { Some(*size) } else { None })?;
     let change =
         values.iter().find_map(|value| if let Value::Change(change) = value { Some(*change) } else { None })?;
-    // No file of any client's is larger.
+    // No file of a client is larger.
     i64::try_from(size).ok()?;
     Some(Said { size, change })
 }
 
 impl Shared {
-    /// What the holder of a delegation says, if it says so in time.
+    /// The answer of the holder of a delegation, if it comes in time.
     async fn asked_of(self: &Arc<Self>, key: Key) -> Option<Said> {
         let mut answer = match self.delegations.ask(key)? {
             Asking::Wait(answer) => answer,
@@ -63,7 +63,7 @@ impl Shared {
                     let args = Args::GetAttr(CbGetAttr { file, asked: OF_HOLDER });
                     let outcomes = shared.call_back(&client, vec![args], Vec::new()).await;
                     shared.delegations.has_asked(client.id());
-                    // Who asked may have given up.
+                    // All that asked may have given up.
                     let _ = sender.send(Some(outcomes.ok().as_deref().and_then(said)));
                 });
                 answer
@@ -83,11 +83,11 @@ async fn answered(answer: &mut watch::Receiver<Option<Saying>>) -> Saying {
 }
 
 impl Compound {
-    /// What a file is, with what the client says that has it delegated for writing, if that is another one and `asked`
-    /// depends on it.
+    /// A file's attributes, with what the holder of its write delegation reports: if the holder is another client, and
+    /// `asked` depends on that.
     ///
     /// # Errors
-    /// DELAY if the holder does not say.
+    /// DELAY if the holder does not answer.
     // NFS4-8881-10.4.3-c
     pub(in crate::nfs4) async fn as_its_holder_says(
         &self,
@@ -107,21 +107,21 @@ impl Compound {
                 .using(key, user, Kind::Read)
                 .await
                 .map_err(|in_the_way| in_the_way.status(Status::DELAY))?;
-            // It was returned while this call waited: what the file is now, it is.
+            // The holder has returned the delegation while this call waited: the file's own attributes are right.
             return file.attributes().await.map_err(status);
         };
         let is_modified = self.shared.delegations.tell(delegation, |told| {
-            // NFS4-8881-10.4.3-a: once it has changed the file, it may have changed it again whenever it is asked.
+            // NFS4-8881-10.4.3-a: once the holder has changed the file, any later answer may hide another change.
             told.is_modified |= said.change != told.granted || said.size != attributes.size;
             told.is_modified
         });
         match is_modified {
             Some(true) => {}
             Some(false) => return Ok(attributes),
-            // It was returned meanwhile.
+            // The holder has returned the delegation meanwhile.
             None => return file.attributes().await.map_err(status),
         }
-        // The times of the file itself, so that nothing goes back if the holder never writes what it has.
+        // The file's own times are set, so that they do not go back if the holder never writes its data.
         let touched = NewAttributes { modified: SetTime::Server, ..NewAttributes::default() };
         let via = Via::caller(Caller::root().from_origin(self.origin()), file.file);
         let _ = file.file_system.set_attributes(via, touched, None).await;
@@ -135,7 +135,7 @@ impl Compound {
         Ok(now)
     }
 
-    /// Who this client is to the table of claims.
+    /// This client's name in the table of claims.
     pub(in crate::nfs4) fn user(&self) -> Option<claims::Client> {
         self.client().ok().map(|client| claims::Client::V4(client.id().0))
     }

@@ -1,7 +1,7 @@
-//! CB_COMPOUND, and what the answer means for its slot (RFC 8881 sections 2.10.6.1, 20.2, 20.9).
+//! CB_COMPOUND, and what the reply means for its slot (RFC 8881 sections 2.10.6.1, 20.2, 20.9).
 //!
-//! The server accepts a client's answer only as far as it fits the call: results of other operations, of another
-//! session or slot, or fewer than their status allows are not an answer.
+//! The server accepts a client's reply only if it fits the call. It takes none of these for a reply: results of other
+//! operations, results of another session or slot, fewer results than their status allows.
 
 use super::{
     super::state::backchannel::{Settled, TakenSlot},
@@ -14,11 +14,10 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_oncrpc::{CallError, ReplyShape, Results as RpcResults, TransportError};
 use rpcrdma_xdr::{Encode, Encoder, Payload};
 
-/// Bytes of an RPC reply before CB_COMPOUND's results, with an empty verifier: what `ca_maxresponsesize` counts
-/// besides.
+/// Bytes of an RPC reply before CB_COMPOUND's results, with an empty verifier: `ca_maxresponsesize` counts them, too.
 const RPC_REPLY_OCTETS: usize = 24;
 
-/// A CB_COMPOUND, ready to be sent by any slot.
+/// A CB_COMPOUND, which can be sent by any slot.
 #[derive(Clone)]
 pub(super) struct Message {
     pub(super) session: SessionId,
@@ -27,29 +26,29 @@ pub(super) struct Message {
     pub(super) referring: Vec<ReferringCalls>,
 }
 
-/// What to do about an answer.
+/// What to do about a reply.
 #[derive(Debug)]
 pub(super) enum Verdict {
-    /// It is the answer.
+    /// It is a reply to this call.
     Answered(Vec<Outcome>),
-    /// There is none.
+    /// The call has failed.
     Failed(NoAnswer),
-    /// The client asks for the same again, after a pause.
+    /// The client wants the same call again, after a pause.
     Later,
     /// Another slot may do.
     OtherSlot,
-    /// The connection has ended: another may do, with the same slot and number.
+    /// The connection has ended: the call may go over another, with the same slot and number.
     OtherPath,
 }
 
-/// What became of a call.
+/// The meaning of a reply.
 #[derive(Debug)]
 pub(super) struct Judged {
     pub(super) settled: Settled,
     pub(super) verdict: Verdict,
-    /// Whether the client takes part in callbacks, if this shows it.
+    /// Whether the client takes part in callbacks, if the reply shows it.
     pub(super) is_up: Option<bool>,
-    /// The highest slot that it wants used.
+    /// The highest slot that the client wants the server to use.
     pub(super) target: Option<u32>,
 }
 
@@ -64,12 +63,12 @@ impl Judged {
 }
 
 impl Message {
-    /// CB_SEQUENCE alone, for a slot in doubt.
+    /// CB_SEQUENCE alone, to settle a slot that is in doubt.
     pub(super) fn probe(&self) -> Self {
         Self { ops: Vec::new(), referring: Vec::new(), ..self.clone() }
     }
 
-    /// How many operations it has.
+    /// How many operations the call has.
     pub(super) fn operations(&self) -> usize {
         self.ops.len().saturating_add(1)
     }
@@ -80,7 +79,7 @@ impl Message {
             sequence: taken.sequence,
             slot: taken.slot,
             highest_slot: taken.highest,
-            // The operations may be executed twice, and their results are looked at once.
+            // The client may execute the operations twice, and the server looks at the results only once.
             cache: false,
             referring: List(self.referring.clone()),
         });
@@ -88,14 +87,14 @@ impl Message {
         Arguments::new(self.minor, 0, ops)
     }
 
-    /// Bytes of its arguments.
+    /// The bytes of the call's arguments.
     pub(super) fn octets(&self) -> usize {
         let mut encoder = Encoder::new();
         self.arguments(TakenSlot { slot: 0, sequence: 0, highest: 0, is_doubtful: false }).encode(&mut encoder);
         encoder.position()
     }
 
-    /// The arguments as they go on the wire, and the largest results, of replies of at most so many bytes.
+    /// The arguments in wire form, and the shape of the largest results if a reply has at most `max_response` bytes.
     pub(super) fn encoded(&self, taken: TakenSlot, max_response: u32) -> (Payload, ReplyShape) {
         let arguments = self.arguments(taken);
         let mut encoder = Encoder::new();
@@ -105,14 +104,14 @@ impl Message {
         (encoder.finish(), ReplyShape::inline(arguments.largest_results().min(most)))
     }
 
-    /// What an answer that came over this connection means.
+    /// The meaning of a reply that came over this connection.
     pub(super) fn judge(&self, taken: TakenSlot, connection: u64, answer: Result<RpcResults, CallError>) -> Judged {
         let unknown = Settled::Unknown { connection };
         let lost = |settled| Judged::of(settled, Verdict::Failed(NoAnswer::Lost), Some(false));
         let results = match answer.and_then(|results| results.decode::<Results>()) {
             Ok(results) => results,
             Err(CallError::Transport(error)) => return Self::not_carried(&error, unknown),
-            // It does not have the program, or does not take the credential.
+            // The client does not have the program, or does not accept the credential.
             Err(CallError::Rejected(_)) => return Judged::refused(Status::SERVERFAULT, Some(false)),
             Err(_) => return lost(unknown),
         };
@@ -127,7 +126,7 @@ impl Message {
                 Judged { target, ..Judged::of(Settled::Executed, verdict, Some(true)) }
             }
             Some(Outcome::Sequence(Err(status))) => Self::refused(status, taken),
-            // Before any operation: its minor version, or what it could not decode.
+            // Before any operation: the client refuses the minor version, or could not decode the call.
             None if results.status != Status::OK => Judged::refused(results.status, None),
             _ => lost(unknown),
         }
@@ -137,11 +136,11 @@ impl Message {
         (ok.session, ok.slot, ok.sequence) == (session, taken.slot, taken.sequence)
     }
 
-    /// CB_SEQUENCE has failed: the slot is as it was (RFC 8881 section 20.9.3).
+    /// CB_SEQUENCE has failed: in general the slot is unchanged (RFC 8881 section 20.9.3).
     fn refused(status: Status, taken: TakenSlot) -> Judged {
         match status {
             Status::DELAY => Judged::of(Settled::NotExecuted, Verdict::Later, None),
-            // It was executed before, as sent over another connection.
+            // The client has executed the call that came over another connection.
             Status::RETRY_UNCACHED_REP | Status::SEQ_FALSE_RETRY => {
                 Judged::of(Settled::Executed, Verdict::Failed(NoAnswer::Lost), Some(true))
             }
@@ -160,16 +159,16 @@ impl Message {
         }
     }
 
-    /// The transport has no answer.
+    /// The transport has no reply.
     fn not_carried(error: &TransportError, unknown: Settled) -> Judged {
         match error {
             TransportError::Closed | TransportError::Lost { .. } | TransportError::Violation { .. } => {
                 Judged::of(unknown, Verdict::OtherPath, None)
             }
-            // Neither was anything sent, nor has the client's transport delivered it.
+            // Nothing was sent, or the client's transport has not delivered it.
             TransportError::Misuse(_) | TransportError::NotLent { .. } => Judged::refused(Status::REQ_TOO_BIG, None),
             TransportError::Remote { .. } => Judged::refused(Status::SERVERFAULT, Some(false)),
-            // It was executed, with more results than there are.
+            // The client has executed the call, with larger results than the call allows.
             TransportError::ReplyTooLarge { .. } => {
                 Judged::of(Settled::Executed, Verdict::Failed(NoAnswer::Lost), Some(true))
             }
@@ -177,7 +176,7 @@ impl Message {
         }
     }
 
-    /// Its operations, for numbers: CB_SEQUENCE if there is no other.
+    /// The call's operations, for counters: CB_SEQUENCE if there is no other.
     pub(super) fn names(&self) -> Vec<Op> {
         match self.ops.is_empty() {
             true => vec![Op::Sequence],
@@ -186,7 +185,7 @@ impl Message {
     }
 }
 
-/// Results of the operations of the call, up to the first that failed.
+/// The results, up to the first failure, if they match the operations of the call.
 pub(super) fn matching(asked: &[Args], status: Status, outcomes: Vec<Outcome>) -> Option<Vec<Outcome>> {
     let is_of = |(asked, outcome): (&Args, &Outcome)| outcome.op() == Some(asked.op());
     let fits = outcomes.len() <= asked.len() && asked.iter().zip(&outcomes).all(is_of);

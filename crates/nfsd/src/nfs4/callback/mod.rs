@@ -47,28 +47,28 @@ use rpcrdma_nfs::v4::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How long a client may take for the answer to a call, with waiting for a slot, in seconds. Linux's server waits for
-/// nine. Who recalls something tries again until a lease is over.
+/// How long a client may take to reply to a call, including the wait for a slot, in seconds. Linux's server waits for
+/// nine. A recall is tried again until a lease is over.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 
-/// Why a client's answer to a call of the server's is not known.
+/// Why the server does not know a client's results of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoAnswer {
     /// There is no connection over which the client can be called.
     #[error("the client has no connection for calls of the server's")]
     NoPath,
-    /// The connection ended, or the client did not answer in time.
+    /// The connection has ended, or the client has not replied in time.
     #[error("the client did not answer")]
     Lost,
-    /// The client answered that it executes nothing: the status of CB_SEQUENCE, or of the COMPOUND as a whole.
-    /// REQ_TOO_BIG and TOO_MANY_OPS are also what the client's back channel does not take, and SERVERFAULT stands for
-    /// calls that its RPC layer has rejected.
+    /// The client has replied that it executes nothing: the status of CB_SEQUENCE, or of the whole COMPOUND.
+    /// REQ_TOO_BIG and TOO_MANY_OPS also stand for calls that exceed the limits of the client's back channel, and
+    /// SERVERFAULT for calls that the client's RPC layer has rejected.
     #[error("the client refused the call ({0})")]
     Refused(Status),
 }
 
 impl Shared {
-    /// Whether a client can be called now, and has shown it.
+    /// Whether the server can call a client now, and the client has shown that it answers.
     pub(crate) fn can_call(&self, client: &Client<Pin>) -> bool {
         if client.is_zero() {
             return self.can_dial(client);
@@ -82,7 +82,7 @@ impl Shared {
         self.path_of(session, None).is_some()
     }
 
-    /// The sessions over which a client may be called now, the best first.
+    /// The sessions over which the server may call a client now, the best first.
     fn sessions_to_call(&self, client: &Client<Pin>) -> Vec<Arc<Session<Pin>>> {
         let mut sessions = self.state.sessions_by_age(client);
         sessions.retain(|session| self.has_path(session));
@@ -94,13 +94,13 @@ impl Shared {
         sessions
     }
 
-    /// Calls a client: `ops` after CB_SEQUENCE, which is added here (for minor version 0 they go as they are).
-    /// `referring` are the calls of the client whose results these concern. The outcomes are those of `ops`, up to the
-    /// first that failed. A call waits here for a slot of the client's back channel; the caller makes sure that not too
-    /// many wait.
+    /// Calls a client: `ops` after CB_SEQUENCE, which this adds (for minor version 0 they go without). `referring` are
+    /// calls of the client to whose results these operations refer. The outcomes belong to `ops`, up to the first
+    /// failure. A call waits here for a slot of the client's back channel; the caller makes sure that not too many
+    /// wait.
     ///
     /// # Errors
-    /// As [`NoAnswer`] says. It is then unknown what the client has done, except for `Refused` and `NoPath`: nothing.
+    /// As [`NoAnswer`] says. With `Refused` and `NoPath` the client has executed nothing; otherwise that is unknown.
     pub(crate) fn call_back(
         self: &Arc<Self>,
         client: &Arc<Client<Pin>>,
@@ -118,7 +118,7 @@ impl Shared {
         })
     }
 
-    /// Calls a client over whichever of its sessions.
+    /// Calls a client over any of its sessions.
     async fn call_any(
         self: &Arc<Self>,
         client: &Client<Pin>,
@@ -129,7 +129,7 @@ impl Shared {
         let mut tried = Vec::new();
         loop {
             let mut sessions = self.sessions_to_call(client).into_iter();
-            // The same one again would say the same.
+            // The same session would give the same answer again.
             let session = sessions.find(|session| !tried.contains(&session.id())).ok_or(NoAnswer::NoPath)?;
             match self.call_in(&session, ops, referring, &until).await {
                 Attempt::Ended(answer) => return answer,
@@ -138,14 +138,14 @@ impl Shared {
         }
     }
 
-    /// Reports how a call has ended, for the numbers.
+    /// Reports to the observer how a call has ended.
     fn tell(&self, ops: &[Args], answer: &Result<Vec<Outcome>, NoAnswer>) {
         for (at, op) in ops.iter().map(Args::op).enumerate() {
             let event = match answer {
                 Ok(outcomes) => match outcomes.get(at).map(Outcome::status) {
                     Some(Status::OK) => CallbackEvent::Answered,
                     Some(_) => CallbackEvent::Refused,
-                    // One before it has failed.
+                    // An earlier operation has failed.
                     None => return,
                 },
                 Err(NoAnswer::Refused(_)) => CallbackEvent::Refused,
@@ -156,7 +156,7 @@ impl Shared {
         }
     }
 
-    /// A connection has ended: no session belongs to it, and no client is called over it.
+    /// A connection has ended: it belongs to no session any more, and the server calls no client over it.
     pub(crate) fn connection_ended(&self, connection: u64) {
         self.paths.remove(connection);
         self.state.connection_ended(connection);

@@ -1,7 +1,8 @@
 //! CB_NOTIFY_LOCK: notifies a client that a lock for which it waits may be free (RFC 8881 sections 9.6, 20.11).
 //!
-//! It is a hint and grants nothing: the client asks again, as it would without. If the client does not answer, the
-//! notice is not repeated. As many are under way to a client as it may wait for locks; one more is left out.
+//! It is a hint and grants nothing: the client asks again, as it would without it. If the client does not reply, the
+//! server does not repeat the notice. At most as many notices are under way to a client as it may wait for locks;
+//! further notices are left out.
 
 use super::super::{
     compound::Compound,
@@ -19,10 +20,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// The most that are under way to a client, in number: it may wait for as many locks.
+/// The most notices under way to a client: it may wait for as many locks.
 pub(crate) const MAX_LOCK_NOTICES: usize = crate::claims::MAX_WAITING_LOCKS;
 
-/// A client that waits for a lock. It keeps neither the server nor the client.
+/// A client that waits for a lock. It keeps neither the server nor the client alive.
 struct NotifyLock {
     shared: Weak<Shared>,
     client: Weak<Client<Pin>>,
@@ -41,7 +42,7 @@ impl Notices {
     }
 }
 
-/// One of them.
+/// A notice under way.
 struct Notice(Arc<Client<Pin>>);
 
 impl Notice {
@@ -59,7 +60,7 @@ impl Drop for Notice {
 }
 
 impl Compound {
-    /// What to notify when a lock may be free: a client that waits for it, and can be called.
+    /// What to notify when a lock may be free: the client, if it waits for the lock and the server can call it.
     pub(in crate::nfs4) fn lock_notice(
         &self,
         kind: LockKind,
@@ -68,12 +69,12 @@ impl Compound {
     ) -> Result<Option<Arc<dyn Wake>>, Status> {
         let client = self.client()?;
         let waits = matches!(kind, LockKind::ReadWaiting | LockKind::WriteWaiting);
-        // There is no such call in minor version 0.
+        // Minor version 0 has no such call.
         if !waits || client.is_zero() || !self.shared.can_call(&client) {
             return Ok(None);
         }
         let (shared, client) = (Arc::downgrade(&self.shared), Arc::downgrade(&client));
-        // What came is a part of a whole message.
+        // Copied: the name is part of a whole message, which would stay in memory.
         let owner = OwnerName(bytes::Bytes::copy_from_slice(&owner.0));
         Ok(Some(Arc::new(NotifyLock { shared, client, file: self.handle(file)?, owner })))
     }
@@ -88,7 +89,7 @@ impl Wake for NotifyLock {
         let ops = vec![Args::NotifyLock(CbNotifyLock { file: self.file.clone(), owner })];
         let call = shared.call_back(&client, ops, Vec::new());
         shared.tasks.spawn(async move {
-            // It was a hint: a client that has not got it asks all the same.
+            // It was a hint: a client that does not get it asks again all the same.
             let _ = call.await;
             drop(notice);
         });

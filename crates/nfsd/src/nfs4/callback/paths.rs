@@ -1,6 +1,6 @@
-//! By which transport the server calls over a connection, by the connection's number.
+//! The transports over which the server calls clients, by the connection's number.
 //!
-//! A connection has an entry from when a session is called over it until it ends.
+//! A connection has an entry from the moment when a session may be called over it until it ends.
 
 use rpcrdma_oncrpc::{ClientTransport, Connection, Gone};
 use std::{
@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// A way to a client.
+/// A connection over which the server can call.
 #[derive(Clone)]
 pub(super) struct Path {
     /// The number of its connection.
@@ -18,13 +18,13 @@ pub(super) struct Path {
 }
 
 impl Path {
-    /// Whether the connection stands.
+    /// Whether the connection still stands.
     fn is_there(&self) -> bool {
         !self.gone.is_gone()
     }
 }
 
-/// All of them.
+/// The paths of all connections.
 #[derive(Default)]
 pub(crate) struct Paths(Mutex<HashMap<u64, Path>>);
 
@@ -33,7 +33,7 @@ impl Paths {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection that clients may be called over.
+    /// Clients may be called over this connection from now on.
     pub(super) fn add(&self, connection: &Connection) {
         if let Some(transport) = connection.reverse.clone() {
             let path = Path { connection: connection.id, transport, gone: connection.gone.clone() };
@@ -41,7 +41,7 @@ impl Paths {
         }
     }
 
-    /// The way over a connection, if it stands.
+    /// The path over a connection, if it still stands.
     pub(super) fn get(&self, connection: u64) -> Option<Path> {
         self.all().get(&connection).filter(|path| path.is_there()).cloned()
     }

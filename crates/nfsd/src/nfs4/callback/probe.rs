@@ -1,8 +1,8 @@
-//! Whether a client answers calls: CB_NULL, once after it has bound a connection for them.
+//! Finds out whether a client answers calls: by CB_NULL, once after the client has bound a connection for calls.
 //!
-//! It is handed over while the client's call is executed and goes over the same connection, so that it comes behind the
-//! reply. CB_NULL needs neither a session nor a slot, so that a client which is still making its session can answer.
-//! There are no further probes: Linux's client has receives for only a few calls between two of its own.
+//! The probe is handed over while the client's call is executed, and goes over the same connection, so that it comes
+//! behind the reply. CB_NULL needs neither a session nor a slot, so a client that is still making its session can
+//! answer. There are no further probes: between two calls of its own, Linux's client has receives for only a few calls.
 
 use super::{
     super::{
@@ -19,7 +19,7 @@ use rpcrdma_oncrpc::{Client as RpcClient, NoAuth};
 use std::{pin::pin, sync::Arc};
 
 impl Compound {
-    /// The client may be called over the connection of this call from now on: finds out whether it answers.
+    /// From now on the server may call the client over the connection of this call: finds out whether it answers.
     pub(in crate::nfs4) fn begin_calling(&self, session: &Arc<Session<Pin>>) {
         self.shared.paths.add(&self.context.connection);
         session.set_standing(Standing::Unproven);
@@ -29,7 +29,7 @@ impl Compound {
 }
 
 impl Shared {
-    /// Finds out whether a client answers, in a while.
+    /// Finds out whether a client answers, by a task.
     pub(in crate::nfs4) fn probe(self: &Arc<Self>, session: &Arc<Session<Pin>>) {
         if !session.calls.begin_probe() {
             return;
@@ -40,7 +40,7 @@ impl Shared {
             while session.calls.end_probe() {
                 answers = shared.answers(&session).await;
             }
-            // What the client has shown meanwhile counts more.
+            // If another call has shown it meanwhile, that counts more.
             if session.calls.standing() == Standing::Unproven {
                 session.set_standing(if answers { Standing::Proven } else { Standing::Down });
             }
@@ -51,7 +51,7 @@ impl Shared {
     async fn answers(&self, session: &Session<Pin>) -> bool {
         let Some(path) = self.path_of(session, None) else { return false };
         let (program, context) = session.calls.signed();
-        // A context shows that it is valid; for NULL the caller does not matter otherwise.
+        // With a context, the reply shows that it is valid; otherwise the caller of NULL does not matter.
         let flavour = context.unwrap_or_else(|| Arc::new(NoAuth));
         let client = RpcClient::new(path.transport, flavour, program, VERSION);
         self.observer.callback(None, CallbackEvent::Sent);

@@ -1,10 +1,10 @@
-//! Calling delegations back: CB_RECALL, and what becomes of those that are not returned (RFC 8881 sections 10.4.4 to
-//! 10.4.6, 20.2).
+//! Recalls of delegations: CB_RECALL, and the revocation of delegations that clients do not return (RFC 8881 sections
+//! 10.4.4 to 10.4.6, 20.2).
 //!
-//! Each delegation is called back once, by a task of the program ([`Tasks`](crate::nfs4::tasks::Tasks)). A holder that
-//! was not reached, or did not accept the call, is called again at the server's next look for what is due; one that has
-//! not returned the delegation after a lease loses it, whatever it has answered. The client that wants the file waits
-//! for none of this.
+//! A task of the program ([`Tasks`](crate::nfs4::tasks::Tasks)) recalls each delegation once. If the holder was not
+//! reached, or has not accepted the call, the server calls it again when it next looks for work that is due. A holder
+//! that has not returned the delegation after a lease loses it, whatever it has answered. The client that wants the
+//! file waits for none of this.
 
 use crate::{
     Origin,
@@ -34,8 +34,8 @@ impl Shared {
     pub(in crate::nfs4) fn recall_delegation(self: &Arc<Self>, key: Key) {
         let (now, Some((client, id))) = (self.now(), self.delegations.holder(key)) else { return };
         if client.lease.standing(now, self.limits()) != Standing::Live {
-            // The holder was silent for a lease: calling it gains nothing. It loses the delegation, and keeps what
-            // nobody wants. If it has come back, it is called.
+            // The holder was silent for a whole lease: calling it gains nothing. It loses this delegation, and keeps
+            // what no other client wants. If it has come back, the server calls it.
             self.delegations.recall(key, now, false);
             self.delegations.unheard(key);
             let (shared, loss) = (self.clone(), Loss { client, states: vec![id.other], why: Why::Expired });
@@ -63,7 +63,7 @@ impl Shared {
         let answer = self.call_back(&client, vec![Args::Recall(args)], referring).await;
         match answer.map(|outcomes| outcomes.first().map(Outcome::status)) {
             Ok(Some(Status::OK)) => {}
-            // What it does not know it may not have learnt yet, since the answer to its OPEN is under way.
+            // If the holder does not know the delegation, the reply to its OPEN may still be under way.
             Ok(status) => {
                 tracing::debug!(
                     client = client.id().0,
@@ -79,7 +79,7 @@ impl Shared {
         }
     }
 
-    /// Takes delegations from clients, on the disk first. Gives how many each has lost. Sleeps.
+    /// Takes delegations from clients, on the disk first. Returns how many each client has lost. Sleeps.
     fn take_delegations(&self, losses: &[Loss<Pin>]) -> Result<Vec<usize>, Status> {
         let taken = self.state.revoke(losses, self.now())?;
         let give_back = |(released, loss): (Vec<_>, &Loss<Pin>)| {
@@ -95,12 +95,14 @@ impl Shared {
         Ok(counts)
     }
 
-    /// Calls holders again that were not reached, and takes away what was not returned in time. Sleeps.
+    /// Calls holders again that were not reached, and takes away the delegations that were not returned in time.
+    /// Sleeps.
     pub(in crate::nfs4) fn sweep_delegations(self: &Arc<Self>) {
         let now = self.now();
         // NFS4-8881-10.4.5-a
         let due = self.delegations.due(now, self.limits().lease);
-        // NFS4-8881-10.4.6-a: on the disk before another client gets the files. If that fails it is tried again.
+        // NFS4-8881-10.4.6-a: on the disk before another client gets the files. If that fails, the next sweep tries
+        // again.
         let counts = self.take_delegations(&due).unwrap_or_default();
         let mut away = Vec::new();
         for (Loss { client, .. }, count) in due.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
@@ -110,7 +112,7 @@ impl Shared {
                 delegations = count,
                 "a client has not returned delegations that others waited for: it has lost them"
             );
-            // All at once, so that a client that wants another of its files does not wait for another lease.
+            // All at once, so that a client that wants another of these files does not wait for another lease.
             // NFS4-8881-10.4.5-c
             if client.lease.standing(now, self.limits()) == Standing::Live {
                 others.into_iter().for_each(|(key, _)| self.recall_delegation(key));
@@ -119,7 +121,7 @@ impl Shared {
                 away.push(Loss { client, states, why: Why::Expired });
             }
         }
-        // Nobody wants these yet: what cannot be taken now is taken when somebody does.
+        // No other client wants these yet: what cannot be taken now is taken when one does.
         let _ = self.take_delegations(&away);
         self.delegations.again().into_iter().for_each(|client| self.call_for(client));
     }

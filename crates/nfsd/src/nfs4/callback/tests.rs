@@ -1,4 +1,4 @@
-//! Calls to a client that answers as it likes: an honest one, one that is slow, and one that means no good.
+//! Calls to clients that answer as a test wants: an honest one, a slow one, and a hostile one.
 
 mod answers;
 mod bound;
@@ -30,7 +30,7 @@ use std::{
 
 type Answer = Result<Vec<Outcome>, NoAnswer>;
 
-/// A call of the server's that has been begun.
+/// A call of the server that has begun.
 #[derive(Clone, Default)]
 struct Begun(Arc<Mutex<Option<Answer>>>);
 
@@ -44,12 +44,12 @@ fn handle(octets: usize) -> Handle {
     Handle::new(&vec![7; octets]).unwrap()
 }
 
-/// CB_RECALL of a delegation that nobody has, which does for a call.
+/// CB_RECALL of a delegation that does not exist; good enough for a call.
 fn recall() -> callback::Args {
     callback::Args::Recall(CbRecall { state: StateId::CURRENT, truncate: false, file: handle(16) })
 }
 
-/// Begins a call, without waiting for what comes of it.
+/// Begins a call, and does not wait for its result.
 fn begin(server: &TestServer, client: &TestClient, ops: Vec<callback::Args>) -> Begun {
     let (begun, shared) = (Begun::default(), server.shared().clone());
     let record = shared.state.client(client.id).unwrap();
@@ -62,7 +62,7 @@ fn begin(server: &TestServer, client: &TestClient, ops: Vec<callback::Args>) -> 
     begun
 }
 
-/// A call to its end, in which nobody needs time.
+/// A call to its end; nothing in it takes time.
 fn call(server: &TestServer, client: &TestClient, ops: Vec<callback::Args>) -> Answer {
     begin(server, client, ops).answer().expect("it has ended")
 }
@@ -71,7 +71,7 @@ fn can_call(server: &TestServer, client: &TestClient) -> bool {
     server.shared().can_call(&server.shared().state.client(client.id).unwrap())
 }
 
-/// What SEQUENCE tells.
+/// The status flags of SEQUENCE.
 fn told(client: &TestClient) -> u32 {
     let mut results = client.send(vec![client.sequence(0, false)]).results;
     only!(results.remove(0), Sequence).unwrap().status
@@ -79,12 +79,12 @@ fn told(client: &TestClient) -> u32 {
 
 const DOWN: u32 = flags::CB_PATH_DOWN | flags::CB_PATH_DOWN_SESSION;
 
-/// The slots and numbers that were used.
+/// The slots and sequence numbers of the calls.
 fn numbers(calls: &[Heard]) -> Vec<(u32, u32)> {
     calls.iter().map(|heard| (heard.sequence().slot, heard.sequence().sequence)).collect()
 }
 
-/// What the server was told of calls, in number.
+/// How often the server has reported each event to the observer.
 #[derive(Default)]
 struct Counting(Mutex<HashMap<(Option<Op>, CallbackEvent), u32>>);
 
