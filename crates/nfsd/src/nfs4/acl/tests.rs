@@ -1,10 +1,10 @@
-//! What a list says before and after it was changed from one kind to the other, asked of each kind by its own rules.
+//! The meaning of a list before and after its conversion from one kind to the other, each kind by its own rules.
 
 use super::*;
 use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_nfs::attr::Asker;
 
-/// The numbers that lists and users draw from: few, so that they meet.
+/// Lists and users draw from so few numbers that they often meet.
 const NUMBERS: u32 = 4;
 /// The owner and the group of the file.
 const FILE: (u32, u32) = (1, 2);
@@ -56,8 +56,8 @@ impl Draw {
     }
 }
 
-/// Whether a list of version 4 allows a right, as RFC 8881 section 6.2.1 says: the first entry about the asker that has
-/// it decides.
+/// Whether a list of version 4 allows a right, by RFC 8881 section 6.2.1: the first entry that is about the asker and
+/// has this right decides.
 fn allows(acl: &[Ace], asker: Asker<'_>, right: u32) -> bool {
     let matches = |entry: &&Ace| match Who::of(entry).unwrap() {
         Who::Owner => asker.uid == FILE.0,
@@ -69,7 +69,7 @@ fn allows(acl: &[Ace], asker: Asker<'_>, right: u32) -> bool {
     acl.iter().filter(matches).find(|entry| entry.rights & right != 0).is_some_and(|entry| entry.kind == ace::ALLOWED)
 }
 
-/// All users in all groups that matter.
+/// All users, in all groups that matter.
 fn askers(mut each: impl FnMut(Asker<'_>)) {
     for uid in 0..=NUMBERS {
         for set in 0..1u32 << NUMBERS {
@@ -79,7 +79,7 @@ fn askers(mut each: impl FnMut(Asker<'_>)) {
     }
 }
 
-/// The rights of one kind that each right of the other is.
+/// Each right of POSIX, and the rights of version 4 that it stands for.
 fn pairs(is_directory: bool) -> Vec<(u8, u32)> {
     let mut pairs =
         vec![(READ, ace::READ_DATA), (WRITE, ace::WRITE_DATA), (WRITE, ace::APPEND_DATA), (EXECUTE, ace::EXECUTE)];
@@ -89,7 +89,7 @@ fn pairs(is_directory: bool) -> Vec<(u8, u32)> {
     pairs
 }
 
-/// The part of a list that is about the file, or about what is made in it.
+/// The entries of a list that are about the file itself, or those that new files inherit.
 fn part(acl: &Acl, inherited: bool) -> Vec<Ace> {
     let is_in = |entry: &&Ace| match inherited {
         true => entry.flags & INHERITED != 0,
@@ -164,7 +164,7 @@ fn what_was_told_is_kept_as_it_was() {
         let acls = Acls { access: draw.posix(), default };
         let first = told(&acls, is_directory).unwrap();
         let kept = posix(&first, is_directory).unwrap();
-        // What the mask took away is gone, and so is the mask that takes nothing away.
+        // Rights that the mask removed are gone, and so is a mask that then removes nothing.
         let masked = |acl: &PosixAcl| {
             let named =
                 |list: &[(u32, u8)]| list.iter().map(|(id, rights)| (*id, acl.masked(*rights))).collect::<Vec<_>>();

@@ -34,7 +34,7 @@ pub(in crate::nfs4) fn told(client: &TestClient, file: &Handle, asked: &[Attribu
     only!(client.on(file, get), GetAttr).map(|ok| ok.attributes)
 }
 
-/// What is told of one attribute.
+/// The value of one attribute.
 pub(in crate::nfs4) fn value(client: &TestClient, file: &Handle, asked: Attribute) -> Value {
     told(client, file, &[asked]).unwrap().values().unwrap().remove(0)
 }
@@ -56,7 +56,7 @@ fn time(seconds: i64) -> Time {
     Time { seconds, nanoseconds: 5 }
 }
 
-/// The bytes of a GETATTR answer, written by hand.
+/// The bytes of a GETATTR reply, written by hand.
 /// proves: NFS4-8881-18.7-a
 #[test]
 fn a_file_is_told_in_these_octets() {
@@ -85,7 +85,7 @@ fn a_file_is_told_in_these_octets() {
         let words = octets.chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap()));
         [u32::try_from(name.len()).unwrap()].into_iter().chain(words).collect::<Vec<_>>()
     };
-    // Allowed: to read and tell for all, to write data and attributes for the owner.
+    // All users may read data and attributes; the owner may write both.
     let all = 0x12_0080;
     let owner = [&[0, 0, all | 0x4_0107][..], &name(b"OWNER@")].concat();
     let group = [&[0, 0, all | 1][..], &name(b"GROUP@")].concat();
@@ -287,7 +287,7 @@ fn a_size_waits_until_others_have_reclaimed() {
     assert!(set(&client, &file, &[Value::Size(1)]).is_ok());
 }
 
-/// Opens a file, with this access.
+/// Opens a file with this access.
 fn open(client: &TestClient, file: &Handle, access: u32) -> StateId {
     let args = ops::Open {
         sequence: 0,
@@ -362,7 +362,7 @@ fn version_3_and_4_tell_the_same_numbers() {
     assert_eq!(value(&client, &file, Attribute::MountedOnFileId), Value::MountedOnFileId(other.file_id));
 }
 
-/// Who reads the unit of clones believes that there are some.
+/// A client that reads the unit of clones believes that the server can clone.
 ///
 /// proves: NFS4-7862-12.2.1-a
 #[test]

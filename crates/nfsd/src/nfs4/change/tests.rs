@@ -29,7 +29,7 @@ fn create(
     only!(client.on(directory, Args::Create(args)), Create)
 }
 
-/// Makes something in the root.
+/// Makes an object in the root.
 pub(in crate::nfs4) fn make(client: &TestClient, called: &str, kind: CreateKind) -> Result<ops::CreateOk, Status> {
     create(client, &client.walk("").unwrap(), (called, kind), &[])
 }

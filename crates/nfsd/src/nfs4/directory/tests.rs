@@ -29,7 +29,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
 };
 
-/// A server of two exports below `/srv`, of which the second is for 10.0.0.0/8, and a client at an address.
+/// A server of two exports below `/srv` (only 10.0.0.0/8 may use the second), and a client at an address.
 pub(in crate::nfs4) fn two_exports(address: [u8; 4]) -> (Nfsd, TestClient) {
     let env = env();
     let scratch = tempfile::tempdir().unwrap();
@@ -65,7 +65,7 @@ fn octets(answer: &ReadDirOk) -> usize {
     encoder.position()
 }
 
-/// The bytes of an answer, written by hand.
+/// The bytes of a reply, written by hand.
 /// proves: NFS4-8881-18.23-a
 #[test]
 fn a_directory_is_listed_in_these_octets() {
@@ -180,7 +180,8 @@ fn only_directories_are_listed() {
     }
 }
 
-/// A directory with a good file, one whose attributes cannot be had, and one that has gone since it was listed.
+/// A directory with three files: a good one, one whose attributes cannot be read, and one that was removed after the
+/// listing.
 struct Broken;
 
 fn id(number: u8) -> FileId {
@@ -249,13 +250,13 @@ fn an_entry_tells_its_own_error_if_asked() {
     assert_eq!(names(&rest.entries), ["bad", "gone"]);
 }
 
-/// Answers that nobody takes are memory.
+/// Replies that a client does not take are memory.
 /// proves: NFS4-MEMORY-a
 #[test]
 fn a_listing_counts_as_memory_until_it_is_taken() {
     let server = TestServer::memory();
     let mut client = server.client("a");
-    // A listing of a few names is copied behind the reply's header, and gives its memory back at once.
+    // The transport copies a listing of a few names behind the reply's header, and gives its memory back at once.
     for number in 0..12 {
         file(&server, &client, &format!("a name of some length {number}"));
     }

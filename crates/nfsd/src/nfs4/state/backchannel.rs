@@ -1,9 +1,10 @@
-//! What the server keeps of a session's back channel: with which credential it calls, the slots, and whether calls are
-//! answered (RFC 8881 sections 2.10.6, 18.33, 20.9).
+//! The server's side of a session's back channel: the credential for calls, the slots, and whether the client answers
+//! (RFC 8881 sections 2.10.6, 18.33, 20.9).
 //!
-//! A slot's number advances only when it is known that the client has executed the call. If the outcome is unknown, the
-//! slot is not used again over the connection that carried the call: once that has ended, a CB_SEQUENCE with the same
-//! number finds out. No network here: the caller takes a slot, and settles it. Locks are held for the moment.
+//! A slot's number advances only when the server knows that the client has executed the call. If the outcome is
+//! unknown, the server does not use the slot again over the connection that carried the call: once that has ended, a
+//! CB_SEQUENCE with the same number finds out. No network here: the caller takes a slot, and settles it. Locks are held
+//! only for a moment.
 
 use super::callers::Callers;
 use rpcrdma_oncrpc::ClientFlavour;
@@ -16,22 +17,22 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The most calls that are under way to a client in one session, in number. Linux's client has as many slots, and its
-/// server uses two of them: a storm of recalls goes in rounds.
+/// The most calls that are under way to a client in one session. Linux's client has this many slots, and its server
+/// uses two of them: many recalls at once go in rounds.
 pub(crate) const MAX_CALLBACK_SLOTS: u32 = 16;
 
-/// Whether the client answers.
+/// Whether the client answers calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It has not been called yet.
+    /// The server has not called it yet.
     Unproven,
     /// It has answered the last call.
     Proven,
-    /// It has not answered, or answers that nothing can be called.
+    /// It has not answered, or has answered that no call is possible.
     Down,
 }
 
-/// A slot, with the number of the last call that the client has executed on it.
+/// The state of a slot, with the number of the last call that the client has executed on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
     Free {
@@ -40,41 +41,42 @@ enum Slot {
     Taken {
         last: u32,
     },
-    /// A call went over this connection, and what became of it is not known.
+    /// A call went over this connection, and the server does not know whether it was executed.
     Doubtful {
         last: u32,
         connection: u64,
     },
-    /// Client and server do not agree on its number.
+    /// Client and server disagree on the slot's number.
     Broken,
 }
 
 /// A slot that was taken for one call. It must be settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TakenSlot {
-    /// Which.
+    /// Its index.
     pub(crate) slot: u32,
     /// The number of the call.
     pub(crate) sequence: u32,
     /// The highest slot in use.
     pub(crate) highest: u32,
-    /// A call may have been executed with this number: CB_SEQUENCE alone has to find out before any other.
+    /// The client may have executed a call with this number: before any other call, a CB_SEQUENCE alone has to find
+    /// out.
     pub(crate) is_doubtful: bool,
 }
 
-/// What became of a call.
+/// How a call has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settled {
     /// The client has executed it.
     Executed,
-    /// It has not, and will not.
+    /// The client has not executed it, and will not.
     NotExecuted,
     /// The outcome is unknown; the call went over this connection.
     Unknown {
-        /// Which.
+        /// The connection.
         connection: u64,
     },
-    /// The client does not count as the server does: the slot is not used any more.
+    /// The client counts otherwise than the server: the slot is not used any more.
     Broken,
 }
 
@@ -82,7 +84,7 @@ struct Inner {
     program: u32,
     callers: Callers,
     slots: Vec<Slot>,
-    /// How many of them the client lets be used.
+    /// How many slots the client lets the server use.
     allowed: u32,
     standing: Standing,
     /// Whether a probe is under way, and whether another has to follow it.
@@ -93,11 +95,11 @@ struct Inner {
 /// The back channel of a session.
 pub(crate) struct BackChannel {
     inner: Mutex<Inner>,
-    /// Something may go on that could not before.
+    /// Notified when a waiting call may be able to go on.
     changed: Notify,
-    /// Which minor version the client speaks.
+    /// The client's minor version.
     minor: u32,
-    /// Whether the client has named contexts, so that few look at them.
+    /// Whether the client has named contexts: if not, SEQUENCE need not look at them.
     has_contexts: AtomicBool,
 }
 
@@ -108,7 +110,8 @@ impl std::fmt::Debug for BackChannel {
 }
 
 impl BackChannel {
-    /// One over which nothing was called. `slots` are those that the client offers; without callers nothing ever is.
+    /// A back channel over which no call was made yet. The client offers `slots`; without callers there is never a
+    /// call.
     pub(crate) fn new(minor: u32, program: u32, callers: Callers, slots: u32) -> Self {
         let slots = slots.clamp(1, MAX_CALLBACK_SLOTS);
         let has_contexts = AtomicBool::new(callers.has_contexts());
@@ -133,13 +136,13 @@ impl BackChannel {
         self.minor
     }
 
-    /// Which program to call, and as whom, if that is possible now.
+    /// The program to call and the credential to use, if a call is possible now.
     pub(crate) fn program(&self) -> (u32, Option<Arc<dyn ClientFlavour>>) {
         let inner = self.inner();
         (inner.program, inner.callers.usable())
     }
 
-    /// The same where the client is called in a context.
+    /// The same, if the server calls the client in a context.
     pub(crate) fn signed(&self) -> (u32, Option<Arc<dyn ClientFlavour>>) {
         let inner = self.inner();
         (inner.program, inner.callers.context())
@@ -150,7 +153,7 @@ impl BackChannel {
         !self.inner().callers.is_empty()
     }
 
-    /// BACKCHANNEL_CTL. Returns whether the program is another, so that it is unknown whether it answers.
+    /// BACKCHANNEL_CTL. Returns whether the program has changed: then it is unknown whether it answers.
     pub(crate) fn control(&self, program: u32, callers: Callers) -> bool {
         let mut inner = self.inner();
         inner.callers.add(callers);
@@ -158,24 +161,24 @@ impl BackChannel {
         std::mem::replace(&mut inner.program, program) != program
     }
 
-    /// What SEQUENCE says of the contexts that the client has named.
+    /// The flags of SEQUENCE about the contexts that the client has named.
     pub(super) fn context_flags(&self, lease: Duration) -> u32 {
         if self.has_contexts.load(Ordering::Relaxed) { self.inner().callers.flags(lease) } else { 0 }
     }
 
-    /// Whether calls are answered, as far as is known.
+    /// Whether the client answers calls, as far as the server knows.
     pub(crate) fn standing(&self) -> Standing {
         self.inner().standing
     }
 
-    /// Says whether calls are answered. Returns whether it was otherwise.
+    /// Sets whether the client answers calls. Returns whether that is a change.
     pub(super) fn set_standing(&self, standing: Standing) -> bool {
         let before = std::mem::replace(&mut self.inner().standing, standing);
         self.changed.notify_waiters();
         before != standing
     }
 
-    /// Whether a probe is to begin: one is under way at a time, and another follows it if this is asked meanwhile.
+    /// Whether to begin a probe now. If one is under way, another follows it.
     pub(crate) fn begin_probe(&self) -> bool {
         let mut inner = self.inner();
         inner.probes = (true, inner.probes.0);
@@ -189,29 +192,29 @@ impl BackChannel {
         inner.probes.0
     }
 
-    /// The session has ended: waiting callers find that out.
+    /// The session has ended: wakes the waiting callers, which see that.
     pub(super) fn end(&self) {
         self.inner().is_ended = true;
         self.changed.notify_waiters();
     }
 
-    /// Whether the session is no more.
+    /// Whether the session has ended.
     pub(crate) fn is_ended(&self) -> bool {
         self.inner().is_ended
     }
 
-    /// Completes when something has changed after it was asked for: a slot is free, a connection came or went, the
-    /// session has ended.
+    /// Completes when something has changed since this call: a slot is free, a connection came or went, or the session
+    /// has ended.
     pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.changed.notified()
     }
 
-    /// A connection came or went.
+    /// A connection has come or gone.
     pub(crate) fn notice(&self) {
         self.changed.notify_waiters();
     }
 
-    /// Completes when the session is no more.
+    /// Completes when the session has ended.
     pub(crate) async fn until_ended(&self) {
         loop {
             let changed = self.changed.notified();
@@ -224,7 +227,7 @@ impl BackChannel {
         }
     }
 
-    /// Takes the lowest slot that is free, or a doubtful one whose connection has ended.
+    /// Takes the lowest slot that is free, or that is doubtful and whose connection has ended.
     // NFS4-8881-20.9-b
     pub(crate) fn take(&self, is_gone: impl Fn(u64) -> bool) -> Option<TakenSlot> {
         let mut inner = self.inner();
@@ -267,7 +270,8 @@ impl BackChannel {
         self.changed.notify_waiters();
     }
 
-    /// The client wants no slots used above this one (`csr_target_highest_slotid`), or does not have them.
+    /// The client wants the server to use no slot above this one (`csr_target_highest_slotid`), or does not have higher
+    /// ones.
     // NFS4-8881-20.9-c
     pub(crate) fn aim(&self, highest: u32) {
         let mut inner = self.inner();
@@ -277,7 +281,7 @@ impl BackChannel {
         self.changed.notify_waiters();
     }
 
-    /// Whether no slot can ever be used again in this session.
+    /// Whether no slot of this session can ever be used again.
     pub(crate) fn is_broken(&self) -> bool {
         let inner = self.inner();
         inner.slots.iter().take(inner.allowed as usize).all(|slot| *slot == Slot::Broken)

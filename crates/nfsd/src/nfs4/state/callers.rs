@@ -1,4 +1,4 @@
-//! The credentials with which the server may call a client: those that it named in CREATE_SESSION and BACKCHANNEL_CTL
+//! The credentials with which the server may call a client: the client names them in CREATE_SESSION and BACKCHANNEL_CTL
 //! (`callback_sec_parms4`, RFC 8881 sections 18.33 and 18.36).
 
 use rpcrdma_nfs::v4::{
@@ -11,23 +11,23 @@ use rpcrdma_oncrpc::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The most contexts that are kept of a session. The oldest go: a client that names more has renewed them.
+/// The most contexts that a session keeps. The oldest go first: a client that names more has renewed them.
 const MAX_CONTEXTS: usize = 4;
 
-/// One way to call a client.
+/// A credential for calls to a client.
 #[derive(Clone)]
 enum Caller {
-    /// By AUTH_NONE or AUTH_SYS.
+    /// With AUTH_NONE or AUTH_SYS.
     Plain(Arc<dyn ClientFlavour>),
-    /// In a context of the client's, which may end.
+    /// In one of the client's contexts, which may end.
     Gss(BackAuth),
 }
 
-/// The ways to call a client, those that it would rather have first.
+/// The credentials for calls to a client, in the client's order of preference.
 #[derive(Clone, Default)]
 pub(crate) struct Callers(Vec<Caller>);
 
-/// Where contexts are looked up: those of this principal.
+/// The contexts that one principal may name.
 #[derive(Clone, Copy)]
 pub(crate) struct Contexts<'a> {
     /// All contexts, if the server has RPCSEC_GSS.
@@ -44,7 +44,7 @@ impl Contexts<'_> {
             Covered::Integrity => GssService::Integrity,
             Covered::Privacy => GssService::Privacy,
         };
-        // What came is a part of a whole message.
+        // Copied: the handle is part of a whole message, which would stay in memory.
         let own = |octets: &bytes::Bytes| bytes::Bytes::copy_from_slice(octets);
         let (from_server, from_client) = (own(&handles.from_server.0), own(&handles.from_client.0));
         self.all?.back(self.principal?, &BackHandles { service, from_server, from_client })
@@ -62,7 +62,7 @@ impl Callers {
     ) -> Result<Self, Status> {
         let way = |way: &CallbackSecurity| match way {
             CallbackSecurity::None => Ok(Caller::Plain(Arc::new(NoAuth))),
-            // It is encoded here once: what came is a part of a whole message.
+            // Encoded here, once: the credential is part of a whole message, which would stay in memory.
             CallbackSecurity::Sys(credential) => Ok(Caller::Plain(Arc::new(SysAuth::new((**credential).clone())))),
             // NFS4-8881-18.33-b
             CallbackSecurity::Gss(handles) => contexts.get(handles).map(Caller::Gss).ok_or(Status::NOENT),
@@ -70,17 +70,17 @@ impl Callers {
         security.0.iter().map(way).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Without any way.
+    /// Whether there is none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether it has ways that may end.
+    /// Whether any of them is a context, which may end.
     pub(crate) fn has_contexts(&self) -> bool {
         self.0.iter().any(|caller| matches!(caller, Caller::Gss(_)))
     }
 
-    /// The first way that can be used now.
+    /// The first credential that can be used now.
     fn first(&self) -> Option<&Caller> {
         self.0.iter().find(|caller| match caller {
             Caller::Plain(_) => true,
@@ -88,7 +88,7 @@ impl Callers {
         })
     }
 
-    /// As whom the client is called now, if that is possible.
+    /// The credential with which the server calls the client now, if there is one.
     // NFS4-8881-18.36-n
     // OPS-SEC-n
     pub(crate) fn usable(&self) -> Option<Arc<dyn ClientFlavour>> {
@@ -98,7 +98,7 @@ impl Callers {
         }
     }
 
-    /// The same if it is in a context.
+    /// The same, if it is a context.
     pub(crate) fn context(&self) -> Option<Arc<dyn ClientFlavour>> {
         match self.first()? {
             Caller::Plain(_) => None,
@@ -106,7 +106,8 @@ impl Callers {
         }
     }
 
-    /// BACKCHANNEL_CTL: contexts are added, and each other kind that is named is replaced. What is not named stays.
+    /// BACKCHANNEL_CTL: adds contexts, and replaces each other kind that the client names. Kinds that it does not name
+    /// stay.
     /// NFS4-8881-18.33-a.
     pub(crate) fn add(&mut self, named: Self) {
         if named.is_empty() {
@@ -123,7 +124,8 @@ impl Callers {
         });
     }
 
-    /// What SEQUENCE says of the contexts, if some were named: that all have ended, or will within a lease.
+    /// The flags of SEQUENCE about the contexts, if the client has named some: that all have ended, or will end within
+    /// a lease.
     /// NFS4-8881-18.46-h.
     pub(crate) fn flags(&self, lease: Duration) -> u32 {
         let mut contexts = self.0.iter().filter_map(|caller| match caller {

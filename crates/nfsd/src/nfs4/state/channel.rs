@@ -1,5 +1,5 @@
-//! What a session's channels are made of: attributes that the client offers and the server lowers (RFC 8881 section
-//! 18.36), and the memory of reply caches.
+//! The attributes of a session's channels, which the client offers and the server lowers (RFC 8881 section 18.36), and
+//! the memory of reply caches.
 
 use super::limits::{CACHE_SHARE, Limits};
 use rpcrdma_nfs::v4::Status;
@@ -8,14 +8,13 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// The smallest call that can be made, in bytes: RPC's head without credentials (40), an empty tag, minor version and
-/// count (12), SEQUENCE (36).
+/// The smallest possible call, in bytes: RPC's head without credentials (40), an empty tag, minor version and count
+/// (12), SEQUENCE (36).
 pub(crate) const MIN_REQUEST_OCTETS: u32 = 88;
-/// The smallest reply that can be given, in bytes: RPC's head (24), status, empty tag and count (12), SEQUENCE (44).
+/// The smallest possible reply, in bytes: RPC's head (24), status, empty tag and count (12), SEQUENCE (44).
 pub(crate) const MIN_RESPONSE_OCTETS: u32 = 80;
 
-/// The attributes of a channel (`channel_attrs4`), without the depth of RDMA Read queues, which is the transport's
-/// business.
+/// The attributes of a channel (`channel_attrs4`), without the depth of RDMA Read queues, which the transport decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Channel {
     /// `ca_headerpadsize`, bytes.
@@ -38,7 +37,7 @@ impl Channel {
         if fits { Ok(()) } else { Err(Status::TOOSMALL) }
     }
 
-    /// What the session's fore channel gets of what the client offers, with the memory for its replies.
+    /// The attributes of the session's fore channel, from the client's offer, with the memory for its replies.
     ///
     /// # Errors
     /// TOOSMALL if no call would fit, NOSPC if there is no room for even one slot.
@@ -53,14 +52,15 @@ impl Channel {
             request: self.request.min(limits.message),
             response: self.response.min(limits.message),
             cached,
-            // As many as asked for, up to the limit: Linux needs all of its 8.
+            // As many as the client asks for, up to the limit: Linux needs all of its 8.
             operations: self.operations.clamp(1, limits.operations),
             slots: memory.slots,
         };
         Ok((channel, memory))
     }
 
-    /// What the back channel gets: what the client offers, unchanged. Linux refuses larger values, and some lower ones.
+    /// The attributes of the back channel: the client's offer, unchanged. Linux refuses larger values, and some lower
+    /// ones.
     ///
     /// # Errors
     /// TOOSMALL if no call would fit.
@@ -83,19 +83,19 @@ pub(super) struct Budget {
 pub(super) struct Reservation {
     budget: Arc<Budget>,
     slots: u32,
-    /// Bytes of each slot.
+    /// Bytes for each slot.
     each: usize,
     given_back: AtomicUsize,
 }
 
 impl Budget {
-    /// All that there is, in bytes.
+    /// A budget of `limit` bytes.
     pub(super) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, used: AtomicUsize::new(0) })
     }
 
-    /// Room for up to `wanted` slots of `each` bytes: no more than a share of what is left, fewer slots rather than
-    /// smaller ones, and `None` if there is none for even one.
+    /// Reserves up to `wanted` slots of `each` bytes: at most a share of the remaining memory, and rather fewer slots
+    /// than smaller ones. `None` if there is no memory for even one.
     fn reserve(self: &Arc<Self>, wanted: u32, each: usize) -> Option<Reservation> {
         let mut slots = 0;
         let grow = |used: usize| {
@@ -118,7 +118,7 @@ impl Budget {
 }
 
 impl Reservation {
-    /// Gives the room of `slots` slots back, which are used no more.
+    /// Gives back the memory of `slots` slots, which are not used any more.
     pub(super) fn retire(&self, slots: u32) {
         let octets = self.each.saturating_mul(slots as usize);
         self.given_back.fetch_add(octets, Ordering::Relaxed);
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Sessions without end: each takes its share of what is left, and the last slot goes to one of them.
+    /// Session after session: each takes its share of the rest, and one of them gets the last slot.
     /// proves: NFS4-8881-18.36-k
     #[test]
     fn memory_runs_out_by_fewer_slots_and_comes_back() {

@@ -1,4 +1,5 @@
-//! What the stateid that an operation came with stands for: which kind of state, whose, and what is open by it.
+//! The meaning of the stateid of an operation: which kind of state it names, whose it is, and which file is open
+//! through it.
 
 use super::{
     held::{Held, Kind},
@@ -7,7 +8,7 @@ use super::{
 use crate::claims::FileKey;
 use rpcrdma_nfs::v4::{OwnerName, StateId, Status};
 
-/// Which kind of state an operation needs.
+/// The kind of state that an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// Any: READ, WRITE, SETATTR.
@@ -23,11 +24,11 @@ pub(crate) enum Wanted {
 /// What a valid stateid stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Checked<P> {
-    /// Which kind, never [`Wanted::Any`].
+    /// The kind, never [`Wanted::Any`].
     pub(crate) kind: Wanted,
-    /// The owner: of the open, or of the locks. A delegation has none.
+    /// The owner of the open, or of the locks. A delegation has none.
     pub(crate) owner: Option<OwnerName>,
-    /// What is shared and denied: of the open that locks belong to.
+    /// The access and denial of the open, or of the open to which locks belong.
     pub(crate) share: Share,
     /// The stateid with its present sequence number.
     pub(crate) id: StateId,
@@ -35,7 +36,7 @@ pub(crate) struct Checked<P> {
 }
 
 impl<P> Checked<P> {
-    /// What was opened with at least this access.
+    /// An open file with at least this access.
     pub(crate) fn pin(&self, access: u8) -> Option<&P> {
         with_access(&self.pins, access)
     }
@@ -46,8 +47,8 @@ fn with_access<P>(pins: &[(u8, P)], access: u8) -> Option<&P> {
 }
 
 impl<P: Clone> Held<P> {
-    /// What a stateid that an operation came with stands for, on the file that it is about.
-    /// [Special](super::stateids::special) stateids are the caller's business, and stand for nothing here.
+    /// The meaning of an operation's stateid, for the operation's file. The caller handles
+    /// [special](super::stateids::special) stateids, which mean nothing here.
     ///
     /// # Errors
     /// BAD_STATEID, OLD_STATEID, EXPIRED, ADMIN_REVOKED, DELEG_REVOKED.
@@ -79,7 +80,7 @@ impl<P: Clone> Held<P> {
         matches!(self.lock().states.get(&id.other).map(|state| &state.kind), Some(Kind::Delegation(_)))
     }
 
-    /// An open of a file with at least this access, whichever owner's it is.
+    /// An open of a file with at least this access, by any owner.
     pub(crate) fn open_of(&self, file: FileKey, access: u8) -> Option<StateId> {
         let inner = self.lock();
         let mut states = inner.states.iter().filter(|(_, state)| state.file == file);
@@ -89,8 +90,8 @@ impl<P: Clone> Held<P> {
         })
     }
 
-    /// What was opened with at least this access by a stateid, as [`check`](Self::check) and [`pin`](Checked::pin) find
-    /// it, for READ and WRITE, of which there are many; `None` if it was not opened so.
+    /// An open file with at least this access, for a stateid: the same as [`check`](Self::check) and
+    /// [`pin`](Checked::pin), but faster, for READ and WRITE. `None` if it is not open with this access.
     ///
     /// # Errors
     /// As [`check`](Self::check).

@@ -1,7 +1,7 @@
 //! Client records, and the table of them (RFC 8881 section 2.4).
 //!
-//! There are at most two records of an owner: one that was confirmed, by its first session or by SETCLIENTID_CONFIRM,
-//! and a later one that was not. The table has one lock, which SEQUENCE does not take.
+//! An owner has at most two records: one that is confirmed, by its first session or by SETCLIENTID_CONFIRM, and a later
+//! one that is not. The table has one lock, which SEQUENCE does not take.
 
 use super::{
     super::callback::Notices,
@@ -25,12 +25,12 @@ use std::{
     },
 };
 
-/// The caller, as the call says, before any squashing: two that are equal are the same caller.
+/// The caller, from the call's credential, before squashing: two equal principals are the same caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Principal {
     /// The RPC authentication flavour.
     pub(crate) flavor: u32,
-    /// The user, by a number that means something within the flavour.
+    /// The user, by a number with a meaning within the flavour.
     pub(crate) user: u64,
 }
 
@@ -47,18 +47,18 @@ pub(crate) struct Client<P> {
     pub(crate) lease: Lease,
     /// What it holds.
     pub(crate) held: Held<P>,
-    /// Its copies that go on after COPY was answered.
+    /// Its copies that go on after COPY's reply.
     pub(crate) copies: Copies,
     creation: Mutex<Creation>,
     is_complete: AtomicBool,
     is_recorded: AtomicBool,
     is_unwanted: AtomicBool,
-    /// Its sessions that the server can call over, and whether there ever was one.
+    /// How many of its sessions the server can call over, and whether there ever was one.
     pub(super) backs: AtomicUsize,
     pub(super) had_back: AtomicBool,
     /// Notices that locks may be free.
     pub(crate) notices: Notices,
-    /// What a client of minor version 0 has beside.
+    /// What a client of minor version 0 has in addition.
     pub(super) zero: Option<Box<Zero>>,
 }
 
@@ -73,7 +73,7 @@ impl<P> Client<P> {
     ) -> Self {
         Self {
             id,
-            // What a decoder gives is a part of a whole message.
+            // Copied: a decoder returns a part of a whole message.
             owner: Bytes::copy_from_slice(&call.owner),
             verifier: call.verifier,
             principal: call.principal,
@@ -98,27 +98,27 @@ impl<P> Client<P> {
         self.id
     }
 
-    /// What it calls itself.
+    /// The name that it gives itself.
     pub(crate) fn owner(&self) -> &Bytes {
         &self.owner
     }
 
-    /// Which incarnation it is.
+    /// The verifier of its incarnation.
     pub(super) fn verifier(&self) -> Verifier {
         self.verifier
     }
 
-    /// Who made the record.
+    /// The principal that made the record.
     pub(crate) fn principal(&self) -> Principal {
         self.principal
     }
 
-    /// The operations that are kept for its machine, if it has wanted that.
+    /// The operations that are reserved for its machine, if it has asked for that.
     pub(super) fn machine(&self) -> Option<Bitmap> {
         self.machine
     }
 
-    /// Whether an operation is.
+    /// Whether an operation is reserved for its machine.
     pub(crate) fn keeps_for_machine(&self, op: Op) -> bool {
         self.machine.is_some_and(|kept| kept.contains(op as u32))
     }
@@ -148,7 +148,7 @@ impl<P> Client<P> {
         self.creation.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where it calls from, as far as limits go.
+    /// The network from which it calls, for limits.
     pub(super) fn network(&self) -> ClientNetwork {
         self.network
     }
@@ -158,7 +158,7 @@ impl<P> Client<P> {
         !self.creation().sessions.is_empty() || !self.held.is_empty()
     }
 
-    /// The next [`State::sweep`](super::State::sweep) removes it if its lease is over, because its place is needed.
+    /// Its place is needed: the next [`State::sweep`](super::State::sweep) removes it if its lease is over.
     pub(super) fn give_up(&self) {
         self.is_unwanted.store(true, Ordering::Relaxed);
     }
@@ -201,18 +201,18 @@ impl<P> Table<P> {
         self.confirmed.get(&client.owner) == Some(&client.id)
     }
 
-    /// The record of an owner that was confirmed.
+    /// The confirmed record of an owner.
     pub(super) fn confirmed(&self, owner: &Bytes) -> Option<Arc<Client<P>>> {
         self.by_id.get(self.confirmed.get(owner)?).cloned()
     }
 
-    /// The record of an owner becomes the confirmed one. Gives the one that it replaces.
+    /// Makes this record the owner's confirmed one. Returns the record that it replaces.
     pub(super) fn confirm(&mut self, client: &Client<P>) -> Option<Arc<Client<P>>> {
         let former = self.confirmed(&client.owner);
         if let Some(former) = &former {
             self.remove(former);
             if former.is_recorded() {
-                // It is the owner that is on record.
+                // The journal has the owner, so it has this record.
                 client.set_recorded();
             }
         }
@@ -221,7 +221,7 @@ impl<P> Table<P> {
         former
     }
 
-    /// An id that no record has, of this boot.
+    /// An id of this boot that no record has.
     pub(super) fn next_id(&mut self, epoch: u32) -> ClientId {
         loop {
             self.last = self.last.wrapping_add(1);
@@ -232,7 +232,7 @@ impl<P> Table<P> {
         }
     }
 
-    /// Adds an unconfirmed record. The owner has no other such.
+    /// Adds an unconfirmed record. The owner must have no other unconfirmed one.
     pub(super) fn insert(&mut self, client: Client<P>) {
         self.unconfirmed.insert(client.owner.clone(), client.id);
         *self.of_network.entry(client.network).or_default() += 1;
@@ -275,7 +275,7 @@ impl<P> Table<P> {
         self.unconfirmed.len()
     }
 
-    /// The oldest unconfirmed record: of an address, or of the one that has most of all records.
+    /// The oldest unconfirmed record: of this network, or of the network that has most records.
     pub(super) fn oldest_unconfirmed(&self, network: Option<ClientNetwork>) -> Option<Arc<Client<P>>> {
         let all = self.unconfirmed.values().filter_map(|id| self.by_id.get(id));
         let fitting = all.filter(|client| network.is_none_or(|network| client.network == network));

@@ -1,13 +1,14 @@
 //! Clients of minor version 0: SETCLIENTID, SETCLIENTID_CONFIRM, RENEW (RFC 7530 sections 9.1.1, 16.29, 16.33, 16.34).
 //!
-//! Their records stand in the same table as the others, under names that no decent client of another minor version has,
-//! so that the same limits, leases, conflicts and journal hold. A client that does have such a name meets the record of
-//! another, as one does that uses the name of a client of its own minor version: the principal distinguishes them, and
-//! the record's id cannot be used for sessions. An owner has at most one record that it confirmed and one that it did
-//! not; if only the callback changes, both are one record with something [pending](Registration::pending).
+//! Their records stand in the same table as all others, so that the same limits, leases, conflicts and journal apply.
+//! Their names there are names that no decent client of another minor version has. If a client does have such a name,
+//! it meets another client's record, like a client that uses another's name in its own minor version: the principal
+//! distinguishes them, and the record's id cannot be used for sessions. An owner has at most one confirmed and one
+//! unconfirmed record; if only the callback changes, both are one record with something
+//! [pending](Registration::pending).
 //!
-//! An id of this boot that names no confirmed client belongs to one that lost everything: EXPIRED. One of another boot,
-//! or of a client with sessions, is STALE_CLIENTID.
+//! An id of this boot that names no confirmed client belongs to a client that has lost everything: EXPIRED. An id of
+//! another boot, or of a client with sessions, is STALE_CLIENTID.
 
 use super::{
     super::callback::dial40::Calls,
@@ -29,8 +30,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// What stands before the name of an owner of minor version 0 in the table and in the journal: one host may give the
-/// same name to its clients of both kinds. Nothing keeps a client with sessions from saying it, but decency.
+/// The prefix of an owner of minor version 0 in the table and in the journal: one host may give its clients of both
+/// kinds the same name. A client with sessions could also use the prefix, if it is not decent.
 const NAME_PREFIX: &[u8] = b"NFSv4.0\0";
 
 /// The name of an owner in the table and in the journal.
@@ -38,14 +39,14 @@ pub(super) fn name_of(owner: &[u8]) -> Bytes {
     [NAME_PREFIX, owner].concat().into()
 }
 
-/// Where a client wants to be called.
+/// Where the server is to call a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Callback {
-    /// Its program, and its address.
+    /// The client's program, and its address.
     pub(crate) client: CallbackClient,
-    /// `callback_ident`: stands in each call.
+    /// `callback_ident`, which each call contains.
     pub(crate) ident: u32,
-    /// The address, if it may be called.
+    /// The address, if the server may call it.
     pub(crate) to: Option<SocketAddr>,
     /// The address of the server that the client knows.
     pub(crate) from: IpAddr,
@@ -58,21 +59,21 @@ struct Said {
     callback: Arc<Callback>,
 }
 
-/// What is known of a record beside what all clients have.
+/// What a record of minor version 0 has in addition.
 #[derive(Debug, Default)]
 struct Registration {
-    /// What the client confirmed.
+    /// The arguments that the client has confirmed.
     confirmed: Option<Said>,
-    /// What waits for it.
+    /// The arguments that wait for confirmation.
     pending: Option<Said>,
 }
 
-/// What a client of minor version 0 has beside what all clients have.
+/// What a client of minor version 0 has in addition.
 pub(crate) struct Zero {
     registration: Mutex<Registration>,
     /// Its owners, with their sequence numbers.
     pub(crate) owners: Owners,
-    /// How it is called.
+    /// How the server calls it.
     pub(crate) calls: Calls,
 }
 
@@ -89,7 +90,7 @@ impl Zero {
         self.registration.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where the client wants to be called: what it confirmed last.
+    /// Where the server is to call the client: what the client last confirmed.
     pub(crate) fn callback(&self) -> Option<Arc<Callback>> {
         self.registration().confirmed.as_ref().map(|said| said.callback.clone())
     }
@@ -101,41 +102,41 @@ impl<P> Client<P> {
         self.zero.is_some()
     }
 
-    /// What it has as a client of minor version 0.
+    /// What it has in addition as a client of minor version 0.
     ///
     /// # Errors
-    /// STALE_CLIENTID if it is none.
+    /// STALE_CLIENTID if it is not a client of minor version 0.
     pub(crate) fn zero(&self) -> Result<&Zero, Status> {
         self.zero.as_deref().ok_or(Status::STALE_CLIENTID)
     }
 }
 
-/// The arguments of SETCLIENTID, and who sent it.
+/// The arguments of SETCLIENTID, and its sender.
 #[derive(Clone, Debug)]
 pub(crate) struct SetClientId {
-    /// `id`: at most 1,024 bytes, as the decoder sees to.
+    /// `id`: at most 1,024 bytes, which the decoder enforces.
     pub(crate) owner: Bytes,
     /// `verifier`.
     pub(crate) verifier: Verifier,
-    /// Where it wants to be called.
+    /// Where the server is to call the client.
     pub(crate) callback: Callback,
     /// The caller.
     pub(crate) principal: Principal,
-    /// From where, as far as limits go.
+    /// The network from which it comes, for limits.
     pub(crate) network: ClientNetwork,
 }
 
-/// What SETCLIENTID_CONFIRM has done.
+/// The effect of SETCLIENTID_CONFIRM.
 #[derive(Debug)]
 pub(crate) struct Confirmed<P> {
     /// The client.
     pub(crate) client: Arc<Client<P>>,
-    /// Whether it is to be called somewhere else than before.
+    /// Whether the server must call the client at another place than before.
     pub(crate) is_new: bool,
-    /// What its former incarnation held.
+    /// What the client's former incarnation held.
     pub(crate) released: Vec<Release<P>>,
-    /// Whether its former incarnation may have lost something, of which the client has taken note now: it is answered
-    /// when the journal has that on the disk.
+    /// Whether the client has now learned of a loss that its former incarnation may have had: then the server replies
+    /// only when the journal on the disk says so.
     pub(crate) takes_note: bool,
 }
 
@@ -143,7 +144,7 @@ impl<P> State<P> {
     /// SETCLIENTID.
     ///
     /// # Errors
-    /// CLID_INUSE if the owner is another principal's and in use, DELAY if there are too many clients.
+    /// CLID_INUSE if the owner belongs to another principal and is in use; DELAY if there are too many clients.
     pub(crate) fn set_client_id(&self, call: SetClientId, now: Timestamp) -> Result<(ClientId, Verifier), Status> {
         let SetClientId { owner, verifier, callback, principal, network } = call;
         let owner = name_of(&owner);
@@ -153,13 +154,13 @@ impl<P> State<P> {
         match table.confirmed(&owner) {
             // NFS4-7530-16.33-a
             Some(client) if client.principal() != principal => self.displace(&mut table, &client, now)?,
-            // NFS4-7530-16.33-b: probably another callback.
+            // NFS4-7530-16.33-b: the client probably changes its callback.
             Some(client) if client.verifier() == verifier => {
                 table.remove_unconfirmed(&owner);
                 client.zero()?.registration().pending = Some(pending);
                 return Ok((client.id(), confirm));
             }
-            // After a restart the journal stands for the record.
+            // After a restart the journal's entry counts as the record.
             None if self.recovery.is_of_another(&owner, principal) => return Err(Status::CLID_INUSE),
             Some(_) | None => {}
         }
@@ -173,7 +174,7 @@ impl<P> State<P> {
         Ok((id, confirm))
     }
 
-    /// Eight bytes that cannot be guessed, and that come once.
+    /// Eight bytes that cannot be guessed, and are used only once.
     fn confirm_verifier(&self) -> Verifier {
         let mut octets = [0; VERIFIER_OCTETS];
         self.random.fill(&mut octets);
@@ -183,8 +184,8 @@ impl<P> State<P> {
     /// SETCLIENTID_CONFIRM.
     ///
     /// # Errors
-    /// STALE_CLIENTID if no SETCLIENTID was answered so, or another has come since; CLID_INUSE if it was another
-    /// principal's.
+    /// STALE_CLIENTID if no SETCLIENTID has had this answer, or if another has come since; CLID_INUSE if another
+    /// principal sent it.
     // NFS4-7530-16.34-d
     pub(crate) fn confirm_client_id(
         &self,
@@ -205,7 +206,7 @@ impl<P> State<P> {
         if client.principal() != principal {
             return Err(Status::CLID_INUSE);
         }
-        // Else it comes again, and nothing changes (NFS4-7530-16.34-b).
+        // Otherwise this is a repetition, and nothing changes (NFS4-7530-16.34-b).
         let (mut released, mut takes_note) = (Vec::new(), false);
         if is_new {
             registration.confirmed = registration.pending.take();
@@ -213,7 +214,7 @@ impl<P> State<P> {
                 // NFS4-7530-16.34-c
                 if let Some(former) = table.confirm(&client) {
                     released = self.purge(&former);
-                    // It knows now of all that was taken from it.
+                    // It now knows of all its losses.
                     self.recovery.restore(&client);
                     takes_note = true;
                 }
@@ -224,11 +225,11 @@ impl<P> State<P> {
         Ok(Confirmed { client, is_new, released, takes_note })
     }
 
-    /// The client of an id that came in minor version 0.
+    /// The client of an id in minor version 0.
     ///
     /// # Errors
-    /// STALE_CLIENTID for an id of another boot or of a client with sessions; EXPIRED if the client of it is no more,
-    /// or was never confirmed.
+    /// STALE_CLIENTID for an id of another boot or of a client with sessions; EXPIRED if its client has ended, or was
+    /// never confirmed.
     // NFS4-7530-9.1.1-a
     pub(crate) fn client_of_zero(&self, id: ClientId) -> Result<Arc<Client<P>>, Status> {
         if epoch_of(id) != self.recovery.epoch() {
@@ -245,7 +246,7 @@ impl<P> State<P> {
     /// The client that a stateid of minor version 0 names.
     ///
     /// # Errors
-    /// BAD_STATEID for special ones and those of clients with sessions, STALE_STATEID, EXPIRED.
+    /// BAD_STATEID for special stateids and those of clients with sessions; STALE_STATEID; EXPIRED.
     // NFS4-7530-9.1.4.4-a
     pub(crate) fn client_of_state(&self, state: StateId) -> Result<Arc<Client<P>>, Status> {
         if special(state)?.is_some() {
@@ -258,8 +259,8 @@ impl<P> State<P> {
         })
     }
 
-    /// Forgets owners that clients of minor version 0 have not used for a lease, with what they opened and did not
-    /// confirm. Such clients may reclaim again when they know of all that they have lost.
+    /// Forgets owners that clients of minor version 0 have not used for a lease, with their unconfirmed opens. Lets
+    /// such clients reclaim again when they know of all their losses.
     pub(crate) fn sweep_owners(&self, now: Timestamp) -> Vec<Release<P>> {
         let clients: Vec<_> = self.table().by_id.values().filter(|client| client.is_zero()).cloned().collect();
         let mut released = Vec::new();

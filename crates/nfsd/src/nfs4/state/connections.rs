@@ -1,21 +1,21 @@
 //! Which connections belong to a session, and for which directions (RFC 8881 sections 2.10.5 and 18.34).
 //!
-//! Connections are numbers here. One that only carries calls comes to belong by the first SEQUENCE over it, and gives
-//! way to newer ones when there are too many: calls over it are served as before. Where a client keeps
-//! BIND_CONN_TO_SESSION for its machine, a connection belongs by that alone.
+//! Connections are numbers here. A connection that only carries calls joins the session by the first SEQUENCE over it,
+//! and gives way to newer ones if there are too many: the server goes on serving calls over it. If a client reserves
+//! BIND_CONN_TO_SESSION for its machine, connections join only by this operation.
 
 use rpcrdma_nfs::v4::Status;
 
-/// What a client wants of a connection (`channel_dir_from_client4`).
+/// What a client asks of a connection (`channel_dir_from_client4`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// Its calls.
+    /// The client's calls.
     Fore,
     /// The server's calls.
     Back,
-    /// Its calls, and the server's if the server likes.
+    /// The client's calls, and the server's if the server wants to.
     ForeOrBoth,
-    /// The server's calls, and its own if the server likes.
+    /// The server's calls, and the client's if the server wants to.
     BackOrBoth,
 }
 
@@ -40,7 +40,7 @@ impl Direction {
 struct Bound {
     connection: u64,
     direction: Direction,
-    /// A SEQUENCE brought it, not a wish of the client's.
+    /// A SEQUENCE has added it, without a wish of the client.
     automatic: bool,
 }
 
@@ -49,8 +49,8 @@ struct Bound {
 pub(super) struct Connections(Vec<Bound>);
 
 impl Connections {
-    /// Notes a connection that carries a call. `None` if it is known, else the connection that had to go for it, if
-    /// any.
+    /// A connection carries a call: adds it if it is new. Returns `None` if it was known, else the connection that had
+    /// to go for it, if any.
     pub(super) fn note(&mut self, connection: u64, limit: usize) -> Option<Option<u64>> {
         if self.has(connection) {
             return None;
@@ -59,7 +59,8 @@ impl Connections {
         Some(self.add(bound, limit))
     }
 
-    /// Adds a connection. At the limit the oldest one goes that carries no calls of the server's; else the oldest.
+    /// Adds a connection. At the limit, the oldest one without calls of the server goes; if all have such calls, the
+    /// oldest.
     fn add(&mut self, bound: Bound, limit: usize) -> Option<u64> {
         let gone = (self.0.len() >= limit.max(1)).then(|| {
             let at = self.0.iter().position(|bound| !bound.direction.has_back()).unwrap_or(0);
@@ -69,12 +70,12 @@ impl Connections {
         gone
     }
 
-    /// Binds a connection as the client asks, by CREATE_SESSION or BIND_CONN_TO_SESSION. Gives its direction, and the
+    /// Binds a connection as the client asks by CREATE_SESSION or BIND_CONN_TO_SESSION. Returns its direction, and the
     /// connection that had to go for it.
     ///
     /// # Errors
-    /// INVAL if the connection is bound already and another direction is demanded, or if the server's calls are
-    /// demanded and `back` says that there will be none.
+    /// INVAL if the connection is already bound and the client demands another direction, or if it demands calls of the
+    /// server and `back` says that there will be none.
     // NFS4-8881-18.34-a, NFS4-8881-2.10.3.1-a
     pub(super) fn bind(
         &mut self,
@@ -93,7 +94,7 @@ impl Connections {
             let bound = Bound { connection, direction, automatic: false };
             return Ok((direction, self.add(bound, limit)));
         };
-        // NFS4-8881-18.34-b: what a SEQUENCE has brought about was no demand of the client's.
+        // NFS4-8881-18.34-b: if a SEQUENCE has added the connection, the client has demanded nothing yet.
         let has = bound.direction;
         let stays = match ask {
             Ask::Fore => has == Direction::Fore,
@@ -104,7 +105,7 @@ impl Connections {
         if !stays && !bound.automatic {
             return Err(Status::INVAL);
         }
-        // A direction is never taken from a connection that is as the client asks.
+        // If the connection already fits the request, it keeps all its directions.
         if !(stays && has == Direction::Both) {
             bound.direction = direction;
         }
@@ -112,14 +113,14 @@ impl Connections {
         Ok((bound.direction, None))
     }
 
-    /// A connection has ended. Returns whether it belonged.
+    /// A connection has ended. Returns whether it belonged to the session.
     pub(super) fn remove(&mut self, connection: u64) -> bool {
         let before = self.0.len();
         self.0.retain(|bound| bound.connection != connection);
         self.0.len() < before
     }
 
-    /// Whether a connection belongs.
+    /// Whether a connection belongs to the session.
     pub(super) fn has(&self, connection: u64) -> bool {
         self.0.iter().any(|bound| bound.connection == connection)
     }
@@ -130,7 +131,7 @@ impl Connections {
         self.0.iter().filter(|bound| bound.direction.has_back()).map(|bound| bound.connection)
     }
 
-    /// All of them.
+    /// All connections.
     pub(super) fn all(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.iter().map(|bound| bound.connection)
     }

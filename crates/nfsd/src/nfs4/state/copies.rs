@@ -1,11 +1,11 @@
-//! Copies of a client that continue after COPY was answered (RFC 7862 sections 4.8, 15.2, 15.8, 15.9): how far each has
-//! come, and how it has ended.
+//! Copies of a client that go on after COPY's reply (RFC 7862 sections 4.8, 15.2, 15.8, 15.9): how far each has come,
+//! and how it has ended.
 //!
-//! A stateid of the client names a copy, and cannot be used in place of the stateid of an open. The server knows a copy
-//! until the client has acknowledged its end, has cancelled it or is gone, or until its end is [`KEPT`] ago. The
-//! copying code asks before each piece whether to go on, and holds [`Running`] as long as it writes: the code that
-//! cancels waits for that. A client has a few at a time, including those that have ended and are still known. Nothing
-//! here sleeps.
+//! A stateid of the client names a copy; it cannot replace the stateid of an open. The server knows a copy until the
+//! client has acknowledged its end, has cancelled it or is gone, or until [`KEPT`] after its end. Before each piece the
+//! copying code asks whether to go on; it holds [`Running`] as long as it writes, and the code that cancels waits for
+//! that. A client has only a few copies at a time, including those that have ended and are still known. Nothing here
+//! sleeps.
 
 use super::{
     clients::{Client, Principal},
@@ -23,24 +23,24 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// The most copies of a client that go on, or have ended and are still known, in number. Each reads and writes as fast
-/// as the client's share of the threads allows; one more would not be faster. Linux's client has one for each program
-/// that copies.
+/// The most copies of a client that go on, or have ended and are still known. Each reads and writes as fast as the
+/// client's share of the threads allows; another copy would not make that faster. Linux's client has one for each
+/// program that copies.
 pub(crate) const MAX_COPIES: usize = 4;
 
-/// How long the server remembers the end of a copy that it could not tell the client. Linux's client asks after some
-/// seconds.
+/// How long the server remembers the end of a copy that it could not report to the client. Linux's client asks after
+/// some seconds.
 pub(crate) const KEPT: Duration = Duration::from_secs(10 * 60);
 
 /// The sequence number of a copy's stateid: it never changes.
 const SEQUENCE: u32 = 1;
 
-/// The client wants the copy no more.
+/// The client has cancelled the copy.
 const CANCELLED: u8 = 1;
 /// No task works on the copy any more.
 const DONE: u8 = 2;
 
-/// How a copy has ended: as COPY would have answered, or why it has stopped.
+/// How a copy has ended: with the results that COPY would have had, or with the status of the error.
 pub(crate) type Ended = Result<WriteResponse, Status>;
 
 /// The copies of one client.
@@ -52,19 +52,19 @@ pub(crate) struct Copies {
 /// A copy.
 #[derive(Debug)]
 pub(crate) struct Copying {
-    /// As what it is known.
+    /// The copy's stateid.
     pub(crate) id: StateId,
     file: FileKey,
     principal: Principal,
     copied: AtomicU64,
-    /// [`CANCELLED`], [`DONE`]: in one place, so that of two that set a bit at once the later sees the other.
+    /// [`CANCELLED`] and [`DONE`] in one place: if two tasks set a bit at once, the later one sees the other's.
     flags: AtomicU8,
     ended: Mutex<Option<(Timestamp, Ended)>>,
     /// The writing task has the other end.
     stopped: watch::Receiver<()>,
 }
 
-/// Held by who copies. The copy has stopped when it is dropped.
+/// The copying code holds this. The copy has stopped when it is dropped.
 pub(crate) struct Running {
     /// The copy.
     pub(crate) copying: Arc<Copying>,
@@ -76,17 +76,17 @@ impl Copying {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// So many bytes more are copied.
+    /// The task has copied this many more bytes.
     pub(crate) fn add(&self, octets: u64) {
         self.copied.fetch_add(octets, Ordering::Relaxed);
     }
 
-    /// How many bytes are copied.
+    /// How many bytes were copied.
     pub(crate) fn copied(&self) -> u64 {
         self.copied.load(Ordering::Relaxed)
     }
 
-    /// Whether the client wants it no more.
+    /// Whether the client has cancelled it.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.flags.load(Ordering::Acquire) & CANCELLED != 0
     }
@@ -96,7 +96,7 @@ impl Copying {
         self.flags.fetch_or(CANCELLED, Ordering::AcqRel) & DONE != 0
     }
 
-    /// How it has ended, if it has.
+    /// How it has ended, if it has ended.
     pub(crate) fn outcome(&self) -> Option<Ended> {
         self.ended().as_ref().map(|(_, ended)| *ended)
     }
@@ -106,8 +106,8 @@ impl Copying {
         *self.ended() = Some((now, ended));
     }
 
-    /// No task works on it any more: the client was told, or nobody tries to. Returns whether the client has cancelled
-    /// it, so that it must be forgotten.
+    /// No task works on it any more: the client knows the end, or the server has given up. Returns whether the client
+    /// has cancelled it: then it must be forgotten.
     #[must_use]
     pub(crate) fn done(&self) -> bool {
         self.flags.fetch_or(DONE, Ordering::AcqRel) & CANCELLED != 0
@@ -115,7 +115,7 @@ impl Copying {
 
     /// Completes when no task writes for it any more.
     pub(crate) async fn stopped(&self) {
-        // Nothing is ever sent: it completes when the other end is dropped.
+        // Nobody ever sends a value: this completes when the other end is dropped.
         while self.stopped.clone().changed().await.is_ok() {}
     }
 
@@ -143,10 +143,10 @@ impl<P> Client<P> {
         });
     }
 
-    /// A copy to a file begins. `None` if the client has as many as it may.
+    /// A copy to a file begins. `None` if the client already has as many as it may.
     ///
     /// # Errors
-    /// EXPIRED if the client is no more.
+    /// EXPIRED if the client has ended.
     pub(crate) fn begin_copy(
         &self,
         file: FileKey,
@@ -188,9 +188,9 @@ impl<P> Client<P> {
         Ok(found.clone())
     }
 
-    /// The client cancels a copy, which counts among its copies until no task works on it: otherwise copies that end at
-    /// once and are cancelled could have any number of calls to their client under way. Only the caller that has asked
-    /// for it may cancel it (RFC 7862 section 4.1.2).
+    /// The client cancels a copy. The copy counts as one of its copies until no task works on it: otherwise copies that
+    /// end at once and are cancelled could have any number of calls to their client under way. Only the principal that
+    /// asked for the copy may cancel it (RFC 7862 section 4.1.2).
     ///
     /// # Errors
     /// As [`copy`](Self::copy).
@@ -212,12 +212,12 @@ impl<P> Client<P> {
         Ok(copy)
     }
 
-    /// A copy is known no more.
+    /// The server forgets a copy.
     pub(crate) fn forget_copy(&self, name: StateIdOther) {
         self.forget_copies(|copy| copy.id.other == name);
     }
 
-    /// All that are known.
+    /// All copies that the server knows.
     #[cfg(test)]
     pub(crate) fn known_copies(&self) -> Vec<Arc<Copying>> {
         self.copies.lock().clone()

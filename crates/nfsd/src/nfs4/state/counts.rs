@@ -1,4 +1,4 @@
-//! How much there is, for the program's numbers.
+//! Numbers of what version 4 keeps, for the program's metrics.
 
 use super::State;
 use std::sync::{
@@ -6,7 +6,7 @@ use std::sync::{
     atomic::{AtomicU64, AtomicUsize, Ordering},
 };
 
-/// How much version 4 keeps now, in number.
+/// How much version 4 keeps now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
@@ -22,45 +22,45 @@ pub struct Counts {
     pub locks: usize,
     /// Stateids of delegations.
     pub delegations: usize,
-    /// Delegations that were called back since the server started.
+    /// Delegations that the server has recalled since it started.
     pub recalls: u64,
-    /// Delegations that were taken away since the server started, as they were not returned.
+    /// Delegations that the server has taken away since it started, because clients did not return them.
     pub revocations: u64,
-    /// Opens that were taken since the server started from clients that were away.
+    /// Opens that the server has taken since it started from clients that were away.
     pub expired_opens: u64,
-    /// Stateids of locks that were taken so.
+    /// Stateids of locks that it has taken so.
     pub expired_locks: u64,
-    /// Delegations that were taken so.
+    /// Delegations that it has taken so.
     pub expired_delegations: u64,
-    /// Copies that go on after COPY was answered.
+    /// Copies that go on after COPY's reply.
     pub copies: usize,
-    /// Bytes that COPY has copied since the server started, by whichever of both ways.
+    /// Bytes that COPY has copied since the server started, before and after its reply.
     pub copied: u64,
 }
 
-/// What the server copies for its clients, from its start on.
+/// Counters of copies, from the server's start on.
 #[derive(Debug, Default)]
 pub(crate) struct CopyCounts {
     under_way: AtomicUsize,
     copied: AtomicU64,
 }
 
-/// A copy that goes on, as it is counted: until it is dropped.
+/// Counts a copy that goes on, until this is dropped.
 pub(crate) struct UnderWay(Arc<CopyCounts>);
 
 impl CopyCounts {
-    /// A copy goes on after its call.
+    /// A copy goes on after COPY's reply.
     pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         UnderWay(self.clone())
     }
 
-    /// So many bytes more are copied.
+    /// Adds copied bytes.
     pub(crate) fn add(&self, bytes: u64) {
         self.copied.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Copies that go on, and bytes that were copied.
+    /// Copies that go on, and bytes copied so far.
     pub(crate) fn now(&self) -> (usize, u64) {
         (self.under_way.load(Ordering::Relaxed), self.copied.load(Ordering::Relaxed))
     }
@@ -73,7 +73,7 @@ impl Drop for UnderWay {
 }
 
 impl<P> State<P> {
-    /// How much there is now. Parts of it may change while it is counted.
+    /// The present numbers. Some may change while others are counted.
     pub(crate) fn counts(&self) -> Counts {
         let [opens, locks, delegations] = self.totals.counts();
         let (sessions, connections) = (self.sessions.count(), self.sessions.connections());

@@ -1,9 +1,9 @@
-//! EXCHANGE_ID and DESTROY_CLIENTID (RFC 8881 sections 18.35, 18.50): which client gets a record, and which loses one
+//! EXCHANGE_ID and DESTROY_CLIENTID (RFC 8881 sections 18.35, 18.50): which client gets a record, and which record goes
 //! for it.
 //!
-//! Unconfirmed records go when there are too many of them or of all, the oldest of the address that has most; then
-//! those whose lease is over and that hold nothing. One that holds something is marked, and goes with the next
-//! [`State::sweep`]; one whose lease runs never does.
+//! If there are too many records, unconfirmed ones go first, the oldest of the network that has most; then records
+//! whose lease is over and that hold nothing. A record that still holds something is marked, and goes with the next
+//! [`State::sweep`]. A record whose lease runs never goes.
 
 use super::{
     State,
@@ -17,36 +17,36 @@ use rpcrdma_nfs::v4::{Bitmap, ClientId, Op, Status, Verifier, ops::exchange_id};
 use rpcrdma_oncrpc::ClientNetwork;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-/// All flags that a client may set in a minor version: fencing is one of 2 (RFC 7862 section 14.1).
+/// All flags that a client may set in a minor version: fencing exists only in version 2 (RFC 7862 section 14.1).
 fn askable(minor: u32) -> u32 {
     if minor < 2 { exchange_id::CLIENT_MASK & !exchange_id::SUPPORTS_FENCE_OPS } else { exchange_id::CLIENT_MASK }
 }
 
-/// The arguments of EXCHANGE_ID, and who sent it.
+/// The arguments of EXCHANGE_ID, and its sender.
 #[derive(Clone, Debug)]
 pub(crate) struct ExchangeId {
-    /// `co_ownerid`: at most 1,024 bytes, as the decoder sees to.
+    /// `co_ownerid`: at most 1,024 bytes, which the decoder enforces.
     pub(crate) owner: Bytes,
     /// `co_verifier`.
     pub(crate) verifier: Verifier,
     /// `eia_flags`.
     pub(crate) flags: u32,
-    /// The minor version of the call, which says what flags there are.
+    /// The minor version of the call, which decides on the valid flags.
     pub(crate) minor: u32,
     /// The caller.
     pub(crate) principal: Principal,
-    /// From where, as far as limits go.
+    /// The network from which it comes, for limits.
     pub(crate) network: ClientNetwork,
-    /// The operations that are kept for the machine, if it wants that.
+    /// The operations to reserve for the machine, if the client asks for that.
     pub(crate) machine: Option<Bitmap>,
-    /// The call cannot have been changed.
+    /// Whether nobody can have changed the call on its way.
     pub(crate) is_protected: bool,
 }
 
-/// What EXCHANGE_ID answers, beside the [`Identity`](super::Identity) of the server.
+/// The results of EXCHANGE_ID, beside the [`Identity`](super::Identity) of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exchanged {
-    /// The operations that are kept for the machine, if any are.
+    /// The operations that are reserved for the machine, if any.
     pub(crate) machine: Option<Bitmap>,
     /// `eir_clientid`.
     pub(crate) client: ClientId,
@@ -72,9 +72,9 @@ impl<P> State<P> {
     /// EXCHANGE_ID.
     ///
     /// # Errors
-    /// INVAL for flags that a client may not set, WRONG_CRED if this is kept for the machine, CLID_INUSE if the owner
-    /// is another principal's, NOENT, NOT_SAME and PERM for updates of what is not there, not of this incarnation or
-    /// not the caller's, and DELAY if there are too many clients.
+    /// INVAL for flags that a client may not set; WRONG_CRED if the operation is reserved for the machine; CLID_INUSE
+    /// if the owner belongs to another principal; NOENT, NOT_SAME and PERM for updates of a record that does not exist,
+    /// has another incarnation or another principal; DELAY if there are too many clients.
     // NFS4-8881-18.35-b, NFS4-8881-18.35-c, NFS4-8881-18.35-f
     pub(crate) fn exchange_id(&self, call: &ExchangeId, now: Timestamp) -> Result<Exchanged, Status> {
         // NFS4-8881-18.35-a
@@ -101,7 +101,7 @@ impl<P> State<P> {
             // 9
             Some(client) if is_update && client.principal() != call.principal => return Err(Status::PERM),
             Some(client) if client.principal() == call.principal && is_kept(&client) => return Err(Status::WRONG_CRED),
-            // 6: nothing of what may be changed is kept.
+            // 6: the server keeps nothing that an update may change.
             Some(client) if is_update => return Ok(told(&client)),
             // 3
             Some(client) if client.principal() != call.principal => self.displace(&mut table, &client, now)?,
@@ -110,7 +110,7 @@ impl<P> State<P> {
                 table.remove_unconfirmed(&call.owner);
                 return Ok(told(&client));
             }
-            // After a restart the journal stands for the record.
+            // After a restart the journal's entry counts as the record.
             None if self.recovery.is_of_another(&call.owner, call.principal) => return Err(Status::CLID_INUSE),
             // 5, and 1
             Some(_) | None => {}
@@ -121,15 +121,15 @@ impl<P> State<P> {
         Ok(Exchanged { client, sequence: 1, flags: exchange_id::USE_NON_PNFS, machine: call.machine })
     }
 
-    /// Another principal wants the owner of a confirmed record. Sessions count as state: a client with one uses the
-    /// record.
+    /// Another principal wants the owner of a confirmed record. Sessions count as state: a client with a session is in
+    /// use.
     pub(super) fn displace(&self, table: &mut Table<P>, client: &Client<P>, now: Timestamp) -> Result<(), Status> {
         let is_over = client.lease.standing(now, &self.limits) != Standing::Live;
         match (client.is_in_use(), is_over) {
             // NFS4-8881-18.35-d
             (true, false) => Err(Status::CLID_INUSE),
             (true, true) if !client.held.is_empty() => {
-                // Others may get what it held once the journal says so.
+                // Other clients may get what it held once the journal says so.
                 client.give_up();
                 Err(Status::DELAY)
             }
@@ -140,7 +140,7 @@ impl<P> State<P> {
     /// Removes a client that holds nothing, with its sessions, and forgets it in the journal.
     ///
     /// # Errors
-    /// DELAY if a call of it has got something in this moment.
+    /// DELAY if one of its calls has just got something.
     fn drop_idle(&self, table: &mut Table<P>, client: &Client<P>) -> Result<(), Status> {
         if !client.held.end_if_empty() {
             return Err(Status::DELAY);
@@ -171,7 +171,7 @@ impl<P> State<P> {
         Ok(id)
     }
 
-    /// Makes room for one record, of an address or of all.
+    /// Makes room for one record, in this network or in the table.
     fn make_room(&self, table: &mut Table<P>, network: Option<ClientNetwork>, now: Timestamp) -> Result<(), Status> {
         if let Some(oldest) = table.oldest_unconfirmed(network) {
             table.remove(&oldest);
@@ -194,7 +194,7 @@ impl<P> State<P> {
     /// DESTROY_CLIENTID.
     ///
     /// # Errors
-    /// STALE_CLIENTID if there is none, CLIENTID_BUSY while it has sessions or holds anything.
+    /// STALE_CLIENTID if there is none; CLIENTID_BUSY while it has sessions or holds anything.
     // NFS4-8881-18.50-a
     pub(crate) fn destroy_client(&self, id: ClientId) -> Result<(), Status> {
         let mut table = self.table();
@@ -211,7 +211,7 @@ impl<P> State<P> {
         client.creation().sessions.clone()
     }
 
-    /// Everything that a client held, as it is at its end. Its record is out of the table.
+    /// Returns everything that a client held, because it has ended. Its record is no longer in the table.
     pub(super) fn purge(&self, client: &Client<P>) -> Vec<Release<P>> {
         client.lease.end();
         self.end_sessions(client);

@@ -1,14 +1,14 @@
-//! What clients may reclaim after a restart, and for how long all others wait for them (RFC 8881 sections 8.4.2.1,
+//! What clients may reclaim after a restart, and how long all other clients wait for that (RFC 8881 sections 8.4.2.1,
 //! 8.4.3, 18.51).
 //!
-//! There is a grace period only if the journal names an owner that may reclaim. It ends when all of them have said that
-//! they are done, or a lease after the start; while a client still reclaims it goes on, for a lease more at most.
-//! Owners that have not come by then are forgotten on the disk first, because from then on others may get what they
-//! held.
+//! There is a grace period only if the journal names an owner that may reclaim. It ends when all such owners have said
+//! that they are done, or a lease after the start; while a client still reclaims it goes on, for at most one more
+//! lease. First the server forgets, on the disk, the owners that have not come by then, because from then on other
+//! clients may get what they held.
 //!
-//! Functions whose documentation says so sleep until the disk has what they write: give them to a worker. If the disk
-//! refuses, they fail and log the reason, and what depends on them does not happen: no OPEN, no taking away, no end of
-//! the grace period.
+//! Functions whose documentation says "Sleeps" wait until the disk has what they write: call them on a worker. If the
+//! disk refuses, they fail and log the reason, and whatever depends on them does not happen: an OPEN, a revocation, the
+//! end of the grace period.
 
 use super::{
     clients::{Client, Principal},
@@ -29,11 +29,11 @@ use std::{
     time::Duration,
 };
 
-/// For how long after a reclaim the grace period goes on at least, for the next one: a client that has come late asks
-/// for one file after the other, without a pause.
+/// How long the grace period goes on at least after a reclaim: a client that has come late reclaims one file after the
+/// other, without a pause.
 const NEXT_RECLAIM: Duration = Duration::from_secs(2);
 
-/// The proof that the journal names a client, so that it could reclaim what it is about to get.
+/// The proof that the journal names a client, so that the client could reclaim what it is about to get.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorded(());
 
@@ -48,7 +48,7 @@ pub(crate) enum JournalError {
         /// Why.
         source: io::Error,
     },
-    /// Another server that runs has it.
+    /// Another running server has it.
     #[error("another server uses the journal of NFSv4 clients in {}", path.display())]
     InUse {
         /// The state directory.
@@ -56,19 +56,19 @@ pub(crate) enum JournalError {
     },
 }
 
-/// The journal, and the grace period. Locks are taken in the order of the fields; only the first is held while the disk
-/// is waited for, and only functions that sleep take it.
+/// The journal, and the grace period. Locks are taken in the order of the fields. Only the first is held during a wait
+/// for the disk, and only functions that sleep take it.
 pub(crate) struct Recovery {
     journal: Mutex<Journal>,
-    /// What the next function that takes it writes to the journal.
+    /// Entries for the journal: the next function that locks the journal writes them.
     later: Mutex<Vec<Later>>,
     grace: Mutex<Grace>,
     is_grace: AtomicBool,
-    /// Whether clients of another protocol reclaim in this moment, if there is one.
+    /// Whether clients of another protocol may reclaim at this moment, if there is another protocol.
     beside: OnceLock<Beside>,
     epoch: u32,
     path: PathBuf,
-    /// Writes that failed, told at the first, second, fourth and so on.
+    /// Failed writes: the log has the first, second, fourth and so on.
     failures: AtomicU64,
 }
 
@@ -77,23 +77,23 @@ type Beside = Box<dyn Fn() -> bool + Send + Sync>;
 
 struct Grace {
     until: Timestamp,
-    /// After this time the server waits for no client, whatever is reclaimed.
+    /// After this time the server waits for no client, even if clients still reclaim.
     latest: Timestamp,
-    /// What was known at the start.
+    /// The owners that the journal named at the start.
     past: HashMap<Bytes, Known>,
-    /// Those of them that may reclaim and have not said that they are done.
+    /// Those owners that may reclaim and have not said that they are done.
     awaited: HashSet<Bytes>,
-    /// Those of them that hold something that they have reclaimed and cannot say that they are done: clients of minor
-    /// version 0. The server waits for them, and they stay on record when the time is over.
+    /// Those owners that hold something reclaimed and cannot say that they are done: clients of minor version 0. The
+    /// server waits for them, and they stay on record when the time is over.
     present: HashSet<Bytes>,
-    /// Those that are late are being forgotten.
+    /// The server is forgetting the owners that have not come.
     is_ending: bool,
 }
 
 enum Later {
-    /// A client that holds nothing is no more.
+    /// A client that holds nothing has ended.
     Forget(Bytes),
-    /// A client has taken note of all that it lost, if it has lost nothing since.
+    /// A client has learned of all its losses, if it has lost nothing since.
     Restore(Bytes, Arc<AtomicU32>),
 }
 
@@ -138,7 +138,7 @@ impl Recovery {
         }
         let may_reclaim = past.owners.iter().filter(|(_, known)| !known.revoked);
         let awaited: HashSet<_> = may_reclaim.map(|(owner, _)| owner.clone()).collect();
-        // NFS4-8881-8.4.2.1-c: clients rely on the lease that the server announced before.
+        // NFS4-8881-8.4.2.1-c: clients rely on the lease that the server announced before its restart.
         let lasts = limits.grace.max(past.lease);
         let (until, latest) = (now + lasts, now + lasts + lasts);
         Ok(Self {
@@ -165,22 +165,22 @@ impl Recovery {
         self.epoch
     }
 
-    /// Whether clients may still reclaim, so that READ, WRITE and new locks have to wait unless nothing can conflict.
+    /// Whether clients may still reclaim: then READ, WRITE and new locks have to wait unless nothing can conflict.
     pub(crate) fn is_own_grace(&self) -> bool {
         self.is_grace.load(Ordering::Acquire)
     }
 
-    /// The same, or clients of another protocol may.
+    /// The same, or clients of another protocol may still reclaim.
     pub(crate) fn is_grace(&self) -> bool {
         self.is_own_grace() || self.beside.get().is_some_and(|is_beside| is_beside())
     }
 
-    /// From now on no client gets anything new while this returns true, either. Once.
+    /// From now on clients get nothing new while `is_grace` returns true, either. Later calls change nothing.
     pub(crate) fn wait_beside(&self, is_grace: Beside) {
         let _ = self.beside.set(is_grace);
     }
 
-    /// The journal, which knows all that was left for later.
+    /// The journal, with all entries that were left for later.
     fn journal(&self) -> MutexGuard<'_, Journal> {
         let mut journal = lock(&self.journal);
         for later in std::mem::take(&mut *lock(&self.later)) {
@@ -198,7 +198,7 @@ impl Recovery {
         journal
     }
 
-    /// Writes to the journal, and says why if that fails.
+    /// Writes to the journal, and logs the reason if that fails.
     fn write(&self, journal: &mut Journal, records: &[Record]) -> Result<(), Status> {
         journal.write(records).map_err(|error| {
             let count = self.failures.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
@@ -213,12 +213,12 @@ impl Recovery {
         })
     }
 
-    /// Whether a client may reclaim now (OPEN with CLAIM_PREVIOUS, LOCK with reclaim), and the proof that it is on
-    /// record.
+    /// Whether a client may reclaim now (OPEN with CLAIM_PREVIOUS, LOCK with reclaim). Returns the proof that the
+    /// client is on record.
     ///
     /// # Errors
-    /// NO_GRACE outside of the grace period, after the client's RECLAIM_COMPLETE, and if state was taken from it;
-    /// RECLAIM_BAD if it held nothing, or was another principal's; DELAY while the grace period ends.
+    /// NO_GRACE outside of the grace period, after the client's RECLAIM_COMPLETE, and if the server took state from it;
+    /// RECLAIM_BAD if it held nothing, or another principal did; DELAY while the grace period ends.
     // NFS4-8881-15.1.9.4-a, NFS4-8881-18.51-c
     pub(crate) fn reclaim<P>(&self, client: &Client<P>, now: Timestamp) -> Result<Recorded, Status> {
         let mut grace = lock(&self.grace);
@@ -240,9 +240,10 @@ impl Recovery {
         }
     }
 
-    /// A client has got what it has reclaimed. A client that cannot say that it is done stays on record for that alone:
-    /// one that has failed holds nothing, and others may have what it held until the next restart (RFC 7530 section
-    /// 9.6.3.4.2). If the grace period ends before this, the client is put on record again with what it opens next.
+    /// A client has successfully reclaimed something. Only this keeps a client on record that cannot say that it is
+    /// done: if all its reclaims fail, it holds nothing, and other clients may have what it held until the next restart
+    /// (RFC 7530 section 9.6.3.4.2). If the grace period ends before this call, the client's next OPEN puts it on
+    /// record again.
     pub(crate) fn reclaimed<P>(&self, client: &Client<P>) {
         let mut grace = lock(&self.grace);
         if client.is_zero() && grace.awaited.contains(client.owner()) {
@@ -260,7 +261,7 @@ impl Recovery {
         if self.is_grace() || !(client.is_complete() || client.is_zero()) { Err(Status::GRACE) } else { Ok(()) }
     }
 
-    /// The proof that a client is on record, if it is: otherwise a worker must call [`record`](Self::record).
+    /// The proof that a client is on record, if it is. Otherwise a worker must call [`record`](Self::record).
     pub(crate) fn recorded<P>(&self, client: &Client<P>) -> Option<Recorded> {
         client.is_recorded().then_some(Recorded(()))
     }
@@ -271,8 +272,9 @@ impl Recovery {
     /// SERVERFAULT if the disk refuses.
     pub(crate) fn record<P>(&self, client: &Client<P>) -> Result<Recorded, Status> {
         let mut journal = self.journal();
-        // What was taken away stays noted until the client has freed it all. A client that cannot say that it is done
-        // begins anew with what it opens after a restart: nobody reclaims then, and what it held before is gone.
+        // The journal keeps the note of a loss until the client has freed all that it lost. A client that cannot say
+        // that it is done begins anew with its first OPEN after a restart: the time for reclaims is over then, and what
+        // it held before is gone.
         let is_new_beginning = client.is_zero() && !client.has_losses();
         let is_known = journal
             .known(client.owner())
@@ -284,10 +286,10 @@ impl Recovery {
         Ok(Recorded(()))
     }
 
-    /// The client has reclaimed what it wants (RECLAIM_COMPLETE without `rca_one_fs`). Sleeps.
+    /// The client has reclaimed all that it wants (RECLAIM_COMPLETE without `rca_one_fs`). Sleeps.
     ///
     /// # Errors
-    /// COMPLETE_ALREADY the second time; SERVERFAULT if the disk refuses, and then it may be tried again.
+    /// COMPLETE_ALREADY the second time; SERVERFAULT if the disk refuses: then the client may try again.
     // NFS4-8881-18.51-a
     pub(crate) fn complete<P>(&self, client: &Client<P>, now: Timestamp) -> Result<(), Status> {
         let mut journal = self.journal();
@@ -305,17 +307,17 @@ impl Recovery {
             grace.awaited.remove(client.owner());
         }
         drop(grace);
-        // The answer does not depend on it: the next upkeep tries again.
+        // The reply does not depend on this: the next upkeep tries again.
         let _ = self.end_grace(&mut journal, now);
         Ok(())
     }
 
-    /// Clients are about to lose something to others: those `in_part` cannot reclaim until they have acknowledged it,
-    /// and `whole` lose everything that they hold. Written at once, and only what the disk does not have already.
-    /// Sleeps.
+    /// Clients are about to lose something to other clients: those `in_part` cannot reclaim until they have
+    /// acknowledged the loss, and `whole` lose everything that they hold. Writes at once, and only what the disk does
+    /// not have yet. Sleeps.
     ///
     /// # Errors
-    /// SERVERFAULT if the disk refuses: nothing may be taken, and no client is noted.
+    /// SERVERFAULT if the disk refuses: then nothing may be taken, and the journal notes no client.
     pub(super) fn note_losses<'a, P: 'a>(
         &self,
         in_part: impl IntoIterator<Item = &'a Client<P>>,
@@ -331,29 +333,30 @@ impl Recovery {
         if records.is_empty() { Ok(()) } else { self.write(&mut journal, &records) }
     }
 
-    /// The client has freed all that was taken from it, or nothing was taken in the end: it may reclaim again, also
-    /// what it gets from now on. That is so after a restart when [`write_waiting`](Self::write_waiting) has come back.
+    /// The client has freed all that it lost, or it lost nothing in the end: it may reclaim again, also what it gets
+    /// from now on. After [`write_waiting`](Self::write_waiting) has returned, that holds even after a restart.
     pub(super) fn restore<P>(&self, client: &Client<P>) {
         lock(&self.later).push(Later::Restore(client.owner().clone(), client.held.losses()));
     }
 
-    /// A client that should lose everything is back, or its next incarnation is. Sleeps. One that has not completed may
-    /// have lost something before a restart.
+    /// A client that should lose everything has come back, or its next incarnation has. If the client has not sent
+    /// RECLAIM_COMPLETE, it may have lost something before a restart. Sleeps.
     pub(super) fn note_again<P>(&self, client: &Client<P>) {
         let mut journal = self.journal();
         let record = note(client, client.has_losses() || !(client.is_complete() || client.is_zero()));
-        // It opens files without being put on record first. What the disk refuses now it may take later.
+        // The client goes on opening files without being put on record first. If the disk refuses now, it may accept
+        // this later.
         if self.write(&mut journal, std::slice::from_ref(&record)).is_err() {
             journal.write_later(record);
         }
     }
 
-    /// A client that holds nothing is no more.
+    /// A client that holds nothing has ended.
     pub(super) fn forget(&self, owner: &Bytes) {
         lock(&self.later).push(Later::Forget(owner.clone()));
     }
 
-    /// Whether the owner is awaited, but as another principal: the name is in use, as it is while a lease runs.
+    /// Whether the server waits for this owner with another principal: the name is in use, as it is while a lease runs.
     pub(super) fn is_of_another(&self, owner: &Bytes, principal: Principal) -> bool {
         let is_other = |grace: &Grace| {
             grace.awaited.contains(owner) && grace.past.get(owner).is_some_and(|known| known.principal != principal)
@@ -361,7 +364,7 @@ impl Recovery {
         self.is_own_grace() && is_other(&lock(&self.grace))
     }
 
-    /// Ends the grace period when it is time, and writes what was left for later. Sleeps.
+    /// Ends the grace period when it is time, and writes the entries that were left for later. Sleeps.
     ///
     /// # Errors
     /// SERVERFAULT if the disk refuses; the grace period goes on.
@@ -371,9 +374,9 @@ impl Recovery {
         self.write_rest(&mut journal)
     }
 
-    /// Writes what was left for later. The next upkeep tries again what the disk refuses now. Sleeps.
+    /// Writes the entries that were left for later. If the disk refuses, the next upkeep tries again. Sleeps.
     pub(crate) fn write_waiting(&self) {
-        // The log has the reason, and what is on the disk is safe: a client may reclaim less than it might.
+        // The log has the reason, and the journal on the disk is safe: a client may only reclaim less than it could.
         let _ = self.write_rest(&mut self.journal());
     }
 
@@ -387,7 +390,7 @@ impl Recovery {
         if !self.is_own_grace() || !(grace.awaited.is_empty() || now >= grace.until) {
             return Ok(());
         }
-        // Those that were revoked before and have not come are forgotten with those that were awaited.
+        // The owners with a loss that have not come are forgotten with those for which the server waited.
         let is_left = |(owner, known): &(&Bytes, &Known)| {
             // NFS4-7530-9.6.2-a
             let is_awaited = grace.awaited.contains(*owner) && !grace.present.contains(*owner);
@@ -408,20 +411,20 @@ impl Recovery {
         Ok(())
     }
 
-    /// From now on the disk refuses.
+    /// From now on the disk refuses to write.
     #[cfg(test)]
     pub(crate) fn refuse(&self) {
         self.journal().refuse();
     }
 
-    /// What the journal knows of an owner.
+    /// What the journal says of an owner.
     #[cfg(test)]
     pub(super) fn known(&self, owner: &Bytes) -> Option<Known> {
         self.journal().known(owner)
     }
 }
 
-/// What the journal must say of a client.
+/// The journal's entry for a client.
 fn note<P>(client: &Client<P>, revoked: bool) -> Record {
     Record::Owner(client.owner().clone(), Known { principal: client.principal(), revoked })
 }

@@ -1,8 +1,8 @@
-//! What one client holds: opens, lock stateids and delegations, found by stateid (RFC 8881 section 8.2.4).
+//! What one client holds: opens, lock stateids and delegations, by their stateids (RFC 8881 section 8.2.4).
 //!
-//! Owns what each of them pins (`P`: an open file), and gives it back as a [`Release`] when the state goes, however it
-//! goes: the caller then takes it out of the table of claims and drops the pin. Whether anything conflicts is decided
-//! there, not here. Each client has a lock of its own, held for the moment; a state that is refused changes nothing.
+//! Owns what each of them pins (`P`: an open file), and returns it as a [`Release`] when the state ends in any way: the
+//! caller then removes it from the table of claims and drops the pin. That table decides on conflicts, not this module.
+//! Each client has its own lock, held only for a moment; an operation that fails changes nothing.
 
 use super::{
     checked::Wanted,
@@ -45,7 +45,7 @@ impl<P> Kind<P> {
         }
     }
 
-    /// Bytes of its owner's name.
+    /// Bytes of the owner's name.
     fn name_octets(&self) -> usize {
         match self {
             Kind::Open(open) => open.owner.0.len(),
@@ -61,7 +61,7 @@ pub(super) struct State<P> {
     pub(super) kind: Kind<P>,
 }
 
-/// How much all clients hold.
+/// How much all clients hold together.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     /// By kind.
@@ -78,7 +78,7 @@ impl Totals {
         self.states.each_ref().map(|total| total.load(Ordering::Relaxed))
     }
 
-    /// Counts `more`, if it is not above the limit then.
+    /// Counts `more`, if the total stays within the limit.
     pub(super) fn take(total: &AtomicUsize, more: usize, limit: usize) -> Result<(), Status> {
         let grow = |count: usize| count.checked_add(more).filter(|count| *count <= limit);
         let grown = total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow);
@@ -88,27 +88,27 @@ impl Totals {
 
 /// What one client holds.
 pub(crate) struct Held<P> {
-    /// The flags of SEQUENCE, so that it need not wait for the lock.
+    /// The flags of SEQUENCE, which can so be read without the lock.
     flags: Arc<AtomicU32>,
     inner: Mutex<Inner<P>>,
 }
 
-/// A state that was taken away and not freed yet.
+/// A state that the server took away and the client has not freed yet.
 struct Lost {
     number: usize,
     why: Why,
-    /// The locks that were taken away with it, if it was an open.
+    /// The locks that went with it, if it was an open.
     locks: Vec<StateIdOther>,
 }
 
 pub(super) struct Inner<P> {
     client: ClientId,
     pub(super) states: HashMap<StateIdOther, State<P>>,
-    /// What was taken away and not freed yet.
+    /// States that the server took away and the client has not freed yet.
     revoked: HashMap<StateIdOther, Lost>,
     pub(super) opens: HashMap<(OwnerName, FileKey), StateIdOther>,
     pub(super) locks: HashMap<(OwnerName, StateIdOther), StateIdOther>,
-    /// The same by owner alone, in minor version 0.
+    /// The same states by owner, in minor version 0.
     pub(super) by_owner: Option<ByOwner>,
     counts: [usize; 3],
     /// Bytes of owners' names.
@@ -116,20 +116,20 @@ pub(super) struct Inner<P> {
     /// How many of `revoked` there are of each [`Why`].
     lost: [usize; 3],
     last: u32,
-    /// Names of copies, which are kept elsewhere and stand for nothing here.
+    /// Stateids of copies, which other code keeps; they name nothing here.
     copies: HashSet<StateIdOther>,
-    /// The client is gone: calls of it that still run get nothing, because nothing would give it back.
+    /// The client has ended: its calls that still run get nothing, because nothing would give it back.
     is_ended: bool,
     limits: Arc<Limits>,
     totals: Arc<Totals>,
 }
 
 impl<P> Inner<P> {
-    /// Makes room for a state and names it.
+    /// Makes room for a state, and gives it a name.
     ///
     /// # Errors
-    /// DELAY if the client, or all of them together, hold as many of the kind as they may, or names as long as they
-    /// may; EXPIRED if the client is no more.
+    /// DELAY if the client, or all clients together, hold as many states of the kind as they may, or as many bytes of
+    /// names; EXPIRED if the client has ended.
     pub(super) fn add(&mut self, file: FileKey, kind: Kind<P>) -> Result<StateId, Status> {
         let (number, octets) = (kind.number(), kind.name_octets());
         // NFS4-8881-18.35-e
@@ -157,10 +157,10 @@ impl<P> Inner<P> {
         Ok(StateId { sequence: 1, other: name })
     }
 
-    /// A name that means nothing yet.
+    /// A name that is not in use.
     fn new_name(&mut self) -> StateIdOther {
         loop {
-            // Numbers come back after 2^32; one that still means something is passed over.
+            // Numbers come back after 2^32; a number that is still in use is skipped.
             self.last = self.last.wrapping_add(1);
             let name = other(self.client, self.last);
             let is_used = self.states.contains_key(&name) || self.revoked.contains_key(&name);
@@ -175,7 +175,7 @@ impl<P> Inner<P> {
         self.totals.states[number].fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Forgets a state that was taken away, and the locks that went with it. Says whether it was one.
+    /// Forgets a state that was taken away, and the locks that went with it. Returns whether `name` was such a state.
     fn forget(&mut self, name: StateIdOther) -> bool {
         let Some(lost) = self.revoked.remove(&name) else { return false };
         self.count_out(lost.number);
@@ -186,8 +186,8 @@ impl<P> Inner<P> {
         true
     }
 
-    /// A client of minor version 0 learns that a state is gone: if it was taken away, the client has acknowledged it
-    /// now.
+    /// A client of minor version 0 learns that a state is gone: if the server took it away, the client has acknowledged
+    /// that now.
     fn take_note(&mut self, name: StateIdOther) {
         let Some(by_owner) = &mut self.by_owner else { return };
         if let Some(why) = by_owner.lost.remove(&name) {
@@ -198,7 +198,7 @@ impl<P> Inner<P> {
         }
     }
 
-    /// Finds a state, by all rules of section 8.2.4 in their order.
+    /// Finds a state, by all rules of section 8.2.4 in order.
     pub(super) fn find(&mut self, id: StateId, file: Option<FileKey>, wanted: Wanted) -> Result<&mut State<P>, Status> {
         if special(id)?.is_some() {
             return Err(Status::BAD_STATEID);
@@ -219,19 +219,19 @@ impl<P> Inner<P> {
         Ok(state)
     }
 
-    /// Takes a state out, and the locks that belong to it. A state that is taken away stays known by its name.
+    /// Removes a state, and the locks that belong to it. A state that the server takes away is remembered by its name.
     pub(super) fn remove(&mut self, name: StateIdOther, why: Option<Why>, into: &mut Vec<Release<P>>) {
         let Some(state) = self.states.remove(&name) else { return };
         let (number, octets) = (state.kind.number(), state.kind.name_octets());
         if let Some(by_owner) = &mut self.by_owner {
             by_owner.remove(name, &state.kind);
         }
-        // The name goes with the state, whatever stays known of it.
+        // The owner's name goes with the state, even if the state is remembered.
         // NFS4-LIMITS-NAMES-a
         self.names = self.names.saturating_sub(octets);
         self.totals.names.fetch_sub(octets, Ordering::Relaxed);
         match (why, &mut self.by_owner) {
-            // Minor version 0 has no FREE_STATEID: nothing would ever count it out.
+            // Minor version 0 has no FREE_STATEID, which would count it out later.
             (Some(why), Some(by_owner)) => {
                 by_owner.lose(name, why);
                 self.lost[why as usize] += 1;
@@ -291,10 +291,10 @@ impl<P> Held<P> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Names a copy: no state gets that name meanwhile. How many there are is bounded where they are kept.
+    /// Makes a name for a copy: no state gets this name meanwhile. The code that keeps copies bounds their number.
     ///
     /// # Errors
-    /// EXPIRED if the client is no more.
+    /// EXPIRED if the client has ended.
     pub(super) fn name(&self) -> Result<StateIdOther, Status> {
         let mut inner = self.lock();
         if inner.is_ended {
@@ -305,33 +305,33 @@ impl<P> Held<P> {
         Ok(name)
     }
 
-    /// The name of a copy means nothing any more.
+    /// The name of a copy is free again.
     pub(super) fn unname(&self, name: StateIdOther) {
         self.lock().copies.remove(&name);
     }
 
-    /// Whether the client is no more.
+    /// Whether the client has ended.
     pub(crate) fn is_ended(&self) -> bool {
         self.lock().is_ended
     }
 
-    /// Whether nothing is held. What was taken away does not count.
+    /// Whether the client holds nothing. States that were taken away do not count.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().states.is_empty()
     }
 
-    /// The flags of SEQUENCE about state that was taken away.
+    /// The flags of SEQUENCE about states that were taken away.
     // NFS4-8881-18.46-e
     pub(super) fn flags(&self) -> u32 {
         self.flags.load(Ordering::Acquire)
     }
 
-    /// The same flags for who outlives it: 0 if the client has taken note of all that it lost.
+    /// The same flags, for code that may outlive this: 0 if the client has learned of all its losses.
     pub(super) fn losses(&self) -> Arc<AtomicU32> {
         self.flags.clone()
     }
 
-    /// Whether a client of minor version 0 has taken note of all that it lost, since this was asked last.
+    /// Whether a client of minor version 0 has learned of all its losses since this was last asked.
     pub(super) fn has_taken_note(&self) -> bool {
         let mut inner = self.lock();
         let has = inner.by_owner.as_mut().is_some_and(|by_owner| std::mem::take(&mut by_owner.has_taken_note));
@@ -367,15 +367,15 @@ impl<P> Held<P> {
         self.lock().find(id, None, Wanted::Any).err().unwrap_or(Status::OK)
     }
 
-    /// Frees a stateid that stands for nothing any more (FREE_STATEID). Returns whether it was the last one that had
-    /// been taken away: the client has acknowledged all losses, and may reclaim again.
+    /// Frees a stateid that names nothing any more (FREE_STATEID). Returns whether it was the last state that the
+    /// server had taken away: then the client has acknowledged all losses, and may reclaim again.
     ///
-    /// A client that knows that an open was taken away also knows it of the locks under it, which cannot outlive it:
-    /// they are freed with it. Linux frees the open alone, and recovers again and again as long as SEQUENCE reports a
-    /// loss.
+    /// A client that knows of the loss of an open also knows of the loss of the locks under it, which cannot outlive
+    /// the open: they are freed with it. Linux frees only the open, and recovers again and again while SEQUENCE reports
+    /// a loss.
     ///
     /// # Errors
-    /// LOCKS_HELD while it stands for something, else as for every stateid.
+    /// LOCKS_HELD while it names something, else as for every stateid.
     // NFS4-8881-18.38-a, NFS4-8881-18.38-b
     pub(super) fn free(&self, id: StateId) -> Result<bool, Status> {
         let mut inner = self.lock();
@@ -402,7 +402,7 @@ impl<P> Held<P> {
         released
     }
 
-    /// Takes everything away that the client holds on a file.
+    /// Takes away everything that the client holds on a file.
     pub(super) fn revoke_file(&self, file: FileKey, why: Why) -> Vec<Release<P>> {
         let mut inner = self.lock();
         let names: Vec<_> =
@@ -420,7 +420,7 @@ impl<P> Held<P> {
         released
     }
 
-    /// The client is no more, if it holds nothing: what still runs of it gets nothing. What was taken from it does not
+    /// Ends the client if it holds nothing: its calls that still run get nothing. States that were taken away do not
     /// count.
     pub(super) fn end_if_empty(&self) -> bool {
         let mut inner = self.lock();
@@ -428,7 +428,7 @@ impl<P> Held<P> {
         inner.is_ended
     }
 
-    /// Gives everything back, as the client is at its end.
+    /// Returns everything, because the client has ended.
     pub(super) fn release_all(&self) -> Vec<Release<P>> {
         let mut inner = self.lock();
         inner.is_ended = true;
@@ -445,14 +445,14 @@ impl<P> Held<P> {
         released
     }
 
-    /// How many opens, lock stateids and delegations the client has, those that were taken away included.
+    /// How many opens, lock stateids and delegations the client has, including those that were taken away.
     pub(crate) fn counts(&self) -> [usize; 3] {
         self.lock().counts
     }
 }
 
 impl<P> Drop for Held<P> {
-    /// What is left in the totals goes; callers have taken the releases before.
+    /// Takes the rest out of the totals; callers have taken the releases before.
     fn drop(&mut self) {
         let mut inner = self.lock();
         let counts = std::mem::take(&mut inner.counts);

@@ -1,5 +1,5 @@
-//! What a client of minor version 0 holds, by its owners: without sessions only a stateid shows whose sequence number a
-//! call comes with, and owners are released by name (RFC 7530 sections 9.1.4, 9.1.10, 9.1.11).
+//! What a client of minor version 0 holds, by its owners: without sessions only a stateid shows to whose sequence a
+//! call belongs, and owners are released by name (RFC 7530 sections 9.1.4, 9.1.10, 9.1.11).
 
 use super::{
     checked::Wanted,
@@ -19,19 +19,19 @@ pub(super) struct ByOwner {
     locks: HashMap<OwnerName, HashSet<StateIdOther>>,
     /// Opens that wait for OPEN_CONFIRM.
     unconfirmed: HashSet<StateIdOther>,
-    /// What was taken away and the client was not told of yet, up to [`MAX_LOST`].
+    /// States that the server took away and the client does not know of yet, at most [`MAX_LOST`].
     pub(super) lost: HashMap<StateIdOther, Why>,
-    /// It has learned of the last one.
+    /// The client has learned of the last loss.
     pub(super) has_taken_note: bool,
 }
 
-/// How many delegations that were taken from a client of minor version 0 are remembered until the client learns of it,
-/// by the first use that fails. A client that has lost more, and has not started again since, reclaims nothing after a
-/// restart of the server. A client that does not return one gets no others for an hour.
+/// How many delegations that the server took from a client of minor version 0 it remembers until the client learns of
+/// it, by the first failing use. If a client has lost more, and has not started again since, it can reclaim nothing
+/// after a restart of the server. A client that does not return a delegation gets no others for an hour.
 pub(super) const MAX_LOST: usize = 256;
 
 impl ByOwner {
-    /// A state is taken away.
+    /// The server takes a state away.
     pub(super) fn lose(&mut self, name: StateIdOther, why: Why) {
         if self.lost.len() < MAX_LOST {
             self.lost.insert(name, why);
@@ -71,7 +71,7 @@ impl ByOwner {
 }
 
 impl<P> Held<P> {
-    /// What a client of a minor version holds.
+    /// The same for a client of this minor version.
     pub(super) fn of_minor(self, minor: u32) -> Self {
         self.lock().by_owner = (minor == 0).then(ByOwner::default);
         self
@@ -80,7 +80,7 @@ impl<P> Held<P> {
     /// The owner of the open or locks that a stateid names.
     ///
     /// # Errors
-    /// BAD_STATEID, or why it was taken away.
+    /// BAD_STATEID, or the reason why it was taken away.
     pub(crate) fn owner_of(&self, id: StateId) -> Result<(Wanted, OwnerName), Status> {
         let mut inner = self.lock();
         let state = inner.find(StateId { sequence: 0, ..id }, None, Wanted::Any)?;
@@ -91,8 +91,8 @@ impl<P> Held<P> {
         }
     }
 
-    /// Whether a stateid may be used: 0 is not a sequence number there, and an open must be confirmed first. Whether it
-    /// names anything is checked later.
+    /// Whether a stateid may be used: in minor version 0 the sequence number 0 is not valid, and an open must first be
+    /// confirmed. Other code checks whether it names anything.
     ///
     /// # Errors
     /// OLD_STATEID, BAD_STATEID.
@@ -122,7 +122,7 @@ impl<P> Held<P> {
     /// OPEN_CONFIRM.
     ///
     /// # Errors
-    /// BAD_STATEID if it does not wait for it, else as for every stateid.
+    /// BAD_STATEID if the open does not wait for it, else as for every stateid.
     // NFS4-7530-16.18-a
     pub(crate) fn confirm(&self, id: StateId, file: FileKey) -> Result<StateId, Status> {
         let mut inner = self.lock();
@@ -156,7 +156,7 @@ impl<P> Held<P> {
         self.lock().by_owner.as_ref().is_some_and(|by_owner| by_owner.opens.contains_key(owner))
     }
 
-    /// Whether an owner has lock stateids, whether or not they stand for a range.
+    /// Whether an owner has lock stateids, with or without locked ranges.
     pub(crate) fn has_lock_states(&self, owner: &OwnerName) -> bool {
         self.lock().by_owner.as_ref().is_some_and(|by_owner| by_owner.locks.contains_key(owner))
     }
@@ -168,7 +168,7 @@ impl<P> Held<P> {
         names.into_iter().flatten().filter_map(|name| inner.states.get(name)).map(|state| state.file).collect()
     }
 
-    /// Forgets an owner's lock stateids, none of which stands for a range.
+    /// Forgets an owner's lock stateids, none of which has a locked range.
     pub(crate) fn forget_locks(&self, owner: &OwnerName) -> Vec<Release<P>> {
         let mut inner = self.lock();
         let names = inner.by_owner.as_ref().and_then(|by_owner| by_owner.locks.get(owner)).cloned();

@@ -1,12 +1,12 @@
-//! The journal `v4-clients` in the state directory: what a server knows after a restart (RFC 8881 section 8.4.3).
-//! Servers that share the directory have one each, `v4-clients-ID`.
+//! The journal `v4-clients` in the state directory: what a server knows after a restart (RFC 8881 section 8.4.3). Each
+//! of the servers that share the directory has its own, `v4-clients-ID`.
 //!
 //! It holds the boot epoch with the announced lease, and the owners of clients that may hold state, each with its
-//! principal and whether state was taken from it. What [`Journal::write`] has returned from is on the disk. If a write
-//! fails, nothing has changed for the caller, and the next write begins with a journal that is written anew, beside the
-//! old one, as the opening does. A record that is cut off at the end was never acknowledged. If anything else is not as
-//! it was written, it is unknown what is missing: then no owner is known, the file is kept aside, and the server
-//! reports it.
+//! principal and whether the server took state from it. When [`Journal::write`] returns, the disk has the records. If a
+//! write fails, nothing has changed for the caller, and the next write begins with a new journal, written beside the
+//! old one; opening does the same. A record that is cut off at the end was never acknowledged. If the journal is
+//! damaged in another way, it is unknown what is missing: then no owner is known, the file is kept aside, and the
+//! server reports it.
 //!
 //! ```text
 //! a record: length of the body (2 bytes), its complement (2), the body, SipHash-2-4 of the body (8)
@@ -36,20 +36,20 @@ use std::{
 pub(super) const NAME: &str = "v4-clients";
 const HEAD_OCTETS: usize = 4;
 const CHECK_OCTETS: usize = 8;
-/// The most that is read of a journal, in bytes: four times what a full one has, each owner with a name of 1 KiB.
+/// The most bytes that the code reads of a journal: four times a full journal in which each owner has a name of 1 KiB.
 const MAX_OCTETS: u64 = 64 << 20;
 
-/// What is known of an owner.
+/// What the journal says of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Known {
     pub(super) principal: Principal,
-    /// State was taken from it, and it has not taken note: what it still holds is not to be reclaimed.
+    /// The server took state from it, and it has not acknowledged that: it may not reclaim what it still holds.
     pub(super) revoked: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Record {
-    /// A start of the server, with the lease that it tells.
+    /// A start of the server, with the lease that it announces.
     Boot { epoch: u32, lease: Duration },
     /// A client that may hold state.
     Owner(Bytes, Known),
@@ -57,24 +57,24 @@ pub(super) enum Record {
     Gone(Bytes),
 }
 
-/// How a journal ends.
+/// What is at the end of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// Behind a record.
+    /// The end of a record.
     Whole,
-    /// Within a record, or in zeroes that were never written.
+    /// A record that is cut off, or zeroes that were never overwritten.
     Torn,
-    /// In something else.
+    /// Anything else.
     Damaged,
 }
 
-/// Where a journal is kept. [`Disk`] is a file; tests have others.
+/// Where a journal is kept. [`Disk`] is a file; tests have other stores.
 pub(super) trait Store: Send {
-    /// All its bytes, none if there is no journal.
+    /// All its bytes; none if there is no journal.
     fn read(&mut self) -> io::Result<Vec<u8>>;
-    /// Appends, and waits until the disk has it.
+    /// Appends bytes, and waits until the disk has them.
     fn append(&mut self, octets: &[u8]) -> io::Result<()>;
-    /// Puts other bytes in the place of all, at once, and waits until the disk has them.
+    /// Replaces all bytes at once, and waits until the disk has the new ones.
     fn replace(&mut self, octets: &[u8]) -> io::Result<()>;
     /// Keeps the file under another name, for people to look at.
     fn set_aside(&mut self) -> io::Result<()>;
@@ -88,8 +88,8 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Takes a server's journal in a state directory, or `None` if another server has it: what one of the two appends
-    /// the other would write over.
+    /// Takes a server's journal in a state directory, or `None` if another server has it: two servers would overwrite
+    /// each other's records.
     pub(super) fn take(directory: &Path, server: Option<u64>) -> io::Result<Option<Self>> {
         let path = match server {
             // NFS4-JOURNAL-a
@@ -154,11 +154,11 @@ pub(super) struct Journal {
     boot: Record,
     owners: HashMap<Bytes, Known>,
     max_owners: usize,
-    /// Records in the store.
+    /// How many records the store has.
     records: usize,
-    /// The store may hold a record that is not whole, or lack one: it must be written anew.
+    /// The store may have an incomplete record, or lack one: the journal must be written anew.
     is_torn: bool,
-    /// What is to be written with the next record that matters.
+    /// Records to write with the next record that cannot wait.
     waiting: Vec<Record>,
 }
 
@@ -166,14 +166,14 @@ pub(super) struct Journal {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Past {
     pub(super) owners: HashMap<Bytes, Known>,
-    /// The lease that was announced last.
+    /// The last announced lease.
     pub(super) lease: Duration,
     pub(super) end: End,
 }
 
 impl Journal {
-    /// Reads the journal and begins a new epoch: the next one, but not before `unix_seconds`, which decides if the last
-    /// one is unknown. The epoch is on the disk when this returns.
+    /// Reads the journal and begins a new epoch: the number after the last one, but at least `unix_seconds`, which is
+    /// used if the last one is unknown. The epoch is on the disk when this returns.
     ///
     /// # Errors
     /// If the journal can be neither read nor written.
@@ -212,12 +212,12 @@ impl Journal {
         Ok((journal, epoch, past))
     }
 
-    /// What is known of an owner.
+    /// What the journal says of an owner.
     pub(super) fn known(&self, owner: &Bytes) -> Option<Known> {
         self.owners.get(owner).copied()
     }
 
-    /// Whether the disk says this of an owner already.
+    /// Whether the disk already says this of an owner.
     pub(super) fn says(&self, record: &Record) -> bool {
         match record {
             Record::Owner(owner, known) => {
@@ -228,10 +228,10 @@ impl Journal {
         }
     }
 
-    /// Writes records, and waits until the disk has them. If that fails nothing has changed.
+    /// Writes records, and waits until the disk has them. If that fails, nothing has changed.
     ///
     /// # Errors
-    /// Whatever the disk says, and `StorageFull` at the limit of owners.
+    /// The error of the disk, and `StorageFull` at the limit of owners.
     pub(super) fn write(&mut self, records: &[Record]) -> io::Result<()> {
         let new = |record: &&Record| matches!(record, Record::Owner(name, _) if !self.owners.contains_key(name));
         if self.owners.len() + records.iter().filter(new).count() > self.max_owners {
@@ -257,13 +257,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes what need not be on the disk before anything is answered; [`write`](Self::write) takes it there.
+    /// Keeps a record that need not be on the disk before any reply; [`write`](Self::write) writes it.
     pub(super) fn write_later(&mut self, record: Record) {
         note(&mut self.owners, record.clone());
         if self.waiting.len() < MAX_OBSOLETE_RECORDS {
             self.waiting.push(record);
         } else {
-            // Too many to be kept apart.
+            // There are too many to keep them separately.
             self.waiting.clear();
             self.is_torn = true;
         }
@@ -322,7 +322,7 @@ fn put(out: &mut Vec<u8>, record: &Record) {
             body.extend_from_slice(owner);
         }
     }
-    // Owners have 1,032 bytes at most: a name of 1,024, and what stands before it in minor version 0.
+    // Owners have at most 1,032 bytes: a name of 1,024, and the prefix of minor version 0.
     let Ok(len) = u16::try_from(body.len()) else { return };
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(&(!len).to_be_bytes());
@@ -330,7 +330,7 @@ fn put(out: &mut Vec<u8>, record: &Record) {
     out.extend_from_slice(&check(&body));
 }
 
-/// The records of a journal up to its end, or to where it is not what was written.
+/// The records of a journal, up to its end or to the first damage.
 fn parse(mut octets: &[u8]) -> (Vec<Record>, End) {
     let mut records = Vec::new();
     let is_unwritten = |octets: &[u8]| octets.iter().all(|octet| *octet == 0);

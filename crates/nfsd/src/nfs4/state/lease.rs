@@ -1,21 +1,21 @@
 //! How long the server considers a client alive (RFC 8881 section 8.3).
 //!
 //! Each SEQUENCE renews a lease, which does not end while a COMPOUND runs. After its end the client keeps what it holds
-//! as a courtesy, until another client asks for it or the courtesy is over. Time comes from outside with each call.
+//! by courtesy, until another client asks for it or the courtesy is over. The caller passes the time with each call.
 //! Nothing fails.
 
 use super::limits::Limits;
 use rpcrdma_env::Timestamp;
 use std::sync::{Mutex, PoisonError};
 
-/// Where a client stands.
+/// The state of a client's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// Its lease runs: what it holds is its own.
+    /// The lease runs: nobody takes what the client holds.
     Live,
-    /// Its lease is over: it keeps what it holds until another client asks for it.
+    /// The lease is over: the client keeps what it holds until another client asks for it.
     Courtesy,
-    /// It has been away for too long.
+    /// The client has been away for too long.
     Gone,
 }
 
@@ -26,9 +26,9 @@ pub(crate) struct Lease(Mutex<Inner>);
 #[derive(Debug)]
 struct Inner {
     renewed: Timestamp,
-    /// COMPOUNDs that run.
+    /// How many COMPOUNDs run.
     running: u32,
-    /// The client is no more: no COMPOUND of it begins.
+    /// The client has ended: it can begin no COMPOUND.
     is_ended: bool,
 }
 
@@ -42,7 +42,7 @@ impl Lease {
         f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A call of the client has come. Returns whether it is still a client.
+    /// A call of the client has come. Returns whether the client still exists.
     pub(crate) fn renew(&self, now: Timestamp) -> bool {
         self.with(|lease| {
             if !lease.is_ended {
@@ -52,7 +52,7 @@ impl Lease {
         })
     }
 
-    /// A COMPOUND begins; [`leave`](Self::leave) has to follow if this says that the client still is one.
+    /// A COMPOUND begins. If this returns that the client still exists, [`leave`](Self::leave) has to follow.
     pub(crate) fn enter(&self, now: Timestamp) -> bool {
         self.with(|lease| {
             if !lease.is_ended {
@@ -63,12 +63,12 @@ impl Lease {
         })
     }
 
-    /// The client is no more.
+    /// The client has ended.
     pub(super) fn end(&self) {
         self.with(|lease| lease.is_ended = true);
     }
 
-    /// Ends the lease if the client stands as `is_due` says, or was ended before.
+    /// Ends the lease if `is_due` says so of its standing, or if it has already ended.
     pub(super) fn end_if(&self, now: Timestamp, limits: &Limits, is_due: impl FnOnce(Standing) -> bool) -> bool {
         self.with(|lease| {
             lease.is_ended |= is_due(lease.standing(now, limits));
@@ -76,7 +76,7 @@ impl Lease {
         })
     }
 
-    /// Does something while the lease is over and nothing of the client can begin, or does not.
+    /// Runs `f` if the lease is over, and lets no COMPOUND of the client begin meanwhile.
     // NFS4-8881-8.4.3-d
     pub(super) fn if_over<T>(&self, now: Timestamp, limits: &Limits, f: impl FnOnce() -> T) -> Option<T> {
         self.with(|lease| (lease.standing(now, limits) != Standing::Live).then(f))
@@ -95,7 +95,7 @@ impl Lease {
         self.with(|lease| lease.renewed)
     }
 
-    /// Where the client stands.
+    /// The state of the lease now.
     pub(crate) fn standing(&self, now: Timestamp, limits: &Limits) -> Standing {
         self.with(|lease| lease.standing(now, limits))
     }

@@ -1,76 +1,76 @@
-//! What bounds the state: how many of everything a client, an address and the server can have, and for how long.
+//! Limits of the state: how many of everything a client, an address and the server can have, and for how long.
 //!
-//! The constants are what a server uses. They are collected in [`Limits`], so that tests can make them small. Limits of
-//! what is kept elsewhere (open files, waiting locks, copies, recalls, tags of COMPOUNDs) stand there.
+//! A server uses the constants. [`Limits`] collects them, so that tests can make them small. Limits of things that
+//! other modules keep (open files, waiting locks, copies, recalls, tags of COMPOUNDs) stand in those modules.
 
 use std::time::Duration;
 
-/// The most client records, in number. A client takes about 2 KiB without what it holds; a site has hundreds.
+/// The most client records. A client takes about 2 KiB without what it holds; a site has hundreds of clients.
 pub(crate) const MAX_CLIENTS: usize = 4_096;
-/// The most client records of one address, in number: three quarters, so that one address never takes all of them.
+/// The most client records of one address: three quarters, so that one address never takes all of them.
 pub(crate) const MAX_CLIENTS_OF_ADDRESS: usize = MAX_CLIENTS / 4 * 3;
-/// The most client records that no session has confirmed. An honest client confirms its own one round trip later, and
-/// anybody can make them without end.
+/// The most client records that no session has confirmed. An honest client confirms its record one round trip later,
+/// but any caller can make unconfirmed ones without end.
 pub(crate) const MAX_UNCONFIRMED: usize = 256;
-/// The most sessions of a client, in number. Linux has one for each server and address of it.
+/// The most sessions of a client. Linux has one for each server and each of its addresses.
 pub(crate) const MAX_SESSIONS: usize = 16;
-/// The most slots of a session, in number: calls at a time. Linux asks for 64 and uses up to 1,024.
+/// The most slots of a session, which are calls at a time. Linux asks for 64 and uses up to 1,024.
 pub(crate) const MAX_SLOTS: u32 = 64;
-/// The most connections of a session, in number. Linux has at most 16 (`nconnect=`).
+/// The most connections of a session. Linux has at most 16 (`nconnect=`).
 pub(crate) const MAX_CONNECTIONS: usize = 16;
-/// The most operations of a COMPOUND, in number. Linux asks for 8, and ends a mount that is given fewer.
+/// The most operations of a COMPOUND. Linux asks for 8, and gives up a mount that gets fewer.
 pub(crate) const MAX_COMPOUND_OPS: u32 = 64;
-/// The most that a slot remembers of a reply, in bytes: what a COMPOUND of changes answers, without data.
+/// The most bytes that a slot remembers of a reply: enough for a COMPOUND of changes, without data.
 pub(crate) const SLOT_CACHE_OCTETS: u32 = 2_048;
-/// What all reply caches take together by default, in bytes. The service sets a sixteenth of `--memory`.
+/// The bytes of all reply caches together by default. The service sets a sixteenth of `--memory`.
 pub(crate) const MAX_CACHE_OCTETS: usize = 64 << 20;
-/// The part of what is left of the memory for reply caches that a new session takes at most: an eighth, so that there
-/// is something left for the next one.
+/// A new session takes at most this part of the remaining memory for reply caches: an eighth, so that something is left
+/// for the next session.
 pub(crate) const CACHE_SHARE: usize = 8;
-/// The largest call and the largest reply that a session offers, in bytes: 1 MiB of data, and what stands around it.
+/// The largest call and the largest reply that a session offers, in bytes: 1 MiB of data, and the rest of the message.
 pub(crate) const MAX_MESSAGE_OCTETS: u32 = (1 << 20) + 4_096;
-/// The most opens, and the most lock stateids, and the most delegations of a client, in number. Each takes below 1 KiB
-/// and the name of its owner (1 KiB at most, below 40 bytes from Linux).
+/// The most opens of a client; also its most lock stateids, and its most delegations. Each takes less than 1 KiB, plus
+/// the name of its owner (1 KiB at most, less than 40 bytes from Linux).
 pub(crate) const MAX_HELD_BY_CLIENT: usize = 65_536;
-/// The most of each kind of all clients, in number: two greedy clients do not take all of it.
+/// The most of each kind of all clients: two greedy clients do not take all of it.
 pub(crate) const MAX_HELD: usize = 4 * MAX_HELD_BY_CLIENT;
-/// The most bytes that the names of the owners of a client's opens and lock stateids have, all together: 64 for each
-/// of those that it may have (Linux's have below 40), and for 8,192 of them the longest there is. Each name is in
-/// memory twice, here and in the table of claims.
+/// The most bytes of the names of a client's owners of opens and lock stateids: 64 bytes for each of the states that it
+/// may have (Linux's names have less than 40), or the longest names for 8,192 of them. Each name is in memory twice,
+/// here and in the table of claims.
 pub(crate) const MAX_NAME_OCTETS_OF_CLIENT: usize = 2 * MAX_HELD_BY_CLIENT * 64;
-/// The same of all clients: 32 MiB of names, where opens and locks alone would allow for 512 MiB.
+/// The same for all clients: 32 MiB of names, where the limits of opens and locks alone would allow 512 MiB.
 pub(crate) const MAX_NAME_OCTETS: usize = 4 * MAX_NAME_OCTETS_OF_CLIENT;
-/// What an owner of minor version 0 is counted as beside its name, in bytes: its record, and the largest reply that it
-/// remembers, of a LOCK that another owner with the longest name stands in the way of.
+/// The bytes as which an owner of minor version 0 counts beside its name: its record, and the largest reply that it
+/// remembers, which is a LOCK's that names a conflicting owner with the longest name.
 pub(crate) const OWNER_OCTETS: usize = 2_048;
-/// The most bytes that the owners of a client of minor version 0 take, with the replies that they remember: some
-/// 16,000 owners that were used within a lease, open or not. Linux has one for each user, and one for each process and
-/// file with locks.
+/// The most bytes of the owners of a client of minor version 0, with the replies that they remember: some 16,000 owners
+/// that were used within a lease, open or not. Linux has one for each user, and one for each process and file with
+/// locks.
 pub(crate) const MAX_OWNER_OCTETS_OF_CLIENT: usize = 32 << 20;
-/// The same of all clients.
+/// The same for all clients.
 pub(crate) const MAX_OWNER_OCTETS: usize = 4 * MAX_OWNER_OCTETS_OF_CLIENT;
 /// How long the server considers a client alive after its last call. A conflict waits this long for a client that is
 /// gone.
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
-/// How long a client whose lease is over keeps what nobody else asks for: a laptop that sleeps for a night finds its
-/// files.
+/// How long a client whose lease is over keeps what no other client asks for: a laptop that sleeps for a night finds
+/// its files again.
 pub(crate) const COURTESY_TIME: Duration = Duration::from_secs(24 * 60 * 60);
-/// The most client owners in the journal, in number: those of all clients, and as many of before a restart.
+/// The most client owners in the journal: those of all clients, and as many from before a restart.
 pub(crate) const MAX_RECORDS: usize = 2 * MAX_CLIENTS;
-/// The journal is written anew when it has this many records more than are needed, and twice as many.
+/// The journal is written anew when it has twice as many records as it needs, and this many more.
 pub(crate) const MAX_OBSOLETE_RECORDS: usize = 1_024;
 
-/// The most recalls of a client's delegations that are under way at a time, in number: a part of its back channel's
-/// slots (Linux has 16), so that other calls find one.
+/// The most recalls of a client's delegations that are under way at a time: fewer than its back channel has slots
+/// (Linux has 16), so that other calls find a slot.
 pub(crate) const RECALLS_OF_CLIENT: usize = 4;
-/// The most calls by which a client is asked at a time what it knows of files that it writes (CB_GETATTR), in number:
-/// as many as its back channel has slots for. Beyond that its delegations are called back instead.
+/// The most calls at a time that ask a client about files that it writes (CB_GETATTR): as many as its back channel has
+/// slots. Beyond that the server recalls its delegations instead.
 pub(crate) const ASKINGS_OF_CLIENT: usize = 16;
-/// How long a client that has not returned a delegation gets no others: the client that wanted the file has waited for
+/// How long a client that has not returned a delegation gets no others: the client that wanted the file had to wait for
 /// a lease.
 pub(crate) const UNRELIABLE_TIME: Duration = Duration::from_secs(60 * 60);
-/// How long a client that wants a file waits until a delegation of it is returned, or its holder has answered, before
-/// it has to ask again: some round trips, and less than its pause would be.
+/// How long a client that wants a file waits for the return of a delegation, or for its holder's answer, before it has
+/// to ask again: some round trips, but less than its pause would be.
 pub(crate) const RECALL_WAIT: Duration = Duration::from_millis(25);
 
 /// The limits of one server.
@@ -110,7 +110,7 @@ pub(crate) struct Limits {
     pub(crate) owners: usize,
     /// See [`LEASE`].
     pub(crate) lease: Duration,
-    /// How long the server at least waits for reclaims after a restart; never shorter than the lease that it announced
+    /// How long the server waits at least for reclaims after a restart; never less than the lease that it announced
     /// before.
     pub(crate) grace: Duration,
     /// See [`COURTESY_TIME`].
@@ -168,7 +168,7 @@ mod tests {
         assert_eq!((MAX_DIALLED, MAX_DIALLED_OF_ADDRESS, MAX_DIALS_IN_MINUTE), (64, 4, 10));
     }
 
-    /// What other limits rely on.
+    /// Other limits rely on these relations.
     #[test]
     fn the_defaults_fit_each_other() {
         let limits = Limits::default();

@@ -1,11 +1,11 @@
 //! The state of NFS 4.0 to 4.2 between calls: state machines without any network (RFC 8881 sections 2.4, 2.10, 8, 9;
 //! RFC 7530 section 9).
 //!
-//! [`State`] is the whole of it, one for a server. `P` is what an open pins, the file system's open file. Time comes
-//! with each call. No function returns with a lock held, and none sleeps, except those whose documentation says so:
+//! [`State`] is all of it, one for each server. `P` is what an open pins: the file system's open file. The caller
+//! passes the time. No function returns with a lock held, and none sleeps except those whose documentation says so:
 //! they wait for the disk, and belong on a worker. An `Err` is the status to answer, and nothing has changed.
 //!
-//! How the service stands on it, by operation:
+//! Which functions the service uses, by operation:
 //!
 //! | operation | here |
 //! |---|---|
@@ -27,19 +27,19 @@
 //! | COPY, OFFLOAD_STATUS, OFFLOAD_CANCEL | [`Client::begin_copy`], `copy`, `cancel_copy` |
 //! | TEST_STATEID, FREE_STATEID | [`Held::test`](held::Held), [`State::free_stateid`]; `write_waiting` after the last loss |
 //!
-//! The service puts the current stateid in the place of [`StateId::CURRENT`](rpcrdma_nfs::v4::StateId) before it asks
-//! here: with sequence number 0, except for CLOSE and OPEN_DOWNGRADE. Where the claims say that another client stands
-//! in the way, [`State::take_from`] takes it from a client whose lease is over; [`State::revoke`] takes a delegation
-//! that is not returned, or is wanted from such a client. The program calls [`State::sweep`] every few seconds, and
-//! [`State::connection_ended`] when a connection ends.
+//! Before it calls a function here, the service replaces [`StateId::CURRENT`](rpcrdma_nfs::v4::StateId) by the current
+//! stateid: with sequence number 0, except for CLOSE and OPEN_DOWNGRADE. If the claims say that another client is in
+//! the way, [`State::take_from`] takes the claim from a client whose lease is over; [`State::revoke`] takes a
+//! delegation that its client does not return, or that such a client has. The program calls [`State::sweep`] every few
+//! seconds, and [`State::connection_ended`] when a connection ends.
 //!
-//! Every [`Release`] has to be taken out of the claims, and its pins dropped: none comes twice. An operation that got
-//! something from the claims and an `Err` here gives it back, since its client may have ended in between.
+//! The caller has to remove every [`Release`] from the claims, and drop its pins: none comes twice. If an operation
+//! gets something from the claims and then an `Err` here, it gives that back, since its client may have ended in
+//! between.
 //!
-//! Locks are taken in this order: the table of clients, a client's sessions, a shard of sessions, a session's
-//! connections, its back channel, the index of connections; a client's lease, its copies, what it holds. Those of
-//! [`Recovery`] come last. None is held while the disk is waited for but the journal's own, which only functions that
-//! sleep take.
+//! The order of locks: the table of clients, a client's sessions, a shard of sessions, a session's connections, its
+//! back channel, the index of connections; a client's lease, its copies, what it holds. The locks of [`Recovery`] come
+//! last. No lock is held during a wait for the disk except the journal's own, which only functions that sleep take.
 
 pub(crate) mod backchannel;
 pub(crate) mod callers;
@@ -80,8 +80,8 @@ use rpcrdma_nfs::v4::{ClientId, StateId, StateIdOther, Status};
 use sessions::Sessions;
 use std::sync::{Arc, Mutex};
 
-/// Who the server is, as EXCHANGE_ID says: two servers of one host have two identities, made of the state directory's
-/// secret.
+/// The server's identity, as EXCHANGE_ID returns it: two servers on one host have two identities, made from the secret
+/// of the state directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// `so_major_id`.
@@ -95,7 +95,7 @@ pub(crate) struct Identity {
 /// The state of a server.
 pub(crate) struct State<P> {
     limits: Arc<Limits>,
-    /// Who it is.
+    /// Its identity.
     pub(crate) identity: Identity,
     random: Arc<dyn Random>,
     /// What survives a restart.
@@ -106,27 +106,28 @@ pub(crate) struct State<P> {
     totals: Arc<Totals>,
 }
 
-/// What a client loses that goes on.
+/// What a client loses that still exists.
 pub(crate) struct Loss<P> {
-    /// Who loses it.
+    /// The client.
     pub(crate) client: Arc<Client<P>>,
-    /// What it loses.
+    /// The states that it loses.
     pub(crate) states: Vec<StateIdOther>,
-    /// Why. What [expires](Why::Expired) stays if the client has come back in the meantime.
+    /// The reason. With [`Why::Expired`] the states stay if the client has come back in the meantime.
     pub(crate) why: Why,
 }
 
-/// What becomes of a claim that conflicts.
+/// What happens to a conflicting claim.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken<P> {
     /// It stays: its client's lease runs.
     Stays,
-    /// It is taken away, with all else of the client on the file. The conflict is over once this is given back.
+    /// The server takes it away, with all else that the client holds on the file. The conflict is over once the caller
+    /// has handled these releases.
     Gone(Vec<Release<P>>),
 }
 
 impl<P> State<P> {
-    /// The state of a server that starts.
+    /// The state of a starting server.
     pub(crate) fn new(recovery: Recovery, identity: Identity, random: Arc<dyn Random>, limits: Limits) -> Self {
         Self {
             budget: Budget::new(limits.cache),
@@ -140,7 +141,7 @@ impl<P> State<P> {
         }
     }
 
-    /// Where random numbers come from.
+    /// The source of random numbers.
     pub(crate) fn random(&self) -> Arc<dyn Random> {
         self.random.clone()
     }
@@ -150,18 +151,20 @@ impl<P> State<P> {
         &self.limits
     }
 
-    /// Takes from clients whose leases are over what they hold on a file that another client wants, who gets it only if
-    /// all of them lose it. Waits for the disk once, and once more if a client turned out to be alive. Sleeps.
+    /// Takes from clients whose leases are over their claims on a file that another client wants. The other client gets
+    /// the file only if all of them lose their claims. Waits for the disk once, and once more if a client has turned
+    /// out to be alive. Sleeps.
     ///
     /// # Errors
-    /// SERVERFAULT if the journal cannot be written: it stays. The request that wanted it is then answered with DELAY.
+    /// SERVERFAULT if the server cannot write the journal: then the claims stay, and the request for the file gets
+    /// DELAY.
     pub(crate) fn take_from(&self, holders: &[ClientId], file: FileKey, now: Timestamp) -> Result<Taken<P>, Status> {
-        // One that is no more holds nothing.
+        // A client that has ended holds nothing.
         let clients: Vec<_> = holders.iter().filter_map(|holder| self.client(*holder).ok()).collect();
         if clients.iter().any(|client| self.is_live(client, now)) {
             return Ok(Taken::Stays);
         }
-        // A client that cannot learn of a part of a loss loses everything (RFC 7530 section 9.6.3). NFS4-7530-9.6.3-a
+        // A client that cannot learn of a partial loss loses everything (RFC 7530 section 9.6.3). NFS4-7530-9.6.3-a
         let (of_zero, in_part): (Vec<_>, Vec<_>) = clients.into_iter().partition(|client| client.is_zero());
         // NFS4-8881-8.4.3-a: on the disk before another client gets it.
         self.recovery.note_losses(in_part.iter().map(|client| &**client), &of_zero)?;
@@ -170,7 +173,7 @@ impl<P> State<P> {
         for client in &in_part {
             match client.lease.if_over(now, &self.limits, || client.held.revoke_file(file, Why::Expired)) {
                 Some(of_client) => released.extend(of_client),
-                // It has come back in the meantime.
+                // The client has come back in the meantime.
                 None => stay += 1,
             }
             self.mend(client);
@@ -179,8 +182,8 @@ impl<P> State<P> {
         Ok(if stay > 0 && stay == count { Taken::Stays } else { Taken::Gone(released) })
     }
 
-    /// Ends clients of which the journal says that they are expired, if they are still away. Gives what they held, and
-    /// how many have come back in the meantime.
+    /// Ends clients that the journal no longer names, if they are still away. Returns what they held, and how many have
+    /// come back in the meantime.
     fn end_those_away(&self, clients: Vec<Arc<Client<P>>>, now: Timestamp) -> (Vec<Release<P>>, usize) {
         let (mut released, mut back) = (Vec::new(), 0);
         for client in clients {
@@ -190,8 +193,8 @@ impl<P> State<P> {
                 let next = table.confirmed(client.owner());
                 drop(table);
                 released.extend(self.purge(&client));
-                // The journal knows owners by name: what it has just forgotten was also the record of an incarnation
-                // that has taken the client's place in the meantime.
+                // The journal knows owners by name. The entry that it has just lost may also have been the record of a
+                // new incarnation, which has taken the client's place in the meantime.
                 // NFS4-7530-9.6.2-a
                 if let Some(next) = next.filter(|next| next.is_recorded()) {
                     self.recovery.note_again(&next);
@@ -204,9 +207,10 @@ impl<P> State<P> {
         (released, back)
     }
 
-    /// If nothing was taken in the end, the journal must say so. What it says of a client that has not completed may
-    /// date from before a restart, and stays. If something was taken, the journal still says it, unless the client has
-    /// meanwhile acknowledged what it had lost before.
+    /// Corrects the journal's note of a loss. If the client has lost nothing in the end, the note goes; but a note
+    /// about a client that has not sent RECLAIM_COMPLETE may date from before a restart, and stays. If the client has
+    /// lost something, the note may be gone because the client has acknowledged an earlier loss: then it is written
+    /// again.
     fn mend(&self, client: &Client<P>) {
         if client.has_losses() {
             let _ = self.recovery.note_losses([client], &[]);
@@ -215,10 +219,10 @@ impl<P> State<P> {
         }
     }
 
-    /// Takes states from clients that go on. Gives what each has lost. The disk is waited for once. Sleeps.
+    /// Takes states from clients that still exist. Returns what each has lost. Waits for the disk once. Sleeps.
     ///
     /// # Errors
-    /// SERVERFAULT if the journal cannot be written: they stay.
+    /// SERVERFAULT if the server cannot write the journal: then the states stay.
     pub(crate) fn revoke(&self, losses: &[Loss<P>], now: Timestamp) -> Result<Vec<Vec<Release<P>>>, Status> {
         // NFS4-8881-8.4.3-a
         self.recovery.note_losses(losses.iter().map(|loss| &*loss.client), &[])?;
@@ -240,12 +244,12 @@ impl<P> State<P> {
         }
     }
 
-    /// FREE_STATEID. True if it was the last that the client had lost: then it is answered when the journal has that on
-    /// the disk ([`Recovery::write_waiting`]). From the answer on the client counts on what it gets, also after a
-    /// restart.
+    /// FREE_STATEID. Returns whether it was the last state that the client had lost: then the server replies only when
+    /// the disk has the journal's entry ([`Recovery::write_waiting`]). After the reply the client relies on what it
+    /// gets, also after a restart.
     ///
     /// # Errors
-    /// LOCKS_HELD while it stands for something, else as for every stateid.
+    /// LOCKS_HELD while it names something, else as for every stateid.
     pub(crate) fn free_stateid(&self, client: &Client<P>, id: StateId) -> Result<bool, Status> {
         let is_last = client.held.free(id)?;
         if is_last {
@@ -254,17 +258,18 @@ impl<P> State<P> {
         Ok(is_last)
     }
 
-    /// Writes what was left for later. Sleeps.
+    /// Writes the entries that were left for later. Sleeps.
     pub(crate) fn settle(&self, now: Timestamp) {
-        // The log says why it failed, and what is on the disk is safe: a client too many is waited for.
+        // The log has the reason of a failure, and the journal on the disk is safe: the next start only waits for a
+        // client too many.
         let _ = self.recovery.upkeep(now);
     }
 
-    /// Ends the grace period when it is time, and clients: those that nobody confirmed for a lease, and those that were
-    /// away for longer than the courtesy lasts, or whose place is wanted. Gives what these held. Sleeps.
+    /// Ends the grace period when it is time, and ends clients: those that have not been confirmed for a lease, and
+    /// those that were away for longer than the courtesy, or whose place is needed. Returns what these held. Sleeps.
     // NFS4-8881-18.35-g
     pub(crate) fn sweep(&self, now: Timestamp) -> Vec<Release<P>> {
-        // If it fails it is tried again the next time.
+        // If it fails, the next sweep tries again.
         self.settle(now);
         let mut due = Vec::new();
         let mut table = self.table();

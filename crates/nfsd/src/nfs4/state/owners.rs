@@ -1,8 +1,8 @@
 //! Opens and locks by their owners (RFC 8881 sections 9.1, 9.8 and 9.9; 18.2, 18.10, 18.12, 18.16, 18.18).
 //!
 //! An owner has one open of a file, whose access and denial are the union of its OPENs, and one lock stateid for each
-//! open that it locks under. Each change advances the stateid. Conflicts with others were decided before; after an
-//! error here the caller gives back what it got there.
+//! open under which it locks. Each change advances the stateid. Conflicts with other owners were decided before; after
+//! an error here the caller gives back what it got from the table of claims.
 
 use super::{
     checked::Wanted,
@@ -18,7 +18,7 @@ use rpcrdma_nfs::v4::{OwnerName, StateId, StateIdOther, Status};
 /// READ and WRITE, together.
 pub(crate) const BOTH: u8 = 3;
 
-/// What an open may do, and what it denies to others: bit 1 is READ, bit 2 is WRITE.
+/// What an open may do, and what it denies others: bit 1 is READ, bit 2 is WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Share {
     access: u8,
@@ -26,10 +26,10 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// From the words of an operation, without the bits that wish for delegations.
+    /// From the words of an operation, without the bits of wishes for delegations.
     ///
     /// # Errors
-    /// INVAL for no access, or for anything but READ and WRITE.
+    /// INVAL for no access, or for bits other than READ and WRITE.
     // NFS4-8881-9.7-a, NFS4-8881-9.7-b, NFS4-8881-18.18.3-b
     pub(crate) fn new(access: u32, deny: u32) -> Result<Self, Status> {
         match (u8::try_from(access), u8::try_from(deny)) {
@@ -58,10 +58,10 @@ impl Share {
 pub(super) struct Open<P> {
     pub(super) owner: OwnerName,
     pub(super) share: Share,
-    /// Bit n: an OPEN in effect asked for access n, or for denial n.
+    /// The set of accesses (or denials) of the OPENs in effect: bit n stands for access (or denial) n.
     accesses: u8,
     denials: u8,
-    /// At most one for each access.
+    /// At most one pin for each access.
     pub(super) pins: Vec<(u8, P)>,
     pub(super) locks: Vec<StateIdOther>,
 }
@@ -80,54 +80,54 @@ pub(super) struct Delegation<P> {
     pub(super) pin: P,
 }
 
-/// The union of those values of a set (bit n: value n) that lie within `within`, or `None` if there are none.
+/// The union of those values in a set (bit n: value n) that are within `within`; `None` if there are none.
 fn union_within(values: u8, within: u8) -> Option<u8> {
     let fitting = (0..=BOTH).filter(|value| values & (1 << value) != 0 && value & !within == 0);
     fitting.reduce(|union, value| union | value)
 }
 
-/// Those values of a set that lie within `within`.
+/// Those values in a set that are within `within`.
 fn subset(values: u8, within: u8) -> u8 {
     (0..=BOTH).filter(|value| value & !within == 0).fold(0, |set, value| set | values & (1 << value))
 }
 
-/// An OPEN that may be done.
+/// An OPEN that has passed all checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Opening<P> {
     /// The open owner.
     pub(crate) owner: OwnerName,
     /// The file.
     pub(crate) file: FileKey,
-    /// What it asks for.
+    /// The access and denial that it asks for.
     pub(crate) share: Share,
-    /// What the file system opened for it, with that access.
+    /// The file that the file system has opened for it, with that access.
     pub(crate) pin: P,
 }
 
-/// What came of an OPEN.
+/// The result of an OPEN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Opened {
     /// The stateid.
     pub(crate) id: StateId,
-    /// The union of what the owner's OPENs asked for.
+    /// The union of the owner's OPENs.
     pub(crate) share: Share,
 }
 
 /// The owner whose locks change.
 #[derive(Clone, Debug)]
 pub(crate) enum LockBy {
-    /// The first of an owner under an open (`open_to_lock_owner4`).
+    /// The owner's first lock under an open (`open_to_lock_owner4`).
     New {
         /// The open.
         open: StateId,
         /// The lock owner.
         owner: OwnerName,
     },
-    /// Later ones.
+    /// Later locks.
     Known(StateId),
 }
 
-/// A name in memory of its own: what a decoder gives is a part of a whole message.
+/// Copies a name: a decoder returns a part of a whole message.
 fn own(name: &OwnerName) -> OwnerName {
     OwnerName(Bytes::copy_from_slice(&name.0))
 }
@@ -139,11 +139,11 @@ fn count_on<P>(state: &mut State<P>, other: StateIdOther) -> StateId {
 }
 
 impl<P> Held<P> {
-    /// Notes an OPEN: a new open, or more of the one that the owner has. [`Recorded`] says that the client would be
-    /// known after a restart.
+    /// Records an OPEN: a new open, or more access of the owner's open. [`Recorded`] proves that the server would know
+    /// the client after a restart.
     ///
     /// # Errors
-    /// DELAY at the limits. Then the caller gives back what it had claimed.
+    /// DELAY at the limits. Then the caller gives back its claim.
     // NFS4-8881-9.9-c
     pub(crate) fn open(&self, _recorded: &Recorded, opening: Opening<P>) -> Result<Opened, Status> {
         let Opening { owner, file, share, pin } = opening;
@@ -171,10 +171,10 @@ impl<P> Held<P> {
         Ok(Opened { id, share })
     }
 
-    /// Takes back a part of what an open may do (OPEN_DOWNGRADE), and gives what is no longer pinned.
+    /// Reduces an open (OPEN_DOWNGRADE), and returns what it no longer pins.
     ///
     /// # Errors
-    /// INVAL unless access and denial are what some of the OPENs in effect asked for; else as for every stateid.
+    /// INVAL unless access and denial are unions of OPENs in effect; else as for every stateid.
     // NFS4-8881-18.18-b, NFS4-8881-18.18.3-a
     pub(crate) fn downgrade(&self, id: StateId, file: FileKey, to: Share) -> Result<(StateId, Vec<P>), Status> {
         let mut inner = self.lock();
@@ -188,7 +188,7 @@ impl<P> Held<P> {
         open.share = to;
         open.accesses = subset(open.accesses, to.access);
         open.denials = subset(open.denials, to.deny);
-        // Each access of an OPEN that stays in effect has a pin of its own.
+        // Each access of an OPEN that stays in effect has its own pin.
         let (kept, dropped) =
             std::mem::take(&mut open.pins).into_iter().partition(|(access, _)| access & !to.access == 0);
         open.pins = kept;
@@ -196,7 +196,7 @@ impl<P> Held<P> {
         Ok((count_on(state, id.other), dropped.into_iter().map(|(_, pin)| pin).collect()))
     }
 
-    /// Ends an open, with all locks under it. The stateid to answer is [`StateId::INVALID`].
+    /// Ends an open, with all locks under it. The stateid in the reply is [`StateId::INVALID`].
     ///
     /// # Errors
     /// As for every stateid.
@@ -208,11 +208,11 @@ impl<P> Held<P> {
         Ok(released)
     }
 
-    /// Notes a LOCK that was granted.
+    /// Records a LOCK that was granted.
     ///
     /// # Errors
     /// As for every stateid, and DELAY at the limits. Then the caller gives back the range: the open may have been
-    /// closed since it was looked at.
+    /// closed since the check.
     // NFS4-8881-8.2.1-a
     pub(crate) fn locked(&self, by: LockBy, file: FileKey) -> Result<StateId, Status> {
         let mut inner = self.lock();
@@ -234,7 +234,7 @@ impl<P> Held<P> {
         Ok(id)
     }
 
-    /// Notes a LOCKU, and whether the owner still has a range of the file.
+    /// Records a LOCKU, and whether the owner still has a range of the file.
     ///
     /// # Errors
     /// As for every stateid.
@@ -242,10 +242,10 @@ impl<P> Held<P> {
         change_lock(&mut self.lock(), id, file, still_holds)
     }
 
-    /// Notes a delegation.
+    /// Records a delegation.
     ///
     /// # Errors
-    /// DELAY at the limits; the OPEN is answered without it.
+    /// DELAY at the limits: then the OPEN succeeds without a delegation.
     pub(crate) fn delegate(
         &self,
         _recorded: &Recorded,

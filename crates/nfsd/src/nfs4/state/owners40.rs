@@ -2,12 +2,12 @@
 //! 9.1.11).
 //!
 //! An owner does one thing after the other: a call takes the owner's [turn](StateOwner::turn), and only calls of the
-//! same owner wait for it. The last call is remembered with its answer, so that a repetition is answered and not
+//! same owner wait for it. The owner remembers its last call with the answer: a repetition gets that answer, and is not
 //! executed. An owner that has nothing open, or no lock stateid, is forgotten a lease after its last use; its next OPEN
 //! must then be confirmed.
 //!
-//! Owns names and answers, each within [`OWNER_OCTETS`](super::limits::OWNER_OCTETS). The lock of the table comes
-//! before that of [`Held`]. Nothing sleeps; waiting for a turn is asynchronous.
+//! Owns names and answers, each within [`OWNER_OCTETS`](super::limits::OWNER_OCTETS). The table's lock comes before the
+//! lock of [`Held`]. Nothing sleeps; waiting for a turn is asynchronous.
 
 use super::{
     held::{Held, Totals},
@@ -27,18 +27,18 @@ use tokio::sync::OwnedMutexGuard;
 /// The last call of an owner, and its answer.
 #[derive(Debug)]
 pub(crate) struct Remembered {
-    /// Distinguishes it from another call.
+    /// Distinguishes the call from another.
     pub(crate) digest: u64,
     /// The answer.
     pub(crate) outcome: Outcome,
-    /// The file that is current after it, if it goes to one.
+    /// The current file after it, if the call changes the current file.
     pub(crate) file: Option<FileId>,
 }
 
-/// What is known of an owner.
+/// The sequence of an owner's calls.
 #[derive(Debug, Default)]
 pub(crate) struct Sequence {
-    /// The number of the last call; none if there was none.
+    /// The number of the last call; `None` before the first.
     last: Option<u32>,
     remembered: Option<Box<Remembered>>,
     /// Whether the client has shown that it knows the owner's number.
@@ -50,7 +50,7 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    /// Whether a call is the owner's next one: `None`, or the answer if it is its last one that comes again.
+    /// Whether a call is the owner's next one: `None`; or the answer, if it repeats the last one.
     ///
     /// # Errors
     /// BAD_SEQID.
@@ -60,7 +60,7 @@ impl Sequence {
             // NFS4-7530-9.1.9-a: an unknown owner has no number.
             None => Ok(None),
             Some(last) if number == last.wrapping_add(1) => Ok(None),
-            // NFS4-7530-9.1.9-b: something else by the same number was not answered yet.
+            // NFS4-7530-9.1.9-b: the remembered answer belongs only to the same call.
             Some(last) if number == last => {
                 self.remembered.as_deref().filter(|known| known.digest == digest).map(Some).ok_or(Status::BAD_SEQID)
             }
@@ -69,7 +69,7 @@ impl Sequence {
         }
     }
 
-    /// A call was executed, and its number used up, unless its status says that it was not.
+    /// A call was executed. Its number is used up, unless its status says that it is not.
     pub(crate) fn executed(&mut self, number: u32, remembered: Remembered, now: Timestamp) {
         self.used = self.used.max(now);
         if remembered.outcome.status().is_counted() {
@@ -79,7 +79,7 @@ impl Sequence {
         }
     }
 
-    /// The owner is as one that is not known.
+    /// Treats the owner as unknown.
     pub(crate) fn start_over(&mut self) {
         (self.last, self.remembered) = (None, None);
     }
@@ -93,11 +93,11 @@ pub(crate) struct StateOwner {
     sequence: Arc<tokio::sync::Mutex<Sequence>>,
 }
 
-/// The owner does this now, and nothing else.
+/// An owner's turn: the right to do the owner's next operation.
 pub(crate) type Turn = OwnedMutexGuard<Sequence>;
 
 impl StateOwner {
-    /// Waits until it is done with what it does.
+    /// Waits until the owner's present operation has ended.
     pub(crate) async fn turn(&self) -> Turn {
         self.sequence.clone().lock_owned().await
     }
@@ -107,7 +107,7 @@ impl StateOwner {
     }
 }
 
-/// Which of the two an owner owns: they have names of their own.
+/// Whether an owner owns opens or locks: the two have separate names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnerOf {
     /// Opens.
@@ -129,10 +129,10 @@ pub(crate) struct Owners {
 struct Inner {
     opens: ByName,
     locks: ByName,
-    /// The open that each owner closed last, so that its CLOSE may come again.
+    /// The open that each owner has closed last, so that its CLOSE can be repeated.
     closed: HashMap<StateIdOther, Arc<StateOwner>>,
     octets: usize,
-    /// When owners were swept last.
+    /// When the owners were last swept.
     swept: Timestamp,
 }
 
@@ -154,10 +154,10 @@ impl Owners {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The owner of a name, a new one if it is not known.
+    /// The owner with this name; a new owner if the name is unknown.
     ///
     /// # Errors
-    /// DELAY if the client, or all of them together, have as many as they may.
+    /// DELAY if the client, or all clients together, have as many as they may.
     pub(crate) fn get(&self, what: OwnerOf, name: &OwnerName) -> Result<Arc<StateOwner>, Status> {
         let mut inner = self.lock();
         if let Some(owner) = inner.of(what).get(name) {
@@ -175,7 +175,7 @@ impl Owners {
         Ok(owner)
     }
 
-    /// The owner whose open of this name was its last to be closed.
+    /// The owner that closed this open last of all its opens.
     // NFS4-7530-9.1.10-b
     pub(crate) fn closer_of(&self, open: StateIdOther) -> Option<Arc<StateOwner>> {
         self.lock().closed.get(&open).cloned()
@@ -195,7 +195,7 @@ impl Owners {
         self.totals.owners.fetch_sub(owner.octets(), Ordering::Relaxed);
     }
 
-    /// RELEASE_LOCKOWNER: the owner is not known any more.
+    /// RELEASE_LOCKOWNER: forgets the owner.
     pub(crate) fn forget_locker(&self, name: &OwnerName) {
         let mut inner = self.lock();
         if let Some(owner) = inner.locks.remove(name) {
@@ -203,7 +203,8 @@ impl Owners {
         }
     }
 
-    /// Forgets what was not used for a lease: owners that hold nothing, and unconfirmed opens. Looks twice in a lease.
+    /// Forgets what was not used for a lease: owners that hold nothing, and unconfirmed opens. Looks at most twice in a
+    /// lease.
     pub(super) fn sweep<P>(&self, held: &Held<P>, now: Timestamp) -> Vec<Release<P>> {
         let lease = self.limits.lease;
         let mut inner = self.lock();
@@ -215,7 +216,7 @@ impl Owners {
         for what in [OwnerOf::Opens, OwnerOf::Locks] {
             let mut idle = Vec::new();
             for owner in inner.of(what).values() {
-                // A call that does something has its turn, or is about to take it.
+                // A call has the turn, or is about to take it.
                 let Ok(mut sequence) = owner.sequence.try_lock() else { continue };
                 // NFS4-7530-9.1.10-a
                 if now.since(sequence.used) <= lease {
@@ -237,7 +238,7 @@ impl Owners {
                 if let Some(closed) = closed {
                     inner.closed.remove(&closed);
                 }
-                // Another call may have found it and wait for its turn.
+                // Another call may have found the owner, and may be waiting for its turn.
                 if let Some(owner) = inner.of(what).remove(&name) {
                     if Arc::strong_count(&owner) == 1 {
                         self.give_back(&mut inner, &owner);
@@ -265,7 +266,7 @@ impl Drop for Owners {
     }
 }
 
-/// Which operations come with the number of an owner.
+/// Whether an operation has the sequence number of an owner.
 pub(crate) fn is_in_sequence(op: Op) -> bool {
     matches!(op, Op::Open | Op::OpenConfirm | Op::OpenDowngrade | Op::Close | Op::Lock | Op::LockU)
 }

@@ -1,4 +1,4 @@
-//! What a client loses, and why: it must be given back to others.
+//! What a client loses, and why; the caller must release it for others.
 
 use crate::claims::FileKey;
 use rpcrdma_nfs::v4::{ClientId, OwnerName, StateIdOther, Status};
@@ -8,16 +8,16 @@ use rpcrdma_nfs::v4::{ClientId, OwnerName, StateIdOther, Status};
 pub(crate) enum Why {
     /// The lease was over, and another client wanted it.
     Expired,
-    /// An administrator wished it.
+    /// An administrator wanted it.
     Admin,
-    /// The client did not give a delegation back.
+    /// The client did not return a delegation.
     NotReturned,
 }
 
 impl Why {
     pub(super) const ALL: [Self; 3] = [Self::Expired, Self::Admin, Self::NotReturned];
 
-    /// What a stateid is answered with until it is freed.
+    /// The status of its stateid until the client has freed it.
     // NFS4-8881-8.2.4-b
     pub(super) fn status(self) -> Status {
         match self {
@@ -28,7 +28,7 @@ impl Why {
         }
     }
 
-    /// What SEQUENCE says until the client has freed all stateids of the kind.
+    /// The flag of SEQUENCE until the client has freed all stateids of this kind.
     // NFS4-8881-18.46-e
     pub(super) fn flag(self) -> u32 {
         match self {
@@ -39,26 +39,26 @@ impl Why {
     }
 }
 
-/// What must be taken out of the table of claims, because the client no longer holds it.
+/// A claim to remove from the table of claims, because the client no longer holds it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Release<P> {
     /// The client that held it.
     pub(crate) client: ClientId,
-    /// Of which file.
+    /// The file.
     pub(crate) file: FileKey,
-    /// As what it was known.
+    /// Its name in the stateid.
     pub(crate) other: StateIdOther,
-    /// What it was.
+    /// The kind of the claim.
     pub(crate) what: Released<P>,
 }
 
-/// What a [`Release`] was.
+/// The kind of a [`Release`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Released<P> {
-    /// An open, of this owner, with all that it pinned.
+    /// An open of this owner, with all its pins.
     Open(OwnerName, Vec<P>),
-    /// Locks of this owner. They come before the open that they belong to.
+    /// Locks of this owner. They come before the open to which they belong.
     Lock(OwnerName),
-    /// A delegation, with what it pinned.
+    /// A delegation, with its pin.
     Delegation(P),
 }

@@ -1,7 +1,7 @@
 //! One session, and a call on one of its slots (RFC 8881 sections 2.10.2, 18.46).
 //!
-//! A [`SlotGuard`] owns the slot while its COMPOUND runs, and keeps the lease from ending; it gives both back however
-//! it goes.
+//! A [`SlotGuard`] owns the slot while its COMPOUND runs, and keeps the lease from ending; when it is dropped, in
+//! whatever way, it gives both back.
 
 use super::{
     backchannel::{BackChannel, Standing},
@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// What SEQUENCE answers beside what it was asked with.
+/// The results of SEQUENCE that do not come from its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Told {
     /// `sr_highest_slotid`.
@@ -33,19 +33,20 @@ pub(crate) struct Told {
     pub(crate) flags: u32,
 }
 
-/// What a COMPOUND with SEQUENCE is.
+/// How to handle a COMPOUND with SEQUENCE.
 #[derive(Debug)]
 pub(crate) enum Begin<P> {
-    /// A new one: execute it, and [`finish`](SlotGuard::finish).
+    /// A new call: execute it, and [`finish`](SlotGuard::finish).
     New(SlotGuard<P>),
-    /// A repetition: the whole reply.
+    /// A repetition: this is the whole reply.
     Replay(Payload),
-    /// A repetition whose reply was not kept: answer SEQUENCE with this, and the operation after it, if there is one,
-    /// with RETRY_UNCACHED_REP.
+    /// A repetition whose reply was not kept: answer SEQUENCE with this, and the next operation, if there is one, with
+    /// RETRY_UNCACHED_REP.
     Uncached(Told),
 }
 
-/// A slot in use. Dropped without [`finish`](Self::finish) it counts as executed, with an answer that was not kept.
+/// A slot in use. If it is dropped without [`finish`](Self::finish), the call counts as executed, with a reply that was
+/// not kept.
 #[derive(Debug)]
 pub(crate) struct SlotGuard<P> {
     pub(super) session: Arc<Session<P>>,
@@ -55,7 +56,7 @@ pub(crate) struct SlotGuard<P> {
 }
 
 impl<P> SlotGuard<P> {
-    /// What SEQUENCE answers.
+    /// The results of SEQUENCE.
     pub(crate) fn told(&self) -> Told {
         self.told
     }
@@ -65,8 +66,8 @@ impl<P> SlotGuard<P> {
         &self.session
     }
 
-    /// The COMPOUND is done, with this reply. Says whether it is kept: the caller has seen to it that one which is to
-    /// be cached is not larger than `ca_maxresponsesize_cached`.
+    /// The COMPOUND is done, with this reply. Returns whether the slot keeps the reply: the caller has made sure that a
+    /// reply to be cached is not larger than `ca_maxresponsesize_cached`.
     pub(crate) fn finish(mut self, reply: &Payload, now: Timestamp) -> bool {
         self.is_finished = true;
         let is_kept = self.session.slots.finish(self.slot, Some(reply));
@@ -92,7 +93,7 @@ pub(crate) struct Session<P> {
     pub(crate) fore: Channel,
     /// The back channel.
     pub(crate) back: Channel,
-    /// Calls over it.
+    /// Calls over the back channel.
     pub(crate) calls: BackChannel,
     pub(super) slots: Slots,
     pub(super) memory: Reservation,
@@ -119,14 +120,14 @@ impl<P> Session<P> {
         &self.client
     }
 
-    /// Wants slots above `target` back (`sr_target_highest_slotid`). Their memory is free once the client agrees. Only
-    /// tests do so yet: the server takes no memory back from sessions.
+    /// Asks the client to give up slots above `target` (`sr_target_highest_slotid`). Their memory is free once the
+    /// client agrees. Only tests use this so far: the server takes no memory back from sessions.
     #[cfg(test)]
     pub(crate) fn aim(&self, target: u32) {
         self.slots.aim(target);
     }
 
-    /// Whether a call is the last one of its slot: the client may not have its answer yet.
+    /// Whether a call is the last one of its slot: the client may not have its reply yet.
     pub(crate) fn is_last(&self, slot: u32, sequence: u32) -> bool {
         self.slots.is_last(slot, sequence)
     }
@@ -136,13 +137,13 @@ impl<P> Session<P> {
         self.connections().back().collect()
     }
 
-    /// A slot as after so many calls.
+    /// Sets a slot as if it had had this many calls.
     #[cfg(test)]
     pub(super) fn set_sequence(&self, slot: u32, sequence: u32) {
         self.slots.set_sequence(slot, sequence);
     }
 
-    /// Whether it is no more. Behind the lock of its connections, the answer holds.
+    /// Whether it has ended. Under the lock of its connections, the answer stays true.
     pub(super) fn is_ended(&self) -> bool {
         self.is_ended.load(Ordering::Acquire)
     }
@@ -151,7 +152,7 @@ impl<P> Session<P> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the connections, and what is known of the back channel with them.
+    /// Changes the connections, and what the session knows of the back channel with them.
     pub(super) fn with_connections<T>(&self, f: impl FnOnce(&mut Connections) -> T) -> T {
         let mut connections = self.connections();
         let result = f(&mut connections);
@@ -168,16 +169,16 @@ impl<P> Session<P> {
         result
     }
 
-    /// The client answers calls, or does not, which SEQUENCE tells.
+    /// Sets whether the client answers calls, which SEQUENCE reports.
     pub(crate) fn set_standing(&self, standing: Standing) {
         if self.calls.set_standing(standing) {
             self.with_connections(|_| ());
         }
     }
 
-    /// What SEQUENCE answers now. It reports a missing back channel only if there was one: otherwise Linux would go on
-    /// binding connections to a server that never calls. It never reports RESTART_RECLAIM_NEEDED: a session is never
-    /// older than the server. NFS4-8881-18.46-h.
+    /// The results of SEQUENCE now. SEQUENCE reports a missing back channel only if there was one: otherwise Linux
+    /// would go on binding connections to a server that never calls. It never reports RESTART_RECLAIM_NEEDED: a session
+    /// is never older than the server. NFS4-8881-18.46-h.
     // NFS4-8881-18.46-f
     pub(super) fn told(&self, lease: Duration) -> Told {
         let (highest, target) = self.slots.highest();

@@ -1,9 +1,9 @@
 //! Sessions: CREATE_SESSION, DESTROY_SESSION, BIND_CONN_TO_SESSION and SEQUENCE (RFC 8881 sections 2.10, 18.34, 18.36,
 //! 18.37, 18.46).
 //!
-//! Sessions are found in shards with a lock each, held for the moment; a SEQUENCE takes that, its slot's and its
-//! client's lease, and waits for no other client. CREATE_SESSION takes the table of clients, since it may confirm a
-//! record and end another.
+//! Sessions stand in shards, each with a lock that is held only for a moment. A SEQUENCE takes that lock, its slot's
+//! and its client's lease, and waits for no other client. CREATE_SESSION takes the table of clients, since it may
+//! confirm a record and end another.
 
 use super::{
     State,
@@ -28,14 +28,14 @@ use std::{
     },
 };
 
-/// All flags of CREATE_SESSION that there are: replies that survive a restart, the back channel, a step up to RDMA. The
-/// first and the last are not given.
+/// All flags of CREATE_SESSION: replies that survive a restart, the back channel, a step up to RDMA. The server does
+/// not grant the first and the last.
 const KNOWN_FLAGS: u32 = create_session::PERSIST | create_session::CONN_BACK_CHAN | create_session::CONN_RDMA;
 
-/// Sessions are spread over so many tables: a power of two, several for each thread that serves.
+/// The number of tables over which sessions are spread: a power of two, several for each serving thread.
 const SHARDS: usize = 16;
 
-/// The arguments of CREATE_SESSION, and who sent it over which connection.
+/// The arguments of CREATE_SESSION, its sender, and its connection.
 #[derive(Clone)]
 pub(crate) struct CreateSession {
     /// `csa_clientid`.
@@ -50,19 +50,19 @@ pub(crate) struct CreateSession {
     pub(crate) back: Channel,
     /// `csa_cb_program`.
     pub(crate) program: u32,
-    /// The credentials for calls to the client, of `csa_sec_parms`; or why they cannot be used.
+    /// The credentials for calls to the client, from `csa_sec_parms`; or why they cannot be used.
     pub(crate) callers: Result<Callers, Status>,
     /// The minor version of the call.
     pub(crate) minor: u32,
     /// The caller.
     pub(crate) principal: Principal,
-    /// The connection that it came over.
+    /// The connection over which the call came.
     pub(crate) connection: u64,
     /// Whether the server can call over that connection.
     pub(crate) can_call: bool,
 }
 
-/// What CREATE_SESSION answers.
+/// The results of CREATE_SESSION.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Created {
     /// `csr_sessionid`.
@@ -86,13 +86,13 @@ pub(super) struct Creation {
 }
 
 impl Creation {
-    /// The number of the next CREATE_SESSION.
+    /// The sequence number of the next CREATE_SESSION.
     pub(super) fn next(&self) -> u32 {
         self.last.wrapping_add(1)
     }
 }
 
-/// All sessions, and which of them a connection belongs to.
+/// All sessions, and for each connection the sessions to which it belongs.
 pub(super) struct Sessions<P> {
     shards: [RwLock<HashMap<SessionId, Arc<Session<P>>>>; SHARDS],
     of_connection: Mutex<HashMap<u64, HashSet<SessionId>>>,
@@ -160,8 +160,8 @@ impl<P> Sessions<P> {
         }
     }
 
-    /// Notes that a connection carries a call of a session. Behind the lock of the session's connections: it ends once,
-    /// and the index forgets them then.
+    /// A connection carries a call of a session. Runs under the lock of the session's connections: the session ends
+    /// only once, and the index then forgets its connections.
     fn note(&self, session: &Session<P>, connection: u64, limits: &Limits) {
         session.with_connections(|connections| {
             let noted = if session.is_ended() { None } else { connections.note(connection, limits.connections) };
@@ -193,7 +193,7 @@ impl<P> Sessions<P> {
 }
 
 impl<P> State<P> {
-    /// The session of an id.
+    /// The session with this id.
     ///
     /// # Errors
     /// BADSESSION if there is none.
@@ -202,13 +202,13 @@ impl<P> State<P> {
         self.sessions.get(id).ok_or(Status::BADSESSION)
     }
 
-    /// CREATE_SESSION. Whatever it answers, the releases are of a former incarnation of the client, which the session
-    /// has ended.
+    /// CREATE_SESSION. Whatever it returns, the releases belong to a former incarnation of the client, which the
+    /// session has ended.
     ///
     /// # Errors
-    /// STALE_CLIENTID if there is no such client, CLID_INUSE if no session has confirmed it and it is another
-    /// principal's, SEQ_MISORDERED, INVAL for unknown flags, NOENT for a context that is not there, TOOSMALL, or NOSPC
-    /// if there is no room for a session. Except for the first three it is also the answer to a repetition.
+    /// STALE_CLIENTID if there is no such client; CLID_INUSE if the record is unconfirmed and belongs to another
+    /// principal; SEQ_MISORDERED; INVAL for unknown flags; NOENT for a context that does not exist; TOOSMALL; or NOSPC
+    /// if there is no room for a session. Except for the first three, a repetition gets the same answer.
     // NFS4-8881-18.36-a, NFS4-8881-18.36-b
     pub(crate) fn create_session(
         &self,
@@ -227,17 +227,19 @@ impl<P> State<P> {
         released: &mut Vec<Release<P>>,
     ) -> Result<Created, Status> {
         let mut table = self.table();
-        // One of minor version 0 has no sessions.
+        // A client of minor version 0 has no sessions.
         let client = table.by_id.get(&call.client).cloned().filter(|client| !client.is_zero());
         let client = client.ok_or(Status::STALE_CLIENTID)?;
-        // NFS4-8881-18.36-c: only who made a record confirms it. Before the slot is looked at: nobody else moves it on.
+        // NFS4-8881-18.36-c: only the principal that made a record confirms it. Checked before the slot, which no other
+        // may advance.
         if !table.is_confirmed(&client) && client.principal() != call.principal {
             return Err(Status::CLID_INUSE);
         }
         let mut creation = client.creation();
         let is_repeated = call.sequence == creation.last;
-        // NFS4-8881-18.36-l: what was too small depends on the arguments alone, and their repetition gets the same
-        // answer. Linux's server looks at them before the number, so that clients may consider a refused number unused.
+        // NFS4-8881-18.36-l: TOOSMALL depends on the arguments alone, so their repetition gets the same answer without
+        // the cache. Linux's server checks the sizes before the number, so clients may take a refused number for
+        // unused.
         if is_repeated && creation.cached != Some(Err(Status::TOOSMALL)) {
             return creation.cached.unwrap_or(Err(Status::SEQ_MISORDERED));
         }
@@ -271,7 +273,7 @@ impl<P> State<P> {
         // NFS4-8881-18.36-o
         let callers = call.callers.clone()?;
         let wants_back = call.flags & create_session::CONN_BACK_CHAN != 0;
-        // Also without the flag: a later connection may be bound for the server's calls.
+        // Also without the flag: the client may bind a later connection for the server's calls.
         // NFS4-8881-18.36-j
         let back = call.back.back()?;
         let (fore, memory) = call.fore.fore(&self.limits, &self.budget)?;
@@ -291,7 +293,7 @@ impl<P> State<P> {
         });
         let ask = if gets_back { Ask::ForeOrBoth } else { Ask::Fore };
         self.sessions.bind(&session, call.connection, ask, gets_back, self.limits.connections)?;
-        // From here on nothing fails: the records change with the session, or not at all.
+        // From here on nothing fails: the records change together with the session, or not at all.
         creation.sessions.push(session.id);
         let id = session.id;
         self.sessions.insert(session);
@@ -305,7 +307,8 @@ impl<P> State<P> {
         Ok(Created { session: id, sequence: call.sequence, flags, fore, back })
     }
 
-    /// Sixteen bytes: the boot epoch, eight that cannot be guessed, and a number that makes them unique in this boot.
+    /// Sixteen bytes: the boot epoch, eight bytes that cannot be guessed, and a number that makes the id unique in this
+    /// boot.
     fn session_id(&self) -> SessionId {
         let mut octets = [0; 16];
         octets[..4].copy_from_slice(&self.recovery.epoch().to_be_bytes());
@@ -315,7 +318,7 @@ impl<P> State<P> {
         SessionId(octets)
     }
 
-    /// DESTROY_SESSION. What still runs of it runs to its end.
+    /// DESTROY_SESSION. Calls of the session that still run go on to their end.
     ///
     /// # Errors
     /// BADSESSION, or CONN_NOT_BOUND_TO_SESSION over a connection that does not belong to it.
@@ -333,8 +336,8 @@ impl<P> State<P> {
     /// `bctsr_use_conn_in_rdma_mode` is always false.
     ///
     /// # Errors
-    /// BADSESSION; INVAL if the connection is bound already, otherwise than is demanded now, or calls are demanded
-    /// which the server cannot make.
+    /// BADSESSION; INVAL if the connection is already bound in another way than the client now demands, or if the
+    /// client demands calls that the server cannot make.
     // NFS4-8881-18.34-a
     pub(crate) fn bind_connection(
         &self,
@@ -363,12 +366,12 @@ impl<P> State<P> {
         ids.into_iter().rev().filter_map(|id| self.sessions.get(id)).collect()
     }
 
-    /// SEQUENCE: renews the lease unless it fails, and takes the slot if the call is new. The connection belongs to the
-    /// session from now on, unless its client's machine alone brings connections in: then it has to belong already.
+    /// SEQUENCE: renews the lease unless it fails, and takes the slot if the call is new. From now on the connection
+    /// belongs to the session. If only the client's machine may bind connections, the connection must belong already.
     ///
     /// # Errors
-    /// CONN_NOT_BOUND_TO_SESSION if it does not, BADSESSION if the session has ended, BADSLOT, BAD_HIGH_SLOT,
-    /// SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY while the call that is repeated runs. None of them changes anything.
+    /// CONN_NOT_BOUND_TO_SESSION if it does not; BADSESSION if the session has ended; BADSLOT, BAD_HIGH_SLOT,
+    /// SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY while the repeated call still runs. None of them changes anything.
     // NFS4-8881-18.46-b, NFS4-8881-18.46-c
     pub(crate) fn begin_in(
         &self,

@@ -1,12 +1,12 @@
-//! The slots of a session: each call is executed at most once, and its repetition gets the same answer (RFC 8881
+//! The slots of a session: the server executes each call at most once, and its repetition gets the same reply (RFC 8881
 //! section 2.10.6).
 //!
-//! Each slot has a lock of its own, held for the moment. A slot owns the copy of its last reply if the client asked to
-//! keep it. A call that is refused changes nothing.
+//! Each slot has its own lock, held only for a moment. A slot owns a copy of its last reply if the client asked to keep
+//! it. A refused call changes nothing.
 //!
-//! A call that ends without an answer (its task was dropped) leaves a slot that knows it was begun. Parts of it may
-//! have been done, so its repetition learns that the answer was not kept, as for a call that did not ask for that, and
-//! the next number is a new call.
+//! If a call ends without a reply (its task was dropped), the slot knows that it began. Parts of it may have been done.
+//! So a repetition learns that the reply was not kept, as for a call that did not ask for that, and the next number is
+//! a new call.
 
 use super::clients::Principal;
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-/// What a SEQUENCE asks of a slot.
+/// What a SEQUENCE says to a slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     /// `sa_slotid`.
@@ -28,7 +28,7 @@ pub(crate) struct Request {
     pub(crate) highest: u32,
     /// `sa_cachethis`.
     pub(crate) cache: bool,
-    /// SEQUENCE is the only operation: its reply is kept whatever `cache` says.
+    /// SEQUENCE is the only operation: the slot keeps its reply whatever `cache` says.
     pub(crate) alone: bool,
     /// A digest of the arguments.
     pub(crate) digest: u64,
@@ -36,15 +36,15 @@ pub(crate) struct Request {
     pub(crate) principal: Principal,
 }
 
-/// What a call is to its slot.
+/// What a slot says to a call.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// One that was not there before; the slot is in use until [`Slots::finish`].
+    /// A new call; it uses the slot until [`Slots::finish`].
     New {
-        /// How many slots the client has agreed to give back with it.
+        /// How many slots the client has agreed by it to give up.
         retired: u32,
     },
-    /// A repetition: this is the reply.
+    /// A repetition: this is the whole reply.
     Replay(Payload),
     /// A repetition of a call whose reply was not kept.
     Uncached,
@@ -54,9 +54,9 @@ pub(super) enum Found {
 struct Slot {
     /// The number of the last call, 0 before the first.
     sequence: u32,
-    /// What that was, or `None` before the first.
+    /// That call, or `None` before the first.
     last: Option<Last>,
-    /// The target that the last reply told.
+    /// The target in the last reply.
     told: u32,
 }
 
@@ -81,9 +81,9 @@ pub(super) struct Slots {
     all: Box<[Mutex<Slot>]>,
     /// The most bytes of a reply that a slot keeps.
     cache: usize,
-    /// The highest slot that may be used.
+    /// The highest slot that the client may use.
     highest: AtomicU32,
-    /// The highest slot that should be used.
+    /// The highest slot that the client should use.
     target: AtomicU32,
 }
 
@@ -105,7 +105,7 @@ impl Slots {
         Ok(slot.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A slot as after so many calls.
+    /// Sets a slot as if it had had this many calls.
     #[cfg(test)]
     pub(super) fn set_sequence(&self, slot: u32, sequence: u32) {
         self.slot(slot).unwrap().sequence = sequence;
@@ -116,23 +116,23 @@ impl Slots {
         self.slot(slot).is_ok_and(|slot| slot.sequence == sequence)
     }
 
-    /// The highest slot that may be used, and the highest that should be.
+    /// The highest slot that the client may use, and the highest that it should use.
     pub(super) fn highest(&self) -> (u32, u32) {
         (self.highest.load(Ordering::Relaxed), self.target.load(Ordering::Relaxed))
     }
 
-    /// Wants slots above `target` back. It never rises again: a slot that came back would count from 1, and an old call
-    /// could count as new.
+    /// Asks the client to give up slots above `target`. The target never rises again: a slot that came back would count
+    /// from 1, and an old call could look new.
     #[cfg(test)]
     pub(super) fn aim(&self, target: u32) {
         self.target.fetch_min(target, Ordering::Relaxed);
     }
 
-    /// Says what a call is, and takes the slot if it is new.
+    /// Says what a call is, and takes the slot if the call is new.
     ///
     /// # Errors
-    /// BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY for the repetition of a call that runs. None
-    /// of them changes the slot.
+    /// BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY for the repetition of a call that still runs.
+    /// None of them changes the slot.
     pub(super) fn begin(&self, request: &Request) -> Result<Found, Status> {
         let mut slot = self.slot(request.slot)?;
         let (highest, target) = self.highest();
@@ -153,7 +153,7 @@ impl Slots {
         if is_running || request.sequence != slot.sequence.wrapping_add(1) {
             return Err(Status::SEQ_MISORDERED);
         }
-        // The client has seen the reply before this one, and so what it told.
+        // The client has seen the reply before this one, and so the target in it.
         let knows = slot.last.is_some() && slot.told == target;
         slot.sequence = request.sequence;
         slot.told = target;
@@ -168,7 +168,7 @@ impl Slots {
         Ok(Found::New { retired: if agrees { self.retire(target) } else { 0 } })
     }
 
-    /// Ends the use of slots above `target`. Another call may be doing the same: one of them counts.
+    /// Ends the use of slots above `target`. If two calls do this at once, only one of them counts the slots.
     // NFS4-8881-2.10.6.1-a
     fn retire(&self, target: u32) -> u32 {
         let before = self.highest.fetch_min(target, Ordering::Relaxed);
@@ -182,7 +182,7 @@ impl Slots {
         before.saturating_sub(target)
     }
 
-    /// The call on a slot has ended, with a reply or without one. Says whether the reply is kept.
+    /// The call on a slot has ended, with or without a reply. Returns whether the slot keeps the reply.
     pub(super) fn finish(&self, number: u32, reply: Option<&Payload>) -> bool {
         let Ok(mut slot) = self.slot(number) else { return false };
         let Some(last) = &mut slot.last else { return false };
@@ -211,7 +211,7 @@ impl Last {
     }
 }
 
-/// The same bytes and marks in memory of their own: a reply shares buffers that are wanted elsewhere.
+/// The same bytes and marks in own memory: a reply shares buffers that other code needs.
 fn own(reply: &Payload) -> Payload {
     let mut copy = Payload::new();
     for part in reply.parts() {

@@ -1,26 +1,25 @@
-//! How opens, locks and delegations are named, and what a name that a client sends is worth (RFC 8881 section 8.2).
+//! The stateids of opens, locks and delegations, and checks of stateids from clients (RFC 8881 section 8.2).
 //!
 //! ```text
 //! a stateid behind its sequence number: the boot epoch (4 bytes), the number of the client (4), the number of the
 //! state (4)
 //! ```
 //!
-//! Nothing here is secret: a stateid is looked up among the state of its own client, which the session says, so one of
+//! Stateids are not secret: the server looks them up only among the state of the session's client, so a stateid of
 //! another client names nothing.
 
 use super::limits::{MAX_SESSIONS, MAX_SLOTS};
 use rpcrdma_nfs::v4::{ClientId, StateId, StateIdOther, Status};
 
-/// The stateids whose sequence numbers may be under way at a time, which decides how numbers are compared where they
-/// wrap.
+/// How many stateids may be under way at a time. This decides how sequence numbers that wrap are compared.
 const WINDOW: u32 = MAX_SESSIONS as u32 * MAX_SLOTS;
 
-/// The epoch of a client id or of a stateid's first bytes.
+/// The epoch in a client id, which is also the first bytes of a stateid.
 pub(super) fn epoch_of(client: ClientId) -> u32 {
     (client.0 >> 32) as u32
 }
 
-/// Names a state.
+/// Makes the name of a state.
 pub(super) fn other(client: ClientId, number: u32) -> StateIdOther {
     let mut octets = [0; 12];
     octets[..8].copy_from_slice(&client.0.to_be_bytes());
@@ -28,14 +27,14 @@ pub(super) fn other(client: ClientId, number: u32) -> StateIdOther {
     StateIdOther(octets)
 }
 
-/// The client that a stateid names: minor version 0 has no session that would say so.
+/// The client that a stateid names: minor version 0 has no session that shows the client.
 pub(crate) fn client_of(id: StateId) -> ClientId {
     let [a, b, c, d, e, f, g, h, ..] = id.other.0;
     ClientId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
 }
 
-/// Whether a stateid of minor version 0 is of this boot. In the others a session says which boot a call is of, and no
-/// such stateid is looked at.
+/// Whether a stateid of minor version 0 is of this boot. In later minor versions the session shows the boot of a call,
+/// and stateids of another boot are never looked up.
 ///
 /// # Errors
 /// STALE_STATEID.
@@ -53,10 +52,11 @@ pub(crate) enum Special {
     Bypass,
 }
 
-/// Tells special stateids from the others, `None`. The caller has replaced [`StateId::CURRENT`] before.
+/// The special stateid, or `None` for any other stateid. The caller has replaced [`StateId::CURRENT`] before.
 ///
 /// # Errors
-/// BAD_STATEID for all zeroes or ones with a sequence number that has no meaning, which the one for "invalid" is too.
+/// BAD_STATEID for all zeroes or ones with a sequence number without a meaning; the stateid for "invalid" is one of
+/// these.
 pub(crate) fn special(id: StateId) -> Result<Option<Special>, Status> {
     match id {
         StateId::ANONYMOUS => Ok(Some(Special::Anonymous)),
@@ -67,13 +67,13 @@ pub(crate) fn special(id: StateId) -> Result<Option<Special>, Status> {
     }
 }
 
-/// The sequence number after this one: never zero, which has a meaning of its own.
+/// The next sequence number: never zero, which has another meaning.
 // NFS4-8881-8.2.2-b
 pub(super) fn next(sequence: u32) -> u32 {
     sequence.checked_add(1).unwrap_or(1)
 }
 
-/// Compares the sequence number of a stateid with that of the state.
+/// Compares the sequence number of a client's stateid with the state's.
 ///
 /// # Errors
 /// OLD_STATEID or BAD_STATEID.

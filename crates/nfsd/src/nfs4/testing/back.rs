@@ -1,4 +1,5 @@
-//! The end of a connection that answers the server's calls: an honest client, until a test says otherwise.
+//! The client's end of a connection, which answers the server's calls: like an honest client, until a test says
+//! otherwise.
 //!
 //! ```text
 //! let back = Back::new();
@@ -27,16 +28,16 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// A call that has come.
+/// A call that the server has made.
 #[derive(Clone, Debug)]
 pub(crate) struct Heard {
     pub(crate) xid: u32,
     pub(crate) program: u32,
     pub(crate) procedure: u32,
     pub(crate) credential: OpaqueAuth,
-    /// Of CB_COMPOUND.
+    /// The arguments of CB_COMPOUND.
     pub(crate) args: Option<Arguments>,
-    /// Bytes of the whole call, and of the largest reply.
+    /// Bytes of the whole call, and of the largest possible reply.
     pub(crate) octets: usize,
     pub(crate) max_reply: usize,
 }
@@ -49,7 +50,7 @@ impl Heard {
         }
     }
 
-    /// The operations behind CB_SEQUENCE.
+    /// The operations after CB_SEQUENCE.
     pub(crate) fn ops(&self) -> &[Args] {
         self.args.as_ref().and_then(|args| args.ops.get(1..)).unwrap_or_default()
     }
@@ -60,14 +61,14 @@ impl Heard {
         self.with(outcomes)
     }
 
-    /// The results of CB_SEQUENCE, and these.
+    /// The results of CB_SEQUENCE, and these results.
     pub(crate) fn with(&self, outcomes: Vec<Outcome>) -> Results {
         let CbSequence { session, sequence, slot, .. } = self.sequence();
         let ok = CbSequenceOk { session, sequence, slot, highest_slot: 15, target_highest_slot: 15 };
         Results::of(Default::default(), [Outcome::Sequence(Ok(ok))].into_iter().chain(outcomes).collect())
     }
 
-    /// The one operation behind CB_SEQUENCE has this status.
+    /// The only operation after CB_SEQUENCE has this status.
     pub(crate) fn of_one(&self, status: Status) -> Results {
         self.with(self.ops().iter().map(|op| outcome(op.op(), status)).collect())
     }
@@ -78,7 +79,7 @@ impl Heard {
     }
 }
 
-/// Results without anything in them.
+/// Results that have only a status.
 pub(crate) fn outcome(op: Op, status: Status) -> Outcome {
     match (op, status) {
         (Op::Recall, Status::OK) => Outcome::Recall(Ok(())),
@@ -89,17 +90,17 @@ pub(crate) fn outcome(op: Op, status: Status) -> Outcome {
     }
 }
 
-/// What is answered.
+/// The client's answer.
 pub(crate) enum Said {
-    /// What an honest client says.
+    /// As an honest client answers.
     Well,
     /// These results of CB_COMPOUND.
     Results(Results),
-    /// These bytes, as results.
+    /// These bytes, in place of results.
     Octets(Vec<u8>),
-    /// It was not executed.
+    /// The call was not executed.
     Rejected(Rejection),
-    /// Nothing, until [`Back::let_go`].
+    /// No answer until [`Back::let_go`].
     Nothing,
     /// The transport has failed.
     Failed(TransportError),
@@ -115,7 +116,7 @@ struct Inner {
     signal: Option<GoneSignal>,
     /// Why the server has ended the connection.
     given_up: Option<&'static str>,
-    /// The last number of each session's slots: one that does not follow is a fault of the server's.
+    /// The last number of each slot of each session: if the next does not follow, the server has a fault.
     slots: HashMap<(SessionId, u32), u32>,
 }
 
@@ -133,7 +134,7 @@ impl Back {
         Self::taking(1 << 20)
     }
 
-    /// One whose messages have at most so many bytes.
+    /// An end that takes messages of at most this many bytes.
     pub(crate) fn taking(octets: usize) -> Arc<Self> {
         let (signal, gone) = GoneSignal::new();
         let inner = Inner {
@@ -153,12 +154,12 @@ impl Back {
         self.gone.clone()
     }
 
-    /// From now on calls are answered so.
+    /// From now on `script` answers calls.
     pub(crate) fn answer_by(&self, script: impl FnMut(&Heard) -> Said + Send + 'static) {
         self.inner.lock().unwrap().script = Box::new(script);
     }
 
-    /// What was called since this was last asked, without CB_NULL.
+    /// The calls since this was last asked, without CB_NULL.
     pub(crate) fn calls(&self) -> Vec<Heard> {
         let all = std::mem::take(&mut self.inner.lock().unwrap().heard);
         all.into_iter().filter(|heard| heard.procedure != 0).collect()
@@ -169,12 +170,12 @@ impl Back {
         self.inner.lock().unwrap().given_up
     }
 
-    /// How many calls are not answered.
+    /// How many calls are unanswered.
     pub(crate) fn held(&self) -> usize {
         self.inner.lock().unwrap().held.len()
     }
 
-    /// Answers the calls that were not, in their order.
+    /// Answers the unanswered calls, in order.
     pub(crate) fn let_go(&self, mut script: impl FnMut(&Heard) -> Said) {
         let held = std::mem::take(&mut self.inner.lock().unwrap().held);
         for (heard, sender) in held {
@@ -184,7 +185,7 @@ impl Back {
         }
     }
 
-    /// The connection ends, with all that is not answered. The server learns it by its own means.
+    /// Ends the connection, with all unanswered calls. The server learns it in its own way.
     pub(crate) fn end(&self) {
         let mut inner = self.inner.lock().unwrap();
         inner.signal = None;

@@ -1,4 +1,5 @@
-//! A client that holds delegations: the server calls it over its session's back channel, and it does what a test says.
+//! A client that holds delegations: the server calls it over its session's back channel, and the client does what a
+//! test says.
 //!
 //! ```text
 //! let holder = reached(&server, &client);          binds another connection, over which the server calls from now on
@@ -24,12 +25,12 @@ use std::{
     time::Duration,
 };
 
-/// What a client that is called answers.
+/// How the client answers calls.
 #[derive(Clone, Debug)]
 pub(in crate::nfs4) enum Answers {
-    /// It does what is asked; to CB_GETATTR it says nothing.
+    /// It does what the call asks; it does not answer CB_GETATTR.
     Ok,
-    /// What CB_GETATTR asks.
+    /// It answers CB_GETATTR with these attributes.
     Attributes {
         /// The change number.
         change: u64,
@@ -40,11 +41,11 @@ pub(in crate::nfs4) enum Answers {
     Status(Status),
     /// CB_SEQUENCE fails: it executes nothing.
     Refused(Status),
-    /// Its transport gives the call up.
+    /// The client's transport gives up the call.
     Lost,
-    /// Its answer does not come until it is let go.
+    /// It answers only when a test lets it.
     Nothing,
-    /// It is gone: it answers nothing, not even whether it is alive.
+    /// It is gone: it answers nothing, not even probes.
     Away,
 }
 
@@ -54,14 +55,14 @@ struct Kept {
     calls: Vec<(callback::Args, Vec<ReferringCalls>)>,
 }
 
-/// A client that is called: what it answers, and what it was called for.
+/// A client that the server can call: its answers, and the calls that it got.
 pub(in crate::nfs4) struct Reached {
     back: Arc<Back>,
     rpc: testing::Client,
     kept: Arc<Mutex<Kept>>,
 }
 
-/// Makes a client that can be called. It takes each recall, and returns nothing by itself.
+/// Makes a client that the server can call. It accepts each recall, and returns nothing by itself.
 pub(in crate::nfs4) fn reached(server: &TestServer, client: &TestClient) -> Arc<Reached> {
     let back = Back::new();
     let kept = Arc::new(Mutex::new(Kept { answers: Answers::Ok, calls: Vec::new() }));
@@ -80,7 +81,7 @@ impl Kept {
         if matches!(self.answers, Answers::Away) {
             return Said::Nothing;
         }
-        // CB_NULL, a question whether it is alive, or what became of a slot.
+        // CB_NULL, a probe, or a question about a slot in doubt.
         let Some(args) = heard.ops().first() else {
             return if heard.args.is_some() { Said::Results(heard.with(Vec::new())) } else { Said::Well };
         };
@@ -116,12 +117,12 @@ fn answered(heard: &Heard, args: &callback::Args, answers: &Answers) -> Said {
 }
 
 impl Reached {
-    /// From now on it answers this.
+    /// From now on it answers like this.
     pub(in crate::nfs4) fn answer(&self, answers: Answers) {
         self.kept.lock().unwrap().answers = answers;
     }
 
-    /// It answers the calls that it has not answered, as an honest client does.
+    /// It answers its unanswered calls, as an honest client does.
     pub(in crate::nfs4) fn let_go(&self) {
         self.back.let_go(|heard| match heard.ops().first() {
             Some(args) => answered(heard, args, &Answers::Ok),
@@ -129,22 +130,22 @@ impl Reached {
         });
     }
 
-    /// The calls that it has not answered, in number.
+    /// How many calls it has not answered.
     pub(in crate::nfs4) fn unanswered(&self) -> usize {
         self.back.held()
     }
 
-    /// It cannot be called any more: the connection has ended.
+    /// Ends its connection: the server cannot call it any more.
     pub(in crate::nfs4) fn lose(&self, server: &TestServer) {
         server.end(&self.rpc, &self.back);
     }
 
-    /// How often it was called, in number.
+    /// How often the server has called it.
     pub(in crate::nfs4) fn calls(&self) -> usize {
         self.kept.lock().unwrap().calls.len()
     }
 
-    /// The recalls so far, with the calls that they refer to.
+    /// The recalls so far, with the calls to which they refer.
     pub(in crate::nfs4) fn recalls(&self) -> Vec<(CbRecall, Vec<ReferringCalls>)> {
         let kept = self.kept.lock().unwrap();
         let recall = |(args, referring): &(callback::Args, Vec<ReferringCalls>)| match args {

@@ -1,7 +1,7 @@
-//! File systems of a test's own that do what memory does, but for what the test is about.
+//! File systems for one test, which behave like memory except in what the test is about.
 
-/// Within an `impl FileSystem`: what every file system has to have, and files to be made, are those of the field
-/// `memory`.
+/// Within an `impl FileSystem`: takes the methods that every file system needs, and those that make files, from the
+/// field `memory`.
 macro_rules! as_memory {
     () => {
         fn root(&self) -> $crate::FileId {

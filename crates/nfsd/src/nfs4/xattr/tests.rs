@@ -1,5 +1,4 @@
-//! Extended attributes, as a client sees them: of files in memory, and of a directory's, whose file system has to have
-//! them.
+//! Extended attributes, as a client sees them: in memory, and in a directory, whose file system must support them.
 
 use super::*;
 use crate::nfs4::{
@@ -46,7 +45,7 @@ fn list(client: &TestClient, file: &Handle, cookie: u64, max_count: u32) -> Resu
     only!(client.on(file, Args::ListXattrs(ops::ListXattrs { cookie, max_count })), ListXattrs)
 }
 
-/// All names, in pages of so many bytes.
+/// All names, in pages of this many bytes.
 fn names(client: &TestClient, file: &Handle, max_count: u32) -> Vec<String> {
     let (mut names, mut cookie) = (Vec::new(), 0);
     loop {
@@ -108,7 +107,7 @@ fn what_has_to_be_there_or_not_is_asked() {
     }
 }
 
-/// What clients name is beneath the namespace of users, whatever the name.
+/// Every name of a client is within the namespace of users, whatever the name is.
 ///
 /// proves: NFS4-8276-8.4-c
 #[test]
@@ -168,7 +167,7 @@ fn a_listing_comes_in_pages_and_counts_every_octet() {
         let mut all: Vec<_> = (0..40).map(|number| format!("name {number}")).collect();
         all.sort();
         all.iter().for_each(|name| assert!(set(&client, &file, name.as_bytes(), b"").is_ok()));
-        // Of names with 6 or 7 bytes each takes 12.
+        // Each of the names has 6 or 7 bytes, and takes 12 in the reply.
         let page = |entries: u32| EMPTY_LIST_OCTETS as u32 + entries * 12;
         assert_eq!(list(&client, &file, 0, page(1) - 1), Err(Status::TOOSMALL));
         assert_eq!(list(&client, &file, 0, page(1)).unwrap().names.len(), 1);
@@ -177,7 +176,7 @@ fn a_listing_comes_in_pages_and_counts_every_octet() {
             assert_eq!(names(&client, &file, page(entries)), all);
         }
         assert!(list(&client, &file, 0, page(40)).unwrap().end && !list(&client, &file, 0, page(39)).unwrap().end);
-        // Removing what was told hides nothing of what was not.
+        // If returned names are removed, the rest of the listing hides no other name.
         let first = list(&client, &file, 0, page(20)).unwrap();
         first.names.iter().for_each(|name| assert!(remove(&client, &file, name.as_slice()).is_ok()));
         let rest = list(&client, &file, first.cookie, page(40)).unwrap();
@@ -279,13 +278,13 @@ fn a_value_that_does_not_fit_into_the_answer_is_too_big() {
     let kept = client.send([vec![client.sequence(0, true)], get(1)].concat());
     assert_eq!(kept.status, Status::REP_TOO_BIG_TO_CACHE);
     assert_eq!(client.send([vec![client.sequence(0, false)], get(1)].concat()).status, Status::OK);
-    // Sixteen of them are a mebibyte, with what stands beside them less than the session has.
+    // Sixteen values are a mebibyte, and the rest of the reply is less than the session allows for it.
     let outcomes = client.call(get(17));
     assert_eq!(outcomes.last().unwrap().status(), Status::REP_TOO_BIG);
     assert_eq!(outcomes.len(), 1 + 17);
 }
 
-/// Memory that is there when the test says so.
+/// Memory that is available when the test says so.
 #[derive(Default)]
 struct Awaited(tokio::sync::Notify);
 
@@ -302,7 +301,7 @@ impl Allocator for Awaited {
     }
 }
 
-/// Who waits for memory holds no value meanwhile, which would be memory that nobody counts.
+/// A call that waits for memory holds no value meanwhile: that would be memory that nothing counts.
 ///
 /// proves: NFS4-MEMORY-a
 #[test]

@@ -1,4 +1,4 @@
-//! Clients of minor version 0 are called where they say, within limits, and only at their own address.
+//! The server calls clients of minor version 0 where they ask for it, within limits, and only at their own address.
 
 mod called;
 mod delegated;
@@ -20,7 +20,7 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_oncrpc::Credential;
 use tokio::runtime::Runtime;
 
-/// A server whose time passes when it is told.
+/// A server and a clock that a test moves.
 struct Stage {
     runtime: Runtime,
     steps: Arc<Steps>,
@@ -37,7 +37,7 @@ impl Stage {
         let env = Env { clock: Arc::new(StepClock(steps.clone())), random: Arc::new(SeededRandom::new(1)) };
         let state = StateDirectory::open(scratch.path(), &*env.random).unwrap();
         let version_4 = Version4::new(&state, Queue::in_place()).with_dialler(Arc::new(called.clone()));
-        // Who wants what is delegated asks again.
+        // A client that wants a delegated file asks again.
         let version_4 = version_4.with_recall_wait(Duration::ZERO);
         let trusting = Identities { squash: Squash::None, ..Identities::default() };
         let export = Export::new("/", Arc::new(MemoryFs::new(1 << 20, &env))).with_identities(trusting);
@@ -50,7 +50,7 @@ impl Stage {
         self.nfsd.shared_of_version_4().clone()
     }
 
-    /// Time passes, and what is due is done.
+    /// Lets time pass, and does what is due.
     fn pass(&self, seconds: u64) {
         for _ in 0..seconds {
             self.settle();
@@ -59,7 +59,7 @@ impl Stage {
         self.settle();
     }
 
-    /// Whatever can be done is done.
+    /// Does all that can be done now.
     fn settle(&self) {
         self.runtime.block_on(async {
             for _ in 0..200 {
@@ -68,7 +68,7 @@ impl Stage {
         });
     }
 
-    /// A client that wants to be called at an address, and what the server knows of it.
+    /// A client that asks to be called at this address, and the server's record of it.
     fn client(&self, name: &str, netid: &str, address: &str) -> (Client40, Arc<Client<Pin>>) {
         let mut client = Client40::over(Caller::of(&self.nfsd), name);
         let id = self.register(&client, name, netid, address, 7);
@@ -99,7 +99,8 @@ impl Stage {
         self.timed(client, ops).0
     }
 
-    /// Calls that begin one second after the other, to their end, and how many seconds they took together.
+    /// Makes calls that begin one second after the other, up to their end. Returns the results, and how many seconds
+    /// all of them took.
     fn together(&self, client: &Arc<Client<Pin>>, count: usize) -> (Vec<Result<Vec<Outcome>, NoAnswer>>, u64) {
         let mut calls = Vec::new();
         for _ in 0..count {
@@ -168,7 +169,7 @@ fn only_the_address_that_a_client_calls_from_is_called_and_only_by_tcp() {
     }
     let strange = ops::NetAddress { netid: Opaque("tcp".into()), address: Opaque(vec![0xFF; 9].into()) };
     assert_eq!(target(&CallbackClient { program: 1, address: strange }, v4), None);
-    // Nor does the server try.
+    // The server does not try to call, either.
     let stage = Stage::new(Manner::Answers);
     for (name, netid, address) in [("a", "tcp", "192.0.2.1.8.1"), ("b", "rdma", HERE)] {
         let (_, client) = stage.client(name, netid, address);
@@ -198,7 +199,7 @@ fn a_client_that_answers_is_called_with_what_it_said() {
         assert!(matches!(credential, Credential::Sys(_)), "{credential:?}");
     }
     assert_eq!((stage.called.dials(), stage.called.standing()), (1, 1), "over one connection");
-    // What it says anew counts from then on.
+    // A new SETCLIENTID changes the address from then on.
     stage.register(&caller, "a", "tcp", "127.0.0.1.9.1", 8);
     assert!(!stage.shared().can_call(&client));
     stage.pass(1);
@@ -226,7 +227,7 @@ fn a_connection_that_is_not_used_is_ended_and_made_again() {
     assert_eq!(lock(&stage.shared().dialler.counts).all, 1);
 }
 
-/// A hostile or broken client costs itself its callbacks, and nobody anything else.
+/// A hostile or broken client loses only its own callbacks, and harms no other client.
 ///
 /// proves: NFS4-7530-15-b
 #[test]

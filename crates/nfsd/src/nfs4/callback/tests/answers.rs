@@ -1,4 +1,4 @@
-//! What clients answer, and what becomes of slots.
+//! Answers of clients, and their effect on slots.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn a_client_is_called_by_its_slots_and_its_lease_goes_on() {
         assert_eq!((sequence.session, sequence.slot, sequence.sequence), (client.session, 0, number));
         assert!(!sequence.cache && sequence.referring.0.is_empty());
     }
-    // It was heard of every minute, and a lease is a minute and a half.
+    // The server hears of the client every minute, and a lease is a minute and a half.
     server.pass(60);
     assert_eq!(told(&client), 0);
 }
@@ -56,7 +56,7 @@ fn as_many_calls_are_under_way_as_there_are_slots_and_the_next_waits() {
     assert_eq!(numbers(&back.calls()), [(0, 2)], "the one past the limit");
 }
 
-/// A client that wants fewer slots used, and one that has fewer than it has said.
+/// A client that wants the server to use fewer slots, and a client that has fewer slots than it has said.
 ///
 /// proves: NFS4-8881-20.9-c
 #[test]
@@ -113,7 +113,7 @@ fn a_call_that_the_client_puts_off_is_made_again_by_the_same_number() {
         assert!(numbers(&made).iter().all(|number| *number == (0, 1)));
     }
     assert!(begun.answer().unwrap().is_ok());
-    // For ever is too long.
+    // The server does not wait for ever.
     back.answer_by(|heard| Said::Results(heard.refused(Status::DELAY)));
     let begun = begin(&server, &client, vec![recall()]);
     for _ in 0..200 {
@@ -136,8 +136,8 @@ fn what_the_client_answers_to_operations_is_told_up_to_the_first_that_failed() {
     assert!(can_call(&server, &client), "it takes part");
 }
 
-/// Nothing was executed, the slot is as it was, and who says so is not called down but where he cannot be called at
-/// all.
+/// The client has executed nothing, and the slot is unchanged. The server takes the client's back channel for down only
+/// if the status means that no call is possible.
 ///
 /// proves: NFS4-8881-20.9-a
 #[test]
@@ -186,7 +186,7 @@ fn slots_on_which_the_client_counts_otherwise_are_not_used_again() {
     assert!(call(&server, &client, vec![recall()]).is_err());
 }
 
-/// Answers of another session, slot, number or operation; too many, too few, none; bytes that are nothing.
+/// Replies of another session, slot, number or operation; too many results, too few, none; meaningless bytes.
 #[test]
 fn what_does_not_fit_the_call_is_no_answer() {
     let change = |change: fn(&mut callback::CbSequenceOk)| {
@@ -206,7 +206,7 @@ fn what_does_not_fit_the_call_is_no_answer() {
         move |_: &Heard| Said::Results(callback::Results::of(Default::default(), outcomes.clone()))
     };
     type Script = Box<dyn FnMut(&Heard) -> Said + Send>;
-    // With what follows each: whether the client has executed it, as it says.
+    // With each reply: whether the client says that it has executed the call.
     let answers: Vec<(&str, bool, Script)> = vec![
         ("session", false, Box::new(change(|ok| ok.session = SessionId([9; 16])))),
         ("slot", false, Box::new(change(|ok| ok.slot += 1))),
@@ -249,7 +249,7 @@ fn a_client_that_answers_nothing_loses_its_own_slots_and_a_late_answer_gives_the
     server.drive();
     assert_eq!(begun.answer(), Some(Err(NoAnswer::Lost)));
     assert_eq!((told(&client), can_call(&server, &client)), (DOWN, false));
-    // The next does not use the slot whose call may be executed still.
+    // The next call does not use this slot: the client may still be executing the slot's call.
     let next = begin(&server, &client, vec![recall()]);
     assert_eq!(numbers(&back.calls()), [(0, 1), (1, 1)]);
     back.let_go(|_| Said::Well);
@@ -261,7 +261,7 @@ fn a_client_that_answers_nothing_loses_its_own_slots_and_a_late_answer_gives_the
     assert_eq!(numbers(&back.calls()), [(0, 2)], "and the first is used again");
 }
 
-/// All slots of a client that answers nothing are used up, and then nothing more is sent to it.
+/// When a silent client's slots are used up, the server sends nothing more to it.
 #[test]
 fn no_more_is_sent_to_a_client_than_it_has_slots() {
     let (server, back) = (TestServer::memory(), Back::new());
@@ -275,7 +275,7 @@ fn no_more_is_sent_to_a_client_than_it_has_slots() {
     assert_eq!((lost, unsent, back.calls().len()), (16, 24, 16));
 }
 
-/// Who goes away leaves a slot in doubt, which is not used before the connection is gone.
+/// A caller that gives up leaves a slot in doubt, which is not used before the connection is gone.
 #[test]
 fn a_call_that_nobody_waits_for_any_more_leaves_its_slot_in_doubt() {
     let (server, back) = (TestServer::memory(), Back::new());
@@ -299,7 +299,7 @@ fn a_call_that_nobody_waits_for_any_more_leaves_its_slot_in_doubt() {
 #[test]
 fn each_call_is_told_of() {
     let counting = Arc::new(Counting::default());
-    // The set-up is a function without surroundings.
+    // The set-up is a function pointer, which cannot capture anything.
     static OBSERVER: std::sync::OnceLock<Arc<Counting>> = std::sync::OnceLock::new();
     OBSERVER.get_or_init(|| counting.clone());
     let setup =

@@ -1,4 +1,5 @@
-//! As whom, which program, and how much a client is called: what CREATE_SESSION and BACKCHANNEL_CTL say.
+//! Which credential, which program and which sizes the server uses to call a client: those of CREATE_SESSION and
+//! BACKCHANNEL_CTL.
 
 use super::*;
 use rpcrdma_nfs::v4::{
@@ -20,7 +21,7 @@ fn gss() -> CallbackSecurity {
     CallbackSecurity::Gss(Box::new(handles))
 }
 
-/// As whom the call was made: nobody, or a user.
+/// The user of a call; `None` without a credential.
 fn caller(heard: &Heard) -> Option<SysCredential> {
     match heard.credential.flavour {
         AUTH_NONE => None,
@@ -68,7 +69,7 @@ fn a_client_is_called_as_it_has_said() {
     }
 }
 
-/// It has its session all the same.
+/// The client still gets its session.
 ///
 /// proves: NFS4-8881-18.36-n
 #[test]
@@ -83,7 +84,7 @@ fn a_client_that_can_be_called_in_no_way_is_not_called() {
     assert_eq!(call(&server, &client, vec![recall()]), Err(NoAnswer::NoPath));
 }
 
-/// A call of one CB_RECALL with a handle of so many bytes, as long as the RPC message says.
+/// The length of the RPC message of a call with one CB_RECALL, whose handle has this many bytes.
 fn octets(handle: usize) -> u32 {
     // RPC's head, tag, minor version, ident, count; CB_SEQUENCE; CB_RECALL.
     (40 + 16 + (4 + 16 + 16 + 4) + (4 + 16 + 4 + 4 + handle)) as u32
@@ -125,13 +126,13 @@ fn replies_are_not_let_be_larger_than_the_client_says() {
         let client = TestClient::with(server.connection_over(&back), "a", |create| create.back.max_response = response);
         server.drive();
         call(&server, &client, vec![recall()]).unwrap();
-        // RPC's head may have a verifier of 400 bytes.
+        // RPC's head may contain a verifier of 400 bytes.
         assert_eq!(back.calls()[0].max_reply, 400 + most as usize, "{response}");
     }
 }
 
-/// The transport carries less than the client's back channel takes: version 1 of RPC-over-RDMA has inline messages
-/// alone.
+/// The transport carries less than the client's back channel accepts: in version 1 of RPC-over-RDMA, calls in this
+/// direction are inline messages only.
 ///
 /// proves: ULB-6.2-g
 #[test]

@@ -1,4 +1,4 @@
-//! CB_NOTIFY_LOCK: who is told, of what, and how often.
+//! CB_NOTIFY_LOCK: which clients get a notice, about what, and how often.
 
 use super::{
     super::super::tests::{BOTH, create, lock, open, open_with, to_open},
@@ -7,7 +7,7 @@ use super::{
 use crate::nfs4::callback::notify_lock::MAX_LOCK_NOTICES;
 use rpcrdma_nfs::v4::ops::{LockFailure, LockKind, open_result};
 
-/// Two clients, one of which has locked a file, and another that can be called.
+/// Two clients: one has locked a file, and the server can call the other.
 struct Scene {
     server: TestServer,
     back: Arc<Back>,
@@ -41,7 +41,7 @@ impl Scene {
         self.server.drive();
     }
 
-    /// The owners that were told.
+    /// The owners in the notices.
     fn told(&self) -> Vec<Vec<u8>> {
         let calls = self.back.calls();
         calls
@@ -80,7 +80,7 @@ fn who_waits_is_told_when_the_lock_is_free_and_has_to_ask_for_it() {
         assert!(scene.told().is_empty(), "it is locked");
         scene.unlock();
         assert_eq!(scene.told(), [b"waiting"]);
-        // Nothing was granted: the first can lock it again.
+        // The notice granted nothing: the first client can lock the file again.
         let locker = lock::first(&scene.has, scene.open_of_has, "other");
         lock::lock(&scene.has, &scene.file, locker, LockKind::Write, (10, 1)).unwrap();
         scene.wait("waiting", kind, (10, 10));
@@ -91,14 +91,14 @@ fn who_waits_is_told_when_the_lock_is_free_and_has_to_ask_for_it() {
 fn who_does_not_wait_is_not_told() {
     let scene = Scene::new();
     scene.wait("tries", LockKind::Write, (10, 10));
-    // He waited, and does no longer.
+    // This owner waited, and has given up.
     scene.wait("gives up", LockKind::WriteWaiting, (30, 10));
     scene.wait("gives up", LockKind::Write, (30, 10));
     scene.unlock();
     assert!(scene.told().is_empty());
 }
 
-/// The one before would exclude the one behind.
+/// The first waiter would exclude the next one.
 #[test]
 fn waiters_are_told_in_their_order() {
     let scene = Scene::new();
@@ -107,14 +107,15 @@ fn waiters_are_told_in_their_order() {
     scene.wait("elsewhere", LockKind::WriteWaiting, (500, 10));
     scene.unlock();
     assert_eq!(scene.told(), [&b"first"[..], b"elsewhere"]);
-    // He does not come.
+    // The first one does not come.
     scene.server.clock.pass(crate::claims::WOKEN_TIME);
     scene.server.shared().sweep();
     scene.server.drive();
     assert_eq!(scene.told(), [b"second"]);
 }
 
-/// So many are told at a time as a client may wait for; one past that is left out, and asks by itself.
+/// At most as many notices are under way to a client as it may wait for locks. One more is left out: the client asks by
+/// itself.
 #[test]
 fn no_more_notices_are_under_way_than_a_client_may_wait_for() {
     let scene = Scene::new();

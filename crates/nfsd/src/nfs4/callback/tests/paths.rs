@@ -1,4 +1,4 @@
-//! Connections that clients are called over: made, proven, lost, and bound again.
+//! Connections over which the server calls clients: made, proven, lost, and bound again.
 
 use super::*;
 use rpcrdma_nfs::v4::ops::{BindConnToSession, ClientDirection, ServerDirection};
@@ -12,7 +12,7 @@ fn bind(client: &TestClient, rpc: &testing::Client, direction: ClientDirection) 
     })
 }
 
-/// A COMPOUND of a client's over another of its connections.
+/// A COMPOUND of a client over another of its connections.
 fn over(
     client: &TestClient,
     rpc: &testing::Client,
@@ -56,7 +56,7 @@ fn a_client_without_a_back_channel_is_not_called() {
     let client = server.client("a");
     assert_eq!((can_call(&server, &client), told(&client)), (false, 0));
     assert_eq!(call(&server, &client, vec![recall()]), Err(NoAnswer::NoPath));
-    // One whose connection could carry calls, and who did not ask for them.
+    // A client whose connection could carry calls, but which did not ask for them.
     let rpc = server.connection_over(&back);
     let client = TestClient::with(rpc, "b", |create| create.flags = 0);
     server.drive();
@@ -64,8 +64,8 @@ fn a_client_without_a_back_channel_is_not_called() {
     assert!(back.calls().is_empty());
 }
 
-/// The client's connection is gone. What it calls over another one does not make that one for the server's calls; it is
-/// told, and binds it.
+/// The client's connection is gone. Its calls over another connection do not bind that one for the server's calls; the
+/// server reports this, and the client binds it.
 ///
 /// proves: NFS4-8881-2.10.3.1-a
 #[test]
@@ -92,7 +92,8 @@ fn a_client_that_comes_back_is_told_to_bind_again() {
     assert_eq!(server.shared().paths.len(), 0);
 }
 
-/// A connection that ends while a call is under way: the same call goes by the same slot and number over another one.
+/// A connection ends while a call is under way: the server sends the same call, with the same slot and number, over
+/// another one.
 ///
 /// proves: NFS4-8881-2.10.6.2-b
 #[test]
@@ -123,8 +124,8 @@ fn a_call_whose_connection_ends_goes_again_over_another() {
     }
 }
 
-/// No other connection is there: the call is lost in time, and whether it was executed is asked for before the slot is
-/// used again.
+/// There is no other connection: the call is lost when its time is over. Before the server uses the slot again, it asks
+/// whether the client executed the call.
 ///
 /// proves: NFS4-8881-2.10.6.2-c
 #[test]
@@ -156,7 +157,8 @@ fn a_slot_in_doubt_is_asked_for_over_the_next_connection() {
     }
 }
 
-/// The first may be executed still when it comes again: the client says DELAY, and is asked by the same number later.
+/// The client may still be executing the first call when it comes again: it answers DELAY, and the server repeats the
+/// call later.
 #[test]
 fn a_call_that_is_executed_still_is_asked_for_again() {
     let (server, first, second) = (TestServer::memory(), Back::new(), Back::new());
@@ -182,7 +184,7 @@ fn a_call_that_is_executed_still_is_asked_for_again() {
     assert_eq!(numbers(&first.calls()), [(0, 2)]);
 }
 
-/// The client comes back in time: nobody learns that it was away.
+/// The client comes back in time: its absence has no effect.
 #[test]
 fn a_call_waits_for_the_next_connection_as_long_as_there_is_time() {
     let (server, back, again) = (TestServer::memory(), Back::new(), Back::new());
@@ -199,7 +201,7 @@ fn a_call_waits_for_the_next_connection_as_long_as_there_is_time() {
     assert_eq!(numbers(&again.calls()), [(0, 1)]);
 }
 
-/// A session that ends takes its calls along at once, and the client is called over its other one.
+/// When a session ends, its calls fail at once, and the server calls the client over its other session.
 #[test]
 fn the_end_of_a_session_ends_its_calls() {
     let (server, back) = (TestServer::memory(), Back::new());
@@ -221,7 +223,7 @@ fn the_end_of_a_session_ends_its_calls() {
     server.drive();
     assert!(waited.answer().unwrap().is_ok());
     assert!(can_call(&server, &client));
-    // The last one, too: there is nobody to be called any more.
+    // The last session, too: then the server cannot call the client any more.
     let begun = [(); 2].map(|()| {
         back.answer_by(|_| Said::Nothing);
         begin(&server, &client, vec![recall()])
@@ -232,7 +234,7 @@ fn the_end_of_a_session_ends_its_calls() {
     assert_eq!(call(&server, &client, vec![recall()]), Err(NoAnswer::NoPath));
 }
 
-/// Sessions and clients come and go with calls that nobody answers, and nothing of them is left.
+/// Sessions and clients come and go with unanswered calls, and leave nothing behind.
 #[test]
 fn nothing_is_left_of_clients_that_never_answered() {
     let server = TestServer::memory();
@@ -260,7 +262,7 @@ fn nothing_is_left_of_clients_that_never_answered() {
 fn calls_for_which_there_is_no_connection_cannot_be_demanded() {
     let (server, back) = (TestServer::memory(), Back::new());
     let client = server.client_with("a", &back);
-    // This one cannot carry calls of the server's.
+    // This connection cannot carry calls of the server.
     let plain = server.version_3();
     assert_eq!(bind(&client, &plain, ClientDirection::Back), Err(Status::INVAL));
     assert_eq!(bind(&client, &plain, ClientDirection::ForeOrBoth), Ok(ServerDirection::Fore));

@@ -1,4 +1,4 @@
-//! A client's callback program that does as it is told, the network to it, and a clock that goes on when it is told.
+//! A client's callback program that does what a test says, the network to it, and a clock that a test moves.
 
 use super::*;
 use crate::nfs4::testing::back;
@@ -16,25 +16,25 @@ use std::{
 
 pub(super) const PROGRAM: u32 = 0x4000_0000;
 
-/// What a client does that is called.
+/// How the client behaves when the server calls it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
     Answers,
     /// It refuses connections.
     Away,
-    /// It takes what comes and says nothing.
+    /// It accepts connections and answers nothing.
     Silent,
     /// It ends each connection with the first call.
     HangsUp,
-    /// It answers something else than it was asked.
+    /// It sends a wrong answer.
     Lies,
     /// It does not speak this minor version.
     Refuses,
-    /// It does what it is asked, where the others know no file.
+    /// It does what the call asks; the other kinds know no file.
     Honest,
-    /// It takes no connection, and refuses none.
+    /// It neither accepts nor refuses connections.
     Lost,
-    /// It takes a connection after nine seconds, and two for each answer.
+    /// It accepts a connection after nine seconds, and takes two for each answer.
     Slow,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Manner {
 #[derive(Clone)]
 pub(super) struct Called {
     pub(super) manner: Arc<Mutex<Manner>>,
-    /// Connections that were asked for, and those that stand.
+    /// Attempts to connect, and connections that stand.
     pub(super) dialled: Arc<Mutex<Vec<(IpAddr, SocketAddr)>>>,
     pub(super) standing: Arc<AtomicUsize>,
     pub(super) heard: Arc<Mutex<Vec<(Arguments, Credential)>>>,
@@ -92,7 +92,7 @@ impl Dial for Called {
             return Box::pin(std::future::pending());
         }
         let (ours, theirs) = tokio::io::duplex(1 << 16);
-        // Who says nothing has the other end of this one, and reads it.
+        // A silent client holds the other end of this connection, and reads it.
         let (ours, mut silent) =
             if self.manner() == Manner::Silent { tokio::io::duplex(1 << 16) } else { (ours, tokio::io::duplex(1).0) };
         let env = Env { clock: Arc::new(StepClock(Arc::default())), random: Arc::new(SeededRandom::new(1)) };
@@ -154,7 +154,7 @@ impl Service for Called {
     }
 }
 
-/// A clock that goes on when it is told.
+/// A clock that a test moves.
 #[derive(Default)]
 pub(super) struct Steps {
     pub(super) nanos: AtomicU64,

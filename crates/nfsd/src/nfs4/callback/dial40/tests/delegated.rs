@@ -1,4 +1,4 @@
-//! What is delegated to clients of minor version 0: called back, returned, and taken from those that are away.
+//! Delegations of clients of minor version 0: recalled, returned, and taken from clients that are away.
 
 use super::*;
 use crate::nfs4::{testing::TestClient, testing40::Counter};
@@ -9,7 +9,8 @@ use rpcrdma_nfs::v4::{
 
 const READ: u32 = 1;
 
-/// A client without sessions that can be called and has a file with four bytes in it, and another client.
+/// A client without sessions that the server can call, a file of four bytes that is delegated to it, and another
+/// client.
 struct Delegating {
     stage: Stage,
     client: Client40,
@@ -73,7 +74,7 @@ fn what_is_delegated_to_a_client_without_sessions_is_called_back_and_returned() 
     assert_eq!(write("and is back"), Status::OK);
 }
 
-/// It cannot be told of a part of a loss, but a delegation may be taken from it alone.
+/// The server cannot tell it of a partial loss, but may take a delegation alone.
 ///
 /// proves: NFS4-7530-9.6.3-a
 #[test]

@@ -1,4 +1,4 @@
-//! How many connections to clients there are and are tried, by address, by network and in a minute.
+//! How many connections to clients the server has and tries to make, for an address, for a network and in a minute.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn connections_are_limited_at_a_time_by_address_and_in_a_minute() {
     assert_eq!(lock(&dialler.counts).tried.len(), 1, "what is past is forgotten");
 }
 
-/// One host may have all addresses of a network, and its neighbours have theirs.
+/// One host may have all addresses of a network; hosts in other networks still get connections.
 ///
 /// proves: NFS4-7530-15-c
 #[test]
@@ -57,7 +57,7 @@ fn addresses_of_one_network_have_connections_each_and_not_all_together() {
     assert!(dialler.permit(address(99), Timestamp::ZERO).is_some());
 }
 
-/// Whatever there is to call it for, the server tries less and less often.
+/// However many calls there are for it, the server tries less and less often.
 ///
 /// proves: NFS4-7530-15-c
 #[test]
@@ -79,7 +79,7 @@ fn a_client_that_does_not_answer_leaves_attempts_for_others_at_its_address() {
         let (_, neighbour) = stage.client("b", "tcp", HERE);
         stage.pass(1);
         assert!(stage.shared().can_call(&neighbour), "{manner:?}");
-        // It is there again.
+        // The client is there again.
         stage.pass(LONGEST_PAUSE.as_secs());
         assert!(stage.call(&client, vec![recall()]).is_ok(), "{manner:?}");
     }
@@ -99,7 +99,7 @@ fn who_waits_for_a_connection_that_is_not_made_makes_none_when_it_is_too_late() 
     assert_eq!(stage.called.dials(), before + 1);
 }
 
-/// The connection came late, and the client had no time for an answer: it is not the client's fault.
+/// Connecting took so long that the client had no time for an answer: that is not the client's fault.
 #[test]
 fn a_connection_that_came_late_is_not_ended_for_that() {
     let stage = Stage::new(Manner::Away);
@@ -114,7 +114,7 @@ fn a_connection_that_came_late_is_not_ended_for_that() {
     assert_eq!(stage.called.dials(), before + 1);
 }
 
-/// A client that says again and again where it wants to be called makes the server call no more often.
+/// A client that changes its callback address again and again does not make the server call more often.
 ///
 /// proves: NFS4-7530-15-c
 #[test]
