@@ -1,4 +1,4 @@
-//! Which programs a server answers on which port. Only what has a binding is served where RDMA is.
+//! Which programs a server answers on which port. Over RDMA it serves only programs that have a binding.
 
 use rpcrdma_env::{Heap, tokio_env};
 use rpcrdma_nfs::{mount, v3};
@@ -15,7 +15,7 @@ fn nfsd() -> Nfsd {
     Nfsd::new(vec![Export::new("/", storage)], [7; SECRET_OCTETS], &env).unwrap()
 }
 
-/// What a handler answers to procedure 0 of a program.
+/// The result of a program's procedure 0.
 async fn null(handler: Arc<dyn Handler>, program: u32, version: u32) -> Result<(), Rejection> {
     let (_signal, gone) = GoneSignal::new();
     let here = SocketAddr::from(([127, 0, 0, 1], 20049));
@@ -32,8 +32,7 @@ async fn null(handler: Arc<dyn Handler>, program: u32, version: u32) -> Result<(
     ReplyHeader::decode(&mut Decoder::new(Stream::from(reply.to_bytes()))).unwrap().status
 }
 
-/// Auxiliary programs of NFS without a binding, with the versions that they have: MOUNT, the lock and the status
-/// manager.
+/// Auxiliary programs of NFS without a binding, with their versions: MOUNT, the lock manager and the status monitor.
 const AUXILIARY: [(u32, &[u32]); 3] = [(100_005, &[1, 2, 3]), (100_021, &[1, 3, 4]), (100_024, &[1])];
 /// NFSACL.
 const LISTS: u32 = 100_227;
@@ -49,7 +48,7 @@ async fn no_program_without_a_binding_is_served_beside_nfs() {
             assert_eq!(answer, Err(Rejection::ProgramUnavailable), "{program} version {version}");
         }
     }
-    // What has one is served on the connections of NFS.
+    // A program with a binding is served on the connections of NFS.
     assert_eq!(null(nfsd.nfs(), LISTS, 3).await, Ok(()));
     assert_eq!(null(nfsd.nfs(), LISTS, 2).await, Err(Rejection::ProgramMismatch { low: 3, high: 3 }));
     for version in [0, 1, 2, 4] {
@@ -60,7 +59,7 @@ async fn no_program_without_a_binding_is_served_beside_nfs() {
             "NFS version {version} has no binding here"
         );
     }
-    // MOUNT has a port of its own, which only TCP reaches.
+    // MOUNT has its own port, which clients reach only over TCP.
     assert_eq!((mount::PROGRAM, mount::VERSION_3), (100_005, 3));
     assert_eq!(null(nfsd.mount(), mount::PROGRAM, mount::VERSION_3).await, Ok(()));
     assert_eq!(null(nfsd.mount(), v3::PROGRAM, v3::VERSION).await, Err(Rejection::ProgramUnavailable));

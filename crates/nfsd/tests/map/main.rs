@@ -1,4 +1,4 @@
-//! What a file system gets without implementing it: a map with the six methods of one that is only read.
+//! What a file system gets from the trait's defaults: a map that implements only the six methods of a read-only one.
 
 mod map;
 

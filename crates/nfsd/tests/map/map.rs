@@ -1,5 +1,5 @@
-//! A map of names to texts, as a file system that is only read: like that of the example `serve_map`, which stands in a
-//! crate above this one.
+//! A map from names to texts, as a read-only file system: like the one in the example `serve_map`, which is in a crate
+//! above this one.
 
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Buffer};
@@ -15,7 +15,7 @@ impl Map {
         FileId::new(&number.to_be_bytes()).expect("eight bytes fit an id")
     }
 
-    /// A file's attributes and its text, which the root has not.
+    /// A file's attributes and its text; the root has no text.
     fn node(&self, file: FileId) -> Result<(Attributes, Option<&'static str>), Fault> {
         let number = usize::from_be_bytes(file.as_slice().try_into().map_err(|_| Fault::BadId)?);
         let text = number.checked_sub(1).map(|place| self.0.values().nth(place).ok_or(Fault::Stale)).transpose()?;

@@ -1,5 +1,5 @@
-//! Access control lists and masks, asked of whole servers: of a directory's, whose file system has to have lists, and
-//! of memory, also with modes alone.
+//! Access control lists and masks on whole servers: of a directory, whose file system must support lists, and in
+//! memory, there also with modes alone.
 
 use super::{create_with, on_each};
 use crate::{
@@ -54,13 +54,13 @@ fn acl_of(client: &TestClient, file: &Handle) -> Vec<Ace> {
     acl.0
 }
 
-/// The rights that are told for somebody, without what all have: allowed and not denied before.
+/// The rights of a user or class in a list, without those that all have: allowed, and not denied before.
 fn rights_for(acl: &[Ace], who: &str) -> u32 {
     let entries = acl.iter().filter(|entry| entry.who == Principal::from(who) && entry.flags & ace::INHERIT_ONLY == 0);
     entries.filter(|entry| entry.kind == ace::ALLOWED).fold(0, |all, entry| all | entry.rights) & (R | W | X)
 }
 
-/// Which of reading, changing and executing a user may do.
+/// Which of the rights to read, change and execute a user has.
 fn may(server: &TestServer, uid: u32, file: &Handle) -> u32 {
     let client = server.client_as(&format!("user {uid}"), 2, uid, 1);
     let rights = access::READ | access::MODIFY | access::EXECUTE | access::LOOKUP;
@@ -76,7 +76,8 @@ fn server_with_lists() -> TestServer {
     server
 }
 
-/// Gives a directory of the host a default list: the owner all, user 1000 all, the group to read, others nothing.
+/// Gives a directory of the host a default list: all rights for the owner and user 1000, read for the group, none for
+/// others.
 fn give_default(path: &std::path::Path) {
     let none = u32::MAX;
     let entries = [(0x01u16, 7u16, none), (0x02, 7, 1000), (0x04, 4, none), (0x10, 7, none), (0x20, 0, none)];
@@ -100,7 +101,7 @@ fn a_mode_is_told_as_a_list_and_a_list_that_says_a_mode_sets_it() {
         let told = acl_of(&client, &file);
         assert_eq!(["OWNER@", "GROUP@", "EVERYONE@"].map(|who| rights_for(&told, who)), [R | W, R, R]);
         set(&client, &file, &[Value::Mode(0o4711)]).unwrap();
-        // Everybody is everybody: who is allowed nothing else may execute, too.
+        // EVERYONE@ includes all users: even without any other right they may execute.
         let list = acl(&[allow("OWNER@", R | W), allow("GROUP@", R), allow("EVERYONE@", X)]);
         assert_eq!(set(&client, &file, &[list]), Ok(Bitmap::of(&[Attribute::Acl])));
         assert_eq!(mode(&client, &file), 0o4751, "the higher bits stay");
@@ -125,22 +126,22 @@ fn users_and_groups_get_what_a_list_allows_and_the_mode_masks_them() {
     assert_eq!([1000, 1001, 1002].map(|uid| may(&server, uid, &file)), [changes, access::READ | access::EXECUTE, 0]);
     let told = acl_of(&client, &file);
     assert_eq!(["1000", "1001", "EVERYONE@"].map(|who| rights_for(&told, who)), [R | W, R | X, 0]);
-    // What was told can be set again, and changes nothing.
+    // A client can set the list that it got, and that changes nothing.
     set(&client, &file, &[acl(&told)]).unwrap();
     assert_eq!(acl_of(&client, &file), told);
-    // RFC 8881 section 6.4.1.1: a mode without the right to write takes it from whoever is named.
+    // RFC 8881 section 6.4.1.1: a mode without the right to write also takes it from named users.
     set(&client, &file, &[Value::Mode(0o640)]).unwrap();
     assert_eq!([1000, 1001].map(|uid| may(&server, uid, &file)), [access::READ; 2]);
     assert_eq!(["1000", "1001"].map(|who| rights_for(&acl_of(&client, &file), who)), [R; 2]);
     set(&client, &file, &[Value::Mode(0o660)]).unwrap();
     assert_eq!(may(&server, 1000, &file), changes, "and gives it back");
-    // Only the owner.
+    // Only the owner may do this.
     let other = server.client_as("b", 2, 1000, 1);
     assert_eq!(set(&other, &file, &[acl(&[])]), Err((Status::PERM, Bitmap::EMPTY)));
     assert_eq!(acl_of(&other, &file).len(), acl_of(&client, &file).len(), "but all may look at it");
 }
 
-/// What pynfs sets: lists without any right, of one user and of many.
+/// Lists that pynfs sets: without any right, of one user and of many.
 ///
 /// proves: NFS4-8881-6.2.1-b
 #[test]
@@ -200,7 +201,7 @@ fn a_new_file_gets_the_list_that_it_is_made_with() {
         assert_eq!(["1000", "1001"].map(|who| rights_for(&told, who)), [0, R], "what is inherited does not count");
         assert!(told.iter().all(|entry| entry.who != Principal::from("1000")));
     }
-    // What is there already keeps its list.
+    // An existing file keeps its list.
     let other = FileAttributes::of(&[acl(&[allow("EVERYONE@", R | W)])]);
     let (file, opened) = create_with(&client, "f0", "o", CreateHow::Unchecked(other)).unwrap();
     assert_eq!((opened.set, mode(&client, &file)), (Bitmap::EMPTY, 0o1640));
@@ -218,19 +219,18 @@ fn a_new_file_gets_the_list_that_it_is_made_with() {
     assert!(!of_1002.is_empty() && of_1002.iter().all(|entry| entry.flags == BOTH | ace::INHERIT_ONLY));
     assert_eq!(create(CreateKind::Fifo, "p", &wanted), Ok(wanted.set));
     assert_eq!(mode(&client, &client.walk("p").unwrap()), 0o1640);
-    // A link lets everybody do everything.
+    // A symbolic link gives all rights to all users.
     assert_eq!(create(CreateKind::Symlink("f0".into()), "l", &wanted), Ok(Bitmap::EMPTY));
     let link = client.walk("l").unwrap();
     assert_eq!(set(&client, &link, &[acl(&list)]), Err((Status::ATTRNOTSUPP, Bitmap::EMPTY)));
     assert_eq!(rights_for(&acl_of(&client, &link), "EVERYONE@"), R | W | X);
-    // Without entries to inherit a directory has none then.
+    // After that the directory has no entries to inherit.
     let without = [acl(&[allow("OWNER@", R | W | X | ace::DELETE_CHILD)])];
     set(&client, &directory, &without).unwrap();
     assert!(acl_of(&client, &directory).iter().all(|entry| entry.flags == 0));
 }
 
-/// What a program of the host would get, and no more: neither a mask nor the mode that is asked takes the place of the
-/// list.
+/// The same as for a program of the host, and no more: neither a mask nor the requested mode replaces the list.
 ///
 /// proves: NFS4-8275-b, NFS4-8881-6.4-b
 #[test]
@@ -299,7 +299,7 @@ fn a_list_is_compared_and_listed_as_others_are() {
     });
 }
 
-/// The longest list that can be told, and what is longer.
+/// The longest list that the server returns, and a longer one.
 #[test]
 fn a_list_that_nobody_could_read_is_not_told() {
     let server = TestServer::serving(Arc::new(Long(2045)));
@@ -310,7 +310,7 @@ fn a_list_that_nobody_could_read_is_not_told() {
     let root = client.walk("").unwrap();
     assert_eq!(told(&client, &root, &[Attribute::Acl]), Err(Status::REP_TOO_BIG));
     assert!(told(&client, &root, &[Attribute::Mode]).is_ok());
-    // Sixteen lists of 64 KiB do not fit into what the session has, and each counts as data does.
+    // Sixteen lists of 64 KiB are more than the session allows, and each counts as memory like data.
     let server = TestServer::serving(Arc::new(Long(2045)));
     let mut client = server.client("a");
     let watched = crate::testing::Watched::default();
@@ -336,7 +336,7 @@ fn what_was_set_before_a_list_failed_is_told() {
     assert_eq!(made, Ok(Bitmap::of(&[Attribute::Mode])), "it is there, and not as open as was asked");
 }
 
-/// A root with so many users in its list, and no room for another.
+/// A root whose list has this many users, and no room for another.
 struct Long(u32);
 
 impl FileSystem for Long {

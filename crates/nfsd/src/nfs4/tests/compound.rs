@@ -1,4 +1,4 @@
-//! What a COMPOUND answers whatever its operations are about.
+//! Replies to COMPOUNDs that do not depend on the operations.
 
 use super::*;
 use rpcrdma_nfs::v4::{

@@ -13,7 +13,7 @@ const UNIT: u64 = 4_096;
 /// A file, and its stateid.
 pub(super) type End = (Handle, StateId);
 
-/// Where in the source, where in the destination, and how much.
+/// The offsets in source and destination, and the length.
 pub(super) type Range = (u64, u64, u64);
 
 pub(super) fn copy_args((from, to): (&End, &End), range: Range, synchronous: bool) -> ops::CopyRange {
@@ -39,7 +39,7 @@ pub(super) fn copy_with(client: &TestClient, ends: (&End, &End), args: ops::Copy
     only!(on_two(client, ends, Args::Copy(args)), Copy)
 }
 
-/// How much was copied before the answer.
+/// How many bytes were copied before the reply.
 fn copy(client: &TestClient, ends: (&End, &End), range: Range) -> Result<u64, CopyFailure> {
     let ok = copy_with(client, ends, copy_args(ends, range, true))?;
     assert!(ok.requirements.synchronous && ok.requirements.consecutive && ok.response.callback.is_none());
@@ -99,7 +99,7 @@ fn a_range_is_copied() {
     });
 }
 
-/// What was copied is not on the disk, and the client learns it if it is lost.
+/// Copied data is not yet on the disk, and the client learns it if it is lost.
 #[test]
 fn a_copy_is_committed_as_a_write_is() {
     let server = TestServer::directory();
@@ -126,7 +126,7 @@ fn so_much_is_copied_before_the_answer_and_no_more() {
         assert_eq!(copy(&client, (&from, &to), (0, 0, limit + 1)), Ok(limit), "one past it");
         assert_eq!(copy(&client, (&from, &to), (limit, limit, 0)), Ok(1 << 20));
         assert!(whole(&client, &from) == whole(&client, &to));
-        // A client that cannot be called is answered at once, though it would wait.
+        // A client that the server cannot call gets its reply at once, even if it offers to wait.
         let ok = copy_with(&client, (&from, &to), copy_args((&from, &to), (0, 0, 0), false)).unwrap();
         assert_eq!((ok.response.count, ok.response.callback, ok.requirements.synchronous), (limit, None, true));
     });
@@ -159,7 +159,7 @@ fn a_copy_of_a_sparse_file_is_sparse() {
         let octets = octets(at);
         assert!((octets[0], octets[5_001]) == (0, 0) && octets[1..5_001].iter().all(|found| *found == octet));
     }
-    // Where the destination has data, a hole puts zeroes there.
+    // If the destination has data, a hole puts zeroes there.
     client.write(&ends[1].0, ends[1].1, 5 * gib, b"data").unwrap();
     assert_eq!(copy(&client, (&ends[0], &ends[1]), (5 * gib, 5 * gib, 2)), Ok(2));
     assert_eq!(client.read(&ends[1].0, ends[1].1, 5 * gib, 4).unwrap(), b"\0\0ta");
@@ -228,7 +228,7 @@ fn both_stateids_are_checked() {
     });
 }
 
-/// The current stateid is that of the destination, and the saved one that of the source.
+/// The current stateid is the destination's, and the saved one the source's.
 #[test]
 fn current_stateids_are_those_of_their_files() {
     let server = TestServer::memory();
@@ -264,7 +264,7 @@ fn ranges_are_cloned_in_units() {
     assert_eq!(size(&client, &to.0), 5 * UNIT);
     client.write(&from.0, from.1, 0, b"other").unwrap();
     assert_eq!(client.read(&to.0, to.1, 4 * UNIT, 5).unwrap(), [1; 5], "it is a copy");
-    // The end of the source lies in a unit of the destination that goes on behind it.
+    // The source ends within a unit of the destination that has more data.
     let before = whole(&client, &to);
     assert_eq!(clone((3 * UNIT, 0, 0)), Status::INVAL);
     assert!(whole(&client, &to) == before, "nothing behind the range is lost");

@@ -1,4 +1,4 @@
-//! What the COMPOUNDs cost of which there are most: counted, so that it is the same on every machine.
+//! The cost of the most frequent COMPOUNDs, in counts, which are the same on every machine.
 
 use super::*;
 use crate::{
@@ -47,7 +47,7 @@ fn what_is_in_memory_is_told_without_another_thread() {
     fs::write(served.join("probe"), "probe").unwrap();
     let (probe, mut octet) = (fs::File::open(served.join("probe")).unwrap(), [0]);
     if preadv2(&probe, &mut [IoSliceMut::new(&mut octet)], 0, ReadWriteFlags::NOWAIT) == Err(Errno::OPNOTSUPP) {
-        return; // tmpfs, for one, has no such read.
+        return; // Some file systems, such as tmpfs, cannot read like that.
     }
     let state = StateDirectory::open(scratch.path().join("state"), &*env().random).unwrap();
     let workers = Arc::new(Counted::default());
@@ -79,7 +79,7 @@ fn a_read_is_answered_in_two_parts_and_its_data_is_not_copied() {
     let call = Arguments::new(2, vec![client.sequence(0, false), Args::PutFh(ops::PutFh { file }), read]);
     let before = server.clock.looks();
     let reply = reply_to(&client, &call);
-    // When it has come, and when each operation has ended.
+    // When the call came, and when each operation ended.
     assert_eq!(server.clock.looks() - before, 4);
     assert!(
         matches!(reply.parts(), [Part::Run(_), Part::Item(data)] if data.len() == 4096),
@@ -90,7 +90,7 @@ fn a_read_is_answered_in_two_parts_and_its_data_is_not_copied() {
     assert_eq!(memory.0.load(Ordering::Relaxed), 0);
 }
 
-/// What stands before the results is written before they are known, and again if they are others.
+/// The bytes before the results are written before the results are known, and again if the results differ.
 #[test]
 fn a_failure_behind_data_changes_what_stands_before_it_whatever_the_tag_is() {
     let server = TestServer::memory();
@@ -118,7 +118,7 @@ fn a_failure_behind_data_changes_what_stands_before_it_whatever_the_tag_is() {
 /// A client that fetches many small files asks for many in one call: one job reads them.
 #[test]
 fn many_small_files_are_read_by_one_job() {
-    /// As many as the session has operations for.
+    /// As many as the session allows operations.
     const FILES: usize = 15;
     let scratch = tempfile::tempdir().unwrap();
     let served = scratch.path().join("served");
@@ -137,7 +137,7 @@ fn many_small_files_are_read_by_one_job() {
     let client = server.client("a");
     let files: Vec<_> = names.iter().map(|name| client.walk(name).unwrap()).collect();
     drop((client, server));
-    // A server that has seen none of them yet.
+    // A server that has seen none of the files yet.
     let server = start();
     let client = server.client("a");
     let read = |count| Args::Read(ops::Read { state: StateId::ANONYMOUS, offset: 0, count });
@@ -156,7 +156,7 @@ fn many_small_files_are_read_by_one_job() {
     for (number, came) in came.iter().enumerate() {
         assert_eq!(*came, (true, vec![number as u8; 100 + number]), "each file's own");
     }
-    // Each fails by itself, and what comes before it counts.
+    // Each READ fails on its own, and the results before it stay.
     let root = client.walk("").unwrap();
     for (bad, status) in [(&root, Status::ISDIR), (&Handle::new(b"nothing").unwrap(), Status::BADHANDLE)] {
         let ops: Vec<_> = [&files[1], &files[2], bad, &files[3]].into_iter().flat_map(|file| pair(file, 50)).collect();

@@ -1,4 +1,4 @@
-//! What OPEN delegates and what it does not, and what a delegation is good for.
+//! Which opens OPEN delegates and which not, and what a delegation permits.
 
 use super::*;
 pub(super) use crate::nfs4::testing::holder::reached;
@@ -8,13 +8,13 @@ use rpcrdma_nfs::v4::{
     ops::{Delegation, DelegationKind, WhyNoDelegation, share},
 };
 
-/// A file of the root that nobody has open.
+/// A file of the root that no client has open.
 pub(super) fn some_file(client: &TestClient, name: &str) -> Handle {
     let how = OpenHow::Create(CreateHow::Guarded(FileAttributes::of(&[Value::Mode(0o644)])));
     let open = ops::Open { how, ..to_open(client, name, "maker", BOTH | share::WANT_NONE, 0) };
     let (file, ops::OpenOk { state, .. }) = open_with(client, open).unwrap();
     client.write(&file, state, 0, b"content").unwrap();
-    // What is not on the disk yet is kept open for that, and a file that is open for writing is not leased.
+    // The server keeps a file with uncommitted data open for writing, and such a file cannot be leased.
     let commit = Args::Commit(ops::Commit { offset: 0, count: 0 });
     assert_eq!(client.on(&file, commit).status(), Status::OK);
     assert_eq!(close(client, &file, state), Status::OK);
@@ -34,7 +34,7 @@ pub(super) fn wish(client: &TestClient, name: &str, access: u32) -> ops::OpenOk 
     open_with(client, to_open(client, name, "o", access, 0)).unwrap().1
 }
 
-/// Opens a file and has it delegated.
+/// Opens a file that then is delegated.
 pub(super) fn delegated(client: &TestClient, name: &str, access: u32) -> (StateId, StateId) {
     let opened = wish(client, name, access);
     let delegation = state_of(&opened.delegation).unwrap_or_else(|| panic!("{:?}", opened.delegation));
@@ -77,7 +77,7 @@ fn a_file_is_delegated_as_it_is_opened() {
         assert_eq!(close(&client, &handle, opened.state), Status::OK);
     }
     assert!(server.shared().delegations.is_empty());
-    // Several may read, and each knows of its own.
+    // Several clients may read, and each has its own delegation.
     let (_, first) = delegated(&client, "f", READ);
     let (_, second) = delegated(&other, "f", READ);
     assert_ne!(first.other, second.other);
@@ -117,14 +117,14 @@ fn nothing_is_delegated_that_cannot_be_called_back_or_is_not_wanted() {
     assert_eq!(none(&wish(&client, "f", READ | share::WANT_CANCEL)), WhyNoDelegation::Cancelled);
     assert_eq!(open_with(&client, to_open(&client, "f", "o", READ | 0x600, 0)).err(), Some(Status::INVAL));
     assert_eq!(none(&wish(&client, "f", WRITE | share::WANT_WRITE)), WhyNoDelegation::Resource(false));
-    // Somebody else has it open.
+    // Another client has it open.
     let (file, state) = open(&other, "f", "o", READ, 0).unwrap();
     assert_eq!(none(&wish(&client, "f", BOTH | share::WANT_WRITE)), WhyNoDelegation::Contention(false));
     let (_, of_both) = open(&other, "f", "p", WRITE, 0).unwrap();
     assert_eq!(none(&wish(&client, "f", READ | share::WANT_READ)), WhyNoDelegation::Contention(false));
     close(&other, &file, of_both);
     let (_, delegation) = delegated(&client, "f", READ | share::WANT_READ);
-    // It has one already.
+    // The client already has one.
     assert_eq!(none(&wish(&client, "f", READ | share::WANT_READ)), WhyNoDelegation::Resource(false));
     close(&other, &file, state);
     assert_eq!(none(&wish(&client, "f", BOTH | share::WANT_WRITE)), WhyNoDelegation::NotSupportedUpgrade);
@@ -181,7 +181,7 @@ fn a_delegation_is_good_for_what_it_says_and_for_its_client() {
     let (state, writes) = delegated(&client, "g", BOTH);
     assert_eq!(client.write(&elsewhere, writes, 0, b"change").unwrap(), 6);
     assert_eq!(close(&client, &elsewhere, writes), Status::BAD_STATEID, "it is no open");
-    // What was opened may end before the delegation does.
+    // The open may end before the delegation.
     assert_eq!(close(&client, &elsewhere, state), Status::OK);
     assert_eq!(client.read(&elsewhere, writes, 0, 6).unwrap(), b"change");
     let free = Args::FreeStateId(ops::FreeStateId { state: writes });
@@ -217,7 +217,7 @@ fn who_has_a_delegation_opens_by_it_though_it_is_being_called_back() {
     assert!(open(&other, "f", "o", READ, 0).is_ok());
     assert_eq!(client.read(&file, opened_too.state, 0, 7).unwrap(), b"content", "what was opened stays open");
     assert_eq!(close(&client, &file, opened.state), Status::OK);
-    // One for reading opens nothing for writing.
+    // A delegation for reading permits no open for writing.
     let (_, reads) = delegated(&client, "g", READ);
     assert_eq!(by_name("g", reads, WRITE).err(), Some(Status::OPENMODE));
 }
@@ -309,7 +309,7 @@ fn a_client_that_is_no_more_holds_nothing() {
     reached(&server, &client);
     some_file(&client, "f");
     delegated(&client, "f", BOTH);
-    // It has started again.
+    // The client has started again.
     let again = server.client_as("a", 2, 0, 2);
     assert_ne!(again.id, client.id);
     assert!(open(&other, "f", "o", BOTH, 0).is_ok());
@@ -340,7 +340,7 @@ fn the_holder_is_asked_what_the_file_is() {
     holder.answer(Answers::Attributes { change, size });
     assert_eq!(told(&other), (change, 7), "it has changed nothing");
     assert_eq!(holder.calls(), 1);
-    // What does not depend on it is not asked.
+    // The server does not ask the holder about other attributes.
     let owner = Bitmap::of(&[Attribute::Mode]);
     assert_eq!(other.on(&file, Args::GetAttr(ops::GetAttr { asked: owner })).status(), Status::OK);
     assert_eq!(holder.calls(), 1);

@@ -1,4 +1,4 @@
-//! Holders of delegations that do not do what they are asked: they lose what they have, and nobody else anything.
+//! Holders of delegations that do not do what the server asks: they lose what they hold, and harm no other client.
 
 use super::{
     delegation::{delegated, give_back, reached, some_file},
@@ -14,7 +14,7 @@ use crate::{
 };
 use rpcrdma_nfs::v4::ops::sequence_status;
 
-/// What SEQUENCE tells a client.
+/// The status flags of SEQUENCE.
 fn flags(client: &TestClient) -> u32 {
     let mut results = client.send(vec![client.sequence(0, false)]).results;
     only!(results.remove(0), Sequence).unwrap().status
@@ -26,7 +26,7 @@ fn test(client: &TestClient, state: StateId) -> Status {
     only!(client.last(vec![test]), TestStateId).unwrap().statuses[0]
 }
 
-/// Time passes, in which both clients are heard of.
+/// Lets time pass, during which the server hears from these clients.
 fn pass(server: &TestServer, clients: &[&TestClient], seconds: u64) {
     for passed in (0..seconds).step_by(15) {
         server.pass((seconds - passed).min(15));
@@ -35,12 +35,12 @@ fn pass(server: &TestServer, clients: &[&TestClient], seconds: u64) {
     }
 }
 
-/// A holder that does not return what it has, whatever it answers.
+/// A holder that does not return its delegation loses it, whatever it answers.
 fn loses_it(answers: Answers) {
     loses_it_as(&format!("{answers:?}"), |_, holder| holder.answer(answers.clone()));
 }
 
-/// The same, whatever becomes of it.
+/// The same, whatever happens to the holder.
 fn loses_it_as(answers: &str, becomes: impl Fn(&TestServer, &Reached)) {
     on_each_delegating(|server| {
         let (client, other) = (server.client("a"), server.client("b"));
@@ -198,7 +198,7 @@ fn who_was_away_for_a_lease_is_not_waited_for() {
     assert_eq!(server.nfsd.version_4_counts().unwrap().expired_delegations, 1);
 }
 
-/// It is not called for the others, and nobody wants its opens.
+/// The server does not recall the others, and no client wants its opens.
 ///
 /// proves: NFS4-8881-10.4.5-c
 #[test]
@@ -213,7 +213,7 @@ fn who_has_lost_one_and_is_away_loses_all_its_delegations_and_nothing_else() {
     assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY));
     server.drive();
     assert_eq!(holder.calls(), 1);
-    // It was heard of when it answered, and is not there when the server asks after it.
+    // The server heard from it when it answered, but not when it looks after it again.
     holder.answer(Answers::Away);
     pass(&server, &[&other], 89);
     let told = warnings(|| pass(&server, &[&other], 2));
@@ -230,7 +230,7 @@ fn who_has_lost_one_and_is_away_loses_all_its_delegations_and_nothing_else() {
     assert!(fields.into_iter().all(|field| told[1].contains(field)), "{told:#?}");
 }
 
-/// The operator is told of some by themselves and of the others together, and no more than once a minute.
+/// The log has a line for each of some clients and one for all others together, at most once a minute.
 #[test]
 fn what_is_taken_from_clients_that_are_away_is_told_and_counted() {
     let server = TestServer::memory();
@@ -259,7 +259,7 @@ fn what_is_taken_from_clients_that_are_away_is_told_and_counted() {
     assert!(["clients=3", "opens=3"].into_iter().all(|field| told[MAX_TOLD].contains(field)), "{told:#?}");
     let counts = server.nfsd.version_4_counts().unwrap();
     assert_eq!((counts.expired_opens, counts.expired_locks), (files.len() as u64 + 1, 1));
-    // Nobody wants what is left, until the courtesy is over.
+    // No client wants the rest, until the courtesy is over.
     create(&clients[1], "last", "o");
     let told = warnings(|| pass(&server, &[&other], 90 + 24 * 3_600 + 15));
     assert_eq!(told.len(), 1, "{told:#?}");
@@ -277,7 +277,7 @@ fn who_ends_in_the_midst_of_a_recall_is_not_waited_for() {
     assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY));
     server.drive();
     assert_eq!(holder.calls(), 1);
-    // It has started again, and holds nothing.
+    // The client has started again, and holds nothing.
     let again = server.client_as("a", 2, 0, 2);
     assert_ne!(again.id, client.id);
     assert!(open(&other, "f", "o", WRITE, 0).is_ok());
@@ -328,7 +328,7 @@ fn a_thousand_files_are_called_back_a_few_at_a_time_and_none_is_forgotten() {
     for (file, delegation) in files.iter().zip(&delegations) {
         assert!(recalls.iter().any(|(recall, _)| recall.state == *delegation && recall.file == *file));
     }
-    // Every other one is returned; the others are lost.
+    // The client returns every other delegation, and loses the rest.
     for (file, delegation) in files.iter().zip(&delegations).step_by(2) {
         assert_eq!(give_back(&client, file, *delegation), Status::OK);
     }

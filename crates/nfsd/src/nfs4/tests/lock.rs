@@ -70,7 +70,7 @@ fn two_clients_exclude_each_other_and_are_told_who_it_is() {
         assert_eq!(test(&a, &file, "l", WRITE, (0, 100)), Ok(()), "its own is not in the way");
         assert_eq!(test(&a, &file, "m", SHARED, (0, 100)).err(), denied, "another owner's is");
         let of_others = lock(&b, &file, first(&b, of_b, "l"), WRITE, (20, 5)).unwrap();
-        // Known by now: more, less, and another kind.
+        // Later locks of this owner: more, less, and of another kind.
         let more = lock(&a, &file, known(locked), SHARED, (0, 15)).unwrap();
         assert_eq!((more.other, more.sequence), (locked.other, 2));
         assert_eq!(lock(&a, &file, known(locked), SHARED, (0, 1)).err(), Some(Status::OLD_STATEID.into()));
@@ -135,7 +135,7 @@ fn programs_of_the_host_are_excluded_and_exclude() {
     assert!(program.set(Range::new(10, 1).unwrap(), Some(Kind::Write)).is_ok());
     assert!(lock(&a, &file, known(locked), WRITE, (0, 20)).is_err(), "and what it has stays as it is");
     assert!(program.set(Range::new(0, 5).unwrap(), Some(Kind::Write)).is_ok());
-    // What is closed is free on the host, too.
+    // After a CLOSE the range is free on the host, too.
     close(&a, &file, state);
     assert!(program.set(Range::ALL, Some(Kind::Write)).is_ok());
 }
@@ -155,7 +155,7 @@ fn the_host_is_told_nothing_where_that_is_not_wanted() {
     assert!(lock(&client, &file, first(&client, state, "l"), WRITE, (0, 1)).is_ok());
 }
 
-/// One owner of locks has a stateid for each open through which it locks.
+/// A lock owner has a stateid for each open through which it locks.
 ///
 /// proves: NFS4-8881-9.5-a
 #[test]
@@ -176,8 +176,8 @@ fn the_end_of_one_open_leaves_what_its_lock_owner_has_locked_through_another() {
     });
 }
 
-/// Two calls of one lock owner at a time can leave its stateid without a word of what is locked: as if one had unlocked
-/// all, while the other locked. What is locked is still freed by whoever may.
+/// Two calls of one lock owner at a time can leave a stateid that does not know of its locked ranges: as if one call
+/// had unlocked all while the other locked. The client can still unlock them.
 #[test]
 fn a_lock_stateid_is_not_freed_while_its_owner_has_locks() {
     on_each(|server| {

@@ -1,4 +1,4 @@
-//! What clients of version 4 hold, asked of whole servers.
+//! What clients of version 4 hold, on whole servers.
 
 mod acl;
 mod compound;
@@ -32,13 +32,13 @@ const READ: u32 = 1;
 const WRITE: u32 = 2;
 pub(in crate::nfs4) const BOTH: u32 = 3;
 
-/// A server of memory, and one of a directory.
+/// A server of a file system in memory, and one of a directory.
 fn on_each(test: impl Fn(&TestServer)) {
     test(&TestServer::memory());
     test(&TestServer::directory());
 }
 
-/// A server of each file system of which files are delegated.
+/// A server of each file system whose files are delegated.
 fn on_each_delegating(test: impl Fn(&TestServer)) {
     test(&TestServer::memory());
     test(&TestServer::directory());
@@ -75,7 +75,7 @@ fn create_with(client: &TestClient, name: &str, owner: &str, how: CreateHow) -> 
     open_with(client, open)
 }
 
-/// Makes a file in the root, open for both.
+/// Makes a file in the root, open for reading and writing.
 pub(in crate::nfs4) fn create(client: &TestClient, name: &str, owner: &str) -> (Handle, StateId) {
     let how = CreateHow::Guarded(FileAttributes::of(&[Value::Mode(0o644)]));
     let (file, opened) = create_with(client, name, owner, how).unwrap();

@@ -17,7 +17,7 @@ use rpcrdma_nfs::{
 
 const ALL: (u64, u64) = (0, 0);
 
-/// The same file for version 3.
+/// The handle of the same file in version 3.
 fn for_3(file: &Handle) -> v3::Handle {
     v3::Handle::new(file.as_slice()).unwrap()
 }
@@ -49,7 +49,7 @@ fn locks_of_both_protocols_exclude_each_other() {
     }
 }
 
-/// An owner of NLM can be longer than one of version 4 may be.
+/// An owner of NLM can be longer than an owner of version 4 may be.
 #[test]
 fn a_long_owner_is_told_as_far_as_version_4_goes() {
     let world = World::memory();
@@ -123,7 +123,7 @@ fn while_either_protocol_reclaims_nobody_gets_anything_new_by_the_other() {
     let of_4 = Handle::new(file.as_slice()).unwrap();
     assert!(lock(&client, &of_4, first(&client, opened, "l"), WRITE, (0, 1)).is_err());
 
-    // A client of version 4 had something: hosts wait for it.
+    // A client of version 4 held something: hosts wait for it.
     let world = World::memory();
     let file = for_3(&create(&world.server.client("a"), "f", "o").0);
     let world = world.restart();

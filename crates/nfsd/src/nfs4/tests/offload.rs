@@ -1,4 +1,4 @@
-//! Copies that go on after COPY was answered: their pieces, and how they end.
+//! Copies that go on after COPY's reply: their pieces, and how they end.
 
 mod disk;
 mod ends;
@@ -61,14 +61,14 @@ impl Steps {
         *self.0.lock().unwrap() = Some(Vec::new());
     }
 
-    /// What waits is done, and what comes is done at once.
+    /// Does the waiting jobs, and from now on each job at once.
     fn go_on(&self) {
         let jobs = self.0.lock().unwrap().take();
         jobs.into_iter().flatten().for_each(|job| job());
     }
 }
 
-/// A server with a file of six mebioctets, a client that can be called, and somebody who drives what goes on.
+/// A server with a file of six mebibytes, a client that it can call, and a driver of work that goes on after a reply.
 struct World {
     server: TestServer,
     steps: Arc<Steps>,
@@ -79,13 +79,13 @@ struct World {
     to: End,
 }
 
-/// Whoever drives what goes on looks for what can be done.
+/// Lets the driver do all that can be done.
 fn drive(driver: &mut Driver) {
     assert!(Pin::new(driver).poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
-/// A client that the server can call, and its end of the connection. It puts off what it is told of copies, as one
-/// whose COPY is still under way, until its test says otherwise.
+/// A client that the server can call, and its end of the connection. It puts off notices about copies, like a client
+/// whose COPY is still under way, until a test says otherwise.
 fn client_of(server: &TestServer, driver: &mut Driver, name: &str) -> (TestClient, Arc<Back>) {
     let back = Back::new();
     back.answer_by(|heard| match heard.ops() {
@@ -98,7 +98,7 @@ fn client_of(server: &TestServer, driver: &mut Driver, name: &str) -> (TestClien
     (client, back)
 }
 
-/// Makes a file in the root, open for both and not delegated: others want it, too.
+/// Makes a file in the root, open for reading and writing, and not delegated, since other clients want it, too.
 fn made(client: &TestClient, name: &str) -> End {
     let how = OpenHow::Create(CreateHow::Guarded(FileAttributes::of(&[Value::Mode(0o644)])));
     let open = ops::Open { how, ..to_open(client, name, "o", BOTH | ops::share::WANT_NONE, 0) };
@@ -119,7 +119,7 @@ impl World {
         Self { server, steps, driver, client, back, from, to }
     }
 
-    /// Begins a copy of all of it.
+    /// Begins a copy of the whole file.
     fn begin(&self) -> StateId {
         let ends = (&self.from, &self.to);
         let ok = copy_with(&self.client, ends, copy_args(ends, (0, 0, 0), false)).unwrap();
@@ -131,7 +131,7 @@ impl World {
         drive(&mut self.driver);
     }
 
-    /// What the client was told of copies since this was last asked.
+    /// The notices about copies since this was last asked.
     fn told(&self) -> Vec<CbOffload> {
         let calls = self.back.calls();
         let offload = |heard: &Heard| match heard.ops() {
@@ -145,7 +145,7 @@ impl World {
         status(&self.client, &self.to.0, state)
     }
 
-    /// Copies that go on, and bytes that were copied, as the program's numbers tell them.
+    /// Copies that go on, and copied bytes, as the program's metrics show them.
     fn counts(&self) -> (usize, u64) {
         let counts = self.server.nfsd.version_4_counts().unwrap();
         (counts.copies, counts.copied)
@@ -184,7 +184,7 @@ fn a_long_copy_goes_on_and_can_be_asked_for() {
     assert_eq!(world.status(StateId { sequence: 0, ..state }), Err(Status::BAD_STATEID));
     let other = world.server.client("b");
     assert_eq!(status(&other, &world.to.0, state), Err(Status::BAD_STATEID), "another's");
-    // It is known for a while, and as long as somebody tries to tell the client of it.
+    // The server remembers it for a while, and as long as it tries to report the end.
     for _ in 0..crate::nfs4::offload::TELLS {
         world.server.clock.pass(crate::nfs4::offload::TELL_AGAIN);
         world.drive();
@@ -217,7 +217,7 @@ fn a_client_is_told_of_the_end_until_it_has_taken_note() {
     assert_eq!(world.told(), [], "once is enough");
 }
 
-/// Nobody could tell it of the end.
+/// The server could not report the end to it.
 #[test]
 fn a_client_that_cannot_be_called_has_its_answer_when_a_part_is_copied() {
     let world = World::new();
@@ -254,7 +254,7 @@ fn a_copy_that_is_cancelled_has_stopped_when_that_is_answered() {
             answered.store(true, Ordering::SeqCst);
             status
         });
-        // The piece is still to be written.
+        // The server still has to write this piece.
         std::thread::sleep(Duration::from_millis(50));
         assert!(!answered.load(Ordering::SeqCst));
         steps.go_on();
@@ -286,7 +286,7 @@ fn one_copy_too_many_is_made_before_it_is_answered() {
         assert_eq!(world.status(state), Ok((6 * MIB, Some(Status::OK))));
         assert_eq!(world.cancel(state), Status::OK, "the client needs to know it no more");
     }
-    // Until nobody tries to tell it of them.
+    // Until the server gives up its reports.
     world.server.clock.pass(crate::nfs4::offload::TELL_AGAIN);
     world.drive();
     world.begin();

@@ -222,7 +222,7 @@ fn who_has_no_right_to_a_file_neither_opens_it_nor_keeps_others_out() {
     assert_eq!(open(&stranger, "f", "o", WRITE, BOTH).err(), Some(Status::ACCESS));
     assert_eq!(owner.write(&file, state, 0, b"x"), Ok(1));
     assert_eq!(stranger.write(&file, StateId::ANONYMOUS, 0, b"x"), Err(Status::ACCESS));
-    // State is the client's own: another's stateids name nothing.
+    // Each client has its own state: another client's stateids name nothing.
     assert_eq!(stranger.write(&file, state, 0, b"x"), Err(Status::BAD_STATEID));
     assert_eq!(close(&stranger, &file, state), Status::BAD_STATEID);
 }
@@ -286,7 +286,7 @@ fn what_is_open_is_read_and_written_though_its_name_and_its_mode_are_gone() {
     assert!(matches!(client.read(&file, StateId::ANONYMOUS, 0, 9), Err(Status::STALE)));
 }
 
-/// Memory in which files are removed when they are about to be opened, so many times.
+/// Memory in which a file is removed when it is about to be opened, this many times.
 struct Fleeting {
     memory: MemoryFs,
     removals: AtomicUsize,
@@ -309,7 +309,7 @@ impl FileSystem for Fleeting {
     }
 }
 
-/// Its name is nobody's then, or another's: the client has named no handle that could be stale.
+/// The name then belongs to no file, or to another: the client has sent no handle that could be stale.
 #[test]
 fn a_file_that_is_removed_while_it_is_opened_is_looked_up_again() {
     for (removals, made, found) in [

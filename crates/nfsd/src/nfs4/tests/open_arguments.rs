@@ -1,4 +1,4 @@
-//! That OPEN understands what the server says that it understands, and nothing else of what it could say.
+//! OPEN understands exactly the arguments that the server lists.
 
 use super::{create, create_with, on_each, open_with, to_open};
 use crate::nfs4::{attributes::tests::value, testing::TestClient};
@@ -53,7 +53,7 @@ fn what_is_told_to_be_understood_is_and_nothing_else() {
             } else {
                 client.on(&file, rpcrdma_nfs::v4::Args::Open(open)).status()
             };
-            // Outside of grace nothing is reclaimed, and this stateid is no delegation's.
+            // Outside of the grace period there are no reclaims, and this stateid is not a delegation's.
             let is_understood = matches!(status, Status::OK | Status::NO_GRACE | Status::BAD_STATEID);
             assert_eq!(is_understood, has(&told.open_claim, number), "claim {number}: {status:?}");
         }
@@ -69,7 +69,7 @@ fn what_is_told_to_be_understood_is_and_nothing_else() {
             assert!(has(&told.create_mode, number));
             assert!(create_with(&client, &format!("new {number}"), "o", how).is_ok());
         }
-        // The second byte of the access says what is wanted of delegations: any (3), none (4), no longer any (5).
+        // The second byte of the access has the wish for a delegation: any (3), none (4), cancel an earlier wish (5).
         for number in 3..=6 {
             let open = Open { access: 1 | number << 8, ..to_open(&client, "f", "o", 1, 0) };
             assert_eq!(open_with(&client, open).is_ok(), has(&told.share_access_want, number), "{number}");

@@ -1,4 +1,4 @@
-//! Owners, groups and names in access control lists, as principals and callers by AUTH_SYS have them.
+//! Owners, groups and names in access control lists, as Kerberos principals and AUTH_SYS callers see them.
 
 use super::super::testing::TestClient;
 use crate::{
@@ -15,14 +15,14 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// What the host is asked for.
+/// The questions to the host.
 type Asked = Arc<Mutex<Vec<String>>>;
 
-/// A host with the user anna (1000), the group common (2000), and some whose names are none.
+/// A host with the user anna (1000), the group common (2000), and some names that are not valid.
 struct Host(Asked);
 
 const USERS: [(u32, &str); 4] = [(0, "root"), (1000, "anna"), (1001, "1234"), (1002, "eve@elsewhere")];
-/// Of whom the host cannot tell whether there is such a one.
+/// A name of which the host cannot say whether it exists.
 const SILENT: &str = "far";
 const GROUPS: [(u32, &str); 2] = [(0, "root"), (2000, "common")];
 
@@ -50,7 +50,7 @@ impl Accounts for Host {
     }
 }
 
-/// Does all at once.
+/// Does all work at once.
 struct AtOnce;
 
 impl Work for AtOnce {
@@ -59,7 +59,7 @@ impl Work for AtOnce {
     }
 }
 
-/// A server whose superuser is not squashed, what its host is asked for, and clients by AUTH_SYS and by Kerberos.
+/// A server whose superuser is not squashed, the questions to its host, and clients with AUTH_SYS and with Kerberos.
 fn house(with_names: bool) -> (Nfsd, Asked, [TestClient; 2]) {
     let (env, scratch) = (env(), tempfile::tempdir().unwrap());
     let state = StateDirectory::open(scratch.path().join("state"), &*env.random).unwrap();
@@ -133,7 +133,7 @@ fn principals_are_told_names_and_others_numbers() {
     assert_eq!(set(&sys, &file, group("2000")), Status::OK);
     let (by_name, by_number) = (group("common@Example.com"), group("2000"));
     assert_eq!((told(&proven, &file, Attribute::Group), told(&sys, &file, Attribute::Group)), (by_name, by_number));
-    // VERIFY compares with what this caller is told.
+    // VERIFY compares with the form that this caller gets.
     let verify = |client: &TestClient, value| {
         client.on(&file, Args::Verify(ops::Verify { attributes: FileAttributes::of(&[value]) })).status()
     };
@@ -142,7 +142,7 @@ fn principals_are_told_names_and_others_numbers() {
     assert_eq!(verify(&sys, group("2000")), Status::OK);
 }
 
-/// A host that cannot tell has not said that there is nobody of that name.
+/// If a host cannot answer, it has not said that the name does not exist.
 ///
 /// proves: NFS4-8881-5.9-f
 #[test]
@@ -156,7 +156,7 @@ fn who_cannot_be_looked_up_is_no_bad_owner_and_is_asked_for_again() {
         assert_eq!(set(client, &file, group("far@example.com")), Status::DELAY);
         let list = Value::Acl(vec![allowed("far@example.com", 0)].into());
         assert_eq!(set(client, &file, list), Status::DELAY);
-        // Of another domain it is none, whoever is silent.
+        // With another domain it is no name here, even if the host does not answer.
         assert_eq!(set(client, &file, owner("far@example.org")), Status::BADOWNER);
     }
     assert_eq!(make(&sys, "new", &[owner("far@example.com")]), Err(Status::DELAY));
@@ -174,7 +174,8 @@ fn all_may_set_names_of_the_domain_and_no_others() {
     for (client, name) in [(&sys, "common@Example.com"), (&sys, "common@EXAMPLE.COM"), (&proven, "common@example.com")]
     {
         assert_eq!(set(&sys, &file, group("0")), Status::OK);
-        // The principal is the file's owner, and in no group that he could give it to: the file system says so.
+        // The principal owns the file, but is not in the group that it wants to give the file to: the file system
+        // reports that.
         let expected = if std::ptr::eq(client, &sys) { Status::OK } else { Status::PERM };
         assert_eq!(set(client, &file, group(name)), expected, "{name}");
         let is_set = told(&sys, &file, Attribute::Group) == group("2000");

@@ -1,4 +1,4 @@
-//! What calls a delegation back, by whichever version and operation, and what does not.
+//! Which operations, in any version, recall a delegation, and which do not.
 
 use super::{
     delegation::{delegated, give_back, reached, some_file, state_of},
@@ -8,7 +8,7 @@ use crate::{nfs4::testing::Setup, testing as rpc};
 use rpcrdma_nfs::{attr::PosixAcl, nfsacl, v3, v4::OwnerName};
 use std::time::Duration;
 
-/// Waits for what another thread brings about.
+/// Waits until another thread has done something.
 fn until(mut is_so: impl FnMut() -> bool) {
     for _ in 0..10_000 {
         if is_so() {
@@ -16,12 +16,12 @@ fn until(mut is_so: impl FnMut() -> bool) {
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    // What the other thread waits for would keep the test from ending.
+    // The other thread still waits, and would keep the test from ending.
     eprintln!("it never came to that");
     std::process::abort();
 }
 
-/// Somebody who wants a file.
+/// Other clients that want a file.
 struct Others<'a> {
     client: &'a TestClient,
     version_3: rpc::Client,
@@ -50,7 +50,7 @@ impl Others<'_> {
     }
 }
 
-/// What somebody does, and the answer in the words of version 4.
+/// What another client does, and the status in version 4's words.
 type Deed = fn(&Others<'_>) -> Status;
 
 fn of_3<T>(result: Result<T, v3::Status>) -> Status {
@@ -65,7 +65,7 @@ fn in_root(client: &TestClient, op: Args) -> Status {
     client.status(vec![Args::PutRootFh, op])
 }
 
-/// What reads a file, or looks at it as its holder may have changed it.
+/// Operations that read a file, or look at it as its holder may have changed it.
 const READS: [(&str, Deed); 5] = [
     ("OPEN to read", |o| open(o.client, "f", "o", READ, 0).err().unwrap_or(Status::OK)),
     ("READ without an open", |o| o.client.read(&o.file, StateId::ANONYMOUS, 0, 1).err().unwrap_or(Status::OK)),
@@ -78,7 +78,7 @@ const READS: [(&str, Deed); 5] = [
     }),
 ];
 
-/// What changes a file, its attributes or its names.
+/// Operations that change a file, its attributes or its names.
 const CHANGES: [(&str, Deed); 19] = [
     ("OPEN to write", |o| open(o.client, "f", "o", WRITE, 0).err().unwrap_or(Status::OK)),
     ("OPEN that denies reading", |o| open(o.client, "f", "o", READ, 1).err().unwrap_or(Status::OK)),
@@ -124,7 +124,7 @@ fn rename(client: &TestClient, from: &str, to: &str) -> Status {
     client.status(vec![Args::PutRootFh, Args::SaveFh, Args::Rename(rename)])
 }
 
-/// The file `f`, delegated to one client, and what others do with it.
+/// The file `f` is delegated to one client, and other clients do each of these deeds.
 fn each(access: u32, deeds: &[(&str, Deed)], is_recalled: bool) {
     on_each_delegating(|server| {
         for (what, deed) in deeds {
@@ -197,7 +197,7 @@ fn the_holders_own_deeds_call_nothing_back() {
             assert_eq!(deed(&others), Status::OK, "{what}");
             server.drive();
             assert_eq!(holder.calls(), 0, "{what}");
-            // A file without names is not there for an operation, and what it was delegated as goes with its holder.
+            // A file without names does not exist for an operation, and its delegation goes with its holder's open.
             let expected = if ["REMOVE", "RENAME over it"].contains(what) { Status::STALE } else { Status::OK };
             let returned = give_back(&client, &file, delegation);
             assert!([expected, Status::OK].contains(&returned), "{what} {returned:?}");
@@ -232,7 +232,7 @@ fn a_recall_names_the_call_that_brought_the_delegation_while_its_answer_may_be_u
     let holder = reached(&server, &client);
     some_file(&client, "f");
     some_file(&client, "g");
-    // By a slot that is not used again.
+    // In a slot that is not used again.
     let open_by = |slot, name| {
         let open = Args::Open(to_open(&client, name, "o", READ, 0));
         let results = client.send(vec![client.sequence(slot, true), Args::PutRootFh, open]).results;
@@ -269,7 +269,7 @@ fn who_wants_a_file_waits_a_moment_for_its_return() {
         assert_eq!(give_back(&client, &file, delegation), Status::OK);
         assert_eq!(opened.join().unwrap(), Ok(()), "it has seen nothing of it");
     });
-    // And no longer than that.
+    // It waits no longer than that.
     let file = some_file(&client, "g");
     let (_, delegation) = delegated(&client, "g", BOTH);
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Leases that are over, and servers that were killed.
+//! Leases that are over, and killed servers.
 
 use super::*;
 use crate::nfs4::testing::Setup;
@@ -47,7 +47,7 @@ fn a_lock_is_taken_from_a_client_whose_lease_is_over() {
     });
 }
 
-/// More than are asked one after the other, and one of them is there.
+/// More clients than the code asks one after the other, and one of them is not away.
 ///
 /// proves: NFS4-COURTESY-a, NFS4-8881-8.4.3-d
 #[test]
@@ -79,7 +79,7 @@ fn reclaim(client: &TestClient, file: &Handle, access: u32, deny: u32) -> Result
     only!(client.on(file, Args::Open(open)), Open).map(|ok| ok.state)
 }
 
-/// The server is killed right after it has answered that the client has freed all that it had lost.
+/// The server is killed right after its reply that the client has freed all that it had lost.
 ///
 /// proves: NFS4-8881-8.4.3-a
 #[test]
@@ -134,13 +134,13 @@ fn after_a_kill_a_client_reclaims_what_it_held_before_others_get_it() {
         assert_eq!(a.read(&file, state, 0, 9), Ok(b"data".to_vec()));
         a.reclaim_complete();
         assert_eq!(a.on(&file, Args::Lock(again)).status(), Status::NO_GRACE);
-        // All that held anything have come: it is over.
+        // All clients that held anything have come: the grace period is over.
         assert_eq!(open(&b, "f", "o", WRITE, 0).err(), Some(Status::SHARE_DENIED));
         assert!(open(&b, "f", "o", READ, 0).is_ok());
     });
 }
 
-/// A server of memory, and one of a directory.
+/// A server of a file system in memory, and one of a directory.
 fn on_each_restarted(test: impl Fn(TestServer)) {
     test(TestServer::memory());
     test(TestServer::directory());
@@ -202,14 +202,14 @@ fn what_cannot_be_taken_from_a_client_that_is_away_is_asked_for_again_later() {
     });
 }
 
-/// By name, by handle, with the stateid of nobody; by the maker, and after a restart.
+/// By name, by handle, with a special stateid; by the maker, and after a restart.
 ///
 /// proves: NFS4-8881-18.16-g
 #[test]
 fn the_mode_binds_an_owner_who_opens_a_file_and_not_one_who_makes_or_reclaims_it() {
     on_each_restarted(|server| {
         if !rustix::process::geteuid().is_root() {
-            // The server of an ordinary user knows no other.
+            // An ordinary user's server cannot act as another user.
             return;
         }
         let root = server.client("root");
@@ -228,13 +228,13 @@ fn the_mode_binds_an_owner_who_opens_a_file_and_not_one_who_makes_or_reclaims_it
             let open = ops::Open { claim: Claim::Handle, ..to_open(&owner, "", "o", access, 0) };
             owner.on(file, Args::Open(open)).status()
         };
-        // Who makes a file has it open, for whatever he has asked.
+        // The maker of a file has it open with the access that it asked for.
         let (blind, state) = make("blind", 0o200);
         assert_eq!(owner.write(&blind, state, 0, b"data"), Ok(4));
         assert_eq!(owner.read(&blind, state, 0, 9), Ok(b"data".to_vec()));
         let (frozen, state) = make("frozen", 0o444);
         assert_eq!(owner.write(&frozen, state, 0, b"ice"), Ok(3));
-        // Who opens it has what the mode gives, and no more for what is open already.
+        // Any other open gets what the mode permits, even if the file is already open.
         let refused = [("blind", READ), ("blind", BOTH), ("frozen", WRITE), ("frozen", BOTH)];
         for (name, access) in refused {
             let file = if name == "blind" { &blind } else { &frozen };
@@ -244,7 +244,7 @@ fn the_mode_binds_an_owner_who_opens_a_file_and_not_one_who_makes_or_reclaims_it
         assert_eq!((by_handle(&blind, WRITE), by_handle(&frozen, READ)), (Status::OK, Status::OK));
         assert_eq!(open(&stranger, "blind", "o", WRITE, 0).err(), Some(Status::ACCESS));
         assert!(open(&stranger, "frozen", "o", READ, 0).is_ok());
-        // Calls without an OPEN of theirs do not tell what was open before, as in version 3.
+        // A call without an OPEN does not show what was open before, as in version 3.
         assert_eq!(owner.write(&frozen, StateId::ANONYMOUS, 3, b"berg"), Ok(4));
         assert_eq!(stranger.write(&frozen, StateId::ANONYMOUS, 3, b"x"), Err(Status::ACCESS));
 

@@ -1,4 +1,4 @@
-//! Flavours of exports, and operations that are kept for the machine.
+//! Flavours of exports, and operations that are reserved for the machine.
 
 use super::super::testing::{TestClient, only};
 use crate::{
@@ -32,7 +32,7 @@ fn export(path: &str, securities: &[Security]) -> Export {
         .with_securities(Securities::new(securities.iter().copied()))
 }
 
-/// `/s` takes AUTH_SYS, `/kp` Kerberos with privacy, `/kii` it with integrity.
+/// `/s` takes AUTH_SYS, `/kp` Kerberos with privacy, `/kii` Kerberos with integrity.
 fn server() -> Nfsd {
     let (env, scratch) = (env(), tempfile::tempdir().unwrap());
     let state = StateDirectory::open(scratch.path().join("state"), &*env.random).unwrap();
@@ -82,7 +82,7 @@ fn open_by(client: &TestClient, claim: Claim) -> Args {
     Args::Open(ops::Open { sequence: 0, access: 1, deny: 0, owner, how, claim })
 }
 
-/// The operation that failed, and how.
+/// The operation that failed, and its status.
 fn failed(outcomes: &[Outcome<rpcrdma_xdr::ItemData>]) -> (Option<Op>, Status) {
     outcomes.last().map(|last| (last.op(), last.status())).unwrap()
 }
@@ -100,7 +100,7 @@ fn a_file_with_another_flavour_is_not_reached() {
             None => assert_ne!(told.1, Status::WRONGSEC, "{ops:?}"),
         }
     };
-    // Whoever leads to the file says so.
+    // The operation that leads to the file returns it.
     wrong(vec![Args::PutRootFh, lookup("kp")], Some(Op::Lookup));
     wrong(vec![put(&closed), get()], Some(Op::PutFh));
     wrong(vec![put(&closed), Args::GetFh], Some(Op::PutFh));
@@ -111,13 +111,13 @@ fn a_file_with_another_flavour_is_not_reached() {
     wrong(vec![put(&closed), open_by(&sys, Claim::Handle)], Some(Op::PutFh));
     let read = Args::Read(ops::Read { state: StateId::ANONYMOUS, offset: 0, count: 1 });
     wrong(vec![put(&closed), read], Some(Op::PutFh));
-    // What only passes says nothing.
+    // An operation that only passes the file does not fail.
     wrong(vec![put(&closed)], None);
     wrong(vec![put(&closed), Args::SaveFh], None);
     wrong(vec![put(&closed), put(&open), get()], None);
     wrong(vec![put(&closed), Args::LookupP], None);
     wrong(vec![put(&closed), Args::LookupP, get()], None);
-    // Above the exports all is taken that one of them takes.
+    // A directory above the exports takes every flavour of the exports below it.
     wrong(vec![Args::PutRootFh, get()], None);
     assert_eq!(private.status(vec![Args::PutRootFh, get()]), Status::OK);
     assert_eq!(private.walk("s").err(), Some(Status::WRONGSEC));
@@ -164,7 +164,7 @@ fn no_other_operation_says_so() {
     assert_eq!(errors.len(), 3, "{errors:?}");
     assert!(errors.iter().all(|(name, is_wrong)| *is_wrong == name.starts_with(b"k")), "{errors:?}");
     assert_eq!(sys.status(vec![Args::PutRootFh, list(&[Attribute::FileId])]), Status::ACCESS);
-    // What is asked before the flavour is known is answered in any.
+    // Clients may ask this in any flavour, before they know the flavour.
     let gss = |service| {
         let oid = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
         Flavour::Gss(GssFlavour { oid: rpcrdma_nfs::v4::Opaque(oid.to_vec().into()), quality: 0, service })
@@ -189,7 +189,7 @@ fn no_other_operation_says_so() {
     }
 }
 
-/// EXCHANGE_ID of a client that wants these operations kept for it.
+/// EXCHANGE_ID of a client that wants these operations reserved for its machine.
 fn exchange(name: &str, kept: &[Op]) -> Args {
     let must_enforce = Bitmap::of_numbers(kept.iter().map(|op| *op as u32));
     let mut exchange = ops::ExchangeId::new(ClientName::from(name), Verifier([1; 8]), 0);
@@ -198,7 +198,7 @@ fn exchange(name: &str, kept: &[Op]) -> Args {
     Args::ExchangeId(exchange)
 }
 
-/// Whoever calls by a flavour that an export does not take is nobody there, whoever he says he is.
+/// If an export does not take a call's flavour, the caller is anonymous there, whatever the credential says.
 #[test]
 fn names_in_private_directories_are_told_to_no_claim() {
     let server = server();
@@ -219,7 +219,7 @@ fn names_in_private_directories_are_told_to_no_claim() {
     }
 }
 
-/// What Linux's client asks for.
+/// The operations that Linux's client asks for.
 const KEPT: [Op; 5] =
     [Op::BindConnToSession, Op::ExchangeId, Op::CreateSession, Op::DestroySession, Op::DestroyClientId];
 
@@ -278,7 +278,7 @@ fn what_is_kept_for_the_machine_nobody_else_does() {
     refused(&|| Args::DestroySession(ops::DestroySession { session }));
     let bind = ops::BindConnToSession { session, direction: ops::ClientDirection::Fore, rdma_mode: false };
     refused(&|| Args::BindConnToSession(bind));
-    // No SEQUENCE brings a connection in, by whomever.
+    // A SEQUENCE binds no connection, whoever sends it.
     let sequence = |number, connection: &testing::Client| {
         let sequence = ops::Sequence { session, sequence: number, slot: 0, highest_slot: 0, cache: false };
         client.send_over(connection, vec![Args::Sequence(sequence)]).status
@@ -292,19 +292,19 @@ fn what_is_kept_for_the_machine_nobody_else_does() {
     assert_eq!(sequence(2, &another), Status::OK);
     let client_id = ops::DestroyClientId { client: known.client };
     refused(&|| Args::DestroyClientId(client_id));
-    // By its own name, without protection; by another's it is in use.
+    // With its own flavour: without protection refused, with another principal the name is in use.
     assert_eq!(sys.send_over(&thieves[1], vec![exchange("m", &KEPT)]).status, Status::INVAL);
     let plain = || Args::ExchangeId(ops::ExchangeId::new(ClientName::from("m"), Verifier([2; 8]), 0));
     assert_eq!(sys.send_over(&thieves[1], vec![plain()]).status, Status::WRONG_CRED);
     assert_eq!(sys.send_over(&thieves[2], vec![plain()]).status, Status::CLID_INUSE);
-    // The machine does all of it.
+    // The machine may do all of it.
     assert_eq!(client.send_over(&machine, vec![Args::BindConnToSession(bind)]).status, Status::OK);
     assert_eq!(
         client.send_over(&machine, vec![Args::DestroySession(ops::DestroySession { session })]).status,
         Status::OK
     );
     assert_eq!(client.send_over(&machine, vec![Args::DestroyClientId(client_id)]).status, Status::OK);
-    // Who wants nothing kept is as before.
+    // For a client that has reserved nothing, nothing changes.
     let destroy = ops::DestroySession { session: sys.session };
     let other = rpc(&server, 1, Some(OTHERS));
     assert_eq!(client.send_over(&other, vec![Args::DestroySession(destroy)]).status, Status::OK);

@@ -1,5 +1,5 @@
-//! What becomes of clients that hold delegations and are silent: they are called, and those that do not answer lose the
-//! connections by which they are called, and nothing else before their lease is over.
+//! Silent clients that hold delegations: the server calls them, and ends the connections over which it calls if they do
+//! not answer. They lose nothing else before their lease is over.
 
 use super::{
     delegation::{delegated, some_file},
@@ -17,7 +17,7 @@ use std::{
     time::Duration,
 };
 
-/// What the server was told to count.
+/// The events that the server has reported.
 #[derive(Default)]
 struct Told(Mutex<Vec<HealthEvent>>);
 
@@ -47,12 +47,12 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        // The set-up is a function without surroundings.
+        // The set-up is a function pointer, which cannot capture anything.
         let setup = Setup { version_4: |version_4| version_4.with_observer(TOLD.with(Arc::clone)), ..Setup::default() };
         Self { server: TestServer::memory_with(setup), told: TOLD.with(Arc::clone) }
     }
 
-    /// A client that can be called, and holds a delegation if that is wanted.
+    /// A client that the server can call; with `holds` it holds a delegation.
     fn client(&self, name: &str, holds: bool) -> (TestClient, Arc<Back>) {
         let back = Back::new();
         let client = self.server.client_with(name, &back);
@@ -64,7 +64,7 @@ impl Scene {
         (client, back)
     }
 
-    /// Time passes, and what is due is done.
+    /// Lets time pass, and does what is due.
     fn pass(&self, millis: u64) {
         self.server.clock.pass(Duration::from_millis(millis));
         self.server.shared().sweep();
@@ -110,7 +110,7 @@ fn one_that_does_not_answer_loses_its_connection_and_can_still_renew_its_lease()
     assert_eq!(scene.told.take(), [HealthEvent::Asked, HealthEvent::GivenUp]);
     scene.pass(1_000);
     assert_eq!((back.calls().len(), scene.told.take()), (0, vec![]), "once in a silence");
-    // It comes back over another connection before its lease is over.
+    // The client comes back over another connection before its lease is over.
     let again = scene.server.version_3();
     assert_eq!(holder.send_over(&again, vec![holder.sequence(0, false)]).status, Status::OK);
     assert_eq!(scene.server.nfsd.version_4_counts().unwrap().delegations, 1);
@@ -134,7 +134,7 @@ fn one_that_sends_something_meanwhile_or_refuses_is_there() {
     assert_eq!((back.given_up(), scene.told.take()), (None, vec![HealthEvent::Asked, HealthEvent::Answered]));
 }
 
-/// No connection is ended for a question that was not sent.
+/// The server does not end a connection for a call that it could not send.
 #[test]
 fn one_that_cannot_be_asked_is_left_alone() {
     let scene = Scene::new();

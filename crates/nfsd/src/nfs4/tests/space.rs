@@ -5,7 +5,7 @@ use crate::nfs4::testing::Setup;
 use rpcrdma_nfs::v4::{Attribute, Bitmap, StateIdOther, ops::Content};
 
 const PAGE: u64 = 4_096;
-/// A stateid that nobody was given.
+/// A stateid that the server has never given out.
 const NOTHING: StateId = StateId { sequence: 1, other: StateIdOther([3; 12]) };
 
 pub(super) fn size(client: &TestClient, file: &Handle) -> u64 {
@@ -56,7 +56,7 @@ fn read_plus(
     only!(client.on(file, Args::ReadPlus(ops::ReadPlus { state, offset, count })), ReadPlus)
 }
 
-/// What pieces hold, each of which has to begin where the one before ends.
+/// The contents of pieces; checks that each begins where the one before it ends.
 fn joined(ok: &ops::ReadPlusOk, mut at: u64) -> Vec<u8> {
     let mut octets = Vec::new();
     for piece in ok.pieces.iter() {
@@ -85,7 +85,7 @@ fn holes(ok: &ops::ReadPlusOk) -> Vec<(u64, u64)> {
     ok.pieces.iter().filter_map(hole).collect()
 }
 
-/// A file with data in pages 0, 3 and 4, of seven pages in all.
+/// A file of seven pages, with data in pages 0, 3 and 4.
 fn sparse(client: &TestClient) -> (Handle, StateId, Vec<u8>) {
     let (file, state) = create(client, "sparse", "o");
     client.write(&file, state, 0, &vec![1; PAGE as usize]).unwrap();
@@ -136,7 +136,7 @@ fn data_and_holes_are_read_as_what_they_are() {
         {
             let (end, mut at) = (octets.len().min((offset + count) as usize) as u64, offset);
             while at < end {
-                // Where there are few bytes and many pieces, it is less than was asked for.
+                // If there are few bytes and many pieces, the reply has less than the client asked for.
                 let read = read_plus(&client, &file, state, at, (end - at) as u32).unwrap();
                 let found = joined(&read, at);
                 assert!(!found.is_empty() && octets[at as usize..end as usize].starts_with(&found), "{offset} {count}");
@@ -163,14 +163,14 @@ fn pieces_take_no_more_of_a_reply_than_data_would() {
         client.write(&file, state, 0, &data).unwrap();
         let whole = read_plus(&client, &file, state, 0, 1 << 20).unwrap();
         assert!(whole.end && joined(&whole, 0) == data, "a mebioctet at once");
-        // A hole in the middle takes some bytes, for which the data has made room.
+        // A hole in the middle takes some bytes of the reply, for which the missing data has made room.
         assert_eq!(deallocate(&client, &file, state, (5 * PAGE, PAGE)), Status::OK);
         let pierced = read_plus(&client, &file, state, 0, 1 << 20).unwrap();
         assert_eq!((pierced.end, holes(&pierced)), (true, vec![(5 * PAGE, PAGE)]));
         assert!(joined(&pierced, 0)[6 * PAGE as usize..] == data[6 * PAGE as usize..]);
         let few = read_plus(&client, &file, state, 5 * PAGE - 1, 2).unwrap();
         assert_eq!((few.pieces.len(), joined(&few, 5 * PAGE - 1).len()), (1, 1), "no second piece beside two bytes");
-        // Two READ_PLUS in one reply: the second gets what is left.
+        // Two READ_PLUS in one reply: the second gets the rest of the room.
         let read = Args::ReadPlus(ops::ReadPlus { state, offset: 0, count: 1 << 20 });
         let mut outcomes = client.call(vec![Args::PutFh(ops::PutFh { file: file.clone() }), read.clone(), read]);
         let second = only!(outcomes.pop().unwrap(), ReadPlus).unwrap();
@@ -188,7 +188,7 @@ fn a_read_of_many_holes_ends_at_the_limit_of_pieces() {
     for number in 0..130 {
         client.write(&file, state, 2 * number * PAGE, &[1]).unwrap();
     }
-    // 130 pages of data with 129 holes between them.
+    // 130 pages of data, and 129 holes between them.
     let read = read_plus(&client, &file, state, 0, u32::MAX).unwrap();
     assert_eq!((read.pieces.len(), read.end), (256, false));
     let at = joined(&read, 0).len() as u64;
@@ -241,7 +241,7 @@ fn ranges_that_no_file_can_have_are_refused() {
             assert_eq!(allocate(&client, &file, state, range), status, "{range:?}");
             assert_eq!(deallocate(&client, &file, state, range), status, "{range:?}");
         }
-        // The largest end that a protocol or a file system can know: no space for it, or more than a file has here.
+        // The largest end of a protocol or a file system: there is no space, or the file cannot be that large.
         assert!([Status::OK, Status::FBIG].contains(&deallocate(&client, &file, state, (largest - 1, 1))));
         assert!([Status::NOSPC, Status::FBIG].contains(&allocate(&client, &file, state, (0, largest))));
         assert_eq!(size(&client, &file), 0);
@@ -282,7 +282,7 @@ fn advice_is_taken_or_not_and_never_an_error() {
     assert_eq!(advise(&client, &file, state, (0, 1 << 40), &[4]), Ok(vec![4]), "it is read ahead");
 }
 
-/// Each with all kinds of stateids, and by whom.
+/// Each operation with all kinds of stateids, and by each kind of caller.
 #[test]
 fn stateids_are_checked_as_those_of_reads_and_writes() {
     on_each(|server| {

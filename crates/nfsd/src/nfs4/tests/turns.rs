@@ -1,4 +1,4 @@
-//! What waits for a disk takes its client's turn, and no more than its client's share of the threads.
+//! Work that waits for a disk takes its client's turn, and uses no more than its client's share of the threads.
 
 use crate::{Origin, Queue, Workers, nfs4::testing::TestServer};
 use rpcrdma_env::BoxFuture;
@@ -9,7 +9,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// Threads that get their work when the test says so.
+/// Threads that get their work when a test says so.
 #[derive(Default)]
 struct Later(Mutex<Vec<Box<dyn FnOnce() + Send>>>);
 
@@ -24,7 +24,7 @@ impl Workers for Later {
 }
 
 impl Later {
-    /// The threads that are asked for.
+    /// How many threads the queue asks for.
     fn count(&self) -> usize {
         self.0.lock().unwrap().len()
     }
@@ -53,7 +53,7 @@ fn what_waits_for_a_disk_takes_its_clients_turn() {
     };
     let mut many: Vec<_> = (0..100).map(|_| asks(1)).collect();
     assert!(many.iter_mut().all(|call| poll(call).is_pending()));
-    // Of eight threads six move data or wait for the disk, and one client has three quarters of those.
+    // Six of the eight threads move data or wait for the disk, and one client may use three quarters of those.
     assert_eq!(workers.count(), 5, "one client's part of the threads");
     let mut other = asks(2);
     assert!(poll(&mut other).is_pending());

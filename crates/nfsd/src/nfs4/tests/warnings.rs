@@ -1,4 +1,4 @@
-//! What an operator is warned of when an operation of a COMPOUND fails.
+//! Warnings for the operator when an operation of a COMPOUND fails.
 
 use super::*;
 use crate::{FileSystem, MemoryFs, tests::warnings::warnings, trouble::BETWEEN_WARNINGS};
@@ -48,7 +48,7 @@ fn a_file_that_is_gone_is_told_with_the_operation_that_found_out_and_its_place()
     });
 }
 
-/// What a handle names is said of PUTFH though there is no current file yet.
+/// A warning about PUTFH names the handle's file, although there is no current file yet.
 #[test]
 fn a_handle_of_another_server_is_told_with_nothing_that_it_does_not_say() {
     let server = TestServer::memory();

@@ -1,4 +1,4 @@
-//! Minor version 0: clients without sessions, asked of whole servers.
+//! Minor version 0: clients without sessions, on whole servers.
 
 mod away;
 mod numbers;
@@ -94,7 +94,7 @@ fn an_open_of_an_owner_that_was_not_confirmed_takes_the_place_of_the_one_before(
             client.open_as_is(client.to_open(&owner, "f", READ, READ & !READ)).unwrap()
         },
     );
-    // The number does not follow: that one was an old one that came late.
+    // The number does not follow the last one: the unconfirmed OPEN was an old one that came late.
     owner.last.set(40);
     let (_, opened) = client.open_as_is(client.to_open(&owner, "f", BOTH, 0)).unwrap();
     assert_ne!(opened.state.other, late.state.other);
@@ -151,7 +151,7 @@ fn clients_of_different_minor_versions_exclude_each_other_and_share_no_state() {
         zero.lock(&file, first(&owner, state, &locker), (0, 10)).unwrap();
         let test = ops::LockT { kind: ops::LockKind::Read, offset: 0, length: 1, owner: one.owner("l") };
         assert_eq!(one.on(&file, Args::LockT(test)).status(), Status::DENIED);
-        // Neither may use what is the other's.
+        // Neither client may use the other's state.
         assert_eq!(one.read(&file, state, 0, 1), Err(Status::BAD_STATEID));
         assert_eq!(zero.read(&file, of_one), Err(Status::BAD_STATEID));
         assert_eq!(zero.close(&owner, &file, of_one), Status::BAD_STATEID);
@@ -163,7 +163,7 @@ fn clients_of_different_minor_versions_exclude_each_other_and_share_no_state() {
         of_other.owner.client = one.id;
         assert_eq!(zero.open_as_is(of_other).err(), Some(Status::STALE_CLIENTID));
         owner.last.set(owner.last.get() - 1);
-        // What takes a client id as the other kind has it.
+        // Operations with a client id of the other kind.
         let destroy = Args::DestroyClientId(ops::DestroyClientId { client: zero.id });
         assert_eq!(zero.send_as(1, vec![destroy]).status, Status::STALE_CLIENTID);
         let test = ops::LockT { kind: ops::LockKind::Read, offset: 0, length: 1, owner: zero.owner("m").owner };
@@ -199,7 +199,7 @@ fn a_call_that_comes_again_is_answered_from_the_cache_and_only_over_its_port() {
     client.rpc.repeat();
     let other = client.as_user(7);
     assert_ne!(other.send(make()).status, Status::OK, "nor is it another user's");
-    // What only looks is executed again.
+    // An operation that only looks is executed again.
     let look = || vec![Args::PutRootFh, Args::Lookup(ops::Lookup { name: Name::from("e") })];
     assert_eq!(client.send(look()).status, Status::NOENT);
     client.create(&client.owner("o"), "e");
@@ -207,7 +207,7 @@ fn a_call_that_comes_again_is_answered_from_the_cache_and_only_over_its_port() {
         client.rpc.repeat();
     }
     assert_eq!(client.send(look()).status, Status::OK);
-    // In the others the session's slot decides.
+    // In later minor versions the session's slot decides.
     let one = server.client("b");
     let again = vec![one.sequence(0, false), Args::PutRootFh];
     one.send(again.clone());
@@ -281,7 +281,7 @@ fn a_lock_owner_is_of_the_client_of_the_open() {
         assert_eq!(refused, Err(LockFailure::Plain(expected)));
         owner.last.set(owner.last.get() - 1);
     }
-    // The open of a client by another's call: the stateid says whose it is.
+    // Another client's call closes the open: the stateid says whose it is.
     assert_eq!(other.close(&owner, &file, state), Status::OK);
 }
 

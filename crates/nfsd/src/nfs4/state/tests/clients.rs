@@ -25,7 +25,7 @@ fn flags_that_are_not_a_clients_are_refused() {
         let call = ExchangeId { flags: 1 << bit, minor, ..who("a") };
         let expected = match bit {
             0 | 1 | 8 | 16..=18 => None,
-            // Fencing: minor version 2 brought it.
+            // Minor version 2 introduced fencing.
             2 if minor == 2 => None,
             30 => Some(Status::NOENT),
             _ => Some(Status::INVAL),
@@ -59,7 +59,7 @@ fn a_confirmed_record_is_told_again() {
     let guest = world.client("a");
     let told = world.exchange(&who("a")).unwrap();
     assert_eq!((told.client, told.flags), (guest.client.id(), NON_PNFS | CONFIRMED));
-    // With an unconfirmed one of a later incarnation beside it, which goes.
+    // Beside an unconfirmed record of a later incarnation, which goes.
     let later = world.exchange(&restarted("a")).unwrap();
     assert_ne!(later.client, guest.client.id());
     assert_eq!(world.exchange(&who("a")).unwrap().client, guest.client.id());
@@ -80,7 +80,7 @@ fn another_principal_does_not_take_the_place_of_who_is_there() {
     world.wait(LEASE);
     assert_eq!(world.exchange(&by_other("a")).err(), Some(Status::CLID_INUSE), "to the end of its lease");
     world.wait(1);
-    // What it holds goes with the next sweep, since the journal has to say so first.
+    // The next sweep takes what it holds, since the journal has to say so first.
     assert_eq!(world.exchange(&by_other("a")).err(), Some(Status::DELAY));
     assert_eq!(world.sweep().len(), 1);
     let next = world.exchange(&by_other("a")).unwrap();
@@ -96,7 +96,7 @@ fn another_principal_takes_the_place_of_who_has_no_state() {
     let next = world.exchange(&by_other("a")).unwrap();
     assert_eq!(next.flags, NON_PNFS);
     assert_eq!(world.state.client(guest.client.id()).err(), Some(Status::STALE_CLIENTID));
-    // With a session but nothing open, once its lease is over.
+    // With a session but nothing open, after the end of its lease.
     let guest = world.client("b");
     assert_eq!(world.exchange(&by_other("b")).err(), Some(Status::CLID_INUSE));
     world.wait(LEASE + 1);

@@ -1,5 +1,5 @@
-//! SETCLIENTID and SETCLIENTID_CONFIRM in all cases of RFC 7530 sections 16.33.5 and 16.34.5, and whose ids are good
-//! where.
+//! SETCLIENTID and SETCLIENTID_CONFIRM in all cases of RFC 7530 sections 16.33.5 and 16.34.5, and which kind of client
+//! may use which ids.
 
 use super::*;
 use crate::nfs4::state::{
@@ -26,7 +26,7 @@ fn callback(ident: u32) -> Callback {
     Callback { client: CallbackClient { program: 0x4000_0000, address }, ident, to, from: local }
 }
 
-/// What a client sends: `verifier` is its incarnation.
+/// The arguments of SETCLIENTID: `verifier` is the client's incarnation.
 fn set(owner: &str, verifier: u8) -> SetClientId {
     SetClientId {
         owner: Bytes::copy_from_slice(owner.as_bytes()),
@@ -46,7 +46,7 @@ impl World {
         self.state.confirm_client_id(id, confirm, ROOT, self.now())
     }
 
-    /// A client that is confirmed.
+    /// A confirmed client.
     fn zero(&self, owner: &str, verifier: u8) -> Arc<Client<u32>> {
         let set = self.set(set(owner, verifier));
         self.confirm(set).unwrap().client
@@ -137,7 +137,7 @@ fn another_principal_gets_neither_an_owner_in_use_nor_confirms_it() {
     let update = world.set(set("a", 1));
     assert_eq!(confirm(update), Some(Status::CLID_INUSE));
     assert!(world.confirm(update).is_ok(), "and nothing has changed");
-    // Who holds nothing loses the name.
+    // A client that holds nothing loses the name.
     let idle = world.zero("b", 1);
     let taken = world.set(SetClientId { principal: OTHER, ..set("b", 1) });
     assert_ne!(taken.0, idle.id());
@@ -157,7 +157,7 @@ fn ids_of_one_kind_of_client_are_not_the_others() {
     world.state.recovery.complete(&one.client, world.now()).unwrap();
     let open = one.open("o", 1, share(1, 0)).unwrap().id;
     assert_eq!(world.state.client_of_state(open).err(), Some(Status::BAD_STATEID));
-    // Nor if somebody guesses how the names are told apart.
+    // Not even for a client that guesses the prefix of the names.
     let guessed = ExchangeId { owner: name_of(b"a"), ..who("") };
     let exchanged = world.exchange(&guessed).unwrap();
     assert_eq!(exchanged.client, zero.id());
@@ -218,7 +218,7 @@ fn a_conflict_with_clients_of_both_kinds_is_written_at_once() {
     assert_eq!(world.platter.writes(), writes + 1);
 }
 
-/// A client is expired on the disk by its name, and has started again meanwhile.
+/// The journal expires a client by its name, and the client has started again meanwhile.
 ///
 /// proves: NFS4-7530-9.6.2-a
 #[test]
@@ -236,7 +236,7 @@ fn an_incarnation_that_comes_while_the_former_is_expired_stays_on_record() {
     assert!(last.state.recovery.reclaim(&last.zero("a", 3), last.now()).is_ok(), "and can reclaim them");
 }
 
-/// Nothing tells it of a loss but the first use of what it has lost, and nothing says that it has understood.
+/// The client learns of a loss only when it first uses what it has lost, and it cannot acknowledge that.
 ///
 /// proves: NFS4-7530-9.6.2-a
 #[test]
@@ -290,7 +290,7 @@ fn who_has_lost_something_before_a_restart_reclaims_what_it_opens_after_it() {
     assert!(last.state.recovery.reclaim(&last.zero("a", 1), last.now()).is_ok());
 }
 
-/// Its next incarnation knows of all losses, and the server is killed before the next upkeep.
+/// The next incarnation knows of all losses, and the server is killed before its next upkeep.
 ///
 /// proves: NFS4-7530-9.6.2-a
 #[test]

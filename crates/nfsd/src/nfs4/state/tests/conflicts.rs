@@ -1,4 +1,4 @@
-//! Clients that are away: what they keep, and what they lose to whom.
+//! Clients that are away: what they keep, and what other clients take from them.
 
 use super::*;
 use crate::nfs4::state::{
@@ -110,7 +110,7 @@ fn who_frees_an_open_that_was_taken_away_frees_the_locks_that_went_with_it() {
     assert_eq!(held.counts(), [1, 1, 0]);
 }
 
-/// Its lease is over when the conflict is found, and it comes back before anything is taken.
+/// The client's lease is over when the conflict is found, and it comes back before anything is taken.
 #[test]
 fn who_comes_back_in_time_loses_nothing() {
     let world = World::new();

@@ -1,4 +1,4 @@
-//! Copies of a client that go on after COPY was answered.
+//! Copies of a client that go on after COPY's reply.
 
 use super::{super::copies::*, *};
 use rpcrdma_nfs::v4::ops::{Stability, WriteResponse};
@@ -94,7 +94,7 @@ fn what_is_cancelled_counts_until_nobody_does_anything_for_it() {
     assert!(begin(&guest, 1).is_some());
 }
 
-/// Of the two at least one knows of the other, so that the copy keeps its place for nobody.
+/// At least one of the two tasks sees the other, and forgets the copy.
 #[test]
 fn a_copy_that_is_cancelled_while_it_is_done_is_forgotten_by_one_of_both() {
     let world = World::new();

@@ -1,4 +1,5 @@
-//! Floods against each limit: what is at the limit stays, one past it is refused, and who is there keeps what it has.
+//! Floods against each limit: the server accepts what is at the limit, refuses one more, and earlier clients keep what
+//! they have.
 
 use super::*;
 use crate::nfs4::state::owners::LockBy;
@@ -71,7 +72,7 @@ fn a_client_has_no_more_sessions_than_its_share() {
     assert!(world.create(id, 5).0.is_ok());
 }
 
-/// All clients together take the memory for replies: later ones get fewer slots, and it ends with a refusal.
+/// All clients together use up the memory for replies: later ones get fewer slots, and in the end the server refuses.
 #[test]
 fn sessions_without_end_take_no_more_memory_than_there_is() {
     let budget = 64 * 1_024;
@@ -128,17 +129,18 @@ fn a_client_and_all_of_them_hold_no_more_than_their_share() {
     assert!(lock(opened[0], 3).is_ok());
     a.client.held.close(opened[1], file(1)).unwrap();
     assert!(open(&b, 2).is_ok(), "room again");
-    // What was taken away counts until it is freed: else a client that loses everything has no limit.
+    // A state that was taken away counts until the client frees it: otherwise a client that loses everything has no
+    // limit.
     a.client.held.revoke(opened[0].other, crate::nfs4::state::release::Why::Admin);
     assert_eq!(a.client.held.counts(), [2, 3, 3]);
-    // And all of it comes back with the client.
+    // When the client goes, all of it is free again.
     world.wait(LEASE + COURTESY + 1);
     world.sweep();
     let c = world.ready("c");
     assert!((0..3).all(|number| open(&c, number).is_ok()));
 }
 
-/// Names of owners are bounded in bytes, of a client and of all, whatever holds them: opens and lock stateids.
+/// The names of owners of opens and lock stateids are bounded in bytes, for a client and for all.
 ///
 /// proves: NFS4-LIMITS-NAMES-a
 #[test]
@@ -161,7 +163,7 @@ fn names_of_owners_take_no_more_octets_than_their_share() {
     assert_eq!(open(&b, 51, 3), Err(Status::DELAY), "one past what all may");
     let other = open(&b, 50, 3).unwrap();
     assert_eq!(world.state.totals.counts(), [2, 1, 0]);
-    // What is freed, closed or taken away makes room, each to the byte.
+    // States that are freed, closed or taken away make room, exact to the byte.
     a.client.held.unlocked(locked, file(1), false).unwrap();
     a.client.held.free(StateId { sequence: 0, ..locked }).unwrap();
     assert_eq!((open(&a, 41, 2), open(&a, 40, 2).is_ok()), (Err(Status::DELAY), true));
@@ -169,7 +171,7 @@ fn names_of_owners_take_no_more_octets_than_their_share() {
     a.client.held.revoke(first.other, crate::nfs4::state::release::Why::Admin);
     assert_eq!(open(&b, 101, 4), Err(Status::DELAY));
     assert!(open(&b, 100, 4).is_ok());
-    // And with the client all of it, what was taken away included.
+    // When the client goes, all of it is free again, including states that were taken away.
     world.wait(LEASE + COURTESY + 1);
     world.sweep();
     drop((a, b));

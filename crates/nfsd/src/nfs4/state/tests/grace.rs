@@ -10,7 +10,7 @@ use crate::nfs4::state::{
 use rpcrdma_nfs::v4::{StateId, Verifier};
 use std::time::Duration;
 
-/// Servers with clients of these names, each with an open file, and then a restart.
+/// A server after a restart; before it, clients with these names had an open file each.
 fn after(owners: &[&str]) -> World {
     let world = World::new();
     for (number, owner) in owners.iter().enumerate() {
@@ -58,7 +58,7 @@ fn grace_is_over_when_all_that_are_known_have_completed() {
     let b = world.client("b");
     assert_eq!((reclaim(&b), complete(&b)), (Ok(()), Ok(())));
     assert_eq!((is_grace(&world), fresh(&a), fresh(&b), fresh(&stranger)), (false, Ok(()), Ok(()), Ok(())));
-    // All of them are known to the next server.
+    // The next server knows all of them.
     let next = world.restart();
     assert!(["a", "b", "c"].iter().all(|owner| reclaim(&next.client(owner)).is_ok()));
 }
@@ -78,7 +78,7 @@ fn grace_is_over_after_its_time_and_not_before() {
     assert_eq!(fresh(&a), Ok(()));
 }
 
-/// Two clients that come in the last second: one reclaims and reclaims, the other does nothing.
+/// Two clients come in the last second: one reclaims without a pause, the other does nothing.
 ///
 /// proves: NFS4-8881-8.4.2.1-d
 #[test]
@@ -94,7 +94,7 @@ fn grace_goes_on_while_somebody_reclaims_for_a_lease_more_at_most() {
     }
     world.sweep();
     assert_eq!((is_grace(&world), reclaim(&a)), (false, Err(Status::NO_GRACE)));
-    // A reclaim, and silence.
+    // One reclaim, and then silence.
     let world = after(&["a", "b"]);
     let a = world.client("a");
     world.wait(LEASE - 1);
@@ -105,7 +105,7 @@ fn grace_goes_on_while_somebody_reclaims_for_a_lease_more_at_most() {
     world.wait(1);
     world.sweep();
     assert!(!is_grace(&world));
-    // What was refused is no reclaim.
+    // A refused reclaim does not count.
     let world = after(&["a", "b"]);
     let stranger = world.client("c");
     world.wait(LEASE - 1);
@@ -142,7 +142,7 @@ fn who_was_late_once_reclaims_neither_then_nor_after_the_next_restart() {
     assert_eq!(reclaim(&world.client("a")), Err(Status::NO_GRACE));
     let known = |world: &World, owner: &'static str| world.state.recovery.known(&Bytes::from_static(owner.as_bytes()));
     assert_eq!((known(&world, "a"), known(&world, "b")), (None, None));
-    // Only a part of what it held was reclaimed: as before it completes, so after a crash.
+    // It has reclaimed only a part of what it held: after a crash it is in the same state as before it completes.
     assert!(!is_grace(&world.restart()), "nobody is known");
     complete(&b).unwrap();
     let next = world.restart();
@@ -176,14 +176,14 @@ fn who_lost_something_reclaims_nothing_until_it_has_taken_note() {
     assert!(matches!(taken, Taken::Gone(released) if released.len() == 1));
     assert_eq!(world.platter.writes(), writes + 1, "before it is told");
     assert_eq!(reclaim(&world.restart().client("a")), Err(Status::NO_GRACE));
-    // It is back, and frees what it has lost.
+    // The client is back, and frees what it has lost.
     a.call().unwrap();
     assert_eq!(world.state.free_stateid(&a.client, lost.id), Ok(true), "that was all");
     world.state.recovery.write_waiting();
     assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
 }
 
-/// Somebody looked for what was not there any more.
+/// Another client looked for a file that was no longer held.
 #[test]
 fn who_loses_nothing_in_the_end_may_reclaim() {
     let world = World::new();
@@ -241,7 +241,7 @@ fn what_many_lose_is_written_at_once_and_what_the_disk_says_not_again() {
     assert_eq!(reclaim(&world.restart().client("b")), Err(Status::NO_GRACE));
 }
 
-/// It frees what it has lost in the moment in which it loses something else.
+/// It frees what it has lost at the moment in which it loses something else.
 ///
 /// proves: NFS4-8881-8.4.3-a
 #[test]
@@ -258,7 +258,7 @@ fn who_takes_note_while_it_loses_more_reclaims_nothing() {
     assert_eq!(reclaim(&world.restart().client("a")), Err(Status::NO_GRACE), "it was noted before it was lost");
 }
 
-/// It has taken no note of what it lost before the restart, and somebody looks for more.
+/// The client has not acknowledged a loss from before the restart, and another client looks for more.
 #[test]
 fn what_was_lost_before_a_restart_is_not_forgiven_by_a_conflict_over_nothing() {
     let world = World::new();
@@ -277,7 +277,8 @@ fn what_was_lost_before_a_restart_is_not_forgiven_by_a_conflict_over_nothing() {
     assert_eq!(world.state.recovery.known(&Bytes::from_static(b"a")).map(|known| known.revoked), Some(true));
 }
 
-/// The late are being forgotten on a slow disk while one of them comes: it is either complete and known, or neither.
+/// The server is forgetting late clients on a slow disk while one of them comes: it is either complete and known, or
+/// neither.
 #[test]
 fn completing_and_the_end_of_the_grace_period_do_not_cross() {
     for _ in 0..200 {
@@ -327,7 +328,7 @@ fn a_damaged_journal_lets_nobody_reclaim() {
     assert_eq!((complete(&a), fresh(&a)), (Ok(()), Ok(())));
 }
 
-/// A client that is gone for longer than the courtesy lasts is forgotten on the disk first.
+/// The server first forgets, on the disk, a client that is gone for longer than the courtesy.
 ///
 /// proves: NFS4-8881-8.4.3-a
 #[test]
@@ -379,7 +380,7 @@ fn one_server_at_a_time_has_the_journal_of_a_state_directory() {
     drop(first);
     assert_eq!(open(scratch.path()).unwrap().epoch(), 1_001);
     assert!(matches!(open(Path::new("/proc/nowhere")), Err(JournalError::Io { .. })));
-    // A directory stands where the journal should be.
+    // A directory takes the journal's place.
     std::fs::remove_file(scratch.path().join("v4-clients")).unwrap();
     std::fs::create_dir(scratch.path().join("v4-clients")).unwrap();
     assert!(matches!(open(scratch.path()), Err(JournalError::Io { .. })));
@@ -406,7 +407,7 @@ fn a_client_that_ends_itself_is_not_awaited_after_a_restart() {
     world.state.destroy_client(a.client.id()).unwrap();
     world.sweep();
     assert!(!is_grace(&world.restart()));
-    // But a record that nobody confirmed says nothing about what its owner held.
+    // But an unconfirmed record says nothing of what its owner held.
     let world = after(&["a"]);
     let unconfirmed = world.exchange(&who("a")).unwrap().client;
     world.state.destroy_client(unconfirmed).unwrap();

@@ -1,10 +1,10 @@
-//! The journal on a disk that is cut off, changed and full.
+//! The journal on a disk that is cut off, changed or full.
 
 use super::*;
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
-/// A disk in memory that can fail, and that remembers what it was made to keep.
+/// A disk in memory that can fail, and that shows what was set aside.
 #[derive(Clone, Default)]
 pub(crate) struct Platter(Arc<Mutex<Inner>>);
 
@@ -12,7 +12,7 @@ pub(crate) struct Platter(Arc<Mutex<Inner>>);
 struct Inner {
     octets: Vec<u8>,
     aside: Option<Vec<u8>>,
-    /// The next writes fail, having written so many bytes.
+    /// The next writes fail after this many bytes.
     failing: Option<usize>,
     writes: usize,
 }
@@ -42,7 +42,7 @@ impl Platter {
         self.with(|inner| inner.writes)
     }
 
-    /// What is on it at this moment, on a disk that works.
+    /// A copy of its present contents, on a disk that works.
     pub(crate) fn crashed(&self) -> Self {
         Self::of(&self.octets())
     }
@@ -53,7 +53,7 @@ impl Platter {
 }
 
 impl Journal {
-    /// From now on the disk refuses.
+    /// From now on the disk refuses to write.
     pub(in crate::nfs4::state) fn refuse(&mut self) {
         let platter = Platter::default();
         platter.fail(Some(0));
@@ -121,7 +121,7 @@ fn records() -> Vec<Record> {
     ]
 }
 
-/// Whatever a crash cuts off: what was acknowledged before the cut is there, and the epoch is a new one.
+/// Wherever a crash cuts the journal, records that were acknowledged before the cut are there, and the epoch is new.
 #[test]
 fn what_was_acknowledged_survives_a_cut_at_every_octet() {
     let platter = Platter::default();
@@ -144,7 +144,7 @@ fn what_was_acknowledged_survives_a_cut_at_every_octet() {
         } else {
             assert_eq!(u64::from(next), START, "no boot is known");
         }
-        // What a file system does that had made room before it had the bytes.
+        // Some file systems leave zeroes: they make room before they have the bytes.
         let mut unwritten = whole[..cut].to_vec();
         unwritten.resize(cut + 100, 0);
         if len == cut {
@@ -172,14 +172,14 @@ fn nobody_is_known_from_a_journal_that_is_damaged_at_any_octet() {
             assert_eq!((past.end, past.owners.len()), (End::Damaged, 0), "byte {at}");
             assert_eq!(platter.with(|inner| inner.aside.clone()), Some(damaged), "kept for people");
             assert!(at < boot || next == epoch + 1, "byte {at}");
-            // It works again.
+            // The disk works again.
             journal.write(&[Record::Owner(owner(7), known(1, false))]).unwrap();
             assert_eq!(open(&platter).2.owners.len(), 1);
         }
     }
 }
 
-/// At each write: it fails, having written nothing, a part or all; the server goes on or crashes.
+/// Each write fails once, after none, some or all of its bytes; then the server goes on or crashes.
 #[test]
 fn a_write_that_fails_changes_nothing_and_the_next_one_mends_the_journal() {
     for at in 0..records().len() {
@@ -195,7 +195,7 @@ fn a_write_that_fails_changes_nothing_and_the_next_one_mends_the_journal() {
                 assert!(journal.write(&records()[at..=at]).is_err());
                 assert_eq!(journal.owners, before);
             }
-            // A crash in between: all is there that no failed record was about.
+            // After a crash in between, all owners are there that the failed record is not about.
             let crashed = open(&platter.crashed()).2;
             let about = match &records()[at] {
                 Record::Owner(name, _) | Record::Gone(name) => name.clone(),
@@ -285,7 +285,7 @@ fn a_journal_is_a_file_that_nobody_else_reads() {
 }
 
 proptest! {
-    /// Anything may be in the file.
+    /// The file may contain any bytes.
     #[test]
     fn octets_of_chance_are_read_to_an_end(octets in prop::collection::vec(any::<u8>(), 0..300)) {
         let (records, end) = parse(&octets);

@@ -1,4 +1,4 @@
-//! The state as the service will use it: a world with a disk that can fail, a clock in seconds, and clients that are
+//! The state as the service uses it: a world with a disk that can fail, a clock in seconds, and clients whose calls are
 //! steps of a test.
 
 mod clients;
@@ -67,7 +67,7 @@ pub(super) fn channel(slots: u32) -> Channel {
     Channel { padding: 0, request: 4_096, response: 4_096, cached: 1_024, operations: 8, slots }
 }
 
-/// A server that can be started again on the same disk. What an open pins is a number.
+/// A server that can start again on the same disk. The pin of an open is a number.
 pub(super) struct World {
     pub(super) state: State<u32>,
     pub(super) platter: Platter,
@@ -84,7 +84,7 @@ impl World {
         Self::on(Platter::default(), limits, 0)
     }
 
-    /// A server that starts at `now` with what the disk has.
+    /// A server that starts at `now` with the contents of this disk.
     pub(super) fn on(platter: Platter, limits: Limits, now: u64) -> Self {
         let recovery = Recovery::with_store(Box::new(platter.clone()), 1_000, at(now), &limits).unwrap();
         let identity = Identity { major: Bytes::from_static(b"major"), minor: 0, scope: Bytes::from_static(b"scope") };
@@ -113,7 +113,7 @@ impl World {
         self.state.create_session(&creation(client, sequence), self.now())
     }
 
-    /// A client with a session, that has not completed its reclaims.
+    /// A client with a session that has not sent RECLAIM_COMPLETE.
     pub(super) fn client(&self, owner: &str) -> Guest<'_> {
         self.guest(&who(owner))
     }
@@ -190,7 +190,7 @@ impl Guest<'_> {
         self.created.session
     }
 
-    /// A SEQUENCE on slot 0 with the next number, which is executed at once.
+    /// A SEQUENCE on slot 0 with the next number; the call ends at once.
     pub(super) fn call(&self) -> Result<super::session::Told, Status> {
         let sequence = self.sequence.get() + 1;
         let begin = self.begin(&request(0, sequence))?;

@@ -1,4 +1,4 @@
-//! Opens and locks by their owners, and what a stateid is worth.
+//! Opens and locks by their owners, and checks of stateids.
 
 use super::*;
 use crate::nfs4::state::{checked::Wanted, owners::LockBy, release::Released};
@@ -177,7 +177,7 @@ fn test_stateid_tells_what_each_stateid_is_worth() {
     assert_eq!(ids.map(|id| held.test(id)), [fine, fine, Status::OLD_STATEID, bad, bad, bad, bad]);
 }
 
-/// A decoder gives parts of whole messages, which must not live as long as an open.
+/// A decoder returns parts of whole messages, and an open must not keep a message in memory.
 #[test]
 fn names_are_kept_apart_from_the_messages_they_came_in() {
     let world = World::new();

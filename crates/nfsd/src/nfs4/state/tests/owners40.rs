@@ -1,5 +1,5 @@
-//! The sequence numbers of owners: what is next, what comes again, what uses a number up, and when an owner is
-//! forgotten.
+//! The sequence numbers of owners: which call is next, which is a repetition, which uses a number up, and when an owner
+//! is forgotten.
 
 use super::*;
 use crate::nfs4::state::{
@@ -146,7 +146,7 @@ async fn an_owner_does_one_thing_after_the_other() {
     assert!(at_once(other.turn()).is_some(), "and for nobody else");
 }
 
-/// What a future gives at once.
+/// The output of a future that need not wait.
 fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     use futures_util::FutureExt as _;
     future.now_or_never()

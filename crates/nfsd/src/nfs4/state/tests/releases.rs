@@ -1,4 +1,4 @@
-//! Whatever a client does and whatever is done to it: each state is given back once, and nothing stays pinned.
+//! Whatever a client does, and whatever happens to it: each state is released once, and nothing stays pinned.
 
 use super::*;
 use crate::claims::FileKey;
@@ -43,12 +43,12 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What somebody outside knows to be held: the file and the kind.
+/// The states that should be held, by stateid: the file and the kind.
 #[derive(Default)]
 struct Model(HashMap<StateIdOther, (u64, char)>);
 
 impl Model {
-    /// A state that was ever named, chosen by a number; half of the time one that is held.
+    /// A state that ever had a name, chosen by a number; half of the time a state that is held.
     fn pick(&self, all: &[(StateIdOther, u64)], which: usize) -> (StateId, FileKey) {
         let held: Vec<_> = all.iter().filter(|(other, _)| self.0.contains_key(other)).collect();
         let (other, number) = match (all, &held[..]) {
@@ -136,7 +136,7 @@ proptest! {
                 Step::Free { which } => {
                     let (id, _) = model.pick(&all, which);
                     if held.free(id).is_ok() {
-                        // Locks without a range: there is nothing to be given back.
+                        // Locks without a range need no release.
                         let gone = model.0.remove(&id.other);
                         prop_assert!(gone.is_none_or(|(_, kind)| kind == 'l'));
                     }

@@ -1,4 +1,4 @@
-//! SEQUENCE: each call at most once, and its repetitions answered alike.
+//! SEQUENCE: the server executes each call at most once, and gives its repetitions the same reply.
 
 use super::*;
 use proptest::prelude::*;
@@ -26,7 +26,7 @@ fn replayed(begin: Result<Begin<u32>, Status>) -> Bytes {
     }
 }
 
-/// Makes `guest`'s slot 0 have executed up to `sequence` without so many calls.
+/// Sets `guest`'s slot 0 as if it had executed calls up to this number.
 fn advance(guest: &Guest<'_>, to: u32) {
     guest.world.state.session(guest.session()).unwrap().set_sequence(0, to);
 }
@@ -78,7 +78,7 @@ fn what_was_to_be_cached_comes_again_and_the_rest_is_known_to_have_been() {
             }
         }
     }
-    // The largest that is kept, and one past it.
+    // The largest reply that the slot keeps, and one byte more.
     for (sequence, len, is_kept) in [(5, 1_024, true), (6, 1_025, false)] {
         let reply = Payload::from(Bytes::from(vec![1; len]));
         assert_eq!(new(guest.begin(&with(sequence, true, false))).finish(&reply, world.now()), is_kept);
@@ -121,7 +121,7 @@ fn a_call_that_runs_is_not_disturbed_by_its_repetition() {
     assert_eq!(replayed(guest.begin(&request(0, 1))), "answer");
 }
 
-/// Its task was dropped: parts of it may have been done.
+/// The call's task was dropped: parts of it may have been done.
 ///
 /// proves: NFS4-8881-2.10.6.1.3-b
 #[test]
@@ -181,7 +181,7 @@ fn slots_are_given_back_once_the_client_knows() {
     }
     session.aim(1);
     session.aim(2);
-    // This reply tells; the call after it shows that it was read.
+    // This reply has the target; the next call shows that the client has read it.
     let told = new(guest.begin(&Request { highest: 3, ..request(0, 2) })).told();
     assert_eq!((told.highest, told.target), (3, 1));
     let told = new(guest.begin(&Request { highest: 3, ..request(0, 3) })).told();
@@ -202,7 +202,7 @@ fn slots_are_given_back_once_the_client_knows() {
     assert_eq!(world.state.budget.used(), 0, "nothing is given back twice");
 }
 
-/// Two threads send the same calls over the same slots.
+/// Two threads send the same calls in the same slots.
 #[test]
 fn of_two_at_the_same_time_one_is_executed() {
     let world = World::new();
@@ -217,7 +217,7 @@ fn of_two_at_the_same_time_one_is_executed() {
                         executed[sequence as usize].fetch_add(1, Ordering::Relaxed);
                         guard.finish(&reply(&sequence.to_string()), at(0));
                     }
-                    // The other one runs it, is ahead, or comes later.
+                    // The other thread is executing it, is ahead, or has not come so far.
                     Err(Status::DELAY) => std::thread::yield_now(),
                     Err(Status::SEQ_MISORDERED) => break,
                     other => {
@@ -255,19 +255,19 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What somebody outside knows of a call.
+/// What the checker knows of a call.
 #[derive(Clone, Debug)]
 struct Seen {
     digest: u64,
     user: u64,
     cache: bool,
-    /// `None` while it runs; then the reply, if one was given and may be kept.
+    /// `None` while it runs; then the reply, if there was one and it may be kept.
     answer: Option<Option<Bytes>>,
 }
 
 proptest! {
-    /// A checker outside of the slots counts what is executed: each (slot, number) once at most, every repetition of
-    /// the same call answered with the same bytes, and nobody else's with any.
+    /// A checker outside of the slots counts executions: each (slot, number) at most once; every repetition of the same
+    /// call gets the same bytes; a call of another caller gets none of them.
     #[test]
     fn each_call_is_executed_once_and_answered_alike(
         start in prop_oneof![Just(0u32), (u32::MAX - 20)..=u32::MAX],

@@ -49,7 +49,7 @@ fn a_repeated_create_session_makes_one_session() {
     assert_eq!(world.create(client, 1).0, Err(Status::SEQ_MISORDERED), "older than the last");
     let record = world.state.client(client).unwrap();
     assert_eq!(world.state.sessions_of(&record).len(), 2);
-    // A failure is remembered as well.
+    // The server remembers a failure, too.
     let bad = CreateSession { flags: 8, ..creation(client, 3) };
     let create = |call: &CreateSession| world.state.create_session(call, world.now()).0;
     assert_eq!(create(&bad), Err(Status::INVAL));
@@ -72,7 +72,7 @@ fn another_principal_confirms_no_record_and_makes_sessions_of_one_that_is_confir
     let other = |sequence| CreateSession { principal: Principal::unix(7), ..creation(client, sequence) };
     assert!(create(&other(2)).is_ok(), "without state protection any principal uses the record");
     assert!(world.create(client, 3).0.is_ok());
-    // A later incarnation's record is not confirmed by what the former one is.
+    // That a former incarnation's record is confirmed does not confirm a later one's.
     let later = world.exchange(&ExchangeId { verifier: Verifier([2; 8]), ..who("a") }).unwrap().client;
     let other = |sequence| CreateSession { principal: Principal::unix(7), ..creation(later, sequence) };
     assert_eq!([create(&other(1)), create(&other(2))], [Err(Status::CLID_INUSE); 2]);
@@ -100,7 +100,7 @@ fn a_create_session_that_fails_leaves_the_records_as_they_are() {
     assert_eq!(world.exchange(&who("a")).unwrap().client, guest.client.id(), "still the confirmed one");
 }
 
-/// By clients that count a refused call, and by those that do not.
+/// For clients that count a refused call, and for clients that do not.
 ///
 /// proves: NFS4-8881-18.36-l, NFS4-8881-18.36-j
 #[test]
@@ -175,7 +175,7 @@ fn a_session_that_never_had_a_back_channel_misses_none() {
     assert_eq!(guard.told().flags, 0);
 }
 
-/// Sessions, connections and memory come back when clients go, however they go.
+/// When clients go, in whatever way, their sessions, connections and memory are free again.
 #[test]
 fn nothing_is_left_of_clients_that_are_gone() {
     let world = World::new();

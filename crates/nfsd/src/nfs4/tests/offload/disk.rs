@@ -1,4 +1,4 @@
-//! Disks that do not keep what is copied: the client learns it.
+//! Disks that do not keep copied data: the client learns that.
 
 use super::*;
 use crate::{
@@ -10,13 +10,13 @@ use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::attr::{self, Change};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Memory that is said to lose what was written, and that cannot always keep it.
+/// Memory that claims to lose written data, and that cannot always keep it.
 struct Losing {
     memory: MemoryFs,
     losses: AtomicU64,
-    /// What comes of a COMMIT.
+    /// The result of a COMMIT.
     kept: Mutex<Result<(), Fault>>,
-    /// The losses that a COMMIT sees.
+    /// How many losses a COMMIT finds.
     loses: AtomicU64,
 }
 
@@ -53,7 +53,7 @@ impl FileSystem for Losing {
 fn a_client_learns_what_was_lost_of_a_copy() {
     for (kept, loses, ended) in [
         (Ok(()), 0, Ok(ops::Stability::FileSync)),
-        // The verifier is another one by now, or will be: a COMMIT of the client's will tell it.
+        // The verifier has changed, or will change: the client learns that by its next COMMIT.
         (Ok(()), 1, Ok(ops::Stability::Unstable)),
         (Err(Fault::Io), 1, Ok(ops::Stability::Unstable)),
         (Err(Fault::Later), 0, Ok(ops::Stability::Unstable)),
@@ -78,7 +78,7 @@ fn a_client_learns_what_was_lost_of_a_copy() {
     }
 }
 
-/// A copy whose failure nobody waits for is not a silent one.
+/// No call waits for this copy, but its failure is still reported.
 #[test]
 fn a_disk_that_is_full_is_told_to_the_client_and_in_the_log() {
     let memory = MemoryFs::new(7 << 20, &crate::testing::env());

@@ -1,4 +1,4 @@
-//! What ends a copy before it is through, and what does not.
+//! What ends a copy early, and what does not.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn a_copy_ends_with_the_opens_that_it_was_asked_for_with() {
     }
 }
 
-/// What somebody else calls back is no reason to end a copy: Linux asks by the delegation that it has.
+/// A recall that another client causes must not end a copy: Linux asks for copies by the delegation that it has.
 /// proves: NFS4-COPY-ENDS-a
 #[test]
 fn a_copy_outlives_the_delegation_that_it_was_asked_for_with_but_not_the_open() {
@@ -61,7 +61,7 @@ fn a_copy_ends_when_its_open_may_write_no_more() {
     assert_eq!(world.status(state), Ok((MIB, Some(Status::OPENMODE))));
 }
 
-/// An open that was counted on by another OPEN is the same open.
+/// If another OPEN changes the sequence number of an open, it is still the same open.
 #[test]
 fn a_copy_goes_on_when_its_open_is_opened_again() {
     let mut world = World::new();
@@ -97,7 +97,7 @@ fn a_copy_ends_when_another_denies_what_it_does_without_an_open() {
 #[test]
 fn a_copy_ends_with_its_client() {
     let mut world = World::new();
-    // Nothing that it has open would end it.
+    // With these stateids, no open of the client could end the copy.
     (world.from.1, world.to.1) = (StateId::ANONYMOUS, StateId::ANONYMOUS);
     world.begin();
     world.steps.hold();
@@ -120,7 +120,7 @@ fn a_copy_is_not_known_after_a_restart() {
     let world = World::new();
     let state = world.begin();
     let World { server, driver, client, .. } = world;
-    // What goes on ends with its program.
+    // Work that goes on ends with the driver.
     drop((driver, client));
     let server = server.restart();
     let client = server.client_as("a", 2, 0, 2);
@@ -129,7 +129,7 @@ fn a_copy_is_not_known_after_a_restart() {
     assert_eq!(status(&client, &file, state), Err(Status::BAD_STATEID));
 }
 
-/// The source is cut while it is copied.
+/// The source is truncated while it is copied.
 #[test]
 fn a_copy_ends_where_its_source_does() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! Clients of minor version 0 that were away, and those whose server was: what they lose, and what they reclaim.
+//! Clients of minor version 0 that were away, or whose server restarted: what they lose, and what they reclaim.
 
 use super::*;
 
@@ -65,14 +65,15 @@ fn after_a_kill_a_client_reclaims_what_it_held_until_the_grace_period_is_over() 
     assert!(client.open(&owner, "f", READ, 0).is_ok());
     assert!(stranger.open(&of_stranger, "f", READ, 0).is_ok());
 
-    // Once more: it has stayed on record.
+    // Another restart: the client has stayed on record.
     drop((client, stranger));
     let server = server.restart();
     let client = Client40::new(&server, "a");
     assert!(reclaim(&client, &client.owner("o")).is_ok());
 }
 
-/// Two restarts: who reclaimed nothing after the first may not get after the second what another had in between.
+/// Two restarts: if a client reclaimed nothing after the first, another client may have had its files, so it must get
+/// nothing after the second.
 ///
 /// proves: NFS4-7530-9.6.2-b
 #[test]

@@ -1,8 +1,8 @@
-//! The numbers of owners of minor version 0: what comes again is answered, and what is out of turn refused.
+//! Sequence numbers of owners in minor version 0: a repetition gets the same answer, and a call out of turn is refused.
 
 use super::*;
 
-/// Every operation with a number, once more by the same number, and by wrong ones.
+/// Every operation with a number, repeated with the same number, and with wrong numbers.
 ///
 /// proves: NFS4-7530-9.1.7-a, NFS4-7530-9.1.8-a, NFS4-7530-9.1.10-b
 #[test]
@@ -13,7 +13,7 @@ fn an_operation_that_comes_again_is_answered_and_not_executed() {
         let how = CreateHow::Guarded(FileAttributes::of(&[Value::Mode(0o644)]));
         let open = ops::Open { how: OpenHow::Create(how), ..client.to_open(&owner, "f", BOTH, 0) };
         let (file, opened) = client.open_as_is(open.clone()).unwrap();
-        // Another call of the same words: the reply cache does not know it.
+        // The same arguments as another call: the reply cache does not recognise it.
         let again = client.open_as_is(open).unwrap();
         assert_eq!(format!("{again:?}"), format!("{:?}", (&file, &opened)), "the file is current, too");
         let twice = |client: &Client40, owner: &Counter, op: Args| {
@@ -41,7 +41,7 @@ fn an_operation_that_comes_again_is_answered_and_not_executed() {
             client.on(&file, Args::Close(ops::Close { sequence: owner.next(), state })).status(),
             Status::BAD_STATEID
         );
-        // A failure that used its number up comes again as well.
+        // A failure that has used its number up can also be repeated.
         owner.last.set(owner.last.get() - 1);
         let missing = client.to_open(&owner, "missing", READ, 0);
         assert_eq!(client.open_as_is(missing.clone()).err(), Some(Status::NOENT));
@@ -73,12 +73,12 @@ fn a_number_that_is_neither_the_next_nor_the_last_is_refused() {
         locker.last.set(wrong.wrapping_add(40));
         assert_eq!(client.unlock(&locker, &file, locked), Err(Status::BAD_SEQID));
     }
-    // The last number of all, for something else.
+    // The very last number, with another operation.
     owner.last.set(last - 1);
     assert_eq!(client.close(&owner, &file, state), Status::BAD_SEQID);
     locker.last.set(last_lock - 1);
     assert_eq!(client.unlock(&locker, &file, locked), Err(Status::BAD_SEQID));
-    // The number of the lock owner counts as well, as long as it has a stateid.
+    // The lock owner's number counts as well, as long as the owner has a stateid.
     owner.last.set(last);
     let by = |lock_sequence| {
         Locker::New(NewLocker {
@@ -134,7 +134,7 @@ fn a_lock_that_was_denied_is_told_again_and_its_owner_may_begin_anew() {
     assert_eq!(client.lock(&file, wish.clone(), (0, 15)), Err(denied.clone()));
     let held = client.unlock(&holder, &file, held).unwrap();
     assert_eq!(client.lock(&file, wish, (0, 15)), Err(denied), "the same call has the same answer");
-    // It holds nothing, so any number is its first.
+    // The owner holds nothing, so it may begin with any number.
     wants.last.set(900);
     assert!(client.lock(&file, first(&two, of_two, &wants), (0, 15)).is_ok());
     assert_eq!(client.close(&one, &file, of_one), Status::OK);
@@ -148,13 +148,13 @@ fn a_lock_that_was_denied_is_told_again_and_its_owner_may_begin_anew() {
 fn a_lock_that_is_refused_before_it_is_tried_uses_up_the_open_owners_number() {
     let server = TestServer::memory();
     let ((client, owner, file, state), gone) = (Client40::with_file(&server, "a"), Client40::new(&server, "b"));
-    // The id of a client that is no more.
+    // The id of a client that has ended.
     Client40::of_incarnation(&server, "b", 0, 2);
     let mut locker = client.owner("l");
     locker.owner.client = gone.id;
     let refused = client.lock(&file, first(&owner, state, &locker), (0, 1));
     assert_eq!(refused, Err(LockFailure::Plain(Status::EXPIRED)));
-    // It has as many owners of locks as it may.
+    // The client has as many lock owners as it may have.
     let record = server.shared().state.client_of_zero(client.id).unwrap();
     let owners = &record.zero().unwrap().owners;
     let name = |number: u32| OwnerName(format!("{number:01024}").into());
