@@ -1,15 +1,14 @@
-//! Why a server may have refused a caller: who called, and to whom the file or directory belongs.
+//! Why a server may have refused a caller: the caller, and the owner of the file or directory.
 //!
-//! A server that refuses a call sends the attributes of the file or directory with its answer, when it has them. They
-//! and the identity that the call carried are all that a client knows of the reason; no further call is made to find
-//! out more.
+//! If a server refuses a call, its reply has the attributes of the file or directory, if the server has them. These and
+//! the identity in the call are all that a client knows of the reason; it makes no further call to find out more.
 
 use rpcrdma_nfs::v3::{Attributes, FileType, LinkInfo, RenameInfo, Status, WeakCache};
 use std::fmt;
 
-/// What the reply of a procedure that failed says about its file or directory.
+/// What the failure of a procedure says about its file or directory.
 pub(crate) trait About {
-    /// The attributes of the directory of the name, or of the file if the call was about a file alone, or if the status
+    /// The attributes of the directory with the name; or of the file, if the call was about a file alone or the status
     /// is about the file.
     fn attributes(&self, status: Status) -> Option<&Attributes>;
 }
@@ -33,7 +32,7 @@ impl About for WeakCache {
 }
 
 impl About for RenameInfo {
-    /// If the directories differ, the answer does not say which of them refused.
+    /// If the directories differ, the reply does not say which of them refused.
     fn attributes(&self, _: Status) -> Option<&Attributes> {
         let (from, to) = (self.from_directory.after.as_ref()?, self.to_directory.after.as_ref()?);
         ((from.file_system, from.file_id) == (to.file_system, to.file_id)).then_some(to)
@@ -41,7 +40,7 @@ impl About for RenameInfo {
 }
 
 impl About for LinkInfo {
-    /// The server answers PERM to a caller that may not add names to a file of another user.
+    /// The server returns PERM to a caller that may not add names to another user's file.
     fn attributes(&self, status: Status) -> Option<&Attributes> {
         match status {
             Status::PERM => self.attributes.as_ref(),
@@ -50,7 +49,7 @@ impl About for LinkInfo {
     }
 }
 
-/// To whom a file or directory belongs.
+/// The owner and the permissions of a file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// Whether it is a directory.
@@ -70,10 +69,10 @@ impl From<&Attributes> for Owner {
     }
 }
 
-/// The caller that was refused, and the rights that refused it.
+/// The refused caller, and the rights of the file or directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Denied {
-    /// The user and the group that the call named, if its flavour names them.
+    /// The user and the group in the call, if its flavour names them.
     pub caller: Option<(u32, u32)>,
     /// The owner of the file or directory, if the server has sent it.
     pub owner: Option<Owner>,

@@ -7,12 +7,12 @@ use rpcrdma_oncrpc::{CallError, Rejection};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server executed the call and says no.
+    /// The server has executed the call, and returns an error.
     #[error("{procedure}: {status}{}", denied.map(|denied| denied.to_string()).unwrap_or_default())]
     Status {
         /// The procedure, as the protocol names it.
         procedure: &'static str,
-        /// What the server says.
+        /// The server's status.
         status: Status,
         /// The refused caller, if the status says that the caller may not do this.
         denied: Option<Denied>,
@@ -25,7 +25,7 @@ pub enum Error {
         /// Why the call has no reply.
         source: CallError,
     },
-    /// The server has made the file, and does not return its handle.
+    /// The server has made the file, but its handle is missing.
     #[error(transparent)]
     AfterCreation(Box<Error>),
     /// The results do not fit the call.
@@ -42,10 +42,10 @@ pub enum Error {
         /// The limit.
         max: u32,
     },
-    /// A directory has more entries than are taken from a server.
+    /// A directory has more entries than the client accepts.
     #[error("the directory has more than {max} entries, or the server lists it without end")]
     TooManyEntries {
-        /// The procedure that lists.
+        /// The procedure that lists the directory.
         procedure: &'static str,
         /// The limit.
         max: u64,
@@ -53,23 +53,23 @@ pub enum Error {
     /// The server has restarted so often that data could not be made durable.
     #[error("the server lost unwritten data {times} times in a row")]
     NotDurable {
-        /// How often it was sent.
+        /// How often the client has sent it.
         times: u32,
     },
-    /// The version of NFS in use does not have it.
+    /// The version of NFS in use cannot do this.
     #[error("{procedure}: {what}")]
     NotInVersion {
-        /// The operation that has it in version 4.
+        /// The operation of version 4 that does it.
         procedure: &'static str,
-        /// What does not have what, and which version has.
+        /// What is missing in which version, and which version has it.
         what: &'static str,
     },
-    /// What only version 4 knows: its state, its sessions and its minor versions.
+    /// An error of version 4 alone: about its state, its sessions or its minor versions.
     #[error(transparent)]
     Version4(v4::Error),
 }
 
-/// A cause that every version knows has the same form as in every version.
+/// An error that every version has gets the same form as in every version.
 impl From<v4::Error> for Error {
     fn from(error: v4::Error) -> Self {
         match error {
@@ -84,7 +84,7 @@ impl From<v4::Error> for Error {
     }
 }
 
-/// Questions to an error, which have the same answers in all versions of NFS.
+/// Questions about an error, with the same answers in all versions of NFS.
 impl Error {
     /// The server's status, if it executed the call.
     pub fn status(&self) -> Option<Status> {
@@ -96,7 +96,7 @@ impl Error {
         }
     }
 
-    /// What the server's status means, if it executed the call.
+    /// The meaning of the server's status, if it executed the call.
     pub fn cause(&self) -> Option<Cause> {
         self.status().map(Status::cause)
     }
@@ -154,7 +154,7 @@ impl Error {
         }
     }
 
-    /// Whether the server has taken away what the file was open or locked by.
+    /// Whether the server has taken away the open or the locks of the file.
     pub fn is_lost(&self) -> bool {
         matches!(self, Error::Version4(v4::Error::Lost { .. }))
     }
@@ -174,12 +174,12 @@ impl Error {
         self.cause() == Some(Cause::NotEmpty)
     }
 
-    /// Whether the server has lost the place in a directory up to which it was listed.
+    /// Whether the server no longer knows the place in a directory where a listing has to go on.
     pub fn is_bad_cookie(&self) -> bool {
         self.cause() == Some(Cause::BadCookie)
     }
 
-    /// Whether the server asks to come back later.
+    /// Whether the server asks the client to try again later.
     pub fn is_later(&self) -> bool {
         self.cause() == Some(Cause::Later)
     }
@@ -193,17 +193,18 @@ impl Error {
         }
     }
 
-    /// Whether the server does not speak the version 4 that was asked for: version 3 may be tried instead.
+    /// Whether the server lacks version 4 or the requested minor versions: version 3 may be tried instead.
     pub fn is_no_version_4(&self) -> bool {
         matches!(self, Error::Version4(error) if error.is_no_version_4())
     }
 
-    /// Whether the server has made what it was to make, though the call has failed.
+    /// Whether the server has made the file, though the call has failed.
     pub fn is_after_creation(&self) -> bool {
         matches!(self, Error::AfterCreation(_))
     }
 
-    /// Whether a call that makes something has surely made nothing: the server has executed it, and says no.
+    /// Whether a call that makes something has certainly made nothing: the server has executed it, and returned an
+    /// error.
     pub fn has_made_nothing(&self) -> bool {
         matches!(self, Error::Status { .. })
     }

@@ -1,19 +1,19 @@
 //! Walking a directory.
 //!
-//! A directory may change while it is read. If the server can no longer find the place of a cookie, the walk ends with
-//! its error: beginning again could show names twice.
+//! A directory may change while a client reads it. If the server can no longer find the place of a cookie, the walk
+//! ends with the server's error: to begin again could show names twice.
 //!
-//! A server may lie. A reply that ends at a cookie at which an earlier one ended would form a circle, and a directory
-//! with more than [`MAX_ENTRIES`] entries counts as one without end: both end the walk with an error.
+//! A server may lie. If a reply ends at the same cookie as an earlier one, the walk would go in a circle; a directory
+//! with more than [`MAX_ENTRIES`] entries counts as endless. Both end the walk with an error.
 
 use crate::{Entry, Error, Files, Handle, Transfer, Verifier, files::Page};
 use std::collections::{HashSet, VecDeque};
 
-/// Entries of one directory. By default ext4 holds some ten millions in a directory; nobody lists a directory with more
-/// than this.
+/// The most entries of one directory. By default ext4 has room for some ten million entries in a directory; no user
+/// lists more than this.
 pub const MAX_ENTRIES: u64 = 1 << 24;
-/// Cookies at which replies have ended that are remembered, to notice a circle: a megabyte or two of them. When there
-/// are more the older ones are forgotten, and a longer circle ends at [`MAX_ENTRIES`].
+/// How many last cookies of replies the listing remembers, to notice a circle: one or two megabytes. If there are more,
+/// it forgets the older ones, and a longer circle ends at [`MAX_ENTRIES`].
 const REMEMBERED_COOKIES: usize = 1 << 16;
 
 /// The entries of a directory with attributes and handles, without `.` and `..`.
@@ -22,7 +22,7 @@ pub struct Listing {
     directory: Handle,
     octets: u32,
     cookie: u64,
-    /// Cookies at which replies have ended.
+    /// The last cookies of replies.
     met: HashSet<u64>,
     entries: u64,
     max_entries: u64,
@@ -52,7 +52,7 @@ impl Listing {
         }
     }
 
-    /// Fails above so many entries, `.` and `..` included, instead of [`MAX_ENTRIES`].
+    /// Fails above this number of entries, including `.` and `..`, instead of [`MAX_ENTRIES`].
     pub fn with_max_entries(mut self, max: u64) -> Self {
         self.max_entries = max;
         self
@@ -62,7 +62,7 @@ impl Listing {
     /// server of version 3 does not have READDIRPLUS, the listing uses READDIR.
     ///
     /// # Errors
-    /// As [`Files::lookup`]; and if the server returns a position for the second time, or the directory has too many
+    /// As [`Files::lookup`]; also if the server returns a position for the second time, or the directory has too many
     /// entries.
     pub async fn next(&mut self) -> Result<Option<Entry>, Error> {
         loop {

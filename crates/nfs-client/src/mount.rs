@@ -13,12 +13,12 @@ use rpcrdma_xdr::Encoder;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
-    /// The server says no.
+    /// The server refuses.
     #[error("MNT {}: {status}", path.escape_ascii())]
     Refused {
         /// The path.
         path: Bytes,
-        /// What the server says.
+        /// The server's status.
         status: mount::Status,
     },
     /// The call has no results.
@@ -41,7 +41,7 @@ impl MountError {
     }
 }
 
-/// The name that the protocol gives a status (RFC 1813 section 5.1.5).
+/// The protocol's name of a status (RFC 1813 section 5.1.5).
 fn name(status: mount::Status) -> &'static str {
     match status {
         mount::Status::OK => "MNT3_OK",
@@ -62,7 +62,7 @@ fn name(status: mount::Status) -> &'static str {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mounted {
-    /// The handle of its top.
+    /// The handle of its root.
     pub root: v3::Handle,
     /// The flavours of credentials that the export accepts, the server's first choice first: AUTH_SYS is 1, Kerberos
     /// 390003, with integrity 390004, with privacy 390005 (RFC 2623 section 4.4). Some servers return none.
@@ -92,7 +92,7 @@ impl Mount {
         }
     }
 
-    /// MNT: the handle of an exported directory, and the flavours that it takes.
+    /// MNT: the handle of an exported directory, and the flavours that the export takes.
     ///
     /// # Errors
     /// If the server refuses, or the call has no results.
@@ -103,8 +103,8 @@ impl Mount {
         }
     }
 
-    /// MNT of version 1: the handle of an exported directory for NFS version 2. Its statuses are error numbers of Unix,
-    /// from which those of version 3 come.
+    /// MNT of version 1: the handle of an exported directory for NFS version 2. Its statuses are Unix's error numbers,
+    /// on which the statuses of version 3 are based.
     ///
     /// # Errors
     /// As [`mount`](Self::mount).
@@ -123,7 +123,7 @@ impl Mount {
         Ok(self.call(&mount::Unmount { path: DirectoryPath(path) }).await?)
     }
 
-    /// EXPORT: what the server exports.
+    /// EXPORT: the server's exports.
     ///
     /// # Errors
     /// If the call has no results.
@@ -132,7 +132,7 @@ impl Mount {
     }
 }
 
-/// Splits a path into the export that it lies in, the longest if several fit, and the path below it.
+/// Splits a path into its export, the longest if several fit, and the path below the export.
 ///
 /// ```
 /// use rpcrdma_nfs::mount::{DirectoryPath, Export};

@@ -1,8 +1,8 @@
 //! The procedures of NFS version 2, one method each.
 //!
-//! Calls that were sent more than once, and that a server answers as if they had been executed before, are looked at as
-//! in version 3 ([`retransmitted`](crate::retransmitted)): if the state on the server is what the call was to bring
-//! about, it has succeeded.
+//! If a call was sent more than once, and the reply looks as if the server had executed it before, the client checks as
+//! in version 3 ([`retransmitted`](crate::retransmitted)): if the state on the server is the one that the call should
+//! bring about, the call has succeeded.
 
 use crate::{Denied, Error, Transfer};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ use rpcrdma_nfs::{
 use rpcrdma_oncrpc::{CallError, Client, ItemRoom};
 use rpcrdma_xdr::{Decode, ItemData};
 
-/// The smallest READ and WRITE that a server may ask for, in bytes.
+/// The smallest READ and WRITE that the client accepts from a server, in bytes.
 const LEAST_TRANSFER_OCTETS: u32 = 512;
 
 /// A client of NFS version 2. Cloning shares the connection.
@@ -27,7 +27,7 @@ pub struct Nfs2 {
     client: Client,
 }
 
-/// What came of a call.
+/// The result of a call.
 struct Outcome<T> {
     result: Result<T, Status>,
     retransmitted: bool,
@@ -79,7 +79,7 @@ impl Nfs2 {
         self.exchange(call, None).await?.result.map_err(|status| self.refused::<C>(status))
     }
 
-    /// The server has executed a call of `C` and refuses it. The reply says nothing about the file.
+    /// The server has executed a call of `C`, and returned an error. The reply says nothing about the file.
     fn refused<C: Call>(&self, status: Status) -> Error {
         let is_denial = matches!(status, Status::PERM | Status::ACCES);
         let denied = is_denial.then(|| Denied { caller: self.client.caller(), owner: None });
@@ -126,20 +126,20 @@ impl Nfs2 {
     }
 
     /// READ into the caller's buffer, as many bytes as it holds and the version allows. If the transport places data
-    /// directly, the bytes land in this very buffer and it comes back as [`ItemData::Placed`].
+    /// directly, the bytes arrive in this very buffer, and it comes back as [`ItemData::Placed`].
     pub async fn read_into(&self, file: Handle, offset: u32, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
         let count = u32::try_from(buffer.capacity().min(MAX_TRANSFER_OCTETS)).unwrap_or(u32::MAX);
         let outcome = self.exchange(&v2::Read { file, offset, count }, Some(buffer)).await?;
         outcome.result.map_err(|status| self.refused::<v2::Read>(status))
     }
 
-    /// WRITE: puts bytes into a file, at most [`MAX_TRANSFER_OCTETS`]. They are durable when the answer comes.
+    /// WRITE: puts bytes into a file, at most [`MAX_TRANSFER_OCTETS`]. They are durable when the reply comes.
     pub async fn write(&self, file: Handle, offset: u32, data: Bytes) -> Result<Attributes, Error> {
         self.simple(&v2::Write { file, offset, data }).await
     }
 
-    /// CREATE: makes a regular file or uses the one that exists, or makes a special file, as the mode says. Servers may
-    /// answer that a regular file exists already, too.
+    /// CREATE: makes a regular file or uses an existing one, or makes a special file, as the mode says. Some servers
+    /// return an error if a regular file exists.
     pub async fn create(&self, directory: Handle, name: &Name, attributes: NewAttributes) -> Result<LookupOk, Error> {
         let call = v2::Create { directory, name: name.clone(), attributes };
         let what = if attributes.names_type() { attributes.file_type() } else { Some(FileType::Regular) };
@@ -147,8 +147,8 @@ impl Nfs2 {
             let is_of_type = what.is_some() && found.neutral().map(|told| told.file_type) == what;
             is_of_type
                 && match what {
-                    // A new file is empty and has one name. If another client has created the file and filled it, it is
-                    // not taken for ours.
+                    // A new file is empty and has one name. So if another client has created the file and filled it,
+                    // the client does not take it for its own.
                     Some(FileType::Regular) => found.size == attributes.size.unwrap_or(0) && found.links == 1,
                     // The field of the size holds a device's number.
                     _ => attributes.size.is_none_or(|device| device == found.device),
@@ -163,7 +163,7 @@ impl Nfs2 {
         self.made(&call, (directory, name), |found| found.file_type == v2::file_type::DIRECTORY).await
     }
 
-    /// Makes a file. `is_ours` decides for one that exists already whether the call may have made it.
+    /// Makes a file. If it already exists, `is_ours` decides whether this call may have made it.
     async fn made<C: Call<Reply = Answer<LookupOk>>>(
         &self,
         call: &C,
@@ -223,7 +223,7 @@ impl Nfs2 {
         result.map_err(|status| self.refused::<C>(status))
     }
 
-    /// RENAME: gives a file another name, in place of an existing file of that name.
+    /// RENAME: gives a file another name; an existing file of that name is replaced.
     pub async fn rename(&self, from: (Handle, &Name), to: (Handle, &Name)) -> Result<(), Error> {
         let call = v2::Rename { from_directory: from.0, from: from.1.clone(), to_directory: to.0, to: to.1.clone() };
         let Outcome { result, retransmitted } = self.exchange(&call, None).await?;
@@ -266,7 +266,7 @@ impl Nfs2 {
         self.simple(&v2::ReadDirectory { directory, cookie, count }).await
     }
 
-    /// STATFS: how full the file system is.
+    /// STATFS: how much of the file system is used.
     pub async fn statfs(&self, root: Handle) -> Result<FileSystemStatusOk, Error> {
         self.simple(&v2::FileSystemStatus { root }).await
     }

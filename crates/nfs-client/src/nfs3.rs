@@ -30,7 +30,7 @@ impl fmt::Debug for Nfs3 {
     }
 }
 
-/// What came of a call.
+/// The result of a call.
 pub(crate) struct Outcome<T> {
     pub(crate) answer: T,
     pub(crate) retransmitted: bool,
@@ -82,7 +82,7 @@ impl Nfs3 {
         Ok(Outcome { answer: results.decode().map_err(no_results::<C>)?, retransmitted })
     }
 
-    /// Makes a call, again and again while the server asks to come back later, as [`Patience`] allows.
+    /// Makes a call, and repeats it while the server says "try again later", as long as [`Patience`] allows.
     pub(crate) async fn call<C, T, F>(&self, call: &C) -> Result<Outcome<Answer<T, F>>, Error>
     where
         C: Call<Reply = Answer<T, F>>,
@@ -98,7 +98,7 @@ impl Nfs3 {
         }
     }
 
-    /// Makes a call that changes nothing when it is made twice.
+    /// Makes a call that does no harm if it is executed twice.
     pub(crate) async fn simple<C, T, F: About>(&self, call: &C) -> Result<T, Error>
     where
         C: Call<Reply = Answer<T, F>>,
@@ -107,7 +107,7 @@ impl Nfs3 {
         outcome.answer.into_result().map_err(|failure| self.refused::<C, F>(&failure))
     }
 
-    /// The server has executed a call of `C` and says no.
+    /// The server has executed a call of `C`, and returned an error.
     pub(crate) fn refused<C: Call, F: About>(&self, failure: &Failure<F>) -> Error {
         let status = failure.status;
         let is_denial = matches!(status, Status::PERM | Status::ACCES);
@@ -129,7 +129,7 @@ impl Nfs3 {
         self.simple(&v3::GetAttributes { file: file.clone() }).await
     }
 
-    /// SETATTR: sets attributes, with `guard` only if the file's `changed` is that.
+    /// SETATTR: sets attributes; if `guard` is given, only if the file's `changed` equals it.
     pub async fn setattr(
         &self,
         file: &Handle,
@@ -164,8 +164,8 @@ impl Nfs3 {
         Ok(ReadOk { attributes: ok.attributes, end: ok.end, data })
     }
 
-    /// READ into the caller's buffer, as many bytes as it holds. If the transport places data directly, the bytes land
-    /// in this very buffer and it comes back as [`ItemData::Placed`]. If the server answers JUKEBOX ("try again
+    /// READ into the caller's buffer, as many bytes as it holds. If the transport places data directly, the bytes
+    /// arrive in this very buffer, and it comes back as [`ItemData::Placed`]. If the server answers JUKEBOX ("try again
     /// later"), the caller has to try again.
     pub async fn read_into(&self, file: &Handle, offset: u64, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
         let count = u32::try_from(buffer.capacity()).unwrap_or(u32::MAX);
@@ -227,7 +227,7 @@ impl Nfs3 {
         retransmitted::removed(self, &call, directory, name).await
     }
 
-    /// RENAME: gives a file another name, in place of an existing file of that name.
+    /// RENAME: gives a file another name; an existing file of that name is replaced.
     pub async fn rename(
         &self,
         from_directory: &Handle,
@@ -274,7 +274,7 @@ impl Nfs3 {
             .await
     }
 
-    /// FSSTAT: how full the file system is.
+    /// FSSTAT: how much of the file system is used.
     pub async fn fsstat(&self, root: &Handle) -> Result<v3::FileSystemStatusOk, Error> {
         self.simple(&v3::FileSystemStatus { root: root.clone() }).await
     }
@@ -289,8 +289,8 @@ impl Nfs3 {
         self.simple(&v3::PathConfiguration { file: file.clone() }).await
     }
 
-    /// COMMIT: makes unstable writes durable. If the verifier differs from that of the writes, the server has lost
-    /// them.
+    /// COMMIT: makes unstable writes durable. If the verifier differs from the verifier of the writes, the server has
+    /// lost them.
     pub async fn commit(&self, file: &Handle, offset: u64, count: u32) -> Result<v3::CommitOk, Error> {
         self.simple(&v3::Commit { file: file.clone(), offset, count }).await
     }

@@ -28,12 +28,12 @@ struct Knowledge {
     is_missing: AtomicBool,
     /// Whether the server has answered a call to the program.
     is_known: AtomicBool,
-    /// Held by the first call until its answer: the others wait for it.
+    /// Held by the first call until its reply: the others wait for it.
     first: Mutex<()>,
 }
 
 impl Missing {
-    /// Lets a call be made. Until the server has answered one, only the caller with the guard may call.
+    /// Lets a call be made. Before the server has answered the first one, only the caller with the guard may call.
     async fn check(&self, procedure: &'static str) -> Result<Option<MutexGuard<'_, ()>>, Error> {
         let Knowledge { is_missing, is_known, first } = &*self.0;
         let first = if is_known.load(Ordering::Relaxed) { None } else { Some(first.lock().await) };
@@ -63,11 +63,11 @@ impl Missing {
 }
 
 impl Nfs3 {
-    /// GETACL: the access control lists of a file, which are those of its mode if it has no others. The reply has room
+    /// GETACL: the access control lists of a file; if it has none, the lists that its mode means. The reply has room
     /// for the longest possible lists (ULB-4.2-c).
     ///
     /// # Errors
-    /// One that answers [`Error::is_not_supported`] if the server has no lists; see [`Error`].
+    /// If the server has no lists, [`Error::is_not_supported`] is true; see [`Error`].
     pub async fn acls(&self, file: &Handle) -> Result<Acls, Error> {
         const GETACL: &str = "GETACL";
         let _first = self.acls_missing().check(GETACL).await?;
@@ -87,11 +87,11 @@ impl Nfs3 {
     /// directory loses its own; other files cannot have one.
     ///
     /// # Errors
-    /// As [`acls`](Self::acls); and `NFS3ERR_FBIG` if a list has more entries than can be sent.
+    /// As [`acls`](Self::acls); also `NFS3ERR_FBIG` if a list has more entries than a call can carry.
     pub async fn set_acls(&self, file: &Handle, acls: &Acls) -> Result<(), Error> {
         const SETACL: &str = "SETACL";
         let _first = self.acls_missing().check(SETACL).await?;
-        // Of the owner and the group servers look at the rights alone.
+        // Servers look only at the rights of the owner and the group.
         let nobody = (0, 0);
         let default = |acl: &PosixAcl| List::of_default(acl, nobody);
         let default = acls.default.as_ref().map_or(Some(List::default()), default);

@@ -7,12 +7,12 @@ use std::time::Duration;
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
-/// All waits of one call together, after which its caller gets the status: servers ask for time to fetch a file from
-/// slow storage, to announce lost writes, or until a grace period ends, and a server that asks for ever must not delay
-/// a command for ever.
+/// The limit of all waits of one call together; then the caller gets the status. Servers ask for time to fetch a file
+/// from slow storage, to announce lost writes, or until a grace period ends. But a server that asks for ever must not
+/// delay a command for ever.
 const LIMIT: Duration = Duration::from_secs(10 * 60);
 
-/// The waits of one call: how long the next is, and how long all were so far.
+/// The waits of one call: how long the next one is, and how long all were so far.
 #[derive(Debug)]
 pub(crate) struct Patience {
     wait: Duration,
@@ -24,7 +24,7 @@ impl Patience {
         Self { wait: FIRST_WAIT, waited: Duration::ZERO }
     }
 
-    /// Waits. False, and at once, if the call has waited for as long as it may.
+    /// Waits. Returns false at once if the call has waited as long as it may.
     pub(crate) async fn wait(&mut self, clock: &dyn Clock) -> bool {
         if self.waited >= LIMIT {
             return false;

@@ -23,7 +23,7 @@ pub struct Reader {
     file: File,
     next: u64,
     end: u64,
-    /// The expected end of the file: calls beyond it are made one at a time.
+    /// The expected end of the file: the reader makes calls beyond it one at a time.
     expected: u64,
     block: u32,
     depth: usize,
@@ -47,8 +47,8 @@ impl Reader {
         }
     }
 
-    /// Sets where the file is expected to end, so that no calls are spent beyond it. If it is longer, it is read all
-    /// the same.
+    /// Sets where the file probably ends, so that the reader wastes no calls beyond it. If the file is longer, the
+    /// reader still reads all of it.
     pub fn expecting(mut self, size: u64) -> Self {
         self.expected = size;
         self
@@ -96,14 +96,14 @@ impl Reader {
     }
 }
 
-/// What came of one part of the range.
+/// The result of reading one part of the range.
 struct Part {
     blocks: Vec<Block>,
-    /// The file ends here: the calls for data beyond it need not be waited for.
+    /// Whether the file ends here: then the reader need not wait for calls beyond it.
     end: bool,
 }
 
-/// Reads `count` bytes though the server returns fewer at a time, unless the file ends before.
+/// Reads `count` bytes even if the server returns fewer at a time, unless the file ends earlier.
 async fn read_whole(file: File, mut offset: u64, mut count: u32) -> Result<Part, Error> {
     let mut blocks = Vec::with_capacity(1);
     let mut end = false;

@@ -1,9 +1,9 @@
-//! Calls that must not be executed twice, and yet may have been.
+//! Calls that must not be executed twice, but may have been.
 //!
-//! After a reconnection a call is sent again. A server that has forgotten that it executed it (restarted, or its
-//! duplicate request cache is full) then answers that the name exists already, or no longer. If the state on the server
-//! is what the call was to bring about, the call has succeeded. Only answers to calls that were sent more than once are
-//! looked at in this way.
+//! After a reconnection the client sends a call again. If the server has forgotten that it executed the call (it was
+//! restarted, or its duplicate request cache is full), it then answers that the name already exists, or no longer
+//! exists. If the state on the server is the one that the call should bring about, the call has succeeded. The client
+//! checks this only for calls that were sent more than once.
 
 use crate::{Error, Nfs3};
 use rpcrdma_nfs::{
@@ -14,7 +14,7 @@ use rpcrdma_nfs::{
     },
 };
 
-/// A call that creates a file, and can tell whether a file is the one that it would have created.
+/// A call that creates a file, and can decide whether a file is the one that it would create.
 pub(crate) trait Creates: Call<Reply = Answer<Created, WeakCache>> {
     fn place(&self) -> (&Handle, &Name);
     async fn made(&self, nfs: &Nfs3, found: &LookupOk) -> Result<bool, Error>;
@@ -29,8 +29,8 @@ impl Creates for Create {
         (&self.directory, &self.name)
     }
 
-    /// A new file is empty and has one name. If another client has created the file and filled it, it is not taken for
-    /// ours.
+    /// A new file is empty and has one name. So if another client has created the file and filled it, the client does
+    /// not take it for its own.
     async fn made(&self, _: &Nfs3, found: &LookupOk) -> Result<bool, Error> {
         Ok(has_type(found, FileType::Regular) && found.attributes.as_ref().is_some_and(|a| a.size == 0 && a.links == 1))
     }
@@ -94,7 +94,7 @@ pub(crate) async fn created<C: Creates>(nfs: &Nfs3, call: &C) -> Result<Created,
     Err(nfs.refused::<C, _>(&failure))
 }
 
-/// Whether a name exists.
+/// The file of a name, if the name exists.
 async fn exists(nfs: &Nfs3, directory: &Handle, name: &Name) -> Result<Option<LookupOk>, Error> {
     match nfs.lookup(directory, name).await {
         Ok(found) => Ok(Some(found)),
@@ -103,7 +103,7 @@ async fn exists(nfs: &Nfs3, directory: &Handle, name: &Name) -> Result<Option<Lo
     }
 }
 
-/// Takes a name away.
+/// Removes a name.
 pub(crate) async fn removed<C>(nfs: &Nfs3, call: &C, directory: &Handle, name: &Name) -> Result<WeakCache, Error>
 where
     C: Call<Reply = Answer<WeakCache, WeakCache>>,

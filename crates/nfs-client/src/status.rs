@@ -1,12 +1,12 @@
-//! The server's answer about the outcome of a call, in every version.
+//! The status of a server's reply, in every version.
 //!
-//! The versions number the same causes alike, name them with their own prefixes, and differ in a few. Code that decides
-//! by a status asks for its [`Cause`]; messages for people use the protocol's name.
+//! The versions share most causes and their numbers, give them names with their own prefixes, and differ in a few. Code
+//! that decides by a status uses its [`Cause`]; messages for people have the protocol's name.
 
 use rpcrdma_nfs::{v2, v3, v4};
 use std::fmt;
 
-/// A status, as a version of NFS has it.
+/// A status of one version of NFS.
 ///
 /// ```
 /// use rpcrdma_nfs::{v3, v4};
@@ -25,7 +25,7 @@ enum Wire {
     V4(v4::Status),
 }
 
-/// What a status means, as far as clients decide by it.
+/// The meaning of a status, as far as clients depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -33,17 +33,17 @@ pub enum Cause {
     Absent,
     /// Only the owner may do this.
     NotOwner,
-    /// The caller has not the right.
+    /// The caller does not have the right.
     Denied,
     /// The name is taken.
     Exists,
     /// The two lie on different file systems.
     OtherFileSystem,
-    /// It is used as a directory and is not one.
+    /// A file that is not a directory is used as one.
     NotDirectory,
     /// It is a directory.
     IsDirectory,
-    /// The server makes no sense of an argument.
+    /// An argument is not valid.
     Invalid,
     /// The file would be too large.
     TooLarge,
@@ -63,20 +63,20 @@ pub enum Cause {
     Stale,
     /// The handle does not come from this server.
     BadHandle,
-    /// The guard of a change does not hold any more.
+    /// The guard of a change does not hold.
     Changed,
-    /// The server has lost the place in a directory.
+    /// The server no longer knows the place in a directory.
     BadCookie,
     /// The server cannot do this.
     NotSupported,
-    /// The server asks to come back later.
+    /// The client should try again later.
     Later,
     /// Anything else.
     Other,
 }
 
 impl Status {
-    /// What it means.
+    /// The meaning of this status.
     pub fn cause(self) -> Cause {
         match self.0 {
             Wire::V2(status) => cause2(status),
@@ -95,7 +95,7 @@ impl Status {
     }
 }
 
-/// The numbers that version 2 has it shares with version 3, and servers send others of version 3's, too.
+/// Version 2 shares its numbers with version 3, and some servers also send other numbers of version 3.
 fn cause2(status: v2::Status) -> Cause {
     cause3(v3::Status(status.0))
 }
@@ -144,10 +144,10 @@ fn cause4(status: v4::Status) -> Cause {
         v4::Status::MLINK => Cause::TooManyNames,
         v4::Status::NAMETOOLONG => Cause::NameTooLong,
         v4::Status::NOTEMPTY => Cause::NotEmpty,
-        // A lookup by name may find the file of an expired handle again, as that of a stale one.
+        // If a handle has expired, as if it is stale, a look-up by name may find the file again.
         v4::Status::STALE | v4::Status::FHEXPIRED => Cause::Stale,
         v4::Status::BADHANDLE => Cause::BadHandle,
-        // A guard is a VERIFY before the change.
+        // A VERIFY before the change is its guard.
         v4::Status::NOT_SAME => Cause::Changed,
         v4::Status::BAD_COOKIE => Cause::BadCookie,
         v4::Status::NOTSUPP | v4::Status::ATTRNOTSUPP => Cause::NotSupported,
@@ -198,7 +198,7 @@ impl fmt::Debug for Status {
 mod tests {
     use super::*;
 
-    /// The versions have most numbers in common, and where they do they mean the same.
+    /// The versions share most numbers, and a shared number means the same.
     #[test]
     fn a_number_means_the_same_in_all_versions() {
         let mut shared = 0;

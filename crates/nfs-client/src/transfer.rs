@@ -1,6 +1,6 @@
-//! In which sizes a client moves data.
+//! The sizes in which a client moves data.
 
-/// How a client moves data, in bytes per call: what the server says, as far as the transport and the session allow it.
+/// How many bytes a client moves in a call: the server's sizes, within the limits of transport and session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// The largest READ.

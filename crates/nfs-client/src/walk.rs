@@ -5,15 +5,15 @@ use bytes::Bytes;
 use rpcrdma_nfs::attr::FileType;
 use std::collections::VecDeque;
 
-/// Symbolic links followed on one path: Linux's own limit.
+/// How many symbolic links the walk follows on one path: Linux's own limit.
 const MAX_LINKS: u32 = 40;
 
 impl Files {
-    /// The file at `path` below `root`: names separated by `/`. Symbolic links are followed on the way, and at the end
-    /// if `follow_last`; an absolute one starts at `root` again, and `..` does not lead above it.
+    /// The file at `path` below `root`: names separated by `/`. Follows symbolic links on the way, and at the end if
+    /// `follow_last`; an absolute link starts at `root` again, and `..` does not lead above `root`.
     ///
     /// # Errors
-    /// As [`Files::lookup`], and if there are too many symbolic links.
+    /// As [`Files::lookup`]; also if there are too many symbolic links.
     pub async fn walk(&self, root: &Handle, path: &[u8], follow_last: bool) -> Result<Found, Error> {
         let mut links_left = MAX_LINKS;
         let mut above: Vec<Found> = Vec::new();

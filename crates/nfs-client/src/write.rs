@@ -1,7 +1,7 @@
 //! Writing a file as a stream, several calls at a time, without losing a byte to a restart of the server.
 //!
-//! Data that was written unstably is kept, shared with its maker, until a COMMIT has made it durable. If the server's
-//! write verifier has changed by then, the server has restarted and may have lost the data: the writer sends it again.
+//! The writer keeps unstable data, shared with its maker, until a COMMIT has made it durable. If the server's write
+//! verifier has changed by then, the server has restarted and may have lost the data: the writer sends it again.
 
 use crate::{Error, File, Verifier};
 use bytes::Bytes;
@@ -9,9 +9,9 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::attr::Stability;
 
-/// Bytes kept before a COMMIT is made, to bound the client's memory.
+/// How many bytes the writer keeps before it makes a COMMIT, to bound the client's memory.
 const UNCOMMITTED_OCTETS: usize = 128 << 20;
-/// How often lost bytes are sent again before the writer gives up.
+/// How often the writer sends lost bytes again before it gives up.
 const SENT_AGAIN_TIMES: u32 = 16;
 
 /// Bytes that the server may still lose.
@@ -22,7 +22,8 @@ struct Kept {
     verifier: Verifier,
 }
 
-/// Writes a file, with a window of calls under way. Finish with [`Writer::finish`]; who opened the file closes it.
+/// Writes a file, with a window of calls under way. End with [`Writer::finish`]; the caller that opened the file closes
+/// it.
 pub struct Writer {
     file: File,
     block: usize,
@@ -47,8 +48,8 @@ impl Writer {
         }
     }
 
-    /// Each call is to make durable what it writes, its attributes aside: that spares the COMMIT of a file that is
-    /// written by one call.
+    /// Each call makes its data durable, but not its attributes: that saves the COMMIT of a file that is written by one
+    /// call.
     #[must_use]
     pub fn durably(self) -> Self {
         Self { stability: Stability::DataSync, ..self }
@@ -66,7 +67,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Waits until everything that was written so far is durable on the server.
+    /// Waits until all data written so far is durable on the server.
     ///
     /// # Errors
     /// As [`finish`](Self::finish).
@@ -74,10 +75,10 @@ impl Writer {
         self.commit().await
     }
 
-    /// Waits until everything is durable on the server.
+    /// Waits until all data is durable on the server.
     ///
     /// # Errors
-    /// As [`write`](Self::write), and if the server keeps losing data.
+    /// As [`write`](Self::write); also if the server keeps losing data.
     pub async fn finish(mut self) -> Result<(), Error> {
         self.commit().await
     }
@@ -127,12 +128,12 @@ impl Writer {
     }
 }
 
-/// Writes all bytes though the server takes fewer at a time. Returns those that are not durable yet.
+/// Writes all bytes even if the server takes fewer at a time. Returns those that are not durable yet.
 async fn write_whole(file: File, mut offset: u64, stability: Stability, mut data: Bytes) -> Result<Vec<Kept>, Error> {
     let mut kept = Vec::with_capacity(1);
     while !data.is_empty() {
         let ok = file.write(offset, stability, data.clone()).await?;
-        // Between 1 and the bytes given: the call has checked that.
+        // At least 1 and at most the given bytes: the call has checked that.
         let written = data.split_to((ok.count as usize).min(data.len()));
         let len = written.len() as u64;
         if ok.committed == Stability::Unstable {

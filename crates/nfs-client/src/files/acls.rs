@@ -1,5 +1,5 @@
-//! Access control lists of files: those of version 4 (RFC 8881 section 6), and POSIX lists, which servers of version 3
-//! offer by a second program (NFSACL).
+//! Access control lists of files: the lists of version 4 (RFC 8881 section 6), and POSIX lists, which servers of
+//! version 3 offer by a second program (NFSACL).
 
 use super::{Files, Handle, Version, v3, v4};
 use crate::Error;
@@ -9,7 +9,7 @@ use rpcrdma_nfs::{attr::Acls, v4::Acl};
 const NOT_IN_2: &str = "version 2 of NFS has no access control lists; version 3 has";
 /// The reason for version 3.
 const NONE: &str = "version 3 of NFS has no access control lists of version 4; version 4 has";
-/// Why there are no POSIX lists.
+/// The reason for version 4.
 const NOT_POSIX: &str = "version 4 of NFS has no POSIX access control lists; version 3 has";
 
 /// Access control lists, as version 4 has them.
@@ -56,7 +56,7 @@ impl Files {
 /// # }
 /// ```
 impl Files {
-    /// The lists of a file: those of its mode, if it has no others.
+    /// The lists of a file; if it has none, the lists that its mode means.
     pub async fn posix_acls(&self, file: &Handle) -> Result<Acls, Error> {
         match &self.0 {
             Version::V2(_) => Err(Error::NotInVersion { procedure: "GETACL", what: NOT_IN_2 }),

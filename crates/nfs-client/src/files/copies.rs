@@ -18,7 +18,7 @@ pub struct Copied {
     pub count: u64,
     /// How durable they are.
     pub committed: Stability,
-    /// As the verifier of a write; `None` if the server has not returned one.
+    /// To compare like the verifier of a write; `None` if the server has not returned one.
     pub verifier: Option<Verifier>,
 }
 
@@ -36,12 +36,12 @@ pub struct Copied {
 /// # }
 /// ```
 impl File {
-    /// Copies a range of this file to `target`, which is open by the same client, without moving the bytes here.
+    /// Copies a range of this file to `target`, which the same client has open; the bytes do not travel to the client.
     /// Waits until the server has done it.
     ///
     /// # Errors
-    /// One that answers [`Error::is_not_supported`] where the version or the server cannot; see [`Error`], here and
-    /// below.
+    /// If the version or the server cannot do it, [`Error::is_not_supported`] is true. For other errors here and below
+    /// see [`Error`].
     pub async fn copy(&self, target: &File, span: Span) -> Result<Copied, Error> {
         let (source, target) = (self.version_4("COPY", NONE)?, target.version_4("COPY", NONE)?);
         let (nfs, source, target) = source.with(target, Op::Copy)?;
@@ -59,10 +59,10 @@ impl File {
 }
 
 impl v4::Open {
-    /// Both opens, of one client.
+    /// Both opens, if they belong to one client.
     ///
     /// # Errors
-    /// XDEV if they are of two: their servers may be two.
+    /// XDEV if they belong to two clients: their servers may be different.
     fn with<'a>(
         &'a self,
         target: &'a Self,

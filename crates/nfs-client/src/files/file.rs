@@ -14,7 +14,7 @@ use rpcrdma_nfs::{
 };
 use rpcrdma_xdr::ItemData;
 
-/// For what a file is opened.
+/// What a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// To read it.
@@ -49,7 +49,7 @@ impl File {
         Self(Opened::V4(open))
     }
 
-    /// The open of version 4, or with another version the error that says so.
+    /// The open of version 4; with another version, the error that says so.
     pub(super) fn version_4(&self, procedure: &'static str, what: &'static str) -> Result<&v4::Open, Error> {
         match &self.0 {
             Opened::V2 { .. } => Err(Error::NotInVersion { procedure, what: super::NOT_IN_2 }),
@@ -79,9 +79,9 @@ impl File {
         }
     }
 
-    /// Reads into the caller's buffer, as many bytes as it holds. If the transport places data directly, the bytes land
-    /// in this very buffer and it comes back as [`ItemData::Placed`], unless version 4 had to call more than once. If
-    /// the server answers "try again later" ([`Error::is_later`]), the caller has to try again.
+    /// Reads into the caller's buffer, as many bytes as it holds. If the transport places data directly, the bytes
+    /// arrive in this very buffer, and it comes back as [`ItemData::Placed`], unless version 4 had to call more than
+    /// once. If the server answers "try again later" ([`Error::is_later`]), the caller has to try again.
     pub async fn read_into(&self, offset: u64, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
         match &self.0 {
             Opened::V2 { nfs, file } => v2::read_into(nfs, *file, offset, buffer).await,
@@ -99,11 +99,11 @@ impl File {
         }
     }
 
-    /// Makes unstable writes durable: `count` bytes from `offset` on, or all after it if that is 0. If the verifier
-    /// differs from that of the writes, the server has lost them.
+    /// Makes unstable writes durable: `count` bytes from `offset` on, or all bytes after it if `count` is 0. If the
+    /// verifier differs from the verifier of the writes, the server has lost them.
     pub async fn commit(&self, offset: u64, count: u32) -> Result<Verifier, Error> {
         match &self.0 {
-            // All that was written is durable.
+            // In version 2 all written data is already durable.
             Opened::V2 { .. } => Ok(Verifier::default()),
             Opened::V3 { nfs, file } => Ok(Verifier(nfs.commit(file, offset, count).await?.verifier.0)),
             Opened::V4(open) => open.commit(offset, count).await,
@@ -119,7 +119,7 @@ impl File {
         }
     }
 
-    /// Sets attributes of the file: its size too, if it is open for writing. Returns the attributes that it has then,
+    /// Sets attributes of the file, also its size if it is open for writing. Returns the attributes that it then has,
     /// if the server returns them.
     pub async fn setattr(&self, attributes: NewAttributes) -> Result<Option<Attributes>, Error> {
         match &self.0 {

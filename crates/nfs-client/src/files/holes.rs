@@ -4,15 +4,15 @@ use super::File;
 use crate::Error;
 use rpcrdma_nfs::v4::{Op, ops::Content};
 
-/// Why holes cannot be found.
+/// The reason for the other versions.
 const NONE: &str = "version 3 of NFS knows nothing of holes; version 4.2 does";
 
-/// What is looked for in a file.
+/// What to look for in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sought {
     /// Bytes that take space.
     Data,
-    /// None: what reads as zeros. The end of the file counts as one.
+    /// No bytes: a hole reads as zeros. The end of the file counts as one.
     Hole,
 }
 
@@ -35,8 +35,8 @@ impl File {
     /// file.
     ///
     /// # Errors
-    /// If the version or the server cannot tell, [`Error::is_not_supported`] is true. For other errors here and below
-    /// see [`Error`].
+    /// If the version or the server does not support this, [`Error::is_not_supported`] is true. For other errors here
+    /// and below see [`Error`].
     pub async fn seek(&self, offset: u64, sought: Sought) -> Result<Option<u64>, Error> {
         let (nfs, by) = self.version_4("SEEK", NONE)?.readable();
         let content = match sought {
@@ -46,7 +46,7 @@ impl File {
         Ok(nfs.seek(by, offset, content).await?)
     }
 
-    /// Reserves space for a range. A file that ends before its end grows.
+    /// Reserves space for a range. If the file is shorter, it grows to the end of the range.
     pub async fn allocate(&self, offset: u64, length: u64) -> Result<(), Error> {
         let (nfs, opened) = self.version_4("ALLOCATE", NONE)?.opened(Op::Allocate)?;
         Ok(nfs.allocate(opened, offset, length).await?)

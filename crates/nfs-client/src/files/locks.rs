@@ -14,15 +14,15 @@ use std::time::Duration;
 const NONE: &str =
     "version 3 of NFS has no locks of its own, and NLM, which has them, is not spoken yet; version 4 has";
 
-/// The length of a range that goes to the end of the file, wherever that is.
+/// The length of a range that goes to the end of the file, wherever the end is.
 pub const TO_THE_END: u64 = u64::MAX;
 
-/// Which lock.
+/// The kind of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// Others may have shared ones. The file must be open for reading.
+    /// Other owners may have shared locks. The file must be open for reading.
     Shared,
-    /// Nobody else may have any. The file must be open for writing.
+    /// No other owner may have a lock. The file must be open for writing.
     Exclusive,
 }
 
@@ -36,7 +36,7 @@ impl From<LockKind> for ops::LockKind {
 }
 
 /// Locks. Each open of a file, together with its clones, is one owner of locks: two opens exclude each other. Locks are
-/// advisory: they bind only others who lock, unless the server enforces them.
+/// advisory: they exclude only other locks, unless the server enforces them.
 ///
 /// ```
 /// # use rpcrdma_nfs_client::{Error, File, LockKind, TO_THE_END};
@@ -75,7 +75,7 @@ impl File {
         Ok(nfs.lock_when_free(opened, kind.into(), offset, length).await?)
     }
 
-    /// The lock that conflicts with one, if there is one.
+    /// The lock that conflicts with such a lock, if there is one.
     pub async fn test_lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<Option<Conflict>, Error> {
         let (nfs, opened) = self.lockable(Op::LockT)?;
         Ok(nfs.test_lock(opened, kind.into(), offset, length).await?)
@@ -87,11 +87,11 @@ impl File {
         Ok(nfs.unlock(opened, offset, length).await?)
     }
 
-    /// Whether the open and its locks are held, as far as the client knows. Makes no call: the client learns from its
-    /// calls, and from the driver's, what the server takes away.
+    /// Whether the open and its locks are held, as far as the client knows. Makes no call: from the replies to other
+    /// calls, and to the driver's, the client learns what the server takes away.
     ///
     /// # Errors
-    /// One that answers [`Error::is_lost`], or [`Error::is_not_supported`] in version 3.
+    /// If they are lost, [`Error::is_lost`] is true; in version 3, [`Error::is_not_supported`].
     pub fn is_held(&self) -> Result<(), Error> {
         let (nfs, opened) = self.lockable(Op::Lock)?;
         Ok(nfs.is_held(opened)?)
@@ -99,8 +99,8 @@ impl File {
 }
 
 impl Files {
-    /// How long the server surely keeps what is locked and open, counted from its last reply; zero if it was silent for
-    /// all of the lease. `None` in version 3, which has no leases.
+    /// How long the server certainly keeps the open and its locks, counted from its last reply; zero if it was silent
+    /// for a whole lease. `None` in version 3, which has no leases.
     pub fn lease_left(&self) -> Option<Duration> {
         self.version_4().map(Nfs4::lease_left)
     }

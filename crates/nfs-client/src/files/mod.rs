@@ -1,15 +1,17 @@
 //! Files of a server, in any version of NFS.
 //!
-//! [`Files`] has what programs do with files, in types that do not depend on the version ([`rpcrdma_nfs::attr`] and
-//! those here). For each version a module here does it by the procedures of that version. [`Reader`](crate::Reader),
-//! [`Writer`](crate::Writer), [`Listing`] and [`Files::walk`] use this interface and are the same for all versions.
+//! [`Files`] offers what programs do with files, in types that do not depend on the version ([`rpcrdma_nfs::attr`] and
+//! the types here). For each version, a module here implements that by the version's procedures.
+//! [`Reader`](crate::Reader), [`Writer`](crate::Writer), [`Listing`] and [`Files::walk`] use this interface and are the
+//! same for all versions.
 //!
-//! If a version does not have something, the call fails with an error whose [`Error::is_not_supported`] is true. This
+//! If a version cannot do something, the call fails with an error whose [`Error::is_not_supported`] is true. This
 //! concerns extended attributes ([`Files::xattrs`]), access control lists ([`Files::acl`], [`Files::posix_acls`]),
 //! holes ([`File::seek`]), copies that the server makes ([`File::copy`], [`File::clone_range`]) and locks
 //! ([`File::lock`]).
 //!
-//! Before data are read or written, the file is opened ([`Files::open`], [`Files::create`]); at the end it is closed.
+//! Before a program reads or writes data, it opens the file ([`Files::open`], [`Files::create`]); at the end it closes
+//! it.
 
 mod acls;
 mod copies;
@@ -40,7 +42,7 @@ use rpcrdma_nfs::attr::{Attributes, NewAttributes, Time};
 
 /// A client of one server. Cloning shares the connection.
 ///
-/// Errors are those of [`Error`], which answers questions in the same way for all versions.
+/// All methods fail with [`Error`], whose methods mean the same for all versions.
 #[derive(Clone, Debug)]
 pub struct Files(Version);
 
@@ -74,7 +76,7 @@ impl From<Nfs4> for Files {
 const NOT_IN_2: &str = "version 2 of NFS does not have this; version 4 has it";
 
 impl Files {
-    /// The procedures of version 3, if that is what the server speaks: for who measures or tests them by themselves.
+    /// The procedures of version 3, if the client uses it: to measure or test them on their own.
     pub fn version_3(&self) -> Option<&Nfs3> {
         match &self.0 {
             Version::V3(nfs) => Some(nfs),
@@ -82,7 +84,7 @@ impl Files {
         }
     }
 
-    /// The operations of version 4, if that is what the server speaks.
+    /// The operations of version 4, if the client uses it.
     pub fn version_4(&self) -> Option<&Nfs4> {
         match &self.0 {
             Version::V2(_) | Version::V3(_) => None,
@@ -90,7 +92,7 @@ impl Files {
         }
     }
 
-    /// The operations of version 4, or the error that says that the version does not have what they do.
+    /// The operations of version 4; with another version, the error that says so.
     fn in_version_4(&self, procedure: &'static str, what: &'static str) -> Result<&Nfs4, Error> {
         let what = if matches!(self.0, Version::V2(_)) { NOT_IN_2 } else { what };
         self.version_4().ok_or(Error::NotInVersion { procedure, what })
@@ -117,8 +119,8 @@ impl Files {
         }
     }
 
-    /// Sets attributes, with `guard` only if the file's `changed` equals it. Returns the attributes that the file has
-    /// then, if the server returns them. To set the size, open the file and use [`File::setattr`].
+    /// Sets attributes; if `guard` is given, only if the file's `changed` equals it. Returns the attributes that the
+    /// file then has, if the server returns them. To set the size, open the file and use [`File::setattr`].
     pub async fn setattr(
         &self,
         file: &Handle,
@@ -141,7 +143,7 @@ impl Files {
         }
     }
 
-    /// The file of an entry of `directory`. Asks the server for what the listing did not contain.
+    /// The file of an entry of `directory`. Asks the server for anything that the listing did not contain.
     pub async fn found(&self, directory: &Handle, entry: Entry) -> Result<Found, Error> {
         match entry {
             Entry { name, attributes: Some(attributes), file: Some(file), .. } => {
@@ -243,7 +245,7 @@ impl Files {
         }
     }
 
-    /// Gives a file another name, in place of an existing file of that name.
+    /// Gives a file another name; an existing file of that name is replaced.
     pub async fn rename(
         &self,
         from_directory: &Handle,
@@ -308,8 +310,8 @@ impl Files {
         Listing::new(self.clone(), directory.clone(), transfer)
     }
 
-    /// Entries of a directory that come after a place in it. `plus` says whether to ask for attributes and handles, and
-    /// becomes false if the server cannot return them.
+    /// Entries of a directory after a place in it. `plus` says whether to ask for attributes and handles, and becomes
+    /// false if the server cannot return them.
     pub(crate) async fn entries(
         &self,
         directory: &Handle,
@@ -333,8 +335,8 @@ impl Files {
         }
     }
 
-    /// The error with which a server answers a LOOKUP in a file that is not a directory, for code that finds that out
-    /// without a call.
+    /// The error with which a server answers a LOOKUP in a file that is not a directory, for code that knows without a
+    /// call that it is not one.
     pub fn no_directory(&self) -> Error {
         match &self.0 {
             Version::V2(_) => v2::refused("LOOKUP", rpcrdma_nfs::v2::Status::NOTDIR),

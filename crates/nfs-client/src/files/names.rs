@@ -1,4 +1,4 @@
-//! What names a file: a handle, a name in a directory, or both.
+//! The ways to name a file: a handle, a name in a directory, or both.
 
 use super::Found;
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use std::fmt;
 /// The most bytes in a handle of any version.
 pub const MAX_HANDLE_OCTETS: usize = 128;
 
-/// A file handle: bytes that mean something to the server alone. Clones share them.
+/// A file handle: bytes that only the server understands. Clones share them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Handle(Bytes);
 
@@ -84,7 +84,7 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A name in a directory that exists.
+/// A name in an existing directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The directory.
@@ -93,7 +93,7 @@ pub struct Place {
     pub name: Name,
 }
 
-/// A file that is to be opened: its handle, and the name by which it was found. Version 4.0 opens files by name alone.
+/// A file to open: its handle, and the name by which it was found. Version 4.0 opens files by name alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Its handle.

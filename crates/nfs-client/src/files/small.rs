@@ -1,35 +1,34 @@
 //! Small files: each is read by one call, and made by one if the version has such a call.
 //!
-//! These are short cuts. If one fails, [`Files::open`], [`Files::create`] and so on do the work, and report what is
-//! wrong.
+//! These are short cuts. If one fails, use [`Files::open`], [`Files::create`] and so on, which report what is wrong.
 
 use super::{Files, Handle, Name, ReadOk, Version, v2, v3, v4};
 use crate::Error;
 use bytes::Bytes;
 use rpcrdma_nfs::attr::{Attributes, NewAttributes};
 
-/// A small file that is to be made and put in its place.
+/// A small file to make and put in its place.
 #[derive(Clone, Debug)]
 pub struct NewFile<'a> {
-    /// Where.
+    /// The directory.
     pub directory: &'a Handle,
-    /// The name at first, which no other program uses.
+    /// The temporary name, which no other program uses.
     pub temporary: &'a Name,
-    /// The name when it is whole; an existing file of this name is replaced.
+    /// The final name; an existing file of this name is replaced.
     pub name: &'a Name,
-    /// The mode until then.
+    /// The mode while the file has its temporary name.
     pub mode: u32,
-    /// What it gets then, but for the size.
+    /// The final attributes, without the size.
     pub attributes: NewAttributes,
-    /// All of it.
+    /// All of its contents.
     pub data: Bytes,
 }
 
 impl Files {
-    /// The most bytes that one [`read_small`](Self::read_small) brings: of a larger file it is of no use.
+    /// The most bytes that one [`read_small`](Self::read_small) returns: for a larger file it is useless.
     pub fn most_small(&self) -> u32 {
         match &self.0 {
-            // A server that returns less says that there is more.
+            // If a server returns fewer bytes, the reply says that there are more.
             Version::V2(_) | Version::V3(_) => u32::MAX,
             Version::V4(nfs) => nfs.transfer().read,
         }
@@ -37,13 +36,13 @@ impl Files {
 
     /// Reads the first `count` bytes of a file that was found, in one call and without an open.
     ///
-    /// One READ sees a file as it is at one moment, an open would add nothing, and the server applies the same rules:
-    /// it consults an open that denies reading, and a client that has the file delegated (RFC 8881 section 9.1.4.3). A
-    /// call reads one file: if a COMPOUND has several READs, Linux's nfsd answers some with bytes that are not the
-    /// file's (seen with 6.12, over RDMA and TCP), and nothing shows which.
+    /// One READ sees a file as it is at one moment, so an open would add nothing. The server applies the same rules
+    /// without it: it respects an open that denies reading, and recalls a delegation that is in the way (RFC 8881
+    /// section 9.1.4.3). A call reads one file: if a COMPOUND has several READs, Linux's nfsd answers some with bytes
+    /// of another place (seen with 6.12, over RDMA and TCP), and nothing shows which.
     ///
     /// # Errors
-    /// See [`Error`]. A file that could not be read in this way may be read with an open.
+    /// See [`Error`]. If this fails, the file may still be readable with an open.
     pub async fn read_small(&self, file: &Handle, count: u32) -> Result<ReadOk, Error> {
         match &self.0 {
             Version::V2(nfs) => v2::read(nfs, v2::handle("READ", file)?, 0, count).await,
@@ -52,7 +51,7 @@ impl Files {
         }
     }
 
-    /// Whether [`place`](Self::place) can be used: from version 4.1 on, if the session allows it.
+    /// Whether [`place`](Self::place) is possible: from version 4.1 on, if the session allows it.
     pub fn can_place(&self) -> bool {
         match &self.0 {
             Version::V2(_) | Version::V3(_) => false,
@@ -60,10 +59,10 @@ impl Files {
         }
     }
 
-    /// Makes a small file and gives it its name, in one call. Gives its handle and the attributes that it has.
+    /// Makes a small file and gives it its name, in one call. Returns its handle and its attributes.
     ///
     /// # Errors
-    /// [`Error::AfterCreation`] if the file may be there under its temporary name, where the caller removes it.
+    /// [`Error::AfterCreation`] if the file may exist under its temporary name: then the caller removes it.
     pub async fn place(&self, new: NewFile<'_>) -> Result<(Handle, Attributes), Error> {
         match &self.0 {
             Version::V2(_) | Version::V3(_) => Err(v3::refused("CREATE", rpcrdma_nfs::v3::Status::NOTSUPP)),

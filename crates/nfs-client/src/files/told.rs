@@ -1,4 +1,4 @@
-//! What calls are given and what they return, in no version's words.
+//! Arguments and results of calls, in a form that does not depend on the version.
 
 use super::{File, Handle, Name, Place};
 use bytes::Bytes;
@@ -30,23 +30,23 @@ pub struct Entry {
     pub(crate) cookie: u64,
 }
 
-/// Entries of a directory that came in one reply.
+/// The entries of a directory in one reply.
 pub(crate) struct Page {
     pub(crate) entries: Vec<Entry>,
     pub(crate) verifier: Verifier,
-    /// There are no more.
+    /// Whether there are no more.
     pub(crate) end: bool,
 }
 
-/// How a file is made.
+/// How to make a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateHow {
-    /// A file that exists is used as it is. Of these attributes it gets a size of 0; whether it gets others, servers
-    /// decide.
+    /// Use an existing file as it is. If the attributes have a size of 0, it gets that; whether it gets others, each
+    /// server decides.
     Unchecked(NewAttributes),
-    /// It is an error if it exists.
+    /// Fail if the file exists.
     Guarded(NewAttributes),
-    /// It is an error if it exists, unless a call with this verifier made it.
+    /// Fail if the file exists, unless a call with this verifier has made it.
     Exclusive(Verifier),
 }
 
@@ -63,7 +63,7 @@ pub enum NodeKind {
     Fifo,
 }
 
-/// What was made: a directory, a link or a special file.
+/// A new directory, link or special file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Created {
     /// Its handle.
@@ -72,7 +72,7 @@ pub struct Created {
     pub attributes: Option<Attributes>,
 }
 
-/// A regular file that was made, or was there.
+/// A regular file that the call has made, or that existed.
 #[derive(Clone, Debug)]
 pub struct CreatedFile {
     /// The open file.
@@ -81,31 +81,31 @@ pub struct CreatedFile {
     pub attributes: Option<Attributes>,
 }
 
-/// A value that a server returns with writes: if it changes, the server has restarted.
+/// A value that a server returns with writes: it changes when the server restarts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Verifier(pub [u8; 8]);
 
-/// What a READ has brought.
+/// The results of a READ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadOk<D = Bytes> {
-    /// The bytes, no more than were asked for.
+    /// The bytes, at most as many as the caller asked for.
     pub data: D,
-    /// The file ends after them.
+    /// Whether the file ends after them.
     pub end: bool,
 }
 
-/// What a WRITE has done.
+/// The results of a WRITE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteOk {
-    /// How many bytes the server took: one at least, if there were any.
+    /// How many bytes the server accepted: at least one, if there were any.
     pub count: u32,
-    /// How durable they are.
+    /// How durable these bytes are.
     pub committed: Stability,
-    /// If a COMMIT returns a verifier that differs, the data are lost.
+    /// If a COMMIT returns another verifier, the data is lost.
     pub verifier: Verifier,
 }
 
-/// How full a file system is.
+/// How much of a file system is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Bytes in all.

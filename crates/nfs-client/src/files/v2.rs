@@ -1,9 +1,9 @@
-//! Version 2: the operations of [`Files`](super::Files) and [`File`], by the procedures of [`Nfs2`].
+//! Version 2: implements the operations of [`Files`](super::Files) and [`File`] by the procedures of [`Nfs2`].
 //!
-//! What version 2 has no procedure for, is done by others. A file that must not exist is looked up before it is
-//! created: if another client creates that name in between, its file is used. A guard is compared with the attributes
-//! before they are set. A file whose size is 2^32 - 1 may be larger, and is not read, because the client could take a
-//! part for the whole file.
+//! If version 2 has no procedure for something, this module uses others. If a file must not exist, it looks the name up
+//! before it creates the file: if another client creates that name in between, that file is used. It compares a guard
+//! with the attributes before it sets them. A file whose size is 2^32 - 1 may be larger; the client does not read it,
+//! because it could take a part for the whole file.
 
 use super::{
     Access, CreateHow, Created, CreatedFile, Entry, File, Found, Handle, Name, Node, NodeKind, Page, Place, ReadOk,
@@ -22,7 +22,7 @@ use rpcrdma_xdr::ItemData;
 /// The procedure that lists a directory.
 pub(super) const READDIR: &str = "READDIR";
 
-/// The error that a server would answer with.
+/// The error that a server would return.
 pub(super) fn refused(procedure: &'static str, status: Status) -> Error {
     Error::Status { procedure, status: status.into(), denied: None }
 }
@@ -46,7 +46,7 @@ fn settable(procedure: &'static str, attributes: NewAttributes) -> Result<v2::Ne
     attributes.try_into().map_err(|v2::SizeTooLarge| refused(procedure, Status::FBIG))
 }
 
-/// What a new file gets: this version has no mask.
+/// The attributes of a new file: this version has no umask.
 fn fresh(procedure: &'static str, attributes: NewAttributes) -> Result<v2::NewAttributes, Error> {
     let mode = attributes.mode.map(|mode| mode & !attributes.umask);
     settable(procedure, NewAttributes { mode, ..attributes })
@@ -79,7 +79,7 @@ pub(super) async fn lookup(nfs: &Nfs2, directory: &Handle, called: &Name) -> Res
     Ok(Found { file: found.file.into(), attributes, place: Some(place) })
 }
 
-/// That a name is free.
+/// Fails if a name exists.
 async fn is_free(nfs: &Nfs2, directory: v2::Handle, called: &v2::Name) -> Result<(), Error> {
     match nfs.exists(directory, called).await? {
         Some(_) => Err(refused("CREATE", Status::EXIST)),
@@ -87,7 +87,7 @@ async fn is_free(nfs: &Nfs2, directory: v2::Handle, called: &v2::Name) -> Result
     }
 }
 
-/// The file was made, whatever its attributes say.
+/// The attributes of a file that was made; if they are not valid, the error says that the file exists.
 fn created(procedure: &'static str, made: &v2::LookupOk) -> Result<Attributes, Error> {
     told(procedure, &made.attributes).map_err(|error| Error::AfterCreation(Box::new(error)))
 }
@@ -190,7 +190,7 @@ pub(super) async fn statfs(nfs: &Nfs2, file: &Handle) -> Result<Space, Error> {
     })
 }
 
-/// A file is open at once, as in version 3.
+/// Opens a file without a call, as in version 3.
 pub(super) fn open(nfs: &Nfs2, node: &Node, access: Access) -> Result<File, Error> {
     let procedure = if access == Access::Read { "READ" } else { "WRITE" };
     Ok(File::of_2(nfs.clone(), handle(procedure, &node.file)?))
@@ -201,8 +201,8 @@ pub(super) async fn open_at(nfs: &Nfs2, directory: &Handle, called: &Name) -> Re
     Ok(File::of_2(nfs.clone(), found.file))
 }
 
-/// Whether this many bytes from `offset` on are the last of the file. A file whose size this version cannot express is
-/// not read.
+/// Whether this many bytes from `offset` on reach the end of the file. Fails if this version cannot express the file's
+/// size.
 fn is_end(attributes: &v2::Attributes, offset: u32, octets: usize) -> Result<bool, Error> {
     if attributes.size == u32::MAX {
         return Err(refused("READ", Status::FBIG));
@@ -211,7 +211,7 @@ fn is_end(attributes: &v2::Attributes, offset: u32, octets: usize) -> Result<boo
 }
 
 pub(super) async fn read(nfs: &Nfs2, file: v2::Handle, offset: u64, count: u32) -> Result<ReadOk, Error> {
-    // No file that can be read reaches beyond.
+    // No readable file reaches this offset.
     let Ok(offset) = u32::try_from(offset) else { return Ok(ReadOk { data: Bytes::new(), end: true }) };
     let ok = nfs.read(file, offset, count).await?;
     let end = is_end(&ok.attributes, offset, ok.data.len())?;
@@ -233,7 +233,7 @@ pub(super) async fn read_into(
     Ok(ReadOk { data: ok.data, end })
 }
 
-/// Writes as much as one call takes. It is durable at once.
+/// Writes as many bytes as one call takes. They are durable at once.
 pub(super) async fn write(nfs: &Nfs2, file: v2::Handle, offset: u64, mut data: Bytes) -> Result<WriteOk, Error> {
     data.truncate(MAX_TRANSFER_OCTETS);
     let (count, end) = (data.len(), offset.saturating_add(data.len() as u64));
@@ -245,7 +245,7 @@ pub(super) async fn write(nfs: &Nfs2, file: v2::Handle, offset: u64, mut data: B
 }
 
 pub(super) async fn entries(nfs: &Nfs2, directory: &Handle, cookie: u64, octets: u32) -> Result<Page, Error> {
-    // Cookies that come from this client came from this version.
+    // A cookie that this client returns has come from this version.
     let cookie = u32::try_from(cookie).unwrap_or(u32::MAX);
     let ok = nfs.readdir(handle(READDIR, directory)?, cookie, octets).await?;
     let entries = ok.entries.into_iter().map(|entry| Entry {

@@ -1,4 +1,4 @@
-//! Version 3: what [`Files`](super::Files) and [`File`] ask for, by the procedures of [`Nfs3`].
+//! Version 3: implements the operations of [`Files`](super::Files) and [`File`] by the procedures of [`Nfs3`].
 
 use super::{
     Access, CreateHow, Created, CreatedFile, Entry, File, Found, Handle, Name, Node, NodeKind, Page, Place, ReadOk,
@@ -16,7 +16,7 @@ use rpcrdma_xdr::ItemData;
 /// The procedures that list a directory: with attributes and handles, and without.
 pub(super) const READDIRPLUS: &str = "READDIRPLUS";
 
-/// The error that a server would answer with.
+/// The error that a server would return.
 pub(super) fn refused(procedure: &'static str, status: Status) -> Error {
     Error::Status { procedure, status: status.into(), denied: None }
 }
@@ -30,7 +30,7 @@ fn name(name: &Name) -> v3::Name {
     v3::Name(name.0.clone())
 }
 
-/// What a new file gets: this version has no mask.
+/// The attributes of a new file: this version has no umask.
 fn fresh(attributes: NewAttributes) -> v3::NewAttributes {
     let mode = attributes.mode.map(|mode| mode & !attributes.umask);
     NewAttributes { mode, ..attributes }.into()
@@ -55,7 +55,7 @@ pub(super) async fn lookup(nfs: &Nfs3, directory: &Handle, called: &Name) -> Res
     Ok(Found { file: found.file.into(), attributes: attributes.into(), place: Some(place) })
 }
 
-/// The handle of the new file: not every server returns it with its reply.
+/// The handle of a new file: not every server returns it in the reply.
 async fn made(
     nfs: &Nfs3,
     directory: &v3::Handle,
@@ -159,7 +159,7 @@ pub(super) async fn statfs(nfs: &Nfs3, file: &Handle) -> Result<Space, Error> {
     })
 }
 
-/// Opening needs no call: a server of version 3 does not know opens, and checks each READ and WRITE.
+/// Needs no call: a server of version 3 does not know opens, and checks each READ and WRITE.
 pub(super) fn open(nfs: &Nfs3, node: &Node, access: Access) -> Result<File, Error> {
     let procedure = if access == Access::Read { "READ" } else { "WRITE" };
     Ok(File::of_3(nfs.clone(), handle(procedure, &node.file)?))
@@ -196,8 +196,8 @@ pub(super) async fn write(
     Ok(WriteOk { count: ok.count, committed: ok.committed.into(), verifier: Verifier(ok.verifier.0) })
 }
 
-/// Entries after `cookie`, with attributes and handles where the server has READDIRPLUS. `plus` becomes false where it
-/// has not.
+/// Entries after `cookie`, with attributes and handles if the server has READDIRPLUS. If it has not, `plus` becomes
+/// false.
 pub(super) async fn entries(
     nfs: &Nfs3,
     directory: &Handle,

@@ -1,8 +1,8 @@
-//! Version 4: what [`Files`](super::Files) and [`File`] ask for, by the operations of [`Nfs4`].
+//! Version 4: implements the operations of [`Files`](super::Files) and [`File`] by the operations of [`Nfs4`].
 //!
-//! A file that was found is opened by its handle, so that it is the same file even if its name now belongs to another
-//! one. Minor version 0 opens by name alone: if the name belongs to another file by then, the client reads and writes
-//! the one that it found without an open, as in version 3.
+//! A file that was found is opened by its handle: so it is the same file even if its name now belongs to another one.
+//! Minor version 0 opens by name alone: if the name now belongs to another file, the client reads and writes the file
+//! that it found without an open, as in version 3.
 
 use super::{
     Access, CreateHow, Created, CreatedFile, Entry, File, Found, Handle, Name, NewFile, Node, NodeKind, Page, Place,
@@ -24,12 +24,12 @@ use std::sync::Arc;
 /// The operation that lists a directory.
 pub(super) const READDIR: &str = "READDIR";
 
-/// A handle as this version has it. It allows the longest of all.
+/// A handle of this version, which allows longer handles than all other versions.
 pub(super) fn handle(handle: &Handle) -> Result<v4::Handle, Error> {
     v4::Handle::new(handle.as_slice()).ok_or_else(|| refused(Op::PutFh, Status::BADHANDLE))
 }
 
-/// The error that a server would answer with.
+/// The error that a server would return.
 pub(super) fn refused(operation: Op, status: Status) -> Error {
     Error::Status { procedure: operation.name(), status: status.into(), denied: None }
 }
@@ -148,7 +148,7 @@ pub(super) async fn entries(
 ) -> Result<Page, Error> {
     let page = nfs.readdir(&handle(directory)?, cookie, v4::Verifier(verifier.0), octets).await?;
     let entries = page.entries.into_iter().map(|entry| Entry {
-        // Told with the attributes alone.
+        // The number comes only with the attributes.
         file_id: entry.attributes.as_ref().map_or(0, |attributes| attributes.file_id),
         name: Name(entry.name.0),
         attributes: entry.attributes,
@@ -158,7 +158,7 @@ pub(super) async fn entries(
     Ok(Page { entries: entries.collect(), verifier: Verifier(page.verifier.0), end: page.end })
 }
 
-/// How durable something is, in no version's words.
+/// The durability, in the form of all versions.
 pub(super) fn stability_of(stability: ops::Stability) -> Stability {
     match stability {
         ops::Stability::Unstable => Stability::Unstable,
@@ -222,7 +222,7 @@ pub(super) struct Open {
     by: Means,
 }
 
-/// By what a file is read and written.
+/// How to read and write a file.
 #[derive(Clone, Debug)]
 enum Means {
     /// Clones share the open.
@@ -254,10 +254,10 @@ impl Open {
         self.file().into()
     }
 
-    /// The client, and the stateid of the open.
+    /// The client and its open.
     ///
     /// # Errors
-    /// If there is no open: in minor version 0, of a file that has lost the name by which it was found.
+    /// If there is no open: in minor version 0, if the file has lost the name by which it was found.
     pub(super) fn opened(&self, operation: Op) -> Result<(&Nfs4, &client::Opened), Error> {
         match &self.by {
             Means::Open(opened) => Ok((&self.nfs, opened)),
@@ -265,7 +265,7 @@ impl Open {
         }
     }
 
-    /// The client, and by what the file is read.
+    /// The client, and how it reads the file.
     pub(super) fn readable(&self) -> (&Nfs4, By<'_>) {
         (&self.nfs, self.by())
     }
@@ -300,7 +300,7 @@ impl Open {
     }
 
     pub(super) async fn setattr(&self, attributes: NewAttributes) -> Result<Option<Attributes>, Error> {
-        // An open matters only for setting the size: other attributes need none.
+        // Only setting the size needs an open; other attributes do not.
         let opened = match &self.by {
             Means::Open(opened) if attributes.size.is_some() => Some(&**opened),
             _ => None,

@@ -8,15 +8,15 @@ use rpcrdma_nfs::v4::ops::SetXattrOption;
 /// The reason for versions 2 and 3.
 const NONE: &str = "version 3 of NFS has no extended attributes; version 4.2 has";
 
-/// Whether an extended attribute that is set must exist.
+/// Whether an extended attribute must exist before it is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetXattr {
-    /// It is set in either case.
+    /// Set it in either case.
     #[default]
     Either,
-    /// It is an error if it exists.
+    /// Fail if it exists.
     Create,
-    /// It is an error unless it exists.
+    /// Fail if it does not exist.
     Replace,
 }
 
@@ -30,7 +30,7 @@ impl From<SetXattr> for SetXattrOption {
     }
 }
 
-/// Extended attributes. Their names have no namespace: what Linux calls `user.colour` is `colour`.
+/// Extended attributes. Their names have no namespace: Linux's `user.colour` is `colour` here.
 ///
 /// ```
 /// # use rpcrdma_nfs_client::{Error, Files, Handle, Name, SetXattr};
@@ -48,8 +48,8 @@ impl Files {
     /// The value of an extended attribute.
     ///
     /// # Errors
-    /// If there are no extended attributes, [`Error::is_not_supported`] is true. For other errors here and below see
-    /// [`Error`].
+    /// If there are no extended attributes here, [`Error::is_not_supported`] is true. For other errors here and below
+    /// see [`Error`].
     pub async fn xattr(&self, file: &Handle, name: &Name) -> Result<Bytes, Error> {
         let nfs = self.in_version_4("GETXATTR", NONE)?;
         Ok(nfs.xattr(&v4::handle(file)?, &v4::name(name)).await?)
@@ -61,7 +61,7 @@ impl Files {
         Ok(nfs.set_xattr(&v4::handle(file)?, &v4::name(name), value, how.into()).await?)
     }
 
-    /// The names of all extended attributes. They are any bytes that the server has sent.
+    /// The names of all extended attributes. A name may contain any bytes.
     pub async fn xattrs(&self, file: &Handle) -> Result<Vec<Name>, Error> {
         let nfs = self.in_version_4("LISTXATTRS", NONE)?;
         let names = nfs.xattrs(&v4::handle(file)?).await?;

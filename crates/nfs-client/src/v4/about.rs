@@ -1,5 +1,5 @@
-//! What a server has and what was agreed with it, for people who look: the session, the minor versions, the features.
-//! Asking changes nothing on the server.
+//! What client and server have agreed on, and what the server supports, for people to read: the session, the minor
+//! versions, the features. Asking changes nothing on the server.
 
 use super::{
     Error, Nfs4,
@@ -18,18 +18,18 @@ use rpcrdma_oncrpc::{Client, ReplyShape};
 use rpcrdma_xdr::{Decode as _, Encode as _, Encoder};
 use std::{sync::atomic::Ordering, time::Duration};
 
-/// The largest answer to a COMPOUND without operations: a status, a tag of the length of the call's, no results.
+/// The largest reply to a COMPOUND without operations: a status, a tag as long as the call's, no results.
 const EMPTY_OCTETS: usize = 1_024;
 
-/// What was agreed upon.
+/// What client and server have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct About {
     /// The minor version.
     pub minor: u32,
-    /// How long the server keeps what a silent client holds.
+    /// How long the server keeps what a client holds while the client is silent.
     pub lease: Duration,
-    /// The session, where the minor version has them.
+    /// The session, if the minor version has sessions.
     pub session: Option<AboutSession>,
 }
 
@@ -39,32 +39,32 @@ pub struct About {
 pub struct AboutSession {
     /// How many calls may be under way at a time.
     pub slots: u32,
-    /// The largest call in bytes, with the head of RPC.
+    /// The largest call in bytes, including RPC's head.
     pub max_call: u32,
     /// The largest reply in bytes.
     pub max_reply: u32,
-    /// The largest reply in bytes that the server keeps for a repetition.
+    /// The largest reply, in bytes, that the server keeps for a repetition.
     pub max_kept_reply: u32,
     /// The most operations of a call.
     pub max_operations: u32,
-    /// Whether the server can call.
+    /// Whether the server can call the client.
     pub back_channel: BackChannel,
 }
 
 /// Whether a server can call its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackChannel {
-    /// The client has not asked for it.
+    /// The client has not asked for a back channel.
     NotAsked,
-    /// It does not use the connection for that.
+    /// The server does not use the connection for its calls.
     Refused,
-    /// It says that no connection is left for it, or that calls failed.
+    /// The server says that it has no connection for its calls, or that its calls have failed.
     Broken,
-    /// It uses the connection for that, and has no complaint.
+    /// The server uses the connection for its calls, and reports no failure.
     Works,
 }
 
-/// What a server may have or not.
+/// A feature that a server may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
     /// Access control lists.
@@ -79,7 +79,7 @@ pub enum Feature {
     Deallocate,
     /// Copying on the server.
     Copy,
-    /// Sharing what files hold.
+    /// Sharing the blocks of files.
     Clone,
 }
 
@@ -95,7 +95,7 @@ impl Feature {
         Feature::Clone,
     ];
 
-    /// As the protocol calls it.
+    /// The protocol's name for it.
     pub fn name(self) -> &'static str {
         match self {
             Feature::Acl => "ACL",
@@ -108,7 +108,7 @@ impl Feature {
         }
     }
 
-    /// An operation that no directory allows, so that it does nothing where the server knows it.
+    /// An operation that fails on every directory: so it does nothing, even if the server knows it.
     fn operation(self) -> Option<Args> {
         let (state, offset, length) = (StateId::ANONYMOUS, 0, 1);
         Some(match self {
@@ -135,7 +135,7 @@ impl Feature {
 }
 
 impl Nfs4 {
-    /// What was agreed upon with the server, and what it says of its calls now.
+    /// What client and server have agreed on, and what the server now says about its calls.
     ///
     /// # Errors
     /// See [`Error`], here and below.
@@ -166,8 +166,8 @@ impl Nfs4 {
         Ok(About { minor: inner.minor, lease: self.lease(), session })
     }
 
-    /// Whether the server has a feature where `directory` lies, as far as this minor version can tell. If the server
-    /// refuses an operation for another reason than that it does not know it, the operation counts as present.
+    /// Whether the server has a feature in the file system of `directory`, as far as this minor version can tell. If
+    /// the server knows the operation and refuses it for another reason, the feature counts as present.
     pub async fn has(&self, directory: &Handle, feature: Feature) -> Result<bool, Error> {
         let Some(operation) = feature.operation() else { return self.has_attribute(directory, feature).await };
         let op = operation.op();

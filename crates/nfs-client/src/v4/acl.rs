@@ -10,9 +10,9 @@ use rpcrdma_nfs::v4::{Acl, Args, Attribute, Bitmap, FileAttributes, Handle, Op, 
 const ASKED: Bitmap = Bitmap::of(&[Attribute::Acl]);
 
 impl Nfs4 {
-    /// The access control list of a file. Its size is not known in advance (ULB-5.2-a): the call offers room for a
-    /// session's largest reply. Minor version 0 has no sessions: there the transport asks again or continues a reply
-    /// that does not fit (ULB-5.2.1-a).
+    /// The access control list of a file. The client does not know its size in advance (ULB-5.2-a), so the call has
+    /// room for a session's largest reply. Minor version 0 has no sessions: there, if a reply does not fit, the
+    /// transport asks again or continues the reply (ULB-5.2.1-a).
     ///
     /// # Errors
     /// With `ATTRNOTSUPP` if the file has none; see [`Error`].

@@ -1,4 +1,4 @@
-//! Attributes as callers know them ([`rpcrdma_nfs::attr`]), from and to the wire.
+//! Attributes for callers ([`rpcrdma_nfs::attr`]), from and to the wire.
 
 use super::{
     Error, Inner,
@@ -42,13 +42,13 @@ fn set_time(time: attr::SetTime) -> Option<SetTime> {
 }
 
 impl Inner {
-    /// Attributes to set on a file that exists.
+    /// The attributes to set on an existing file.
     pub(super) fn changed(&self, new: &attr::NewAttributes) -> FileAttributes {
         self.encoded(new, false)
     }
 
-    /// Attributes of a new file. The server applies the umask itself if it can, so that a list that is inherited counts
-    /// in its place.
+    /// The attributes of a new file. If the server can apply the umask itself, it does: then an inherited list replaces
+    /// the umask.
     pub(super) fn fresh(&self, new: &attr::NewAttributes) -> FileAttributes {
         self.encoded(new, true)
     }

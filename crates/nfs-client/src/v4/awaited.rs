@@ -1,7 +1,6 @@
-//! What the server announces by its calls: locks that may be free, copies that have ended, delegations that it wants
-//! back.
+//! What the server announces by its calls: locks that may be free, copies that have ended, recalled delegations.
 //!
-//! The client keeps only announcements for which it waits; a call about anything else changes nothing.
+//! The client keeps only announcements for which it waits; any other call changes nothing.
 
 use rpcrdma_nfs::v4::{Handle, OwnerName, StateId, StateIdOther, callback::OffloadOutcome};
 use std::{
@@ -10,10 +9,10 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// The most ends of copies that are kept before the answer to COPY itself has come.
+/// The most ends of copies that the client keeps before the reply to COPY itself has come.
 const MAX_EARLY: usize = 16;
 
-/// The most delegations that are kept: a server may give one with each open, and what it gives is remembered.
+/// The most delegations that the client keeps: a server may grant one with each open, and the client remembers them.
 const MAX_DELEGATIONS: usize = 4_096;
 
 /// A delegation.
@@ -21,7 +20,7 @@ const MAX_DELEGATIONS: usize = 4_096;
 struct Delegated {
     file: Handle,
     state: StateId,
-    /// It is being given back.
+    /// Whether its return is under way.
     is_on_its_way: bool,
 }
 
@@ -29,22 +28,22 @@ struct Delegated {
 struct Inner {
     locks: HashMap<(Handle, OwnerName), Arc<Notify>>,
     delegations: HashMap<StateIdOther, Delegated>,
-    /// Calls of OPEN that are not answered yet, in minor version 0.
+    /// How many OPENs of minor version 0 have no reply yet.
     opening: usize,
     copies: HashMap<StateIdOther, Arc<Copying>>,
     early: VecDeque<(StateIdOther, OffloadOutcome)>,
-    /// Calls of COPY that are not answered yet.
+    /// How many COPYs have no reply yet.
     asking: usize,
 }
 
-/// A copy that goes on.
+/// A copy that goes on after COPY's reply.
 #[derive(Debug, Default)]
 pub(super) struct Copying {
     outcome: Mutex<Option<OffloadOutcome>>,
     ended: Notify,
 }
 
-/// Who waits for what.
+/// The announcements for which callers wait.
 #[derive(Debug, Default)]
 pub(super) struct Awaited(Mutex<Inner>);
 
@@ -54,7 +53,7 @@ impl Copying {
         self.ended.notify_one();
     }
 
-    /// How it ended.
+    /// Waits for the copy's end.
     pub(super) async fn ended(&self) -> OffloadOutcome {
         loop {
             let ended = self.ended.notified();
@@ -71,7 +70,7 @@ impl Awaited {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A caller waits for a lock on a file, as this owner.
+    /// A caller waits for a lock on a file, for this owner.
     pub(super) fn lock(&self, file: &Handle, owner: &OwnerName) -> WaitsForLock<'_> {
         let key = (file.clone(), owner.clone());
         let notify = self.inner().locks.entry(key.clone()).or_default().clone();
@@ -85,23 +84,23 @@ impl Awaited {
         }
     }
 
-    /// The server has delegated a file, which is given back at once unless delegations are kept.
+    /// The server has delegated a file. The client returns it at once unless it keeps delegations.
     pub(super) fn delegated(&self, file: &Handle, state: StateId) {
         let delegated = Delegated { file: file.clone(), state, is_on_its_way: false };
         self.inner().delegations.insert(state.other, delegated);
     }
 
-    /// The delegation was given back.
+    /// The delegation has been returned.
     pub(super) fn returned(&self, state: StateId) {
         self.inner().delegations.remove(&state.other);
     }
 
-    /// Whether one that has just come goes back, as there are enough.
+    /// Whether the client has so many delegations that it returns a new one at once.
     pub(super) fn has_too_many_delegations(&self) -> bool {
         self.inner().delegations.len() > MAX_DELEGATIONS
     }
 
-    /// All that are not given back.
+    /// All delegations that the client has not returned.
     pub(super) fn delegations(&self) -> Vec<(Handle, StateId)> {
         self.inner().delegations.values().map(|given| (given.file.clone(), given.state)).collect()
     }
@@ -116,25 +115,25 @@ impl Awaited {
         }
     }
 
-    /// An OPEN of minor version 0 is sent, and the server may recall the delegation that comes with it before its reply
-    /// comes.
+    /// The client sends an OPEN of minor version 0. The server may recall the delegation that comes with the OPEN
+    /// before the reply arrives.
     pub(super) fn opens(self: &Arc<Self>) -> Opens {
         self.inner().opening += 1;
         Opens(self.clone())
     }
 
-    /// Whether an OPEN of minor version 0 is not answered yet.
+    /// Whether an OPEN of minor version 0 has no reply yet.
     pub(super) fn is_opening(&self) -> bool {
         self.inner().opening > 0
     }
 
-    /// A COPY is sent, and the server may announce its end before its reply comes.
+    /// The client sends a COPY. The server may announce its end before the reply arrives.
     pub(super) fn asks_to_copy(&self) -> AsksToCopy<'_> {
         self.inner().asking += 1;
         AsksToCopy(self)
     }
 
-    /// A copy goes on under this name.
+    /// A copy with this stateid goes on.
     pub(super) fn copy(&self, state: StateId) -> WaitsForCopy<'_> {
         let mut inner = self.inner();
         let copying = Arc::new(Copying::default());
@@ -170,11 +169,11 @@ impl Awaited {
 pub(super) enum Recalled {
     /// A delegation of this file.
     Of(Handle),
-    /// One that was recalled before.
+    /// A delegation whose return is already under way.
     OnItsWay,
 }
 
-/// Waits for the answer to OPEN while it lives.
+/// While this exists, a call waits for the reply to OPEN.
 pub(super) struct Opens(Arc<Awaited>);
 
 impl Drop for Opens {
@@ -183,7 +182,7 @@ impl Drop for Opens {
     }
 }
 
-/// Waits for a lock while it lives.
+/// While this exists, a call waits for a lock.
 pub(super) struct WaitsForLock<'a> {
     awaited: &'a Awaited,
     key: (Handle, OwnerName),
@@ -202,7 +201,7 @@ impl Drop for WaitsForLock<'_> {
     }
 }
 
-/// Waits for the answer to COPY while it lives.
+/// While this exists, a call waits for the reply to COPY.
 pub(super) struct AsksToCopy<'a>(&'a Awaited);
 
 impl Drop for AsksToCopy<'_> {
@@ -215,7 +214,7 @@ impl Drop for AsksToCopy<'_> {
     }
 }
 
-/// Waits for the end of a copy while it lives.
+/// While this exists, a call waits for the end of a copy.
 pub(super) struct WaitsForCopy<'a> {
     awaited: &'a Awaited,
     other: StateIdOther,

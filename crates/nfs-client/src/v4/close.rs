@@ -1,4 +1,4 @@
-//! Closing: CLOSE, at once or by the driver.
+//! Closing: CLOSE, by the caller or by the driver.
 
 use super::{
     Error, Inner, Lost, Nfs4, Opened,
@@ -12,22 +12,22 @@ use rpcrdma_nfs::v4::{Args, Op, Status, ops};
 use std::sync::Arc;
 
 impl Nfs4 {
-    /// CLOSE, after what is locked was unlocked.
+    /// CLOSE, after all locks of the open are unlocked.
     ///
     /// # Errors
-    /// [`Error::Lost`] if something was lost that was held on the file; see [`Error`].
+    /// [`Error::Lost`] if the open or its locks were lost; see [`Error`].
     pub async fn close(&self, opened: Opened) -> Result<(), Error> {
         self.close_shared(&opened).await
     }
 
-    /// The same of a file that others may still refer to: they find it closed.
+    /// The same for a file to which other code may still refer: that code finds it closed.
     pub(crate) async fn close_shared(&self, opened: &Opened) -> Result<(), Error> {
         self.inner.close_held(&opened.held).await
     }
 }
 
 impl Inner {
-    /// Closes a file, and returns what of it was lost.
+    /// Closes a file, and returns an error if anything of it was lost.
     pub(super) async fn close_held(self: &Arc<Self>, held: &Arc<Held>) -> Result<(), Error> {
         if held.is_closed() {
             return Ok(());
@@ -43,7 +43,7 @@ impl Inner {
             }
         };
         match closed {
-            // The transport has failed: it may be tried once more.
+            // The transport has failed: the caller may try again.
             Err(error @ Error::Call { .. }) => Err(error),
             closed => {
                 held.closed();
@@ -62,8 +62,8 @@ impl Inner {
     async fn close_open(&self, held: &Arc<Held>) -> Result<(), Error> {
         let _turn = held.owner.turn.lock().await;
         let mut build = |ground: &Ground| {
-            // What could not be reclaimed is not closed: in minor version 0 its stateid would report a restart each
-            // time.
+            // An open that could not be reclaimed is not closed: in minor version 0 its stateid would report a restart
+            // each time.
             if let Some((Lost::Open, _)) = held.lost() {
                 self.still_held(Op::Close, held)?;
             }
@@ -82,7 +82,7 @@ impl Inner {
     }
 }
 
-/// An open that the server has taken away is lost, whichever call finds that out.
+/// Any call may find out that the server has taken an open away: then the open is lost.
 fn of_lost(error: Error) -> Error {
     match error.status() {
         Some(status) if is_to_be_freed(status) => Error::Lost { operation: Op::Close, what: Lost::Open, status },

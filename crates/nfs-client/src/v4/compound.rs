@@ -1,20 +1,20 @@
 //! Putting a COMPOUND together.
 //!
-//! A call has at most one argument and one result that may be placed directly: one Read chunk in addition to that of
+//! A call has at most one argument and one result for direct placement: one Read chunk in addition to the one at
 //! Position Zero, and one Write chunk (ULB-5.1.2.2-b).
 
 use rpcrdma_nfs::v4::{Args, Attribute, Bitmap, Handle, Name, Op, ops};
 
-/// What a call is for, and what may be done with it.
+/// The purpose of a call, and how it may be treated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
-    /// What errors name that concern the whole call.
+    /// The operation that an error of the whole call names.
     pub(super) purpose: Op,
-    /// Whether executing it twice does harm.
+    /// Whether to execute it twice does harm.
     pub(super) changes: bool,
-    /// Whether the server is to remember its reply, for a repetition.
+    /// Whether the server should keep its reply for a repetition.
     pub(super) is_kept: bool,
-    /// Whether the size of the reply is not known before: the call then offers what the session allows.
+    /// Whether the size of the reply is unknown beforehand: then the call has room for the session's largest reply.
     pub(super) is_guessed: bool,
 }
 
@@ -29,7 +29,7 @@ impl Plan {
         Self { purpose, changes: true, is_kept: true, is_guessed: false }
     }
 
-    /// The same if the size of the reply is not known before.
+    /// The same, with a reply whose size is unknown beforehand.
     pub(super) fn guessed(mut self) -> Self {
         self.is_guessed = true;
         self
@@ -72,13 +72,13 @@ pub(super) const ATTRIBUTES: Bitmap = Bitmap::of(&[
     Attribute::TimeCreate,
 ]);
 
-/// Whether a call of these operations needs one chunk of a kind at most.
+/// Whether a call of these operations needs at most one chunk of each kind.
 pub(super) fn has_one_of_a_kind(ops: &[Args]) -> bool {
     let (arguments, results) = eligible(ops);
     arguments <= 1 && results <= 1
 }
 
-/// How many arguments and results of these operations may be placed directly.
+/// How many arguments and results of these operations are eligible for direct placement.
 fn eligible(ops: &[Args]) -> (usize, usize) {
     let arguments = ops.iter().filter(|args| match args {
         Args::Create(create) => matches!(create.kind, ops::CreateKind::Symlink(_)),

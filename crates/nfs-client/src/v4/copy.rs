@@ -17,15 +17,15 @@ use std::{pin::pin, time::Duration};
 
 /// How often the client asks about a copy whose end the server does not announce.
 const FIRST_ASK: Duration = Duration::from_secs(1);
-/// It doubles up to this.
+/// The pause doubles up to this.
 const LAST_ASK: Duration = Duration::from_secs(15);
 
-/// Where bytes are taken from and put to.
+/// The range of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Where in the source.
+    /// The offset in the source.
     pub source_offset: u64,
-    /// Where in the target.
+    /// The offset in the target.
     pub offset: u64,
     /// How many bytes; 0 means up to the source's end.
     pub count: u64,
@@ -34,16 +34,16 @@ pub struct Span {
 /// How much a server has copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
-    /// How many bytes; fewer than asked for, if the server has its reasons.
+    /// How many bytes; perhaps fewer than the client asked for.
     pub count: u64,
     /// How durable they are.
     pub committed: Stability,
-    /// As the verifier of a WRITE; `None` if the server has not returned one.
+    /// To compare like the verifier of a WRITE; `None` if the server has not returned one.
     pub verifier: Option<Verifier>,
 }
 
 impl Nfs4 {
-    /// COPY: copies within the server, and waits for the end of it.
+    /// COPY: copies within the server, and waits for the end.
     ///
     /// # Errors
     /// See [`Error`], here and below.
@@ -71,7 +71,7 @@ impl Nfs4 {
         self.copied(target.file(), state, waits, span).await
     }
 
-    /// Waits for CB_OFFLOAD, and asks from time to time in case it was lost.
+    /// Waits for CB_OFFLOAD, and asks from time to time in case that call was lost.
     async fn copied(
         &self,
         target: &Handle,
@@ -95,8 +95,8 @@ impl Nfs4 {
             match status.complete {
                 None => {}
                 Some(Status::OK) => {
-                    // Only CB_OFFLOAD says how durable the copy is and what its verifier is: until then it counts as
-                    // not durable.
+                    // Only CB_OFFLOAD says how durable the copy is and what its verifier is: without it the copy counts
+                    // as not durable.
                     let response = WriteResponse {
                         callback: None,
                         count: status.count,
@@ -110,7 +110,7 @@ impl Nfs4 {
         }
     }
 
-    /// CLONE: makes a range of a file share the data of a range of another file.
+    /// CLONE: makes a range of a file share the blocks of a range of another file.
     pub async fn clone_range(&self, source: &Opened, target: &Opened, span: Span) -> Result<(), Error> {
         let mut build = |ground: &Ground| {
             let clone = ops::CloneRange {

@@ -1,4 +1,4 @@
-//! Making files that are not regular ones: CREATE.
+//! Makes files other than regular ones: CREATE.
 
 use super::{
     Error, Found, Nfs4, attributes,
@@ -68,12 +68,12 @@ impl Nfs4 {
         let file = done!(reply, GetFh);
         match (file, attributes::next(&mut reply)) {
             (Ok(ops::GetFhOk { file }), Ok(attributes)) => Ok(Found { file, attributes }),
-            // It is made; the client asks again for what the reply does not contain.
+            // The file exists; the client asks again for the rest.
             _ => self.lookup(directory, name).await.map_err(Error::after_creation),
         }
     }
 
-    /// Whether a file is the one that a call would have made.
+    /// Whether an existing file is like the one that this call would make.
     async fn is_made(&self, kind: &CreateKind, found: &Found) -> Result<bool, Error> {
         let attributes = &found.attributes;
         let is = |kind, device: &Device| {

@@ -16,12 +16,12 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_xdr::ItemData;
 use std::sync::Arc;
 
-/// By what a file is read and written.
+/// How to read and write a file.
 #[derive(Clone, Copy, Debug)]
 pub enum By<'a> {
-    /// By an open of it.
+    /// By an open.
     Open(&'a Opened),
-    /// Without an open: the server allows what the caller may do, unless an open of another client denies it.
+    /// Without an open: the server checks the caller's rights, unless another client's open denies the access.
     File(&'a Handle),
 }
 
@@ -54,7 +54,7 @@ impl<'a> By<'a> {
 }
 
 impl Nfs4 {
-    /// The stateid of `by` as it is now.
+    /// The present stateid of `by`.
     pub(super) fn state_of(&self, operation: Op, by: By<'_>, ground: &Ground) -> Result<StateId, Error> {
         match by.held() {
             Some(held) => {
@@ -74,8 +74,9 @@ impl Nfs4 {
         Ok(ReadOk { end, data: data.into_bytes() })
     }
 
-    /// READ into the caller's buffer, as many bytes as it holds. If the transport places data directly, the bytes land
-    /// in this very buffer and it comes back as [`ItemData::Placed`], unless the call had to be made more than once.
+    /// READ into the caller's buffer, as many bytes as it holds. If the transport places data directly, the bytes
+    /// arrive in this very buffer, and it comes back as [`ItemData::Placed`], unless the client had to make the call
+    /// more than once.
     pub async fn read_into<'a>(
         &self,
         by: impl Into<By<'a>>,
@@ -118,15 +119,15 @@ impl Nfs4 {
             let write = ops::Write { state, offset, stability, data: data.clone() };
             Ok(vec![put(by.file()), Args::Write(write)])
         };
-        // The same bytes at the same place once more do no harm: the server need not remember its answer.
+        // To write the same bytes twice does no harm: the server need not remember its reply.
         let mut reply = self.inner.perform(Plan::looks(Op::Write), by.held(), &mut build).await?;
         let written = done!(reply, Write)?;
         check_written(&written, len, stability)?;
         Ok(written)
     }
 
-    /// COMMIT: makes unstable writes durable; `count` 0 means up to the end. The verifier equals that of the writes,
-    /// unless the server has lost them.
+    /// COMMIT: makes unstable writes durable; `count` 0 means up to the end. The verifier equals the verifier of the
+    /// writes, unless the server has lost them.
     pub async fn commit(&self, file: &Handle, offset: u64, count: u32) -> Result<Verifier, Error> {
         let ops = [put(file), Args::Commit(ops::Commit { offset, count })];
         let mut reply = self.inner.perform(Plan::looks(Op::Commit), None, &mut |_| Ok(ops.to_vec())).await?;
@@ -134,7 +135,7 @@ impl Nfs4 {
     }
 }
 
-/// Whether a READ of `count` bytes can have these results.
+/// Fails if a READ of `count` bytes cannot have these results.
 pub(super) fn check_read(read: &ReadOk<ItemData>, count: u32) -> Result<(), Error> {
     let len = read.data.as_slice().len();
     if len > count as usize {
@@ -146,7 +147,7 @@ pub(super) fn check_read(read: &ReadOk<ItemData>, count: u32) -> Result<(), Erro
     Ok(())
 }
 
-/// Whether a WRITE of `len` bytes can have these results.
+/// Fails if a WRITE of `len` bytes cannot have these results.
 pub(super) fn check_written(written: &WriteOk, len: usize, asked: Stability) -> Result<(), Error> {
     if written.count as usize > len {
         return Err(Error::nonsense(Op::Write, "wrote more bytes than it was given"));

@@ -1,5 +1,5 @@
-//! What a client does without a caller: it renews the lease, finishes what callers left, and follows the server's
-//! announcements.
+//! The work that a client does without a caller: it renews the lease, finishes what callers have left, and acts on the
+//! server's announcements.
 
 use super::{
     Error, Inner, Nfs4,
@@ -14,20 +14,20 @@ use rpcrdma_env::Timestamp;
 use rpcrdma_nfs::v4::{Args, Handle, Op, StateId, Status, ops, ops::sequence_status};
 use std::{pin::pin, sync::Arc, time::Duration};
 
-/// How often the client looks at SEQUENCE's flags: a server that sends them with each reply causes no more work.
+/// How often the client acts on SEQUENCE's flags: a server that sends them with each reply must not cause more work.
 const FLAGS_PAUSE: Duration = Duration::from_secs(1);
-/// It doubles up to this while nothing is found.
+/// The pause doubles up to this while the client finds nothing to do.
 const LONGEST_FLAGS_PAUSE: Duration = Duration::from_secs(64);
 
-/// What the driver keeps in mind.
+/// The driver's own state.
 #[derive(Debug)]
 struct Course {
-    /// When the lease was renewed, or that was tried, by a call of the driver's own.
+    /// When the driver last renewed the lease, or tried to, by a call of its own.
     renewed: Timestamp,
-    /// When flags may be looked at again, and how long after that.
+    /// When the driver may act on flags again, and the pause after that.
     flags_from: Timestamp,
     flags_pause: Duration,
-    /// Whether that is under way, and whether a renewal is.
+    /// Whether acting on flags is under way, and whether a renewal is.
     is_heeding: bool,
     is_renewing: bool,
     /// Whether the last renewal has failed, and whether the server has announced that the file system moved.
@@ -48,7 +48,7 @@ impl Course {
         }
     }
 
-    /// Something is done.
+    /// A piece of work has ended.
     fn done(&mut self, done: Done, now: Timestamp) {
         match done {
             Done::Duty | Done::Finished => {}
@@ -74,11 +74,11 @@ impl Course {
 }
 
 impl Nfs4 {
-    /// Renews the lease and does what is left to do. Poll it for as long as the client is used; it completes when all
-    /// clones of the client and all open files are dropped.
+    /// Renews the lease and does the work that callers have left. Poll it for as long as the client is used; it
+    /// completes when all clones of the client and all open files are dropped.
     ///
-    /// If a caller drops the future of a call that opens, locks or unlocks a file half way, the driver finishes the
-    /// call.
+    /// If a caller drops the future of a call that opens, locks or unlocks a file before its end, the driver finishes
+    /// the call.
     pub fn driver(&self) -> impl Future<Output = ()> + Send + 'static {
         let (inner, duties) = (Arc::downgrade(&self.inner), self.inner.duties.clone());
         let clock = self.inner.env.clock.clone();
@@ -101,9 +101,9 @@ impl Nfs4 {
         }
     }
 
-    /// Tells the server that the client will not be back, so that it keeps nothing for it. Files that are no longer
-    /// used are closed first; other open files are lost. In minor version 0 the server learns of this only when the
-    /// lease ends.
+    /// Tells the server that the client will not come back, so that the server keeps nothing for it. First closes files
+    /// that are no longer used; other open files are lost. In minor version 0 the server learns of the end only when
+    /// the lease ends.
     ///
     /// # Errors
     /// See [`Error`].
@@ -118,7 +118,7 @@ impl Nfs4 {
         }
         let (client, session) = {
             let mut standing = self.inner.standing();
-            // It may have had to make itself known to come so far.
+            // To come this far, the client may have had to register again.
             self.inner.duties.ending(true);
             let session = standing.session.take();
             (standing.client.take(), session)
@@ -141,7 +141,7 @@ impl Nfs4 {
 }
 
 impl Inner {
-    /// Begins what is due, and says when there is something again.
+    /// Begins the work that is due. Returns when there is work again.
     fn drive(self: &Arc<Self>, course: &mut Course, works: &mut Works) -> Timestamp {
         let beginning = self.duties.begin();
         let left = self.duties.take();
@@ -183,7 +183,7 @@ impl Inner {
                 Done::Heeded { has_found }
             });
         }
-        // The server may take the last context for good some minutes after its end, as clocks may be apart.
+        // Because clocks may differ, the server may accept the last context for some minutes after its end.
         if !course.is_heeding && !is_ending && now >= course.flags_from && self.owes_context() {
             course.is_heeding = true;
             let (inner, at_work) = (self.clone(), self.duties.begin());
@@ -203,13 +203,13 @@ impl Inner {
                 Done::Renewed(renewed)
             });
         }
-        // A renewal that is under way is followed by the next when its time has come.
+        // While a renewal is under way, the next one is due an interval from now.
         let due =
             self.renewal_due(course, interval).max(if course.is_renewing || is_ending { now + interval } else { now });
         if may_heed(course) { due.min(course.flags_from) } else { due }
     }
 
-    /// Any call in a session renews the lease; in minor version 0 that is not so sure.
+    /// Any call in a session renews the lease; in minor version 0 that is not certain.
     fn renewal_due(&self, course: &Course, interval: Duration) -> Timestamp {
         let since = if self.minor == 0 { course.renewed } else { course.renewed.max(self.duties.last_heard()) };
         since + interval
@@ -230,14 +230,15 @@ impl Inner {
         })
     }
 
-    /// Acts on the flags of SEQUENCE. False if there was nothing to do, so that the server will send the same again.
+    /// Acts on the flags of SEQUENCE. Returns false if there was nothing to do: then the server will send the same
+    /// flags again.
     async fn heed(&self, flags: u32) -> bool {
         let mut has_found = flags & REVOKED == 0 || self.find_revoked().await;
         if self.options.callbacks.is_none() {
             return has_found;
         }
         if flags & CONTEXTS != 0 {
-            // Some later call makes the context again: until then the client looks for it often.
+            // A later call makes the context again: until then the client looks for it often.
             has_found |= self.name_context().await || flags & sequence_status::CB_GSS_CONTEXTS_EXPIRING != 0;
         }
         if flags & sequence_status::BACKCHANNEL_FAULT != 0 {
@@ -250,8 +251,7 @@ impl Inner {
         } else {
             return has_found;
         }
-        // Now, and not with the next call of some caller: another client may wait for what this client holds
-        // (V2-4.5.5-d).
+        // Now, and not with the next call: another client may wait for something that this client holds (V2-4.5.5-d).
         if let Err(error) = self.ready(Op::BindConnToSession).await {
             tracing::debug!(%error, "the server still cannot call");
         }

@@ -13,25 +13,25 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Flags of SEQUENCE that say that something was taken away.
+/// Flags of SEQUENCE that say that the server has taken something away.
 pub(super) const REVOKED: u32 = sequence_status::EXPIRED_ALL_STATE_REVOKED
     | sequence_status::EXPIRED_SOME_STATE_REVOKED
     | sequence_status::ADMIN_STATE_REVOKED
     | sequence_status::RECALLABLE_STATE_REVOKED;
-/// Flags that say that the server cannot call.
+/// Flags that say that the server cannot call the client.
 pub(super) const PATH_DOWN: u32 = sequence_status::CB_PATH_DOWN | sequence_status::CB_PATH_DOWN_SESSION;
-/// Flags that say that the contexts end, or have ended, in which the server can call.
+/// Flags that say that the contexts for the server's calls end soon, or have ended.
 pub(super) const CONTEXTS: u32 = sequence_status::CB_GSS_CONTEXTS_EXPIRING | sequence_status::CB_GSS_CONTEXTS_EXPIRED;
-/// Flags that something is done about.
+/// Flags that the client acts on.
 const KNOWN: u32 = REVOKED | PATH_DOWN | CONTEXTS | sequence_status::BACKCHANNEL_FAULT | sequence_status::LEASE_MOVED;
-/// The most stateids that wait for being freed; the server frees the others with the client.
+/// The most stateids that wait to be freed; the server frees any others when the client ends.
 const MAX_FREES: usize = 4_096;
-/// The most calls without a caller. What further ones bring stays with the server until the lease ends.
+/// The most calls without a caller. What further calls bring stays with the server until the lease ends.
 const MAX_UNFINISHED: usize = 1_024;
-/// The most delegations that wait to be returned. Each came with an open, without being asked for.
+/// The most delegations that wait to be returned. Each came with an open, without a request for it.
 const MAX_RETURNS: usize = 4_096;
 
-/// What is left to do.
+/// The work that is left to do.
 #[derive(Default)]
 pub(super) struct Left {
     pub(super) unfinished: Vec<BoxFuture<'static, ()>>,
@@ -49,22 +49,22 @@ impl fmt::Debug for Left {
     }
 }
 
-/// Where it is left.
+/// Collects the work that is left to do.
 #[derive(Debug, Default)]
 pub(super) struct Duties {
     left: Mutex<Left>,
     flags: AtomicU32,
-    /// When the last reply of the server came, in nanoseconds of the clock.
+    /// When the server's last reply came, in nanoseconds of the clock.
     heard: AtomicU64,
     has_ended: AtomicBool,
     is_ending: AtomicBool,
     wake: Notify,
-    /// How many duties the driver has begun and not done; callers can wait for zero.
+    /// How many duties the driver has begun and not ended; callers can wait for zero.
     at_work: AtomicU32,
     done: Notify,
 }
 
-/// The driver runs, until this is dropped.
+/// While this exists, a driver runs.
 pub(super) struct Driven(Arc<Duties>);
 
 impl Drop for Driven {
@@ -73,13 +73,13 @@ impl Drop for Driven {
         left.drivers = left.drivers.saturating_sub(1);
         let unfinished = if left.drivers == 0 { std::mem::take(&mut left.unfinished) } else { Vec::new() };
         drop(left);
-        // What they hold may leave something here.
+        // Dropping them may leave new work here.
         drop(unfinished);
         self.0.done.notify_waiters();
     }
 }
 
-/// A piece of the driver's work, until this is dropped.
+/// While this exists, a piece of the driver's work goes on.
 pub(super) struct AtWork(Arc<Duties>);
 
 impl Drop for AtWork {
@@ -94,13 +94,13 @@ impl Duties {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on the driver does what is left.
+    /// From now on a driver does the work.
     pub(super) fn driven(self: &Arc<Self>) -> Driven {
         self.left().drivers += 1;
         Driven(self.clone())
     }
 
-    /// The caller of a call has gone: the driver finishes the call, if there is a driver.
+    /// A call has lost its caller: the driver finishes the call, if there is a driver.
     pub(super) fn finish(&self, call: BoxFuture<'static, ()>) {
         let mut left = self.left();
         let refused = match left.drivers > 0 && left.unfinished.len() < MAX_UNFINISHED {
@@ -123,7 +123,7 @@ impl Duties {
         self.wake.notify_one();
     }
 
-    /// A stateid that the server has revoked is to be freed.
+    /// The client must free a stateid that the server has revoked.
     pub(super) fn free(&self, state: StateId) {
         let mut left = self.left();
         if left.frees.len() < MAX_FREES {
@@ -133,7 +133,7 @@ impl Duties {
         self.wake.notify_one();
     }
 
-    /// A delegation is to be returned. False if too many are.
+    /// The client must return a delegation. Returns false if too many wait for that.
     pub(super) fn give_back(&self, file: Handle, state: StateId) -> bool {
         let mut left = self.left();
         let has_room = left.returns.len() < MAX_RETURNS;
@@ -153,35 +153,35 @@ impl Duties {
         }
     }
 
-    /// The server has answered.
+    /// The server has replied.
     pub(super) fn heard(&self, now: Timestamp) {
         self.heard.fetch_max(now.as_nanos(), Ordering::Relaxed);
     }
 
-    /// When it has answered last.
+    /// When the server last replied.
     pub(super) fn last_heard(&self) -> Timestamp {
         Timestamp::from_nanos(self.heard.load(Ordering::Relaxed))
     }
 
-    /// All that is left to do, which is the driver's from now on.
+    /// All the work that is left to do; from now on the driver has it.
     pub(super) fn take(&self) -> Left {
         let mut left = self.left();
         let drivers = left.drivers;
         std::mem::replace(&mut *left, Left { drivers, ..Left::default() })
     }
 
-    /// The files that are to be closed, which the driver then does not find.
+    /// The files to close; the driver does not get these any more.
     pub(super) fn take_closes(&self) -> Vec<Arc<Held>> {
         std::mem::take(&mut self.left().closes)
     }
 
-    /// The driver begins something.
+    /// The driver begins a piece of work.
     pub(super) fn begin(self: &Arc<Self>) -> AtWork {
         self.at_work.fetch_add(1, Ordering::Relaxed);
         AtWork(self.clone())
     }
 
-    /// Waits until the driver has done all that was left to it, if there is one.
+    /// Waits until the driver has done all work that was left, if there is a driver.
     pub(super) async fn settled(&self) {
         loop {
             let done = self.done.notified();
@@ -204,7 +204,7 @@ impl Duties {
         self.flags.swap(0, Ordering::Relaxed)
     }
 
-    /// The client is gone.
+    /// The client has gone.
     pub(super) fn end(&self) {
         self.has_ended.store(true, Ordering::Relaxed);
         self.wake.notify_one();
@@ -214,8 +214,7 @@ impl Duties {
         self.has_ended.load(Ordering::Relaxed)
     }
 
-    /// The client says goodbye, and means it until it makes itself known again: what cannot be done now is not tried
-    /// again.
+    /// The client is ending, until it registers again: work that fails now is not tried again.
     pub(super) fn ending(&self, is_ending: bool) {
         self.is_ending.store(is_ending, Ordering::Relaxed);
     }
@@ -224,7 +223,7 @@ impl Duties {
         self.is_ending.load(Ordering::Relaxed)
     }
 
-    /// Waits until something was left to do, or the client is gone.
+    /// Waits until there is new work, or the client has gone.
     pub(super) async fn woken(&self) {
         self.wake.notified().await;
     }

@@ -9,12 +9,12 @@ use std::fmt;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The server executed the operation and says no.
+    /// The server has executed the operation, and returns an error.
     #[error("{operation}: {status}{}", denied.map(|denied| denied.to_string()).unwrap_or_default())]
     Status {
         /// The operation.
         operation: Op,
-        /// What the server says.
+        /// The server's status.
         status: Status,
         /// The refused caller, if the status says that the caller may not do this.
         denied: Option<Denied>,
@@ -22,7 +22,7 @@ pub enum Error {
     /// The call has no results.
     #[error("{operation}")]
     Call {
-        /// What the call was made for.
+        /// The purpose of the call.
         operation: Op,
         /// Why the call has no reply.
         source: CallError,
@@ -35,10 +35,10 @@ pub enum Error {
         /// What the server did.
         what: &'static str,
     },
-    /// The server has the program, but not this version of it, or not even the program: version 3 may do.
+    /// The server has the program, but not this version, or it does not even have the program: version 3 may work.
     #[error("the server does not serve version 4 of NFS")]
     NoVersion4 {
-        /// What it says.
+        /// The server's answer.
         source: Rejection,
     },
     /// The server has none of the minor versions that the caller allows.
@@ -47,7 +47,7 @@ pub enum Error {
         /// The lowest that the caller allows.
         lowest: u32,
     },
-    /// The minor version that was agreed upon does not have the operation.
+    /// The agreed minor version does not have the operation.
     #[error("{operation} does not exist in minor version {minor}, which is what the server serves")]
     NotInMinor {
         /// The operation.
@@ -64,19 +64,19 @@ pub enum Error {
         what: &'static str,
         /// `octets` or `operations`.
         unit: &'static str,
-        /// How much it can become.
+        /// How much the call or the reply can need.
         wanted: usize,
-        /// How much is allowed.
+        /// How much the session allows.
         allowed: usize,
     },
-    /// The server took away what a file was open or locked by.
+    /// The server took away the open or the locks of a file.
     #[error("{operation}: the server gave up {what}: {status}")]
     Lost {
         /// The operation that failed.
         operation: Op,
         /// What is lost.
         what: Lost,
-        /// Why.
+        /// The server's status.
         status: Status,
     },
     /// Another owner holds a lock.
@@ -134,9 +134,9 @@ pub struct Conflict {
     pub offset: u64,
     /// Its length, all ones up to the end of the file.
     pub length: u64,
-    /// Which lock.
+    /// The kind of the lock.
     pub kind: LockKind,
-    /// The name that its holder uses; empty if the server does not return it.
+    /// The name of its holder; empty if the server does not return it.
     pub owner: OwnerName,
 }
 
@@ -151,8 +151,8 @@ impl fmt::Display for Conflict {
             Some(end) => write!(f, " to byte {end}"),
             None => f.write_str(" to its end"),
         }?;
-        // The owner's name comes from another client, by way of a server that may send anything; for many clients it is
-        // not text.
+        // The owner's name comes from another client, through a server that may send anything; many clients use names
+        // that are not text.
         let owner = self.owner.as_slice();
         let is_text = owner.iter().all(|octet| matches!(octet, b' '..=b'~'));
         match owner.get(..MAX_OWNER_TOLD).unwrap_or(owner) {
@@ -201,7 +201,7 @@ impl Error {
         self.status().is_some_and(is_denial)
     }
 
-    /// Whether it is unknown what the server did with the call: the transport has given up waiting for the reply.
+    /// Whether it is unknown what the server did with the call: the transport has stopped waiting for the reply.
     pub(super) fn is_unanswered(&self) -> bool {
         let Self::Call { source: CallError::Transport(error), .. } = self else { return false };
         !matches!(error, TransportError::Closed)
@@ -212,7 +212,7 @@ impl Error {
         matches!(self, Self::Call { operation: Op::Open, .. })
     }
 
-    /// The server executed `operation` as `caller` and says no.
+    /// The server executed `operation` as `caller`, and returned an error.
     pub(super) fn refused(operation: Op, status: Status, caller: Option<(u32, u32)>) -> Self {
         if matches!(status, Status::MOVED | Status::LEASE_MOVED) {
             return Self::Moved { operation };
@@ -231,7 +231,7 @@ impl Error {
         }
     }
 
-    /// The same error after something was made.
+    /// The same error, after the call has made something.
     pub(super) fn after_creation(self) -> Self {
         Self::AfterCreation(Box::new(self))
     }

@@ -1,4 +1,4 @@
-//! One COMPOUND, there and back: through a slot where there are sessions, and within what the session allows.
+//! One COMPOUND and its reply: through a slot if there is a session, and within the session's limits.
 
 use super::{
     Error, Inner,
@@ -17,17 +17,17 @@ use rpcrdma_oncrpc::{CallError, Client, ItemRoom, REPLY_HEADER_OCTETS, ReplyShap
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Payload};
 use std::sync::atomic::Ordering;
 
-/// A reply and whether it may be the second of the same call.
+/// A reply, and whether the server may have executed the call before.
 pub(super) struct Exchanged {
     pub(super) results: Results<ItemData>,
     pub(super) is_retransmitted: bool,
 }
 
-/// An operation and its answer, for a call that no session carries.
+/// The result of an operation that goes without a session.
 pub(super) type Alone = Result<Outcome<ItemData>, Error>;
 
 impl Inner {
-    /// A call that no slot carries.
+    /// A call outside all slots.
     pub(super) async fn exchange(
         &self,
         purpose: Op,
@@ -50,7 +50,7 @@ impl Inner {
         call.encode(&mut encoder);
         let mut shape = call.reply_shape();
         if call.ops.iter().any(|args| matches!(args, Args::ReadLink)) {
-            // Linux's nfsd places the wrong bytes of a link's text, and takes the wrong ones out of its reply.
+            // Linux's nfsd places the wrong bytes of a link's text, and removes the wrong ones from its reply.
             shape.items.clear();
         }
         if let Some(most) = most {
@@ -84,12 +84,12 @@ impl Inner {
         Ok((answered.decoder, answered.retransmitted))
     }
 
-    /// A call of a single operation without SEQUENCE, as those that make sessions.
+    /// A call of a single operation without SEQUENCE, like those that make sessions.
     pub(super) async fn alone(&self, args: Args) -> Alone {
         self.alone_over(&self.client, args).await
     }
 
-    /// The same over one connection of several.
+    /// The same over one of several connections.
     pub(super) async fn alone_over(&self, client: &Client, args: Args) -> Alone {
         let op = args.op();
         let call = Arguments::new(self.minor, vec![args]);
@@ -103,7 +103,8 @@ impl Inner {
         }
     }
 
-    /// Operations on this ground: one attempt. The caller looks at statuses; an error means that there is no reply.
+    /// One attempt to make a call on this ground. The caller looks at the statuses; an error means that there is no
+    /// reply.
     pub(super) async fn attempt(
         &self,
         ground: &Ground,
@@ -159,14 +160,14 @@ impl Inner {
         if !outcomes.is_empty() {
             outcomes.remove(0);
         }
-        // Positions in the reply do not count SEQUENCE from here on.
+        // From here on, positions in the reply do not count SEQUENCE.
         let failed = failed.map(|failed| Failed { at: failed.at.saturating_sub(1), ..failed });
         let mut reply = Reply::new(outcomes, failed, plan.purpose, self.client.caller());
         reply.is_repeated = is_retransmitted && failed.is_some_and(|failed| failed.op == Op::Sequence);
         Ok(reply)
     }
 
-    /// Whether the session allows the call; the most that the reply's results may have.
+    /// Checks that the session allows the call. Returns the most bytes that the results may have.
     fn fits(&self, session: &Session, plan: Plan, call: &Arguments) -> Result<Option<usize>, Error> {
         let refused =
             |what, unit, wanted, allowed| Err(Error::TooLarge { operation: plan.purpose, what, unit, wanted, allowed });
@@ -195,13 +196,13 @@ impl Inner {
         most.min((session.fore.max_request as usize).saturating_sub(header))
     }
 
-    /// The most bytes of results that a reply in a session may have. Servers that know AUTH_SYS send empty verifiers.
+    /// The most bytes of results that a reply in a session may have. With AUTH_SYS, servers send empty verifiers.
     pub(super) fn most_results(&self, session: &Session) -> usize {
         // ULB-5.2.2-a
         self.client.max_results().min((session.fore.max_response as usize).saturating_sub(REPLY_HEADER_OCTETS))
     }
 
-    /// Looks at the slot in the reply to SEQUENCE, and accepts it if it is about this call.
+    /// Reads SEQUENCE in the reply, and accepts the reply if it belongs to this call.
     fn settle(
         &self,
         ground: &Ground,
@@ -211,7 +212,7 @@ impl Inner {
     ) -> Result<(), Error> {
         match results.results.first() {
             Some(Outcome::Sequence(Ok(told))) => self.sequenced(ground, session, slot, told),
-            // An earlier call used the number, and no reply to it came.
+            // An earlier call without a reply has used the number.
             Some(Outcome::Sequence(Err(Status::RETRY_UNCACHED_REP | Status::SEQ_FALSE_RETRY))) => {
                 slot.advance();
                 Ok(())
@@ -220,7 +221,7 @@ impl Inner {
                 slot.keep();
                 Ok(())
             }
-            // Refused as a whole, which says nothing of the slot.
+            // The server refused the call as a whole: that says nothing about the slot.
             _ => Ok(()),
         }
     }
@@ -241,20 +242,20 @@ impl Inner {
         Ok(())
     }
 
-    /// Finds out which number the next call of a doubtful slot has: whether or not the server has executed the unknown
-    /// call, the number is used once the server has answered this one (ULB-5.5-b, -c). So an error of the transport
-    /// ends its call as the transport says, and the session goes on (ULB-5.4.2-c). Returns how SEQUENCE failed, if the
-    /// slot cannot be used.
+    /// Finds out which number the next call in a doubtful slot has. Whether or not the server has executed the unknown
+    /// call, its number is used once the server has answered this probe (ULB-5.5-b, -c). So after an error of the
+    /// transport only that call fails, as the transport says, and the session goes on (ULB-5.4.2-c). If the slot cannot
+    /// be used, returns how SEQUENCE failed.
     async fn probe(&self, ground: &Ground, session: &Session, slot: &mut Taken<'_>) -> Result<Option<Failed>, Error> {
         let call = Arguments::new(self.minor, vec![Args::Sequence(session.sequence(slot, false))]);
         let mut encoder = Encoder::new();
         call.encode(&mut encoder);
-        // The answer may be the one that was kept for that call.
+        // The reply may be the one that the server kept for the unknown call.
         let most = self.most_results(session).min(session.fore.max_response_cached as usize);
         let shape = ReplyShape::inline(most.max(call.largest_results()));
         tracing::debug!(slot = slot.slot(), number = slot.number, "a slot is probed after a call without a reply");
         let results = match self.call(&self.client, false, encoder.finish(), shape, Op::Sequence).await {
-            // It was kept and is larger than what is kept: the number is used.
+            // The server kept the reply, and it is larger than kept replies may be: the number is used.
             Err(Error::Call { source: CallError::Transport(TransportError::ReplyTooLarge { .. }), .. }) => {
                 slot.advance();
                 return Ok(None);
@@ -274,7 +275,7 @@ impl Inner {
     }
 }
 
-/// The result of the first operation of a reply, SEQUENCE; the other results may belong to another call.
+/// The result of SEQUENCE, the first operation in a reply; the other results may belong to another call.
 fn first_sequence(mut decoder: Decoder) -> Result<Result<ops::SequenceOk, Status>, rpcrdma_xdr::DecodeError> {
     let status = Status::decode(&mut decoder)?;
     Tag::decode(&mut decoder)?;
@@ -296,7 +297,7 @@ impl Session {
         ops::Sequence { session: self.id, sequence: slot.number, slot: slot.slot(), highest_slot, cache }
     }
 
-    /// Whether an answer is about the call of this slot.
+    /// Checks that a reply belongs to the call in this slot.
     fn check(&self, slot: &Taken<'_>, told: &ops::SequenceOk) -> Result<(), &'static str> {
         let ops::SequenceOk { session: SessionId(session), sequence, slot: number, .. } = *told;
         if session != self.id.0 {

@@ -1,8 +1,9 @@
-//! Calls that are finished even if their caller goes away: a file that is opened, locked or unlocked.
+//! Calls that open, lock or unlock a file: they are finished even if their caller goes away.
 //!
-//! If the future of such a call is dropped after it may have been sent, nobody would learn what the server did: an open
-//! without an owner would stay until the lease ends, or a lock would exclude everybody. The driver continues it in
-//! place of the caller, with the same slot or the same number of the owner, and gives back what it brings.
+//! Suppose the future of such a call is dropped after the call may have been sent: nobody would learn what the server
+//! did. An open without an owner would stay until the lease ends, or a lock would exclude all others. So the driver
+//! continues the call in place of the caller, with the same slot or the same number of the owner, and gives back what
+//! it brings.
 
 use super::duties::Duties;
 use std::{
@@ -15,7 +16,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Shows a call whether its caller still waits.
+/// Tells a call whether its caller still waits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Caller(Arc<AtomicBool>);
 
@@ -25,9 +26,9 @@ impl Caller {
     }
 }
 
-/// A call that is left to the driver if it is dropped before its end.
+/// A call that goes to the driver if it is dropped before its end.
 pub(super) struct Finishing<T: Send + 'static> {
-    /// None before its first poll and after its end.
+    /// `None` before the first poll and after the end.
     call: Option<Pin<Box<dyn Future<Output = T> + Send>>>,
     is_begun: bool,
     caller: Caller,
@@ -50,7 +51,7 @@ impl<T: Send + 'static> Future for Finishing<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
         self.is_begun = true;
-        // One that has ended is not polled again, as no future is.
+        // A call that has ended is not polled again, like any future.
         let Some(call) = self.call.as_mut() else { return Poll::Pending };
         let polled = call.as_mut().poll(cx);
         if polled.is_ready() {
@@ -88,7 +89,7 @@ mod tests {
             })
         };
         let (go, end) = (oneshot::channel(), oneshot::channel());
-        // There is no driver: it ends here.
+        // There is no driver: the call ends here.
         let mut dropped = call((end.0, go.1));
         let mut ended = end.1;
         assert!(poll(&mut dropped).is_pending());

@@ -1,4 +1,4 @@
-//! What a client holds on a file: an open and its locks, with the stateids that name them now.
+//! What a client holds on a file: an open and its locks, with their present stateids.
 
 use super::{
     Lost,
@@ -24,11 +24,11 @@ use std::{
 pub(super) struct Held {
     number: u64,
     pub(super) file: Handle,
-    /// What it was opened for, and what others may not do.
+    /// The access of the open, and what it denies others.
     pub(super) access: u32,
     pub(super) deny: u32,
     pub(super) owner: Arc<OpenOwner>,
-    /// The name of the owner of its locks.
+    /// The name of the lock-owner.
     pub(super) locker: OwnerName,
     state: Mutex<State>,
 }
@@ -36,15 +36,15 @@ pub(super) struct Held {
 #[derive(Debug)]
 struct State {
     open: StateId,
-    /// Changes with the stateids.
+    /// Changes when a stateid changes.
     version: u64,
     lost: Option<(Lost, Status)>,
     is_closed: bool,
-    /// Whether the server wants the open to be confirmed before it is used. Minor version 0.
+    /// Whether the open must be confirmed before it is used. Minor version 0.
     owes_confirmation: bool,
-    /// In which epoch it was opened or reclaimed.
+    /// The epoch in which it was opened or reclaimed.
     epoch: u64,
-    /// The locks, once there were some.
+    /// The stateid of the locks, once there were some.
     lock: Option<StateId>,
     ranges: Ranges,
     counter: Counter,
@@ -56,17 +56,17 @@ impl Held {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes when a stateid does.
+    /// Changes when a stateid changes.
     pub(super) fn version(&self) -> u64 {
         self.state().version
     }
 
-    /// What is lost, if something is.
+    /// What was lost, if anything.
     pub(super) fn lost(&self) -> Option<(Lost, Status)> {
         self.state().lost
     }
 
-    /// Whether there is nothing to be reclaimed.
+    /// Whether nothing of it can be reclaimed.
     pub(super) fn is_gone(&self) -> bool {
         let state = self.state();
         state.lost.is_some() || state.is_closed
@@ -80,8 +80,8 @@ impl Held {
         self.state().is_closed = true;
     }
 
-    /// Something is lost: the locks, if it is the locks' stateid that the server does not know, else all. False if that
-    /// was known.
+    /// Records a loss: of the locks, if the server does not know the locks' stateid; otherwise of everything. Returns
+    /// false if it was already known.
     pub(super) fn lose(&self, what: Lost, status: Status) -> bool {
         let mut state = self.state();
         let is_new = match state.lost {
@@ -95,7 +95,7 @@ impl Held {
         is_new
     }
 
-    /// What READ and WRITE go by, and so what is lost when the server does not know it any more.
+    /// What READ and WRITE use: it is lost if the server no longer knows the stateid.
     pub(super) fn used(&self) -> Lost {
         let state = self.state();
         if state.lock.is_some() && !state.ranges.all().is_empty() { Lost::Locks } else { Lost::Open }
@@ -106,7 +106,7 @@ impl Held {
         current(self.state().open, ground)
     }
 
-    /// The stateid for reading and writing: that of the locks if there are some, so that a client which has lost its
+    /// The stateid for reading and writing: the locks' stateid if there are locks, so that a client that has lost its
     /// locks cannot write.
     pub(super) fn io_state(&self, ground: &Ground) -> StateId {
         let state = self.state();
@@ -114,14 +114,14 @@ impl Held {
         current(lock.unwrap_or(state.open), ground)
     }
 
-    /// The stateids that name what is held.
+    /// The stateids of what is held.
     pub(super) fn stateids(&self) -> Vec<(StateId, Lost)> {
         let state = self.state();
         let lock = state.lock.map(|lock| (lock, Lost::Locks));
         lock.into_iter().chain([(state.open, Lost::Open)]).collect()
     }
 
-    /// Whether it still has the name of this stateid, whatever its number is by now.
+    /// Whether it still has this stateid, with any sequence number.
     pub(super) fn has_name(&self, state: StateId, what: Lost) -> bool {
         self.stateids().iter().any(|(now, of)| now.other == state.other && *of == what)
     }
@@ -134,12 +134,12 @@ impl Held {
         state.version += 1;
     }
 
-    /// The server wants the open to be confirmed.
+    /// The server requires that the open is confirmed.
     pub(super) fn owe_confirmation(&self) {
         self.state().owes_confirmation = true;
     }
 
-    /// Whether that is still to be done: an open that was reclaimed meanwhile needs it no more.
+    /// Whether the open still has to be confirmed: if it was reclaimed meanwhile, it need not.
     pub(super) fn owes_confirmation(&self) -> bool {
         self.state().owes_confirmation
     }
@@ -164,12 +164,12 @@ impl Held {
         self.state().ranges.clone()
     }
 
-    /// What must be locked again.
+    /// The ranges that must be locked again.
     pub(super) fn locked(&self) -> Vec<Range> {
         self.state().ranges.all().to_vec()
     }
 
-    /// Who locks, and whether by the open: the first time.
+    /// The locker for LOCK, and whether it is the first lock, which goes by the open.
     pub(super) fn locker(&self, ground: &Ground) -> (Locker, bool) {
         let mut state = self.state();
         state.was_doubtful = state.counter.is_doubtful();
@@ -200,7 +200,7 @@ impl Held {
         Some((current(lock, ground), sequence))
     }
 
-    /// What came of LOCK or LOCKU. True if the same should be tried with the next number.
+    /// Evaluates the reply to LOCK or LOCKU. Returns true if the call should be tried with the next number.
     pub(super) fn counted(&self, reply: &Reply, op: Op, by_open: bool) -> bool {
         let by_open = by_open && self.owner.seen(reply, op);
         let mut state = self.state();
@@ -208,7 +208,7 @@ impl Held {
         state.counter.seen(reply, op, was_doubtful) || by_open
     }
 
-    /// The server has changed the locks.
+    /// The server has returned a new stateid of the locks.
     pub(super) fn locked_again(&self, lock: StateId) {
         let mut state = self.state();
         state.lock = Some(lock);
@@ -224,8 +224,8 @@ impl Held {
     }
 }
 
-/// Minor version 0 wants to know each change of a stateid; in later ones 0 means whichever is current, so that calls
-/// may overtake each other (RFC 8881 section 8.2.2).
+/// Minor version 0 requires each new sequence number of a stateid. In later versions 0 means the present one, so that
+/// calls may overtake each other (RFC 8881 section 8.2.2).
 fn current(state: StateId, ground: &Ground) -> StateId {
     StateId { sequence: if ground.session.is_some() { 0 } else { state.sequence }, ..state }
 }
@@ -233,14 +233,14 @@ fn current(state: StateId, ground: &Ground) -> StateId {
 /// All that a client holds.
 #[derive(Debug)]
 pub(super) struct Opens {
-    /// The host, which other clients see as the holder of the lock.
+    /// The host's name, which other clients see as the holder of a lock.
     host: String,
     made: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<Held>>>,
 }
 
 impl Opens {
-    /// Nothing yet, of a client on this host.
+    /// Holds nothing yet, for a client on this host.
     pub(super) fn of(host: String) -> Self {
         Self { host, made: AtomicU64::default(), all: Mutex::default() }
     }

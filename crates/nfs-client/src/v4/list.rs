@@ -1,4 +1,4 @@
-//! Reading directories: READDIR with attributes and handles. [`Listing`](crate::Listing) walks through all of one.
+//! Reads directories: READDIR with attributes and handles. [`Listing`](crate::Listing) walks through a whole directory.
 
 use super::{
     Error, Nfs4, attributes,
@@ -17,7 +17,7 @@ const ASKED: Bitmap = ATTRIBUTES.with(Attribute::Handle as u32).with(Attribute::
 pub struct Entry {
     /// The name.
     pub name: Name,
-    /// Where to go on after it.
+    /// The cookie with which to go on after it.
     pub cookie: u64,
     /// The file's attributes, if the server has sent them.
     pub attributes: Option<Attributes>,
@@ -30,7 +30,7 @@ pub struct Entry {
 pub struct Page {
     /// The names.
     pub entries: Vec<Entry>,
-    /// What makes their cookies valid.
+    /// The verifier that makes their cookies valid.
     pub verifier: Verifier,
     /// Whether the last is the directory's last.
     pub end: bool,
@@ -67,13 +67,13 @@ fn entry(entry: ops::Entry) -> Result<Entry, Error> {
     if octets.is_empty() || octets.contains(&b'/') || octets.contains(&0) {
         return Err(Error::nonsense(Op::ReadDir, "returned a name that is not valid for a file"));
     }
-    // A name that is kept does not keep the whole answer.
+    // Copied: otherwise a name that is kept would keep the whole reply in memory.
     let name = Name::from(octets);
     let (attributes, file) = told(&attributes)?;
     Ok(Entry { name, cookie, attributes, file })
 }
 
-/// What an entry says about its file: nothing, if the server has a reason for that.
+/// The attributes and the handle in an entry; none if the server has a reason not to send them.
 fn told(told: &FileAttributes) -> Result<(Option<Attributes>, Option<Handle>), Error> {
     let values = attributes::values(told, ASKED)?;
     let failed = values.iter().any(|value| matches!(value, Value::ReadAttributesError(status) if status.0 != 0));

@@ -25,11 +25,11 @@ use std::{
 
 /// How long to wait before a lock is tried again, if the server does not announce that it is free.
 const FIRST_TRY: Duration = Duration::from_secs(1);
-/// It doubles up to this.
+/// The pause doubles up to this.
 const LAST_TRY: Duration = Duration::from_secs(15);
 
 impl Nfs4 {
-    /// LOCK: locks a range; `length` with all bits set goes to the end of the file, wherever that is.
+    /// LOCK: locks a range; a `length` with all bits set goes to the end of the file, wherever the end is.
     ///
     /// # Errors
     /// [`Error::Locked`] if another owner has locked a part of it. For other errors here and below see [`Error`].
@@ -37,8 +37,8 @@ impl Nfs4 {
         self.inner.lock(&opened.held, kind, offset, length).await
     }
 
-    /// LOCK: the same as soon as the lock is free, however long that takes. The server announces it, or the client
-    /// tries from time to time.
+    /// LOCK: the same, but waits until the lock is free, however long that takes. The server announces it, or the
+    /// client tries from time to time.
     pub async fn lock_when_free(&self, opened: &Opened, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
         let (held, clock) = (&opened.held, &self.inner.env.clock);
         let waiting = match kind {
@@ -58,7 +58,7 @@ impl Nfs4 {
         }
     }
 
-    /// LOCKT: the lock that conflicts with one, if there is one.
+    /// LOCKT: the lock that conflicts with such a lock, if there is one.
     pub async fn test_lock(
         &self,
         opened: &Opened,
@@ -96,7 +96,7 @@ impl Nfs4 {
     }
 }
 
-/// What of a lock is remembered: not that it was waited for.
+/// The kind to remember for a lock, without whether a caller waited for it.
 fn remembered(kind: LockKind) -> LockKind {
     match kind {
         LockKind::Read | LockKind::ReadWaiting => LockKind::Read,
@@ -111,7 +111,7 @@ fn conflict(denied: &LockDenied) -> Conflict {
 }
 
 impl Inner {
-    /// LOCK. If this is dropped when the call is under way, what it brings is given back.
+    /// LOCK. If this is dropped while the call is under way, the driver gives back the lock.
     async fn lock(self: &Arc<Self>, held: &Arc<Held>, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
         let Some(range) = Range::new(remembered(kind), offset, length) else {
             return Err(self.refused(Op::Lock, Status::INVAL));
@@ -169,7 +169,7 @@ impl Inner {
         }
     }
 
-    /// No caller waits for the lock any more: restores the range as it was before.
+    /// No caller waits for the lock any more: restores the former state of the range.
     async fn as_before(&self, held: &Arc<Held>, range: Range, before: &Ranges) {
         let (kept, gone) = before.split(range);
         for range in kept {
@@ -184,7 +184,7 @@ impl Inner {
         }
     }
 
-    /// LOCKU. If this is dropped when the call is under way, it is brought to its end.
+    /// LOCKU. If this is dropped while the call is under way, the driver finishes it.
     async fn unlock(self: &Arc<Self>, held: &Arc<Held>, range: Range) -> Result<(), Error> {
         let (inner, held) = (self.clone(), held.clone());
         Finishing::new(&self.duties, |_| async move {
@@ -220,7 +220,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Unlocks what is locked, as some servers close no file with locks.
+    /// Unlocks all that is locked, since some servers do not close a file with locks.
     pub(super) async fn unlock_all(self: &Arc<Self>, held: &Arc<Held>) -> Result<(), Error> {
         for range in held.locked() {
             match self.unlock(held, range).await {

@@ -21,7 +21,7 @@ pub struct Found {
     pub attributes: Attributes,
 }
 
-/// How full a file system is. What the server does not return is 0.
+/// How much of a file system is used. Numbers that the server does not return are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
@@ -70,13 +70,13 @@ impl Nfs4 {
         results.map_err(|source| Error::call(Op::Sequence, source))
     }
 
-    /// PUTROOTFH: the top of the server's tree.
+    /// PUTROOTFH: the root of the server's tree.
     pub async fn root(&self) -> Result<Found, Error> {
         self.find(Op::PutRootFh, vec![Args::PutRootFh]).await
     }
 
-    /// PUTROOTFH and LOOKUP of one name after the other. A server whose root takes other flavours of credentials than
-    /// this client's lets it pass to a name whose file takes them.
+    /// PUTROOTFH, and LOOKUP of one name after the other. Even if the server's root takes other flavours than this
+    /// client's, the client may pass it on the way to a file that takes its flavour.
     pub async fn lookup_from_root(&self, names: &[Name]) -> Result<Found, Error> {
         let ops = [Args::PutRootFh].into_iter().chain(names.iter().map(lookup)).collect();
         self.find(Op::Lookup, ops).await
@@ -106,7 +106,7 @@ impl Nfs4 {
         attributes::next(&mut reply)
     }
 
-    /// SETATTR: sets attributes. For the size by `opened`, if the file is open for writing.
+    /// SETATTR: sets attributes. To set the size, pass an `opened` that is open for writing.
     pub async fn setattr(
         &self,
         file: &Handle,
@@ -116,8 +116,8 @@ impl Nfs4 {
         self.setattr_if(file, new, opened, None).await
     }
 
-    /// The same, if the time of the file's last change is still `guard`: VERIFY goes before, and fails with
-    /// [`NOT_SAME`](rpcrdma_nfs::v4::Status::NOT_SAME) otherwise.
+    /// The same, but only if the time of the file's last change is still `guard`: otherwise a VERIFY in the call fails
+    /// with [`NOT_SAME`](rpcrdma_nfs::v4::Status::NOT_SAME).
     pub async fn setattr_if(
         &self,
         file: &Handle,
@@ -147,7 +147,7 @@ impl Nfs4 {
         }
         match attributes::next(&mut reply) {
             Ok(attributes) => Ok(attributes),
-            // They are set, although the reply does not contain them.
+            // The server has set the attributes, although the reply does not contain them.
             Err(_) => self.getattr(file).await,
         }
     }
@@ -166,7 +166,7 @@ impl Nfs4 {
         Ok(done!(reply, ReadLink)?.text)
     }
 
-    /// How full the file system of a file is.
+    /// How much of a file's file system is used.
     pub async fn statfs(&self, file: &Handle) -> Result<Usage, Error> {
         let ops = [put(file), get(USAGE)];
         let mut reply = self.inner.perform(Plan::looks(Op::GetAttr), None, &mut |_| Ok(ops.to_vec())).await?;

@@ -1,4 +1,4 @@
-//! What is done about an operation that failed: the same again, later, after a repair, or never.
+//! The reaction to a failed operation: repeat the call at once, later or after a repair, or give up.
 
 use super::{
     Error, Inner, Lost,
@@ -12,34 +12,34 @@ use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v4::{Args, Op, Status, ops::sequence_status};
 use std::sync::Arc;
 
-/// How often a call is made again after a repair.
+/// How often a call is repeated after a repair.
 const MAX_MENDS: u32 = 8;
 
-/// What is done about a failure.
+/// The reaction to a failure.
 #[derive(Debug)]
 pub(super) enum Mended {
-    /// Nothing: it is the answer.
+    /// None: the caller gets the failure.
     No,
-    /// The call is made again at once.
+    /// Repeat the call at once.
     Again,
-    /// The call is made again after a while.
+    /// Repeat the call after a while.
     Later,
-    /// It has failed for good.
+    /// The call has failed for good.
     Failed(Error),
 }
 
-/// Makes the operations of a call, with stateids as they are now.
+/// Makes the operations of a call, with the present stateids.
 pub(super) type Build<'a> = &'a mut (dyn FnMut(&Ground) -> Result<Vec<Args>, Error> + Send);
-/// Looks at the reply of an attempt first; true makes the call again.
+/// Gets the reply of each attempt first; true repeats the call.
 pub(super) type Seen<'a> = &'a mut (dyn FnMut(&Reply) -> bool + Send);
 
 impl Inner {
-    /// Makes a call, as often as it takes. A reply with a failed operation is one that nothing can be done about.
+    /// Makes a call as often as needed. If the returned reply has a failed operation, nothing can be done about it.
     pub(super) async fn perform(&self, plan: Plan, held: Option<&Arc<Held>>, build: Build<'_>) -> Result<Reply, Error> {
         self.perform_with(plan, held, None, build, &mut |_| false).await
     }
 
-    /// The same with a buffer for the first attempt, and with a function that looks at each reply.
+    /// The same, with a buffer for the first attempt, and a function that sees each reply.
     pub(super) async fn perform_with(
         &self,
         plan: Plan,
@@ -59,7 +59,7 @@ impl Inner {
             let mended = match reply.failed {
                 None => Mended::No,
                 Some(_) if again => Mended::Again,
-                // What came after it has failed: that is for the caller to look at.
+                // An operation after the important one has failed: the caller has to handle that.
                 Some(_) if plan.changes && reply.has_done(plan.purpose) => Mended::No,
                 Some(failed) => {
                     is_repeated |= failed.status == Status::RETRY_UNCACHED_REP;
@@ -85,8 +85,8 @@ impl Inner {
         match status {
             Status::DELAY | Status::GRACE => return Mended::Later,
             Status::RETRY_UNCACHED_REP | Status::SEQ_FALSE_RETRY => return Mended::Again,
-            // If a stateid that is given back does not exist, nothing else needs repair. The next call shows whether
-            // the server has restarted.
+            // If the stateid of a returned delegation does not exist, nothing else needs repair. The next call shows
+            // whether the server has restarted.
             Status::STALE_STATEID | Status::EXPIRED if failed.op == Op::DelegReturn => return Mended::No,
             Status::STALE_CLIENTID => self.standing().drop_client(ground.epoch),
             Status::BADSESSION | Status::DEADSESSION => self.standing().drop_session(ground.epoch, false),
@@ -94,7 +94,7 @@ impl Inner {
                 self.standing().drop_session(ground.epoch, true);
             }
             Status::CONN_NOT_BOUND_TO_SESSION => self.standing().owes_binding = true,
-            // Minor version 0 learns of a restart and of the end of its lease in this way alone.
+            // This is the only way in which minor version 0 learns of a restart and of the end of its lease.
             Status::STALE_STATEID | Status::EXPIRED if self.minor == 0 => self.standing().drop_client(ground.epoch),
             Status::STALE_STATEID => self.standing().owe_reclaim(ground.epoch),
             Status::EXPIRED
@@ -108,7 +108,7 @@ impl Inner {
         Mended::Again
     }
 
-    /// The server does not know a stateid any more, or another one.
+    /// The server no longer knows a stateid, or knows a newer one.
     fn mend_state(&self, plan: Plan, failed: Failed, held: Option<(&Arc<Held>, u64)>) -> Mended {
         let Some((held, version)) = held else { return Mended::No };
         if held.version() != version {
@@ -124,7 +124,7 @@ impl Inner {
         Mended::Failed(Error::Lost { operation: plan.purpose, what, status: failed.status })
     }
 
-    /// What else SEQUENCE returned.
+    /// Handles the flags that SEQUENCE has returned.
     pub(super) fn told(&self, ground: &Ground, status: u32) {
         if status & sequence_status::RESTART_RECLAIM_NEEDED != 0 {
             self.standing().owe_reclaim(ground.epoch);
@@ -132,7 +132,7 @@ impl Inner {
         self.duties.told(status & !sequence_status::RESTART_RECLAIM_NEEDED);
     }
 
-    /// What is lost of an open file, if something is.
+    /// Fails if the open or its locks are lost.
     pub(super) fn still_held(&self, operation: Op, held: &Held) -> Result<(), Error> {
         match held.lost() {
             Some((what, status)) => Err(Error::Lost { operation, what, status }),

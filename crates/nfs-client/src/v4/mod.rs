@@ -1,16 +1,16 @@
 //! A client of NFS version 4, minor versions 0 to 2.
 //!
-//! * [`Nfs4`] has every operation as an async method. It agrees with the server on a minor version, keeps a session (in
-//!   minor version 0 a client id), and repairs both. If a restart of the server, a lost session or a lost connection
-//!   interrupted a call, it reclaims what is held and makes the call again. It reports what could not be reclaimed
-//!   ([`Error::Lost`]).
-//! * [`Opened`] is an open file, with its locks. Dropping it closes the file by and by, if the driver is driven.
-//! * [`Nfs4::driver`] renews the lease and does what the server asks for. The library starts no task: the embedder
-//!   polls it.
+//! [`Nfs4`] has every operation as an async method. It agrees with the server on a minor version, keeps a session (in
+//! minor version 0 a client id), and repairs both. If a restart of the server, a lost session or a lost connection
+//! interrupts a call, it reclaims what the client holds and repeats the call. It reports what it could not reclaim
+//! ([`Error::Lost`]).
+//! [`Opened`] is an open file, with its locks. If it is dropped, the driver closes the file a little later.
+//! [`Nfs4::driver`] renews the lease and does what the server asks for. The library starts no task: the embedder polls
+//! the driver.
 //! * [`Callbacks`] answers the calls of the server, which the transport brings in the reverse direction.
 //!
-//! The client trusts nothing that a server sends: results that do not fit the call are errors, and what is kept has
-//! limits.
+//! The client trusts nothing that a server sends: results that do not fit the call are errors, and everything that it
+//! keeps has a limit.
 
 mod about;
 mod acl;
@@ -88,18 +88,18 @@ struct Inner {
     env: Env,
     options: Options,
     minor: u32,
-    /// The name of this client, different each time, so that it takes over no other client's state.
+    /// The name of this client: a new one each time, so that it takes over no other client's state.
     name: ClientName,
     verifier: Verifier,
     standing: Mutex<standing::Standing>,
-    /// The work on the standing that goes on.
+    /// The repair that is in progress.
     repair: Mutex<Option<WeakShared<recover::Repairing>>>,
     me: Weak<Inner>,
     owners: owner::Owners,
     opens: held::Opens,
     duties: Arc<duties::Duties>,
     awaited: Arc<awaited::Awaited>,
-    /// How the server described itself at first.
+    /// The server's first description of itself.
     server: Mutex<transfer::Server>,
 }
 
@@ -126,7 +126,7 @@ impl Nfs4 {
         Arc::ptr_eq(&self.inner, &other.inner)
     }
 
-    /// How long the server surely keeps what is held, counted from its last reply.
+    /// How long the server certainly keeps what the client holds, counted from its last reply.
     pub fn lease_left(&self) -> Duration {
         let inner = &self.inner;
         let silent = inner.env.clock.now().since(inner.duties.last_heard());
@@ -138,7 +138,7 @@ impl Nfs4 {
         &self.inner.client
     }
 
-    /// By what the server names this client when it calls in minor version 0, if it can.
+    /// The number by which the server names this client in its calls in minor version 0, if it can call.
     pub fn callback_ident(&self) -> Option<u32> {
         self.inner.options.callbacks.as_ref().map(Callbacks::ident)
     }

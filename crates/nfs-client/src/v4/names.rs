@@ -12,7 +12,7 @@ use super::{
 use rpcrdma_nfs::v4::{Args, ChangeInfo, Handle, Name, Op, Status, ops};
 
 impl Nfs4 {
-    /// REMOVE: takes a name away, of a directory if it is empty. `None` where an earlier call had done it.
+    /// REMOVE: removes a name, of a directory only if it is empty. `None` if an earlier attempt had done it.
     ///
     /// # Errors
     /// See [`Error`], here and below.
@@ -29,7 +29,7 @@ impl Nfs4 {
         }
     }
 
-    /// RENAME: gives a file another name, in place of an existing file of that name. `None` if an earlier attempt had
+    /// RENAME: gives a file another name; an existing file of that name is replaced. `None` if an earlier attempt had
     /// done it.
     pub async fn rename(
         &self,
@@ -52,7 +52,7 @@ impl Nfs4 {
         }
     }
 
-    /// LINK: gives a file a further name. `None` where an earlier call had done it.
+    /// LINK: gives a file a further name. `None` if an earlier attempt had done it.
     pub async fn link(&self, file: &Handle, directory: &Handle, name: &Name) -> Result<Option<ChangeInfo>, Error> {
         let link = Args::Link(ops::Link { name: name.clone() });
         let ops = [put(file), Args::SaveFh, put(directory), link];
@@ -73,7 +73,7 @@ impl Nfs4 {
         }
     }
 
-    /// What has a name, if something has.
+    /// The file of a name, if there is one.
     pub(super) async fn exists(&self, directory: &Handle, name: &Name) -> Result<Option<Found>, Error> {
         match self.lookup(directory, name).await {
             Ok(found) => Ok(Some(found)),
@@ -83,7 +83,7 @@ impl Nfs4 {
     }
 }
 
-/// Whether an operation failed with a status that an earlier execution of the same call would be a cause of.
+/// Whether an earlier execution of the same call could be the cause of this failure.
 pub(super) fn is_doubtful(reply: &Reply, op: Op, status: Status) -> bool {
     reply.is_repeated && reply.failed.is_some_and(|failed| (failed.op, failed.status) == (op, status))
 }

@@ -43,22 +43,22 @@ impl Access {
     }
 }
 
-/// Whether a file that is opened must exist.
+/// Whether the file of an open must exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     /// It must exist.
     Existing,
-    /// It is made if it does not exist. An existing file gets only a size of 0 from these attributes.
+    /// Make it if it does not exist. An existing file gets only a size of 0 from these attributes.
     Unchecked(NewAttributes),
-    /// It must not be there.
+    /// It must not exist.
     Guarded(NewAttributes),
-    /// It must not be there, unless it was made by this very call.
+    /// It must not exist, unless this very call has made it.
     Exclusive(NewAttributes),
-    /// The same, where calls with this verifier count as one.
+    /// The same; all calls with this verifier count as one.
     ExclusiveBy(NewAttributes, Verifier),
 }
 
-/// An open file. Dropping it closes it by and by; [`Nfs4::close`] does so at once and says how that went.
+/// An open file. Dropping it closes it a little later; [`Nfs4::close`] does so at once and returns the result.
 pub struct Opened {
     pub(super) inner: Arc<Inner>,
     pub(super) held: Arc<Held>,
@@ -85,14 +85,14 @@ impl Drop for Opened {
     }
 }
 
-/// Which file is opened.
+/// The file to open.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Target<'a> {
     Name(&'a Handle, &'a Name),
     File(&'a Handle),
 }
 
-/// The same for a call that may outlive its caller.
+/// The same, for a call that may outlive its caller.
 #[derive(Clone, Debug)]
 pub(super) enum Place {
     Name(Handle, Name),
@@ -108,14 +108,14 @@ impl From<Target<'_>> for Place {
     }
 }
 
-/// Who opens, and whether the server may have been asked to.
+/// The owner that opens, and whether the call may have been sent.
 #[derive(Debug)]
 pub(super) struct By {
     owner: Arc<OpenOwner>,
     is_tried: bool,
 }
 
-/// An open, and the reply that it came with.
+/// An open, and the reply that brought it.
 pub(super) struct Opening {
     pub(super) opened: Opened,
     pub(super) attributes: Result<Attributes, Error>,
@@ -154,8 +154,8 @@ impl Nfs4 {
         Ok((opening.opened, attributes))
     }
 
-    /// Opens a file, with more operations in the same call, and does what an open brings with it. If this is dropped
-    /// when the call is under way, the file is closed as soon as it is open.
+    /// Opens a file, with further operations in the same call, and handles all that comes with an open. If this is
+    /// dropped while the call is under way, the driver closes the file as soon as it is open.
     pub(super) fn opening(
         &self,
         target: Target<'_>,
@@ -214,10 +214,9 @@ impl Nfs4 {
             (epoch, *is_tried) = (ground.epoch, true);
             Ok(inner.open_ops(ground, target, access, &how, &owner, more))
         };
-        // An open of an existing file may be executed again, and the data that is read with it is too much to be
-        // remembered.
+        // An open of an existing file may be executed twice, and the data in the same reply is too large to be kept.
         let plan = Plan { is_kept: !matches!(how, OpenHow::NoCreate), ..Plan::changes(Op::Open) };
-        // Until its results are known.
+        // Until the results are known.
         let _opens = (inner.minor == 0).then(|| inner.awaited.opens());
         let reply = inner.perform_with(plan, None, None, &mut build, &mut |reply| owner.seen(reply, Op::Open)).await;
         drop(turn);
@@ -247,11 +246,11 @@ impl Nfs4 {
             return Err(Error::nonsense(Op::Open, "named the open by a stateid that stands for no open"));
         }
         let held = inner.opens.add(file, access.bits(), owner, opened.state, epoch);
-        // Whatever happens from here on, the file is closed some time.
+        // Whatever happens from here on, the file is closed in the end.
         let guard = Opened { inner: inner.clone(), held };
         inner.after_open(&guard.held, &opened).await.map_err(|error| of_made(asked, error))?;
         let rest = wanted.set.without(&opened.set);
-        // What the call sets itself counts: it comes after the open.
+        // Attributes that a SETATTR in the same call sets count: it comes after the open.
         let is_settled = reply.has_done(Op::SetAttr) || matches!(how, OpenHow::Create(CreateHow::Unchecked(_)));
         if !rest.is_empty() && !is_settled {
             self.set_rest(&guard, &wanted).await.map_err(|error| of_made(asked, error))?;
@@ -259,9 +258,9 @@ impl Nfs4 {
         Ok(Opening { opened: guard, attributes, reply })
     }
 
-    /// Whether the existing file is the one that an earlier attempt of the same call has created, whose reply was lost
-    /// with the session. A new file is empty and has one name. If another client has created the file and filled it, it
-    /// is not taken for ours.
+    /// Whether the existing file was made by an earlier attempt of the same call, whose reply was lost with the
+    /// session. A new file is empty and has one name. So if another client has created the file and filled it, the
+    /// client does not take it for its own.
     async fn has_made(&self, reply: &Reply, target: &Place, how: How) -> Result<bool, Error> {
         let (How::Guarded(_), Place::Name(directory, name)) = (how, target) else { return Ok(false) };
         if !is_doubtful(reply, Op::Open, Status::EXIST) {
@@ -276,7 +275,7 @@ impl Nfs4 {
         Ok(is_made)
     }
 
-    /// What an exclusive create could not set on its own.
+    /// Sets the attributes that an exclusive create could not set.
     async fn set_rest(&self, opened: &Opened, wanted: &FileAttributes) -> Result<(), Error> {
         let held = &opened.held;
         let mut build = |ground: &Ground| {
@@ -295,14 +294,14 @@ fn of_made(how: How, error: Error) -> Error {
 }
 
 impl Nfs4 {
-    /// How many delegations the server has given that are not given back ([`Options`](super::Options)).
+    /// How many delegations of the server the client has not returned ([`Options`](super::Options)).
     pub fn delegations(&self) -> usize {
         self.inner.awaited.delegations().len()
     }
 }
 
 impl Inner {
-    /// How the protocol says it, and which attributes a new file is to have.
+    /// The protocol's form of it, and the attributes of a new file.
     fn open_how(&self, how: How) -> (OpenHow, FileAttributes) {
         let (new, make): (_, fn(FileAttributes) -> CreateHow) = match how {
             How::Existing => return (OpenHow::NoCreate, FileAttributes::default()),
@@ -354,7 +353,7 @@ impl Inner {
         ops
     }
 
-    /// Confirms an open, and gives back a delegation that came with it.
+    /// Confirms an open, and returns a delegation that came with it.
     async fn after_open(&self, held: &Arc<Held>, opened: &OpenOk) -> Result<(), Error> {
         if let Some(Given { state, is_recalled }) = delegated(&opened.delegation) {
             self.awaited.delegated(&held.file, state);
@@ -387,8 +386,8 @@ impl Inner {
         Ok(())
     }
 
-    /// A delegation that came with a reclaimed open: Linux's nfsd gives one, also if the client had none. The driver
-    /// gives it back.
+    /// A delegation that came with a reclaimed open: Linux's nfsd grants one even if the client had none. The driver
+    /// returns it.
     pub(super) fn not_wanted(&self, held: &Held, delegation: &Delegation) {
         if let Some(Given { state, .. }) = delegated(delegation) {
             self.awaited.delegated(&held.file, state);
@@ -399,7 +398,7 @@ impl Inner {
         }
     }
 
-    /// What OPEN asks about delegations: usually that the client wants none, which minor version 0 cannot express.
+    /// The wish for delegations in OPEN: usually that the client wants none, which minor version 0 cannot express.
     pub(super) fn wants(&self) -> u32 {
         if self.minor > 0 && !self.options.keeps_delegations { share::WANT_NONE } else { 0 }
     }
@@ -409,11 +408,11 @@ impl Inner {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Given {
     pub(super) state: StateId,
-    /// The server wants it back already, and does not call for it again.
+    /// The server already recalls it, and will not call for it again.
     pub(super) is_recalled: bool,
 }
 
-/// The delegation that came with an open, if one did.
+/// The delegation in OPEN's results, if there is one.
 pub(super) fn delegated(delegation: &Delegation) -> Option<Given> {
     match delegation {
         Delegation::None | Delegation::NoneExtended(_) => None,

@@ -1,4 +1,4 @@
-//! What an embedder says of a client of version 4.
+//! The embedder's settings for a client of version 4.
 
 use super::Callbacks;
 use std::{net::SocketAddr, ops::RangeInclusive};
@@ -11,17 +11,17 @@ pub struct Options {
     pub host: String,
     /// Which minor versions the client may use; it uses the highest that the server has.
     pub minors: RangeInclusive<u32>,
-    /// The most calls under way at a time, where there are sessions.
+    /// The most calls under way at a time, if there is a session.
     pub slots: u32,
-    /// What answers the calls of the server, if the transport can bring them. Without it no callbacks are asked for.
+    /// Answers the calls of the server, if the transport can bring them. Without it the client asks for no callbacks.
     pub callbacks: Option<Callbacks>,
-    /// Whether delegations that the server gives with an open are kept, until it recalls them or the client ends. The
-    /// client does not use them: they show whether a server can call. Otherwise the client asks for none, and gives
-    /// back at once any that come.
+    /// Whether the client keeps delegations that the server grants with an open, until the server recalls them or the
+    /// client ends. The client does not use them: they show whether a server can call. Without this the client asks for
+    /// none, and returns at once any that come.
     pub keeps_delegations: bool,
-    /// Where servers of minor version 0 call over TCP: a listener's address, as the server can reach it, with the
-    /// service of the callbacks. Without it they cannot call. A server that can call may delegate files, which are
-    /// given back at once: each open then costs a call more.
+    /// Where servers of minor version 0 call over TCP: the address, as the server can reach it, of a listener with the
+    /// callbacks' service. Without it they cannot call. A server that can call may delegate files, and the client
+    /// returns them at once: then each open costs one call more.
     pub callback_address: Option<SocketAddr>,
 }
 
@@ -59,7 +59,7 @@ impl Options {
         self
     }
 
-    /// Servers of minor version 0 call this address over TCP, where the callbacks' service is listened for.
+    /// Servers of minor version 0 call this address over TCP; the embedder listens there with the callbacks' service.
     #[must_use]
     pub fn with_callback_address(mut self, address: SocketAddr) -> Self {
         self.callback_address = Some(address);

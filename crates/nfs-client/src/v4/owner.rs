@@ -1,8 +1,9 @@
-//! Owners of opens. Each has one file open at a time, so that no two opens share an owner; one that has closed its file
-//! is used again, because in minor version 0 a new one costs a call (OPEN_CONFIRM).
+//! Owners of opens. Each has at most one file open at a time, so that no two opens share an owner. An owner that has
+//! closed its file is used again, because in minor version 0 a new one costs a call (OPEN_CONFIRM).
 //!
-//! In minor version 0 an owner counts its operations (RFC 7530 section 9.1.7). If the outcome of an operation is
-//! unknown, its number may be used or not: the next operation tries it, and the one after it if the server says so.
+//! In minor version 0 an owner numbers its operations (RFC 7530 section 9.1.7). If the outcome of an operation is
+//! unknown, its number may be used or not: the next operation tries this number first, and then the next one if the
+//! server says so.
 
 use super::reply::Reply;
 use rpcrdma_nfs::v4::{Op, OwnerName, Status};
@@ -11,7 +12,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// The most owners without a file that are kept.
+/// The most owners without an open file that are kept.
 const MAX_IDLE: usize = 256;
 
 /// Numbers the operations of an owner in minor version 0.
@@ -29,7 +30,7 @@ impl Counter {
         self.next
     }
 
-    /// What came of it. True if the same should be tried with the next number.
+    /// Evaluates the reply to an operation. Returns true if it should be tried with the next number.
     pub(super) fn seen(&mut self, reply: &Reply, op: Op, was_doubtful: bool) -> bool {
         let status = match reply.failed {
             Some(failed) if failed.op == op => failed.status,
@@ -57,7 +58,7 @@ impl Counter {
 #[derive(Debug)]
 pub(super) struct OpenOwner {
     pub(super) name: OwnerName,
-    /// Held by the caller whose call counts.
+    /// Held by the caller whose operation uses the number.
     pub(super) turn: tokio::sync::Mutex<()>,
     counter: Mutex<(Counter, bool)>,
 }
@@ -74,7 +75,7 @@ impl OpenOwner {
         counter.0.begin()
     }
 
-    /// What came of it. True if the same should be tried with the next number.
+    /// Evaluates the reply to an operation. Returns true if it should be tried with the next number.
     pub(super) fn seen(&self, reply: &Reply, op: Op) -> bool {
         let mut counter = self.counter();
         let was_doubtful = counter.1;
@@ -103,7 +104,7 @@ impl Owners {
         Arc::new(OpenOwner { name, turn: tokio::sync::Mutex::new(()), counter: Mutex::default() })
     }
 
-    /// An owner has nothing open any more. One whose number is doubtful is forgotten.
+    /// An owner has nothing open any more. If its number is doubtful, it is forgotten.
     pub(super) fn put(&self, owner: Arc<OpenOwner>) {
         let is_doubtful = owner.counter().0.is_doubtful();
         let mut idle = self.idle();

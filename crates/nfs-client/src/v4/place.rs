@@ -1,9 +1,9 @@
 //! A small file, made, written and put in its place by one call: OPEN, WRITE, VERIFY, SETATTR, CLOSE, RENAME.
 //!
-//! The file is made under a temporary name, so that its place is taken by all of it or by nothing of it: VERIFY ends
-//! the call before RENAME if the server did not take all bytes at once. Executed again, the call does the same again:
-//! an exclusive create takes what the first execution made for its own. Minor version 0 has no current stateid, and so
-//! no such call.
+//! The call makes the file under a temporary name, so that its final name always stands for a whole file: if the server
+//! did not take all bytes at once, VERIFY ends the call before RENAME. If the call is executed again, it does the same
+//! again: its exclusive create accepts the file that the first execution made. Minor version 0 has no current stateid,
+//! and so no such call.
 
 use super::{
     Access, Error, How, Nfs4, attributes,
@@ -24,20 +24,20 @@ use rpcrdma_nfs::{
 /// Operations of the call, with SEQUENCE.
 const OPERATIONS: u32 = 13;
 
-/// A small file that is to be made.
+/// A small file to make.
 #[derive(Clone, Debug)]
 pub struct NewFile<'a> {
-    /// Where.
+    /// The directory.
     pub directory: &'a Handle,
-    /// The name at first, which no other program uses.
+    /// The temporary name, which no other program uses.
     pub temporary: &'a Name,
-    /// The name when it is whole; an existing file of this name is replaced.
+    /// The final name; an existing file of this name is replaced.
     pub name: &'a Name,
-    /// The mode until then.
+    /// The mode while the file has its temporary name.
     pub mode: u32,
-    /// The attributes that it then gets. The size is that of the data.
+    /// The final attributes. The size is the length of the data.
     pub attributes: &'a NewAttributes,
-    /// All of it.
+    /// All of its contents.
     pub data: Bytes,
 }
 
@@ -48,10 +48,10 @@ impl Nfs4 {
         self.inner.minor > 0 && session.is_some_and(|session| session.fore.max_operations >= OPERATIONS)
     }
 
-    /// Makes a small file in one call. Gives its handle and the attributes that it has.
+    /// Makes a small file in one call. Returns its handle and its attributes.
     ///
     /// # Errors
-    /// [`Error::AfterCreation`] if the file may be there under its temporary name, where the caller removes it; see
+    /// [`Error::AfterCreation`] if the file may exist under its temporary name: then the caller removes it; see
     /// [`Error`].
     pub async fn place(&self, new: &NewFile<'_>) -> Result<(Handle, Attributes), Error> {
         let more = self.after_open(new);
@@ -88,7 +88,7 @@ impl Nfs4 {
         ops
     }
 
-    /// What came of writing and of the attributes.
+    /// Evaluates the results of the WRITE and of the attributes.
     fn placed(&self, new: &NewFile<'_>, opening: &mut Opening) -> Result<Attributes, Error> {
         if !new.data.is_empty() {
             check_written(&done!(opening.reply, Write)?, new.data.len(), Stability::DataSync)?;

@@ -1,4 +1,4 @@
-//! The ranges of a file that are locked, so that they can be reclaimed.
+//! The locked ranges of a file, so that they can be reclaimed.
 
 use rpcrdma_nfs::v4::ops::LockKind;
 
@@ -11,7 +11,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// A range as the protocol says it; `None` if it has no byte or goes beyond the last that there can be.
+    /// From the protocol's form; `None` if it has no byte or goes beyond the last possible byte.
     pub(super) fn new(kind: LockKind, offset: u64, length: u64) -> Option<Self> {
         let last = match length {
             0 => return None,
@@ -25,18 +25,18 @@ impl Range {
         self.first
     }
 
-    /// All ones for a range without end.
+    /// The length; all ones for a range without end.
     pub(super) fn length(&self) -> u64 {
         if self.last == u64::MAX { u64::MAX } else { self.last - self.first + 1 }
     }
 }
 
-/// Locked ranges, none of which overlaps another.
+/// Locked ranges, which do not overlap.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranges(Vec<Range>);
 
 impl Ranges {
-    /// Takes a range out.
+    /// Removes a range.
     pub(super) fn clear(&mut self, gone: Range) {
         let mut left = Vec::with_capacity(self.0.len() + 1);
         for range in self.0.drain(..) {
@@ -54,7 +54,7 @@ impl Ranges {
         self.0 = left;
     }
 
-    /// Puts a range in, in place of the ranges that it covers; joins neighbours.
+    /// Adds a range, which replaces what it covers; joins neighbours.
     pub(super) fn set(&mut self, mut new: Range) {
         self.clear(new);
         self.0.retain(|range| {
@@ -68,7 +68,7 @@ impl Ranges {
         self.0.push(new);
     }
 
-    /// What of a range is locked, piece by piece, and what is not.
+    /// The locked pieces of a range, and the pieces that are not locked.
     pub(super) fn split(&self, range: Range) -> (Vec<Range>, Vec<Range>) {
         let (mut locked, mut rest) = (Vec::new(), Self(vec![range]));
         for known in self.0.iter().filter(|known| known.first <= range.last && known.last >= range.first) {

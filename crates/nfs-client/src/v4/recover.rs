@@ -1,7 +1,7 @@
-//! Registering the client, the session and what is held with the server again, step by step, until calls can be made.
+//! Registers the client, its session and what it holds with the server again, step by step, until calls are possible.
 //!
-//! The caller that needs it drives it, and all that need it at the same time share it: there is one repair, which goes
-//! on as long as any of them drives it.
+//! Callers that need a repair drive it, and all of them share it: there is one repair, which goes on as long as any of
+//! them drives it.
 
 use super::{
     Error, Inner, Lost,
@@ -23,23 +23,23 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_oncrpc::CallError;
 use std::sync::{Arc, PoisonError};
 
-/// Work on the standing, shared by all who wait for it.
+/// A repair of the standing, shared by all callers that wait for it.
 pub(super) type Repairing = BoxFuture<'static, Result<(), Error>>;
 type Repair = Shared<Repairing>;
 
-/// How many steps a repair may take: a server that forgets each one is given up.
+/// How many steps a repair may take: then the client gives up a server that forgets each step.
 const MAX_STEPS: u32 = 24;
 
 /// How a step ended.
 enum Step {
     /// This step is done, or something else must be done first.
     Next,
-    /// The server says: later. The error is for when it says so for ever.
+    /// The server asks to try later. The error is for a server that says so for ever.
     Later(Error),
 }
 
 impl Inner {
-    /// What calls can build on, once everything that the client owes the server is done.
+    /// The ground for calls, once everything that the client owes the server is done.
     pub(super) async fn ready(&self, purpose: Op) -> Result<Ground, Error> {
         loop {
             if let Some(ground) = self.standing().ground(self.minor) {
@@ -49,8 +49,8 @@ impl Inner {
         }
     }
 
-    /// The repair in progress, or a new one. All that wait for it drive it: if one of them is not polled for a while,
-    /// such as a future in a set whose owner is busy, the others are not delayed.
+    /// The repair in progress, or a new one. All callers that wait for it drive it: if one of them is not polled for a
+    /// while, such as a future in a set whose owner is busy, the others are not delayed.
     fn repair(&self, purpose: Op) -> Result<Repair, Error> {
         let mut known = self.repair.lock().unwrap_or_else(PoisonError::into_inner);
         let goes_on = known.as_ref().and_then(WeakShared::upgrade).filter(|repair| repair.peek().is_none());
@@ -59,7 +59,7 @@ impl Inner {
         }
         let me = self.me.upgrade().ok_or(Error::Unsettled { operation: purpose, times: 0 })?;
         let repair = async move { me.mend_standing(purpose).await }.boxed().shared();
-        // Weakly: a caller that goes away in the middle leaves the rest to the next.
+        // Weakly: if a caller goes away in the middle, the next caller does the rest.
         *known = repair.downgrade();
         Ok(repair)
     }
@@ -96,7 +96,7 @@ impl Inner {
         self.reclaim().await
     }
 
-    /// The client's id.
+    /// Makes the client known: gets its id.
     async fn make_known(&self) -> Result<Step, Error> {
         let made = match self.minor {
             0 => self.set_client_id().await.map(|known| (known, false)),
@@ -133,8 +133,8 @@ impl Inner {
                 }
                 Err(error) if is_later(&error) => return Ok(Step::Later(error)),
                 Err(error) => {
-                    // What the server made of it is unknown, or it does not know the client: the client's id is asked
-                    // for again.
+                    // The outcome is unknown, or the server does not know the client: the next step asks for the
+                    // client's id again.
                     standing.client = None;
                     return match error.status() {
                         Some(Status::STALE_CLIENTID | Status::SEQ_MISORDERED) => Ok(Step::Next),
@@ -168,7 +168,7 @@ impl Inner {
         Ok(Step::Next)
     }
 
-    /// Reclaims what is held, and says that nothing more comes.
+    /// Reclaims what the client holds, and says that it is done.
     async fn reclaim(&self) -> Result<Step, Error> {
         let Some(ground) = self.standing().any_ground(self.minor) else { return Ok(Step::Next) };
         for held in self.opens.all() {
@@ -202,7 +202,7 @@ impl Inner {
         Ok(Step::Next)
     }
 
-    /// Reclaims an open and its locks; what cannot be reclaimed is lost.
+    /// Reclaims an open and its locks; whatever cannot be reclaimed is lost.
     async fn reclaim_open(&self, ground: &Ground, held: &Arc<Held>) -> Result<Mended, Error> {
         if held.is_gone() {
             return Ok(Mended::No);
@@ -236,7 +236,7 @@ impl Inner {
         self.reclaim_locks(ground, held).await
     }
 
-    /// OPEN_CONFIRM, which some servers also want for a reclaimed open. Minor version 0.
+    /// OPEN_CONFIRM, which some servers require even for a reclaimed open. Minor version 0.
     async fn confirm_reclaimed(&self, ground: &Ground, held: &Arc<Held>) -> Result<Mended, Error> {
         let confirm = ops::OpenConfirm { state: held.open_state(ground), sequence: held.owner.begin() };
         let plan = Plan::changes(Op::OpenConfirm);
@@ -277,7 +277,7 @@ impl Inner {
         Ok(Mended::No)
     }
 
-    /// The server does not accept the claim of what was held.
+    /// The server does not accept a reclaim.
     fn not_reclaimed(
         &self,
         ground: &Ground,
@@ -308,7 +308,7 @@ fn is_later(error: &Error) -> bool {
     matches!(error.status(), Some(Status::DELAY | Status::GRACE))
 }
 
-/// What a failure makes of the step that it happened in.
+/// How a step ends after a failure.
 fn step_of(mended: Mended) -> Result<Step, Error> {
     match mended {
         Mended::Failed(error) => Err(error),

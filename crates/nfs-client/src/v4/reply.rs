@@ -1,20 +1,20 @@
-//! The results of a COMPOUND, held against the call.
+//! The results of a COMPOUND, compared with the call.
 
 use super::Error;
 use rpcrdma_nfs::v4::{Op, Outcome, Results, Status};
 use rpcrdma_xdr::ItemData;
 
-/// Results of operations, in their order, all of them fitting the call.
+/// Results of operations, in order; all of them fit the call.
 #[derive(Debug)]
 pub(super) struct Reply {
     outcomes: std::vec::IntoIter<Outcome<ItemData>>,
-    /// The operation that failed, if one did, and its position.
+    /// The failed operation and its position, if one failed.
     pub(super) failed: Option<Failed>,
-    /// What the call was made for.
+    /// The purpose of the call.
     pub(super) purpose: Op,
-    /// As whom.
+    /// The caller's user and group.
     pub(super) caller: Option<(u32, u32)>,
-    /// Whether an earlier call may have done already what this one did or tried.
+    /// Whether an earlier attempt may already have done what this call did or tried to do.
     pub(super) is_repeated: bool,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Failed {
     pub(super) status: Status,
 }
 
-/// Holds results against the operations of the call.
+/// Compares results with the operations of the call.
 ///
 /// # Errors
 /// What the server did, if they do not fit.
@@ -36,7 +36,7 @@ pub(super) fn check<D>(called: &[Op], results: &Results<D>) -> Result<Option<Fai
         return Err("returned more results than there were operations");
     }
     for (op, outcome) in called.iter().zip(outcomes) {
-        // An illegal operation has no number of its own in the reply.
+        // In the reply to an illegal operation, the result has another operation number.
         if outcome.op().is_some_and(|answered| answered != *op) {
             return Err("returned the results of another operation");
         }
@@ -46,7 +46,7 @@ pub(super) fn check<D>(called: &[Op], results: &Results<D>) -> Result<Option<Fai
         return Err("went on after an operation that failed");
     }
     match (outcomes.len(), results.status) {
-        // The whole call was refused, as for its minor version.
+        // The server refused the whole call, for example because of its minor version.
         (0, status) if status != Status::OK => {
             let op = called.first().copied().ok_or("refused a call of nothing")?;
             Ok(Some(Failed { op, at: 0, status }))
@@ -72,7 +72,7 @@ impl Reply {
         Self { outcomes: outcomes.into_iter(), failed, purpose, caller, is_repeated: false }
     }
 
-    /// Passes over results up to and including those of `op`.
+    /// Skips results up to the one of `op`, and returns that.
     pub(super) fn next_of(&mut self, op: Op) -> Result<Outcome<ItemData>, Error> {
         match self.outcomes.find(|outcome| outcome.op() == Some(op)) {
             Some(outcome) => Ok(outcome),
@@ -80,7 +80,7 @@ impl Reply {
         }
     }
 
-    /// Why the results that the caller asks for are missing.
+    /// Why the result that the caller asks for is missing.
     pub(super) fn error(&self) -> Error {
         match self.failed {
             Some(failed) => Error::refused(failed.op, failed.status, self.caller),
@@ -88,12 +88,12 @@ impl Reply {
         }
     }
 
-    /// The same, if no operation has failed.
+    /// The same reply, if no operation has failed.
     pub(super) fn ok(self) -> Result<Self, Error> {
         if self.failed.is_some() { Err(self.error()) } else { Ok(self) }
     }
 
-    /// Whether all operations up to the first `op` were done, whatever came after it.
+    /// Whether all operations up to the first `op` were done, whatever happened after it.
     pub(super) fn has_done(&self, op: Op) -> bool {
         self.outcomes.as_slice().iter().any(|outcome| outcome.op() == Some(op) && outcome.status() == Status::OK)
     }

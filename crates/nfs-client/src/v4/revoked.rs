@@ -1,18 +1,19 @@
-//! Finding out what a server has taken away, when it says that it has taken something (RFC 8881 section 8.3).
+//! Finds out what a server has taken away, when it reports that it has taken something (RFC 8881 section 8.3).
 
 use super::{Error, Inner, compound::Plan, reply::done};
 use rpcrdma_nfs::v4::{Args, List, Op, StateId, Status, ops};
 
-/// How many stateids are asked about in a call.
+/// How many stateids the client tests in a call.
 const TESTED_AT_ONCE: usize = 64;
 
-/// Whether a server that returns this for a stateid keeps it until it is freed, and reports it until then.
+/// Whether this status means that the server keeps the stateid, and reports it, until the client frees it.
 pub(super) fn is_to_be_freed(status: Status) -> bool {
     matches!(status, Status::EXPIRED | Status::ADMIN_REVOKED | Status::DELEG_REVOKED)
 }
 
 impl Inner {
-    /// Asks about everything that is held; what no longer exists is lost, and freed. False if everything exists.
+    /// Tests all stateids that the client holds; states that no longer exist are lost, and freed. Returns false if all
+    /// exist.
     pub(super) async fn find_revoked(&self) -> bool {
         let (held, mut has_found) = (self.opens.all(), false);
         let states: Vec<_> =
@@ -27,11 +28,11 @@ impl Inner {
                 }
             };
             for ((held, (state, what)), status) in tested.iter().zip(statuses) {
-                // One that has changed meanwhile exists, under its new number.
+                // A state that has changed meanwhile exists, with a new number.
                 if matches!(status, Status::OK | Status::OLD_STATEID) {
                     continue;
                 }
-                // A state that was reclaimed meanwhile has a new stateid, and the old one means nothing to the server.
+                // A state that was reclaimed meanwhile has a new stateid, and the server no longer knows the old one.
                 if held.has_name(*state, *what) && held.lose(*what, status) {
                     tracing::warn!(%status, %what, "the server has revoked state");
                     has_found = true;
@@ -58,7 +59,7 @@ impl Inner {
         Ok(statuses.0)
     }
 
-    /// FREE_STATEID: whatever the server says to it.
+    /// FREE_STATEID, whatever the server's answer.
     pub(super) async fn free_state(&self, state: StateId) {
         if self.minor == 0 {
             return;

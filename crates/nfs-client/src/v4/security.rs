@@ -1,7 +1,7 @@
-//! Which flavours of credentials a file takes: SECINFO and SECINFO_NO_NAME (RFC 8881 sections 18.29, 18.45).
+//! The flavours of credentials that a file takes: SECINFO and SECINFO_NO_NAME (RFC 8881 sections 18.29, 18.45).
 //!
-//! A server answers both whatever the flavour of the call, so that a client that was refused (WRONGSEC) can find out
-//! with which to come again.
+//! A server answers both in any flavour, so that a client that was refused (WRONGSEC) can find out which flavour to
+//! use.
 
 use super::{
     Error, Nfs4,
@@ -11,11 +11,11 @@ use super::{
 use rpcrdma_nfs::v4::{Args, Name, Op, ops};
 
 impl Nfs4 {
-    /// The flavours that the file takes to which these names lead from the server's root, the server's first choice
-    /// first. The names before the last lead through directories that take the flavour of this client.
+    /// The flavours that a file takes, the server's first choice first. The names lead to the file from the server's
+    /// root; all directories on the way must take this client's flavour.
     ///
     /// # Errors
-    /// [`Error::NotInMinor`] for the root itself in minor version 0, which cannot ask for it.
+    /// [`Error::NotInMinor`] for the root itself in minor version 0, which has no operation for that.
     pub async fn flavours(&self, names: &[Name]) -> Result<Vec<ops::Flavour>, Error> {
         let (ask, above) = match names.split_last() {
             Some((last, above)) => (Args::SecInfo(ops::SecInfo { name: last.clone() }), above),

@@ -1,4 +1,4 @@
-//! Minor versions from 1 on: making the client known, and a session with both channels (RFC 8881 sections 18.35,
+//! Minor versions from 1 on: makes the client known, and makes a session with both channels (RFC 8881 sections 18.35,
 //! 18.36).
 
 use super::{
@@ -16,21 +16,21 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_oncrpc::{Client, gss::BackHandles};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU32};
 
-/// The most operations of a call that the client asks for: as many as a call that reads many small files has.
+/// The most operations of a call that the client asks for: enough for a call that reads many small files.
 const OPERATIONS: u32 = 64;
-/// The largest reply that the server is asked to remember, in bytes.
+/// The largest reply that the client asks the server to keep, in bytes.
 const CACHED_OCTETS: u32 = 4_096;
-/// The largest message of the back channel: RPC-over-RDMA carries it inline, as it has no chunks in the reverse
-/// direction (RFC 8167 section 5.3). What a server calls has a kilobyte at most.
+/// The largest message of the back channel: RPC-over-RDMA carries it inline, because the reverse direction has no
+/// chunks (RFC 8167 section 5.3). A server's calls have at most one kilobyte.
 pub(super) const BACK_OCTETS: u32 = 4_096 - 28;
-/// Operations of a call of the server, and its slots.
+/// The most operations of a call of the server.
 pub(super) const BACK_OPERATIONS: u32 = 16;
 pub(super) const BACK_SLOTS: u32 = 16;
-/// The largest reply in the back channel that is remembered.
+/// The largest reply in the back channel that the client keeps.
 pub(super) const BACK_CACHED_OCTETS: u32 = 2_048;
 /// The least that a call and its reply need: SEQUENCE and a handle, with the heads of RPC.
 const LEAST_OCTETS: u32 = 512;
-/// The least operations of a call that anything can be done with: SEQUENCE, PUTFH, and one more.
+/// The fewest useful operations of a call: SEQUENCE, PUTFH, and one more.
 const LEAST_OPERATIONS: u32 = 4;
 
 /// A session.
@@ -43,7 +43,7 @@ pub(super) struct Session {
     pub(super) has_back_channel: bool,
     /// The flags of the last SEQUENCE.
     pub(super) status: AtomicU32,
-    /// The context that the server may call in.
+    /// The context in which the server may call.
     named: Mutex<Option<BackHandles>>,
 }
 
@@ -54,7 +54,7 @@ impl Session {
 }
 
 impl Inner {
-    /// EXCHANGE_ID: the client as the server knows it, and whether it knew it before.
+    /// EXCHANGE_ID: the client's record on the server, and whether it is confirmed.
     pub(super) async fn exchange_id(&self) -> Result<(Known, bool), Error> {
         let mut exchange = ops::ExchangeId::new(self.name.clone(), self.verifier, exchange_id::USE_NON_PNFS);
         exchange.implementation = Some(ops::Implementation {
@@ -127,8 +127,8 @@ impl Inner {
         context.is_some_and(|context| session.named().as_ref() != Some(&context))
     }
 
-    /// BACKCHANNEL_CTL: tells the server that it may call in the present context, if it does not know that yet. False
-    /// if it knew, or the call has failed.
+    /// BACKCHANNEL_CTL: tells the server that it may call in the present context. Returns false if the server knew that
+    /// already, or if the call has failed.
     pub(super) async fn name_context(&self) -> bool {
         let session = self.standing().session.clone();
         let context = self.options.callbacks.as_ref().and_then(Callbacks::context);
@@ -154,7 +154,7 @@ impl Inner {
         }
     }
 
-    /// What is asked of the channel for calls: all that the transport can carry.
+    /// The attributes that the client asks for: all that the transport can carry.
     fn wanted(&self) -> ChannelAttributes {
         let octets = |octets: usize| u32::try_from(octets).unwrap_or(u32::MAX);
         let limits = self.client.transport().limits();
@@ -165,12 +165,12 @@ impl Inner {
         }
     }
 
-    /// BIND_CONN_TO_SESSION: the connection is used for the session, and for the server's calls. If there are several
-    /// connections, each is bound, as the server does not say which one it needs; one that is established is enough to
-    /// go on.
+    /// BIND_CONN_TO_SESSION: binds the connection to the session, and to the server's calls. If there are several
+    /// connections, the client binds each, because the server does not say which one it needs; one established
+    /// connection is enough to go on.
     ///
-    /// At first none of the others is bound: the server takes each for the session with the first SEQUENCE that it
-    /// carries, as no protection of state was asked for (RFC 8881 section 2.10.3.1).
+    /// At first the client binds none of the other connections: the server adds each to the session with the first
+    /// SEQUENCE over it, because the client has asked for no state protection (RFC 8881 section 2.10.3.1).
     pub(super) async fn bind(&self, session: &Arc<Session>) -> Result<(), Error> {
         let members = self.client.transport().members();
         if members.is_empty() {
@@ -182,8 +182,8 @@ impl Inner {
     }
 
     async fn bind_over(&self, client: &Client, session: &Arc<Session>) -> Result<(), Error> {
-        // Its first SEQUENCE has bound it to the channel for calls already. To ask only for the other channel is then
-        // refused (NFS4ERR_INVAL, by Linux's server and ours).
+        // The first SEQUENCE has already bound it to the fore channel. A request for the back channel alone would then
+        // be refused (NFS4ERR_INVAL, by Linux's server and ours).
         let direction =
             if self.options.callbacks.is_some() { ClientDirection::ForeOrBoth } else { ClientDirection::Fore };
         self.bind_for(client, session.id, direction).await
@@ -200,7 +200,7 @@ impl Inner {
         }
     }
 
-    /// DESTROY_SESSION, of one that is of no use any more: whatever the server says to that.
+    /// DESTROY_SESSION for a useless session, whatever the server's answer.
     pub(super) async fn destroy_session(&self, session: SessionId) {
         let members = self.client.transport().members();
         let client =
@@ -210,8 +210,8 @@ impl Inner {
         }
     }
 
-    /// The server takes it only from a connection that is the session's (RFC 8881 section 18.37.3), and the session may
-    /// be given up because no connection of its own is left. One that stays keeps the client from saying goodbye.
+    /// The server accepts this only over a connection of the session (RFC 8881 section 18.37.3), and the client may
+    /// have given the session up because it has lost them all. A session that stays prevents the end of the client.
     async fn destroy_session_over(&self, client: &Client, session: SessionId) -> Result<(), Error> {
         let destroy = || Args::DestroySession(ops::DestroySession { session });
         let mut status = self.alone_over(client, destroy()).await?.status();
@@ -225,7 +225,7 @@ impl Inner {
         }
     }
 
-    /// The server says no.
+    /// The server returns an error.
     pub(super) fn refused(&self, op: Op, status: Status) -> Error {
         Error::refused(op, status, self.client.caller())
     }

@@ -1,14 +1,14 @@
 //! The slots of a session: which call uses which slot, with which number (RFC 8881 section 2.10.6).
 //!
-//! A slot's number advances only when it is known that the server has seen the call. A call that ends otherwise, by an
-//! error of the transport or because its caller went away, leaves the slot doubtful: the next user of the slot probes
-//! it first (ULB-5.5-b, -c).
+//! A slot's number advances only when the client knows that the server has seen the call. If a call ends otherwise, by
+//! an error of the transport or because its caller has gone away, its slot is doubtful: the next user of the slot
+//! probes it first (ULB-5.5-b, -c).
 
 use rpcrdma_nfs::v4::ops::SequenceOk;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// The most slots that are used, whatever a server grants.
+/// The most slots that the client uses, whatever a server grants.
 pub(super) const MAX_SLOTS: u32 = 64;
 
 #[derive(Clone, Copy, Debug)]
@@ -16,20 +16,20 @@ struct Slot {
     /// The number of its next call.
     next: u32,
     busy: bool,
-    /// Whether the call of number `next` was sent and its outcome is unknown.
+    /// Whether the call with number `next` was sent, and its outcome is unknown.
     doubtful: bool,
 }
 
 const FRESH: Slot = Slot { next: 1, busy: false, doubtful: false };
-/// A slot that the server says it has given up. If it comes back, its numbers start again at the server too. The client
-/// tests that before it uses the slot: if the server has kept the slot after all, it could take a call of number 1 for
-/// a repetition and answer with the reply to another call.
+/// A slot that the server has given up, according to the server. If it comes back, its numbers start again on the
+/// server too. The client tests that before it uses the slot: if the server has kept the slot after all, it could take
+/// a call with number 1 for a repetition, and answer with the reply to another call.
 const GIVEN_UP: Slot = Slot { next: 1, busy: false, doubtful: true };
 
 #[derive(Debug)]
 struct Table {
     slots: Vec<Slot>,
-    /// How many of them may be used now, at least one.
+    /// How many of them the client may use now, at least one.
     usable: usize,
 }
 
@@ -40,21 +40,21 @@ pub(super) struct Slots {
     freed: Notify,
 }
 
-/// A slot that is in use. Dropping it gives it back: doubtful, if a call was sent and not settled.
+/// A slot in use. Dropping it gives it back: as doubtful, if a call was sent and not settled.
 #[derive(Debug)]
 pub(super) struct Taken<'a> {
     slots: &'a Slots,
     index: usize,
     /// The number for the next call.
     pub(super) number: u32,
-    /// Whether a call of this number was sent before and its outcome is unknown.
+    /// Whether a call with this number was sent before, and its outcome is unknown.
     pub(super) is_doubtful: bool,
     /// Whether a call is on its way.
     is_sent: bool,
 }
 
 impl Slots {
-    /// As many slots as a server grants, one at least.
+    /// As many slots as a server grants, at least one.
     pub(super) fn new(granted: u32) -> Self {
         let count = granted.clamp(1, MAX_SLOTS) as usize;
         Self { table: Mutex::new(Table { slots: vec![FRESH; count], usable: count }), freed: Notify::new() }
@@ -64,7 +64,7 @@ impl Slots {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the lowest slot that is free, as soon as one is.
+    /// Takes the lowest free slot, as soon as there is one.
     pub(super) async fn take(&self) -> Taken<'_> {
         loop {
             let freed = self.freed.notified();
@@ -89,12 +89,12 @@ impl Slots {
         self.table().slots.iter().rposition(|slot| slot.busy).unwrap_or(0) as u32
     }
 
-    /// Whether the call of this number is under way on this slot.
+    /// Whether the call with this number is under way in this slot.
     pub(super) fn is_under_way(&self, slot: u32, number: u32) -> bool {
         self.table().slots.get(slot as usize).is_some_and(|slot| slot.busy && slot.next == number)
     }
 
-    /// Follows what SEQUENCE says about slots. If a slot that the server has given up comes back, its numbers start
+    /// Adapts to what SEQUENCE says about slots. If a slot comes back that the server had given up, its numbers start
     /// again.
     pub(super) fn follow(&self, told: &SequenceOk) {
         let mut table = self.table();
@@ -110,7 +110,7 @@ impl Slots {
         }
     }
 
-    /// The server wants to have no slot above this one.
+    /// The server wants the client to use no slot above this one.
     pub(super) fn shrink(&self, highest: u32) {
         let mut table = self.table();
         table.usable = table.usable.min((highest as usize).saturating_add(1)).max(1);
@@ -123,18 +123,18 @@ impl Taken<'_> {
         self.index as u32
     }
 
-    /// A call of this number goes out now.
+    /// The call with this number goes out now.
     pub(super) fn sending(&mut self) {
         self.is_sent = true;
     }
 
-    /// The server has seen the call: the next has the next number.
+    /// The server has seen the call: the next call has the next number.
     pub(super) fn advance(&mut self) {
         self.number = self.number.wrapping_add(1);
         (self.is_doubtful, self.is_sent) = (false, false);
     }
 
-    /// The server has refused the call and left the slot as it was.
+    /// The server has refused the call, and the slot is unchanged.
     pub(super) fn keep(&mut self) {
         self.is_sent = false;
     }

@@ -28,7 +28,7 @@ pub struct Small {
     pub attributes: Attributes,
     /// The first bytes.
     pub data: Bytes,
-    /// Whether these are all.
+    /// Whether these are all bytes of the file.
     pub end: bool,
 }
 
@@ -96,7 +96,7 @@ impl Nfs4 {
                 check_written(&written, data.len(), stability)?;
                 written
             }
-            // Not in this call: in one of its own.
+            // The WRITE in this call has failed: it gets its own call.
             Err(_) => self.write(&opening.opened, 0, stability, data.clone()).await?,
         };
         let file = opening.opened.file().clone();
@@ -110,7 +110,7 @@ impl Nfs4 {
         Ok((file, written))
     }
 
-    /// What the server has not taken at once. By now the file is closed.
+    /// Writes the bytes that the server did not take at once. The file is already closed.
     async fn write_rest(
         &self,
         file: &Handle,
@@ -129,7 +129,7 @@ impl Nfs4 {
         Ok(written)
     }
 
-    /// The results of READ in the call that has opened the file, or of one more call.
+    /// The results of the READ in the call that has opened the file, or of one more call.
     async fn first_read(&self, opening: &mut Opening, count: u32) -> Result<(Attributes, ReadOk), Error> {
         let attributes = match opening.attributes.clone() {
             Ok(attributes) => attributes,
@@ -144,13 +144,13 @@ impl Nfs4 {
         }
     }
 
-    /// Closes the file unless that was done in the call that has opened it.
+    /// Closes the file, unless the call that opened it has already closed it.
     async fn close_unless(&self, mut opening: Opening) -> Result<(), Error> {
         let is_open = done!(opening.reply, Close).is_err();
         self.close_if(opening, is_open).await
     }
 
-    /// Closes a file that is still open, or counts it as closed.
+    /// Closes a file that is still open, or else records that it is closed.
     pub(super) async fn close_if(&self, opening: Opening, is_open: bool) -> Result<(), Error> {
         if !is_open {
             let held = &opening.opened.held;

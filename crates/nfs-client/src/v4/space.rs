@@ -1,6 +1,7 @@
 //! Holes and space: SEEK, ALLOCATE, DEALLOCATE. Minor version 2.
 //!
-//! READ_PLUS is not used: nothing of it can be placed directly (ULB-5.1.1-b). SEEK and READ do the same.
+//! The client does not use READ_PLUS, because none of its data can be placed directly (ULB-5.1.1-b). SEEK and READ do
+//! the same.
 
 use super::{
     Error, Nfs4, Opened,

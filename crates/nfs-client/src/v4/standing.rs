@@ -1,10 +1,10 @@
-//! The state of a client with its server: its id, its session, and what must be done before the next call.
+//! A client's standing with its server: its id, its session, and what it must do before the next call.
 
 use super::session::Session;
 use rpcrdma_nfs::v4::{ClientId, SessionId};
 use std::sync::Arc;
 
-/// A client as the server knows it.
+/// A client's record on the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
     pub(super) id: ClientId,
@@ -12,16 +12,16 @@ pub(super) struct Known {
     pub(super) sequence: u32,
 }
 
-/// What of it is done.
+/// How much of the standing exists.
 #[derive(Debug, Default)]
 pub(super) struct Standing {
     pub(super) client: Option<Known>,
     pub(super) session: Option<Arc<Session>>,
-    /// Sessions that are of no use any more and that the server may still keep.
+    /// Useless sessions that the server may still keep.
     pub(super) doomed: Vec<SessionId>,
-    /// Whether what is held must be reclaimed, and RECLAIM_COMPLETE is due.
+    /// Whether the client must reclaim what it holds, and send RECLAIM_COMPLETE.
     pub(super) owes_reclaim: bool,
-    /// Whether the connection must be bound to the session.
+    /// Whether the client must bind the connection to the session.
     pub(super) owes_binding: bool,
     /// The client id to which the held state belongs.
     pub(super) state_of: Option<ClientId>,
@@ -29,21 +29,21 @@ pub(super) struct Standing {
     pub(super) epoch: u64,
 }
 
-/// What ordinary calls build on: the client and its session.
+/// The ground of ordinary calls: the client and its session.
 #[derive(Clone, Debug)]
 pub(super) struct Ground {
     pub(super) client: ClientId,
     /// None in minor version 0.
     pub(super) session: Option<Arc<Session>>,
-    /// Changes with each of both.
+    /// Changes when either of them changes.
     pub(super) epoch: u64,
 }
 
-/// The most sessions that are kept in mind for being destroyed.
+/// The most useless sessions that the client remembers in order to destroy them.
 const MAX_DOOMED: usize = 8;
 
 impl Standing {
-    /// What ordinary calls can build on, if nothing is due.
+    /// The ground of ordinary calls, if nothing has to be done first.
     pub(super) fn ground(&self, minor: u32) -> Option<Ground> {
         if self.owes_reclaim || self.owes_binding {
             return None;
@@ -51,7 +51,7 @@ impl Standing {
         self.any_ground(minor)
     }
 
-    /// The same for calls that do what is due.
+    /// The same, for the calls that do what has to be done first.
     pub(super) fn any_ground(&self, minor: u32) -> Option<Ground> {
         let client = self.client?.id;
         if minor > 0 && self.session.is_none() {
@@ -60,7 +60,7 @@ impl Standing {
         Some(Ground { client, session: self.session.clone(), epoch: self.epoch })
     }
 
-    /// The session of this epoch is of no use any more.
+    /// The session of this epoch is useless now.
     pub(super) fn drop_session(&mut self, epoch: u64, is_known_to_the_server: bool) {
         if epoch != self.epoch {
             return;
@@ -72,7 +72,7 @@ impl Standing {
         }
     }
 
-    /// The server has restarted and kept the session of this epoch, but not what is held.
+    /// The server has restarted and kept the session of this epoch, but not what the client holds.
     pub(super) fn owe_reclaim(&mut self, epoch: u64) {
         if epoch == self.epoch && !self.owes_reclaim {
             self.epoch += 1;
@@ -80,7 +80,7 @@ impl Standing {
         }
     }
 
-    /// The server does not know the client of this epoch any more.
+    /// The server no longer knows the client of this epoch.
     pub(super) fn drop_client(&mut self, epoch: u64) {
         if epoch == self.epoch {
             self.epoch += 1;

@@ -1,4 +1,4 @@
-//! What a server says of itself once: its lease, and how much it moves in a call.
+//! The server's description of itself, which the client asks for once: its lease, and how much it moves in a call.
 
 use super::{
     Error, Inner, Nfs4,
@@ -12,16 +12,16 @@ use std::{
     time::Duration,
 };
 
-/// Bytes of a READ or WRITE but for the data: the head of the results, and of the arguments.
+/// Bytes of a READ or WRITE without the data: the head of the results, and of the arguments.
 const AROUND_DATA_OCTETS: usize = 1_024;
-/// The largest READDIR that is asked for.
+/// The largest READDIR that the client asks for.
 const DIRECTORY_OCTETS: usize = 256 << 10;
-/// A lease is renewed three times before it ends. No server is asked more often than this.
+/// The client renews a lease three times before it ends, but not more often than this.
 const SHORTEST_RENEWAL: Duration = Duration::from_millis(300);
-/// Nor more seldom.
+/// And not less often than this.
 const LONGEST_RENEWAL: Duration = Duration::from_secs(60);
 
-/// What a server says of itself.
+/// The server's description of itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Server {
     pub(super) lease: Duration,
@@ -39,7 +39,7 @@ impl Default for Server {
 }
 
 impl Server {
-    /// How often the lease is renewed.
+    /// How often the client renews the lease.
     pub(super) fn renewal(&self) -> Duration {
         (self.lease / 3).clamp(SHORTEST_RENEWAL, LONGEST_RENEWAL)
     }
@@ -50,8 +50,8 @@ impl Inner {
         self.server.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the server to describe itself. One whose root takes other flavours of credentials does not answer yet: the
-    /// caller will meet that, and can ask for them.
+    /// Asks the server to describe itself. If the server's root takes other flavours of credentials, it does not answer
+    /// yet: the caller will get that error, and can ask for the flavours.
     pub(super) async fn describe(&self) -> Result<(), Error> {
         let asked = Bitmap::of(&[
             Attribute::SupportedAttributes,
@@ -82,7 +82,7 @@ impl Inner {
 }
 
 impl Nfs4 {
-    /// How much is moved in a call at best.
+    /// The best sizes of calls.
     pub fn transfer(&self) -> Transfer {
         let inner = &self.inner;
         let session = inner.standing().session.clone();
@@ -93,7 +93,7 @@ impl Nfs4 {
         let server = *inner.server();
         let most = |allowed: usize, told: u64| {
             let allowed = allowed.saturating_sub(AROUND_DATA_OCTETS).min(MAX_TRANSFER_OCTETS);
-            // In whole pages, where a page fits.
+            // Whole pages, if at least one fits.
             let allowed = if allowed >= 4_096 { allowed & !4_095 } else { allowed };
             u32::try_from(told.min(allowed as u64)).unwrap_or(u32::MAX).max(1)
         };
@@ -104,7 +104,7 @@ impl Nfs4 {
         }
     }
 
-    /// How long the server keeps what this client holds if the client is silent.
+    /// How long the server keeps what this client holds while the client is silent.
     pub fn lease(&self) -> Duration {
         self.inner.server().lease
     }

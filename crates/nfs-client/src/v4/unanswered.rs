@@ -1,14 +1,14 @@
-//! Calls that the transport gave up waiting for, whose outcome is unknown. The driver takes back what they may have
-//! left with the server as soon as the server answers again. Otherwise it would stay as long as the lease is renewed,
-//! and would exclude others and prevent the client's own end.
+//! Calls for whose reply the transport has stopped waiting: their outcome is unknown. When the server answers again,
+//! the driver takes back what they may have left there. Otherwise it would stay as long as the client renews the lease;
+//! it would exclude others, and prevent the client's own end.
 
 use super::{Access, Error, How, Inner, Nfs4, finish::Caller, held::Held, open::By, open::Place};
 use crate::patience::Patience;
 use std::sync::Arc;
 
 impl Inner {
-    /// Whether something that the driver does and that failed is to be done once more, after a while. It is not when
-    /// the server has answered, whatever it says, when that takes too long, and when the client says goodbye.
+    /// Whether the driver tries failed work again, after a while. It does not if the server has answered, whatever the
+    /// answer; if the work takes too long; or if the client is ending.
     async fn is_tried_again(&self, error: &Error, patience: &mut Patience) -> bool {
         error.is_unanswered()
             && !self.duties.is_ending()
@@ -29,9 +29,9 @@ impl Inner {
 }
 
 impl Nfs4 {
-    /// A call without a reply may have opened a file. The driver opens it by the same owner, which makes one open of
-    /// both (RFC 8881 section 9.7), and closes that. It does not create the file for this: if the file does not exist,
-    /// nothing is open.
+    /// A call without a reply may have opened a file. The driver opens the file by the same owner, which unites both
+    /// opens (RFC 8881 section 9.7), and closes it. This does not create the file: if the file does not exist, nothing
+    /// is open.
     pub(super) fn take_back(&self, mut by: By, place: Place, access: Access) {
         let nfs = self.clone();
         self.inner.duties.finish(Box::pin(async move {

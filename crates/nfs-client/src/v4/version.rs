@@ -1,4 +1,4 @@
-//! Agreeing with a server on a minor version: the highest that both speak.
+//! Agrees with a server on a minor version: the highest that both have.
 
 use super::{Error, Inner, Nfs4, Options, held::Opens};
 use rpcrdma_env::Env;
@@ -11,11 +11,11 @@ use std::sync::{Arc, Weak};
 const MAX_HOST_CHARACTERS: usize = 128;
 
 impl Nfs4 {
-    /// Makes a client known to the server that `client` calls, which is one of [`PROGRAM`](rpcrdma_nfs::v4::PROGRAM),
-    /// [`VERSION`](rpcrdma_nfs::v4::VERSION), with a session where the minor version has them.
+    /// Registers a client with a server, and makes a session if the minor version has sessions. `client` must call
+    /// [`PROGRAM`](rpcrdma_nfs::v4::PROGRAM), [`VERSION`](rpcrdma_nfs::v4::VERSION) of that server.
     ///
     /// # Errors
-    /// [`Error::NoVersion4`] and [`Error::NoMinor`] if version 3 may be tried instead, and as all calls.
+    /// [`Error::NoVersion4`] and [`Error::NoMinor`] if version 3 may be tried instead; also the errors of all calls.
     pub async fn connect(client: Client, env: &Env, options: Options) -> Result<Self, Error> {
         let (lowest, highest) = (*options.minors.start(), *options.minors.end());
         for minor in (lowest..=highest.min(rpcrdma_nfs::v4::MAX_MINOR)).rev() {
@@ -42,7 +42,7 @@ impl Inner {
     fn new(client: Client, env: Env, options: Options, minor: u32, me: Weak<Inner>) -> Self {
         let mut verifier = [0; VERIFIER_OCTETS];
         env.random.fill(&mut verifier);
-        // Random, so that two clients of one host differ, and neither takes over what the other holds.
+        // Random, so that two clients of one host have different names, and neither takes over the other's state.
         let host: String = options.host.chars().take(MAX_HOST_CHARACTERS).collect();
         let name = format!("rpcrdma {host} {:016x}{:016x}", env.random.next_u64(), env.random.next_u64());
         Self {

@@ -1,31 +1,31 @@
-//! The work that a client's driver does at the same time: a few duties, the rest of calls whose callers are gone, and a
-//! renewal of the lease, so that none waits for another.
+//! The work that a client's driver does at the same time, so that no part waits for another: a few duties, calls whose
+//! callers have gone, and a renewal of the lease.
 
 use super::{Error, duties::Duties};
 use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use rpcrdma_env::BoxFuture;
 use std::{collections::VecDeque, sync::Arc};
 
-/// Duties at a time: the others wait, so that most slots of the session are free for the callers.
+/// How many duties are under way at a time: the others wait, so that most slots of the session are free for callers.
 const MAX_DUTIES: usize = 8;
 
-/// What was done.
+/// A piece of work that has ended.
 #[derive(Debug)]
 pub(super) enum Done {
-    /// Something that was left to do.
+    /// A duty.
     Duty,
-    /// A call without a caller.
+    /// A call whose caller has gone.
     Finished,
-    /// The flags of SEQUENCE have been acted on.
+    /// The driver has acted on the flags of SEQUENCE.
     Heeded {
-        /// Whether something could be done about it.
+        /// Whether there was something to do.
         has_found: bool,
     },
-    /// The lease was to be renewed.
+    /// A renewal of the lease.
     Renewed(Result<(), Error>),
 }
 
-/// What the driver does.
+/// The driver's work.
 #[derive(Default)]
 pub(super) struct Works {
     active: FuturesUnordered<BoxFuture<'static, Done>>,
@@ -34,15 +34,15 @@ pub(super) struct Works {
 }
 
 impl Works {
-    /// Begins something that waits for nothing else.
+    /// Begins work that does not wait for other work.
     pub(super) fn begin(&mut self, work: impl Future<Output = Done> + Send + 'static) {
         self.active.push(Box::pin(work));
     }
 
-    /// Finishes a call whose caller is gone.
+    /// Finishes a call whose caller has gone.
     pub(super) fn finish(&mut self, duties: &Arc<Duties>, call: BoxFuture<'static, ()>) {
         let at_work = duties.begin();
-        // It is not counted as a duty: it may wait for something that another such call holds.
+        // It does not count as a duty: it may wait for something that another such call holds.
         self.begin(async move {
             call.await;
             drop(at_work);
@@ -72,7 +72,7 @@ impl Works {
         }
     }
 
-    /// Waits until something is done.
+    /// Waits until a piece of work has ended.
     pub(super) async fn next(&mut self) -> Done {
         match self.active.next().await {
             Some(done) => {

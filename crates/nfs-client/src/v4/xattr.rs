@@ -11,9 +11,9 @@ use rpcrdma_nfs::v4::{
     ops::{self, SetXattrOption},
 };
 
-/// Bytes of an answer with names.
+/// How many bytes of names the client asks for in a call.
 const LIST_OCTETS: u32 = 64 << 10;
-/// The most names that are taken from a server: Linux has no room for more.
+/// The most names that the client accepts from a server: Linux has no room for more.
 const MAX_NAMES: usize = 65_536;
 
 impl Nfs4 {
@@ -51,7 +51,7 @@ impl Nfs4 {
             let plan = Plan::looks(Op::ListXattrs);
             let mut reply = self.inner.perform(plan, None, &mut |_| Ok(ops.to_vec())).await?;
             let listed = done!(reply, ListXattrs)?;
-            // Names that are kept do not keep the message.
+            // Copied: otherwise names that are kept would keep the message in memory.
             names.extend(listed.names.iter().map(|name| Name::from(name.as_slice())));
             if listed.end {
                 return Ok(names);

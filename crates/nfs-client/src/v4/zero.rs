@@ -1,7 +1,7 @@
 //! Minor version 0: registering the client (RFC 7530 sections 9.1.1, 16.33, 16.34).
 //!
-//! The server calls by connections of its own. A client whose embedder does not listen names an invalid address, and
-//! gets no delegations.
+//! The server makes its own connections for calls. If the embedder does not listen, the client names an invalid
+//! address, and gets no delegations.
 
 use super::{Error, Inner, standing::Known};
 use rpcrdma_nfs::v4::{

@@ -1,4 +1,4 @@
-//! What each operation of a CB_COMPOUND answers.
+//! The client's answer to each operation of a CB_COMPOUND.
 
 use crate::v4::{Inner, awaited::Recalled, session::BACK_OPERATIONS};
 use rpcrdma_nfs::v4::{
@@ -6,7 +6,8 @@ use rpcrdma_nfs::v4::{
     callback::{self, Args, CbOffload, CbRecall, CbSequence, CbSequenceOk, Op, Outcome},
 };
 
-/// The outcomes of a call's operations, up to the first that fails. CB_SEQUENCE, the first, was looked at.
+/// The outcomes of a call's operations, up to the first failure. The caller has already handled CB_SEQUENCE, the first
+/// one.
 pub(super) fn outcomes(
     client: Option<&Inner>,
     call: &callback::Arguments,
@@ -29,7 +30,7 @@ pub(super) fn outcomes(
     outcomes
 }
 
-/// The same in minor version 0, which has no sessions, and these two operations (RFC 7530 section 15.1).
+/// The same in minor version 0, which has no sessions and only these two operations (RFC 7530 section 15.1).
 pub(super) fn outcomes_without_session(client: &Inner, call: &callback::Arguments) -> Vec<Outcome> {
     if call.announced > BACK_OPERATIONS {
         return call.ops.first().map(|args| Outcome::failed(args.op(), Status::RESOURCE)).into_iter().collect();
@@ -38,7 +39,7 @@ pub(super) fn outcomes_without_session(client: &Inner, call: &callback::Argument
     for args in &call.ops {
         let status = match args {
             Args::Recall(recall) => client.gives_back(recall, || client.awaited.is_opening()),
-            // What is delegated is given back at once, and nothing is known of it that the server does not know.
+            // The client returns a delegated file at once, and knows nothing of it that the server does not know.
             Args::GetAttr(_) => Status::BADHANDLE,
             _ => Status::OP_ILLEGAL,
         };
@@ -51,7 +52,7 @@ pub(super) fn outcomes_without_session(client: &Inner, call: &callback::Argument
     outcomes
 }
 
-/// The answer of an operation that has succeeded: those that do have no results.
+/// The results of a successful operation, which has none beside its status.
 fn done(args: &Args) -> Outcome {
     match args {
         Args::Recall(_) => Outcome::Recall(Ok(())),
@@ -67,7 +68,7 @@ fn execute(client: Option<&Inner>, sequence: &CbSequence, args: &Args) -> Status
     match args {
         Args::Sequence(_) => Status::SEQUENCE_POS,
         Args::Recall(recall) => client.map_or(Status::BAD_STATEID, |client| client.recalled(sequence, recall)),
-        // The client keeps none, which is not more than any number.
+        // The client keeps none, which satisfies any limit.
         Args::RecallAny(_) => Status::OK,
         Args::RecallSlot(recall) => {
             if let Some(client) = client {
@@ -82,7 +83,7 @@ fn execute(client: Option<&Inner>, sequence: &CbSequence, args: &Args) -> Status
             Status::OK
         }
         Args::Offload(offload) => client.map_or(Status::BAD_STATEID, |client| client.offloaded(offload)),
-        // There are no layouts, and no delegations of this kind (RFC 8881 sections 20.3, 20.1).
+        // The client has no layouts, and no delegations of this kind (RFC 8881 sections 20.3, 20.1).
         Args::LayoutRecall(_) => Status::NOMATCHING_LAYOUT,
         Args::GetAttr(_) => Status::BADHANDLE,
         Args::PushDeleg(_) => Status::REJECT_DELEG,
@@ -97,8 +98,8 @@ fn execute(client: Option<&Inner>, sequence: &CbSequence, args: &Args) -> Status
 }
 
 impl Inner {
-    /// CB_RECALL: the driver returns the delegation at once. If the client does not know it, it may be part of a reply
-    /// that is still on its way.
+    /// CB_RECALL: the driver returns the delegation at once. If the client does not know it, the reply with the
+    /// delegation may still be under way.
     fn recalled(&self, sequence: &CbSequence, recall: &CbRecall) -> Status {
         let session = self.standing().session.clone();
         let is_under_way = || {
@@ -111,13 +112,13 @@ impl Inner {
         self.gives_back(recall, is_under_way)
     }
 
-    /// The same where a delegation that is not known may still be on its way to us, as `is_under_way` says.
+    /// The same. `is_under_way` says whether an unknown delegation may still be in a reply that is under way.
     fn gives_back(&self, recall: &CbRecall, is_under_way: impl FnOnce() -> bool) -> Status {
         match self.awaited.recalled(recall.state) {
             Some(Recalled::OnItsWay) => Status::OK,
             Some(Recalled::Of(file)) => match self.duties.give_back(file.clone(), recall.state) {
                 true => Status::OK,
-                // Later: there are too many.
+                // The server must recall it later: too many returns are waiting.
                 false => {
                     self.awaited.delegated(&file, recall.state);
                     Status::DELAY

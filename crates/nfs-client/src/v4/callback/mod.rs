@@ -1,11 +1,11 @@
 //! The calls of the server, which the transport brings in the reverse direction (RFC 8881 section 20, RFC 7862 section
 //! 16).
 //!
-//! [`Callbacks`] is made before the transport, which gets its service; the client gets it with its
+//! Make [`Callbacks`] before the transport, which gets its service; the client gets it with its
 //! [`Options`](super::Options). The router answers CB_NULL. All other answers are ready at once: no call of the server
 //! has to wait, and the client keeps only the last reply of each slot.
 //!
-//! In minor version 0 the server makes a connection of its own to call: the service belongs to a listener there, whose
+//! In minor version 0 the server makes its own connection for calls: there the service belongs to a listener, whose
 //! address is in the client's options.
 
 mod answer;
@@ -35,13 +35,13 @@ use std::{
     },
 };
 
-/// How many calls of the server are answered at a time: for the options of a transport.
+/// How many calls of the server the client answers at a time: for the options of a transport.
 pub const CALLBACK_SLOTS: u32 = BACK_SLOTS;
 
-/// Sessions whose calls are answered: the present one, and a few before it.
+/// How many sessions' calls the client answers: the present one's, and those of a few before it.
 const MAX_SESSIONS: usize = 4;
 
-/// Handles as operations name them.
+/// The handles of a context in the form of operations.
 pub(super) fn in_context(handles: &BackHandles) -> CallbackSecurity {
     let service = match handles.service {
         GssService::Authentication => ops::GssService::None,
@@ -62,9 +62,9 @@ pub struct Callbacks {
 struct Shared {
     client: Mutex<Weak<Inner>>,
     sessions: Mutex<VecDeque<(SessionId, BackSlots)>>,
-    /// By what the server names this client when it calls, in minor version 0.
+    /// The number by which the server names this client in its calls, in minor version 0.
     ident: AtomicU32,
-    /// The contexts that the server may call in.
+    /// The contexts in which the server may call.
     contexts: Option<Arc<AcceptBack>>,
 }
 
@@ -75,19 +75,19 @@ impl fmt::Debug for Callbacks {
 }
 
 impl Callbacks {
-    /// Callbacks of one client that is still to be made.
+    /// Callbacks for a client that does not exist yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same of a client that calls by RPCSEC_GSS: the server may call in the same contexts. Once it has, no other
-    /// calls are taken in this session.
+    /// The same for a client that uses RPCSEC_GSS: the server may call in the same contexts. Once it has done so, the
+    /// client accepts no other calls in this session.
     pub fn in_contexts_of(auth: GssAuth, env: &Env) -> Self {
         let contexts = Some(Arc::new(AcceptBack::new(auth, env)));
         Self { shared: Arc::new(Shared { contexts, ..Shared::default() }) }
     }
 
-    /// What answers the calls of the server, for the transport that brings them.
+    /// The handler of the server's calls, for the transport that brings them.
     pub fn router(&self, env: &Env) -> Router {
         let router = Router::new(env).with_service(self.service());
         match &self.shared.contexts {
@@ -96,34 +96,34 @@ impl Callbacks {
         }
     }
 
-    /// The most calls of the server that are answered at a time: what a transport grants in the reverse direction.
+    /// The most calls of the server that the client answers at a time: a transport grants these in the reverse
+    /// direction.
     pub const fn slots() -> u32 {
         CALLBACK_SLOTS
     }
 
-    /// The callback program, for the router that the transport hands the server's calls to, where calls by RPCSEC_GSS
-    /// are not understood.
+    /// The callback program as a service, for a transport whose router does not understand calls with RPCSEC_GSS.
     pub fn service(&self) -> Arc<dyn Service> {
         self.shared.clone()
     }
 
-    /// Whom the server calls.
+    /// Connects the client that the server calls.
     pub(super) fn attach(&self, client: &Arc<Inner>) {
         *self.shared.client.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(client);
     }
 
-    /// The server names this client so when it calls, in minor version 0.
+    /// Sets the number by which the server names this client in its calls, in minor version 0.
     pub(super) fn called(&self, ident: u32) {
         self.shared.ident.store(ident, Ordering::Relaxed);
     }
 
-    /// By what that is.
+    /// That number.
     pub(super) fn ident(&self) -> u32 {
         self.shared.ident.load(Ordering::Relaxed)
     }
 
-    /// As whom the server may call in a session that is about to be made. Contexts come first: a server takes the first
-    /// way that it can use, and many have nothing but the last.
+    /// The credentials with which the server may call in a session that is about to be made. Contexts come first: a
+    /// server takes the first one that it can use, and many servers can use only the last.
     pub(super) fn ways(&self) -> (List<CallbackSecurity, MAX_CALLBACK_SECURITY>, Option<BackHandles>) {
         if let Some(contexts) = &self.shared.contexts {
             contexts.expect();
@@ -133,18 +133,18 @@ impl Callbacks {
         (List(ways.collect()), context)
     }
 
-    /// The present context, which the server may not know yet.
+    /// The present context, if the server may not know it yet.
     pub(super) fn context(&self) -> Option<BackHandles> {
         let handles = self.shared.contexts.as_ref()?.handles()?;
         Some(handles).filter(|handles| handles.from_server.len() <= MAX_GSS_HANDLE_OCTETS)
     }
 
-    /// The same if the server has called in one.
+    /// The same, if the server has called in a context.
     pub(super) fn next_context(&self) -> Option<BackHandles> {
         self.shared.contexts.as_ref().filter(|contexts| contexts.has_heard()).and_then(|_| self.context())
     }
 
-    /// Calls may come by this session from now on.
+    /// From now on the server may call in this session.
     pub(super) fn session_made(&self, session: SessionId) {
         let mut sessions = self.shared.sessions();
         if sessions.len() >= MAX_SESSIONS {
@@ -174,7 +174,7 @@ impl Shared {
         if call.minor == 0
             && let Some(client) = self.client().filter(|client| client.minor == 0)
         {
-            // Everybody who reaches the port can call, but only the server knows the number.
+            // Anybody can send a call to the port, but only the server knows the number.
             if call.ident != self.ident.load(Ordering::Relaxed) {
                 return refused(Status::BADHANDLE);
             }
@@ -223,13 +223,13 @@ impl Service for Shared {
         callback::VERSION
     }
 
-    /// The slots of the back channel do what a cache of replies would.
+    /// The slots of the back channel replace a cache of replies.
     fn is_idempotent(&self, _: u32) -> bool {
         true
     }
 
     fn call(&self, context: CallContext, procedure: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
-        // If a server signs its calls, an unsigned call does not come from it, but from somebody on the path.
+        // If a server signs its calls, an unsigned call does not come from it, but from an attacker on the path.
         let is_signed = matches!(context.credential, Credential::Gss(_));
         // OPS-SEC-o
         if !is_signed && self.contexts.as_ref().is_some_and(|contexts| contexts.has_heard()) {

@@ -1,5 +1,5 @@
-//! The slots of a back channel: each call of the server is executed once, and its repetition gets the same answer (RFC
-//! 8881 section 2.10.6.1).
+//! The slots of a back channel: the client executes each call of the server once, and a repetition gets the same reply
+//! (RFC 8881 section 2.10.6.1).
 
 use crate::v4::session::{BACK_CACHED_OCTETS, BACK_SLOTS};
 use rpcrdma_nfs::v4::{
@@ -12,9 +12,9 @@ use rpcrdma_xdr::Payload;
 pub(super) struct BackSlot {
     /// The number of the last call, 0 before the first.
     last: u32,
-    /// Whether there was one.
+    /// Whether there was a call.
     is_used: bool,
-    /// What it was answered, unless that was too long.
+    /// The reply to it, unless it was too long.
     reply: Option<Payload>,
 }
 
@@ -28,11 +28,11 @@ impl Default for BackSlots {
     }
 }
 
-/// What a call is to its slot.
+/// What a call means to its slot.
 pub(super) enum Turn<'a> {
-    /// A new one, with what CB_SEQUENCE answers.
+    /// A new call, with the results of CB_SEQUENCE.
     New(CbSequenceOk, &'a mut BackSlot),
-    /// A repetition, with the answer to the first.
+    /// A repetition, with the reply to the first call.
     Again(Payload),
     /// Neither.
     Refused(Status),
@@ -61,7 +61,7 @@ impl BackSlots {
 }
 
 impl BackSlot {
-    /// Keeps an answer for a repetition, unless it is longer than the session says.
+    /// Keeps a reply for a repetition, unless it is longer than the session allows.
     pub(super) fn keep(&mut self, reply: &Payload) {
         if reply.len() <= BACK_CACHED_OCTETS as usize {
             self.reply = Some(reply.clone());
