@@ -1,4 +1,4 @@
-//! Files in no version's words, over a server of version 3 that tells as little as it may.
+//! [`Files`] over a server of version 3 that returns as little as it may.
 
 #[allow(dead_code, reason = "each test file uses its share")]
 mod scripted;
@@ -19,7 +19,7 @@ fn name(text: &str) -> Name {
     Name::from(text)
 }
 
-/// A server that makes whatever it is asked for and tells no handle, asked for one by `lookup`.
+/// A server that makes everything and returns no handle; `lookup` answers the LOOKUP for the handle.
 fn silent_maker(lookup: fn() -> Scripted) -> Files {
     let nfs = client(move |procedure, _| match procedure {
         Procedure::Lookup => lookup(),
@@ -43,7 +43,7 @@ async fn a_handle_that_is_not_told_is_looked_up() {
     assert_eq!(files.mknod(&directory, &name("new"), NodeKind::Fifo, new).await.unwrap().file, neutral("found"));
 }
 
-/// Who cleans up has to know that there is something.
+/// A caller that cleans up has to know that the file exists.
 #[tokio::test]
 async fn what_was_made_and_cannot_be_used_was_made() {
     let files = silent_maker(|| once(&lookup_failed(Status::ACCES)));
@@ -87,7 +87,7 @@ async fn a_mask_takes_rights_from_what_is_made_and_from_nothing_else() {
     files.mkdir(&neutral("dir"), &name("new"), new).await.unwrap();
     files.create(&neutral("dir"), &name("new"), CreateHow::Unchecked(new)).await.unwrap();
     files.setattr(&neutral("made"), new, Some(Time::new(7, 8))).await.unwrap();
-    // A time that the protocol cannot tell is the nearest that it can.
+    // If the protocol cannot express a time, the nearest possible one is sent.
     let earliest = v3::SetTime::Client(v3::Time::default());
     let expected = [(Some(0o750), earliest), (Some(0o750), earliest), (Some(0o777), earliest)];
     assert_eq!(*seen.lock().unwrap(), expected);
@@ -155,7 +155,7 @@ async fn to_open_and_close_costs_no_call_and_a_name_costs_one() {
     assert_eq!((file.handle(), *calls.lock().unwrap()), (neutral("found"), 2));
 }
 
-/// Handles of other versions may be longer than version 3 has them.
+/// Handles of other versions may be longer than version 3 allows.
 #[tokio::test]
 async fn a_handle_of_another_version_is_refused_without_a_call() {
     let files = Files::from(client(|procedure, _| panic!("{procedure:?}")));

@@ -1,4 +1,5 @@
-//! Access control lists by NFSACL, beside version 3: what is asked, for how much room, and what servers may answer.
+//! Access control lists by NFSACL, beside version 3: the client's calls, the room for their replies, and what servers
+//! may answer.
 
 use rpcrdma_env::{BoxFuture, SeededRandom, TokioClock};
 use rpcrdma_nfs::{
@@ -18,8 +19,8 @@ use std::{
     task::{Context, Poll},
 };
 
-/// What a server was asked: program, version and procedure, the arguments, the room for the reply, whether it may be
-/// repeated.
+/// A call that the server got: program, version and procedure, the arguments, the room for the reply, and whether the
+/// transport may repeat it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Asked {
     to: [u32; 3],
@@ -95,7 +96,7 @@ fn file() -> Handle {
     v3::Handle::new(b"file").unwrap().into()
 }
 
-/// The file's handle as it is sent.
+/// The file's handle in wire form.
 const FILE: [u32; 2] = [4, 0x6669_6C65];
 
 fn named() -> Acls {
@@ -103,17 +104,17 @@ fn named() -> Acls {
     Acls { access, default: None }
 }
 
-/// Six entries of a list, behind their counts.
+/// Six entries of a list, after their counts.
 const NAMED: [u32; 20] = [6, 6, 1, 0, 6, 2, 1000, 7, 4, 0, 4, 8, 50, 1, 16, 0, 5, 32, 0, 0];
-/// Reply headers are this long at most, beside the results.
+/// The longest header of a reply, without the results.
 const HEADER: usize = 24 + 400;
 
-/// Over NFS's transport, to its own program; and with room for the longest lists, whatever the file has.
+/// Over NFS's transport, to NFSACL's own program, and with room for the longest lists, whatever lists the file has.
 ///
 /// proves: ULB-4.2-c, ULB-4.2-a
 #[tokio::test]
 async fn a_reply_has_room_for_the_longest_lists() {
-    // Status, no attributes, the mask, the lists.
+    // The status, no attributes, the mask, the lists.
     let (files, server) = serving(Ok([&[0, 0, 5][..], &NAMED, &[0, 0]].concat()));
     assert_eq!(files.posix_acls(&file()).await.unwrap(), named());
     let list = 8 + 12 * nfsacl::MAX_ENTRIES;
@@ -121,7 +122,7 @@ async fn a_reply_has_room_for_the_longest_lists() {
     let (to, args) = ([100_227, 3, 1], [&FILE[..], &[5]].concat());
     assert_eq!(*server.asked.lock().unwrap(), [Asked { to, args, room, repeatable: true }]);
 
-    // What SETACL returns has a size that the program says.
+    // The program limits the size of SETACL's results.
     let (files, server) = serving(Ok(vec![0, 0]));
     files.set_posix_acls(&file(), &named()).await.unwrap();
     let (to, args) = ([100_227, 3, 2], [&FILE[..], &[5], &NAMED, &[0, 0]].concat());
@@ -140,7 +141,7 @@ async fn a_default_list_goes_with_the_access_list() {
     assert_eq!(server.asked.lock().unwrap()[0].args, [&FILE[..], &[5], &NAMED, &sent].concat());
 }
 
-/// A server without the program says so to the first call; who asks again gets the same at once.
+/// A server without the program answers the first call; later calls fail at once with the same error.
 #[tokio::test]
 async fn a_server_without_the_program_is_asked_once() {
     for missing in [Rejection::ProgramUnavailable, Rejection::ProgramMismatch { low: 2, high: 2 }] {
@@ -156,7 +157,7 @@ async fn a_server_without_the_program_is_asked_once() {
         }
         assert_eq!(server.asked.lock().unwrap().len(), 1);
     }
-    // Anything else is an answer to one call.
+    // Any other error concerns only one call.
     for (answer, cause) in [(10_004, Cause::NotSupported), (1, Cause::NotOwner), (70, Cause::Stale)] {
         let (files, server) = serving(Ok(vec![answer, 0]));
         assert_eq!(files.posix_acls(&file()).await.unwrap_err().cause(), Some(cause));
@@ -174,7 +175,7 @@ async fn lists_that_are_none_are_nobodys() {
         list[at] = word;
         list
     };
-    // A class twice, a type and rights that there are not.
+    // A class twice; an invalid type; invalid rights.
     for list in [swap(5, 1), swap(2, 0x40), swap(4, 8), swap(2, 2)] {
         let (files, _) = serving(Ok([&[0, 0, 5][..], &list, &[0, 0]].concat()));
         let error = files.posix_acls(&file()).await.unwrap_err();
@@ -182,13 +183,13 @@ async fn lists_that_are_none_are_nobodys() {
         let (files, _) = serving(Ok([&[0, 0, 5][..], &base, &list].concat()));
         assert!(files.posix_acls(&file()).await.is_err());
     }
-    // Fewer lists than were asked for.
+    // Fewer lists than the client asked for.
     for mask in [0, 1, 4, 0xA] {
         let (files, _) = serving(Ok([&[0, 0, mask][..], &base, &[0, 0]].concat()));
         let error = files.posix_acls(&file()).await.unwrap_err();
         assert!(matches!(error, Error::Nonsense { .. } | Error::Call { .. }), "{mask}: {error:?}");
     }
-    // Counts that lie.
+    // Wrong counts.
     for list in [swap(0, 5), swap(0, 3), swap(1, 3), swap(1, 5), swap(1, u32::MAX), swap(0, 1025)] {
         let (files, _) = serving(Ok([&[0, 0, 5][..], &list, &[0, 0]].concat()));
         let error = files.posix_acls(&file()).await.unwrap_err();
@@ -196,7 +197,7 @@ async fn lists_that_are_none_are_nobodys() {
     }
 }
 
-/// More entries than the program can carry are not sent.
+/// The client does not send more entries than the program allows.
 #[tokio::test]
 async fn a_list_that_is_too_long_is_not_sent() {
     let of = |users: u32| PosixAcl::new([7; 3], (0..users).map(|id| (id, 4)).collect(), vec![], Some(7)).unwrap();

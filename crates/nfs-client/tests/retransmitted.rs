@@ -1,4 +1,4 @@
-//! Calls whose first copy may have been executed, and calls that the server wants later.
+//! Calls that the server may have executed before, and calls that the server wants later.
 
 #[allow(dead_code, reason = "each test file uses its share")]
 mod scripted;
@@ -7,7 +7,7 @@ use rpcrdma_nfs::v3::{self, Answer, FileType, Name, NewAttributes, Path, Procedu
 use rpcrdma_nfs_client::Cause;
 use scripted::{Scripted, again, attributes, client, failed, found, handle, lookup_failed, once};
 
-/// MKDIR answered by `mkdir`, then LOOKUP by `lookup`.
+/// MKDIR, which `mkdir` answers, and then LOOKUP, which `lookup` answers.
 async fn mkdir(mkdir: fn() -> Scripted, lookup: fn() -> Scripted) -> Result<v3::Created, Option<Cause>> {
     let nfs = client(move |procedure, _| match procedure {
         Procedure::MakeDirectory => mkdir(),
@@ -112,7 +112,7 @@ async fn try_again_later_is_tried_again_later() {
     assert_eq!(waited.as_millis(), 100 + 200 + 400 + 800);
 }
 
-/// The server has `later` answers "later" to give before it answers.
+/// The server answers "later" this many times before it succeeds.
 async fn patience(later: u32) -> (Result<(), Option<Cause>>, std::time::Duration) {
     let mut left = later;
     let nfs = client(move |_, _| match left.checked_sub(1) {
@@ -127,8 +127,8 @@ async fn patience(later: u32) -> (Result<(), Option<Cause>>, std::time::Duration
     (answer.map(drop).map_err(|error| error.cause()), begin.elapsed())
 }
 
-/// Pauses of 0.1 s, doubled up to 12.8 s, make 25.5 s after 8 of them; then 38 of 15 s and one of 4.5 s are left of ten
-/// minutes.
+/// Pauses of 0.1 s, doubled up to 12.8 s, are 25.5 s after 8 of them; the rest of ten minutes is 38 pauses of 15 s and
+/// one of 4.5 s.
 #[tokio::test(start_paused = true)]
 async fn later_is_not_waited_for_without_end() {
     let ten_minutes = std::time::Duration::from_secs(600);

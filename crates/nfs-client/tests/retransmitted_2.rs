@@ -1,5 +1,5 @@
-//! Calls of version 2 whose reply was lost: a server executes what it is sent, and when a call comes again it has
-//! forgotten that it did, as one that was restarted.
+//! Calls of version 2 whose reply was lost: the server executes every call, and when a call comes again it has
+//! forgotten that it has executed it, like a server that was restarted.
 
 #[allow(dead_code, reason = "each test file uses its share")]
 mod scripted;
@@ -17,7 +17,7 @@ use std::{
 
 const ROOT: Handle = Handle([0; 32]);
 
-/// A file, and what it points to if it is a symbolic link.
+/// A file; if it is a symbolic link, with its target.
 #[derive(Clone)]
 struct Node {
     attributes: Attributes,
@@ -139,12 +139,12 @@ impl Names {
     }
 }
 
-/// What becomes of replies to calls that must not be executed twice.
+/// What happens to replies to calls that must not be executed twice.
 #[derive(Clone, Copy, Debug)]
 enum Replies {
     Arrive,
     AreLost,
-    /// And somebody else does this before the call comes again.
+    /// The same, and another client does this before the call comes again.
     AreLostAnd(fn(&mut Names)),
 }
 
@@ -175,12 +175,12 @@ fn plain() -> NewAttributes {
     NewAttributes { mode: Some(0o644), ..NewAttributes::default() }
 }
 
-/// A named pipe, as a new file's mode asks for one.
+/// The attributes of a new file that is a named pipe, which the mode says.
 fn pipe() -> NewAttributes {
     NewAttributes { mode: Some(0o020_644), ..NewAttributes::default() }
 }
 
-/// Each call that makes something, by this name.
+/// Makes each kind of object, with names that begin with `prefix`.
 async fn make_all(nfs: &Nfs2, prefix: &str) -> Vec<Result<(), Option<Cause>>> {
     let name = |what: &str| Name::from(&*format!("{prefix}{what}"));
     vec![
@@ -192,7 +192,7 @@ async fn make_all(nfs: &Nfs2, prefix: &str) -> Vec<Result<(), Option<Cause>>> {
     ]
 }
 
-/// The same, for what takes names away.
+/// The same for calls that remove names.
 async fn take_all(nfs: &Nfs2, prefix: &str) -> Vec<Result<(), Option<Cause>>> {
     let name = |what: &str| Name::from(&*format!("{prefix}{what}"));
     vec![
@@ -223,7 +223,7 @@ async fn what_is_there_or_is_not_is_told_where_nothing_was_lost() {
     assert_eq!(take_all(&nfs, "").await, vec![Err(Some(Cause::Absent)); 3]);
 }
 
-/// What others have made meanwhile by the same name is not taken for what the call has made.
+/// The client does not take what another client has made with the same name for its own.
 #[tokio::test]
 async fn what_others_have_put_in_its_place_is_not_taken_for_it() {
     let (nfs, _) = server(Replies::AreLostAnd(|names| {
@@ -249,7 +249,7 @@ async fn what_others_have_put_in_its_place_is_not_taken_for_it() {
     assert_eq!(cause(linked), Err(Some(Cause::Exists)), "a link that leads to another file");
 }
 
-/// What was renamed has to have got where it should.
+/// A renamed file must exist under its new name.
 #[tokio::test]
 async fn a_name_that_is_nowhere_was_not_changed() {
     let (nfs, names) = server(Replies::AreLostAnd(|names| {

@@ -1,4 +1,4 @@
-//! Streams, listings and paths against servers that do the least that they must.
+//! Streams, listings and paths against servers that do only what they must.
 
 #[allow(dead_code, reason = "each test file uses its share")]
 mod scripted;
@@ -13,7 +13,7 @@ fn contents(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 7 + n / 251) as u8).collect()
 }
 
-/// Reads a file of `len` bytes, thought to have `expected`, from a server that returns at most `most` at a time.
+/// Reads a file of `len` bytes; the reader expects `expected` bytes, and the server returns at most `most` at a time.
 async fn read_expecting(len: usize, expected: u64, most: usize, block: u32, depth: usize) -> (Vec<u8>, usize) {
     let calls = Arc::new(Mutex::new(0));
     let counted = calls.clone();
@@ -42,7 +42,7 @@ async fn read(len: usize, most: usize, block: u32, depth: usize) -> Vec<u8> {
 async fn no_call_is_spent_beyond_the_expected_end() {
     assert_eq!(read_expecting(300, 300, 1000, 100, 8).await, (contents(300), 3));
     assert_eq!(read_expecting(301, 301, 1000, 100, 8).await, (contents(301), 4));
-    // The file has grown or shrunk since.
+    // The file has grown or shrunk meanwhile.
     assert_eq!(read_expecting(500, 300, 1000, 100, 8).await, (contents(500), 5));
     assert_eq!(read_expecting(150, 300, 1000, 100, 2).await, (contents(150), 2));
 }
@@ -56,7 +56,7 @@ async fn a_file_is_read_whole_however_little_comes_at_a_time() {
     }
 }
 
-/// A small file costs one call: the end is known from its answer.
+/// A small file costs one call: its reply shows the end.
 #[tokio::test]
 async fn nothing_is_asked_beyond_the_end_that_was_told() {
     let calls = Arc::new(Mutex::new(0));
@@ -81,7 +81,7 @@ async fn a_server_that_returns_nothing_or_too_much_is_an_error() {
     }
 }
 
-/// A server's file, and how often it restarts.
+/// A server's file, and its restarts.
 #[derive(Default)]
 struct Volatile {
     durable: Vec<u8>,
@@ -96,8 +96,8 @@ fn put(file: &mut Vec<u8>, offset: u64, data: &[u8]) {
     file[from..from + data.len()].copy_from_slice(data);
 }
 
-/// Writes through a server that takes at most `most` bytes at a time and restarts, losing unstable data, before those
-/// writes that `restart` says, counted from 1.
+/// Writes through a server that takes at most `most` bytes at a time. Before the writes for whose number `restart` is
+/// true (counted from 1), the server restarts and loses unstable data.
 async fn write(len: usize, most: usize, restart: fn(u64) -> bool) -> (Result<(), Error>, Vec<u8>) {
     let server = Arc::new(Mutex::new(Volatile::default()));
     let inside = server.clone();
@@ -162,7 +162,8 @@ async fn a_server_that_always_loses_data_is_given_up() {
     assert!(matches!(result, Err(Error::NotDurable { .. })), "{result:?}");
 }
 
-/// A server that has lost data says "later" to COMMIT until it has another verifier, then succeeds with that one.
+/// A server that has lost data answers "later" to COMMIT until its verifier has changed, and then succeeds with the new
+/// one.
 #[tokio::test(start_paused = true)]
 async fn data_that_a_server_lost_are_sent_again_when_commit_was_put_off() {
     let calls = Arc::new(Mutex::new((0, 0)));
@@ -264,8 +265,8 @@ async fn a_server_without_readdirplus_is_asked_by_readdir() {
     assert!(listing.next().await.unwrap().is_none());
 }
 
-/// Lists a directory whose replies end at the cookies that `cookie` says, the first being 0; without end unless the
-/// cookie is 0. How many entries came, and why it ended.
+/// Lists a directory: `cookie` gives the last cookie of each reply, the first being number 0. The directory has no end
+/// unless a cookie is 0. Returns the number of entries, and the error at the end.
 async fn list(most: Option<u64>, cookie: fn(u64) -> u64) -> (u64, Option<Error>) {
     let mut reply = 0;
     let nfs = client(move |_, _| {
@@ -299,7 +300,7 @@ async fn a_directory_that_leads_in_a_circle_is_an_error() {
         assert_eq!(count, 2 * replies, "what came before it is told");
         assert!(error.is_some_and(|error| error.to_string().contains("for the second time")));
     }
-    // Cookies that go down are odd, but no circle.
+    // Descending cookies are odd, but not a circle.
     let (count, error) = list(None, |n| 5 - n.min(5)).await;
     assert_eq!((count, error.is_none()), (12, true));
 }
@@ -313,7 +314,7 @@ async fn a_directory_without_end_is_an_error() {
     assert_eq!((count, error.is_none()), (100, true), "as many as the limit are taken");
 }
 
-/// A circle that is longer than what is remembered ends at the limit of entries.
+/// A circle that is longer than the listing's memory ends at the limit of entries.
 #[tokio::test]
 async fn a_long_circle_ends_too() {
     let (count, error) = list(Some(300_000), |n| 1 + n % 100_000).await;
@@ -321,7 +322,7 @@ async fn a_long_circle_ends_too() {
     assert!(matches!(error, Some(Error::TooManyEntries { .. })), "{error:?}");
 }
 
-/// Nobody has to ask for the limit.
+/// There is a limit even if the caller does not set one.
 #[tokio::test]
 async fn there_is_a_limit_on_entries_by_default() {
     const EACH: u64 = 1 << 14;

@@ -23,7 +23,7 @@ fn config() -> SimConfig {
     SimConfig::default().with_link(Link::new(Duration::from_micros(50), Duration::from_micros(500)))
 }
 
-/// A run: what goes wrong in it, one step in so many.
+/// A run. With `trouble_one_in`, something goes wrong before one step in this many.
 fn run(seed: u64, version: Version, versions: Versions, trouble_one_in: Option<u64>) {
     println!("seed {seed}, {version:?}, RPC-over-RDMA {versions:?}, trouble {trouble_one_in:?}");
     let world = World::new(seed);

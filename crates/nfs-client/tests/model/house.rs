@@ -1,4 +1,4 @@
-//! A server of ours for all versions, with a disk that outlives it, and a client of one of them.
+//! Our server for all versions, with a disk that outlives its process, and a client of one version.
 
 use rpcrdma_env::{Env, Heap};
 use rpcrdma_nfs::{mount, v3, v4};
@@ -31,7 +31,7 @@ pub(crate) enum Version {
 
 pub(crate) const EVERY: [Version; 4] = [Version::Three, Version::Four(0), Version::Four(1), Version::Four(2)];
 
-/// The server's process. Its lease and its grace period are this long.
+/// The server's process. `lease` is the length of its lease and of its grace period.
 pub(crate) fn nfsd(storage: &Arc<MemoryFs>, scratch: &Path, env: &Env, lease: Duration) -> Nfsd {
     let state = StateDirectory::open(scratch.join("state"), &*env.random).unwrap();
     let identities = Identities { squash: Squash::None, ..Identities::default() };
@@ -40,7 +40,7 @@ pub(crate) fn nfsd(storage: &Arc<MemoryFs>, scratch: &Path, env: &Env, lease: Du
     Nfsd::new(vec![export], SECRET, env).unwrap().with_version_4(version_4, true, env).unwrap()
 }
 
-/// A client over a transport, what has to be driven beside it, and the root.
+/// A client over a transport, a future that must be polled beside it, and the root.
 pub(crate) async fn client(
     version: Version,
     transport: Arc<dyn ClientTransport>,
@@ -63,7 +63,7 @@ pub(crate) async fn client(
     }
 }
 
-/// The handle of the root, as MOUNT gives it.
+/// The handle of the root, from MOUNT.
 async fn mounted(nfsd: &Nfsd) -> Handle {
     let (_signal, gone) = GoneSignal::new();
     let limits = Limits::new(1 << 20, 1 << 20);

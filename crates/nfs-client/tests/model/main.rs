@@ -1,5 +1,6 @@
-//! What programs do with files through `Files`, in each version of NFS, held against a model: over the simulated fabric
-//! in virtual time, over software iWARP and over TCP in real time, while connections are cut and the server restarts.
+//! What programs do with files through `Files`, in each version of NFS, compared with a model: over the simulated
+//! fabric in virtual time, and over software iWARP and TCP in real time, while connections are cut and the server
+//! restarts.
 
 mod fabric;
 mod house;

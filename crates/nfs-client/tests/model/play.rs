@@ -1,4 +1,4 @@
-//! Random sequences of what programs do with files, and a model of what must come of each.
+//! Random sequences of what programs do with files, and a model of the right results.
 
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Random};
@@ -6,15 +6,15 @@ use rpcrdma_nfs::attr::{FileType, NewAttributes, Stability};
 use rpcrdma_nfs_client::{Access, Cause, CreateHow, Error, File, Files, Handle, Name};
 use std::collections::BTreeMap;
 
-/// Names that are used again and again, so that they are in each other's way.
+/// So few names are used that operations often meet the same name.
 const NAMES: u64 = 5;
-/// The largest piece that is written, and how far into a file.
+/// The largest piece that is written, and its largest offset.
 const MAX_PIECE: u64 = 40_000;
 const MAX_OFFSET: u64 = 60_000;
-/// Files that are kept open at a time.
+/// The most files that are open at a time.
 const MAX_OPEN: usize = 3;
 
-/// What has a name.
+/// The kind of file that has a name.
 #[derive(Clone, Debug, PartialEq)]
 enum Node {
     File(usize),
@@ -28,22 +28,22 @@ struct Contents {
     mode: u32,
 }
 
-/// What goes wrong before a step, if anything does.
+/// Runs before a step, and may make something go wrong.
 pub(crate) type Trouble<'a> = dyn FnMut() -> BoxFuture<'a, ()> + 'a;
 
-/// A client and what must be there.
+/// A client, and the files that must exist.
 struct Play<'a> {
     files: &'a Files,
     root: &'a Handle,
     random: &'a dyn Random,
-    /// Whether calls may have been executed whose replies were lost.
+    /// Whether calls may have been executed although their replies were lost.
     has_trouble: bool,
     tree: BTreeMap<String, Node>,
     contents: Vec<Contents>,
     open: Vec<(File, usize)>,
 }
 
-/// Does so many things. Whatever is wrong panics.
+/// Makes this many steps. Panics if anything is wrong.
 pub(crate) async fn play<'a>(
     files: &'a Files,
     root: &'a Handle,
@@ -67,8 +67,8 @@ pub(crate) async fn play<'a>(
 }
 
 impl Play<'_> {
-    /// Whether an answer is what the model says, where an error is one of these. Where calls may come twice, what is
-    /// as a call would have it passes for done by that call: nobody can tell.
+    /// Checks a result against the model: `refused` lists the possible errors, or is `None` for a success. If calls may
+    /// come twice, a call also succeeds if the state is as it would leave it: nobody can tell the difference.
     fn hold<T>(&self, what: &str, result: Result<T, Error>, refused: Option<&[Cause]>) -> Option<T> {
         match (result, refused) {
             (Ok(value), None) => Some(value),
@@ -87,7 +87,7 @@ impl Play<'_> {
         self.random.below(bound)
     }
 
-    /// A directory: the root, or one in it if there is one. Its name, its handle.
+    /// A random directory: the root, or a directory in it. Returns its name and its handle.
     async fn directory(&self) -> (Option<String>, Handle) {
         let within = self.tree.iter().filter(|(_, node)| matches!(node, Node::Directory(_)));
         let names: Vec<_> = within.map(|(name, _)| name.clone()).collect();
@@ -136,7 +136,7 @@ impl Play<'_> {
             0 | 1 => self.create(&what("create"), &directory, &handle, &called).await,
             2 => {
                 let refused = there.is_some().then_some(&[Cause::Exists][..]);
-                // Directories are one deep.
+                // Directories lie only in the root.
                 if directory.is_none() {
                     let made = self.files.mkdir(&handle, &name, NewAttributes::default()).await;
                     if self.hold(&what("mkdir"), made, refused).is_some() {
@@ -198,7 +198,7 @@ impl Play<'_> {
             _ => None,
         };
         let mut made = self.files.create(handle, &name, how).await.map(|made| made.file);
-        // A guarded creation whose reply is lost may find what it has made: nobody can tell whose it is.
+        // If the reply of a guarded creation is lost, its repetition may find the file: nobody can tell who made it.
         if self.has_trouble
             && refused.is_none()
             && is_guarded
@@ -248,7 +248,7 @@ impl Play<'_> {
         }
     }
 
-    /// Writes to an open file, cuts it, or looks at it.
+    /// Writes to an open file, truncates it, or looks at it.
     async fn change(&mut self, step: usize) {
         let (file, number) = &self.open[self.below(self.open.len() as u64) as usize];
         let (file, number) = (file.clone(), *number);
@@ -294,7 +294,7 @@ impl Play<'_> {
         }
     }
 
-    /// All of an open file is as it must be.
+    /// Checks all of an open file.
     async fn look_at(&self, file: &File, number: usize) {
         let known = &self.contents[number];
         let mut octets = Vec::new();
@@ -315,7 +315,7 @@ impl Play<'_> {
 
     async fn remove(&mut self, what: &str, directory: &Option<String>, handle: &Handle, called: &str) {
         let there = self.names(directory).get(called).cloned();
-        // What becomes of a file that is open and has no name differs between the versions.
+        // The versions treat an open file without a name differently.
         if self.is_open(there.as_ref()) {
             return;
         }
@@ -342,7 +342,7 @@ impl Play<'_> {
             return;
         }
         let is_same = (directory, called) == (&to_directory, to.as_str());
-        // Two names of one file both stay. Two empty directories are alike, and are not the same.
+        // If both are names of one file, both stay. Two empty directories are equal, but not the same.
         let is_one_file = matches!((&there, &target), (Some(Node::File(one)), Some(Node::File(other))) if one == other);
         let refused: Option<&[Cause]> = match (&there, &target) {
             (None, _) => Some(&[Cause::Absent]),
@@ -389,7 +389,7 @@ impl Play<'_> {
         names
     }
 
-    /// When all is done: each name is what the model says, and there is no other.
+    /// At the end: each name stands for what the model says, and there is no other name.
     async fn judge(&self) {
         let mut left = vec![(self.root.clone(), &self.tree)];
         while let Some((handle, names)) = left.pop() {

@@ -22,10 +22,10 @@ use std::{
 };
 use tokio::{net::TcpListener, task::JoinHandle};
 
-/// Short, as new opens wait for the end of the grace period; and long enough that a machine that is busy with other
-/// tests lets the client keep it.
+/// Short, because new opens wait for the end of the grace period; but long enough that the client can keep it even if
+/// the machine is busy with other tests.
 const LEASE: Duration = Duration::from_secs(4);
-/// Steps of a run; one in so many is a cut, and these are restarts.
+/// How many steps a run has; one step in this many is a cut, and these steps are restarts.
 const STEPS: usize = 80;
 const CUT_ONE_IN: u64 = 10;
 const RESTARTS: [usize; 2] = [25, 55];
@@ -93,7 +93,7 @@ impl Process {
         Self { nfsd, address, listening, upkeep, connections }
     }
 
-    /// Ends all connections in whatever they are about.
+    /// Ends all connections, whatever they are doing.
     async fn cut(connections: Vec<JoinHandle<()>>) {
         for connection in connections {
             connection.abort();

@@ -1,5 +1,5 @@
-//! A server that a test scripts: it answers each call with what a function makes of it. For what a well-behaved server
-//! does seldom: restarts, short transfers, forgotten calls.
+//! A server that a test scripts: a function makes the reply to each call. For what a well-behaved server seldom does:
+//! restarts, short transfers, forgotten calls.
 
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, SeededRandom, TokioClock};
@@ -17,7 +17,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// What the server answers, and whether the transport had to send the call again.
+/// The server's reply, and whether the transport had to send the call again.
 pub(crate) struct Scripted {
     pub(crate) results: Payload,
     pub(crate) retransmitted: bool,
@@ -33,7 +33,7 @@ pub(crate) fn again(results: &impl Encode) -> Scripted {
     Scripted { retransmitted: true, ..once(results) }
 }
 
-/// By the number of the procedure.
+/// Makes the reply from the number of the procedure and the arguments.
 type Script = Box<dyn FnMut(u32, Decoder) -> Scripted + Send>;
 
 struct Server {
@@ -107,20 +107,20 @@ fn second(procedure: u32) -> v2::Procedure {
     v2::Procedure::from_number(procedure).unwrap()
 }
 
-/// A client of a server that does what `script` says.
+/// A client of version 3, whose server does what `script` says.
 pub(crate) fn client(mut script: impl FnMut(v3::Procedure, Decoder) -> Scripted + Send + 'static) -> Nfs3 {
     let script = move |procedure, decoder| script(third(procedure), decoder);
     let rpc = Server::of(|procedure| third(procedure).is_idempotent(), script, v3::VERSION);
     Nfs3::new(rpc, Arc::new(TokioClock::new()))
 }
 
-/// The same of version 2.
+/// The same for version 2.
 pub(crate) fn client_2(mut script: impl FnMut(v2::Procedure, Decoder) -> Scripted + Send + 'static) -> Nfs2 {
     let script = move |procedure, decoder| script(second(procedure), decoder);
     Nfs2::new(Server::of(|procedure| second(procedure).is_idempotent(), script, v2::VERSION))
 }
 
-/// A file of that server, open.
+/// An open file of that server.
 pub(crate) async fn opened(nfs: Nfs3) -> File {
     Files::from(nfs).open(&Handle::from(handle("file")), Access::Both).await.unwrap()
 }

@@ -1,4 +1,4 @@
-//! The server's calls: which are answered how, and what comes of them.
+//! The server's calls: the client's answers, and their effects.
 
 use crate::{
     every::{mode, name},
@@ -21,7 +21,7 @@ use std::{
 
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
-/// What the service answers to a call.
+/// The service's answer to a call.
 pub(crate) async fn call(service: &Arc<dyn Service>, call: &callback::Arguments) -> callback::Results {
     let mut encoder = Encoder::new();
     call.encode(&mut encoder);
@@ -46,7 +46,7 @@ pub(crate) fn of(minor: u32, ops: Vec<callback::Args>) -> callback::Arguments {
     callback::Arguments::new(minor, 0, ops)
 }
 
-/// A client that can be called, its service, and its session.
+/// A client that the server can call, its service, and its session.
 pub(crate) async fn called()
 -> (House, rpcrdma_nfs_client::v4::Nfs4, Arc<crate::house::Wire>, Arc<dyn Service>, SessionId) {
     called_with(Options::new("test")).await
@@ -156,8 +156,8 @@ async fn what_is_not_for_this_client_is_refused_in_its_own_words() {
     }
 }
 
-/// A delegation that nobody asked for is given back at once; one that is recalled before its OPEN is answered is told
-/// to wait.
+/// The client returns at once a delegation that it did not ask for. If the server recalls one before the OPEN's reply,
+/// the client tells it to wait.
 #[tokio::test(start_paused = true)]
 async fn delegations_are_given_back_over_the_connection_that_stands() {
     let (_house, nfs, wire, service, session) = called().await;
@@ -189,7 +189,7 @@ async fn delegations_are_given_back_over_the_connection_that_stands() {
     assert_eq!(returned, Some(state), "given back before the open is told");
     wire.honest();
 
-    // The server recalls what it is just about to give.
+    // The server recalls a delegation that it is just about to grant.
     wire.before(|call| if call.ops.iter().any(|args| args.op() == Op::Access) { Fate::Hangs } else { Fate::Arrives });
     let asking = tokio::spawn({
         let (nfs, root) = (nfs.clone(), root.clone());
@@ -221,7 +221,7 @@ async fn delegations_are_given_back_over_the_connection_that_stands() {
     nfs.close(opened).await.unwrap();
 }
 
-/// Who keeps delegations gives them back when they are recalled, and at the end.
+/// A client that keeps delegations returns them when the server recalls them, and at the end.
 #[tokio::test(start_paused = true)]
 async fn delegations_that_are_kept_go_back_when_they_are_recalled() {
     let (_house, nfs, wire, service, session) = called_with(Options::new("test").with_delegations()).await;
@@ -236,7 +236,7 @@ async fn delegations_that_are_kept_go_back_when_they_are_recalled() {
                 let permissions = Ace { kind: 0, flags: 0, rights: 0, who: "EVERYONE@".into() };
                 opened.delegation = Delegation::Read(ReadDelegation { state, recalled: false, permissions });
             }
-            // The house knows nothing of them.
+            // The real server does not know these delegations.
             if let Outcome::DelegReturn(returned) = outcome {
                 (*returned, results.status) = (Ok(()), Status::OK);
             }
@@ -267,8 +267,8 @@ async fn delegations_that_are_kept_go_back_when_they_are_recalled() {
     assert_eq!((nfs.delegations(), returned()), (0, vec![2]));
 }
 
-/// A delegation that came with a reclaimed open is recalled again and again while it is on its way back: it is returned
-/// once, the open stays, and what is written by it meanwhile is there.
+/// The server recalls a delegation that came with a reclaimed open again and again while its return is under way: the
+/// client returns it once, the open stays, and data written through it meanwhile arrives.
 #[tokio::test(start_paused = true)]
 async fn a_storm_of_recalls_is_one_return() {
     const RECALLS: u32 = 500;
@@ -313,7 +313,7 @@ async fn a_storm_of_recalls_is_one_return() {
     nfs.close(opened).await.unwrap();
 }
 
-/// The server calls when a lock can be had; it need not be tried again and again.
+/// The server calls when a lock is free; the client need not try again and again.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_waited_for_until_the_server_calls() {
     let house = House::new();
@@ -339,7 +339,7 @@ async fn a_lock_is_waited_for_until_the_server_calls() {
     assert_eq!(tried, 2);
 }
 
-/// A connection that is made anew is bound to the session, so that the server can call again.
+/// The client binds a new connection to the session, so that the server can call again.
 #[tokio::test(start_paused = true)]
 async fn the_back_channel_is_bound_again() {
     let house = House::new();

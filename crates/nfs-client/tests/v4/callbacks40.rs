@@ -1,4 +1,4 @@
-//! Minor version 0: the server makes a connection of its own to call, to where the client says that it listens.
+//! Minor version 0: for its calls, the server makes its own connection to the address on which the client listens.
 
 use crate::{
     every::{contents, mode, name},
@@ -38,7 +38,7 @@ impl Dial for Dialler {
     }
 }
 
-/// Counts the delegations that are given back.
+/// Counts returned delegations.
 #[derive(Default)]
 struct Returned(AtomicU64);
 
@@ -120,7 +120,7 @@ async fn answer(service: &Arc<dyn Service>, call: &callback::Arguments) -> callb
     }
 }
 
-/// The server calls, delegates, and gets back what it has delegated: nobody waits for a delegation of ours.
+/// The server calls, delegates, and gets back what it has delegated: no other client waits for a delegation of ours.
 #[tokio::test]
 async fn what_a_server_of_minor_version_0_delegates_is_given_back() {
     let env = tokio_env().unwrap();
@@ -129,7 +129,7 @@ async fn what_a_server_of_minor_version_0_delegates_is_given_back() {
     let server = serve(&env, &scratch, returned.clone()).await;
     let ((nfs, _), (other, _)) = (client(&env, server, true).await, client(&env, server, false).await);
     let root = nfs.root().await.unwrap().file;
-    // It takes the server a moment to find out that it can call.
+    // The server needs a moment to find out that it can call.
     for round in 0..200u64 {
         let opened = open(&nfs).await;
         nfs.write(&opened, round, Stability::FileSync, Bytes::from_static(b"x")).await.unwrap();
@@ -147,7 +147,7 @@ async fn what_a_server_of_minor_version_0_delegates_is_given_back() {
     assert!(returned.0.load(Ordering::Relaxed) > 0, "the server has found that it can call, and has delegated");
 }
 
-/// What a stranger calls, what names nothing, and what minor version 0 does not have.
+/// A stranger's calls, calls that name nothing, and operations that minor version 0 does not have.
 #[tokio::test]
 async fn calls_of_minor_version_0_are_answered_in_its_own_words() {
     let env = tokio_env().unwrap();

@@ -1,4 +1,4 @@
-//! A session on several connections, and what people are told of a session and its server.
+//! A session on several connections, and the description of a session and its server for people.
 
 use crate::{
     every::{contents, mode, name},
@@ -16,10 +16,10 @@ use std::{
     sync::{Arc, Mutex, atomic::AtomicBool, atomic::Ordering},
 };
 
-/// All together are shares for several connections, and fit into one call.
+/// All blocks together are enough for several connections, and fit into one call.
 const BLOCK: usize = 16_000;
 const BLOCKS: usize = 60;
-/// So much room for data makes each call go over another connection.
+/// With so much room for data, each call goes over another connection.
 const LARGE: u32 = 256 << 10;
 
 /// A client whose calls are spread over three wires.
@@ -36,7 +36,7 @@ async fn spread(house: &House, minor: u32) -> (Nfs4, Vec<Arc<Wire>>) {
     (nfs, wires)
 }
 
-/// Every slot and number that calls went by.
+/// For each wire, the slots and sequence numbers of its calls.
 fn slots(wires: &[Arc<Wire>]) -> Vec<Vec<(u32, u32)>> {
     let of = |wire: &Arc<Wire>| {
         let calls = wire.calls().into_iter();
@@ -71,7 +71,7 @@ async fn replies_of_slots_do_not_mix_over_several_connections() {
         let all: Vec<_> = went.concat();
         assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "no slot has two calls of one number");
 
-        // One wire loses calls: their slots are doubtful, and are probed over whichever wire.
+        // One wire loses calls: their slots are doubtful, and the client probes them over any wire.
         let mut lost = 0;
         wires[1].before(move |_| {
             lost += 1;

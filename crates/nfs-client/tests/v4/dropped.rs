@@ -1,4 +1,4 @@
-//! Calls whose futures are dropped half way: what they open and lock does not stay with the server.
+//! Calls whose futures are dropped before their end: what they open and lock does not stay with the server.
 
 use crate::{
     every::{mode, name},
@@ -13,10 +13,11 @@ use std::{
     time::Duration,
 };
 
-/// More polls than any call needs here.
+/// More polls than any call here needs.
 const POLLS: usize = 24;
 
-/// Polls a future so often, with turns for others in between, and then drops it. True if it has ended before.
+/// Polls a future this many times, with turns for others in between, and then drops it. Returns whether it had ended
+/// before.
 async fn polled<T>(future: impl Future<Output = T>, times: usize) -> bool {
     let mut future = pin!(future);
     for _ in 0..times {
@@ -32,7 +33,7 @@ async fn open(nfs: &Nfs4, root: &Handle, called: &str) -> Result<Opened, Error> 
     nfs.open(root, &name(called), Access::Both, How::Unchecked(mode(0o644))).await.map(|(opened, _)| opened)
 }
 
-/// At whichever moment a caller goes away: what was opened is closed, and the server can say goodbye to the client.
+/// Whenever a caller goes away, the file that it opened is closed, and the client can end.
 #[tokio::test(start_paused = true)]
 async fn an_open_that_nobody_waits_for_is_closed() {
     for minor in 0..=2 {
@@ -51,7 +52,7 @@ async fn an_open_that_nobody_waits_for_is_closed() {
             dropped += usize::from(!has_ended && count(&calls, Op::Open) > 0);
         }
         assert!(dropped > 0, "none was dropped when it was under way");
-        // With a small file everything is in one call, and nothing is left to be closed.
+        // A small file has everything in one call, and nothing is left to close.
         for times in 1..POLLS {
             let data = bytes::Bytes::from_static(b"small");
             let how = How::Unchecked(mode(0o644));
@@ -64,7 +65,7 @@ async fn an_open_that_nobody_waits_for_is_closed() {
     }
 }
 
-/// A lock that nobody waits for is given back, with what was locked before as it was.
+/// A lock for which no caller waits is given back, and earlier locks are as before.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_nobody_waits_for_is_given_back() {
     for minor in 0..=2 {
@@ -82,7 +83,7 @@ async fn a_lock_that_nobody_waits_for_is_given_back() {
                 break;
             }
             dropped += count(&wire.calls(), Op::Lock).min(1);
-            // The write lock is gone, and the read lock is there.
+            // The write lock is gone, and the earlier read lock is there.
             other.lock(&theirs, LockKind::Write, 0, 100).await.unwrap();
             other.lock(&theirs, LockKind::Read, 100, 100).await.unwrap();
             let denied = other.lock(&theirs, LockKind::Write, 199, 1).await.unwrap_err();
@@ -91,7 +92,7 @@ async fn a_lock_that_nobody_waits_for_is_given_back() {
         }
         assert!(dropped > 0, "none was dropped when it was under way");
         nfs.unlock(&opened, 0, 200).await.unwrap();
-        // An unlock is brought to its end.
+        // An unlock is finished.
         for times in 1..POLLS {
             nfs.lock(&opened, LockKind::Write, 0, 10).await.unwrap();
             wire.calls();
@@ -111,7 +112,7 @@ async fn a_lock_that_nobody_waits_for_is_given_back() {
     }
 }
 
-/// A file that cannot be closed for now is in nobody's way: the lease is kept, and other files are closed.
+/// A file that cannot be closed for now delays nothing else: the client keeps the lease, and closes other files.
 #[tokio::test(start_paused = true)]
 async fn a_duty_that_takes_its_time_holds_up_no_other() {
     let (_house, nfs, wire, root) = at_home(2).await;

@@ -28,7 +28,7 @@ pub(crate) fn contents(len: usize) -> Bytes {
     (0..len as u64).map(|at| (at.wrapping_mul(167) >> 3) as u8).collect::<Vec<_>>().into()
 }
 
-/// All operations that every minor version has.
+/// All operations that exist in every minor version.
 pub(crate) async fn every_operation(nfs: &Nfs4, root: &Handle) {
     nfs.null().await.unwrap();
     let made = nfs.mkdir(root, &name("every"), &mode(0o755)).await.unwrap();
@@ -182,7 +182,7 @@ async fn small_files(nfs: &Nfs4, directory: &Handle) {
     assert_eq!(absent.status(), Some(Status::NOENT));
 }
 
-/// What minor version 2 has besides.
+/// Further operations of minor version 2.
 pub(crate) async fn more_of_minor_2(nfs: &Nfs4, root: &Handle) {
     let data = contents(200_000);
     let (source, _) = nfs.open(root, &name("source"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
@@ -245,7 +245,7 @@ async fn every_operation_in_every_minor_version() {
             let arguments = call.ops.iter().filter(|args| matches!(args, Args::Write(_)) || is_link(args));
             assert!(rooms <= 1 && arguments.count() <= 1, "{call:?}");
             assert!(call.ops.iter().all(|args| args.op() != Op::ReadPlus));
-            // Linux's nfsd places the wrong bytes of a link's text where it is offered room for it.
+            // If there is room for a link's text, Linux's nfsd places the wrong bytes there.
             let room_for = |op| call.ops.iter().any(|args| args.op() == op).then_some(rooms);
             assert_ne!(room_for(Op::ReadLink), Some(1), "{call:?}");
             assert_ne!(room_for(Op::Read), Some(0), "{call:?}");
@@ -277,7 +277,7 @@ async fn access_control_lists_are_set_and_read() {
     .await;
 }
 
-/// A small file costs one call, and the open that was dropped is closed.
+/// A small file costs one call, and a dropped open is closed.
 #[tokio::test(start_paused = true)]
 async fn small_files_cost_one_call() {
     let house = House::new();

@@ -1,5 +1,5 @@
-//! What only some versions have, in no version's words: extended attributes, access control lists, holes, copies that
-//! the server makes, and locks. Where there is none, the error says so.
+//! What only some versions have, in [`Files`]' form: extended attributes, access control lists, holes, copies that the
+//! server makes, and locks. If a version lacks one, the error says so.
 
 use crate::{
     every::contents,
@@ -24,7 +24,7 @@ async fn made(files: &Files, root: &Handle, called: &str, contents: &Bytes) -> F
     made.file
 }
 
-/// The version does not have it, and the error says so: what it says.
+/// The text of an error that says that the version lacks something.
 fn not_supported(done: Result<impl Debug, Error>) -> String {
     let error = done.unwrap_err();
     assert!(error.is_not_supported() && error.procedure().is_some(), "{error:?}");
@@ -64,20 +64,20 @@ async fn extended_attributes_are_set_listed_and_removed() {
     .await;
 }
 
-/// Those of version 3, from NFSACL.
+/// POSIX lists of version 3, from NFSACL.
 async fn posix_lists(files: &Files, file: &Handle) {
     let before = files.posix_acls(file).await.unwrap();
     assert_eq!(before, Acls::of_mode(files.getattr(file).await.unwrap().mode));
     let access = PosixAcl::new([6, 4, 0], vec![(4711, 4)], vec![], Some(4)).unwrap();
     let acls = Acls { access, default: None };
     match files.set_posix_acls(file, &acls).await {
-        // The test's directory keeps none.
+        // The file system of the test's directory has no lists.
         Err(error) => assert!(error.is_not_supported(), "{error:?}"),
         Ok(()) => assert_eq!(files.posix_acls(file).await.unwrap(), acls),
     }
 }
 
-/// On a file system that keeps lists, where the test's directory lies on one.
+/// With lists, if the file system of the test's directory has them.
 #[tokio::test(start_paused = true)]
 async fn access_control_lists_are_read_and_set() {
     for minor in [None, Some(0), Some(1), Some(2)] {
@@ -88,7 +88,7 @@ async fn access_control_lists_are_read_and_set() {
         let handle = file.handle();
         let mut acl = match files.acl(&handle).await {
             Ok(acl) => acl,
-            // The test's directory keeps none.
+            // The file system of the test's directory has no lists.
             Err(error) if minor.is_some() => return assert!(error.is_not_supported(), "{error:?}"),
             Err(error) => {
                 assert!(not_supported(Err::<(), _>(error)).contains("version 4 has"));
@@ -163,7 +163,7 @@ async fn the_server_copies() {
             Ok(()) => assert!(target.read(0, 300_000).await.unwrap().data == data),
             Err(error) => assert!(error.is_not_supported(), "{error:?}"),
         }
-        // A server that has copied more than it was asked to has written where nobody wanted it.
+        // If a server has copied more than the client asked for, it has written where it must not.
         wire.after(|_, results| {
             for outcome in &mut results.results {
                 if let Outcome::Copy(Ok(copied)) = outcome {
@@ -182,7 +182,7 @@ async fn the_server_copies() {
     .await;
 }
 
-/// Two clients may be of two servers, and their files have nothing to do with each other.
+/// Two clients may have two servers, whose files have nothing to do with each other.
 #[tokio::test(start_paused = true)]
 async fn files_of_two_clients_are_not_copied_by_a_server() {
     let house = House::new();
@@ -228,7 +228,7 @@ async fn locks_exclude_each_other_and_are_waited_for() {
         let waits = tokio::spawn(async move { waiter.lock_when_free(LockKind::Exclusive, 15, 1).await });
         tokio::time::sleep(2 * LEASE).await;
         assert!(!waits.is_finished());
-        // The driver keeps the lease meanwhile.
+        // Meanwhile the driver keeps the lease.
         first.is_held().unwrap();
         let left = files.lease_left().unwrap();
         assert!(left > Duration::ZERO && left <= LEASE, "{left:?}");
@@ -241,7 +241,7 @@ async fn locks_exclude_each_other_and_are_waited_for() {
     .await;
 }
 
-/// Who was cut off for longer than the lease does not think that he still has the lock.
+/// After it was cut off for longer than the lease, a client does not believe that it still has the lock.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_lost_is_known_to_be_lost() {
     for minor in 0..=2 {

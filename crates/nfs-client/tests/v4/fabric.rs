@@ -1,5 +1,5 @@
-//! Over RPC-over-RDMA on the simulated fabric, in both versions: every operation, connections that are cut, and a
-//! restart of the server with what is held reclaimed. Time is the simulation's.
+//! Over RPC-over-RDMA on the simulated fabric, in both versions: every operation, cut connections, and a restart of the
+//! server, after which the client reclaims what it held. Time is the simulation's.
 
 use crate::{
     every::{contents, every_operation, mode, more_of_minor_2, name},
@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-/// The server's process. What it has on the disk outlives it.
+/// The server's process. Its disk outlives it.
 fn start(world: &World, storage: &Arc<MemoryFs>, scratch: &Path, versions: Versions) -> Process {
     let env = world.env();
     let state = StateDirectory::open(scratch.join("state"), &*env.random).unwrap();
@@ -125,8 +125,8 @@ fn cut_connections_and_restarts_cost_time_and_nothing_else() {
     });
 }
 
-/// Who holds a delegation and does nothing can be called, as long as he holds it: over the connection that he has, and
-/// soon after that was lost over another, which nobody's call had to make.
+/// The server can call an idle client for as long as it holds a delegation: over the client's connection, and soon
+/// after its loss over a new one, which the client makes without a call of a caller.
 ///
 /// proves: V2-4.5.5-d
 #[test]
@@ -135,7 +135,7 @@ fn a_connection_is_there_for_as_long_as_a_delegation_is_held() {
     const IDLE: Duration = Duration::from_secs(6 * 3_600 + 10);
     /// More than the pause between renewals of a lease of 90 s, and less than two of them.
     const FOUND_SOON: Duration = Duration::from_secs(35);
-    /// Less than up to the renewal after that.
+    /// Less than the time up to the renewal after that.
     const RECALLED_WITHIN: Duration = Duration::from_secs(10);
     for versions in [Versions::One, Versions::Two] {
         for minor in [1, 2] {
@@ -174,7 +174,7 @@ fn a_connection_is_there_for_as_long_as_a_delegation_is_held() {
                     let (theirs, _) = other.open(&root, &name("f"), Access::Write, How::Existing).await.unwrap();
                     let took = world.env().clock.now().since(began);
                     assert!(took < RECALLED_WITHIN, "{versions:?}, 4.{minor}, cut: {is_cut}: {took:?}");
-                    // The answer to what gives it back may come after the other's.
+                    // The reply to the return may come after the other client's reply.
                     world.sleep(Duration::from_secs(1)).await;
                     assert_eq!((holder.delegations(), other.delegations()), (0, 0));
                     other.write(&theirs, 0, Stability::FileSync, contents(10)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Files in no version's words, over every version: what programs do with them is the same in all.
+//! [`Files`] over every version: what programs do with files is the same in all of them.
 
 use crate::{
     every::contents,
@@ -25,9 +25,9 @@ pub(crate) fn mode(mode: u32) -> NewAttributes {
     NewAttributes { mode: Some(mode), ..NewAttributes::default() }
 }
 
-/// A client of a version, or of a minor version of 4, and the root.
+/// A client of a version, or of a minor version of 4, its root and its wire.
 pub(crate) async fn files_of(house: &House, minor: Option<u32>) -> (Files, Handle, Arc<Wire>) {
-    // The export is the root of all, in every version.
+    // In every version, the export's root is the root of the whole tree.
     let (nfs, wire) = house.client(minor.unwrap_or(2)).await;
     let root = Handle::from(&nfs.root().await.unwrap().file);
     let files = match minor {
@@ -204,7 +204,7 @@ async fn a_guard_that_does_not_hold_changes_nothing() {
     .await;
 }
 
-/// Who makes a file by the same verifier again has made it, anybody else has not.
+/// To a creation with the same verifier the file counts as its own; to any other it does not.
 #[tokio::test(start_paused = true)]
 async fn an_exclusive_create_is_known_by_its_verifier() {
     in_every_version(async |files, root, _, _| {
@@ -220,7 +220,7 @@ async fn an_exclusive_create_is_known_by_its_verifier() {
     .await;
 }
 
-/// What is opened is the file that was found, whatever has its name by then.
+/// The client opens the file that it found, even if its name now belongs to another file.
 #[tokio::test(start_paused = true)]
 async fn the_file_that_was_found_is_opened_though_its_name_is_anothers() {
     in_every_version(async |files, root, _, wire| {
@@ -255,7 +255,7 @@ async fn the_file_that_was_found_is_opened_though_its_name_is_anothers() {
     .await;
 }
 
-/// A file that was made and that cannot be used is there: who cleans up has to know.
+/// A file that was made but cannot be used exists: a caller that cleans up has to know.
 #[tokio::test(start_paused = true)]
 async fn what_was_made_and_cannot_be_used_was_made() {
     use crate::house::Fate;
@@ -304,14 +304,14 @@ async fn a_server_without_the_version_is_told_from_one_that_fails() {
     assert!(error.to_string().contains("minor version 2 of NFS version 4"), "{error}");
 }
 
-/// What is dropped, the end of the client closes.
+/// The end of the client closes files that were dropped.
 #[tokio::test(start_paused = true)]
 async fn the_end_closes_what_nobody_uses() {
     for minor in 0..=2 {
         let house = House::new();
         let wire = house.wire();
         let options = Options::new("test").with_minors(minor..=minor);
-        // Nobody drives it.
+        // Nothing polls its driver.
         let nfs = Nfs4::connect(house.rpc(&wire), &house.env, options).await.unwrap();
         let files = Files::from(nfs.clone());
         let root = Handle::from(&nfs.root().await.unwrap().file);

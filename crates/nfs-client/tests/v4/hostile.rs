@@ -1,5 +1,6 @@
-//! A server that lies: in each field of SEQUENCE, OPEN, LOCK and READDIR, and in how many results there are. Each lie
-//! is an error that says what the server did, or does no harm; afterwards an honest server is served as before.
+//! A server that lies: in each field of SEQUENCE, OPEN, LOCK and READDIR, and in the number of results. Each lie leads
+//! to an error that says what the server did, or does no harm; afterwards the client works with an honest server as
+//! before.
 
 use crate::{
     every::{mode, name},
@@ -19,7 +20,7 @@ use rpcrdma_nfs_client::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// Changes the outcomes of a kind in all answers.
+/// Changes the outcomes of one kind in all replies.
 fn lie(wire: &Arc<Wire>, mut change: impl FnMut(&mut Outcome) + Send + 'static) {
     wire.after(move |_, results| {
         results.results.iter_mut().for_each(&mut change);
@@ -57,7 +58,7 @@ async fn sequence_answers_for_its_own_call() {
         wire.honest();
         nfs.root().await.unwrap();
     }
-    // What the server wants of slots and what it tells besides is followed within reason.
+    // The client follows the server's wishes about slots, and its flags, within reason.
     for (highest, target, status) in [
         (0, 0, 0),
         (u32::MAX, u32::MAX, 0),
@@ -77,7 +78,7 @@ async fn sequence_answers_for_its_own_call() {
     nfs.root().await.unwrap();
 }
 
-/// A server that says with each answer that it has restarted makes its client reclaim, and no more than that.
+/// If a server says with each reply that it has restarted, its client reclaims a bounded number of times.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_always_restarts_makes_a_bounded_number_of_calls() {
     let house = House::new();
@@ -112,7 +113,7 @@ async fn open_is_believed_no_more_than_it_must() {
     });
     let error = open(&nfs).await.unwrap_err();
     says(&error, Op::Open, "gave a delegation in place of an open, without being asked");
-    // Nothing of these is asked for, and none does harm.
+    // The client asks for none of these, and none does harm.
     let harmless: [Change; 4] = [
         |opened| opened.flags = !open_result::NO_OPEN_STATEID,
         |opened| opened.set = Bitmap::of_numbers(0..96),
@@ -143,7 +144,7 @@ async fn open_is_believed_no_more_than_it_must() {
     wire.honest();
     let lost = nfs.write(&opened, 0, Stability::FileSync, Bytes::from_static(b"x")).await.unwrap_err();
     assert!(matches!(lost, Error::Lost { .. }), "{lost:?}");
-    // Attributes that nobody asked for, that are cut, and none.
+    // Attributes that the client did not ask for, attributes that are cut off, and no attributes.
     let attributes: [(FileAttributes, &str); 3] = [
         (FileAttributes::of(&[Value::MaxName(3)]), "gave attributes that were not asked for"),
         (
@@ -167,7 +168,7 @@ async fn lock_is_believed_no_more_than_it_must() {
     let house = House::new();
     let (nfs, wire) = house.client(2).await;
     let opened = open(&nfs).await.unwrap();
-    // A conflict that has no sense is told as it came.
+    // An error shows a senseless conflict as the server sent it.
     lie(&wire, |outcome| {
         if let Outcome::Lock(answer) = outcome {
             let owner = rpcrdma_nfs::v4::Owner {
@@ -181,7 +182,7 @@ async fn lock_is_believed_no_more_than_it_must() {
     let locked = nfs.lock(&opened, LockKind::Write, 0, 10).await.unwrap_err();
     let text = "LOCK: somebody else has locked the file for reading from byte 18446744073709551615 to its end";
     assert_eq!(locked.to_string(), text);
-    // A stateid that is none.
+    // A special stateid.
     lie(&wire, |outcome| {
         if let Outcome::Lock(Ok(ok)) = outcome {
             ok.state.other.0 = [0xAB; 12];
@@ -191,7 +192,7 @@ async fn lock_is_believed_no_more_than_it_must() {
     wire.honest();
     let lost = nfs.unlock(&opened, 100, 10).await.unwrap_err();
     assert!(matches!(lost, Error::Lost { .. }), "{lost:?}");
-    // The results of another operation, too few, too many, and a status of their own.
+    // The results of another operation; too few; too many; a wrong status.
     let opened = open(&nfs).await.unwrap();
     type Change = fn(&mut Results);
     let lies: [(Change, &str); 5] = [
@@ -222,7 +223,7 @@ async fn lock_is_believed_no_more_than_it_must() {
     nfs.close(opened).await.unwrap();
 }
 
-/// One page from a function, again and again.
+/// The same function makes every page.
 fn pages(wire: &Arc<Wire>, mut page: impl FnMut(u64) -> ops::ReadDirOk + Send + 'static) {
     let mut number = 0;
     lie(wire, move |outcome| {
@@ -276,7 +277,7 @@ async fn readdir_leads_nobody_round() {
         page(vec![ops::Entry { attributes, ..entry(3, b"a") }], true)
     });
     says(&walk().await.unwrap_err(), Op::GetAttr, "gave attributes that were not asked for");
-    // A file whose attributes cannot be told is a name all the same.
+    // If the server cannot return a file's attributes, its name still counts.
     pages(&wire, |_| {
         let attributes = FileAttributes::of(&[Value::ReadAttributesError(Status::ACCESS)]);
         page(vec![ops::Entry { attributes, ..entry(3, b"a") }, entry(4, b".")], true)
@@ -339,7 +340,7 @@ async fn a_session_that_allows_nothing_is_refused() {
         let error = Nfs4::connect(house.rpc(&wire), &house.env, options).await.unwrap_err();
         says(&error, Op::CreateSession, what);
     }
-    // Few operations: what has more is not sent.
+    // With few operations in a call, the client does not send a call that has more.
     let house = House::new();
     let wire = house.wire();
     lie(&wire, |outcome| {

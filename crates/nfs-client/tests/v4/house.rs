@@ -1,6 +1,6 @@
-//! A server of ours in the same process, and a wire to it that a test can look at and interfere with: calls can be lost
-//! before they are executed or after, and results can be changed on their way. Time is tokio's, which stands still
-//! unless all wait.
+//! Our server in the same process, and a wire to it on which a test can watch and interfere: it can lose calls before
+//! or after they are executed, and change results on their way. Time is tokio's, which stands still unless all tasks
+//! wait.
 
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Env, Heap, SeededRandom, TokioClock};
@@ -37,16 +37,16 @@ const GRACE: Duration = Duration::from_secs(20);
 /// Bytes of a reply's head without a verifier.
 const HEAD: usize = 24;
 
-/// What becomes of a call on its way.
+/// What happens to a call on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It arrives.
     Arrives,
-    /// The transport reports an error in its place.
+    /// The transport reports an error instead.
     Fails,
-    /// It is sent twice, the reply to the first being lost.
+    /// It is sent twice, because the reply to the first is lost.
     ComesTwice,
-    /// Nothing ever comes back.
+    /// It never gets a reply.
     Hangs,
 }
 
@@ -55,7 +55,7 @@ type Change = Box<dyn FnMut(&mut Arguments) + Send>;
 type After = Box<dyn FnMut(&Arguments, &mut Results) -> Fate + Send>;
 type Mangle = Box<dyn FnMut(&Arguments, Vec<u8>) -> Vec<u8> + Send>;
 
-/// What carries calls to the server.
+/// Carries calls to the server.
 pub(crate) struct Wire {
     xids: XidSource,
     handler: Mutex<Arc<dyn Handler>>,
@@ -64,7 +64,7 @@ pub(crate) struct Wire {
     change: Mutex<Option<Change>>,
     after: Mutex<Option<After>>,
     mangle: Mutex<Option<Mangle>>,
-    /// The calls, and how many of their results there was separate room for.
+    /// The calls, and for each how many of its results had separate room.
     seen: Mutex<Vec<(Arguments, usize)>>,
     limits: Mutex<Limits>,
 }
@@ -99,7 +99,7 @@ impl Wire {
         *self.change.lock().unwrap() = Some(Box::new(script));
     }
 
-    /// The message as it arrives.
+    /// The message, after the change.
     fn changed(&self, call: Option<&Arguments>, message: Bytes) -> Bytes {
         let (Some(call), Some(change)) = (call, &mut *self.change.lock().unwrap()) else { return message };
         let encoded = |call: &Arguments| {
@@ -110,7 +110,7 @@ impl Wire {
         let head = message.len() - encoded(call).len();
         let mut other = call.clone();
         change(&mut other);
-        // As many as there are.
+        // `new` sets the number of operations to that of the list.
         let other = Arguments { tag: other.tag.clone(), ..Arguments::new(other.minor, other.ops) };
         Bytes::from([&message[..head], &encoded(&other)].concat())
     }
@@ -120,12 +120,12 @@ impl Wire {
         *self.after.lock().unwrap() = Some(Box::new(script));
     }
 
-    /// Changes the bytes of results, after [`after`](Self::after): what no results could be encoded as.
+    /// Changes the bytes of results, after [`after`](Self::after): to bytes that no results would encode to.
     pub(crate) fn mangle(&self, script: impl FnMut(&Arguments, Vec<u8>) -> Vec<u8> + Send + 'static) {
         *self.mangle.lock().unwrap() = Some(Box::new(script));
     }
 
-    /// From now on calls come by the connection of another wire: their own has ended.
+    /// The wire's own connection has ended: from now on its calls use another wire's connection.
     pub(crate) fn takes_connection_of(&self, other: &Self) {
         *self.connection.lock().unwrap() = other.connection.lock().unwrap().clone();
     }
@@ -137,17 +137,17 @@ impl Wire {
         *self.after.lock().unwrap() = None;
     }
 
-    /// The calls so far, and forgets them.
+    /// The calls since this was last asked.
     pub(crate) fn calls(&self) -> Vec<Arguments> {
         self.seen.lock().unwrap().drain(..).map(|(call, _)| call).collect()
     }
 
-    /// The same with how many results of each there was separate room for.
+    /// The same; for each call with the number of results that had separate room.
     pub(crate) fn calls_and_rooms(&self) -> Vec<(Arguments, usize)> {
         std::mem::take(&mut *self.seen.lock().unwrap())
     }
 
-    /// Messages are at most this large.
+    /// Sets the largest size of messages.
     pub(crate) fn limit(&self, octets: usize) {
         *self.limits.lock().unwrap() = Limits::new(octets, octets);
     }
@@ -287,7 +287,7 @@ fn connection(id: u64) -> (GoneSignal, Connection) {
     (signal, Connection::new(ADDRESS, ADDRESS, id, TransportKind::Tcp, limits, Arc::new(Heap), gone))
 }
 
-/// A server of ours, which can be restarted.
+/// Our server, which a test can restart.
 pub(crate) struct House {
     pub(crate) env: Env,
     storage: Arc<dyn FileSystem>,
@@ -304,7 +304,7 @@ struct Running {
     starts: u64,
 }
 
-/// No server.
+/// A server that does not answer.
 struct Dead;
 
 impl Handler for Dead {
@@ -324,7 +324,7 @@ impl House {
         Self::of(env, storage, version_4)
     }
 
-    /// A server of a directory of this machine, below which `test` may look at what is there.
+    /// A server of a directory of this machine, whose contents a test can look at.
     pub(crate) fn on_disk(directory: &Path) -> Self {
         let env = Env { clock: Arc::new(TokioClock::new()), random: Arc::new(SeededRandom::new(1)) };
         let [served, state] = ["served", "state of it"].map(|name| directory.join(name));
@@ -340,7 +340,7 @@ impl House {
         Self { env, storage, scratch, running, version_4, connections: AtomicU64::new(1) }
     }
 
-    /// The server is killed and started again; what it wrote down is there.
+    /// Kills the server and starts it again; it still has what it wrote down.
     pub(crate) async fn restart(&self, wires: &[&Arc<Wire>]) {
         let starts = {
             let Running { nfsd, upkeep, signals, starts } = self.running.lock().unwrap().take().unwrap();
@@ -403,14 +403,14 @@ impl House {
         (Arc::new(wire), called)
     }
 
-    /// A client of a minor version, whose driver is driven.
+    /// A client of a minor version, with a task that polls its driver.
     pub(crate) async fn client(&self, minor: u32) -> (Nfs4, Arc<Wire>) {
         let wire = self.wire();
         let nfs = self.client_over(&wire, Options::new("test").with_minors(minor..=minor)).await;
         (nfs, wire)
     }
 
-    /// A client that can be called; how often it was is counted.
+    /// A client that the server can call, and a counter of these calls.
     pub(crate) async fn client_called(&self, minor: u32) -> (Nfs4, Arc<Wire>, Arc<AtomicU64>) {
         let callbacks = Callbacks::new();
         let (wire, called) = self.wire_with(Some(&callbacks));
@@ -449,7 +449,7 @@ fn start(
     Running { nfsd, upkeep, signals: Vec::new(), starts }
 }
 
-/// A client of this minor version alone with a server of its own, the wire between them, and the root.
+/// A client of this minor version with its own server, the wire between them, and the root.
 pub(crate) async fn at_home(minor: u32) -> (House, Nfs4, Arc<Wire>, Handle) {
     let house = House::new();
     let (nfs, wire) = house.client(minor).await;
@@ -467,7 +467,7 @@ pub(crate) fn count(calls: &[Arguments], op: Op) -> usize {
     calls.iter().filter(|call| has(call, op)).count()
 }
 
-/// The operations of calls, without SEQUENCE and what goes to a file.
+/// The operations of calls, without SEQUENCE and the operations that lead to a file.
 pub(crate) fn ops(calls: &[Arguments]) -> Vec<Vec<Op>> {
     let of = |call: &Arguments| {
         let ops = call.ops.iter().map(|args| args.op());

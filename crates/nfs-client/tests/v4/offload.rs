@@ -1,5 +1,5 @@
-//! Copies whose end the server tells by CB_OFFLOAD: when it comes late, early, twice, about another copy, with an
-//! error, and with a lie.
+//! Copies whose end the server reports by CB_OFFLOAD: late, early, twice, about another copy, with an error, or with a
+//! lie.
 
 use crate::{
     callbacks::{call, called, of, sequence},
@@ -22,14 +22,14 @@ use std::{
     time::Duration,
 };
 
-/// What the copies of the tests are called, and another.
+/// The stateid of the copies in the tests, and another one.
 const NAME: StateId = StateId { sequence: 1, other: StateIdOther([0xC0; 12]) };
 const ANOTHER: StateId = StateId { sequence: 1, other: StateIdOther([0xC1; 12]) };
 const SPAN: Span = Span { source_offset: 0, offset: 0, count: 1_000 };
 const VERIFIER: Verifier = Verifier([5; 8]);
-/// Before the client asks how far a copy has come.
+/// A time before the client asks how far a copy has come.
 const SOON: Duration = Duration::from_millis(500);
-/// The ends of copies that are kept before COPY is answered, as in `src/v4/awaited.rs`.
+/// How many ends of copies the client keeps before COPY's reply, as in `src/v4/awaited.rs`.
 const MOST_EARLY: u8 = 16;
 
 fn wrote(count: u64) -> OffloadOutcome {
@@ -50,7 +50,7 @@ struct Server {
 }
 
 impl Server {
-    /// Tells the end of a copy, and what the client answered.
+    /// Reports the end of a copy. Returns the client's answer.
     fn tells(&self, state: StateId, outcome: OffloadOutcome) -> Status {
         let number = self.number.fetch_add(1, Ordering::Relaxed) + 1;
         self.says(number, state, outcome)
@@ -64,7 +64,7 @@ impl Server {
     }
 }
 
-/// A client with two open files, whose COPY the server answers by "it goes on" under this name.
+/// A client with two open files; the server answers its COPY by "it goes on", with this stateid.
 struct World {
     _house: House,
     nfs: Nfs4,
@@ -85,8 +85,8 @@ impl World {
         Self { _house: house, nfs, wire, server, from, to }
     }
 
-    /// COPY is answered so from now on; first something is done, before the answer arrives. OFFLOAD_STATUS says that
-    /// the copy goes on, or how it has ended.
+    /// From now on, this is the reply to COPY; `early` runs before it arrives. OFFLOAD_STATUS says that the copy goes
+    /// on, or how it has ended.
     fn goes_on(&self, early: impl Fn(&Server) + Send + 'static, asked: Option<(u64, Status)>) {
         let server = self.server.clone();
         self.wire.after(move |call, results| {
@@ -153,7 +153,7 @@ async fn a_long_copy_of_our_server_ends_by_its_call() {
     }
 }
 
-/// The call may overtake the answer to COPY, which alone tells the copy's name.
+/// The call may overtake COPY's reply, which alone has the copy's stateid.
 #[tokio::test(start_paused = true)]
 async fn an_end_that_comes_before_the_answer_to_copy_counts() {
     let world = World::new().await;
@@ -164,7 +164,7 @@ async fn an_end_that_comes_before_the_answer_to_copy_counts() {
     assert_eq!((copied, world.asked()), (wanted, 0));
     assert!(since.elapsed() < SOON);
 
-    // One that failed, and then is said to have succeeded: the first word counts.
+    // First a failure, and then a success of the same copy: the first report counts.
     world.goes_on(
         |server| {
             assert_eq!(server.tells(NAME, failed(Status::NOSPC)), Status::OK);
@@ -176,12 +176,12 @@ async fn an_end_that_comes_before_the_answer_to_copy_counts() {
     assert_eq!((error.operation(), error.status()), (Some(Op::Copy), Some(Status::NOSPC)));
 }
 
-/// An end that nobody waits for is refused, and does not end a later copy of the same name.
+/// The client refuses an end for which it does not wait, and that does not end a later copy with the same stateid.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_another_copy_ends_none_of_ours() {
     let world = World::new().await;
     assert_eq!(world.server.tells(ANOTHER, wrote(1)), Status::BAD_STATEID, "nothing is copied");
-    // While the answer to COPY is under way each may be its copy's.
+    // Before COPY's reply has come, each end may belong to its copy.
     world.goes_on(|server| assert_eq!(server.tells(ANOTHER, wrote(1)), Status::OK), None);
     let copying = async { world.copies().await };
     let telling = async {
@@ -191,7 +191,7 @@ async fn the_end_of_another_copy_ends_none_of_ours() {
     };
     let (copied, ()) = tokio::join!(copying, telling);
     assert_eq!(copied.unwrap().count, 999);
-    // What came for the other was kept for the answer to that COPY alone.
+    // The client kept the end of the other copy only for the reply to that COPY.
     world.wire.honest();
     let server = world.server.clone();
     world.wire.after(move |_, results| {
@@ -210,7 +210,7 @@ async fn the_end_of_another_copy_ends_none_of_ours() {
     assert_eq!(copied.unwrap().count, 42);
 }
 
-/// Told twice, also as the same call again, a copy has ended once, and as it was told first.
+/// If the server reports an end twice, even by the same call again, the copy has ended once, as first reported.
 #[tokio::test(start_paused = true)]
 async fn an_end_that_is_told_twice_is_one_end() {
     let world = World::new().await;
@@ -254,8 +254,8 @@ async fn an_end_that_tells_more_than_there_was_to_copy_is_nonsense() {
     }
 }
 
-/// A server that tells of many copies that nobody waits for fills no memory: what it has told of ours may be forgotten
-/// for it, and is asked for.
+/// If a server reports the ends of many unknown copies, they do not fill the memory: the client may forget the end of
+/// its own copy for them, and then asks for it.
 #[tokio::test(start_paused = true)]
 async fn many_early_ends_push_each_other_out_and_the_copy_is_asked_about() {
     let others = |count: u8| {
@@ -277,7 +277,7 @@ async fn many_early_ends_push_each_other_out_and_the_copy_is_asked_about() {
     assert_eq!((copied, world.asked()), (wanted, 1));
 }
 
-/// A call that never comes is made up for by asking: seldom, and until the copy has ended.
+/// If the call never comes, the client asks instead: seldom, and until the copy has ended.
 #[tokio::test(start_paused = true)]
 async fn an_end_that_is_never_told_is_asked_for() {
     let world = World::new().await;

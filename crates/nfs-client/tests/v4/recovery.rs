@@ -1,4 +1,4 @@
-//! Restarts of the server, lost sessions, leases that are over, and what was taken away.
+//! Restarts of the server, lost sessions, leases that are over, and state that the server took away.
 
 use crate::{
     every::{contents, mode, name},
@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-/// Opens and locks outlast a restart; a stranger who comes meanwhile gets nothing of them.
+/// Opens and locks survive a restart; another client that comes meanwhile gets none of them.
 #[tokio::test(start_paused = true)]
 async fn opens_and_locks_outlast_a_restart() {
     for minor in 0..=2 {
@@ -44,7 +44,7 @@ async fn opens_and_locks_outlast_a_restart() {
             let locked = other.lock(&theirs, LockKind::Write, 50, 1).await.unwrap_err();
             assert!(matches!(locked, Error::Locked { .. }), "{locked:?}");
         }
-        // What comes after the grace period is as before.
+        // After the grace period everything works as before.
         nfs.unlock(&opened, 0, u64::MAX).await.unwrap();
         other.lock(&theirs, LockKind::Write, 50, 1).await.unwrap();
         nfs.close(opened).await.unwrap();
@@ -55,8 +55,8 @@ async fn opens_and_locks_outlast_a_restart() {
     }
 }
 
-/// Whoever began a repair and is not polled any more, as in a set of futures whose owner waits for something else,
-/// keeps nobody from going on.
+/// A caller that began a repair and is not polled any more, as in a set of futures whose owner waits for something
+/// else, does not block others.
 #[tokio::test(start_paused = true)]
 async fn who_is_not_polled_keeps_nobody_waiting() {
     for minor in 0..=2 {
@@ -84,7 +84,7 @@ fn makes_known(op: Op) -> bool {
     matches!(op, Op::ExchangeId | Op::SetClientId)
 }
 
-/// A delegation that comes with a reclaimed open, as Linux's nfsd gives one, is not wanted, and goes back.
+/// The client does not want a delegation that comes with a reclaimed open, as from Linux's nfsd, and returns it.
 #[tokio::test(start_paused = true)]
 async fn a_delegation_of_what_is_reclaimed_is_given_back() {
     for minor in 0..=2 {
@@ -100,7 +100,7 @@ async fn a_delegation_of_what_is_reclaimed_is_given_back() {
                     let permissions = Ace { kind: 0, flags: 0, rights: 0, who: "EVERYONE@".into() };
                     opened.delegation = Delegation::Read(ReadDelegation { state, recalled: true, permissions });
                 }
-                // The house knows nothing of it.
+                // The real server does not know it.
                 if let Outcome::DelegReturn(returned) = outcome {
                     (*returned, results.status) = (Ok(()), Status::OK);
                 }
@@ -127,7 +127,7 @@ async fn a_delegation_of_what_is_reclaimed_is_given_back() {
     }
 }
 
-/// The grace period is waited out by who wants something new.
+/// A client that wants something new waits for the end of the grace period.
 #[tokio::test(start_paused = true)]
 async fn the_grace_period_is_waited_out() {
     let house = House::new();
@@ -135,7 +135,7 @@ async fn the_grace_period_is_waited_out() {
     let (absent, absent_wire) = house.client(2).await;
     let root = nfs.root().await.unwrap().file;
     let (opened, _) = nfs.open(&root, &name("file"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
-    // Somebody who may still reclaim, and does not.
+    // Another client may still reclaim, and does not.
     let (held, _) = absent.open(&root, &name("held"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
     absent_wire.before(|_| Fate::Hangs);
     house.restart(&[&wire, &absent_wire]).await;
@@ -148,7 +148,7 @@ async fn the_grace_period_is_waited_out() {
     drop(held);
 }
 
-/// A lost session is replaced; nothing that is held is lost.
+/// A lost session is replaced; the client loses nothing that it holds.
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_is_replaced() {
     let (_house, nfs, wire, root) = at_home(2).await;
@@ -173,8 +173,9 @@ async fn a_lost_session_is_replaced() {
     nfs.close(opened).await.unwrap();
 }
 
-/// The server takes the end of a session from its own connections alone (RFC 8881 section 18.37.3), and that of a
-/// client from nobody as long as it has a session. None of them may be left when the session is given up.
+/// The server accepts the end of a session only over the session's own connections (RFC 8881 section 18.37.3), and the
+/// end of a client only when it has no session. When the client gives a session up, perhaps none of its connections is
+/// left.
 #[tokio::test(start_paused = true)]
 async fn a_session_without_connections_does_not_stay() {
     for minor in 1..=2 {
@@ -198,8 +199,8 @@ async fn a_session_without_connections_does_not_stay() {
     }
 }
 
-/// A file that was made before the reply was lost with the session is the one that was asked for: no second is made,
-/// and none is left behind. One that somebody else has filled meanwhile is not taken for it.
+/// An open made a file, and its reply was lost with the session: the client takes this file for its own, makes no
+/// second one, and leaves none behind. If another client has filled the file meanwhile, it does not.
 #[tokio::test(start_paused = true)]
 async fn a_file_that_an_open_made_before_its_session_was_lost_is_ours() {
     for minor in [1, 2] {
@@ -232,14 +233,14 @@ async fn a_file_that_an_open_made_before_its_session_was_lost_is_ours() {
             let (opened, _) = made.unwrap();
             nfs.write(&opened, 0, Stability::FileSync, Bytes::from_static(b"octets")).await.unwrap();
             nfs.close(opened).await.unwrap();
-            // Where nothing was lost, a file that is there is there.
+            // If no reply was lost, an existing file is an existing file.
             let again = nfs.open(&root, &name("file"), Access::Both, How::Guarded(mode(0o644))).await;
             assert_eq!(again.unwrap_err().status(), Some(Status::EXIST));
         }
     }
 }
 
-/// The driver keeps the lease; without it, what another wants meanwhile is lost, and is said to be.
+/// The driver keeps the lease. Without it, the client loses what another client wants meanwhile, and reports the loss.
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_kept_or_its_loss_is_told() {
     for minor in 0..=2 {
@@ -253,7 +254,7 @@ async fn a_lease_is_kept_or_its_loss_is_told() {
         tokio::time::sleep(LEASE * 5).await;
         nfs.write(&opened, 0, Stability::FileSync, Bytes::from_static(b"kept")).await.unwrap();
 
-        // The network takes the client away for a while.
+        // The network cuts the client off for a while.
         wire.before(|_| Fate::Fails);
         tokio::time::sleep(LEASE * 5).await;
         let (theirs, _) = other.open(&root, &name("file"), Access::Both, How::Existing).await.unwrap();
@@ -269,7 +270,7 @@ async fn a_lease_is_kept_or_its_loss_is_told() {
         assert_eq!(nfs.read(opened.file(), 0, 10).await.unwrap().data, "theirs");
         let lost = nfs.close(opened).await.unwrap_err();
         assert!(matches!(lost, Error::Lost { operation: Op::Close, .. }), "{lost:?}");
-        // A new open is as good as ever.
+        // A new open works as before.
         let (opened, _) = nfs.open(&root, &name("file"), Access::Both, How::Existing).await.unwrap();
         nfs.write(&opened, 0, Stability::FileSync, Bytes::from_static(b"again")).await.unwrap();
         nfs.close(opened).await.unwrap();
@@ -277,7 +278,7 @@ async fn a_lease_is_kept_or_its_loss_is_told() {
     }
 }
 
-/// What a server says that it has revoked is asked about, lost, and freed.
+/// If the server says that it has revoked something, the client finds out what, records the loss, and frees it.
 #[tokio::test(start_paused = true)]
 async fn revoked_state_is_found_and_freed() {
     let (_house, nfs, wire, root) = at_home(2).await;
@@ -305,7 +306,7 @@ async fn revoked_state_is_found_and_freed() {
     let lost = nfs.read(&revoked, 0, 10).await.unwrap_err();
     assert!(matches!(lost, Error::Lost { what: Lost::Open, status: Status::ADMIN_REVOKED, .. }), "{lost:?}");
     nfs.read(&kept, 0, 10).await.unwrap();
-    // A server that never ceases to say so makes little work, and less and less.
+    // A server that goes on saying so causes little work, and less and less.
     wire.after(|_, results| {
         if let Some(Outcome::Sequence(Ok(told))) = results.results.first_mut() {
             told.status |= !sequence_status::RESTART_RECLAIM_NEEDED;
@@ -318,7 +319,7 @@ async fn revoked_state_is_found_and_freed() {
     assert!((3..20).contains(&calls), "{calls}");
 }
 
-/// A stateid that the server revokes in the middle of its use.
+/// The server revokes a stateid in the middle of its use.
 #[tokio::test(start_paused = true)]
 async fn a_revoked_open_is_lost_for_good() {
     for status in [Status::EXPIRED, Status::ADMIN_REVOKED, Status::DELEG_REVOKED, Status::BAD_STATEID] {
@@ -339,7 +340,7 @@ async fn a_revoked_open_is_lost_for_good() {
     }
 }
 
-/// What asks to come back later is done later, and not for ever; what has moved is refused in words.
+/// If the server asks to try later, the client does, but not for ever; if the file system has moved, the error says so.
 #[tokio::test(start_paused = true)]
 async fn later_is_later_and_moved_is_said() {
     let house = House::new();
@@ -372,7 +373,7 @@ async fn later_is_later_and_moved_is_said() {
     assert!(denied.is_denied() && denied.to_string().contains("root squash"), "{denied}");
 }
 
-/// A call that was executed in a session that is gone is taken for what it was.
+/// The client judges a call that was executed in a lost session by the state on the server.
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_session_is_gone_is_judged_by_what_is_there() {
     let (_house, nfs, wire, root) = at_home(2).await;

@@ -1,4 +1,4 @@
-//! Looking for what the server says that it has taken away, while other things happen.
+//! The client looks for what the server has taken away while other things happen.
 
 use crate::{
     every::{contents, mode, name},
@@ -11,8 +11,8 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_nfs_client::v4::{Access, How};
 use std::time::Duration;
 
-/// The server restarts when the client is about to ask about its stateids: what it reclaims on the way is not lost,
-/// though nobody knows the old stateids any more.
+/// The server restarts when the client is about to test its stateids: what the client reclaims on the way is not lost,
+/// although the server does not know the old stateids any more.
 #[tokio::test(start_paused = true)]
 async fn what_is_reclaimed_while_losses_are_looked_for_is_not_lost() {
     for minor in 1..=2 {
@@ -29,7 +29,7 @@ async fn what_is_reclaimed_while_losses_are_looked_for_is_not_lost() {
             Fate::Arrives
         });
         nfs.read(&opened, 0, 10).await.unwrap();
-        // It is looked at once, and again after a while.
+        // The client looks at once, and again after a while.
         tokio::time::sleep(Duration::from_millis(100)).await;
         nfs.read(&opened, 0, 10).await.unwrap();
         wire.honest();

@@ -1,4 +1,4 @@
-//! Slots after errors of the transport: what became of a call is found out before the slot is used again.
+//! Slots after errors of the transport: the client finds out what happened to a call before it uses the slot again.
 
 use crate::{
     every::{contents, mode, name},
@@ -43,7 +43,7 @@ async fn a_slot_is_probed_after_an_error_of_the_transport() {
             let calls = sequences(&wire.calls());
             let [(0, first, _), (0, probe, 1), (0, next, _)] = calls[..] else { panic!("{calls:?}") };
             assert_eq!((probe, next), (first, first + 1), "executed: {was_executed}");
-            // And so on in the same session.
+            // The session goes on in the same way.
             nfs.root().await.unwrap();
             let calls = wire.calls();
             assert_eq!(sequences(&calls)[0].1, next + 1);
@@ -69,7 +69,7 @@ async fn a_call_whose_caller_went_away_leaves_its_slot_to_a_probe() {
     assert_eq!(next, probe + 1);
 }
 
-/// A probe that the server has forgotten the session of ends in a new session.
+/// If the server has forgotten the session of a probe, the client makes a new session.
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_is_out_of_step_costs_a_session() {
     for status in [Status::SEQ_MISORDERED, Status::BADSLOT, Status::BAD_HIGH_SLOT, Status::BADSESSION] {
@@ -105,8 +105,8 @@ async fn a_call_that_comes_twice_is_executed_once() {
     nfs.remove(&root, &name("b")).await.unwrap().unwrap();
 }
 
-/// Without sessions the state on the server tells whether a call that came twice has succeeded; nothing is presumed of
-/// one that the transport reports an error for.
+/// Without sessions the state on the server shows whether a call that came twice has succeeded. If the transport
+/// reports an error for a call, the client presumes nothing.
 ///
 /// proves: ULB-5.5-d
 #[tokio::test(start_paused = true)]
@@ -125,7 +125,7 @@ async fn minor_version_0_looks_at_what_is_there() {
     let absent = nfs.remove(&root, &name("b")).await.unwrap_err();
     assert_eq!(absent.status(), Some(Status::NOENT));
 
-    // An owner's number may have been used by a call without an answer, or not.
+    // A call without a reply may or may not have used the owner's number.
     for was_executed in [false, true] {
         let (opened, _) = nfs.open(&root, &name("c"), Access::Both, How::Existing).await.unwrap();
         let fails = |call: &Arguments| if has(call, Op::Lock) { Fate::Fails } else { Fate::Arrives };
@@ -140,7 +140,7 @@ async fn minor_version_0_looks_at_what_is_there() {
     }
 }
 
-/// The number of calls under way follows what the server wants.
+/// The number of calls under way follows the server's target.
 #[tokio::test(start_paused = true)]
 async fn calls_under_way_follow_the_servers_target() {
     let house = House::new();

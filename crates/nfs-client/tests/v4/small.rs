@@ -1,4 +1,4 @@
-//! Small files: each is read by one call, and made by one.
+//! Small files: one call reads a file, and one call makes it.
 
 use crate::{
     every::{contents, name},
@@ -29,7 +29,7 @@ async fn make(files: &Files, root: &Handle, called: &str, data: &Bytes) -> Handl
     handle
 }
 
-/// One call, whose data the transport may place directly, and nothing is opened for it.
+/// One call, whose data the transport may place directly, without an open.
 ///
 /// proves: ULB-5.1.2.2-b
 #[tokio::test(start_paused = true)]
@@ -52,7 +52,7 @@ async fn a_small_file_is_read_by_one_call() {
     }
 }
 
-/// What cannot be read is an error, and what the server asks to come back for is read later.
+/// A file that cannot be read is an error; if the server asks to try later, the client does.
 #[tokio::test(start_paused = true)]
 async fn a_small_file_that_cannot_be_read_is_an_error() {
     let house = House::new();
@@ -80,7 +80,7 @@ async fn a_small_file_that_cannot_be_read_is_an_error() {
     assert_eq!(wire.calls().len(), 2);
 }
 
-/// A server that sends more than it was asked for, or nothing, is not believed.
+/// The client does not believe a server that sends more than it asked for, or nothing.
 #[tokio::test(start_paused = true)]
 async fn lies_about_a_small_file_are_not_believed() {
     let house = House::new();
@@ -98,7 +98,7 @@ async fn lies_about_a_small_file_are_not_believed() {
         let read = files.read_small(&file, 100).await;
         assert!(read.is_err(), "{read:?}");
     }
-    // Fewer results than operations, and none that failed.
+    // Fewer results than operations, although none has failed.
     wire.after(|_, results| {
         results.results.truncate(2);
         Fate::Arrives
@@ -113,7 +113,7 @@ fn new<'a>(directory: &'a Handle, temporary: &'a Name, called: &'a Name, data: &
     NewFile { directory, temporary, name: called, mode: 0o600, attributes, data: data.clone() }
 }
 
-/// One call, and the file is whole under its name, closed, with its attributes; what had the name is gone.
+/// One call: then the file is whole under its name, closed, with its attributes; what had the name before is gone.
 #[tokio::test(start_paused = true)]
 async fn a_small_file_is_made_by_one_call() {
     for minor in 1..=2 {
@@ -138,8 +138,8 @@ async fn a_small_file_is_made_by_one_call() {
     assert!(!files(&house, 0).await.0.can_place(), "minor version 0 has no current stateid");
 }
 
-/// Executed twice, since the session was lost with what the server knew of the call, it does what it should, however
-/// far it came the first time.
+/// The server executes the call twice, because it lost the session and with it the memory of the call: the result is
+/// right however far the first execution came.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_executed_twice_makes_one_file() {
     for done in 2..=13 {
@@ -171,7 +171,7 @@ async fn a_call_that_is_executed_twice_makes_one_file() {
     }
 }
 
-/// A server that takes less than all of the data keeps the file from its place.
+/// If a server takes less than all of the data, the file does not get its final name.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_written_whole_does_not_take_its_place() {
     let house = House::new();
@@ -180,7 +180,7 @@ async fn what_was_not_written_whole_does_not_take_its_place() {
     let attributes = NewAttributes { mode: Some(0o644), ..Default::default() };
     let (temporary, called) = (name(".file"), name("file"));
     nfs.write_small(&root, &called, How::Guarded(attributes), Stability::FileSync, contents(9)).await.unwrap();
-    // The wire cuts the data, as a server would that has no room for all of it.
+    // The wire cuts the data, like a server that has no room for all of it.
     let (files, wire, _) = files(&house, 2).await;
     wire.change(|call| {
         for args in &mut call.ops {

@@ -1,5 +1,5 @@
-//! Calls that the transport gives up waiting for, and whose callers are told so: what they have left with the server is
-//! taken back.
+//! Calls for whose reply the transport stops waiting, and whose callers get an error: what they have left with the
+//! server is taken back.
 
 use crate::{
     every::{mode, name},
@@ -9,14 +9,14 @@ use rpcrdma_nfs::v4::{Handle, Op};
 use rpcrdma_nfs_client::v4::{Access, Error, How, Nfs4, Opened};
 use std::{sync::Arc, time::Duration};
 
-/// Longer than the driver waits before it tries something again.
+/// Longer than the driver's pause before it tries something again.
 const A_WHILE: Duration = Duration::from_secs(20);
 
 async fn open(nfs: &Nfs4, root: &Handle, how: How) -> Result<Opened, Error> {
     nfs.open(root, &name("file"), Access::Both, how).await.map(|(opened, _)| opened)
 }
 
-/// The next `times` calls with this operation are executed, and nobody learns of it.
+/// The server executes the next `times` calls with this operation, and their replies are lost.
 fn lose_replies(wire: &Arc<Wire>, op: Op, times: usize) {
     let mut left = times;
     wire.after(move |call, _| {
@@ -28,7 +28,7 @@ fn lose_replies(wire: &Arc<Wire>, op: Op, times: usize) {
     });
 }
 
-/// What an OPEN has opened whose reply never came is closed, also if the driver's calls are lost at first.
+/// If an OPEN's reply never comes, the driver closes what it has opened, even if its own calls are lost at first.
 #[tokio::test(start_paused = true)]
 async fn an_open_without_a_reply_is_closed() {
     for minor in 0..=2 {
@@ -48,7 +48,7 @@ async fn an_open_without_a_reply_is_closed() {
     }
 }
 
-/// An OPEN that never arrived has opened nothing, and nothing is made later on.
+/// An OPEN that never arrived has opened nothing, and the client makes no file later.
 #[tokio::test(start_paused = true)]
 async fn an_open_that_was_lost_on_its_way_makes_no_file_later() {
     for minor in 0..=2 {
@@ -68,7 +68,7 @@ async fn an_open_that_was_lost_on_its_way_makes_no_file_later() {
     }
 }
 
-/// A file whose CLOSE came to nothing, and that nobody uses any more, is closed when the server answers again.
+/// A CLOSE has failed, and the file is not used any more: the driver closes it when the server answers again.
 #[tokio::test(start_paused = true)]
 async fn a_file_is_closed_when_the_server_answers_again() {
     for minor in 0..=2 {
@@ -86,7 +86,7 @@ async fn a_file_is_closed_when_the_server_answers_again() {
     }
 }
 
-/// Who says goodbye to a server that does not answer is not held up by what cannot be taken back.
+/// If the server does not answer, the client's end does not wait for what cannot be taken back.
 #[tokio::test(start_paused = true)]
 async fn a_goodbye_does_not_wait_for_a_server_that_never_answers() {
     for minor in 0..=2 {
@@ -101,7 +101,7 @@ async fn a_goodbye_does_not_wait_for_a_server_that_never_answers() {
     }
 }
 
-/// A goodbye at the very moment at which the lease is to be renewed is one.
+/// The client ends at the very moment at which the lease is due for renewal.
 #[tokio::test(start_paused = true)]
 async fn a_goodbye_meets_no_renewal() {
     for minor in 1..=2 {
@@ -119,7 +119,7 @@ async fn a_goodbye_meets_no_renewal() {
     }
 }
 
-/// Who has said goodbye and goes on all the same keeps a lease again.
+/// A client that goes on after its end keeps a lease again.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_goes_on_after_its_goodbye_keeps_its_lease() {
     for minor in 0..=2 {

@@ -1,4 +1,4 @@
-//! Which minor version is agreed upon.
+//! The minor version that client and server agree on.
 
 use crate::house::{Fate, House};
 use rpcrdma_nfs::v4::{Args, Op, Status};
@@ -46,7 +46,7 @@ async fn what_is_known_of_the_server_is_what_it_says() {
     assert_eq!(nfs.lease(), crate::house::LEASE);
     let transfer = nfs.transfer();
     assert!(transfer.read >= 1 << 20 && transfer.write >= 1 << 20 && transfer.directory >= 64 << 10, "{transfer:?}");
-    // A transport with small messages makes a session with small messages.
+    // A transport with small messages leads to a session with small messages.
     wire.limit(20_000);
     let nfs = house.client_over(&wire, Options::new("test")).await;
     let transfer = nfs.transfer();
@@ -58,7 +58,7 @@ async fn what_is_known_of_the_server_is_what_it_says() {
     assert!(wire.calls().is_empty(), "nothing was sent");
 }
 
-/// An instance takes over nothing that another of the same host holds.
+/// A client takes over nothing that another client of the same host holds.
 #[tokio::test(start_paused = true)]
 async fn two_clients_of_a_host_are_two() {
     let house = House::new();

@@ -1,11 +1,11 @@
-//! The frame of an answer: how many results there are and of what, the status, the tag.
+//! The frame of a reply: the number and kind of results, the status, the tag.
 
 use super::{Does, Lie, Must, Row, play};
 use rpcrdma_nfs::v4::{Op, Outcome, Results, Status, Tag};
 
 const DOES: [Does; 4] = [Does::Look, Does::Open, Does::Lock, Does::List];
 
-/// What errors about the whole call name.
+/// The operation that an error of the whole call names.
 fn purpose(does: Does) -> Op {
     if does == Does::Look { Op::PutRootFh } else { does.op() }
 }
@@ -87,7 +87,7 @@ async fn an_answer_fits_its_call_or_is_none() {
     }
 }
 
-/// A count that no bytes follow, bytes that nobody announced, and a tag without end.
+/// A count without enough bytes after it, superfluous bytes, and a tag without an end.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_cannot_be_read_is_an_error() {
     const TAG: &[u8] = b"\0\0\0\x08markmark";

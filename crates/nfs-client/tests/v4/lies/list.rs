@@ -1,5 +1,4 @@
-//! READDIR: the verifier, and of each entry the cookie, the name and the attributes; how many there are, and whether
-//! there is an end.
+//! READDIR: the verifier; the cookie, the name and the attributes of each entry; the number of entries, and the end.
 
 use super::{Does, Lie, Must, Row, begin, lie, on, play, row};
 use crate::house::{House, Wire};
@@ -11,9 +10,9 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_nfs_client::{self as client, Files, v4::Nfs4};
 use std::sync::{Arc, Mutex};
 
-/// Entries that a walk takes at most.
+/// The most entries that a walk accepts.
 const MOST: u64 = 5_000;
-/// The longest name that the protocol's decoder takes.
+/// The longest name that the protocol's decoder accepts.
 const LONGEST_NAME: usize = 4_096;
 
 fn entry(cookie: u64, name: &[u8]) -> Entry {
@@ -24,7 +23,7 @@ fn page(entries: Vec<Entry>, end: bool) -> ReadDirOk {
     ReadDirOk { verifier: Verifier([7; 8]), entries, end }
 }
 
-/// What a walk comes to, whose server answers page after page by a function of the page's number.
+/// The result of a walk whose server makes each page by a function of the page's number.
 async fn walked(
     client: (&Nfs4, &Arc<Wire>),
     pages: impl FnMut(u64) -> ReadDirOk + Send + 'static,
@@ -32,7 +31,7 @@ async fn walked(
     walked_by(client, pages).await.0
 }
 
-/// The same with what was asked for: a cookie and a verifier for each page.
+/// The same; the function also gets the cookie and the verifier of each call.
 async fn walked_by(
     (nfs, wire): (&Nfs4, &Arc<Wire>),
     mut pages: impl FnMut(u64) -> ReadDirOk + Send + 'static,
@@ -52,7 +51,7 @@ async fn walked_by(
         for args in &mut call.ops {
             if let Args::ReadDir(read) = args {
                 seen.lock().unwrap().push((read.cookie, read.verifier));
-                // The house knows neither, and each is right to the server of this test.
+                // The real server knows neither; to the scripted server each of them is right.
                 (read.cookie, read.verifier) = (0, Verifier::default());
             }
         }
@@ -87,7 +86,7 @@ async fn cookies_lead_nobody_round() {
         let house = House::new();
         let (nfs, wire) = house.client(minor).await;
         let of = (&nfs, &wire);
-        // Where a page ends: at one of those that are reserved, where it began, where an earlier one ended.
+        // The last cookie of a page: a reserved one, the one where the page began, one where an earlier page ended.
         says(walked(of, |_| page(vec![entry(0, b"a")], false)).await, stands);
         for reserved in [1, 2] {
             says(walked(of, move |_| page(vec![entry(reserved, b"a")], false)).await, stands);
@@ -96,10 +95,10 @@ async fn cookies_lead_nobody_round() {
         says(walked(of, |number| page(vec![entry(if number == 0 { 9 } else { 0 }, b"a")], false)).await, circle);
         says(walked(of, |number| page(vec![entry([9, 5][number as usize % 2], b"a")], false)).await, circle);
         says(walked(of, |number| page(vec![entry(3 + number % 1_000, b"a")], false)).await, circle);
-        // Backwards is a way, as a cookie is a word of the server's own; it only has to end.
+        // Backwards is allowed, because a cookie has a meaning only for the server; the walk only has to end.
         let back = walked(of, |number| page(vec![entry(100 - number, b"a")], number == 90)).await.unwrap();
         assert_eq!(back.len(), 91);
-        // Cookies in the middle of a page are not used.
+        // The client does not use cookies in the middle of a page.
         let same = walked(of, |_| page(vec![entry(0, b"a"), entry(0, b"b"), entry(0, b"c")], true)).await.unwrap();
         assert_eq!(same, [b"a", b"b", b"c"]);
         super::is_served(&nfs).await;
@@ -127,7 +126,7 @@ async fn a_directory_without_end_ends() {
     super::is_served(&nfs).await;
 }
 
-/// The verifier is the server's own: the next call brings the one that came last, whichever it is.
+/// The verifier belongs to the server: the next call has the last one that came.
 #[tokio::test(start_paused = true)]
 async fn the_verifier_goes_back_as_it_came() {
     let house = House::new();
@@ -167,13 +166,13 @@ async fn names_stay_in_their_directory() {
             let walked = walked(of, move |_| page(vec![entry(3, b"good"), entry(4, name)], true)).await;
             says(walked, "returned a name that is not valid for a file");
         }
-        // These two are in each directory, and are passed over wherever they stand and however often.
+        // Every directory has these two names; the client skips them, wherever and however often they come.
         let dots = walked(of, |_| {
             page(vec![entry(3, b".."), entry(4, b"a"), entry(5, b"."), entry(6, b".."), entry(7, b"...")], true)
         });
         assert_eq!(dots.await.unwrap(), [&b"a"[..], b"..."]);
-        // The same name twice is two entries: who copies finds that out (cli/src/get). What is no text is a name, and a
-        // long one is for the file system to refuse.
+        // The same name twice is two entries: the code that copies notices that (cli/src/get). A name need not be text,
+        // and the file system may refuse a long one.
         let odd = [&b"a"[..], b"a", b"\xFF\xFE", b"\x1b[2J", b"-rf", b"~", &[b'x'; LONGEST_NAME]];
         let found = walked(of, move |_| page(odd.iter().zip(3..).map(|(name, at)| entry(at, name)).collect(), true));
         assert_eq!(found.await.unwrap(), odd);
@@ -239,7 +238,7 @@ async fn a_page_that_cannot_be_read_is_an_error() {
     }
 }
 
-/// More bytes than were asked for do not arrive: the transport is told how many there can be.
+/// More bytes than the client asked for do not arrive: the transport knows how many there can be.
 #[tokio::test(start_paused = true)]
 async fn a_page_larger_than_was_asked_for_is_an_error() {
     for minor in [0, 2] {

@@ -1,4 +1,4 @@
-//! LOCK: the stateid, and each field of a lock that is said to stand in the way.
+//! LOCK: the stateid, and each field of a conflicting lock.
 
 use super::{Does, Lie, Must, Row, begin, play, row};
 use crate::house::House;
@@ -9,7 +9,7 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_nfs_client::v4::Error;
 
 const NAMELESS: Must = Must::Refuse(Op::Lock, "named the lock by a stateid that stands for no lock");
-/// The longest text of an error about a lock: the owner's words are cut.
+/// The longest text of an error about a lock: the owner's name is cut.
 const LONGEST_TEXT: usize = 400;
 
 #[tokio::test(start_paused = true)]
@@ -38,7 +38,7 @@ fn whose(owner: &[u8]) -> Owner {
     Owner { client: ClientId(u64::MAX), name: OwnerName(owner.to_vec().into()) }
 }
 
-/// A lock in the way is told as it came, in a text of one line that ends and that a terminal only prints.
+/// The error shows the conflicting lock as it came, in one short line that only prints on a terminal.
 #[tokio::test(start_paused = true)]
 async fn a_lock_in_the_way_is_told_and_not_believed() {
     let numbers = [0, 1, 9, 10, 1 << 63, u64::MAX - 1, u64::MAX];
@@ -64,7 +64,7 @@ async fn a_lock_in_the_way_is_told_and_not_believed() {
             assert_eq!((denied.offset, denied.length, denied.kind), (offset, length, kind));
             assert_eq!(denied.owner.as_slice(), owner);
             assert!(text.len() < LONGEST_TEXT && text.chars().all(|char| !char.is_control()), "{text:?}");
-            // The server has the lock now, whatever it says: it is given back with the file.
+            // Whatever the server says, it now has the lock: closing the file unlocks it.
             wire.honest();
         }
         nfs.close(opened).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_lock_in_the_way_is_told_and_not_believed() {
     }
 }
 
-/// Of LOCKT the same: what stands in the way is what the server says.
+/// The same for LOCKT: the conflict is what the server says.
 #[tokio::test(start_paused = true)]
 async fn a_test_of_a_lock_tells_what_the_server_says() {
     let house = House::new();

@@ -1,6 +1,6 @@
-//! A server that is ours but for one lie: each field of the results of SEQUENCE, OPEN, LOCK and READDIR, and the frame
-//! of an answer. A row of a table is a lie and what the client must do about it. Whatever that is, it makes few calls
-//! meanwhile, and is served as before when the server is honest again.
+//! A server that is ours except for one lie: in each field of the results of SEQUENCE, OPEN, LOCK and READDIR, and in
+//! the frame of a reply. A row of a table is a lie, and what the client must do about it. In any case the client makes
+//! few calls meanwhile, and works as before when the server is honest again.
 
 mod frame;
 mod list;
@@ -20,37 +20,37 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_nfs_client::v4::{Access, Error, How, Nfs4, Opened};
 use std::sync::Arc;
 
-/// The most calls that an operation may make whose answers are lies.
+/// The most calls that an operation may make while the replies are lies.
 const MOST_CALLS: usize = 24;
 
-/// What the server changes in an answer.
+/// What the server changes in a reply.
 enum Lie {
     /// The results of one operation.
     Results(Box<dyn FnMut(&mut Outcome) + Send>),
-    /// The whole answer.
+    /// The whole reply.
     Answer(Box<dyn FnMut(&mut Results) + Send>),
-    /// Bytes that the results of no operation are encoded as: first the results, then these bytes are replaced.
+    /// First changes the results, and then replaces these bytes, so that they are no operation's encoding.
     Octets(Box<dyn FnMut(&mut Outcome) + Send>, &'static [u8], &'static [u8]),
-    /// The same of the frame, whose tag is the word `markmark` first.
+    /// The same for the frame; first sets its tag to the word `markmark`.
     Marked(&'static [u8], &'static [u8]),
 }
 
 /// What the client must do.
 #[derive(Clone, Copy, Debug)]
 enum Must {
-    /// Say that the server talks nonsense, in which operation, and which.
+    /// Fail because the server talks nonsense: in this operation, with this text.
     Refuse(Op, &'static str),
-    /// Say that the answer cannot be read.
+    /// Fail because the reply cannot be read.
     NotRead,
-    /// Go on, as nothing depends on it.
+    /// Go on, because nothing depends on it.
     GoOn,
-    /// Say that what it was told is lost, as soon as it is used.
+    /// Report a loss, as soon as it uses the lie.
     Lose,
-    /// Say what the server said.
+    /// Return the server's status.
     Tell(Status),
 }
 
-/// What is called when the server lies.
+/// The operation of the client while the server lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
     Look,
@@ -60,7 +60,7 @@ enum Does {
 }
 
 impl Does {
-    /// The operation that the lie is about.
+    /// The operation in whose results the server lies.
     fn op(self) -> Op {
         match self {
             Self::Look => Op::Sequence,
@@ -78,7 +78,7 @@ struct Row {
     must: Must,
 }
 
-/// Changes the results of one operation, and ends the answer where one has failed.
+/// Changes the results of one operation, and ends the reply at the first failed operation.
 fn tell(results: &mut Results, change: &mut (dyn FnMut(&mut Outcome) + Send)) {
     results.results.iter_mut().for_each(change);
     if let Some(failed) = results.results.iter().position(|outcome| outcome.status() != Status::OK) {
@@ -87,14 +87,14 @@ fn tell(results: &mut Results, change: &mut (dyn FnMut(&mut Outcome) + Send)) {
     results.status = results.results.last().map_or(results.status, Outcome::status);
 }
 
-/// Puts bytes in the place of others, which are there once.
+/// Replaces bytes, which must occur exactly once.
 fn replaced(octets: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     let found: Vec<_> = octets.windows(from.len()).enumerate().filter(|(_, window)| *window == from).collect();
     let [(at, _)] = found[..] else { panic!("{from:02x?} is {} times in {octets:02x?}", found.len()) };
     [&octets[..at], to, &octets[at + from.len()..]].concat()
 }
 
-/// The server lies in the answers to calls with this operation.
+/// From now on the server lies in its replies to calls with this operation.
 fn begin(wire: &Arc<Wire>, op: Op, lie: Lie) {
     let is_meant = move |ops: &[Args]| ops.iter().any(|args| args.op() == op);
     match lie {
@@ -134,7 +134,8 @@ async fn open(nfs: &Nfs4) -> Result<Opened, Error> {
     nfs.open(&root, &name("file"), Access::Both, How::Unchecked(mode(0o644))).await.map(|(opened, _)| opened)
 }
 
-/// What is done while the server lies; then, with an honest server, what was opened or locked is used and given back.
+/// Runs the operation while the server lies; then, with an honest server, uses and gives back what was opened or
+/// locked.
 async fn act(nfs: &Nfs4, wire: &Arc<Wire>, does: Does, lie: Lie) -> Result<(), Error> {
     let root = nfs.root().await.unwrap().file;
     let opened = if does == Does::Lock { Some(open(nfs).await.unwrap()) } else { None };
@@ -163,7 +164,7 @@ async fn act(nfs: &Nfs4, wire: &Arc<Wire>, does: Does, lie: Lie) -> Result<(), E
     }
 }
 
-/// With an honest server everything is as before, in the same session or another.
+/// With an honest server everything works as before, in the same session or another.
 async fn is_served(nfs: &Nfs4) {
     let root = nfs.root().await.unwrap().file;
     nfs.readdir(&root, 0, Default::default(), 8_192).await.unwrap();
@@ -175,7 +176,7 @@ async fn is_served(nfs: &Nfs4) {
     nfs.close(opened).await.unwrap();
 }
 
-/// Whether what was opened or locked is said to be lost, perhaps after the file was made.
+/// Whether the error says that the open or the lock is lost, perhaps after the file was made.
 fn is_lost(error: &Error) -> bool {
     match error {
         Error::Lost { .. } => true,
@@ -184,7 +185,7 @@ fn is_lost(error: &Error) -> bool {
     }
 }
 
-/// Tells the lies of a table in a minor version, each to a client of its own.
+/// Tells the lies of a table in a minor version, each to its own client.
 async fn play(minor: u32, does: Does, rows: Vec<Row>) {
     for Row { field, lie, must } in rows {
         let house = House::new();
@@ -203,13 +204,13 @@ async fn play(minor: u32, does: Does, rows: Vec<Row>) {
     }
 }
 
-/// A row of a change to the results of one operation: `row!(Open, "field", must, |ok| ok.field = 1)`.
+/// A row that changes the results of one operation: `row!(Open, "field", must, |ok| ok.field = 1)`.
 macro_rules! row {
     ($op:ident, $field:expr, $must:expr, $change:expr) => {
         $crate::lies::Row { field: $field, lie: $crate::lies::lie!($op, $change), must: $must }
     };
 }
-/// The same lie by itself.
+/// Only the lie of such a row.
 macro_rules! lie {
     ($op:ident, $change:expr) => {
         $crate::lies::Lie::Results($crate::lies::on!($op, $change))

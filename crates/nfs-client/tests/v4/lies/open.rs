@@ -1,4 +1,4 @@
-//! OPEN: the stateid, the directory's change, the flags, the attributes that were set, and each delegation.
+//! OPEN: the stateid, the directory's change, the flags, the set attributes, and each kind of delegation.
 
 use super::{Does, Lie, Must, Row, begin, lie, on, play, row};
 use crate::{
@@ -12,7 +12,7 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_nfs_client::v4::{Access, How, Options};
 use std::sync::Arc;
 
-/// What the delegations of the lies are named by.
+/// The stateid of the delegations in the lies.
 const GIVEN: StateId = StateId { sequence: 1, other: StateIdOther([0xD1; 12]) };
 const NAMELESS: Must = Must::Refuse(Op::Open, "named the open by a stateid that stands for no open");
 const MINORS: [u32; 3] = [0, 1, 2];
@@ -37,7 +37,7 @@ async fn a_stateid_that_names_nothing_is_no_open() {
             rows.push(row!(Open, "stateid, special", NAMELESS, move |ok: &mut OpenOk| ok.state = special));
         }
         rows.push(row!(Open, "stateid, of nothing", Must::Lose, |ok: &mut OpenOk| ok.state.other.0 = [0xAB; 12]));
-        // From minor version 1 on the client says "the current one", and no number.
+        // From minor version 1 on the client sends no number, but "the current one".
         let number = if minor == 0 { Must::Lose } else { Must::GoOn };
         rows.push(row!(Open, "stateid, a later number", number, |ok: &mut OpenOk| ok.state.sequence = u32::MAX));
         play(minor, Does::Open, rows).await;
@@ -65,8 +65,8 @@ async fn what_else_an_open_tells_does_no_harm() {
             };
             rows.push(row!(Open, "flag", must, move |ok: &mut OpenOk| ok.flags ^= flag));
         }
-        // An owner of minor version 0 is confirmed with its first open: where the server does not say so, it is at
-        // fault when the open is used.
+        // In minor version 0 an owner is confirmed with its first open: if the server does not ask for that, the use of
+        // the open fails, and the server is at fault.
         if minor == 0 {
             rows.retain(|row| row.field != "flag");
         }
@@ -74,7 +74,7 @@ async fn what_else_an_open_tells_does_no_harm() {
     }
 }
 
-/// All delegations go back, also those that nobody knows the meaning of, and what they allow is not used.
+/// The client returns all delegations, also those of unknown kinds, and makes no use of them.
 fn delegations() -> Vec<(&'static str, Delegation, bool)> {
     let mut all = vec![("none", Delegation::None, false)];
     for why in [
@@ -122,8 +122,8 @@ fn returned(wire: &Arc<Wire>) -> Vec<StateId> {
 async fn each_delegation_that_nobody_asked_for_goes_back() {
     for minor in MINORS {
         for (field, delegation, goes_back) in delegations() {
-            // Minor version 0 has neither reasons nor the kinds of RFC 9754; a server that sends them all the same is
-            // understood.
+            // Minor version 0 has neither reasons nor the kinds of RFC 9754; the client understands a server that still
+            // sends them.
             let given = delegation.clone();
             let row = row!(Open, field, Must::GoOn, move |ok: &mut OpenOk| ok.delegation.clone_from(&given));
             play(minor, Does::Open, vec![row]).await;
@@ -140,7 +140,8 @@ async fn each_delegation_that_nobody_asked_for_goes_back() {
     }
 }
 
-/// Who keeps delegations keeps none that the server wants back already, as it does not call for that one again.
+/// A client that keeps delegations does not keep one that the server already recalls, because the server will not call
+/// for it.
 #[tokio::test(start_paused = true)]
 async fn a_delegation_that_is_recalled_as_it_comes_is_not_kept() {
     for (field, delegation, goes_back) in delegations() {
@@ -163,7 +164,7 @@ async fn a_delegation_that_is_recalled_as_it_comes_is_not_kept() {
     }
 }
 
-/// A server that gives a delegation with each open fills no memory of a client that keeps them.
+/// A server that grants a delegation with each open does not fill the memory of a client that keeps them.
 #[tokio::test(start_paused = true)]
 async fn no_more_delegations_are_kept_than_there_is_room_for() {
     const KEPT: usize = 4_096;
@@ -181,7 +182,7 @@ async fn no_more_delegations_are_kept_than_there_is_room_for() {
                     state.other.0[..8].copy_from_slice(&number.to_be_bytes());
                     opened.delegation = Delegation::Read(to_read(state, false, anybody()));
                 }
-                // The house knows nothing of them.
+                // The real server does not know these delegations.
                 Outcome::DelegReturn(returned) => (*returned, results.status) = (Ok(()), Status::OK),
                 _ => {}
             }
@@ -198,7 +199,7 @@ async fn no_more_delegations_are_kept_than_there_is_room_for() {
     assert_eq!((most, nfs.delegations(), returned(&wire).len()), (KEPT, KEPT, 10));
 }
 
-/// What no client can read: a delegation, a limit or a length that there is not.
+/// Results that no client can read: a delegation, a limit or a length that does not exist.
 #[tokio::test(start_paused = true)]
 async fn an_open_that_cannot_be_read_is_an_error() {
     type Change = fn(&mut OpenOk);

@@ -1,4 +1,4 @@
-//! SEQUENCE: whose call is answered, and what the server wants of slots and tells besides.
+//! SEQUENCE: the call to which the reply belongs, the server's wishes about slots, and its flags.
 
 use super::{Does, Lie, Must, Row, begin, lie, play, row};
 use crate::{
@@ -40,8 +40,7 @@ async fn what_the_server_wants_of_slots_is_followed_within_reason() {
     play(2, Does::Look, rows).await;
 }
 
-/// Each flag, also one that there is not, and all of them, told again and again: calls go on, and what the client does
-/// about it is little.
+/// Each flag, an unknown flag, and all flags, with every reply: calls go on, and the client does little about them.
 #[tokio::test(start_paused = true)]
 async fn flags_cost_little_however_often_they_are_told() {
     for has_callbacks in [false, true] {
@@ -60,7 +59,7 @@ async fn flags_cost_little_however_often_they_are_told() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
             let calls = wire.calls().len();
-            // A server that says so each second may have a new session each second, and no more than that.
+            // A server that reports this each second may get a new session each second, but not more often.
             assert!((10..=120).contains(&calls), "{flags:#x}: {calls} calls in ten seconds");
             wire.honest();
             super::is_served(&nfs).await;
@@ -68,8 +67,8 @@ async fn flags_cost_little_however_often_they_are_told() {
     }
 }
 
-/// A server that says of a slot that it has given it up, and has not, answers a call of number 1 with the reply to the
-/// first call of that slot: another directory is made than the one that it tells of. So the slot is probed first.
+/// A server says that it has given up a slot, and has not. It answers a call with number 1 by the reply to the slot's
+/// first call: so it would report another directory than the one that it has made. So the client probes the slot first.
 #[tokio::test(start_paused = true)]
 async fn a_slot_that_was_given_up_is_probed_before_it_is_used_again() {
     let house = House::new();
@@ -107,7 +106,7 @@ async fn a_slot_that_was_given_up_is_probed_before_it_is_used_again() {
     assert_eq!(first, Some((1, 1)), "SEQUENCE alone, with the first number");
 }
 
-/// A probe that is answered by nothing, or by something else, is no answer: nothing is used by it.
+/// A probe without a right reply is no proof: the client uses nothing of it.
 #[tokio::test(start_paused = true)]
 async fn a_probe_is_believed_no_more_than_a_call() {
     let empty = |results: &mut rpcrdma_nfs::v4::Results| (results.status, results.results) = (Status::OK, Vec::new());
@@ -131,7 +130,8 @@ async fn a_probe_is_believed_no_more_than_a_call() {
     }
 }
 
-/// How SEQUENCE may fail: the call is made again, in another session if need be, and no status of it goes on for ever.
+/// However SEQUENCE fails, the client repeats the call, if need be in another session; no status makes that go on for
+/// ever.
 #[tokio::test(start_paused = true)]
 async fn a_sequence_that_always_fails_ends_in_an_error() {
     for status in [Status::IO, Status::NOENT, Status::SERVERFAULT, Status::OP_ILLEGAL, Status(0x7FFF_FFFF)] {
