@@ -2,8 +2,8 @@
 //!
 //! A file has any number of delegations for reading, one for each client, or a single one for writing. Code that is
 //! about to use a file, other than by an open in the table, calls [`Claims::recall`] first. If delegations conflict,
-//! the table recalls them once, through [`Recalls`], and the caller gets [`Recalling`]. If none does, the caller gets a
-//! [`Using`]: while it exists, the table grants no delegation that conflicts with it. An open holds one until its share
+//! the table recalls them once, through [`Recalls`], and the caller gets [`Recalling`]. If none does, the caller gets
+//! [`Using`]; while it exists, the table grants no delegation that conflicts with it. An open holds one until its share
 //! is in the table: so the table never grants both a delegation and an open that it excludes.
 //!
 //! Nothing sleeps, and the table holds no lock while it calls [`Recalls`]. The protocol handles the rest of a recall:
