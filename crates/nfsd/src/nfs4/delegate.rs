@@ -163,8 +163,8 @@ impl Compound {
         let holder = claims::Client::V4(client.id().0);
         let guard = self.shared.claims.delegate(key, holder, kind, is_again).map_err(|why| why_not(why, kind))?;
         let lease = self.host_lease(file, &open, kind).await.map_err(|_| nothing.clone())?;
-        // The change number that the client learns with the delegation; for writing, the number of the host's later
-        // changes begins here.
+        // The change number that the client learns with the delegation, or the number of a later change by this client
+        // itself.
         let change = match kind {
             Kind::Read => 0,
             Kind::Write => file.attributes().await.map_err(|_| nothing.clone())?.change,

@@ -174,7 +174,7 @@ impl World {
         client.new_file(&client.root(), name)
     }
 
-    /// A host at 192.0.2.`last`, which calls as the superuser.
+    /// A host at 192.0.2.`last`, which calls NLM version 4 as the superuser.
     pub(crate) fn host(&self, last: u8, name: &str) -> TestHost {
         self.host_as(last, name, 0)
     }
