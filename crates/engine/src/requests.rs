@@ -7,11 +7,12 @@
 
 use crate::{Action, Piece, Pieces, RequestId, pull::Layout};
 use bytes::Bytes;
+use foldhash::HashMap;
 use rpcrdma_wire::{
     chunk::{WriteChunk, WriteList},
     rpc::has_xid,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -46,7 +47,7 @@ pub(crate) enum Pulled {
 
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
-    requests: BTreeMap<RequestId, Request>,
+    requests: HashMap<RequestId, Request>,
     held: VecDeque<RequestId>,
     /// Answers that were sent and not yet taken.
     pub(crate) undrained: usize,

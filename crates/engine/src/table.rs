@@ -16,11 +16,12 @@ use crate::{
     config::FORGOTTEN_CALL_DEADLINE, plan::CallPlan, returned::Offered, silence::program,
 };
 use bytes::Bytes;
+use foldhash::HashMap;
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::chunk::{Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
 use rpcrdma_xdr::Payload;
 use smallvec::SmallVec;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Who learns how a call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,8 +91,8 @@ pub(crate) struct Table<X> {
     xids: HashMap<CallId, u32>,
     /// To which call an exposure belongs.
     exposures: HashMap<ExposureId, u32>,
-    /// Calls without a credit, by order and XID.
-    queue: BTreeMap<u64, u32>,
+    /// Calls without a credit: order and XID, in their order.
+    queue: VecDeque<(u64, u32)>,
     /// When forgotten calls lose their memory, in that order.
     forgotten: VecDeque<(Timestamp, CallId)>,
     next_order: u64,
@@ -103,10 +104,10 @@ pub(crate) struct Table<X> {
 impl<X> Default for Table<X> {
     fn default() -> Self {
         Self {
-            calls: HashMap::new(),
-            xids: HashMap::new(),
-            exposures: HashMap::new(),
-            queue: BTreeMap::new(),
+            calls: HashMap::default(),
+            xids: HashMap::default(),
+            exposures: HashMap::default(),
+            queue: VecDeque::new(),
             forgotten: VecDeque::new(),
             next_order: 0,
             next_exposure: 0,
@@ -135,7 +136,7 @@ impl<X> Table<X> {
     /// Takes a call of the program in, at the end of the queue.
     pub(crate) fn insert(&mut self, call: Call, plan: CallPlan, extra: X) {
         self.program = program(&call.message).or(self.program);
-        self.queue.insert(self.next_order, call.xid);
+        self.queue.push_back((self.next_order, call.xid));
         self.xids.insert(call.id, call.xid);
         self.add(call, Owner::Caller, plan, extra);
     }
@@ -155,7 +156,7 @@ impl<X> Table<X> {
 
     /// The XID of the call that has waited longest, which waits no more.
     pub(crate) fn pop_queued(&mut self) -> Option<u32> {
-        self.queue.pop_first().map(|(_, xid)| xid)
+        self.queue.pop_front().map(|(_, xid)| xid)
     }
 
     /// Exposes what a plan says. Chunks have segments of at most `segment_octets`. Returns with them the bytes that
@@ -223,7 +224,8 @@ impl<X> Table<X> {
         if matches!((entry.owner, &entry.state), (Owner::Caller, State::Again)) {
             entry.state = State::Queued;
             entry.exposures.clear();
-            self.queue.insert(entry.order, xid);
+            let at = self.queue.partition_point(|(order, _)| *order < entry.order);
+            self.queue.insert(at, (entry.order, xid));
             return;
         }
         // V2-3.1.2-c, V1-2.2.2-a
@@ -264,7 +266,9 @@ impl<X> Table<X> {
         let Some(entry) = self.calls.get_mut(&xid) else { return };
         entry.owner = owner;
         if matches!(entry.state, State::Queued) {
-            self.queue.remove(&entry.order);
+            if let Ok(at) = self.queue.binary_search_by_key(&entry.order, |(order, _)| *order) {
+                self.queue.remove(at);
+            }
             self.calls.remove(&xid);
             self.xids.remove(&id);
             actions.push_back(match owner {

@@ -5,17 +5,16 @@
 //! buffers go with the reply, to the canceller, or to their allocator.
 
 use crate::Event;
+use foldhash::HashMap;
 use rpcrdma_engine::{CallError, CallId, CallRefused, ExposeError, ReplyBase, ReplyParts, SinkPlace, v1, v2};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer};
 use rpcrdma_oncrpc::{
     Anew, CallInFlight, Cancelled, GivingUp, Limits, Misuse, PendingCall, RemoteError, Reply, Request, TransportError,
     XidSource,
 };
-
 use rpcrdma_xdr::{Payload, Placed, Stream};
 use smallvec::SmallVec;
 use std::{
-    collections::{BTreeMap, HashMap},
     future::Future,
     net::SocketAddr,
     pin::Pin,
@@ -166,9 +165,9 @@ impl Call {
     }
 }
 
-/// All calls that have not ended, in the order in which they were made.
+/// All calls that have not ended.
 pub(crate) struct Calls {
-    calls: BTreeMap<CallId, Call>,
+    calls: HashMap<CallId, Call>,
     by_xid: HashMap<u32, CallId>,
     pool: Arc<dyn Allocator>,
     server: SocketAddr,
@@ -177,7 +176,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn new(pool: Arc<dyn Allocator>, server: SocketAddr, xids: Arc<XidSource>) -> Self {
-        Self { calls: BTreeMap::new(), by_xid: HashMap::new(), pool, server, xids }
+        Self { calls: HashMap::default(), by_xid: HashMap::default(), pool, server, xids }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -188,8 +187,11 @@ impl Calls {
         self.calls.is_empty()
     }
 
+    /// The calls' names, in the order in which the calls were made.
     pub(crate) fn ids(&self) -> Vec<CallId> {
-        self.calls.keys().copied().collect()
+        let mut ids: Vec<_> = self.calls.keys().copied().collect();
+        ids.sort_unstable();
+        ids
     }
 
     /// Takes a call in. Returns whether it is to be made.

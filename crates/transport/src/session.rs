@@ -19,6 +19,7 @@ use crate::{
     service::{Ready, Service},
 };
 use bytes::Bytes;
+use foldhash::HashMap;
 use inbox::Inbox;
 use lender::Lender;
 use rpcrdma_engine::{Answer, CallId, Config, Endpoint, ExposureId, Negotiated, PrivateData, RequestId, Sink};
@@ -26,7 +27,7 @@ use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
 use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Lent, QueuePair, Read, Token, WorkError, WorkKind};
 use rpcrdma_oncrpc::overlap::is_part;
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     net::SocketAddr,
     sync::Arc,
     task::{Context, Poll},
@@ -144,7 +145,7 @@ impl Session {
         Self {
             qp,
             engine,
-            exposures: HashMap::new(),
+            exposures: HashMap::default(),
             receives,
             receive_octets,
             owed_since: started,

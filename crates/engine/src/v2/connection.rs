@@ -452,14 +452,16 @@ impl Connection {
         while !self.closing && self.credits.may_send() {
             let max_gather = self.config.max_gather;
             // V2-4.1-e, V2-6.2.2.2-j, V2-4.1-i
-            if let Some(mut current) = self.outbox.current.take() {
+            if let Some(current) = &mut self.outbox.current {
                 let word = self.credits.stamp(&mut self.actions);
                 let (xid, response) = (current.xid, current.response);
                 let (action, last) = current.send(word, max_gather, &mut self.scratch);
                 if last && !response {
                     self.requester.sent(xid, self.credits.granted());
                 }
-                self.outbox.current = (!last).then_some(current);
+                if last {
+                    self.outbox.current = None;
+                }
                 self.send(action);
             } else if self.exchange.has_unsent() {
                 let word = self.credits.stamp(&mut self.actions);

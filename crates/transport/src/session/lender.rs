@@ -4,10 +4,10 @@
 
 use crate::{CLOSE_TIMEOUT, calls::Calls};
 use bytes::Bytes;
+use foldhash::HashMap;
 use rpcrdma_engine::{ExposeError, ExposureId, Host, Segment, Sink};
 use rpcrdma_env::{Clock, Timestamp};
 use rpcrdma_fabric::{Lent, QueuePair, Refused, RefusedReason, RemoteSegment, Token};
-use std::collections::HashMap;
 
 /// Exposes memory for the engine.
 pub(super) struct Lender<'a> {

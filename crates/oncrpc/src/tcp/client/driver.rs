@@ -10,14 +10,11 @@ use crate::{
     outage::{Ended, Failure, Met, Next, Outage, Sought, Standing, not_spoken},
     tcp::{Connector, Io},
 };
+use foldhash::HashMap;
 use futures_util::future::{Either, select};
 use rpcrdma_env::{Allocator, Env};
 use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream};
-use std::{
-    collections::{BTreeMap, HashMap},
-    io,
-    sync::Arc,
-};
+use std::{collections::BTreeMap, io, sync::Arc};
 use tokio::sync::mpsc;
 
 /// A call that was not answered yet.

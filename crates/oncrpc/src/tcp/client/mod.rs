@@ -23,13 +23,7 @@ use crate::{
 use driver::Driver;
 use rpcrdma_env::{Allocator, Env};
 use serving::Serving;
-use std::{
-    collections::{BTreeMap, HashMap},
-    future::Future,
-    net::SocketAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 
 /// Who executes calls of the server over the client's connection, and how many at a time.
@@ -138,7 +132,7 @@ pub async fn connect(
         commands,
         xids: xids.clone(),
         calls: BTreeMap::new(),
-        by_xid: HashMap::new(),
+        by_xid: foldhash::HashMap::default(),
         next_call: 0,
     };
     let io =
