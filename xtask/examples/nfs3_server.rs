@@ -1,12 +1,12 @@
-//! A server of somebody else's, beside which ours is measured (`cargo xtask figures --only others`): the crate
-//! `nfs3_server` with one file in memory, on the loopback port that is named.
+//! Another project's server, with which `cargo xtask figures --only others` compares ours: the crate `nfs3_server`
+//! serves one file from memory on the loopback port that the command line names.
 
 use nfs3_server::{
     memfs::{MemFs, MemFsConfig},
     tcp::{NFSTcp as _, NFSTcpListener},
 };
 
-/// As long as the file that `rpcrdma bench` makes, in bytes.
+/// The length of the file that `rpcrdma bench` makes, in bytes.
 const FILE: usize = 256 << 20;
 
 #[tokio::main]

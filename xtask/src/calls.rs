@@ -1,8 +1,8 @@
 //! `cargo xtask calls`: how many system calls an operation costs each end, counted by strace.
 //!
-//! The numbers below are limits: whoever makes an operation cheaper lowers them, and whoever has to raise one says
-//! why. What both ends spend on their beginning and end is in the count, and is some hundredths of a call for each
-//! operation, more on a slow machine: so a limit is a little below one call more.
+//! The numbers below are limits: if you make an operation cheaper, lower its limit; if you must raise a limit, say why.
+//! The count includes what both ends spend on start and end: some hundredths of a call for each operation, more on a
+//! slow machine. So a limit is a little less than one call above the true number.
 
 use crate::programs::{self, Program, Scratch};
 use anyhow::{Context as _, bail, ensure};
@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// For how long each operation is repeated, in seconds: some thousands of them, slowed down by strace.
+/// How long each operation is repeated, in seconds: strace slows it down, but some thousands fit.
 const SECONDS: f64 = 2.0;
 /// How long a server may take for its start.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -41,8 +41,8 @@ struct Line {
     server: f64,
 }
 
-/// One at a time: a message is waited for, read and answered. Reading a file takes two calls more. Many at a time share
-/// all of that but the file's; how many share it depends on the machine.
+/// One operation at a time: an end waits for a message, reads it and answers it. Reading a file takes two calls more.
+/// Many operations at a time share all these calls except the file's; how many share them depends on the machine.
 const LINES: [Line; 10] = [
     line("null", 1, "rdma", 3.9, 3.9),
     line("getattr", 1, "rdma", 3.9, 4.9),
@@ -60,7 +60,7 @@ const fn line(op: &'static str, depth: usize, transport: &'static str, client: f
     Line { op, depth, transport, client, server }
 }
 
-/// Counts, tells, and fails if an operation costs more than it may.
+/// Counts the calls, prints them, and fails if an operation costs more than its limit.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     ensure!(Command::new("strace").arg("-V").output().is_ok(), "strace is not installed: it counts the system calls");
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
@@ -99,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn count(program: &Path, scratch: &Path, line: &Line) -> anyhow::Result<(f64, f64)> {
     let export = scratch.join("export");
     fs::create_dir_all(&export)?;
-    // The server may run as root, and does not let clients act as such.
+    // The server may run as root, but clients may not act as root: everybody must be able to write here.
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
     let (at_client, at_server) = (scratch.join("client"), scratch.join("server"));
     let server = Server::start(program, &export, &scratch.join("state"), &at_server)?;
@@ -130,7 +130,7 @@ fn traced(count: &Path) -> Command {
     command
 }
 
-/// All system calls of a table of strace's: the last line has their sum in its fourth column.
+/// The sum of all system calls in strace's table: the fourth column of its last line.
 fn total(count: &Path) -> anyhow::Result<f64> {
     let table = fs::read_to_string(count)?;
     sum(&table).with_context(|| format!("this is no table of strace's:\n{table}"))
@@ -176,7 +176,7 @@ impl Server {
         bail!("the server did not say in {} s where it listens", PATIENCE.as_secs())
     }
 
-    /// Whether the server has said where it listens, which is noted then.
+    /// Whether the server has said where it listens. If so, notes the addresses.
     fn has_told(&mut self, said: &PathBuf) -> anyhow::Result<bool> {
         let text = fs::read_to_string(said)?;
         let Some(told) = text.lines().find_map(|line| serde_json::from_str::<Value>(line).ok()) else {
@@ -203,7 +203,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Of a server that was stopped nothing is left.
+        // A server that was stopped has already ended, so these may fail.
         let _ = self.strace.kill();
         let _ = self.strace.wait();
     }

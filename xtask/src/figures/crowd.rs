@@ -1,5 +1,5 @@
-//! From one connection to many, and from one thread of the server to four: what they move together, and the server's
-//! memory.
+//! One connection to many connections, with one to four threads of the server: what all connections move together, and
+//! how much memory the server uses.
 
 use super::{
     data::{Place, Sample, median},
@@ -16,7 +16,7 @@ use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 const THREADS: [usize; 3] = [1, 2, 4];
 const CONNECTIONS: [u64; 6] = [1, 2, 4, 16, 64, 256];
-/// Calls under way over all connections together, as far as one for each is not more.
+/// Calls under way over all connections together; with more connections than that, each has one.
 const SMALL_CALLS: u64 = 64;
 const LARGE_CALLS: u64 = 16;
 
@@ -26,11 +26,11 @@ pub(super) struct Crowd {
     machine: Machine,
     congestion: String,
     seconds: f64,
-    /// Of each number of threads, of each number of connections.
+    /// For each number of threads: a cell for each number of connections.
     rows: Vec<Vec<Cell>>,
 }
 
-/// All rounds of some connections to some threads.
+/// All rounds with one number of connections and one number of threads.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 struct Cell {
     small: Vec<Sample>,
@@ -39,11 +39,11 @@ struct Cell {
     resident_kib: Vec<u64>,
 }
 
-/// Measures every cell so many rounds, each for so many seconds.
+/// Measures every cell in `rounds` rounds of `seconds` seconds each.
 pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Crowd> {
     let export = scratch.join("crowd");
     fs::create_dir(&export)?;
-    // The server may run as root, and does not let clients act as such.
+    // The server may run as root, but clients may not act as root: everybody must be able to write here.
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
     let mut rows = vec![vec![Cell::default(); CONNECTIONS.len()]; THREADS.len()];
     let progress = ProgressBar::new((rounds * THREADS.len() * CONNECTIONS.len()) as u64);
@@ -80,7 +80,7 @@ fn resident_kib(pid: u32) -> anyhow::Result<u64> {
     Ok(line.trim().trim_end_matches(" kB").trim().parse()?)
 }
 
-/// The part of the document.
+/// This part of the document, as text.
 pub(super) fn section(crowd: &Crowd) -> String {
     let rounds = crowd.rows.first().and_then(|cells| cells.first()).map_or(0, |cell| cell.small.len());
     let mut out = format!(

@@ -79,7 +79,7 @@ pub(super) struct Sample {
 }
 
 impl Measurement {
-    /// With the median of the rounds.
+    /// A measurement with these rounds and their median.
     pub(super) fn new(place: Place, op: &str, block: Option<u32>, depth: u64, rounds: Vec<Sample>) -> Self {
         let of = |value: fn(&Sample) -> f64| median(rounds.iter().map(value)).unwrap_or_default();
         let median = Sample {
@@ -95,7 +95,7 @@ impl Measurement {
 }
 
 impl Figures {
-    /// What was measured of an operation, if it was.
+    /// The measurement of this operation, if there is one.
     pub(super) fn of(&self, place: Place, op: &str, block: Option<u32>, depth: u64) -> Option<&Measurement> {
         let same = |found: &&Measurement| {
             found.place == place && found.op == op && found.block == block && found.depth == depth
@@ -104,8 +104,8 @@ impl Figures {
     }
 }
 
-/// The median of one measurement's value divided by another's, round by round: the machine's speed moves from one round
-/// to the next.
+/// Divides one measurement's value by another's in each round, and takes the median of these ratios: the machine's
+/// speed changes from one round to the next.
 pub(super) fn ratio(above: &Measurement, below: &Measurement, value: fn(&Sample) -> f64) -> Option<f64> {
     let rounds = above.rounds.iter().zip(&below.rounds);
     median(rounds.map(|(above, below)| value(above) / value(below)).filter(|ratio| ratio.is_finite()))
@@ -141,7 +141,8 @@ mod tests {
 
     #[test]
     fn ratios_are_taken_round_by_round() {
-        // The machine halves its speed in the middle: the ratio does not move, though the medians' would.
+        // The machine becomes half as fast after the first round. The ratio stays the same; the ratio of the medians
+        // would change.
         let read = Measurement::new(Place::Free, "read", None, 8, samples(&[500.0, 250.0, 260.0]));
         let base = Measurement::new(Place::Free, "baseline_stream", None, 1, samples(&[1000.0, 500.0, 1000.0]));
         assert_eq!(ratio(&read, &base, |sample| sample.mib_per_s), Some(0.5));

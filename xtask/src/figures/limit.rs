@@ -1,4 +1,5 @@
-//! Beside what the machine can do: `rpcrdma bench --limit` and `rpcrdma bench` of a served file, by turns, as a table.
+//! Compares our rates with what the machine can do: `rpcrdma bench --limit` and `rpcrdma bench` of a served file run by
+//! turns; the results form a table.
 
 use super::{
     data::{Place, Sample, median},
@@ -27,7 +28,7 @@ const LINES: [Line; 9] = [
     Line { place: Place::OneCpu, op: NULL, block: None, depth: 1 },
 ];
 
-/// Who is measured beside the limit, and how its URL goes on behind the server's address.
+/// What is compared with the limit, and the rest of its URL behind the server's address.
 const WAYS: [Way; 4] = [
     Way { told: "NFS 3, RPC-over-RDMA 1", tcp: false, query: "version=3&rpcrdma=1" },
     Way { told: "NFS 3, RPC-over-RDMA 2", tcp: false, query: "version=3&rpcrdma=2" },
@@ -54,7 +55,7 @@ pub(super) struct Line {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(super) struct Limits {
     machine: Machine,
-    /// TCP's congestion control, which is worth a factor of two on loopback.
+    /// TCP's congestion control, which can change rates on loopback by a factor of two.
     #[serde(default)]
     congestion: String,
     /// How long each was measured in a round, in seconds.
@@ -71,11 +72,11 @@ struct Row {
     ways: Vec<Vec<Sample>>,
 }
 
-/// Measures every line so many rounds, each for so many seconds.
+/// Measures every line in `rounds` rounds of `seconds` seconds each.
 pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Limits> {
     let export = scratch.join("limit");
     fs::create_dir(&export)?;
-    // The server may run as root, and does not let clients act as such.
+    // The server may run as root, but clients may not act as root: everybody must be able to write here.
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
     let empty = Row { limit: Vec::new(), ways: vec![Vec::new(); WAYS.len()] };
     let mut rows = vec![empty; LINES.len()];
@@ -84,7 +85,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
         for place in [Place::TwoCpus, Place::OneCpu] {
             let pinned = Pinned::to(0)?;
             let server = Server::start(program, place, &export, &scratch.join("limit-state"))?;
-            // Where each end has a processor, this end's are set below.
+            // Where each end has a processor of its own, the code below pins this end.
             let _pinned = (!place.is_apart()).then_some(pinned);
             round(program, &server, &export, seconds, &mut rows, &progress)?;
         }
@@ -102,7 +103,7 @@ fn round(
     rows: &mut [Row],
     progress: &ProgressBar,
 ) -> anyhow::Result<()> {
-    // The file, which the limit uses as well: made, or made warm.
+    // Makes the file, which the limit uses as well, or brings it into the page cache.
     server.bench(program, WRITE, Some(MIB), DEPTH, 0.01)?;
     for (line, row) in LINES.iter().zip(rows).filter(|(line, _)| line.place == server.place) {
         let mut limit = vec!["--limit".to_owned(), export.join("bench").display().to_string()];
@@ -137,7 +138,7 @@ impl Line {
         one(program, &arguments)
     }
 
-    /// How `rpcrdma bench` is asked for it.
+    /// The options with which `rpcrdma bench` measures this line.
     pub(super) fn options(&self, seconds: f64) -> Vec<String> {
         let mut options: Vec<String> = vec!["--op".into(), self.op.into(), "--depth".into(), self.depth.to_string()];
         options.extend(["--seconds".into(), seconds.to_string()]);
@@ -157,7 +158,7 @@ impl Line {
         format!("{op}{block}, depth {}{place}", self.depth)
     }
 
-    /// What stands in a cell: what was reached, and beside the limit.
+    /// The text of a cell: the rate or time that was reached, and its relation to the limit.
     pub(super) fn cell(&self, samples: &[Sample], limit: Option<&[Sample]>, seconds: f64) -> String {
         let of = |value: fn(&Sample) -> f64| median(samples.iter().map(value)).unwrap_or_default();
         let share = |value: fn(&Sample) -> f64| {
@@ -184,7 +185,7 @@ impl Line {
     }
 }
 
-/// The part of the document.
+/// This part of the document, as text.
 pub(super) fn section(limits: &Limits) -> String {
     let rounds = limits.rows.first().map_or(0, |row| row.limit.len());
     let mut out = format!(
@@ -210,7 +211,7 @@ pub(super) fn section(limits: &Limits) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// In which everybody reaches half of the limit.
+    /// Figures in which every way reaches half of the limit.
     pub(in crate::figures) fn limits() -> Limits {
         let sample = |share: f64| Sample {
             ops_per_s: 100_000.0 * share,

@@ -1,4 +1,4 @@
-//! What is told of the machine: what decides its speed, and nothing that names it.
+//! A description of the machine: what decides its speed, and nothing that identifies it.
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
@@ -19,13 +19,13 @@ pub(crate) struct Machine {
     pub(crate) file_system: String,
 }
 
-/// TCP's congestion control, which is worth a factor of two on loopback.
+/// TCP's congestion control, which can change rates on loopback by a factor of two.
 pub(crate) fn congestion() -> anyhow::Result<String> {
     Ok(fs::read_to_string(CONGESTION).context(CONGESTION)?.trim().to_owned())
 }
 
 impl Machine {
-    /// This one, where files are served from `directory`.
+    /// This machine, with the file system of `directory`, from which files are served.
     pub(crate) fn this(directory: &Path) -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -43,7 +43,7 @@ impl Machine {
 }
 
 impl Machine {
-    /// The same without the file system, for what touches none.
+    /// The description without the file system, for measurements that use no files.
     pub(crate) fn hardware(&self) -> String {
         let Self { processor, processors, memory_gib, system, .. } = self;
         let kind = if self.is_virtual { " of a virtual machine" } else { "" };
@@ -76,7 +76,7 @@ fn version(release: &str) -> &str {
     &release[..end]
 }
 
-/// The name of a file system, by what statfs(2) says.
+/// The name of a file system, from the number that statfs(2) gives.
 fn file_system(kind: i128) -> &'static str {
     match kind {
         0xEF53 => "ext4",

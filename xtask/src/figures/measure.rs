@@ -24,13 +24,13 @@ use std::{
 /// What was measured: where, operation, bytes in a block, depth.
 type Key = (Place, String, Option<u32>, u64);
 
-/// Measures every step so many rounds, each for so many seconds.
+/// Measures every step in `rounds` rounds of `seconds` seconds each.
 pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Figures> {
     let steps = plan::steps();
     let progress = ProgressBar::new((steps.len() * rounds) as u64);
     let export = scratch.join("export");
     fs::create_dir(&export)?;
-    // The server may run as root, and does not let clients act as such.
+    // The server may run as root, but clients may not act as root: everybody must be able to write here.
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
     let mut found: Vec<(Key, Vec<Sample>)> = Vec::new();
     for _ in 0..rounds {
@@ -41,7 +41,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
                 drop(pinned.take());
                 pinned = Some(Pinned::to(1)?);
             }
-            // Made, or made warm.
+            // Makes the file, or brings it into the page cache.
             server.bench(program, "write", Some(plan::MIB), plan::DEPTH, 0.01)?;
             for step in steps.iter().copied().filter(|step| step.place() == place) {
                 let reports = match step {
@@ -99,7 +99,7 @@ fn baseline(program: &Path, block: u32, seconds: f64, more: &[&str]) -> anyhow::
     run(program, &arguments)
 }
 
-/// What both ends are told of how they wait.
+/// The options that say how both ends wait for messages.
 fn polling(place: Place) -> Vec<String> {
     let micros = plan::BUSY_POLL_MICROS.to_string();
     if place == Place::BusyPoll { vec!["--busy-poll".into(), micros] } else { Vec::new() }
@@ -110,7 +110,7 @@ pub(super) struct Server {
     child: Child,
     url: String,
     pub(super) place: Place,
-    /// Where NFS is over RDMA, over TCP, and the port of MOUNT.
+    /// The address of NFS over RDMA, that of NFS over TCP, and the port of MOUNT.
     pub(super) rdma: String,
     pub(super) tcp: String,
     pub(super) mount_port: String,
@@ -192,7 +192,7 @@ impl Drop for Server {
     }
 }
 
-/// While it lives, this thread and what it starts run on one processor.
+/// While this value lives, this thread and the processes that it starts run on one processor.
 pub(super) struct Pinned {
     /// `None` is this thread.
     threads: Vec<Option<Pid>>,
@@ -200,12 +200,12 @@ pub(super) struct Pinned {
 }
 
 impl Pinned {
-    /// To the n-th of the processors that are allowed, or to the last.
+    /// Pins this thread to the n-th of the allowed processors, or to the last one.
     pub(super) fn to(nth: usize) -> anyhow::Result<Self> {
         Self::threads(vec![None], nth)
     }
 
-    /// The same for all threads of other processes. This thread must not be pinned.
+    /// Pins all threads of other processes. This thread must not be pinned.
     pub(super) fn processes(ids: impl IntoIterator<Item = u32>, nth: usize) -> anyhow::Result<Self> {
         let mut threads = Vec::new();
         for id in ids {
@@ -237,7 +237,7 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         for thread in &self.threads {
-            // What comes after would merely be slower.
+            // If this fails, later measurements are slower, but still right.
             let _ = sched_setaffinity(*thread, &self.before);
         }
     }

@@ -1,8 +1,8 @@
 //! `cargo xtask figures`: how fast the built command is on this machine, as tables and pictures in docs/.
 //!
-//! Everything is measured by `rpcrdma bench`, against `rpcrdma serve` or a process of its own, as a user would, in
-//! several rounds, each with its baseline. All numbers are kept in docs/figures/figures.json, from which tables and
-//! pictures can be made again.
+//! `rpcrdma bench` measures everything, as a user would, against `rpcrdma serve` or a process of its own, in several
+//! rounds, each with its baseline. docs/figures/figures.json keeps all numbers; `--redraw` makes tables and pictures
+//! from it again.
 
 mod crowd;
 mod data;
@@ -22,7 +22,8 @@ use anyhow::{Context as _, ensure};
 use data::Figures;
 use std::{env, fs, path::Path, process::Command};
 
-/// The document with the tables, its parts that are written here, and where the pictures lie as seen from it.
+/// The document with the tables, the parts of it that this program writes, and the folder of the pictures, relative to
+/// the document.
 const DOCUMENT: &str = "docs/performance.md";
 const PART: &str = "figures";
 const VERSIONS_PART: &str = "versions";
@@ -38,7 +39,7 @@ const NUMBERS: &str = "figures.json";
 const ROUNDS: usize = 3;
 const SECONDS: f64 = 1.0;
 const QUICK: (usize, f64) = (1, 0.1);
-/// Rounds of the comparison with what the machine can do, whose cells take as long.
+/// Rounds of the comparison with what the machine can do; each of its cells takes `SECONDS` too.
 const LIMITS_ROUNDS: usize = 5;
 /// Seconds for each line of the comparison of versions, all rounds together.
 const VERSIONS_SECONDS: f64 = 0.5;
@@ -141,7 +142,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     publish(root, &kept, &figures)
 }
 
-/// Runs this program again where TCP has this congestion control.
+/// Runs this program again in a network namespace whose TCP has this congestion control.
 fn in_namespace(congestion: &str) -> anyhow::Result<()> {
     let script = format!("ip link set lo up && echo \"$1\" >{} && shift && exec \"$@\"", machine::CONGESTION);
     let mut command = Command::new("unshare");

@@ -1,8 +1,8 @@
-//! Beside others: one and two connections beside iperf3, and this server beside other people's over TCP, each measured
-//! by `rpcrdma bench`, by turns, as tables.
+//! Comparisons with other programs: one and two of our connections with iperf3, and our server with other projects'
+//! servers over TCP. `rpcrdma bench` measures our side and all servers by turns; the results are tables.
 //!
-//! Ganesha and iperf3 are measured where they are installed. `nfs3_server` is a crate: the example of its name serves a
-//! file from memory.
+//! Ganesha and iperf3 are measured where they are installed. `nfs3_server` is a crate: our example of that name serves
+//! a file from memory.
 
 use super::{
     data::{Place, Sample},
@@ -25,7 +25,8 @@ use std::{
     time::Duration,
 };
 
-/// What is measured. One call at a time depends most on where the system puts the two ends: so they are also put there.
+/// What is measured. One call at a time depends most on where the system puts the two ends: so the last lines also fix
+/// these places.
 const LINES: [Line; 8] = [
     Line { place: Place::Free, op: READ, block: Some(MIB), depth: DEPTH },
     Line { place: Place::Free, op: WRITE, block: Some(MIB), depth: DEPTH },
@@ -44,7 +45,7 @@ const IPERF: &str = "iperf3";
 const GANESHA: &str = "ganesha.nfsd";
 const RPCBIND: &str = "rpcbind";
 
-/// How long a server may take to listen: a hundred times this.
+/// The pause between two attempts to reach a server that starts, and the number of attempts.
 const WAIT: Duration = Duration::from_millis(100);
 const WAITS: usize = 100;
 
@@ -59,11 +60,11 @@ pub(super) struct Others {
     servers: Table,
 }
 
-/// A table: what the others stand beside comes first.
+/// A table. The other columns are compared with the first one.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 struct Table {
     columns: Vec<String>,
-    /// Of each line, of each column: all rounds.
+    /// For each line and each column: all rounds.
     rows: Vec<Vec<Vec<Sample>>>,
 }
 
@@ -103,10 +104,10 @@ impl Table {
     }
 }
 
-/// Somebody else's server. It ends when the value is dropped.
+/// Another project's server. It ends when the value is dropped.
 struct Other {
     name: &'static str,
-    /// With those that it needs.
+    /// Its process, and the processes that it needs.
     processes: Vec<Child>,
     url: String,
 }
@@ -143,7 +144,7 @@ impl Other {
         bail!("{} does not listen on port {port}", self.name)
     }
 
-    /// Ganesha, which serves the folder by version 3, and the portmapper without which it does not start.
+    /// Ganesha, which serves the folder in version 3, and the portmapper, without which Ganesha does not start.
     fn ganesha(export: &Path, scratch: &Path) -> anyhow::Result<Self> {
         let (port, mount_port) = (free()?, free()?);
         let file = scratch.join("ganesha.conf");
@@ -186,7 +187,7 @@ fn free() -> anyhow::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
-/// Measures every line so many rounds, each for so many seconds. `nfs3_server` is the example's program.
+/// Measures every line in `rounds` rounds of `seconds` seconds each. `nfs3_server` is the example's program.
 pub(super) fn measure(
     program: &Path,
     nfs3_server: &Path,
@@ -196,13 +197,13 @@ pub(super) fn measure(
 ) -> anyhow::Result<Others> {
     let export = scratch.join("others");
     fs::create_dir(&export)?;
-    // Servers may run as root, and do not let clients act as such.
+    // Servers may run as root, but clients may not act as root: everybody must be able to write here.
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
     let (mut connections, mut servers) = (Table::new(DEEP), Table::new(LINES.len()));
     let progress = ProgressBar::new(rounds as u64);
     for _ in 0..rounds {
         let ours = Server::start(program, Place::Free, &export, &scratch.join("others-state"))?;
-        // The file, made or made warm, which everybody may write.
+        // Makes the file, or brings it into the page cache, and lets everybody write it.
         ours.bench(program, WRITE, Some(MIB), DEPTH, 0.01)?;
         fs::set_permissions(export.join("bench"), fs::Permissions::from_mode(0o666))?;
         for (number, line) in LINES.iter().enumerate().take(DEEP) {
@@ -240,12 +241,12 @@ pub(super) fn measure(
     Ok(Others { machine: Machine::this(&export), congestion: machine::congestion()?, seconds, connections, servers })
 }
 
-/// Puts the servers and what this process starts into a place.
+/// Pins the servers and the processes that this one starts to processors, as the place says.
 fn pinned(place: Place, servers: &[u32]) -> anyhow::Result<Option<[Pinned; 2]>> {
     if place == Place::Free {
         return Ok(None);
     }
-    // Dropped in this order; the processors that are allowed are those of this thread before it is pinned.
+    // The servers come first: the allowed processors are read from this thread, so it must not be pinned yet.
     let servers = Pinned::processes(servers.iter().copied(), 0)?;
     Ok(Some([servers, Pinned::to(usize::from(place.is_apart()))?]))
 }
@@ -289,7 +290,7 @@ pub(super) fn section(others: &Others) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// In which the second is half as fast.
+    /// Figures in which the second column is half as fast as the first.
     pub(in crate::figures) fn others() -> Others {
         let sample = |share: f64| Sample {
             ops_per_s: 100_000.0 * share,

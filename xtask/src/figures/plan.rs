@@ -1,4 +1,5 @@
-//! What is measured. One list, walked once in each round, so that what is compared is measured close together.
+//! The list of all measurements. Each round goes through it once, so measurements that are compared with each other
+//! happen close together.
 
 use super::data::Place;
 
@@ -19,7 +20,8 @@ pub(super) const DEPTHS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 /// The depth of small calls in the table.
 pub(super) const MAX_DEPTH: u64 = 32;
 
-/// For how long both ends look for messages where they do, in microseconds: longer than a small call takes.
+/// How long both ends look for messages before they sleep in `Place::BusyPoll`, in microseconds: longer than a small
+/// call takes.
 pub(super) const BUSY_POLL_MICROS: u32 = 100;
 
 /// One run of `rpcrdma bench`.
@@ -39,7 +41,7 @@ impl Step {
     }
 }
 
-/// All steps of one round, each once, those in one place together.
+/// All steps of one round, each once; steps in the same place follow each other.
 pub(super) fn steps() -> Vec<Step> {
     let mut steps = Vec::new();
     let mut add = |step: Step| {

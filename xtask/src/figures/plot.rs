@@ -19,7 +19,7 @@ const HEADROOM: f64 = 1.15;
 const COLOURS: [RGBColor; 4] =
     [RGBColor(0x1F, 0x77, 0xB4), RGBColor(0xD6, 0x5F, 0x0E), RGBColor(0x60, 0x60, 0x60), RGBColor(0x2C, 0x8C, 0x3C)];
 
-/// A line of a picture: its name and a value for each place on the axis, where it was measured.
+/// A line of a picture: its name, and a value for each place on the axis, or none if it was not measured there.
 pub(super) struct Line {
     pub(super) name: &'static str,
     pub(super) values: Vec<Option<f64>>,
@@ -145,7 +145,8 @@ mod tests {
         assert_eq!(pictures, super::pictures(&figures).unwrap(), "the same numbers make the same picture");
     }
 
-    /// The highest point stands where its value says, and half of it half way down.
+    /// The point with the highest value stands at the height of its value, and a point with half the value at half the
+    /// height.
     #[test]
     fn points_stand_where_their_values_are() {
         let line = Line { name: "x", values: vec![Some(100.0), Some(50.0), Some(0.0)] };

@@ -1,8 +1,8 @@
-//! The part of a document that is written by a program: between two marks that name it.
+//! Writes a part of a document, between two marks that name the part.
 
 use anyhow::{Context as _, bail};
 
-/// Columns that lines of prose have at most.
+/// Lines of prose have at most so many columns.
 const COLUMNS: usize = 100;
 
 /// The text with the part of this name replaced, its prose wrapped.

@@ -1,6 +1,6 @@
 //! One call at a time with both ends on one processor, step by step: from two processes that only read and write a
 //! socket to NFS over RPC-over-RDMA. Each step does what the one before it does, and one thing more, so the differences
-//! tell where the microseconds of a call go.
+//! show where the microseconds of a call go.
 
 use super::{
     data::{Place, Sample, median},
@@ -21,16 +21,16 @@ const LINES: [Line; 2] = [
 
 /// What is measured at a step.
 enum How {
-    /// The yardstick, whose ends wait like this.
+    /// `rpcrdma bench --limit`, whose ends wait in this way.
     Limit(&'static str),
-    /// This server, over TCP or RDMA, and how its URL goes on.
+    /// Our server over TCP or RDMA, and the query of its URL.
     Ours { tcp: bool, query: &'static str },
 }
 
 struct Step {
     told: &'static str,
     how: How,
-    /// The step to whose time this one adds.
+    /// The index of the step with which this one is compared: it does the same and one thing more.
     after: Option<usize>,
 }
 
@@ -66,21 +66,22 @@ pub(super) struct Steps {
     machine: Machine,
     congestion: String,
     seconds: f64,
-    /// Of each step, of each call: all rounds.
+    /// For each step and each call: all rounds.
     steps: Vec<Vec<Vec<Sample>>>,
 }
 
-/// Measures every step so many rounds, each for so many seconds.
+/// Measures every step in `rounds` rounds of `seconds` seconds each.
 pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Steps> {
     let export = scratch.join("steps");
     fs::create_dir(&export)?;
-    // The server may run as root, and does not let clients act as such.
+    // The server may run as root, but clients may not act as root: everybody must be able to write here.
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
     let mut steps = vec![vec![Vec::new(); LINES.len()]; STEPS.len()];
     let progress = ProgressBar::new((rounds * STEPS.len()) as u64);
     let _pinned = Pinned::to(0)?;
     for round in 0..rounds {
-        // The server is killed with the client of NFS 4.2 in its journal: one that found it would wait for it first.
+        // The server is killed while its journal names the client of NFS 4.2. A server that found this journal would
+        // first wait for that client, so each gets a new folder.
         let state = scratch.join(format!("steps-state-{round}"));
         let server = Server::start(program, Place::OneCpu, &export, &state)?;
         server.bench(program, WRITE, Some(MIB), DEPTH, 0.01)?;
@@ -137,7 +138,7 @@ pub(super) fn section(steps: &Steps) -> String {
 pub(super) mod tests {
     use super::*;
 
-    /// In which each step takes a microsecond more than the one before.
+    /// Figures in which each step takes a microsecond more than the step before it.
     pub(in crate::figures) fn steps() -> Steps {
         let sample = |number: usize| Sample { p50_us: 5.0 + number as f64, ..Sample::default() };
         let steps = (0..STEPS.len()).map(|number| vec![vec![sample(number); 3]; LINES.len()]).collect();

@@ -7,7 +7,7 @@ use super::{
 };
 use std::fmt::Write as _;
 
-/// The part of the document that the figures make. `pictures` is where they lie, as seen from the document.
+/// The part of the document that shows the figures. `pictures` is the folder of the pictures, relative to the document.
 pub(super) fn section(figures: &Figures, pictures: &str) -> String {
     let rounds = figures.measurements.iter().map(|measurement| measurement.rounds.len()).max().unwrap_or_default();
     let mut out = format!(
@@ -65,7 +65,7 @@ fn free(figures: &Figures) -> Vec<String> {
     rows
 }
 
-/// Small calls, one at a time.
+/// The rows for small calls, one at a time.
 fn small(figures: &Figures, place: Place) -> Vec<String> {
     let of = |op, block| figures.of(place, op, block, 1);
     let request = of(REQUEST, Some(KIB_4));
@@ -76,7 +76,7 @@ fn small(figures: &Figures, place: Place) -> Vec<String> {
     ]
 }
 
-/// A line of a table. What was not measured says so.
+/// A line of a table; it says so if nothing was measured.
 fn row(
     name: &str,
     found: Option<&Measurement>,
@@ -114,7 +114,7 @@ fn server_cpu(found: &Measurement, seconds: f64) -> String {
     }
 }
 
-/// A number with three digits to a group.
+/// A number with its digits in groups of three.
 pub(crate) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut out = String::new();
@@ -132,7 +132,7 @@ pub(super) mod tests {
     use super::*;
     use crate::figures::{crowd, limit, machine::Machine, others, plan, steps, versions};
 
-    /// Figures in which everything was measured, with numbers that follow from what it is.
+    /// Figures with a value for everything; the values are computed from what is measured.
     pub(in crate::figures) fn figures() -> Figures {
         let sample = |block: u32, depth: u64, share: f64| Sample {
             ops_per_s: 1000.0 * depth as f64 * share,

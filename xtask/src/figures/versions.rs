@@ -1,4 +1,4 @@
-//! Versions 1 and 2 of RPC-over-RDMA side by side: what `rpcrdma bench --versions` tells, as a table and pictures.
+//! Versions 1 and 2 of RPC-over-RDMA side by side: the results of `rpcrdma bench --versions`, as a table and pictures.
 
 use super::{
     data::{Place, median},
@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 use std::{fmt::Write as _, path::Path, process::Command};
 
-/// What is compared, as `bench` and as the table names it, and the picture of it.
+/// The comparisons: the name that `bench` uses, the name in the table, and the picture.
 pub(super) const CASES: [Case; 4] = [
     Case {
         name: "call",
@@ -45,7 +45,7 @@ pub(super) struct Case {
     pub(super) title: &'static str,
 }
 
-/// Where both processes run: on one processor, which tells what a call costs, and on one each, which tells what waiting
+/// Where both processes run: on one processor, which shows what a call costs, and on one each, which shows what waiting
 /// costs.
 const PLACES: [Place; 2] = [Place::OneCpu, Place::TwoCpus];
 
@@ -66,7 +66,7 @@ struct Row {
     report: Report,
 }
 
-/// A line of `rpcrdma bench --versions --json`. Numbers are those of a call, over both ends.
+/// A line of `rpcrdma bench --versions --json`. The numbers are per call, and count both ends.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 struct Report {
     case: String,
@@ -77,7 +77,7 @@ struct Report {
     reads: f64,
     writes: f64,
     registrations: f64,
-    /// Exposures that the end itself had to invalidate.
+    /// Exposures of memory that the end itself had to invalidate, because the peer did not.
     invalidations: f64,
     receives: f64,
     rounds: Vec<Times>,
@@ -103,7 +103,7 @@ impl Report {
     }
 }
 
-/// Compares in every place.
+/// Compares the versions in every place.
 pub(super) fn measure(program: &Path, scratch: &Path, seconds: f64) -> anyhow::Result<Comparison> {
     let mut rows = Vec::new();
     for place in PLACES {
@@ -118,7 +118,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, seconds: f64) -> anyhow::R
         }
         for line in String::from_utf8(output.stdout)?.lines() {
             let report: Report = serde_json::from_str(line).with_context(|| line.to_owned())?;
-            // The versions of NFS are compared there, too, which is no matter of this table.
+            // The report also compares versions of NFS; this table leaves them out.
             if CASES.iter().any(|case| case.name == report.case) {
                 rows.push(Row { place, report });
             }
@@ -151,7 +151,7 @@ impl Comparison {
     }
 }
 
-/// The part of the document that tells of it. `pictures` is where they lie, as seen from the document.
+/// The part of the document with the comparison. `pictures` is the folder of the pictures, relative to the document.
 pub(super) fn section(comparison: &Comparison, pictures: &str) -> String {
     let rounds = comparison.rows.iter().map(|row| row.report.rounds.len()).max().unwrap_or_default();
     let mut out = format!(
@@ -217,7 +217,7 @@ fn length(octets: u32) -> String {
     if octets < 1024 { octets.to_string() } else { format!("{}K", octets / 1024) }
 }
 
-/// A number of things: whole where it is.
+/// A count, without decimals if it is whole.
 fn short(count: f64) -> String {
     if (count - count.round()).abs() < 0.005 { format!("{count:.0}") } else { format!("{count:.2}") }
 }

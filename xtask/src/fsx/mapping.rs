@@ -1,8 +1,8 @@
-//! Part of a file in memory. The only file of this crate with `unsafe`: a mapping can be had in no other way.
+//! Part of a file in memory. The only file of this crate with `unsafe`: there is no safe way to map a file.
 //!
-//! The mapping is shared, lives as long as its value, and is reached by copies only, so that no reference into it
-//! exists. Another process that makes the file shorter would cost this one a SIGBUS; the exerciser is the only user of
-//! its file.
+//! The mapping is shared, lives as long as its value, and is read and written by copies only, so that no reference into
+//! it exists. Another process that makes the file shorter would cost this one a SIGBUS; the exerciser is the only user
+//! of its file.
 
 #![allow(unsafe_code)]
 
@@ -43,7 +43,7 @@ impl Mapping {
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), self.start.cast::<u8>().add(offset), from.len()) }
     }
 
-    /// Writes what was changed to the file.
+    /// Writes changed bytes to the file.
     pub(super) fn sync(&self) -> io::Result<()> {
         // SAFETY: the range is the mapping.
         Ok(unsafe { msync(self.start, self.length, MsyncFlags::SYNC) }?)

@@ -1,8 +1,8 @@
 //! `xtask fsx FILE`: random reads, writes, appends, truncations and memory maps of one file, compared with a model in
 //! memory.
 //!
-//! Everything follows from the seed, so a failure can be had again. On a mismatch it prints the seed, the number of the
-//! operation, the first byte that is wrong and the operations before, and fails.
+//! Everything follows from the seed, so a failure can be repeated. On a mismatch the command fails and prints the seed,
+//! the number of the operation, the first wrong byte and the operations before.
 
 use crate::numbers::Numbers;
 use anyhow::{Context as _, bail};
@@ -75,7 +75,7 @@ struct Exerciser<'a> {
     file: File,
     append: File,
     direct: Option<File>,
-    /// The bytes from the base on; its length is the file's, less the base.
+    /// The file's bytes from the base on: the model is as long as the file, less the base.
     model: Vec<u8>,
     history: VecDeque<String>,
 }
@@ -127,7 +127,7 @@ impl<'a> Exerciser<'a> {
         }
     }
 
-    /// An offset below the limit and a length, both any number.
+    /// A random offset below the limit, and a random length.
     fn range(&mut self, limit: u64) -> (usize, usize) {
         let most = if self.numbers.below(LARGE) == 0 { self.arguments.largest } else { self.arguments.largest / 4 };
         let offset = self.numbers.below(limit);
@@ -135,7 +135,7 @@ impl<'a> Exerciser<'a> {
         (offset as usize, length as usize)
     }
 
-    /// Whether this one goes around the page cache.
+    /// Whether this operation goes around the page cache.
     fn around_cache(&mut self) -> bool {
         self.direct.is_some() && self.numbers.below(2) == 0
     }
@@ -154,7 +154,7 @@ impl<'a> Exerciser<'a> {
         Ok(())
     }
 
-    /// The model's side of a write.
+    /// Writes into the model.
     fn put(&mut self, offset: usize, octets: &[u8]) {
         let end = offset + octets.len();
         if self.model.len() < end {
@@ -196,7 +196,7 @@ impl<'a> Exerciser<'a> {
         self.check(offset, &found, length)
     }
 
-    /// What was read against the model; the file may end in between.
+    /// Compares what was read with the model; the file may end inside the range.
     fn check(&self, offset: usize, found: &[u8], length: usize) -> anyhow::Result<()> {
         let end = (offset + length).min(self.model.len());
         let wanted = self.model.get(offset..end).unwrap_or(&[]);
@@ -240,8 +240,8 @@ impl<'a> Exerciser<'a> {
         self.note(format!("{number} map and write {length} at {offset}"));
         let octets = self.numbers.octets(length);
         mapping.write(into, &octets);
-        // Linux does not write mapped pages back before a direct read that follows another direct operation: who mixes
-        // both must.
+        // Linux does not write mapped pages back before a direct read that follows another direct operation: a program
+        // that mixes both must do it itself.
         if self.direct.is_some() || self.numbers.below(2) == 0 {
             mapping.sync().context("msync")?;
         }
@@ -257,14 +257,14 @@ impl<'a> Exerciser<'a> {
         self.check(offset, &found, length)
     }
 
-    /// Lets the next reads come from the server.
+    /// Empties the page cache, so that the next reads come from the server.
     fn forget(&self) -> anyhow::Result<()> {
         self.file.sync_all()?;
         Ok(fadvise(&self.file, 0, None, Advice::DontNeed)?)
     }
 }
 
-/// For reading and writing, for appending, and around the page cache if that is asked for.
+/// Opens the file for reading and writing, for appending, and, if the options ask for it, around the page cache.
 fn open(arguments: &Arguments) -> std::io::Result<(File, File, Option<File>)> {
     let mut usual = OpenOptions::new();
     usual.read(true).write(true);
@@ -275,7 +275,7 @@ fn open(arguments: &Arguments) -> std::io::Result<(File, File, Option<File>)> {
     Ok((usual.open(&arguments.file)?, OpenOptions::new().append(true).open(&arguments.file)?, direct))
 }
 
-/// As many bytes as there are, up to the length.
+/// Reads as many bytes as the file has, up to the length.
 fn read_fully(file: &File, offset: u64, length: usize) -> std::io::Result<Vec<u8>> {
     let mut octets = vec![0; length];
     let mut filled = 0;
