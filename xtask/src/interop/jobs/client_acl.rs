@@ -18,10 +18,10 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// The attribute that is a list, on the host.
+/// The extended attribute that holds a list on the host.
 const LIST: &str = "system.posix_acl_access";
 
-/// Bytes of a list in it: a version, and for each entry what it is, its permissions, and who.
+/// Bytes of a list in this attribute: a version, then for each entry its kind, its permissions and its user or group.
 const VERSION_SIZE: usize = 4;
 const ENTRY_SIZE: usize = 8;
 
@@ -55,12 +55,12 @@ fn run(context: &Context) -> anyhow::Result<()> {
         "one says more than the other; see {}",
         ended.dir().display()
     );
-    // What both would say if neither kept any list.
+    // Both servers would agree, too, if neither kept any list: so these entries must be there.
     for line in ["user:1000:r--", "default:user:1001:rwx", "user:1001:rw-\t#effective:r--", "100"] {
         ensure!(ours.lines().any(|found| found == line), "no line is {line:?}; see {}", ended.dir().display());
     }
 
-    // On the server's disk it is a list as any program sees it: three entries of the mode, the mask, a hundred users.
+    // On the server's disk any program can see the list: three entries of the mode, the mask, a hundred users.
     let mut list = vec![0; 64 << 10];
     let octets = rustix::fs::getxattr(export.join("acl/file"), LIST, &mut list).context("the list on the host")?;
     let entries = (octets - VERSION_SIZE) / ENTRY_SIZE;

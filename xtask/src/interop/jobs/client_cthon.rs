@@ -1,4 +1,4 @@
-//! The lock tests of cthon04, a suite by other people, in mounts of our server and of Linux's.
+//! The lock tests of cthon04, another project's suite, in mounts of our server and of Linux's.
 
 use super::{Job, client_nlm::with_locks};
 use crate::interop::{
@@ -23,7 +23,7 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// The servers, as the script's files call them; Linux's first, which shows that the guest is right.
+/// The servers, by their names in the script's files. Linux's comes first: it shows that the guest itself is right.
 const SERVERS: [&str; 2] = ["linux", "ours"];
 
 fn run(context: &Context) -> anyhow::Result<()> {
@@ -51,7 +51,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     server.finish().map(drop)
 }
 
-/// Fails unless a program came to its end, and nothing failed.
+/// Fails unless the program came to its end and none of its tests failed.
 fn judge(context: &Context, ended: &Ended, name: &str, server: &str) -> anyhow::Result<()> {
     let file = format!("{name}-{server}.txt");
     let said = ended.read(&file)?;
@@ -77,8 +77,8 @@ struct Passed {
     warned: u64,
 }
 
-/// Reads what it prints at its end: a line for the parent and one for the child, `49/49 pass, 1/1 warn, 0/0 fail`. None
-/// if a line is missing, a test failed, or the program ended with another status than 0.
+/// Reads what the program prints at its end: a line for the parent and one for the child, `49/49 pass, 1/1 warn, 0/0
+/// fail`. None if a line is missing, a test failed, or the program ended with another status than 0.
 fn passed(said: &str) -> Option<Passed> {
     let mut sum = Passed { tests: 0, warned: 0 };
     let mut lines = 0;

@@ -1,6 +1,6 @@
-//! A Linux client is given delegations, and gives them back when another client, of whichever version, or a program of
-//! the host wants the file: over the connection that it has opened itself, but for minor version 0, whose clients the
-//! server calls.
+//! A Linux client gets delegations, and returns them when another client (of any version) or a program of the host
+//! wants the file. The server recalls them over the connection that the client has opened; in minor version 0 it makes
+//! a connection of its own to call the client.
 
 use super::Job;
 use crate::interop::{
@@ -37,28 +37,28 @@ const NAMES: [&str; 2] = ["holder", "other"];
 const HOLDER: usize = 0;
 const OTHER: usize = 1;
 
-/// `O_NONBLOCK`: whoever opens a file that is leased gets an error instead of waiting.
+/// `O_NONBLOCK`: a program that opens a leased file gets an error instead of waiting.
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
-/// For how long the server waits for a delegation that it wants back, in seconds. Nothing here may wait for that.
+/// How long the server waits for a delegation that it has recalled, in seconds. No step of this job may take so long.
 const LEASE: u64 = 60;
 
-/// How long a recall may take, with the other's next attempt: far below the lease.
+/// How long a recall may take, with the other client's next attempt: far below the lease.
 const RECALLED_WITHIN: Duration = Duration::from_secs(30);
 
-/// The operation's number.
+/// The operation number of CB_RECALL.
 const CB_RECALL: u32 = 4;
 
-/// The server counts what is held each second.
+/// How long the server's count may lag behind: it counts once a second.
 const COUNTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Who wants a file of which the holder has a delegation, and how.
 struct Cause {
     /// The file's name.
     file: &'static str,
-    /// What the other does; `None`: a program of the host writes.
+    /// What the other client does; `None` if a program of the host writes instead.
     does: Option<&'static str>,
-    /// What the holder finds then: the text of the file, or nothing if it is gone.
+    /// What the holder finds afterwards: the text of the file, or nothing if the file is gone.
     finds: Option<&'static str>,
 }
 
@@ -105,7 +105,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         guest.wait_for_mark("ready")?;
     }
     let pair = Pair { context, _network: network, server, guests };
-    // An owner of minor version 0 is given nothing before it has confirmed its first open, and nothing for writing.
+    // In minor version 0 an owner gets no delegation before it has confirmed its first open, and none for writing.
     let has_sessions = context.flavour().version != "4.0";
     if !has_sessions {
         pair.run(HOLDER, "cat /mnt/asked")?;
@@ -124,24 +124,24 @@ impl Pair<'_> {
         Ok(self.guests[who].run(command)?.trim_end().to_owned())
     }
 
-    /// How many delegations there are.
+    /// How many delegations the server counts.
     fn held(&self) -> anyhow::Result<f64> {
         Ok(self.server.metrics()?.sum("rpcrdma_nfs4_stateids", &["kind=\"delegation\""]))
     }
 
-    /// How many callbacks of an operation were answered well.
+    /// How many callbacks of an operation the client has answered without error.
     fn called(&self, operation: &str) -> anyhow::Result<f64> {
         let labels = [&*format!("operation=\"{operation}\""), "event=\"answered\""];
         Ok(self.server.metrics()?.sum("rpcrdma_nfs4_callbacks_total", &labels))
     }
 
-    /// Until there are so many delegations.
+    /// Waits until the server counts so many delegations.
     fn await_held(&self, words: &str, count: f64) -> anyhow::Result<()> {
         self.context.wait_for(words, COUNTED_WITHIN, || Ok(self.held()? == count))
     }
 
-    /// The holder reads a file and is given a delegation; somebody wants the file, and has it soon; the holder sees
-    /// what became of it.
+    /// The holder reads a file and gets a delegation; another client or a program wants the file and gets it soon; the
+    /// holder sees what became of it.
     fn recalled(&self, cause: &Cause) -> anyhow::Result<()> {
         let Cause { file, does, finds } = cause;
         let (held, called) = (self.held()?, self.called("CB_RECALL")?);
@@ -158,16 +158,16 @@ impl Pair<'_> {
         self.await_held(&format!("the holder has given the delegation of {file} back"), held)?;
         let recalls = self.called("CB_RECALL")? - called;
         ensure!(recalls == 1.0, "{file}: {recalls} delegations were recalled instead of one");
-        // Names are the client's own for half a minute: what it remembers of them is no delegation.
+        // The client caches names for half a minute, also without a delegation: this empties that cache.
         let forget = "echo 3 >/proc/sys/vm/drop_caches";
         let found = self.run(HOLDER, &format!("{forget}; cat /mnt/{file} 2>/dev/null || echo gone"))?;
         ensure!(found == finds.unwrap_or("gone"), "{file}: the holder finds {found:?}");
-        // Who was called for it is given none for a while: the next file is another one.
+        // After a recall the server delegates a file to nobody for a while: so each cause has a file of its own.
         self.context.note(format!("{file} {:.1} s", took.as_secs_f64()));
         Ok(())
     }
 
-    /// What the holder has written under a delegation and not told yet, another reads.
+    /// Another client reads what the holder has written under a delegation and not yet sent to the server.
     fn written(&self) -> anyhow::Result<()> {
         let called = self.called("CB_RECALL")?;
         self.run(HOLDER, "exec 7<>/mnt/written; echo kept >&7; sleep 600 >/dev/null 2>&1 7>&7 & echo $! >/tmp/keeps")?;
@@ -178,7 +178,7 @@ impl Pair<'_> {
         self.run(HOLDER, "kill $(cat /tmp/keeps)").map(drop)
     }
 
-    /// How large a file is that the holder writes, only it knows.
+    /// Only the holder knows the size of a file that it writes: the server must ask it.
     fn asked(&self) -> anyhow::Result<()> {
         let called = self.called("CB_GETATTR")? + self.called("CB_RECALL")?;
         let keeps =
@@ -209,7 +209,8 @@ impl Pair<'_> {
     }
 }
 
-/// At least so many of the server's recalls and their answers, as a capture has them: our reader and tshark find each.
+/// Fails unless a capture has at least so many of the server's recalls and their answers, and our reader and tshark
+/// find each of them.
 pub(super) fn reverse_direction(context: &Context, wire: &Path, least: usize) -> anyhow::Result<()> {
     let mut command = context.command();
     command.arg("decode").arg(wire).args(["--procedure", "CB_RECALL"]);
@@ -226,8 +227,8 @@ pub(super) fn reverse_direction(context: &Context, wire: &Path, least: usize) ->
     Ok(())
 }
 
-/// A program of the host writes: it does not wait, as the system's limit for that (`lease-break-time`) may be below a
-/// recall's.
+/// A program of the host writes. It tries again instead of waiting, because the system's time for a wait
+/// (`lease-break-time`) may be shorter than a recall takes.
 fn on_host(file: &Path, begin: Instant) -> anyhow::Result<()> {
     loop {
         match OpenOptions::new().write(true).truncate(true).custom_flags(NONBLOCK).open(file) {

@@ -26,7 +26,7 @@ pub(super) const DIRECT: Job = Job {
     run: direct,
 };
 
-/// What each run can afford.
+/// The short form of the job, for each run.
 pub(super) const SHORT: Job = Job {
     name: "client-fsx-short",
     about: "a tenth of them, through the page cache and around it",
@@ -37,14 +37,14 @@ pub(super) const SHORT: Job = Job {
     run: short,
 };
 
-/// Of all operations, the part that each long job does in version 3; in each flavour of version 4, whose READ and WRITE
-/// are one code; and the short job: one in this number.
+/// The share of all operations, as one in this number, that each of these does: the long job in version 3; the long job
+/// in each flavour of version 4, whose READ and WRITE share their code; and the short job.
 const LONG_SHARE: u64 = 2;
 const LONG_SHARE_4: u64 = 5;
 const SHORT_SHARE: u64 = 20;
 
-/// Mount options, bytes of the file that are used, the largest operation, where they begin, further options of `xtask
-/// fsx`.
+/// On each line: mount options, how many bytes of the file are used, the largest operation, the first byte that is
+/// used, further options of `xtask fsx`.
 const CACHED: &str = "
 rsize=1024,wsize=1024 40000 9000 0
 rsize=1024,wsize=1048576 60000 20000 0
@@ -108,7 +108,7 @@ fn fsx(context: &Context, mounts: &str, ops: u64, seed_offset: u64) -> anyhow::R
         }
     }
     let mut calls = 0;
-    // The counters of a transport over TCP are others.
+    // Linux's counters of a TCP transport have other fields.
     let mounts = if context.flavour().is_tcp() { "" } else { mounts };
     for number in 1..=mounts.trim().lines().count() {
         let stats = mountstats::first(&ended.read(&format!("mountstats-{number}"))?)?;

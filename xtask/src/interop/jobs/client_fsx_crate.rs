@@ -1,5 +1,5 @@
-//! Random operations of Linux on a file of our server by the exerciser that other people keep, the crate `fsx`: a
-//! second opinion beside ours, with the operations of NFS 4.2 that ours does not have.
+//! Random operations of Linux on a file of our server by another project's exerciser, the crate `fsx`: a second opinion
+//! beside ours, with the operations of NFS 4.2 that ours does not have.
 
 use super::Job;
 use crate::interop::{context::Context, flavour, guest::GuestOptions, serve::ServeOptions, suites, wire::Wire};
@@ -14,7 +14,7 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// Of the run's operations it does one in this number.
+/// The share of the run's operations that this job does: one in this number.
 const SHARE: u64 = 20;
 
 fn run(context: &Context) -> anyhow::Result<()> {

@@ -1,5 +1,5 @@
 //! Linux mounts our server with Kerberos, in a realm of the job's own: each service in turn, two users, root, a tree,
-//! and a restart of the server, after which it knows none of the contexts.
+//! and a restart, after which the server knows none of the old contexts.
 
 use super::Job;
 use crate::interop::{
@@ -19,7 +19,7 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// What mounts ask for, in turn.
+/// The services that mounts ask for, in turn.
 pub(super) const SERVICES: [&str; 3] = ["krb5", "krb5i", "krb5p"];
 
 pub(super) const SCRIPT: &str = include_str!("../../../interop/guest/kerberos-client.sh");
@@ -28,10 +28,10 @@ const RESTART: &str = include_str!("../../../interop/guest/kerberos-restart.sh")
 /// How long the server is away.
 const DOWN: Duration = Duration::from_millis(700);
 
-/// Seconds of the lease in version 4, and in which opens are reclaimed at most.
+/// The lease of version 4, and the time in which clients may reclaim opens, in seconds.
 const LEASE: u32 = 10;
 
-/// Everybody may make files in it, and nobody take away another's.
+/// A mode: everybody may make files in the folder, and only the owner of a file may remove it.
 const COMMON: u32 = 0o1777;
 
 fn run(context: &Context) -> anyhow::Result<()> {

@@ -1,5 +1,5 @@
-//! Two Linux clients with an address each and the locks that they take from each other: fcntl(2) and flock(2), also
-//! when a holder dies, the server is killed, or a client vanishes.
+//! Two Linux clients, each with its own address, contend for locks: fcntl(2) and flock(2), also when a holder dies, the
+//! server is killed, or a client vanishes.
 
 use super::{
     Job,
@@ -32,10 +32,11 @@ pub(super) const JOB: Job = Job {
 
 const CABLES: [u8; 2] = [0, 1];
 
-/// For how long the server believes in a client that it does not hear, in seconds.
+/// The lease: how long the server keeps the state of a client that it does not hear, in seconds.
 const LEASE: u64 = 15;
 
-/// How long it waits after a start for clients that held something, in seconds: longer than the job keeps one away.
+/// How long the server waits after a start for clients that held something, in seconds: longer than the job cuts a
+/// client off.
 const GRACE: u64 = 90;
 
 /// How long a process may wait for a lock that is free: Linux asks again after 1, 2, 4, 8 s and so on.
@@ -91,10 +92,10 @@ fn run(context: &Context) -> anyhow::Result<()> {
 }
 
 impl Pair<'_> {
-    /// The server is killed while both hold locks and write, and one of them cannot be reached.
+    /// The server is killed while both clients hold locks and write, and one of them is cut off.
     fn restart(&self) -> anyhow::Result<()> {
         self.guests.holders("kept", "kept")?;
-        // Has the file open, and holds nothing.
+        // This process has the file open and holds no lock.
         self.guests.run(LEFT, "holder new kept")?;
         self.guests.ask("kept", (LEFT, "write 0 100", "ok"))?;
         self.guests.ask("kept", (RIGHT, "write 100 100", "ok"))?;
@@ -157,7 +158,8 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// A client vanishes: its lock is its own for a lease, and another's from then on, also when it comes back.
+    /// A client vanishes: it keeps its lock for a lease. Then another client gets the lock, and keeps it when the first
+    /// comes back.
     fn vanish(&self) -> anyhow::Result<()> {
         self.guests.holders("lost", "lost")?;
         self.guests.ask("lost", (RIGHT, "write 0 10", "ok"))?;
@@ -170,7 +172,7 @@ impl Pair<'_> {
         self.context.note(format!("a lock of who vanished got after {:.1} s", after.as_secs_f64()));
         self.guests.ask("lost", (LEFT, "put 0 left", "ok"))?;
         self.network.plug(CABLES[RIGHT], true)?;
-        // Linux knows then that it has lost the lock: what is written under it fails.
+        // Linux then knows that it has lost the lock: writes under it fail.
         let found = self.guests.run(RIGHT, &format!("tell lost put 0 right; answer lost {BACK}"))?;
         ensure!(found != "ok" && found != "nothing", "{} has lost its lock, and writes: {found:?}", NAMES[RIGHT]);
         let said = fs::read_to_string(self.server.export().join("lost"))?;
@@ -179,7 +181,7 @@ impl Pair<'_> {
         self.guests.ask("lost", (RIGHT, "write 0 10", "taken"))?;
         self.guests.ask("lost", (LEFT, "unlock 0 10", "ok"))?;
         self.guests.ask("lost", (RIGHT, "write 0 10", "ok"))?;
-        // As long as the server tells of a loss, Linux takes the locks for lost that it gets, too.
+        // As long as the server reports a loss, Linux considers new locks lost as well.
         self.guests.ask("lost", (RIGHT, "put 0 right", "ok"))?;
         self.guests.ask("lost", (LEFT, "write 9 1", "taken"))?;
         self.guests.ask("lost", (RIGHT, "put 5 again", "ok"))?;

@@ -1,4 +1,4 @@
-//! Linux mounts our server without being told a version, and without MOUNT: that is NFS version 4.2.
+//! Linux mounts our server without a version in its options, and without MOUNT: it chooses NFS version 4.2.
 
 use super::Job;
 use crate::interop::{
@@ -18,11 +18,11 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// How long the server may take to count that the guest holds nothing any more: it counts each second.
+/// How long the server's count may take to show that the guest holds nothing: it counts once a second.
 const COUNTED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Operations that the script cannot do without, over each version and transport. LOCK is none of them: what is
-/// delegated to a client it locks by itself (`client-locks` has two clients).
+/// Operations that the script cannot do without, over each version and transport. LOCK is not among them: a client
+/// locks a file that is delegated to it without the server (`client-locks` has two clients).
 const NEEDED: [&str; 13] = [
     "EXCHANGE_ID",
     "CREATE_SESSION",

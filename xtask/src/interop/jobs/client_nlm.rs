@@ -1,8 +1,7 @@
-//! Locks of version 3: two Linux clients with an address each, their rpcbind, lockd and statd, and programs on the
-//! server's machine.
+//! Locks of version 3: two Linux clients, each with its own address, their rpcbind, lockd and statd, and programs on
+//! the server's machine.
 //!
-//! The same with Linux's server shows that the job judges right. What Linux 6.12 itself does not do there is told by
-//! [`Side`].
+//! The same job with Linux's server shows that it judges right. [`Side`] says what Linux 6.12 itself does not do.
 
 use super::{
     Job,
@@ -49,19 +48,21 @@ pub(super) const LINUX: Job = Job {
     ..JOB
 };
 
-/// How long the server waits after a start for clients that held locks, in seconds: longer than the job keeps one away.
+/// How long the server waits after a start for clients that held locks, in seconds: longer than the job cuts a client
+/// off.
 const GRACE: u64 = 40;
 
-/// For how long a client is away while the server starts: its notice has to be sent again.
+/// How long a client is cut off while the server starts: the server has to send its notice again.
 const AWAY: Duration = Duration::from_secs(4);
 
-/// Within which time all clients have got their notice and have reclaimed, in an emulated guest.
+/// How long all clients may take to get their notice and reclaim, in an emulated guest.
 const RECLAIMED_WITHIN: Duration = Duration::from_secs(25);
 
-/// How long a client may wait for a lock that is free, in seconds, if it is called back. By itself it asks after 30 s.
+/// How long a client may wait for a lock that is free, in seconds, if the server calls it. Without a call it asks after
+/// 30 s.
 const CALLED_WITHIN: u64 = 20;
 
-/// The same if nobody calls.
+/// The same if the server does not call.
 const ASKS_WITHIN: u64 = 50;
 
 /// How long a new lock may take when the time of grace is over, in seconds: Linux asks each 5 s.
@@ -71,11 +72,11 @@ const ASKS_IN_GRACE: u64 = 15;
 const LOCKD_PORT: u16 = 4045;
 const STATD_PORT: u16 = 4046;
 
-/// What Linux 6.12's server answers otherwise: asked who is in the way, it does not see a shared lock of another client
-/// below one of the client that asks. It refuses the lock itself.
+/// A step that Linux 6.12's server answers differently: if both the client that tests and another client hold a shared
+/// lock, it does not report the other's. It does refuse the lock.
 const NOT_LINUX: Step = (LEFT, "test write 2000 1", "read 1000 0");
 
-/// The files.
+/// The files that the job locks.
 const FILES: [&str; 6] = ["ranges", "whole", "waited", "shared", "kept", "lost"];
 
 /// NLM 4: the procedures by which a server calls a client that waits.
@@ -93,7 +94,8 @@ fn ours(context: &Context) -> anyhow::Result<()> {
     run(context, &network, &[0, 1], side)
 }
 
-/// A server whose clients of version 3 lock, and find where. The ports are its own: nobody else is in the network.
+/// Options for a server with locks for version 3, and a portmapper through which clients find them. Ports are fixed:
+/// nothing else runs in this network.
 pub(super) fn with_locks(options: ServeOptions, host: Ipv4Addr) -> ServeOptions {
     let options = options.argument("--locks").argument("on").argument("--rpcbind").argument("own");
     let options = options.argument("--lockd").argument(format!("{host}:{LOCKD_PORT}"));
@@ -110,7 +112,7 @@ fn linux(context: &Context) -> anyhow::Result<()> {
     run(context, &network, &[1, 2], Side::Linux(nfsd))
 }
 
-/// Who serves.
+/// Which server serves.
 enum Side {
     Ours(Server),
     Linux(Nfsd),
@@ -124,8 +126,8 @@ impl Side {
         }
     }
 
-    /// A guest that mounts it in the job's flavour, with locks; Linux's server over TCP. Behind soft-iWARP, nfsd can lose
-    /// the first call of a connection: then a client that has reconnected gets no answer for a minute.
+    /// A guest that mounts this server in the job's flavour, with locks; Linux's server over TCP. Behind soft-iWARP, nfsd
+    /// can lose the first call of a connection: then a client that has reconnected gets no answer for a minute.
     fn mounted(&self, context: &Context, options: GuestOptions) -> GuestOptions {
         let (options, transport, port, mount_port) = match self {
             Side::Ours(server) => {
@@ -141,12 +143,12 @@ impl Side {
         options.set("MOUNT", format!("vers=3,proto={transport},port={port},mountport={mount_port},mountproto=tcp"))
     }
 
-    /// Whether it calls clients that wait. Linux does so for usual file systems up to 6.6 and from 6.13 on.
+    /// Whether the server calls clients that wait. Linux up to 6.6 and from 6.13 on does so for usual file systems.
     fn calls(&self) -> bool {
         matches!(self, Side::Ours(_))
     }
 
-    /// What the guest does to have a second mount, in version 4.
+    /// The commands with which the guest makes a second mount, in version 4.
     fn mount_of_version_4(&self) -> String {
         let over = match self {
             Side::Ours(_) => "proto=$NFS_TRANSPORT,port=$NFS_PORT".to_owned(),
@@ -155,7 +157,7 @@ impl Side {
         format!("modprobe nfsv4; mkdir -p /mnt4; mount -t nfs -o vers=4.2,{over} $HOST:$EXPORT /mnt4")
     }
 
-    /// How many notices of clients that have restarted it believed; Linux's server does not tell.
+    /// How many notices of restarted clients the server has accepted; Linux's server does not count them.
     fn notices(&self) -> anyhow::Result<Option<f64>> {
         let count = |server: &Server| -> anyhow::Result<f64> {
             Ok(server.metrics()?.sum("rpcrdma_nsm_notices_received_total", &["believed=\"yes\""]))
@@ -166,7 +168,7 @@ impl Side {
         }
     }
 
-    /// A process on its machine that holds locks.
+    /// A process on the server's machine that holds locks.
     fn local(&self, file: &str) -> anyhow::Result<Local<'_>> {
         match self {
             Side::Ours(server) => {
@@ -181,14 +183,14 @@ impl Side {
         }
     }
 
-    /// Dies without a word, and starts again.
+    /// The server dies without a word, and starts again.
     fn crash(&self) -> anyhow::Result<()> {
         match self {
             Side::Ours(server) => {
                 server.kill()?;
                 server.start()
             }
-            // In order, it forgets whom it would have to notify: they are put back.
+            // A stop in order makes nfsd forget the clients that it has to notify: so their list is saved and put back.
             Side::Linux(nfsd) => {
                 nfsd.run("rm -rf /tmp/sm; cp -a /var/lib/nfs/sm /tmp/sm; ls /tmp/sm")?;
                 nfsd.stop()?;
@@ -250,7 +252,8 @@ struct Run<'a> {
 fn run(context: &Context, network: &Network<'_>, places: &[u8; 2], side: Side) -> anyhow::Result<()> {
     let options = |name: &str, who: &str| client(side.mounted(context, script(name, who)));
     let mut guests = Vec::new();
-    // One after the other: soft-iWARP of nfsd can lose the first call of one of two that connect in the same moment.
+    // One after the other: if two clients connect at the same moment, nfsd over soft-iWARP can lose the first call of
+    // one.
     for name in NAMES {
         let mut guest = network.guest(options(name, name))?;
         guest.wait_for_mark("ready")?;
@@ -275,7 +278,7 @@ fn script(name: &str, who: &str) -> GuestOptions {
     options.set("WHO", who).with_tools().capture()
 }
 
-/// What a client's kernel may say while servers die.
+/// Allows what a client's kernel may log while servers die.
 fn client(options: GuestOptions) -> GuestOptions {
     let options =
         options.allow("nfs: server * not responding, still trying", "the server is killed, cables are pulled");
@@ -285,7 +288,7 @@ fn client(options: GuestOptions) -> GuestOptions {
 }
 
 impl Run<'_> {
-    /// For how long a process may wait for a lock that is free.
+    /// How long a process may wait for a lock that is free.
     fn waits(&self) -> u64 {
         if self.side.calls() { CALLED_WITHIN } else { ASKS_WITHIN }
     }
@@ -302,7 +305,7 @@ impl Run<'_> {
         self.guests.ask("shared", (RIGHT, "read 150 1", "taken"))?;
         self.guests.ask("shared", (RIGHT, "test write 150 0", "write 100 100"))?;
         self.guests.ask("shared", (LEFT, "write 100 1", "taken"))?;
-        // A lock that a program of the machine gives back: nobody but the server can find out for who waits.
+        // A program of the machine releases a lock: only the server can notice that, for a client that waits.
         self.guests.run(RIGHT, "tell shared wait write 100 10")?;
         self.guests.still_waits("shared", RIGHT, 2)?;
         local.ask("unlock 100 100", "ok")?;
@@ -323,7 +326,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What flock(2) locks on a client is, to the machine's fcntl(2), the whole file, and the other way round.
+    /// A client's flock(2) excludes fcntl(2) locks of the machine's programs on any range of the file, and the reverse.
     fn whole_files_and_the_host(&self, local: &Local<'_>) -> anyhow::Result<()> {
         self.guests.ask("shared", (LEFT, "exclusive", "ok"))?;
         local.ask("read 5 1", "taken")?;
@@ -342,7 +345,7 @@ impl Run<'_> {
         local.ask("unlock 0 0", "ok")
     }
 
-    /// What one client locks by version 3 and the other by version 4 is the same to both.
+    /// Locks that one client takes in version 3 exclude locks that the other takes in version 4, and the reverse.
     fn with_version_4(&self) -> anyhow::Result<()> {
         self.guests.run(RIGHT, &self.side.mount_of_version_4())?;
         self.guests.run(LEFT, "holder three shared")?;
@@ -367,7 +370,7 @@ impl Run<'_> {
         self.guests.run(RIGHT, "tell four end; gone four; umount /mnt4").map(drop)
     }
 
-    /// Locks that are waited for; the client that waits is called, as its interface saw.
+    /// A client waits for a lock, and the server calls it; the capture of the guest's interface shows the call.
     fn waiting(&self) -> anyhow::Result<()> {
         let before = self.calls_seen()?;
         self.guests.wait_and_end(self.context, self.waits())?;
@@ -379,17 +382,17 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// How often the guests were called, as their interfaces saw.
+    /// How often the server called the guests, according to the captures of their interfaces.
     fn calls_seen(&self) -> anyhow::Result<usize> {
         let host = self.side.host(self.network);
         let folders = NAMES.map(|name| self.context.dir().join(name).join("wire.pcap"));
         folders.iter().map(|capture| tshark::nlm_calls(self.context, capture, host, &GRANTED)).sum()
     }
 
-    /// The server dies while both hold locks, and one of them cannot be reached when it comes back.
+    /// The server dies while both clients hold locks, and one of them is cut off when the server comes back.
     fn server_dies(&self) -> anyhow::Result<()> {
         self.guests.holders("kept", "kept")?;
-        // Has the file open, and holds nothing.
+        // This process has the file open and holds no lock.
         self.guests.run(LEFT, "holder new kept")?;
         self.guests.ask("kept", (LEFT, "write 0 100", "ok"))?;
         self.guests.ask("kept", (RIGHT, "write 100 100", "ok"))?;
@@ -400,10 +403,10 @@ impl Run<'_> {
         let begin = Instant::now();
         thread::sleep(AWAY);
         self.network.plug(cable, true)?;
-        // On the server's machine it can be seen when they have it back.
+        // A process on the server's machine can see when the clients have their locks back.
         let local = self.side.local("kept")?;
         self.guests.run(LEFT, "tell new wait write 250 10")?;
-        // Where two of them touch, the machine may see one.
+        // The machine may show two adjacent ranges as one.
         let is = |words: &str, wanted: &str| Ok::<_, anyhow::Error>(local.answer(words)?.starts_with(wanted));
         let reclaimed = || {
             Ok(is("test write 0 100", "write 0 ")?
@@ -433,8 +436,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A client's power is cut while it holds a lock and the other waits for it. It boots again with what its statd
-    /// knows, and says so: what it held is free.
+    /// A client's power is cut while it holds a lock and the other waits for it. It boots again with statd's saved
+    /// state and notifies the server: the locks that it held become free.
     fn client_dies(&mut self) -> anyhow::Result<()> {
         self.guests.holders("lost", "lost")?;
         self.guests.ask("lost", (RIGHT, "write 0 10", "ok"))?;
@@ -459,7 +462,7 @@ impl Run<'_> {
         self.context
             .note(format!("a lock was got {:.1} s after its holder lost its power", begin.elapsed().as_secs_f64()));
         if let Some(before) = before {
-            // The server looks at its counts now and then.
+            // The server updates its counts only now and then.
             let heard = || Ok(self.side.notices()? == Some(before + 1.0));
             self.context.wait_for("the server counts one notice more that it believed", RELEASED_WITHIN, heard)?;
         }

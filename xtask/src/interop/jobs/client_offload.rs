@@ -1,4 +1,4 @@
-//! What NFS 4.2 lets a server do by itself, as Linux asks for it: copies that never touch the wire, holes, extended
+//! Linux asks our server for what NFS 4.2 lets a server do by itself: copies without data on the wire, holes, extended
 //! attributes, and the ACLs of NFS version 4.
 
 use super::Job;
@@ -27,14 +27,14 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// The size of the image: XFS wants 300 MiB. What nobody writes takes no room.
+/// The size of the image: XFS wants 300 MiB. Blocks that are never written take no room.
 const IMAGE_OCTETS: u64 = 512 << 20;
 
-/// What the script brings about, and the capture shows.
+/// The operations that the script causes, and the capture must show.
 const NEEDED: [&str; 9] =
     ["CLONE", "COPY", "SEEK", "ALLOCATE", "DEALLOCATE", "GETXATTR", "SETXATTR", "LISTXATTRS", "REMOVEXATTR"];
 
-/// A file system in which files share blocks. Dropped, it is unmounted.
+/// A file system in which files share blocks. Dropping the value unmounts it.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -53,7 +53,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Lazily: a server that is still there may hold a file.
+        // Lazily, because a server that still runs may hold a file.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
@@ -82,7 +82,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     guest.say("go on")?;
     let ended = guest.finish()?;
 
-    // What the host has is what the guest had.
+    // The host's files must be equal to the guest's.
     let original = fs::read(export.join("original"))?;
     for name in ["cloned", "copied"] {
         ensure!(fs::read(export.join(name))? == original, "{name} is not the original");
@@ -91,7 +91,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let mut acl = vec![0; 1 << 10];
     let name = "system.posix_acl_access";
     let octets = rustix::fs::getxattr(export.join("guarded"), name, &mut acl).context("the ACL on the host")?;
-    // Of version 2, with entries of 8 bytes: more than the three that the mode has.
+    // The ACL has version 2 and entries of 8 bytes, and must have more entries than the three of the mode.
     ensure!(octets > 4 + 3 * 8, "the file's ACL has {octets} bytes on the host; the guest says: {listed}");
 
     let metrics = server.finish()?;

@@ -1,4 +1,4 @@
-//! pjdfstest, a suite for file systems by other people, in mounts of our server and of Linux's.
+//! pjdfstest, another project's suite for file systems, in mounts of our server and of Linux's.
 
 use super::Job;
 use crate::interop::{context::Context, flavour, guest::GuestOptions, nfsd::NfsdOptions, serve::ServeOptions, suites};
@@ -15,7 +15,7 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// Versions of NFS, as `mount` is told them.
+/// Versions of NFS, as the mount option `vers` names them.
 const VERSIONS: [&str; 2] = ["4.2", "3"];
 
 fn run(context: &Context) -> anyhow::Result<()> {
@@ -63,7 +63,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
 const OK: &str = "ok";
 const FAILED: &str = "FAILED";
 
-/// What came of each test, at last: the lines `NAME RESULT`. What stands between them is indented.
+/// The last result of each test, from the lines `NAME RESULT`. All other lines are indented.
 fn results(text: &str) -> anyhow::Result<BTreeMap<String, String>> {
     let lines = text.lines().filter(|line| line.contains("::") && !line.starts_with(char::is_whitespace));
     let named = lines.map(|line| {

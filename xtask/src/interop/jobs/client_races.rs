@@ -14,7 +14,7 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// What they race for, as the script's marks call it.
+/// The races, by their names in the script's marks.
 const RACES: [&str; 3] = ["create", "mkdir", "link"];
 
 /// How many names each race has, as in the script.

@@ -1,5 +1,5 @@
-//! Our own rpcbind: what `rpcinfo` finds there, of a guest and of the host, mounts that name no port, and what is left
-//! of it after the server's end.
+//! Our own rpcbind: what `rpcinfo` in a guest and on the host finds there, mounts that name no port, and what remains
+//! after the server's end.
 
 use super::{Job, client_nlm::with_locks};
 use crate::interop::{
@@ -23,14 +23,14 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// The ports that Linux's client takes when nobody names one.
+/// The ports that Linux's client uses if its options name none.
 const RDMA_PORT: u16 = 20_049;
 const TCP_PORT: u16 = 2_049;
 
 /// Program, version and how it is reached, as rpcinfo writes them.
 type Registered = (u32, u32, String);
 
-/// What has to be there.
+/// What rpcinfo must find.
 const WANTED: [(u32, u32, &[&str]); 12] = [
     (100_000, 2, &["tcp", "udp"]),
     (100_000, 3, &["tcp", "udp"]),
@@ -51,7 +51,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let export = context.folder("export")?;
     fs::set_permissions(&export, fs::Permissions::from_mode(0o755))?;
     let host = network.host();
-    // Beside the harness's own ports, which are any, those that clients know.
+    // The well-known ports, beside the harness's own, which are arbitrary.
     let options = with_locks(ServeOptions::new(export), host);
     let options = options.argument("--listen").argument(format!("{host}:{RDMA_PORT}"));
     let server = network.serve(options.argument("--tcp").argument(format!("{host}:{TCP_PORT}")))?;
@@ -71,7 +71,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     guest.finish().map(drop)
 }
 
-/// Asks as a program of the host, in the network: the guest's own rpcinfo, with its libraries.
+/// Runs rpcinfo on the host, in the job's network: it is the guest's rpcinfo, with its libraries.
 fn rpcinfo(context: &Context, network: &Network<'_>, name: &str) -> anyhow::Result<process::Finished> {
     let system = context.image().folder.join("system");
     let found = |places: &[&str]| -> anyhow::Result<PathBuf> {

@@ -59,7 +59,7 @@ fn run(
     variables: &[(&str, String)],
 ) -> anyhow::Result<(Server, Ended)> {
     let export = context.folder("export")?;
-    // mkdir's mode depends on the umask.
+    // The umask may have removed bits from mkdir's mode.
     fs::set_permissions(&export, fs::Permissions::from_mode(0o755))?;
     let server = context.serve(ServeOptions::new(export))?;
     prepare(&server)?;
@@ -70,8 +70,8 @@ fn run(
     Ok((server, ended))
 }
 
-/// Entries of the folder that the host makes, and of the one that the guest makes. In version 4 a file is made by three
-/// calls (OPEN, SETATTR, CLOSE), which an emulated guest feels.
+/// Entries in the folder that the host makes, and in the folder that the guest makes. In version 4, Linux needs three
+/// calls to make a file (OPEN, SETATTR, CLOSE), which is slow in an emulated guest.
 const MANY: usize = 10_000;
 const MANY_4: usize = 3_000;
 
@@ -93,7 +93,7 @@ fn names(context: &Context) -> anyhow::Result<()> {
 
 fn files(context: &Context) -> anyhow::Result<()> {
     let (server, ended) = run(context, include_str!("../../../interop/guest/files.sh"), |_| Ok(()), &[])?;
-    // What df and statfs said, against the file system below: free space changes while others use it.
+    // Compares what df and statfs said with the file system on the host: free space changes while others use it.
     let here = rustix::fs::statvfs(server.export())?;
     let said = ended.read("statfs")?;
     let numbers: Vec<u64> = said.split_whitespace().filter_map(|word| word.parse().ok()).collect();

@@ -18,7 +18,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let server = context.serve(ServeOptions::new(context.folder("export")?).capture())?;
     let guest = GuestOptions::new("client", include_str!("../../../interop/guest/tree.sh"));
     let ended = context.boot(guest.mounts(&server).capture())?.finish()?;
-    // What the client believes is there must be on the disk.
+    // The files that the client sees must be on the server's disk.
     let tree = server.export().join("tree");
     fs::copy(ended.dir().join("sums"), context.dir().join("sums"))?;
     let mut sums = Command::new("sha256sum");

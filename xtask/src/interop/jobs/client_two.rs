@@ -1,4 +1,4 @@
-//! Two guests with an address each at one server, in a network of the job's own: nobody is behind another.
+//! Two guests use one server. Each has its own address in the job's network: no address is translated.
 
 use super::Job;
 use crate::interop::{
@@ -17,7 +17,7 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// Where each guest says its name to who calls, as in the script.
+/// The port at which each guest tells its name to a caller, as in the script.
 const GREETING: u16 = 7007;
 
 /// How long a guest may take to answer.
@@ -27,7 +27,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
 const NAMES: [&str; 2] = ["left", "right"];
 const RIGHT: u8 = 1;
 
-/// What both wait for, as the script's marks call it, and the word that lets both go on.
+/// A step that both guests must reach (its name in the script's marks), and the word that lets both go on.
 const STEPS: [(&str, &str); 2] = [("wrote", "read"), ("added", "again")];
 
 fn run(context: &Context) -> anyhow::Result<()> {

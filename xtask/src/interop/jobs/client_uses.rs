@@ -1,5 +1,5 @@
-//! Linux's client and our server use what they agreed on. Shown three times: by the capture, by the client's counters,
-//! by our metrics.
+//! Linux's client and our server use what they agreed on. The capture, the client's counters and our metrics must all
+//! show it.
 
 use super::Job;
 use crate::interop::{context::Context, flavour, guest::GuestOptions, mountstats, serve::ServeOptions, wire::Wire};

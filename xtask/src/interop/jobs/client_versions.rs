@@ -23,13 +23,13 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// Copies of ours in both directions while Linux works.
+/// How often our client copies in both directions while Linux works.
 const ROUNDS: usize = 4;
-/// Files of each.
+/// Files that each client copies.
 const FILES: usize = 80;
 /// How long Linux may take for two rounds, and to end.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between copies of ours when there were enough of them.
+/// The pause between our copies once there were enough.
 const PAUSE: Duration = Duration::from_millis(500);
 
 fn run(context: &Context) -> anyhow::Result<()> {
@@ -45,7 +45,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let rounds = |guest: &crate::interop::guest::Guest| guest.out().matches("== round ").count();
     let (begin, before) = (Instant::now(), rounds(&guest));
     let mut done = 0;
-    // Neither waits for the other; each is seen to have gone on while the other was at work.
+    // Neither client waits for the other. Both counts must grow: each client makes progress while the other works.
     while done < ROUNDS || rounds(&guest) < before + 2 {
         let name = format!("ours-{done}");
         let (made, back) = (trees.join(&name), trees.join(format!("back-{done}")));
@@ -64,7 +64,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     guest.say("check")?;
     guest.wait_for_mark("checked")?;
 
-    // What each has made, as the other sees it.
+    // Each client's files, as the other client sees them.
     let theirs = trees.join("theirs");
     ours("get-theirs", &["get", "-q", "-r", &server.url("linux"), &text(&theirs)])?;
     tree::same(context, "compare-theirs", &server.export().join("linux"), &theirs)?;

@@ -19,7 +19,7 @@ pub(super) const JOB: Job = Job {
 
 const CONNECTIONS: usize = 50;
 
-/// Linux keeps nothing of a mount that is gone.
+/// How long the server may take to free connections: Linux closes them when it unmounts.
 const FREED_WITHIN: Duration = Duration::from_secs(5);
 
 fn run(context: &Context) -> anyhow::Result<()> {

@@ -1,5 +1,5 @@
-//! What the jobs about faults share: a guest that copies files to the server and back until it is told to stop, what it
-//! must have left then, and a server that must have freed everything.
+//! The common part of the jobs about faults: a guest copies files to the server and back until the job stops it, its
+//! files must then be right, and the server must have freed everything.
 
 use crate::interop::{
     context::Context,
@@ -13,7 +13,7 @@ use std::{fs, process::Command, thread, time::Duration};
 /// The guest's script.
 pub(super) const SCRIPT: &str = include_str!("../../../interop/guest/faults-copy.sh");
 
-/// A guest that copies files of so many bytes, at least so many times. Where it mounts is still to be said.
+/// A guest that copies files of so many bytes, at least so many times. The caller still says which server it mounts.
 pub(super) fn guest(octets: usize, rounds: usize) -> GuestOptions {
     let guest = GuestOptions::new("client", SCRIPT).set("SIZE", octets).set("ROUNDS", rounds);
     guest
@@ -32,7 +32,7 @@ pub(super) fn finish(context: &Context, guest: Guest, server: &Server) -> anyhow
     Ok((ended, Duration::from_millis(longest)))
 }
 
-/// Files below the export against lines of `sha256sum`.
+/// Compares files below the export with lines of `sha256sum`.
 pub(super) fn same_on_disk(context: &Context, server: &Server, sums: &str, folder: &str) -> anyhow::Result<()> {
     let list = context.dir().join("sums-in-guest");
     fs::write(&list, sums)?;
@@ -65,7 +65,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// Now.
+    /// What the server holds now.
     pub(super) fn by(server: &Server) -> anyhow::Result<Self> {
         let metrics = server.metrics()?;
         Ok(Self {
@@ -78,8 +78,8 @@ impl Held {
     const NOTHING: Self = Self { connections: 0.0, calls: 0.0, memory: 0.0 };
 }
 
-/// Waits until the server holds nothing for anybody, and has no more files open than before. Files of the export may
-/// stay open for a while, as a cache: they are not looked at, sockets are.
+/// Waits until the server holds nothing for any client, and has no more sockets than before. Files of the export may
+/// stay open for a while in the server's cache: they do not count.
 pub(super) fn all_freed(
     context: &Context,
     server: &Server,

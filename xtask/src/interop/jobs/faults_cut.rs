@@ -40,7 +40,8 @@ pub(super) const SERVER: Job = Job {
     run: server,
 };
 
-/// Where Linux's client is cut from our server, and our client from Linux's: data go the same ways.
+/// The places at which the middlebox cuts: Linux's client from our server, and our client from Linux's server. In both
+/// cases data go the same ways.
 const PLACES: [(Way, Part, End); 10] = [
     (Way::Up, Part::ReadResponse, End::Fin),
     (Way::Up, Part::ReadResponse, End::Reset),
@@ -57,16 +58,16 @@ const PLACES: [(Way, Part, End); 10] = [
 /// FPDUs of the kind that pass before a cut, at most.
 const SKIPPED: u64 = 20;
 
-/// The same of requests of RDMA Reads: each round of the copy has two.
+/// The same for requests of RDMA Reads, of which each round of the copy has two.
 const REQUESTS_SKIPPED: u64 = 6;
 
-/// How often a tree is copied each way, at most, until all cuts were made.
+/// How often, at most, a tree is copied each way until all cuts are made.
 const ROUNDS: usize = 6;
 
 /// Bytes of MPA's request or reply, which has 20 before its private data, that pass before a cut.
 const INSIDE_SETUP: u64 = 10;
 
-/// How long it may take until a connection comes to the place, with the time to connect again.
+/// How long a connection may take to reach the place of the cut, including the time to connect again.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 fn cut((way, part, end): (Way, Part, End), numbers: &mut Numbers) -> Cut {
@@ -88,7 +89,7 @@ fn client(context: &Context) -> anyhow::Result<()> {
             Ok(middlebox.is_done() && middlebox.accepted() > before)
         })?;
     }
-    // Those that come back are cut in the middle of MPA's request, then in the middle of its reply.
+    // Connections that come back are cut first in the middle of MPA's request, then in the middle of its reply.
     let before = middlebox.accepted();
     middlebox.cut(cut(PLACES[0], &mut numbers));
     for way in [Way::Up, Way::Down] {
@@ -111,7 +112,7 @@ fn server(context: &Context) -> anyhow::Result<()> {
     tree::make(&made, context.seed())?;
     let url = |path: &str| nfsd.url_behind(middlebox.port(), path);
     let mut numbers = Numbers(context.seed());
-    // What this way of the copy has.
+    // The places that this direction of the copy passes.
     let of = |parts: &[Part]| -> Vec<_> { PLACES.into_iter().filter(|(_, part, _)| parts.contains(part)).collect() };
     let mut round = 0;
     for (command, parts) in
@@ -119,7 +120,7 @@ fn server(context: &Context) -> anyhow::Result<()> {
     {
         let mut left = of(parts);
         left.reverse();
-        // Where a cut waits for a message that did not come any more, the copy is made once more.
+        // If a cut still waits for its message at the end of a copy, the copy runs again.
         for _ in 0..ROUNDS {
             let name = format!("{command}-{round}");
             let from_there = url(if command == "put" { &name } else { "put-0" });
@@ -152,7 +153,7 @@ fn server(context: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a copy to its end, which must be good. As soon as a cut was made the next one is ordered.
+/// Runs a copy, which must succeed. As soon as one cut is made, orders the next one.
 fn under_cuts(
     context: &Context,
     name: &str,

@@ -25,25 +25,25 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// Of all operations, so many are done here: one in this number.
+/// The share of all operations that this job does: one in this number.
 const SHARE: u64 = 20;
 
-/// Mount options, bytes of the file that are used, the largest operation, where they begin, further options of `xtask
-/// fsx`.
+/// On each line: mount options, how many bytes of the file are used, the largest operation, the first byte that is
+/// used, further options of `xtask fsx`.
 const MOUNTS: &str = "
 rsize=65536,wsize=65536 300000 70000 0
 rsize=1048576,wsize=1048576 1000000 300000 0
 rsize=1048576,wsize=1048576 300000 70000 0 --direct
 ";
 
-/// Between two faults; the client needs up to 5 s to connect again after one.
+/// The time between two faults, in milliseconds; after a fault the client needs up to 5 s to connect again.
 const LEAST_MS: u64 = 800;
 const MORE_MS: u64 = 2500;
 
 /// How many FPDUs of a kind pass before a cut, at most.
 const SKIPPED: u64 = 30;
 
-/// Seconds of the lease in version 4, and in which opens are reclaimed at most.
+/// The lease of version 4, and the time in which clients may reclaim opens, in seconds.
 const LEASE: u32 = 10;
 
 const PLACES: [(Way, Part); 5] = [

@@ -1,4 +1,4 @@
-//! A full disk: Linux hears ENOSPC, nothing that was there changes, and all goes on when there is room again.
+//! A full disk: Linux gets ENOSPC, older data do not change, and everything works again when there is room.
 
 use super::{Job, faults_copying};
 use crate::interop::{context::Context, flavour, guest::GuestOptions, serve::ServeOptions};
@@ -18,10 +18,10 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// The disk, in MiB, and what the host takes of it for a while.
+/// The size of the disk, and how much of it the host occupies for a while, in MiB.
 const ROOM: u64 = 20;
 
-/// A small file system in memory. Dropped, it is unmounted.
+/// A small file system in memory. Dropping the value unmounts it.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -36,7 +36,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // Lazily: a server that is still there may hold a file.
+        // Lazily, because a server that still runs may hold a file.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }

@@ -15,13 +15,14 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// The host's kernel ends QEMU's connections as those of any process: the server hears of it at once.
+/// How long the server may take to free everything: the host's kernel closes QEMU's connections at once, as it does for
+/// any process.
 const FREED_WITHIN: Duration = Duration::from_secs(3);
 
 /// How long the guest runs between two attempts to catch it with calls under way.
 const BETWEEN: Duration = Duration::from_millis(150);
 
-/// How long the server has to come to rest behind a guest that is frozen.
+/// How long the server may take to become idle while a guest is frozen.
 const REST: Duration = Duration::from_millis(300);
 
 fn run(context: &Context) -> anyhow::Result<()> {
@@ -30,7 +31,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let guest = GuestOptions::new("client", include_str!("../../../interop/guest/faults-writer.sh")).mounts(&server);
     let mut guest = context.boot(guest)?;
     guest.wait_for_mark("busy")?;
-    // Frozen, it answers nothing, and what it owes can be seen. Then its power goes.
+    // A frozen guest answers nothing, so the calls that it has under way stay visible. Then its power is cut.
     let mut held = Held::by(&server)?;
     context.wait_for("the guest is caught with memory exposed", Duration::from_secs(30), || {
         guest.freeze(false);
@@ -38,7 +39,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         guest.freeze(true);
         thread::sleep(REST);
         held = Held::by(&server)?;
-        // A call under way whose arguments are not here yet: they are being read out of the guest's memory.
+        // The server is still reading a call's arguments out of the guest's memory.
         Ok(held.memory > 0.0)
     })?;
     guest.kill();

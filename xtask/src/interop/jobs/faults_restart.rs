@@ -1,5 +1,5 @@
-//! The server is killed and started again under a Linux client that writes: data are identical afterwards, and nobody
-//! waits longer than Linux takes to connect again.
+//! The server is killed and started again under a Linux client that writes: data are identical afterwards, and no
+//! program waits longer than Linux takes to connect again.
 
 use super::{Job, faults_copying};
 use crate::interop::{
@@ -21,7 +21,7 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// How often it is killed.
+/// How often the server is killed.
 const KILLS: usize = 5;
 
 /// At most so long between the kill and the start; the last start comes after [`LONG_DOWN`].
@@ -30,10 +30,10 @@ const LONG_DOWN: Duration = Duration::from_secs(3);
 
 /// Linux's transport tries again at once, then 5 s later, then 10 s after that (twice as long each time, up to 30 s). A
 /// server that is away for less than 5 s is found by the second attempt, or, if its start took a moment longer, by the
-/// third. Some seconds more for the command itself in a guest that is emulated.
+/// third. The command itself gets some seconds more, because the guest is emulated.
 const PATIENCE: Duration = Duration::from_secs(5 + 10 + 10);
 
-/// Seconds of the lease in version 4, and in which opens are reclaimed at most.
+/// The lease of version 4, and the time in which clients may reclaim opens, in seconds.
 const LEASE: u32 = 10;
 
 /// Whether the client works again; in version 4, whether it has reclaimed what it had open.
@@ -62,7 +62,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         thread::sleep(down);
         server.start()?;
         context.note(format!("kill {number} after {calls} calls, {} ms down", down.as_millis()));
-        // The next one comes when the client is back. If it has given up, its end tells why.
+        // The next kill comes when the client is back. If the client has given up, its output says why.
         let goes_on = "the client has connected again";
         context.wait_for(goes_on, PATIENCE, || Ok(guest.has_ended()? || is_back(context, &server)?))?;
     }

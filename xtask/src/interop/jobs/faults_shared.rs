@@ -13,7 +13,7 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// What both wait for, as the script's marks call it, and the word that lets both go on.
+/// A step that both guests must reach (its name in the script's marks), and the word that lets both go on.
 const STEPS: [(&str, &str); 4] = [("ready", "work"), ("written", "check"), ("checked", "remove"), ("removed", "end")];
 
 fn run(context: &Context) -> anyhow::Result<()> {

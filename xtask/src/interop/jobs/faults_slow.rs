@@ -25,14 +25,14 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// What `serve --stall-timeout` is given here.
+/// The value of `serve --stall-timeout` here, in seconds.
 const STALL: u64 = 3;
 
-/// A call's Read chunks as a whole may take twice as long; some seconds for what lies in the sockets' buffers.
+/// All Read chunks of a call together may take twice the time-out; data in the sockets' buffers take some seconds more.
 const FREED_WITHIN: Duration = Duration::from_secs(2 * STALL + 5);
 
-/// Where the client stalls: while it owes the answer to an RDMA Read, one way or both, and while it is sent what it
-/// reads.
+/// Where the client stalls: while it owes the answer to an RDMA Read (in one direction or both), and while the server
+/// sends it what it reads.
 const STALLS: [(Way, Part, End); 3] = [
     (Way::Up, Part::ReadResponse, End::Stall),
     (Way::Down, Part::Write, End::Stall),
@@ -103,7 +103,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Our own client, around the middlebox.
+/// Our own client works meanwhile, without the middlebox.
 fn others_work(context: &Context, server: &crate::interop::serve::Server) -> anyhow::Result<()> {
     let file = context.dir().join("others");
     fs::write(&file, crate::numbers::Numbers(context.seed()).octets(OTHERS_OCTETS))?;

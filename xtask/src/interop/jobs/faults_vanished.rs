@@ -1,6 +1,6 @@
-//! The client's host vanishes without FIN or RST, busy on the connection to one server and idle on that to another. A
-//! server of version 1 may send nothing unasked, so TCP has to find out: what is not acknowledged by the user time-out,
-//! what is idle by keep-alive.
+//! The client's host vanishes without FIN or RST, while its connection to one server is busy and its connection to
+//! another is idle. A server of version 1 may not send anything by itself, so TCP has to find out: by the user time-out
+//! if data are not acknowledged, by keep-alive on an idle connection.
 
 use super::{Job, faults_copying};
 use crate::interop::{
@@ -28,14 +28,15 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// What `serve --stall-timeout` is given here, in seconds.
+/// The value of `serve --stall-timeout` here, in seconds.
 const STALL: u64 = 5;
 
-/// A busy connection: the time-out, twice for a call's Read chunks as a whole, and a moment for TCP's own clock.
+/// For a busy connection: twice the time-out, which is what a call's Read chunks may take together, and a moment for
+/// TCP's own clock.
 const BUSY_WITHIN: Duration = Duration::from_secs(2 * STALL + 3);
 
-/// An idle one: keep-alive asks often enough that it is given up after the same time-out (`keepalive` in crates/iwarp),
-/// at TCP's next clock.
+/// For an idle connection: keep-alive probes come often enough that TCP gives it up after the same time-out
+/// (`keepalive` in crates/iwarp), at the next tick of its clock.
 const IDLE_WITHIN: Duration = Duration::from_secs(2 * STALL + 3);
 
 /// Linux's own keep-alive and its attempts to connect are up to 30 s apart.
@@ -44,7 +45,7 @@ const BACK_WITHIN: Duration = Duration::from_secs(60);
 fn run(context: &Context) -> anyhow::Result<()> {
     let cable = Cable::new(context)?;
     let address = cable.address();
-    // Two servers: in version 4 Linux would use one connection for two mounts of one.
+    // Two servers, because in version 4 Linux would use one connection for two mounts of the same server.
     let serve = |name: &str| -> anyhow::Result<(Server, u16, u16)> {
         let (port, mount) = (ports::free()?, ports::free()?);
         let at = |port: u16| format!("{address}:{port}");

@@ -1,5 +1,5 @@
-//! Processes of two guests that hold locks of the same files and do what the host tells them (`xtask locks
-//! --commands`), and what each of them is to be given while the other holds something.
+//! Processes in two guests lock the same files, as the host commands (`xtask locks --commands`); the steps below say
+//! what each must get while the other holds something.
 
 use crate::interop::{context::Context, guest::Guest};
 use anyhow::ensure;
@@ -18,10 +18,10 @@ pub(super) const NAMES: [&str; 2] = ["left", "right"];
 pub(super) const LEFT: usize = 0;
 pub(super) const RIGHT: usize = 1;
 
-/// A guest, what its holder is told, what it answers.
+/// A guest, a command to its holder, and the answer that it must give.
 pub(super) type Step = (usize, &'static str, &'static str);
 
-/// Ranges of fcntl(2).
+/// Steps with ranges of fcntl(2).
 pub(super) const RANGES: &[Step] = &[
     (LEFT, "write 0 100", "ok"),
     (RIGHT, "write 0 100", "taken"),
@@ -33,7 +33,7 @@ pub(super) const RANGES: &[Step] = &[
     (LEFT, "write 99 2", "taken"),
     (LEFT, "test read 0 0", "write 100 100"),
     (RIGHT, "write 99 1", "taken"),
-    // An unlock in the middle leaves both ends.
+    // An unlock in the middle of a range leaves a lock on each side.
     (LEFT, "unlock 40 20", "ok"),
     (RIGHT, "write 40 20", "ok"),
     (RIGHT, "write 39 1", "taken"),
@@ -44,12 +44,12 @@ pub(super) const RANGES: &[Step] = &[
     (LEFT, "write 40 20", "ok"),
     (RIGHT, "test read 40 1", "write 0 100"),
     (LEFT, "unlock 0 0", "ok"),
-    // To the end of all files.
+    // Up to the largest possible offset.
     (RIGHT, "write 1000 0", "ok"),
     (LEFT, "write 9223372036854775806 1", "taken"),
     (LEFT, "write 999 1", "ok"),
     (LEFT, "test write 0 0", "write 1000 0"),
-    // Shared.
+    // Both may hold a shared lock.
     (RIGHT, "read 1000 0", "ok"),
     (LEFT, "read 0 0", "ok"),
     (LEFT, "write 2000 1", "taken"),
@@ -68,7 +68,7 @@ pub(super) const RANGES: &[Step] = &[
     (LEFT, "test write 0 0", "free"),
 ];
 
-/// flock(2).
+/// Steps with flock(2).
 pub(super) const WHOLE_FILES: &[Step] = &[
     (LEFT, "exclusive", "ok"),
     (RIGHT, "exclusive", "taken"),
@@ -84,7 +84,7 @@ pub(super) const WHOLE_FILES: &[Step] = &[
     (LEFT, "none", "ok"),
 ];
 
-/// How long a lock may stay where it was when its holder is gone: a moment, in a guest that is emulated.
+/// How long a lock may remain after its holder has died: a moment, but the guest is emulated.
 pub(super) const RELEASED_WITHIN: Duration = Duration::from_secs(10);
 
 /// The guests, whose scripts end in `obey`.
@@ -94,7 +94,7 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    /// Those of [`NAMES`].
+    /// The guests, in the order of [`NAMES`].
     pub(super) fn new(context: &Context, guests: Vec<Guest>) -> Self {
         Self { guests, look_at: context.dir().to_owned() }
     }
@@ -104,7 +104,7 @@ impl Holders {
         Ok(self.guests[who].run(command)?.trim().to_owned())
     }
 
-    /// Tells a holder something, and fails if it answers something else.
+    /// Sends a holder a command, and fails unless it answers as it must.
     pub(super) fn ask(&self, holder: &str, (who, words, wanted): Step) -> anyhow::Result<()> {
         let found = self.run(who, &format!("ask {holder} {words}"))?;
         ensure!(
@@ -116,14 +116,14 @@ impl Holders {
         Ok(())
     }
 
-    /// Fails if a holder has answered already.
+    /// Fails if a holder has already answered, so does not wait for its lock any more.
     pub(super) fn still_waits(&self, holder: &str, who: usize, seconds: u64) -> anyhow::Result<()> {
         let found = self.run(who, &format!("answer {holder} {seconds}"))?;
         ensure!(found == "nothing", "{holder} of {} has to wait, and is answered {found:?}", NAMES[who]);
         Ok(())
     }
 
-    /// Waits until a lock is got that somebody else has had, and says how long that took.
+    /// Waits until a holder gets a lock that another has had, and returns how long that took.
     pub(super) fn gets(&self, holder: &str, who: usize, words: &str, within: Duration) -> anyhow::Result<Duration> {
         let begin = Instant::now();
         while self.run(who, &format!("ask {holder} {words}"))? != "ok" {
@@ -133,7 +133,7 @@ impl Holders {
         Ok(begin.elapsed())
     }
 
-    /// A holder of a file in each guest.
+    /// Starts a holder of a file in each guest.
     pub(super) fn holders(&self, holder: &str, file: &str) -> anyhow::Result<()> {
         for who in [LEFT, RIGHT] {
             self.run(who, &format!("holder {holder} {file}"))?;
@@ -151,8 +151,8 @@ impl Holders {
         Ok(())
     }
 
-    /// A lock is waited for, `waits` seconds at most once it is free, until its holder gives it back, closes the file,
-    /// or dies.
+    /// A process waits for a lock until its holder gives it back, closes the file, or dies; once the lock is free, the
+    /// process must get it within `waits` seconds.
     pub(super) fn wait_and_end(&self, context: &Context, waits: u64) -> anyhow::Result<()> {
         for (kind, back, waiter) in
             [("write 0 10", "unlock 0 10", RIGHT), ("exclusive", "none", LEFT), ("write 0 10", "end", RIGHT)]
@@ -171,7 +171,7 @@ impl Holders {
                 self.run(holder, "tell waited end")?;
             }
             self.run(holder, "gone waited")?;
-            // Killed, it gives back what it holds as well.
+            // A process that is killed releases its locks, too.
             self.run(waiter, "kill -9 $(cat /tmp/waited.pid); gone waited")?;
             self.run(holder, "holder waited waited")?;
             self.gets("waited", holder, kind, RELEASED_WITHIN)?;
@@ -180,7 +180,7 @@ impl Holders {
         Ok(())
     }
 
-    /// A guest's place is taken by another.
+    /// Replaces a guest by another one.
     pub(super) fn replace(&mut self, who: usize, boot: impl FnOnce() -> anyhow::Result<Guest>) -> anyhow::Result<()> {
         self.guests.remove(who).kill();
         self.guests.insert(who, boot()?);

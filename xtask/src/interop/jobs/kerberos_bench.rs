@@ -1,7 +1,7 @@
 //! What each service of Kerberos costs: READ and WRITE of 1 MiB by our client, with our server on the host over RDMA
-//! and TCP, and in one guest with Linux's nfsd and with our server, over TCP.
+//! and TCP, and in one guest over TCP with Linux's nfsd, then with our server.
 //!
-//! A guest is emulated: what counts there is how the two servers compare. The figures are in docs/performance.md.
+//! A guest is emulated: only the comparison of the two servers counts there. The figures are in docs/performance.md.
 
 use super::Job;
 use crate::interop::{
@@ -33,13 +33,14 @@ const USER: &str = "anna";
 /// How each is measured.
 const HOW: &str = "--json --block 1M --depth 8 --seconds 2 --overwrite";
 
-/// The file, which is there before.
+/// The size of the file, which exists before the measurement.
 const MIB: usize = 64;
 
-/// Everybody may make files in it.
+/// A mode: everybody may make files in the folder.
 const COMMON: u32 = 0o1777;
 
-/// In the guest, once nfsd has ended: our server in its place. Kerberos is served over TCP on port 2049 only.
+/// Starts our server in the guest in the place of nfsd, which has ended. Over TCP, Kerberos is served on port 2049
+/// only.
 const OURS: &str = "mkdir -p /tmp/ours /tmp/state && cp /exports/bench /tmp/ours/bench
 chmod 1777 /tmp/ours; chmod 666 /tmp/ours/bench
 export XDG_CACHE_HOME=/tmp/cache
@@ -49,12 +50,12 @@ echo $! >/job/ours.pid
 for i in $(seq 100); do ! grep -q ^ready /job/ours.out || exit 0; sleep 0.1; done
 tail -3 /job/ours.log; exit 1";
 
-/// Ends it in order.
+/// Ends that server in order.
 const STOP: &str = "ours=$(cat /job/ours.pid); kill $ours
 for i in $(seq 100); do kill -0 $ours 2>/dev/null || exit 0; sleep 0.1; done
 tail -3 /job/ours.log; exit 1";
 
-/// Of each call in turn, with each service: MiB a second.
+/// For each call, the rate with each service, in MiB a second.
 type Measured = [[f64; SECURITY.len()]; CALLS.len()];
 
 fn measure(mut bench: impl FnMut(&str, &str) -> anyhow::Result<String>) -> anyhow::Result<Measured> {
@@ -103,7 +104,7 @@ fn on_the_host(context: &Context, network: &Network, realm: &Realm) -> anyhow::R
     server.finish().map(drop)
 }
 
-/// Our client in the guest, with what answers there on port 2049.
+/// Measures with our client in the guest, against the server on port 2049 there.
 fn in_the_guest(nfsd: &Nfsd, folder: &str) -> anyhow::Result<Measured> {
     measure(|op, security| {
         let url = format!("nfs://{}:2049{folder}/bench?version=4.2&transport=tcp&sec={security}", realm::SERVER);

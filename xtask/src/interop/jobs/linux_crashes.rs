@@ -1,4 +1,4 @@
-//! A guest whose kernel crashes: what the kernel said last reaches whoever reads the results.
+//! A guest's kernel crashes: the results must contain its last words.
 
 use super::Job;
 use crate::interop::{

@@ -1,4 +1,5 @@
-//! Linux mounts Linux: what the guest can do without us, and the capture that ours are compared with.
+//! Linux mounts Linux: this shows what the guest can do without us, and makes the capture with which other jobs compare
+//! theirs.
 
 use super::Job;
 use crate::interop::{context::Context, flavour, guest::GuestOptions, nfsd::NfsdOptions};

@@ -1,4 +1,4 @@
-//! The jobs. Each is a file of its own, with a line in [`JOBS`]; how to write one stands in the parent module.
+//! The jobs. Each is a file of its own, with a line in [`JOBS`]; the parent module says how to write one.
 
 use super::{
     USUAL_OPS,
@@ -52,23 +52,23 @@ mod server_versions;
 mod verbs;
 mod verbs_kerberos;
 
-/// One thing that is tried.
+/// One job: what it tries, and what it needs.
 #[derive(Clone, Copy)]
 pub(super) struct Job {
     /// Unique; what filters look at, and the name of its folder.
     pub(super) name: &'static str,
-    /// In one line.
+    /// What the job shows, in one line.
     pub(super) about: &'static str,
-    /// Its budget. All waiting ends then, and the job fails.
+    /// Its budget in seconds. When it is over, every wait ends and the job fails.
     pub(super) seconds: u64,
     /// Guests that run at a time.
     pub(super) guests: usize,
     /// Whether the number of random operations decides how long it takes.
     pub(super) scales: bool,
-    /// In which versions of NFS it is done, and over what: each is a run of its own. The server and `nfs_mount` follow
-    /// what [`Context::flavour`] says.
+    /// The versions of NFS and the transports that the job uses: each flavour is a run of its own. The server and
+    /// `nfs_mount` follow [`Context::flavour`].
     pub(super) flavours: &'static [Flavour],
-    /// Does it.
+    /// Does the job.
     pub(super) run: fn(&Context) -> anyhow::Result<()>,
 }
 
@@ -85,8 +85,8 @@ impl Job {
     }
 }
 
-/// All jobs, in the order in which they begin; those with several flavours are done once in each. The first makes the
-/// capture that the others' captures are compared with.
+/// All jobs, in the order in which they begin; a job with several flavours runs once in each. The first job makes the
+/// capture with which the others compare theirs.
 const JOBS: &[Job] = &[
     linux_linux::JOB,
     linux_crashes::JOB,
@@ -148,11 +148,11 @@ const JOBS: &[Job] = &[
     kerberos_bench::JOB,
 ];
 
-/// The jobs with their flavours: each has one, and a name that tells it.
+/// All jobs with one flavour each, and a name that contains the flavour.
 static ALL: LazyLock<Vec<Job>> = LazyLock::new(|| {
     let each = |job: &'static Job| {
         job.flavours.chunks(1).map(|flavours| {
-            // As long as the program lives, as the names that are written down.
+            // Lives as long as the program, like the names in [`JOBS`].
             let name = flavours.first().map_or(job.name, |flavour| flavour.job_name(job.name).leak());
             Job { name, flavours, ..*job }
         })
@@ -160,7 +160,7 @@ static ALL: LazyLock<Vec<Job>> = LazyLock::new(|| {
     JOBS.iter().flat_map(each).collect()
 });
 
-/// The job whose suite not every machine can get.
+/// The job whose suite cannot be fetched on every machine.
 pub(super) const CTHON: &str = client_cthon::JOB.name;
 
 /// All jobs, with their flavours.
@@ -168,7 +168,7 @@ pub(super) fn all() -> &'static [Job] {
     &ALL
 }
 
-/// The job whose capture the others' are compared with.
+/// The job with whose capture the others compare theirs.
 pub(super) fn reference() -> &'static Job {
     &ALL[0]
 }

@@ -1,8 +1,8 @@
-//! Minor version 0, where Linux's nfsd makes a connection of its own to call our client: it asks by CB_NULL whether the
-//! client answers, delegates files when it does, and recalls them over that connection. The guest has an address in a
-//! network of the job's own, and our client listens at the host's address there.
+//! Minor version 0, where Linux's nfsd makes a connection of its own to call our client: nfsd sends CB_NULL to learn
+//! whether the client answers, delegates files when it does, and recalls them over that connection. The guest has an
+//! address in a network of the job's own, and our client listens at the host's address there.
 //!
-//! From minor version 1 on nfsd sends no CB_NULL: it takes the back channel of a session for one that answers
+//! From minor version 1 on nfsd sends no CB_NULL: it assumes that the back channel of a session answers
 //! (`server_delegations`).
 
 use super::{
@@ -48,7 +48,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     nfsd.say("end")?;
     nfsd.finish()?;
     if flavour.is_tcp() {
-        // It has what goes over RDMA.
+        // The capture has what goes over RDMA.
         fs::remove_file(&capture)?;
     }
     asked_and_answered(context, &wire)?;
@@ -56,7 +56,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     returned(context, &wire)
 }
 
-/// nfsd's CB_NULL and our answer, as a capture has them: our reader and tshark find each, before anything is delegated.
+/// Fails unless our reader and tshark find nfsd's CB_NULL and our answer in a capture, before any delegation.
 fn asked_and_answered(context: &Context, wire: &Path) -> anyhow::Result<()> {
     let shown = decode(context, wire, "NULL")?;
     let nulls = || shown.lines().filter(|line| line.contains("NFS callback 1 NULL"));
@@ -72,7 +72,7 @@ fn asked_and_answered(context: &Context, wire: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Each delegation was given back, and nfsd took it.
+/// Fails unless our client has returned each delegation and nfsd has accepted it.
 fn returned(context: &Context, wire: &Path) -> anyhow::Result<()> {
     let shown = decode(context, wire, "DELEGRETURN")?;
     let answers = shown.lines().filter(|line| line.contains("Reply NFS4_OK") && line.contains("DELEGRETURN")).count();

@@ -1,7 +1,7 @@
-//! Each command of our client against Linux's nfsd, judged by what the guest has afterwards.
+//! Tries each command of our client with Linux's nfsd, and checks what the guest has afterwards.
 //!
-//! [`COMMANDS`] has a line for each. The job fails where the program has a command that calls servers and that stands
-//! there not, and where one that stands there is none of the program's.
+//! [`COMMANDS`] has a line for each. The job fails if the program has a command that calls servers and is missing in
+//! this list, or if the list has a command that the program does not have.
 
 use super::Job;
 use crate::interop::{
@@ -45,14 +45,14 @@ const COMMANDS: &[(&str, Try)] = &[
     ("rm", rm),
 ];
 
-/// How long a file that nobody has locked may take to be locked.
+/// How long our client may take to lock a file that has no lock.
 const LOCKED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Commands that call no server.
 const ELSEWHERE: &[&str] = &["serve", "devices", "decode", "completions", "man", "help"];
 
 fn run(context: &Context) -> anyhow::Result<()> {
-    // `bench` ends when its time is over, whatever is under way.
+    // `bench` ends when its time is over, even with calls under way.
     let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()).under_cuts())?;
     let ours = Client { context, nfsd: &nfsd };
     ours.all_are_tried()?;
@@ -164,7 +164,7 @@ fn lock(ours: &Client<'_>) -> anyhow::Result<()> {
     let mut holder = Running::start(command, &said, &said)?;
     ours.context.wait_for("the file is locked", LOCKED_WITHIN, || Ok(holder.ended()?.is_some() || held.exists()))?;
     ensure!(held.exists(), "lock ended without a lock; see {}", said.display());
-    // A lock of nfsd's, on this file.
+    // Counts nfsd's locks on this file.
     let locks = "grep -c \"POSIX.*WRITE.*:$(stat -c %i /exports/made/moved) \" /proc/locks || true";
     ours.guest_has(locks, "1\n")?;
     let other = ours.context.rpcrdma("lock-taken", ["lock", "--nonblock", &url, "--", "true"])?;
@@ -219,7 +219,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Fails unless [`COMMANDS`] and [`ELSEWHERE`] are what the program has.
+    /// Fails unless [`COMMANDS`] and [`ELSEWHERE`] together are all commands of the program.
     fn all_are_tried(&self) -> anyhow::Result<()> {
         let help = self.run("help", &["help"])?.stdout;
         let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
@@ -257,7 +257,7 @@ impl Client<'_> {
         Ok(())
     }
 
-    /// Whether a file here has the bytes of one in the guest.
+    /// Fails unless a file here has the same bytes as a file in the guest.
     fn same_as_in_guest(&self, here: &Path, there: &str) -> anyhow::Result<()> {
         let there = self.nfsd.run(&format!("sha256sum {there}"))?;
         let mut command = Command::new("sha256sum");

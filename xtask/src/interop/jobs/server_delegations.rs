@@ -1,6 +1,6 @@
-//! Linux's nfsd delegates files to our client and calls them back when a program of its own machine wants to write:
-//! over the connection that our client has made, which answers. The reverse direction is read from the captures of both
-//! ends.
+//! Linux's nfsd delegates files to our client and recalls them when a program of its own machine wants to write. nfsd
+//! calls over the connection that our client has made, and our client answers. The job reads the calls in reverse
+//! direction from the captures of both ends.
 
 use super::{Job, client_delegations::reverse_direction};
 use crate::interop::{
@@ -32,8 +32,8 @@ pub(super) const FILES: [&str; 4] = ["dir/file-1", "dir/file-2", "dir/file-3", "
 /// How long the client may take to open them.
 const OPENED_WITHIN: Duration = Duration::from_secs(40);
 
-/// How long a program may wait for a file that is delegated: below the lease of 10 s, after which nfsd takes
-/// delegations away.
+/// How long a program may wait for a file that is delegated: less than the lease of 10 s, after which nfsd revokes
+/// delegations.
 const RECALLED_WITHIN: Duration = Duration::from_secs(8);
 
 fn run(context: &Context) -> anyhow::Result<()> {

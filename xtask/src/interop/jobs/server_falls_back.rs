@@ -15,11 +15,11 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// An emulated machine that shares its processor may take longer to answer than our client waits: so often the same is
-/// tried again.
+/// How often the job tries something again because nfsd has not answered in time: an emulated machine may be slower
+/// than our client's patience.
 const SILENCES: u64 = 2;
 
-/// So often a copy is tried again because soft-iWARP has ended its connection for a mistake of its own (docs/linux.md).
+/// How often the job repeats a copy because soft-iWARP has ended its connection by a fault of its own (docs/linux.md).
 const BROKEN: u64 = 2;
 
 /// Files that are copied there and back.
@@ -39,7 +39,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         serde_json::from_str(said.stdout.lines().next().unwrap_or("")).context("ping's first line")
     };
 
-    // What is told, and what is remembered.
+    // What the command says, and what it remembers.
     let mut silences = 0;
     let mut told = ping("ping")?;
     while told["version_2"] == "unanswered" && silences < SILENCES {
@@ -54,7 +54,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let refused = context.rpcrdma("insisting", ["ping", "-c", "1", &insisting])?;
     refused.expect_failure("versions 1 to 1")?;
 
-    // Each of these asks anew.
+    // Each of these commands asks for version 2 again.
     let mut broken = Extra::default();
     for (name, from, to) in [("put", text(&made), nfsd.url("copy")), ("get", nfsd.url("copy"), text(&back))] {
         let capture = context.dir().join(format!("{name}.pcapng"));
@@ -100,8 +100,8 @@ fn run(context: &Context) -> anyhow::Result<()> {
     nfsd.finish()?;
     let wire = Wire::read(context, &see)?;
     context.note(wire.in_short());
-    // All asked but the ping that was spared it, and those that were made where there had been no answer. The one that
-    // insisted was served no more.
+    // All connections asked for version 2, except that of the ping that need not ask, and those made again after no
+    // answer came. The connection that insisted on version 2 got no service.
     let all = wire.connections - broken.connections;
     let (asked, refused) = (wire.versions.asked - broken.asked, wire.versions.refused - broken.refused);
     ensure!(
@@ -116,7 +116,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     wire.judge_terminates(context, &see)
 }
 
-/// What copies showed that were made again.
+/// What the repeated copies add to the counts.
 #[derive(Default)]
 struct Extra {
     copies: u64,
