@@ -1,4 +1,4 @@
-//! What a job is given: a folder, a budget, and ways to start servers, guests and commands.
+//! What a job gets: a folder, a budget, and ways to start servers, guests and commands.
 
 use super::{
     flavour::{self, Flavour},
@@ -30,17 +30,17 @@ pub(super) struct Settings {
     pub(super) run: PathBuf,
     /// Random operations in all.
     pub(super) ops: u64,
-    /// Budgets are so many times as long.
+    /// The factor by which all budgets are longer.
     pub(super) patience: u64,
-    /// Where random things begin.
+    /// The seed of everything random.
     pub(super) seed: u64,
-    /// Whether data of passed jobs stay.
+    /// Whether the data of jobs that passed are kept.
     pub(super) keep: bool,
     /// The guest.
     pub(super) image: Image,
 }
 
-/// What one job is given.
+/// What one job gets.
 pub(super) struct Context<'a> {
     settings: &'a Settings,
     job: &'static str,
@@ -52,20 +52,20 @@ pub(super) struct Context<'a> {
     _lock: File,
 }
 
-/// Takes away what a run that was killed has left mounted below a folder.
+/// Unmounts what a killed run has left mounted below a folder.
 fn unmount_below(dir: &Path) -> anyhow::Result<()> {
     let mounts = fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
     let places =
         mounts.lines().filter_map(|line| line.split(' ').nth(1)).filter(|place| Path::new(place).starts_with(dir));
     for place in places {
-        // What could not be unmounted is told when the folder cannot be removed.
+        // If this fails, removing the folder fails too, and reports it.
         let _ = Command::new("umount").arg("-l").arg(place).status();
     }
     Ok(())
 }
 
 impl<'a> Context<'a> {
-    /// Begins a job: its folder is emptied, its time runs.
+    /// Begins a job: empties its folder and starts its budget.
     pub(super) fn begin(settings: &'a Settings, job: &Job) -> anyhow::Result<Self> {
         let dir = settings.run.join(job.name);
         fs::create_dir_all(&settings.run).with_context(|| settings.run.display().to_string())?;
@@ -96,19 +96,19 @@ impl<'a> Context<'a> {
         &self.dir
     }
 
-    /// A folder below it, made if it is not there.
+    /// A folder below the job's folder, made if it is missing.
     pub(super) fn folder(&self, name: &str) -> anyhow::Result<PathBuf> {
         let path = self.dir.join(name);
         fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
         Ok(path)
     }
 
-    /// When the budget ends. All waiting ends then.
+    /// When the budget ends. Every wait ends at this time at the latest.
     pub(super) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Where random things begin.
+    /// The seed of everything random.
     pub(super) fn seed(&self) -> u64 {
         self.settings.seed
     }
@@ -128,7 +128,8 @@ impl<'a> Context<'a> {
         &self.settings.program
     }
 
-    /// The same, to be given arguments and run. What it remembers of servers is the job's, not the user's.
+    /// The `rpcrdma` command, ready for arguments. What it remembers of servers stays in the job, apart from the user's
+    /// cache.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(self.program());
         command.env("XDG_CACHE_HOME", self.cache());
@@ -145,12 +146,12 @@ impl<'a> Context<'a> {
         let _ = fs::remove_dir_all(self.cache());
     }
 
-    /// Something seen that belongs into the results.
+    /// Notes an observation for the results.
     pub(super) fn note(&self, words: impl Display) {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(words.to_string());
     }
 
-    /// What was noted.
+    /// All notes so far.
     pub(super) fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -196,12 +197,12 @@ impl<'a> Context<'a> {
         process::run(self, name, command)
     }
 
-    /// A time with the run's patience.
+    /// A duration, multiplied by the run's patience.
     pub(super) fn patient(&self, time: Duration) -> Duration {
         time.saturating_mul(u32::try_from(self.settings.patience).unwrap_or(u32::MAX))
     }
 
-    /// Waits until something is so, at most the time given and not beyond the budget.
+    /// Waits until a condition holds, at most for the given time and not beyond the budget.
     pub(super) fn wait_for(
         &self,
         what: &str,

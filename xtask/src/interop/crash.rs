@@ -1,13 +1,13 @@
-//! How a guest's kernel ended: what it said last, and whose fault that is.
+//! How a guest's kernel ended: its last words, and whether the kernel or this harness is at fault.
 //!
-//! All of it stands in `console.log`: a kernel that panics says everything there whatever its log level is, and its
-//! log (`dmesg.log`, which a program in the guest writes) lacks the end. `panic=-1` and QEMU's `-no-reboot` make QEMU
-//! end at once then, with status 0.
+//! The whole report stands in `console.log`: a kernel that panics writes everything there, whatever its log level is.
+//! The end is missing in `dmesg.log`, which a program in the guest writes. After a panic, `panic=-1` and QEMU's
+//! `-no-reboot` make QEMU end at once, with status 0.
 
 use super::kernel_log::without_time;
 use std::{fs, path::Path};
 
-/// The file in a guest's folder that has what its kernel said on its console.
+/// The file in a guest's folder with what its kernel wrote to the console.
 pub(super) const CONSOLE_LOG: &str = "console.log";
 
 /// The file where QEMU writes how its processor was reset.
@@ -26,10 +26,10 @@ const BEGINNINGS: [&str; 9] = [
     PANIC,
 ];
 
-/// What each crash ends with: `oops=panic` makes every oops end so.
+/// The line that ends each crash: `oops=panic` makes every oops end in a panic.
 const PANIC: &str = "Kernel panic - not syncing: ";
 
-/// Panics that tell of the guest and not of its kernel.
+/// Panics for which the guest is at fault, and not its kernel.
 const OURS: [(&str, &str); 4] = [
     ("deadlocked on memory", "the guest has too little memory"),
     ("Out of memory", "the guest has too little memory"),
@@ -37,10 +37,10 @@ const OURS: [(&str, &str); 4] = [
     ("Unable to mount root", "the guest has no initramfs"),
 ];
 
-/// The kernel's word for a process that it ended for want of memory.
+/// How the kernel reports a process that it killed because memory ran out.
 const KILLED: &str = "Out of memory: Killed process ";
 
-/// Frames of the call trace that are shown.
+/// How many frames of the call trace are shown.
 const FRAMES: usize = 12;
 
 /// A crash of a guest's kernel.
@@ -48,14 +48,14 @@ const FRAMES: usize = 12;
 pub(super) struct Crash {
     /// Its first line, such as `BUG: kernel NULL pointer dereference, address: 0000000000000008`.
     pub(super) first: String,
-    /// Where the processor was, such as `RIP: 0010:siw_rx_data+0x12/0x34 [siw]`, if that is told.
+    /// Where the processor was, such as `RIP: 0010:siw_rx_data+0x12/0x34 [siw]`, if the kernel says it.
     pub(super) place: Option<String>,
-    /// The lines between that say what happened, then the first frames of the call trace.
+    /// The lines in between that say what happened, then the first frames of the call trace.
     others: Vec<String>,
 }
 
 impl Crash {
-    /// Finds it in what a console says.
+    /// Finds a crash in the text of a console.
     pub(super) fn find(console: &str) -> Option<Self> {
         let lines: Vec<_> = console.lines().map(without_time).collect();
         lines.iter().find(|line| line.starts_with(PANIC))?;
@@ -76,7 +76,7 @@ impl Crash {
         lines.map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n")
     }
 
-    /// The first line and the place, in one.
+    /// The first line and the place, in one line.
     pub(super) fn in_short(&self) -> String {
         match &self.place {
             Some(place) => format!("{} ({place})", self.first),
@@ -84,8 +84,8 @@ impl Crash {
         }
     }
 
-    /// Why it is not Linux's fault, if it is not: the guest was too small, or its first program ended. Whatever else
-    /// makes a kernel crash is its own fault, as no byte that arrives may do that.
+    /// Why the crash is not Linux's fault, if so: the guest was too small, or its first program ended. Every other
+    /// crash is the kernel's own fault, because no byte that arrives may crash a kernel.
     pub(super) fn our_fault(&self) -> Option<&'static str> {
         let panics = std::iter::once(&self.first).chain(&self.others).filter(|line| line.starts_with(PANIC));
         let known = |line: &String| OURS.iter().find(|(part, _)| line.contains(part)).map(|(_, reason)| *reason);
@@ -98,8 +98,8 @@ fn is_told(line: &str) -> bool {
     BEGINNINGS.iter().any(|beginning| line.starts_with(beginning))
 }
 
-/// The first frames of the first call trace. The kernel marks frames with `?` that may be remains: they are shown if
-/// there are no others.
+/// The first frames of the first call trace. The kernel marks frames with `?` that may be left from earlier calls: they
+/// are shown only if there are no others.
 fn trace(said: &[&str]) -> Vec<String> {
     let Some(begin) = said.iter().position(|line| *line == "Call Trace:") else { return Vec::new() };
     let frames: Vec<_> = said[begin + 1..]
@@ -113,7 +113,7 @@ fn trace(said: &[&str]) -> Vec<String> {
     std::iter::once("Call Trace:".to_owned()).chain(shown).collect()
 }
 
-/// How a guest's kernel ended, as far as the files in its folder tell; `None` if nothing tells of a bad end.
+/// How a guest's kernel ended, as far as the files in its folder show; `None` if they show no bad end.
 pub(super) fn last_words(guest: &Path) -> Option<String> {
     let console = text(guest, CONSOLE_LOG);
     if let Some(crash) = Crash::find(&console) {
@@ -146,7 +146,7 @@ mod tests {
     use super::{CONSOLE_LOG, Crash, RESETS_LOG, last_words, of_job};
     use std::fs;
 
-    /// A guest whose processor was sent to a wrong place, shortened.
+    /// The console of a guest whose kernel jumped to a wrong address, shortened.
     const OOPS: &str = "guest: up after 6.18 s
 [   16.829074] kernel tried to execute NX-protected page - exploit attempt? (uid: 0)
 [   16.829759] BUG: unable to handle page fault for address: ffff8eef41894780
@@ -166,7 +166,7 @@ mod tests {
 [   16.847356] Kernel Offset: 0xb800000 from 0xffffffff81000000
 ";
 
-    /// A guest that was asked to crash, shortened.
+    /// The console of a guest that crashed on request, shortened.
     const ASKED: &str = "[   12.242888] sysrq: Trigger a crash
 [   12.243800] Kernel panic - not syncing: sysrq triggered crash
 [   12.244211] CPU: 0 UID: 0 PID: 174 Comm: bash Tainted: G           OE      6.12.117+deb12-amd64 #1

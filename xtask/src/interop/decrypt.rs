@@ -1,5 +1,5 @@
-//! tshark with a realm's keys: what Kerberos has sealed in a capture of RPC over TCP it decrypts and reads, and finds
-//! nothing malformed. Over RDMA it names the calls, and decrypts none.
+//! tshark with a realm's keys: in a capture of RPC over TCP it decrypts and reads what Kerberos has sealed, and finds
+//! nothing malformed. Over RDMA it names the calls and decrypts none.
 
 use super::{context::Context, process, realm::Realm, tshark};
 use anyhow::ensure;
@@ -11,7 +11,7 @@ const WRAP: &str = "0x0405";
 /// The service of RPCSEC_GSS that seals.
 const PRIVACY: u32 = 3;
 
-/// What it says of a token that it has decrypted.
+/// What tshark says of a token that it has decrypted.
 const DECRYPTED: &str = "Decrypted keytype";
 
 /// What a capture has shown.
@@ -19,12 +19,12 @@ const DECRYPTED: &str = "Decrypted keytype";
 struct Sealed {
     /// Sealed arguments and results.
     tokens: usize,
-    /// Those of them that were decrypted.
+    /// How many of them tshark decrypted.
     decrypted: usize,
 }
 
-/// Fails where, in a capture over TCP, something is malformed or something sealed is not decrypted; over RDMA where no
-/// call with privacy is named. What is malformed there is judged with all captures ([`tshark::judge_all`]).
+/// Over TCP, fails if something in the capture is malformed, or if something sealed is not decrypted. Over RDMA, fails
+/// if tshark names no call with privacy; [`tshark::judge_all`] looks for malformed packets in all captures.
 pub(super) fn judge(context: &Context, realm: &Realm, capture: &Path) -> anyhow::Result<()> {
     let ask = |name: &str, wanted: &str, fields: &[&str]| {
         let mut command = tshark::tshark(capture);
@@ -63,7 +63,7 @@ pub(super) fn judge(context: &Context, realm: &Realm, capture: &Path) -> anyhow:
     Ok(())
 }
 
-/// Of lines with the tokens of a packet and what is said of it.
+/// Counts in lines that have the tokens of a packet and what tshark says of it.
 fn count(lines: &str) -> Sealed {
     let mut sealed = Sealed::default();
     for (tokens, messages) in lines.lines().filter_map(|line| line.split_once('\t')) {

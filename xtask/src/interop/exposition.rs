@@ -10,7 +10,7 @@ use std::{
 /// How long an answer may take; the machine may be busy with emulation.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// All samples: name with labels as written, value.
+/// All samples: the name with its labels as the server wrote them, and the value.
 pub(super) struct Metrics {
     samples: Vec<(String, f64)>,
     /// As the server wrote them.

@@ -1,6 +1,6 @@
-//! In which versions of NFS, and over what, Linux's client does a job, or our client with Linux's server. Each flavour
-//! of a job is a run with its own name, server and guest: in version 4, Linux gives a second mount of a server the
-//! connection of the first.
+//! Flavours: the versions of NFS and the transports in which Linux's client does a job, or our client with Linux's
+//! server. Each flavour of a job is a run with its own name, server and guest: in version 4, Linux uses one connection
+//! for two mounts of a server.
 
 /// A version of NFS and what carries it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +24,7 @@ const V4_1_TCP: Flavour = Flavour { version: "4.1", transport: "tcp", name: "4.1
 const V4_2: Flavour = Flavour { version: "4.2", transport: "rdma", name: "4.2" };
 const V4_2_TCP: Flavour = Flavour { version: "4.2", transport: "tcp", name: "4.2-tcp" };
 
-/// The job's scripts say themselves what they mount, or `nfs_mount` does it in version 3.
+/// One flavour: the job's scripts choose themselves what they mount, or `nfs_mount` mounts in version 3.
 pub(super) const ONE: &[Flavour] = &[V3];
 /// Version 3 over RDMA and over TCP.
 pub(super) const OLDEST: &[Flavour] = &[V3, V3_TCP];
@@ -34,24 +34,24 @@ pub(super) const NEWEST: &[Flavour] = &[V4_2];
 pub(super) const VERSIONS: &[Flavour] = &[V3, V4_1, V4_2];
 /// Each minor version over RDMA, and 4.2 over TCP.
 pub(super) const VERSION_4: &[Flavour] = &[V4_1, V4_2, V4_2_TCP];
-/// Those whose clients can be called: over their own connection, and in minor version 0 over one of the server's, which
-/// Linux has for mounts over TCP.
+/// Flavours in which a server can call Linux's client: over the client's connection, or in minor version 0 over a
+/// connection that the server makes, which Linux offers for mounts over TCP.
 pub(super) const CALLED_BACK: &[Flavour] = &[V4_0_TCP, V4_1, V4_2, V4_2_TCP];
 /// Each version over RDMA, and 4.2 over TCP.
 pub(super) const WITH_TCP: &[Flavour] = &[V3, V4_1, V4_2, V4_2_TCP];
-/// The same, and version 2 over both.
+/// The same, and version 2 over RDMA and over TCP.
 pub(super) const ALL: &[Flavour] = &[V3, V4_1, V4_2, V4_2_TCP, V2, V2_TCP];
-/// Of our client: each version over RDMA, and those of version 4 over TCP.
+/// For our client: each version over RDMA, and each minor version of version 4 over TCP.
 pub(super) const OURS: &[Flavour] = &[V3, V4_0, V4_1, V4_2, V4_0_TCP, V4_1_TCP, V4_2_TCP];
-/// Of our client: the oldest and the newest version, and the newest over TCP.
+/// For our client: the oldest and the newest version, and the newest over TCP.
 pub(super) const ENDS: &[Flavour] = &[V3, V4_2, V4_2_TCP];
-/// Of our client: the oldest and the newest version, over RDMA.
+/// For our client: the oldest and the newest version, over RDMA.
 pub(super) const ENDS_OF_RDMA: &[Flavour] = &[V3, V4_2];
-/// Of our client: where it has state that a server forgets.
+/// For our client: the flavours in which the server keeps state for it, which a restart of the server may lose.
 pub(super) const STATEFUL: &[Flavour] = &[V4_0, V4_1, V4_2, V4_2_TCP];
-/// Those in which a server makes a connection of its own to call our client.
+/// Flavours in which a server makes a connection of its own to call our client.
 pub(super) const CALLED_APART: &[Flavour] = &[V4_0, V4_0_TCP];
-/// Those in which a server calls over the connection that our client has made.
+/// Flavours in which a server calls over the connection that our client has made.
 pub(super) const WITH_SESSIONS: &[Flavour] = &[V4_1, V4_2, V4_2_TCP];
 
 /// With Kerberos: each minor version over RDMA, and over TCP the oldest and the newest version.
@@ -66,12 +66,12 @@ impl Flavour {
         self.transport == "tcp"
     }
 
-    /// The name of a job that is done so. That of version 3 is the job's own.
+    /// The name of a job in this flavour. In version 3 it is the plain name of the job.
     pub(super) fn job_name(self, job: &str) -> String {
         if self == V3 { job.to_owned() } else { format!("{job}-{}", self.name) }
     }
 
-    /// In words, for what is said of a job; nothing of version 3.
+    /// The flavour in words, for reports about a job; empty for version 3.
     pub(super) fn words(self) -> String {
         match (self.is_version_4(), self.is_tcp()) {
             _ if self.version == V2.version && self.is_tcp() => " (NFS 2 over TCP)".to_owned(),

@@ -1,4 +1,4 @@
-//! A guest: QEMU with Linux, which runs one shell script and ends, or is ended.
+//! A guest: QEMU with Linux, which runs one shell script and ends, or which the harness kills.
 
 use super::{
     context::Context,
@@ -22,7 +22,7 @@ use std::{
 /// Goes before each script.
 const LIBRARY: &str = include_str!("../../interop/guest/lib.sh");
 
-/// The file in a guest's folder that has what QEMU said.
+/// The file in a guest's folder with QEMU's own messages.
 pub(super) const QEMU_LOG: &str = "qemu.log";
 
 /// The host's loopback as the guest sees it.
@@ -48,7 +48,7 @@ pub(super) struct GuestOptions {
 }
 
 impl GuestOptions {
-    /// A guest that runs this script (after `lib.sh`). The name is its folder's.
+    /// A guest that runs this script (after `lib.sh`). The name becomes its folder's name.
     pub(super) fn new(name: &str, script: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -66,26 +66,26 @@ impl GuestOptions {
         }
     }
 
-    /// A script that goes before its own.
+    /// Puts another script before the guest's own.
     pub(super) fn before(mut self, script: &str) -> Self {
         self.script = format!("{script}\n{}", self.script);
         self
     }
 
-    /// A variable of the script.
+    /// Sets a variable of the script.
     pub(super) fn set(mut self, name: &str, value: impl ToString) -> Self {
         self.variables.push((name.to_owned(), value.to_string()));
         self
     }
 
-    /// A variable that is set after all others, [`Context::seed`] and [`Context::ops`] included (`SEED`, `OPS`).
+    /// Sets a variable after all others, [`Context::seed`] and [`Context::ops`] included (`SEED`, `OPS`).
     pub(super) fn after_all(mut self, name: &str, value: impl ToString) -> Self {
         self.late.push((name.to_owned(), value.to_string()));
         self
     }
 
-    /// `nfs_mount` mounts this server: its first port of RDMA, or that of TCP in a flavour over TCP (`NFS_PORTS` has
-    /// all of RDMA).
+    /// Lets `nfs_mount` mount this server: at its first RDMA port, or in a flavour over TCP at its TCP port
+    /// (`NFS_PORTS` has all RDMA ports).
     pub(super) fn mounts(self, server: &Server) -> Self {
         let ports: Vec<_> = server.ports().iter().map(u16::to_string).collect();
         let options = self
@@ -97,12 +97,12 @@ impl GuestOptions {
         }
     }
 
-    /// `nfs_mount` mounts what answers at these ports of the host's loopback.
+    /// Lets `nfs_mount` mount the server at these ports of the host's loopback.
     pub(super) fn mounts_at(self, port: u16, mount_port: u16, export: &str) -> Self {
         self.set("NFS_PORT", port).set("MOUNT_PORT", mount_port).set("EXPORT", export)
     }
 
-    /// The host's port leads to this port of the guest.
+    /// Forwards a port of the host to a port of the guest.
     pub(super) fn forward(mut self, host: u16, guest: u16) -> Self {
         self.forwards.push((host, guest));
         self
@@ -114,14 +114,14 @@ impl GuestOptions {
         self
     }
 
-    /// Boots it at the other end of a cable: the loopback there is 10.0.2.2 then, and everything else is reached
-    /// through the cable.
+    /// Boots the guest at the other end of a cable: then 10.0.2.2 is the loopback there, and the guest reaches
+    /// everything else through the cable.
     pub(super) fn inside(mut self, cable: &Cable) -> Self {
         self.namespace = Some(cable.name().to_owned());
         self
     }
 
-    /// Gives it a place in a network ([`Network::guest`](super::network::Network::guest) does).
+    /// Gives the guest a place in a network ([`Network::guest`](super::network::Network::guest) does).
     pub(super) fn on(mut self, tap: Tap) -> Self {
         self.namespace = Some(tap.namespace.clone());
         self.tap = Some(tap);
@@ -146,7 +146,7 @@ impl GuestOptions {
         self
     }
 
-    /// A line of the kernel's log that this job expects; `*` stands for anything. The reason is for whoever reads the
+    /// A line of the kernel's log that this job expects; `*` stands for anything. The reason is for people who read the
     /// job.
     pub(super) fn allow(mut self, pattern: &'static str, reason: &'static str) -> Self {
         self.allowed.push(Allowed { pattern, reason });
@@ -154,7 +154,7 @@ impl GuestOptions {
     }
 }
 
-/// A guest that was booted. Dropped, it is killed.
+/// A guest that was booted. Dropping the value kills it.
 pub(super) struct Guest {
     options: GuestOptions,
     dir: PathBuf,
@@ -181,8 +181,7 @@ impl Guest {
         }
         fs::write(dir.join("job.sh"), format!("{variables}\n{LIBRARY}\n{}", options.script))?;
         if options.tools {
-            // By this name it is there also when the file has been replaced since it was started: it was built anew
-            // meanwhile.
+            // This name works also if a new build has replaced the file since this program started.
             fs::copy("/proc/self/exe", dir.join("xtask")).context("copying this program into the guest")?;
         }
         for program in &options.programs {
@@ -237,13 +236,14 @@ impl Guest {
         Ok(self.running.ended()?.is_some() || self.dir.join("status").exists())
     }
 
-    /// What the script waits for with `await NAME`.
+    /// Ends the script's wait by `await NAME`.
     pub(super) fn say(&self, name: &str) -> anyhow::Result<()> {
         Ok(fs::write(self.dir.join(format!("go-{name}")), [])?)
     }
 
-    /// Runs a shell script in a guest whose own script came to `obey`, and returns what it printed; fails with it when
-    /// its exit status is not 0. It goes through the shared folder: the guest need not be reachable.
+    /// Runs a shell script in a guest whose own script came to `obey`, and returns what it printed; fails with that
+    /// output if its exit status is not 0. The script goes through the shared folder, so the guest need not be
+    /// reachable over the network.
     pub(super) fn run(&self, script: &str) -> anyhow::Result<String> {
         let file = |name: &str| self.dir.join(name);
         let name = &self.options.name;
@@ -281,19 +281,20 @@ impl Guest {
         Ok(Ended { dir: self.dir.clone() })
     }
 
-    /// Cuts the guest's power (SIGKILL to QEMU): its TCP connections to the host end as the host's kernel ends those of
-    /// a process.
+    /// Cuts the guest's power (SIGKILL to QEMU): the host's kernel ends the guest's TCP connections to the host as it
+    /// ends those of any process.
     pub(super) fn kill(mut self) -> Ended {
         self.running.kill();
         Ended { dir: self.dir.clone() }
     }
 
-    /// Stops or continues the whole guest (SIGSTOP, SIGCONT to QEMU): its peers hear nothing, TCP stays.
+    /// Stops or continues the whole guest (SIGSTOP, SIGCONT to QEMU): its peers hear nothing, and its TCP connections
+    /// stay.
     pub(super) fn freeze(&self, frozen: bool) {
         self.running.signal(if frozen { rustix::process::Signal::STOP } else { rustix::process::Signal::CONT });
     }
 
-    /// Fails if the kernel's log has a line, since the script began, that is not expected.
+    /// Fails if the kernel has logged an unexpected line since the script began.
     pub(super) fn judge_log(&self) -> anyhow::Result<()> {
         let log = self.kernel_log();
         let unexpected = kernel_log::unexpected(&log, &self.options.allowed);
@@ -334,7 +335,7 @@ impl Guest {
         (!said.is_empty()).then(|| format!("QEMU said: {said}"))
     }
 
-    /// How far the script came.
+    /// The end of the script's output, which shows how far it came.
     fn said(&self) -> String {
         let out = self.out();
         match out.lines().find(|line| line.starts_with("FAILED")) {

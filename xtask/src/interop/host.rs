@@ -1,7 +1,7 @@
 //! This machine: where the repository is, which packages it lacks, and the program under judgement.
 //!
-//! Missing packages are installed by root; anybody else is told the command. No service is started: these are tools
-//! only, and what the guest needs is unpacked below the cache and not installed.
+//! Root installs missing packages; for other users an error names the command. No service starts: the packages are
+//! tools only. What the guest needs is unpacked below the cache and not installed.
 
 use crate::programs::{self, Program};
 use anyhow::{Context as _, bail};
@@ -41,7 +41,7 @@ pub(super) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Sees that all packages are there, or says how to get them.
+/// Makes sure that all packages are installed, or fails and says how to install them.
 pub(super) fn provide_packages() -> anyhow::Result<()> {
     if std::env::consts::ARCH != "x86_64" {
         bail!("the guest is made from this machine's packages and compiler: an x86-64 machine is needed");
@@ -62,7 +62,7 @@ pub(super) fn provide_packages() -> anyhow::Result<()> {
         bail!("missing packages; as root: {line}");
     }
     eprintln!("installing {}", missing.join(" "));
-    // A list of packages that is old may name files that are gone.
+    // An old list of packages may name files that no longer exist.
     let _ = apt(&["update"]);
     let mut install = vec!["install", "--no-install-recommends"];
     install.extend(missing);
@@ -81,7 +81,7 @@ fn apt(arguments: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which of [`PACKAGES`] are not installed, after dpkg's list of `NAME STATE` lines.
+/// Which of [`PACKAGES`] are not installed, according to dpkg's `NAME STATE` lines.
 fn missing(installed: &str) -> Vec<&'static str> {
     let has = |name: &str| {
         installed
@@ -95,12 +95,13 @@ fn names<'a>(packages: impl Iterator<Item = &'a (&'static str, &'static str)>) -
     packages.map(|(name, _)| *name).collect()
 }
 
-/// Builds the `rpcrdma` command as `cargo build` does, and says where it is.
+/// Builds the `rpcrdma` command as `cargo build` does, and returns its path.
 pub(super) fn build_program(root: &Path) -> anyhow::Result<PathBuf> {
     programs::debug(root, "rpcrdma-cli", Program::Only).context("the rpcrdma command")
 }
 
-/// Builds what is to pass over every RDMA device, and says where it is: the provider suite, and NFS with a model of it.
+/// Builds the tests that must pass over every RDMA device (the provider suite, and NFS against a model), and returns
+/// their paths.
 pub(super) fn build_device_tests(root: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let test = |package, name| {
         programs::debug(root, package, Program::Test(name)).with_context(|| format!("the test program {name}"))
@@ -108,12 +109,12 @@ pub(super) fn build_device_tests(root: &Path) -> anyhow::Result<[PathBuf; 2]> {
     Ok([test("rpcrdma-verbs", "suite")?, test("rpcrdma-tests", "nfs_over_verbs")?])
 }
 
-/// Builds the program that keeps delegations until they are recalled, and says where it is.
+/// Builds the program that keeps delegations until they are recalled, and returns its path.
 pub(super) fn build_delegated(root: &Path) -> anyhow::Result<PathBuf> {
     programs::debug(root, "rpcrdma-tests", Program::Example("delegated")).context("the example delegated")
 }
 
-/// A seed that nobody chose.
+/// A random seed, for a run without `--seed`.
 pub(super) fn new_seed() -> u64 {
     let mut octets = [0; 4];
     let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut octets));

@@ -18,7 +18,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// The capture of two Linux kernels that captures of ours are compared with.
+    /// The capture of two Linux kernels with which jobs compare their own captures.
     pub(super) fn reference(&self) -> PathBuf {
         self.folder.join("linux-linux.pcap")
     }
