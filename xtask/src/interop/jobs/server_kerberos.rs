@@ -1,5 +1,5 @@
 //! Our client with Linux's nfsd and its GSS helper, in a realm of the job's own: each service in turn, two users, a
-//! tree, contexts that nfsd loses in the middle of a copy, and who has no ticket.
+//! tree, contexts that nfsd loses in the middle of a copy, and a user without a ticket.
 
 use super::{Job, client_kerberos::SERVICES};
 use crate::interop::{
@@ -33,14 +33,14 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// How often nfsd is made to forget its contexts during a copy, and how long it works between.
+/// How often the job makes nfsd forget its contexts during a copy, and the time between.
 const FORGETS: usize = 4;
 const BETWEEN: Duration = Duration::from_millis(700);
 
-/// Files of the copy that goes on meanwhile.
+/// How many files this copy has.
 const FILES: usize = 60;
 
-/// Makes nfsd forget all contexts: they are entries of a cache of the kernel's, which goes by the time of its entries.
+/// Makes nfsd forget all contexts: they are entries of a kernel cache, which drops entries older than the given time.
 const FORGET: &str = "echo $(($(date +%s) + 2)) >/proc/net/rpc/auth.rpcsec.context/flush";
 
 /// How long a copy may take after nfsd has forgotten for the last time.
@@ -48,9 +48,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const INTEGRITY: &str = "krb5i";
 
-/// Takes files away whose end our client reads where no byte is left: empty ones, and those that end in a hole. With
-/// integrity, nfsd 6.12 answers such a READ of version 4 at times with what lies in its memory in the place of the
-/// checksum, and our client does not take it (docs/linux.md).
+/// Removes files of which our client reads at the end, where no byte is left: empty files, and files that end in a
+/// hole. With integrity, nfsd 6.12 sometimes answers such a READ of version 4 with other memory in the place of the
+/// checksum, and our client refuses the reply (docs/linux.md).
 fn spare_ends(folder: &Path) -> anyhow::Result<()> {
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
         let (path, metadata) = entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)))?;
@@ -69,7 +69,7 @@ struct Ours<'a> {
     network: &'a Network<'a>,
     realm: &'a Realm,
     nfsd: &'a Nfsd,
-    /// What calls ask for, in the URL.
+    /// The service that the URL asks for.
     service: &'static str,
 }
 
@@ -96,7 +96,7 @@ impl Ours<'_> {
             .with_context(|| format!("as {user}: rpcrdma {}", arguments.join(" ")))
     }
 
-    /// Files of two users: each has what is his.
+    /// Two users make files: each file must belong to its user.
     fn users(&self) -> anyhow::Result<()> {
         let secret = self.context.dir().join("secret");
         fs::write(&secret, "secret\n")?;
@@ -114,7 +114,7 @@ impl Ours<'_> {
         Ok(())
     }
 
-    /// A tree there and back.
+    /// Copies a tree there and back.
     fn tree(&self, made: &Path) -> anyhow::Result<()> {
         let there = self.url(&format!("of-{}", self.service));
         self.done("anna", &["put", "-q", "-r", &text(made), &there])?;
@@ -125,7 +125,7 @@ impl Ours<'_> {
         self.done("anna", &["rm", "-r", &from]).map(drop)
     }
 
-    /// nfsd forgets its contexts while a tree is put: it comes whole.
+    /// nfsd forgets its contexts during a copy to it: the tree must arrive complete.
     fn forgotten(&self, made: &Path) -> anyhow::Result<()> {
         let folder = format!("of-{}", self.service);
         let arguments = ["put", "-q", "-r", &text(made), &self.url(&folder)].map(str::to_owned);
@@ -166,7 +166,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let (made, many) = (trees.join("made"), trees.join("many"));
     tree::make(&made, context.seed())?;
     tree::make_small(&many, FILES, context.seed())?;
-    // The last one is that with integrity.
+    // Integrity comes last, because it needs files removed.
     for service in ["krb5", "krb5p", INTEGRITY] {
         if service == INTEGRITY && context.flavour().is_version_4() {
             spare_ends(&made)?;
@@ -178,7 +178,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         ours.forgotten(&many)?;
         let said = ours.done("anna", &["ping", "-c", "1", "-v", &ours.url("")])?.stdout;
         ensure!(said.contains("anna@"), "ping -v does not say who one is: {said}");
-        // A user of nobody's: the cache is not there.
+        // A user without a cache of tickets.
         ours.run("nobody", &["ls", &ours.url("")])?.expect_failure("ticket")?;
     }
     let sys = Ours { context, network: &network, realm: &realm, nfsd: &nfsd, service: "sys" };

@@ -1,6 +1,6 @@
-//! A file beyond 4 GiB goes to Linux's nfsd. It is mostly a hole, which `put` keeps. Its data come back by `cat`, with
-//! what stands before and behind them; the rest does not: version 3 does not tell holes, and to read 4 GiB from an
-//! emulated machine takes minutes.
+//! A file beyond 4 GiB goes to Linux's nfsd. It is mostly a hole, which `put` keeps. `cat` reads its data back, with
+//! the bytes before and behind them, and leaves out the rest: version 3 does not report holes, and reading 4 GiB from
+//! an emulated machine takes minutes.
 
 use super::Job;
 use crate::{
@@ -24,11 +24,12 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// What is read back, with its length: data and the holes around them, across 4 GiB, to the end, and what is not there.
+/// The ranges that are read back, as offset and length: data and the holes around them, across 4 GiB, up to the end,
+/// and beyond the end.
 const PARTS: [(u64, u64); 5] =
     [(0, 70_000), ((4 << 30) - 1_000_003, 2_000_007), (4 << 30, 4097), ((4 << 30) + 8_999_999, 1 << 20), (5 << 30, 10)];
 
-/// Where data are, with their length: at the beginning, across 4 GiB, at the end.
+/// The ranges with data, as offset and length: at the beginning, across 4 GiB, at the end.
 const DATA: [(u64, usize); 3] = [(0, 5000), ((4 << 30) - 70_001, 140_003), ((4 << 30) + 9_000_000, 333_333)];
 
 fn run(context: &Context) -> anyhow::Result<()> {

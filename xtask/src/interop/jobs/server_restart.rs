@@ -1,5 +1,5 @@
-//! Linux's nfsd is stopped and started again while our client copies a tree there: it costs the time that the server is
-//! away and its time of grace, and nothing else.
+//! Linux's nfsd is stopped and started again while our client copies a tree to it: the copy loses the time that the
+//! server is away and its time of grace, and nothing else.
 
 use super::Job;
 use crate::interop::{
@@ -31,25 +31,25 @@ pub(super) const JOB: Job = Job {
 
 /// Files in one folder, each small.
 const SMALL: usize = 900;
-/// A file that takes long, so that it is open for writing when nfsd goes.
+/// A file whose copy takes long, so that it is open for writing when nfsd stops.
 const LARGE: usize = 48 << 20;
 
-/// What of it the guest has when nfsd is stopped: small files, bytes of the large one.
+/// How much of the copy the guest has when nfsd stops: small files, bytes of the large file.
 const SMALL_AT: u64 = 150;
 const LARGE_AT: u64 = 4 << 20;
 
 /// How long nfsd is away each time.
 const AWAY: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(4)];
 
-/// How long a copy may take beside the time in which nfsd was away: its time of grace (10 s), in which it may wait for
-/// reclaims that are under way once more as long, the client's pause between attempts, and the copy itself.
+/// How long a copy may take beside the time in which nfsd was away: its time of grace (10 s), which reclaims under way
+/// may double, the client's pause between attempts, and the copy itself.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Where the copies are on the way, and that nothing else is left beside them.
+/// Commands that show how far a copy has come.
 const SIZE_OF_LARGE: &str = "find /exports/large -type f -printf '%s\\n' 2>/dev/null | sort -n | tail -1";
 const COUNT_OF_SMALL: &str = "ls /exports/small 2>/dev/null | wc -l";
 
-/// Stops nfsd as soon as the guest has so much, without the time that the host would take to see it.
+/// Stops nfsd as soon as the guest has so much. This runs in the guest, because the host would notice it later.
 const STOP: &str = "for i in $(seq 900); do
     found=$(so_far)
     if [ \"${found:-0}\" -ge $at ]; then rpc.nfsd 0; echo $found; exit 0; fi
@@ -84,7 +84,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         nfsd.start("")?;
         copy.finish(away + PATIENCE)?;
         context.note(format!("{name}: {:.1} s", began.elapsed().as_secs_f64()));
-        // By the guest's own eyes, and with nothing beside them.
+        // Read in the guest itself; no other file may lie beside the copies.
         let list = "find . -type f -print0 | sort -z | xargs -0 sha256sum";
         let there = nfsd.run(&format!("cd /exports/{name}; export LC_ALL=C; {list}"))?;
         let mut here = Command::new("sh");
@@ -111,7 +111,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `put -r` on its way.
+/// A `put -r` that runs.
 struct Copy<'a> {
     context: &'a Context<'a>,
     running: Running,
@@ -132,7 +132,7 @@ impl<'a> Copy<'a> {
         Ok(self.running.ended()?.is_some())
     }
 
-    /// Waits for its end, which must be good and in time.
+    /// Waits for the end of the copy, which must succeed in time.
     fn finish(mut self, within: Duration) -> anyhow::Result<()> {
         let words = format!("{}: the copy has ended; see {}", self.name, self.log.display());
         let mut status = None;

@@ -25,13 +25,13 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let text = |path: &Path| path.to_string_lossy().into_owned();
     let copied = |command: &str, from: &str, to: &str| {
         let capture = text(&context.dir().join(format!("{command}.pcapng")));
-        // TCP is not captured.
+        // `--capture` does not record TCP.
         let captured: &[&str] = if context.flavour().is_tcp() { &[] } else { &["--capture", &capture] };
         ours(command, &[&[command, "-q", "-r"], captured, &[from, to]].concat())
     };
     copied("put", &text(&made), &nfsd.url(""))?;
 
-    // By the guest's own eyes: names, kinds, modes, times, sizes and checksums.
+    // Read in the guest itself: names, kinds, modes, times, sizes and checksums.
     let list = "find . -mindepth 1 -printf '%p %y %m %T@ %l\\n' | sort; find . -type f -print0 | sort -z | xargs -0 sha256sum; find . -name holes -printf '%s\\n'";
     let there = nfsd.run(&format!("cd /exports/made; export LC_ALL=C; {list}"))?;
     let mut here = std::process::Command::new("sh");

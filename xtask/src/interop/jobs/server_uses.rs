@@ -1,5 +1,5 @@
-//! Our client and Linux's nfsd use what they agreed on, under `bench`'s load. Shown by both captures and by the guest's
-//! counters.
+//! Our client and Linux's nfsd use what they agreed on, under `bench`'s load. Both captures and the guest's counters
+//! must show it.
 
 use super::Job;
 use crate::interop::{context::Context, flavour, nfsd::NfsdOptions, wire::Wire};
@@ -65,7 +65,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     ensure!(linux.invalidations > 0, "Linux invalidated nothing of ours; see {see}");
     ensure!(linux.reads_at_a_time > 1, "Linux never had two RDMA Reads outstanding; see {see}");
     ensure!(ours.calls_at_a_time > 16, "at most {} calls of ours were outstanding; see {see}", ours.calls_at_a_time);
-    // What our own transport handed to the capture, in our order.
+    // The capture of our own transport, in the order in which it handed over messages.
     let own = Wire::read(context, &context.dir().join("ours.pcapng"))?;
     ensure!(own.responder.invalidations > 0, "our own capture has no invalidation by Linux: {}", own.in_short());
     ensure!(

@@ -1,5 +1,5 @@
-//! Linux's nfsd serves fewer and fewer versions of NFS. A client that names one that is left works, one that names
-//! another is told so in words, and one that leaves it open (`version=auto`) takes the newest that is left.
+//! Linux's nfsd serves fewer and fewer versions of NFS. A client that names a version which nfsd still serves works; a
+//! client that names another one fails with a clear message; `version=auto` takes the newest version that nfsd serves.
 
 use super::Job;
 use crate::interop::{context::Context, flavour, nfsd::NfsdOptions};
@@ -18,7 +18,7 @@ pub(super) const JOB: Job = Job {
 /// All versions, the newest first.
 const ALL: [&str; 4] = ["4.2", "4.1", "4.0", "3"];
 
-/// What rpc.nfsd is told to leave out, each time the newest of [`ALL`] that was left.
+/// The options by which rpc.nfsd leaves out versions: each time one more, the newest of [`ALL`] that it still served.
 const WITHOUT: [&str; 4] = ["", "-N 4.2", "-N 4.2 -N 4.1", "-N 4"];
 
 const TRANSPORTS: [&str; 2] = ["rdma", "tcp"];
@@ -75,7 +75,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     nfsd.finish()
 }
 
-/// What is said of a version that is gone.
+/// The message about a version that nfsd does not serve any more.
 fn refusal(version: &str, gone: usize) -> String {
     match version.strip_prefix("4.") {
         Some(minor) if ALL[gone] != "3" => format!("the server does not serve minor version {minor} of NFS version 4"),

@@ -1,4 +1,4 @@
-//! RDMA devices by libibverbs, of which the guest has two made of software: soft-RoCE and soft-iWARP.
+//! RDMA devices through libibverbs. The guest has two software devices: soft-RoCE and soft-iWARP.
 
 use super::Job;
 use crate::interop::{
@@ -26,7 +26,7 @@ const PROCESSES: &str = include_str!("../../../interop/guest/processes.sh");
 const FSX: &str = include_str!("../../../interop/guest/fsx.sh");
 const SUMS: &str = include_str!("../../../interop/guest/verbs-sums.sh");
 const WITH_NFSD: &str = include_str!("../../../interop/guest/verbs-nfsd.sh");
-/// Between scripts.
+/// Goes between scripts, to remove the files of the script before.
 pub(super) const FRESH: &str = "cd /; rm -rf /tmp/in /tmp/out /tmp/[wd]-* /tmp/served/*";
 
 pub(in crate::interop) const ROCE: Job = Job {
@@ -100,23 +100,23 @@ pub(in crate::interop) const BENCH: Job = Job {
     ..ROCE
 };
 
-/// Of a hundred calls ninety-nine are answered in so long, in microseconds: more than emulation takes on a busy
-/// machine, and less than a device's retries or any time-out of ours.
+/// The limit for the time within which 99 of 100 calls are answered, in microseconds: more than emulation takes on a
+/// busy machine, and less than a device's retries or any of our time-outs.
 const STALL_MICROS: f64 = 8_000_000.0;
 
-/// Entries of a folder, workers at a time, and random operations: the guest does the work of both ends, so they are
-/// fewer than elsewhere.
+/// Entries of a folder, workers at a time, and random operations: the guest does the work of both ends, so these
+/// numbers are smaller than in other jobs.
 const ENTRIES: usize = 500;
 const WORKERS: usize = 2;
 const OPERATIONS: u64 = 2_000;
-/// As in `client_fsx`: small and large READs and WRITEs, the largest there are, and around the page cache.
+/// Lines as in `client_fsx`: small, large and the largest possible READs and WRITEs, and around the page cache.
 const MOUNTS: &str = "
 rsize=4096,wsize=2048 60000 20000 0
 rsize=1048576,wsize=1048576 1500000 1100000 0
 rsize=65536,wsize=131072 400000 150000 0 --direct
 ";
 
-/// Mounts of the scripts that come before fsx: two for names, one for processes.
+/// How many mounts the scripts before fsx make: two for names, one for processes.
 const UNMOUNTED_BEFORE: usize = 3;
 
 /// A guest with the command in it.
@@ -124,7 +124,7 @@ fn guest(context: &Context, link: &'static str, script: &str) -> GuestOptions {
     named(context, "guest", link, script)
 }
 
-/// The same by another name.
+/// The same guest with another name.
 pub(super) fn named(context: &Context, name: &str, link: &'static str, script: &str) -> GuestOptions {
     GuestOptions::new(name, &format!("{SERVE}\n{script}"))
         .link(link)
@@ -138,8 +138,7 @@ pub(super) fn named(context: &Context, name: &str, link: &'static str, script: &
 }
 
 fn all(context: &Context, link: &'static str) -> anyhow::Result<()> {
-    // Linux's client runs the scripts that it runs over our own iWARP; Linux's server takes the place of ours at the
-    // end.
+    // Linux's client runs the same scripts as over our own iWARP; at the end Linux's server replaces ours.
     let (nfsd, _) = NFSD.split_once("step serve").unwrap_or((NFSD, ""));
     let script = [OURS, TREE, FRESH, FILES, FRESH, USERS, "stop", FRESH, nfsd, WITH_NFSD].join("\n");
     context.boot(guest(context, link, &script))?.finish()?;
@@ -172,7 +171,7 @@ fn suite(context: &Context, link: &'static str) -> anyhow::Result<()> {
     let said = ended.read("out.log")?;
     let left_out = said.lines().filter(|line| line.contains(": left out, ")).count();
     context.note(format!("{left_out} cases left out, which the device does not keep"));
-    // Without a device the program passes as well.
+    // The program passes also without a device: so its output must show what it did.
     for what in ["files", "cuts", "restarts"] {
         let line = format!("NFS over {link}0: {what}");
         ensure!(said.contains(&line), "out.log does not say \"{line}\"");

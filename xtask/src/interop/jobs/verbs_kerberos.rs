@@ -1,4 +1,4 @@
-//! Kerberos over an RDMA device: our server by verbs and Linux's client, both in the guest, with soft-RoCE.
+//! Kerberos over an RDMA device: our server with `verbs` and Linux's client, both in the guest, over soft-RoCE.
 
 use super::{
     Job,
@@ -17,7 +17,7 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// The guest's own address, where the server is.
+/// The guest's own address, at which the server listens.
 const ADDRESS: &str = "10.0.2.15";
 
 const SERVE: &str = include_str!("../../../interop/guest/verbs-kerberos.sh");
