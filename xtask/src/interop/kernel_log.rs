@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 /// A line that may appear; `*` stands for anything.
 pub(super) struct Allowed {
     pub(super) pattern: &'static str,
-    /// For whoever reads the table or the job.
+    /// The reason, for people who read the table or the job.
     #[allow(dead_code, reason = "written for people")]
     pub(super) reason: &'static str,
 }
@@ -41,25 +41,25 @@ const EVERYWHERE: &[Allowed] = &[
     allowed("* (*): drop_caches: *", "the script asked for it"),
 ];
 
-/// The file in a guest's folder that has it.
+/// The file in a guest's folder with the kernel's log.
 pub(super) const KERNEL_LOG: &str = "dmesg.log";
 
-/// Where judging begins and ends: `/init` writes these lines.
+/// The lines between which the log is judged; `/init` writes them.
 const BEGINS: &str = "rpcrdma: the job begins";
 const ENDS: &str = "rpcrdma: the job ends";
 
-/// Around a warning of the kernel's own.
+/// The lines around a warning that the kernel itself reports.
 const WARNING_BEGINS: &str = "------------[ cut here ]------------";
 const WARNING_ENDS: &str = "---[ end trace ";
 
-/// The lines that nobody expects.
+/// The unexpected lines of a log.
 pub(super) fn unexpected<'a>(log: &'a str, also: &[Allowed]) -> Vec<&'a str> {
     let lines = log.lines().skip_while(|line| !line.contains(BEGINS)).skip(1);
     let lines = lines.take_while(|line| !line.contains(ENDS));
     let is_allowed = |words: &str| {
         EVERYWHERE.iter().chain(also).any(|allowed| fits(words, allowed.pattern)) || is_split_trailer(words)
     };
-    // A warning of the kernel's own, with all that it shows, is judged by the line that says what it is.
+    // A kernel warning has many lines: the line that names it decides about all of them.
     let mut inside_allowed = false;
     let judged = lines.filter(|line| {
         let words = without_time(line);
@@ -74,10 +74,10 @@ pub(super) fn unexpected<'a>(log: &'a str, also: &[Allowed]) -> Vec<&'a str> {
     judged.collect()
 }
 
-/// Whether soft-iWARP complains of a CRC that it has put together wrongly itself. Where an FPDU's padding and CRC
-/// arrive in two segments, it writes the second part over the beginning of the first: what it has read then begins with
-/// the last bytes of the right CRC, or has only the first of them right. The client connects again and goes on. The
-/// captures' CRCs are checked besides, by [`Wire::judge`](super::wire::Wire::judge).
+/// Whether soft-iWARP complains of a CRC that it has itself assembled wrongly. If an FPDU's padding and CRC arrive in
+/// two segments, it writes the second part over the beginning of the first: the CRC that it has read then begins with
+/// the last bytes of the right CRC, or only its first bytes are right. The client connects again and goes on.
+/// [`Wire::judge`](super::wire::Wire::judge) checks the CRCs of the captures separately.
 fn is_split_trailer(words: &str) -> bool {
     let Some(rest) = words.strip_prefix("siw: crc error. in: ") else { return false };
     let octets = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::to_le_bytes);
@@ -94,9 +94,9 @@ pub(super) fn without_time(line: &str) -> &str {
     }
 }
 
-/// How often soft-iWARP, in the guests of a job in `dir`, has ended a connection for a CRC that it had split itself
-/// (docs/linux.md). Each is a connection and a Terminate more than there should be, and nobody's mistake but
-/// soft-iWARP's.
+/// How often soft-iWARP, in the guests of a job in `dir`, has ended a connection because of a CRC that it had itself
+/// assembled wrongly (docs/linux.md). Each time there is one connection and one Terminate too many, and only soft-iWARP
+/// is at fault.
 pub(super) fn split_trailers(dir: &Path) -> usize {
     let guests = fs::read_dir(dir).into_iter().flatten().flatten();
     let logs = guests.filter_map(|guest| fs::read(guest.path().join(KERNEL_LOG)).ok());
@@ -107,7 +107,7 @@ fn split_trailers_of(log: &str) -> usize {
     log.lines().filter(|line| is_split_trailer(without_time(line))).count()
 }
 
-/// Whether a text has the form of a pattern, in which `*` stands for anything.
+/// Whether a text matches a pattern, in which `*` stands for anything.
 pub(super) fn fits(text: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
@@ -117,7 +117,7 @@ pub(super) fn fits(text: &str, pattern: &str) -> bool {
         if part.is_empty() {
             continue;
         }
-        // The last part must end the text; an earlier one may stand at its first place.
+        // The last part must end the text; an earlier part matches at its first occurrence.
         let Some(place) =
             (if pattern.ends_with(part) && rest.ends_with(part) { rest.rfind(part) } else { rest.find(part) })
         else {
@@ -146,9 +146,9 @@ mod tests {
 
     #[test]
     fn a_crc_that_soft_iwarp_split_is_told_from_a_wrong_one() {
-        // Seen: two bytes of the CRC came in each segment.
+        // Seen in real runs: each segment had two bytes of the CRC.
         assert!(is_split_trailer("siw: crc error. in: 8bd21656, own 1656bd01, op 2"));
-        // Padding and the first byte came first; padding and three bytes came first.
+        // The first segment had the padding and one byte; the padding and three bytes.
         assert!(is_split_trailer("siw: crc error. in: 77443322, own 44332211, op 0"));
         assert!(is_split_trailer("siw: crc error. in: 99887711, own 44332211, op 0"));
         assert!(!is_split_trailer("siw: crc error. in: 44332210, own 44332211, op 0"));

@@ -1,4 +1,4 @@
-//! `interop.toml`: what interoperates, held by CI; and docs/interop.md, which is made from it.
+//! `interop.toml` lists what interoperates, and CI holds us to it. This program makes docs/interop.md from it.
 
 use super::{
     jobs::{self, Job},
@@ -12,7 +12,7 @@ use std::{fmt::Write as _, fs, path::Path};
 /// The file.
 #[derive(Deserialize)]
 struct List {
-    /// The kernel that the claims were made with.
+    /// The version of Linux with which the claims were tested.
     linux: String,
     /// What was tried.
     claim: Vec<Claim>,
@@ -21,26 +21,26 @@ struct List {
 /// One thing that works between Linux and us.
 #[derive(Deserialize)]
 struct Claim {
-    /// The job that shows it.
+    /// The job that shows the claim.
     job: String,
-    /// Which part of Linux it works with, such as `Linux client`; `neither` where both ends are ours, or both are not.
+    /// The part of Linux that takes part, such as `Linux client`; `neither` if both ends are ours, or neither is.
     with: String,
-    /// In words.
+    /// What works, in words.
     shows: String,
-    /// The flavours in which it is held, by their names; of a job that has one, this is not said.
+    /// The names of the flavours in which the claim holds; empty if the job has only one.
     #[serde(default)]
     nfs: Vec<String>,
 }
 
 impl Claim {
-    /// Whether it holds this job, with its flavour.
+    /// Whether the claim covers this job, in its flavour.
     fn holds(&self, job: &Job) -> bool {
         let Some(flavour) = job.flavours.first() else { return false };
         let is_named = self.nfs.is_empty() || self.nfs.iter().any(|name| name == flavour.name);
         is_named && job.name == flavour.job_name(&self.job)
     }
 
-    /// The jobs that it holds.
+    /// The jobs that the claim covers.
     fn jobs(&self) -> impl Iterator<Item = &'static Job> {
         jobs::all().iter().filter(|job| self.holds(job))
     }
@@ -52,8 +52,7 @@ fn read(root: &Path) -> anyhow::Result<List> {
     toml::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// What the list claims and this run does not show: jobs that failed, and, of those that were to run, jobs that did
-/// not.
+/// The claims that this run does not show: of jobs that failed, and of jobs that this run should have done and did not.
 pub(super) fn judge(root: &Path, outcomes: &[Outcome], wanted: &[&Job]) -> anyhow::Result<Vec<String>> {
     Ok(missing(&read(root)?, outcomes, wanted))
 }
@@ -111,7 +110,7 @@ fn document(list: &List) -> String {
     text
 }
 
-/// The heading above what works with a part of Linux.
+/// The heading above the claims about a part of Linux.
 fn heading(with: &str) -> String {
     match with {
         "neither" => "Our own ends and the harness".to_owned(),
@@ -151,7 +150,7 @@ mod tests {
         }
     }
 
-    /// What a run of a part owes: its own jobs, and no others.
+    /// A run of a part must do the jobs of this part, and no others.
     #[test]
     fn a_job_that_was_to_run_and_did_not_is_missed() {
         let job = |name: &str| jobs::all().iter().find(|job| job.name == name).unwrap();
@@ -188,13 +187,13 @@ mod tests {
         assert_eq!(found, document(&read(&root()).unwrap()), "run cargo xtask interop --write-docs");
     }
 
-    /// What the README tells a person to type is what a job does.
+    /// The commands in the README are those that a job runs.
     #[test]
     fn the_readme_mounts_as_the_jobs_do() {
         let readme = fs::read_to_string(root().join("README.md")).unwrap();
         let mut lines = readme.lines().filter_map(|line| line.strip_prefix("mount -t nfs -o ")).peekable();
         assert!(lines.peek().is_some(), "the README mounts nothing");
-        // The job without a version: client-nfs4.
+        // The script of the job that names no version: client-nfs4.
         let script = include_str!("../../interop/guest/nfs4.sh");
         for line in lines {
             let (options, _) = line.split_once(' ').unwrap();

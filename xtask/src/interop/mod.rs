@@ -2,16 +2,15 @@
 //!
 //! A guest is QEMU with a Debian kernel and soft-iWARP ([`image`] makes it, `xtask/interop/build-guest.sh` does the
 //! work). Its network is QEMU's user-mode one: the host's loopback is 10.0.2.2 in the guest. A guest shares one folder
-//! with the host (9p), `/job` in it.
+//! with the host (9p): `/job` in the guest.
 //!
 //! # Writing a job
 //!
 //! A job is a function `fn(&Context) -> anyhow::Result<()>` in a file of its own in `jobs/`, with a line in
-//! `jobs::JOBS` and, if it is to be held for good, an entry in `interop.toml`. A job of either client names the
-//! versions of NFS that it runs in, and what carries them (`flavours`, [`flavour`]): it is a job of its own in each.
-//! Which jobs a run does says [`rotation`]. What happens in the guest is a shell script in `xtask/interop/guest/`,
-//! taken in by `include_str!`; `lib.sh` goes before each of them (`step`, `fail`, `equal`, `nfs_mount`, `mark`,
-//! `await`, ...).
+//! `jobs::JOBS` and, if CI is to hold us to it, an entry in `interop.toml`. A job names the versions of NFS in which it
+//! runs, and the transports that carry them (`flavours`, [`flavour`]): each flavour is a job of its own. [`rotation`]
+//! says which jobs a run does. In the guest runs a shell script from `xtask/interop/guest/`, included by
+//! `include_str!`; `lib.sh` goes before each script (`step`, `fail`, `equal`, `nfs_mount`, `mark`, `await`, ...).
 //!
 //! ```ignore
 //! pub(super) const JOB: Job = Job {
@@ -34,10 +33,10 @@
 //!
 //! Faults: [`middlebox::Middlebox`] stands between both ends and cuts, stalls or slows a connection, also in the middle
 //! of a chosen kind of FPDU; [`namespace::Cable`] joins a guest whose whole host can vanish; [`serve::Server::kill`],
-//! [`guest::Guest::kill`] and [`guest::Guest::freeze`] are what they say.
+//! [`guest::Guest::kill`] and [`guest::Guest::freeze`] do what their names say.
 //!
-//! Guests that are to have an address each get a network of the job's own ([`network::Network`]): the server sees them
-//! apart, they reach each other, and the host can call them, as servers call clients back:
+//! If each guest needs an address of its own, the job makes a network ([`network::Network`]): there the server can tell
+//! the guests apart, they reach each other, and the host can call them, as servers call clients back:
 //!
 //! ```ignore
 //!     let network = context.network(network::ETHERNET)?;                            // 10.77.0.1 is the host
@@ -49,8 +48,8 @@
 //!     network.plug(0, false)?;                                                       // pulls the first guest's cable
 //! ```
 //!
-//! A guest whose script ends in `obey` does what the host says, command by command ([`guest::Guest::run`]), also while
-//! its cable is pulled: the host then knows of several guests who does what when.
+//! A guest whose script ends in `obey` runs the host's commands one by one ([`guest::Guest::run`]), also while its
+//! cable is pulled: so the host decides the order in which several guests act.
 //!
 //! With Kerberos a job has a realm of its own ([`realm::Realm`]), whose KDC runs on the host:
 //!
@@ -60,10 +59,10 @@
 //!     let guest = network.guest(realm.guest(GuestOptions::new("client", SCRIPT).mounts(&server)))?;
 //! ```
 //!
-//! Everything that a job starts ends with it (`Drop`). All it leaves is in `target/interop/run/JOB/`, also what the
-//! guest and the server said: `GUEST/out.log`, `GUEST/dmesg.log`, `GUEST/wire.pcap`, `serve.log`. All waiting ends at
-//! the job's budget. An error says what went wrong and which file to look at (`Context::failed` adds one). After the
-//! job, tshark reads each capture in its folder.
+//! Everything that a job starts ends with it (`Drop`). All files that it leaves are in `target/interop/run/JOB/`, also
+//! the output of guests and server: `GUEST/out.log`, `GUEST/dmesg.log`, `GUEST/wire.pcap`, `serve.log`. Every wait ends
+//! when the job's budget is over. An error says what went wrong and which file to look at (`Context::failed` names the
+//! file). After the job, tshark reads each capture in its folder.
 //!
 //! Linux shares one transport per address and port: a guest that wants several connections mounts several ports
 //! (`ServeOptions::listeners`).
@@ -152,7 +151,7 @@ pub(crate) struct Arguments {
     write_docs: bool,
 }
 
-/// Runs the jobs that the arguments name; a failure of one is a failure of all.
+/// Runs the jobs that the arguments name; if one fails, the run fails.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = host::root();
     if arguments.write_docs {
@@ -172,7 +171,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let is_cthon = |job: &&jobs::Job| job.name == jobs::CTHON;
     host::provide_packages()?;
     let image = image::provide(&root, &arguments.kernel)?;
-    // Who names the job gets its failure.
+    // A user who names this job gets its failure instead.
     if whole && planned.iter().any(is_cthon) && !suites::has_cthon(&image)? {
         eprintln!(
             "{} is not run, and its claim in interop.toml is not shown: {} cannot be reached, and {} does not name a copy",
@@ -215,7 +214,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     eprintln!("linux {}, seed {}, {} operations", settings.image.version, settings.seed, settings.ops);
     let mut results = Vec::new();
     if !settings.image.reference().exists() {
-        // All captures are compared with what this job leaves.
+        // Other jobs compare their captures with this job's capture.
         let first = jobs::reference();
         chosen.retain(|job| job.name != first.name);
         results = schedule::run_all(&[first], &settings, arguments.guests);

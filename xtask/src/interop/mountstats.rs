@@ -1,4 +1,4 @@
-//! What Linux's client counted: the line of `/proc/self/mountstats` about a transport over RDMA.
+//! The counters of Linux's client: the line of `/proc/self/mountstats` about an RDMA transport.
 
 use anyhow::Context as _;
 
@@ -15,9 +15,9 @@ pub(super) struct RdmaTransport {
     pub(super) read_chunks: u64,
     pub(super) write_chunks: u64,
     pub(super) reply_chunks: u64,
-    /// Calls that could not be put into a message, mostly because they had to wait for memory regions of their own.
+    /// Calls that the client could not put into a message, mostly because it had to wait for its own memory regions.
     pub(super) failed_marshal: u64,
-    /// Replies that could not be understood.
+    /// Replies that the client did not understand.
     pub(super) bad_replies: u64,
     /// Long calls.
     pub(super) nomsg_calls: u64,
@@ -25,7 +25,7 @@ pub(super) struct RdmaTransport {
     pub(super) local_invalidations: u64,
 }
 
-/// Where the counters stand after `xprt: rdma`, as Linux 6.12 writes them.
+/// How many counters Linux 6.12 writes after `xprt: rdma`.
 const FIELDS: usize = 27;
 
 /// The first RDMA transport in the text.

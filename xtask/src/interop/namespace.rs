@@ -1,7 +1,8 @@
-//! Network namespaces: their names, work inside of them, and the removal of what killed runs left. Root only.
+//! Network namespaces: their names, work inside them, and the removal of namespaces that killed runs have left. Root
+//! only.
 //!
 //! [`Cable`] joins a namespace to this machine, so that the host of a guest can vanish: no FIN, no RST, no
-//! acknowledgement. [`Network`](super::network::Network) is one that has a job's server and its guests in it.
+//! acknowledgement. [`Network`](super::network::Network) is a namespace with a job's server and its guests in it.
 
 use super::context::Context;
 use anyhow::{Context as _, bail};
@@ -18,19 +19,20 @@ use std::{
 /// Where `ip netns` keeps them.
 const FOLDER: &str = "/run/netns";
 
-/// Where `ip netns exec` looks for files that stand for those of `/etc`, in a folder of the namespace's name.
+/// In a folder with the namespace's name below this one, `ip netns exec` looks for files that replace files of `/etc`.
 const FILES: &str = "/etc/netns";
 
-/// How the names of ours begin.
+/// The prefix of our namespaces' names.
 const PREFIX: &str = "rpcrdma-";
 
-/// A namespace. It goes when the value is dropped.
+/// A namespace. Dropping the value removes it.
 pub(super) struct Namespace {
     name: String,
 }
 
 impl Namespace {
-    /// Makes one for a job; its loopback is up. Its name is the process's and the job's.
+    /// Makes a namespace for a job, and brings up its loopback. The name consists of the process's number and
+    /// beginning, and the job.
     pub(super) fn new(context: &Context) -> anyhow::Result<Self> {
         let process = std::process::id();
         let begun = begun(process).context("/proc does not tell when this process began")?;
@@ -45,7 +47,7 @@ impl Namespace {
         &self.name
     }
 
-    /// Gives programs that [`command`] starts in it a file of `/etc` of their own, in the place of this machine's.
+    /// Gives the programs that [`command`] starts in this namespace a file of `/etc` that replaces this machine's.
     pub(super) fn place(&self, file: &str, text: &str) -> anyhow::Result<()> {
         let folder = Path::new(FILES).join(&self.name);
         fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
@@ -59,10 +61,10 @@ impl Drop for Namespace {
     }
 }
 
-/// Removes a namespace, and the files of `/etc` that its programs had.
+/// Removes a namespace, and the files that replaced files of `/etc` in it.
 fn remove(name: &str) -> anyhow::Result<()> {
     let _ = fs::remove_dir_all(Path::new(FILES).join(name));
-    // The folder of all namespaces' files stays if it has others'.
+    // This fails, as it should, if the folder still has files of other namespaces.
     let _ = fs::remove_dir(FILES);
     ip(&["netns", "del", name]).map(drop)
 }
@@ -75,14 +77,14 @@ pub(super) fn command(namespace: Option<&str>, program: impl AsRef<OsStr>) -> Co
     command
 }
 
-/// Does something in a namespace, or here. Sockets that are made in it stay in it.
+/// Runs a function in a namespace, or here. Sockets that it makes stay in that namespace.
 pub(super) fn inside<T: Send>(
     namespace: Option<&str>,
     work: impl FnOnce() -> anyhow::Result<T> + Send,
 ) -> anyhow::Result<T> {
     let Some(name) = namespace else { return work() };
     let file = File::open(Path::new(FOLDER).join(name)).with_context(|| format!("the namespace {name}"))?;
-    // A thread of its own: the others stay where they are.
+    // A new thread, so that the other threads stay in their namespace.
     let enter = move || {
         let kind = rustix::thread::LinkNameSpaceType::Network;
         rustix::thread::move_into_link_name_space(file.as_fd(), Some(kind)).context("a namespace")?;
@@ -110,25 +112,26 @@ pub(super) fn remove_stale() {
     }
 }
 
-/// The process that a namespace's name tells, and when it began; `None` if it is not one of ours.
+/// The process in a namespace's name, and when it began; `None` if the namespace is not ours.
 fn owner(name: &str) -> Option<(u32, u64)> {
     let mut parts = name.strip_prefix(PREFIX)?.splitn(3, '-');
     let (process, began) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     parts.next().map(|_job| (process, began))
 }
 
-/// When a process began, in ticks since the machine did; `None` if it has ended. With its number it names a process
-/// for good.
+/// When a process began, in ticks since the machine started; `None` if it has ended. Its number and this time identify
+/// a process, also when numbers are used again.
 fn begun(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     began(&stat)
 }
 
-/// The same of what `/proc/PID/stat` says.
+/// The same from the text of `/proc/PID/stat`.
 fn began(stat: &str) -> Option<u64> {
-    // The program's name, in parentheses, may have spaces. Its state stands behind it, and 19 words on the moment.
+    // The program's name, in parentheses, may have spaces. The state stands behind it, and the time of the beginning 19
+    // words later.
     let mut words = stat.rsplit_once(')')?.1.split_whitespace();
-    // One that has ended and that nobody has waited for.
+    // A process in these states has ended, but its parent has not waited for it.
     words.next().filter(|state| !matches!(*state, "Z" | "X"))?;
     words.nth(18)?.parse().ok()
 }
@@ -144,7 +147,7 @@ pub(super) fn ip(arguments: &[&str]) -> anyhow::Result<String> {
 }
 
 /// A namespace that is joined to this machine by a veth pair: one end is the namespace's, the other end is this
-/// machine's. Taking the namespace's end down is a host that lost its power.
+/// machine's. To a peer, taking the namespace's end down looks like a host that lost its power.
 pub(super) struct Cable {
     namespace: Namespace,
     here: String,
@@ -173,7 +176,7 @@ impl Cable {
         self.connect(true)
     }
 
-    /// Joins the namespace to this machine or takes it away from it, without a word to anybody's TCP.
+    /// Connects the namespace to this machine or disconnects it; TCP at either end gets no notice.
     pub(super) fn connect(&self, connected: bool) -> anyhow::Result<()> {
         let state = if connected { "up" } else { "down" };
         ip(&["-n", self.namespace.name(), "link", "set", &self.there, state]).map(drop)
@@ -184,7 +187,7 @@ impl Cable {
         self.namespace.name()
     }
 
-    /// This machine, as who is inside sees it.
+    /// This machine's address, as seen from inside the namespace.
     pub(super) fn address(&self) -> Ipv4Addr {
         self.address
     }
@@ -196,7 +199,7 @@ impl Drop for Cable {
     }
 }
 
-/// The addresses are taken from 169.254/16, which no router passes on: four for each process.
+/// Takes addresses from 169.254/16, which no router forwards: four for each process.
 fn addresses() -> (Ipv4Addr, Ipv4Addr) {
     let number = 0xa9fe_4000 | ((std::process::id() & 0xfff) << 2);
     (Ipv4Addr::from(number | 1), Ipv4Addr::from(number | 2))
@@ -234,7 +237,7 @@ mod tests {
         }
         let here = process::id();
         let (stale, used) = (format!("rpcrdma-{here}-1-test"), format!("rpcrdma-{here}-{}-test", begun(here).unwrap()));
-        // Its programs have an /etc/hostname of their own, as well as what is taken away with it.
+        // Programs in the namespace have their own /etc/hostname, and removing the namespace removes it.
         let files = Path::new(super::FILES).join(&stale);
         let placed = super::Namespace { name: stale.clone() };
         placed.place("hostname", "there\n").unwrap();
@@ -255,7 +258,7 @@ mod tests {
         let there = ip(&["netns", "list"]).unwrap();
         assert!(!there.contains(&stale) && there.contains(&used), "{there}");
         assert!(!left.wait().unwrap().success());
-        // Nobody listens there, whatever listens here.
+        // Nothing listens there, although something listens here.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let connect = || Ok(std::net::TcpStream::connect(address).is_ok());

@@ -1,8 +1,8 @@
-//! A network of a job's own: its server and its guests have an address each, all reach each other, and nobody is
-//! behind another.
+//! A network for one job: its server and each of its guests have an address, all reach each other, and no address is
+//! translated.
 //!
 //! A namespace holds a bridge, which is the host's side (10.77.0.1), and a tap device for each guest (10.77.0.2,
-//! 10.77.0.3, ...). Root only. Jobs that run at the same time have such a network each, with the same addresses.
+//! 10.77.0.3, ...). Root only. Each of the jobs that run at the same time has its own network, with the same addresses.
 
 use super::{
     context::Context,
@@ -27,10 +27,10 @@ pub(super) const ETHERNET: u16 = 1500;
 /// The host's address. Guests have the next ones.
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 
-/// Of an address, the bits that name the network.
+/// How many bits of an address name the network.
 const PREFIX: u8 = 24;
 
-/// Guests that have an address.
+/// The most guests that can have an address.
 const GUESTS: u8 = 250;
 
 /// The host's interface in the namespace.
@@ -39,7 +39,7 @@ const BRIDGE: &str = "host";
 /// How long the host waits for a guest that it calls.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A guest's place in a network: what QEMU and its script are told.
+/// A guest's place in a network, for QEMU's options and the guest's script.
 pub(super) struct Tap {
     /// The namespace where QEMU runs.
     pub(super) namespace: String,
@@ -53,7 +53,7 @@ pub(super) struct Tap {
     pub(super) mtu: u16,
 }
 
-/// Where a server listens that does not listen on this machine's loopback.
+/// Where a server listens, if not on this machine's loopback.
 pub(super) struct Place {
     /// The namespace where it runs.
     pub(super) namespace: String,
@@ -61,7 +61,7 @@ pub(super) struct Place {
     pub(super) address: Ipv4Addr,
 }
 
-/// A network. It goes when the value is dropped.
+/// A network. Dropping the value removes it.
 pub(super) struct Network<'a> {
     context: &'a Context<'a>,
     namespace: Namespace,
@@ -70,7 +70,7 @@ pub(super) struct Network<'a> {
 }
 
 impl<'a> Network<'a> {
-    /// Makes it, with packets of so many bytes.
+    /// Makes a network whose packets have at most so many bytes.
     pub(super) fn new(context: &'a Context<'a>, mtu: u16) -> anyhow::Result<Self> {
         let made = Self { context, namespace: Namespace::new(context)?, mtu, guests: Cell::new(0) };
         made.make().context("a network of the job's own could not be made")?;
@@ -97,12 +97,12 @@ impl<'a> Network<'a> {
         Ipv4Addr::from(u32::from(HOST) + 1 + u32::from(guest))
     }
 
-    /// The namespace where it is.
+    /// The network's namespace.
     pub(super) fn namespace(&self) -> &str {
         self.namespace.name()
     }
 
-    /// Gives the programs that run on the host's side of it a file of `/etc` of their own.
+    /// Gives the programs on the host's side of the network a file that replaces a file of `/etc`.
     pub(super) fn place(&self, file: &str, text: &str) -> anyhow::Result<()> {
         self.namespace.place(file, text)
     }
@@ -118,8 +118,8 @@ impl<'a> Network<'a> {
         self.again(number, options)
     }
 
-    /// Boots a guest in the place of one that was killed, with its address: a machine that comes back. It needs a name
-    /// of its own, which is that of its folder.
+    /// Boots a guest in the place of one that was killed, with its address: a machine that comes back. The guest needs
+    /// a new name, because its folder has this name.
     pub(super) fn again(&self, number: u8, options: GuestOptions) -> anyhow::Result<Guest> {
         let tap = Tap {
             namespace: self.namespace.name().to_owned(),
@@ -132,19 +132,19 @@ impl<'a> Network<'a> {
         self.context.boot(options.on(tap))
     }
 
-    /// Starts `rpcrdma serve` at the host's address and waits until it is ready. [`GuestOptions::mounts`] does the
-    /// rest.
+    /// Starts `rpcrdma serve` at the host's address and waits until it is ready. [`GuestOptions::mounts`] tells a guest
+    /// this address.
     pub(super) fn serve(&self, options: ServeOptions) -> anyhow::Result<Server> {
         let place = Place { namespace: self.namespace.name().to_owned(), address: HOST };
         self.context.serve(options.at(place))
     }
 
-    /// Boots a guest with the next address whose Linux serves, and waits until it does.
+    /// Boots a guest with Linux's nfsd at the next address, and waits until it serves.
     pub(super) fn nfsd(&self, options: NfsdOptions) -> anyhow::Result<Nfsd> {
         Nfsd::boot_in(self.context, self, options)
     }
 
-    /// `rpcrdma` on the host's side of this network, to be given arguments and run by [`Context::run`].
+    /// The `rpcrdma` command on the host's side of this network, for arguments and [`Context::run`].
     pub(super) fn rpcrdma(&self) -> Command {
         let mut command = self.command(self.context.program());
         command.env("XDG_CACHE_HOME", self.context.cache());
@@ -156,7 +156,7 @@ impl<'a> Network<'a> {
         namespace::command(Some(self.namespace.name()), program)
     }
 
-    /// Calls a guest from the host, and reads what it says until it ends the connection.
+    /// Connects to a guest from the host, and reads until the guest ends the connection.
     pub(super) fn call(&self, address: Ipv4Addr, port: u16) -> anyhow::Result<String> {
         namespace::inside(Some(self.namespace.name()), || {
             let address = SocketAddr::from((address, port));
@@ -168,7 +168,7 @@ impl<'a> Network<'a> {
         })
     }
 
-    /// Plugs a guest's cable in or pulls it (the first guest's is 0), without a word to anybody's TCP.
+    /// Plugs a guest's cable in or pulls it (the first guest is 0); TCP at either end gets no notice.
     pub(super) fn plug(&self, guest: u8, plugged: bool) -> anyhow::Result<()> {
         self.ip(&["link", "set", &device(guest), if plugged { "up" } else { "down" }])
     }

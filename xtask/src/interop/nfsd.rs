@@ -17,7 +17,7 @@ const NFS_PORT: u16 = 20_049;
 const TCP_PORT: u16 = 2_049;
 const MOUNT_PORT: u16 = 20_048;
 
-/// Starts nfsd, and waits for its listener of RDMA: `$1` has the options of rpc.nfsd.
+/// Starts nfsd with the options of rpc.nfsd in `$1`, and waits until it listens for RDMA.
 const START: &str = "rpc.nfsd $1 --rdma=20049 4
 for i in $(seq 100); do ! grep -q rdma /proc/fs/nfsd/portlist || exit 0; sleep 0.1; done
 echo 'no RDMA listener'; exit 1";
@@ -29,12 +29,12 @@ pub(super) struct NfsdOptions {
 }
 
 impl NfsdOptions {
-    /// An export `/exports` in memory, with the tree that `nfsd.sh` makes.
+    /// A server with an export `/exports` in memory, which has the tree that `nfsd.sh` makes.
     pub(super) fn new() -> Self {
         Self { guest: GuestOptions::new("nfsd", SCRIPT), name: None }
     }
 
-    /// One whose connections end under load.
+    /// For a server whose connections are cut under load.
     pub(super) fn under_cuts(self) -> Self {
         self.with(|guest| {
             guest.allow(
@@ -44,13 +44,13 @@ impl NfsdOptions {
         })
     }
 
-    /// One that URLs call by this name, which who uses them has to know.
+    /// Lets URLs use this name for the server; programs that use the URLs must be able to resolve it.
     pub(super) fn called(mut self, name: &'static str) -> Self {
         self.name = Some(name);
         self
     }
 
-    /// Changes what is booted.
+    /// Changes the options of the guest.
     pub(super) fn with(mut self, change: impl FnOnce(GuestOptions) -> GuestOptions) -> Self {
         self.guest = change(self.guest);
         self
@@ -62,7 +62,7 @@ pub(super) struct Nfsd {
     guest: Guest,
     flavour: Flavour,
     address: Ipv4Addr,
-    /// What URLs call it.
+    /// The server's name in URLs.
     name: String,
     port: u16,
     tcp_port: u16,
@@ -80,7 +80,7 @@ impl Nfsd {
         Ok(Self { guest, flavour, address, name, port, tcp_port, mount_port })
     }
 
-    /// The same in a network of the job's own, where it has an address and its own ports.
+    /// Boots it in the job's own network, where it has an address and the usual ports.
     pub(super) fn boot_in(context: &Context, network: &Network<'_>, options: NfsdOptions) -> anyhow::Result<Self> {
         let mut guest = network.guest(options.guest)?;
         guest.wait_for_mark("serves")?;
@@ -89,7 +89,7 @@ impl Nfsd {
         Ok(Self { guest, flavour, address, name, port: NFS_PORT, tcp_port: TCP_PORT, mount_port: MOUNT_PORT })
     }
 
-    /// Its address: this machine's loopback if it has none of its own.
+    /// Its address, or this machine's loopback if it has no address of its own.
     pub(super) fn host(&self) -> Ipv4Addr {
         self.address
     }
@@ -125,7 +125,7 @@ impl Nfsd {
         self.url_at(port, version, transport, path)
     }
 
-    /// A URL in the job's version and over its transport, where something stands before the server at this port.
+    /// A URL in the job's version and over its transport, for a middlebox before the server at this port.
     pub(super) fn url_behind(&self, port: u16, path: &str) -> String {
         self.url_at(port, self.flavour.version, self.flavour.transport, path)
     }
@@ -140,7 +140,7 @@ impl Nfsd {
         format!("nfs://{}:{port}/exports/{path}?version={version}&transport={transport}{mount}", self.name)
     }
 
-    /// Stops nfsd: its threads and its listeners go, and with them all that it knew of clients but who they were.
+    /// Stops nfsd: its threads and listeners end, and of its clients it keeps only their names.
     pub(super) fn stop(&self) -> anyhow::Result<()> {
         self.run("rpc.nfsd 0").map(drop)
     }
@@ -150,7 +150,7 @@ impl Nfsd {
         self.run(&format!("set -- '{options}'\n{START}")).map(drop)
     }
 
-    /// Ends the time of grace, as nobody is there who could reclaim.
+    /// Ends the time of grace, because no client is there that could reclaim.
     pub(super) fn end_grace(&self) -> anyhow::Result<()> {
         self.run("echo Y >/proc/fs/nfsd/v4_end_grace").map(drop)
     }
@@ -160,7 +160,8 @@ impl Nfsd {
         self.guest.wire()
     }
 
-    /// Runs a shell script in the guest and returns what it printed; fails with it when its exit status is not 0.
+    /// Runs a shell script in the guest and returns what it printed; fails with that output if its exit status is not
+    /// 0.
     pub(super) fn run(&self, script: &str) -> anyhow::Result<String> {
         self.guest.run(script)
     }

@@ -5,17 +5,17 @@ use std::{
     sync::atomic::{AtomicU16, Ordering},
 };
 
-/// Below where Linux takes ports of outgoing connections from (32768), so that a server that restarts finds its port
-/// free.
+/// The first port. All of them are below 32768, where Linux begins to take ports for outgoing connections: so a server
+/// that restarts finds its port free.
 const FIRST: u16 = 20_200;
 const COUNT: u16 = 12_000;
 
-/// Steps from one process to the next, so that two harnesses rarely meet.
+/// The distance between the first ports of two processes, so that two harnesses rarely use the same ports.
 const STEP: u32 = 64;
 
 static NEXT: AtomicU16 = AtomicU16::new(0);
 
-/// A port that nobody listens on, and that nobody else here is given in this run.
+/// A port on which nothing listens, and which this function returns only once in this run.
 pub(super) fn free() -> anyhow::Result<u16> {
     let base = u16::try_from(std::process::id().wrapping_mul(STEP) % u32::from(COUNT)).unwrap_or(0);
     for _ in 0..COUNT {

@@ -20,7 +20,7 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Starts it with its output in two files (both may be the same), which are begun anew or added to.
+    /// Starts it with its output in two files (both may be the same), which are created, or extended if they exist.
     pub(super) fn start(mut command: Command, out: &Path, err: &Path) -> anyhow::Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
         let open = |path: &Path| {
@@ -58,14 +58,14 @@ impl Running {
         self.signal(rustix::process::Signal::TERM);
     }
 
-    /// Sends it a signal; one that ended hears nothing.
+    /// Sends it a signal; nothing happens if it has ended.
     pub(super) fn signal(&self, signal: rustix::process::Signal) {
         if let Some(id) = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw) {
             let _ = rustix::process::kill_process(id, signal);
         }
     }
 
-    /// Ends it without asking (SIGKILL).
+    /// Kills it (SIGKILL).
     pub(super) fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -78,7 +78,7 @@ impl Drop for Running {
     }
 }
 
-/// A program that answers each line with a line. Dropped, it is killed.
+/// A program that answers each line with a line. Dropping the value kills it.
 pub(super) struct Talking {
     child: Child,
     input: ChildStdin,
@@ -95,7 +95,7 @@ impl Talking {
         Ok(Self { child, input, output: BufReader::new(output) })
     }
 
-    /// Says a line to it, and waits for its answer.
+    /// Writes a line to it, and waits for its answer.
     pub(super) fn ask(&mut self, words: &str) -> anyhow::Result<String> {
         writeln!(self.input, "{words}")?;
         self.input.flush()?;
@@ -120,13 +120,13 @@ pub(super) struct Finished {
     pub(super) stdout: String,
     /// Standard error.
     pub(super) stderr: String,
-    /// Where both are.
+    /// The file with standard output; standard error lies beside it.
     pub(super) out: PathBuf,
     pub(super) err: PathBuf,
 }
 
 impl Finished {
-    /// Itself if the exit status was 0, else an error with the last lines.
+    /// Returns itself if the exit status was 0, else an error with the last lines.
     pub(super) fn expect_success(self) -> anyhow::Result<Self> {
         if self.ok {
             return Ok(self);
@@ -134,7 +134,7 @@ impl Finished {
         bail!("failed: {}; see {}", last_lines(&format!("{}{}", self.stdout, self.stderr), 6), self.err.display())
     }
 
-    /// Itself if the exit status was not 0, and the error contains the words.
+    /// Returns itself if the exit status was not 0 and standard error contains the words.
     pub(super) fn expect_failure(self, words: &str) -> anyhow::Result<Self> {
         if self.ok || !self.stderr.to_lowercase().contains(&words.to_lowercase()) {
             bail!(

@@ -1,6 +1,6 @@
-//! What travels in chunks under each service of Kerberos, by `rpcrdma decode`: with integrity and privacy neither end
-//! places data of its own (RFC 8166 section 8.2.2.3), so that long calls and long replies carry them; with
-//! authentication alone data are placed as ever.
+//! Reads with `rpcrdma decode` what travels in chunks under each service of Kerberos. With integrity and privacy
+//! neither end places data (RFC 8166 section 8.2.2.3), so long calls and long replies carry them; with authentication
+//! alone data are placed as usual.
 
 use super::{context::Context, wire};
 use anyhow::ensure;
@@ -10,19 +10,19 @@ use std::{
     path::Path,
 };
 
-/// The service that protects who calls, and nothing else.
+/// The service that protects the caller's identity, and nothing else.
 const AUTHENTICATION: &str = "krb5";
-/// Those that protect arguments and results.
+/// The services that protect arguments and results.
 const WHOLE: [&str; 2] = ["krb5i", "krb5p"];
 
 /// Which chunks the messages of a call had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Chunks {
-    /// Data of the call or of its reply.
+    /// A chunk carried data of the call or of its reply.
     placed: bool,
-    /// The call itself.
+    /// A chunk carried the call itself.
     long_call: bool,
-    /// The reply itself, or room for it.
+    /// A chunk carried the reply itself, or offered room for it.
     long_reply: bool,
 }
 
@@ -65,7 +65,7 @@ impl Calls {
     }
 }
 
-/// Fails if data was placed under integrity or privacy, or a capture over RDMA does not show the other ways.
+/// Fails if data was placed under integrity or privacy, or if a capture over RDMA does not show both other cases.
 pub(super) fn judge(context: &Context, capture: &Path) -> anyhow::Result<()> {
     let mut calls = Calls::default();
     wire::decode(context, capture, |record| calls.take(record))?;
@@ -103,11 +103,11 @@ mod tests {
         let read = |position| json!({ "reads": [{ "position": position }], "writes": [], "reply": [{ "handle": 2 }] });
         send(1, Some("krb5"), write.clone());
         send(2, Some("krb5"), read(48));
-        // The service stands in what the call's chunk brings.
+        // The call's chunk carries the header that names the service.
         send(3, None, read(0));
         send(3, Some("krb5p"), json!(null));
         send(4, Some("krb5i"), json!({ "reads": [], "writes": [], "reply": null }));
-        // Of a call without a service nothing is said.
+        // A call without a service counts nowhere.
         send(5, None, write.clone());
         assert_eq!(calls.with(&["krb5"]), [2, 0, 1]);
         assert_eq!(calls.with(&["krb5i", "krb5p"]), [0, 1, 1]);

@@ -1,4 +1,4 @@
-//! The command that is a guest.
+//! The command line of QEMU for a guest.
 
 use super::{
     context::Context,
@@ -9,10 +9,11 @@ use super::{
 use std::{path::Path, process::Command};
 
 /// Memory of a guest, in MiB: the initramfs takes 40, the programs little, the page cache the rest. Random operations
-/// on files by calls of 1 MiB leave 400 of it free.
+/// on files with calls of 1 MiB leave 400 MiB free.
 const MEMORY: u32 = 640;
 
-/// Bytes of each packet in a capture: QEMU hands over what the network interface would have cut (64 KiB).
+/// Bytes of each packet in a capture: QEMU hands over up to 64 KiB at once, before a network interface would cut it
+/// into packets.
 const CAPTURED_LENGTH: u32 = 262_144;
 
 /// QEMU for a guest whose folder is `dir`.
@@ -33,7 +34,7 @@ pub(super) fn command(context: &Context, options: &GuestOptions, dir: &Path) -> 
     ]);
     command.args(["-m", &MEMORY.to_string(), "-smp", "1", "-nodefaults", "-display", "none", "-no-reboot"]);
     command.arg("-serial").arg(format!("file:{}", dir.join(CONSOLE_LOG).display()));
-    // A processor that resets itself says nothing else anywhere.
+    // A processor that resets itself leaves no other trace.
     command.args(["-d", "cpu_reset", "-D"]).arg(dir.join(RESETS_LOG));
     command.arg("-kernel").arg(image.join("vmlinuz")).arg("-initrd").arg(image.join("initramfs.cpio"));
     command.arg("-append").arg(format!(
@@ -52,12 +53,12 @@ pub(super) fn command(context: &Context, options: &GuestOptions, dir: &Path) -> 
     command
 }
 
-/// The network that QEMU reaches, the guest's interface, and what its kernel is told of it.
+/// The network that QEMU reaches, the guest's interface, and the kernel parameters about it.
 fn network(options: &GuestOptions) -> (String, String, String) {
     let interface = "virtio-net-pci,netdev=net0,romfile=";
     if let Some(tap) = &options.tap {
-        // Without offloads the guest sends packets as they are on a wire, no longer than the MTU; their header would
-        // stand in the capture, too.
+        // Without offloads the guest sends packets as they are on a wire, no longer than the MTU; with offloads, their
+        // header would also stand in the capture.
         let network = format!("tap,id=net0,ifname={},script=no,downscript=no,vnet_hdr=off", tap.device);
         return (network, format!("{interface},mac={}", tap.mac), format!(" mtu={}", tap.mtu));
     }

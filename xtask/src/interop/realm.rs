@@ -1,8 +1,8 @@
 //! A Kerberos realm of a job's own: MIT's KDC as an ordinary process, with keys for a server, a client's machine and
 //! two users. It ends when the value is dropped.
 //!
-//! Everything of it lies in the job's folder `realm`. Guests learn of it by `xtask/interop/guest/kerberos.sh`, which
-//! goes before their script.
+//! All its files lie in the job's folder `realm`. `xtask/interop/guest/kerberos.sh`, which goes before a guest's
+//! script, tells a guest about the realm.
 
 use super::{
     context::Context,
@@ -28,16 +28,16 @@ const REALM: &str = "TEST.EXAMPLE";
 /// The domain of its machines, and of the users' names in NFS version 4.
 const DOMAIN: &str = "test.example";
 
-/// By this name clients mount, and for it the server has a key.
+/// The name in clients' mounts, for which the server has a key.
 pub(super) const SERVER: &str = "server.test.example";
 
 /// The name of the guest whose machine has a key.
 const CLIENT: &str = "client.test.example";
 
-/// Users with a key: who they are in each guest (`build-guest.sh`) and to a server in a job's own network.
+/// Users with a key. Each guest (`build-guest.sh`) and a server in a job's own network know them by these names.
 pub(super) const USERS: [&str; 2] = ["anna", "bert"];
 
-/// What a server in a job's own network knows of users and groups: as guests do, and that anna is in a second group.
+/// The users and groups that a server in a job's own network knows: the same as in guests, and a second group for anna.
 const ACCOUNTS: [(&str, &str); 2] = [
     (
         "passwd",
@@ -47,28 +47,28 @@ const ACCOUNTS: [(&str, &str); 2] = [
     ("group", "root:x:0:\nanna:x:1000:\nbert:x:1001:\ncommon:x:2000:anna\nnogroup:x:65534:\n"),
 ];
 
-/// The kind of keys: one that Linux and tshark know.
+/// The encryption type of keys, which Linux and tshark know.
 const ENCRYPTION: &str = "aes256-cts-hmac-sha1-96";
 
-/// The KDC's port, where it has an address of its own: tshark knows Kerberos by it.
+/// The KDC's port, where it has an address of its own: tshark recognizes Kerberos by this port.
 const PORT: u16 = 88;
 
 /// How long the KDC may take to listen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Goes before the scripts of guests that live in the realm.
+/// Goes before the scripts of guests in the realm.
 const SCRIPT: &str = include_str!("../../interop/guest/kerberos.sh");
 
 /// A realm.
 pub(super) struct Realm {
     folder: PathBuf,
-    /// The KDC as guests reach it.
+    /// The KDC's address, as guests reach it.
     kdc: SocketAddr,
     _running: Running,
 }
 
 impl Realm {
-    /// One whose KDC is at the host's address in a network, where servers know the realm's users.
+    /// A realm whose KDC is at the host's address in a network, where servers know the realm's users.
     pub(super) fn in_network(context: &Context, network: &Network<'_>) -> anyhow::Result<Self> {
         for (file, text) in ACCOUNTS {
             network.place(file, text)?;
@@ -77,7 +77,7 @@ impl Realm {
         Self::start(context, Some(network.namespace()), at, at)
     }
 
-    /// One whose KDC is on this machine's loopback, for guests behind QEMU's own network.
+    /// A realm whose KDC is on this machine's loopback, for guests behind QEMU's own network.
     pub(super) fn on_loopback(context: &Context) -> anyhow::Result<Self> {
         let port = ports::free()?;
         let reached: Ipv4Addr = HOST.parse()?;
@@ -94,7 +94,7 @@ impl Realm {
         let machines = [("server", format!("nfs/{SERVER}")), ("machine", format!("host/{CLIENT}"))];
         for (keytab, principal) in machines.into_iter().chain(USERS.map(|user| ("users", user.to_owned()))) {
             administer(&format!("addprinc -randkey {principal}"))?;
-            // One keytab has all keys, for who reads captures.
+            // One keytab has all keys, for programs that read captures.
             for file in [keytab, "all"] {
                 let file = folder.join(format!("{file}.keytab"));
                 administer(&format!("ktadd -norandkey -k {} {principal}", file.display()))?;
@@ -119,7 +119,7 @@ impl Realm {
         self.folder.join(format!("{name}.keytab"))
     }
 
-    /// The variables by which a process on the host lives in this realm.
+    /// The environment variables that put a process on the host into this realm.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         environment(&self.folder)
     }
@@ -137,8 +137,8 @@ impl Realm {
         context.run(&format!("kinit-{user}"), command)?.expect_success().map(drop)
     }
 
-    /// A guest in this realm, whose script is told the realm's KDC: it has the machine's and the users' keys, also
-    /// those of a server if it is one.
+    /// A guest in this realm. Its script gets the address of the KDC, and the keys of the machine and the users; a
+    /// guest that is a server also gets the server's key.
     pub(super) fn guest(&self, options: GuestOptions) -> GuestOptions {
         let options = options.before(SCRIPT).set("KDC", self.kdc).set("REALM", REALM);
         let options = options.set("DOMAIN", DOMAIN).set("SERVER_NAME", SERVER);

@@ -1,4 +1,4 @@
-//! What came out, for people and for programs.
+//! The results, for people and for programs.
 
 use super::{context::Settings, jobs::Job};
 use anyhow::Context as _;
@@ -17,7 +17,7 @@ pub(super) struct Outcome {
     pub(super) budget: Duration,
     /// Why it failed, if it did.
     pub(super) failure: Option<String>,
-    /// What it saw.
+    /// The job's notes.
     pub(super) notes: Vec<String>,
     /// The crash of a guest's kernel after which the job was run again.
     pub(super) crash: Option<Crashed>,
@@ -31,12 +31,12 @@ pub(super) struct Crashed {
     pub(super) first: String,
     /// Its last words, a line each.
     pub(super) words: String,
-    /// What the job left then.
+    /// The folder with the files that the job left.
     pub(super) kept: PathBuf,
 }
 
 impl Crashed {
-    /// What happened, with the last words.
+    /// A description of the crash, with the last words.
     pub(super) fn told(&self) -> String {
         format!(
             "1 guest crashed and was booted again: {}; its kernel's last words are\n{}\n    see {}",
@@ -55,7 +55,7 @@ pub(super) fn list(jobs: &[&Job]) {
     }
 }
 
-/// The table, the failures, what is missing from the list.
+/// Prints the table, the failures, and the claims that this run does not show.
 pub(super) fn print(
     outcomes: &[Outcome],
     missing: &[String],

@@ -1,25 +1,24 @@
-//! Which jobs a run without names does: those of the core, and a quarter of the others by the date.
+//! Which jobs a run without names does: the core, and a quarter of the others that the date chooses.
 
 use super::jobs::{self, Job};
 use anyhow::{bail, ensure};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// In so many runs, of days that follow each other, each job is run once.
+/// The number of parts: runs on so many consecutive days do each job at least once.
 pub(super) const PARTS: u64 = 4;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
-/// What each run does: of each kind of job at least one, so that no part is blind to a whole side of the project.
+/// The jobs of each run: at least one of each kind, so that every run tries all sides of the project.
 const CORE: &[&str] = &[
-    // Linux against itself: the harness, and the capture with which the others' are compared.
+    // Linux against itself: the harness, and the capture with which others are compared.
     "linux-linux",
-    // Linux's client: what a mount without a version does, data and random operations in the oldest and the newest
-    // version.
+    // Linux's client: a mount without a version, data and random operations in the oldest and the newest version.
     "client-nfs4",
     "client-tree",
     "client-tree-4.2",
     "client-fsx-short-4.2",
-    // Two guests, with an address each.
+    // Two guests, each with its own address.
     "client-two",
     // Our client with Linux's server, in the oldest and the newest version.
     "server-tree",
@@ -28,27 +27,27 @@ const CORE: &[&str] = &[
     "verbs-roce",
     // Kerberos.
     "client-kerberos-4.2",
-    // What goes wrong: a server that is killed under load.
+    // Faults: a server that is killed under load.
     "faults-restart-4.2",
 ];
 
 /// What a run is to do.
 pub(super) struct Plan {
     pub(super) jobs: Vec<&'static Job>,
-    /// Whether no job was named: then each of them has to run.
+    /// Whether no job was named: then all jobs of the plan have to run.
     pub(super) whole: bool,
-    /// What is said of it before it begins.
+    /// The line about the plan that is printed before the run.
     pub(super) words: String,
 }
 
-/// What was asked for.
+/// What the arguments ask for.
 pub(super) struct Asked<'a> {
     pub(super) names: &'a [String],
     pub(super) all: bool,
     pub(super) part: Option<u64>,
 }
 
-/// The jobs to run. Names choose among all; without names it is the core and a part, or all.
+/// The jobs to run. Names choose among all jobs; without names the plan is the core and a part, or all jobs.
 pub(super) fn plan(asked: &Asked<'_>) -> anyhow::Result<Plan> {
     if !asked.names.is_empty() {
         ensure!(!asked.all && asked.part.is_none(), "jobs are named, and --all or --part as well");
@@ -75,8 +74,8 @@ pub(super) fn plan(asked: &Asked<'_>) -> anyhow::Result<Plan> {
     Ok(Plan { jobs, whole: true, words })
 }
 
-/// The core and one part of the others, in the jobs' order. Neighbours come into different parts: they are a job's
-/// flavours.
+/// The core and one part of the others, in the jobs' order. Neighbours in the list are often flavours of one job, so
+/// they come into different parts.
 fn core_and(part: u64) -> Vec<&'static Job> {
     let mut turn = (1..=PARTS).cycle();
     let wanted = |job: &&Job| CORE.contains(&job.name) || turn.next() == Some(part);

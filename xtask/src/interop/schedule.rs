@@ -1,4 +1,4 @@
-//! Runs jobs, as many at a time as guests are allowed, and shows how far they are.
+//! Runs jobs at the same time, up to the allowed number of guests, and shows their progress.
 
 use super::{
     context::{Context, Settings},
@@ -19,13 +19,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What has not begun, and how many guests run.
+/// The jobs that have not begun, and how many guests run.
 struct Queue<'a> {
     waiting: Vec<&'a Job>,
     guests: usize,
 }
 
-/// Runs the jobs; the results come in the jobs' order.
+/// Runs the jobs; returns the results in the jobs' order.
 pub(super) fn run_all(jobs: &[&Job], settings: &Settings, guests: usize) -> Vec<Outcome> {
     let queue = Mutex::new(Queue { waiting: jobs.to_vec(), guests: 0 });
     let changed = Condvar::new();
@@ -48,7 +48,7 @@ pub(super) fn run_all(jobs: &[&Job], settings: &Settings, guests: usize) -> Vec<
     outcomes
 }
 
-/// The next job that has room. A job that needs more guests than allowed at all runs alone.
+/// The next job for whose guests there is room. A job that needs more guests than allowed runs alone.
 fn take<'a>(queue: &Mutex<Queue<'a>>, changed: &Condvar, most: usize) -> Option<&'a Job> {
     let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
@@ -101,15 +101,15 @@ fn run(job: &Job, settings: &Settings, shown: Option<&MultiProgress>) -> Outcome
     Outcome { name: job.name, about: job.about, took, budget: job.budget(settings), failure, notes, crash }
 }
 
-/// What came of a job.
+/// The result of one attempt at a job.
 struct Attempt {
     result: anyhow::Result<()>,
     notes: Vec<String>,
     crash: Option<Crashed>,
 }
 
-/// A job whose QEMU fell over by itself, or whose guest's kernel crashed by its own fault, has shown nothing about
-/// us: it is tried once more. What a crash left is kept beside the second attempt's folder.
+/// Does a job. If QEMU aborted, or a guest's kernel crashed by its own fault, the job has shown nothing about us: it
+/// gets a second attempt. The files of the crash stay beside the folder of that attempt.
 fn attempt(job: &Job, settings: &Settings) -> Attempt {
     let mut first = attempt_once(job, settings);
     if first.result.is_ok() {
@@ -136,11 +136,11 @@ fn attempt(job: &Job, settings: &Settings) -> Attempt {
     }
 }
 
-/// Ends the name of the folder with what a crash left.
+/// The end of the name of the folder with the files of a crash.
 const CRASHED: &str = "-crashed";
 
-/// What QEMU said when a check of its own failed, as libslirp's `soread` does when a connection ends while its buffer
-/// is full.
+/// What QEMU said when one of its own assertions failed, as in libslirp's `soread` if a connection ends while its
+/// buffer is full.
 pub(super) fn qemu_aborted(job: &Path) -> Option<String> {
     let guests = fs::read_dir(job).into_iter().flatten().flatten();
     let logs = guests.filter_map(|guest| fs::read_to_string(guest.path().join(QEMU_LOG)).ok());
@@ -161,10 +161,10 @@ fn attempt_once(job: &Job, settings: &Settings) -> Attempt {
     Attempt { result, notes: context.notes(), crash: None }
 }
 
-/// Captures of passed jobs stay up to this many bytes.
+/// A passed job's captures stay if they have at most this many bytes.
 const KEPT_CAPTURE: u64 = 64 << 20;
 
-/// Removes what takes room and tells nothing: what was served and copied, this program's copies, long captures.
+/// Removes large files that are of no use: served and copied files, copies of this program, long captures.
 fn clean(context: &Context) {
     for entry in fs::read_dir(context.dir()).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -206,7 +206,7 @@ mod tests {
         Job { name: "job", about: "", seconds: 60, guests: 1, scales: false, flavours: flavour::ONE, run }
     }
 
-    /// A guest that died with these words on its console.
+    /// Leaves the files of a guest that died with these words on its console.
     fn died(context: &Context, words: &str) -> anyhow::Result<()> {
         fs::write(context.folder("client")?.join(CONSOLE_LOG), words)?;
         bail!("guest client died")

@@ -1,4 +1,5 @@
-//! `rpcrdma serve` under a job's control: started, killed, started again with the same ports and state, ended in order.
+//! `rpcrdma serve` under a job's control: a job can start it, kill it, start it again with the same ports and state,
+//! and end it in order.
 
 use super::{
     context::Context,
@@ -20,14 +21,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the server may take to be ready, and to end when it is asked to.
+/// How long the server may take to become ready, and to end after SIGTERM.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// With Kerberos a server of RDMA has to be reached over TCP here, too (RFC 8166 section 8.2.2.1).
+/// With Kerberos, clients must also reach an RDMA server over TCP at this port (RFC 8166 section 8.2.2.1).
 pub(super) const KERBEROS_TCP_PORT: u16 = 2_049;
 
-/// How operations of version 4 may never end: the server's own failure, a call that it did not understand, and a client
-/// that may reclaim and is refused.
+/// Statuses that no operation of version 4 may have: the server's own failure, a call that it did not understand, a
+/// refusal to a client that may reclaim.
 const NEVER: [&str; 8] =
     ["SERVERFAULT", "IO", "BADXDR", "OP_ILLEGAL", "OP_NOT_IN_SESSION", "NO_GRACE", "RECLAIM_BAD", "RECLAIM_CONFLICT"];
 
@@ -41,12 +42,12 @@ pub(super) struct ServeOptions {
     lease: Option<u32>,
     place: Option<Place>,
     environment: Vec<(&'static str, OsString)>,
-    /// Where NFS is served over TCP, where it has to be.
+    /// The port of NFS over TCP, if TCP is needed.
     tcp_port: Option<u16>,
 }
 
 impl ServeOptions {
-    /// A server of this folder, with root as root if the harness is.
+    /// A server of this folder. Clients' root acts as root if the harness runs as root.
     pub(super) fn new(export: PathBuf) -> Self {
         let arguments = if super::host::is_root() { vec!["--no-root-squash".to_owned()] } else { Vec::new() };
         Self {
@@ -62,37 +63,37 @@ impl ServeOptions {
         }
     }
 
-    /// Its name, where a job has several: that of its files.
+    /// Names the server and its files, where a job has several servers.
     pub(super) fn named(mut self, name: &str) -> Self {
         self.name = name.to_owned();
         self
     }
 
-    /// Where it runs and listens ([`Network::serve`](super::network::Network::serve) tells).
+    /// Sets where it runs and listens, as [`Network::serve`](super::network::Network::serve) does.
     pub(super) fn at(mut self, place: Place) -> Self {
         self.place = Some(place);
         self
     }
 
-    /// How many RDMA ports it listens on.
+    /// Sets the number of its RDMA ports.
     pub(super) fn listeners(mut self, count: usize) -> Self {
         self.listeners = count;
         self
     }
 
-    /// Writes what goes over its connections to `NAME.pcapng`.
+    /// Writes a capture of its connections to `NAME.pcapng`.
     pub(super) fn capture(mut self) -> Self {
         self.capture = true;
         self
     }
 
-    /// The lease and the time for reclaims after a restart, in seconds, if version 4 is served.
+    /// Sets the lease and the time for reclaims after a restart, in seconds, if it serves version 4.
     pub(super) fn lease(mut self, seconds: u32) -> Self {
         self.lease = Some(seconds);
         self
     }
 
-    /// Who calls is proven, by a realm's users and by these flavours. Root is nobody then.
+    /// Makes callers prove who they are, as users of a realm and with these flavours. Then root is an anonymous user.
     pub(super) fn kerberos(mut self, realm: &Realm, flavours: &str) -> Self {
         self.arguments.retain(|argument| argument != "--no-root-squash");
         self.arguments.extend(["--sec".into(), flavours.into(), "--keytab".into()]);
@@ -102,7 +103,7 @@ impl ServeOptions {
         self
     }
 
-    /// A further argument of `rpcrdma serve`.
+    /// Adds an argument of `rpcrdma serve`.
     pub(super) fn argument(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
         self
@@ -116,7 +117,7 @@ pub(super) struct Server {
     options: ServeOptions,
     flavour: Flavour,
     ports: Vec<u16>,
-    /// Where NFS is served over TCP, if the flavour or Kerberos wants it.
+    /// The port of NFS over TCP, if the flavour or Kerberos needs it.
     tcp_port: Option<u16>,
     mount_port: u16,
     metrics_port: u16,
@@ -163,7 +164,7 @@ impl Server {
         if let Some(port) = self.tcp_port {
             command.arg("--tcp").arg(format!("{address}:{port}"));
         }
-        // Version 2 is served where it is asked for.
+        // `serve` offers NFS version 2 only if an option asks for it.
         if self.flavour.version == "2" {
             command.args(["--nfs", "2"]);
         }
@@ -196,27 +197,27 @@ impl Server {
         Ok(())
     }
 
-    /// Where it listens for RDMA (the first).
+    /// Its first RDMA port.
     pub(super) fn port(&self) -> u16 {
         self.ports[0]
     }
 
-    /// All ports where it listens for RDMA.
+    /// All its RDMA ports.
     pub(super) fn ports(&self) -> &[u16] {
         &self.ports
     }
 
-    /// Where it listens for TCP, in a flavour that wants it.
+    /// Its TCP port, if the flavour or Kerberos needs one.
     pub(super) fn tcp_port(&self) -> Option<u16> {
         self.tcp_port.filter(|_| self.flavour.is_tcp())
     }
 
-    /// Where MOUNT is served.
+    /// The port of MOUNT.
     pub(super) fn mount_port(&self) -> u16 {
         self.mount_port
     }
 
-    /// A URL of a path of it, for our client.
+    /// A URL of a path in its export, for our client.
     pub(super) fn url(&self, path: &str) -> String {
         let (address, port) = (self.address(), self.port());
         format!("nfs://{address}:{port}/{}?mountport={}", path.trim_start_matches('/'), self.mount_port)
@@ -256,7 +257,7 @@ impl Server {
         namespace::inside(self.namespace(), move || Metrics::fetch(port))
     }
 
-    /// Ends it without asking, as a crash does. [`Self::start`] starts it again.
+    /// Kills it, as a crash would. [`Self::start`] starts it again.
     pub(super) fn kill(&self) -> anyhow::Result<()> {
         let Some(mut running) = self.running.take() else { bail!("the server does not run") };
         if running.ended()?.is_some() {
@@ -266,7 +267,7 @@ impl Server {
         Ok(())
     }
 
-    /// Asks it to end, and fails if it does not end well.
+    /// Asks it to end (SIGTERM), and fails unless it exits with success.
     pub(super) fn stop(&self) -> anyhow::Result<()> {
         let Some(mut running) = self.running.take() else { bail!("the server does not run") };
         if running.ended()?.is_some() {
@@ -280,8 +281,8 @@ impl Server {
         }
     }
 
-    /// Stops it and judges what it counted: no connection ended for a violation of either side, none refused. Its
-    /// metrics stay in `NAME.metrics`, and are returned.
+    /// Stops it and judges its metrics: no connection may have ended because of a violation of either side, and none
+    /// may have been refused. Returns the metrics, which also stay in `NAME.metrics`.
     pub(super) fn finish(&self) -> anyhow::Result<Metrics> {
         let metrics = self.metrics()?;
         let file = self.dir.join(format!("{}.metrics", self.options.name));
@@ -290,7 +291,7 @@ impl Server {
         for reason in ["rpcrdma_violation", "fabric_violation", "terminated_by_peer"] {
             let ended = metrics
                 .sum("rpcrdma_connections_ended_total", &["transport=\"rdma\"", &format!("reason=\"{reason}\"")]);
-            // A CRC that soft-iWARP has split itself is its own mistake, and its kernel's log tells each.
+            // soft-iWARP is at fault if it assembles a CRC wrongly; the log of its kernel shows each case.
             let excused = if reason == "terminated_by_peer" { kernel_log::split_trailers(&self.dir) } else { 0 };
             if ended > excused as f64 {
                 bail!("{ended} connections ended for {reason}; see {} and {}", file.display(), self.log().display());

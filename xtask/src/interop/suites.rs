@@ -1,4 +1,4 @@
-//! Suites by other people that run in the guest: installed below the cache when a job first asks.
+//! Test suites of other projects that run in the guest: installed below the cache when a job first needs them.
 
 use super::image::Image;
 use anyhow::{Context as _, bail};
@@ -15,14 +15,14 @@ const PJDFSTEST: &str = "0.2.2";
 /// The version of the crate `fsx`.
 const FSX: &str = "0.3.2";
 
-/// The commit of cthon04 whose results stand in docs/suites.md, and where it is.
+/// The commit of cthon04 whose results stand in docs/suites.md, and the address of its repository.
 const CTHON_COMMIT: &str = "1768ae24d6e1dd19645911df70d1f0398a1b3b93";
 pub(super) const CTHON_ADDRESS: &str = "https://github.com/dkruchinin/cthon-nfs-tests";
 
-/// Where a copy of that repository is, for a machine that does not reach the address.
+/// Names a copy of that repository, for a machine that cannot reach the address.
 pub(super) const CTHON_VARIABLE: &str = "RPCRDMA_CTHON";
 
-/// The lock tests of cthon04, as `tests.init` has them for Linux: their names, and what the compiler is told of each.
+/// The lock tests of cthon04, as `tests.init` builds them for Linux: their names, and the options for the compiler.
 const CTHON_LOCKS: [(&str, &[&str]); 2] =
     [("tlocklfs", &["-DLF_SUMMIT"]), ("tlock64", &["-DLF_SUMMIT", "-DLARGE_LOCKS"])];
 
@@ -30,13 +30,13 @@ pub(super) fn pjdfstest(image: &Image) -> anyhow::Result<PathBuf> {
     from_crate(image, "pjdfstest", PJDFSTEST)
 }
 
-/// The exerciser of one file that other people keep; ours is `xtask fsx`.
+/// Another project's exerciser of one file; ours is `xtask fsx`.
 pub(super) fn fsx(image: &Image) -> anyhow::Result<PathBuf> {
     from_crate(image, "fsx", FSX)
 }
 
-/// A program of the name of its crate, built from crates.io. What it loads is in the guest: the same Debian's
-/// libraries.
+/// Builds a program with the name of its crate, from crates.io. The guest has the libraries that it loads, because both
+/// are the same Debian.
 fn from_crate(image: &Image, name: &str, version: &str) -> anyhow::Result<PathBuf> {
     let cache = image.folder.parent().context("the guest's folder stands alone")?;
     let folder = cache.join(format!("{name}-{version}"));
@@ -68,7 +68,7 @@ fn cthon_origin() -> OsString {
     std::env::var_os(CTHON_VARIABLE).unwrap_or_else(|| CTHON_ADDRESS.into())
 }
 
-/// The programs of cthon04's lock tests, whether they are there or not.
+/// The folder and the paths of cthon04's lock tests, which need not exist yet.
 fn cthon_programs(image: &Image) -> anyhow::Result<(PathBuf, Vec<PathBuf>)> {
     let cache = image.folder.parent().context("the guest's folder stands alone")?;
     let folder = cache.join(format!("cthon04-{}", &CTHON_COMMIT[..7]));
@@ -76,7 +76,8 @@ fn cthon_programs(image: &Image) -> anyhow::Result<(PathBuf, Vec<PathBuf>)> {
     Ok((folder, programs))
 }
 
-/// Whether cthon04 is here, or answers where it is. Copies are forbidden, and not every machine reaches GitHub.
+/// Whether cthon04 is in the cache, or can be fetched. We may not distribute copies, and not every machine reaches
+/// GitHub.
 pub(super) fn has_cthon(image: &Image) -> anyhow::Result<bool> {
     let (_, programs) = cthon_programs(image)?;
     if programs.iter().all(|program| program.exists()) {
@@ -88,8 +89,8 @@ pub(super) fn has_cthon(image: &Image) -> anyhow::Result<bool> {
     Ok(asking.status().context("git")?.success())
 }
 
-/// The lock tests of cthon04, built from its source; they need nothing of the guest. Their licence forbids copies: none
-/// of it is in this repository.
+/// Builds the lock tests of cthon04 from source; they need nothing of the guest. Their licence forbids copies, so this
+/// repository has none.
 pub(super) fn cthon_locks(image: &Image) -> anyhow::Result<Vec<PathBuf>> {
     let (folder, programs) = cthon_programs(image)?;
     let lock = File::create(folder.with_file_name(".cthon04.lock"))?;

@@ -11,8 +11,8 @@ use std::{
     process::Command,
 };
 
-/// Sizes around every border that matters: nothing, XDR's padding, inline thresholds of 1,024 and 4,096 bytes less
-/// their headers, pages, and the largest READ and WRITE.
+/// Sizes around every limit that matters: zero, XDR's padding, inline thresholds of 1,024 and 4,096 bytes less their
+/// headers, pages, and the largest READ and WRITE.
 pub(super) const SIZES: &[usize] = &[
     0, 1, 2, 3, 4, 5, 63, 511, 900, 1023, 1024, 1025, 3000, 3900, 3950, 3999, 4000, 4001, 4095, 4096, 4097, 8191, 8192,
     8193, 65_535, 65_536, 65_537, 131_071, 262_145, 1_048_575, 1_048_576, 1_048_577, 3_145_733,
@@ -53,8 +53,8 @@ pub(super) fn make(folder: &Path, seed: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A smaller one: so many files, the first of all [`SIZES`] up to 64 KiB and one of three megabytes, in one folder,
-/// with a link and a hole.
+/// A smaller tree: so many files in one folder, with a link and a hole. The first files have all [`SIZES`] up to 64 KiB
+/// and three megabytes.
 pub(super) fn make_small(folder: &Path, files: usize, seed: u64) -> anyhow::Result<()> {
     let mut numbers = Numbers(seed);
     fs::create_dir_all(folder.join("below"))?;
@@ -80,12 +80,12 @@ pub(super) fn same(context: &Context, name: &str, left: &Path, right: &Path) -> 
     same_listed(context, name, "%p %y %m %l\\n", left, right)
 }
 
-/// Fails if anything in two trees was last changed at another time.
+/// Fails if two trees differ in a time of last change.
 pub(super) fn same_times(context: &Context, name: &str, left: &Path, right: &Path) -> anyhow::Result<()> {
     same_listed(context, name, "%p %T@\\n", left, right)
 }
 
-/// Fails if `find` lists two trees otherwise, in this format.
+/// Fails if `find` lists two trees differently, in this format.
 fn same_listed(context: &Context, name: &str, format: &str, left: &Path, right: &Path) -> anyhow::Result<()> {
     let list = |side: &str, folder: &Path| -> anyhow::Result<Vec<String>> {
         let mut command = Command::new("find");

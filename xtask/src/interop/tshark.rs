@@ -1,11 +1,11 @@
-//! The second reader: tshark reads each capture of a job, and may mark malformed only what it also marks between two
-//! Linux kernels.
+//! The second reader: tshark reads each capture of a job. It may mark as malformed only what it also marks in the
+//! capture of two Linux kernels.
 //!
-//! It knows version 1 of RPC-over-RDMA only. Messages of version 2 are data of RDMAP to it, once it has looked for the
-//! chunk lists of version 1 in them: some end before the lists do that it thinks to see ([`UNNAMED`]). Where a client
-//! asks for version 2, is refused and goes on in version 1 on the same connection, it reads on from there.
+//! It knows version 1 of RPC-over-RDMA only. In messages of version 2 it looks for the chunk lists of version 1, then
+//! takes them for data of RDMAP; some messages end before these supposed lists do ([`UNNAMED`]). If a server refuses
+//! version 2 and the client goes on in version 1 on the same connection, tshark reads on from there.
 //!
-//! The project's own reader goes over the same captures, for credits, CRCs and versions ([`Wire::judge`]).
+//! The project's own reader checks credits, CRCs and versions in the same captures ([`Wire::judge`]).
 
 use super::{context::Context, crash::CONSOLE_LOG, process, wire::Wire};
 use anyhow::bail;
@@ -17,8 +17,8 @@ use std::{
     process::Command,
 };
 
-/// What tshark marks although it is right, and does not mark in the capture of two Linux kernels. The kind as [`kind`]
-/// makes it, the reason.
+/// Packets that tshark marks although they are right, and that the capture of two Linux kernels does not have: the kind
+/// as [`kind`] makes it, and the reason.
 const KNOWN: &[(&str, &str)] = &[
     (
         "V# READLINK Reply (Call In #)[Malformed Packet]",
@@ -40,10 +40,11 @@ const KNOWN: &[(&str, &str)] = &[
 /// The kind of a packet in which tshark has found no protocol above RDMAP.
 const UNNAMED: &str = "[Malformed Packet]";
 
-/// How many packets of one kind tshark is asked about in detail; more than these need a reason in [`KNOWN`].
+/// The most packets of one kind that we let tshark show in detail; if there are more, the kind needs a reason in
+/// [`KNOWN`].
 const LOOKED_AT: usize = 50;
 
-/// How many packets it is asked about of which it has put together what these show.
+/// The most packets that we let tshark show because it has assembled messages from them.
 const PARTS_LOOKED_AT: usize = LOOKED_AT * 100;
 
 /// RPC's call, as tshark writes it.
@@ -79,13 +80,13 @@ fn find(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// A file's name with its folder's, for files beside the job's others.
+/// A capture's name joined with its folder's name, for a file in the job's folder.
 pub(super) fn flat_name(context: &Context, path: &Path) -> String {
     let inside = path.strip_prefix(context.dir()).ok().or(path.file_name().map(Path::new)).unwrap_or(path);
     inside.display().to_string().replace(['/', '.'], "-")
 }
 
-/// `in_version_2`: the ends of connections that speak version 2.
+/// `in_version_2` names the ends of connections that speak version 2.
 fn judge(context: &Context, capture: &Path, in_version_2: &BTreeSet<String>) -> anyhow::Result<()> {
     let reference = context.image().reference();
     if !reference.exists() {
@@ -108,15 +109,15 @@ fn judge(context: &Context, capture: &Path, in_version_2: &BTreeSet<String>) -> 
     Ok(())
 }
 
-/// tshark on a capture. Linux's client takes ports below 1,024, and tshark would read a connection from port 862, say,
-/// as TWAMP.
+/// tshark on a capture. Linux's client takes ports below 1,024, and without this option tshark would read a connection
+/// from port 862 as TWAMP, for example.
 pub(super) fn tshark(capture: &Path) -> Command {
     let mut command = Command::new("tshark");
     command.args(["-o", "tcp.try_heuristic_first:TRUE", "-r"]).arg(capture);
     command
 }
 
-/// How often tshark finds an operation of CB_COMPOUND in a capture, by its number: in calls, and in answers.
+/// How often tshark finds an operation of CB_COMPOUND in a capture, by its number: in calls, and in replies.
 pub(super) fn callbacks(context: &Context, capture: &Path, operation: u32) -> anyhow::Result<(usize, usize)> {
     let mut command = tshark(capture);
     let wanted = format!("nfs.cb.operation == {operation} && !_ws.malformed");
@@ -125,7 +126,7 @@ pub(super) fn callbacks(context: &Context, capture: &Path, operation: u32) -> an
     Ok(called_and_answered(&finished.expect_success()?.stdout, operation))
 }
 
-/// How often tshark finds CB_NULL in a capture: calls, and answers.
+/// How often tshark finds CB_NULL in a capture: calls, and replies.
 pub(super) fn callback_nulls(context: &Context, capture: &Path) -> anyhow::Result<(usize, usize)> {
     let mut command = tshark(capture);
     // The program that a client names for its callbacks, as Linux's and ours do.
@@ -148,7 +149,7 @@ pub(super) fn nlm_calls(
         format!("rpc.program == 100021 && rpc.msgtyp == 0 && rpc.procedure in {{{numbers}}} && ip.src == {from}");
     command.args(["-Y", &wanted, "-T", "fields", "-e", "frame.number"]);
     let finished = process::run(context, &format!("tshark-nlm-{}", flat_name(context, capture)), command)?;
-    // The capture of a guest that runs may end within a packet: tshark says so, and shows what is whole.
+    // The capture of a running guest may end within a packet: tshark reports that, and shows the complete packets.
     Ok(finished.stdout.lines().count())
 }
 
@@ -165,7 +166,7 @@ pub(super) fn lists(context: &Context, capture: &Path, to: Ipv4Addr) -> anyhow::
 }
 
 /// The same from tshark's lines. A packet may hold several messages, and the operations of all of them stand in one
-/// list: one with a call and an answer counts as both.
+/// list: a packet with a call and a reply counts as both.
 fn called_and_answered(lines: &str, operation: u32) -> (usize, usize) {
     let operation = operation.to_string();
     let mut found = (0, 0);
@@ -178,12 +179,12 @@ fn called_and_answered(lines: &str, operation: u32) -> (usize, usize) {
     found
 }
 
-/// Those of the packets in which tshark has not lost its way.
+/// The packets among these in which tshark has not lost its position.
 ///
-/// It can take bytes in the middle of file data for the beginning of an FPDU, and then reads what is not there: the
-/// CRC of that "FPDU" is wrong. Our own reader has found every CRC of the capture right before ([`Wire::judge`]). If
-/// what it has read so looks like a Send that is not over, it puts it before the next Send, which is then malformed
-/// with a right CRC.
+/// tshark can take bytes in the middle of file data for the beginning of an FPDU, and then reads nonsense: the CRC of
+/// that "FPDU" is wrong. Our own reader has already found every CRC of the capture right ([`Wire::judge`]). If the
+/// nonsense looks like an unfinished Send, tshark puts it before the next Send, which then is malformed with a right
+/// CRC.
 fn not_lost(context: &Context, capture: &Path, frames: &[String]) -> anyhow::Result<Vec<String>> {
     let asked = in_detail(context, capture, &frames[..frames.len().min(LOOKED_AT)])?;
     let parts = parts(&asked);
@@ -204,7 +205,7 @@ fn not_lost(context: &Context, capture: &Path, frames: &[String]) -> anyhow::Res
     Ok(frames.iter().filter(|frame| !is_lost(frame)).cloned().collect())
 }
 
-/// All that tshark has to say of some packets, by their numbers.
+/// tshark's details of some packets, with their numbers.
 fn in_detail(context: &Context, capture: &Path, frames: &[String]) -> anyhow::Result<Vec<(String, String)>> {
     let filter = format!("frame.number in {{{}}}", frames.join(", "));
     let mut command = tshark(capture);
@@ -222,32 +223,32 @@ fn has_bad_crc(shown: &str) -> bool {
     shown.contains("(Bad CRC32")
 }
 
-/// The packets of which tshark has put together what it shows, each once.
+/// The packets from which tshark has assembled the messages that it shows, each once.
 ///
-/// A single FPDU can be of 46 packets of 1,460 bytes, and it shows all of them beside the packets of the Send.
+/// A single FPDU can consist of 46 packets of 1,460 bytes, and tshark shows all of them beside the packets of the Send.
 fn parts(shown: &[(String, String)]) -> Vec<String> {
     let parts: BTreeSet<_> = shown.iter().flat_map(|(_, shown)| fragments(shown)).collect();
     parts.into_iter().take(PARTS_LOOKED_AT).collect()
 }
 
-/// The packets that tshark has put together for a message in this one.
+/// The packets from which tshark has assembled a message in this one.
 fn fragments(shown: &str) -> Vec<String> {
     let lines = shown.lines().filter_map(|line| line.trim().strip_prefix("[Frame: "));
     lines.filter_map(|line| line.split_once(',').map(|(number, _)| number.to_owned())).collect()
 }
 
-/// What tshark marks as malformed: by kind, the packets' numbers.
+/// The packets that tshark marks as malformed: their numbers, by kind.
 ///
-/// A packet may hold several messages, and tshark does not say which of them it means: one with a READ reply counts as
-/// that.
+/// A packet may hold several messages, and tshark does not say which of them it means: a packet with a READ reply
+/// counts as a READ reply.
 fn malformed(
     context: &Context,
     capture: &Path,
     in_version_2: &BTreeSet<String>,
 ) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
     let mut command = tshark(capture);
-    // Where a port is used again soon, tshark takes the new connection's first frame for one of the old one's. No FPDU
-    // begins like this: it would be longer than a segment.
+    // If a port is used again soon, tshark takes the first frame of the new connection for a frame of the old one. No
+    // FPDU begins like this: it would be longer than a segment.
     let marked = r#"_ws.malformed && !(tcp.payload[0:16] == "MPA ID Req Frame")"#;
     command.args(["-Y", marked, "-T", "fields"]);
     for field in FIELDS {
@@ -263,7 +264,7 @@ fn malformed(
     Ok(kinds)
 }
 
-/// What tshark is asked about each of them.
+/// The fields that tshark prints about each packet.
 const FIELDS: [&str; 10] = [
     "frame.number",
     "ip.src",
@@ -289,7 +290,7 @@ fn kind_of_line<'a>(line: &'a str, in_version_2: &BTreeSet<String>) -> Option<(&
     (!is_of_version_2).then_some((frame, kind))
 }
 
-/// What tshark says of a packet, without its numbers and without what it says of DDP segments before.
+/// tshark's text about a packet, without numbers and without its text about earlier DDP segments.
 fn kind(info: &str) -> String {
     let last = ["[more DDP segments]", "[last DDP segment]"]
         .iter()

@@ -1,13 +1,14 @@
-//! Which version of RPC-over-RDMA each connection of a capture speaks, and whether version 2's credits were kept.
+//! Which version of RPC-over-RDMA each connection of a capture speaks, and whether both ends kept within version 2's
+//! credits.
 //!
-//! A client that may speak either begins with its properties (RDMA2_CONNPROP). A server without version 2, Linux's is
-//! one, answers with an error about the version in version 1's form, which names version 1 alone; the same connection
-//! goes on with calls of version 1.
+//! A client that speaks both begins with its properties (RDMA2_CONNPROP). A server without version 2, such as Linux's,
+//! answers with a version error in version 1's form that names version 1 alone; the same connection goes on with calls
+//! of version 1.
 
 use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Messages of version 2 that each end may send before it was granted any: the client its first, the server none.
+/// How many messages of version 2 each end may send before it gets a grant: the client one, the server none.
 const FIRST_MESSAGES: [u64; 2] = [1, 0];
 
 /// All connections of a capture.
@@ -15,33 +16,34 @@ const FIRST_MESSAGES: [u64; 2] = [1, 0];
 pub(super) struct Versions {
     /// Connections that began with the client's properties.
     pub(super) asked: u64,
-    /// Those of them on which the server refused version 2.
+    /// How many of them the server refused version 2 on.
     pub(super) refused: u64,
-    /// Calls answered on these, after that.
+    /// Calls answered on these connections after the refusal.
     pub(super) calls_after: u64,
     /// Calls answered in version 1 and in version 2.
     pub(super) calls: [u64; 2],
     /// Connections on which calls were answered in version 1 and in version 2.
     pub(super) connections: [u64; 2],
-    /// Who connected, for connections on which the server spoke version 2.
+    /// The end that connected, for each connection on which the server spoke version 2.
     pub(super) in_version_2: BTreeSet<String>,
-    /// Messages of another version than their connection had settled, and messages of version 2 without credit.
+    /// What was wrong: messages of another version than the connection had agreed on, and messages of version 2 without
+    /// credit.
     pub(super) wrong: Vec<String>,
 }
 
-/// One connection, while it is read. Sides are 0 for who connected, 1 for who listened.
+/// One connection, while it is read. Side 0 connected, side 1 listened.
 pub(super) struct Spoken {
-    /// Messages that each side may send in version 2, by the grants that it must have read.
+    /// Messages that each side may send in version 2, by the grants that it must have read already.
     messages: [u64; 2],
-    /// What was granted to each side and may still be on its way to it.
+    /// Grants to each side that may still be on the way to it.
     unread: [VecDeque<Grant>; 2],
-    /// The XID of the properties that it began with.
+    /// The XID of the properties with which the connection began.
     asked: Option<u64>,
-    /// The server has answered these with a refusal.
+    /// Whether the server has refused them.
     refused: bool,
-    /// In which version calls were answered: 1, 2.
+    /// Whether calls were answered in version 1, and in version 2.
     answered: [bool; 2],
-    /// The first message was seen.
+    /// Whether the first message was seen.
     began: bool,
 }
 
@@ -66,14 +68,14 @@ impl Default for Spoken {
 }
 
 impl Spoken {
-    /// A side reads the next grant: no more than the maximum can be saved up. Returns whether there was one.
+    /// A side reads the next grant: it cannot save up more than the maximum. Returns whether there was one.
     fn read(&mut self, side: usize) -> bool {
         let Some(grant) = self.unread[side].pop_front() else { return false };
         self.messages[side] = (self.messages[side] + grant.more).min(grant.most.max(grant.more));
         true
     }
 
-    /// The listener answers a message: it has read whatever came before that, and the message.
+    /// The listener answers a message: so it has read that message and all before it.
     fn read_up_to(&mut self, xid: u64) {
         if let Some(index) = self.unread[1].iter().position(|grant| grant.xid == Some(xid)) {
             (0..=index).for_each(|_| _ = self.read(1));
@@ -87,7 +89,7 @@ pub(super) fn is_version_2(header: &Value) -> bool {
 }
 
 impl Versions {
-    /// A Send with a transport header that was read.
+    /// Takes a Send whose transport header our reader has read.
     pub(super) fn message(&mut self, record: &Value, connection: &mut Spoken, side: usize) {
         let header = &record["header"];
         if is_version_2(header) {
@@ -108,7 +110,7 @@ impl Versions {
             self.refused += 1;
             return;
         }
-        // Version 1 is settled by a refusal, or by a first message of it.
+        // A refusal decides for version 1, and so does a first message in version 1.
         let settled_2 = connection.asked.is_some() && !connection.refused;
         if is_version_2(header) != settled_2 {
             let version = if settled_2 { 1 } else { 2 };
@@ -117,10 +119,12 @@ impl Versions {
         }
     }
 
-    /// Every message of version 2 costs one; a lone grant may be sent without any. Every one grants.
+    /// Every message of version 2 costs one credit, except that an end may send a lone grant without credit. Every
+    /// message grants credits.
     ///
     /// A capture is made at one end: a grant that was recorded before a message of the other end may have crossed it on
-    /// the way. So a side reads a grant as late as it can have; what is found wrong is wrong in any case.
+    /// the way. So we assume that a side has read a grant as late as possible: what we find wrong then is wrong in any
+    /// case.
     fn credits(&mut self, record: &Value, connection: &mut Spoken, side: usize) {
         let header = &record["header"];
         let xid = header["xid"].as_u64();
@@ -205,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_version_that_was_not_settled_is_seen() {
-        // An error about something else refuses nothing; then version 1 is out of place.
+        // An error about something else refuses nothing: so the later messages of version 1 are wrong.
         assert_eq!(read(&[properties(0, 3), refusal(8), of_1(0, 9)]).wrong.len(), 2);
         assert_eq!(
             read(&[properties(0, 3), refusal(7), properties(0, 3)]).wrong.len(),
@@ -225,12 +229,12 @@ mod tests {
         let versions = read(&[&begin[..], &served].concat());
         assert_eq!((versions.calls, versions.connections, versions.wrong.len()), ([0, 2], [0, 1], 0));
         assert_eq!(read(&[&begin[..], &[call(1), call(2), call(3)]].concat()).wrong.len(), 1);
-        // A grant may have crossed what is recorded after it.
+        // A grant may have crossed messages that are recorded after it.
         let saved: Vec<_> = (1..=5).map(|_| grant(1)).collect();
         let calls = |count| (1..=count).map(call).collect::<Vec<_>>();
         assert_eq!(read(&[&begin[..], &saved, &calls(7)].concat()).wrong.len(), 0);
         assert_eq!(read(&[&begin[..], &saved, &calls(8)].concat()).wrong.len(), 1);
-        // The listener has read what came before the call that it answers.
+        // The listener has read all messages before the call that it answers.
         let many = calls(6);
         let answers = |last| (1..=last).map(reply).collect::<Vec<_>>();
         let server = |answers: &[Sent]| {

@@ -1,5 +1,5 @@
-//! A capture, as `rpcrdma decode --json` reads it: what the two ends agreed on, what they used, and whether credits
-//! were kept.
+//! A capture, as `rpcrdma decode --json` reads it: what the two ends agreed on, what they used, and whether both kept
+//! within their credits.
 
 use super::{
     context::Context,
@@ -14,17 +14,18 @@ use std::{
     path::Path,
 };
 
-/// Where version 1 ends without RFC 8797: messages above this show that a larger threshold is in use.
+/// The inline threshold of version 1 without RFC 8797: longer messages show that a larger threshold is in use.
 const OLD_INLINE_THRESHOLD: u64 = 1024;
 
-/// Credits before the first reply of a connection: none were granted, and RFC 8166 allows one call.
+/// Credits before the first reply of a connection: the server has granted none yet, and RFC 8166 allows one call.
 const FIRST_CREDITS: u64 = 1;
 
-/// What went one way over all connections of a capture, by who connected (`initiator`) or who listened.
+/// What all connections of a capture carried in one direction: from the ends that connected (`initiator`), or from the
+/// ends that listened.
 #[derive(Default)]
 pub(super) struct Way {
-    /// Connections whose set-up carried RFC 8797 private data: the receive size that it names in bytes, whether it
-    /// allows remote invalidation.
+    /// Connections whose set-up carried RFC 8797 private data: the receive size that it announces, in bytes, and
+    /// whether it allows remote invalidation.
     pub(super) private_data: Vec<(u64, bool)>,
     /// Sends in all.
     pub(super) sends: u64,
@@ -42,9 +43,9 @@ pub(super) struct Way {
     pub(super) writes: u64,
     /// The most calls outstanding on one connection.
     pub(super) calls_at_a_time: usize,
-    /// The most credits that a reply granted to this side.
+    /// The most credits that one reply granted to this side.
     pub(super) credits: u64,
-    /// Connections where more Reads were outstanding than the peer's IRD, or calls than credits: what was seen.
+    /// Descriptions of connections that had more Reads outstanding than the peer's IRD, or more calls than credits.
     pub(super) overruns: Vec<String>,
 }
 
@@ -53,13 +54,13 @@ pub(super) struct Way {
 pub(super) struct Wire {
     /// Connections seen from their beginning.
     pub(super) connections: u64,
-    /// What they spoke.
+    /// The versions of RPC-over-RDMA on these connections.
     pub(super) versions: Versions,
-    /// From those who connected.
+    /// From the ends that connected.
     pub(super) initiator: Way,
-    /// From those who listened.
+    /// From the ends that listened.
     pub(super) responder: Way,
-    /// Terminates, with their reading.
+    /// Terminates, with their meaning.
     pub(super) terminates: Vec<String>,
     /// FPDUs with a wrong CRC.
     pub(super) bad_crcs: u64,
@@ -71,12 +72,12 @@ pub(super) struct Wire {
     pub(super) calls: BTreeMap<String, u64>,
 }
 
-/// What is known of one connection while it is read.
+/// The state of one connection during the reading.
 #[derive(Default)]
 struct Connection {
     initiator: String,
-    /// By side (0 initiator, 1 responder): calls not answered, credits, Reads not answered, the Reads that the peer
-    /// serves.
+    /// By side (0 initiator, 1 responder): unanswered calls, credits, unanswered Reads, and how many Reads the peer
+    /// serves at a time.
     calls: [BTreeSet<u64>; 2],
     credits: [u64; 2],
     reads: [usize; 2],
@@ -93,7 +94,7 @@ pub(super) fn decode(context: &Context, capture: &Path, mut each: impl FnMut(&Va
     for line in finished.stdout.lines() {
         each(&serde_json::from_str(line).with_context(|| finished.out.display().to_string())?);
     }
-    // It is as long as the capture, and can be made again.
+    // The output is as long as the capture, and can be made again.
     let _ = fs::remove_file(&finished.out);
     let _ = fs::remove_file(&finished.err);
     Ok(())
@@ -108,7 +109,7 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Fails if one side sent more than it was granted, or bytes arrived that nobody could have sent.
+    /// Fails if one side sent more than it was granted, or if bytes arrived that no correct peer sends.
     pub(super) fn judge(&self, capture: &Path) -> anyhow::Result<()> {
         let see = capture.display();
         let overruns = self.initiator.overruns.iter().chain(&self.responder.overruns);
@@ -124,7 +125,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Fails if there were Terminates, beyond those by which soft-iWARP ends connections for its own mistake.
+    /// Fails if there were Terminates, except those by which soft-iWARP ends connections by its own fault.
     pub(super) fn judge_terminates(&self, context: &Context, capture: &Path) -> anyhow::Result<()> {
         let excused = kernel_log::split_trailers(context.dir());
         if self.terminates.len() > excused {
@@ -153,7 +154,7 @@ impl Wire {
             self.missing_octets = record["missing_octets"].as_u64().unwrap_or(0);
             return;
         }
-        // A connection whose beginning is not in the capture tells nothing of credits.
+        // Without the beginning of a connection we cannot know its credits.
         let Some(connection) = connections.get_mut(&number) else { return };
         let side = usize::from(from != connection.initiator);
         match kind {
@@ -175,7 +176,7 @@ impl Wire {
                         .push(format!("connection {number}: {count} RDMA Reads outstanding, the peer serves {most:?}"));
                 }
             }
-            // The answer goes the other way.
+            // The response goes in the other direction.
             "read_response" if record["complete"] == true => {
                 connection.reads[1 - side] = connection.reads[1 - side].saturating_sub(1);
             }
@@ -256,7 +257,7 @@ impl Wire {
     }
 }
 
-/// Whether a Send carries a call: its RPC header says so, or, of a message without one, its lists do.
+/// Whether a Send carries a call: its RPC header says so, or its chunk lists if the message has no RPC header.
 fn is_call(record: &Value) -> bool {
     match record["rpc"]["type"].as_str() {
         Some(kind) => kind == "call",

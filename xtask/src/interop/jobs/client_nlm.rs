@@ -126,8 +126,8 @@ impl Side {
         }
     }
 
-    /// A guest that mounts this server in the job's flavour, with locks; Linux's server over TCP. Behind soft-iWARP, nfsd
-    /// can lose the first call of a connection: then a client that has reconnected gets no answer for a minute.
+    /// A guest that mounts this server in the job's flavour, with locks; Linux's server over TCP. Behind soft-iWARP,
+    /// nfsd can lose the first call of a connection: then a client that has reconnected gets no answer for a minute.
     fn mounted(&self, context: &Context, options: GuestOptions) -> GuestOptions {
         let (options, transport, port, mount_port) = match self {
             Side::Ours(server) => {

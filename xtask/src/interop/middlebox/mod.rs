@@ -1,9 +1,9 @@
 //! A middlebox: passes the bytes of TCP connections to a port of the loopback, and can cut, stall and slow them, at a
 //! chosen byte.
 //!
-//! It takes part in TCP at both sides, so a peer that it leaves alone still hears acknowledgements: a host that
-//! vanishes is made with [`super::namespace`]. Each connection has two threads, one for each way, that own the bytes
-//! they hold; an error at one side ends both.
+//! The middlebox ends TCP at both sides, so a peer still gets acknowledgements while the middlebox passes nothing. To
+//! make a host vanish, use [`super::namespace`]. Each connection has two threads, one for each direction, which own the
+//! bytes that they hold; an error at one side ends both.
 
 use super::process::LOOK;
 use anyhow::Context as _;
@@ -26,41 +26,41 @@ mod scanner;
 pub(super) use scanner::Part;
 use scanner::Scanner;
 
-/// Bytes that are taken at a time.
+/// The most bytes that it reads at a time.
 const TAKEN: usize = 65_536;
 
-/// How long a socket is waited for before the orders are looked at again.
+/// How long a thread waits for a socket before it looks at its orders again.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// The sockets' receive buffers, so that little is under way when a connection stalls.
 const BUFFER: usize = 65_536;
 
-/// Before a connection ends here nothing passes for so long, and what did has arrived. QEMU's user-mode network
-/// (libslirp, in `soread`) aborts when a connection ends while its buffer towards the guest is full.
+/// Before the middlebox ends a connection it passes nothing for so long, so that all earlier bytes have arrived. QEMU's
+/// user-mode network (libslirp, in `soread`) aborts if a connection ends while its buffer towards the guest is full.
 const SETTLED: Duration = Duration::from_millis(200);
 
-/// A slowed way moves its bytes in so many portions a second.
+/// If the middlebox slows a direction, it passes the bytes in so many portions a second.
 const PORTIONS: u64 = 20;
 
-/// Which way bytes go.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// From who connected.
+    /// From the end that connected.
     Up,
-    /// To who connected.
+    /// To the end that connected.
     Down,
 }
 
-/// What happens at the place.
+/// What happens at the place of the cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// The connection ends at both sides, as an end of stream.
+    /// The connection ends at both sides with a FIN.
     Fin,
-    /// The same as a reset.
+    /// The connection ends at both sides with a reset.
     Reset,
-    /// Nothing passes this way any more, until [`Middlebox::go_on`].
+    /// Nothing passes in this direction until [`Middlebox::go_on`].
     Stall,
-    /// Nothing passes either way.
+    /// Nothing passes in either direction until then.
     StallBoth,
 }
 
@@ -73,12 +73,12 @@ pub(super) enum Place {
     After(u64),
 }
 
-/// An order to cut one connection, the first that comes to the place.
+/// An order to cut one connection: the first that reaches the place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
     pub(super) way: Way,
     pub(super) place: Place,
-    /// So many FPDUs of the kind pass before.
+    /// How many FPDUs of the kind pass before the cut.
     pub(super) skip: u64,
     pub(super) end: End,
 }
@@ -94,13 +94,13 @@ impl fmt::Display for Cut {
 
 #[derive(Default)]
 struct Orders {
-    /// One after the other.
+    /// The cuts still to be made, one after the other.
     cuts: VecDeque<Cut>,
-    /// FPDUs of the kind, or bytes, that passed since the first of them was next.
+    /// FPDUs of the kind, or bytes, that have passed since the first of these cuts became the next one.
     passed: u64,
     done: Vec<String>,
     stalled: [bool; 2],
-    /// Bytes a second, each way.
+    /// Bytes a second in each direction.
     rate: Option<u64>,
 }
 
@@ -118,7 +118,7 @@ impl Shared {
     }
 }
 
-/// A middlebox that runs. Dropped, it ends with its connections.
+/// A middlebox that runs. Dropping the value ends it and its connections.
 pub(super) struct Middlebox {
     port: u16,
     shared: Arc<Shared>,
@@ -126,7 +126,7 @@ pub(super) struct Middlebox {
 }
 
 impl Middlebox {
-    /// Leads a new port of the loopback to another one of it.
+    /// Opens a new port of the loopback and passes its connections to the target port there.
     pub(super) fn before(target: u16) -> anyhow::Result<Self> {
         let port = super::ports::free()?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).context("the middlebox")?;
@@ -164,12 +164,12 @@ impl Middlebox {
         self.shared.orders().done.clone()
     }
 
-    /// Passes again what is stalled.
+    /// Lets stalled bytes pass again.
     pub(super) fn go_on(&self) {
         self.shared.orders().stalled = [false; 2];
     }
 
-    /// Passes so many bytes a second each way; with `None`, as many as come.
+    /// Passes so many bytes a second in each direction; with `None`, all that come.
     pub(super) fn slow(&self, rate: Option<u64>) {
         self.shared.orders().rate = rate;
     }
@@ -214,12 +214,12 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     }
 }
 
-/// One connection: what connected to us, and what we connected to.
+/// One connection: the socket that a peer opened to us, and the socket that we opened to the target.
 struct Link {
     near: TcpStream,
     far: TcpStream,
     cut: AtomicBool,
-    /// It is about to end: nothing passes.
+    /// The connection is about to end: nothing passes any more.
     ending: AtomicBool,
     shared: Arc<Shared>,
 }
@@ -241,7 +241,7 @@ impl Link {
         self.cut.load(Ordering::Relaxed) || self.shared.ended.load(Ordering::Relaxed)
     }
 
-    /// Ends both sides. A reset goes out when the last thread lets go of the sockets.
+    /// Ends both sides. A reset goes out when the last thread drops the sockets.
     fn end(&self, end: End) {
         for socket in [&self.near, &self.far] {
             match end {
@@ -252,7 +252,7 @@ impl Link {
         self.cut.store(true, Ordering::Relaxed);
     }
 
-    /// Passes the bytes of one way until the connection ends.
+    /// Passes the bytes of one direction until the connection ends.
     fn pass(&self, way: Way) {
         let (mut from, to) = match way {
             Way::Up => (&self.near, &self.far),
@@ -306,7 +306,7 @@ impl Link {
         }
     }
 
-    /// Whether the connection is to be cut among these bytes: where, and how.
+    /// Where and how to cut the connection among these bytes, if at all.
     fn place_of_cut(&self, way: Way, octets: &[u8], parts: &[(Part, usize)]) -> Option<(usize, End)> {
         let mut orders = self.shared.orders();
         let cut = orders.cuts.front().copied().filter(|cut| cut.way == way)?;
@@ -335,7 +335,7 @@ impl Link {
         Some((at, cut.end))
     }
 
-    /// Writes all of it, unless the connection ends before.
+    /// Writes all bytes, unless the connection ends before.
     fn write(&self, mut to: &TcpStream, mut octets: &[u8]) -> bool {
         while !octets.is_empty() {
             match to.write(octets) {

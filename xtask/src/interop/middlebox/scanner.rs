@@ -1,14 +1,14 @@
-//! Finds the FPDUs in one way of an iWARP connection, as far as a middlebox must know them: what each carries, and
-//! where its middle is.
+//! Finds the FPDUs in one direction of an iWARP connection, as far as a middlebox must know them: what each carries,
+//! and where its middle is.
 //!
-//! Owns nothing but its place in the stream. Bytes that are no iWARP make it find nonsense, never more: both ends
-//! check, not this.
+//! It owns only its position in the stream. In bytes that are not iWARP it finds nonsense, but does nothing worse:
+//! checks are up to both ends.
 
 /// MPA's set-up frame (RFC 5044 section 7.1): a key of 16 bytes, flags, revision, and the length of the private data
 /// in two bytes.
 const SETUP_OCTETS: usize = 20;
 
-/// An FPDU's length field, DDP's control byte and RDMAP's: enough to know what it is.
+/// An FPDU's length field, DDP's control byte and RDMAP's: enough to know what the FPDU is.
 const HEADER_OCTETS: usize = 4;
 
 /// FPDUs are padded to a multiple of this, and end with a CRC of as many bytes.
@@ -25,7 +25,7 @@ pub(in crate::interop) enum Part {
     ReadResponse,
     /// A Send of any kind.
     Send,
-    /// A Terminate, or something that nobody has defined.
+    /// A Terminate, or an undefined operation.
     Other,
 }
 
@@ -41,19 +41,19 @@ impl Part {
     }
 }
 
-/// One way of a connection, from its first byte on.
+/// One direction of a connection, from its first byte on.
 #[derive(Default)]
 pub(super) struct Scanner {
     set_up: bool,
     header: [u8; SETUP_OCTETS],
-    /// Bytes of the present frame that have come.
+    /// Bytes of the present frame that have arrived.
     position: usize,
-    /// Bytes of the present frame, once its header has come.
+    /// Length of the present frame in bytes, once its header has arrived.
     length: usize,
 }
 
 impl Scanner {
-    /// Takes the next bytes. Returns each FPDU whose middle is among them, and the byte's index.
+    /// Takes the next bytes. Returns each FPDU whose middle is among them, and the index of the byte in the middle.
     pub(super) fn feed(&mut self, octets: &[u8]) -> Vec<(Part, usize)> {
         let mut found = Vec::new();
         let mut at = 0;
