@@ -1,5 +1,6 @@
-//! `xtask locks FILE`: locks of fcntl(2) and flock(2), which shells cannot take. This process holds one, others of the
-//! same program try; or several such processes count in the file, each number under a lock; or it does what it is told.
+//! `xtask locks FILE`: locks of fcntl(2) and flock(2), which shells cannot take. In one mode this process holds a lock
+//! and others of the same program try to get it; in another, several processes count in the file, each number under a
+//! lock; in the third, it follows commands.
 
 use anyhow::{Context as _, bail, ensure};
 use rustix::{
@@ -68,7 +69,7 @@ impl Call {
         }
     }
 
-    /// Takes a lock if nobody has it. Says whether it could.
+    /// Takes a lock if it is free. Returns whether it was.
     fn attempt(self, file: &File, kind: Kind) -> anyhow::Result<bool> {
         let operation = match kind {
             Kind::Exclusive => FlockOperation::NonBlockingLockExclusive,
@@ -107,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
 }
 
-/// Appends the number of lines, once nobody else does.
+/// Appends the number of lines, under a lock.
 fn count(by: Call, file: &mut File) -> anyhow::Result<()> {
     by.lock(file, FlockOperation::LockExclusive).context("cannot wait for the lock")?;
     let mut text = String::new();
@@ -117,7 +118,8 @@ fn count(by: Call, file: &mut File) -> anyhow::Result<()> {
     by.lock(file, FlockOperation::Unlock).context("cannot unlock")
 }
 
-/// Fails unless others are kept out as they should be while this process holds no lock, and one of each kind.
+/// While this process holds no lock, then one of each kind: fails unless other processes are kept out as they should
+/// be.
 fn judge(arguments: &Arguments, file: &File) -> anyhow::Result<()> {
     let by = arguments.by;
     let judge_others = |held: &str, exclusive: bool, shared: bool| -> anyhow::Result<()> {
@@ -142,7 +144,7 @@ fn judge(arguments: &Arguments, file: &File) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether another process gets a lock, which ends with it.
+/// Whether another process gets a lock; the lock ends with that process.
 fn other_process(arguments: &Arguments, kind: Kind) -> anyhow::Result<bool> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("locks").arg(&arguments.file).args(["--by", arguments.by.word(), "--attempt", kind.word()]);

@@ -1,7 +1,7 @@
-//! `cargo xtask`: starts the programs that this repository builds, and others beside them, and judges from outside what
-//! they did.
+//! `cargo xtask`: starts the programs that this repository builds, and other programs, and judges from outside what
+//! they do.
 //!
-//! Nothing here uses a crate of the project as a library: what is judged is what a user gets.
+//! Nothing here uses a crate of the project as a library: it judges the programs that a user gets.
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

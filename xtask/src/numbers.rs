@@ -1,10 +1,10 @@
-//! Numbers that look random and come from a seed, so that a failure can be had again.
+//! Numbers that look random and come from a seed, so that a failure can be repeated.
 
 /// Numbers that look random, from a seed (splitmix64).
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
-    /// The next one.
+    /// The next number.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -13,7 +13,7 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    /// One below the limit; 0 if the limit is 0.
+    /// A number below the limit; 0 if the limit is 0.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next().checked_rem(limit).unwrap_or(0)
     }

@@ -10,7 +10,7 @@ pub(super) struct Figures {
     pub(super) report: Report,
 }
 
-/// See `tests/load/src/load.rs`, as for all that follows.
+/// Fields here and below: see `tests/load/src/load.rs`.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) struct Report {
     pub(super) connections: usize,

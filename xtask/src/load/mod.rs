@@ -1,8 +1,7 @@
 //! `cargo xtask load`: what a thousand connections cost the built server, idle and active, as tables in docs/load.md.
 //!
-//! Measured by the program `rpcrdma-load` (`tests/load`), which is built and started here: it makes the connections,
-//! and reads from `/proc` what the server holds. All numbers are kept in docs/figures/load.json, from which the tables
-//! can be made again.
+//! This command builds and starts the program `rpcrdma-load` (`tests/load`), which makes the connections and reads from
+//! `/proc` what the server holds. docs/figures/load.json keeps all numbers; `--redraw` makes the tables from it again.
 
 mod data;
 mod table;
@@ -20,15 +19,15 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The document with the tables, and its part that is written here.
+/// The document with the tables, and the part of it that this command writes.
 const DOCUMENT: &str = "docs/load.md";
 const PART: &str = "load";
 /// All numbers.
 const NUMBERS: &str = "docs/figures/load.json";
-/// How long connections are active, in seconds, each way.
+/// How long connections are active in each measurement, in seconds.
 const SECONDS: f64 = 5.0;
 const QUICK_SECONDS: f64 = 1.0;
-/// What is measured for the document.
+/// The number of connections in the document.
 const CONNECTIONS: usize = 1000;
 
 /// Measure what a thousand connections cost the server, idle and active

@@ -4,7 +4,7 @@ use super::data::{Active, Decent, Figures, Resources, Version};
 use crate::figures::table::thousands;
 use std::fmt::Write as _;
 
-/// The part of the document that the figures make.
+/// The part of the document that shows the figures.
 pub(super) fn section(figures: &Figures) -> String {
     let report = &figures.report;
     let versions = &report.versions;
@@ -55,7 +55,7 @@ pub(super) fn section(figures: &Figures) -> String {
     out
 }
 
-/// How busy they are.
+/// How busy the connections are.
 fn among(what: &str, part: fn(&Version) -> &Active, versions: &[Version]) -> String {
     let Some(active) = versions.first().map(part) else { return what.to_owned() };
     match active.pause_ms {

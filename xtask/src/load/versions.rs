@@ -1,7 +1,7 @@
 //! `cargo xtask load --versions`: READ and WRITE in NFS 4.2 beside version 3, as a table in docs/load.md.
 //!
-//! Measured by `rpcrdma-load beside` (`tests/load/src/beside`), which is built and started here. Its numbers are kept
-//! in docs/figures/nfs-versions.json, from which the table can be made again.
+//! This command builds and starts `rpcrdma-load beside` (`tests/load/src/beside`), which measures.
+//! docs/figures/nfs-versions.json keeps the numbers; `--redraw` makes the table from it again.
 
 use crate::{
     figures::{machine::Machine, section, table::thousands},
@@ -16,7 +16,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// The part of the document that is written here.
+/// The part of the document that this command writes.
 const PART: &str = "versions";
 /// All numbers.
 const NUMBERS: &str = "docs/figures/nfs-versions.json";
@@ -33,7 +33,7 @@ pub(super) struct Figures {
     report: Report,
 }
 
-/// See `tests/load/src/beside/report.rs`, as for all that follows.
+/// Fields here and below: see `tests/load/src/beside/report.rs`.
 #[derive(Debug, Deserialize, Serialize)]
 struct Report {
     seconds: f64,
@@ -67,14 +67,14 @@ struct Spread {
     certain: [f64; 2],
 }
 
-/// What is asked for.
+/// What the arguments ask for.
 pub(super) struct Asked {
     pub(super) quick: bool,
     pub(super) redraw: bool,
     pub(super) json: bool,
 }
 
-/// Measures, or makes the table again. `document` is written unless the run was a quick one.
+/// Measures, or makes the table again. Writes `document` unless the run is a quick one.
 pub(super) fn run(root: &Path, document: &str, asked: &Asked) -> anyhow::Result<()> {
     let numbers = root.join(NUMBERS);
     let figures = if asked.redraw {
@@ -107,7 +107,7 @@ fn measure(root: &Path, seconds: f64) -> anyhow::Result<Figures> {
     command.arg("--program").arg(program).arg("--folder").arg(&scratch.0).arg("beside");
     command.args(["--seconds", &seconds.to_string(), "--json"]);
     let output = command.stderr(Stdio::inherit()).output().context("cannot start the program that was built")?;
-    // It fails where version 4 is too slow, too, and then has told everything.
+    // The program also fails if version 4 is too slow; then its output is complete.
     let report: Report = serde_json::from_slice(&output.stdout).context("it could not be measured")?;
     let date = Command::new("date").arg("+%F").output().context("date")?;
     let date = String::from_utf8_lossy(&date.stdout).trim().to_owned();

@@ -1,5 +1,5 @@
-//! One holder of locks that does what it is told: a line on standard input is a command, its answer a line on standard
-//! output. What it holds ends with it, however it ends.
+//! One holder of locks that follows commands: each line on standard input is a command, and its answer a line on
+//! standard output. Its locks end with the process, however it ends.
 //!
 //! | command | answer |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `put FIRST WORD` | `ok` when the word is on the server's disk |
 //! | `end` | none |
 //!
-//! A length of 0 is to the end of all files. An error's answer is its name.
+//! A length of 0 reaches to the largest possible offset. If a system call fails, the answer is the error's name.
 
 use anyhow::{Context as _, bail};
 use nix::{
@@ -26,7 +26,7 @@ use std::{
     os::unix::fs::FileExt as _,
 };
 
-/// Does what stands in `commands`, line by line.
+/// Carries out `commands`, line by line.
 pub(super) fn obey(file: &File, commands: impl BufRead, mut answers: impl Write) -> anyhow::Result<()> {
     for line in commands.lines() {
         let line = line?;

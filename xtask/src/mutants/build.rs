@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// The end of what cargo and rustc say that is shown of a build that failed, in bytes.
+/// How many bytes of cargo's and rustc's last output are shown if a build fails.
 const SHOWN_OCTETS: usize = 3000;
 
 /// A test program: a crate's unit tests, or one of its `tests/`.
@@ -39,7 +39,7 @@ pub(super) struct Program {
 #[derive(Debug)]
 pub(super) struct NotBuilt(pub(super) String);
 
-/// Builds what stands in a folder.
+/// Builds the workspace in a folder.
 pub(super) struct Builder {
     cargo: OsString,
     tree: PathBuf,
@@ -69,7 +69,7 @@ impl Builder {
         Ok(builder)
     }
 
-    /// The test programs of a package, its unit tests first.
+    /// The test programs of a package, with its unit tests first.
     pub(super) fn targets(&self, package: &str) -> anyhow::Result<&[Target]> {
         self.packages.get(package).map(Vec::as_slice).with_context(|| format!("there is no package {package}"))
     }
@@ -135,14 +135,14 @@ fn program(package: &str, line: &str) -> Option<Program> {
     if message["profile"]["test"] != true {
         return None;
     }
-    // Of an artifact it is not said whether its unit tests are run by default: here they are, or it would not have been
-    // built.
+    // cargo does not say of an artifact whether its unit tests run by default: they do, or cargo would not have built
+    // it.
     let mut target = message["target"].clone();
     target["test"] = true.into();
     Some(Program { target: test_program(package, &target)?, executable, folder })
 }
 
-/// The end of what a program said.
+/// The end of a program's output.
 fn end(said: &[u8]) -> String {
     let said = String::from_utf8_lossy(said);
     let from = said.len().saturating_sub(SHOWN_OCTETS);

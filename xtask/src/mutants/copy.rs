@@ -1,8 +1,8 @@
-//! A copy of the repository's files, in which faults are put. The tree itself is only read.
+//! A copy of the repository's files, into which faults are put. The tree itself is only read.
 //!
-//! The copy is what stands in the tree, committed or not, without what git ignores. Files are written only where their
-//! content differs, so that nothing is built again for a copy alone. What a broken-off run has left is put right by the
-//! next.
+//! The copy is what stands in the tree, committed or not, without what git ignores. Only files with different content
+//! are written, so that copying alone makes cargo build nothing again. The next run repairs what an interrupted run has
+//! left.
 
 use super::list::Fault;
 use anyhow::{Context as _, ensure};
@@ -19,7 +19,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Makes the folder the same as the tree, as git knows it.
+    /// Makes the folder equal to the tree, without what git ignores.
     pub(super) fn sync(from: &Path, to: &Path) -> anyhow::Result<Tree> {
         let listed = Command::new("git")
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -38,7 +38,7 @@ impl Tree {
         &self.root
     }
 
-    /// Puts a fault in; it stands there as long as what is returned.
+    /// Puts a fault in; it stays there as long as the returned value lives.
     pub(super) fn put(&self, fault: &Fault) -> anyhow::Result<Standing> {
         let path = self.root.join(fault.path());
         let original = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
@@ -48,7 +48,7 @@ impl Tree {
     }
 }
 
-/// A fault that stands in the copy. Dropped, it is taken out.
+/// A fault that stands in the copy. Dropping the value takes it out.
 pub(super) struct Standing {
     path: PathBuf,
     original: String,
@@ -57,13 +57,13 @@ pub(super) struct Standing {
 impl Drop for Standing {
     fn drop(&mut self) {
         if let Err(error) = fs::write(&self.path, &self.original) {
-            // The next run puts it right.
+            // The next run repairs the file.
             eprintln!("cannot take the fault out of {}: {error}", self.path.display());
         }
     }
 }
 
-/// Copies what differs, and removes what is not named. A name whose file is gone is as one that is not there.
+/// Copies files that differ, and removes files that are not named. A named file that no longer exists is removed, too.
 fn mirror(from: &Path, to: &Path, names: &BTreeSet<&str>) -> anyhow::Result<()> {
     for name in names {
         let Ok(content) = fs::read(from.join(name)) else { continue };

@@ -1,8 +1,8 @@
 //! Asks the tests about one fault after the other.
 //!
-//! The order is from cheap to dear: the test program that the list names, the crate's other ones, then those of the
-//! crates above. Before a test program is asked about a fault it has to pass without one: otherwise a failure would say
-//! nothing. That is asked once, and of those programs only that are needed.
+//! The order is from cheap to expensive: the test program that the list names, the crate's other test programs, then
+//! those of the crates above. Before a test program runs with a fault it must pass without one: otherwise a failure
+//! would say nothing. It runs without a fault once, and only if it is needed.
 
 use super::{
     build::{Builder, NotBuilt, Program, Target},
@@ -18,12 +18,12 @@ use std::{
 
 /// The longest that a test program may take without a fault.
 const SOUND_LIMIT: Duration = Duration::from_secs(300);
-/// With a fault it may take this many times what it took without, as the machine may have got other work meanwhile...
+/// With a fault it may take this many times as long as without, because the machine may have other work meanwhile...
 const HANG_FACTOR: u32 = 8;
-/// ...and at least this long. Who takes longer hangs, and has noticed the fault.
+/// ...and at least this long. A program that takes longer hangs, and so has noticed the fault.
 const HANG_LIMIT: Duration = Duration::from_secs(30);
 
-/// How often a test program is run whose failures do not repeat.
+/// How often a test program runs if its failures do not repeat.
 const TRIES: usize = 3;
 
 /// What noticed a fault.
@@ -34,24 +34,24 @@ pub(super) struct Catch {
     pub(super) end: End,
 }
 
-/// What became of a fault.
+/// The result for a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Caught(Catch),
     /// Every test passed.
     Survived,
-    /// The list is wrong: the place is not there, or the code does not compile.
+    /// The list is wrong: the place does not exist, or the code does not compile.
     Wrong(String),
 }
 
-/// What became of a fault, and how long it took to find out.
+/// The result for a fault, and how long it took.
 pub(super) struct Judged<'a> {
     pub(super) fault: &'a Fault,
     pub(super) verdict: Verdict,
     pub(super) took: Duration,
 }
 
-/// Some test programs of one package that are built and asked together.
+/// Some test programs of one package that are built and run together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Step {
     package: String,
@@ -61,7 +61,7 @@ struct Step {
 pub(super) struct Judge<'a> {
     tree: &'a Tree,
     builder: Builder,
-    /// How long each test program that was asked takes without a fault.
+    /// How long each test program takes without a fault, as far as it has run.
     sound: BTreeMap<Target, Duration>,
 }
 
@@ -70,7 +70,7 @@ impl<'a> Judge<'a> {
         Self { tree, builder, sound: BTreeMap::new() }
     }
 
-    /// Sees that what is asked first about these faults passes without them.
+    /// Makes sure that the first test programs for these faults pass without them.
     pub(super) fn prepare(&mut self, faults: &[(&Fault, &Layer)]) -> anyhow::Result<()> {
         let mut first: BTreeMap<String, BTreeSet<Target>> = BTreeMap::new();
         for (fault, layer) in faults {
@@ -84,10 +84,10 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// Puts a fault in and asks until somebody notices it.
+    /// Puts a fault in and runs tests until one notices it.
     ///
     /// # Errors
-    /// If a test fails without a fault, or something else is wrong that has nothing to do with this one.
+    /// If a test fails without a fault, or something unrelated to this fault goes wrong.
     pub(super) fn judge<'f>(&mut self, fault: &'f Fault, layer: &Layer) -> anyhow::Result<Judged<'f>> {
         let begin = Instant::now();
         let mut verdict = Verdict::Survived;
@@ -110,7 +110,7 @@ impl<'a> Judge<'a> {
         Ok(Judged { fault, verdict, took: begin.elapsed() })
     }
 
-    /// Whom to ask about a fault, in order.
+    /// The test programs to run for a fault, in order.
     fn steps(&self, fault: &Fault, layer: &Layer) -> anyhow::Result<Vec<Step>> {
         let mut steps = Vec::new();
         for package in std::iter::once(&layer.package).chain(&layer.above) {
@@ -128,7 +128,8 @@ impl<'a> Judge<'a> {
         Ok(steps.into_iter().map(|(package, targets)| Step { package: package.clone(), targets }).collect())
     }
 
-    /// Sees that the tests of a step pass without a fault, if it is not known yet. No fault may stand in the copy.
+    /// Makes sure that the tests of a step pass without a fault, unless they have passed before. No fault may stand in
+    /// the copy.
     fn see_sound(&mut self, step: &Step) -> anyhow::Result<()> {
         let unknown: Vec<Target> =
             step.targets.iter().filter(|target| !self.sound.contains_key(target)).cloned().collect();
@@ -153,7 +154,7 @@ impl<'a> Judge<'a> {
         Ok(())
     }
 
-    /// Asks the tests of a step about what stands in the copy.
+    /// Runs the tests of a step on the copy.
     fn ask(&self, step: &Step) -> anyhow::Result<Verdict> {
         let programs = match self.builder.build(&step.package, &step.targets)? {
             Ok(programs) => programs,
@@ -167,8 +168,8 @@ impl<'a> Judge<'a> {
         Ok(Verdict::Survived)
     }
 
-    /// How a test program notices what stands in the copy, if it does. A test that fails has to fail a second time,
-    /// alone: one that fails now and then, on a machine that has much to do, has noticed nothing.
+    /// How a test program notices the fault in the copy, if it does. A test that fails must fail a second time, alone:
+    /// a test that fails now and then on a busy machine has noticed nothing.
     fn noticed(&self, program: &Program) -> anyhow::Result<Option<End>> {
         let limit = self.limit(program);
         for _ in 0..TRIES {

@@ -1,5 +1,5 @@
-//! The list of faults, `mutants.toml`, and where each of them stands in the source. A list that does not say what it
-//! should is refused as a whole.
+//! The list of faults, `mutants.toml`, and the place of each in the source. A list with any mistake is refused as a
+//! whole.
 
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 /// The file of the repository that holds the list.
 pub(super) const FILE: &str = "mutants.toml";
 
-/// A crate that is broken, and who is above it.
+/// A crate that gets faults, and the packages above it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Layer {
@@ -17,7 +17,7 @@ pub(super) struct Layer {
     pub(super) folder: String,
     /// The name of the package.
     pub(super) package: String,
-    /// The packages whose tests are asked after its own, in this order.
+    /// The packages whose tests run after its own, in this order.
     pub(super) above: Vec<String>,
 }
 
@@ -31,17 +31,16 @@ pub(super) struct Fault {
     pub(super) folder: String,
     /// The file, from the crate's folder.
     file: String,
-    /// What is replaced; it stands in the file once.
+    /// The text that is replaced; it stands in the file exactly once.
     find: String,
-    /// What stands there instead.
+    /// The text that stands there instead.
     put: String,
-    /// What goes wrong in the world, in the words of a reader.
+    /// What goes wrong for users or peers, in plain words.
     pub(super) breaks: String,
     /// The rules of `spec/` that are broken, where there are some.
     #[serde(default)]
     pub(super) rules: Vec<String>,
-    /// The test program, of the crate or of a package above, that is asked first; the crate's unit tests if it is not
-    /// said.
+    /// The test program, of the crate or of a package above, that runs first; the crate's unit tests if none is named.
     pub(super) first: Option<String>,
 }
 
@@ -51,10 +50,10 @@ impl Fault {
         format!("crates/{}/{}", self.folder, self.file)
     }
 
-    /// A file's text with the fault in it, and the line where it stands.
+    /// A file's text with the fault in it, and the line of the fault.
     ///
     /// # Errors
-    /// If what is to be replaced does not stand there exactly once.
+    /// If the text to be replaced does not stand there exactly once.
     pub(super) fn applied(&self, text: &str) -> anyhow::Result<(String, usize)> {
         let mut places = text.match_indices(&self.find).map(|(at, _)| at);
         let Some(at) = places.next() else {

@@ -1,9 +1,9 @@
-//! `cargo xtask mutants`: whether the tests notice what they are there for.
+//! `cargo xtask mutants`: whether the tests notice the faults that they should notice.
 //!
-//! `mutants.toml` lists deliberate faults, each of them one that somebody could make. They are put one at a time into a
-//! copy of the tree (`target/mutants/tree`), and the tests of the changed crate and of those above are run, up to the
-//! first that fails. A fault that no test notices fails the command, and so does a list that does not fit the code any
-//! more. See `docs/mutants.md`.
+//! `mutants.toml` lists deliberate faults, each of them one that a programmer could make. The command puts them one at
+//! a time into a copy of the tree (`target/mutants/tree`), and runs the tests of the changed crate and of the crates
+//! above, up to the first that fails. A fault that no test notices fails the command, and so does a list that no longer
+//! fits the code. See `docs/mutants.md`.
 
 mod build;
 mod copy;
@@ -47,7 +47,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Tries the faults that were asked for. Fails when one is not caught, or when a test fails without one.
+/// Tries the faults that the arguments choose. Fails if a fault is not caught, or if a test fails without a fault.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let begin = Instant::now();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
@@ -77,7 +77,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if report::all_caught(&judged) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Tries faults one after the other, and says how it goes.
+/// Tries faults one after the other, and prints each result.
 fn try_all<'f>(root: &Path, folder: &Path, list: &List, faults: &[&'f Fault]) -> anyhow::Result<Vec<Judged<'f>>> {
     let tree = copy::Tree::sync(root, &folder.join("tree"))?;
     let builder = build::Builder::new(tree.root(), &folder.join("target"))?;
@@ -98,7 +98,7 @@ fn try_all<'f>(root: &Path, folder: &Path, list: &List, faults: &[&'f Fault]) ->
     Ok(judged)
 }
 
-/// Says what the faults are.
+/// Prints the list of the faults.
 fn tell(root: &Path, faults: &[&Fault], as_json: bool) -> anyhow::Result<()> {
     let mut values = Vec::with_capacity(faults.len());
     for fault in faults {
@@ -118,7 +118,7 @@ fn tell(root: &Path, faults: &[&Fault], as_json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Some faults by a seed: one of each crate in turn, so that a few are of different crates.
+/// Chooses some faults by a seed: one of each crate in turn, so that even a few belong to different crates.
 fn choose<'f>(faults: &[&'f Fault], some: usize, seed: u64) -> Vec<&'f Fault> {
     let mut numbers = Numbers(seed);
     let mut crates: BTreeMap<&str, Vec<&Fault>> = BTreeMap::new();
@@ -136,7 +136,7 @@ fn choose<'f>(faults: &[&'f Fault], some: usize, seed: u64) -> Vec<&'f Fault> {
     chosen
 }
 
-/// A seed that nobody chose; short, as people may type it.
+/// A random seed; short, because people may type it.
 fn fresh_seed() -> u64 {
     std::hash::RandomState::new().build_hasher().finish() >> 32
 }
@@ -153,7 +153,7 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
     }
 
-    /// So `cargo test` says at once when code has moved away from under the list.
+    /// This test shows at once if a change of the code has made the list wrong.
     #[test]
     fn every_fault_has_its_place_in_the_source() {
         let list = List::read(root()).unwrap();

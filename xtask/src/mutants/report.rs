@@ -1,4 +1,4 @@
-//! What became of the faults, for people and for programs.
+//! The results for the faults, for people and for programs.
 
 use super::{
     judge::{Judged, Verdict},
@@ -7,7 +7,7 @@ use super::{
 use serde_json::{Value, json};
 use std::{fmt::Write as _, time::Duration};
 
-/// The tests of a program that hangs which are named; a program may have many.
+/// How many tests of a hanging program are named; it may have many.
 const NAMED_TESTS: usize = 3;
 
 /// What noticed a fault, or that nothing did.
@@ -54,7 +54,7 @@ pub(super) fn all_caught(judged: &[Judged<'_>]) -> bool {
     counts(judged).0 == judged.len()
 }
 
-/// A table as it stands in `docs/mutants.md`, and a line for the whole.
+/// The table for `docs/mutants.md`, and a line with the totals.
 pub(super) fn table(judged: &[Judged<'_>], took: Duration) -> String {
     let mut out = "| fault | caught by | seconds |\n|---|---|---:|\n".to_owned();
     for one in judged {
@@ -70,7 +70,7 @@ pub(super) fn table(judged: &[Judged<'_>], took: Duration) -> String {
     out
 }
 
-/// The same for programs.
+/// The same as JSON, for programs.
 pub(super) fn value(judged: &[Judged<'_>], seed: Option<u64>, took: Duration) -> Value {
     let faults = judged.iter().map(|one| {
         let mut value = json!({

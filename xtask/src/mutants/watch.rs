@@ -1,7 +1,7 @@
-//! Runs a test program up to the first test that fails, and not for ever.
+//! Runs a test program up to the first test that fails, with limits on its time and memory.
 //!
-//! A program runs in a process group of its own, which is killed when a test has failed, when the time is over, or when
-//! it has taken too much memory: broken code may do anything.
+//! A program runs in a process group of its own. We kill the group when a test has failed or when the time is over,
+//! because broken code may do anything.
 
 use super::build::Program;
 use anyhow::Context as _;
@@ -15,29 +15,28 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The address space of a test program, in bytes: a fault that allocates without end must not take the machine with
-/// it.
+/// The address space of a test program, in bytes: a fault that allocates without end must not bring down the machine.
 const MEMORY_OCTETS: u64 = 8 << 30;
-/// The processor time of a test program, in seconds: one that outlives us, spinning, ends.
+/// The processor time of a test program, in seconds: a program that spins ends even if it outlives us.
 const PROCESSOR_SECONDS: u64 = 1800;
-/// How often it is looked whether a program that says nothing is still there.
+/// How often we check whether a program that prints nothing still runs.
 const LOOK: Duration = Duration::from_millis(100);
-/// The last lines of a program that are kept, to be shown when it fails unasked.
+/// How many of a program's last lines are kept, to be shown if it fails without a fault.
 const KEPT_LINES: usize = 60;
 
 /// How a test program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Passed,
-    /// A test failed; the others were not waited for.
+    /// A test failed; we did not wait for the others.
     Failed {
         test: String,
     },
-    /// It ended otherwise than test programs do, as by a signal.
+    /// The program did not end as test programs do, but for example by a signal.
     Died {
         how: String,
     },
-    /// It did not end in time. These tests had not ended.
+    /// The program did not end in time; these tests had not ended.
     Hung {
         limit: Duration,
         tests: Vec<String>,
@@ -51,7 +50,7 @@ pub(super) struct Ran {
     pub(super) took: Duration,
 }
 
-/// Runs a program, or one test of it alone, for at most this long.
+/// Runs a program, or one of its tests alone, for at most this long.
 pub(super) fn run(program: &Program, only: Option<&str>, limit: Duration) -> anyhow::Result<Ran> {
     let begin = Instant::now();
     let (child, lines) = start(program, only)?;
@@ -84,7 +83,7 @@ pub(super) fn run(program: &Program, only: Option<&str>, limit: Duration) -> any
             }
             Err(RecvTimeoutError::Timeout) => {}
         }
-        // Whatever it has started may hold the pipe open.
+        // Processes that it has started may hold the pipe open.
         if let Some(status) = status {
             break ended_by(status);
         }
@@ -98,7 +97,7 @@ pub(super) fn run(program: &Program, only: Option<&str>, limit: Duration) -> any
     Ok(Ran { end, said, took: begin.elapsed() })
 }
 
-/// Everything that a program has started goes with it.
+/// A program and all processes that it has started; dropping the value kills them.
 struct Group(Child);
 
 impl Drop for Group {
@@ -114,10 +113,10 @@ fn pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
-/// A line that a program says, and whether it says it on its standard output.
+/// A line that a program prints, and whether it prints it on standard output.
 type Line = (bool, String);
 
-/// Starts a program; its lines come by the channel.
+/// Starts a program; the channel delivers its lines.
 fn start(program: &Program, only: Option<&str>) -> anyhow::Result<(Child, Receiver<Line>)> {
     let mut child = Command::new(&program.executable)
         .args(only.into_iter().flat_map(|test| ["--exact", test]))
@@ -130,10 +129,10 @@ fn start(program: &Program, only: Option<&str>) -> anyhow::Result<(Child, Receiv
         .spawn()
         .with_context(|| format!("cannot start {}", program.executable.display()))?;
     for (resource, limit) in [(Resource::As, MEMORY_OCTETS), (Resource::Cpu, PROCESSOR_SECONDS)] {
-        // One that is gone already needs no limit.
+        // A program that has already ended needs no limit.
         let _ = prlimit(pid(&child), resource, Rlimit { current: Some(limit), maximum: Some(limit) });
     }
-    // Two pipes: a verdict is written in pieces, between which something could come.
+    // Two pipes: test programs write a verdict in pieces, and on one pipe other output could come in between.
     let (sender, lines) = mpsc::channel();
     if let Some(output) = child.stdout.take() {
         tell_lines(output, true, sender.clone());
@@ -144,7 +143,7 @@ fn start(program: &Program, only: Option<&str>) -> anyhow::Result<(Child, Receiv
     Ok((child, lines))
 }
 
-/// Sends the lines of a pipe, until it ends or nobody listens.
+/// Sends the lines of a pipe, until the pipe ends or the receiver is gone.
 fn tell_lines(pipe: impl Read + Send + 'static, is_output: bool, sender: Sender<Line>) {
     std::thread::spawn(move || {
         let mut reader = BufReader::new(pipe);
@@ -186,8 +185,8 @@ mod tests {
     use crate::mutants::build::Target;
     use std::path::PathBuf;
 
-    /// A program that does what a script says. Another process writes it: a file that this one has open for writing, or
-    /// that a test beside has inherited in that moment, could not be executed.
+    /// A program that is a shell script. Another process writes the file: the system refuses to execute a file that
+    /// this process, or the child of another test at that moment, has open for writing.
     fn script(name: &str, text: &str) -> Program {
         let executable = std::env::temp_dir().join(format!("rpcrdma-watch-{}-{name}", std::process::id()));
         let written = Command::new("sh")
