@@ -1,4 +1,4 @@
-//! The programs of this repository: built as their users do, and started.
+//! Builds the programs of this repository, as their users do, and starts them.
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
@@ -8,12 +8,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// If it is set, programs that are built as tests are come from one build of the whole workspace, as `cargo test
-/// --workspace --all-features` makes it. Cargo builds a library again for each set of features that its users want of
-/// it: a package alone wants fewer than the workspace, and CI would compile most crates four times.
+/// If it is set, programs that are built as tests are built come from one build of the whole workspace, as `cargo test
+/// --workspace --all-features` makes it. Cargo builds a library anew for each set of its features: a package alone
+/// needs fewer features than the workspace, so CI would compile most crates four times.
 const WHOLE_BUILD: &str = "RPCRDMA_WHOLE_BUILD";
 
-/// What a package has that can be started.
+/// A program of a package.
 #[derive(Clone, Copy)]
 pub(crate) enum Program<'a> {
     /// Its only program.
@@ -24,20 +24,20 @@ pub(crate) enum Program<'a> {
     Example(&'a str),
 }
 
-/// Builds a package's program with optimisation, and says where it is.
+/// Builds a package's program with optimisation, and returns its path.
 pub(crate) fn release(root: &Path, package: &str) -> anyhow::Result<PathBuf> {
     let built = run_cargo(root, &["build", "--package", package, "--release"]).with_context(|| package.to_owned())?;
     find(&built, package, Program::Only)
 }
 
-/// The same of an example.
+/// The same for an example.
 pub(crate) fn release_example(root: &Path, package: &str, name: &str) -> anyhow::Result<PathBuf> {
     let arguments = ["build", "--package", package, "--release", "--example", name];
     let built = run_cargo(root, &arguments).with_context(|| name.to_owned())?;
     find(&built, package, Program::Example(name))
 }
 
-/// Builds a program as tests are built, and says where it is.
+/// Builds a program as tests are built, and returns its path.
 pub(crate) fn debug(root: &Path, package: &str, program: Program<'_>) -> anyhow::Result<PathBuf> {
     let mut arguments = match program {
         Program::Test(_) => vec!["test", "--no-run"],
@@ -57,7 +57,7 @@ pub(crate) fn debug(root: &Path, package: &str, program: Program<'_>) -> anyhow:
     find(&built, package, program)
 }
 
-/// Runs cargo, and gives back what it says of each thing that it has built.
+/// Runs cargo, and returns its message about each artifact that it has built.
 fn run_cargo(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -74,7 +74,7 @@ fn run_cargo(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
     Ok(lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
 }
 
-/// Where cargo has put a program, by what it said of all that it has built.
+/// The path of a program, from cargo's messages about what it has built.
 fn find(built: &[Value], package: &str, program: Program<'_>) -> anyhow::Result<PathBuf> {
     let (kind, name) = match program {
         Program::Only => ("bin", None),
@@ -88,14 +88,14 @@ fn find(built: &[Value], package: &str, program: Program<'_>) -> anyhow::Result<
         (id.contains(&format!("#{package}@")) || id.contains(&format!("/{package}#")))
             && target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|found| found == kind))
             && name.is_none_or(|name| target["name"] == name)
-            // A program's own unit tests are a program of the same name.
+            // The unit tests of a program are another program with the same name.
             && artifact["profile"]["test"] == (kind == "test")
     };
     let mut found = built.iter().filter(is_wanted).filter_map(|artifact| artifact["executable"].as_str());
     found.next().map(PathBuf::from).with_context(|| format!("cargo did not say where it put the program of {package}"))
 }
 
-/// A directory below `target` that goes when it is dropped: on the file system of the repository.
+/// A directory below `target`, so on the file system of the repository. Dropping the value removes it.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
@@ -103,7 +103,7 @@ impl Scratch {
         Self::in_folder(&root.join("target"), name)
     }
 
-    /// The same elsewhere.
+    /// The same in another folder.
     pub(crate) fn in_folder(folder: &Path, name: &str) -> anyhow::Result<Self> {
         let path = folder.join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&path)?;

@@ -1,4 +1,5 @@
-//! `xtask ranges`: what of a file is data and what is a hole, and copying without reading, which shells cannot ask for.
+//! `xtask ranges`: shows which ranges of a file are data and which are holes, and copies without reading; shells can do
+//! neither.
 
 use anyhow::{Context as _, bail};
 use rustix::{

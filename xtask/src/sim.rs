@@ -1,7 +1,7 @@
-//! `cargo xtask sim`: runs the whole transport in simulated worlds, one for each seed, and tells which seeds found
+//! `cargo xtask sim`: runs the whole transport in simulated worlds, one for each seed, and prints which seeds found
 //! something.
 //!
-//! The runs are made by the program `rpcrdma-simulation` (`tests/simulation`), which is built and started here.
+//! This command builds and starts the program `rpcrdma-simulation` (`tests/simulation`), which does the runs.
 
 use crate::programs::{self, Program};
 use anyhow::Context as _;
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     output: PathBuf,
 }
 
-/// Builds the program, starts it and takes its word.
+/// Builds the program, starts it, and returns its result.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
     let mut command = Command::new(programs::debug(root, "rpcrdma-simulation", Program::Only)?);

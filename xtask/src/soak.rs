@@ -1,7 +1,6 @@
 //! `cargo xtask soak`: decent clients that check every byte beside hostile peers, against the built command.
 //!
-//! The program is `rpcrdma-load` (`tests/load`), which is built and started here; what it says and how it ends is taken
-//! as it is.
+//! This command builds and starts the program `rpcrdma-load` (`tests/load`), and passes on its output and its result.
 
 use crate::programs::{self, Program};
 use anyhow::Context as _;
@@ -40,7 +39,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Builds, starts, and takes its word.
+/// Builds the program, starts it, and returns its result.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
     let build = |package| match arguments.debug {

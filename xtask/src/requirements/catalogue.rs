@@ -1,5 +1,5 @@
-//! The rules that the specifications make, and those for which a test is not owed. A file that does not say what it
-//! should is refused as a whole.
+//! The rules of the specifications, and the exceptions: rules that need no test. A file with any mistake is refused as
+//! a whole.
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -40,12 +40,12 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// The tag of its document: what stands before the first hyphen.
+    /// The tag of its document: the part of the id before the first hyphen.
     pub(super) fn document(&self) -> &str {
         self.id.split('-').next().unwrap_or(&self.id)
     }
 
-    /// The document by the name that one looks for it by, and the section: `RFC 8166, section 4.5.1`.
+    /// The usual name of the document, and the section: `RFC 8166, section 4.5.1`.
     pub(super) fn source(&self) -> String {
         let parts: Vec<&str> = self.id.split('-').collect();
         let [tag, middle @ .., _] = parts.as_slice() else { return self.id.clone() };
@@ -75,7 +75,7 @@ impl Rule {
 #[serde(deny_unknown_fields)]
 pub(super) struct Exception {
     pub(super) id: String,
-    /// Why, so that somebody who wrote the rule would agree.
+    /// A reason with which the author of the rule would agree.
     pub(super) reason: String,
     /// The file or folder of the repository where the reason can be seen.
     #[serde(rename = "where")]

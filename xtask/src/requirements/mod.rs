@@ -1,9 +1,9 @@
 //! `cargo xtask requirements`: which test proves which rule of the specifications, and which rules nothing proves.
 //!
-//! Four things are read: the catalogues of rules (`spec/requirements.toml`, `spec/requirements-extra.toml`), the lines
-//! `/// proves: ID, ID` above the tests of the workspace, the comments of the crates that name a rule (`places.rs`),
-//! and `spec/exceptions.toml`, which says of a rule without a test why it has none. Every rule is proven or excepted;
-//! the command fails when one is neither, and so does the test below. So a proof that goes away takes CI with it.
+//! The command reads four things: the catalogues of rules (`spec/requirements.toml`, `spec/requirements-extra.toml`),
+//! the lines `/// proves: ID, ID` above the tests of the workspace, the comments of the crates that name a rule
+//! (`places.rs`), and `spec/exceptions.toml`, which says why a rule without a test has none. Every rule must be proven
+//! or excepted; otherwise the command fails, and so does the test below. So CI fails if a proof disappears.
 
 mod catalogue;
 mod places;
@@ -33,8 +33,8 @@ pub(crate) struct Arguments {
     without_place: bool,
 }
 
-/// Prints what was asked for. Fails when a rule is neither proven nor excepted, or a file of the catalogue or a line of
-/// a test is wrong.
+/// Prints what the arguments ask for. Fails when a rule is neither proven nor excepted, or a file of the catalogue or a
+/// line of a test is wrong.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
     let report = read(root)?;
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(if report.missing().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Reads a repository's catalogues, tests and exceptions, and holds them against each other.
+/// Reads a repository's catalogues, tests and exceptions, and compares them.
 fn read(root: &Path) -> anyhow::Result<report::Report> {
     let rules = catalogue::rules(&root.join("spec"))?;
     let exceptions = catalogue::exceptions(root)?;
@@ -66,7 +66,7 @@ fn read(root: &Path) -> anyhow::Result<report::Report> {
     let (mut proofs, mut places) = (Vec::new(), Vec::new());
     for source in sources::sources(root)? {
         proofs.extend(scan::in_source(&source)?);
-        // The report's own tests are about ids that there are not.
+        // The report's own tests use ids that do not exist.
         if !source.file.starts_with("xtask/src/requirements/") {
             places.extend(places::in_source(&source, &tags));
         }
@@ -94,7 +94,7 @@ mod tests {
         assert!(report.missing().is_empty(), "neither proven nor excepted:\n{}", report.table());
     }
 
-    /// The report is not fooled into finding nothing: what it is about is there.
+    /// The report really finds the documents, rules and tests, so an empty report cannot pass for a good one.
     #[test]
     fn the_report_is_about_the_documents_that_are_implemented() {
         let value = of_this_repository().value();

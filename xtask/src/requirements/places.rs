@@ -1,9 +1,9 @@
 //! The places: comments in the code of the crates that name a rule, such as `// V2-4.2.1.1-h: a forced grant is a
 //! loan`.
 //!
-//! An id stands for its document, its section and its letter, so it needs no more words beside it; it may stand in any
-//! comment, alone or in a sentence. An id that is named anywhere in the sources, tests too, must be in the catalogue:
-//! a place that a typing error leads to nowhere would be worse than none.
+//! An id contains its document, its section and its letter, so it needs no further words; it may stand in any comment,
+//! alone or in a sentence. Every id in the sources, tests included, must be in the catalogue: an id with a typing error
+//! would lead nowhere, which is worse than no place.
 
 use super::sources::Source;
 
@@ -14,18 +14,18 @@ pub(super) struct Place {
     pub(super) file: String,
     /// The line of the comment, counted from 1.
     pub(super) line: usize,
-    /// The first line of code that follows the comment, or what it stands beside.
+    /// The first line of code that follows the comment, or the code on the same line.
     pub(super) code: String,
     /// The rules, in the order of the comment.
     pub(super) ids: Vec<String>,
-    /// Whether it is in a test: such a place carries no rule.
+    /// Whether it is in a test: the code there does not carry out the rule.
     pub(super) in_test: bool,
 }
 
 /// The most columns of code that a place shows.
 const CODE_COLUMNS: usize = 80;
 
-/// The places of one file. `tags` are the documents' tags, without which nothing is an id.
+/// The places of one file. `tags` are the documents' tags: every id begins with one.
 pub(super) fn in_source(source: &Source, tags: &[&str]) -> Vec<Place> {
     let lines: Vec<&str> = source.text.lines().map(str::trim).collect();
     let mut in_test = source.is_test();
@@ -43,14 +43,14 @@ pub(super) fn in_source(source: &Source, tags: &[&str]) -> Vec<Place> {
     places
 }
 
-/// The text of a line's comment. What a test proves is no place.
+/// The text of a line's comment, without lines that say what a test proves.
 fn comment(line: &str) -> Option<&str> {
     let at = if line.starts_with("//") { 0 } else { line.find(" // ")? };
     let comment = line[at..].trim_start_matches([' ', '/', '!']);
     (!comment.starts_with("proves:")).then_some(comment)
 }
 
-/// The first line of code from `lines` on: what a comment there is about.
+/// The first line of code in `lines`, to which a comment there belongs.
 fn below<'a>(lines: &[&'a str]) -> &'a str {
     if lines[0].starts_with("//!") {
         return "the whole file";

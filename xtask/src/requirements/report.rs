@@ -1,4 +1,4 @@
-//! Rules, tests and exceptions held against each other, for people and for programs.
+//! Compares rules, tests and exceptions, for people and for programs.
 
 use super::{
     catalogue::{Exception, Level, Rule},
@@ -12,7 +12,7 @@ use std::{
     fmt::Write as _,
 };
 
-/// What is known of every rule.
+/// All rules with their tests, places and exceptions.
 pub(super) struct Report {
     /// In the order of the catalogues.
     rules: Vec<Rule>,
@@ -23,13 +23,13 @@ pub(super) struct Report {
     exceptions: BTreeMap<String, Exception>,
 }
 
-/// How many rules there are, and what became of them.
+/// How many rules there are, and how many of them are proven, excepted and so on.
 #[derive(Clone, Copy, Default)]
 struct Counts {
     total: usize,
     proven: usize,
     excepted: usize,
-    /// That a place in code names.
+    /// Rules that a place in code names.
     placed: usize,
 }
 
@@ -95,12 +95,12 @@ impl Report {
         self.rules.iter().filter(without).map(|rule| rule.id.as_str()).collect()
     }
 
-    /// The rules that no place in code names, but for those that have no test either.
+    /// The rules that no place in code names, without those that have no test either.
     fn unplaced(&self) -> impl Iterator<Item = &Rule> {
         self.rules.iter().filter(|rule| !self.places.contains_key(&rule.id) && !self.exceptions.contains_key(&rule.id))
     }
 
-    /// These rules, a line each, and how many they are.
+    /// These rules, one on each line, and their number.
     pub(super) fn without_place(&self) -> String {
         let mut out = String::new();
         for rule in self.unplaced() {
@@ -111,7 +111,7 @@ impl Report {
         out
     }
 
-    /// By document in the order of the catalogues, then by level.
+    /// The counts by document, in the order of the catalogues, then by level.
     fn counts(&self) -> Vec<(&str, BTreeMap<Level, Counts>)> {
         let mut documents: Vec<(&str, BTreeMap<Level, Counts>)> = Vec::new();
         for rule in &self.rules {
@@ -128,7 +128,7 @@ impl Report {
         documents
     }
 
-    /// The shares and what is missing, for programs.
+    /// The shares and the missing rules, for programs.
     pub(super) fn value(&self) -> Value {
         let mut documents = serde_json::Map::new();
         for (document, levels) in self.counts() {
@@ -143,7 +143,7 @@ impl Report {
         json!({ "documents": documents, "missing": self.missing(), "without_place": unplaced })
     }
 
-    /// The shares and what is missing, for people.
+    /// The shares and the missing rules, for people.
     pub(super) fn table(&self) -> String {
         let mut out = format!(
             "{:8}  {:9}  {:>5}  {:>6}  {:>8}  {:>7}  {:>6}  {:>7}\n",
@@ -181,11 +181,11 @@ impl Report {
         out
     }
 
-    /// What the rules say whose ids begin with `id`, with their places and tests; only the rule of that id if there is
-    /// one.
+    /// The rules whose ids begin with `id`, with their texts, places and tests; only one rule if its id is exactly
+    /// `id`.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such rule.
     pub(super) fn about(&self, id: &str) -> anyhow::Result<String> {
         let exact: Vec<_> = self.rules.iter().filter(|rule| rule.id == id).collect();
         let found =

@@ -1,6 +1,6 @@
 //! The proofs: lines `/// proves: ID, ID` of the workspace's sources, each directly above the attribute of a test
-//! (several such lines may stand in a row). A line anywhere else is an error, for what it says would be proven by
-//! nothing; so is one above a test that is ignored.
+//! (several such lines may stand in a row). Such a line anywhere else is an error, because no test would prove its
+//! rules; so is such a line above an ignored test.
 
 use super::sources::Source;
 use anyhow::{Context as _, bail, ensure};
@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail, ensure};
 /// Attributes that make a function a test.
 const TESTS: [&str; 2] = ["#[test]", "#[tokio::test"];
 
-/// A test that says what it proves.
+/// A test with the rules that it proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Proof {
     /// The file, from the repository's root.
@@ -21,7 +21,7 @@ pub(super) struct Proof {
     pub(super) ids: Vec<String>,
 }
 
-/// The most rules that one test proves. Who reads what a test is for has to see that it is so.
+/// The most rules that one test may prove: a reader must be able to see that the test proves each of them.
 const MAX_IDS: usize = 12;
 
 /// The proofs of one file.
@@ -53,8 +53,8 @@ pub(super) fn in_source(source: &Source) -> anyhow::Result<Vec<Proof>> {
     Ok(proofs)
 }
 
-/// What stands behind the mark, if a line is a proof. A mark that is written a little otherwise is taken too, and is an
-/// error later if it is not above a test: nothing is passed over in silence.
+/// The text behind the mark, if the line has one. A slightly different spelling of the mark counts too, and is an error
+/// later if it is not above a test: so no line is silently ignored.
 fn said(line: &str) -> Option<&str> {
     line.trim_start_matches(['/', '!']).trim_start().strip_prefix("proves:").filter(|_| line.starts_with("//"))
 }
@@ -69,7 +69,7 @@ fn listed(said: &str) -> anyhow::Result<Vec<String>> {
     Ok(ids)
 }
 
-/// The function that the attributes at the front of `lines` belong to: its line and name.
+/// The function to which the attributes at the beginning of `lines` belong: its line and name.
 fn function<'a>(
     file: &str,
     lines: &mut impl Iterator<Item = (usize, &'a str)>,

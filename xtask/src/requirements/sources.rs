@@ -1,4 +1,4 @@
-//! The sources of a repository that proofs and places are looked for in.
+//! The source files of a repository, in which we look for proofs and places.
 
 use anyhow::Context as _;
 use std::{
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Where they stand.
+/// The folders of the source files.
 const FOLDERS: [&str; 3] = ["crates", "tests", "xtask/src"];
 
 /// One file.
@@ -17,7 +17,7 @@ pub(super) struct Source {
 }
 
 impl Source {
-    /// Whether all of it is for tests, or judges from outside.
+    /// Whether the whole file is for tests, or judges from outside.
     pub(super) fn is_test(&self) -> bool {
         let mut parts = self.file.split('/');
         let is_for_tests =
@@ -26,7 +26,7 @@ impl Source {
     }
 }
 
-/// All of a repository, in the order of their names.
+/// All source files of a repository, in the order of their names.
 pub(super) fn sources(root: &Path) -> anyhow::Result<Vec<Source>> {
     let mut files = Vec::new();
     for folder in FOLDERS {

@@ -1,8 +1,8 @@
-//! A network with a round trip: relays that hand on what each end of a TCP connection sends, some time later.
+//! A network with a round trip: relays that pass on, some time later, what each end of a TCP connection sends.
 //!
-//! Between two programs of one machine there is no round trip, and what costs a user most over a network is not seen.
-//! Each direction has a thread that reads and one that sends what has become due. That costs processor time, which all
-//! programs that are compared pay alike.
+//! Between two programs on one machine there is no round trip, so a measurement does not show what costs a user most
+//! over a network. Each direction has a thread that reads and a thread that sends what is due. The relays cost
+//! processor time, but the same for all programs that are compared.
 
 use anyhow::Context as _;
 use std::{
@@ -14,15 +14,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What is read at a time, at most.
+/// The most bytes that are read at a time.
 const CHUNK: usize = 256 << 10;
-/// Chunks under way in one direction, at most: as a network, a relay holds no more than so much.
+/// The most of these reads that are under way in one direction: like a network, a relay holds a limited amount.
 const UNDER_WAY: usize = 256;
 
-/// What was read, and when it is to arrive.
+/// The bytes of one read, and when they have to arrive.
 type Sent = (Instant, Vec<u8>);
 
-/// Listens on an address of its own, which it gives, and hands all connections on to `to`, each byte `delay` later.
+/// Listens on a new address, which it returns, and passes all connections on to `to`, each byte `delay` later.
 pub(super) fn relay(to: &str, delay: Duration) -> anyhow::Result<SocketAddr> {
     let to: SocketAddr = to.parse().with_context(|| format!("{to} is no address"))?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -59,7 +59,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
         {}
     });
     thread::spawn(move || {
-        // Linux lets a sleep end up to 50 microseconds late otherwise.
+        // Without this, Linux may end a sleep up to 50 microseconds late.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         while let Ok((due, octets)) = receiver.recv() {
             thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -67,7 +67,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, delay: Duration) {
                 break;
             }
         }
-        // The end is told as well; whoever is gone already needs no telling.
+        // Passes on the end of the stream, too. This fails if the peer has already gone, which does no harm.
         let _ = to.shutdown(Shutdown::Write);
     });
 }

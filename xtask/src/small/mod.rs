@@ -1,9 +1,10 @@
 //! `cargo xtask small`: how long `get -r` and `put -r` of many small files take, with one program or several by turns.
 //!
-//! Each program serves and copies by itself: what is compared is what its user gets. All that is copied lies in memory
-//! by default, so that what is measured is the programs. A round has each program's turn of each kind, whatever else
-//! the machine does meets all; told are medians, and the processor time of client and server, which hears little of it.
-//! With `--round-trip` all goes through relays that take so long ([`distance`]).
+//! Each program is both server and client, so the command compares what its users get. The copied files lie in memory
+//! by default, so that the disk does not matter. In each round every program does each kind of copy once: so other work
+//! of the machine affects all of them. The command prints medians of the times, and the processor time of client and
+//! server, which other work affects little. With `--round-trip`, all bytes go through relays that delay them
+//! ([`distance`]).
 
 mod distance;
 
@@ -19,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Ticks in a second, of /proc/PID/stat: Linux tells all programs this many.
+/// Ticks of /proc/PID/stat in a second: Linux uses this number for all programs.
 const TICKS: f64 = 100.0;
 
 /// Measure `get -r` and `put -r` of many small files
@@ -56,7 +57,7 @@ impl Arguments {
     }
 }
 
-/// What a turn took, in seconds.
+/// The times of one turn, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Took {
     wall: f64,
@@ -64,7 +65,7 @@ struct Took {
     server: f64,
 }
 
-/// A program that serves.
+/// A program that runs as a server.
 struct Served<'a> {
     program: &'a Path,
     server: Child,
@@ -81,7 +82,7 @@ impl Drop for Served<'_> {
     }
 }
 
-/// One of the things that are timed.
+/// One kind of copy that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kind {
     command: &'static str,
@@ -137,7 +138,7 @@ fn make_files(source: &Path, arguments: &Arguments) -> anyhow::Result<()> {
 
 fn serve<'a>(program: &'a Path, folder: PathBuf, source: &Path, arguments: &Arguments) -> anyhow::Result<Served<'a>> {
     fs::create_dir_all(folder.join("served"))?;
-    // The same files, which cost no memory again.
+    // The same files once more, without more memory.
     fs::create_dir(folder.join("served/source"))?;
     for entry in fs::read_dir(source)? {
         let entry = entry?;
@@ -152,7 +153,7 @@ fn serve<'a>(program: &'a Path, folder: PathBuf, source: &Path, arguments: &Argu
         command.arg("--async");
     }
     if fs::metadata(&folder)?.uid() == 0 {
-        // What root puts there is root's.
+        // If root copies, the files there belong to root.
         command.arg("--no-root-squash");
     }
     let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("cannot start a server")?;
@@ -170,7 +171,7 @@ fn serve<'a>(program: &'a Path, folder: PathBuf, source: &Path, arguments: &Argu
     Ok(served)
 }
 
-/// Where NFS over RDMA and MOUNT are, as the server says when it is ready.
+/// The addresses of NFS over RDMA and of MOUNT, from the server's line when it is ready.
 fn addresses(line: &str) -> Option<(String, String)> {
     let behind = |what: &str| Some(line.split(what).nth(1)?.split([',', ' ', '\n']).next()?.to_owned());
     Some((behind("NFS/RDMA on ")?, behind("MOUNT on ")?))
@@ -215,11 +216,11 @@ impl Served<'_> {
     }
 }
 
-/// Processor time of a process: the sum of two numbers of its line, which its own program's name stands before.
+/// Processor time of a process: the sum of two neighbouring numbers in its line of /proc, behind the program's name.
 fn used(process: &str, first: usize) -> anyhow::Result<f64> {
     let line = fs::read_to_string(format!("/proc/{process}/stat"))?;
     let behind = line.rsplit(')').next().context("/proc/PID/stat")?;
-    // The first two numbers stand before.
+    // The name is the second field, so two fields are already gone.
     let numbers: Vec<f64> = behind.split_whitespace().map(|number| number.parse().unwrap_or(0.0)).collect();
     let at = first - 2;
     match numbers.get(at..at + 2) {
