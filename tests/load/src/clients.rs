@@ -23,23 +23,23 @@ use std::{
 };
 use tokio::{sync::Semaphore, task::JoinSet};
 
-/// Connections that are set up at a time: fewer than a server takes of one address.
+/// Connections that are set up at a time: fewer than a server allows from one address.
 const SETUPS: usize = 32;
-/// How long any one call may take before the run has failed: far beyond what any honest delay is.
+/// How long any one call may take before the run has failed: far longer than any honest delay.
 pub const CALL_LIMIT: Duration = Duration::from_secs(60);
-/// The longest time that is told apart from longer ones, in microseconds.
+/// The longest time that the histogram distinguishes, in microseconds.
 const LONGEST_US: u64 = 600_000_000;
 /// Files that a crowd shares, and their size in bytes.
 const FILES: usize = 16;
 const FILE_OCTETS: u64 = 1 << 20;
-/// Bytes of a READ or WRITE of the crowd's.
+/// Bytes of the crowd's READs and WRITEs.
 pub const BLOCK_OCTETS: u32 = 16 << 10;
 /// Of ten calls, so many are READs and so many WRITEs; the others are GETATTRs.
 pub const READS_OF_TEN: u64 = 5;
 /// See [`READS_OF_TEN`].
 pub const WRITES_OF_TEN: u64 = 2;
 
-/// What it takes to make connections.
+/// Makes connections.
 #[derive(Clone)]
 pub struct Dialler {
     env: Env,
@@ -47,7 +47,7 @@ pub struct Dialler {
 }
 
 impl Dialler {
-    /// Over software iWARP. Has to be called within a runtime.
+    /// Makes connections over software iWARP. Call it within a runtime.
     ///
     /// # Errors
     /// If the system has no randomness.
@@ -79,7 +79,7 @@ impl Dialler {
         Ok(nfs.into())
     }
 
-    /// A connection over RDMA for whatever program.
+    /// A connection over RDMA, for calls of any RPC program.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -104,10 +104,10 @@ impl Dialler {
         Ok(transport)
     }
 
-    /// The root of what a server exports.
+    /// The root of the server's export.
     ///
     /// # Errors
-    /// If MOUNT does not tell.
+    /// If MOUNT does not answer with it.
     pub async fn root(&self, mount: SocketAddr) -> anyhow::Result<v3::Handle> {
         let transport = self.tcp(mount).await?;
         let identity = Arc::new(SysAuth::new(SysCredential::default()));
@@ -125,7 +125,7 @@ pub struct Crowd {
 /// How busy each connection of a crowd is.
 #[derive(Clone, Copy, Debug)]
 pub struct Busy {
-    /// Calls that it has under way at a time.
+    /// Calls that a connection has under way at a time.
     pub depth: usize,
     /// How long each of them pauses before the next, on average.
     pub pause: Duration,
@@ -135,18 +135,18 @@ pub struct Busy {
     pub seed: u64,
 }
 
-/// What a crowd has done.
+/// The work of a crowd.
 pub struct Done {
     /// Calls.
     pub calls: u64,
-    /// How long they took, in microseconds.
+    /// How long the calls took, in microseconds.
     pub times_us: Histogram<u64>,
     /// How long all of it took.
     pub took: Duration,
 }
 
 impl Crowd {
-    /// Connects so many, each of which has made a call. The files that they will use are there afterwards.
+    /// Makes so many connections; each makes one call. Afterwards the files exist that they will use.
     ///
     /// # Errors
     /// If a connection cannot be made.
@@ -196,7 +196,7 @@ impl Crowd {
     }
 }
 
-/// The files that all use.
+/// The files that all connections use.
 async fn files(nfs: &Files, root: &Handle) -> anyhow::Result<Vec<Handle>> {
     let mut files = Vec::new();
     let octets = Bytes::from(vec![0x5A; FILE_OCTETS as usize]);

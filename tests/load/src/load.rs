@@ -1,5 +1,5 @@
-//! So many connections to one server, idle and active: what the server holds before, meanwhile and afterwards, and how
-//! a decent client fares among them.
+//! Many connections to one server, idle and active: what the server holds before, meanwhile and afterwards, and how
+//! fast a decent client is among them.
 
 use crate::{
     clients::{Busy, Crowd, Dialler},
@@ -16,23 +16,23 @@ use std::{
     time::Duration,
 };
 
-/// Descriptors that a process needs beside those of its connections.
+/// Descriptors that a process needs besides those of its connections.
 const SPARE_DESCRIPTORS: u64 = 200;
-/// How long the server has to itself before it is looked at: what was freed is, and threads without work have ended
-/// their turn.
+/// How long the server gets no calls before we look at it, so that it has freed everything and its threads have become
+/// idle.
 const SETTLING: Duration = Duration::from_millis(1500);
-/// How long it is watched while its connections are idle.
+/// How long we watch the server while its connections are idle.
 const IDLE: Duration = Duration::from_secs(3);
-/// How long it may take until the server has let go of connections that were closed.
+/// How long the server may take to free connections that clients have closed.
 const GONE: Duration = Duration::from_secs(30);
-/// Calls of each connection when all call as fast as it goes.
+/// Calls under way of each connection when all call as fast as they can.
 const DEPTH: usize = 4;
 /// How long each connection pauses between calls when all call now and then.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long the decent client is measured, as a part of the time for which the others work.
+/// How long the decent client is measured, as a fraction of the time for which the others work.
 const DECENT_PART: f64 = 0.7;
 
-/// What is measured.
+/// What to measure.
 #[derive(Clone, Debug)]
 pub struct Asked<'a> {
     /// The built command.
@@ -47,7 +47,7 @@ pub struct Asked<'a> {
     pub seed: u64,
 }
 
-/// What came of it.
+/// The results.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// Connections.
@@ -58,14 +58,14 @@ pub struct Report {
     pub arguments: Vec<String>,
     /// Version by version.
     pub versions: Vec<Version>,
-    /// Resident memory of the process that all clients are in, in KiB. Not judged.
+    /// Resident memory of the process with all clients, in KiB. Not judged.
     pub clients_rss_kib: u64,
 }
 
-/// With one version of RPC-over-RDMA.
+/// The results with one version of RPC-over-RDMA.
 #[derive(Debug, Serialize)]
 pub struct Version {
-    /// Which.
+    /// The version.
     pub version: u8,
     /// The decent client alone.
     pub decent_alone: Decent,
@@ -81,26 +81,26 @@ pub struct Version {
     pub idle_cpu: f64,
     /// The decent client beside them while they were idle.
     pub decent_beside_idle: Decent,
-    /// Each calls now and then.
+    /// All connections make a call now and then.
     pub sometimes: Active,
-    /// Each calls as fast as it goes.
+    /// All connections make calls as fast as they can.
     pub flat_out: Active,
-    /// Idle again.
+    /// When all connections are idle again.
     pub idle_again: Resources,
-    /// When they have gone.
+    /// After all connections have ended.
     pub after: Resources,
-    /// When as many have come again, worked and gone.
+    /// After as many connections have been made again, have worked and ended.
     pub after_again: Resources,
 }
 
 /// A time in which all connections made calls.
 #[derive(Debug, Serialize)]
 pub struct Active {
-    /// Calls under way of each connection at most.
+    /// The most calls that a connection has under way.
     pub depth: usize,
     /// The pause between them, on average.
     pub pause_ms: u64,
-    /// Calls a second, of all together.
+    /// Calls a second, over all connections.
     pub calls_per_s: f64,
     /// How long they took.
     pub p50_us: u64,
@@ -110,11 +110,11 @@ pub struct Active {
     pub longest_us: u64,
     /// The most that the server held meanwhile.
     pub peak: Resources,
-    /// Bytes of the server's own memory for each connection, at that moment.
+    /// Bytes of the server's own memory for each connection, at that peak.
     pub octets_each: u64,
     /// The most that TCP's buffers held in the machine, both ends.
     pub peak_tcp_octets: u64,
-    /// Processor time for each second.
+    /// The server's processor time in each second.
     pub cpu: f64,
     /// The decent client among them.
     pub decent: Decent,
@@ -131,14 +131,14 @@ pub struct Decent {
     pub p99_us: f64,
 }
 
-/// Measures. What is going on is told to `say`.
+/// Measures. Reports its progress to `say`.
 ///
 /// # Errors
 /// If there are not enough descriptors, if the server fails, or if a call does.
 pub fn run(asked: &Asked<'_>, mut say: impl FnMut(&str)) -> anyhow::Result<Report> {
     let connections = asked.connections;
     raise_descriptors(connections as u64 + SPARE_DESCRIPTORS)?;
-    // All of them have one address, which gets three quarters of the places at most.
+    // All clients have the same address, and the server gives one address at most three quarters of the places.
     let places = (connections * 4).div_ceil(3) + 16;
     let arguments = vec!["--max-connections".to_owned(), places.to_string()];
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -162,7 +162,7 @@ async fn measure(
     let (pid, at, count) = (server.pid(), (server.rdma, server.mount), asked.connections);
     let dialler = Dialler::new()?;
     say(&format!("version {version}: the decent client alone"));
-    // What any work makes the server keep is there before the first look.
+    // Makes the server allocate, before the first look, what it keeps after any work.
     drop(Crowd::gather(&dialler, at, spoken, 1).await?);
     let seconds = asked.seconds * DECENT_PART;
     let decent_alone = decent(place, &server, version, seconds).await?;
@@ -242,13 +242,13 @@ async fn active_for(
     })
 }
 
-/// What the server holds when it has had nothing to do for a moment.
+/// What the server holds after a moment without work.
 async fn settled(pid: u32) -> anyhow::Result<Resources> {
     tokio::time::sleep(SETTLING).await;
     Ok(Resources::of(pid)?)
 }
 
-/// Lets a crowd go, and waits until the server has.
+/// Ends a crowd, and waits until the server has freed its connections.
 async fn gone(crowd: Crowd, pid: u32, before: &Resources) -> anyhow::Result<Resources> {
     drop(crowd);
     let most = before.sockets;
@@ -257,7 +257,7 @@ async fn gone(crowd: Crowd, pid: u32, before: &Resources) -> anyhow::Result<Reso
     settled(pid).await
 }
 
-/// Measures the decent client: a process of its own.
+/// Measures the decent client, which is a process of its own.
 async fn decent(place: &Place, server: &Server, version: u8, seconds: f64) -> anyhow::Result<Decent> {
     let url = format!("{}&rpcrdma={version}", server.url("shared-0"));
     let mut command = Command::new(&place.program);

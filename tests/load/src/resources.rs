@@ -1,4 +1,4 @@
-//! What a process holds, as the system tells it.
+//! What a process holds, as the system reports it.
 
 use serde::Serialize;
 use std::{
@@ -20,9 +20,9 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 pub struct Resources {
     /// Resident memory, in KiB.
     pub rss_kib: u64,
-    /// The same, with what is shared with other processes divided among them.
+    /// Resident memory in KiB, where memory that processes share is divided among them.
     pub pss_kib: u64,
-    /// Of the resident memory, what comes from no file: heap and stacks.
+    /// The part of the resident memory that does not come from files: heap and stacks.
     pub anonymous_kib: u64,
     /// Open sockets.
     pub sockets: u64,
@@ -35,16 +35,16 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// Of this process.
+    /// What this process holds.
     ///
     /// # Errors
-    /// If the system does not tell: it has ended, say.
+    /// If the system does not report it, for example because the process has ended.
     pub fn of(pid: u32) -> io::Result<Self> {
         let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
         let (mut sockets, mut descriptors) = (0, 0);
         for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
             descriptors += 1;
-            // One that is gone meanwhile was no socket that stays.
+            // A descriptor that has been closed meanwhile was no lasting socket.
             let target = fs::read_link(entry?.path()).unwrap_or_default();
             sockets += u64::from(target.to_string_lossy().starts_with("socket:"));
         }
@@ -74,12 +74,12 @@ impl Resources {
         }
     }
 
-    /// Bytes of memory of its own that each of `count` connections costs beyond what there was `before`.
+    /// Bytes of the process's own memory for each of `count` connections, beyond what it held `before`.
     pub fn octets_each(&self, before: &Self, count: usize) -> u64 {
         self.anonymous_kib.saturating_sub(before.anonymous_kib) * 1024 / (count.max(1) as u64)
     }
 
-    /// Waits until there are no more than so many sockets. Says whether that has come.
+    /// Waits until the process has at most so many sockets. Returns whether that happened in time.
     ///
     /// # Errors
     /// As [`of`](Self::of).
@@ -95,7 +95,7 @@ impl Resources {
     }
 }
 
-/// The number behind a name at a line's beginning. The names are the kernel's; what is missing is nothing.
+/// The number behind a name at the beginning of a line; 0 if the kernel does not report it.
 fn value(text: &str, name: &str) -> u64 {
     let line = text.lines().find_map(|line| line.strip_prefix(name));
     line.and_then(|rest| rest.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(0)
@@ -111,12 +111,12 @@ fn cpu_s(stat: &str) -> f64 {
 /// Processor time of each thread of a process, in nanoseconds.
 ///
 /// # Errors
-/// If the system does not tell: the process has ended, say.
+/// If the system does not report it, for example because the process has ended.
 pub fn busy_ns(pid: u32) -> io::Result<HashMap<u32, u64>> {
     let mut busy = HashMap::new();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
         let entry = entry?;
-        // A thread that has ended meanwhile has no work that counts.
+        // A thread that has ended meanwhile does not count.
         let Ok(told) = fs::read_to_string(entry.path().join("schedstat")) else { continue };
         let ns = told.split_ascii_whitespace().next().and_then(|ns| ns.parse::<u64>().ok());
         let thread = entry.file_name().to_str().and_then(|thread| thread.parse::<u32>().ok());
@@ -125,7 +125,8 @@ pub fn busy_ns(pid: u32) -> io::Result<HashMap<u32, u64>> {
     Ok(busy)
 }
 
-/// Bytes that TCP holds in the whole machine, both ends of loopback together. They are the system's, and no process's.
+/// Bytes that TCP holds in the whole machine, both ends of loopback together. They belong to the system, and to no
+/// process.
 pub fn tcp_octets() -> u64 {
     let text = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("TCP:")).unwrap_or_default();
@@ -136,7 +137,7 @@ pub fn tcp_octets() -> u64 {
 /// Makes room for so many descriptors in this process.
 ///
 /// # Errors
-/// If the administrator allows fewer: how many, and how many are needed.
+/// If the administrator allows fewer. The error names both numbers.
 pub fn raise_descriptors(wanted: u64) -> anyhow::Result<()> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -152,7 +153,7 @@ pub fn raise_descriptors(wanted: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Looks at a process again and again, and keeps the most that it held.
+/// Looks at a process repeatedly, and keeps the most that it held.
 pub struct Sampler {
     stop: Arc<AtomicBool>,
     peak: Arc<Mutex<(Resources, u64)>>,
@@ -160,7 +161,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins.
+    /// Begins to look.
     pub fn start(pid: u32) -> Self {
         let (stop, peak) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::default()));
         let (stopped, seen) = (stop.clone(), peak.clone());
@@ -174,10 +175,10 @@ impl Sampler {
         Self { stop, peak, thread }
     }
 
-    /// Ends. The most of each, and the most bytes that TCP held.
+    /// Ends. Returns the most of each resource, and the most bytes that TCP held.
     pub fn finish(self) -> (Resources, u64) {
         self.stop.store(true, Ordering::Relaxed);
-        // A thread that has panicked has left what it saw.
+        // If the thread has panicked, its last values are still there.
         let _ = self.thread.join();
         *self.peak.lock().unwrap_or_else(PoisonError::into_inner)
     }

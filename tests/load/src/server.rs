@@ -19,33 +19,33 @@ const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr:
 pub struct Place {
     /// The built command.
     pub program: PathBuf,
-    /// Where everything lies that the server needs: `export`, which it serves, `state` and `log`.
+    /// The folder with everything that the server needs: `export`, which it serves, `state` and `log`.
     pub folder: PathBuf,
     /// Arguments beyond those of every server here.
     pub more: Vec<String>,
 }
 
-/// A server. It is killed when it is dropped.
+/// A server. Dropping the value kills it.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    /// Where it serves over RDMA.
+    /// Its address for RDMA.
     pub rdma: SocketAddr,
-    /// Where MOUNT answers.
+    /// Its address for MOUNT.
     pub mount: SocketAddr,
-    /// Where it serves over TCP, if it does.
+    /// Its address for TCP, if it serves over TCP.
     pub tcp: Option<SocketAddr>,
 }
 
 impl Place {
-    /// A program that serves a directory in this folder, which is made.
+    /// Makes a directory in this folder, which the program will serve.
     ///
     /// # Errors
     /// If the directory cannot be made.
     pub fn new(program: &Path, folder: &Path, more: &[String]) -> anyhow::Result<Self> {
         let place = Self { program: program.to_owned(), folder: folder.to_owned(), more: more.to_vec() };
         fs::create_dir_all(place.export()).with_context(|| folder.display().to_string())?;
-        // The server may run as root, and does not let clients act as such.
+        // The server may run as root, but clients may not act as root: everybody must be able to write here.
         fs::set_permissions(place.export(), fs::Permissions::from_mode(0o777))?;
         Ok(place)
     }
@@ -55,12 +55,12 @@ impl Place {
         self.folder.join("export")
     }
 
-    /// What the server says beside its first line.
+    /// The server's log: its output except its first line.
     pub fn log(&self) -> PathBuf {
         self.folder.join("log")
     }
 
-    /// Starts a server, at ports that the system chooses or where another was.
+    /// Starts a server, at ports that the system chooses, or at the addresses of an earlier server.
     ///
     /// # Errors
     /// If it does not say that it is ready.

@@ -1,11 +1,11 @@
-//! Soaks: clients of both versions that check every byte in directories of their own, and clients of NFS version 4
-//! that share files by delegations and locks, beside peers that open, stall and repeat, while connections are cut and
-//! the server, if asked, is killed. Everything is drawn from a seed, except for when things happen.
+//! Soaks: clients of both versions that check every byte in directories of their own, and clients of NFS version 4 that
+//! share files by delegations and locks, beside peers that open, stall and repeat. Meanwhile connections are cut and,
+//! if the arguments say so, the server is killed. Everything follows from a seed, except when things happen.
 //!
-//! A soak fails if data differ, if a call of a decent client takes longer than [`CALL_LIMIT`], if two have what
-//! excludes each other (`holders`), if the server ends or a hostile peer hears something that it must not, or if at
-//! quiet points - everybody pauses, hostile peers are gone - sockets are left, or memory or open files grow beyond what
-//! is allowed (`report`). When all have gone, the server has to say that it holds nothing.
+//! A soak fails if data differ, if a call of a decent client takes longer than [`CALL_LIMIT`], if two clients have
+//! claims that exclude each other (`holders`), if the server ends or gives a hostile peer a wrong answer, or if at
+//! quiet points (all pause, hostile peers are gone) sockets are left, or memory or open files grow beyond the limits
+//! (`report`). When all clients have gone, the server must say that it holds nothing.
 
 mod decent;
 mod files;
@@ -40,21 +40,20 @@ use tokio::sync::RwLock;
 const DESCRIPTORS: u64 = 2048;
 /// The server's memory for calls and replies: little enough to run out of, now and then.
 const MEMORY: &str = "96M";
-/// How long the server lets peers make no progress, in seconds: shorter than by default, so that more of them are
-/// dropped.
+/// The server's stall time-out, in seconds: shorter than by default, so that the server drops more peers.
 const STALL_SECONDS: u64 = 5;
-/// How long clients may reclaim after a restart, in seconds. Those here have nothing to reclaim by then.
+/// How long clients may reclaim after a restart, in seconds. Clients here do not reclaim after a restart.
 const GRACE: &str = "1";
-/// How often the server is looked at.
+/// How often we look at what the server holds.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
-/// How often it is told how things are.
+/// How often the progress is printed.
 const TELL_INTERVAL: Duration = Duration::from_secs(30);
-/// Everybody pauses this often; more often in short runs.
+/// The time between quiet points: in short runs, and in long runs.
 const QUIET_EVERY: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(45)];
-/// A run has so many quiet points at least, if it is not very short.
+/// The least number of quiet points in a run, if it is not very short.
 const QUIET_POINTS: u32 = 8;
-/// How long it may take at a quiet point until all are quiet and the server has let go of whoever has gone: twice what
-/// it gives a call whose data do not come, and what a busy machine adds.
+/// How long it may take at a quiet point until all are quiet and the server has freed all connections that have gone:
+/// twice the server's time for a call whose data do not come, and more for a busy machine.
 const QUIET_PATIENCE: Duration = Duration::from_secs(4 * STALL_SECONDS + 40);
 
 /// How to soak.
@@ -95,25 +94,25 @@ fn parse_time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(u64::from(number) * seconds))
 }
 
-/// What all of a soak share.
+/// What all participants of a soak share.
 struct Scene {
     seed: u64,
-    /// Sockets of the server before anybody came: its listeners, each thread's own, and the runtimes'.
+    /// Sockets of the server before the first connection: its listeners, those of its threads and of the runtimes.
     alone: u64,
-    /// Held for reading by whoever does something, for writing while all are to be quiet.
+    /// Each participant holds it for reading while it works; a quiet point holds it for writing.
     going: RwLock<()>,
-    /// Hostile peers hang up, and begin nothing.
+    /// Whether hostile peers must hang up and begin nothing.
     quiet: AtomicBool,
-    /// Everything ends.
+    /// Whether everything has to end.
     over: AtomicBool,
-    /// How often the server was started: what a hostile peer hears while it dies is not judged.
+    /// How often the server was started or killed: answers to hostile peers while it dies are not judged.
     starts: std::sync::atomic::AtomicU64,
     server: Mutex<Option<Server>>,
     found: Mutex<Report>,
 }
 
 impl Scene {
-    /// Something has failed that may not.
+    /// Reports a failure of the soak.
     fn fail(&self, what: String) {
         self.report(|report| report.failures.push(what));
         self.over.store(true, Ordering::SeqCst);
@@ -132,17 +131,17 @@ impl Scene {
     }
 }
 
-/// Soaks.
+/// Runs a soak.
 ///
 /// # Errors
-/// If it cannot begin. What it finds is told in its report, and in the exit code.
+/// If it cannot begin. The report and the exit code say what it finds.
 pub fn run(program: &Path, folder: &Path, arguments: &Arguments) -> anyhow::Result<ExitCode> {
     raise_descriptors(DESCRIPTORS)?;
     let seed = match arguments.seed {
         Some(seed) => seed,
         None => rpcrdma_env::Random::next_u64(&rpcrdma_env::OsRandom::open()?) >> 32,
     };
-    // Known beforehand, so that the next server is where this one was.
+    // Chosen here, so that a restarted server has the same addresses.
     let (tcp, metrics) = (free_port()?, free_port()?);
     let [stall, lease] = [STALL_SECONDS, holders::LEASE.as_secs()].map(|seconds| seconds.to_string());
     let [tcp_at, metrics_at] = [tcp, metrics].map(|address| address.to_string());
@@ -189,7 +188,7 @@ async fn soak(
         found: Mutex::new(Report { seed, ..Report::default() }),
     });
     let result = take_part(place, at, more, arguments, &scene).await;
-    // Tasks that are still there hold the scene; the server goes now.
+    // Tasks that still run hold the scene, so the server is dropped here.
     drop(scene.server.lock().unwrap_or_else(PoisonError::into_inner).take());
     result?;
     let log = std::fs::read_to_string(place.log()).unwrap_or_default();
@@ -199,7 +198,7 @@ async fn soak(
     Ok(scene.report(|report| Report { log_octets: log.len(), ..std::mem::take(report) }))
 }
 
-/// Starts everybody, and waits until they have come to their end.
+/// Starts all participants, and waits for their end.
 async fn take_part(
     place: &Place,
     at: (SocketAddr, SocketAddr),

@@ -1,7 +1,7 @@
-//! READ and WRITE of one file, by either version of NFS, over the same connection.
+//! READ and WRITE of one file, in either version of NFS, over the same connection.
 //!
-//! Both go the same way: a call is encoded, memory is lent for the data of a READ where the transport places it, the
-//! answer is decoded. Nothing stands between that and the transport, so that what differs is the versions.
+//! Both do the same: they encode a call, lend memory for the data of a READ if the transport places it, and decode the
+//! reply. Nothing stands between them and the transport, so only the versions differ.
 
 use super::session::{Opened, Session};
 use anyhow::{bail, ensure};
@@ -16,11 +16,10 @@ use rpcrdma_nfs::{
 use rpcrdma_oncrpc::{Client, ItemRoom, TransportKind};
 use rpcrdma_xdr::{Encoder, ItemData};
 
-/// Makes one call. The memory of the data of a READ comes from `pool` where the transport places it, and goes back
-/// there.
+/// Makes one call. If the transport places the data of a READ, its memory comes from `pool` and returns there.
 ///
 /// # Errors
-/// If there is no answer, or none that can be decoded.
+/// If no reply comes, or one that cannot be decoded.
 pub(super) async fn exchange<C: Call>(client: &Client, call: &C, pool: &Pool) -> anyhow::Result<C::Reply> {
     let mut encoder = Encoder::new();
     call.encode(&mut encoder);
@@ -33,16 +32,16 @@ pub(super) async fn exchange<C: Call>(client: &Client, call: &C, pool: &Pool) ->
     Ok(client.call(C::PROCEDURE, encoder.finish(), shape).await?.decode()?)
 }
 
-/// One call under way at a time, and in version 4 a slot.
+/// A lane has one call under way at a time, and in version 4 its own slot.
 #[derive(Debug)]
 pub(super) struct Lane {
     /// The slot.
     pub(super) slot: u32,
-    /// The slot's last number.
+    /// The slot's last sequence number.
     pub(super) sequence: u32,
 }
 
-/// Who calls, of which version.
+/// A client of one version.
 pub(super) struct Caller {
     pub(super) client: Client,
     pub(super) pool: Pool,
@@ -56,7 +55,7 @@ pub(super) enum File {
 }
 
 impl Caller {
-    /// READ. Gives how many bytes have come.
+    /// READ. Returns how many bytes have come.
     pub(super) async fn read(&self, lane: &mut Lane, offset: u64, count: u32) -> anyhow::Result<usize> {
         let data: ItemData = match &self.file {
             File::Three(file) => {
@@ -77,7 +76,7 @@ impl Caller {
         Ok(data.as_slice().len())
     }
 
-    /// WRITE, unstable. Gives how many bytes were taken.
+    /// WRITE, unstable. Returns how many bytes the server has taken.
     pub(super) async fn write(&self, lane: &mut Lane, offset: u64, data: Bytes) -> anyhow::Result<usize> {
         let count = match &self.file {
             File::Three(file) => {
@@ -99,7 +98,7 @@ impl Caller {
         Ok(count as usize)
     }
 
-    /// SEQUENCE, PUTFH, and one operation, whose results are given.
+    /// SEQUENCE, PUTFH, and one operation, whose results it returns.
     async fn compound(
         &self,
         session: &Session,

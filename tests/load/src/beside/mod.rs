@@ -1,9 +1,9 @@
-//! Version 4.2 of NFS beside version 3: how fast READ and WRITE of one file are in either, over one and the same
+//! Compares version 4.2 of NFS with version 3: how fast READ and WRITE of one file are in each, over the same
 //! connection.
 //!
-//! The versions take turns in slices of a tenth of a second, in the order 3 4 4 3 3 4 4 3, so that whatever else the
-//! machine does meets both. Each pair of slices gives a ratio of rates; their median is what is judged, and their
-//! spread says what it is worth.
+//! The versions take turns in slices of a tenth of a second, in the order 3 4 4 3 3 4 4 3, so that other work of the
+//! machine affects both. Each pair of slices gives a ratio of rates; we judge the median of these ratios, and their
+//! spread shows how reliable it is.
 
 mod calls;
 mod report;
@@ -35,14 +35,14 @@ use std::{
 };
 use turns::Load;
 
-/// The file that is read and written: all of it is in memory.
+/// The file that is read and written: it is in memory completely.
 const FILE: &str = "file";
 const FILE_OCTETS: u64 = 256 << 20;
-/// Bytes of the blocks in which it is made.
+/// Bytes of the blocks with which the file is made.
 const BLOCK_OCTETS: usize = 1 << 20;
-/// How long a version has its turn.
+/// How long a turn of one version lasts.
 const SLICE: Duration = Duration::from_millis(100);
-/// Slices of each version before those that count.
+/// How many pairs of slices run before those that count.
 const WARM_PAIRS: usize = 3;
 
 /// How to measure.
@@ -119,7 +119,7 @@ impl Calls {
         Load::new(writes, block, depth, FILE_OCTETS)
     }
 
-    /// The least that version 4 has to reach, as a part of version 3's rate.
+    /// The least that version 4 has to reach, as a fraction of version 3's rate.
     fn wanted(self) -> f64 {
         match self {
             Self::Read1M | Self::Write1M => 0.95,
@@ -128,7 +128,7 @@ impl Calls {
     }
 }
 
-/// Measures, and says what came of it. Fails if version 4 is too slow.
+/// Measures, and prints the result. Fails if version 4 is too slow.
 ///
 /// # Errors
 /// If the server fails, or a call does.
@@ -137,7 +137,7 @@ pub fn run(program: &Path, folder: &Path, arguments: &Arguments) -> anyhow::Resu
     let place = Place::new(program, folder, &more)?;
     make_file(&place.export().join(FILE))?;
     let server = place.start(None)?;
-    // As `rpcrdma bench` does: what a connection does is done by one thread.
+    // As in `rpcrdma bench`, one thread does all work of a connection.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut lines = Vec::new();
     for over in Over::ALL.into_iter().filter(|over| arguments.over.is_none_or(|only| only == *over)) {
@@ -152,7 +152,7 @@ pub fn run(program: &Path, folder: &Path, arguments: &Arguments) -> anyhow::Resu
     Ok(if report.lines.iter().all(Line::is_met) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A file whose pages are all there, and on the disk.
+/// Makes a file whose pages are all in memory, and on the disk.
 fn make_file(path: &Path) -> anyhow::Result<()> {
     let mut file = LocalFile::create(path).with_context(|| path.display().to_string())?;
     let block = vec![0x5A; BLOCK_OCTETS];

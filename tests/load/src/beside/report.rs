@@ -1,4 +1,4 @@
-//! What came of it, for people and programs.
+//! The results, for people and programs.
 
 use super::{spread::Spread, turns::Turn};
 use serde::Serialize;
@@ -9,7 +9,7 @@ use std::{fmt, time::Duration};
 pub(super) struct Report {
     /// How long each version worked on each line.
     pub(super) seconds: f64,
-    /// Whether version 3 was measured beside itself.
+    /// Whether version 3 was compared with itself.
     pub(super) noise: bool,
     /// The lines.
     pub(super) lines: Vec<Line>,
@@ -26,7 +26,7 @@ pub(super) struct Line {
     pub(super) version_3: Rate,
     /// Version 4.2.
     pub(super) version_4: Rate,
-    /// Version 4's rate as a part of version 3's, in pairs of turns.
+    /// Version 4's rate as a fraction of version 3's, in pairs of turns.
     pub(super) ratio: Spread,
     /// How many pairs.
     pub(super) pairs: usize,

@@ -1,4 +1,4 @@
-//! A session of version 4.2, and a file that is open in it: as little of a client as can read and write.
+//! A session of version 4.2, and a file that is open in it: the smallest client that can read and write.
 
 use super::calls::{Lane, exchange};
 use anyhow::{bail, ensure};
@@ -12,7 +12,7 @@ use rpcrdma_xdr::ItemData;
 
 /// The minor version.
 const MINOR: u32 = 2;
-/// Bytes of a call or reply beside 1 MiB of data: what Linux asks for besides is of this order.
+/// Bytes of a call or reply besides 1 MiB of data: Linux asks for a similar amount.
 const HEADROOM_OCTETS: u32 = 4096;
 /// The largest data of a call.
 const DATA_OCTETS: u32 = 1 << 20;
@@ -30,7 +30,7 @@ pub(super) struct Opened {
     pub(super) state: StateId,
 }
 
-/// Takes the results of the one operation that was sent.
+/// Takes the results of the only operation that was sent.
 macro_rules! only {
     ($results:expr, $op:ident) => {
         match $results.pop() {
@@ -41,8 +41,8 @@ macro_rules! only {
 }
 
 impl Session {
-    /// Makes a client of this name known, with a session of at least so many slots, and says that it has nothing to
-    /// reclaim.
+    /// Registers a client of this name, makes a session of at least so many slots, and tells the server that the client
+    /// has nothing to reclaim.
     ///
     /// # Errors
     /// If the server refuses any of it.
@@ -92,7 +92,7 @@ impl Session {
     }
 }
 
-/// A whole COMPOUND. Gives its results if all operations have succeeded.
+/// Sends a COMPOUND. Returns its results if all operations have succeeded.
 async fn send(client: &Client, calls: Vec<Args>) -> anyhow::Result<Vec<Outcome<ItemData>>> {
     let answer = exchange(client, &Arguments::new(MINOR, calls), &Pool::new()).await?;
     match answer.status {

@@ -1,4 +1,4 @@
-//! Where most of some numbers lie, and how well their median is known.
+//! The middle and the spread of some numbers, and how certain their median is.
 
 use serde::Serialize;
 
@@ -9,12 +9,12 @@ pub(super) struct Spread {
     pub(super) median: f64,
     /// A quarter of them is below, and a quarter above.
     pub(super) quartiles: [f64; 2],
-    /// Between these lies the median of all that could have been measured, with a probability of 95 %.
+    /// The true median, of an endless measurement, lies between these with a probability of 95 %.
     pub(super) certain: [f64; 2],
 }
 
 impl Spread {
-    /// Of these numbers. Of none it is 0.
+    /// The spread of these numbers. Without numbers, all values are 0.
     pub(super) fn of(mut numbers: Vec<f64>) -> Self {
         numbers.sort_by(f64::total_cmp);
         let last = numbers.len().saturating_sub(1) as f64;
@@ -23,7 +23,8 @@ impl Spread {
             let (low, high) = (number(&numbers, place.floor()), number(&numbers, place.ceil()));
             low + (high - low) * place.fract()
         };
-        // How many of so many lie below the median is binomial, whatever the numbers' distribution is.
+        // How many numbers of a sample lie below the true median follows a binomial distribution, whatever the
+        // distribution of the numbers is.
         let reach = 1.96 * (numbers.len() as f64).sqrt() / 2.0;
         Self {
             median: at(last / 2.0),

@@ -1,5 +1,4 @@
-//! Turns: each version keeps calls under way for a slice of time, and what is under way is answered before the other
-//! begins.
+//! Turns: each version keeps calls under way for a slice of time, and waits for all replies before the other begins.
 
 use super::calls::{Caller, Lane};
 use crate::{clients::CALL_LIMIT, resources::busy_ns};
@@ -16,13 +15,13 @@ use std::{
 };
 use tokio::task::JoinSet;
 
-/// Which calls.
+/// The calls that a turn makes.
 pub(super) struct Load {
     writes: bool,
     block: u32,
     depth: usize,
     file_octets: u64,
-    /// Blocks that were asked for: all walk the file together, in both versions.
+    /// How many blocks were asked for: all lanes of both versions go through the file together.
     walked: AtomicU64,
     data: Bytes,
 }
@@ -70,11 +69,11 @@ impl fmt::Display for Load {
     }
 }
 
-/// What a version has done in its turn.
+/// The result of one version's turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Turn {
     pub(super) calls: u64,
-    /// Until the last answer.
+    /// The time until the last reply.
     pub(super) took: Duration,
     /// Processor time of the server meanwhile.
     pub(super) server: Duration,
@@ -89,7 +88,7 @@ impl Turn {
     }
 }
 
-/// A turn of each version, of 4 first if `turned`. The first of the two is version 3's.
+/// A turn of each version, version 4 first if `turned`. The first returned turn is always version 3's.
 ///
 /// # Errors
 /// If a call fails.
@@ -151,7 +150,7 @@ async fn turn(
     Ok(turn)
 }
 
-/// Processor time between two looks at the threads of a process.
+/// Processor time of a process between two readings of its threads' times.
 fn spent(before: &HashMap<u32, u64>, after: &HashMap<u32, u64>) -> Duration {
     let of = |(thread, ns): (&u32, &u64)| ns.saturating_sub(before.get(thread).copied().unwrap_or(0));
     Duration::from_nanos(after.iter().map(of).sum())

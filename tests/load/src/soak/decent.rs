@@ -15,12 +15,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes and calls of a window of reads or writes.
+/// Bytes of a block, and the number of calls under way, of reads and writes.
 const BLOCK: u32 = 32 << 10;
 const DEPTH: usize = 3;
-/// Pauses between operations are as long as this at most.
+/// The longest pause between operations.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Bytes of the file that the command copies.
+/// The most bytes of the file that the command copies.
 const COPIED_OCTETS: u64 = 3 << 20;
 /// The command's pause between copies.
 const COPY_PAUSE: Duration = Duration::from_secs(2);
@@ -35,7 +35,7 @@ pub(super) struct Decent {
 }
 
 impl Decent {
-    /// Makes its directory.
+    /// Makes a client and its directory.
     pub(super) async fn new(number: usize, nfs: Server, root: Handle, scene: &Scene) -> anyhow::Result<Self> {
         let name = Name::from(format!("client-{number}").as_str());
         let attributes = NewAttributes { mode: Some(0o777), ..NewAttributes::default() };
@@ -88,7 +88,7 @@ impl Decent {
         opened.with_context(|| name.to_owned())
     }
 
-    /// Writes a new file, or into one that is there.
+    /// Writes a new file, or into an existing one.
     async fn write(&mut self, name: String) -> anyhow::Result<()> {
         let octets = files::octets(&self.random);
         let (data, len) = (files::data(&self.random, octets), self.files.range(&name, 0, u32::MAX).len() as u64);
@@ -178,7 +178,7 @@ impl Decent {
     }
 }
 
-/// That bytes are what they should be, or where they are not.
+/// Compares bytes; the error says where they differ first.
 fn same(name: &str, offset: u64, found: &[u8], expected: &[u8]) -> anyhow::Result<()> {
     if found == expected {
         return Ok(());
@@ -192,7 +192,7 @@ fn same(name: &str, offset: u64, found: &[u8], expected: &[u8]) -> anyhow::Resul
     )
 }
 
-/// A client that is a process: copies a file there and back with the command, by either version, and compares.
+/// A client that is a process: copies a file there and back with the command, in either version, and compares.
 pub(super) async fn command(place: Place, (rdma, mount): (SocketAddr, SocketAddr), scene: Arc<Scene>) {
     let random = SeededRandom::new(!scene.seed);
     let (out, back) = (place.folder.join("out"), place.folder.join("back"));
@@ -220,7 +220,7 @@ pub(super) async fn command(place: Place, (rdma, mount): (SocketAddr, SocketAddr
         let (begin, starts) = (Instant::now(), scene.starts.load(Ordering::SeqCst));
         match tokio::time::timeout(2 * CALL_LIMIT, copied).await {
             Ok(Ok(Ok(()))) => scene.report(|report| report.done("copy by the command", begin.elapsed())),
-            // Whoever comes while there is no server is told so, and does not wait.
+            // While no server runs, the command fails at once instead of waiting.
             Ok(Ok(Err(_))) if starts != scene.starts.load(Ordering::SeqCst) || starts.is_multiple_of(2) => {}
             Ok(Ok(Err(error))) => return scene.fail(format!("the command: {error:#}")),
             Ok(Err(error)) => return scene.fail(format!("the command: {error}")),

@@ -1,14 +1,14 @@
-//! What must be in a directory: a model beside it.
+//! A model of a directory: the files that must be in it.
 
 use bytes::Bytes;
 use rpcrdma_env::{Random as _, SeededRandom};
 use std::collections::BTreeMap;
 
-/// Files in a directory at most.
+/// The most files in a directory.
 const MAX_FILES: u64 = 16;
-/// Bytes of a file at most.
+/// The most bytes of a file.
 pub(super) const MAX_OCTETS: u64 = 400 << 10;
-/// Bytes that are written at a time at most, in most cases.
+/// The most bytes of a write in most cases.
 const USUAL_OCTETS: u64 = 20 << 10;
 
 /// A directory's files by their names.
@@ -16,7 +16,7 @@ const USUAL_OCTETS: u64 = 20 << 10;
 pub(super) struct Files(pub(super) BTreeMap<String, Vec<u8>>);
 
 impl Files {
-    /// The bytes are there from an offset on.
+    /// Writes bytes into a file of the model, at an offset.
     pub(super) fn put(&mut self, name: &str, offset: usize, data: &[u8]) {
         let file = self.0.entry(name.to_owned()).or_default();
         if file.len() < offset + data.len() {
@@ -25,19 +25,19 @@ impl Files {
         file[offset..offset + data.len()].copy_from_slice(data);
     }
 
-    /// The bytes of a range, as far as there are any.
+    /// The bytes of a range, up to the end of the file.
     pub(super) fn range(&self, name: &str, offset: u64, count: u32) -> &[u8] {
         let file = self.0.get(name).map_or(&[][..], Vec::as_slice);
         let begin = (offset as usize).min(file.len());
         &file[begin..file.len().min(begin + count as usize)]
     }
 
-    /// One of the names.
+    /// A random name of an existing file.
     pub(super) fn some(&self, random: &SeededRandom) -> Option<String> {
         self.0.keys().nth(random.below(self.0.len() as u64) as usize).cloned()
     }
 
-    /// A name that may be there or not.
+    /// A random name; the file may exist or not.
     pub(super) fn any(random: &SeededRandom) -> String {
         format!("file-{}", random.below(MAX_FILES))
     }

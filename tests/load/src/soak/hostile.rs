@@ -24,23 +24,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Peers that an address has at a time.
+/// The most peers that an address has at a time.
 const PEERS: u64 = 8;
-/// How long they are kept: shorter than what the server allows, or longer.
+/// The longest time for which a peer stays: the server may drop it earlier.
 const KEPT: Duration = Duration::from_secs(12);
 /// A turn of waiting.
 const TICK: Duration = Duration::from_millis(50);
-/// Threads of this name fail in their own way.
+/// The name of the threads whose panics this file handles.
 const THREAD: &str = "hostile";
-/// Bytes of the file that is asked for, and of what is announced and does not come.
+/// Bytes of the file that peers read, and of data that they announce and do not send.
 const BAIT_OCTETS: usize = 256 << 10;
 const WITHHELD_OCTETS: u32 = 64 << 10;
-/// In version 2: more of the message comes; a grant of nothing, and one of sixteen.
+/// Of version 2: the flag that more of the message follows; a grant of nothing, and one of sixteen.
 const MORE: u32 = 2;
 const NO_CREDITS: u32 = 64 << 16;
 const CREDITS: u32 = 64 << 16 | 16;
 
-/// Whom they attack.
+/// The server that they attack, and a file there.
 #[derive(Clone)]
 pub(super) struct Target {
     rdma: String,
@@ -60,11 +60,11 @@ impl Target {
     }
 }
 
-/// What is kept open.
+/// A connection that is kept open.
 enum Held {
     Stream(TcpStream),
     Peer(Peer),
-    /// Sends the rest of its frame byte by byte.
+    /// A peer that sends the rest of its frame byte by byte.
     Dripping(Peer, Vec<u8>, usize),
 }
 
@@ -86,16 +86,16 @@ impl Held {
         }
     }
 
-    /// Leaves: with an end, or without one.
+    /// Leaves: with an end of stream, or with a reset.
     fn leave(self, rudely: bool) {
         if rudely {
-            // Then it is an ordinary end.
+            // If this fails, the connection has an ordinary end.
             let _ = rustix::net::sockopt::set_socket_linger(self.stream(), Some(Duration::ZERO));
         }
     }
 }
 
-/// The stages at which they stop.
+/// Brings a peer to the stage at which it stops.
 type Stage = fn(From4, &Target, &SeededRandom) -> Held;
 const STAGES: [(&str, Stage); 14] = [
     ("says nothing", |from, to, _| Held::Stream(dial_from(from, &to.rdma))),
@@ -155,7 +155,7 @@ const STAGES: [(&str, Stage); 14] = [
     }),
 ];
 
-/// A connection that speaks version 2 and was heard.
+/// A connection in version 2 on which the server has answered.
 fn second(from: From4, to: &Target) -> Peer {
     let mut peer = Peer::over(dial_from(from, &to.rdma), 16, 16);
     peer.send(&message2(CREDITS, 5, 0, &rpc::null(5)));
@@ -172,11 +172,11 @@ fn message2(credits: u32, xid: u32, flags: u32, stream: &[u8]) -> Vec<u8> {
 }
 
 thread_local! {
-    /// Why this thread has failed.
+    /// Why this thread has panicked.
     static WHY: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Those of this thread's name fail in silence: what they have heard is judged where they are started.
+/// Threads of this name panic silently: the code that starts their peers judges the reason.
 fn hush() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -211,7 +211,7 @@ pub(super) fn start(number: usize, target: Target, scene: Arc<Scene>) -> JoinHan
                         scene.report(|report| *report.hostile.entry(words).or_default() += 1);
                         held.push(peer);
                     }
-                    // A server that is being killed may say anything, and then it says nothing.
+                    // While the server is killed, peers may see anything; this is not judged.
                     Err(_)
                         if starts != scene.starts.load(Ordering::SeqCst)
                             || starts.is_multiple_of(2)

@@ -1,4 +1,4 @@
-//! A path that is cut now and then: passes bytes on, and ends its connections in whatever they are about.
+//! A path that is cut now and then: passes bytes on, and ends its connections at any moment.
 
 use super::Scene;
 use rpcrdma_env::{Random as _, SeededRandom};
@@ -8,10 +8,10 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// A connection lasts as long as this at most, and half of it on average.
+/// The longest time that a connection lasts; half of it on average.
 const LASTS: Duration = Duration::from_secs(20);
 
-/// Starts it. Returns where it listens.
+/// Starts the relay, and returns its address.
 pub(super) async fn start(server: SocketAddr, scene: Arc<Scene>) -> anyhow::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;

@@ -1,25 +1,25 @@
-//! What came of a soak.
+//! The results of a soak.
 
 use crate::resources::Resources;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-/// Memory that may be more at the last quiet points than at the first, in KiB: what the pool of blocks and the
-/// allocator come to hold in any case.
+/// How much more memory the server may hold at the last quiet points than at the first, in KiB: the pool of blocks and
+/// the allocator keep so much in any case.
 pub(super) const GROWTH_KIB: i64 = 24 << 10;
-/// The same in a run that is too short for the cache of replies to be full at its first points.
+/// The same in a run so short that the cache of replies is not full at its first points.
 pub(super) const COLD_GROWTH_KIB: i64 = 64 << 10;
-/// How long that takes, in seconds: the cache keeps replies for two minutes.
+/// How long the cache takes to fill, in seconds: it keeps replies for two minutes.
 const WARM_SECONDS: f64 = 150.0;
-/// Descriptors beside sockets that may be more: files of the clients that the server keeps open for the next call, some
-/// of them for reading and for writing.
+/// How many more descriptors, besides sockets, the server may have: clients' files that it keeps open for the next
+/// call, some of them for reading and for writing.
 pub(super) const GROWTH_FILES: i64 = 300;
-/// Quiet points at the beginning of a server's life at which it is still filling what it keeps.
+/// Quiet points at the beginning of a server's life, when its caches are still filling.
 const WARM_POINTS: usize = 2;
-/// Fewer points than this after those tell nothing.
+/// The fewest later points from which growth can be judged.
 const LEAST_POINTS: usize = 3;
 
-/// So many holders do all of this in such a time, and lose something in the longer one.
+/// At least so many holders must do all of this within the first time, and lose a delegation within the second.
 const LEAST_HOLDERS: usize = 4;
 const HOLDERS_TIME: Duration = Duration::from_secs(30);
 const LOSSES_TIME: Duration = Duration::from_secs(120);
@@ -39,11 +39,11 @@ const LOSS: &str = "a delegation lost";
 pub(super) struct Report {
     pub(super) seed: u64,
     pub(super) seconds: f64,
-    /// What decent clients did.
+    /// The operations of decent clients.
     pub(super) operations: BTreeMap<&'static str, Times>,
-    /// What befell clients of NFS version 4.
+    /// The events of clients of NFS version 4.
     pub(super) holders: BTreeMap<&'static str, u64>,
-    /// How many hostile peers did what.
+    /// How many hostile peers stopped at each stage.
     pub(super) hostile: BTreeMap<&'static str, u64>,
     /// Connections of decent clients that were cut.
     pub(super) cuts: u64,
@@ -51,17 +51,17 @@ pub(super) struct Report {
     pub(super) restarts: u64,
     /// The most that the server held.
     pub(super) peak: Resources,
-    /// When everybody paused.
+    /// The quiet points.
     pub(super) quiet: Vec<Point>,
-    /// How much more the server held at its last quiet points than at its first, in KiB; of several, the worst.
+    /// How much more the server held at its last quiet points than at its first, in KiB; the worst of several servers.
     pub(super) growth_kib: Option<i64>,
     /// How much that may be, in KiB.
     pub(super) allowed_kib: i64,
-    /// The same of descriptors that are no sockets.
+    /// The same for descriptors that are no sockets.
     pub(super) growth_files: Option<i64>,
-    /// What the server has written to its log.
+    /// The length of the server's log.
     pub(super) log_octets: usize,
-    /// Why it has failed. Nothing: all was well.
+    /// Why the soak has failed; empty if all was well.
     pub(super) failures: Vec<String>,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Times {
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Point {
     pub(super) at_s: f64,
-    /// Which server it was: the first, the second...
+    /// The number of the server, which grows with each restart.
     pub(super) server: u64,
     pub(super) resources: Resources,
 }
@@ -93,12 +93,13 @@ impl Report {
         self.operations.values().map(|times| times.count).sum()
     }
 
-    /// That holders were about something, if there were enough of them for long enough: or nothing was judged.
+    /// Fails unless holders did everything, if there were enough of them for long enough: otherwise the soak has judged
+    /// nothing.
     pub(super) fn judge_holders(&mut self, lasts: Duration, count: usize) {
         if lasts < HOLDERS_TIME || count < LEAST_HOLDERS {
             return;
         }
-        // A server that is killed takes what would be lost with it.
+        // A killed server forgets the delegations that it would have taken away.
         let losses = (lasts >= LOSSES_TIME && self.restarts == 0).then_some(LOSS);
         for what in HAPPENS.into_iter().chain(losses) {
             if !self.holders.contains_key(what) && !self.operations.contains_key(what) {
@@ -107,7 +108,7 @@ impl Report {
         }
     }
 
-    /// Looks whether memory or descriptors grow from one quiet point to the next.
+    /// Judges whether memory or descriptors grow from one quiet point to the next.
     pub(super) fn judge(&mut self) {
         let growth = self.growth(|resources| resources.anonymous_kib);
         self.growth_kib = growth.map(|(growth, _)| growth);
@@ -123,8 +124,8 @@ impl Report {
         }
     }
 
-    /// How much more it was at the last quiet points than at the first, of the server for which that is worst, and
-    /// whether that was warm.
+    /// How much more the worst server held at its last quiet points than at its first, and whether its caches were full
+    /// by then.
     fn growth(&self, what: fn(&Resources) -> u64) -> Option<(i64, bool)> {
         let servers = self.quiet.iter().map(|point| point.server).max().unwrap_or(0);
         let of = |server| {
@@ -135,8 +136,8 @@ impl Report {
     }
 }
 
-/// The median of the last third of what a server held, without the beginning, less that of the first third; and whether
-/// the beginning was long enough for all to be warm.
+/// Without the points of the beginning: the median of the last third of what a server held, less the median of the
+/// first third; and whether the beginning was long enough to fill all caches.
 fn growth(points: &[(f64, u64)]) -> Option<(i64, bool)> {
     let begin = points.first()?.0;
     let warm = points.iter().position(|(at_s, _)| at_s - begin >= WARM_SECONDS).unwrap_or(points.len());

@@ -1,5 +1,5 @@
-//! Looks at the server from outside while the others work, lets everybody pause now and then, and kills the server if
-//! asked.
+//! Looks at the server from outside while the others work, makes quiet points now and then, and kills the server if the
+//! arguments say so.
 
 use super::{
     Arguments, QUIET_EVERY, QUIET_PATIENCE, QUIET_POINTS, SAMPLE_INTERVAL, Scene, TELL_INTERVAL, report::Point,
@@ -11,14 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Sockets that the server may have beyond those that it had before anybody came, and one for each decent client: those
-/// that a thread's runtime opens when it first needs them.
+/// How many sockets the server may have beyond those before the first connection and one for each decent client: a
+/// thread's runtime opens some when it first needs them.
 const SPARE_SOCKETS: u64 = 2;
-/// How long nothing is under way before the server is looked at.
+/// How long nothing is under way before we look at the server.
 const SETTLING: Duration = Duration::from_millis(700);
 /// How long a killed server stays away.
 const AWAY: Duration = Duration::from_millis(300);
-/// At the beginning everybody comes.
+/// When the first quiet point is: before that, all connect.
 const FIRST_QUIET: Duration = Duration::from_secs(3);
 
 pub(super) async fn conduct(place: &Place, at: (SocketAddr, SocketAddr), arguments: &Arguments, scene: &Scene) {
@@ -65,7 +65,7 @@ pub(super) async fn conduct(place: &Place, at: (SocketAddr, SocketAddr), argumen
     scene.report(super::Report::judge);
 }
 
-/// A look at the server, which has to be there.
+/// Looks at the server, which must be running.
 fn look(scene: &Scene) -> Option<Resources> {
     let mut server = scene.server.lock().unwrap_or_else(PoisonError::into_inner);
     let server = server.as_mut()?;
@@ -85,7 +85,7 @@ fn look(scene: &Scene) -> Option<Resources> {
     }
 }
 
-/// Everybody pauses, and the server is looked at when it has let go of the hostile.
+/// Makes a quiet point: all pause, and we look at the server when it has freed the hostile peers' connections.
 async fn pause(begin: Instant, clients: u64, scene: &Scene) {
     scene.quiet.store(true, Ordering::SeqCst);
     match tokio::time::timeout(QUIET_PATIENCE, scene.going.write()).await {
@@ -108,7 +108,7 @@ async fn pause(begin: Instant, clients: u64, scene: &Scene) {
     scene.quiet.store(scene.is_over(), Ordering::SeqCst);
 }
 
-/// Kills the server, and starts it where it was. `starts` is even while there is none.
+/// Kills the server, and starts it at the same addresses. `starts` is even while no server runs.
 async fn again(place: &Place, at: (SocketAddr, SocketAddr), scene: &Scene) -> anyhow::Result<()> {
     scene.starts.fetch_add(1, Ordering::SeqCst);
     drop(scene.server.lock().unwrap_or_else(PoisonError::into_inner).take());

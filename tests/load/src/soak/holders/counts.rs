@@ -1,4 +1,4 @@
-//! What the server itself says that it holds, when all have gone: nothing.
+//! When all clients have gone, the server's metrics must say that it holds nothing.
 
 use anyhow::Context as _;
 use std::{
@@ -11,7 +11,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// What has to be nothing in the end.
+/// The metrics that must be zero in the end.
 const NOTHING: &[&str] = &[
     "rpcrdma_nfs4_clients",
     "rpcrdma_nfs4_sessions",
@@ -21,14 +21,14 @@ const NOTHING: &[&str] = &[
     "rpcrdma_calls_in_progress",
     "rpcrdma_memory_bytes",
 ];
-/// How long it may take until it is: the server looks at it each second.
+/// How long it may take until they are zero: the server updates them once a second.
 const PATIENCE: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Waits until the server holds nothing any more. Says what is left.
+/// Waits until the server holds nothing any more. Returns what is left.
 ///
 /// # Errors
-/// If it does not say.
+/// If the server does not answer.
 pub(in super::super) async fn judge(metrics: SocketAddr) -> anyhow::Result<BTreeMap<String, f64>> {
     let begin = Instant::now();
     loop {
@@ -48,7 +48,7 @@ async fn scrape(metrics: SocketAddr) -> anyhow::Result<String> {
     Ok(text)
 }
 
-/// What is not nothing, of what has to be. Limits are no holdings.
+/// The metrics among [`NOTHING`] that are not zero. Metrics of limits do not count.
 fn left(text: &str) -> anyhow::Result<BTreeMap<String, f64>> {
     let mut left = BTreeMap::new();
     for name in NOTHING {

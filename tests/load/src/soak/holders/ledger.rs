@@ -1,9 +1,11 @@
-//! What judges holders: knows what each of them has, as they were told, and what was written into each file.
+//! The judge of holders: knows the claims of each holder, as the server has granted them, and what was written into
+//! each file.
 //!
-//! A holder tells what it got after it heard of it, and what it gives up before it says so to the server. So whoever is
-//! here has it in truth, and two who exclude each other were granted both; unless the server was in its right to take
-//! it away: when its holder was called and did nothing for a lease, or was not heard of for as long
-//! ([`Ledger::may_be_lost`]). Half a lease is what the ledger asks for: it knows the times only as clients see them.
+//! A holder reports a claim after the server has granted it, and reports the end of a claim before it tells the server.
+//! So every claim in the ledger is real. If two claims exclude each other, the server has granted both, unless it had
+//! the right to take one away: if it recalled the claim and the holder did nothing for a lease, or if it heard nothing
+//! from the holder for a lease ([`Ledger::may_be_lost`]). The ledger asks only for half a lease, because it knows the
+//! times only as clients see them.
 
 use rpcrdma_nfs::v4::Handle;
 use std::{
@@ -12,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What somebody has of a file.
+/// What a client has of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
     /// It is open for reading, or for writing as well.
@@ -41,7 +43,7 @@ impl Claim {
     }
 }
 
-/// Who has something: a client by its number, and the server that it has it of.
+/// The owner of a claim: the client's number, and the number of the server that has granted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Who {
     pub(super) client: usize,
@@ -52,7 +54,7 @@ pub(super) struct Who {
 struct Holding {
     who: Who,
     claim: Claim,
-    /// When its holder was asked for it, or was not to be asked.
+    /// When the server recalled the claim, or could not reach its holder.
     doubtful: Option<Instant>,
 }
 
@@ -60,14 +62,14 @@ struct Holding {
 struct OfFile {
     holdings: Vec<Holding>,
     value: u64,
-    /// What may have been written beside it, by calls of which nobody knows what came.
+    /// Values that may have been written as well, by calls whose result is unknown.
     perhaps: Vec<u64>,
 }
 
 #[derive(Default)]
 struct Inner {
     files: HashMap<Handle, OfFile>,
-    /// When each client was heard of last.
+    /// When the server last heard from each client.
     heard: BTreeMap<usize, Instant>,
 }
 
@@ -86,15 +88,15 @@ impl Ledger {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A client was answered what it sent then.
+    /// The server has answered a call that the client sent at this time.
     pub(super) fn heard(&self, client: usize, at: Instant) {
         self.lock().heard.insert(client, at);
     }
 
-    /// A client has got something.
+    /// A client has got a claim.
     ///
     /// # Errors
-    /// If another one has what excludes it.
+    /// If another client has a claim that excludes it.
     pub(super) fn got(&self, file: &Handle, who: Who, claim: Claim, now: Instant) -> Result<(), String> {
         let mut inner = self.lock();
         let Inner { files, heard } = &mut *inner;
@@ -115,7 +117,7 @@ impl Ledger {
         }
     }
 
-    /// A client is about to give something up.
+    /// A client is about to give up a claim.
     pub(super) fn gives_up(&self, file: &Handle, client: usize, claim: Claim) {
         if let Some(of_file) = self.lock().files.get_mut(file) {
             let is_it = |holding: &Holding| holding.who.client == client && holding.claim == claim;
@@ -125,14 +127,14 @@ impl Ledger {
         }
     }
 
-    /// A client is about to forget all that it had.
+    /// A client is about to forget all its claims.
     pub(super) fn forgets(&self, client: usize) {
         for of_file in self.lock().files.values_mut() {
             of_file.holdings.retain(|holding| holding.who.client != client);
         }
     }
 
-    /// A client has been asked for its delegation of a file.
+    /// The server has recalled a client's delegation of a file.
     pub(super) fn recalled(&self, file: &Handle, client: usize, at: Instant) {
         let mut inner = self.lock();
         let of_file = inner.files.get_mut(file).into_iter().flat_map(|of_file| &mut of_file.holdings);
@@ -141,7 +143,7 @@ impl Ledger {
         }
     }
 
-    /// The server could not call a client since then: it may have tried.
+    /// The server could not call a client since this time: it may have tried to recall.
     pub(super) fn unreachable(&self, client: usize, since: Instant) {
         let mut inner = self.lock();
         let all = inner.files.values_mut().flat_map(|of_file| &mut of_file.holdings);
@@ -150,7 +152,7 @@ impl Ledger {
         }
     }
 
-    /// Whether the server may have taken this from a client.
+    /// Whether the server may have taken this claim from a client.
     pub(super) fn may_be_lost(&self, file: &Handle, client: usize, claim: Claim, now: Instant) -> bool {
         let inner = self.lock();
         let mut of_file = inner.files.get(file).into_iter().flat_map(|of_file| &of_file.holdings);
@@ -158,10 +160,10 @@ impl Ledger {
         holding.is_none_or(|holding| is_overdue(holding, &inner.heard, now, self.lease / 2))
     }
 
-    /// Whoever excludes writers has read a file.
+    /// A client whose claim excludes writers has read a file.
     ///
     /// # Errors
-    /// If that is not what was written.
+    /// If the value is not what was written.
     pub(super) fn read(&self, file: &Handle, value: u64) -> Result<(), String> {
         let mut inner = self.lock();
         let of_file = inner.files.entry(file.clone()).or_default();
@@ -171,12 +173,12 @@ impl Ledger {
         if is_right { Ok(()) } else { Err(format!("{file:?} has {value} instead of {expected}")) }
     }
 
-    /// Whoever excludes all others is about to write.
+    /// A client whose claim excludes all others is about to write.
     pub(super) fn writes(&self, file: &Handle, value: u64) {
         self.lock().files.entry(file.clone()).or_default().perhaps.push(value);
     }
 
-    /// The server has said that it is written, or that it is not.
+    /// The server has said whether the value is written.
     pub(super) fn wrote(&self, file: &Handle, value: u64, is_written: bool) {
         let mut inner = self.lock();
         let of_file = inner.files.entry(file.clone()).or_default();
@@ -187,7 +189,7 @@ impl Ledger {
     }
 }
 
-/// Whether a server may have taken something from a client that did not do what it had to for so long.
+/// Whether a server may have taken a claim from a client that has neglected its duty for so long.
 fn is_overdue(holding: &Holding, heard: &BTreeMap<usize, Instant>, now: Instant, least: Duration) -> bool {
     let is_long_ago = |since: Instant| now.saturating_duration_since(since) >= least;
     holding.doubtful.is_some_and(is_long_ago) || heard.get(&holding.who.client).copied().is_some_and(is_long_ago)
@@ -208,7 +210,7 @@ mod tests {
         Who { client, server: 0 }
     }
 
-    /// Whether a second client may get this while the first has that.
+    /// Whether a second client may get `second` while the first has `first`.
     fn are_together(first: Claim, second: Claim) -> bool {
         let (ledger, now) = (Ledger::new(LEASE), Instant::now());
         ledger.got(&file(), who(0), first, now).unwrap();
@@ -235,7 +237,7 @@ mod tests {
         ledger.got(&file(), who(1), WriteDelegation, now).unwrap();
         ledger.forgets(1);
         ledger.got(&file(), who(2), WriteDelegation, now).unwrap();
-        // Another server knows nothing of it.
+        // A restarted server knows nothing of the first claim.
         ledger.got(&file(), Who { client: 3, server: 1 }, WriteDelegation, now).unwrap();
         ledger.got(&file(), who(4), Reads, now).unwrap_err();
     }
@@ -252,7 +254,7 @@ mod tests {
         assert!(!ledger.may_be_lost(&file(), 0, WriteDelegation, early));
         ledger.got(&file(), who(2), Reads, early).unwrap_err();
         ledger.got(&file(), who(3), Reads, begin + LEASE / 2).unwrap();
-        // A lock is lost by silence alone.
+        // Only silence of its holder loses a lock.
         let (ledger, silent) = (Ledger::new(LEASE), begin + LEASE / 2);
         ledger.got(&file(), who(0), WriteLock, begin).unwrap();
         ledger.unreachable(0, begin);

@@ -1,5 +1,5 @@
-//! A holder's connection and session: calls by one slot, and the server's calls, which are answered at once and put
-//! aside for whoever does what they ask.
+//! A holder's connection and session: calls over one slot, and the server's calls, which are answered at once and
+//! queued for the task that does what they ask.
 
 use anyhow::{Context as _, bail};
 use rpcrdma_env::{BoxFuture, Env, Heap};
@@ -23,68 +23,69 @@ use std::{
 };
 use tokio::sync::mpsc;
 
-/// COMPOUND's number, and bytes of a reply with all that is asked for here.
+/// COMPOUND's number, and the bytes that the longest reply here has.
 const COMPOUND: u32 = 1;
 const MAX_RESULTS: usize = 2_048;
-/// Bytes of a call, operations of a COMPOUND, and slots, that are asked for; and calls of the server at a time.
+/// What CREATE_SESSION asks for: bytes of a call, operations of a COMPOUND, and slots; and how many calls the server
+/// may have under way.
 const CHANNEL: (u32, u32, u32) = (4_096 - 28, 16, 16);
 const CREDITS: u32 = 16;
-/// How long a client waits before it repeats what runs.
+/// How long a client waits before it repeats a call that is under way.
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long anything may take.
 const PATIENCE: Duration = crate::clients::CALL_LIMIT;
 
-/// How a holder comes to the server.
+/// How a holder connects to the server.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
     Tcp,
     Rdma(Versions),
 }
 
-/// What the server has called for.
+/// What a call of the server asks for.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
-    /// A delegation is wanted back.
+    /// The server recalls a delegation.
     Recall(Handle, StateId),
     /// A lock may be free.
     Free,
-    /// It was no call that a server may make.
+    /// The server may not make this call.
     Wrong(String),
 }
 
-/// Why a call has no results that count.
+/// Why a call has no valid results.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Gone {
-    /// The session is not there.
+    /// The session no longer exists.
     #[error("its session is gone: {0}")]
     Session(Status),
-    /// The connection cannot be had.
+    /// The connection cannot be made.
     #[error("no connection: {0}")]
     Connection(String),
-    /// It has hung up.
+    /// The holder itself has hung up.
     #[error("it has hung up")]
     Vanished,
-    /// The server has taken away what it was in its right to take.
+    /// The server has taken away a claim, and had the right to.
     #[error("what it had was taken away")]
     Lost,
-    /// The server has answered what it must not, if it is the same as before.
+    /// The answer is wrong, unless the server has restarted meanwhile.
     #[error("{0}")]
     Wrong(String),
-    /// The ledger, which tells the servers before and after a restart apart, says that two have what excludes each
-    /// other, or that an acknowledged write is lost: no restart excuses that.
+    /// The ledger, which distinguishes the servers before and after a restart, says that two clients have claims that
+    /// exclude each other, or that an acknowledged write is lost: no restart excuses that.
     #[error("{0}")]
     Broken(String),
 }
 
-/// A client's program: takes what it is told, and passes it on.
+/// A client's callback program: takes the server's calls, and passes them on.
 struct Program {
     asked: mpsc::UnboundedSender<Asked>,
-    /// The last number of each slot of each session.
+    /// The last sequence number of each slot of each session.
     slots: Mutex<HashMap<(SessionId, u32), u32>>,
 }
 
 impl Program {
-    /// Whether this is the slot's next call, or the last one again.
+    /// Whether this is the slot's next call, or a repetition of the last one.
     fn is_in_order(&self, call: &CbSequence) -> bool {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let last = slots.entry((call.session, call.slot)).or_default();
@@ -142,7 +143,7 @@ impl Service for Program {
     }
 }
 
-/// What it takes to come to a server.
+/// Everything that is needed to connect to a server.
 #[derive(Clone)]
 pub(super) struct Road {
     pub(super) env: Env,
@@ -179,27 +180,27 @@ impl Road {
     }
 }
 
-/// A session over a connection of its own, which ends when this is dropped.
+/// A session over a connection of its own, which ends when the value is dropped.
 pub(super) struct Link {
-    /// None once it has hung up.
+    /// None after the holder has hung up.
     client: Option<Client>,
     minor: u32,
     pub(super) id: ClientId,
     session: SessionId,
     sequence: u32,
     pub(super) asked: mpsc::UnboundedReceiver<Asked>,
-    /// What SEQUENCE has told last.
+    /// The status flags of the last SEQUENCE.
     pub(super) flags: u32,
-    /// When the last call was sent that was answered.
+    /// When the last answered call was sent.
     pub(super) heard: Instant,
 }
 
 impl Link {
-    /// Makes a client of this name and incarnation known that reclaims nothing. What a former incarnation had is gone
-    /// as soon as `forget` was called.
+    /// Registers a client of this name and incarnation, which reclaims nothing. Calls `forget` before a former
+    /// incarnation loses its claims.
     ///
     /// # Errors
-    /// If the server does not let it.
+    /// If the server refuses.
     pub(super) async fn new(
         road: &Road,
         (name, incarnation): (&str, u64),
@@ -236,15 +237,15 @@ impl Link {
         self.client.as_ref().ok_or(Gone::Vanished)
     }
 
-    /// Ends the connection without a word to the session.
+    /// Ends the connection, without ending the session.
     pub(super) fn hang_up(&mut self) {
         self.client = None;
     }
 
-    /// A COMPOUND in the session; what is answered behind SEQUENCE.
+    /// Sends a COMPOUND in the session, and returns the results behind SEQUENCE.
     ///
     /// # Errors
-    /// If nobody will learn what came of it.
+    /// If the results cannot be known.
     pub(super) async fn call(&mut self, ops: Vec<Args>) -> Result<Vec<Outcome<ItemData>>, Gone> {
         self.sequence = self.sequence.wrapping_add(1);
         let (session, sequence) = (self.session, self.sequence);
@@ -270,7 +271,7 @@ impl Link {
         }
     }
 
-    /// Lets the server call over the connection that there is now.
+    /// Lets the server call over the present connection.
     pub(super) async fn bind(&mut self) -> Result<(), Gone> {
         let direction = ClientDirection::BackOrBoth;
         let bind = ops::BindConnToSession { session: self.session, direction, rdma_mode: false };
@@ -284,13 +285,13 @@ impl Link {
         }
     }
 
-    /// Ends the session and the client, which has nothing.
+    /// Ends the session and the client, which has no claims any more.
     pub(super) async fn leave(mut self) -> Result<(), Gone> {
-        // Within the session, which so belongs to whatever connection there is now.
+        // Sent within the session, which binds it to the present connection.
         let session = self.session;
         match self.call(vec![Args::DestroySession(ops::DestroySession { session })]).await {
             Ok(outcomes) if outcomes.iter().all(|outcome| outcome.status() == Status::OK) => {}
-            // The answer got lost with its connection.
+            // An earlier attempt has succeeded, but its reply was lost with the connection.
             Err(Gone::Session(Status::BADSESSION)) => {}
             other => return Err(Gone::Wrong(format!("DESTROY_SESSION is answered with {other:?}"))),
         }

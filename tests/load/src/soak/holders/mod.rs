@@ -1,8 +1,8 @@
-//! Holders: clients of NFS version 4 that share a few files, have them delegated, lock them, wait for each other, and
-//! are called by the server for what others want. Some give back late, some never, some vanish with all that they have.
+//! Holders: clients of NFS version 4 that share a few files. They get delegations and locks, wait for each other, and
+//! the server recalls what others want. Some give back late, some never, and some vanish with all their claims.
 //!
-//! Each is one task that makes one call at a time and waits in none of them for another holder: what it wants and does
-//! not get it asks for again, and between two attempts it does what the server has asked of it. [`ledger`] judges.
+//! Each is one task that makes one call at a time, and no call waits for another holder: a holder that does not get a
+//! claim asks again, and between two attempts it does what the server has asked for. [`ledger`] judges.
 
 mod counts;
 mod ledger;
@@ -31,29 +31,29 @@ use std::{
 };
 use work::Wish;
 
-/// The server's lease: short, so that what is not given back is taken within a short run.
+/// The server's lease: short, so that even in a short run the server takes away what is not given back.
 pub(super) const LEASE: Duration = Duration::from_secs(6);
 /// The directory of the files that they share.
 const DIRECTORY: &str = "shared";
-/// How often a holder looks around, and how often it says that it is there.
+/// How often a holder looks for something to do, and how often it renews its lease.
 const TICK: Duration = Duration::from_millis(20);
 const RENEWED: Duration = Duration::from_secs(1);
-/// Pauses between two steps are as long as this at most.
+/// The longest pause between two steps, in milliseconds.
 const PAUSE: u64 = 120;
-/// Before a client that could not connect tries again, or binds its connection again.
+/// The pause before a client tries again to connect, or to bind its connection.
 const CONNECT_PAUSE: Duration = Duration::from_millis(300);
-/// What is given back late is given back within this, and what is locked is unlocked within that: less than a third of
-/// a lease, in milliseconds.
+/// The longest delay of a late return, and the longest time for which a lock is held, in milliseconds: less than a
+/// third of a lease.
 const LATE: u64 = 1_800;
 const LOCKED: u64 = 600;
-/// Who was asked for a delegation has lost it after this at the latest: a lease, and what a busy machine adds.
+/// Within this time after a recall the server has taken the delegation away: a lease, and more for a busy machine.
 const LAST: Duration = LEASE.saturating_mul(4);
-/// What SEQUENCE says of a path on which the server cannot call.
+/// The flags by which SEQUENCE says that the server cannot call.
 const DOWN: u32 = sequence_status::CB_PATH_DOWN | sequence_status::CB_PATH_DOWN_SESSION;
-/// What it says when a lease was not renewed.
+/// The flags by which it says that a lease was not renewed.
 const EXPIRED: u32 = sequence_status::EXPIRED_ALL_STATE_REVOKED | sequence_status::EXPIRED_SOME_STATE_REVOKED;
 
-/// How a holder gives back what it is asked for.
+/// How a holder returns a recalled delegation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     AtOnce,
@@ -61,14 +61,14 @@ enum Manner {
     Never,
 }
 
-/// What a holder has beside its open.
+/// What a holder has besides its open.
 #[derive(Clone, Copy, Debug)]
 enum Thing {
     Delegation { manner: Manner, recalled: Option<Instant> },
     Lock { until: Instant },
 }
 
-/// A file that a holder has open, and something more of it.
+/// A file that a holder has open, with a delegation or a lock of it.
 #[derive(Clone, Debug)]
 struct Held {
     file: Handle,
@@ -79,7 +79,7 @@ struct Held {
 }
 
 impl Held {
-    /// Whether it is to be given back by now.
+    /// Whether it is time to give it back.
     fn is_due(&self, now: Instant) -> bool {
         match self.thing {
             Thing::Lock { until } => now >= until,
@@ -93,7 +93,7 @@ impl Held {
     }
 }
 
-/// One of them.
+/// One holder.
 pub(super) struct Holder {
     number: usize,
     scene: Arc<Scene>,
@@ -103,30 +103,30 @@ pub(super) struct Holder {
     minor: u32,
     incarnation: u64,
     link: Link,
-    /// Which server it has its session of: the first, the second...
+    /// The server of its session: the first, the second, and so on after restarts.
     server: u64,
     held: Vec<Held>,
-    /// Delegations that were wanted back before their OPEN was answered.
+    /// Delegations that the server recalled before its reply to their OPEN arrived.
     early: HashSet<StateIdOther>,
     wish: Option<Wish>,
-    /// Open owners so far.
+    /// How many open owners it has used so far.
     owners: u64,
     /// When it does something next, and when it may bind its connection again.
     next: Instant,
     next_bind: Instant,
 }
 
-/// Where the server is, straight and over a path that is cut now and then.
+/// The addresses of the server: direct, and over a path that is cut now and then.
 #[derive(Clone, Copy)]
 pub(super) struct Paths {
     pub(super) rdma: [SocketAddr; 2],
     pub(super) tcp: [SocketAddr; 2],
 }
 
-/// Makes the directory that they share, and starts them.
+/// Makes the directory that holders share, and starts the holders.
 ///
 /// # Errors
-/// If one of them does not come in.
+/// If one of them cannot begin.
 pub(super) async fn start(
     count: usize,
     dialler: &Dialler,
@@ -145,7 +145,7 @@ pub(super) async fn start(
             1 => (Way::Rdma(Versions::One), paths.rdma),
             _ => (Way::Rdma(Versions::Two), paths.rdma),
         };
-        // The first three come straight.
+        // The first three connect directly.
         let server = at[number / 3 % 2];
         let road = Road { env: dialler.env(), fabric: dialler.fabric(), way, server };
         let random = SeededRandom::new(scene.seed.rotate_left(7) ^ (number as u64) << 40);
@@ -191,7 +191,7 @@ impl Holder {
         self.end().await;
     }
 
-    /// Looks around once.
+    /// Does one turn: takes the server's calls, then does what is due.
     async fn turn(&mut self) -> Result<(), Gone> {
         while let Ok(asked) = self.link.asked.try_recv() {
             self.asked(asked)?;
@@ -201,7 +201,7 @@ impl Holder {
             self.give_back(at).await?;
         }
         self.look_at_flags().await?;
-        // While all are to be quiet, it gives back what is asked for and says that it is there.
+        // At a quiet point it only returns recalled delegations and renews its lease.
         if !self.scene.quiet.load(Ordering::SeqCst) && now >= self.next {
             self.step().await?;
         }
@@ -214,7 +214,7 @@ impl Holder {
         Ok(())
     }
 
-    /// What the server has called for.
+    /// Takes a call of the server.
     fn asked(&mut self, asked: Asked) -> Result<(), Gone> {
         let now = Instant::now();
         match asked {
@@ -225,7 +225,7 @@ impl Holder {
                     self.held.iter_mut().find(|held| held.claim.is_delegation() && held.state.other == state.other);
                 match it.map(|held| &mut held.thing) {
                     Some(Thing::Delegation { recalled, .. }) => *recalled = recalled.or(Some(now)),
-                    // It comes, or has gone back a moment ago.
+                    // Its OPEN is not answered yet, or it was returned a moment ago.
                     _ => _ = self.early.insert(state.other),
                 }
                 Ok(())
@@ -239,7 +239,7 @@ impl Holder {
         }
     }
 
-    /// What SEQUENCE says besides.
+    /// Reacts to the status flags of SEQUENCE.
     async fn look_at_flags(&mut self) -> Result<(), Gone> {
         let (flags, now) = (self.link.flags, Instant::now());
         if flags & EXPIRED != 0 {
@@ -261,7 +261,7 @@ impl Holder {
         }
     }
 
-    /// Everything is lost, and somebody of the same name begins anew: says whether that went well.
+    /// All claims are lost, and a new incarnation of the same name begins. Returns whether that succeeded.
     async fn begin_again(&mut self, gone: Gone) -> bool {
         let (is_restarted, is_silent) = (self.is_restarted(), self.link.heard.elapsed() >= LEASE / 2);
         match gone {
@@ -293,7 +293,7 @@ impl Holder {
                     return true;
                 }
                 Ok(_) => {}
-                // The path is cut, or there is no server: there will be.
+                // The path is cut, or no server runs; both will change.
                 Err(_) if self.scene.is_over() => return false,
                 Err(_) => {}
             }
@@ -325,7 +325,7 @@ impl Holder {
         self.fail("it does not come to its end".to_owned());
     }
 
-    /// Whether there is another server than that of the session, or none.
+    /// Whether the server of the session is gone: another one runs, or none.
     fn is_restarted(&self) -> bool {
         let starts = self.scene.starts.load(Ordering::SeqCst);
         starts / 2 != self.server || starts.is_multiple_of(2)

@@ -1,5 +1,5 @@
-//! What holders do: they open files and get them delegated, lock them and wait for that, write under what excludes
-//! others, remove names, and give back.
+//! The work of holders: they open files and get delegations, lock files and wait for locks, write under claims that
+//! exclude others, remove names, and give everything back.
 
 use super::{DIRECTORY, EXPIRED, Held, Holder, LATE, LEASE, LOCKED, Manner, PAUSE, Thing, ledger::Claim, link::Gone};
 use crate::clients::CALL_LIMIT;
@@ -13,17 +13,17 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_xdr::ItemData;
 use std::time::{Duration, Instant};
 
-/// Files that they share, in number, and things that one has at a time.
+/// The number of files that holders share, and the most claims that one holder has at a time.
 const FILES: u64 = 10;
 const MOST_HELD: usize = 6;
-/// Bytes of a file: a number that is counted up.
+/// Bytes of a file: it holds a number that holders count up.
 const OCTETS: u32 = 8;
-/// Before something is asked for again: a file that somebody gives back, and a lock of which one is told when it is
-/// free.
+/// The pause before a holder asks again: for a file whose delegation another has to return, and for a lock, although
+/// the server tells when it is free.
 const RETRY: Duration = Duration::from_millis(100);
 const LOCK_RETRY: Duration = Duration::from_secs(1);
-/// How long somebody waits for what another has to give back, while all are at work: a lease, and what a busy machine
-/// adds.
+/// How long a holder may wait for what another has to give back, without quiet points: a lease, and more for a busy
+/// machine.
 const RECALL_PATIENCE: Duration = LEASE.saturating_mul(4);
 
 /// What a holder wants.
@@ -31,9 +31,9 @@ const RECALL_PATIENCE: Duration = LEASE.saturating_mul(4);
 pub(super) struct Wish {
     name: u64,
     what: Wanted,
-    /// The file, if it has it open already.
+    /// The file, if the holder has already opened it.
     opened: Option<(Handle, StateId)>,
-    /// How long it has wanted that, while all were at work.
+    /// How long it has waited, without quiet points.
     waited: Duration,
     last: Instant,
 }
@@ -58,7 +58,7 @@ impl Wanted {
 
 type Outcomes = Vec<Outcome<ItemData>>;
 
-/// What the server says of something that it has taken away.
+/// Whether the server reports by this status that it has taken something away.
 fn is_loss(status: Status) -> bool {
     matches!(status, Status::EXPIRED | Status::DELEG_REVOKED | Status::BAD_STATEID | Status::ADMIN_REVOKED)
 }
@@ -72,7 +72,7 @@ fn status_of(outcomes: &Outcomes) -> Status {
 }
 
 impl Holder {
-    /// A call in the session.
+    /// Makes a call in the session.
     pub(super) async fn call(&mut self, ops: Vec<Args>) -> Result<Outcomes, Gone> {
         let before = self.link.heard;
         let results = self.link.call(ops).await?;
@@ -86,7 +86,7 @@ impl Holder {
         Ok(results)
     }
 
-    /// Operations on a file, again as long as the server says so.
+    /// Does operations on a file, again and again while the server asks to try later.
     async fn on(&mut self, file: &Handle, op: Args) -> Result<Outcomes, Gone> {
         let put = Args::PutFh(ops::PutFh { file: file.clone() });
         let begin = Instant::now();
@@ -99,7 +99,7 @@ impl Holder {
         }
     }
 
-    /// Does the next thing, or goes on with what it wants.
+    /// Begins something new, or goes on with its wish.
     pub(super) async fn step(&mut self) -> Result<(), Gone> {
         let Some(mut wish) = self.wish.take() else { return self.begin().await };
         let now = Instant::now();
@@ -112,7 +112,7 @@ impl Holder {
         self.fulfil(wish).await
     }
 
-    /// Draws what it does.
+    /// Draws what it does next.
     async fn begin(&mut self) -> Result<(), Gone> {
         let (kind, name) = (self.random.below(100), self.random.below(FILES));
         let pause = Duration::from_millis(self.random.below(PAUSE));
@@ -133,7 +133,7 @@ impl Holder {
         self.fulfil(Wish { name, what, opened: None, waited: Duration::ZERO, last: Instant::now() }).await
     }
 
-    /// Is gone for a while, with all that it has.
+    /// Vanishes for a while, with all its claims.
     async fn vanish(&mut self) -> Result<(), Gone> {
         let away = LEASE.mul_f64(self.random.below(150) as f64 / 100.0);
         self.link.hang_up();
@@ -144,7 +144,7 @@ impl Holder {
         Err(Gone::Vanished)
     }
 
-    /// Asks for what it wants once.
+    /// Asks once for what it wants.
     async fn fulfil(&mut self, mut wish: Wish) -> Result<(), Gone> {
         if wish.what == Wanted::Removed {
             return self.remove(wish).await;
@@ -188,7 +188,7 @@ impl Holder {
             _ => share::WANT_NONE,
         };
         let how = OpenHow::Create(CreateHow::Unchecked(FileAttributes::of(&[Value::Mode(0o666)])));
-        // An owner of its own: it is closed without any other.
+        // A new owner for each open, so that a CLOSE ends only this open.
         self.owners += 1;
         let owner = Owner { client: ClientId(0), name: OwnerName::from(&*format!("o{}", self.owners)) };
         let claim_by = By::Null(Name::from(&*format!("f{}", wish.name)));
@@ -197,7 +197,7 @@ impl Holder {
         let mut outcomes = self.call(vec![Args::PutRootFh, directory, Args::Open(open), Args::GetFh]).await?;
         match (outcomes.pop(), outcomes.pop()) {
             (Some(Outcome::GetFh(Ok(handle))), Some(Outcome::Open(Ok(open)))) => {
-                // What came is a part of a whole message.
+                // Copies the handle, because it is a part of the received message.
                 let file = Handle::new(handle.file.as_slice()).ok_or(Gone::Wrong("a long handle".to_owned()))?;
                 let got = self.ledger.got(&file, self.who(), Self::access(claim), Instant::now());
                 got.map_err(Gone::Broken)?;
@@ -211,7 +211,7 @@ impl Holder {
         }
     }
 
-    /// An open that wished for a delegation was answered.
+    /// Takes the reply to an open that wished for a delegation.
     async fn delegated(
         &mut self,
         wish: Wish,
@@ -239,7 +239,7 @@ impl Holder {
             _ => Manner::Never,
         };
         let recalled = self.early.remove(&state.other).then(Instant::now);
-        // The others were of delegations that had gone back by then.
+        // The other early recalls were for delegations that had already been returned.
         self.early.clear();
         if recalled.is_some() {
             self.count("told before it was told of the delegation");
@@ -290,7 +290,7 @@ impl Holder {
         }
     }
 
-    /// Reads what is counted up in a file, of which it has something that keeps others from writing.
+    /// Reads the number in a file under a claim that excludes writers.
     async fn read(&mut self, held: &Held) -> Result<u64, Gone> {
         let read = Args::Read(ops::Read { state: held.state, offset: 0, count: OCTETS });
         let outcomes = self.on(&held.file, read).await?;
@@ -305,7 +305,7 @@ impl Holder {
         Ok(value)
     }
 
-    /// Counts up what is in a file that nobody else may use.
+    /// Counts up the number in a file under a claim that excludes all others.
     async fn write(&mut self, held: &Held) -> Result<(), Gone> {
         let value = self.read(held).await? + 1;
         let data = bytes::Bytes::copy_from_slice(&value.to_be_bytes());
@@ -320,7 +320,7 @@ impl Holder {
         }
     }
 
-    /// Something was refused by what it has.
+    /// The server has refused an operation under a claim of this holder.
     fn failed(&self, file: &Handle, claim: Claim, what: &str, status: Status) -> Result<(), Gone> {
         match is_loss(status) && self.ledger.may_be_lost(file, self.number, claim, Instant::now()) {
             true => Err(Gone::Lost),
@@ -328,7 +328,7 @@ impl Holder {
         }
     }
 
-    /// Gives back what it has of a file: before that it uses it once more.
+    /// Gives back a claim on a file, after using it once more.
     pub(super) async fn give_back(&mut self, at: usize) -> Result<(), Gone> {
         let held = self.held[at].clone();
         match held.claim {
@@ -338,7 +338,7 @@ impl Holder {
         self.held.swap_remove(at);
         let Held { file, open, state, claim, thing } = held;
         let may_be_lost = self.ledger.may_be_lost(&file, self.number, claim, Instant::now());
-        // From now on others may have it, whatever becomes of the call.
+        // From now on others may get the claim, whatever the result of the call is.
         self.ledger.gives_up(&file, self.number, claim);
         let give = match thing {
             Thing::Delegation { .. } => Args::DelegReturn(ops::DelegReturn { state }),
@@ -366,7 +366,7 @@ impl Holder {
         }
     }
 
-    /// Delegations were taken away: finds out which, sees that they are good for nothing, and frees them.
+    /// The server has taken delegations away: finds out which, checks that they are no longer valid, and frees them.
     pub(super) async fn look_for_what_is_lost(&mut self) -> Result<(), Gone> {
         let all: Vec<Held> = self.held.iter().filter(|held| held.claim.is_delegation()).cloned().collect();
         let states = rpcrdma_nfs::v4::List(all.iter().map(|held| held.state).collect());
@@ -395,7 +395,7 @@ impl Holder {
             self.held.retain(|other| other.state != held.state);
             self.close(&held.file, held.open).await?;
         }
-        // Nothing is delegated to it any more, but to its next incarnation.
+        // The server delegates nothing to this client any more, only to its next incarnation.
         if self.held.iter().any(|held| matches!(held.thing, Thing::Delegation { manner: Manner::Never, .. })) {
             return Ok(());
         }
@@ -413,7 +413,7 @@ impl Holder {
         }
     }
 
-    /// Gives back all that it has, and what it was about to get.
+    /// Gives back all claims, and what it was about to get.
     pub(super) async fn give_back_all(&mut self) -> Result<(), Gone> {
         if let Some(Wish { what: Wanted::Has(claim), opened: Some((file, open)), .. }) = self.wish.take() {
             self.close(&file, (open, Self::access(claim))).await?;
