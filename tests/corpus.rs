@@ -1,13 +1,13 @@
-//! What the fuzzers begin with, and what they have found, in the ordinary tests.
+//! The ordinary tests also run the seeds of the fuzzers, and the inputs that fuzzing has found.
 
 use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_tests::fuzz::{MAX_KEPT_OCTETS, TARGETS, inputs, seeds};
 use std::{fs, panic, path::Path};
 
-/// Bytes of all corpora together, as they stand in the repository.
+/// The most bytes that all corpora in the repository may have together.
 const MAX_CORPORA_OCTETS: usize = 1 << 20;
 
-/// Runs the inputs, and says which one it was that failed.
+/// Runs the inputs, and says which one failed.
 fn replay(name: &str, all: &[Vec<u8>], run: fn(&[u8])) {
     for input in all {
         if let Err(failure) = panic::catch_unwind(|| run(input)) {
@@ -42,8 +42,8 @@ fn kept_inputs_are_survived() {
     assert_eq!(fs::read_dir(corpora).unwrap().count(), TARGETS.len(), "a corpus without a target");
 }
 
-/// What lies beside the seeds, as chance has it. `RPCRDMA_FUZZ_RUNS` says how much of it for each target, and
-/// `RPCRDMA_FUZZ_SEED` which: a small fuzzer for whoever has no other.
+/// Random changes of the seeds, as a small fuzzer that needs no tools. `RPCRDMA_FUZZ_RUNS` says how many inputs for
+/// each target, and `RPCRDMA_FUZZ_SEED` which.
 #[test]
 fn neighbours_of_seeds_are_survived() {
     let number = |name: &str, otherwise| std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"));
@@ -75,7 +75,7 @@ fn neighbours_of_seeds_are_survived() {
     }
 }
 
-/// Each target has its program, and there is no other.
+/// Each target has a program in `fuzz/`, and there are no other programs.
 #[test]
 fn each_target_can_be_fuzzed() {
     let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz");

@@ -14,7 +14,8 @@ use std::{
 const EXAMPLES: [&str; 6] =
     ["serve_directory", "serve_map", "read_write", "own_service", "two_providers", "beside_axum"];
 
-/// The program of an example. The first who asks builds all of them, which takes no time where `cargo test` has.
+/// The program of an example. The first caller builds all of them, which takes no time after `cargo test` has built
+/// them.
 fn program(name: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -35,7 +36,7 @@ fn program(name: &str) -> PathBuf {
     folder.join(name)
 }
 
-/// What an example prints that ends by itself.
+/// The output of an example that ends by itself.
 fn printed(name: &str, arguments: &[&str]) -> String {
     let done = Command::new(program(name)).args(arguments).output().unwrap();
     assert!(done.status.success(), "{name}: {}", String::from_utf8_lossy(&done.stderr));
@@ -56,14 +57,14 @@ impl Serving {
         Self { child, lines }
     }
 
-    /// What stands behind some words on the next line.
+    /// The text behind some words on the next line of output.
     fn told(&mut self, words: &str) -> String {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         line.trim_end().strip_prefix(words).unwrap_or_else(|| panic!("{words:?} does not begin {line:?}")).to_owned()
     }
 
-    /// Interrupts it, as Ctrl-C does, and sees it end.
+    /// Interrupts it, as Ctrl-C does; it must end.
     fn interrupt(mut self) {
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         for _ in 0..200 {

@@ -1,4 +1,5 @@
-//! The rules of the house: who may know whom, and where `unsafe` may stand. Reads the workspace's own metadata.
+//! The rules of the house: which crate may use which, and where `unsafe` may stand. Reads the metadata of the
+//! workspace.
 
 #[path = "house/book.rs"]
 mod book;
@@ -55,8 +56,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Where `unsafe` may stand, with its reasons: in one file of nfsd, and in all of gss and verbs, which is calls of C
-/// libraries, and in verbs memory lent to devices. Elsewhere the workspace's lints forbid it.
+/// The crates that may contain `unsafe`: nfsd in one file; gss and verbs everywhere, for calls of C libraries, and in
+/// verbs for memory lent to devices. Elsewhere the workspace's lints forbid it.
 const MAY_BE_UNSAFE: &[&str] = &["gss", "nfsd", "verbs"];
 
 fn root() -> &'static Path {
@@ -113,8 +114,8 @@ fn unsafe_is_forbidden_where_the_plan_forbids_it() {
     assert!(workspace.contains("unsafe_code = \"forbid\""));
 }
 
-/// `xtask` judges the built programs from outside: it knows none of the crates, and one file of it maps files into
-/// memory.
+/// `xtask` judges the built programs from outside: it uses none of the crates, and may contain `unsafe` in one file,
+/// which maps files into memory.
 #[test]
 fn xtask_stands_outside() {
     let manifest = fs::read_to_string(root().join("xtask/Cargo.toml")).unwrap();
@@ -128,10 +129,10 @@ fn xtask_stands_outside() {
     assert_eq!(unsafe_files, [&root().join("xtask/src/fsx/mapping.rs")]);
 }
 
-/// Columns of a line of comment: as many as `rustfmt` gives to code, whose comments it leaves as they are.
+/// The most columns of a comment line: the same as for code. `rustfmt` does not wrap comments.
 const COMMENT_COLUMNS: usize = 120;
 
-/// Whether a line is one of comment, and too long. A row of a table cannot be broken.
+/// Whether a line is a comment and too long. A row of a table may be longer, because it cannot be wrapped.
 fn is_too_long(line: &str) -> bool {
     let line = line.trim_end();
     let Some(comment) = line.trim_start().strip_prefix("//") else { return false };
@@ -168,13 +169,12 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Columns that a line of prose on a page has at most.
+/// The most columns of a line of prose on a page.
 const PROSE_COLUMNS: usize = 100;
-/// Columns that a row of a table has at most, with its links: rendered it fits a screen.
+/// The most columns of a row of a table with its links, so that the rendered row fits a screen.
 const ROW_COLUMNS: usize = 200;
 
-/// The lines of a page that are too long. Code stays as somebody has to type it; a line that is one word cannot be
-/// wrapped.
+/// The lines of a page that are too long. Code stays as a reader has to type it; a line of one word cannot be wrapped.
 fn too_long_on_a_page(page: &str) -> Vec<&str> {
     let mut in_code = false;
     let mut long = Vec::new();

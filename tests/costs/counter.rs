@@ -1,6 +1,6 @@
-//! An allocator that counts, for the client and for everything else.
+//! An allocator that counts allocations, separately for the client and for everything else.
 //!
-//! Who belongs to the client says so with [`as_client`]; all other threads are the server's.
+//! Code of the client runs within [`as_client`]; all other allocations count for the server.
 
 use std::{
     alloc::System,
@@ -33,7 +33,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// Since the process began.
+    /// The counts since the process began.
     pub(crate) fn now() -> Self {
         Self { client: CLIENT.load(Ordering::Relaxed), server: SERVER.load(Ordering::Relaxed) }
     }
@@ -49,7 +49,7 @@ pub(crate) fn start() {
     AllocationRegistry::enable_tracking();
 }
 
-/// What `work` allocates on this thread is the client's.
+/// Counts for the client what `work` allocates on this thread.
 pub(crate) fn as_client<T>(work: impl FnOnce() -> T) -> T {
     let mut token = AllocationGroupToken::register().unwrap();
     let _guard = token.enter();

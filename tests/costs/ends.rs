@@ -27,7 +27,7 @@ const SECRET: [u8; rpcrdma_nfsd::SECRET_OCTETS] = [7; rpcrdma_nfsd::SECRET_OCTET
 const FILE_THREADS: usize = 8;
 const SMALL: u32 = 4096;
 const LARGE: usize = 1 << 20;
-/// Of the file that is read and written.
+/// The name of the file that is read and written.
 const FILE: &str = "file";
 
 /// What carries the calls.
@@ -46,7 +46,7 @@ pub(crate) enum Operation {
     Write1M,
 }
 
-/// Where a server listens, and the file that it serves.
+/// The addresses of a server, and the file that it serves.
 pub(crate) struct Server {
     rdma: SocketAddr,
     tcp: SocketAddr,
@@ -176,12 +176,12 @@ impl Client {
     pub(crate) fn run(&self, operation: Operation, depth: u64, count: u64) {
         as_client(|| {
             self.runtime.block_on(async {
-                // Not a multiple of the depth: the last few are left to the first.
+                // If the count is no multiple of the depth, the first tasks make the remaining calls.
                 let share = |index| count / depth + u64::from(index < count % depth);
                 join_all((0..depth).map(|index| self.calls(operation, share(index)))).await;
             });
         });
-        // What the server does after its answer belongs to the operation, too.
+        // The server's work after its reply belongs to the operation, too.
         std::thread::sleep(Duration::from_millis(20));
     }
 

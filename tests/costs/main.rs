@@ -1,8 +1,8 @@
-//! What an operation costs: how often each end asks the allocator for memory for it.
+//! What an operation costs: how many allocations it needs at each end.
 //!
 //! A server with files in a directory has a thread of its own, and threads that may sleep, as the command has. The
-//! client has another. An allocator counts for each end. The numbers below are limits: whoever makes an operation
-//! cheaper lowers them, and whoever has to raise one says why.
+//! client has another. An allocator counts for each end. The numbers below are limits: if you make an operation
+//! cheaper, lower its limit; if you must raise a limit, say why.
 
 #[path = "../nfs/mod.rs"]
 mod nfs;
@@ -14,7 +14,7 @@ use counter::Count;
 use ends::{Carrier, Client, Operation, server};
 use rpcrdma_transport::Versions;
 
-/// Operations that are counted; some beyond these come before, until nothing is made for the first time.
+/// How many operations are counted. Others run before them, until everything that is made only once exists.
 const OPERATIONS: u64 = 200;
 /// Calls at a time.
 const DEPTHS: [u64; 2] = [1, 32];
@@ -22,8 +22,8 @@ const DEPTHS: [u64; 2] = [1, 32];
 const ONE: Carrier = Carrier::Rdma(Versions::One);
 const TWO: Carrier = Carrier::Rdma(Versions::Two);
 
-/// The most allocations for an operation: at the client, and at the server. How often the threads for files are woken
-/// depends on chance, so that the server has some to spare for WRITE.
+/// The most allocations for an operation: at the client, and at the server. How often the threads for files wake up
+/// depends on chance, so the server's limits for WRITE leave some room.
 const LIMITS: [(Operation, Carrier, Count); 12] = [
     (Operation::Null, ONE, Count { client: 2, server: 0 }),
     (Operation::Null, TWO, Count { client: 2, server: 0 }),
@@ -39,12 +39,12 @@ const LIMITS: [(Operation, Carrier, Count); 12] = [
     (Operation::Write1M, Carrier::Tcp, Count { client: 5, server: 32 }),
 ];
 
-/// Three quarters of an allocation for each operation are left to tables that grow and timers that are set anew.
+/// Ignores up to three quarters of an allocation for each operation: tables that grow, timers that are set again.
 fn rounded(allocations: u64) -> u64 {
     (allocations + OPERATIONS / 4) / OPERATIONS
 }
 
-/// One test, as the allocator is the process's.
+/// One test only, because the whole process shares the allocator.
 #[test]
 fn no_operation_asks_the_allocator_more_often_than_it_did() {
     counter::start();

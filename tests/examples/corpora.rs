@@ -1,13 +1,12 @@
 //! Moves corpora between `fuzz/corpora/`, where each target has a file of hexadecimal lines, and `fuzz/corpus/`, where
 //! libFuzzer wants a file for each input.
 //!
-//! `unpack` writes seeds and kept inputs as files; `pack` keeps the files that are small enough, the smallest first, up
-//! to a limit.
+//! `unpack` writes seeds and kept inputs as files; `pack` keeps small enough files, the smallest first, up to a limit.
 
 use rpcrdma_tests::fuzz::{MAX_KEPT_OCTETS, TARGETS, inputs, seeds};
 use std::{fs, io, path::Path};
 
-/// Bytes of inputs that are kept for each target.
+/// The most bytes of inputs that are kept for each target.
 const KEPT_OCTETS: usize = 16 << 10;
 
 fn main() -> io::Result<()> {
@@ -40,7 +39,7 @@ fn pack(fuzz: &Path, name: &str) -> io::Result<()> {
     all.dedup();
     let path = fuzz.join(format!("corpora/{name}.hex"));
     let before = fs::read_to_string(&path).unwrap_or_default();
-    // What was found by a failure stays: it stands behind a remark.
+    // Inputs that made a target fail stay: they stand at the beginning, behind a remark.
     let mut text: String = before.split_once("\n\n").map(|(found, _)| format!("{found}\n\n")).unwrap_or_default();
     let mut room = KEPT_OCTETS;
     for input in all.iter().take_while(|input| room.checked_sub(input.len()).map(|left| room = left).is_some()) {

@@ -1,11 +1,11 @@
-//! Opens files of a server of NFS version 4 for reading, keeps the delegations that it is given, and waits until the
-//! server has called all of them back.
+//! Opens files of a server of NFS version 4 for reading, keeps the delegations that it gets, and waits until the server
+//! has recalled all of them.
 //!
 //! `delegated rdma|tcp SERVER MINOR CAPTURE PATH...`: what goes over RDMA is written to the pcapng file CAPTURE. Prints
-//! `delegated N` when the files are open and N delegations were given, and `returned` when none of them is left.
+//! `delegated N` when the files are open and it has N delegations, and `returned` when it has returned all of them.
 //!
 //! In minor version 0 the server makes a connection of its own to call: `delegated --listen IP rdma|tcp SERVER 0 ...`
-//! listens at this address, at a port that is free, and says so to the server.
+//! listens at a free port of this address, and tells the server.
 
 use rpcrdma_capture::{CaptureWriter, capture};
 use rpcrdma_env::{Env, Heap, TokioClock, tokio_env};
@@ -26,7 +26,7 @@ use std::{
 };
 use tokio::net::TcpListener;
 
-/// How often it looks what is left.
+/// How often it counts the delegations that are left.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// How often, and with which pause, a file is opened until it is delegated: a server that has just started delegates
@@ -102,7 +102,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Answers the calls that come over connections of the server's own, and says where.
+/// Answers calls over connections that the server makes, and returns the address for them.
 async fn listen_at(address: IpAddr, handler: Arc<dyn Handler>, env: &Env) -> Result<SocketAddr> {
     let listener = TcpListener::bind((address, 0)).await?;
     let (local, clock) = (listener.local_addr()?, env.clock.clone());

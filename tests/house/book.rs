@@ -33,7 +33,7 @@ fn text(page: &Path) -> String {
     fs::read_to_string(root().join(page)).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
 }
 
-/// The lines of a page that are no example.
+/// The lines of a page outside code blocks.
 fn prose(page: &Path) -> Vec<String> {
     let mut in_example = false;
     let text = text(page);
@@ -99,7 +99,7 @@ fn every_link_leads_somewhere() {
         for link in links(&page) {
             let (path, anchor) = target(&page, &link);
             let exists = root().join(&path).exists();
-            // Who reads the book has no other file of the repository beside it.
+            // The book contains no files of the repository outside `docs/`.
             let in_book = !page.starts_with("docs") || path.starts_with("docs");
             let is_page = path.extension().is_some_and(|extension| extension == "md");
             let heading = anchor.filter(|_| exists && is_page);
@@ -111,7 +111,7 @@ fn every_link_leads_somewhere() {
     assert!(broken.is_empty(), "links that lead nowhere, or out of the book:\n{}", broken.join("\n"));
 }
 
-/// What is wrong is found: a heading that is not there, a file that is not there.
+/// The functions above understand links, files and headings.
 #[test]
 fn links_are_told_apart() {
     let page = Path::new("docs/serving.md");

@@ -24,7 +24,7 @@ fn folder(package: &Value) -> &Path {
     Path::new(package["manifest_path"].as_str().unwrap()).parent().unwrap()
 }
 
-/// Whether it is one of `crates/`.
+/// Whether a package is in `crates/`.
 fn is_crate(package: &Value) -> bool {
     folder(package).starts_with(root().join("crates"))
 }

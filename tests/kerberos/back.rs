@@ -36,7 +36,7 @@ use std::{
     time::Duration,
 };
 
-/// Everybody is root, so that he may make files.
+/// Makes every caller root, so that all may make files.
 struct Root;
 
 impl Names for Root {
@@ -45,13 +45,13 @@ impl Names for Root {
     }
 }
 
-/// A client has something to say so often, at least.
+/// The server's lease: clients renew it, so each makes calls at least this often.
 const LEASE: Duration = Duration::from_secs(9);
 
 /// A server in memory.
 struct House {
     env: Env,
-    /// Of its contexts alone, and of its clients'.
+    /// The clock of the server's contexts alone, and the clock of its clients.
     clock: Ahead,
     clients_clock: Ahead,
     contexts: Arc<AcceptGss>,
@@ -98,7 +98,7 @@ impl House {
         Env { clock: Arc::new(self.clients_clock.clone()), ..self.env.clone() }
     }
 
-    /// A client, and what the server calls it.
+    /// A client, and the record of the server's calls to it.
     async fn client(&self, wire: Wire, service: GssService) -> (Nfs4, Arc<Heard>) {
         let auth = self.auth(service);
         let callbacks = Callbacks::in_contexts_of(auth.clone(), &self.of_clients());
@@ -130,12 +130,12 @@ impl House {
     }
 }
 
-/// What a call of the server has.
+/// The parts of a server's call that the tests look at.
 #[derive(Clone, Debug)]
 struct Call {
     procedure: u32,
     flavour: u32,
-    /// Of RPCSEC_GSS: sequence number, service, handle.
+    /// The fields of RPCSEC_GSS: sequence number, service, handle.
     sequence: u32,
     service: u32,
     handle: Vec<u8>,
@@ -151,13 +151,13 @@ impl Heard {
         self.calls.lock().unwrap().clone()
     }
 
-    /// The last call that has to do something.
+    /// The last call that is a COMPOUND.
     async fn compound(&self) -> Call {
         until(|| self.calls().into_iter().rev().find(|call| call.procedure == 1)).await
     }
 }
 
-/// Between the transport and the router.
+/// Stands between the transport and the router, and records calls.
 struct Ear(Arc<Heard>);
 
 impl Handler for Ear {
@@ -203,7 +203,7 @@ async fn holder(house: &House) -> (Nfs4, Opened) {
     (nfs, opened)
 }
 
-/// One waits for a lock that the other has, and is told when it is free.
+/// A client waits for a lock that another has; the server tells it when the lock is free.
 async fn lock_and_unlock(nfs: &Nfs4, has: &Opened, waits: (&Nfs4, &Opened)) {
     nfs.lock(has, LockKind::Write, 0, u64::MAX).await.unwrap();
     let waiting = waits.0.lock_when_free(waits.1, LockKind::Write, 0, u64::MAX);
@@ -224,7 +224,7 @@ fn number(service: GssService) -> u32 {
     }
 }
 
-/// A call of nobody's, as somebody on the way would make it.
+/// A call without credentials, as an attacker on the path would make it.
 async fn unsigned(heard: &Heard) -> Result<(), Rejection> {
     let (_signal, gone) = GoneSignal::new();
     let address = SocketAddr::from(([127, 0, 0, 1], 2049));
@@ -269,7 +269,7 @@ fn a_server_calls_in_the_context_of_its_client_and_by_nothing_less() {
     });
 }
 
-/// The server has lost the context, or it has ended: SEQUENCE says so, and the client names its next one.
+/// The server has lost the context, or the context has ended: SEQUENCE says so, and the client names its next context.
 ///
 /// proves: NFS4-8881-18.46-h, NFS4-8881-18.33-a
 #[test]
@@ -281,7 +281,7 @@ fn a_context_that_ends_is_followed_by_the_next() {
         let opened = open(&nfs, How::Existing).await;
         lock_and_unlock(&other, &has, (&nfs, &opened)).await;
         let before = heard.compound().await.handle;
-        // Longer than the ticket lasts, and than clocks may be apart.
+        // Longer than the ticket lasts, plus the allowed difference of clocks.
         house.clock.put_forward(Duration::from_secs(1_000));
         until_named(&nfs, &heard, &before, (&other, &has, &opened)).await;
         let calls = heard.calls();
@@ -289,7 +289,7 @@ fn a_context_that_ends_is_followed_by_the_next() {
     });
 }
 
-/// The server would take the last one for good for longer than its client does.
+/// The client renews its context early, although the server would still accept the old context.
 ///
 /// proves: NFS4-8881-18.33-a
 #[test]
@@ -309,7 +309,7 @@ fn a_context_that_is_made_anew_is_named_before_the_last_one_ends() {
     });
 }
 
-/// Locks and unlocks until the server calls by another handle.
+/// Locks and unlocks until the server calls with another handle.
 async fn until_named(nfs: &Nfs4, heard: &Heard, before: &[u8], (other, has, opened): (&Nfs4, &Opened, &Opened)) {
     for _ in 0..20 {
         lock_and_unlock(other, has, (nfs, opened)).await;
@@ -352,7 +352,7 @@ fn nobody_is_called_in_the_context_of_another() {
         auth.close().await;
         assert!(!caller.lasts(Duration::ZERO), "it was destroyed");
         assert!(house.contexts.back(&alice, &handles).is_none());
-        // The other end of another realm's house knows nothing of it.
+        // Another acceptor does not know these handles.
         assert!(accept(realm, &house.env, &house.clock, Nobody).back(&alice, &handles).is_none());
     });
 }

@@ -1,4 +1,4 @@
-//! A server, or somebody on the way, that changes what is answered.
+//! A hostile server, or an attacker on the path, changes replies.
 
 use super::{
     call,
@@ -68,7 +68,7 @@ impl ClientTransport for Meddler {
     }
 }
 
-/// A client whose replies are changed, as they are told to be.
+/// A client, and a function that sets how its replies are changed.
 async fn meddled(house: &House<'_>, service: GssService) -> (Client, impl Fn(Change) + use<>) {
     let inner = house.transport(Wire::Tcp, Arc::default()).await;
     let change: Arc<Mutex<Change>> = Arc::new(Mutex::new(Box::new(|reply| reply)));
@@ -144,7 +144,7 @@ fn replies_that_are_not_the_servers_reach_nobody() {
             refused(&client, "a short checksum").await;
             meddle(changed(|reply| (reply.flavour, reply.verifier) = (0, Bytes::new())));
             refused(&client, "no verifier").await;
-            // The reply of one call, kept for the next.
+            // Keeps the reply of one call, and sends it for the next call.
             let kept: Arc<Mutex<Option<Parts>>> = Arc::default();
             let keep = kept.clone();
             meddle(Box::new(move |reply| {
@@ -208,7 +208,7 @@ fn results_that_are_not_the_calls_reach_nobody() {
     });
 }
 
-/// A reply that says that the call was not executed is no less signed.
+/// A reply that says that the call was not executed must be signed, too.
 #[test]
 fn refusals_are_signed_too() {
     in_realm("hostile::refusals_are_signed_too", async |realm| {
@@ -243,7 +243,8 @@ fn a_server_that_knows_no_context_is_asked_twice() {
             let denied = Arc::new(Mutex::new(0));
             let count = denied.clone();
             meddle(Box::new(move |reply| {
-                // What completes a context has a handle of 16 bytes where results have their length.
+                // A reply that completes a context has the length of its handle, 16 bytes, where results have their
+                // length.
                 let parts = Parts::of(reply.clone());
                 if parts.rest[4..8] == [0, 0, 0, 16] {
                     return reply;
@@ -317,7 +318,7 @@ fn contexts_are_made_with_the_server_and_nobody_else() {
     });
 }
 
-/// nfsd does so when its cache is flushed meanwhile.
+/// nfsd loses a context in this way if its cache is flushed meanwhile.
 #[test]
 fn a_context_that_the_server_loses_while_it_is_made_is_made_again() {
     in_realm("hostile::a_context_that_the_server_loses_while_it_is_made_is_made_again", async |realm| {

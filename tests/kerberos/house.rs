@@ -30,7 +30,7 @@ use tokio::{
 
 pub(crate) const PROGRAM: u32 = 77;
 
-/// Over what calls go.
+/// The transport that carries calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Wire {
     Tcp,
@@ -40,8 +40,8 @@ pub(crate) enum Wire {
 pub(crate) const WIRES: [Wire; 3] = [Wire::Tcp, Wire::Rdma(Versions::One), Wire::Rdma(Versions::Two)];
 pub(crate) const SERVICES: [GssService; 3] = [GssService::Authentication, GssService::Integrity, GssService::Privacy];
 
-/// What is called: 1 gives its word back, 2 counts and is not to be executed twice, 3 reads, 4 writes, 5 waits until it
-/// is let go.
+/// The program that tests call. Its procedures: 1 returns its word, 2 counts and must not be executed twice, 3 reads, 4
+/// writes, 5 waits until the test releases it.
 #[derive(Default)]
 pub(crate) struct Sample {
     pub(crate) count: AtomicU32,
@@ -99,7 +99,7 @@ impl Work for Threads {
     }
 }
 
-/// Nobody is a user of this machine.
+/// Knows no user: no principal is a user of this machine.
 pub(crate) struct Nobody;
 
 impl Names for Nobody {
@@ -148,7 +148,7 @@ impl Clock for Ahead {
     }
 }
 
-/// What is in the credential of a call: what the message is there for, and its sequence number.
+/// Fields of a call's credential: the purpose of the message, and its sequence number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) xid: u32,
@@ -158,11 +158,11 @@ pub(crate) struct Seen {
 
 pub(crate) type Connections = Arc<Mutex<Vec<AbortHandle>>>;
 
-/// Between the transports and the router.
+/// Stands between the transports and the router.
 pub(crate) struct Front {
     router: Mutex<Arc<Router>>,
     pub(crate) seen: Mutex<Vec<Seen>>,
-    /// Whether connections end when the next call was executed.
+    /// Whether connections end after the next call is executed.
     cut: Mutex<bool>,
     connections: Connections,
 }
@@ -172,7 +172,7 @@ impl Front {
         std::mem::take(&mut *self.connections.lock().unwrap()).iter().for_each(AbortHandle::abort);
     }
 
-    /// Ends all connections after the next call of procedure 2 was executed.
+    /// Ends all connections after the next call of procedure 2 is executed.
     pub(crate) fn cut_next(&self) {
         *self.cut.lock().unwrap() = true;
     }
@@ -210,7 +210,7 @@ impl Handler for At {
     }
 }
 
-/// Keeps what a client's transport tells.
+/// Keeps the events of a client's transport.
 #[derive(Default)]
 pub(crate) struct Log(pub(crate) Mutex<Vec<Event>>);
 
@@ -223,11 +223,11 @@ impl Observer for Log {
 pub(crate) struct House<'a> {
     realm: &'a Realm,
     pub(crate) env: Env,
-    /// The server's.
+    /// The server's clock.
     pub(crate) clock: Ahead,
     pub(crate) sample: Arc<Sample>,
     pub(crate) front: Arc<Front>,
-    /// Contexts that were begun at the server.
+    /// How many contexts clients have begun at the server.
     pub(crate) begun: Arc<AtomicU32>,
     fabric: Arc<dyn Fabric>,
     tcp: SocketAddr,
@@ -250,7 +250,7 @@ impl<'a> House<'a> {
         Self { realm, env, clock, sample, front, begun, fabric, tcp, rdma }
     }
 
-    /// The server starts again: it has lost contexts and what it knew of calls.
+    /// Starts the server again, without its contexts and its cache of replies.
     pub(crate) fn restart(&self) {
         let router = router(self.realm, &self.env, &self.clock, &self.sample, &self.begun);
         *self.front.router.lock().unwrap() = router;
@@ -281,7 +281,7 @@ impl<'a> House<'a> {
         GssAuth::new(&self.env, Arc::new(tickets), Arc::new(Threads), service)
     }
 
-    /// Calls as the user of the cache.
+    /// A client that calls as the user of the ticket cache.
     pub(crate) async fn client(&self, wire: Wire, service: GssService) -> (Client, GssAuth) {
         let auth = self.auth(service);
         let transport = self.transport(wire, Arc::default()).await;

@@ -22,7 +22,7 @@ use std::{
 };
 use tokio::{task::JoinSet, time::timeout};
 
-/// A test in a realm, whose user has a ticket.
+/// Runs a test in a realm whose user has a ticket.
 fn in_realm(name: &str, test: impl AsyncFnOnce(&Realm)) {
     within(name, |realm| {
         realm.kinit("alice", "10m").unwrap();
@@ -37,7 +37,7 @@ fn words(words: &[u32]) -> Payload {
     args.finish()
 }
 
-/// Calls a procedure that gives a word.
+/// Calls a procedure that returns a word.
 async fn call(client: &Client, procedure: u32, word: u32) -> Result<(u32, bool), CallError> {
     let mut results = client.call(procedure, words(&[word]), ReplyShape::inline(4)).await?;
     let word = results.decoder.u32()?;
@@ -61,7 +61,7 @@ async fn write(client: &Client, len: u32) {
     assert_eq!(results.decode::<u32>().unwrap(), 3 * len);
 }
 
-/// Bytes of items around what fits a message, and far beyond.
+/// Sizes of items in bytes: around what fits into a message, and far beyond.
 const SIZES: [u32; 8] = [0, 100, 2800, 3200, 3600, 4096, 70_001, 1 << 20];
 
 /// proves: GSS-2203-5.3.1-a, GSS-2203-5.3.2.2-a, GSS-2203-5.3.2.3-a
@@ -82,7 +82,7 @@ fn so_they_are_over_version_2() {
     calls_of_all_sizes("so_they_are_over_version_2", Wire::Rdma(Versions::Two));
 }
 
-/// Calls by each service of a flavour; only authentication alone lets items be reduced.
+/// Calls with each service; only authentication alone lets items be reduced.
 fn calls_of_all_sizes(name: &str, wire: Wire) {
     in_realm(name, async |realm| {
         let house = House::new(realm).await;
@@ -116,7 +116,7 @@ fn calls_of_all_sizes(name: &str, wire: Wire) {
     });
 }
 
-/// The server answers from what it has kept, in a verifier and a seal for the second transmission.
+/// The server answers with the reply that it has kept, but signs and seals it anew for the second transmission.
 ///
 /// proves: GSS-2203-5.3.3.1-f
 #[test]
@@ -167,7 +167,8 @@ fn a_context_that_the_server_has_lost_costs_another_one() {
             house.restart();
             assert_eq!(at_once(&client, 100).await.join_all().await.len(), 100);
             assert_eq!(house.contexts(), before + 2, "{wire:?} {service:?}");
-            // Cut off, and the server has forgotten all of it: the call is executed again, as its flag says.
+            // The connection is cut and the server has lost everything: it executes the call again, and the call's flag
+            // says that it may be a repetition.
             house.restart();
             house.front.cut();
             assert!(call(&client, 1, 5).await.is_ok());
@@ -181,13 +182,13 @@ fn a_context_that_the_server_has_lost_costs_another_one() {
 fn a_context_that_ends_is_made_anew() {
     in_realm("a_context_that_ends_is_made_anew", async |realm| {
         let mut house = House::new(realm).await;
-        // The server's clock alone goes ahead: it says that the context is over.
+        // Only the server's clock goes forward: the server says that the context has ended.
         let (client, _) = house.client(Wire::Tcp, GssService::Integrity).await;
         assert!(call(&client, 1, 1).await.is_ok());
         house.clock.put_forward(Duration::from_secs(3600));
         assert!(call(&client, 1, 2).await.is_ok());
         assert_eq!(house.contexts(), 2);
-        // The client's goes ahead as well: it knows before.
+        // The client's clock goes forward as well: the client knows it first.
         house.env.clock = Arc::new(house.clock.clone());
         let (client, _) = house.client(Wire::Tcp, GssService::Integrity).await;
         assert!(call(&client, 1, 3).await.is_ok());
@@ -228,7 +229,7 @@ fn contexts_are_destroyed_at_the_end() {
     });
 }
 
-/// The server drops in silence what is below its window of 1,024.
+/// The server silently drops calls below its window of 1,024.
 ///
 /// proves: GSS-2203-5.3.3.1-g
 #[test]
@@ -238,7 +239,7 @@ fn no_call_falls_out_of_the_window() {
         for wire in WIRES {
             let (client, _) = house.client(wire, GssService::Authentication).await;
             assert_eq!(at_once(&client, 3000).await.join_all().await.len(), 3000, "{wire:?}");
-            // One that is not answered keeps the others within a window's length.
+            // An unanswered call makes later calls wait that would go beyond the window.
             let slow = tokio::spawn({
                 let client = client.clone();
                 async move { call(&client, 5, 5).await.unwrap() }
@@ -260,7 +261,7 @@ fn no_call_falls_out_of_the_window() {
     });
 }
 
-/// Calls that take their numbers anew all together: none of them falls out of the window of the others.
+/// After each cut all calls take new sequence numbers together: none of them falls below the window.
 #[test]
 fn cuts_under_load_lose_no_call() {
     in_realm("cuts_under_load_lose_no_call", async |realm| {
@@ -279,7 +280,7 @@ fn cuts_under_load_lose_no_call() {
     });
 }
 
-/// What a call fails with that cannot be signed.
+/// The error of a call that the client cannot sign.
 async fn why(house: &House<'_>, host: &str) -> String {
     let tickets = Tickets::of_user(Gss::load().unwrap(), host);
     let auth = GssAuth::new(&house.env, Arc::new(tickets), Arc::new(house::Threads), GssService::Integrity);

@@ -1,5 +1,5 @@
-//! The chapter: what it explains stands between backquotes in the first cells of its tables, and in bold between
-//! backquotes in the items of its lists; `...` stands for anything.
+//! Reads the chapter. The messages that it explains stand between backquotes in the first cells of its tables, and in
+//! bold between backquotes in the items of its lists; `...` stands for anything.
 
 /// A message as the chapter writes it.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub(crate) struct Pattern {
 /// What stands below this heading is about other programs.
 const OTHERS: &str = "## What others say";
 
-/// All that the chapter explains of our own program.
+/// All messages of our own program that the chapter explains.
 pub(crate) fn patterns(page: &str) -> Vec<Pattern> {
     let own = page.split(OTHERS).next().unwrap_or(page);
     let cells = own.lines().filter_map(|line| Some(line.strip_prefix("| ")?.split_once(" |")?.0));
@@ -41,14 +41,14 @@ fn items(page: &str) -> Vec<String> {
     items
 }
 
-/// What stands in bold between backquotes.
+/// The texts in bold between backquotes.
 fn bold(item: &str) -> impl Iterator<Item = &str> {
     item.split("**`").skip(1).filter_map(|rest| Some(rest.split_once("`**")?.0))
 }
 
-/// The rows that stand in no table, with the numbers of their lines. A row follows a line of its table; what follows
-/// another line is the table's head, which a line of `|---` follows. An empty line ends a table, and what is behind it
-/// is shown as it is written.
+/// The rows outside tables, with their line numbers. A row follows another line of its table. A row behind any other
+/// line must be the head of a table, which a line of `|---` follows. An empty line ends a table: rows behind it are
+/// shown as plain text.
 pub(crate) fn stray_rows(page: &str) -> Vec<(usize, &str)> {
     let lines: Vec<_> = page.lines().collect();
     let is_row = |at: &usize| lines[*at].starts_with("| ");
@@ -67,7 +67,7 @@ impl Pattern {
         self.text.split("...").map(str::trim).filter(|piece| !piece.is_empty())
     }
 
-    /// Whether a message of the sources has all pieces in their order.
+    /// Whether a message of the sources contains all parts of the pattern in their order.
     pub(crate) fn explains(&self, message: &str) -> bool {
         let mut rest = message;
         let found = self.pieces().all(|piece| match rest.split_once(piece) {

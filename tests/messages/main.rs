@@ -1,9 +1,9 @@
-//! Every message that a user can meet is explained in the chapter "when it does not work", or is in the list of those
-//! that need no explanation. The messages are read from the sources, so that a new one is in neither until somebody
-//! decides.
+//! Every message that a user can meet is explained in the chapter "when it does not work", or is in the list of
+//! messages that need no explanation. This test reads the messages from the sources, so it fails for a new message
+//! until somebody decides.
 //!
-//! To put new messages on the list, once they have been read with the eyes of somebody who has no source:
-//! `RPCRDMA_ADD_MESSAGES=1 cargo test -p rpcrdma-tests --test messages`.
+//! To put new messages on the list, after you have read them as a user who has no source: `RPCRDMA_ADD_MESSAGES=1 cargo
+//! test -p rpcrdma-tests --test messages`.
 
 mod chapter;
 mod source;
@@ -13,7 +13,7 @@ use std::{collections::BTreeSet, env, fs, path::Path};
 
 const CHAPTER: &str = "docs/when-it-does-not-work.md";
 const LIST: &str = "tests/messages/needs-no-explanation.txt";
-/// Adds to the list what is in neither and takes from it what need not be there, instead of failing.
+/// Instead of failing, adds the messages that are in neither place to the list, and removes unneeded ones from it.
 const ADD: &str = "RPCRDMA_ADD_MESSAGES";
 
 /// Crates whose messages reach users. `sim` is for tests.
@@ -76,7 +76,8 @@ fn every_message_is_explained_or_needs_no_explanation() {
     assert!(twice.is_empty(), "{LIST} has what {CHAPTER} explains:\n{twice:#?}");
 }
 
-/// What the chapter explains is still said, by us or, in tables under "What others say", by others.
+/// Each message that the chapter explains still exists: in our programs or, in tables under "What others say", in other
+/// programs.
 #[test]
 fn the_chapter_explains_what_is_said() {
     let messages = messages();
@@ -89,7 +90,7 @@ fn the_chapter_explains_what_is_said() {
     assert!(gone.is_empty(), "{CHAPTER} explains what nobody says:\n{gone:#?}");
 }
 
-/// What is explained is shown as a table.
+/// Every explanation is shown as a row of a table.
 #[test]
 fn every_row_of_the_chapter_stands_in_a_table() {
     let page = read(CHAPTER);
