@@ -1,5 +1,5 @@
-//! NFS version 3 over software iWARP on the loopback interface, in both versions of RPC-over-RDMA: what the simulated
-//! fabric is put through, in real time and over real sockets, with a few cuts and restarts.
+//! NFS version 3 over software iWARP on the loopback interface, in both versions of RPC-over-RDMA: the tests of the
+//! simulated fabric in real time and over real sockets, with a few cuts and restarts.
 
 mod nfs;
 

@@ -1,6 +1,6 @@
-//! NFS version 3 over the simulated fabric: a client and a server of memory, joined by every room between them, with
-//! virtual time and a seed, in both versions of RPC-over-RDMA. Connections are cut and the server is restarted while
-//! files are written; what a model says must be there is there.
+//! NFS version 3 over the simulated fabric: a client and a server in memory, with all layers between them, in virtual
+//! time and from a seed, in both versions of RPC-over-RDMA. Connections are cut and the server restarts while files are
+//! written; then the files must be equal to a model.
 
 mod nfs;
 
@@ -79,12 +79,12 @@ fn configs() -> [SimConfig; 2] {
     [SimConfig::default(), SimConfig::without_invalidation()]
 }
 
-/// As slow as a wide-area network, so that much is under way at any moment.
+/// A network as slow as a wide-area network, so that many messages are under way at any moment.
 fn slow(config: SimConfig) -> SimConfig {
     config.with_link(Link::new(Duration::from_micros(200), Duration::from_millis(1)))
 }
 
-/// Who is tried over how many seeds: each version over all, clients and servers of both over a few.
+/// The versions and their seeds: each version alone with all seeds, clients and servers of both versions with a few.
 fn tried(seeds: std::ops::Range<u64>) -> impl Iterator<Item = (Spoken, u64)> {
     EVERY.into_iter().flat_map(move |spoken| {
         let few = if spoken.client == Versions::Auto { 2 } else { u64::MAX };
@@ -138,8 +138,7 @@ fn cut_connections_lose_nothing() {
                 });
                 work(&nfs, &root, &env, 25, false).await;
                 cutter.abort();
-                // A client of both versions takes a connection that ends unanswered for one to a server without
-                // version 2.
+                // If a connection ends before an answer, a client of both versions assumes a server without version 2.
                 if spoken.client != Versions::Auto {
                     settled.check(spoken);
                 }
@@ -150,7 +149,7 @@ fn cut_connections_lose_nothing() {
     }
 }
 
-/// A restart loses what was written unstably, the duplicate request cache and all connections, and no file.
+/// A restart loses unstable writes, the duplicate request cache and all connections, but no file.
 ///
 /// proves: V1-4.5.5-a, ULB-3.1-d
 #[test]

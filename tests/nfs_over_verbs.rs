@@ -1,7 +1,7 @@
 //! NFS version 3 over an RDMA device of this machine, in both versions of RPC-over-RDMA: the same as over software
 //! iWARP. The harness runs this in a guest with soft-RoCE and with soft-iWARP.
 //!
-//! RPCRDMA_VERBS_ADDRESS names an address of the device. Without it there is nothing to run over, and that is said.
+//! RPCRDMA_VERBS_ADDRESS names an address of the device. Without it the tests have nothing to run over, and say so.
 
 mod nfs;
 
@@ -13,7 +13,7 @@ use std::{
     sync::Arc,
 };
 
-/// What runs over the device.
+/// Runs a test over the device.
 async fn over_the_device(what: &str, run: impl AsyncFnOnce(&Place)) {
     let Ok(address) = std::env::var("RPCRDMA_VERBS_ADDRESS") else {
         println!("RPCRDMA_VERBS_ADDRESS names no device's address: nothing to run over");

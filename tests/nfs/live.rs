@@ -1,5 +1,5 @@
-//! A server of NFS and its client in real time, over a provider that a test brings: what both are put through, in all
-//! versions of RPC-over-RDMA, with a few cuts and restarts.
+//! A server of NFS and its client in real time, over a provider that a test chooses: the tests that both must pass, in
+//! all versions of RPC-over-RDMA, with a few cuts and restarts.
 
 use super::{EVERY, Settled, Spoken, contents, every_procedure, read_file, work, write_file};
 use rpcrdma_env::Env;
@@ -18,7 +18,7 @@ use tokio::task::{AbortHandle, JoinHandle, JoinSet};
 /// Where a test runs.
 pub struct Place {
     pub fabric: Arc<dyn Fabric>,
-    /// Where servers listen; of port 0, so that each has its own.
+    /// Where servers listen; with port 0, so that each gets its own port.
     pub address: SocketAddr,
     pub env: Env,
 }
@@ -56,7 +56,7 @@ impl Process {
         Self { address, listening, connections }
     }
 
-    /// Ends all connections in whatever they are about. Returns how many there were.
+    /// Ends all connections at whatever point they are. Returns how many there were.
     fn cut(&self) -> usize {
         let connections = std::mem::take(&mut *self.connections.lock().unwrap());
         connections.iter().filter(|connection| !connection.is_finished()).map(AbortHandle::abort).count()
@@ -68,7 +68,7 @@ impl Process {
     }
 }
 
-/// What a test begins with.
+/// The server and the client with which a test begins.
 async fn both(place: &Place, spoken: Spoken) -> (Process, Files, Arc<Settled>, Arc<MemoryFs>) {
     let storage = super::storage(&place.env);
     let process = Process::start(place, place.address, &storage, spoken).await;
@@ -89,7 +89,7 @@ pub async fn files_are_what_a_model_says(place: &Place) {
     }
 }
 
-/// Connections that end in whatever they are about.
+/// Connections end at arbitrary points.
 pub async fn cut_connections_lose_nothing(place: &Place) {
     for spoken in EVERY {
         let (process, client, _, storage) = both(place, spoken).await;

@@ -1,4 +1,5 @@
-//! What a client does to files, and a model of what must be there then. Neither knows what carries the calls.
+//! The operations of a client on files, and a model of the files that must exist then. Neither depends on the
+//! transport.
 #![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
 
 pub mod live;
@@ -27,7 +28,7 @@ const SECRET: [u8; rpcrdma_nfsd::SECRET_OCTETS] = [7; rpcrdma_nfsd::SECRET_OCTET
 /// Bytes of the server's file system.
 const STORAGE: u64 = 64 << 20;
 
-/// What client and server speak, and what comes of it.
+/// The versions that client and server speak, and the version on which they must agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spoken {
     pub client: Versions,
@@ -35,7 +36,7 @@ pub struct Spoken {
     pub version: u32,
 }
 
-/// Either version, and clients of both with servers of one and of both.
+/// Each version alone, and clients of both versions with servers of one and of both.
 pub const EVERY: [Spoken; 4] = [
     Spoken { client: Versions::One, server: Versions::Auto, version: 1 },
     Spoken { client: Versions::Two, server: Versions::Auto, version: 2 },
@@ -51,7 +52,7 @@ impl Spoken {
     }
 }
 
-/// What was settled on each connection.
+/// The version that was agreed on each connection.
 #[derive(Default)]
 pub struct Settled(pub Mutex<Vec<u32>>);
 
@@ -64,7 +65,7 @@ impl rpcrdma_transport::Observer for Settled {
 }
 
 impl Settled {
-    /// That the version was this one whenever it was settled.
+    /// Checks that all connections have agreed on this version.
     pub fn check(&self, spoken: Spoken) {
         let settled = self.0.lock().unwrap();
         assert!(!settled.is_empty() && settled.iter().all(|version| *version == spoken.version), "{settled:?}");
@@ -80,7 +81,7 @@ pub fn nfsd(storage: &Arc<MemoryFs>, env: &Env) -> Nfsd {
     Nfsd::new(vec![Export::new("/", storage.clone()).with_identities(squash)], SECRET, env).unwrap()
 }
 
-/// A client, and its driver, which is to be spawned.
+/// A client, and its driver, which the caller must spawn.
 pub async fn client(
     fabric: Arc<dyn Fabric>,
     server: SocketAddr,
@@ -96,7 +97,8 @@ pub async fn client(
     (nfs.into(), driver, settled)
 }
 
-/// NFSACL on the same connection: lists of a few entries, and such that neither call nor reply fits into a message.
+/// NFSACL on the same connection: lists of a few entries, and lists for which neither call nor reply fits into a
+/// message.
 async fn access_lists(nfs: &Nfs3, file: &v3::Handle, directory: &v3::Handle) {
     let mode = nfs.getattr(file).await.unwrap().mode;
     assert_eq!(nfs.acls(file).await.unwrap(), Acls::of_mode(mode));
@@ -184,10 +186,10 @@ pub async fn names(files: &Files, root: &Handle) -> Vec<Name> {
     names
 }
 
-/// Files of many sizes, written, renamed, removed and read back, and a model beside them.
+/// Writes, renames, removes and reads back files of many sizes, and compares them with a model.
 ///
-/// Where calls are sent again (`steady` is false), "no such file" cannot be told from the answer to a call whose first
-/// copy was executed: the client takes it for success when the state is what the call was to bring about.
+/// If calls are sent again (`steady` is false), "no such file" may also be the answer to the second copy of a call that
+/// was executed: the client takes it for success if the state is what the call should produce.
 pub async fn work(files: &Files, root: &Handle, env: &Env, rounds: u64, steady: bool) {
     let random = &env.random;
     let mut model: BTreeMap<Name, Bytes> = BTreeMap::new();
@@ -229,7 +231,7 @@ pub async fn work(files: &Files, root: &Handle, env: &Env, rounds: u64, steady: 
     }
 }
 
-/// Each procedure once or more, with what is long where something can be.
+/// Each procedure at least once, with long arguments and results where they can be long.
 pub async fn every_procedure(files: &Files, export: &Handle) {
     use v3::{CreateHow, FileType, Name, NewAttributes, NodeKind, Path, Status};
     let (nfs, root) = (files.version_3().unwrap(), &v3::Handle::new(export.as_slice()).unwrap());

@@ -1,8 +1,8 @@
 //! The example of the binding (section 5.1.2.3).
 //!
-//! It is read as the draft has it, with two additions. SEQUENCE stands before it, as in every minor version that has
-//! sessions (`zero.rs` has one without). And the three files have names and contents. The Write list is A, B, C; the
-//! operations are PUTFH LOOKUP READ, PUTFH LOOKUP READLINK, PUTFH LOOKUP READ.
+//! The test follows the draft's example, with two additions. SEQUENCE stands before it, as in every minor version that
+//! has sessions (`zero.rs` has an example without). And the three files have names and contents. The Write list is A,
+//! B, C; the operations are PUTFH LOOKUP READ, PUTFH LOOKUP READLINK, PUTFH LOOKUP READ.
 
 use super::{
     ops,
@@ -22,7 +22,7 @@ fn example(client: &mut Client) -> Call {
         .op(&ops::read(0, 4096))
 }
 
-/// The results with READ's and READLINK's as they are given.
+/// All results; the caller gives those of READ and READLINK.
 fn results(read: Vec<u8>, link: Vec<u8>, second: Vec<u8>) -> Vec<Vec<u8>> {
     let found = || ops::at_it().to_vec();
     [found(), vec![read], found(), vec![link], found(), vec![second]].concat()
@@ -35,7 +35,7 @@ fn each_result_goes_into_the_chunk_of_its_operation() {
         let mut client = served.client(1).await;
         let (a, b, c) = (client.wire.sink(4096), client.wire.sink(1024), client.wire.sink(4096));
         let call = example(&mut client);
-        // The file's bytes are in A without their padding, and their length alone stands in the reply.
+        // A has the file's bytes without padding, and the reply has only their length.
         let returned = Lists::writes(&[&[filled(a, 35)], &[filled(b, 12)], &[filled(c, 10)]]);
         let results = results(ops::read_ok(true, 35), ops::read_link_ok(12), ops::read_ok(true, 10));
         client.answered(&call, &Lists::writes(&[&[a], &[b], &[c]]), &returned, 0, &results).await;

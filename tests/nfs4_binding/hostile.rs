@@ -1,4 +1,4 @@
-//! Read chunks where they should not be, and results that want more memory than there is.
+//! Read chunks where they should not be, and results that need more memory than the server has.
 
 use super::{
     ops::{self, result},
@@ -6,21 +6,21 @@ use super::{
     wire::{Lists, Refusal, Segment, filled},
 };
 
-/// Ten bytes, and so two of padding.
+/// Ten bytes, which need two bytes of padding.
 const DATA: &[u8] = b"ten octets";
 
-/// What comes of a call with these Read chunks.
+/// The result of a call with these Read chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Comes {
     /// It is executed.
     Executed,
-    /// Its WRITE cannot be decoded: what stands before is executed.
+    /// Its WRITE cannot be decoded: the server executes the operations before it.
     BadXdr,
-    /// The call is refused, and nothing of it executed.
+    /// The server refuses the call, and executes nothing of it.
     Refused,
 }
 
-/// Sends a COMPOUND of PUTFH, LOOKUP, WRITE and GETFH, of which bytes are in chunks.
+/// Sends a COMPOUND of PUTFH, LOOKUP, WRITE and GETFH, some bytes of which are in chunks.
 async fn judged(client: &mut Client, call: &Call, lists: &Lists, comes: Comes) {
     let message = client.exchange(call, lists).await;
     let [put, looked] = ops::at_it();
@@ -31,7 +31,7 @@ async fn judged(client: &mut Client, call: &Call, lists: &Lists, comes: Comes) {
             [client.header(call, &Lists::default()), client.results(ops::BADXDR, &results)].concat()
         }
         Comes::Executed => {
-            // Only the verifier and the handle are the server's own.
+            // Only the server knows the verifier and the handle.
             let handle = 4 + client.root.len().next_multiple_of(4);
             let (write, get) = (message.len() - handle - 16..message.len() - handle - 8, message.len() - handle..);
             let write = ops::write_ok(DATA.len() as u32, &message[write]);
@@ -42,7 +42,7 @@ async fn judged(client: &mut Client, call: &Call, lists: &Lists, comes: Comes) {
     assert_eq!(super::served::hex(&message), super::served::hex(&expected), "{:?}", lists.reads);
 }
 
-/// The whole call, with its WRITE's data inline, and where that begins.
+/// The whole call, with its WRITE's data inline, and the offset of these data.
 fn whole(client: &mut Client) -> (Vec<u8>, Call, usize) {
     let root = client.root.clone();
     let front = client.call().ops(ops::to(&root, "new")).op(&ops::write(0, DATA.len() as u32));
@@ -51,9 +51,9 @@ fn whole(client: &mut Client) -> (Vec<u8>, Call, usize) {
     (call.octets(), call, at)
 }
 
-/// Four bytes of the call are in a chunk, wherever they stand. Only at the Position of the data is that no offence,
-/// but there four are not ten: that WRITE cannot be decoded, and what stands before it is executed. Wherever a call is
-/// refused, its slot does not know of it: the next one has the same sequence number.
+/// Puts four bytes of the call into a chunk, at each place in turn. Only at the Position of the data this is allowed,
+/// but four bytes are not ten: that WRITE cannot be decoded, and the server executes the operations before it. At all
+/// other places the server refuses the call, and its slot has not seen it: the next call has the same sequence number.
 ///
 /// proves: ULB-5.1-c
 #[test]
@@ -70,7 +70,7 @@ fn a_chunk_anywhere_but_at_the_data_refuses_the_call() {
             call.judged(&mut client, &lists, comes).await;
             client.wire.take(piece).await;
         }
-        // Behind its end there is nothing that could be an argument.
+        // Behind the end of the call nothing can be an argument.
         let (octets, call, _) = whole(&mut client);
         let piece = client.wire.source(DATA);
         let lists = Lists::reads(&[(octets.len() as u32, piece)]);
@@ -103,8 +103,8 @@ impl Raw {
     }
 }
 
-/// A chunk of the data's length, or of that with its padding, is its argument; no other is. Two chunks for one WRITE
-/// are one too many, but two segments of one are not.
+/// A chunk is WRITE's argument if it has the length of the data, with or without padding, and no other length. Two
+/// chunks for one WRITE are one too many; one chunk of two segments is allowed.
 #[test]
 fn a_write_takes_one_chunk_of_its_length() {
     each_version(Setup::default(), async |served: &Served| {
@@ -123,9 +123,9 @@ fn a_write_takes_one_chunk_of_its_length() {
             (&[(0, piece(0, 13))], Comes::BadXdr),
             (&[(0, piece(0, 112))], Comes::BadXdr),
             (&[(0, piece(0, 4))], Comes::BadXdr),
-            // Half of it each.
+            // A part of the data in each chunk.
             (&[(0, piece(0, 8)), (8, piece(8, 10))], Comes::BadXdr),
-            // All of it, and more behind it.
+            // All data in the first chunk, and a second chunk behind it.
             (&[(0, piece(0, 10)), (12, piece(0, 10))], Comes::Refused),
         ];
         for (chunks, comes) in cases {
@@ -138,9 +138,9 @@ fn a_write_takes_one_chunk_of_its_length() {
     });
 }
 
-/// Memory for results is 256 KiB. A call may want far more of it, and clients are many: the first READ of each waits
-/// for its memory, and a later one that would have to wait says DELAY. So everybody gets something, and nobody waits
-/// for ever.
+/// Memory for results is 256 KiB. Each of several clients makes a call that needs far more: the first READ of a call
+/// waits for its memory, and a later READ that would have to wait returns DELAY. So each client gets something, and
+/// none waits for ever.
 #[test]
 fn reads_that_want_all_memory_do_not_lock_each_other_out() {
     const EACH: u32 = 64 << 10;
@@ -165,7 +165,7 @@ fn reads_that_want_all_memory_do_not_lock_each_other_out() {
         let mut read_in_all = 0;
         for (client, (call, sinks)) in clients.iter_mut().zip(calls) {
             let message = client.wire.hear().await;
-            // How many were read: nothing else is left open.
+            // Everything in the reply except the number of READs is determined.
             let returned = |read: usize| {
                 let length = |at| if at < read { EACH } else { 0 };
                 let writes = sinks.iter().enumerate().map(|(at, sink)| vec![filled(*sink, length(at))]).collect();
@@ -187,8 +187,8 @@ fn reads_that_want_all_memory_do_not_lock_each_other_out() {
     });
 }
 
-/// The texts of links count as well: 64 KiB are sixteen long ones. When they were sent there is memory for as many
-/// again.
+/// The texts of links need memory as well: 64 KiB are sixteen long texts. After they were sent there is memory for as
+/// many again.
 #[test]
 fn links_take_memory_as_data_does() {
     const FIT: usize = 16;

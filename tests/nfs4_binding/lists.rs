@@ -1,4 +1,4 @@
-//! Chunk lists of calls: which have to be taken (section 5.1.2.2), and how many chunks beyond that are.
+//! Chunk lists of calls: which lists a server has to take (section 5.1.2.2), and how many more chunks ours takes.
 
 use super::{
     ops::{self, result},
@@ -6,7 +6,8 @@ use super::{
     wire::{Lists, Refusal, Version, filled, words},
 };
 
-/// The most Read chunks and the most Write chunks of a call that a server takes (version 2 says so).
+/// The most Read chunks and the most Write chunks that our server takes in a call (in version 2 it announces this
+/// limit).
 const MAX_CHUNKS: u32 = 64;
 
 /// The verifier of writes: the last bytes of a reply to a WRITE.
@@ -14,7 +15,7 @@ fn verifier(message: &[u8]) -> Vec<u8> {
     message[message.len() - 8..].to_vec()
 }
 
-/// Sends a call that ends with WRITE and is executed as far as that.
+/// Sends a call that ends with WRITE; the server must execute all of it.
 async fn written(client: &mut Client, message: Vec<u8>, call: &Call, results: &[Vec<u8>], count: u32) {
     client.wire.say(message).await;
     let heard = client.wire.hear().await;
@@ -23,8 +24,8 @@ async fn written(client: &mut Client, message: Vec<u8>, call: &Call, results: &[
     assert_eq!(heard[..], expected[..]);
 }
 
-/// Data of a WRITE in a Read chunk; the whole call in a Position Zero chunk, with its data inside, or with that in a
-/// chunk of its own; and a Write chunk.
+/// WRITE's data in a Read chunk; the whole call in a Position Zero chunk, with the data inside or in another chunk; and
+/// a Write chunk.
 ///
 /// proves: ULB-5.1.2.2-a
 #[test]
@@ -90,9 +91,9 @@ fn read_and_write_chunks_may_come_together() {
     });
 }
 
-/// As many WRITEs as a call can have beside SEQUENCE and PUTFH, each with its chunk. A call with more Read chunks than
-/// the server takes is refused in version 2; version 1 has no such limit, and what may not be in a chunk is refused
-/// there.
+/// As many WRITEs as a call can have besides SEQUENCE and PUTFH, each with its chunk. In version 2 the server refuses a
+/// call with more Read chunks than its limit; version 1 has no such limit, and there it refuses chunks that belong to
+/// no argument.
 #[test]
 fn read_chunks_are_taken_up_to_the_limit() {
     each_version(Setup::default(), async |served: &Served| {
@@ -119,7 +120,7 @@ fn read_chunks_are_taken_up_to_the_limit() {
         let results = [&ops::at_it()[..], &vec![write; MAX_CHUNKS as usize - 3]].concat();
         assert_eq!(message[..], [client.header(&call, &Lists::default()), client.results(0, &results)].concat());
         assert_eq!(client.contents("new").await, (0..MAX_CHUNKS - 3).flat_map(u32::to_be_bytes).collect::<Vec<_>>());
-        // More chunks, of which nobody is the argument.
+        // More chunks, which are no operation's argument.
         for (chunks, refusal) in [(MAX_CHUNKS, Refusal::BadXdr), (MAX_CHUNKS + 1, Refusal::ReadChunks(MAX_CHUNKS))] {
             let front = client.call().ops(ops::to(&root, "new"));
             let (call, positions) = many(front, 4, chunks - 4);
@@ -128,7 +129,7 @@ fn read_chunks_are_taken_up_to_the_limit() {
     });
 }
 
-/// The same of Write chunks: those that no result needs come back unused.
+/// The same for Write chunks: chunks that no result needs come back unused.
 #[test]
 fn write_chunks_are_taken_up_to_the_limit() {
     each_version(Setup::default(), async |served: &Served| {
@@ -152,8 +153,8 @@ fn write_chunks_are_taken_up_to_the_limit() {
     });
 }
 
-/// An operation that takes no chunk leaves it to the next that does: READ_PLUS, which has nothing to place and tells
-/// its data inline, and one that does not exist, which ends the call here, so that all chunks come back unused.
+/// An operation that takes no chunk leaves it to the next operation that does. READ_PLUS has nothing to place and
+/// returns its data inline. An operation that does not exist ends the call, so that all chunks come back unused.
 ///
 /// proves: ULB-5.1.1-a, ULB-5.1.2.1-h
 #[test]

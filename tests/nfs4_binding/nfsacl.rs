@@ -1,5 +1,5 @@
-//! NFSACL beside NFS (section 4.2): on the connection that carries NFS, byte by byte, and without any chunk for what
-//! it says.
+//! NFSACL beside NFS (section 4.2): on the connection that carries NFS, byte by byte, and without chunks for its
+//! arguments and results.
 
 use super::{
     served::{Client, Served, Setup, each_version, rpc_reply},
@@ -14,12 +14,12 @@ const ALL: u32 = 0xF;
 /// Where the arguments of a call begin.
 const HEADER_OCTETS: u32 = 60;
 
-/// An RPC call of the superuser's.
+/// An RPC call as root.
 fn call(xid: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
     [&words(&[xid, 0, 2, PROGRAM, 3, procedure, 1, 20, 0, 0, 0, 0, 0, 0, 0])[..], args].concat()
 }
 
-/// The root of the export in the words of version 3, which has the handles that version 4 has.
+/// The handle of the export's root in version 3's encoding; both versions use the same handles.
 fn handle(client: &Client) -> Vec<u8> {
     opaque(&client.root)
 }
@@ -29,7 +29,8 @@ async fn say(client: &mut Client, xid: u32, lists: &Lists, rpc: Vec<u8>) {
     client.wire.say([header, rpc].concat()).await;
 }
 
-/// The answer to a call with these lists, from the RPC header on; what is returned of chunks is as expected.
+/// Sends a call with these lists, and returns the reply from the RPC header on; the returned chunks must be as
+/// expected.
 async fn answered(client: &mut Client, xid: u32, offered: &Lists, rpc: Vec<u8>, returned: &Lists) -> Vec<u8> {
     say(client, xid, offered, rpc).await;
     let message = client.wire.hear().await;
@@ -44,13 +45,13 @@ fn told(results: &[u8]) -> &[u8] {
     &results[92..]
 }
 
-/// Entries of a list behind their counts.
+/// Encodes the entries of a list behind their counts.
 fn list(entries: &[[u32; 3]]) -> Vec<u8> {
     let count = entries.len() as u32;
     [words(&[count, count]), entries.iter().flat_map(|entry| words(entry)).collect()].concat()
 }
 
-/// The connection of a session carries it, without a connection, a port or a question of its own.
+/// The connection of a session carries NFSACL: it needs no connection, port or negotiation of its own.
 ///
 /// proves: ULB-4.2-a
 #[test]
@@ -94,8 +95,9 @@ fn nothing_of_it_may_be_placed() {
     });
 }
 
-/// A list that is longer than a message of 4 KiB goes into the Reply chunk, as a whole; where a client has expected
-/// less, a responder of version 2 continues the reply, and in version 1 there is an error.
+/// A list that is longer than a message of 4 KiB goes into the Reply chunk, as a whole; if a client has offered too
+/// little room, a responder of version 2 continues the reply in further messages, and one of version 1 answers with an
+/// error.
 ///
 /// proves: ULB-4.2-c
 #[test]
@@ -105,7 +107,7 @@ fn a_list_that_was_not_expected_comes_in_several_messages() {
         let users: Vec<_> = (0..600).map(|user| [2, user, 4]).collect();
         let entries = [&[[1, 0, 7]][..], &users, &[[4, 0, 5], [16, 0, 5], [32, 0, 5]]].concat();
         let both = [words(&[5]), list(&entries), list(&[])].concat();
-        // More than a message: the call comes in a Read chunk at Position Zero.
+        // More than fits into a message: the call comes in a Read chunk at Position Zero.
         let rpc = call(90, SETACL, &[handle(&client), both].concat());
         let source = client.wire.source(&rpc);
         let header = client.wire.version.call(90, true, &Lists::reads(&[(0, filled(source, rpc.len() as u32))]));

@@ -1,4 +1,4 @@
-//! Operations and what they return, word by word as RFC 5662 and RFC 7863 number and order them.
+//! Operations and their results, word by word as RFC 5662 and RFC 7863 number and order them.
 
 use super::wire::{opaque, words};
 
@@ -13,7 +13,7 @@ pub const OP_ILLEGAL: u32 = 10044;
 pub const ILLEGAL: u32 = 10044;
 pub const RETRY_UNCACHED_REP: u32 = 10068;
 
-/// The anonymous stateid, with which nothing has to be opened.
+/// The anonymous stateid, which needs no OPEN.
 const STATEID: [u8; 16] = [0; 16];
 
 pub fn put_root_fh() -> Vec<u8> {
@@ -44,8 +44,8 @@ pub fn read_plus(count: u32) -> Vec<u8> {
     [&words(&[READ_PLUS]), &STATEID[..], &words(&[0, 0, count])].concat()
 }
 
-/// WRITE up to its data's length, which the data follows inline or in a chunk. Stable, so that what it answers is the
-/// same everywhere.
+/// WRITE up to the length of its data; the data follow inline or in a chunk. Stable, so that its results are the same
+/// everywhere.
 pub fn write(offset: u32, len: u32) -> Vec<u8> {
     [&words(&[WRITE]), &STATEID[..], &words(&[0, offset, 2, len])].concat()
 }
@@ -60,7 +60,7 @@ pub fn create_link(len: u32) -> Vec<u8> {
     words(&[6, 5, len])
 }
 
-/// What follows the text: the link's name, and no attributes.
+/// The rest of CREATE behind the text: the link's name, and no attributes.
 pub fn create_link_end(name: &str) -> Vec<u8> {
     [opaque(name.as_bytes()), words(&[0, 0])].concat()
 }
@@ -95,7 +95,7 @@ pub fn read_link_ok_inline(text: &[u8]) -> Vec<u8> {
     [words(&[27, 0]), opaque(text)].concat()
 }
 
-/// WRITE's results: all of it was written, as stably as asked.
+/// WRITE's results: all data was written, as stably as the call asked.
 pub fn write_ok(count: u32, verifier: &[u8]) -> Vec<u8> {
     [&words(&[WRITE, 0, count, 2]), verifier].concat()
 }
@@ -105,7 +105,7 @@ pub fn to(handle: &[u8], name: &str) -> [Vec<u8>; 2] {
     [put_fh(handle), lookup(name)]
 }
 
-/// What they return.
+/// The results of these two.
 pub fn at_it() -> [Vec<u8>; 2] {
     [result(22, 0), result(15, 0)]
 }

@@ -1,4 +1,4 @@
-//! Which result goes into which Write chunk (section 5.1.2.1), and what becomes of the chunks that none needs.
+//! Which result goes into which Write chunk (section 5.1.2.1), and what happens to chunks that no result needs.
 
 use super::{
     ops::{self, result},
@@ -41,9 +41,9 @@ fn results_beyond_the_chunks_come_inline() {
     });
 }
 
-/// The second READ fails, and the third operation with a result to place is not executed. Their chunks come back as
-/// they went, segment by segment, with no bytes in them: the form that RFC 8166 section 4.3.2 calls unused, not a
-/// chunk without segments.
+/// The second READ fails, and the third operation with a result to place is not executed. Their chunks come back with
+/// the same segments and with no bytes in them: the form that RFC 8166 section 4.3.2 calls unused, not a chunk without
+/// segments.
 ///
 /// proves: ULB-5.1.2.1-f, ULB-5.1.2.1-h, ULB-5.1.2.1-i
 #[test]
@@ -80,7 +80,7 @@ fn a_call_that_reads_nothing_returns_all_chunks_unused() {
         let call = client.call().op(&ops::put_fh(&root)).op(&ops::read(0, 100)).op(&ops::read(0, 100));
         let results = [result(22, 0), result(ops::READ, ops::ISDIR)];
         client.answered(&call, &offered, &returned, ops::ISDIR, &results).await;
-        // A sequence number that is not the next: SEQ_MISORDERED.
+        // A sequence number that is not the next one: SEQ_MISORDERED.
         client.sequence += 5;
         let call = client.call().op(&ops::put_fh(&root)).op(&ops::read(0, 100));
         client.sequence -= 5;
@@ -90,7 +90,7 @@ fn a_call_that_reads_nothing_returns_all_chunks_unused() {
     });
 }
 
-/// Nothing to read is a result, too, if one of no bytes: its chunk is its own, and the next READ takes the next.
+/// A READ that reads nothing has a result, too, of no bytes: it uses its chunk, and the next READ takes the next one.
 ///
 /// proves: ULB-5.1.2.1-c, ULB-5.1.2.1-d
 #[test]
@@ -112,7 +112,7 @@ fn a_read_of_nothing_keeps_its_chunk_from_the_next() {
     });
 }
 
-/// A result fills the segments of its chunk one after the other. The reply says of each how far.
+/// A result fills the segments of its chunk one after the other. The reply says how many bytes each segment has.
 ///
 /// proves: ULB-5.1.2.1-d
 #[test]

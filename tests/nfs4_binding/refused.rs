@@ -1,5 +1,5 @@
-//! Replies that do not fit what was offered for them, and what the session knows of such a call (sections 5.4.2 and
-//! 5.5): a client that sends it again with enough room is not executed twice.
+//! Replies that do not fit into the offered chunks, and what the session knows of such a call (sections 5.4.2 and 5.5):
+//! if a client sends the call again with enough room, the server does not execute it twice.
 
 use super::{
     ops::{self, result},
@@ -7,7 +7,7 @@ use super::{
     wire::{Lists, Refusal, Version, filled, words},
 };
 
-/// The first READ fits, the second does not: the error names its chunk and how large it has to be.
+/// The first READ fits, the second does not: the error names the second chunk and how large it has to be.
 async fn too_small(client: &mut Client, kept: bool) -> (super::served::Call, [super::wire::Segment; 2]) {
     let root = client.root.clone();
     let (a, b) = (client.wire.sink(35), client.wire.sink(30));
@@ -19,8 +19,9 @@ async fn too_small(client: &mut Client, kept: bool) -> (super::served::Call, [su
     (call, [client.wire.sink(35), client.wire.sink(31)])
 }
 
-/// Nothing is written to any chunk where one is too small. The call was executed: its slot has gone on. Sent again with
-/// room enough it gets the reply that the slot has kept, each result in its chunk.
+/// If one chunk is too small, the server writes to none. But it has executed the call, and the slot has gone on. When
+/// the client sends the call again with enough room, it gets the reply that the slot has kept, each result in its
+/// chunk.
 #[test]
 fn a_kept_reply_is_placed_when_the_call_comes_again() {
     each_version(Setup::default(), async |served: &Served| {
@@ -35,8 +36,8 @@ fn a_kept_reply_is_placed_when_the_call_comes_again() {
     });
 }
 
-/// The same where the client has not asked for the reply to be kept: it is told so, and can use the slot for its next
-/// call.
+/// The same if the client has not asked the server to keep the reply: the server says so, and the client can use the
+/// slot for its next call.
 #[test]
 fn a_reply_that_was_not_kept_is_not_made_again() {
     each_version(Setup::default(), async |served: &Served| {
@@ -49,8 +50,9 @@ fn a_reply_that_was_not_kept_is_not_made_again() {
     });
 }
 
-/// What a client without the results of SEQUENCE cannot tell: a call that was refused for its chunks was not executed,
-/// one whose reply had no room was. The error may be the same (version 1 has but one).
+/// Without the results of SEQUENCE a client cannot know what happened: the server did not execute a call that it
+/// refused because of its chunks, but it executed a call whose reply had no room. The error may be the same (version 1
+/// has only one).
 #[test]
 fn a_refused_call_may_have_been_executed_or_not() {
     each_version(Setup::default(), async |served: &Served| {
@@ -59,9 +61,9 @@ fn a_refused_call_may_have_been_executed_or_not() {
         let source = client.wire.source(&[0; 4]);
         let refused = client.call_kept().ops(ops::to(&root, "new")).op(&ops::get_fh());
         client.refused(&refused, &Lists::reads(&[(refused.end(), source)]), Refusal::BadXdr).await;
-        // The slot has not seen it: another call has its sequence number.
+        // The slot has not seen the refused call: the next call uses the same sequence number.
         let (executed, [a, b]) = too_small(&mut client, true).await;
-        // It has seen this one: a further call with its number is no repetition of it (SEQ_FALSE_RETRY).
+        // The slot has seen this second call: a different call with its number is a false repetition (SEQ_FALSE_RETRY).
         let other = client.call_kept().ops(ops::to(&root, "new")).op(&ops::get_fh());
         let message = client.exchange(&other, &Lists::default()).await;
         let false_retry = words(&[10076, 0, 1, 53, 10076]);
@@ -73,9 +75,9 @@ fn a_refused_call_may_have_been_executed_or_not() {
     });
 }
 
-/// A chunk whose memory the client has taken back: the connection ends when the server writes there. The call was
-/// executed. Over a new connection it is refused once, since what it named was not there (RFC 8166 section 4.5.3); then
-/// it gets what its slot has kept.
+/// The client has taken back a chunk's memory: the connection ends when the server writes there. The server has
+/// executed the call. Over a new connection it refuses the call once, because its memory was gone (RFC 8166 section
+/// 4.5.3); then it sends the reply that the slot has kept.
 #[test]
 fn a_call_whose_memory_is_gone_is_not_executed_again() {
     each_version(Setup::default(), async |served: &Served| {
@@ -97,8 +99,8 @@ fn a_call_whose_memory_is_gone_is_not_executed_again() {
     });
 }
 
-/// A reply that fits neither a message nor the Reply chunk: an error in version 1; in version 2 it comes in several
-/// messages, and the chunk comes back unused. One byte more of Reply chunk, and it is there.
+/// A reply fits neither into a message nor into the Reply chunk: in version 1 an error; in version 2 it comes in
+/// several messages, and the chunk comes back unused. With one byte more, the reply is in the Reply chunk.
 #[test]
 fn a_reply_chunk_may_be_too_small() {
     const COUNT: u32 = 5001;
@@ -115,7 +117,7 @@ fn a_reply_chunk_may_be_too_small() {
             let offered = Lists::default().with_reply(chunk);
             let call = client.call().ops(ops::to(&root, "large")).op(&ops::read(0, COUNT));
             if !fits && client.wire.version == Version::One {
-                // Whatever the error of version 2: version 1 has one for all.
+                // `BadXdr` stands for any refusal here: version 1 has one error for all.
                 client.refused(&call, &offered, Refusal::BadXdr).await;
                 continue;
             }

@@ -24,7 +24,7 @@ const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 const SECRET: [u8; rpcrdma_nfsd::SECRET_OCTETS] = [7; rpcrdma_nfsd::SECRET_OCTETS];
 
-/// Bytes of the files, the first of them no multiple of four.
+/// The contents of the files; the length of the first is no multiple of four.
 pub const FIRST: &[u8] = b"the first file, of 35 octets in all";
 pub const LINK: &[u8] = b"../elsewhere";
 pub const SECOND: &[u8] = b"the second";
@@ -36,13 +36,13 @@ pub fn large() -> Vec<u8> {
     (0..LARGE_OCTETS as u32).map(|at| (at.wrapping_mul(0x9E37) >> 7) as u8).collect()
 }
 
-/// What is not as usual.
+/// The settings that a test may change.
 #[derive(Clone, Copy)]
 pub struct Setup {
-    /// Bytes that results may take at a time, and arguments as many.
+    /// Bytes of memory for results at a time, and the same for arguments.
     pub memory: usize,
     pub credits: u32,
-    /// What sessions ask for: slots, and the bytes of the largest call and the largest reply.
+    /// What sessions ask for: slots, the largest call and the largest reply, in bytes.
     pub slots: u32,
     pub max_request: u32,
     pub max_response: u32,
@@ -54,7 +54,7 @@ impl Default for Setup {
     }
 }
 
-/// A server, and what it needs to go on.
+/// A server, and everything that keeps it running.
 pub struct Served {
     pub world: World,
     version: Version,
@@ -63,7 +63,7 @@ pub struct Served {
     _nfsd: Nfsd,
 }
 
-/// Makes a file or link.
+/// Makes a file or a link.
 async fn make(storage: &MemoryFs, name: &'static str, new: New) -> rpcrdma_nfsd::FileId {
     storage.make(Caller::root(), storage.root(), Bytes::from_static(name.as_bytes()), new).await.unwrap().file
 }
@@ -80,7 +80,7 @@ async fn fill(storage: &MemoryFs) {
     make(storage, "long", New::Symlink(attributes, Bytes::from_static(LONG_LINK))).await;
 }
 
-/// Serves once in each version of RPC-over-RDMA.
+/// Runs a test with a new server in each version of RPC-over-RDMA.
 pub fn each_version(setup: Setup, test: impl AsyncFn(&Served)) {
     for version in Version::BOTH {
         let world = World::new(7);
@@ -122,7 +122,7 @@ pub fn each_version(setup: Setup, test: impl AsyncFn(&Served)) {
 }
 
 impl Served {
-    /// A client with a session of its own. Each is another host.
+    /// A client with its own session. Each number is another host.
     pub async fn client(&self, number: u8) -> Client {
         Client::new(self.connect(number).await, number, self.setup).await
     }
@@ -156,13 +156,13 @@ impl Call {
         Self::of_minor(xid, 2)
     }
 
-    /// The same of another minor version.
+    /// The same for another minor version.
     fn of_minor(xid: u32, minor: u32) -> Self {
         let head = [xid, 0, 2, 100_003, 4, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0, 0, minor, 0];
         Self { xid, octets: words(&head), operations: 0 }
     }
 
-    /// Adds an operation, or its front up to an item that a chunk has.
+    /// Adds an operation, or its front up to an item that is in a chunk.
     pub fn op(mut self, octets: &[u8]) -> Self {
         self.octets.extend_from_slice(octets);
         self.operations += 1;
@@ -173,13 +173,13 @@ impl Call {
         ops.into_iter().fold(self, |call, op| call.op(&op))
     }
 
-    /// Adds what stands behind an item of the operation before.
+    /// Adds the rest of the operation before, behind its item.
     pub fn rest(mut self, octets: &[u8]) -> Self {
         self.octets.extend_from_slice(octets);
         self
     }
 
-    /// The Position of what comes next, as long as nothing before it is in a chunk.
+    /// The Position of the next byte, if no earlier byte is in a chunk.
     pub fn end(&self) -> u32 {
         self.octets.len() as u32
     }
@@ -195,10 +195,10 @@ impl Call {
 pub struct Client {
     pub wire: Wire,
     session: Vec<u8>,
-    /// Of the next call.
+    /// The sequence number of the next call.
     pub sequence: u32,
     slots: u32,
-    /// Of the next call.
+    /// The XID of the next call.
     pub xid: u32,
     /// The handle of the root.
     pub root: Vec<u8>,
@@ -230,7 +230,7 @@ impl Client {
         client
     }
 
-    /// An operation without a session: what its COMPOUND returns.
+    /// Sends an operation without a session, and returns the results of its COMPOUND.
     async fn bare(&mut self, op: Vec<u8>) -> Bytes {
         let call = Call::new(self.next_xid()).op(&op);
         let message = self.exchange(&call, &Lists::default()).await;
@@ -246,7 +246,7 @@ impl Client {
         self.xid
     }
 
-    /// A COMPOUND that begins with SEQUENCE, by slot 0.
+    /// A COMPOUND that begins with SEQUENCE for slot 0.
     pub fn call(&mut self) -> Call {
         self.call_with(false)
     }
@@ -267,7 +267,7 @@ impl Client {
         Call::new(xid).op(&[&words(&[53]), &self.session[..], &rest].concat())
     }
 
-    /// Sends a call, and hears what the server says.
+    /// Sends a call, and returns the server's answer.
     pub async fn exchange(&mut self, call: &Call, lists: &Lists) -> Bytes {
         let header = self.wire.version.call(call.xid, false, lists);
         self.wire.say([header, call.octets()].concat()).await;
@@ -279,7 +279,7 @@ impl Client {
         [self.wire.reply(call.xid, false, lists), rpc_reply(call.xid)].concat()
     }
 
-    /// The results of a COMPOUND: those of SEQUENCE, and these. The slot is ready for the next call.
+    /// The results of a COMPOUND: SEQUENCE's results, then these. Makes the slot ready for the next call.
     pub fn results(&mut self, status: u32, results: &[Vec<u8>]) -> Vec<u8> {
         let front = words(&[status, 0, 1 + results.len() as u32, 53, 0]);
         let highest = self.slots - 1;
@@ -288,20 +288,20 @@ impl Client {
         [&front, &self.session[..], &told, &results.concat()].concat()
     }
 
-    /// Sends a call, and sees that it is answered with these lists, this status and these results.
+    /// Sends a call; the reply must have these lists, this status and these results.
     pub async fn answered(&mut self, call: &Call, lists: &Lists, returned: &Lists, status: u32, results: &[Vec<u8>]) {
         let message = self.exchange(call, lists).await;
         let expected = [self.header(call, returned), self.results(status, results)].concat();
         assert_eq!(hex(&message), hex(&expected));
     }
 
-    /// Sends a call, and sees that it is refused; the slot is as it was.
+    /// Sends a call, which the server must refuse; the slot does not change.
     pub async fn refused(&mut self, call: &Call, lists: &Lists, refusal: Refusal) {
         let message = self.exchange(call, lists).await;
         assert_eq!(hex(&message), hex(&self.wire.error(call.xid, refusal)));
     }
 
-    /// What a file has, read inline.
+    /// The contents of a file, read inline.
     pub async fn contents(&mut self, name: &str) -> Vec<u8> {
         let call = self.call().ops(ops::to(&self.root.clone(), name)).op(&ops::read(0, 1000));
         let message = self.exchange(&call, &Lists::default()).await;
@@ -312,7 +312,7 @@ impl Client {
     }
 }
 
-/// The bytes of an opaque at the beginning.
+/// The bytes of the opaque at the beginning.
 fn counted(octets: &[u8]) -> &[u8] {
     let len = u32::from_be_bytes(octets[..4].try_into().unwrap()) as usize;
     &octets[4..4 + len]

@@ -1,4 +1,4 @@
-//! How large replies can become (section 5.2), and that sessions leave the transport as it is (section 5.5).
+//! How large replies can become (section 5.2), and that sessions do not change the transport (section 5.5).
 
 use super::{
     ops::{self, result},
@@ -6,8 +6,8 @@ use super::{
     wire::{Lists, filled, words},
 };
 
-/// A client that knows no better offers as much as its session allows a reply to have. That is enough for every call,
-/// and a READ is cut to what fits: it needs no chunk of its own.
+/// A client that cannot compute the size of a reply offers as much as its session allows for a reply. That is enough
+/// for every call. The server shortens a READ to what fits, so READ needs no Write chunk.
 ///
 /// proves: ULB-5.2.2-a, NFS4-8881-2.10.6.4-b
 #[test]
@@ -34,7 +34,7 @@ fn no_reply_is_larger_than_its_session_allows() {
             assert_eq!(message[..], client.wire.reply(call.xid, true, &returned));
             client.wire.has(chunk, &stream).await;
 
-            // What is placed counts as well, and a second READ has no room left.
+            // Placed data count as well, and a second READ has no room left.
             let (sink, chunk) = (client.wire.sink(100_000), client.wire.sink(max_response as usize));
             let call = client.call().ops(ops::to(&root, "large")).op(&ops::read(0, 100_000)).op(&ops::read(0, 100_000));
             let (offered, returned) = (Lists::writes(&[&[sink]]), Lists::writes(&[&[filled(sink, data as u32)]]));
@@ -47,8 +47,8 @@ fn no_reply_is_larger_than_its_session_allows() {
     }
 }
 
-/// A call counts as it would be without chunks: with its RPC header, credential included, and with the data that is in
-/// chunks. One that is too large leaves its slot as it was.
+/// The size of a call is its size without chunks: with its RPC header, the credential included, and with the data that
+/// are in chunks. A call that is too large does not change its slot.
 ///
 /// proves: NFS4-8881-2.10.6.4-a
 #[test]
@@ -76,8 +76,8 @@ fn data_in_chunks_counts_as_part_of_a_call() {
     });
 }
 
-/// Sessions of more slots than the connection has credits, and of fewer: the transport goes by credits, and each slot
-/// is a call at a time. What SEQUENCE says goes inline, though chunks are offered.
+/// Sessions with more slots than the connection has credits, and with fewer: the transport obeys credits, and each slot
+/// carries one call at a time. SEQUENCE's results go inline, although chunks are offered.
 ///
 /// proves: ULB-5.5-a
 #[test]

@@ -1,6 +1,6 @@
-//! The lowest that a client can be: bytes in messages, and memory that it lends. Nothing here uses the code that it
-//! judges: headers and lists are made word by word, as RFC 8166 section 4.3 and sections 6.1 to 6.3 of the version 2
-//! draft have them.
+//! The simplest possible client: bytes in messages, and memory that it lends. Nothing here uses the code that it
+//! judges: it makes headers and lists word by word, as RFC 8166 section 4.3 and sections 6.1 to 6.3 of the version 2
+//! draft describe them.
 
 use bytes::Bytes;
 use rpcrdma_fabric::{
@@ -20,15 +20,15 @@ pub type Segment = RemoteSegment;
 const RECEIVE_OCTETS: usize = 4096;
 /// What memory holds before the server writes to it.
 pub const BLANK: u8 = 0xEE;
-/// The XID of the properties of version 2.
+/// The XID of the exchange of properties in version 2.
 const EXCHANGE: u32 = 0x5555_0000;
 
-/// Words as they stand in messages.
+/// Words in big-endian order, as in messages.
 pub fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// An XDR opaque: its length, its bytes, zeros up to the next word.
+/// An XDR opaque: its length, its bytes, and zeros up to the next word.
 pub fn opaque(octets: &[u8]) -> Vec<u8> {
     let mut whole = [&words(&[octets.len() as u32]), octets].concat();
     whole.resize(whole.len().next_multiple_of(4), 0);
@@ -42,7 +42,7 @@ pub enum Version {
     Two,
 }
 
-/// An error that a server answers a call with.
+/// An error with which a server refuses a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// `RDMA2_ERR_BAD_XDR`.
@@ -130,7 +130,7 @@ impl Lists {
     }
 }
 
-/// A segment as a reply repeats it: with the bytes that were written to it.
+/// A segment as a reply repeats it: its length is the number of bytes written to it.
 pub fn filled(segment: Segment, octets: u32) -> Segment {
     Segment { length: octets, ..segment }
 }
@@ -138,7 +138,7 @@ pub fn filled(segment: Segment, octets: u32) -> Segment {
 /// A connection.
 pub struct Wire {
     pub version: Version,
-    /// What the server grants.
+    /// The credits that the server grants.
     pub credits: u32,
     qp: Connected,
     heard: VecDeque<Bytes>,
@@ -148,8 +148,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Connects. What it says of itself: format 1, no remote invalidation, Sends and receives of 4 KiB. In version 2 it
-    /// goes on with an exchange of properties that changes nothing.
+    /// Connects, with these private data: format 1, no remote invalidation, Sends and receives of 4 KiB. In version 2
+    /// an exchange of properties follows, which changes nothing.
     pub async fn connect(world: &World, from: IpAddr, to: SocketAddr, version: Version, credits: u32) -> Self {
         let receives = (0..128).map(|_| Buffer::from_vec(vec![0; RECEIVE_OCTETS])).collect();
         let private_data = Bytes::from_static(&[0xF6, 0xAB, 0x0E, 0x18, 1, 0, 3, 3]);
@@ -165,7 +165,8 @@ impl Wire {
         wire
     }
 
-    /// The word in which the server grants credits: as many in version 1, one more of as many in version 2.
+    /// The word in which the server grants credits: in version 1 all of them; in version 2 one more, with all of them
+    /// as the ceiling.
     pub fn granted(&self) -> u32 {
         match self.version {
             Version::One => self.credits,
@@ -183,7 +184,7 @@ impl Wire {
         [front, lists.octets()].concat()
     }
 
-    /// An error: version 1 has one for all (`ERR_CHUNK`).
+    /// An error message; version 1 has one error for all cases (`ERR_CHUNK`).
     pub fn error(&self, xid: u32, refusal: Refusal) -> Vec<u8> {
         if self.version == Version::One {
             return words(&[xid, 1, self.granted(), 4, 2]);
@@ -226,7 +227,7 @@ impl Wire {
         assert!(octets.len() <= RECEIVE_OCTETS, "{} bytes", octets.len());
         let send = Send { token: self.token(), octets: vec![octets.into()].into(), ..Send::default() };
         self.qp.post_send(send).unwrap();
-        // Nothing is sent by a queue pair that is not polled.
+        // A queue pair sends nothing unless it is polled.
         poll_fn(|cx| {
             while !self.closed
                 && let std::task::Poll::Ready(completion) = self.qp.poll(cx)
@@ -268,7 +269,7 @@ impl Wire {
         self.qp.expose(token, Lent::Source(Bytes::copy_from_slice(octets))).unwrap()
     }
 
-    /// Takes memory back, and says what is in it.
+    /// Takes memory back, and returns its contents.
     pub async fn take(&mut self, segment: Segment) -> Vec<u8> {
         self.qp.invalidate(segment.handle);
         loop {
@@ -282,7 +283,7 @@ impl Wire {
         }
     }
 
-    /// Takes memory back to which nothing but these bytes was written, from its beginning.
+    /// Takes memory back; the server must have written exactly these bytes to its beginning.
     pub async fn has(&mut self, segment: Segment, octets: &[u8]) {
         let memory = self.take(segment).await;
         assert_eq!(memory[..octets.len()], *octets);

@@ -6,7 +6,7 @@ use super::{
     wire::{Lists, filled, words},
 };
 
-/// What the results of a COMPOUND of minor version 0 begin with.
+/// The beginning of the results of a COMPOUND of minor version 0.
 fn front(status: u32, count: u32) -> Vec<u8> {
     words(&[status, 0, count])
 }
@@ -16,7 +16,7 @@ async fn answered(client: &mut Client, call: &super::served::Call, lists: &Lists
     assert_eq!(hex(&message), hex(&[client.header(call, returned), results].concat()));
 }
 
-/// A WRITE between two READs: the Read chunk is its data, the Write chunks are theirs in their order.
+/// A WRITE between two READs: the Read chunk has WRITE's data, and the Write chunks belong to the READs in their order.
 ///
 /// proves: ULB-5.1.2.3-a, ULB-5.1.2.1-c, ULB-5.1.2.1-d
 #[test]
@@ -35,7 +35,7 @@ fn the_chunks_of_a_call_without_a_session_are_those_of_its_operations() {
 
         let [found, looked] = ops::at_it();
         let last = [&found[..], &looked, &ops::read_ok(true, 10)].concat();
-        // The verifier is the server's own: the end of WRITE's results.
+        // The server chooses the verifier, at the end of WRITE's results.
         let end = heard.len() - last.len();
         let write = ops::write_ok(248, &heard[end - 8..end]);
         let first = [&found[..], &looked, &ops::read_ok(true, 35), &found, &looked].concat();
@@ -48,7 +48,7 @@ fn the_chunks_of_a_call_without_a_session_are_those_of_its_operations() {
     });
 }
 
-/// An empty chunk asks for its result inline; one whose operation fails comes back unused.
+/// An empty chunk asks for its result inline; the chunk of an operation that fails comes back unused.
 ///
 /// proves: ULB-5.1.2.1-e, ULB-5.1.2.1-f
 #[test]
