@@ -1,7 +1,7 @@
-//! Calls that must not be executed twice, and whose connection ends between their execution and their answer: each
-//! procedure of NFS version 3, SETACL of NFSACL beside it, and a program of a test's own, over the simulated fabric,
-//! software iWARP and TCP, and from one of them to another. What the client sends again comes from another port and
-//! often in another form; the server knows it by the client's address, the XID and the contents (ULB section 3.4.2).
+//! Calls that must not be executed twice, and whose connection ends between execution and reply: each procedure of NFS
+//! version 3, SETACL of NFSACL, and a test's own program, over the simulated fabric, software iWARP and TCP, and from
+//! one of them to another. The client sends the call again from another port and often in another form; the server
+//! recognizes it by the client's address, the XID and the contents (ULB section 3.4.2).
 
 mod nfs;
 
@@ -43,11 +43,11 @@ use tokio::{
     task::{AbortHandle, JoinSet},
 };
 
-/// A client that is never cut.
+/// The address of a client whose connection is never cut.
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
 
-/// Between a server's transports and its programs: what a test has happen when the next call was executed, and before
-/// its answer is sent.
+/// Stands between a server's transports and its programs: runs a test's action after the next call is executed and
+/// before its reply is sent.
 struct Between {
     inner: Arc<dyn Handler>,
     then: Mutex<Option<BoxFuture<'static, ()>>>,
@@ -128,7 +128,7 @@ fn status(results: &[u8]) -> Status {
     Status(u32::from_be_bytes(results[..4].try_into().unwrap()))
 }
 
-/// Makes a call, and returns its results and whether it was sent more than once.
+/// Makes a call, and returns its results and whether the client has sent it more than once.
 async fn send(transport: &Arc<dyn ClientTransport>, request: Request) -> (Vec<u8>, bool) {
     let reply = transport.call(request).await.unwrap();
     (results(reply.stream), reply.retransmitted)
@@ -140,18 +140,18 @@ async fn call(transport: &Arc<dyn ClientTransport>, deed: &Deed) -> (Vec<u8>, bo
 
 type Making<T> = Box<dyn Fn() -> BoxFuture<'static, T> + Send + Sync>;
 
-/// Where calls are cut off from their answers.
+/// Cuts connections between execution and reply.
 struct Stage {
     between: Arc<Between>,
-    /// Makes a transport of the client that is cut.
+    /// Makes a transport of the client whose connections are cut.
     client: Making<Arc<dyn ClientTransport>>,
     /// Ends its connections.
     cut: Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>,
 }
 
 impl Stage {
-    /// Makes a call whose connection ends when it was executed and `meanwhile` has happened. Its results come all the
-    /// same.
+    /// Makes a call whose connection ends after it is executed and `meanwhile` has happened. Its results must arrive
+    /// all the same.
     async fn cut_off(&self, deed: &Deed, meanwhile: impl Future<Output = ()> + Send + 'static) -> Vec<u8> {
         let transport = (self.client)().await;
         let cut = self.cut.clone();
@@ -177,7 +177,7 @@ async fn file(other: &Nfs3, root: &Handle, file: &str) -> Handle {
     other.create(root, &name(file), CreateHow::Guarded(mode(0o644))).await.unwrap().file.unwrap()
 }
 
-/// Calls, each with what it says when it is executed for the second time.
+/// Calls, each with the status that a second execution would return.
 async fn deeds(other: &Nfs3, root: &Handle) -> Vec<(Deed, Status)> {
     let attributed = file(other, root, "attributed").await;
     let linked = file(other, root, "linked").await;
@@ -216,13 +216,13 @@ async fn deeds(other: &Nfs3, root: &Handle) -> Vec<(Deed, Status)> {
         ),
         (deed(&v3::Remove { directory: root.clone(), name: name("removed") }), Status::NOENT),
         (deed(&v3::RemoveDirectory { directory: root.clone(), name: name("emptied") }), Status::NOENT),
-        // This one may be executed again, and is.
+        // The server may execute this call again, and does.
         (deed(&v3::Commit { file: linked, offset: 0, count: 0 }), Status::OK),
     ]
 }
 
-/// Calls that do well when they are executed again, and undo what another has done meanwhile. All of them leave `ours`
-/// where the other client has put `theirs`.
+/// Calls that succeed if they are executed again, but undo the other client's work done meanwhile: a second execution
+/// would replace the bytes that the other client has written.
 async fn overwriting(other: &Nfs3, root: &Handle) -> Vec<(Deed, Handle)> {
     let (written, cut) = (file(other, root, "written").await, file(other, root, "truncated").await);
     let attributed = file(other, root, "sized").await;
@@ -236,7 +236,7 @@ async fn overwriting(other: &Nfs3, root: &Handle) -> Vec<(Deed, Handle)> {
     ]
 }
 
-/// What the other client writes.
+/// The bytes that the other client writes.
 fn theirs() -> Bytes {
     Bytes::from(vec![2; 100])
 }
@@ -245,7 +245,7 @@ async fn has_theirs(other: &Nfs3, file: &Handle) -> bool {
     other.read(file, 0, 100).await.unwrap().data == theirs()
 }
 
-/// Each procedure that is not idempotent, cut off from its answer.
+/// Makes a call of each procedure that is not idempotent, and cuts its connection before the reply.
 async fn each_is_executed_once(stage: &Stage, other: &Nfs3, root: &Handle) {
     for (deed, second) in deeds(other, root).await {
         let results = stage.cut_off(&deed, std::future::ready(())).await;
@@ -268,8 +268,8 @@ async fn each_is_executed_once(stage: &Stage, other: &Nfs3, root: &Handle) {
     set_acl_is_executed_once(stage, other, root).await;
 }
 
-/// SETACL travels on the connections of NFS (ULB-4.2-a). It does well when it is executed again, and undoes what
-/// another has set meanwhile.
+/// SETACL travels on the connections of NFS (ULB-4.2-a). It succeeds if it is executed again, and undoes what another
+/// client has set meanwhile.
 async fn set_acl_is_executed_once(stage: &Stage, other: &Nfs3, root: &Handle) {
     const OURS: u32 = 0o600;
     const THEIRS: u32 = 0o644;
@@ -301,7 +301,7 @@ async fn root(storage: &Arc<MemoryFs>, env: &Env) -> Handle {
     Handle::new(nfs::root(storage, env).await.as_slice()).unwrap()
 }
 
-// In a simulated world.
+// Tests in a simulated world.
 
 /// A server's end of a stream, until it is cut.
 struct Cuttable {
@@ -340,7 +340,7 @@ impl AsyncWrite for Cuttable {
     }
 }
 
-/// The same server in a world over both transports.
+/// One server in a world, over both transports.
 #[derive(Clone)]
 struct Simulated {
     world: Arc<World>,
@@ -376,7 +376,7 @@ impl Connector for Streams {
     }
 }
 
-/// How a client comes.
+/// The transport of a client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wire {
     Rdma(Versions),
@@ -466,8 +466,8 @@ fn each_procedure_of_version_3_is_executed_once() {
     }
 }
 
-/// A call that was executed over one transport comes again over another, with the same XID: by the same client it is
-/// the same call, in whatever form it comes; by another, or with other contents, it is not.
+/// A call that was executed over one transport comes again over another, with the same XID. From the same client it is
+/// the same call, in whatever form it comes; from another client, or with other contents, it is not.
 ///
 /// proves: ULB-3.4.2-a
 #[test]
@@ -484,7 +484,7 @@ fn a_replay_over_another_transport_is_known() {
             let other = other_client(foreign.clone(), &env);
             let transports = [server.transport(first, CLIENT).await, server.transport(second, CLIENT).await];
             for (xid, (deed, anew)) in (0x4000..).zip(deeds(&other, &root).await) {
-                // What a change is guarded by is a time.
+                // The guard of SETATTR is a time, so time must pass.
                 world.sleep(Duration::from_millis(1)).await;
                 let (results, _) = send(&transports[0], deed.request(xid)).await;
                 assert_eq!(status(&results), Status::OK, "{what}: {}", deed.name);
@@ -514,7 +514,7 @@ fn a_replay_over_another_transport_is_known() {
     }
 }
 
-/// A program whose procedure 1 counts, which it says is not to be executed twice.
+/// A program whose procedure 1 counts. The program says that this procedure must not be executed twice.
 #[derive(Default)]
 struct Counter(AtomicU32);
 
@@ -537,7 +537,7 @@ impl Service for Counter {
     }
 }
 
-/// Whatever program a router has, what it says of its procedures is heeded.
+/// A router obeys what any program says of its procedures.
 ///
 /// proves: ULB-3.4.2-a
 #[test]
@@ -558,7 +558,7 @@ fn a_program_of_its_own_says_what_is_executed_once() {
     }
 }
 
-// Over sockets.
+// Tests over sockets.
 
 /// proves: ULB-3.4.2-a, ULB-3.4.2-b
 #[tokio::test]
@@ -599,7 +599,7 @@ async fn each_procedure_of_version_3_is_executed_once_over_iwarp() {
                     let (transport, driver) = connect(fabric, address, &env, options, Arc::new(Quiet)).await.unwrap();
                     tokio::spawn(driver);
                     let transport: Arc<dyn ClientTransport> = transport;
-                    // The server has taken this connection.
+                    // After this the server has accepted the connection.
                     Client::new(
                         transport.clone(),
                         Arc::new(SysAuth::new(SysCredential::default())),
@@ -614,12 +614,12 @@ async fn each_procedure_of_version_3_is_executed_once_over_iwarp() {
             }
         };
         let other = other_client(connecting().await, &env);
-        // The other client's is the first, and stays.
+        // The first connection is the other client's, and stays.
         let cut = Arc::new(move || {
             for connection in connections.lock().unwrap().drain(1..) {
                 connection.abort();
             }
-            // The connection that carries the call ends where it waits next.
+            // Waits for ever: the task of the call's connection was aborted, and ends at this wait.
             Box::pin(std::future::pending()) as BoxFuture<'static, ()>
         });
         let stage = Stage { between, client: Box::new(connecting), cut };

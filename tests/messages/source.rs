@@ -1,7 +1,7 @@
 //! The messages in a crate's sources: texts of errors, of contexts of errors, of warnings and other lines of the log.
 //!
-//! What stands where messages stand counts if it has at least two words; single words are names (`MOUNT`) that stand
-//! before another message. Any other text counts if it has at least [`SENTENCE`] words, but not what only programmers
+//! A text in the place of a message counts if it has at least two words; single words are names (`MOUNT`) before
+//! another message. Any other text counts if it has at least [`SENTENCE`] words, except texts that only programmers
 //! read.
 
 use proc_macro2::{TokenStream, TokenTree};
@@ -11,15 +11,15 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// Macros that say their first literal.
+/// Macros whose first literal is a message.
 const FIRST: &[&str] = &["bail", "anyhow", "eprintln"];
-/// Macros that say their last literal.
+/// Macros whose last literal is a message.
 const LAST: &[&str] = &["ensure", "error", "warn", "info"];
-/// Methods and functions whose arguments are said.
+/// Methods and functions whose arguments are messages.
 const SAID: &[&str] =
     &["context", "with_context", "tell", "note", "report", "warn", "warning", "warning_line", "Usage"];
 
-/// Macros and methods whose texts are for programmers, or that hold no texts for anybody.
+/// Macros and methods whose texts are for programmers, or that have no texts.
 const UNSAID: &[&str] = &[
     "assert",
     "assert_eq",
@@ -32,7 +32,7 @@ const UNSAID: &[&str] = &[
     "expect",
     "expect_err",
 ];
-/// From so many words on a text is a sentence that somebody may read.
+/// A text with at least so many words is a sentence that a user may read.
 const SENTENCE: usize = 5;
 
 /// All messages below a folder.
@@ -58,7 +58,7 @@ pub(crate) fn messages(folder: &Path) -> Vec<String> {
 #[derive(Default)]
 struct Found {
     messages: Vec<String>,
-    /// Within what is said as a whole, such as the arguments of `with_context`.
+    /// Whether all texts here are messages, as in the arguments of `with_context`.
     said: bool,
 }
 
@@ -70,7 +70,7 @@ impl Found {
     fn add_of(&mut self, text: &str, least: usize) {
         let text = text.trim().replace('\n', " ");
         let words = text.split(|letter: char| !letter.is_alphabetic()).filter(|word| word.len() > 1).count();
-        // Text for a compiler or a page begins so, no message does.
+        // Texts for a compiler or a page begin with `#`; messages do not.
         if words >= least && text.contains(' ') && !text.starts_with('#') {
             self.messages.push(text);
         }
@@ -83,7 +83,7 @@ impl Found {
     }
 }
 
-/// The string literals of a macro, those in brackets left out.
+/// The string literals of a macro, without those in brackets.
 fn literals(tokens: &TokenStream) -> Vec<String> {
     let literal = |tree| match tree {
         TokenTree::Literal(literal) => syn::parse_str::<LitStr>(&literal.to_string()).ok().map(|text| text.value()),

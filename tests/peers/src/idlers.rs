@@ -1,4 +1,4 @@
-//! Peers that stop in the middle of something: what each of them leaves undone.
+//! Peers that stop in the middle of an exchange; each leaves something undone.
 
 use crate::{
     peer::{Asked, Heard, Peer},
@@ -12,13 +12,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One of this machine's other loopback addresses.
+/// One of the loopback addresses of this machine.
 pub type From4 = [u8; 4];
 
-/// A receive buffer that a few answers fill, in bytes.
+/// A receive buffer that a few replies fill, in bytes.
 const SMALL_BUFFER_OCTETS: usize = 4096;
 
-/// The instruction of a packet filter that keeps so many bytes of a packet: none.
+/// The instruction of a packet filter that says how many bytes of a packet to keep; here none.
 const BPF_RETURN: u16 = 0x06;
 
 /// A connection from an address of choice.
@@ -27,7 +27,7 @@ pub fn dial_from(from: From4, to: &str) -> TcpStream {
 }
 
 fn dial_buffered(from: From4, to: &str, receive_octets: Option<usize>) -> TcpStream {
-    // Not to be had by programs that are started meanwhile: it would stay open there.
+    // Programs that are started meanwhile must not inherit the socket: it would stay open there.
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     if let Some(octets) = receive_octets {
         sockopt::set_socket_recv_buffer_size(&socket, octets).unwrap();
@@ -37,7 +37,7 @@ fn dial_buffered(from: From4, to: &str, receive_octets: Option<usize>) -> TcpStr
     TcpStream::from(socket)
 }
 
-/// A connection that stands and was granted all its credits.
+/// An established connection to which the server has granted all credits.
 pub fn ready(from: From4, to: &str) -> Peer {
     let mut peer = Peer::over(dial_from(from, to), 16, 16);
     peer.send(&rpc::inline(&rpc::null(1)));
@@ -53,7 +53,7 @@ pub fn half_frame(from: From4, to: &str) -> Peer {
     peer
 }
 
-/// Calls for data that are never read: more than the socket's buffers take.
+/// READs whose replies the peer never takes from its socket: more than the socket's buffers hold.
 pub fn deaf(from: From4, to: &str, file: &[u8], calls: u32) -> Peer {
     let mut peer = Peer::over(dial_buffered(from, to, Some(SMALL_BUFFER_OCTETS)), 16, 16);
     peer.send(&rpc::inline(&rpc::null(1)));
@@ -73,7 +73,8 @@ pub fn read_call(xid: u32, file: &[u8], count: u32) -> Xdr {
     stream
 }
 
-/// Calls whose data the server may come and fetch, and finds nobody. Their Read Requests, if wanted.
+/// WRITEs whose data the server must fetch by RDMA Read, which the peer never answers. [`asked`] reads the Read
+/// Requests.
 pub fn withholding(from: From4, to: &str, file: &[u8], calls: u32, octets: u32) -> Peer {
     let mut peer = ready(from, to);
     for xid in 2..2 + calls {
@@ -92,22 +93,21 @@ pub fn asked(peer: &mut Peer) -> Asked {
     }
 }
 
-/// A host that has gone without a word: whatever arrives for this connection is dropped before TCP sees it.
+/// A host that has vanished: every packet for this connection is dropped before TCP sees it.
 pub fn vanished(from: From4, to: &str) -> Peer {
     let mut peer = ready(from, to);
     vanish(&peer.stream);
-    // The answer is on its way to nobody.
+    // The server's reply will not arrive.
     peer.send(&rpc::inline(&rpc::null(2)));
     peer
 }
 
-/// Its host has gone from now on.
+/// From now on this connection's host has vanished.
 pub fn vanish(stream: &TcpStream) {
     SockRef::from(stream).attach_filter(&[SockFilter::new(BPF_RETURN, 0, 0, 0)]).unwrap();
 }
 
-/// Waits until the server has ended the connection, and says how long it took. What is said before is not read but as
-/// far as it has to be to see the end.
+/// Waits until the server has ended the connection, and returns how long that took. Discards all bytes before the end.
 pub fn ended(stream: &mut TcpStream, since: Instant, patience: Duration) -> Duration {
     stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     loop {

@@ -1,8 +1,8 @@
-//! Peers over plain sockets, for those who judge a live server: they say what the caller wants, however wrong, and read
-//! strictly what comes back.
+//! Peers over plain sockets, for tests that judge a live server: they send what the caller wants, however wrong, and
+//! read the answers strictly.
 //!
-//! Written from the specifications; no crate of the project is used, so that what is judged does not judge itself.
-//! Whatever the server does that it must not do is a panic.
+//! They are written from the specifications and use no crate of the project, so that the project does not judge itself.
+//! If the server does something wrong, they panic.
 
 #![allow(missing_docs, reason = "fields and constants have the names that their specifications give them")]
 

@@ -1,4 +1,4 @@
-//! A peer that says over a TCP socket whatever the test wants, and reads what comes back strictly.
+//! A peer that sends over a TCP socket whatever the test wants, and reads the answers strictly.
 
 use crate::wire::{
     self, CRC, ENHANCED, PRIVATE_DATA, READ_REQUEST, READ_RESPONSE, SEND, SEND_INVALIDATE, TERMINATE, Tagged, Untagged,
@@ -10,10 +10,10 @@ use std::{
     time::Duration,
 };
 
-/// How long an answer may take that comes within milliseconds.
+/// How long we wait for an answer; it usually comes within milliseconds.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The most that one frame of the server's holds.
+/// The most bytes in one frame of the server.
 const MAX_ULPDU_OCTETS: usize = 65_535;
 
 /// What the server sends.
@@ -21,19 +21,19 @@ const MAX_ULPDU_OCTETS: usize = 65_535;
 pub enum Heard {
     /// A whole Send, and the handle that it invalidates.
     Send { payload: Vec<u8>, invalidates: Option<u32> },
-    /// A segment of a Write.
+    /// A segment of an RDMA Write.
     Write { stag: u32, offset: u64, octets: Vec<u8> },
-    /// A request for our memory.
+    /// A request to read our memory.
     ReadRequest(Asked),
-    /// A segment of the answer to a Read of ours.
+    /// A segment of the response to our RDMA Read.
     ReadResponse { stag: u32, octets: usize, last: bool },
-    /// The end, with a reason: layer, type and code.
+    /// A Terminate, with its layer, type and code.
     Terminate(u8, u8, u8),
-    /// The end.
+    /// The end of the connection.
     Closed,
 }
 
-/// An RDMA Read Request of the server's.
+/// An RDMA Read Request of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
     pub sink: u32,
@@ -43,18 +43,18 @@ pub struct Asked {
     pub source_offset: u64,
 }
 
-/// A connection that stands.
+/// An established connection.
 pub struct Peer {
     pub stream: TcpStream,
     /// The number of our next Send.
     pub msn: u32,
-    /// Read Requests of the server's that were answered.
+    /// How many Read Requests of the server we have answered.
     pub answered: usize,
     heard: [u32; 3],
     arriving: Vec<u8>,
 }
 
-/// A TCP connection on which nothing was said.
+/// A new TCP connection, without any bytes.
 pub fn dial(address: &str) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
@@ -63,7 +63,7 @@ pub fn dial(address: &str) -> TcpStream {
     stream
 }
 
-/// What is left to read until the server ends the connection. A reset is an end, too.
+/// Reads the remaining bytes until the server ends the connection. A reset is an end, too.
 pub fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let mut buffer = [0; 4096];
@@ -84,12 +84,12 @@ impl Peer {
         Self::connect_with(address, 16, 16)
     }
 
-    /// With these depths of RDMA Reads.
+    /// Connects with these depths of RDMA Reads.
     pub fn connect_with(address: &str, ird: u16, ord: u16) -> Self {
         Self::over(dial(address), ird, ord)
     }
 
-    /// Over a TCP connection on which nothing was said.
+    /// Connects over a new TCP connection.
     pub fn over(mut stream: TcpStream, ird: u16, ord: u16) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -102,7 +102,7 @@ impl Peer {
         Self { stream, msn: 1, answered: 0, heard: [0; 3], arriving: Vec::new() }
     }
 
-    /// Sends bytes as they are. That the server has gone already is no failure: what it said is read afterwards.
+    /// Sends bytes as they are. It is no failure if the server has already closed: its last bytes are read afterwards.
     pub fn raw(&mut self, octets: &[u8]) {
         match self.stream.write_all(octets) {
             Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
@@ -110,7 +110,7 @@ impl Peer {
         }
     }
 
-    /// The next frame of a Send.
+    /// The frame of the next Send.
     pub fn next_send(&mut self, payload: &[u8]) -> Vec<u8> {
         let msn = self.msn;
         self.msn += 1;
@@ -139,7 +139,7 @@ impl Peer {
         }
     }
 
-    /// What comes next.
+    /// The next thing that the server sends.
     pub fn hear(&mut self) -> Heard {
         loop {
             if let Some(heard) = self.frame() {
@@ -210,7 +210,7 @@ impl Peer {
         }
     }
 
-    /// Fills a buffer. False: the connection has ended, before the first byte if `clean` was wanted.
+    /// Fills a buffer. Returns false if the connection has ended; with `clean`, it may end only before the first byte.
     fn fill(&mut self, out: &mut [u8], clean: bool) -> bool {
         let mut have = 0;
         while have < out.len() {
@@ -245,7 +245,7 @@ impl Peer {
         }
     }
 
-    /// Wants this Terminate and then the end, whatever was answered before.
+    /// Fails unless the server sends this Terminate and then ends the connection; answers may come before.
     pub fn terminated(mut self, what: &str, layer: u8, etype: u8, code: u8) {
         loop {
             match self.hear() {
@@ -260,7 +260,7 @@ impl Peer {
         }
     }
 
-    /// Says that nothing more comes, and takes what is left. Says how many Sends it was.
+    /// Ends our direction, and reads until the end. Returns how many Sends came.
     pub fn finish(mut self) -> usize {
         let _ = self.stream.shutdown(Shutdown::Write);
         let mut sends = 0;
@@ -274,7 +274,7 @@ impl Peer {
     }
 }
 
-/// Reads the server's set-up reply: flags and private data. `None`: it closes instead.
+/// Reads the server's set-up reply: flags and private data. `None` if it closes instead.
 pub fn read_reply(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     let mut head = [0; 20];
     match stream.read_exact(&mut head) {

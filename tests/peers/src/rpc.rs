@@ -65,7 +65,7 @@ pub fn write_call(xid: u32, file: &[u8], count: u32) -> Xdr {
 /// A segment: handle, length, offset.
 pub type Segment = (u32, u32, u64);
 
-/// What stands in a transport header.
+/// The contents of a transport header.
 #[derive(Clone, Default)]
 pub struct Header {
     pub reads: Vec<(u32, Segment)>,
@@ -76,7 +76,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// The message. A long one has nothing after the header.
+    /// The message. A long message has nothing after the header.
     pub fn message(&self, xid: u32, stream: &[u8]) -> Vec<u8> {
         let mut message = Xdr::default().words(&[xid, 1, 32, u32::from(self.long)]).0;
         message.extend(self.lists().0);
@@ -111,12 +111,12 @@ pub fn inline(stream: &[u8]) -> Vec<u8> {
     Header::default().message(word(stream, 0), stream)
 }
 
-/// The word at a byte.
+/// The word at a byte offset.
 pub fn word(octets: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(octets[at..at + 4].try_into().unwrap())
 }
 
-/// What the server answers to a message, as far as the transport tells.
+/// The server's answer to a message, at the level of the transport.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply {
     /// An RPC reply, from its XID on.
@@ -134,7 +134,7 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Reads a message of the server's.
+    /// Reads a message of the server.
     pub fn read(message: &[u8]) -> Self {
         let xid = word(message, 0);
         assert_ne!(word(message, 8), 0, "credits are never zero");
@@ -203,7 +203,7 @@ pub fn send_record(stream: &mut TcpStream, message: &[u8]) {
     stream.write_all(&record).unwrap();
 }
 
-/// The next record. `None`: the server has ended the connection.
+/// The next record. `None` if the server has ended the connection.
 pub fn read_record(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut message = Vec::new();
     loop {

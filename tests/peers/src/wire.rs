@@ -1,6 +1,6 @@
-//! What goes over TCP: MPA frames, FPDUs, DDP and RDMAP headers, written from RFC 5044, 5041, 5040 and 6581.
+//! The bytes on TCP: MPA frames, FPDUs, DDP and RDMAP headers, written from RFC 5044, 5041, 5040 and 6581.
 //!
-//! Nothing here shares code with the crates that are judged by it.
+//! Nothing here shares code with the crates that it judges.
 
 /// RDMAP's operations.
 pub const WRITE: u8 = 0;
@@ -31,7 +31,7 @@ pub fn crc32c(octets: &[u8]) -> u32 {
     !crc
 }
 
-/// A set-up request with everything of the caller's choice.
+/// A set-up request; the caller chooses all fields.
 pub fn request(flags: u8, revision: u8, private: &[u8]) -> Vec<u8> {
     let mut out = b"MPA ID Req Frame".to_vec();
     out.extend([flags, revision]);
@@ -80,7 +80,7 @@ pub struct Untagged {
 }
 
 impl Untagged {
-    /// As it ought to be.
+    /// A correct header.
     pub fn new(opcode: u8, msn: u32) -> Self {
         let queue = match opcode {
             READ_REQUEST => 1,
@@ -117,7 +117,7 @@ pub struct Tagged {
 }
 
 impl Tagged {
-    /// As it ought to be.
+    /// A correct header.
     pub fn new(opcode: u8, stag: u32, offset: u64) -> Self {
         Self { opcode, last: true, ddp_version: 1, rdmap_version: 1, stag, offset }
     }

@@ -1,4 +1,5 @@
-//! A client with one session: what an honest one says, and the pieces of which a hostile one makes something else.
+//! A client with one session: the calls of an honest client, and their parts, from which hostile clients make other
+//! calls.
 
 use super::{
     Compound, Results,
@@ -8,24 +9,24 @@ use super::{
 use crate::rpc::{Xdr, word};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A session's name.
+/// A session id.
 pub type Session = [u8; 16];
 /// A stateid.
 pub type State = [u8; 16];
 
-/// Slots that it asks for.
+/// Slots that the client asks for.
 const SLOTS: u32 = 8;
-/// Bytes of calls and replies that it asks for.
+/// Bytes of calls and replies that the client asks for.
 const MESSAGE_OCTETS: u32 = 1 << 20;
-/// Bytes of replies that are to be remembered.
+/// Bytes of replies that the server shall remember.
 const CACHED_OCTETS: u32 = 2_048;
 
-/// READ and WRITE, of access and denial.
+/// READ and WRITE, for share access and share deny.
 pub const BOTH: u32 = 3;
 /// WRITE_LT.
 pub const WRITE_LOCK: u32 = 2;
 
-/// EXCHANGE_ID without any wish.
+/// EXCHANGE_ID without optional flags.
 pub fn exchange_id(name: &[u8], incarnation: u64) -> Xdr {
     Xdr::default().u64(incarnation).opaque(name).words(&[0, 0, 0])
 }
@@ -42,7 +43,7 @@ pub const BACK: u32 = 2;
 pub fn create_session_with(client: u64, sequence: u32, slots: u32, flags: u32) -> Xdr {
     let channel = |xdr: Xdr| xdr.words(&[0, MESSAGE_OCTETS, MESSAGE_OCTETS, CACHED_OCTETS, 64, slots, 0]);
     let xdr = channel(channel(Xdr::default().u64(client).words(&[sequence, flags])));
-    // Called with AUTH_NONE.
+    // The server calls with AUTH_NONE.
     xdr.words(&[0x4000_0000, 1, 0])
 }
 
@@ -51,14 +52,14 @@ pub fn sequence(session: &Session, sequence: u32, slot: u32, cache: bool) -> Xdr
     Xdr::default().raw(session).words(&[sequence, slot, slot, u32::from(cache)])
 }
 
-/// OPEN of a name in the current directory, which is made if it is not there.
+/// OPEN of a name in the current directory; makes the file if it does not exist.
 pub fn open(name: &[u8], owner: &[u8], access: u32, deny: u32) -> Xdr {
     let xdr = Xdr::default().words(&[0, access, deny]).u64(0).opaque(owner);
     // OPEN4_CREATE, UNCHECKED4, mode 0666; CLAIM_NULL.
     xdr.words(&[1, 0, 2, 0, 1 << 1, 4, 0o666, 0]).opaque(name)
 }
 
-/// OPEN of a name that is there.
+/// OPEN of an existing name.
 pub fn open_existing(name: &[u8], owner: &[u8], access: u32, deny: u32) -> Xdr {
     Xdr::default().words(&[0, access, deny]).u64(0).opaque(owner).words(&[0, 0]).opaque(name)
 }
@@ -68,7 +69,7 @@ pub fn create_directory(name: &[u8]) -> Xdr {
     Xdr::default().u32(2).opaque(name).words(&[0, 0])
 }
 
-/// LOCK for writing, by an owner who is new to the file.
+/// LOCK for writing, by a new lock owner of the file.
 pub fn lock(open: &State, owner: &[u8], (offset, len): (u64, u64)) -> Xdr {
     let xdr = Xdr::default().words(&[WRITE_LOCK, 0]).u64(offset).u64(len).words(&[1, 0]);
     xdr.raw(open).u32(0).u64(0).opaque(owner)
@@ -94,7 +95,7 @@ pub fn close(state: &State) -> Xdr {
     Xdr::default().u32(0).raw(state)
 }
 
-/// The stateid at the beginning of what an operation has returned.
+/// The stateid at the beginning of an operation's results.
 pub fn state_of(body: &[u8]) -> State {
     body[..16].try_into().expect("a stateid")
 }
@@ -105,14 +106,14 @@ pub struct Client {
     pub minor: u32,
     pub id: u64,
     pub session: Session,
-    /// Of the next CREATE_SESSION.
+    /// The sequence number of the next CREATE_SESSION.
     pub creation: u32,
     /// The last sequence number of each slot.
     pub slots: [u32; SLOTS as usize],
 }
 
 impl Client {
-    /// Makes itself known, and a session, and says that it reclaims nothing.
+    /// Registers a client, makes a session, and says that the client reclaims nothing.
     pub fn new(place: &Place, name: &[u8], minor: u32) -> Self {
         let mut client = Self::in_grace(place, name, minor);
         let complete = Compound::new(minor).op(op::RECLAIM_COMPLETE, Xdr::default().u32(0));
@@ -120,7 +121,7 @@ impl Client {
         client
     }
 
-    /// The same over a connection over which the server calls: CB_NULL has come and is answered.
+    /// The same over a connection on which the server calls: CB_NULL has arrived and is answered.
     pub fn called(place: &Place, name: &[u8], minor: u32) -> Self {
         let mut client = Self::made(place, name, minor, BACK);
         let null = client.link.next_call();
@@ -137,7 +138,7 @@ impl Client {
     }
 
     fn made(place: &Place, name: &[u8], minor: u32, flags: u32) -> Self {
-        // Each is a new incarnation of its name: what a former one had is gone.
+        // Each client is a new incarnation of its name: the state of a former incarnation is gone.
         static INCARNATIONS: AtomicU64 = AtomicU64::new(1_000);
         let incarnation = INCARNATIONS.fetch_add(1, Ordering::Relaxed);
         let mut link = Link::to(place);
@@ -157,7 +158,7 @@ impl Client {
         Compound::new(self.minor)
     }
 
-    /// SEQUENCE for the next call by a slot, and what follows it.
+    /// SEQUENCE for the next call on a slot, and the operations after it.
     pub fn next(&mut self, slot: u32, cache: bool, call: &Compound) -> Compound {
         let last = &mut self.slots[slot as usize];
         *last += 1;
@@ -165,7 +166,7 @@ impl Client {
         Compound::new(self.minor).op(op::SEQUENCE, first).then(call)
     }
 
-    /// A call in the session by its first slot; the results behind SEQUENCE.
+    /// Makes a call on the session's first slot, and returns the results behind SEQUENCE.
     pub fn call(&mut self, call: &Compound) -> Results {
         let next = self.next(0, false, call);
         let mut results = self.link.call(&next);
@@ -174,13 +175,13 @@ impl Client {
         results
     }
 
-    /// The flags that SEQUENCE says.
+    /// The status flags in SEQUENCE's results.
     pub fn flags(&mut self) -> u32 {
         let next = self.next(0, false, &Compound::new(self.minor));
         word(self.link.call(&next).body(op::SEQUENCE), 32)
     }
 
-    /// Opens a file of the root for reading and writing, and says its stateid and handle.
+    /// Opens a file of the root for reading and writing, and returns its stateid and handle.
     pub fn open(&mut self, name: &[u8], owner: &[u8], deny: u32) -> (State, Vec<u8>) {
         let call = self.compound().plain(op::PUTROOTFH).op(op::OPEN, open(name, owner, BOTH, deny)).plain(op::GETFH);
         let results = self.call(&call);
@@ -188,7 +189,7 @@ impl Client {
         (state_of(results.body(op::OPEN)), handle[4..4 + word(handle, 0) as usize].to_vec())
     }
 
-    /// One operation on a file.
+    /// Makes a call with one operation on a file.
     pub fn on(&mut self, file: &[u8], number: u32, args: Xdr) -> Results {
         let call = self.compound().op(op::PUTFH, Xdr::default().opaque(file)).op(number, args);
         self.call(&call)

@@ -1,5 +1,5 @@
-//! What carries COMPOUNDs: a connection of TCP, or of RPC-over-RDMA over iWARP with all of it inline. The server may
-//! call over it: its calls are put aside until somebody asks for them, and so are replies that come before.
+//! Carries COMPOUNDs: a connection over TCP, or over RPC-over-RDMA on iWARP with everything inline. The server may call
+//! over it: its calls wait here until the test asks for them, and so do early replies.
 
 use super::{Compound, Results};
 use crate::{
@@ -19,10 +19,10 @@ enum Carrier {
 /// A connection.
 pub struct Link {
     carrier: Carrier,
-    /// Whose calls these are, unless it is said otherwise.
+    /// The user of the calls, unless the test changes it.
     pub user: u32,
     xid: u32,
-    /// Calls of the server, and replies, that nobody has asked for yet: whole RPC messages.
+    /// Calls of the server, and replies, that the test has not asked for yet: whole RPC messages.
     calls: VecDeque<Vec<u8>>,
     replies: VecDeque<Vec<u8>>,
 }
@@ -33,12 +33,12 @@ pub struct Called {
     pub xid: u32,
     pub program: u32,
     pub procedure: u32,
-    /// What follows the header.
+    /// The arguments, behind the header.
     pub args: Vec<u8>,
 }
 
 impl Called {
-    /// Reads a call whose credential has this many bytes of body.
+    /// Reads a call of the server.
     fn read(message: &[u8]) -> Self {
         let at = |index: usize| rpc::word(message, 4 * index);
         assert_eq!((at(1), at(2)), (0, 2), "a call of RPC version 2");
@@ -48,10 +48,10 @@ impl Called {
     }
 }
 
-/// `msg_type` of a call.
+/// `msg_type` of an RPC call.
 const CALL: u32 = 0;
 
-/// Where a server is.
+/// Where a server listens.
 #[derive(Clone, Debug)]
 pub enum Place {
     Tcp(String),
@@ -68,7 +68,7 @@ impl Link {
         Self { carrier, user: 0, xid: 0, calls: VecDeque::new(), replies: VecDeque::new() }
     }
 
-    /// Sends a COMPOUND, and says its XID.
+    /// Sends a COMPOUND, and returns its XID.
     pub fn send(&mut self, call: &Compound) -> u32 {
         self.send_args(&call.args())
     }
@@ -80,7 +80,7 @@ impl Link {
         self.xid
     }
 
-    /// The whole RPC message of the next call, which can be said more than once: each time it is the same call.
+    /// The whole RPC message of the next call. A test may send it several times: each time it is the same call.
     pub fn message(&mut self, args: &[u8]) -> Vec<u8> {
         self.xid += 1;
         let user = Xdr::default().u32(0).opaque(b"hostile").words(&[self.user, self.user, 0]).0;
@@ -104,7 +104,7 @@ impl Link {
         self.say(&message);
     }
 
-    /// Reads the next message, and puts it where it belongs.
+    /// Reads the next message, and keeps it as a call or a reply.
     fn read(&mut self) {
         let message = match &mut self.carrier {
             Carrier::Tcp(stream) => rpc::read_record(stream).expect("the server answers"),
@@ -129,12 +129,12 @@ impl Link {
         }
     }
 
-    /// Whether a call of the server has come that nobody has asked for.
+    /// Whether a call of the server has arrived that the test has not asked for.
     pub fn has_call(&self) -> bool {
         !self.calls.is_empty()
     }
 
-    /// The next reply: its XID and how the call was answered.
+    /// The next reply: its XID and status.
     pub fn hear(&mut self) -> (u32, Status) {
         loop {
             match self.replies.pop_front() {
@@ -152,7 +152,7 @@ impl Link {
         }
     }
 
-    /// A COMPOUND and its results.
+    /// Sends a COMPOUND and returns its results.
     pub fn call(&mut self, call: &Compound) -> Results {
         let sent = self.send(call);
         let (xid, results) = self.results();
@@ -161,7 +161,7 @@ impl Link {
         results
     }
 
-    /// Bytes in the place of arguments, and how they are answered.
+    /// Sends any bytes as arguments, and returns the status of the reply.
     pub fn call_octets(&mut self, args: &[u8]) -> Status {
         self.send_args(args);
         self.hear().1

@@ -1,6 +1,6 @@
 //! COMPOUNDs of NFS version 4, written from RFC 8881 and RFC 5662: calls that may be as wrong as the caller likes, and
 //! results that are read strictly. [`link`] carries them over TCP or iWARP, [`client`] is a decent client, and [`zero`]
-//! one of minor version 0.
+//! is a client of minor version 0.
 
 pub mod client;
 pub mod link;
@@ -88,19 +88,19 @@ pub mod status {
 pub struct Compound {
     pub minor: u32,
     pub tag: Vec<u8>,
-    /// How many operations it says that it has.
+    /// The number of operations that it announces.
     pub announced: u32,
     /// Numbers and arguments.
     pub ops: Vec<u8>,
 }
 
 impl Compound {
-    /// Without an operation.
+    /// A COMPOUND without operations.
     pub fn new(minor: u32) -> Self {
         Self { minor, tag: Vec::new(), announced: 0, ops: Vec::new() }
     }
 
-    /// And an operation.
+    /// Adds an operation.
     #[must_use]
     pub fn op(mut self, number: u32, args: Xdr) -> Self {
         self.announced += 1;
@@ -109,13 +109,13 @@ impl Compound {
         self
     }
 
-    /// And one without arguments.
+    /// Adds an operation without arguments.
     #[must_use]
     pub fn plain(self, number: u32) -> Self {
         self.op(number, Xdr::default())
     }
 
-    /// And those of another.
+    /// Adds the operations of another COMPOUND.
     #[must_use]
     pub fn then(mut self, other: &Self) -> Self {
         self.announced += other.announced;
@@ -123,7 +123,7 @@ impl Compound {
         self
     }
 
-    /// As bytes.
+    /// The arguments as bytes.
     pub fn args(&self) -> Vec<u8> {
         let mut args = Xdr::default().opaque(&self.tag).words(&[self.minor, self.announced]).0;
         args.extend(&self.ops);
@@ -136,7 +136,7 @@ impl Compound {
 pub struct Outcome {
     pub op: u32,
     pub status: u32,
-    /// What follows the status.
+    /// The results behind the status.
     pub body: Vec<u8>,
 }
 
@@ -149,7 +149,7 @@ pub struct Results {
 }
 
 impl Results {
-    /// Reads results to the last byte. What does not fit together is a panic.
+    /// Reads results to the last byte. Panics if they are inconsistent.
     pub fn read(octets: &[u8]) -> Self {
         let mut reader = Reader { octets, at: 0 };
         let status = reader.u32();
@@ -165,12 +165,12 @@ impl Results {
         Self { status, tag, outcomes }
     }
 
-    /// The status and the number of operations that were answered.
+    /// The status and the number of operations with results.
     pub fn short(&self) -> (u32, usize) {
         (self.status, self.outcomes.len())
     }
 
-    /// What an operation has returned that has succeeded.
+    /// The results of an operation, which must have succeeded.
     pub fn body(&self, op: u32) -> &[u8] {
         let outcome = self.outcomes.iter().find(|outcome| outcome.op == op && outcome.status == 0);
         &outcome.unwrap_or_else(|| panic!("operation {op} has not succeeded: {self:?}")).body
@@ -215,7 +215,7 @@ impl Reader<'_> {
                 self.skip(8 + 8 + 4 + 8);
                 self.opaque();
             }
-            // Where the client that has the name wants to be called. TOOSMALL of layouts does not occur here.
+            // The callback address of the client that uses this name. TOOSMALL of layouts does not occur here.
             status::CLID_INUSE if op == op::SETCLIENTID => {
                 self.opaque();
                 self.opaque();
@@ -226,7 +226,7 @@ impl Reader<'_> {
         Outcome { op, status, body: self.octets[at..self.at].to_vec() }
     }
 
-    /// Passes over what an operation returns.
+    /// Skips the results of a successful operation.
     fn ok(&mut self, op: u32) {
         match op {
             3 => self.skip(8),
@@ -247,13 +247,14 @@ impl Reader<'_> {
                 self.words();
                 match self.u32() {
                     0 => {}
-                    // For reading: the stateid, whether it is recalled at once, and for whom it is good.
+                    // A delegation for reading: the stateid, whether it is recalled at once, and an access control
+                    // entry.
                     1 => {
                         self.skip(16 + 4 + 12);
                         self.opaque();
                     }
                     3 => {
-                        // Whether there will be one, for contention and resources.
+                        // For contention and for resources, a word says whether the server will signal.
                         if matches!(self.u32(), 1 | 2) {
                             self.skip(4);
                         }
