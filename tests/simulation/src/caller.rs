@@ -1,4 +1,4 @@
-//! Calls as a process makes them, with a look at what comes of each.
+//! Makes calls as a process does, and checks the result of each.
 
 use crate::{
     ledger::Process,
@@ -24,11 +24,11 @@ pub(crate) struct Caller<'a> {
     pub(crate) process: Process,
     pub(crate) client: &'a Client,
     pub(crate) env: &'a Env,
-    /// Where buffers for results come from, if they are to be lent.
+    /// Where buffers for results come from, if the caller lends them.
     pub(crate) lend: Option<&'a dyn Allocator>,
-    /// Over whose connections calls go.
+    /// The host whose connections carry the calls.
     pub(crate) over: IpAddr,
-    /// Those connections do not count.
+    /// Whether those connections do not count in the judgement.
     pub(crate) doubted: bool,
 }
 
@@ -36,28 +36,28 @@ pub(crate) struct Caller<'a> {
 struct Open {
     number: u64,
     call: Call,
-    /// What it lends for the server to read.
+    /// The items that it lends for the server to read.
     items: Vec<Bytes>,
 }
 
-/// What becomes of a call that is not answered in time.
+/// What happens to a call that is not answered in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// It is taken back, with its memory.
+    /// The caller cancels it, and gets its memory back.
     Cancel,
-    /// It is left to itself.
+    /// The caller drops it.
     Drop,
 }
 
 impl Caller<'_> {
-    /// Makes a call and checks its answer. Returns whether there was one.
+    /// Makes a call and checks its reply. Returns whether a reply came.
     pub(crate) async fn call(&self, work: &Work) -> bool {
         let Open { number, call, items } = self.start(work);
         let ended = call.await;
         self.ended(work, number, &items, ended)
     }
 
-    /// Makes a call and does not wait for it for ever.
+    /// Makes a call, and waits only for a limited time.
     pub(crate) async fn try_for(&self, work: &Work, patience: Duration, then: Then) {
         let Open { number, mut call, items } = self.start(work);
         let mut patience = self.env.clock.sleep_until(self.env.clock.now() + patience);
@@ -110,7 +110,7 @@ impl Caller<'_> {
         ItemRoom { max_len: len, buffer }
     }
 
-    /// What was lent for a call has come back before its caller is told that it has ended.
+    /// Memory that was lent for a call must have come back before its caller learns that the call has ended.
     fn look_at_memory(&self, number: u64, items: &[Bytes]) {
         if items.iter().any(|item| !item.is_empty() && self.judges.registry.is_readable(item)) {
             self.judges.record.found(format!("call {number} has ended, and a peer may read what it lent"));
@@ -156,7 +156,7 @@ fn check(work: &Work, number: u64, mut results: Results) -> Result<bool, DecodeE
     let mut right = decoder.u64()? == number;
     match work.procedure {
         RUNS | RUNS_ONCE => right &= decoder.opaque(MAX_OCTETS)? == pattern(work.wanted, answer_to(number)),
-        // How often calling back did not work: with faults, that is no finding.
+        // The result is how often calling back failed: with faults, failures are no finding.
         BACK => right &= decoder.u32()? <= work.wanted as u32,
         ITEMS | ITEMS_ONCE | PAIR => {
             right &= decoder.item(MAX_OCTETS)?.as_slice() == pattern(work.wanted, answer_to(number));
@@ -172,7 +172,7 @@ fn check(work: &Work, number: u64, mut results: Results) -> Result<bool, DecodeE
     Ok(right)
 }
 
-/// Whether a server, or the call's own transport, says with this that it does not answer such a call.
+/// Whether a server, or the client's transport, says by this error that it does not answer such a call.
 fn is_refusal(error: &CallError) -> bool {
     matches!(
         error,

@@ -1,8 +1,9 @@
-//! What the hosts gave to their providers, as a capture file of iWARP: the rooms that read captures read it.
+//! Writes what the hosts gave to their providers as a capture file of iWARP, which this project's readers of captures
+//! can read.
 //!
-//! The simulated network has no bytes of its own. A message stands in the file at the time at which it was posted,
-//! whether or not it arrived; what a Read brought, at the time at which that was known. Owns copies of the bytes until
-//! the file is written.
+//! The simulated network has no bytes of its own. In the file a message has the time at which it was posted, whether or
+//! not it arrived; the data of a Read have the time at which they were known. Owns copies of the bytes until the file
+//! is written.
 
 use crate::lock;
 use rpcrdma_capture::{Options, WriteError, Written, capture};
@@ -27,7 +28,7 @@ use std::{
 
 /// Payload bytes of a segment.
 const SEGMENT_OCTETS: usize = 16 << 10;
-/// Bytes that a capture of one run may have; more are left out, and the file says so.
+/// The most bytes in the capture of one run; the rest is left out, and the file says so.
 const CAPTURE_OCTETS: usize = 1 << 30;
 
 /// A connection as the file shows it.
@@ -46,7 +47,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Nothing is recorded so far.
+    /// A recorder without records.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         let mut options = Options::default();
         options.pending_octets = CAPTURE_OCTETS;
@@ -64,13 +65,13 @@ impl Recorder {
         lock(&self.writer).take().map_or(Ok(Written::default()), |writer| writer.run(file))
     }
 
-    /// A connection stands. `sides`: private data and IRD of the initiator, and of its peer.
+    /// A connection is established. `sides`: private data and IRD of the initiator, and of its peer.
     pub(crate) fn connected(&self, initiator: SocketAddr, peer: SocketAddr, sides: [(&[u8], u16); 2]) {
         let mut tap = self.tap.connection(initiator, peer, true);
         for ((private_data, reads), kind, direction) in
             [(sides[0], Kind::Request, Direction::Sent), (sides[1], Kind::Reply, Direction::Received)]
         {
-            // The encoder puts in how many bytes of private data there are.
+            // The encoder sets the length of the private data.
             let head =
                 Head { markers: false, crc: true, reject: false, enhanced: true, revision: 2, private_octets: 0 };
             let enhanced = Some(Enhanced { ird: reads, ord: reads, ..Enhanced::default() });
@@ -107,7 +108,7 @@ impl Recorder {
         });
     }
 
-    /// Read requests, each with a tag of its own, which is returned.
+    /// Records Read requests. Each has its own tag, which is returned.
     pub(crate) fn read(&self, end: End, sources: &[RemoteSegment]) -> Vec<(u32, u32)> {
         let mut tags = Vec::new();
         self.on(end, |stream, direction, side| {
@@ -129,7 +130,7 @@ impl Recorder {
         tags
     }
 
-    /// What Read requests have brought to this end.
+    /// Records the data that Read requests have brought to this end.
     pub(crate) fn has_read(&self, end: End, tags: &[(u32, u32)], mut octets: &[u8]) {
         let peer = End { initiator: !end.initiator, ..end };
         self.on(peer, |stream, direction, _| {
@@ -155,13 +156,13 @@ impl Recorder {
 /// An end of a connection.
 #[derive(Clone, Copy)]
 pub(crate) struct End {
-    /// Where the connection's initiator is.
+    /// The address of the connection's initiator.
     pub(crate) address: SocketAddr,
     /// Whether it is this end.
     pub(crate) initiator: bool,
 }
 
-/// Cuts bytes into segments, with the place of each and whether it is the last. Nothing is one segment too.
+/// Cuts bytes into segments, with the place of each and whether it is the last. An empty slice is one segment, too.
 fn pieces(octets: &[u8], mut each: impl FnMut(usize, bool, &[u8])) {
     if octets.is_empty() {
         return each(0, true, octets);

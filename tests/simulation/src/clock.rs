@@ -1,4 +1,4 @@
-//! A host's clock: the world's, and ahead of it by as much as it has jumped, as after a suspension.
+//! A host's clock: the world's clock plus the sum of its jumps, such as after a suspension.
 
 use crate::lock;
 use rpcrdma_env::{BoxFuture, Clock, Timestamp};
@@ -13,7 +13,7 @@ use std::{
 #[derive(Default)]
 struct State {
     ahead: Duration,
-    /// Who sleeps, and has to look again after a jump.
+    /// The sleeping tasks, which have to look at the clock again after a jump.
     sleepers: Vec<Waker>,
 }
 
@@ -60,7 +60,7 @@ impl Clock for HostClock {
 struct Sleep {
     clock: HostClock,
     when: Timestamp,
-    /// How far ahead the clock was when this began to wait, and what waits.
+    /// How far ahead the clock was when this wait began, and the wait.
     inner: Option<(Duration, BoxFuture<'static, ()>)>,
 }
 

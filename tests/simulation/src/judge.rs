@@ -1,4 +1,4 @@
-//! What is judged when a run is over: what the network has seen, and what is left.
+//! Judges a run when it is over: what the network has seen, and what is left.
 
 use crate::{record::Record, watch::Watch};
 use rpcrdma_fabric::CloseReason;
@@ -9,20 +9,20 @@ use std::{
     time::Duration,
 };
 
-/// For how long calls that were left to themselves keep their memory lent at least.
+/// The least time for which a dropped call's memory stays lent.
 const FORGOTTEN: Duration = Duration::from_secs(60);
 
-/// Hosts whose calls end before they are answered.
+/// Hosts whose calls may end before they are answered.
 #[derive(Clone, Debug, Default)]
 pub struct TakenBack {
-    /// These take calls back: they have told the transport to end connections on which such a call is still worked at.
+    /// These cancel calls: a server that still works on such a call then loses the connection.
     pub cancel: BTreeSet<IpAddr>,
-    /// These leave calls to themselves: only a server that takes very long loses the connection.
+    /// These drop calls: only a server that takes very long loses the connection.
     pub forget: BTreeSet<IpAddr>,
 }
 
-/// Connections that were ended because a rule of the fabric was broken: memory was touched that is not lent, or a
-/// message found no receive. `counts` says of two ends whether they are to keep rules at all.
+/// Connections that ended because a rule of the fabric was broken: an end touched memory that is not lent, or a message
+/// found no receive. `counts` says for two ends whether they have to keep rules at all.
 pub fn violations(log: &[Logged], taken_back: &TakenBack, counts: impl Fn(SocketAddr, IpAddr) -> bool) -> Vec<String> {
     let (mut ends, mut exposures) = (BTreeMap::new(), BTreeMap::new());
     let mut found = Vec::new();
@@ -53,7 +53,7 @@ pub fn violations(log: &[Logged], taken_back: &TakenBack, counts: impl Fn(Socket
     found
 }
 
-/// Ends of connections, memory and exposures that are left when there should be none.
+/// Reports ends of connections, memory and exposures that are left and should not be.
 pub fn leftovers(world: &World, watch: &Watch, record: &Record) {
     if world.open_ends() > 0 {
         record.found(format!("{} ends of connections are left", world.open_ends()));
@@ -94,7 +94,7 @@ mod tests {
         (connecting.await, accepted)
     }
 
-    /// Lets both ends do what they are to do.
+    /// Lets both ends work until nothing more happens.
     async fn settle(world: &World, ends: &mut [&mut Connected]) {
         for _ in 0..20 {
             for end in &mut *ends {
@@ -108,7 +108,7 @@ mod tests {
         }
     }
 
-    /// A server that writes once more after `pause`, when the client has fenced its memory.
+    /// A server writes once more after `pause`, when the client has invalidated its memory.
     fn late_write(pause: Duration) -> Vec<Logged> {
         let world = World::new(1);
         world.block_on(async {
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(violations(&late, &nobody, all).len(), 1);
     }
 
-    /// More messages than receives: somebody has overrun credits, and nothing excuses it.
+    /// More messages than receives: an end has overrun its credits, and nothing excuses that.
     #[test]
     fn a_message_without_a_receive_is_found() {
         let world = World::new(1);

@@ -1,6 +1,7 @@
-//! What a caller does in its directory, and what it holds the answers against.
+//! The work of a caller in its directory, and the checks of the answers.
 //!
-//! While it is at a name, nobody knows what that stands for. A caller that goes away in the middle leaves it at that.
+//! While a caller works on a name, it is unknown what the name stands for. If the caller stops in the middle, it stays
+//! unknown.
 
 use super::{
     Scene,
@@ -16,20 +17,20 @@ use rpcrdma_nfs_client::{
 };
 use std::{pin::pin, sync::Arc, time::Duration};
 
-/// The file with registers that all callers write to, one behind the other.
+/// The file with registers, one behind the other, to which all callers write.
 pub(super) const REGISTERS: &str = "registers";
 const MAX_REGISTERS: u64 = 3;
 const REGISTER_OCTETS: u64 = 8;
-/// Bytes of a file at most, and of each call.
+/// The most bytes of a file, and the bytes of each call.
 const MAX_OCTETS: u64 = 60_000;
 const BLOCKS: [u32; 3] = [1_000, 8_192, 40_000];
 const MAX_DEPTH: u64 = 4;
-/// One time in so many what a caller does is left in the middle, after so many microseconds at most.
+/// One operation in so many stops in the middle, after at most so many microseconds.
 const LEFT_ONE_IN: u64 = 8;
 const MAX_WAIT_MICROS: u64 = 20_000;
-/// Between two of its deeds, in microseconds.
+/// The longest pause between two operations, in microseconds.
 const MAX_PAUSE_MICROS: u64 = 20_000;
-/// Between a write and the COMMIT for it, in microseconds.
+/// The longest pause between a write and its COMMIT, in microseconds.
 const MAX_UNCOMMITTED_MICROS: u64 = 50_000;
 const MODE: u32 = 0o644;
 
@@ -77,7 +78,7 @@ impl Caller {
         }
     }
 
-    /// Sees with a client's eyes that all is there that is known.
+    /// Checks through a client that everything known is there.
     pub(super) async fn judge(scene: Scene, client: Client, all: Vec<Arc<Directory>>) {
         let checks = scene.checks.clone();
         let mounted = match client.mount(&scene).await {
@@ -125,7 +126,7 @@ impl Caller {
         }
     }
 
-    /// Does one thing. An error is one that there is no reason for.
+    /// Does one operation. Every error that it returns is a finding.
     async fn act(&mut self) -> Result<(), Error> {
         match self.random.below(23) {
             0..=3 => self.make_file().await,
@@ -175,7 +176,7 @@ impl Caller {
         Ok(())
     }
 
-    /// One of the files that are known.
+    /// One of the known files.
     fn some_file(&self) -> Option<(String, Vec<u8>)> {
         match self.known.some(&self.random, |content| matches!(content, Content::File(_)))? {
             (name, Content::File(octets)) => Some((name, octets)),
@@ -232,7 +233,7 @@ impl Caller {
 
     async fn rename(&mut self) -> Result<(), Error> {
         let Some((name, content)) = self.known.some(&self.random, |_| true) else { return Ok(()) };
-        // In place of another one now and then.
+        // Now and then the new name replaces another one.
         let other = match self.random.below(3) {
             0 if content != Content::Directory => self.known.some(&self.random, |other| *other != Content::Directory),
             _ => None,
@@ -249,7 +250,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Gives a file a further name, and takes one of the two away.
+    /// Gives a file a second name, and removes one of the two.
     async fn link(&mut self) -> Result<(), Error> {
         let Some((name, octets)) = self.some_file() else { return Ok(()) };
         let further = self.known.fresh();
@@ -309,12 +310,12 @@ impl Caller {
         Ok(())
     }
 
-    /// A file that must be new is not made where another one is, whatever calls were sent again.
+    /// Creating a file that must be new fails if the name exists, even if calls were sent again.
     async fn make_again(&mut self) -> Result<(), Error> {
         let Some((name, octets)) = self.some_file() else { return Ok(()) };
         if !octets.is_empty() {
             self.count += 1;
-            // No two calls ask for the same.
+            // No two calls are equal.
             let how = CreateHow::Guarded(NewAttributes { uid: Some(self.count), ..mode() });
             match self.files().create(&self.directory, &named(&name), how).await {
                 Err(error) if error.cause() == Some(Cause::Exists) => {}
@@ -342,7 +343,7 @@ impl Caller {
         file.close().await
     }
 
-    /// Writes a value that nobody else writes, by a WRITE that is to be durable or by one and a COMMIT.
+    /// Writes a unique value, with a durable WRITE, or with an unstable one and a COMMIT.
     async fn write_register(&mut self) -> Result<(), Error> {
         let (register, file) = (self.random.below(MAX_REGISTERS), self.registers().await?);
         let stability = if self.random.below(2) == 0 { Stability::Unstable } else { Stability::FileSync };
@@ -364,7 +365,7 @@ impl Caller {
     }
 }
 
-/// That a file has these bytes.
+/// Checks that a file has these bytes.
 async fn judge_file(
     scene: &Scene,
     files: &Files,
@@ -387,7 +388,7 @@ async fn judge_file(
     Ok(())
 }
 
-/// That a directory lists what is known of it, each name once.
+/// Checks that a directory lists all known names, each once.
 async fn judge_names(scene: &Scene, files: &Files, directory: &Handle, known: &Directory) -> Result<(), Error> {
     let transfer = files.transfer(directory).await?;
     let (mut listing, mut names) = (files.list(directory, transfer), Vec::new());
@@ -402,7 +403,7 @@ async fn judge_names(scene: &Scene, files: &Files, directory: &Handle, known: &D
     Ok(())
 }
 
-/// That all is there that is known of a directory.
+/// Checks that everything known of a directory is there.
 async fn judge_directory(scene: &Scene, files: &Files, root: &Handle, known: &Directory) -> Result<(), Error> {
     let directory = files.lookup(root, &named(&known.name())).await?.file;
     judge_names(scene, files, &directory, known).await?;

@@ -1,5 +1,5 @@
-//! What judges a run of versions 2 and 3: kept beside server and clients, and told by the disk and by callers at the
-//! moments that count.
+//! The judge of a run of versions 2 and 3. It stands beside server and clients; the disk and the callers report to it
+//! at the moments that matter.
 
 use crate::{lock, record::Record, tally::Tally};
 use std::{
@@ -18,9 +18,9 @@ struct Write {
 
 #[derive(Default)]
 struct Inner {
-    /// Counts all that is told here: what has the lower number was before.
+    /// Counts all reports: an earlier report has a lower number.
     moments: u64,
-    /// What the disk was asked to change since the server was started last, and how often.
+    /// The changes that the disk was asked for since the last start of the server, and how often.
     asked: BTreeMap<String, u64>,
     registers: BTreeMap<u64, Vec<Write>>,
     calls: usize,
@@ -38,7 +38,7 @@ impl Checks {
         Self { record, tally, inner: Mutex::default() }
     }
 
-    /// Something failed that there is no reason for: all that its error says.
+    /// Something failed without a reason; reports the whole error.
     pub(super) fn failed(&self, who: &str, error: &dyn std::error::Error) {
         let mut text = format!("{who}: {error}");
         let mut source = error.source();
@@ -57,7 +57,7 @@ impl Checks {
         self.record.found(text.into());
     }
 
-    /// Something was done by one or more calls.
+    /// One or more calls have done something.
     pub(super) fn done(&self, what: &str) {
         lock(&self.inner).calls += 1;
         self.tally.count(what);
@@ -67,8 +67,9 @@ impl Checks {
         lock(&self.inner).calls
     }
 
-    /// The disk is asked for a change. No caller ever asks twice for the same, so twice since a start of the server is
-    /// one call that was executed twice. After a restart a server does not know what it has executed.
+    /// The disk is asked for a change. No caller asks for the same change twice, so the same change twice since a start
+    /// of the server means that one call was executed twice. After a restart a server does not know what it has
+    /// executed.
     pub(super) fn asked(&self, change: String) {
         self.note(&*change);
         let mut inner = lock(&self.inner);
@@ -88,7 +89,7 @@ impl Checks {
         lock(&self.inner).asked.clear();
     }
 
-    /// With it, what was written to a file and not committed is gone.
+    /// The server's death lost, or did not lose, uncommitted writes to a file.
     pub(super) fn lost(&self, is_lost: bool) {
         match is_lost {
             true => self.tally.count("files: what was not committed is lost"),
@@ -101,12 +102,12 @@ impl Checks {
         inner.moments
     }
 
-    /// A caller is about to read a register. Returns the moment.
+    /// A caller is about to read a register. Returns the number of this moment.
     pub(super) fn begins_to_read(&self) -> u64 {
         Self::moment(&mut lock(&self.inner))
     }
 
-    /// A caller is about to write to a register a value that nobody else writes. Returns its place.
+    /// A caller is about to write a unique value to a register. Returns the index of the write.
     pub(super) fn begins_to_write(&self, register: u64, value: u64) -> usize {
         self.note(format!("register {register}: {value:#x} is written"));
         let mut inner = lock(&self.inner);
@@ -116,7 +117,7 @@ impl Checks {
         writes.len() - 1
     }
 
-    /// It was acknowledged.
+    /// The write was acknowledged.
     pub(super) fn wrote(&self, register: u64, place: usize) {
         let mut inner = lock(&self.inner);
         let end = Self::moment(&mut inner);
@@ -127,13 +128,13 @@ impl Checks {
         self.done("files: a register is written");
     }
 
-    /// A value was read: it must have been written, and no other may have been written entirely between it and the
-    /// beginning of the read. A register begins with zero.
+    /// A caller has read a value: it must have been written, and no other write may lie entirely between its write and
+    /// the beginning of the read. A register begins with zero.
     pub(super) fn read(&self, register: u64, value: u64, begin: u64) {
         let mut inner = lock(&self.inner);
         let writes = inner.registers.entry(register).or_default();
         let written = writes.iter().find(|write| write.value == value).copied();
-        // Before the end of a write that nobody has acknowledged nothing can be said.
+        // An unacknowledged write has no end yet, so nothing can be later than it.
         let since = match (written, value) {
             (Some(write), _) => write.end.unwrap_or(u64::MAX),
             (None, 0) => 0,

@@ -1,5 +1,4 @@
-//! A client of ours, of version 2 or 3: it mounts the export over the same fabric, in the version of MOUNT that goes
-//! with it.
+//! A client of ours, of version 2 or 3: it mounts the export over the same fabric, in the matching version of MOUNT.
 
 use super::{
     Scene,
@@ -14,18 +13,18 @@ use rpcrdma_sim::Task;
 use rpcrdma_transport::{ClientOptions, Quiet, Versions, connect};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-/// How long a client waits before it connects again for the first time.
+/// How long a client waits before its first attempt to connect again.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A client's host.
 pub(super) struct Client {
     fabric: Arc<dyn Fabric>,
-    /// Of NFS.
+    /// The version of NFS.
     pub(super) version: u32,
     transport: Versions,
 }
 
-/// An export in use, for as long as this is kept.
+/// A mounted export; dropping the value ends the mount.
 pub(super) struct Mounted {
     pub(super) files: Files,
     pub(super) root: Handle,
@@ -61,7 +60,7 @@ impl Client {
                     let _ = driver.await;
                 });
                 let rpc = Rpc::new(transport, identity, program, version);
-                // A peer that has never answered, and whose connections end again and again, is given up soon.
+                // The transport soon gives up a peer that has never answered and whose connections end again and again.
                 if rpc.null().await.is_ok() {
                     return (rpc, driver);
                 }

@@ -1,4 +1,4 @@
-//! What a caller knows of its directory, in which nobody else changes anything.
+//! What a caller knows of its directory, in which only this caller changes anything.
 
 use crate::lock;
 use rpcrdma_env::{Random, SeededRandom};
@@ -19,9 +19,9 @@ pub(super) enum Content {
 
 #[derive(Default)]
 struct Inner {
-    /// Names and what they stand for, as was acknowledged.
+    /// Names and what they stand for, as the server has acknowledged.
     names: BTreeMap<String, Content>,
-    /// Names of which nobody knows: somebody is at it, or went away in the middle.
+    /// Names whose state is unknown: the caller works on them, or has stopped in the middle.
     unsure: BTreeSet<String>,
     count: u64,
 }
@@ -41,8 +41,7 @@ impl Directory {
         format!("caller-{}", self.number)
     }
 
-    /// A name that was never used and never is again, so that no two calls ask for the same. Nobody knows what it
-    /// stands for until that is said.
+    /// A unique name, so that no two calls ask for the same. Its state is unknown until `is_known` is called.
     pub(super) fn fresh(&self) -> String {
         let mut inner = lock(&self.inner);
         inner.count += 1;
@@ -51,8 +50,7 @@ impl Directory {
         name
     }
 
-    /// One of the names that stand for what is asked for, if there is any. Nobody knows what it stands for until that
-    /// is said again.
+    /// One of the names with a wanted content, if any. Its state is unknown until `is_known` is called again.
     pub(super) fn some(
         &self,
         random: &SeededRandom,
@@ -67,7 +65,7 @@ impl Directory {
         Some((name, content))
     }
 
-    /// It is known what a name stands for, or that it is gone.
+    /// Records what a name stands for, or that it is gone.
     pub(super) fn is_known(&self, name: String, content: Option<Content>) {
         let mut inner = lock(&self.inner);
         inner.unsure.remove(&name);

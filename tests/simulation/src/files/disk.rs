@@ -1,9 +1,9 @@
-//! The server's disk: a file system of memory that forgets what nobody has made durable when the server is killed, and
-//! that counts what it was asked to change.
+//! The server's disk: a file system in memory that forgets everything not durable when the server is killed, and that
+//! reports every change it is asked for.
 //!
-//! Before the first unstable write to a file it keeps what the file had. A write that is to be durable, a COMMIT and
-//! whatever else changes the file make all of it durable. So a server that tells bytes to be durable that it has only
-//! written, and a client that does not send lost bytes again, are found by what stands in the file.
+//! Before the first unstable write to a file it saves the file's contents. A durable write, a COMMIT and every other
+//! change of the file make the whole file durable. So the contents of the file show if a server calls bytes durable
+//! that it has only written, or if a client does not send lost bytes again.
 
 use super::checks::Checks;
 use crate::lock;
@@ -23,7 +23,7 @@ use std::{
 pub(super) struct Disk {
     inner: MemoryFs,
     checks: Arc<Checks>,
-    /// Files that were written to and not committed, as they were before.
+    /// The saved contents of files with uncommitted writes.
     unstable: Mutex<BTreeMap<FileId, Bytes>>,
 }
 
@@ -32,14 +32,14 @@ impl Disk {
         Self { inner: MemoryFs::new(octets, env), checks, unstable: Mutex::default() }
     }
 
-    /// Makes an empty file in the root, before anybody is there.
+    /// Makes an empty file in the root, before clients come.
     pub(super) async fn prepare(&self, name: &'static str) {
         let new = New::File(CreateHow::Guarded(NewAttributes { mode: Some(0o666), ..NewAttributes::default() }));
         let made = self.inner.make(Caller::root(), self.inner.root(), name.into(), new).await;
         made.expect("an empty file system has room");
     }
 
-    /// The server is killed: whatever was not made durable is gone.
+    /// The server is killed: everything not durable is gone.
     pub(super) async fn loses_power(&self) {
         let lost = std::mem::take(&mut *lock(&self.unstable));
         for (file, before) in lost {
@@ -53,7 +53,7 @@ impl Disk {
         }
     }
 
-    /// All that a file has.
+    /// The whole contents of a file.
     async fn contents(&self, file: FileId) -> Option<Bytes> {
         let size = self.inner.attributes(Caller::root(), file).await.ok()?.size;
         let size = usize::try_from(size).ok()?;
@@ -67,7 +67,7 @@ impl Disk {
     }
 }
 
-/// A name in a directory, for people and for telling calls apart.
+/// A name in a directory as text, for people and for distinguishing calls.
 fn place(directory: FileId, name: &Bytes) -> String {
     format!("{:?}/{}", directory, name.escape_ascii())
 }

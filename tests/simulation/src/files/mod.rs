@@ -1,11 +1,12 @@
 //! Runs of NFS versions 2 and 3: the real server with both, and clients of `rpcrdma-nfs-client` in both, over either
-//! version of the transport. Connections are cut, hosts are parted, the server is killed and comes back without what
-//! was not made durable; providers fail, and tell things late. Calls are sent again.
+//! version of the transport. Connections are cut, the network between hosts is partitioned, the server is killed and
+//! comes back without data that were not durable; providers fail, and deliver completions late. Clients send calls
+//! again.
 //!
-//! [`checks`] and the [disk] judge from outside: no call is executed twice by one server, and what is read of a
-//! register is no older than what was acknowledged. [Callers](caller) hold what they see in their directories against
-//! what they did there, and at the end clients of either version hold all of it against that once more. Nobody waits
-//! for ever.
+//! [`checks`] and the [disk] judge from outside: no server executes a call twice, and a read of a register never
+//! returns a value older than an acknowledged one. [Callers](caller) compare what they see in their directories with
+//! what they did there, and at the end clients of either version compare everything once more. No caller waits for
+//! ever.
 
 mod caller;
 mod checks;
@@ -39,23 +40,23 @@ use std::{
     time::Duration,
 };
 
-/// One seed in so many is a run of this kind: those with this remainder.
+/// One seed in so many is a run of this kind: the seeds with this remainder.
 const ONE_IN: u64 = 8;
 const REMAINDER: u64 = 1;
-/// Clients at most, and callers of each.
+/// The most clients, and the most callers of each.
 const MAX_CLIENTS: u64 = 3;
 const MAX_CALLERS: u64 = 2;
-/// What each caller does, in number.
+/// How many operations each caller does: the least and the range.
 const ROUNDS: (u64, u64) = (8, 30);
-/// Cuts, partitions and restarts at most, and how long nobody is away for longer.
+/// The most cuts, partitions and restarts, and the longest time for which a host is away.
 const MAX_MISHAPS: u64 = 16;
 const LONGEST_AWAY: Duration = Duration::from_secs(3);
-/// Kinds of faults of a host at most, and one in so many steps that go wrong.
+/// The most kinds of faults of a host, and how rarely a step fails: one in so many.
 const MAX_FAULTS: u64 = 3;
 const FAULT_ONE_IN: (u64, u64) = (32, 1024);
-/// How late completions are at most, in microseconds.
+/// The latest delay of completions, in microseconds: drawn between these.
 const LATE_MICROS: (u64, u64) = (10, 200_000);
-/// How long all of it may take.
+/// How long a run may take.
 const PATIENCE: Duration = Duration::from_secs(60 * 60);
 /// Bytes of the disk.
 const DISK_OCTETS: u64 = 64 << 20;
@@ -66,7 +67,7 @@ fn client_ip(client: u64) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 2, client as u8 + 1))
 }
 
-/// What all in a run have in common.
+/// What all participants of a run share.
 #[derive(Clone)]
 struct Scene {
     world: World,
@@ -107,7 +108,7 @@ pub(crate) fn run(seed: u64) -> Outcome {
     Outcome { seed, findings: record.findings(), log, calls, counts: tally.counts(), recorder: None }
 }
 
-/// A host's fabric, and what goes wrong in it.
+/// A host's fabric, and the faults in it.
 fn fabric(scene: &Scene, random: &SeededRandom, ip: IpAddr) -> (Arc<dyn Fabric>, Arc<Faults>) {
     let late = Fault::Delay(Duration::from_micros(spread(random, LATE_MICROS)));
     let possible = [
@@ -189,7 +190,7 @@ async fn mishap(scene: &Scene, random: &SeededRandom, server: &Server, client: I
     }
 }
 
-/// Until all of them have ended, or it is clear that they do not.
+/// Waits until all tasks have ended, or until it is clear that they will not.
 async fn wait(scene: &Scene, tasks: &[Task<()>]) {
     let until = scene.world.now() + PATIENCE;
     while tasks.iter().any(|task| !task.is_finished()) && scene.world.now() < until {

@@ -69,7 +69,7 @@ impl Server {
         lock(&self.tasks).push(listening);
     }
 
-    /// Its tasks end, and with them all that is not on the disk.
+    /// Ends the server's tasks, and with them everything that is not on the disk.
     pub(super) fn stop(&self) {
         lock(&self.tasks).drain(..).for_each(|task| task.abort());
     }

@@ -1,4 +1,4 @@
-//! One hostile end of a connection: a queue pair, what it has heard, and what it does next.
+//! One hostile end of a connection: a queue pair, what it has received, and what it does next.
 
 use super::{
     lists::pick,
@@ -28,16 +28,16 @@ use std::{
     time::Duration,
 };
 
-/// What is remembered of each kind of thing.
+/// How many things of each kind an enemy remembers.
 const MEMORY: usize = 24;
-/// What is done on a connection at most.
+/// The most actions on one connection.
 const MAX_ACTS: u64 = 150;
-/// Bytes of a receive, mostly.
+/// Bytes of most receives.
 const RECEIVE_OCTETS: usize = 8192;
-/// How often nothing is said for want of credits before it is said nevertheless.
+/// How often an enemy stays silent because it has no credits, before it sends nevertheless.
 const MAX_HEED: u32 = 40;
 
-/// A call that was heard.
+/// A received call.
 pub(super) struct Heard {
     pub(super) xid: u32,
     pub(super) version: u32,
@@ -47,7 +47,7 @@ pub(super) struct Heard {
 /// What an enemy knows.
 #[derive(Default)]
 pub(super) struct Known {
-    /// Calls of the peer's.
+    /// Calls of the peer.
     pub(super) calls: VecDeque<Heard>,
     /// Memory that the peer has named.
     pub(super) handles: Vec<Segment>,
@@ -57,14 +57,14 @@ pub(super) struct Known {
     pub(super) sent: VecDeque<Bytes>,
 }
 
-/// How an enemy is on one connection.
+/// How an enemy behaves on one connection.
 struct Temper {
     version: u32,
     /// Keeps to credits, so that the connection lasts.
     heeds: bool,
-    /// Reads, writes and invalidates what it may not.
+    /// Reads, writes and invalidates memory that it may not touch.
     brutal: bool,
-    /// Posts receives anew.
+    /// Posts receives again after use.
     listens: bool,
 }
 
@@ -76,14 +76,14 @@ pub(super) struct Enemy {
     client: bool,
     temper: Temper,
     known: Known,
-    /// Messages that the peer allows.
+    /// How many messages the peer allows.
     credits: i64,
     heeded: u32,
     shared: Option<Arc<SharedReceives>>,
     closed: bool,
 }
 
-/// What an enemy brings to a connection: any private data, few receives or many, of its own or shared.
+/// The parameters of an enemy's connection: any private data, few receives or many, its own or shared ones.
 pub(super) fn params(random: &dyn Random) -> (ConnectionParams, Option<Arc<SharedReceives>>) {
     let private_data = match random.below(4) {
         0 => Bytes::new(),
@@ -126,7 +126,7 @@ impl Enemy {
         Self { world, random, tally, qp, client, temper, known, credits, heeded: 0, shared, closed: false }
     }
 
-    /// Does what it likes until it has had enough.
+    /// Does random actions until it has done enough.
     pub(super) async fn act(mut self, on: &AtomicBool) {
         for _ in 0..2 + self.random.below(6) {
             self.lend();
@@ -150,7 +150,7 @@ impl Enemy {
             self.world.sleep(Duration::from_millis(self.random.below(50))).await;
             self.look().await;
         }
-        // What is left goes with the queue pair.
+        // Everything left ends with the queue pair.
     }
 
     fn pause(&self) -> Duration {
@@ -204,7 +204,7 @@ impl Enemy {
         let _ = self.qp.post_send(Send { octets: vec![octets].into(), invalidate, ..Send::default() });
     }
 
-    /// Lends memory of any size, for either use.
+    /// Lends memory of any size, for reading or for writing.
     fn lend(&mut self) {
         let len = 1 + self.random.below(30_000) as usize;
         let memory = match self.random.below(2) {
@@ -227,7 +227,7 @@ impl Enemy {
         }
     }
 
-    /// Memory of the peer's where it was lent, from its beginning.
+    /// Uses memory that the peer has lent, from its beginning.
     fn use_loans(&mut self) {
         let Some(segment) = any_segment(&self.known, &*self.random) else { return };
         let length = self.random.below(u64::from(segment.length) + 1) as u32;
@@ -235,7 +235,7 @@ impl Enemy {
         self.write_or_read(Segment { length, ..segment });
     }
 
-    /// Memory of the peer's that was never lent, or not so.
+    /// Uses memory of the peer that was never lent, or not for this use.
     fn reach(&mut self) {
         let random = &self.random;
         let made_up = Segment { handle: random.next_u32(), length: 100, offset: random.next_u64() };
@@ -263,7 +263,7 @@ impl Enemy {
         }
     }
 
-    /// A message that ends a loan of the peer's: one that stands, has ended, or never was.
+    /// Sends a message that invalidates a loan of the peer: one that exists, has ended, or never existed.
     fn invalidate(&mut self) {
         let known = any_segment(&self.known, &*self.random).map(|segment| segment.handle);
         let handle = match self.random.below(3) {
@@ -275,7 +275,7 @@ impl Enemy {
         self.post(octets, Some(handle));
     }
 
-    /// Takes what has come.
+    /// Takes all completions that have come.
     async fn look(&mut self) {
         poll_fn(|cx| {
             while !self.closed

@@ -1,4 +1,4 @@
-//! A hostile host: calls a server, or serves whoever calls, and does it again and again.
+//! A hostile host: connects to a server, or serves every client that connects, again and again.
 
 use super::enemy::{Enemy, params};
 use crate::{hosts::Common, tally::Tally};
@@ -15,11 +15,11 @@ use std::{
     time::Duration,
 };
 
-/// Between connections at most, in milliseconds.
+/// The longest pause between connections, in milliseconds.
 const MAX_PAUSE_MILLIS: u64 = 200;
-/// How often a hostile client connects at most.
+/// The most connections of a hostile client.
 const MAX_CONNECTIONS: u64 = 8;
-/// How often a hostile server looks whether it is to go on.
+/// How often a hostile server checks whether it has to stop.
 const ROUND: Duration = Duration::from_millis(100);
 
 pub(super) struct Hostile {
@@ -60,7 +60,7 @@ impl Hostile {
         });
     }
 
-    /// Serves whoever connects.
+    /// Serves every client that connects.
     pub(super) fn serve(self, address: SocketAddr) {
         let world = self.world.clone();
         let (on, this) = (self.on.clone(), Arc::new(self));

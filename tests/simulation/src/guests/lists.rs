@@ -1,15 +1,15 @@
-//! Chunk lists as nobody should send them, and as some do.
+//! Chunk lists that no peer should send, and that some peers do send.
 
 use super::enemy::Known;
 use rpcrdma_env::Random;
 use rpcrdma_wire::chunk::{Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
 
-/// Where the item of the arguments stands in a call of the program: header, number, sleep, bytes wanted, length.
+/// The Position of the item in a call's arguments: behind header, number, sleep, wanted bytes and length.
 pub(super) const ITEM_POSITION: u32 = 40 + 20;
-/// Segments of a list at most: above what any end handles.
+/// The most segments of a list: more than any end accepts.
 const MAX_SEGMENTS: u64 = 80;
 
-/// A segment: lent by the enemy, heard of, or made up; whole, empty, cut, or far too long.
+/// A segment: lent by the enemy, named by the peer, or invented; whole, empty, cut, or far too long.
 fn segment(known: &Known, random: &dyn Random) -> Segment {
     let real = match random.below(8) {
         0..5 => pick(&known.own, random),
@@ -33,7 +33,7 @@ pub(super) fn pick<T: Copy>(from: &[T], random: &dyn Random) -> Option<T> {
     from.get(random.below(from.len() as u64) as usize).copied()
 }
 
-/// A few segments, or many, at times the same one over and over.
+/// A few segments, or many; sometimes always the same one.
 fn segments(known: &Known, random: &dyn Random) -> Vec<Segment> {
     let count = match random.below(12) {
         0 => 0,
@@ -66,7 +66,7 @@ pub(super) fn draw(known: &Known, random: &dyn Random) -> Lists {
     Lists { reads: ReadList(reads.into()), writes: WriteList(writes), reply }
 }
 
-/// Those of a call, as a reply repeats them: right, or with one thing changed.
+/// The lists of a call as a reply repeats them: right, or with one change.
 pub(super) fn echo(lists: &Lists, known: &Known, random: &dyn Random) -> Lists {
     let mut echo = Lists { reads: ReadList::default(), ..lists.clone() };
     let chunks = &mut echo.writes.0;

@@ -1,8 +1,8 @@
-//! Guests: hosts beside the server and its clients which show that those keep to themselves.
+//! Additional hosts, called guests in this module. They must not affect the server and its clients.
 //!
-//! Hostile clients call the server, hostile servers are called by clients that run the transport ("victims"), and
-//! strangers are decent clients that run another implementation. Nothing that a hostile host says counts, but memory is
-//! watched on our side of its connections as everywhere, and nothing may be left of them at the end.
+//! Hostile clients call the server. Clients that run the transport ("victims") call hostile servers. Strangers are
+//! decent clients that run another implementation. Messages of hostile hosts do not count in the judgement, but memory
+//! on our side of their connections is watched as everywhere, and nothing of it may remain at the end.
 
 mod enemy;
 mod hostile;
@@ -37,12 +37,12 @@ fn ip(net: u8, index: u64) -> IpAddr {
 /// All guests of a run.
 pub(crate) struct Guests {
     victims: Vec<ClientHost>,
-    /// Whether guests go on doing what they do.
+    /// Whether guests go on.
     on: Arc<AtomicBool>,
 }
 
 impl Guests {
-    /// Lets them all come.
+    /// Starts all guests.
     pub(crate) fn come(common: &Common, plan: &plan::Plan) -> Self {
         let (server, plan) = (plan.server.versions, &plan.guests);
         let on = Arc::new(AtomicBool::new(true));
@@ -65,22 +65,22 @@ impl Guests {
         Self { victims, on }
     }
 
-    /// Faults of the victims' own.
+    /// Turns the faults of victims on or off.
     pub(crate) fn turn_faults(&self, on: bool) {
         self.victims.iter().for_each(|victim| victim.faults().turn(on));
     }
 
-    /// Whether victims still have something to do.
+    /// Whether victims still have calls to make.
     pub(crate) fn are_busy(&self) -> bool {
         self.victims.iter().any(ClientHost::is_busy)
     }
 
-    /// Lets all go who do not run the transport.
+    /// Ends all guests that do not run the transport.
     pub(crate) fn leave(&self) {
         self.on.store(false, Ordering::Relaxed);
     }
 
-    /// Ends the rest. Returns false if something did not end.
+    /// Ends the other guests. Returns false if something did not end.
     pub(crate) async fn stop(self, within: Duration) -> bool {
         let mut ended = true;
         for victim in self.victims {

@@ -1,4 +1,4 @@
-//! What an enemy says: messages of both versions, right, wrong, and at the wrong time.
+//! The messages of an enemy: of both versions, right, wrong, and at the wrong time.
 
 use super::{
     enemy::{Heard, Known},
@@ -14,16 +14,16 @@ use rpcrdma_wire::{
 
 /// Bytes of filler in a message that fits no receive.
 const TOO_LONG: usize = 20_000;
-/// Bytes of an argument that comes inline, at most.
+/// The most bytes of an inline argument.
 const MAX_INLINE: u64 = 900;
 
-/// Who speaks, and to whom it belongs.
+/// An enemy that is about to send a message.
 pub(super) struct Speaker<'a> {
     pub(super) known: &'a Known,
     pub(super) random: &'a dyn Random,
-    /// Whether it has connected.
+    /// Whether it is the end that connected.
     pub(super) client: bool,
-    /// What it mostly speaks.
+    /// The version that it uses mostly.
     pub(super) version: u32,
 }
 
@@ -32,7 +32,7 @@ impl Speaker<'_> {
         self.random.below(of) == 0
     }
 
-    /// Nothing, a few, or as many as can be said.
+    /// Credits: none, a few, or the largest number.
     fn credit(&self) -> u32 {
         match self.random.below(8) {
             0 => 0,
@@ -51,7 +51,7 @@ impl Speaker<'_> {
         })
     }
 
-    /// An XID: new, of a call that was heard, or of what this end has sent.
+    /// An XID: new, of a received call, or of a message that this end has sent.
     fn xid(&self) -> u32 {
         match (self.random.below(3), self.known.calls.back(), self.known.sent.front()) {
             (0, Some(Heard { xid, .. }), _) => *xid,
@@ -116,7 +116,7 @@ impl Speaker<'_> {
         octets.into()
     }
 
-    /// A call as a client of the program might make it, with any chunks.
+    /// A call as a client of the program might make it, with arbitrary chunks.
     pub(super) fn any_call(&self) -> Bytes {
         let xid = if self.one_in(6) { self.xid() } else { self.random.next_u32() };
         let lists = if self.one_in(3) { v1::Lists::default() } else { lists::draw(self.known, self.random) };
@@ -124,7 +124,7 @@ impl Speaker<'_> {
         self.wrap(self.version, xid, lists, false, &self.call(xid, reduced), self.one_in(10))
     }
 
-    /// A reply to a call that was heard, or to none.
+    /// A reply to a received call, or to none.
     pub(super) fn any_reply(&self) -> Bytes {
         let heard = match self.random.below(6) {
             0 => None,
@@ -193,7 +193,7 @@ impl Speaker<'_> {
         v2::Header::connprop(xid, credits, tpmore, PropertySet(properties)).to_bytes()
     }
 
-    /// A part of a message of which more may follow, or not.
+    /// A part, after which more parts may follow or not.
     fn part(&self) -> Bytes {
         let (xid, response) = (self.xid(), !self.client || self.one_in(4));
         let chunks = if self.one_in(2) { Chunks::default() } else { self.chunks() };
@@ -273,7 +273,7 @@ fn flip(message: Bytes, random: &dyn Random) -> Bytes {
     octets.into()
 }
 
-/// The address of a piece that can be picked: a copy, for the list is small.
+/// A copy of one of the peer's segments, chosen at random.
 pub(super) fn any_segment(known: &Known, random: &dyn Random) -> Option<v1::Segment> {
     pick(&known.handles, random)
 }

@@ -1,9 +1,9 @@
-//! Strangers: decent clients of either version that share no line with the transport, so that one engine is not only
-//! tested against itself.
+//! Strangers: decent clients of either version that share no code with the transport, so that the engine is not only
+//! tested with itself.
 //!
-//! They do what our client never does and others do: chunks of several segments, more room than is needed in pieces of
-//! odd lengths, Read lists whose segments lie anywhere in memory. One call at a time; its memory is lent until it is
-//! answered, and looked at when it has been fenced.
+//! They do what other clients do and ours does not: chunks of several segments, more room than needed in segments of
+//! odd lengths, Read lists whose segments lie anywhere in memory. They make one call at a time; they lend its memory
+//! until the reply, and check it after it has been invalidated.
 
 mod chunks;
 mod talk;
@@ -36,16 +36,16 @@ use talk::{Heard, INLINE_OCTETS, RECEIVES, Talk};
 
 /// Process numbers of strangers begin here.
 const PROCESSES: u64 = 200;
-/// After a connection was lost.
+/// The pause after a connection was lost.
 const CONNECT_PAUSE: Duration = Duration::from_millis(80);
-/// Between calls at most, in microseconds.
+/// The longest pause between calls, in microseconds.
 const MAX_PAUSE_MICROS: u64 = 20_000;
-/// How long an answer may take: longer than any server sleeps, and than the transport waits for memory and peers.
+/// How long a reply may take: longer than any server sleeps, and longer than the transport waits for memory and peers.
 const PATIENCE: Duration = Duration::from_secs(180);
-/// Calls of a stranger at most.
+/// The most calls of a stranger.
 const MAX_CALLS: u64 = 20;
 
-/// Lets a stranger come, who stays until it has made its calls or is told to leave.
+/// Starts a stranger, which ends when it has made its calls or when the run ends it.
 pub(super) fn come(common: &Common, ip: IpAddr, server: Versions, on: &Arc<AtomicBool>) {
     let world = common.world.clone();
     let random = Arc::new(SeededRandom::new(world.env().random.next_u64()));
@@ -82,17 +82,17 @@ pub(super) fn come(common: &Common, ip: IpAddr, server: Versions, on: &Arc<Atomi
     });
 }
 
-/// What came of a call.
+/// The result of a call.
 enum Answer {
-    /// It is right, with so many segments in a chunk at most.
+    /// The reply is right; its largest chunk has so many segments.
     Right { segments: usize },
-    /// It is not what was asked for.
+    /// The reply is wrong.
     Wrong(String),
     /// The server's transport refused the call.
     Refused,
 }
 
-/// A connection, and how one speaks on it.
+/// A connection and the state of its conversation.
 struct Line {
     qp: Connected,
     talk: Talk,
@@ -168,7 +168,7 @@ impl Stranger {
         self.common.judges.ledger.trust.counts(initiator, ADDRESS.ip())
     }
 
-    /// Sends a call and takes its answer. `None`: the connection ended first.
+    /// Sends a call and takes its reply. `None` if the connection ends first.
     async fn exchange(&self, line: &mut Line, work: &Work, number: u64, xid: u32) -> Option<Answer> {
         let mut loans = Loans::default();
         while !line.talk.may_call() {
@@ -203,7 +203,7 @@ impl Stranger {
         })
     }
 
-    /// Takes what happens next.
+    /// Takes the next completion.
     async fn hear(&self, line: &mut Line, loans: &mut Loans, xid: u32) -> Option<Heard> {
         match self.next(&mut line.qp).await? {
             Completion::Received { buffer, .. } => {
@@ -219,7 +219,7 @@ impl Stranger {
         }
     }
 
-    /// What happens next, unless that takes too long.
+    /// The next completion, unless it takes too long.
     async fn next(&self, qp: &mut Connected) -> Option<Completion> {
         let world = &self.common.world;
         let mut patience = std::pin::pin!(world.sleep(PATIENCE));

@@ -1,4 +1,4 @@
-//! A client's host, and what is called there.
+//! A client's host, and the calls that it makes.
 
 use super::{ADDRESS, CONNECT_PAUSE, Common, Host, client_ip};
 use crate::{
@@ -18,13 +18,13 @@ use std::{
     time::Duration,
 };
 
-/// Between calls at most, in microseconds.
+/// The longest pause between calls, in microseconds.
 const MAX_PAUSE_MICROS: u64 = 3_000;
-/// How long a caller waits before it takes a call back, in microseconds.
+/// The longest time before a caller takes a call back, in microseconds.
 const MAX_PATIENCE_MICROS: u64 = 5_000;
-/// The same where the server is hostile.
+/// The same with a hostile server.
 const MAX_VICTIM_MICROS: u64 = 2_000_000;
-/// One call in so many is taken back, where any are.
+/// One call in so many is taken back, if the plan takes calls back.
 const CANCEL_ONE_IN: u64 = 4;
 
 /// A client.
@@ -35,9 +35,9 @@ pub(crate) struct ClientHost {
     can_call_back: bool,
     edition: Edition,
     transport: Arc<Mutex<Option<Client>>>,
-    /// Callers that have not done all that they are to do.
+    /// Callers that have not made all their calls.
     busy: Arc<AtomicU64>,
-    /// Nothing more is to be done.
+    /// Whether callers have to stop.
     over: Arc<AtomicBool>,
 }
 
@@ -48,7 +48,7 @@ impl ClientHost {
         Self::with(host, plan, ADDRESS, can_call_back, edition)
     }
 
-    /// A client of a server that is hostile.
+    /// A client of a hostile server.
     pub(crate) fn victim(common: &Common, ip: IpAddr, number: u64, plan: &ClientPlan, server: SocketAddr) -> Self {
         Self::with(Host::new(common, ip, &plan.host, number), plan, server, false, Edition::Second)
     }
@@ -122,7 +122,7 @@ impl ClientHost {
                     let lend = (env.random.below(2) == 0).then_some(&*pool);
                     let judges = &common.judges;
                     let caller = Caller { judges, process, client: &client, env: &env, lend, over: ip, doubted };
-                    // Nobody waits for an answer of a hostile server for ever.
+                    // With a hostile server no caller waits for ever.
                     let takes_one_back = !takes_back.is_empty() && (doubted || env.random.below(CANCEL_ONE_IN) == 0);
                     if takes_one_back {
                         let patience = if doubted { MAX_VICTIM_MICROS } else { MAX_PATIENCE_MICROS };
@@ -141,7 +141,7 @@ impl ClientHost {
         }
     }
 
-    /// Whether callers still have something to do.
+    /// Whether callers still have calls to make.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy.load(Ordering::Relaxed) > 0
     }
@@ -163,7 +163,7 @@ impl ClientHost {
         &self.host.faults
     }
 
-    /// Lets go of the transport, and waits for the driver to end. Returns false if it did not.
+    /// Drops the transport, and waits for the driver to end. Returns false if it did not.
     pub(crate) async fn stop(self, within: Duration) -> bool {
         self.over.store(true, Ordering::Relaxed);
         *lock(&self.transport) = None;

@@ -1,5 +1,5 @@
-//! Hosts: a server and clients, each with a clock, a provider that is watched, and a process that can be killed and
-//! started again.
+//! Hosts: a server and clients, each with a clock, a watched provider, and a process that can be killed and started
+//! again.
 
 mod client;
 mod notes;
@@ -30,12 +30,12 @@ use std::{
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 pub(crate) const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
-/// Between attempts to connect for the first time, which the transport leaves to its user.
+/// The pause between attempts at the first connection, which the transport leaves to its user.
 const CONNECT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The address of client `index`, counted from zero.
 pub(crate) fn client_ip(index: usize) -> IpAddr {
-    // Three clients at most.
+    // A plan has at most three clients.
     IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2 + index as u8))
 }
 
@@ -43,7 +43,7 @@ pub(crate) fn server_ip() -> IpAddr {
     SERVER
 }
 
-/// What all hosts of a run have.
+/// What all hosts of a run share.
 #[derive(Clone)]
 pub(crate) struct Common {
     pub(crate) world: Arc<World>,
@@ -80,7 +80,7 @@ impl Host {
         Self { common: common.clone(), ip, clock, env, faults, fabric, pool, process, tasks: Arc::default() }
     }
 
-    /// Ends the process where it stands, and the host with it.
+    /// Kills the process, and ends the host.
     fn kill(&mut self) {
         self.common.judges.record.note(format!("{:?} is killed", self.process));
         for task in std::mem::take(&mut *lock(&self.tasks)) {
@@ -110,8 +110,8 @@ impl Host {
         Arc::new(Notes::new(self.common.judges.clone(), self.process))
     }
 
-    /// Waits until all tasks have ended but the first `spared`, and aborts what is there then. Returns false if any had
-    /// not ended.
+    /// Waits until all tasks except the first `spared` have ended, then aborts the rest. Returns false if any had not
+    /// ended.
     async fn wind_up(&self, spared: usize, within: Duration) -> bool {
         let world = &self.common.world;
         let until = world.now() + within;

@@ -1,4 +1,4 @@
-//! Puts what the transport says of itself beside what is seen of it, and counts it.
+//! Records the transport's own events beside what the run sees of it, and counts them.
 
 use crate::{ledger::Process, lock, program::Judges};
 use rpcrdma_transport::{Event, MessageKind, Observer};
@@ -12,7 +12,7 @@ use std::{
 pub(super) struct Notes {
     judges: Arc<Judges>,
     process: Process,
-    /// What is spoken with whom.
+    /// The version with each peer.
     versions: Mutex<BTreeMap<SocketAddr, u32>>,
 }
 
@@ -58,7 +58,7 @@ impl Observer for Notes {
     fn event(&self, peer: SocketAddr, event: &Event) {
         self.count(peer, event);
         match event {
-            // What goes over the network is in its log.
+            // The network's log has these.
             Event::Received { .. } | Event::ReceivesPosted { .. } | Event::Invalidated { .. } => {}
             Event::Sent(sent) if sent.kind == MessageKind::Call => {
                 self.judges.record.note(format!("{:?} calls {peer}: {sent:?}", self.process));

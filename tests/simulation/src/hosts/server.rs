@@ -16,7 +16,7 @@ use std::{
 pub(crate) struct ServerHost {
     host: Host,
     plan: ServerPlan,
-    /// Connections that were accepted, whether or not they are still there.
+    /// All accepted connections, also those that have ended.
     connections: Arc<Mutex<Vec<ConnectionHandle>>>,
 }
 
@@ -58,7 +58,7 @@ impl ServerHost {
                 let serving = world.spawn(async move {
                     if let Ok((handle, driver)) = server.accept(pending).await {
                         lock(&connections).push(handle);
-                        // How it ended is among the notes.
+                        // The notes record how it ended.
                         drop(driver.await);
                     }
                 });
@@ -82,11 +82,11 @@ impl ServerHost {
         &self.host.faults
     }
 
-    /// Lets what is under way end. Returns false if it did not.
+    /// Lets calls under way end. Returns false if they did not.
     pub(crate) async fn stop(self, within: Duration) -> bool {
-        // Clients that were cut off have left connections behind, of which nobody else would tell the server.
+        // Clients that were cut off have left connections whose end the server would never notice.
         lock(&self.connections).iter().for_each(ConnectionHandle::drain);
-        // The listener, which was spawned first, would listen for ever.
+        // The listener, which was spawned first, never ends by itself.
         self.host.wind_up(1, within).await
     }
 }

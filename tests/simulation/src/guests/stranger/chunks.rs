@@ -1,4 +1,4 @@
-//! The chunks of a stranger's call: what is lent for it, and what the answer says of it.
+//! The chunks of a stranger's call: the memory that it lends, and what the reply says of it.
 
 use super::talk::Reply;
 use crate::{
@@ -12,23 +12,23 @@ use rpcrdma_fabric::{Completion, Connected, Lent, RemoteSegment, Token};
 use rpcrdma_wire::chunk::{Lists, ReadList, ReadSegment, Segment, WriteChunk};
 use std::collections::BTreeMap;
 
-/// Segments of a chunk at most.
+/// The most segments of a chunk.
 const MAX_SEGMENTS: u64 = 6;
-/// Bytes of a run's results up to which no Reply chunk is offered.
+/// Results of up to so many bytes get no Reply chunk.
 const SHORT_OCTETS: usize = 500;
 /// Bytes of an RPC reply before its results.
 const REPLY_HEAD: usize = 24;
 
-/// What is lent for a call, by handle.
+/// The memory that is lent for a call, by handle.
 #[derive(Default)]
 pub(super) struct Loans {
     out: BTreeMap<u32, ()>,
-    /// What was lent for results and has come back.
+    /// Memory that was lent for results and has come back.
     sinks: BTreeMap<u32, Buffer>,
 }
 
 impl Loans {
-    /// Memory may have come back. `None` if something failed.
+    /// Takes a completion, which may bring memory back. `None` if something failed.
     pub(super) fn took(&mut self, completion: Completion) -> Option<()> {
         match completion {
             Completion::Fenced { handle, memory, .. } => {
@@ -51,7 +51,7 @@ impl Loans {
         self.out.is_empty()
     }
 
-    /// What an answer says is in a chunk.
+    /// The bytes that are in a chunk, according to a reply.
     fn gather(&mut self, chunk: &WriteChunk, offered: &WriteChunk) -> Result<Vec<u8>, String> {
         if chunk.0.len() != offered.0.len() {
             return Err("a chunk has other segments than were offered".to_owned());
@@ -72,7 +72,7 @@ impl Loans {
         Ok(octets)
     }
 
-    /// Whether an answer is the right one.
+    /// Checks that a reply is right.
     pub(super) fn check(&mut self, work: &Work, number: u64, offered: &Lists, reply: &Reply) -> Result<(), String> {
         let Reply { lists, long, stream } = reply;
         if lists.writes.0.len() != offered.writes.0.len() || !lists.reads.is_empty() {
@@ -118,7 +118,7 @@ impl Loans {
     }
 }
 
-/// Lends what a call needs.
+/// Lends the memory that a call needs.
 pub(super) struct Lending<'a> {
     pub(super) qp: &'a mut Connected,
     pub(super) random: &'a SeededRandom,
@@ -126,7 +126,7 @@ pub(super) struct Lending<'a> {
 }
 
 impl Lending<'_> {
-    /// The chunks of a call, what of it goes inline, and whether nothing does. `None` if the memory cannot be lent.
+    /// The chunks of a call, its inline part, and whether all of it is in chunks. `None` if the memory cannot be lent.
     pub(super) fn lend(mut self, work: &Work, number: u64, xid: u32) -> Option<(Lists, Vec<u8>, bool)> {
         let head = [xid, 0, 2, PROGRAM, 1, work.procedure, 0, 0, 0, 0, (number >> 32) as u32, number as u32];
         let args = [work.sleep.as_micros() as u32, work.wanted as u32, work.octets as u32];
@@ -158,7 +158,7 @@ impl Lending<'_> {
         Some((Lists { reads: ReadList(reads.into()), ..lists }, inline, false))
     }
 
-    /// How many bytes each segment of a chunk has, in all `octets`.
+    /// The lengths of a chunk's segments, together `octets`.
     fn lengths(&self, octets: usize) -> Vec<usize> {
         let mut left = octets;
         let mut lengths = Vec::new();
@@ -192,7 +192,7 @@ impl Lending<'_> {
         Some(reads)
     }
 
-    /// Room for at least so many bytes.
+    /// A Write chunk with room for at least so many bytes.
     fn room(&mut self, octets: usize) -> Option<WriteChunk> {
         let more = if self.random.below(2) == 0 { self.random.below(500) as usize } else { 0 };
         let lengths = self.lengths(octets + more);

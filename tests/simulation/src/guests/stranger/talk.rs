@@ -1,4 +1,4 @@
-//! What strangers speak: either version, as far as a client with one call at a time needs it.
+//! The protocol of strangers: either version, as far as a client with one call at a time needs it.
 
 use bytes::Bytes;
 use rpcrdma_wire::{
@@ -9,11 +9,11 @@ use rpcrdma_wire::{
 
 /// Bytes of the largest message, and of a receive.
 pub(super) const INLINE_OCTETS: u32 = 4096;
-/// How many receives are posted: more than twice of what is granted.
+/// How many receives are posted: more than twice the granted credits.
 pub(super) const RECEIVES: usize = 36;
 /// Version 2: messages that the server may have under way.
 const CEILING: u16 = 16;
-/// Version 2: so many messages are answered with a grant of their own.
+/// Version 2: after so many messages the stranger sends a separate grant.
 const GRANT_AFTER: u16 = CEILING / 2;
 
 /// A conversation.
@@ -21,29 +21,29 @@ pub(super) struct Talk {
     version: u32,
     /// Version 2: messages that the server allows.
     credits: u16,
-    /// Version 2: messages for which nothing has been granted anew.
+    /// Version 2: received messages for which no new credit has been granted yet.
     taken: u16,
-    /// Version 2: what has come of an answer in parts.
+    /// Version 2: the parts of a reply that have arrived.
     parts: Vec<u8>,
 }
 
-/// An answer.
+/// A reply.
 pub(super) struct Reply {
     pub(super) lists: Lists,
-    /// Its stream is in the Reply chunk.
+    /// Whether its stream is in the Reply chunk.
     pub(super) long: bool,
     pub(super) stream: Vec<u8>,
 }
 
-/// What a message says to whoever waits for an answer.
+/// What a message means while a reply is awaited.
 pub(super) enum Heard {
     /// Nothing yet.
     Nothing,
-    /// The answer.
+    /// The reply.
     Reply(Reply),
     /// The server's transport refuses the call.
     Refused,
-    /// This is no message.
+    /// These bytes are no valid message.
     Noise(String),
 }
 
@@ -56,7 +56,7 @@ impl Talk {
         self.version
     }
 
-    /// What is to be said before anything else.
+    /// The message that has to be sent before any other, if any.
     pub(super) fn opening(&mut self, xid: u32) -> Option<Bytes> {
         if self.version != v2::VERSION {
             return None;
@@ -72,7 +72,7 @@ impl Talk {
         self.credits > 0
     }
 
-    /// A call, all of it in chunks if `long`. The server may invalidate `handle`, if it is not zero.
+    /// A call, with all of it in chunks if `long`. The server may invalidate `handle`, if it is not zero.
     pub(super) fn call(&mut self, xid: u32, lists: Lists, handle: u32, inline: Option<&[u8]>) -> Bytes {
         let header = if self.version == v2::VERSION {
             self.credits -= 1;
@@ -90,7 +90,7 @@ impl Talk {
         [&header, inline.unwrap_or_default()].concat().into()
     }
 
-    /// One for each message that has come since, and one at least.
+    /// One credit for each message that has come since, and at least one.
     fn grants(&mut self) -> Credits {
         Credits::new(std::mem::take(&mut self.taken).max(1), CEILING)
     }
@@ -100,7 +100,7 @@ impl Talk {
         (self.taken >= GRANT_AFTER).then(|| v2::Header::grant(self.grants()).to_bytes())
     }
 
-    /// A message has come, while the answer to `xid` is waited for.
+    /// Takes a message while the reply to `xid` is awaited.
     pub(super) fn heard(&mut self, message: &Bytes, xid: u32) -> Heard {
         if self.version == v2::VERSION { self.heard_two(message, xid) } else { heard_one(message, xid) }
     }
@@ -136,7 +136,7 @@ fn heard_one(message: &Bytes, xid: u32) -> Heard {
         Err(error) => return Heard::Noise(error.to_string()),
     };
     if header.xid != xid {
-        // The server may call back where a corrupted call has asked for that; nobody answers.
+        // The server may call back if a corrupted call has asked for it; the stranger does not answer.
         return Heard::Nothing;
     }
     match header.body {
