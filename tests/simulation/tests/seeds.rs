@@ -1,4 +1,4 @@
-//! Seeds that are always run, some that are new each time, and one twice. `cargo xtask sim --seed S` replays one.
+//! Runs a fixed set of seeds, some new ones each time, and one seed twice. `cargo xtask sim --seed S` replays one.
 
 use rpcrdma_env::{OsRandom, Random};
 use rpcrdma_simulation::{
@@ -6,24 +6,24 @@ use rpcrdma_simulation::{
     tally::{self, Counts},
 };
 
-/// The seeds that are run each time: from zero up to here.
+/// The fixed seeds: from zero up to here.
 const FIXED: u64 = 60;
-/// The same of the second edition, which has more in it that has to happen.
+/// The same for the second edition, in which more events have to happen.
 const FIXED_SECOND: u64 = 240;
-/// The same of runs of NFS version 4, which are one in four of the third edition.
+/// The same for runs of NFS version 4, which are one in four of the third edition.
 const FIXED_NFS4: u64 = 60;
-/// The same with our clients in them, one in four of the fourth edition.
+/// The same for runs with our clients, one in four of the fourth edition.
 const FIXED_OURS: u64 = 100;
-/// The same of runs of versions 2 and 3, which are one in eight of the fifth edition.
+/// The same for runs of versions 2 and 3, which are one in eight of the fifth edition.
 const FIXED_FILES: u64 = 150;
 /// How many new ones are run.
 const FRESH: u64 = 30;
 
 /// Seeds that have found something once, as the plans of seeds were then. All are of the first edition:
 ///
-/// * 1: a client's driver never ended that served calls of its server.
+/// * 1: the driver of a client that served calls of its server never ended.
 /// * 9: a call whose memory could not be registered failed for being too large.
-/// * 16: ends of which only one could send private data did not agree how long a message may be.
+/// * 16: two ends, of which only one could send private data, did not agree how long a message may be.
 /// * 371: a server without memory for receives accepted connections, and the first message ended them.
 /// * 652, 2526: a call that had to wait for memory waited until something else happened on its connection.
 /// * 824, 1623, 1003537: the first failure after a long silence failed calls at once, as if all that time had been an
@@ -33,36 +33,35 @@ const ONCE_FOUND: &[u64] = &[1, 9, 16, 371, 652, 824, 1623, 2526, 2792, 1_003_53
 
 /// Seeds of the second edition that have found something once:
 ///
-/// * 205943: a fault of the tests' own, injected when the connection below had closed already, kept a buffer.
-/// * 211997: a call whose answer had come, and that waited for its memory on a connection which stalled, got the answer
-///   without it.
-/// * 7039690: where the provider refused memory because the connection was closed, and never said that it had ended,
-///   calls waited for ever.
-/// * 7052979: a fault of the tests' own: the server remembered a corrupted XID as refused, and a later call that had it
-///   was blamed for failing.
+/// * 205943: a bug of the tests: a fault injected after the connection below had closed kept a buffer.
+/// * 211997: a call had its reply and waited for its memory on a stalled connection; it ended without its memory.
+/// * 7039690: the provider refused memory because the connection was closed, but never reported the end: calls waited
+///   for ever.
+/// * 7052979: a bug of the tests: the server remembered a corrupted XID as refused, and the judge blamed a later call
+///   with this XID for failing.
 const ONCE_FOUND_SECOND: &[u64] = &[205_943, 211_997, 7_039_690, 7_052_979];
 
 /// Seeds with our clients that have found something once:
 ///
-/// * 10, 18: what an OPEN had opened whose caller had gone away stayed open, and could not be given up.
-/// * 50: an open of minor version 0 that was reclaimed before it was confirmed was confirmed once more.
+/// * 10, 18: the caller of an OPEN went away; the file stayed open, and could not be given up.
+/// * 50: an open of minor version 0 was reclaimed before its confirmation, and then confirmed once more.
 /// * 1006: a restart between SETCLIENTID and its confirmation was the end of the client.
-/// * 920870, 925646: what an OPEN had opened whose reply was lost for longer than the transport waits stayed open.
-/// * 911662, 917146, 923504 (which has lean clients alone): faults of the tests' own. A client that had not returned a
-///   delegation was to reclaim all else, and to be told of its loss before it used it; and an answer that was on its
-///   way when a client went away for longer than its lease counted as one of after that.
-/// * 6008786: a restart as a client was about to ask about its stateids lost what it had reclaimed.
-/// * 4000966, 6005290: the same. A client that was away as the run ended had to read what it had written; and who heard
-///   of a lock when it had been taken away and given to another was thought to have it.
-/// * 9017042: a server that was killed right after a client had freed what it had lost let it reclaim nothing of what
-///   it had got since.
-/// * 9012974: a fault of the tests' own. A client was to be told of no loss while it wrote a small file in minor
-///   version 0, which is several calls.
-/// * 9012006, 9017474: mended by what others had found; they are here so that it stays so.
-/// * 1055388670: a session that was given up because no connection of its own was left could not be destroyed over
-///   another one, and kept its client from saying goodbye.
-/// * 1055385050, 1055390818: a fault of the tests' own. A file that a client had open as it went away for longer than
-///   its lease was to be delegated to nobody else.
+/// * 920870, 925646: the reply to an OPEN was lost for longer than the transport waits; the file stayed open.
+/// * 911662, 917146, 923504 (which has lean clients alone): bugs of the tests. They wanted a client that had not
+///   returned a delegation to reclaim everything else, and to learn of its loss before it used it; and they took a
+///   reply that was on its way when a client went away for a reply after its return.
+/// * 6008786: the server restarted when a client was about to test its stateids: the client lost what it had reclaimed.
+/// * 4000966, 6005290: bugs of the tests. A client that was away when the run ended had to read what it had written;
+///   and a client that got a late reply to LOCK, after the server had given the lock to another, counted as its holder.
+/// * 9017042: the server was killed right after a client had freed its lost state: it then let the client reclaim
+///   nothing that the client had got since.
+/// * 9012974: a bug of the tests. They did not expect a client to learn of a loss while it wrote a small file in minor
+///   version 0, which takes several calls.
+/// * 9012006, 9017474: already fixed by what other seeds had found; they are kept so that this stays so.
+/// * 1055388670: a client gave up a session that had no connection left, and could not destroy it over another
+///   connection: so the client could not end in order.
+/// * 1055385050, 1055390818: a bug of the tests. They forbade delegating a file that was open at a client which then
+///   went away for longer than its lease.
 const ONCE_FOUND_OURS: &[u64] = &[
     10,
     18,
@@ -87,8 +86,8 @@ const ONCE_FOUND_OURS: &[u64] = &[
 
 /// Runs of versions 2 and 3 that have found something once:
 ///
-/// * 3001, 9681: a fault of the tests' own. A server whose first connections all ended unanswered is given up for one
-///   that does not speak the protocol, and a client has to begin anew.
+/// * 3001, 9681: a bug of the tests. If all first connections to a server end unanswered, the client concludes that it
+///   does not speak the protocol and gives it up; the client must then begin again.
 const ONCE_FOUND_FILES: &[u64] = &[3001, 9681];
 
 fn nothing_is_found(edition: Edition, seeds: impl Iterator<Item = u64>) -> Counts {
@@ -123,7 +122,7 @@ fn fresh_seeds_find_nothing() {
     nothing_is_found(Edition::LATEST, first..first + FRESH);
 }
 
-/// A run depends on its seed and on nothing else, also not on whether its bytes are kept.
+/// A run depends only on its seed, and not even on whether its bytes are kept.
 #[test]
 fn a_seed_twice_is_the_same_run() {
     for (edition, seeds) in [
@@ -143,7 +142,7 @@ fn a_seed_twice_is_the_same_run() {
     }
 }
 
-/// The fixed seeds are about something: each kind of mishap, of version, of direction and of fault is in one of them.
+/// The fixed seeds contain each kind of mishap, version, direction and fault.
 #[test]
 fn the_fixed_seeds_have_all_of_it() {
     let mut missing = vec![
@@ -174,7 +173,7 @@ fn the_fixed_seeds_have_all_of_it() {
     assert_eq!(missing, [""; 0]);
 }
 
-/// Seeds of the second edition find nothing, and each thing that is said to be in them has happened, in numbers.
+/// Seeds of the second edition find nothing, and contain every expected event often enough.
 #[test]
 fn the_fixed_seeds_of_the_second_edition_find_nothing_and_have_all_of_it() {
     let counts = nothing_is_found(Edition::Second, 0..FIXED_SECOND);
@@ -182,9 +181,9 @@ fn the_fixed_seeds_of_the_second_edition_find_nothing_and_have_all_of_it() {
     assert!(missing.is_empty(), "never happened: {missing:#?}");
 }
 
-/// Runs of NFS version 4: a call on a session is executed once, nothing is held by two who exclude each other, also
-/// after the server has restarted, nobody gets at a file beside a delegation that was neither returned nor taken away
-/// in time, acknowledged writes are there, and nobody waits for ever.
+/// Runs of NFS version 4: a call on a session is executed once, two clients never hold what excludes each other, also
+/// after a restart of the server; no client uses a file against another's delegation that was neither returned nor
+/// taken away; acknowledged writes are there, and no client waits for ever.
 ///
 /// proves: NFS4-8881-2.10.6.1.3-a, NFS4-8881-8.4.2.1-b, NFS4-8881-8.3-a
 #[test]
@@ -194,9 +193,9 @@ fn runs_of_nfs_version_4_find_nothing_and_have_all_of_it() {
     assert!(missing.is_empty(), "never happened: {missing:#?} in {counts:#?}");
 }
 
-/// Runs with our clients: no acknowledged byte is lost, no lock is held by two, what was lost is told and not used,
-/// no call is executed twice, nobody waits for ever, and who says goodbye has left nothing with the server, whoever
-/// went away in the middle of what.
+/// Runs with our clients: no acknowledged byte is lost, two clients never hold the same lock, clients learn what they
+/// have lost and cannot use it, no call is executed twice, and no caller waits for ever. A client that ends in order
+/// leaves nothing with the server, even if its callers stopped in the middle of operations.
 ///
 /// proves: ULB-5.4.2-d, ULB-5.5-b
 #[test]
@@ -207,9 +206,9 @@ fn runs_with_our_clients_find_nothing_and_have_all_of_it() {
     nothing_is_found(Edition::Fourth, ONCE_FOUND_OURS.iter().copied());
 }
 
-/// Runs of NFS versions 2 and 3: what was acknowledged is there, also after the server has lost what was not durable,
-/// what is read is what was written last, a call that comes again is not executed again by a server that knows it, one
-/// whose reply was lost succeeds, and nobody waits for ever.
+/// Runs of NFS versions 2 and 3: acknowledged changes are there, also after the server has lost data that were not
+/// durable; a read returns what was written last; a server that knows a call does not execute it again; a call whose
+/// reply was lost succeeds; and no caller waits for ever.
 ///
 /// proves: ULB-3.1-d, ULB-3.4.2-a, ULB-3.4.2-b, NFS2-WRITE-a
 #[test]
@@ -220,7 +219,7 @@ fn runs_of_nfs_versions_2_and_3_find_nothing_and_have_all_of_it() {
     nothing_is_found(Edition::Fifth, ONCE_FOUND_FILES.iter().copied());
 }
 
-/// What goes over the network of a run can be read by those who read captures, to the last byte.
+/// Our readers of captures can read the network traffic of a run to the last byte.
 #[test]
 fn a_capture_of_a_run_can_be_read() {
     struct Nothing(u64);
@@ -233,7 +232,7 @@ fn a_capture_of_a_run_can_be_read() {
             Ok(())
         }
     }
-    // Strangers and hostile peers are in them as well, as in most.
+    // These runs also have strangers and hostile peers, as most runs have.
     for seed in 3..8 {
         let recorder = run(seed, Edition::Second, true).recorder.unwrap();
         let mut file = Vec::new();
@@ -245,7 +244,7 @@ fn a_capture_of_a_run_can_be_read() {
     }
 }
 
-/// What has to have happened in the fixed runs of NFS version 4.
+/// Events that must happen in the fixed runs of NFS version 4.
 const EXPECTED_NFS4: &[&str] = &[
     "nfs4: a run",
     "nfs4: a cut",
@@ -272,7 +271,7 @@ const EXPECTED_NFS4: &[&str] = &[
     "nfs4: a look in passing",
 ];
 
-/// What has to have happened in the fixed runs of versions 2 and 3.
+/// Events that must happen in the fixed runs of versions 2 and 3.
 const EXPECTED_FILES: &[&str] = &[
     "files: a run",
     "files: a client of version 2",
@@ -302,7 +301,7 @@ const EXPECTED_FILES: &[&str] = &[
     "fault: any late",
 ];
 
-/// What has to have happened in the fixed runs with our clients.
+/// Events that must happen in the fixed runs with our clients.
 const EXPECTED_OURS: &[&str] = &[
     "ours: a run",
     "ours: minor version 0",
@@ -323,7 +322,7 @@ const EXPECTED_OURS: &[&str] = &[
     "nfs4: a delegation is recalled",
 ];
 
-/// What has to have happened in the fixed seeds of the second edition.
+/// Events that must happen in the fixed seeds of the second edition.
 const EXPECTED: &[&str] = &[
     // Versions and directions.
     "version 1 was settled",
@@ -364,7 +363,7 @@ const EXPECTED: &[&str] = &[
     "fenced by the peer in version 2",
     "fenced by its owner or the end in version 1",
     "fenced by its owner or the end in version 2",
-    // Calls, and what becomes of them.
+    // Calls and their results.
     "answer: procedure 1, room Fits",
     "answer: procedure 1, room Ample",
     "answer: procedure 2, room Fits",
@@ -411,7 +410,7 @@ const EXPECTED: &[&str] = &[
     "closed: Fabric",
     "closed: Stalled",
     "closed: Peer",
-    // Guests.
+    // Additional hosts.
     "stranger: version 1, procedure 1, chunks of several segments",
     "stranger: version 1, procedure 3, chunks of several segments",
     "stranger: version 1, procedure 6, chunks of several segments",

@@ -1,5 +1,5 @@
-//! What the server's calls meet at a client: a program that takes recalls, now and then puts them off, and sees that
-//! calls come in their order.
+//! A client's callback program: it takes recalls, delays some of them, and checks that the server's calls come in
+//! order.
 
 use super::Scene;
 use crate::lock;
@@ -19,14 +19,14 @@ use std::{
 
 /// Slots for the server's calls.
 pub(super) const SLOTS: u32 = 8;
-/// One recall in so many is put off.
+/// One recall in so many is delayed.
 const PUT_OFF_ONE_IN: u64 = 3;
 
 #[derive(Default)]
 struct Inner {
-    /// What was asked for and is not looked at yet.
+    /// The recalls that the client has not handled yet.
     recalled: Vec<(Handle, StateId)>,
-    /// The last number of each slot of each session.
+    /// The last sequence number of each slot of each session.
     slots: BTreeMap<([u8; 16], u32), u32>,
 }
 
@@ -43,7 +43,7 @@ impl Program {
         Arc::new(Self { scene: scene.clone(), client, random, inner: Mutex::default() })
     }
 
-    /// What was asked for since this was asked last.
+    /// Takes the recalls since the last call of this function.
     pub(super) fn recalled(&self) -> Vec<(Handle, StateId)> {
         mem::take(&mut lock(&self.inner).recalled)
     }
@@ -51,7 +51,7 @@ impl Program {
     fn sequence(&self, call: &CbSequence) -> Result<CbSequenceOk, Status> {
         let CbSequence { session: SessionId(session), sequence, slot, .. } = *call;
         let last = lock(&self.inner).slots.insert((session, slot), sequence).unwrap_or_default();
-        // The same again is a call whose connection has ended.
+        // The same number again is a repetition after a connection has ended.
         if slot >= SLOTS || sequence != last && sequence != last.wrapping_add(1) {
             let found = format!("client {}: the server calls out of order: {call:?} after {last}", self.client);
             self.scene.checks.found(found);

@@ -1,8 +1,8 @@
-//! What judges a run of NFS version 4: kept by the tests beside the server, and asked and told by clients at the
-//! moments that count.
+//! The judge of a run of NFS version 4. It stands beside the server; clients report to it and ask it at the moments
+//! that matter.
 //!
-//! What a client gives up is taken out before it says so to the server, and what it gets is put in when it hears of it.
-//! So nobody else may get it in between, whatever the server has lost meanwhile.
+//! A client reports that it gives something up before it tells the server, and reports what it gets after it has the
+//! reply. So in between no other client may get it, whatever the server has lost meanwhile.
 
 use super::{LEASE, ours::client_of};
 use crate::{lock, record::Record};
@@ -13,16 +13,16 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// What excludes others.
+/// Something of which a client's possession excludes others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Thing {
     /// The lock of a counter.
     Counter(usize),
-    /// An open of the private file, that denies all others.
+    /// An open of the private file that denies all others.
     Private,
-    /// An open of a shared file, that denies all others.
+    /// An open of a shared file that denies all others.
     Visited(usize),
-    /// A delegation of a shared file: several have it if it is for reading.
+    /// A delegation of a shared file: several clients may have one for reading.
     Delegated(usize),
 }
 
@@ -31,13 +31,13 @@ pub(crate) enum Thing {
 struct Held {
     handle: Handle,
     is_write: bool,
-    /// Tells it from others of the same file and client.
+    /// Distinguishes it from other delegations of the same file and client.
     number: u64,
-    /// When its holder was called.
+    /// When the server recalled it.
     recalled: Option<Timestamp>,
 }
 
-/// A client has a shared file open until this is dropped, which is before it says that it closes it.
+/// A client has a shared file open until this is dropped; it drops this before it sends CLOSE.
 pub(super) struct Using {
     checks: Arc<Checks>,
     file: usize,
@@ -51,12 +51,12 @@ impl Drop for Using {
     }
 }
 
-/// What was changed once by each call, and may not have been changed twice.
+/// Counts of an operation that must change something once for each call, and never twice.
 #[derive(Clone, Copy, Debug, Default)]
 struct Changed {
     executed: u64,
     acknowledged: u64,
-    /// Calls of which nobody knows: the server restarted meanwhile.
+    /// Calls with an unknown result, because the server restarted meanwhile.
     unsure: u64,
 }
 
@@ -64,19 +64,19 @@ struct Changed {
 struct Inner {
     holders: BTreeMap<Thing, usize>,
     changed: BTreeMap<&'static str, Changed>,
-    /// Each counter as it was written last, and values that may have been written by a call of which nobody knows.
+    /// The last value of each counter, and values that calls with an unknown result may have written.
     counters: BTreeMap<usize, (u64, Vec<u64>)>,
     calls: usize,
     /// Delegations by file and client.
     delegations: BTreeMap<(usize, usize), Held>,
-    /// Who has a file open, and whether to write, by file, client and number.
+    /// Opens by file, client and number, and whether they are for writing.
     users: BTreeMap<(usize, usize, u64), bool>,
     numbers: u64,
-    /// How often a client of ours was away for so long that what it holds may have been taken away.
+    /// How often a client of ours was away for so long that the server may have taken away what it holds.
     departures: BTreeMap<usize, u64>,
     /// How often the server was restarted.
     restarts: u64,
-    /// What callers had then, until they have used it again or given it up.
+    /// What callers held at such a time, until they have used it again or given it up.
     doubtful: BTreeSet<(Thing, usize)>,
 }
 
@@ -104,7 +104,7 @@ impl Checks {
         !self.record.findings().is_empty()
     }
 
-    /// A call was made. Calls that are sent again are none.
+    /// A client has made a call. Calls that are sent again do not count.
     pub(super) fn called(&self) {
         lock(&self.inner).calls += 1;
     }
@@ -125,12 +125,12 @@ impl Checks {
         lock(&self.inner).changed.entry(op.name()).or_default().acknowledged += 1;
     }
 
-    /// A client will not learn what came of an operation.
+    /// A client will not learn the result of an operation.
     pub(super) fn unsure(&self, op: Op) {
         lock(&self.inner).changed.entry(op.name()).or_default().unsure += 1;
     }
 
-    /// A client has been given something that excludes others.
+    /// A client has got something that excludes others.
     pub(super) fn got(&self, thing: Thing, client: usize) {
         let mut inner = lock(&self.inner);
         let former = inner.holders.insert(thing, client);
@@ -145,7 +145,7 @@ impl Checks {
         }
     }
 
-    /// A client is about to give it up.
+    /// A client is about to give something up.
     pub(super) fn gives_up(&self, thing: Thing, client: usize) {
         self.note(format!("client {client} gives up {thing:?}"));
         if let Thing::Delegated(file) = thing {
@@ -166,7 +166,7 @@ impl Checks {
         }
     }
 
-    /// A client is about to forget all that it had: it begins anew.
+    /// A client is about to forget everything: it begins again.
     pub(super) fn forgets(&self, client: usize) {
         self.note(format!("client {client} begins anew"));
         let mut inner = lock(&self.inner);
@@ -175,7 +175,7 @@ impl Checks {
         inner.users.retain(|(_, user, _), _| *user != client);
     }
 
-    /// Nobody hears of a client of ours for longer than its lease: what its callers have may be taken away.
+    /// A client of ours is away for longer than its lease: the server may take away what its callers hold.
     pub(super) fn leaves(&self, client: usize) {
         let mut inner = lock(&self.inner);
         *inner.departures.entry(client).or_default() += 1;
@@ -185,8 +185,8 @@ impl Checks {
         inner.users.retain(|(_, user, _), _| client_of(*user) != client);
     }
 
-    /// A caller hears of something by a call that it made before its client was away. Whoever has got it since keeps
-    /// it: then the caller must not be able to use it.
+    /// A caller gets something by a call that it made before its client was away. If another has got it since, the
+    /// other keeps it, and this caller must not be able to use it.
     pub(super) fn got_late(&self, thing: Thing, caller: usize) {
         let is_anothers = {
             let inner = lock(&self.inner);
@@ -199,36 +199,37 @@ impl Checks {
         lock(&self.inner).doubtful.insert((thing, caller));
     }
 
-    /// The server begins anew.
+    /// The server restarts.
     pub(super) fn restarts(&self) {
         self.note("the server restarts");
         lock(&self.inner).restarts += 1;
     }
 
-    /// How often it has.
+    /// How often the server has restarted.
     pub(super) fn starts(&self) -> u64 {
         lock(&self.inner).restarts
     }
 
-    /// How often nobody heard of a client of ours for longer than its lease.
+    /// How often a client of ours was away for longer than its lease.
     pub(super) fn departures(&self, client: usize) -> u64 {
         lock(&self.inner).departures.get(&client).copied().unwrap_or_default()
     }
 
-    /// Whether a caller has it, and nobody else has got it meanwhile.
+    /// Whether a caller has something, and no other has got it meanwhile.
     pub(super) fn has(&self, thing: Thing, caller: usize) -> bool {
         lock(&self.inner).holders.get(&thing) == Some(&caller)
     }
 
-    /// The server has let a caller use it, by a call that was made after its client had been away so often. What was
-    /// called before the last time says nothing: the answer may have been on its way when the client went.
+    /// The server has let a caller use something, by a call made when its client had been away `departures` times. If
+    /// the client has been away since, this proves nothing: the reply may have been on its way when the client went
+    /// away.
     pub(super) fn confirms(&self, thing: Thing, caller: usize, departures: u64) {
         if self.departures(client_of(caller)) == departures {
             lock(&self.inner).doubtful.remove(&(thing, caller));
         }
     }
 
-    /// A client of ours is killed, and all of its callers with it.
+    /// A client of ours is killed with all its callers.
     pub(super) fn forgets_all(&self, client: usize) {
         let mut inner = lock(&self.inner);
         inner.holders.retain(|_, holder| client_of(*holder) != client);
@@ -236,7 +237,7 @@ impl Checks {
         inner.users.retain(|(_, user, _), _| client_of(*user) != client);
     }
 
-    /// A client has a shared file open: nobody else has it delegated in a way that excludes that.
+    /// A client has a shared file open: no other client may have a delegation that excludes this open.
     pub(super) fn uses(self: &Arc<Self>, file: usize, client: usize, writes: bool) -> Using {
         let mut inner = lock(&self.inner);
         inner.numbers += 1;
@@ -276,7 +277,7 @@ impl Checks {
         }
     }
 
-    /// A client has taken a recall.
+    /// A client has received a recall.
     pub(super) fn recalled(&self, handle: &Handle, client: usize) {
         let now = self.clock.now();
         let mut inner = lock(&self.inner);
@@ -285,20 +286,21 @@ impl Checks {
         all.for_each(|(_, held)| held.recalled = held.recalled.or(Some(now)));
     }
 
-    /// Whether a client was called for what it has of a file so long ago that it may be taken away.
+    /// Whether the server recalled a client's delegation of a file so long ago that it may have taken it away.
     pub(super) fn may_be_lost(&self, file: usize, client: usize) -> bool {
         let now = self.clock.now();
         lock(&self.inner).delegations.get(&(file, client)).is_none_or(|held| held.is_overdue(now))
     }
 
-    /// Who else has a file delegated for writing: each a client and the delegation's number.
+    /// The other clients with a write delegation of a file, each with the delegation's number.
     pub(super) fn writers(&self, file: usize, client: usize) -> Vec<(usize, u64)> {
         let inner = lock(&self.inner);
         let others = inner.delegations.iter().filter(|((held, holder), _)| *held == file && *holder != client);
         others.filter(|(_, held)| held.is_write).map(|((_, holder), held)| (*holder, held.number)).collect()
     }
 
-    /// A client has read a file without an open. Whoever had it for writing before and after had it meanwhile.
+    /// A client has read a file without an open. A client with the same write delegation before and after had it
+    /// meanwhile.
     pub(super) fn passed_by(&self, file: usize, client: usize, before: &[(usize, u64)]) {
         let after = self.writers(file, client);
         if let Some((holder, _)) = before.iter().find(|writer| after.contains(writer))
@@ -308,13 +310,13 @@ impl Checks {
         }
     }
 
-    /// Whoever has the counter's lock has read it.
+    /// The holder of a counter's lock has read the counter.
     pub(super) fn read(&self, counter: usize, value: u64) {
         let mut inner = lock(&self.inner);
         let (last, perhaps) = inner.counters.entry(counter).or_default();
         let is_right = value == *last || perhaps.contains(&value);
         let expected = format!("{last} or one of {perhaps:?}");
-        // From here on it is known.
+        // From now on the value is known.
         (*last, *perhaps) = (value, Vec::new());
         drop(inner);
         if !is_right {
@@ -322,7 +324,7 @@ impl Checks {
         }
     }
 
-    /// It is about to write it stably, and knows of it by `is_known`.
+    /// The holder is about to write the counter stably, or knows with `is_known` that it has been written.
     pub(super) fn wrote(&self, counter: usize, value: u64, is_known: bool) {
         let mut inner = lock(&self.inner);
         let (last, perhaps) = inner.counters.entry(counter).or_default();
@@ -332,7 +334,7 @@ impl Checks {
         }
     }
 
-    /// How often each operation that is not to be done twice was done, at the end.
+    /// Judges at the end how often each operation that must not be done twice was done.
     pub(super) fn judge_executions(&self, ops: &[Op]) {
         for op in ops {
             let Changed { executed, acknowledged, unsure } =
@@ -347,14 +349,15 @@ impl Checks {
 }
 
 impl Held {
-    /// Whether the server may have taken it away. It counts a lease from its call; half of it is well behind that.
+    /// Whether the server may have taken the delegation away. The server waits for a lease after its recall; half a
+    /// lease is safe for the judge.
     fn is_overdue(&self, now: Timestamp) -> bool {
         self.recalled.is_some_and(|recalled| now.since(recalled) >= LEASE / 2)
     }
 }
 
 impl Inner {
-    /// A delegation of somebody else that excludes such a use.
+    /// Another client's delegation that excludes such a use.
     fn in_the_way(&self, file: usize, client: usize, writes: bool, now: Timestamp) -> Option<(usize, Held)> {
         let is_in_the_way = |held: &Held| (held.is_write || writes) && !held.is_overdue(now);
         let mut others = self.delegations.iter().filter(|((held, holder), _)| *held == file && *holder != client);
@@ -425,7 +428,7 @@ mod tests {
         assert!(checks.has(Thing::Counter(1), present) && !checks.has(Thing::Counter(1), late));
         checks.gives_up(Thing::Counter(1), late);
         checks.gives_up(Thing::Counter(1), present);
-        // What nobody has meanwhile is the caller's, and may be taken from it again.
+        // If no other has got it meanwhile, the caller has it, but another may still get it.
         checks.got_late(Thing::Counter(1), late);
         assert!(checks.has(Thing::Counter(1), late));
         checks.got(Thing::Counter(1), present);
@@ -459,7 +462,7 @@ mod tests {
         assert!(checks.is_wrong());
     }
 
-    /// What is found when the second comes: a use or a delegation, beside a delegation of the first or its open.
+    /// Whether the checks find something wrong in these actions.
     fn is_found(act: impl FnOnce(&Arc<Checks>)) -> bool {
         let checks = Arc::new(checks());
         act(&checks);

@@ -1,5 +1,5 @@
-//! A lean client: a session with a few slots over two connections, calls that are sent again until they are answered,
-//! and what it holds, which it reclaims when the server has lost its sessions.
+//! A lean client: it has a session with a few slots over two connections, sends calls again until they are answered,
+//! and reclaims what it holds when the server has lost its sessions.
 
 use super::{
     Scene,
@@ -21,7 +21,7 @@ use rpcrdma_transport::{ClientOptions, Quiet, Reverse, connect};
 use rpcrdma_xdr::ItemData;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// COMPOUND's number, and the largest reply that is wanted of one.
+/// COMPOUND's number, and the largest reply that the client accepts.
 const COMPOUND: u32 = 1;
 const REPLY_OCTETS: usize = 3_072;
 /// Bytes of the server's calls and their replies.
@@ -29,17 +29,17 @@ const BACK_OCTETS: u32 = 4_096 - 28;
 /// Slots of a session, and connections of a client.
 const SLOTS: usize = 3;
 const CONNECTIONS: usize = 2;
-/// How long a client waits before it asks again what was answered with DELAY or GRACE, or not at all.
+/// How long a client waits before it repeats a call that was answered with DELAY or GRACE, or not at all.
 const PAUSE: Duration = Duration::from_millis(700);
-/// What SEQUENCE says of a lease that was not renewed, and of a path on which the server cannot call.
+/// The flags by which SEQUENCE says that a lease was not renewed, and that the server cannot call.
 const REVOKED: u32 = sequence_status::EXPIRED_SOME_STATE_REVOKED | sequence_status::EXPIRED_ALL_STATE_REVOKED;
 const DOWN: u32 = sequence_status::CB_PATH_DOWN | sequence_status::CB_PATH_DOWN_SESSION;
 
-/// The session is gone, and with it what it was told of the call.
+/// The session is gone, and with it the result of the call.
 #[derive(Debug)]
 pub(super) struct Gone;
 
-/// What a client has, as it was acknowledged.
+/// What a client holds, as the server has acknowledged.
 #[derive(Clone)]
 pub(super) struct Holding {
     pub(super) file: Handle,
@@ -63,13 +63,13 @@ pub(super) struct Client {
     session: SessionId,
     slots: [u32; SLOTS],
     pub(super) holdings: BTreeMap<Thing, Holding>,
-    /// What the server's calls meet.
+    /// The program that takes the server's calls.
     pub(super) program: Arc<Program>,
-    /// The server says that it cannot call, and that a delegation was taken away.
+    /// Whether the server says that it cannot call, and that it took a delegation away.
     is_down: bool,
     pub(super) has_lost: bool,
-    /// Something was taken away, or would have been by now, and was not freed: after a restart the server lets nobody
-    /// reclaim of whom it knows that (RFC 8881 section 8.4.3).
+    /// Whether the server has taken something away, or may have by now, that the client has not freed: after a restart
+    /// the server lets such a client reclaim nothing (RFC 8881 section 8.4.3).
     pub(super) owes_note: bool,
 }
 
@@ -134,7 +134,7 @@ impl Client {
                 Err(CallError::Transport(error)) => {
                     self.scene.tally.count("nfs4: a call is sent again over another connection");
                     self.scene.checks.note(format!("client {}: {error}", self.number));
-                    // A transport that has given up does not come back.
+                    // A transport that has given up stays dead.
                     self.connections[at] = Self::connection(&self.scene, self.number, &self.program).await;
                     at = (at + 1) % CONNECTIONS;
                 }
@@ -146,13 +146,13 @@ impl Client {
         }
     }
 
-    /// A call that no session carries.
+    /// Sends a call without a session.
     async fn alone(&mut self, op: Args) -> Outcome<ItemData> {
         let call = Arguments::new(self.minor, vec![op]);
         self.send(&call).await.results.remove(0)
     }
 
-    /// Sends a call and, now and then, the same once more at the same time over the other connection: they are one.
+    /// Sends a call and sometimes, at the same time, a copy of it over the other connection: both are the same call.
     async fn send_perhaps_twice(&mut self, call: &Arguments) -> Results<ItemData> {
         if self.random.below(4) > 0 {
             return self.send(call).await;
@@ -181,8 +181,8 @@ impl Client {
         }
     }
 
-    /// A COMPOUND in the session; what is answered behind SEQUENCE. `None`: it was executed, and nobody knows the
-    /// answer.
+    /// Sends a COMPOUND in the session, and returns the results behind SEQUENCE. `None` if it was executed and its
+    /// results are unknown.
     pub(super) async fn call(&mut self, cache: bool, ops: Vec<Args>) -> Result<Option<Outcomes>, Gone> {
         self.scene.checks.called();
         let slot = self.random.below(SLOTS as u64) as usize;
@@ -231,7 +231,7 @@ impl Client {
         }
     }
 
-    /// Begins anew, as after a crash: all that it had is nobody's as soon as it has said so.
+    /// Begins again, as after a crash: as soon as the server knows, all that this client held is free.
     pub(super) async fn forget(&mut self) {
         self.incarnation += 1;
         self.scene.tally.count("nfs4: a client begins anew");
@@ -241,7 +241,7 @@ impl Client {
         self.recover().await;
     }
 
-    /// Gets a session, and back what it holds.
+    /// Gets a session, and reclaims what it holds.
     pub(super) async fn recover(&mut self) {
         while self.try_recover().await.is_err() {
             self.scene.world.sleep(PAUSE).await;
@@ -257,7 +257,7 @@ impl Client {
         };
         let channel = ops::ChannelAttributes::new(8_192, 2_048, 8, SLOTS as u32);
         let mut create = ops::CreateSession::new(&known, channel);
-        // What fits the reverse direction of version 1, which is inline.
+        // This fits into the reverse direction of version 1, which is always inline.
         create.back = ops::ChannelAttributes::new(BACK_OCTETS, 0, 8, callback::SLOTS);
         create.flags = create_session::CONN_BACK_CHAN;
         let created = match self.alone(Args::CreateSession(create)).await {
@@ -270,7 +270,7 @@ impl Client {
         if self.id == Some(known.client) {
             return Ok(());
         }
-        // The server knows nothing of this client any more.
+        // The server has forgotten this client.
         self.id = None;
         self.owes_note |= self.holdings.keys().any(|thing| self.may_be_lost(*thing));
         for thing in self.holdings.keys().copied().collect::<Vec<_>>() {
@@ -290,7 +290,7 @@ impl Client {
         Gone
     }
 
-    /// Gets back what was acknowledged before the server restarted.
+    /// Reclaims what the server had acknowledged before it restarted.
     async fn reclaim(&mut self, thing: Thing) -> Result<(), Gone> {
         let Some(mut holding) = self.holdings.get(&thing).cloned() else { return Ok(()) };
         self.scene.tally.count("nfs4: something is reclaimed");
@@ -311,7 +311,7 @@ impl Client {
                         other => return self.lost(thing, None, &format!("{other:?}")),
                     };
                     self.scene.tally.count("nfs4: a delegation is reclaimed");
-                    // It is asked for with the answer.
+                    // The reply itself may say that the delegation is recalled.
                     delegated.is_wanted |= is_wanted;
                     delegated.state = state;
                     if is_wanted {
@@ -340,7 +340,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether the server may have taken it away: a delegation that it has called for, and that was not returned.
+    /// Whether the server may have taken something away: a delegation that it recalled and that was not returned.
     pub(super) fn may_be_lost(&self, thing: Thing) -> bool {
         matches!(thing, Thing::Delegated(file) if self.scene.checks.may_be_lost(file, self.number))
     }
@@ -363,13 +363,13 @@ impl Client {
         Owner { client: ClientId(0), name: OwnerName::from(name) }
     }
 
-    /// One operation on a file, whose answer is kept.
+    /// Makes a call with one operation on a file; the server keeps the reply.
     pub(super) async fn on(&mut self, file: &Handle, op: Args) -> Result<Option<Outcome<ItemData>>, Gone> {
         let put = Args::PutFh(ops::PutFh { file: file.clone() });
         Ok(self.call(true, vec![put, op]).await?.and_then(|mut outcomes| outcomes.pop()))
     }
 
-    /// Lets the server call over a connection, if it says that it has none.
+    /// Binds a connection to the back channel, if the server says that it has none.
     pub(super) async fn bind_if_down(&mut self) -> Result<(), Gone> {
         if !std::mem::take(&mut self.is_down) {
             return Ok(());
@@ -387,12 +387,12 @@ impl Client {
         }
     }
 
-    /// Says that it is there.
+    /// Renews the lease.
     pub(super) async fn renew(&mut self) -> Result<(), Gone> {
         self.call(false, vec![Args::PutRootFh]).await.map(drop)
     }
 
-    /// Sleeps for a moment, before it asks again.
+    /// Sleeps for a moment before the next attempt.
     pub(super) async fn pause(&self) {
         self.scene.world.sleep(PAUSE).await;
     }

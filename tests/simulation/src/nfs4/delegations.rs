@@ -1,5 +1,5 @@
-//! What clients do with delegations: files that one has to itself, or that several only read, until another wants them
-//! otherwise. A few return nothing, and lose it.
+//! The work of clients with delegations: one client has a file alone, or several read it, until another client wants a
+//! conflicting use. A few clients do not return their delegation, and lose it.
 
 use super::{
     LEASE,
@@ -14,14 +14,14 @@ use rpcrdma_nfs::v4::{
 };
 use std::time::Duration;
 
-/// Files that are delegated.
+/// How many files may be delegated.
 const FILES: u64 = 3;
 pub(super) const NAMES: [&str; FILES as usize] = ["shared 0", "shared 1", "shared 2"];
-/// Their numbers are behind those of the counters that are locked.
+/// The counters in these files have numbers behind those of the locked counters.
 pub(super) const FIRST_COUNTER: usize = 2;
 /// One delegation in so many is not returned.
 const NEVER_ONE_IN: u64 = 6;
-/// How long one that does nothing waits for its end: some leases.
+/// How long a client that returns nothing waits until its delegation is taken away: some leases.
 const LAST: Duration = LEASE.saturating_mul(4);
 /// Deny WRITE.
 const WRITE: u32 = 2;
@@ -32,12 +32,12 @@ pub(super) struct Delegated {
     pub(super) state: StateId,
     pub(super) is_write: bool,
     pub(super) is_wanted: bool,
-    /// It will not be returned.
+    /// Whether the client will never return it.
     pub(super) is_kept: bool,
 }
 
 impl Worker {
-    /// Opens a file, and has it to itself for a while if it gets it.
+    /// Opens a file, and uses it for a while if it gets a delegation.
     pub(super) async fn have_delegated(&mut self) -> Result<(), Gone> {
         let file = self.client.random.below(FILES) as usize;
         let is_write = self.client.random.below(2) == 0;
@@ -49,7 +49,7 @@ impl Worker {
             self.use_delegated(file).await?;
             self.hold().await?;
         }
-        // Now and then it goes on, and has it still.
+        // Sometimes it goes on and keeps the delegation.
         if self.client.random.below(3) == 0 { Ok(()) } else { self.give_back().await }
     }
 
@@ -92,7 +92,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Nobody else can have changed it, and who has it for writing may.
+    /// Uses a delegated file: no other client can have changed it; with a write delegation this client counts it up.
     async fn use_delegated(&mut self, file: usize) -> Result<(), Gone> {
         let Some(holding) = self.client.holdings.get(&Thing::Delegated(file)).cloned() else { return Ok(()) };
         let Some(Delegated { state, is_write, .. }) = holding.delegated else { return Ok(()) };
@@ -102,7 +102,8 @@ impl Worker {
         }
     }
 
-    /// Opens a file that others may have delegated, and reads or counts up: while it has it open, nobody has.
+    /// Opens a file of which others may have delegations, and reads it or counts it up: while it is open, no other
+    /// client may have a conflicting delegation.
     pub(super) async fn visit(&mut self) -> Result<(), Gone> {
         let (number, checks) = (self.client.number, self.client.scene.checks.clone());
         let file = self.client.random.below(FILES) as usize;
@@ -133,7 +134,7 @@ impl Worker {
         self.give_back().await
     }
 
-    /// Reads without an open: who has the file for writing is asked for it first.
+    /// Reads without an open: the server must first recall a write delegation.
     async fn look_in_passing(&mut self, file: usize) -> Result<(), Gone> {
         let (number, checks) = (self.client.number, self.client.scene.checks.clone());
         let lookup = Args::Lookup(ops::Lookup { name: Self::name(NAMES[file]) });
@@ -145,7 +146,7 @@ impl Worker {
                 self.client.scene.tally.count("nfs4: a look in passing");
                 checks.passed_by(file, number, &before);
             }
-            // It is not there, or somebody denies reading it.
+            // The file does not exist, or another client denies reading it.
             Some(outcome) if matches!(outcome.status(), Status::NOENT | Status::LOCKED) => {}
             Some(outcome) => self.denied("READ", outcome.status()),
             None => {}
@@ -153,7 +154,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Does what the server has called for, and lets it call.
+    /// Does what the server's calls ask for, and makes sure that it can call.
     pub(super) async fn attend(&mut self) -> Result<(), Gone> {
         self.client.bind_if_down().await?;
         for (file, state) in self.client.program.recalled() {
@@ -173,7 +174,7 @@ impl Worker {
         {
             self.client.scene.tally.count("nfs4: a delegation is returned as it is wanted");
             if let Thing::Delegated(file) = thing {
-                // What is written back on the way is there for whoever comes next.
+                // Uses the file before it returns the delegation: the next client must see the result.
                 self.use_delegated(file).await?;
             }
             if let Some(holding) = self.client.holdings.remove(&thing) {
@@ -183,7 +184,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What it does not return is taken away: it waits for that, and sees that it is good for nothing then.
+    /// Finds out which delegations the server has taken away, and checks that they are no longer valid.
     async fn look_for_what_is_lost(&mut self) -> Result<(), Gone> {
         let (number, checks) = (self.client.number, self.client.scene.checks.clone());
         self.client.has_lost = false;
@@ -220,13 +221,13 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether it has something that it was asked for and keeps.
+    /// Whether it keeps a recalled delegation.
     fn keeps(&self) -> bool {
         let kept = self.client.holdings.values().filter_map(|holding| holding.delegated.as_ref());
         kept.into_iter().any(|delegated| delegated.is_kept && delegated.is_wanted)
     }
 
-    /// Waits until what it keeps is taken away, and says meanwhile that it is there.
+    /// Waits until the server takes away what it keeps, and renews its lease meanwhile.
     pub(super) async fn outlast(&mut self) -> Result<(), Gone> {
         let until = self.client.scene.world.now() + LAST;
         while self.keeps() {

@@ -1,15 +1,15 @@
-//! Runs of NFS version 4: lean clients of minor versions 1 and 2 over the transport, against the real server and its
-//! file system of memory. Connections are cut, the server is killed and comes back with its journal and no session;
-//! calls are sent again over the same and over other connections, by the same slot and number.
+//! Runs of NFS version 4: lean clients of minor versions 1 and 2 over the transport, with the real server and its file
+//! system in memory. Connections are cut, the server is killed and comes back with its journal and no session; calls
+//! are sent again over the same and over other connections, by the same slot and number.
 //!
-//! Clients can be called: files are delegated to them and recalled, whatever becomes of the connections and the server
+//! The server can call clients: it delegates files and recalls them, whatever happens to connections and server
 //! meanwhile.
 //!
-//! In runs of the fourth edition the clients are those of `rpcrdma-nfs-client` ([`ours`]).
+//! In runs of the fourth edition `rpcrdma-nfs-client` provides the clients ([`ours`]).
 //!
-//! [`checks`] judges from outside: what was executed against what was acknowledged, who holds a lock, a share or a
-//! delegation, what was written stably. Nobody waits for ever: a run ends in virtual time, or that is what it has
-//! found.
+//! [`checks`] judges from outside: it compares executed operations with acknowledged ones, and knows the holders of
+//! locks, shares and delegations, and stable writes. No client waits for ever: a run that does not end within a virtual
+//! time is a finding.
 
 mod callback;
 mod checks;
@@ -39,19 +39,19 @@ use work::Worker;
 
 /// One seed in so many is a run of this kind.
 const ONE_IN: u64 = 4;
-/// And one with clients of ours: the seeds with this remainder.
+/// One in as many is a run with clients of ours: the seeds with this remainder.
 const OURS: u64 = 2;
-/// Clients at most.
+/// The most clients.
 const MAX_CLIENTS: u64 = 3;
-/// What each of them does, in number.
+/// How many operations each of them does: the least and the range.
 const ROUNDS: (u64, u64) = (4, 14);
-/// Cuts, partitions and restarts at most.
+/// The most cuts, partitions and restarts.
 const MAX_MISHAPS: u64 = 10;
 /// A lease, and a grace period: far longer than anything here is away.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 /// The longest that a connection or the server is away.
 const LONGEST_AWAY: Duration = Duration::from_secs(3);
-/// How long all of it may take: some leases for each round of each client.
+/// How long a run may take: some leases for each round of each client.
 const PATIENCE: Duration = Duration::from_secs(4 * 60 * 60);
 
 pub(crate) const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -60,7 +60,7 @@ fn client_ip(client: usize) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 0, 1, client as u8 + 1))
 }
 
-/// What all in a run have in common.
+/// What all participants of a run share.
 #[derive(Clone)]
 pub(crate) struct Scene {
     pub(crate) world: World,
@@ -69,17 +69,17 @@ pub(crate) struct Scene {
     pub(crate) tally: Arc<Tally>,
 }
 
-/// Who are the clients of a run.
+/// The clients of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cast {
-    /// Lean ones.
+    /// Lean clients.
     Lean,
-    /// Those of `rpcrdma-nfs-client`.
+    /// Clients of `rpcrdma-nfs-client`.
     Ours,
 }
 
 impl Cast {
-    /// Who they are in a seed's run, if it is one of NFS version 4.
+    /// The clients of a seed's run, if it is a run of NFS version 4.
     pub(crate) fn of(seed: u64, edition: Edition) -> Option<Self> {
         match (edition, seed % ONE_IN) {
             (Edition::Third | Edition::Fourth | Edition::Fifth, 0) => Some(Self::Lean),

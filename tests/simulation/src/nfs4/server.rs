@@ -1,5 +1,4 @@
-//! The server's process: the real one, with a disk that outlives it, which is its file system of memory and its state
-//! directory.
+//! The server's process: the real one, with a disk that outlives it: a file system in memory, and a state directory.
 
 use super::{LEASE, SERVER, Scene};
 use crate::{lock, scratch::scratch};
@@ -20,13 +19,13 @@ use tempfile::TempDir;
 
 /// Where it listens.
 pub(super) const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20_049);
-/// Calls of the server's on a connection at a time.
+/// Calls that the server may have under way on a connection.
 const CALLBACK_CREDITS: u32 = 16;
-/// Bytes of its file system, and for calls.
+/// Bytes of its file system, and of memory for calls.
 const STORAGE_OCTETS: u64 = 128 << 20;
 const MEMORY_OCTETS: usize = 8 << 20;
 
-/// Counts what is executed, for the checks.
+/// Counts executed operations, for the checks.
 struct Executions(Scene);
 
 impl Observer for Executions {
@@ -87,7 +86,7 @@ impl Server {
         lock(&self.tasks).extend([upkeep, listening]);
     }
 
-    /// Its tasks end, and with them all that it did not write down.
+    /// Ends the server's tasks, and with them everything that is not on its disk.
     pub(super) fn stop(&mut self) {
         lock(&self.tasks).drain(..).for_each(|task| task.abort());
     }

@@ -1,5 +1,5 @@
-//! What clients do: directories that are made and removed once, counters that are counted up under a lock, a file that
-//! one has at a time. A call whose outcome nobody learns is told to the checks as such.
+//! The work of clients: they make and remove directories, count up counters under a lock, and open a file that only one
+//! may have open. They report to the checks every call whose outcome stays unknown.
 
 use super::{
     LEASE, Scene,
@@ -14,19 +14,19 @@ use rpcrdma_nfs::v4::{
 };
 use std::time::Duration;
 
-/// Counters, one behind the other in a file, and their bytes.
+/// The number of counters, one behind the other in a file, and their bytes.
 const COUNTERS: u64 = 2;
 const COUNTER_OCTETS: u64 = 8;
 /// READ and WRITE.
 pub(super) const BOTH: u32 = 3;
-/// To read and write, beside whomever else; and nothing is delegated.
+/// Open for reading and writing, denying nothing, and without a delegation.
 const ALL: (u32, u32) = (BOTH | ops::share::WANT_NONE, 0);
-/// How often a client asks for something that somebody else has before it does something else.
+/// How often a client asks for something that another has, before it gives up.
 const PATIENCE: u64 = 40;
-/// How long something is held, at most, and how often who holds it says that it is there.
+/// How often, at most, a client renews its lease while it holds something, and the time between.
 const LONGEST_HELD: u64 = 3;
 const RENEWED: Duration = Duration::from_secs(10);
-/// What is not to be done twice.
+/// The operations that must not be done twice.
 const ONCE: [Op; 2] = [Op::Create, Op::Remove];
 
 pub(super) struct Worker {
@@ -56,8 +56,8 @@ impl Worker {
                 worker.client.recover().await;
             }
         }
-        // What is left is given back, or it would be in the way of others for a lease. What is never given back is
-        // taken away.
+        // Gives back what is left, or it would be in the way of others for a lease. First waits until the server has
+        // taken away what the client never returns.
         while worker.outlast().await.is_err() {
             worker.client.recover().await;
         }
@@ -69,7 +69,7 @@ impl Worker {
         worker.client.stop();
     }
 
-    /// When all is done: what was acknowledged is there, and was done once.
+    /// At the end: checks that acknowledged changes are there, and were done once.
     pub(super) async fn judge(scene: Scene, count: usize) {
         let checks = scene.checks.clone();
         let client = Client::new(scene, count.max(3), SeededRandom::new(1)).await;
@@ -85,7 +85,7 @@ impl Worker {
         checks.judge_executions(&ONCE);
     }
 
-    /// The counters are what was written last.
+    /// Checks that the counters have the values written last.
     async fn look(&mut self) -> Result<bool, Gone> {
         for (number, name) in SHARED.into_iter().enumerate() {
             let access = (BOTH | ops::share::WANT_NONE, BOTH);
@@ -109,7 +109,7 @@ impl Worker {
         Name(bytes::Bytes::copy_from_slice(text.as_bytes()))
     }
 
-    /// Makes a directory by a name that nobody else ever uses: that it is there already means that it was made twice.
+    /// Makes a directory with a unique name: if it already exists, it was made twice.
     async fn make(&mut self) -> Result<(), Gone> {
         self.count += 1;
         let name = format!("{}-{}", self.client.number, self.count);
@@ -135,7 +135,7 @@ impl Worker {
         }
     }
 
-    /// Removes one of them: that it is not there means that it was removed twice.
+    /// Removes one of these directories: if it does not exist, it was removed twice.
     async fn remove(&mut self) -> Result<(), Gone> {
         let Some(name) = self.made.pop() else { return Ok(()) };
         let remove = Args::Remove(ops::Remove { name: Self::name(&name) });
@@ -155,7 +155,7 @@ impl Worker {
         }
     }
 
-    /// Opens a file, which is made if it is not there. `None`: somebody is in the way, for now.
+    /// Opens a file, and makes it if it does not exist. `None` if another client is in the way for now.
     async fn open(
         &mut self,
         name: &str,
@@ -177,7 +177,7 @@ impl Worker {
         }
     }
 
-    /// Something was refused: that somebody else has it, or may reclaim it, is no fault.
+    /// The server has refused something. It is no fault if another client has it or may reclaim it.
     pub(super) fn denied(&self, what: &str, status: Status) {
         let scene = &self.client.scene;
         match status {
@@ -236,7 +236,7 @@ impl Worker {
         self.give_back().await
     }
 
-    /// Reads a counter, which nobody else can write meanwhile.
+    /// Reads a counter that no other client can write meanwhile.
     pub(super) async fn read_checked(
         &mut self,
         file: &Handle,
@@ -250,11 +250,11 @@ impl Worker {
                 return Ok(value);
             }
         }
-        // What was taken away does not come back.
+        // The server has taken it away, and will not give it back.
         Err(Gone)
     }
 
-    /// Counts a counter up, which nobody else can use meanwhile.
+    /// Counts up a counter that no other client can use meanwhile.
     pub(super) async fn count_once(
         &mut self,
         file: &Handle,
@@ -266,7 +266,7 @@ impl Worker {
         let (client, checks) = (self.client.number, self.client.scene.checks.clone());
         let data = bytes::Bytes::copy_from_slice(&value.to_be_bytes());
         let write = ops::Write { state, offset: place * COUNTER_OCTETS, stability: ops::Stability::FileSync, data };
-        // Until it is known, it may be there or not.
+        // Until the reply, the value may be written or not.
         checks.wrote(number, value, false);
         match self.client.on(file, Args::Write(write)).await? {
             Some(Outcome::Write(Ok(_))) => checks.wrote(number, value, true),
@@ -276,8 +276,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether an answer is that of a delegation which was not returned in time: its holder may learn that by using it,
-    /// before it has looked for what is lost.
+    /// Whether a status means that a delegation was not returned in time: its holder may learn this when it uses the
+    /// delegation, before it has looked for its losses.
     fn is_taken_away(&self, state: StateId, status: Status) -> bool {
         let is_it = |holding: &Holding| holding.delegated.as_ref().is_some_and(|held| held.state.other == state.other);
         let mut things = self.client.holdings.iter().filter(|(_, holding)| is_it(holding)).map(|(thing, _)| *thing);
@@ -288,7 +288,7 @@ impl Worker {
         is_taken
     }
 
-    /// A range, if it can be had within some time.
+    /// Locks a range, if it becomes free within some time.
     async fn lock(
         &mut self,
         file: &Handle,
@@ -327,7 +327,7 @@ impl Worker {
         Ok(None)
     }
 
-    /// Opens a file that nobody else may open meanwhile.
+    /// Opens a file, denying it to all others.
     async fn have_alone(&mut self) -> Result<(), Gone> {
         let (number, checks) = (self.client.number, self.client.scene.checks.clone());
         if !self.client.holdings.contains_key(&Thing::Private) {
@@ -342,7 +342,7 @@ impl Worker {
         self.give_back().await
     }
 
-    /// Keeps what it has for a while: now and then for longer than a lease, which it renews.
+    /// Keeps what it has for a while, sometimes for longer than a lease, which it renews.
     pub(super) async fn hold(&mut self) -> Result<(), Gone> {
         let steps = match self.client.random.below(4) {
             0 => LEASE.as_secs() / RENEWED.as_secs() * (1 + self.client.random.below(LONGEST_HELD)),
@@ -356,7 +356,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives back all that it has, but what it never does.
+    /// Gives back everything, except what it never returns.
     pub(super) async fn give_back(&mut self) -> Result<(), Gone> {
         self.outlast().await?;
         while let Some((thing, holding)) = self.client.holdings.pop_first() {
@@ -365,7 +365,7 @@ impl Worker {
         Ok(())
     }
 
-    /// From now on others may have it, whatever becomes of the calls.
+    /// Gives one thing back. From now on others may get it, whatever the results of these calls are.
     pub(super) async fn give_one_back(&mut self, thing: Thing, holding: Holding) -> Result<(), Gone> {
         self.client.scene.checks.gives_up(thing, self.client.number);
         if let Some(delegated) = holding.delegated {

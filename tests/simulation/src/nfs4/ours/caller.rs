@@ -1,6 +1,7 @@
-//! What a caller does with a client of ours, and what it holds the answers against.
+//! The work of a caller with a client of ours, and the checks of the answers.
 //!
-//! What it has is told to the checks when it hears of it, and taken back before it says so to the server or goes away.
+//! A caller reports to the checks what it gets when it has the reply, and that it gives something up before it tells
+//! the server or goes away.
 
 use crate::{
     lock,
@@ -27,28 +28,28 @@ use std::{
     time::Duration,
 };
 
-/// Counters, one behind the other in a file, and their bytes: the lean clients have the same.
+/// The number of counters, one behind the other in a file, and their bytes: as with lean clients.
 const COUNTERS: u64 = 2;
 const COUNTER_OCTETS: u64 = 8;
-/// Callers of a client are told apart by the last digit of their number.
+/// The last digit of its number distinguishes a caller from others of the same client.
 const CALLERS: usize = 10;
-/// Bytes that are written in a piece, and pieces of a file.
+/// The most bytes in a piece of a file, and the most pieces.
 const MAX_PIECE: u64 = 20_000;
 const MAX_PIECES: u64 = 4;
-/// The same of a file that the server copies by and by, which it does with more than 4 MiB.
+/// The same for a file with more than 4 MiB, which the server copies in the background.
 const LARGE_PIECE: u64 = 1_000_000;
 const LARGE_PIECES: usize = 5;
-/// One time in so many what a caller does is left in the middle.
+/// One operation in so many stops in the middle.
 const LEFT_ONE_IN: u64 = 6;
 /// One copy in so many is of a large file.
 const LARGE_ONE_IN: u64 = 8;
-/// How long a caller waits at most before it goes away, in microseconds.
+/// The longest time before a caller goes away, in microseconds.
 const MAX_WAIT_MICROS: u64 = 4_000;
-/// How often a caller asks for a file that somebody denies.
+/// How often a caller asks for a file that another denies.
 const PATIENCE: u64 = 40;
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A file as it was acknowledged.
+/// A file with the contents that the server has acknowledged.
 #[derive(Debug)]
 pub(super) struct Written {
     name: String,
@@ -58,10 +59,10 @@ pub(super) struct Written {
 /// A caller.
 pub(super) struct Caller {
     scene: Scene,
-    /// Its client's number, and its own among all.
+    /// Its client's number, and its own number among all callers.
     client: usize,
     number: usize,
-    /// Its client begins anew now and then: names tell by this.
+    /// The incarnation of its client, for unique names.
     life: u64,
     nfs: Nfs4,
     random: SeededRandom,
@@ -70,7 +71,7 @@ pub(super) struct Caller {
     count: u64,
 }
 
-/// Something that excludes others: given up when this is dropped.
+/// Something that excludes others. Dropping the value gives it up.
 struct Has {
     checks: Arc<Checks>,
     thing: Thing,
@@ -93,7 +94,7 @@ impl Drop for Has {
     }
 }
 
-/// A call that is not to be executed twice, and whose outcome nobody knows if this is dropped before it is.
+/// A call that must not be executed twice. If this is dropped before the outcome is known, the outcome stays unknown.
 struct Outstanding {
     checks: Arc<Checks>,
     op: Op,
@@ -119,7 +120,7 @@ impl Drop for Outstanding {
     }
 }
 
-/// An open file, and how often by then its client had been away for long, and the server had been restarted.
+/// An open file, and how often, before the open, its client had been away for long and the server had restarted.
 struct File {
     opened: Opened,
     departures: u64,
@@ -160,7 +161,8 @@ impl Caller {
                 }
             };
             if let Err(error) = done {
-                // Nobody could be reached for longer than the transport waits, or than an open waits to be confirmed.
+                // The client was away for longer than the transport waits, or longer than the server waits for
+                // OPEN_CONFIRM.
                 if is_of_absence(&error) && self.checks().departures(self.client) > 0 {
                     self.scene.tally.count("ours: a call fails for an absence");
                     continue;
@@ -170,7 +172,7 @@ impl Caller {
         }
     }
 
-    /// Does one thing. An error is one that there is no reason for.
+    /// Does one operation. Every error that it returns is a finding.
     async fn act(&mut self) -> Result<(), Error> {
         match self.random.below(16) {
             0 | 1 => self.make().await,
@@ -205,7 +207,7 @@ impl Caller {
         Ok(File { opened, departures, starts })
     }
 
-    /// An open that somebody may deny, for now.
+    /// Opens a file, and tries again while another denies it.
     async fn open_patiently(&self, name: &str, access: Access, how: How) -> Result<Option<File>, Error> {
         for _ in 0..PATIENCE {
             match self.open(name, access, how).await {
@@ -219,19 +221,19 @@ impl Caller {
         Ok(None)
     }
 
-    /// Whether the server may have taken a file: its client was away for long since, or before a restart, after which
-    /// nobody reclaims who has lost something and not taken note of it yet.
+    /// Whether the server may have taken a file away: its client was away for long since, or before a restart. After a
+    /// restart, a client that has lost something and does not know it yet cannot reclaim.
     fn may_be_lost(&self, departures: u64, starts: u64) -> bool {
         let now = self.checks().departures(self.client);
         now != departures || now > 0 && self.checks().starts() != starts
     }
 
-    /// That something is lost is told only to a client that was away for long.
+    /// A client may learn of a loss only if it was away for long.
     fn excuse<T>(&self, file: &File, result: Result<T, Error>) -> Result<Option<T>, Error> {
         self.excuse_since((file.departures, file.starts), result)
     }
 
-    /// The same for what a call has opened that was begun at this count of departures and starts.
+    /// The same for a call that began at these counts of departures and starts.
     fn excuse_since<T>(&self, (departures, starts): (u64, u64), result: Result<T, Error>) -> Result<Option<T>, Error> {
         match result {
             Err(Error::Lost { what, .. }) if self.may_be_lost(departures, starts) => {
@@ -245,7 +247,7 @@ impl Caller {
         }
     }
 
-    /// Makes a directory by a name that nobody else ever uses: that it is there already means that it was made twice.
+    /// Makes a directory with a unique name: if it already exists, it was made twice.
     async fn make(&mut self) -> Result<(), Error> {
         let (name, root) = (self.unique(), self.root().await?);
         let outstanding = Outstanding::new(self.checks(), Op::Create);
@@ -255,7 +257,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Removes one of them: that it is not there means that it was removed twice.
+    /// Removes one of these directories: if it does not exist, it was removed twice.
     async fn remove(&mut self) -> Result<(), Error> {
         let Some(name) = self.made.pop() else { return Ok(()) };
         let root = self.root().await?;
@@ -301,16 +303,16 @@ impl Caller {
             self.excuse(&file, unlocked)?;
         }
         if self.random.below(4) == 0 {
-            // The driver closes it.
+            // Then the driver closes the file.
             return Ok(());
         }
         self.close(file).await
     }
 
-    /// Counts up under a lock. `None`: the lock is lost.
+    /// Counts up under a lock. `None` if the lock is lost.
     async fn count_once(&mut self, file: &File, has: &Has, counter: u64, offset: u64) -> Result<Option<()>, Error> {
         let number = counter as usize;
-        // Who has lost the lock by now must not read or write by it any more.
+        // A caller that has already lost the lock must not be able to read or write under it.
         let is_lost = !self.checks().has(has.thing, self.number);
         let read = self.nfs.read(&file.opened, offset, COUNTER_OCTETS as u32).await;
         let Some(read) = self.excuse(file, read)? else { return Ok(None) };
@@ -321,7 +323,7 @@ impl Caller {
             self.checks().found(format!("caller {} reads {:?} by a lock that another has", self.number, has.thing));
             return Ok(None);
         }
-        // It may have been lost and counted up meanwhile, which the write finds.
+        // Meanwhile the lock may be lost and another may have counted up: then the write must fail.
         if !self.checks().has(has.thing, self.number) {
             return self.write_lost(file, has, offset, value).await;
         }
@@ -342,7 +344,7 @@ impl Caller {
         Ok(Some(()))
     }
 
-    /// Writes by a lock that another has: it must not succeed.
+    /// Writes under a lock that another has: the write must fail.
     async fn write_lost(&self, file: &File, has: &Has, offset: u64, value: u64) -> Result<Option<()>, Error> {
         let data = Bytes::copy_from_slice(&value.to_be_bytes());
         let written = self.nfs.write(&file.opened, offset, Stability::FileSync, data).await;
@@ -360,7 +362,7 @@ impl Caller {
         }
     }
 
-    /// Makes a file of its own, and writes to it in pieces.
+    /// Makes a new file, and writes to it in pieces.
     async fn write_file(&mut self) -> Result<(), Error> {
         let pieces: Vec<_> = (0..1 + self.random.below(MAX_PIECES))
             .map(|_| (1 + self.random.below(MAX_PIECE), self.random.next_u64() as u8, self.random.below(3)))
@@ -402,14 +404,14 @@ impl Caller {
         Ok(())
     }
 
-    /// One of the files that are written, which nobody else changes.
+    /// Takes one of the written files, so that no other caller uses it.
     fn some_file(&self) -> Option<Written> {
         let mut written = lock(&self.written);
         let at = self.random.below(written.len().max(1) as u64) as usize;
         (at < written.len()).then(|| written.swap_remove(at))
     }
 
-    /// Reads a file that was written. It is there for others again when all is done, or if this is left.
+    /// Reads a written file. Afterwards, or if this stops in the middle, other callers can use the file again.
     async fn read_file(&mut self) -> Result<(), Error> {
         let Some(written) = self.some_file() else { return Ok(()) };
         let kept = Kept { all: self.written.clone(), written: Some(written) };
@@ -417,7 +419,7 @@ impl Caller {
         written.read(&self.scene, &self.nfs).await
     }
 
-    /// A small file in one call, written and read.
+    /// Writes and reads a small file in one call.
     async fn small_file(&mut self) -> Result<(), Error> {
         let (name, root) = (self.unique(), self.root().await?);
         let octets = Bytes::from(vec![self.random.next_u64() as u8; 1 + self.random.below(3_000) as usize]);
@@ -437,7 +439,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Lets the server copy a file, now and then one that is so large that the server tells of its end by calling.
+    /// Lets the server copy a file, sometimes one so large that the server calls when the copy has ended.
     async fn copy_file(&mut self) -> Result<(), Error> {
         if self.nfs.minor() < 2 {
             return Ok(());
@@ -465,7 +467,7 @@ impl Caller {
         Ok(())
     }
 
-    /// Opens a file that a lean client may have delegated, and looks at it.
+    /// Opens a file of which a lean client may have a delegation, and reads it.
     async fn visit(&mut self) -> Result<(), Error> {
         let file = self.random.below(SHARED.len() as u64) as usize;
         let writes = self.random.below(2) == 0;
@@ -473,7 +475,7 @@ impl Caller {
         let how = How::Unchecked(NewAttributes::default());
         let Some(opened) = self.open_patiently(SHARED[file], access, how).await? else { return Ok(()) };
         self.scene.tally.count("ours: a visit");
-        // What was opened before its client was away for long may have been taken away by now.
+        // If the client was away for long since the open began, the server may have taken the open away.
         let is_late = self.checks().departures(self.client) != opened.departures;
         let using = (!is_late).then(|| self.checks().uses(file, self.number, writes));
         let read = self.nfs.read(&opened.opened, 0, COUNTER_OCTETS as u32).await;
@@ -483,7 +485,7 @@ impl Caller {
     }
 }
 
-/// Whether a client that was away for long may be told this.
+/// Whether a long absence of the client can cause this error.
 fn is_of_absence(error: &Error) -> bool {
     match error {
         Error::Call { .. } | Error::Lost { operation: Op::OpenConfirm, .. } => true,
@@ -492,12 +494,12 @@ fn is_of_absence(error: &Error) -> bool {
     }
 }
 
-/// Which client of ours a caller is of.
+/// The client of ours to which a caller belongs.
 pub(in crate::nfs4) fn client_of(caller: usize) -> usize {
     caller / CALLERS
 }
 
-/// A file that is put back when this is dropped.
+/// A file in use. Dropping the value puts it back.
 struct Kept {
     all: Arc<Mutex<Vec<Written>>>,
     written: Option<Written>,
@@ -510,11 +512,11 @@ impl Drop for Kept {
 }
 
 impl Written {
-    /// When all is done: what was acknowledged is there.
+    /// At the end: checks that the acknowledged bytes are there.
     pub(super) async fn judge(&self, scene: &Scene, client: usize, nfs: &Nfs4) {
         for _ in 0..PATIENCE {
             match self.read(scene, nfs).await {
-                // The transport gives up only now what it tried all the time that the client was away.
+                // The transport gives up only now the attempts that it made during the absence.
                 Err(error) if is_of_absence(&error) && scene.checks.departures(client) > 0 => {
                     scene.tally.count("ours: a call fails for an absence");
                     scene.world.sleep(PAUSE).await;

@@ -16,12 +16,12 @@ use std::{
     time::Duration,
 };
 
-/// Callers of a client at most, and what each does.
+/// The most callers of a client, and how many operations each does.
 const MAX_CALLERS: u64 = 3;
 const ROUNDS: (u64, u64) = (3, 9);
 /// How long a host waits before it connects again.
 const PAUSE: Duration = Duration::from_millis(700);
-/// How long the goodbye may take.
+/// How long the client's orderly end may take.
 const GOODBYE: Duration = Duration::from_secs(600);
 
 pub(super) struct Host {
@@ -31,11 +31,11 @@ pub(super) struct Host {
     minor: u32,
     versions: Versions,
     process: Process,
-    /// What the callers have left, for whoever comes after them.
+    /// The files that callers have written, for later callers.
     written: Arc<Mutex<Vec<Written>>>,
 }
 
-/// What ends with the host.
+/// Everything that ends with the host's process.
 #[derive(Default)]
 struct Process {
     nfs: Arc<Mutex<Option<Nfs4>>>,
@@ -82,7 +82,7 @@ impl Host {
         start.as_ref().is_some_and(|start| !start.is_finished()) || lock(callers).iter().any(|task| !task.is_finished())
     }
 
-    /// Nobody can reach it for a while. If that is long, what it holds may be taken away.
+    /// The host is cut off for a while. If that is long, the server may take away what it holds.
     pub(super) async fn is_away(&self, lasting: Duration) {
         let Scene { world, checks, tally, .. } = &self.scene;
         let is_long = lasting >= crate::nfs4::LEASE;
@@ -96,7 +96,7 @@ impl Host {
         world.heal(client_ip(self.number), SERVER);
     }
 
-    /// It is killed, and begins anew: what it held is nobody's when its lease has ended.
+    /// The host is killed, and begins again: what it held is free when its lease has ended.
     pub(super) async fn restart(&mut self, away: Duration) {
         let Scene { world, checks, tally, .. } = self.scene.clone();
         tally.count("ours: a client is killed");
@@ -117,7 +117,7 @@ impl Host {
         self.scene.checks.forgets_all(self.number);
     }
 
-    /// What was acknowledged is there.
+    /// Checks that all acknowledged bytes are there.
     pub(super) async fn judge_contents(&self) {
         let Some(nfs) = lock(&self.process.nfs).clone() else { return };
         let all = std::mem::take(&mut *lock(&self.written));
@@ -126,7 +126,7 @@ impl Host {
         }
     }
 
-    /// Says goodbye: the server must find nothing that the client has left.
+    /// Ends the client in order: the server must not find anything that it has left.
     pub(super) async fn end(&mut self) {
         let Scene { world, checks, .. } = self.scene.clone();
         let number = self.number;

@@ -1,4 +1,4 @@
-//! What goes wrong in a run with clients of ours.
+//! The mishaps of a run with clients of ours.
 
 use crate::nfs4::{LEASE, LONGEST_AWAY};
 use rpcrdma_env::Random;
@@ -11,9 +11,9 @@ pub(super) enum Mishap {
     Cut,
     /// The client cannot be reached.
     Away(Duration),
-    /// The server is killed, and is back after a while.
+    /// The server is killed, and comes back after a while.
     Restart(Duration),
-    /// The client is killed, and begins anew after a while.
+    /// The client is killed, and begins again after a while.
     Killed(Duration),
 }
 
@@ -23,7 +23,7 @@ impl Mishap {
         match random.below(9) {
             0..=2 => Self::Cut,
             3 => Self::Away(away),
-            // Longer than a lease, and shorter than a transport is patient.
+            // Longer than a lease, and shorter than the transport's patience.
             4 => Self::Away(LEASE + Duration::from_secs(5 + random.below(40))),
             5 => Self::Killed(away),
             _ => Self::Restart(away),

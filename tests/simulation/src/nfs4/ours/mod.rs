@@ -1,12 +1,12 @@
-//! Runs in which the clients of NFS version 4 are those of `rpcrdma-nfs-client`, in minor versions 0 to 2, over either
-//! version of the transport, with their drivers and their callbacks. Beside them there may be a lean client, which has
-//! files delegated that ours want.
+//! Runs with the NFS version 4 clients of `rpcrdma-nfs-client`, in minor versions 0 to 2, over either version of the
+//! transport, with their drivers and callbacks. There may also be a lean client, with delegations of files that ours
+//! want.
 //!
-//! Each client has callers that share it, so that calls of one are in the way of those of another. Callers go away in
-//! the middle of what they do. Connections are cut, the server is killed and comes back; clients are killed, and are
-//! away for longer than their lease: what they lose then they have to be told, and must not use.
+//! Each client has callers that share it, so that one caller's calls are in the way of another's. Callers stop in the
+//! middle of operations. Connections are cut, the server is killed and comes back; clients are killed, and are away for
+//! longer than their lease: the server must tell them what they have lost, and they must not be able to use it.
 //!
-//! At the end each client says goodbye, and the server must not find that it has anything left.
+//! Each client ends in order, and afterwards the server must hold nothing for it.
 
 mod caller;
 mod host;
@@ -20,13 +20,13 @@ use hurt::Mishap;
 use rpcrdma_env::{Random, SeededRandom};
 use std::{sync::Arc, time::Duration};
 
-/// Clients of ours at most.
+/// The most clients of ours.
 const MAX_OURS: u64 = 3;
-/// What a lean client does beside them, in number.
+/// How many operations a lean client does beside them.
 const LEAN_ROUNDS: u64 = 6;
 /// The number of the client that judges at the end.
 const JUDGE: usize = MAX_OURS as usize + 1;
-/// How long drivers may take to give back what nobody uses any more.
+/// How long drivers may take to give back what no caller uses any more.
 const GIVING_BACK: Duration = Duration::from_secs(240);
 
 pub(super) async fn play(scene: &Scene, random: &Arc<SeededRandom>) {
