@@ -1,7 +1,7 @@
-//! Every call of a run: who makes it, how often it is executed where, and how it ends.
+//! Every call of a run: which process makes it, how often each server executes it, and how it ends.
 //!
-//! A call is answered once or fails for a reason that its caller can understand. One that is not idempotent is executed
-//! at most once by one server within the time for which its duplicate request cache promises to remember it.
+//! A call is answered once or fails for a reason that its caller can understand. A server executes a call that is not
+//! idempotent at most once within the time for which its duplicate request cache promises to remember the call.
 
 use crate::{lock, record::Record, trust::Trust};
 use rpcrdma_env::Timestamp;
@@ -15,17 +15,17 @@ use std::{
     },
 };
 
-/// Who makes calls, and who executes them: a process on a host, which ends with a restart.
+/// A process on a host, which makes or executes calls; a restart ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Process {
     /// The server is 0, clients are counted from 1.
     pub host: u64,
-    /// Starts of the host before this one.
+    /// How often the host was started before.
     pub starts: u64,
 }
 
 impl Process {
-    /// Whether it is one of the server's.
+    /// Whether it is a process of the server.
     pub fn is_server(self) -> bool {
         self.host == 0
     }
@@ -36,7 +36,7 @@ struct Entry {
     caller: Process,
     what: String,
     ended: bool,
-    /// Whose connections it goes over, in either direction.
+    /// The client whose connections carry the call, in either direction.
     client: IpAddr,
     doubted: bool,
     executions: Vec<(Process, Timestamp)>,
@@ -46,15 +46,15 @@ struct Entry {
 pub struct Ledger {
     entries: Mutex<BTreeMap<u64, Entry>>,
     next: AtomicU64,
-    /// Nothing goes wrong any more: no call may fail that is made now.
+    /// Whether faults are off: no call may fail that is made from now on.
     calm: AtomicBool,
-    /// Whose words count.
+    /// Which hosts and connections count in the judgement.
     pub trust: Trust,
     record: Arc<Record>,
 }
 
 impl Ledger {
-    /// No call has been made.
+    /// A ledger without calls.
     pub fn new(record: Arc<Record>) -> Arc<Self> {
         let (entries, trust) = (Mutex::default(), Trust::default());
         Arc::new(Self { entries, next: AtomicU64::new(1), calm: AtomicBool::new(false), trust, record })
@@ -65,8 +65,8 @@ impl Ledger {
         self.calm.store(true, Ordering::Relaxed);
     }
 
-    /// A call is made, over the connections of a client; `doubted` if it is known to be made over one that does not
-    /// count. Returns its number.
+    /// A process makes a call over a client's connections; `doubted` if it is known that the connection does not count.
+    /// Returns the call's number.
     pub fn begin(&self, caller: Process, client: IpAddr, doubted: bool, what: String) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let doubted = doubted || self.trust.doubts(client);
@@ -75,20 +75,21 @@ impl Ledger {
         number
     }
 
-    /// A message was corrupted on this connection: whatever its client has open, or is asked by the server, may suffer.
+    /// A message was corrupted on this connection: its client's open calls, and the server's calls to the client, may
+    /// suffer.
     pub fn spoil(&self, initiator: SocketAddr) {
         self.trust.spoil(initiator);
         let mut entries = lock(&self.entries);
         entries.values_mut().filter(|e| !e.ended && e.client == initiator.ip()).for_each(|e| e.doubted = true);
     }
 
-    /// Whether the answer of a call may be anything.
+    /// Whether the reply to a call may be anything.
     pub fn is_doubted(&self, number: u64) -> bool {
         lock(&self.entries).get(&number).is_none_or(|entry| entry.doubted)
     }
 
-    /// A process executes a call that came over a connection that counts, by its own clock now. `once`: it is not
-    /// idempotent.
+    /// A process executes a call that came over a connection that counts; `now` is the time of its own clock. `once` if
+    /// the call is not idempotent.
     pub fn executed(&self, number: u64, by: Process, now: Timestamp, once: bool) {
         let mut entries = lock(&self.entries);
         let Some(entry) = entries.get_mut(&number) else {
@@ -113,12 +114,12 @@ impl Ledger {
         }
     }
 
-    /// A call failed. `asked`: it was made to fail, and the server has said so.
+    /// A call failed. `asked` if the call was meant to fail, and the server has said so.
     pub fn failed(&self, number: u64, error: &CallError, asked: bool) {
         let Some(Ended { what, client, doubted, .. }) = self.end(number) else { return };
         self.record.note(format!("call {number} ({what}) failed: {error}"));
-        // A corrupted XID of a call whose memory was not there is remembered, and the call that has it later is refused
-        // once.
+        // The server remembers the XID of a call whose memory was gone. If that XID was corrupted, a later call that
+        // really has it is refused once.
         let is_refused = matches!(error, CallError::Transport(TransportError::Remote { .. }));
         if doubted || asked || (is_refused && self.trust.was_spoilt(client)) {
             return;
@@ -130,12 +131,12 @@ impl Ledger {
         }
     }
 
-    /// A call was taken back.
+    /// A caller has taken a call back.
     pub fn cancelled(&self, number: u64) {
         self.end(number);
     }
 
-    /// A process is gone, and nobody waits for its calls.
+    /// A process has ended, and no caller waits for its calls.
     pub fn gone(&self, caller: Process) {
         lock(&self.entries).values_mut().filter(|entry| entry.caller == caller).for_each(|entry| entry.ended = true);
     }
@@ -152,7 +153,7 @@ impl Ledger {
         lock(&self.entries).len()
     }
 
-    /// Whether none was.
+    /// Whether no calls were made.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -181,7 +182,7 @@ struct Ended {
     doubted: bool,
 }
 
-/// Whether a failure is one that faults of networks and providers explain.
+/// Whether faults of networks and providers can explain a failure.
 fn is_clear(error: &CallError) -> bool {
     use TransportError::{Closed, Lost, NotLent, NotSpoken, Remote, Unreachable};
     let CallError::Transport(error) = error else { return false };
@@ -265,8 +266,8 @@ mod tests {
         assert_eq!(record.findings().len(), 1);
     }
 
-    /// Doubts excuse what corrupted messages explain, from then on and for calls that were open; nothing excuses a
-    /// second end.
+    /// After a corrupted message, doubts excuse failures of open and of later calls; nothing excuses a second end of a
+    /// call.
     #[test]
     fn calls_that_may_have_met_a_corrupted_message_only_have_to_end_once() {
         let (ledger, record) = ledger();

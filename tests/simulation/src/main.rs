@@ -23,7 +23,7 @@ use std::{
     time::Instant,
 };
 
-/// Seeds after which a run that is watched by nobody at a terminal says how far it is.
+/// After so many seeds a run without a terminal prints its progress.
 const TELL_EVERY: u64 = 100;
 
 /// Run the transport in simulated worlds, each of them the world of a seed.
@@ -72,7 +72,7 @@ fn main() -> anyhow::Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Runs the seeds on all processors. Those that fail are replayed, in their order.
+/// Runs the seeds on all processors, then replays those that fail, in their order.
 fn many(arguments: &Arguments) -> anyhow::Result<bool> {
     let begin = Instant::now();
     let (next, done, calls) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
@@ -144,7 +144,7 @@ fn tell(arguments: &Arguments, seeds: u64, calls: u64, counts: &Counts, failed: 
     }
 }
 
-/// Runs a seed twice and shows what happened. Returns what came of it.
+/// Runs a seed twice and shows what happened. Returns the outcome.
 fn replay(seed: u64, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let first = run(seed, arguments.edition, false);
     let mut outcome = run(seed, arguments.edition, true);
@@ -176,7 +176,7 @@ fn draw(capture: &Path) -> anyhow::Result<()> {
     let style = if io::stdout().is_terminal() { Style::Unicode } else { Style::Ascii };
     let mut ladder = Ladder::new(BufWriter::new(io::stdout().lock()), style);
     match read_capture(file, &mut ladder) {
-        // Whoever reads along has seen enough.
+        // The reader of our output has closed the pipe.
         Err(rpcrdma_capture::ReadError::Sink(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result.map(drop).context("cannot read the capture"),
     }

@@ -1,7 +1,7 @@
-//! Memory that is watched: how much of it is in use, and who has it.
+//! Watched memory: how much of it is in use, and who owns it.
 //!
-//! A [`Watched`] allocator gives buffers a number each. While a buffer is with a provider the [`Registry`] knows it;
-//! there it is given at most once, comes back once, and does not go back to its allocator meanwhile.
+//! A [`Watched`] allocator gives buffers a number each. The [`Registry`] knows which buffers a provider has: a buffer
+//! is given to it at most once, comes back once, and does not return to its allocator meanwhile.
 
 use crate::{lock, plan::Faults, record::Record};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Clock, Memory, Random};
@@ -12,17 +12,17 @@ use std::{
     time::Duration,
 };
 
-/// How long an allocator that has nothing to give lets its caller wait at most.
+/// The longest time for which an empty allocator lets its caller wait.
 const MAX_WAIT_MICROS: u64 = 20_000;
 
 #[derive(Default)]
 struct Owners {
     next: u64,
-    /// Buffers that are allocated, by number, with where they come from.
+    /// Allocated buffers by number, with the name of their allocator.
     live: BTreeMap<u64, &'static str>,
-    /// Those that a provider has, and for which queue pair.
+    /// The buffers that a provider has, with their queue pair.
     given: BTreeMap<u64, u64>,
-    /// Where bytes are that peers may read, by queue pair and handle.
+    /// The addresses of bytes that peers may read, by queue pair and handle.
     readable: BTreeMap<(u64, u32), Range<usize>>,
 }
 
@@ -33,12 +33,12 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// No buffer is there.
+    /// A registry without buffers.
     pub fn new(record: Arc<Record>) -> Arc<Self> {
         Arc::new(Self { owners: Mutex::default(), record })
     }
 
-    /// A buffer goes to the provider. Those of other allocators have no number and are not followed.
+    /// A buffer goes to the provider. Buffers of other allocators have no number and are not followed.
     pub fn give(&self, queue_pair: u64, buffer: &Buffer) {
         let Some(number) = number(buffer) else { return };
         if lock(&self.owners).given.insert(number, queue_pair).is_some() {
@@ -46,7 +46,7 @@ impl Registry {
         }
     }
 
-    /// Buffers of these numbers are the provider's.
+    /// The provider has the buffers with these numbers.
     pub(crate) fn give_numbers(&self, queue_pair: u64, numbers: &[u64]) {
         lock(&self.owners).given.extend(numbers.iter().map(|number| (*number, queue_pair)));
     }
@@ -59,7 +59,7 @@ impl Registry {
         }
     }
 
-    /// A queue pair is dropped, with all that it has.
+    /// A queue pair is dropped, with all its buffers.
     pub fn abandon(&self, queue_pair: u64) {
         let mut owners = lock(&self.owners);
         owners.given.retain(|_, owner| *owner != queue_pair);
@@ -71,7 +71,7 @@ impl Registry {
         lock(&self.owners).readable.insert((queue_pair, handle), place(octets));
     }
 
-    /// Nobody can reach what this handle named.
+    /// The peer can no longer reach the memory of this handle.
     pub fn fence(&self, queue_pair: u64, handle: u32) {
         lock(&self.owners).readable.remove(&(queue_pair, handle));
     }
@@ -83,7 +83,7 @@ impl Registry {
         lock(&self.owners).readable.values().any(reaches)
     }
 
-    /// A queue pair has closed: it has nothing any more.
+    /// A queue pair has closed: it has no buffers any more.
     pub fn closed(&self, queue_pair: u64) {
         let kept = lock(&self.owners).given.values().filter(|owner| **owner == queue_pair).count();
         if kept > 0 {
@@ -91,7 +91,7 @@ impl Registry {
         }
     }
 
-    /// How many buffers are in use, by where they come from.
+    /// How many buffers are in use, by the name of their allocator.
     pub fn live(&self) -> BTreeMap<&'static str, usize> {
         let mut live = BTreeMap::new();
         for source in lock(&self.owners).live.values() {
@@ -112,20 +112,20 @@ pub(crate) fn number(buffer: &Buffer) -> Option<u64> {
     buffer.memory().downcast_ref::<Numbered>().map(|memory| memory.number)
 }
 
-/// What an allocator may hand out at a time. A single piece may be larger.
+/// How many bytes an allocator may hand out in total at a time. A single buffer may be larger.
 pub struct Allowance {
     octets: usize,
-    /// Bytes in use, and in how many pieces.
+    /// Bytes in use, and in how many buffers.
     used: Mutex<(usize, usize)>,
 }
 
 impl Allowance {
-    /// So many bytes.
+    /// An allowance of so many bytes.
     pub fn new(octets: usize) -> Arc<Self> {
         Arc::new(Self { octets, used: Mutex::default() })
     }
 
-    /// A piece is handed out. Returns whether that is too much.
+    /// A buffer is handed out. Returns whether that is too much.
     fn take(&self, octets: usize) -> bool {
         let mut used = lock(&self.used);
         *used = (used.0 + octets, used.1 + 1);
@@ -172,7 +172,7 @@ impl Drop for Numbered {
     }
 }
 
-/// An allocator whose buffers are followed, and which at times has none.
+/// An allocator whose buffers are followed, and which sometimes has none.
 pub struct Watched {
     /// Where the memory comes from.
     pub inner: Arc<dyn Allocator>,
@@ -184,7 +184,7 @@ pub struct Watched {
     pub faults: Arc<Faults>,
     /// The world's time, in which callers wait.
     pub clock: Arc<dyn Clock>,
-    /// How much there may be at a time, whatever peers ask for.
+    /// How much memory may be in use at a time, whatever peers ask for.
     pub allowance: Option<Arc<Allowance>>,
 }
 

@@ -1,8 +1,7 @@
-//! The program that is called: bytes in both directions, placed directly or not, once or repeatedly, at once or after
-//! a while, and from the server back to the client.
+//! The RPC program of these runs: bytes in both directions, placed directly or not, idempotent or not, answered at once
+//! or after a while, and calls from the server back to the client.
 //!
-//! Every call carries its number; what it sends and what it gets depend on that number, so that a byte out of place
-//! shows.
+//! Every call carries its number; its arguments and results depend on that number, so that a misplaced byte shows.
 
 use crate::{
     caller::Caller,
@@ -19,15 +18,15 @@ use rpcrdma_oncrpc::{Answer, CallContext, Client, NoAuth, Service};
 use rpcrdma_xdr::{DecodeError, Decoder, Encoder};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-/// What a service allocates for results that are to be placed comes from the transport above this; below, from the
-/// encoder.
+/// Results that will be placed come from the transport's allocator if they are longer than this, and from the encoder
+/// if they are not.
 const ALLOCATED_OCTETS: usize = 512;
-/// How long a call from a peer that is not to be trusted, or was corrupted, is executed at most.
+/// The longest execution of a call that was corrupted, or whose peer is not trusted.
 const DOUBTED_SLEEP: Duration = Duration::from_millis(50);
-/// How often such a call calls back at most.
+/// How often, at most, such a call calls back.
 const DOUBTED_TIMES: usize = 3;
 
-/// What all who call and all who execute have in common.
+/// What all callers and all executors share.
 pub(crate) struct Judges {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) registry: Arc<Registry>,
@@ -62,14 +61,14 @@ impl Service for Program {
     }
 }
 
-/// What a call asks for.
+/// The arguments of a call.
 struct Asked {
     number: u64,
     sleep: Duration,
-    /// Bytes of results; calls back, where that is what is asked for.
+    /// Bytes of results, or the number of calls back.
     wanted: usize,
     octets: Bytes,
-    /// Of a pair.
+    /// The second item of a pair.
     second: Option<Bytes>,
 }
 
@@ -106,7 +105,7 @@ impl Executor {
         }
         let record = &self.judges.record;
         let read = read(procedure, args);
-        // What was corrupted is known when the bytes are here.
+        // Only after the bytes have arrived it is known whether they were corrupted.
         let counts = self.counts();
         let mut asked = match read {
             Ok(asked) => asked,
@@ -147,7 +146,7 @@ impl Executor {
         match procedure {
             ITEMS | ITEMS_ONCE => results.item(self.item(pattern(wanted, answer_to(number))).await),
             PAIR => {
-                // In one piece of memory: whoever waits for the second while it has the first may wait for itself.
+                // Both in one buffer: a call that waits for a second buffer while it has the first may wait for ever.
                 let mut both = pattern(wanted, answer_to(number));
                 both.extend(pattern(second_octets(wanted), second_of(answer_to(number))));
                 let mut first = self.item(both).await;
@@ -162,7 +161,7 @@ impl Executor {
         results.finish()
     }
 
-    /// Memory for results that are placed, above a few bytes from where the transport wants it.
+    /// Memory for results that are placed; if they are long, from the transport's allocator.
     async fn item(&self, octets: Vec<u8>) -> Bytes {
         if octets.len() < ALLOCATED_OCTETS {
             return octets.into();
@@ -179,14 +178,14 @@ impl Executor {
         if self.process.is_server() { connection.peer } else { connection.local }
     }
 
-    /// Whether what the peer says counts.
+    /// Whether the peer's messages count in the judgement.
     fn counts(&self) -> bool {
         let connection = &self.context.connection;
         let acceptor = if self.process.is_server() { connection.local } else { connection.peer };
         self.judges.ledger.trust.counts(self.initiator(), acceptor.ip())
     }
 
-    /// Calls the client back so many times. Returns how often that did not work.
+    /// Calls the client back so many times. Returns how often that failed.
     async fn call_back(&self, times: usize) -> u32 {
         let Some(reverse) = self.context.connection.reverse.clone() else { return u32::MAX };
         let client = Client::new(reverse, Arc::new(NoAuth), PROGRAM, 1);

@@ -1,4 +1,4 @@
-//! What a run leaves: notes of what was done and found, beside the network's own log.
+//! The record of a run: notes of events and findings, besides the network's own log.
 
 use crate::lock;
 use rpcrdma_env::{Clock, Timestamp};
@@ -8,19 +8,19 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// Findings that are kept: the first tell most, and a broken run can have one for each message.
+/// The most findings that are kept: the first are the most useful, and a broken run can have one for each message.
 const MAX_FINDINGS: usize = 64;
 
 /// Something that the run itself did, or that one of the hosts said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// When, in the world's time.
+    /// When it happened, in the world's time.
     pub at: Timestamp,
-    /// What, in words.
+    /// What happened, in words.
     pub text: String,
 }
 
-/// All that happened. Two runs of a seed have equal ones.
+/// Everything that happened. Two runs of a seed have equal logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventLog {
     /// What happened on the network.
@@ -40,7 +40,7 @@ impl EventLog {
         self.len() == 0
     }
 
-    /// Where two logs part: the first entries that differ, in words. Nothing if they are equal.
+    /// The first entries in which two logs differ, in words. `None` if the logs are equal.
     pub fn difference(&self, other: &Self) -> Option<String> {
         if self == other {
             return None;
@@ -69,7 +69,7 @@ impl fmt::Display for EventLog {
     }
 }
 
-/// Takes notes and findings. Every checker has it.
+/// Takes notes and findings. All checkers share it.
 pub struct Record {
     clock: Arc<dyn Clock>,
     notes: Mutex<Vec<Note>>,
@@ -77,17 +77,17 @@ pub struct Record {
 }
 
 impl Record {
-    /// An empty one, with the world's time.
+    /// An empty record, with the world's time.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         Arc::new(Self { clock, notes: Mutex::default(), findings: Mutex::default() })
     }
 
-    /// Something happened.
+    /// Notes that something happened.
     pub fn note(&self, text: String) {
         lock(&self.notes).push(Note { at: self.clock.now(), text });
     }
 
-    /// Something happened that must not.
+    /// Notes that something happened that must not happen.
     pub fn found(&self, text: String) {
         self.note(format!("FOUND: {text}"));
         let mut findings = lock(&self.findings);
@@ -96,7 +96,7 @@ impl Record {
         }
     }
 
-    /// What must not have happened.
+    /// All findings.
     pub fn findings(&self) -> Vec<String> {
         lock(&self.findings).clone()
     }

@@ -27,31 +27,31 @@ use std::{
 
 /// Calls of each caller once faults are off.
 const CALM_CALLS: u64 = 4;
-/// How long calls may take to end once faults are off: a lost connection is given up after 120 s, and what was begun
-/// before that may have to wait for the longest pauses first.
+/// How long calls may take to end once faults are off: the transport gives up a lost connection after 120 s, and
+/// earlier calls may first have to wait for its longest pauses.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// How long an orderly end may take: connections that do not close are dropped after 5 s, partitioned ones after 30.
 const END: Duration = Duration::from_secs(60);
 /// How often the run looks whether something has ended.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// What came of a run.
+/// The outcome of a run.
 pub struct Outcome {
     /// Its seed.
     pub seed: u64,
-    /// What must not have happened, in words. Empty: all is well.
+    /// The findings in words; empty if all is well.
     pub findings: Vec<String>,
-    /// All that happened.
+    /// Everything that happened.
     pub log: EventLog,
     /// Calls that were made.
     pub calls: usize,
-    /// What happened how often.
+    /// How often each thing has happened.
     pub counts: Counts,
-    /// What went between the hosts, if that was wanted and the run is none of NFS.
+    /// The messages between the hosts, if they were to be kept and this is not a run of NFS.
     pub recorder: Option<Arc<Recorder>>,
 }
 
-/// Runs a seed as the edition has it. `keep` says whether to keep what goes between the hosts, for a capture.
+/// Runs a seed in this edition. `keep` says whether to keep the messages between the hosts, for a capture.
 pub fn run(seed: u64, edition: Edition, keep: bool) -> Outcome {
     if let Some(cast) = nfs4::Cast::of(seed, edition) {
         return nfs4::run(seed, cast);
@@ -111,7 +111,7 @@ async fn scene(common: &Common, plan: &Plan) {
         judges.record.note(format!("{mishap:?}"));
         happen(world, *mishap, &mut server, &mut clients).await;
     }
-    // Until all is done, or for as long as it would take to do it again.
+    // Waits until callers are done, but not for ever.
     wait(world, PATIENCE, || clients.iter().any(ClientHost::is_busy) || guests.are_busy()).await;
 
     judges.record.note("faults are off".to_owned());
@@ -127,7 +127,7 @@ async fn scene(common: &Common, plan: &Plan) {
         judges.record.found(format!("{call} did not end. Memory in use: {:?}", common.watch.registry.live()));
     }
 
-    // What was cancelled may still be worked at, and end its connection.
+    // The server may still work on cancelled calls, and this may end their connections.
     world.sleep(END).await;
     judges.ledger.calm();
     clients.iter().for_each(|client| client.work(CALM_CALLS, &[]));
@@ -155,7 +155,7 @@ async fn scene(common: &Common, plan: &Plan) {
     world.sleep(END).await;
 }
 
-/// Waits while something is so, but not for ever.
+/// Waits while something is busy, but not for ever.
 async fn wait(world: &World, at_most: Duration, busy: impl Fn() -> bool) {
     let until = world.now() + at_most;
     while busy() && world.now() < until {
@@ -189,14 +189,14 @@ async fn happen(world: &Arc<World>, mishap: Mishap, server: &mut ServerHost, cli
     }
 }
 
-/// What is left, and what the network has seen.
+/// Judges what is left, and what the network has seen.
 fn judge_rest(common: &Common, plan: &Plan) {
     let Common { world, watch, judges } = common;
     let which = |does: &dyn Fn(&ClientPlan) -> bool| {
         let clients = plan.clients.iter().enumerate();
         clients.filter(|(_, client)| does(client)).map(|(index, _)| client_ip(index)).collect()
     };
-    // A clock that jumps ends the patience with calls that were left to themselves.
+    // If a clock jumps, the patience with dropped calls ends at once.
     let jumps = plan.mishaps.iter().any(|(_, mishap)| matches!(mishap, Mishap::JumpClient(..)));
     let taken_back = TakenBack {
         cancel: which(&|client| client.cancels || client.drops && jumps),

@@ -3,7 +3,7 @@
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A state directory, in memory if the system has a place for that: it is waited for often.
+/// A state directory, in memory if the system has such a place, because the server often waits for it.
 pub(crate) fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     let above = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };

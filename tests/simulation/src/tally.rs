@@ -1,4 +1,4 @@
-//! Counts what has happened in a run, so that a test can say that the seeds are about something.
+//! Counts what has happened in a run, so that a test can check that the seeds try everything.
 
 use crate::lock;
 use std::{collections::BTreeMap, sync::Mutex};
@@ -6,19 +6,19 @@ use std::{collections::BTreeMap, sync::Mutex};
 /// How often each thing has happened, by its name.
 pub type Counts = BTreeMap<String, u64>;
 
-/// Counts. Everybody who sees something has it.
+/// Counts events. All parts of a run share it.
 #[derive(Debug, Default)]
 pub struct Tally {
     counts: Mutex<Counts>,
 }
 
 impl Tally {
-    /// This has happened once more.
+    /// Counts an event.
     pub fn count(&self, what: impl Into<String>) {
         *lock(&self.counts).entry(what.into()).or_default() += 1;
     }
 
-    /// All that was counted.
+    /// All counts.
     pub fn counts(&self) -> Counts {
         lock(&self.counts).clone()
     }

@@ -1,7 +1,8 @@
-//! Whose words count: hosts that are hostile, and connections on which a message was corrupted.
+//! Which messages count in the judgement: not those of hostile hosts, and not those of connections on which a message
+//! was corrupted.
 //!
-//! What comes over those may be anything, and so may what becomes of the calls that were made over them. All that does
-//! not depend on what a peer says holds for them too: who owns which memory, and that nothing is left.
+//! Messages on those connections may be anything, and so may the results of calls over them. Rules that do not depend
+//! on a peer's messages hold there too: who owns which memory, and that nothing is left.
 
 use crate::lock;
 use std::{
@@ -13,28 +14,28 @@ use std::{
 #[derive(Default)]
 struct State {
     hostile: BTreeSet<IpAddr>,
-    /// Hosts that nobody watches, the hostile ones among them.
+    /// Hosts whose provider is not watched, hostile hosts included.
     foreign: BTreeSet<IpAddr>,
     /// Connections on which a message was corrupted, by the initiator's address.
     spoilt: BTreeSet<SocketAddr>,
-    /// Those of them whose initiator still has them.
+    /// Those among them that still exist at their initiator.
     standing: BTreeSet<SocketAddr>,
 }
 
-/// Knows who is not to be trusted.
+/// Knows which hosts and connections are not trusted.
 #[derive(Default)]
 pub struct Trust {
     state: Mutex<State>,
 }
 
 impl Trust {
-    /// A host that does not run the transport, and says what it likes.
+    /// A host does not run the transport, and may send anything.
     pub fn is_now_hostile(&self, host: IpAddr) {
         lock(&self.state).hostile.insert(host);
         self.is_now_foreign(host);
     }
 
-    /// A host whose provider is not watched.
+    /// A host's provider is not watched.
     pub fn is_now_foreign(&self, host: IpAddr) {
         lock(&self.state).foreign.insert(host);
     }
@@ -61,25 +62,25 @@ impl Trust {
         lock(&self.state).spoilt.iter().any(|initiator| initiator.ip() == host)
     }
 
-    /// The initiator's end is gone: calls from now on go elsewhere.
+    /// The initiator's end is gone: later calls use other connections.
     pub fn over(&self, initiator: SocketAddr) {
         lock(&self.state).standing.remove(&initiator);
     }
 
-    /// Whether what our end of a connection says counts: unless a message was corrupted, also towards a hostile host.
+    /// Whether the messages of our end of a connection count: they do unless a message was corrupted, also towards a
+    /// hostile host.
     pub fn holds_us(&self, initiator: SocketAddr) -> bool {
         !lock(&self.state).spoilt.contains(&initiator)
     }
 
-    /// Whether what comes over a connection counts.
+    /// Whether messages over a connection count.
     pub fn counts(&self, initiator: SocketAddr, acceptor: IpAddr) -> bool {
         let state = lock(&self.state);
         let hostile = [initiator.ip(), acceptor].iter().any(|ip| state.hostile.contains(ip));
         !hostile && !state.spoilt.contains(&initiator)
     }
 
-    /// Whether a call that a client makes now, or that is made to it, may meet a corrupted connection or a hostile
-    /// host.
+    /// Whether a call from or to a client now may use a corrupted connection or meet a hostile host.
     pub fn doubts(&self, client: IpAddr) -> bool {
         let state = lock(&self.state);
         state.hostile.contains(&client) || state.standing.iter().any(|initiator| initiator.ip() == client)

@@ -1,9 +1,9 @@
-//! Stands between the transport and its provider, sees all that goes there, and changes nothing.
+//! Stands between the transport and its provider, and sees everything that passes.
 //!
 //! It follows each buffer from one to the other and back, keeps an [account](crate::wire::Account) of each end's
-//! messages, sees to it that memory which is lent for Reads stays as it is, and counts what is exposed. Faults come
-//! from below, so that it sees what the transport sees; but messages are corrupted here, when they have been looked at.
-//! What hostile peers say does not count; what is said to them does.
+//! messages, checks that memory which is lent for Reads does not change, and counts exposures. Faults come from below,
+//! so that it sees what the transport sees; but it corrupts messages itself, after it has looked at them. Messages of
+//! hostile peers do not count; our messages to them do.
 
 mod queue_pair;
 #[cfg(test)]
@@ -37,18 +37,18 @@ pub struct Watch {
     pub record: Arc<Record>,
     /// Follows buffers.
     pub registry: Arc<Registry>,
-    /// Knows whose words count, and is told what was corrupted.
+    /// Knows which messages count, and which connections were corrupted.
     pub ledger: Arc<Ledger>,
     /// Counts messages.
     pub tally: Arc<Tally>,
-    /// Keeps bytes, where a capture is wanted.
+    /// Keeps the bytes, if a capture is wanted.
     pub recorder: Option<Arc<Recorder>>,
     /// Queue pairs so far, and exposures that have not ended.
     counts: Mutex<(u64, usize)>,
 }
 
 impl Watch {
-    /// Has seen nothing.
+    /// A watch that has seen nothing.
     pub fn new(
         record: Arc<Record>,
         registry: Arc<Registry>,
@@ -59,7 +59,7 @@ impl Watch {
         Arc::new(Self { record, registry, ledger, tally, recorder, counts: Mutex::default() })
     }
 
-    /// How much memory is lent to peers, in pieces.
+    /// How many pieces of memory are lent to peers.
     pub fn exposed(&self) -> usize {
         lock(&self.counts).1
     }
@@ -70,8 +70,8 @@ impl Watch {
         counts.0
     }
 
-    /// A connection stands. The receives that it begins with are the provider's from before, but what becomes of them
-    /// until then nobody is told.
+    /// A connection is established. The provider had its first receives before, but reports nothing about them until
+    /// now.
     fn connected(
         self: &Arc<Self>,
         receives: &[u64],
@@ -93,15 +93,15 @@ fn receives(params: &ConnectionParams) -> Vec<u64> {
     }
 }
 
-/// A fabric that is watched.
+/// A watched fabric.
 pub struct WatchedFabric {
-    /// What is watched.
+    /// The fabric below.
     pub inner: Arc<dyn Fabric>,
-    /// Who watches.
+    /// The watch, which all fabrics share.
     pub watch: Arc<Watch>,
     /// Says which messages are corrupted.
     pub faults: Arc<Faults>,
-    /// Stands for the provider's own pool.
+    /// Replaces the provider's own pool.
     pub pool: Arc<dyn Allocator>,
 }
 
@@ -200,7 +200,7 @@ impl Incoming for WatchedIncoming {
             let ConnectionInfo { local, peer, private_data, ord, .. } = inner.info().clone();
             let (answer, reads) = (params.private_data.clone(), params.ird);
             let inner = inner.accept(params).await?;
-            // Who is not watched does not tell of its connection.
+            // A peer that is not watched does not report its connection, so this end does it.
             if let Some(recorder) = &watch.recorder
                 && watch.ledger.trust.is_foreign(peer.ip())
             {

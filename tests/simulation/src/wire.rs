@@ -1,9 +1,9 @@
-//! One end's account of messages: credits that it has and uses, calls that it has open and answers that it gets.
+//! One end's account of messages: its credits, its open calls and the replies that it gets.
 //!
-//! Reads the bytes that go to and come from the provider, and nothing of the engine's. In version 1 an end has at most
-//! as many calls open as the peer last granted, one before that (RFC 8166 section 3.3.1). In version 2 each message
-//! costs a credit, but for one that only grants, and a client begins with one (draft sections 4.2.1.1 and 4.2.1.2);
-//! that a ceiling cuts grants is not followed here, since it depends on when they are taken in.
+//! It reads the bytes to and from the provider, and nothing of the engine. In version 1 an end may have as many open
+//! calls as the peer last granted, and one before the first grant (RFC 8166 section 3.3.1). In version 2 each message
+//! costs a credit, except a message that only grants, and a client begins with one (draft sections 4.2.1.1 and
+//! 4.2.1.2). This account ignores that a ceiling limits grants, because that depends on when an end reads them.
 
 use bytes::Bytes;
 use rpcrdma_wire::{v1, v2, version};
@@ -13,20 +13,21 @@ use std::collections::BTreeSet;
 #[derive(Debug)]
 pub struct Account {
     initiator: bool,
-    /// Calls of this end that are not answered.
+    /// Unanswered calls of this end.
     open: BTreeSet<u32>,
-    /// Those that an error about versions may have ended, or not, depending on whether it makes sense.
+    /// Calls that a version error may have ended, or not, if the error made no sense.
     doubtful: BTreeSet<u32>,
-    /// Version 1: calls that may be open.
+    /// Version 1: how many calls may be open.
     granted: u32,
-    /// What this end speaks, once it has said something. An error may bear the version of what it answers.
+    /// The version of this end, once it has sent something. An error may have the version of the message that it
+    /// answers.
     spoken: Option<u32>,
-    /// Version 2: messages sent, and allowed so far.
+    /// Version 2: how many messages were sent, and how many were allowed so far.
     sent: u64,
     allowed: u64,
 }
 
-/// What a message is about.
+/// The kind of a message.
 enum Kind {
     Call(u32),
     Reply(u32),
@@ -37,16 +38,16 @@ enum Kind {
 struct Message {
     version: u32,
     kind: Kind,
-    /// The word on the wire.
+    /// The credit word on the wire.
     credit: u32,
     /// Version 2: grants credits and says nothing else.
     only_grants: bool,
-    /// An error which says that a version is not spoken: the credits of whoever sends it mean nothing.
+    /// Whether it is an error about an unknown version: its credits mean nothing.
     of_version: bool,
 }
 
 impl Account {
-    /// A new connection's.
+    /// The account of a new connection.
     pub fn new(initiator: bool) -> Self {
         Self {
             initiator,
@@ -89,7 +90,7 @@ impl Account {
     /// # Errors
     /// The rule that it breaks.
     pub fn received(&mut self, octets: &[u8]) -> Result<(), String> {
-        // Whatever else is wrong with a message of version 2, what it grants is granted.
+        // The grant of a version 2 message counts, whatever else is wrong with the message.
         if let Ok(prefix) = v2::Prefix::decode(octets)
             && prefix.version == v2::VERSION
         {
@@ -105,10 +106,10 @@ impl Account {
                 if self.open.remove(&xid) {
                     self.grant(&message);
                 } else if self.doubtful.remove(&xid) {
-                    // Whoever has taken the error for the answer takes this for nothing.
+                    // An end that took the error for the reply ignores this reply: so the larger grant counts.
                     self.granted = self.granted.max(message.credit);
                 } else {
-                    // It grants nothing either.
+                    // Such a reply grants nothing.
                     return Err(format!("a reply {xid:#010x} came that no open call has"));
                 }
             }
@@ -125,7 +126,7 @@ impl Account {
         Ok(())
     }
 
-    /// What version 1 says in an answer: none at all is not possible.
+    /// Takes version 1's grant in a reply: zero counts as one.
     fn grant(&mut self, message: &Message) {
         if message.version == v1::VERSION {
             self.granted = message.credit.max(1);
@@ -133,9 +134,9 @@ impl Account {
     }
 }
 
-/// What a message says, of which is known which end sent it, to an end that speaks a version.
+/// Reads a message: which end sent it, and which version the reading end speaks, decide its meaning.
 fn read(octets: &[u8], from_initiator: bool, spoken: Option<u32>) -> Option<Message> {
-    // To an end that speaks version 1, an error is one of version 1, whatever version it bears.
+    // An end that speaks version 1 reads every error as one of version 1, whatever version it names.
     let error = octets.get(12..16) == Some(&v2::HeaderType::Error.code().to_be_bytes());
     let as_one = error && spoken == Some(v1::VERSION);
     if version(octets)? == v2::VERSION && octets.len() >= v2::PREFIX_OCTETS && !as_one {
@@ -162,8 +163,8 @@ fn read(octets: &[u8], from_initiator: bool, spoken: Option<u32>) -> Option<Mess
     let of_version = matches!(header.body, v1::Body::Error(v1::ErrorBody::Version { .. }));
     let calls = match &header.body {
         v1::Body::Error(_) => None,
-        // The message's type follows its XID. Without one, it is for the half that this end has in the forward
-        // direction.
+        // The message type follows the XID. If it is missing, the forward direction decides: the initiator's messages
+        // are calls.
         v1::Body::Msg(_) => Some(match octets.get(len..)?.get(4..8) {
             Some([0, 0, 0, 0]) => true,
             Some([0, 0, 0, 1]) => false,
@@ -173,7 +174,7 @@ fn read(octets: &[u8], from_initiator: bool, spoken: Option<u32>) -> Option<Mess
     };
     let kind = match calls {
         None => Kind::Error(header.xid),
-        // Understood, and no call or answer.
+        // Valid, but neither call nor reply.
         _ if matches!(header.body, v1::Body::Done | v1::Body::Msgp { .. }) => Kind::Neither,
         Some(true) => Kind::Call(header.xid),
         Some(false) if !is_answer(&header, octets.get(len..)?) => Kind::Neither,
@@ -182,8 +183,8 @@ fn read(octets: &[u8], from_initiator: bool, spoken: Option<u32>) -> Option<Mess
     Some(Message { version: v1::VERSION, kind, credit: header.credit, only_grants: false, of_version })
 }
 
-/// Whether a message of version 1 can be an answer: nothing of it is to be read, and it brings a message of its XID or
-/// has put it into a Reply chunk.
+/// Whether a message of version 1 can be a reply: it has no Read chunks, and it contains a message with its XID or has
+/// put it into a Reply chunk.
 fn is_answer(header: &v1::Header, payload: &[u8]) -> bool {
     let Some(lists) = header.body.lists() else { return false };
     let brings = match header.body {
@@ -193,7 +194,7 @@ fn is_answer(header: &v1::Header, payload: &[u8]) -> bool {
     brings && lists.reads.is_empty()
 }
 
-/// What a message has that is worth counting.
+/// The features of a message that are counted.
 pub fn traits(octets: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let (version, name, lists) = match version(octets) {
@@ -280,8 +281,8 @@ mod tests {
         Account::new(false).sent(&two(4, 4, true)).unwrap_err();
     }
 
-    /// An answer in another version than the connection's, or to a call that is not open, neither grants nor answers
-    /// anything.
+    /// A reply in another version than the connection's, or to a call that is not open, grants nothing and answers
+    /// nothing.
     #[test]
     fn what_is_no_answer_grants_nothing() {
         let mut account = Account::new(true);
@@ -291,7 +292,7 @@ mod tests {
         account.sent(&one(2, 9, false)).unwrap_err();
     }
 
-    /// No credit at all would be the end: version 1 takes it for one.
+    /// With no credit at all an end could never send again: version 1 takes zero for one.
     #[test]
     fn a_grant_of_nothing_is_one_in_version_1() {
         let mut account = Account::new(true);

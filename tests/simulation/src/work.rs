@@ -1,4 +1,4 @@
-//! What is called: which procedure, with how many bytes each way, and how the call is meant to end.
+//! One call to make: the procedure, the bytes in each direction, and how the call shall end.
 
 use crate::plan::Edition;
 use rpcrdma_env::Random;
@@ -9,13 +9,13 @@ use std::time::Duration;
 pub(crate) const PROGRAM: u32 = 0x2000_0010;
 /// Bytes in and out, each as an item that may be placed directly.
 pub(crate) const ITEMS: u32 = 1;
-/// The same, and not idempotent.
+/// The same, not idempotent.
 pub(crate) const ITEMS_ONCE: u32 = 2;
 /// Bytes in and out, as parts of the stream.
 pub(crate) const RUNS: u32 = 3;
-/// The same, and not idempotent.
+/// The same, not idempotent.
 pub(crate) const RUNS_ONCE: u32 = 4;
-/// The server calls back, once as often as it is told.
+/// The server calls back as often as the call says. Not idempotent.
 pub(crate) const BACK: u32 = 5;
 /// Two items in, and two out.
 pub(crate) const PAIR: u32 = 6;
@@ -23,11 +23,11 @@ pub(crate) const PAIR: u32 = 6;
 pub(crate) const UNKNOWN: u32 = 99;
 /// The most bytes of an item or run.
 pub(crate) const MAX_OCTETS: usize = 1 << 20;
-/// The most bytes each way of a call that goes back: it has to fit the least inline threshold.
+/// The most bytes in each direction of a call from the server: it must fit into the smallest inline threshold.
 pub(crate) const MAX_BACK_OCTETS: u64 = 400;
-/// Bytes of answers that are kept for duplicates: so few that no cache of these runs has to forget one.
+/// The most bytes of a reply that is kept for duplicates: so few that no cache of these runs must forget one.
 pub(crate) const MAX_KEPT_OCTETS: usize = 10_000;
-/// Where headers of either version and the least inline thresholds meet, in bytes.
+/// Inline thresholds around which sizes are drawn, in bytes.
 const THRESHOLDS: [usize; 4] = [1024, 4096, 8192, 20 * 4096];
 
 /// Bytes that depend on a number and on their place.
@@ -39,22 +39,22 @@ pub(crate) fn pattern(len: usize, number: u64) -> Vec<u8> {
     octets
 }
 
-/// What stands for results rather than arguments.
+/// The number of a call's results, for [`pattern`].
 pub(crate) fn answer_to(number: u64) -> u64 {
     !number
 }
 
-/// What stands for the second item of a pair.
+/// The number of the second item of a pair.
 pub(crate) fn second_of(number: u64) -> u64 {
     number.rotate_left(32)
 }
 
-/// How large the second items of a pair are.
+/// The length of the second item of a pair.
 pub(crate) fn second_octets(first: usize) -> usize {
     first / 3
 }
 
-/// Whether calls of a procedure are executed once only.
+/// Whether the server may execute calls of a procedure only once.
 pub(crate) fn is_once(procedure: u32) -> bool {
     matches!(procedure, ITEMS_ONCE | RUNS_ONCE | BACK)
 }
@@ -81,7 +81,7 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Anything that the program does; calling back only where the client can be called.
+    /// Draws a call of any procedure; calls back only if the server can call the client.
     pub(crate) fn draw(random: &dyn Random, can_call_back: bool, edition: Edition) -> Self {
         let work = Self::first(random, can_call_back);
         match edition {
@@ -118,7 +118,7 @@ impl Work {
         }
     }
 
-    /// The same, or with nothing in it, or as large as what just fits, or in pairs, or with another room than it needs.
+    /// The same call, or an empty one, one that just fits, one with pairs, or one with the wrong room.
     fn second(mut self, random: &dyn Random) -> Self {
         if self.procedure == BACK {
             return self;
@@ -147,7 +147,7 @@ impl Work {
         self
     }
 
-    /// A call that goes from the server back.
+    /// Draws a call from the server back to the client.
     pub(crate) fn back(random: &dyn Random) -> Self {
         let once = random.below(2) == 0;
         Self {
@@ -159,7 +159,7 @@ impl Work {
         }
     }
 
-    /// Bytes of room for the item or run that is wanted.
+    /// Bytes of room for the wanted results.
     pub(crate) fn room_octets(&self) -> usize {
         match self.room {
             Room::Fits => self.wanted,
@@ -168,7 +168,7 @@ impl Work {
         }
     }
 
-    /// Whether the server is to refuse it, or its answer to be too large.
+    /// Whether the call must fail: the server refuses it, or its results are too large.
     pub(crate) fn is_to_fail(&self) -> bool {
         self.procedure == UNKNOWN || self.room == Room::Short
     }

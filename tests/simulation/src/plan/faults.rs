@@ -18,10 +18,10 @@ use std::{
 /// The faults of a host, which can be turned off.
 pub struct Faults {
     on: AtomicBool,
-    /// Something was withheld or corrupted, and only a new connection helps.
+    /// Whether a completion was withheld or a message corrupted, so that only a new connection helps.
     ails: AtomicBool,
-    /// Completions of one kind never overtake each other: where one is withheld, so are those behind it. By connection
-    /// and kind.
+    /// Completions of one kind never overtake each other: if one is withheld, so are all later ones. By connection and
+    /// kind.
     withheld: Mutex<BTreeSet<(u64, Point)>>,
     pub(crate) random: Arc<SeededRandom>,
     chance: faults::Chance,
@@ -31,7 +31,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Those of the plan, and turned off.
+    /// The faults of the plan, turned off.
     pub fn new(host: &HostPlan, seed: u64, tally: Arc<Tally>) -> Self {
         let random = Arc::new(SeededRandom::new(seed));
         let chance = host.faults.iter().fold(faults::Chance::new(random.clone()), |chance, (point, fault, one_in)| {
@@ -40,7 +40,7 @@ impl Faults {
         Self { chance, scarce: host.scarce, corrupt: host.corrupt, tally, ..Self::with(random) }
     }
 
-    /// Nothing ever goes wrong.
+    /// No faults at all.
     pub fn none() -> Self {
         Self::with(Arc::new(SeededRandom::new(0)))
     }
@@ -58,29 +58,29 @@ impl Faults {
         }
     }
 
-    /// From now on things go wrong, or none does.
+    /// Turns the faults on or off.
     pub fn turn(&self, on: bool) {
         self.on.store(on, Ordering::Relaxed);
     }
 
-    /// Whether an allocator has nothing to give this time.
+    /// Whether an allocator has no memory this time.
     pub fn is_scarce(&self) -> bool {
         self.happens(self.scarce)
     }
 
-    /// Whether a message that arrives is corrupted.
+    /// Whether to corrupt a message that arrives.
     pub fn corrupts(&self) -> bool {
         let corrupts = self.happens(self.corrupt);
         self.ails.fetch_or(corrupts, Ordering::Relaxed);
         corrupts
     }
 
-    /// Whether the host has connections that only their end helps.
+    /// Whether the host has connections that must end.
     pub fn ails(&self) -> bool {
         self.ails.load(Ordering::Relaxed)
     }
 
-    /// Its connections are about to end.
+    /// The host's connections are about to end.
     pub fn healed(&self) {
         self.ails.store(false, Ordering::Relaxed);
     }
@@ -117,7 +117,7 @@ impl faults::Plan for Faults {
     }
 }
 
-/// An error status, in a word.
+/// The name of an error status.
 fn status(error: &WorkError) -> &'static str {
     match error {
         WorkError::Flushed => "Flushed",

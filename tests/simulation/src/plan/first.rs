@@ -7,20 +7,20 @@ use rpcrdma_sim::{Link, SimConfig};
 use rpcrdma_transport::Versions;
 use std::time::Duration;
 
-/// Clients at most: with the server, four hosts.
+/// The most clients: with the server, four hosts.
 const MAX_CLIENTS: u64 = 3;
-/// Callers of a client at a time at most.
+/// The most callers of a client at a time.
 const MAX_CALLERS: u64 = 4;
-/// Calls of a caller while faults are on, at most.
+/// The most calls of a caller while faults are on.
 const MAX_CALLS: u64 = 12;
-/// Events besides the faults of providers, at most.
+/// The most mishaps besides the faults of providers.
 const MAX_EVENTS: u64 = 8;
 /// The least and the most that a server has for arguments and results together, in bytes.
 const MEMORY_OCTETS: (u64, u64) = (64 << 10, 8 << 20);
-/// One in so many steps goes wrong, at most and at least, where something does.
+/// A fault hits one step in so many: the most frequent and the rarest fault.
 const ONE_IN: (u64, u64) = (16, 512);
 
-/// The plan of a seed. It may not change: seeds that have found something are kept by their numbers.
+/// The plan of a seed. It must not change, because seeds that have found something are kept by their numbers.
 pub(super) fn draw(seed: u64) -> Plan {
     let random = SeededRandom::new(seed);
     let link = draw_link(&random);

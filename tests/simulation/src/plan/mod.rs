@@ -1,4 +1,4 @@
-//! What a seed stands for: hosts, what they speak and can do, their work, and what goes wrong.
+//! The plan of a seed: hosts, their versions and abilities, their work, faults and mishaps.
 
 mod faults;
 mod first;
@@ -17,11 +17,11 @@ use std::time::Duration;
 pub struct HostPlan {
     /// What its provider can do.
     pub config: SimConfig,
-    /// What goes wrong in it: where, what, and one time in how many.
+    /// Its faults: the step, the fault, and how rarely (one time in so many).
     pub faults: Vec<(Point, Fault, u64)>,
-    /// An allocator has nothing to give one time in so many; never if zero.
+    /// One time in so many an allocator has no memory; never if zero.
     pub scarce: u64,
-    /// A bit of one in so many messages that arrive is turned over; never if zero.
+    /// In one of so many messages that arrive, one bit is flipped; none if zero.
     pub corrupt: u64,
 }
 
@@ -30,21 +30,21 @@ pub struct HostPlan {
 pub struct ClientPlan {
     /// Its host.
     pub host: HostPlan,
-    /// What it speaks.
+    /// The versions that it speaks.
     pub versions: Versions,
     /// Credits that it asks for.
     pub credits: u32,
     /// The largest Send, in bytes.
     pub inline_octets: u32,
-    /// Credits that it grants for calls of the server; zero: it takes none.
+    /// Credits that it grants for calls of the server; with zero it takes no calls.
     pub reverse: u32,
     /// Callers at a time.
     pub callers: u64,
     /// Calls of each while faults are on.
     pub calls: u64,
-    /// Whether calls are cancelled. What the server then still does may end the connection.
+    /// Whether calls are cancelled. The server's remaining work on such a call may end the connection.
     pub cancels: bool,
-    /// Whether callers leave calls to themselves.
+    /// Whether callers drop calls.
     pub drops: bool,
 }
 
@@ -53,13 +53,13 @@ pub struct ClientPlan {
 pub struct ServerPlan {
     /// Its host.
     pub host: HostPlan,
-    /// What it speaks.
+    /// The versions that it speaks.
     pub versions: Versions,
     /// Credits that it grants to each connection.
     pub credits: u32,
     /// The largest Send, in bytes.
     pub inline_octets: u32,
-    /// Calls of its own under way on each connection.
+    /// Calls that the server itself has under way on each connection.
     pub reverse: u32,
     /// Memory for arguments and results, in bytes.
     pub memory: usize,
@@ -68,13 +68,13 @@ pub struct ServerPlan {
 /// Something that happens to hosts and links. Clients are counted from zero.
 #[derive(Clone, Copy, Debug)]
 pub enum Mishap {
-    /// The connections of a client break.
+    /// The connections of a client end.
     Cut(usize),
     /// Nothing passes between a client and the server for a while.
     Partition(usize, Duration),
-    /// The server dies, and is back after a while with nothing of what it knew.
+    /// The server dies, and comes back after a while without its memory.
     RestartServer(Duration),
-    /// A client dies with its calls, and is back after a while.
+    /// A client dies with its calls, and comes back after a while.
     RestartClient(usize, Duration),
     /// The server's clock jumps ahead.
     JumpServer(Duration),
@@ -82,19 +82,19 @@ pub enum Mishap {
     JumpClient(usize, Duration),
 }
 
-/// Guests of a run: hosts beside the server and its clients.
+/// The additional hosts of a run, beside the server and its clients.
 #[derive(Clone, Debug, Default)]
 pub struct Guests {
     /// Hostile clients of the server.
     pub hostile_clients: u64,
     /// Hostile servers, each with a client that runs the transport.
     pub victims: Vec<ClientPlan>,
-    /// Decent clients of the server that were written by somebody else.
+    /// Decent clients of the server that share no code with our transport.
     pub strangers: u64,
 }
 
-/// How plans are drawn. What a seed stands for in an edition does not change, so that those which have found something
-/// can be kept: a new way of drawing is a new edition.
+/// How plans are drawn. The plan of a seed in an edition never changes, so that seeds which have found something can be
+/// kept: a new way of drawing is a new edition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edition {
     /// A server, clients, faults and mishaps.
@@ -110,7 +110,7 @@ pub enum Edition {
 }
 
 impl Edition {
-    /// What is run unless another is asked for.
+    /// The edition that runs if no option names another.
     pub const LATEST: Self = Self::Fifth;
 
     /// The edition of a number, counted from 1.
@@ -126,7 +126,7 @@ impl Edition {
     }
 }
 
-/// All that a seed stands for.
+/// The whole plan of a seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// How it was drawn.
@@ -135,11 +135,11 @@ pub struct Plan {
     pub server: ServerPlan,
     /// The clients.
     pub clients: Vec<ClientPlan>,
-    /// What happens, and how long after what happened before.
+    /// The mishaps, each with the time since the one before.
     pub mishaps: Vec<(Duration, Mishap)>,
-    /// Hosts that do not run the transport, or that are called by none that does.
+    /// The additional hosts.
     pub guests: Guests,
-    /// Nothing goes wrong but for what guests do: each call of a client has to be answered.
+    /// Whether only the additional hosts cause trouble: then each call of a client must be answered.
     pub gentle: bool,
 }
 
@@ -154,12 +154,12 @@ impl Plan {
     }
 }
 
-/// One that is drawn evenly. `options` has at least one.
+/// Draws one of the options, all equally likely. `options` must not be empty.
 pub(crate) fn one_of<'a, T>(random: &SeededRandom, options: &'a [T]) -> &'a T {
     &options[random.below(options.len() as u64) as usize]
 }
 
-/// Small ones as often as large ones.
+/// A number in this range; small orders of magnitude are as likely as large ones.
 pub(crate) fn spread(random: &SeededRandom, (least, most): (u64, u64)) -> u64 {
     let doublings = u64::from((most / least.max(1)).max(1).ilog2());
     let low = least << random.below(doublings + 1);

@@ -1,8 +1,8 @@
-//! The second edition of plans: what the first has, and more goes wrong.
+//! The second edition of plans: the first edition's plan, with more faults.
 //!
-//! Its own random stream follows the first edition's plan: completions never come or say every error status,
-//! connections are cut also while work is posted, messages are corrupted, links are slow, calls are left to themselves,
-//! and there are guests.
+//! Its own random stream follows the first edition's plan: completions never come or have any error status, connections
+//! are cut also while work is posted, messages are corrupted, links are slow, calls are dropped, and there are
+//! additional hosts.
 
 use super::{ClientPlan, Edition, HostPlan, Plan, one_of, spread};
 use rpcrdma_env::{Random, SeededRandom};
@@ -16,18 +16,18 @@ use std::time::Duration;
 
 /// Keeps this stream apart from the first edition's.
 const STREAM: u64 = 0x7365_636F_6E64_2121;
-/// Further faults of a host, at most.
+/// The most additional faults of a host.
 const MAX_FAULTS: u64 = 4;
-/// One in so many steps goes wrong, at most and at least, where something does.
+/// A fault hits one step in so many: the most frequent and the rarest fault.
 const ONE_IN: (u64, u64) = (16, 512);
-/// One in so many messages is corrupted, at most and at least, where any are.
+/// If messages are corrupted, one in so many is: the most frequent and the rarest case.
 const CORRUPT_ONE_IN: (u64, u64) = (16, 512);
-/// Guests of each kind at most.
+/// The most additional hosts of each kind.
 const MAX_GUESTS: u64 = 2;
-/// What each KiB takes on a slow link, in microseconds: 1 MiB takes ten seconds on the slowest.
+/// The time of each KiB on a slow link, in microseconds: 1 MiB takes ten seconds on the slowest link.
 const SLOW_MICROS_PER_KIB: (u64, u64) = (10, 10_000);
 
-/// Whatever a provider may say of failed work.
+/// All statuses that a provider may report for failed work.
 const STATUSES: &[WorkError] = &[
     WorkError::Flushed,
     WorkError::LocalLength,
@@ -38,11 +38,11 @@ const STATUSES: &[WorkError] = &[
     WorkError::Fabric,
 ];
 
-/// What can be withheld, or come with an error status.
+/// Completions that can be withheld, or come with an error status.
 const COMPLETIONS: [Point; 4] = [Point::Received, Point::Done, Point::Read, Point::Fenced];
-/// What can fail at once.
+/// Work that can fail at once.
 const WORK: [Point; 3] = [Point::PostSend, Point::PostWrite, Point::PostRead];
-/// Steps at which connections are cut, beside those of the first edition.
+/// Steps at which connections are cut, besides those of the first edition.
 const CUTS: [Point; 6] =
     [Point::PostReceive, Point::PostWrite, Point::PostRead, Point::Expose, Point::Fenced, Point::Done];
 
@@ -99,7 +99,7 @@ fn worsen(random: &SeededRandom, host: &mut HostPlan) {
     }
 }
 
-/// A client whose server is hostile.
+/// The plan of a client whose server is hostile.
 fn draw_victim(random: &SeededRandom, link: rpcrdma_sim::Link) -> ClientPlan {
     let mut host = HostPlan {
         config: if random.below(2) == 0 { SimConfig::default() } else { SimConfig::without_invalidation() },

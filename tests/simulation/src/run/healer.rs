@@ -1,7 +1,7 @@
-//! Ends connections that nothing else helps: those on which a completion is withheld, or a message was corrupted.
+//! Ends connections that cannot recover: a completion was withheld, or a message was corrupted.
 //!
-//! Where that happens, the host's connections break some time later. Without that, calls whose answer is withheld would
-//! wait for ever, and rightly: to their transport, the server is busy with them.
+//! If that happens, the host's connections end some time later. Otherwise calls whose reply is withheld would wait for
+//! ever, and rightly: for their transport, the server is still busy with them.
 
 use crate::{
     hosts::{ClientHost, ServerHost, client_ip, server_ip},
@@ -15,15 +15,16 @@ use std::{
     time::Duration,
 };
 
-/// How often hosts are looked after.
+/// How often the healer looks at the hosts.
 const ROUND: Duration = Duration::from_millis(500);
-/// How long a host ails at most, in microseconds: longer than the transport waits for what is owed.
+/// The longest time before a host's connections end, in microseconds: longer than the transport waits for a peer's
+/// data.
 const MAX_MICROS: u64 = 60_000_000;
 
-/// Looks after all hosts.
+/// Looks at all hosts and ends what cannot recover.
 pub(super) struct Healer {
     world: Arc<World>,
-    /// Each host's faults, and the clients whose links to the server are its own.
+    /// Each host's faults, and the clients with whose links to the server it is connected.
     hosts: Vec<(Arc<Faults>, Vec<IpAddr>)>,
     stopped: Arc<Mutex<bool>>,
 }
@@ -37,7 +38,7 @@ impl Healer {
         Self { world: world.clone(), hosts, stopped: Arc::default() }
     }
 
-    /// Goes round until it is stopped.
+    /// Starts to look at the hosts again and again, until it is stopped.
     pub(super) fn start(&self) {
         let Self { world, hosts, stopped } = self;
         for (faults, clients) in hosts.clone() {
@@ -55,7 +56,7 @@ impl Healer {
         }
     }
 
-    /// Ends what ails, for the last time.
+    /// Ends such connections for the last time.
     pub(super) fn stop(&self) {
         *lock(&self.stopped) = true;
         self.hosts.iter().for_each(|(faults, clients)| heal(&self.world, faults, clients));

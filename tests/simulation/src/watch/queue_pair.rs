@@ -1,4 +1,4 @@
-//! A queue pair that is watched.
+//! A watched queue pair.
 
 use super::Watch;
 use crate::{
@@ -27,16 +27,16 @@ pub(super) struct WatchedQueuePair {
     faults: Arc<Faults>,
     number: u64,
     end: End,
-    /// The other host.
+    /// The host that accepted.
     acceptor: IpAddr,
     account: Account,
-    /// What is lent to the peer, by handle: a digest of the bytes where it may read them.
+    /// Memory that is lent to the peer, by handle, with a digest of the bytes if it may read them.
     exposed: BTreeMap<u32, Option<u64>>,
     /// Reads under way, with their tags in the capture.
     reads: BTreeMap<Token, Vec<(u32, u32)>>,
 }
 
-/// Tells whether bytes have changed. Both digests are taken in the same process, by the same function.
+/// A digest that shows whether bytes have changed. It is only compared within this process.
 fn digest(octets: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(octets);
@@ -58,7 +58,7 @@ impl WatchedQueuePair {
         self.watch.record.found(format!("connection of {}, {side}: {text}", self.end.address));
     }
 
-    /// What we say has to be right towards anybody.
+    /// Judges our messages, which must be right towards every peer.
     fn judge_us(&self, judgement: Result<(), String>) {
         if let Err(text) = judgement
             && self.watch.ledger.trust.holds_us(self.end.address)
@@ -67,7 +67,7 @@ impl WatchedQueuePair {
         }
     }
 
-    /// What the peer says, where that counts.
+    /// Judges the peer's messages, if they count.
     fn judge_peer(&self, judgement: Result<(), String>) {
         if let Err(text) = judgement
             && self.watch.ledger.trust.counts(self.end.address, self.acceptor)
@@ -76,7 +76,7 @@ impl WatchedQueuePair {
         }
     }
 
-    /// A message of a peer that is not watched stands in the capture when it has come.
+    /// Records a message of a peer that is not watched when it arrives.
     fn keep_foreign(&self, buffer: &Buffer, invalidate: Option<u32>) {
         let peer = if self.end.initiator { self.acceptor } else { self.end.address.ip() };
         if let Some(recorder) = &self.watch.recorder
@@ -88,7 +88,7 @@ impl WatchedQueuePair {
         }
     }
 
-    /// Turns one bit over, if it is time for that.
+    /// Flips one bit, if it is time for that.
     fn corrupt(&self, buffer: &mut Buffer) {
         let bits = buffer.len() as u64 * 8;
         if bits == 0 || !self.faults.corrupts() {
@@ -253,7 +253,7 @@ impl QueuePair for WatchedQueuePair {
 
 impl Drop for WatchedQueuePair {
     fn drop(&mut self) {
-        // The provider is dropped after this, and what it has with it.
+        // The provider is dropped after this, with all its buffers.
         self.watch.registry.abandon(self.number);
         lock(&self.watch.counts).1 -= self.exposed.len();
         let trust = &self.watch.ledger.trust;

@@ -1,4 +1,4 @@
-//! Each thing that the watcher looks for, done once by a provider or a transport that misbehaves.
+//! A provider or a transport misbehaves once in each way that the watch looks for.
 
 use super::{Watch, queue_pair::WatchedQueuePair};
 use crate::{
@@ -24,7 +24,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// A provider that takes everything and says what a test has it say.
+/// A provider that accepts everything, and completes what the test wants.
 struct Puppet {
     info: ConnectionInfo,
     capabilities: Capabilities,
@@ -191,7 +191,7 @@ fn buffers_that_were_never_given_or_never_come_back_are_found() {
     assert_eq!(scene.findings(), 1);
 }
 
-/// Before anything came back, version 1 has one credit.
+/// Before the first reply, version 1 has one credit.
 #[test]
 fn credits_that_are_overrun_and_answers_that_come_twice_are_found() {
     let mut scene = Scene::new();
