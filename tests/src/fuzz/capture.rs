@@ -1,5 +1,4 @@
-//! Capture files that hold anything, and captures of streams that hold anything. Reading ends, with events or with an
-//! error.
+//! Arbitrary capture files, and captures of arbitrary streams. Reading must end, with events or with an error.
 
 use super::mint::Mint;
 use rpcrdma_capture::{
@@ -10,7 +9,7 @@ use rpcrdma_env::{BoxFuture, Clock, Timestamp};
 use rpcrdma_iwarp::{Direction, Tap};
 use std::{io::sink, sync::Arc, time::Duration};
 
-/// It is always the same moment.
+/// A clock that stands still.
 struct Stopped;
 
 impl Clock for Stopped {
@@ -34,7 +33,7 @@ pub(super) fn file(input: &[u8]) {
     let _ = read_capture(input, &mut Ladder::new(sink(), Style::Unicode));
 }
 
-/// The input is what both ends say: a byte for who speaks, two for how much, then that.
+/// The input is what both ends send: a byte that names the sender, two bytes for the length, then the data.
 pub(super) fn streams(input: &[u8]) {
     let mut mint = Mint::new(input);
     let mut steps = Vec::new();
@@ -49,7 +48,7 @@ pub(super) fn streams(input: &[u8]) {
     self::file(&file);
 }
 
-/// A capture of one connection: whether the initiator speaks, and what.
+/// A capture of one connection. Each step says whether the initiator sends, and the bytes.
 pub(super) fn file_of(steps: &[(bool, &[u8])]) -> Vec<u8> {
     let (tap, writer) = capture(Arc::new(Stopped), Options::default());
     let (initiator, responder) = ("192.0.2.1:40000", "192.0.2.2:20049");

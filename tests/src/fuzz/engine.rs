@@ -1,5 +1,5 @@
-//! The engine as a sequence of inputs: what a peer says, what the upper layer wants, what the provider has done, and
-//! time, in any order that the driver's contract allows.
+//! Gives the engine a sequence of inputs: messages of a peer, requests of the upper layer, completions of the provider,
+//! and time, in any order that the driver's contract allows.
 
 use super::mint::Mint;
 use bytes::Bytes;
@@ -18,9 +18,10 @@ use rpcrdma_wire::{
 use rpcrdma_xdr::Payload;
 use std::{collections::VecDeque, time::Duration};
 
-/// Inputs of one run at most: what comes behind them finds nothing new.
+/// The most inputs of one run: later ones find nothing new.
 const MAX_STEPS: usize = 400;
-/// Sends for each input at most. One message may lead to the parts of a few calls and replies, but not to any number.
+/// The most Sends for each input. One message may cause the parts of a few calls and replies, but not an unlimited
+/// number.
 const SENDS_PER_STEP: usize = 64;
 
 pub(super) fn version_1(input: &[u8]) {
@@ -31,7 +32,7 @@ pub(super) fn version_2(input: &[u8]) {
     run(input, Versions::Two);
 }
 
-/// A host whose handles are 1000 and up. Now and then it refuses.
+/// Gives out handles from 1000 on, and refuses now and then.
 #[derive(Default)]
 struct Handles {
     next: u32,
@@ -64,7 +65,7 @@ impl Host for Handles {
     }
 }
 
-/// An engine and what its driver owes it.
+/// An engine, and what its driver still has to do for it.
 struct Driver {
     engine: Endpoint,
     host: Handles,
@@ -179,7 +180,7 @@ impl Driver {
     }
 
     fn hear(&mut self, message: Vec<u8>) {
-        // A Send that finds no receive is the provider's business.
+        // If a Send finds no receive, the provider handles it, not the engine.
         if self.posted > 0 {
             self.posted -= 1;
             self.engine.received(&message.into(), self.now, &mut self.host);
@@ -273,7 +274,7 @@ fn xid(mint: &mut Mint<'_>) -> u32 {
     }
 }
 
-/// The beginning of an RPC message, of a kind and length that the input says.
+/// The beginning of an RPC message; the input decides its kind and length.
 fn rpc(xid: u32, mint: &mut Mint<'_>) -> Vec<u8> {
     let kind = mint.u8();
     let mut octets = match kind & 3 {
@@ -362,7 +363,7 @@ fn error(mint: &mut Mint<'_>) -> ErrorBody {
     }
 }
 
-/// Seldom with a byte changed, or cut.
+/// Rarely changes a byte, or cuts the message.
 fn damaged(mut octets: Vec<u8>, mint: &mut Mint<'_>) -> Vec<u8> {
     match mint.u8() {
         0xF0..=0xF7 => {

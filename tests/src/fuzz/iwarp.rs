@@ -1,4 +1,4 @@
-//! iWARP: headers that are read and written, and an endpoint to which a peer says anything while it works.
+//! iWARP: reading and writing of headers, and an endpoint whose peer sends anything while it works.
 
 use super::mint::Mint;
 use bytes::Bytes;
@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 /// Receives of the endpoint, and the bytes of each.
 const RECEIVES: usize = 8;
 const RECEIVE_OCTETS: usize = 600;
-/// Bytes of what the endpoint lends.
+/// Bytes of memory that the endpoint lends.
 const LENT_OCTETS: usize = 2000;
 /// FPDUs of 512 bytes, so that messages have several.
 const FPDU_OCTETS: usize = 512;
@@ -57,7 +57,7 @@ pub(super) fn headers(input: &[u8]) {
     let _ = terminate::quoted_sink(input);
 }
 
-/// A capability is asked for once: it is the same for all.
+/// Reads the capabilities once; they are the same for all runs.
 fn capabilities() -> Arc<Capabilities> {
     static ONCE: OnceLock<Arc<Capabilities>> = OnceLock::new();
     let ask = || {
@@ -82,12 +82,12 @@ pub(super) fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
     out
 }
 
-/// One end, and what its peer could know of it.
+/// One end, and what its peer may know of it.
 struct End {
     endpoint: Endpoint,
-    /// Handles that were told: a sink, a source, then the sinks of Reads, as they were seen on the wire.
+    /// Handles that the peer knows: a sink, a source, then the sinks of Reads as they appeared on the wire.
     handles: Vec<u32>,
-    /// Receives that have come back, and memory that has.
+    /// How many receives have come back, and how many pieces of memory.
     receives: usize,
     fenced: usize,
     over: bool,
@@ -161,7 +161,7 @@ impl End {
         self.handles.get(which).copied().unwrap_or_else(|| mint.u32())
     }
 
-    /// A segment that has everything in its place.
+    /// A well-formed segment.
     fn segment(&self, mint: &mut Mint<'_>) -> Vec<u8> {
         const OPCODES: [Opcode; 6] = [
             Opcode::Send,
@@ -202,7 +202,7 @@ impl End {
         octets
     }
 
-    /// As a socket gives bytes, in pieces of at most `cut`.
+    /// Delivers bytes as a socket does, at most `cut` at a time.
     fn deliver(&mut self, mut octets: &[u8], cut: u8) {
         while !octets.is_empty() {
             let most = if cut == 0 { octets.len() } else { octets.len().min(cut.into()) };
@@ -220,7 +220,7 @@ impl End {
         }
     }
 
-    /// Takes what is to be written, and learns handles from it as a peer does.
+    /// Takes the output, and learns handles from it as a peer does.
     fn output(&mut self, most: usize) {
         let slices: Vec<u8> = self.endpoint.write_slices().iter().flat_map(|slice| slice.to_vec()).collect();
         let len = slices.len().min(most);
@@ -257,7 +257,7 @@ impl End {
     }
 }
 
-/// An endpoint whose peer says anything. At the end all memory has come back, once.
+/// An endpoint whose peer sends anything. At the end all memory must have come back exactly once.
 pub(super) fn endpoint(input: &[u8]) {
     let mut mint = Mint::new(input);
     let mut end = End::new(&mut mint);

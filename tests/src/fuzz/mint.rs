@@ -1,4 +1,4 @@
-//! Turns an input into decisions, so that all that libFuzzer changes means something. When it is used up every number
+//! Turns an input into decisions, so that every change by libFuzzer has a meaning. At the end of the input every number
 //! is zero.
 
 /// What is left of an input.
@@ -32,7 +32,7 @@ impl<'a> Mint<'a> {
         usize::from(self.u8()) % count.max(1)
     }
 
-    /// The next bytes, fewer if there are not so many.
+    /// The next bytes, or fewer at the end of the input.
     pub(super) fn take(&mut self, len: usize) -> &'a [u8] {
         let (taken, rest) = self.0.split_at(len.min(self.0.len()));
         self.0 = rest;

@@ -1,7 +1,7 @@
 //! The bodies of the fuzz targets: each takes any bytes, and panics if something does not hold.
 //!
-//! `fuzz/` hands them what libFuzzer makes up; `tests/corpus.rs` hands them what was kept of that, and what [`seeds()`]
-//! says, in the ordinary tests. An input is borrowed. A failed check is a panic, and nothing else is an error.
+//! `fuzz/` gives them the inputs of libFuzzer; `tests/corpus.rs` gives them, in the ordinary tests, the inputs that
+//! were kept, and [`seeds()`]. Inputs are borrowed. A failed check is a panic; there are no other errors.
 
 mod capture;
 mod engine;
@@ -28,7 +28,7 @@ pub const MAX_KEPT_OCTETS: usize = 4096;
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// Its name, also that of its program and of its file in `fuzz/corpora/`.
+    /// Its name, which is also the name of its program and of its file in `fuzz/corpora/`.
     pub name: &'static str,
     /// Takes one input. Panics if something does not hold.
     pub run: fn(&[u8]),
@@ -60,14 +60,14 @@ pub const TARGETS: &[Target] = &[
 /// Runs the target of this name.
 ///
 /// # Panics
-/// If there is none, and if something does not hold.
+/// If there is no such target, or if something does not hold.
 pub fn run(name: &str, input: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name).expect("the name of a target");
     (target.run)(input);
 }
 
-/// The inputs of a file in `fuzz/corpora/`: each a line of hexadecimal digits. Empty lines and what begins with `#` do
-/// not count.
+/// The inputs of a file in `fuzz/corpora/`: each a line of hexadecimal digits. Empty lines and lines that begin with
+/// `#` do not count.
 ///
 /// # Panics
 /// If a line is anything else.

@@ -1,5 +1,5 @@
-//! Arguments and results of NFS version 3, MOUNT and NFSACL: what is read survives its own encoding, and says how large
-//! a reply may be. The first byte says which type the rest is of.
+//! Arguments and results of NFS version 3, MOUNT and NFSACL: a decoded value survives its own encoding, and says how
+//! large a reply may be. The first byte chooses the type of the rest.
 
 use super::mint::Mint;
 use bytes::Bytes;
@@ -72,7 +72,7 @@ pub(super) fn arguments<C: Call>(octets: Bytes) {
     survives::<C>(octets);
 }
 
-/// Where lists of users and groups are.
+/// Types that contain lists of users and groups.
 trait HasLists {
     fn lists(&self) -> Option<&Lists>;
 }
@@ -101,7 +101,8 @@ impl<F> HasLists for v3::Answer<nfsacl::v2::GetAclOk, F> {
     }
 }
 
-/// As [`survives`]; and what POSIX can say of the lists can be told again, in no more entries than there may be.
+/// Like [`survives`]. Also, lists that POSIX can express survive a conversion there and back, and have at most the
+/// allowed number of entries.
 fn lists<T: Encode + Decode + HasLists>(octets: Bytes) {
     if let Ok(value) = T::decode(&mut Decoder::new(Stream::from(octets.clone())))
         && let Some(lists) = value.lists()
@@ -118,7 +119,7 @@ fn lists<T: Encode + Decode + HasLists>(octets: Bytes) {
     survives::<T>(octets);
 }
 
-/// As [`survives`] of what is not written by the same type: data may have come elsewhere than in the message.
+/// Like [`survives`], for types that are only decoded: their data may have come outside of the message.
 pub(super) fn is_read<T: Decode>(octets: Bytes) {
     let mut decoder = Decoder::new(Stream::from(octets.clone()));
     let _ = T::decode(&mut decoder);

@@ -1,6 +1,6 @@
-//! Arguments and results of NFS version 2, and MNT of the versions of MOUNT that go with it: what is read survives its
-//! own encoding, says how large a reply may be, and what it says of a file is the same in the words of no version. The
-//! first byte says which type the rest is of.
+//! Arguments and results of NFS version 2, and MNT of the versions of MOUNT that go with it: a decoded value survives
+//! its own encoding, says how large a reply may be, and its attributes survive the conversion to neutral attributes.
+//! The first byte chooses the type of the rest.
 
 use super::{
     mint::Mint,
@@ -49,7 +49,8 @@ pub(super) fn types(input: &[u8]) {
     if kind.is_multiple_of(2) { arguments(octets) } else { results(octets) }
 }
 
-/// Attributes that say what the file is come back from the words of no version, but for what these have no place for.
+/// Attributes with a known file type survive the conversion to neutral attributes and back, except fields that neutral
+/// attributes lack.
 fn told(octets: Bytes) {
     let answer = v2::Answer::<Attributes>::decode(&mut Decoder::new(Stream::from(octets.clone())));
     if let Ok(v2::Answer::Ok(told)) = answer
@@ -62,7 +63,7 @@ fn told(octets: Bytes) {
     survives::<v2::Answer<Attributes>>(octets);
 }
 
-/// What can be set can be said again.
+/// Attributes to set survive the conversion to neutral attributes and back.
 fn set(octets: Bytes) {
     let call = v2::SetAttributes::decode(&mut Decoder::new(Stream::from(octets.clone())));
     if let Ok(v2::SetAttributes { attributes, .. }) = call {

@@ -1,6 +1,5 @@
-//! COMPOUND, CB_COMPOUND and attributes of NFS version 4: what is read survives its own encoding, no more is read than
-//! the limits allow, and for each call that breaks off there is an answer. The first byte says which type the rest is
-//! of.
+//! COMPOUND, CB_COMPOUND and attributes of NFS version 4: a decoded value survives its own encoding, decoding stays
+//! within the limits, and each call that breaks off gets an answer. The first byte chooses the type of the rest.
 
 use super::{
     mint::Mint,
@@ -49,13 +48,13 @@ fn call(octets: Bytes) {
     survives::<v4::Arguments>(octets);
 }
 
-/// The same call with bytes of it in a Read chunk, whose place and length the last two bytes choose. Where that is
-/// taken, the chunk was the data of an operation, and the call says what it says without a chunk.
+/// The same call with bytes of it in a Read chunk, whose place and length the last two bytes choose. If it can be
+/// decoded, the chunk was the data of an operation, and the call is equal to the call without a chunk.
 fn call_in_chunks(octets: &Bytes) {
     let [.., place, length] = octets[..] else { return };
     let octets = octets.slice(..octets.len() / UNIT * UNIT);
     let at = UNIT * (usize::from(place) % (octets.len() / UNIT).max(1));
-    // As long as the word before it says, or as it comes.
+    // As long as the word before it says, or of any length.
     let announced = octets[..at].last_chunk().map_or(0, |word| u32::from_be_bytes(*word) as usize);
     let len = if length % 2 == 0 { announced } else { length.into() }.min(octets.len() - at);
     let mut stream = Stream::from(octets.slice(..at));

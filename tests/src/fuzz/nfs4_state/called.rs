@@ -1,5 +1,4 @@
-//! The end of a client's connection that the server calls: it does all that it is asked, at once, and remembers what
-//! that was.
+//! The end of a client's connection on which the server calls: it does at once what the server asks, and remembers it.
 
 use rpcrdma_env::{BoxFuture, SeededRandom};
 use rpcrdma_nfs::v4::{
@@ -19,14 +18,14 @@ use std::{
     task::{Context, Poll},
 };
 
-/// What was asked, and by which number each slot of a session was used last.
+/// The received calls, and the last sequence number of each slot of a session.
 #[derive(Default)]
 struct Inner {
     heard: Vec<Args>,
     slots: BTreeMap<([u8; 16], u32), u32>,
 }
 
-/// A client that is called.
+/// A client that the server can call.
 pub(super) struct Called {
     inner: Mutex<Inner>,
     xids: XidSource,
@@ -37,7 +36,7 @@ impl Called {
         Self { inner: Mutex::default(), xids: XidSource::new(&SeededRandom::new(seed)) }
     }
 
-    /// What it was asked since somebody wanted to know, without CB_SEQUENCE.
+    /// Takes the operations received since the last call of this function, without CB_SEQUENCE.
     pub(super) fn heard(&self) -> Vec<Args> {
         std::mem::take(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner).heard)
     }
@@ -65,7 +64,7 @@ impl Called {
                 other => panic!("nobody is asked for {other:?} here"),
             });
         }
-        // CB_SEQUENCE alone asks whether the client is there.
+        // CB_SEQUENCE alone tests whether the client answers.
         assert!(matches!(call.ops[..], [Args::Sequence(_)] | [Args::Sequence(_), _]), "one at a time: {:?}", call.ops);
         inner.heard.extend(call.ops.into_iter().skip(1));
         Results::of(call.tag, outcomes)
@@ -102,7 +101,7 @@ impl ClientTransport for Called {
     }
 }
 
-/// A reply that is there.
+/// A reply that is ready.
 struct Answered(Option<Stream>);
 
 impl Future for Answered {

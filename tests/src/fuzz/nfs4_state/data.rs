@@ -1,6 +1,5 @@
-//! What is in files: data, holes, reserved space, copies that are answered at once and copies that go on, extended
-//! attributes, and who may do what. Nobody has these files open, so that nothing but a grace period is in anybody's
-//! way.
+//! The contents of files: data, holes, reserved space, copies that are answered at once and copies in the background,
+//! extended attributes, and permissions. No client has these files open, so that only a grace period can be in the way.
 
 use super::{
     Run,
@@ -19,26 +18,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Files of this kind.
 pub(super) const DATA_FILES: usize = 2;
-/// Where something can begin: in a page, with a page, and behind a hole that is too long to be copied at once.
+/// Offsets at which operations begin: inside a page, at a page, and behind a hole that is too long to be copied at
+/// once.
 const PLACES: [u64; 8] = [0, 5, 4_096, 4_101, 8_192, FAR, FAR + 7, FAR + 4_096];
 const FAR: u64 = 5 << 20;
-/// No file here becomes longer, in bytes.
+/// The greatest length of a file here, in bytes.
 const MAX_SIZE: u64 = 8 << 20;
 /// The unit of CLONE, in bytes.
 const UNIT: u64 = 4_096;
-/// What COPY copies before it is answered, in bytes, if it can be told of the rest later.
+/// How many bytes COPY copies before its reply, if the server can report the end of the copy later.
 const AT_ONCE: u64 = 4 << 20;
-/// A stateid that nobody was given.
+/// A stateid that the server has given to no client.
 const UNKNOWN: StateId = StateId { sequence: 1, other: rpcrdma_nfs::v4::StateIdOther([7; 12]) };
 
-/// What a file is.
+/// The model of a file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Content {
     size: u64,
     /// Bytes that are not zero.
     octets: BTreeMap<u64, u8>,
     xattrs: BTreeMap<&'static str, Vec<u8>>,
-    /// What was set, if the file was not made with it.
+    /// The mode, if a client has set it.
     mode: Option<u32>,
 }
 
@@ -56,7 +56,7 @@ impl Content {
         self.octets.retain(|place, _| *place < at || *place - at >= len);
     }
 
-    /// A range of another file comes here.
+    /// Copies a range of another file to here.
     fn copied(&mut self, source: &Self, (from, to, len): (u64, u64, u64)) {
         self.clear(to, len);
         let range = source.octets.range(from..from + len);
@@ -80,7 +80,7 @@ fn place(mint: &mut Mint<'_>) -> u64 {
     PLACES[mint.below(PLACES.len())]
 }
 
-/// How many bytes, from none to some pages.
+/// A length, from zero to some pages.
 fn some(mint: &mut Mint<'_>) -> u64 {
     [0, 1, 6, 4_091, 4_096, 4_097, 8_192, 12_288][mint.below(8)]
 }
@@ -89,7 +89,7 @@ fn put(file: &Handle) -> Args {
     Args::PutFh(ops::PutFh { file: file.clone() })
 }
 
-/// What a client asks of two files.
+/// The ranges of two files that a client names.
 struct Span {
     source: usize,
     target: usize,
@@ -99,7 +99,7 @@ struct Span {
 }
 
 impl Run {
-    /// One operation of what is in files.
+    /// Does one operation on the contents of files.
     pub(super) fn of_data(&mut self, client: usize, mint: &mut Mint<'_>) {
         match mint.below(16) {
             0..=2 => self.write_data(client, mint),
@@ -120,7 +120,7 @@ impl Run {
         self.call(client, mint.below(SLOTS), mint.below(2) == 0, vec![put, op])?.pop()
     }
 
-    /// Of all that needs the right to the data.
+    /// The expected status of operations that need access to the data.
     fn allowed(&self) -> Status {
         if self.model.is_grace { Status::GRACE } else { Status::OK }
     }
@@ -165,7 +165,7 @@ impl Run {
         }
     }
 
-    /// Data may be told where bytes are zero, and a hole only there.
+    /// The server may report data where bytes are zero, but a hole only there.
     fn seek(&mut self, client: usize, mint: &mut Mint<'_>) {
         let (file, offset) = (mint.below(DATA_FILES), place(mint));
         let what = if mint.below(2) == 0 { ops::Content::Data } else { ops::Content::Hole };
@@ -192,7 +192,7 @@ impl Run {
             let Some(Outcome::Read(read)) = self.at(client, file, mint, read) else { return };
             let read = read.expect("anybody may");
             let (wanted, data) = (self.data[file].read(offset, count.into()), read.data.as_slice());
-            // An answer that is to be remembered has less room.
+            // A reply that the server keeps has less room.
             let is_part = wanted.starts_with(data) && (!data.is_empty() || wanted.is_empty());
             assert!(is_part, "{count} bytes from {offset} of {:?}", self.data[file]);
             assert_eq!(read.end, offset + data.len() as u64 >= self.data[file].size);
@@ -226,12 +226,12 @@ impl Run {
     fn span(&self, mint: &mut Mint<'_>) -> Span {
         let (source, target) = (mint.below(DATA_FILES), mint.below(DATA_FILES));
         let (from, to) = (place(mint), place(mint));
-        // Mostly all that there is.
+        // Often zero, which means everything up to the end.
         let count = if mint.below(2) == 0 { 0 } else { some(mint) };
         Span { source, target, from, to, count }
     }
 
-    /// How much of the source it is, if it lies within it.
+    /// The length of the range, if it lies within the source.
     fn length(&self, span: &Span) -> Option<u64> {
         let size = self.data[span.source].size;
         let length = if span.count == 0 { size.checked_sub(span.from)? } else { span.count };
@@ -266,7 +266,7 @@ impl Run {
             Some(length) => {
                 let is_whole = is_unit(length) || source_offset + length == self.data[source].size;
                 let overlaps = source == target && source_offset.abs_diff(offset) < length;
-                // The unit of the target that the end lies in would be replaced as a whole.
+                // Otherwise CLONE would replace the whole unit of the target in which the range ends.
                 let is_end = is_unit(length) || offset + length >= self.data[target].size;
                 let may = is_unit(source_offset) && is_unit(offset) && is_whole && !overlaps && (is_end || length == 0);
                 if may { Status::OK } else { Status::INVAL }
@@ -326,7 +326,7 @@ impl Run {
         }
     }
 
-    /// A copy that was not made yet.
+    /// Follows a copy that is not finished yet.
     fn goes_on(
         &mut self,
         client: usize,
@@ -340,7 +340,7 @@ impl Run {
             let Some(Outcome::OffloadStatus(told)) = self.at(client, target, mint, ask.clone()) else { return };
             let told = told.expect("it is known");
             assert!(told.complete.is_none() && told.count <= length, "{told:?}");
-            // Another client's copy is none of this one's.
+            // Another client must not see this client's copy.
             let other = (client + 1) % CLIENTS;
             if self.model.clients[other].as_ref().is_some_and(|known| known.session.is_some())
                 && let Some(outcome) = self.at(other, target, mint, ask.clone())
@@ -366,12 +366,13 @@ impl Run {
             self.take(&span, length);
             self.saw("CB_OFFLOAD", Status::OK);
         }
-        // It is known no more, either way.
+        // In both cases the server has forgotten the copy.
         let Some(outcome) = self.at(client, target, mint, ask) else { return };
         self.is("OFFLOAD_STATUS", outcome.status(), Status::BAD_STATEID);
     }
 
-    /// The ends of copies that a client was told. Recalls may come again at any time.
+    /// The ends of copies that the server has reported to a client. Repeated recalls may come at any time, and are
+    /// ignored here.
     fn ends_heard(&self, client: usize) -> Vec<callback::Args> {
         let mut heard = self.world.heard(client);
         heard.retain(|call| !matches!(call, callback::Args::Recall(_)));
@@ -416,7 +417,7 @@ impl Run {
         }
     }
 
-    /// All names, a few at a time.
+    /// Lists all names, a few at a time.
     fn list_xattrs(&mut self, client: usize, file: usize, mint: &mut Mint<'_>) {
         let (mut cookie, mut names) = (0, BTreeSet::new());
         // With room for one name, two, or all.
@@ -438,7 +439,7 @@ impl Run {
         panic!("the names of {file} have no end");
     }
 
-    /// The mode and the list say the same, and a list that is set allows nobody more than it says.
+    /// The mode and the ACL agree, and an ACL that a client has set allows nothing beyond its entries.
     fn rights(&mut self, client: usize, mint: &mut Mint<'_>) {
         let file = mint.below(DATA_FILES);
         if mint.below(2) == 0 {
@@ -452,7 +453,7 @@ impl Run {
             let allows = [mint.u8(), mint.u8(), mint.u8()].map(|bits| u32::from(bits) & 7);
             let rights = |bits: u32| {
                 let all = [ace::READ_DATA, ace::WRITE_DATA | ace::APPEND_DATA, ace::EXECUTE];
-                // Owners may change attributes whatever a mode says, and everybody may look at them.
+                // Whatever the mode says, owners may change attributes, and everybody may read them.
                 let base = ace::READ_ATTRIBUTES | ace::READ_ACL | ace::SYNCHRONIZE;
                 (0..3).filter(|bit| bits & 4 >> bit != 0).fold(base, |rights, bit| rights | all[bit])
             };
@@ -468,7 +469,7 @@ impl Run {
             let set = Args::SetAttr(ops::SetAttr { state: StateId::ANONYMOUS, attributes: set });
             let Some(outcome) = self.at(client, file, mint, set) else { return };
             self.is("SETATTR of a list", outcome.status(), Status::OK);
-            // Who is asked for first may have what all others have, too.
+            // A class that comes earlier may also have the permissions of all later ones.
             let [owner, group, others] = allows;
             let mode = (owner | others) << 6 | (group | others) << 3 | others;
             self.data[file].mode = Some(mode);
@@ -487,7 +488,7 @@ impl Run {
         self.saw("GETATTR of a list", Status::OK);
     }
 
-    /// Stateids of nothing, and ends beyond all numbers.
+    /// Calls with unknown stateids, and ranges beyond the largest offset.
     fn refused(&mut self, client: usize, mint: &mut Mint<'_>) {
         let (file, kind) = (mint.below(DATA_FILES), mint.below(6));
         let (state, far) = (UNKNOWN, u64::MAX - 3);
@@ -506,7 +507,7 @@ impl Run {
         self.is(what, outcome.status(), wanted);
     }
 
-    /// All of it is as the model has it.
+    /// Checks that all contents are as in the model.
     pub(super) fn check_data(&mut self) {
         let Some(client) = (0..CLIENTS)
             .find(|client| self.model.clients[*client].as_ref().is_some_and(|known| known.session.is_some()))

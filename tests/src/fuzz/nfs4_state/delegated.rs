@@ -1,6 +1,6 @@
-//! Delegations of one file: who gets one, who has to wait for it, recalls, returns, and what is taken from those that
-//! do not return it. Whether a file is delegated is the server's to say; that nobody else is in the way then, and later
-//! is kept out, is not.
+//! Delegations of one file: grants, waits, recalls, returns, and delegations that are taken away because they were not
+//! returned. The server decides whether it delegates a file. But it may delegate only if no other client is in the way,
+//! and must keep others out later.
 
 use super::{
     Run,
@@ -16,7 +16,7 @@ use rpcrdma_xdr::ItemData;
 
 /// The file's name.
 pub(super) const FILE: &str = "5";
-/// A stateid that nobody was given.
+/// A stateid that the server has given to no client.
 const UNKNOWN: StateId = StateId { sequence: 1, other: StateIdOther([7; 12]) };
 
 impl Run {
@@ -34,7 +34,7 @@ impl Run {
         self.call(client, 0, true, vec![put, op])?.pop()
     }
 
-    /// Whose delegations are in the way of a client's use.
+    /// The clients whose delegations are in the way of a client's use.
     fn in_the_way(&self, client: usize, writes: bool) -> Vec<usize> {
         let excludes = |other: &usize| {
             let known = self.model.clients[*other].as_ref();
@@ -43,9 +43,9 @@ impl Run {
         (0..CLIENTS).filter(excludes).collect()
     }
 
-    /// What a client was called for: to give back what it holds, and nothing else. How often it was. To be asked before
-    /// the client can lose that: one that could not be called is called when it can be, and that may be long after
-    /// somebody wanted the file.
+    /// Takes the calls that a client has received: they may only recall what it holds. Returns how many came. Call this
+    /// before the client can lose its delegation: if the server could not call a client, it calls later, perhaps long
+    /// after another wanted the file.
     pub(super) fn hear(&mut self, holder: usize) -> usize {
         let heard = self.world.heard(holder);
         let held = self.model.clients[holder].as_ref().and_then(|known| known.delegation);
@@ -57,8 +57,8 @@ impl Run {
         heard.len()
     }
 
-    /// What becomes of those in the way of a use that was answered so, which has begun at a moment. Says whether it was
-    /// done.
+    /// Updates the model for the holders in the way of a use that began at `since` and got this status. Returns whether
+    /// the use was done.
     fn recalled(&mut self, what: &'static str, since: u64, holders: &[usize], status: Status) -> bool {
         self.world.drive();
         let live = holders.iter().any(|holder| self.model.is_live(*holder));
@@ -91,7 +91,7 @@ impl Run {
         status == Status::OK
     }
 
-    /// A holder whose lease was over may have lost it, or not.
+    /// A holder whose lease was over may have lost its delegation or not: asks the server.
     fn ask_for(&mut self, holder: usize) {
         let Some(known) = &self.model.clients[holder] else { return };
         let Some(held) = known.delegation else { return };
@@ -128,7 +128,7 @@ impl Run {
                 Delegation::Write(write) => Some((write.state, true)),
                 other => panic!("{other:?}"),
             };
-            // Before anything else is asked, so that it stands in nobody's way.
+            // Closes the open at once, so that it is in no other client's way.
             let close = Args::Close(ops::Close { sequence: 0, state: opened.state });
             let closed = self.at_delegated(client, close).expect("it has a session");
             assert_eq!(closed.status(), Status::OK, "CLOSE");

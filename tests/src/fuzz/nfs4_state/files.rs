@@ -1,4 +1,4 @@
-//! What clients do to files: each operation, what the model says of it, and what comes of it.
+//! The operations of clients on files, with the model's prediction and the server's result.
 
 use super::{
     Run,
@@ -12,14 +12,14 @@ use rpcrdma_nfs::v4::{
 };
 use rpcrdma_xdr::ItemData;
 
-/// A stateid that nobody was given.
+/// A stateid that the server has given to no client.
 const UNKNOWN: StateId = StateId { sequence: 1, other: StateIdOther([7; 12]) };
 
 fn owner(name: String) -> Owner {
     Owner { client: ClientId(0), name: OwnerName::from(name.as_str()) }
 }
 
-/// A range: where it begins, its length, and which of the bytes it has.
+/// A range: its offset, its length, and which of the model's bytes it contains.
 fn range(mint: &mut Mint<'_>) -> (u64, u64, Vec<usize>) {
     let (offset, len) = (mint.below(OCTETS - 1), mint.below(6));
     match len {
@@ -32,14 +32,15 @@ fn range(mint: &mut Mint<'_>) -> (u64, u64, Vec<usize>) {
 }
 
 impl Run {
-    /// One operation on a file, with whatever slot the bytes choose.
+    /// Makes a call with one operation on a file, on a slot that the input chooses.
     fn on(&mut self, client: usize, file: usize, mint: &mut Mint<'_>, op: Args) -> Option<Outcome<ItemData>> {
         let (slot, cache) = (mint.below(SLOTS), mint.below(3) > 0 && !matches!(op, Args::Read(_)));
         let put = Args::PutFh(ops::PutFh { file: self.files[file].clone() });
         self.call(client, slot, cache, vec![put, op])?.pop()
     }
 
-    /// What was in the way: says whether the operation was done, and sees to it that the model knows who has lost what.
+    /// Compares a status with what was in the way, and updates the model for clients that have lost something. Returns
+    /// whether the operation was done.
     #[track_caller]
     fn settle(&mut self, what: &'static str, (way, file): (Way, usize), status: Status, refused: &[Status]) -> bool {
         match way {
@@ -59,7 +60,7 @@ impl Run {
         true
     }
 
-    /// A client whose lease was over may have lost what it had on a file, or not: it asks.
+    /// A client whose lease was over may have lost its state of a file or not: it asks the server.
     fn observe(&mut self, client: usize, file: usize) {
         if self.model.clients[client].as_ref().is_some_and(|known| known.session.is_none()) {
             self.greet(client, false);
@@ -85,7 +86,7 @@ impl Run {
         let what = if reclaims { "reclaim" } else { "OPEN" };
         let claim = if reclaims { ops::Claim::Previous(ops::DelegationKind::None) } else { ops::Claim::Handle };
         let how = ops::OpenHow::NoCreate;
-        // The model of these files knows of no delegations.
+        // The model of these files has no delegations.
         let wish = access | ops::share::WANT_NONE;
         let open = ops::Open { sequence: 0, access: wish, deny, owner: owner(format!("o{of}")), how, claim };
         let wanted = if reclaims { self.model.reclaim(client) } else { self.model.fresh(client) };
@@ -120,7 +121,7 @@ impl Run {
         known.opens.keys().nth(mint.below(known.opens.len())).copied().unwrap_or(key)
     }
 
-    /// An open of the client, and a number for its stateid that may be wrong; where it has none, a stateid of nothing.
+    /// An open of the client, with a sequence number that may be wrong; or an unknown stateid if it has no open.
     fn some_open(&self, client: usize, mint: &mut Mint<'_>) -> ((usize, usize), StateId) {
         let key = self.some_key(client, mint);
         let open = self.model.clients[client].as_ref().and_then(|known| known.opens.get(&key));
@@ -255,7 +256,7 @@ impl Run {
         self.settle("LOCKT", (way, file), status, &[Status::DENIED]);
     }
 
-    /// READ or WRITE, or what asks for the same with a range, by an open, by its locks, or by nothing.
+    /// READ, WRITE, or an operation with the same rules on a range, under an open, its locks, or no state.
     pub(super) fn transfer(&mut self, client: usize, mint: &mut Mint<'_>) {
         let (key, writes, how) = (self.some_key(client, mint), mint.below(2) == 0, mint.below(12));
         let (is_of_range, how) = (how >= 6, how % 6);
@@ -332,7 +333,7 @@ impl Run {
         self.is("FREE_STATEID", status, wanted);
     }
 
-    /// What each stateid of a client is worth.
+    /// Tests each stateid of a client.
     pub(super) fn test_states(&mut self, client: usize) {
         let mut states = self.model.states(client);
         states.push(UNKNOWN);
@@ -342,7 +343,7 @@ impl Run {
         assert_eq!(only!(outcomes, TestStateId).expect("it is told").statuses.0, wanted);
     }
 
-    /// All that the model knows is what the server knows, and there is no more of it.
+    /// Checks that the server has exactly the state that the model has.
     pub(super) fn check_all(&mut self) {
         (0..CLIENTS).for_each(|client| self.test_states(client));
         let known = self.model.clients.iter().flatten();
@@ -359,7 +360,7 @@ impl Run {
     }
 }
 
-/// A state that has changed is the same, and counted on; a new one begins with 1.
+/// A state that has changed keeps its id, and its number grows by one; a new state begins with 1.
 #[track_caller]
 fn counted(had: Option<StateId>, has: StateId) {
     match had {

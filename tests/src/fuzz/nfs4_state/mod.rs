@@ -1,6 +1,6 @@
-//! The state of NFS version 4 against a model: bytes choose what two clients do, how time passes and when the server
-//! restarts; the real service does it in this process, and the [model](model) says what it has to answer. The model
-//! shares no code with the server, and knows only what RFC 8881 says and what [`world`] sets.
+//! The state of NFS version 4 against a model: the input chooses what two clients do, how time passes and when the
+//! server restarts. The real service runs in this process, and the [model](model) says what it must answer. The model
+//! shares no code with the server, and knows only RFC 8881 and the settings of [`world`].
 //!
 //! ```text
 //! world.rs    the server, its time and its disk        model.rs    what has to be
@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use world::World;
 use zero::Zero;
 
-/// Steps of one input at most.
+/// The most steps of one input.
 const MAX_STEPS: usize = 400;
 
 /// A run: the server, the model, and how often each status was answered.
@@ -34,7 +34,7 @@ struct Run {
     world: World,
     model: Model,
     files: [Handle; FILES],
-    /// Files that nobody opens, and what is in them.
+    /// Files that no client opens, and their contents.
     data_files: [Handle; DATA_FILES],
     data: [Content; DATA_FILES],
     /// A client of minor version 0, and its file.
@@ -42,7 +42,7 @@ struct Run {
     zero_file: Handle,
     /// The file that is delegated.
     delegated_file: Handle,
-    /// Each client's last session, which may be no more, and its incarnation.
+    /// Each client's last session, which may have ended, and its incarnation.
     sessions: [SessionId; CLIENTS],
     incarnations: [u64; CLIENTS],
     seen: BTreeMap<(&'static str, u32), u64>,
@@ -68,7 +68,7 @@ fn played(input: &[u8]) -> BTreeMap<(&'static str, u32), u64> {
 impl Run {
     fn step(&mut self, mint: &mut Mint<'_>) {
         let (kind, client) = (mint.below(64), mint.below(CLIENTS));
-        // Most of what a client without a session could do would be refused for that alone.
+        // Without a session, the server would refuse most operations for that reason alone.
         let known = self.model.clients[client].as_ref();
         let has_session = known.is_some_and(|known| known.session.is_some());
         if !has_session && kind % 4 != 3 {
@@ -112,7 +112,7 @@ impl Run {
         *self.seen.entry((what, status.0)).or_default() += 1;
     }
 
-    /// Says that an operation was answered as the model wants it.
+    /// Checks that an operation was answered as the model says.
     #[track_caller]
     fn is(&mut self, what: &'static str, status: Status, wanted: Status) {
         assert_eq!(status, wanted, "{what}: the model says {wanted}, the server {status}");
@@ -124,7 +124,7 @@ impl Run {
 mod tests {
     use super::*;
 
-    /// A target that never gets anywhere finds nothing: each of these has to have happened among the seeds.
+    /// A target that never gets far finds nothing: so each of these must happen in the seeds.
     #[test]
     fn the_seeds_have_all_of_it() {
         let mut all = BTreeMap::new();
