@@ -1,8 +1,8 @@
-//! The threat model says which tests hold its claims: this says that they are there.
+//! The threat model says which tests prove its claims: this test checks that they exist.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// A claim: its id, and the tests that it names: a file below `crates/` or in `tests/`, and a function.
+/// A claim: its id, and the tests that it names, each as a file below `crates/` or in `tests/`, and a function.
 struct Claim {
     id: String,
     tests: Vec<(String, String)>,
@@ -47,7 +47,7 @@ fn claim_id(line: &str) -> Option<&str> {
     is_id.then_some(id)
 }
 
-/// Whether a source has a test of this name: a function with a test's attribute above it, a comment or other attributes
+/// Whether a source has a test of this name: a function below a test attribute; comments and other attributes may stand
 /// between.
 fn has_test(source: &str, name: &str) -> bool {
     let declares = |line: &str| {

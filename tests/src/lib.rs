@@ -1,4 +1,4 @@
-//! Tests that join the rooms of the workspace. Each file beside this folder is one subject. What is here they share
-//! with the fuzzers in `fuzz/`, which stand outside the workspace.
+//! Tests that join the crates of the workspace. Each file beside this folder is one subject. They share the code in
+//! this folder with the fuzzers in `fuzz/`, which stand outside the workspace.
 
 pub mod fuzz;

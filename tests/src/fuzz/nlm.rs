@@ -1,6 +1,5 @@
-//! NLM: what is read survives its own encoding, in either width, and a narrow place is the same in the wide. The first
-//! byte says which type the rest is of; what is left of its kinds is calls to a lock manager that lives in this
-//! process.
+//! NLM: a decoded value survives its own encoding, in either width, and a narrow value stays the same in the wide form.
+//! The first byte chooses the type of the rest, or calls to a lock manager in this process.
 
 use super::{
     mint::Mint,
@@ -26,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-/// What is made of bytes.
+/// What each first byte does with the rest.
 pub(super) const KINDS: [fn(Bytes); 14] = [
     survives::<LockArguments<u32>>,
     survives::<LockArguments<u64>>,
@@ -62,7 +61,7 @@ fn widened(octets: Bytes) {
     assert_eq!(encoded(&wide.narrow::<u32>()), encoded(&narrow));
 }
 
-/// Nobody hears what the server says.
+/// Ignores everything that the server sends.
 struct Nobody;
 
 impl Outside for Nobody {
@@ -90,8 +89,8 @@ impl Clock for Still {
     }
 }
 
-/// Calls to a lock manager, each with its version, its procedure and the length of its arguments. Whatever they were,
-/// nothing exceeds its limits, and a call that is none is answered.
+/// Calls to a lock manager, each with its version, its procedure and the length of its arguments. Whatever they
+/// contain, no count may exceed its limit, and even an invalid call must be answered.
 fn calls(octets: &[u8]) {
     let env = Env { clock: Arc::new(Still), random: Arc::new(SeededRandom::new(1)) };
     let scratch = tempfile::tempdir().expect("a scratch directory");
@@ -118,7 +117,7 @@ fn calls(octets: &[u8]) {
         assert!(is_answered);
     }
     let counts = nfsd.lock_counts().expect("there are locks");
-    // No handle of this server is guessed.
+    // Random bytes never hit a valid handle of this server.
     assert_eq!((counts.hosts, counts.locks, counts.shares, counts.owners, counts.waiting), (0, 0, 0, 0, 0));
 }
 
@@ -133,7 +132,7 @@ fn call(nfsd: &Nfsd, host: u8, id: CallId, arguments: Bytes) -> bool {
     let connection = Connection::new(peer, peer, 1, TransportKind::Tcp, limits, Arc::new(Heap), gone);
     let handler = nfsd.lockd().expect("there are locks");
     let mut answer = handler.handle(CallContext::new(Arc::new(connection)), message);
-    // All that is done is done in place.
+    // All work here is done at once, so the first poll completes.
     let polled = answer.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     matches!(polled, Poll::Ready(Outcome::Reply(_)))
 }

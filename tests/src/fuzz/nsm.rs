@@ -1,11 +1,11 @@
-//! NSM: what is read survives its own encoding, and who is taken for one host is so either way round. The first byte
-//! says which type the rest is of.
+//! NSM: a decoded value survives its own encoding, and two names that stand for one host do so in either order. The
+//! first byte chooses the type of the rest.
 
 use super::{mint::Mint, nfs::survives};
 use bytes::Bytes;
 use rpcrdma_nfs::nsm::{Monitor, Notify, Stat, StatReply, State, Unmonitor, UnmonitorAll, is_same_host};
 
-/// What is made of bytes.
+/// What each first byte does with the rest.
 const KINDS: [fn(Bytes); 8] = [
     survives::<Stat>,
     survives::<StatReply>,

@@ -1,5 +1,5 @@
-//! Datagrams for a portmapper: calls with a right header, and anything. Each answer is one to a call that has come, to
-//! where that came from, and not much larger than it.
+//! Datagrams for a portmapper: calls with a right header, and arbitrary bytes. Each answer must belong to a received
+//! call, go to its sender, and be not much larger than the call.
 
 use super::mint::Mint;
 use rpcrdma_env::{Env, Heap, SeededRandom, TokioClock};
@@ -20,13 +20,13 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// A question: its bytes, and who asks.
+/// A question: its bytes, and the sender's address.
 type Question = (Vec<u8>, SocketAddr);
 
-/// Brings questions, and looks at each answer.
+/// Delivers questions, and checks each answer.
 struct Watched {
     questions: VecDeque<Question>,
-    /// The one that was read last: a portmapper answers at once.
+    /// The last question that was read: a portmapper answers at once.
     asked: Question,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn datagrams(input: &[u8]) {
     let (handle, driver) = udp::serve(socket, endpoint, router, &env, udp::ServerOptions::default());
     let mut driver = pin!(driver);
     let mut poll = || driver.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready();
-    // It reads so many at a turn that this is more than enough.
+    // It reads many questions at a turn, so this is more than enough.
     for _ in 0..=count {
         assert!(!poll(), "it goes on until it is told to end");
     }

@@ -1,5 +1,5 @@
-//! NFS and MOUNT over record-marked TCP, on a pair of pipes: what a connection brings to a file system in memory. Calls
-//! can have a right header and the handle of the root, so that changes reach what is behind them.
+//! NFS and MOUNT over record-marked TCP, on a pair of pipes: the bytes of a connection reach a file system in memory.
+//! Calls can have a right header and the handle of the root, so that libFuzzer's changes reach the code behind them.
 
 use super::mint::Mint;
 use rpcrdma_env::{Env, Heap, SeededRandom, TokioClock};
@@ -14,7 +14,7 @@ use tokio::{
 
 /// Bytes of the file system.
 const STORAGE_OCTETS: u64 = 1 << 20;
-/// What a pipe holds.
+/// How many bytes a pipe holds.
 const PIPE_OCTETS: usize = 64 << 10;
 /// How long a connection may take to end after its last byte.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -27,7 +27,7 @@ pub(super) fn calls(input: &[u8]) {
     answers(input);
 }
 
-/// What the connection answers.
+/// The answers of the connection.
 fn answers(input: &[u8]) -> Vec<u8> {
     let runtime = runtime();
     let env = Env { clock: Arc::new(TokioClock::new()), random: Arc::new(SeededRandom::new(1)) };
@@ -58,10 +58,10 @@ fn call(xid: u32, program: u32, procedure: u32, arguments: &[u8]) -> Vec<u8> {
     [&(LAST_FRAGMENT | message.len() as u32).to_be_bytes(), &message[..]].concat()
 }
 
-/// What the connection brings: calls with the root's handle (with its length before it) in front of their arguments,
-/// calls without, and anything.
+/// The bytes of the connection: calls whose arguments begin with the root's handle (behind its length), calls without
+/// it, and arbitrary bytes.
 fn script(mint: &mut Mint<'_>, root: &[u8]) -> Vec<u8> {
-    // The handle ends before what follows it in the answer.
+    // Cuts off what follows the handle in the answer.
     let handle = root.split_first_chunk().map(|(len, rest)| (u32::from_be_bytes(*len) as usize, rest));
     let handle = handle.map_or(root, |(len, _)| &root[..root.len().min(4 + len.next_multiple_of(4))]);
     let (mut out, mut xid) = (Vec::new(), 1);
@@ -74,7 +74,7 @@ fn script(mint: &mut Mint<'_>, root: &[u8]) -> Vec<u8> {
             0 => out.extend(arguments),
             1 | 2 => out.extend(call(xid, v3::PROGRAM, procedure, arguments)),
             3 => out.extend(call(xid, mount::PROGRAM, procedure, arguments)),
-            // The same call again, which is answered from what was kept.
+            // The same call again, which the server answers from its reply cache.
             4 => out.extend(call(xid - 1, v3::PROGRAM, procedure, &[handle, arguments].concat())),
             _ => out.extend(call(xid, v3::PROGRAM, procedure, &[handle, arguments].concat())),
         }
@@ -82,7 +82,7 @@ fn script(mint: &mut Mint<'_>, root: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Brings bytes and no more, and returns what comes back until the end.
+/// Sends bytes, ends its direction, and returns everything that comes back.
 async fn exchange(handler: &Arc<dyn Handler>, env: &Env, octets: &[u8]) -> Vec<u8> {
     let (here, there) = duplex(PIPE_OCTETS);
     let address = SocketAddr::from(([192, 0, 2, 1], 700));
@@ -106,7 +106,7 @@ async fn exchange(handler: &Arc<dyn Handler>, env: &Env, octets: &[u8]) -> Vec<u
 mod tests {
     use super::*;
 
-    /// A target that is refused at the door finds nothing: its seeds have to be served.
+    /// If the server refused all calls, the target would find nothing: its seeds must be served.
     #[test]
     fn calls_with_the_roots_handle_are_served() {
         let (mut served, mut refused) = (0, 0);

@@ -1,4 +1,5 @@
-//! RPC messages and credentials: what is read survives its own encoding. The first byte says what the rest is.
+//! RPC messages and credentials: a decoded value survives its own encoding. The first byte chooses the type of the
+//! rest.
 
 use super::mint::Mint;
 use bytes::Bytes;

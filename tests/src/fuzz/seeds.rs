@@ -1,4 +1,4 @@
-//! What each target begins with: the vectors of `spec/rpcrdma-headers.jsonl`, and messages made here.
+//! The inputs with which each target begins: the vectors of `spec/rpcrdma-headers.jsonl`, and messages made here.
 
 use super::{capture, iwarp, nfs, nfs2, nlm, octets};
 use rpcrdma_env::{Random as _, SeededRandom};
@@ -61,7 +61,7 @@ fn set_up(kind: Kind) -> Vec<u8> {
     Frame { head, enhanced, private_data: private_data() }.encode(kind)
 }
 
-/// Calls of every procedure of NFS in a message of version 1, with a handle that is none.
+/// Calls of every procedure of NFS in a message of version 1, with an invalid handle.
 fn calls() -> Vec<Vec<u8>> {
     let call = |procedure| {
         let header = [5, 1, 8, 0, 0, 0, 0, 5, 0, 2, 100_003, 3, procedure];
@@ -84,8 +84,8 @@ fn rpc() -> Vec<Vec<u8>> {
     all
 }
 
-/// Questions to a portmapper, as `portmap::datagrams` reads them: every procedure of every version, of both families,
-/// and all of them one after the other.
+/// Questions to a portmapper, as `portmap::datagrams` reads them: every procedure of every version, from both address
+/// families, and all of them one after the other.
 fn portmap() -> Vec<Vec<u8>> {
     let text = |text: &str| {
         let mut octets = [&words(&[text.len() as u32])[..], text.as_bytes()].concat();
@@ -120,7 +120,7 @@ fn call_of_portmap() -> Vec<u8> {
     words(&[1, 0, 2, 100_000, 2, 3, 1, 20, 9, 0, 5, 6, 0, 0, 0, 100_003, 3, 6, 0])
 }
 
-/// Of NSM each type, and names of hosts that are the same or nearly so.
+/// Each type of NSM, and names of hosts that are equal or nearly equal.
 fn nsm() -> Vec<Vec<u8>> {
     let asker = words(&[2, 0x6D65_0000, 100_021, 4, 16]);
     let name = words(&[3, 0x686F_7300]);
@@ -169,12 +169,12 @@ fn nfs2() -> Vec<Vec<u8>> {
     (0..nfs2::KINDS as u8).flat_map(of).collect()
 }
 
-/// For each type a few words that can be many things.
+/// For each type, a few words that fit many fields.
 fn nfs() -> Vec<Vec<u8>> {
     let shapes = [vec![0; 240], words(&[4, 7, 1, 0x6100_0000, 0, 1, 5, 0, 0, 2, 8, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0])];
     let kinds = 0..nfs::KINDS as u8;
-    // Lists of a user and the classes, behind what stands before them in results and arguments of NFSACL, versions 3
-    // and 2.
+    // Lists with one user and the classes, behind the fields that come before them in results and arguments of NFSACL,
+    // versions 3 and 2.
     let entries = [1, 0, 6, 2, 1000, 7, 4, 0, 4, 16, 0, 5, 32, 0, 0];
     let lists = [&[5, 5, 5][..], &entries, &[0, 0]].concat();
     let acls = [(53, vec![0, 0]), (54, vec![4, 0x6669_6C65]), (57, vec![0; 18]), (58, vec![0; 8])];
@@ -183,8 +183,7 @@ fn nfs() -> Vec<Vec<u8>> {
     plain.chain(acls).collect()
 }
 
-/// Of NLM each type with a lock that could be one, the same narrow in the wide, and calls of every procedure of every
-/// version.
+/// Each type of NLM with a plausible lock, the same in the narrow form, and calls of every procedure of every version.
 fn nlm() -> Vec<Vec<u8>> {
     let (cookie, name, file, owner) = (words(&[4, 7]), words(&[1, 0x6100_0000]), words(&[8, 1, 2]), words(&[1, 0]));
     let lock = [&name[..], &file, &owner, &words(&[5, 0, 0, 0, 8])].concat();
@@ -209,11 +208,10 @@ fn nlm() -> Vec<Vec<u8>> {
     types.chain((0..4).map(calls)).collect()
 }
 
-/// Every operation of NFS version 4 and every callback, alone behind another, with words that mean something in most of
-/// them. Two clients that are there and may open, one that holds something when its lease is over or the server
-/// restarts, and then as chance has it.
+/// Two clients that exist and may open; one that holds something when its lease is over or the server restarts; then
+/// random bytes.
 fn nfs4_state() -> Vec<Vec<u8>> {
-    // What the bytes stand for is in `nfs4_state/mod.rs` and behind it.
+    // `nfs4_state/mod.rs` and the files that it calls define what the bytes mean.
     let begin: &[u8] = &[0, 0, 1, 0, 0, 1, 1, 1];
     let holds: &[u8] = &[4, 0, 0, 0, 2, 0, 2, 0, 1, 14, 0, 0, 0, 0, 0, 1, 3, 2, 0, 1];
     let reads: &[u8] = &[21, 1, 0, 0, 1, 0, 0, 1];
@@ -222,18 +220,18 @@ fn nfs4_state() -> Vec<Vec<u8>> {
     let frees: &[u8] = &[30, 0, 2, 26, 0, 0, 26, 0, 0];
     let restarts: &[u8] = &[29, 1, 0, 0, 0];
     let reclaims: &[u8] = &[9, 0, 0, 0, 2, 0, 2, 0, 1, 14, 0, 0, 0, 0, 0, 0, 3, 2, 0, 1, 1, 0];
-    // Data behind a long hole, which is copied: cancelled, and not; a name that is made twice.
+    // Data behind a long hole; a copy of it that is cancelled, and one that is not; a name that is made twice.
     let far: &[u8] = &[32, 0, 0, 0, 5, 9, 8, 0, 1];
     let cancelled: &[u8] = &[32, 0, 9, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 1];
     let copied: &[u8] = &[32, 0, 9, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0, 1, 0, 1];
     let named: &[u8] = &[32, 0, 12, 0, 0, 0, 1, 1, 1, 0, 1];
-    // A client of minor version 0 whose owners open, confirm and lock, of whom the first is in the second's way.
+    // A client of minor version 0 whose owners open, confirm and lock; the first owner is in the way of the second.
     let zero: &[u8] = &[48, 0];
     let first: &[u8] = &[48, 0, 0, 1, 7, 0, 2, 48, 0, 0, 6, 0, 1, 48, 0, 0, 9, 0, 5, 0];
     let second: &[u8] = &[48, 0, 1, 1, 7, 0, 2, 48, 0, 1, 6, 0, 1, 48, 0, 1, 9, 0, 5, 0];
     let used: &[u8] = &[48, 0, 0, 12, 48, 0, 0, 13, 3, 1, 48, 0, 0, 14, 48, 0, 0, 15, 48, 0, 0, 11, 0];
-    // After a restart: it is known again, reclaims what is no file, reclaims its file, and waits with all others; and
-    // once more.
+    // After a restart the client registers again, tries to reclaim the root, reclaims its file, and waits with all
+    // others; then all this once more.
     let back: &[u8] = &[51, 0, 1, 51, 0, 0, 5, 7, 0, 2, 0, 51, 0, 0, 5, 0, 2, 1, 51, 0, 0, 1, 0, 2];
     let again: &[u8] = &[2, 0, 28, 0, 3, 29, 0, 0];
     let begins = [
@@ -267,8 +265,8 @@ fn nfs4() -> Vec<Vec<u8>> {
         let set = [3, 0, 1, 2].map(|word| if word == 3 { 3 } else { u32::from(number / 32 == word) << (number % 32) });
         [&[4][..], &words(&set), &words(&[16, 1, 2, 0, 1])].concat()
     });
-    // WRITE and CREATE of a link, with the data in a chunk: the word at which it begins, and that the word before it
-    // says how long.
+    // WRITE and CREATE of a link, with the data in a chunk: the last bytes choose the word at which the chunk begins,
+    // and that the word before it says its length.
     let write = words(&[0, 2, 2, 24, 38, 0, 0, 0, 0, 0, 0, 2, 7, 0x6461_7461, 0x6461_7461]);
     let create = words(&[0, 2, 2, 24, 6, 5, 4, 0x6C69_6E6B, 4, 0x6E61_6D65, 0, 0]);
     let chunked = [(write, 13), (create, 7)].into_iter().flat_map(|(call, at)| {
@@ -315,7 +313,7 @@ fn sent(octets: &[u8]) -> Vec<u8> {
     [&[0x41, 0x43][..], &words(&[0, 0, 1, 0]), octets].concat()
 }
 
-/// What an end of iWARP and its peer do, as `iwarp::endpoint` reads it: Sends, Writes and Reads both ways, and an
+/// The actions of an iWARP end and its peer, as `iwarp::endpoint` reads them: Sends, Writes and Reads both ways, and an
 /// invalidation.
 fn work() -> Vec<Vec<u8>> {
     const OUTPUT: [u8; 3] = [10, 0xFF, 0xFF];
@@ -323,7 +321,7 @@ fn work() -> Vec<Vec<u8>> {
         // The peer's Sends, whole and in two segments.
         &[2, 0, 0, 1, 0, 10, 0],
         &[2, 0, 1, 2, 0, 100, 0, 2, 0, 2, 2, 0, 100, 0, 50, 7],
-        // Its Write, its Read Request, and our answer.
+        // Its Write, its Read Request, and our response.
         &[2, 1, 0, 0, 0, 8, 1, 0, 0],
         &[2, 2, 0, 1, 3, 0, 0, 0, 0, 9, 1, 0, 16, 0],
         &OUTPUT,
@@ -331,21 +329,21 @@ fn work() -> Vec<Vec<u8>> {
         &[7, 1, 0, 0, 0, 0, 5],
         &OUTPUT,
         &[2, 3, 0, 2, 0, 0, 1, 0, 0],
-        // Our Send and Write, its invalidation, and what has come of it all.
+        // Our Send and Write, its invalidation, and the completions.
         &[6, 3, 0, 8, 2, 0, 0, 0, 0, 77, 0, 0, 0, 0, 10, 0xFF, 0xFF, 2, 4, 0, 3, 0, 0, 4, 0, 11, 9],
     ];
     let upto = |flags: u8| (1..=steps.len()).map(move |end| [&[flags][..], &steps[..end].concat()].concat());
     (0..16).flat_map(upto).collect()
 }
 
-/// Messages that the engine hears, as a client and as a server, whose calls it answers.
+/// Messages that the engine receives, as a client, and as a server that answers the calls.
 fn played(messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let step = |message: &Vec<u8>| {
         let message = &message[..message.len().min(255)];
         [&[0, message.len() as u8][..], message, &[12, 7, 1, 0]].concat()
     };
     let steps: Vec<u8> = messages.iter().flat_map(step).collect();
-    // With a call of the client's before them.
+    // As a client, with one of its own calls before them.
     let call = [7, 2, 1, 0, 60, 1, 0, 80, 0, 80, 0];
     vec![[&[0][..], &steps].concat(), [&[1][..], &call, &steps].concat()]
 }
@@ -366,7 +364,7 @@ fn borrowed(steps: &[(bool, Vec<u8>)]) -> Vec<(bool, &[u8])> {
     steps.iter().map(|(from_initiator, octets)| (*from_initiator, &octets[..])).collect()
 }
 
-/// As [`capture::streams`] reads it.
+/// Encodes steps as [`capture::streams`] reads them.
 fn written(steps: &[(bool, Vec<u8>)]) -> Vec<u8> {
     let step = |(from_initiator, octets): &(bool, Vec<u8>)| {
         [&[u8::from(!from_initiator)][..], &(octets.len() as u16).to_be_bytes(), octets].concat()

@@ -1,6 +1,6 @@
-//! A server that lives in this process, over sockets: an input is what one connection brings. The set-up and the frames
-//! around messages can be right, so that changes reach what is behind them. Whatever came, the server answers the next
-//! one.
+//! A server in this process, over sockets: an input is the bytes of one connection. The set-up and the frames around
+//! messages can be right, so that libFuzzer's changes reach the code behind them. Whatever the bytes are, the server
+//! must answer the next connection.
 
 use super::{iwarp::fpdu, mint::Mint};
 use rpcrdma_env::tokio_env;
@@ -29,10 +29,10 @@ use std::{
 const STORAGE_OCTETS: u64 = 1 << 20;
 /// Memory for calls.
 const MEMORY_OCTETS: usize = 8 << 20;
-/// How long an answer may take before it counts as a server that hangs.
+/// How long an answer may take; a slower server counts as one that hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The server's address. It is started once, in a thread of its own, and never ends.
+/// The server's address. The server is started once, in its own thread, and never ends.
 fn address() -> SocketAddr {
     static ONCE: OnceLock<SocketAddr> = OnceLock::new();
     *ONCE.get_or_init(|| {
@@ -65,7 +65,7 @@ async fn serve(told: mpsc::Sender<SocketAddr>) {
     }
 }
 
-/// One connection's bytes, and then a decent client's.
+/// Sends one connection's bytes, then makes a decent client's call.
 pub(super) fn live(input: &[u8]) {
     let mut mint = Mint::new(input);
     let octets = script(&mut mint);
@@ -73,7 +73,7 @@ pub(super) fn live(input: &[u8]) {
     decent();
 }
 
-/// What is sent: the set-up, right or not, then frames.
+/// The bytes to send: the set-up, right or not, then frames.
 fn script(mint: &mut Mint<'_>) -> Vec<u8> {
     let mut out = match mint.u8() {
         0..=0xEF => set_up(),
@@ -120,7 +120,7 @@ fn connect() -> TcpStream {
     stream
 }
 
-/// Sends bytes, says that there are no more, and reads to the end.
+/// Sends bytes, ends its direction, and reads to the end.
 fn exchange(octets: &[u8]) {
     let mut stream = connect();
     // The server may have closed already.
@@ -135,7 +135,7 @@ fn timed_out(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
 }
 
-/// A call that does nothing, and its answer.
+/// Makes a NULL call, which must be answered.
 fn decent() {
     let mut stream = connect();
     let mut call = v1::Header::new(5, 1, v1::Body::Msg(v1::Lists::default())).to_bytes().to_vec();

@@ -1,5 +1,5 @@
-//! Transport headers and private data: what is read is written as it stood, and nobody answers what must not be
-//! answered.
+//! Transport headers and private data: a decoded value is encoded to the same bytes, and no answer goes to a message
+//! that must not be answered.
 
 use bytes::Bytes;
 use rpcrdma_wire::{
@@ -41,7 +41,7 @@ pub(super) fn header_v2(input: &[u8]) {
             let receiver = Receiver { role, extensions: &NoExtensions, place };
             if let v2::Judgement::Accept { header, payload_offset } = v2::judge(&receiver, &message) {
                 assert!(payload_offset <= message.len());
-                // An error about the version may name any.
+                // A version error may name any version.
                 let about_version = matches!(header.body, v2::Body::Error(v2::ErrorBody::Version { .. }));
                 assert!(header.version == v2::VERSION || about_version, "{header:?}");
             }

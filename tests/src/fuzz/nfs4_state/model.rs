@@ -1,6 +1,6 @@
-//! What version 4 has to answer, thought of without looking at how the server does it: two clients with a session each,
-//! opens with shares, byte-range locks, leases, and what may be reclaimed after a restart. A question to it changes
-//! nothing but what its answer says; `OK` is followed by what the operation does.
+//! What a server of version 4 has to answer, written without looking at the server's code: two clients with a session
+//! each, opens with shares, byte-range locks, leases, and reclaims after a restart. A question to the model changes
+//! only what its answer says; after `OK` the caller updates the model for the operation.
 
 use super::world::LEASE;
 use rpcrdma_nfs::v4::{ClientId, SessionId, StateId, StateIdOther, Status};
@@ -12,18 +12,18 @@ pub(super) const FILES: usize = 2;
 pub(super) const OWNERS: usize = 2;
 pub(super) const LOCKERS: usize = 2;
 pub(super) const SLOTS: usize = 2;
-/// Bytes that ranges are told apart by: sixteen, and all behind them.
+/// The units of ranges: sixteen single bytes, and all bytes behind them as one.
 pub(super) const OCTETS: usize = 17;
-/// The client of minor version 0, as far as grace periods go: it never says that it is done.
+/// The client of minor version 0, for grace periods only: it never sends RECLAIM_COMPLETE.
 pub(super) const ZERO: usize = CLIENTS;
-/// For how long a client that is not heard of keeps what nobody wants, in seconds, beside its lease.
+/// How long, beyond its lease, a silent client keeps what no other client wants, in seconds.
 pub(super) const COURTESY: u64 = 24 * 60 * 60;
 
 /// An open owner's open of a file.
 #[derive(Clone, Debug)]
 pub(super) struct Open {
     pub(super) id: StateId,
-    /// The access and the denial of each OPEN that is in effect.
+    /// The access and the denial of each OPEN in effect.
     pub(super) accesses: BTreeSet<u32>,
     pub(super) denials: BTreeSet<u32>,
     pub(super) locks: BTreeMap<usize, Lock>,
@@ -51,19 +51,19 @@ pub(super) struct Lock {
     pub(super) octets: [Option<bool>; OCTETS],
 }
 
-/// What a slot has executed last.
+/// The last call that a slot has executed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slot {
     pub(super) sequence: u32,
     pub(super) last: Option<(bytes::Bytes, bool, bytes::Bytes)>,
 }
 
-/// A client's delegation of the file that is delegated.
+/// A client's delegation of the one delegated file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delegated {
     pub(super) id: StateId,
     pub(super) writes: bool,
-    /// When somebody has wanted it first.
+    /// When another client first wanted the file.
     pub(super) recalled: Option<u64>,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Delegated {
 pub(super) struct Known {
     pub(super) id: ClientId,
     pub(super) incarnation: u64,
-    /// The number of its next CREATE_SESSION.
+    /// The sequence number of its next CREATE_SESSION.
     pub(super) creation: u32,
     pub(super) session: Option<SessionId>,
     pub(super) slots: [Slot; SLOTS],
@@ -80,33 +80,33 @@ pub(super) struct Known {
     pub(super) is_complete: bool,
     pub(super) is_recorded: bool,
     pub(super) opens: BTreeMap<(usize, usize), Open>,
-    /// What was taken away and not freed: of locks under which open.
+    /// States that the server took away and the client has not freed; for locks, the open that they were under.
     pub(super) lost: BTreeMap<[u8; 12], Option<[u8; 12]>>,
     pub(super) delegation: Option<Delegated>,
-    /// Delegations that it did not return in time, and has not freed.
+    /// Delegations that the client did not return in time, and has not freed.
     pub(super) not_returned: BTreeSet<[u8; 12]>,
 }
 
-/// Who stands in the way.
+/// Which clients are in the way.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Free,
-    /// Clients whose leases are over lose what they have on the file.
+    /// These clients, whose leases are over, lose their state of the file.
     Taken(Vec<usize>),
-    /// Somebody who is there. These may have lost what they had, or not.
+    /// A live client is in the way. These other clients may have lost their state, or not.
     Denied(Vec<usize>),
 }
 
-/// All of it.
+/// The whole model.
 #[derive(Default)]
 pub(super) struct Model {
     pub(super) now: u64,
     pub(super) clients: [Option<Known>; CLIENTS],
-    /// Who may reclaim after a restart, and whether something was taken from it.
+    /// The clients that may reclaim after a restart, and whether the server has taken something from each.
     pub(super) journal: BTreeMap<usize, bool>,
     past: BTreeMap<usize, bool>,
     awaited: BTreeSet<usize>,
-    /// Who has reclaimed something of those that never say that they are done.
+    /// The clients that have reclaimed something, among those that never send RECLAIM_COMPLETE.
     present: BTreeSet<usize>,
     pub(super) is_grace: bool,
     until: u64,
@@ -121,7 +121,7 @@ impl Model {
         self.clients[client].as_ref().is_some_and(|known| self.now - known.renewed <= LEASE)
     }
 
-    /// What becomes of clients in the way of one that asks now.
+    /// What happens to clients that are in the way of one that asks now.
     fn way(&self, asker: usize, in_the_way: &BTreeSet<usize>) -> Way {
         let there = |client: &usize| *client == asker || self.is_live(*client);
         let dead: Vec<_> = in_the_way.iter().copied().filter(|client| !there(client)).collect();
@@ -143,7 +143,7 @@ impl Model {
         found
     }
 
-    /// Of an OPEN: RFC 8881 section 9.7. The owner's own opens are no exception.
+    /// What is in the way of an OPEN (RFC 8881 section 9.7). The owner's own opens count, too.
     pub(super) fn shares(&self, asker: usize, file: usize, access: u32, deny: u32) -> Way {
         let excludes = |open: &Open| open.denial() & access != 0 || open.access() & deny != 0;
         let clients =
@@ -151,14 +151,16 @@ impl Model {
         self.way(asker, &clients)
     }
 
-    /// Of reading or writing without an open that allows it. `own` is whose denial does not count.
+    /// What is in the way of reading or writing without an open that allows it. The denial of the owner `own` does not
+    /// count.
     pub(super) fn denials(&self, asker: usize, file: usize, access: u32, own: Option<usize>) -> Way {
         let others = self.opens(file).into_iter().filter(|(client, owner, _)| (*client, Some(*owner)) != (asker, own));
         let clients = others.filter(|(.., open)| open.denial() & access != 0).map(|(client, ..)| client).collect();
         self.way(asker, &clients)
     }
 
-    /// Of a LOCK or LOCKT: whoever else has a byte of it, one of the two for writing.
+    /// What is in the way of a LOCK or LOCKT: others with a lock on one of the bytes, if one of the two locks is for
+    /// writing.
     pub(super) fn locks(&self, asker: (usize, usize, usize), file: usize, range: &[usize], writes: bool) -> Way {
         let mut clients = BTreeSet::new();
         for (client, owner, open) in self.opens(file) {
@@ -171,7 +173,7 @@ impl Model {
         self.way(asker.0, &clients)
     }
 
-    /// A client loses what it has on a file.
+    /// A client loses its state of a file.
     pub(super) fn take(&mut self, client: usize, file: usize) {
         let known = self.known(client);
         let (gone, left): (BTreeMap<_, _>, _) =
@@ -184,7 +186,7 @@ impl Model {
         self.journal.insert(client, true);
     }
 
-    /// A client whose lease was over has lost its delegation to who has wanted the file.
+    /// A client whose lease was over has lost its delegation, because another client wanted the file.
     pub(super) fn lose_delegation(&mut self, client: usize) {
         let known = self.known(client);
         if let Some(held) = known.delegation.take() {
@@ -193,7 +195,7 @@ impl Model {
         }
     }
 
-    /// What was not returned for a lease is taken away.
+    /// Takes away delegations that were not returned for a lease.
     fn revoke(&mut self) {
         let now = self.now;
         for client in 0..CLIENTS {
@@ -206,13 +208,13 @@ impl Model {
         }
     }
 
-    /// Whether a client may have what it did not hold before.
+    /// Whether a client may get new state.
     pub(super) fn fresh(&self, client: usize) -> Status {
         let is_complete = self.clients[client].as_ref().is_some_and(|known| known.is_complete);
         if self.is_grace || !is_complete { Status::GRACE } else { Status::OK }
     }
 
-    /// Whether it may reclaim.
+    /// Whether a client may reclaim.
     pub(super) fn reclaim(&self, client: usize) -> Status {
         let is_complete = self.clients.get(client).and_then(Option::as_ref).is_some_and(|known| known.is_complete);
         match self.past.get(&client) {
@@ -253,20 +255,21 @@ impl Model {
         self.is_grace = false;
     }
 
-    /// A client that never says that it is done has reclaimed something. To be known again is not enough: who reclaims
-    /// nothing holds nothing that it could reclaim the next time, while others get it (RFC 7530 section 9.6.3.4).
+    /// A client that never sends RECLAIM_COMPLETE has reclaimed something. Being known again is not enough: a client
+    /// that reclaims nothing holds nothing that it could reclaim the next time, and others may have got it meanwhile
+    /// (RFC 7530 section 9.6.3.4).
     pub(super) fn reclaimed(&mut self, client: usize) {
         self.present.insert(client);
     }
 
-    /// A client has freed all that it lost, or holds nothing and is no more.
+    /// A client has freed everything that it lost, or holds nothing and has ended.
     pub(super) fn restore(&mut self, client: usize) {
         if let Some(revoked) = self.journal.get_mut(&client) {
             *revoked = false;
         }
     }
 
-    /// Time has passed, and what is due is done.
+    /// Time has passed: does what is due.
     pub(super) fn passed(&mut self, now: u64) {
         self.now = now;
         self.end_grace();
@@ -290,7 +293,7 @@ impl Model {
         self.until = self.now + LEASE;
     }
 
-    /// What a stateid is worth, whatever it is for.
+    /// The status of a stateid of any kind.
     pub(super) fn state(&self, client: usize, id: StateId) -> Status {
         let Some(known) = &self.clients[client] else { return Status::BAD_STATEID };
         if known.lost.contains_key(&id.other.0) {
@@ -308,7 +311,7 @@ impl Model {
         }
     }
 
-    /// All stateids of a client, those that were taken away too.
+    /// All stateids of a client, including those that were taken away.
     pub(super) fn states(&self, client: usize) -> Vec<StateId> {
         let Some(known) = &self.clients[client] else { return Vec::new() };
         let lost = known
@@ -322,7 +325,7 @@ impl Model {
     }
 }
 
-/// A stateid's number against the present one (RFC 8881 section 8.2.2): 0 is whatever it is now.
+/// Compares a stateid's number with the present one (RFC 8881 section 8.2.2): 0 stands for the present one.
 fn compare(told: u32, present: u32) -> Status {
     match told {
         0 => Status::OK,

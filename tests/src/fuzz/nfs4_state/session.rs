@@ -1,4 +1,4 @@
-//! Clients and their sessions: what SEQUENCE, EXCHANGE_ID and the like are answered, and what a restart leaves.
+//! Clients and their sessions: the answers to SEQUENCE, EXCHANGE_ID and similar operations, and what a restart leaves.
 
 use super::{
     Run, delegated,
@@ -13,7 +13,7 @@ use rpcrdma_nfs::v4::{
 };
 use rpcrdma_xdr::ItemData;
 
-/// The results of the one operation that was asked for.
+/// The results of the only operation in a call.
 macro_rules! only {
     ($outcomes:expr, $op:ident) => {
         match $outcomes.pop() {
@@ -36,7 +36,7 @@ fn create_session(known: &ops::ExchangeIdOk) -> Args {
     Args::CreateSession(ops::CreateSession::new(known, channel()))
 }
 
-/// The same over a connection over which the server calls.
+/// The same over a connection on which the server calls.
 fn create_session_called(known: &ops::ExchangeIdOk) -> Args {
     let flags = ops::create_session::CONN_BACK_CHAN;
     Args::CreateSession(ops::CreateSession { flags, ..ops::CreateSession::new(known, channel()) })
@@ -46,7 +46,7 @@ fn sequence(session: SessionId, slot: usize, sequence: u32, cache: bool) -> Args
     Args::Sequence(ops::Sequence { session, sequence, slot: slot as u32, highest_slot: SLOTS as u32 - 1, cache })
 }
 
-/// One that makes the files and leaves nothing behind.
+/// Makes the files, with a client that leaves no state behind.
 fn make_files(world: &World) -> ([Handle; super::FILES], [Handle; super::DATA_FILES], [Handle; 2]) {
     let send = |ops| decoded(&world.call(1, &encoded(&Arguments::new(2, ops)))).results;
     let known = only!(send(vec![exchange_id("maker", 1)]), ExchangeId).expect("a client");
@@ -100,7 +100,7 @@ impl Run {
         decoded(&self.world.call(10 + client as u64, &encoded(&Arguments::new(2, ops)))).results
     }
 
-    /// EXCHANGE_ID and, if it has none, a session: as the client that it is, or after it has lost its memory.
+    /// Sends EXCHANGE_ID and makes a session if the client has none: as the same incarnation, or as a new one.
     pub(super) fn greet(&mut self, client: usize, is_new: bool) {
         self.incarnations[client] += u64::from(is_new);
         let (incarnation, name) = (self.incarnations[client], ["a", "b"][client]);
@@ -147,13 +147,13 @@ impl Run {
         known.session = Some(created.session);
         (known.slots, known.renewed, known.creation) = (Default::default(), now, exchanged.sequence + 1);
         self.sessions[client] = created.session;
-        // CB_NULL is answered.
+        // The client answers CB_NULL here.
         self.world.drive();
         self.hear(client);
     }
 
-    /// A call in the client's session; what is answered behind SEQUENCE. `None` if the model says that there is no
-    /// session.
+    /// Makes a call in the client's session, and returns the results behind SEQUENCE. `None` if the model says that
+    /// there is no session.
     pub(super) fn call(
         &mut self,
         client: usize,
@@ -164,7 +164,7 @@ impl Run {
         self.call_telling(client, (slot, cache, true), ops)
     }
 
-    /// The same, where it is not known whether the client has lost something.
+    /// The same, if it is not known whether the client has lost something.
     pub(super) fn call_telling(
         &mut self,
         client: usize,
@@ -198,7 +198,7 @@ impl Run {
         Some(outcomes)
     }
 
-    /// The last call of a slot once more: the same answer, to the byte, if it was to be kept.
+    /// Repeats the last call of a slot: the answer must be the same to the byte, if the server had to keep it.
     pub(super) fn repeat(&mut self, client: usize, mint: &mut Mint<'_>) {
         let slot = mint.below(SLOTS);
         let now = self.model.now;
@@ -220,7 +220,7 @@ impl Run {
         }
     }
 
-    /// Something that a slot does not expect: refused, and nothing is executed.
+    /// Sends a call that a slot does not expect: the server must refuse it and execute nothing.
     pub(super) fn misuse(&mut self, client: usize, mint: &mut Mint<'_>) {
         let slot = mint.below(SLOTS);
         let Some(known) = &self.model.clients[client] else { return };
@@ -233,7 +233,7 @@ impl Run {
             _ if was_used => (slot, last, Status::SEQ_FALSE_RETRY),
             _ => (slot, last, Status::SEQ_MISORDERED),
         };
-        // Nothing else is ever called like this.
+        // No other directory ever has this name.
         let mut refused =
             self.send(client, vec![sequence(session, slot, number, true), Args::PutRootFh, Args::LookupP]);
         let status = only!(refused, Sequence).expect_err("no call of the slot's");
@@ -284,7 +284,7 @@ impl Run {
         self.zero.passed(&mut self.model);
     }
 
-    /// What was left for later is written, and then the server is gone and back.
+    /// The server writes what it has postponed, then restarts.
     pub(super) fn restart(&mut self) {
         self.pass(2);
         self.world.restart();

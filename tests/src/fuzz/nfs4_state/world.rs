@@ -1,6 +1,6 @@
-//! The service of NFS version 4 in this process: virtual time, a file system of memory, a state directory that survives
-//! a restart. Everything it does is done when it is asked to. The clients' own connections stand until the next
-//! restart, and the server calls over them.
+//! The service of NFS version 4 in this process: virtual time, a file system in memory, a state directory that survives
+//! a restart. The service works only when it is polled. The clients' connections last until the next restart, and the
+//! server calls over them.
 
 use super::{called::Called, model::CLIENTS};
 use bytes::Bytes;
@@ -24,14 +24,14 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Bytes of the file system: more than the files here can have, wherever the bytes put their data.
+/// Bytes of the file system: more than the files here can have, wherever the input puts their data.
 const STORAGE_OCTETS: u64 = 64 << 20;
 /// Bytes of an accepted reply before the results.
 const REPLY_HEADER_OCTETS: usize = 24;
-/// For how long a client is believed, and how long a grace period lasts, in seconds.
+/// How long a lease and a grace period last, in seconds.
 pub(super) const LEASE: u64 = 10;
 
-/// Time that stands still until somebody moves it, in nanoseconds.
+/// Time that stands still until the run moves it, in nanoseconds.
 #[derive(Default)]
 struct Virtual(Arc<AtomicU64>);
 
@@ -40,7 +40,7 @@ impl Clock for Virtual {
         Timestamp::from_nanos(self.0.load(Ordering::Relaxed))
     }
 
-    /// Nobody is woken: who sleeps is asked again when time has moved.
+    /// Wakes nothing: the run polls sleeping futures again after it has moved the time.
     fn sleep_until(&self, deadline: Timestamp) -> BoxFuture<'static, ()> {
         let time = self.0.clone();
         Box::pin(poll_fn(move |_| match time.load(Ordering::Relaxed) >= deadline.as_nanos() {
@@ -54,16 +54,16 @@ impl Clock for Virtual {
     }
 }
 
-/// A state directory, in memory if the system has a place for that: it is waited for often.
+/// A state directory, in memory if the system has such a place, because the server often waits for it.
 fn scratch() -> TempDir {
     let memory = Path::new("/dev/shm");
     let above = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     tempfile::Builder::new().prefix("rpcrdma-fuzz-").tempdir_in(above).expect("a directory for the state")
 }
 
-/// The connection of the first client; the others' follow.
+/// The number of the first client's connection; other clients have the next numbers.
 pub(super) const OWN: u64 = 10;
-/// How often work is gone on with: what one part does another may wait for.
+/// How often work is polled: one part may wait for another.
 const ROUNDS: usize = 8;
 
 /// How long a call waits for a delegation to be returned, in nanoseconds.
@@ -91,10 +91,10 @@ pub(super) struct World {
     scratch: TempDir,
     starts: u64,
     server: Option<Nfsd>,
-    /// What the server does beside calls.
+    /// The server's work besides calls.
     upkeep: RefCell<BoxFuture<'static, ()>>,
     own: Vec<Own>,
-    /// Whether a call has waited for somebody, so that some of a second has passed.
+    /// Whether a call has waited for another client, so that a part of a second has passed.
     waited: Cell<bool>,
 }
 
@@ -126,7 +126,7 @@ impl World {
         world
     }
 
-    /// What the server did not write down is gone.
+    /// Restarts the server, which loses what it has not written.
     pub(super) fn restart(&mut self) {
         self.upkeep = RefCell::new(Box::pin(std::future::pending()));
         self.own.clear();
@@ -143,11 +143,11 @@ impl World {
         self.upkeep = RefCell::new(nfsd.upkeep());
         self.server = Some(nfsd);
         self.own = (0..CLIENTS as u64).map(|client| Own::new(OWN + client)).collect();
-        // It begins to sleep.
+        // Lets the server's own work begin to sleep.
         self.drive();
     }
 
-    /// What goes on beside calls goes on as far as it can. No time passes.
+    /// Polls the server's work besides calls as far as it can go. No time passes.
     pub(super) fn drive(&self) {
         for _ in 0..ROUNDS {
             let polled = self.upkeep.borrow_mut().as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -155,12 +155,12 @@ impl World {
         }
     }
 
-    /// What a client was called for since this was asked last.
+    /// Takes the server's calls to a client since the last call of this function.
     pub(super) fn heard(&self, client: usize) -> Vec<callback::Args> {
         self.own[client].called.heard()
     }
 
-    /// Completes a future that waits for no more than what the server does beside calls.
+    /// Completes a future that waits only for the server's work besides calls.
     fn driven<T>(&self, future: impl Future<Output = T>) -> T {
         let mut future = pin!(future);
         for _ in 0..ROUNDS {
@@ -169,7 +169,7 @@ impl World {
             }
             self.drive();
         }
-        // Somebody has it delegated: that is waited for, and no longer.
+        // Another client has a delegation: the call waits for its return, but no longer than this.
         self.waited.set(true);
         self.clock.0.fetch_add(RECALL_WAIT, Ordering::Relaxed);
         match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -183,7 +183,7 @@ impl World {
         self.waited.get()
     }
 
-    /// Time passes up to a full second, and two more, and what is due then is done.
+    /// Moves the time to a full second, and two seconds more, and lets the server do what is due.
     pub(super) fn round_up(&self) {
         self.waited.set(false);
         let second = 1_000_000_000;
@@ -201,19 +201,19 @@ impl World {
         self.clock.0.load(Ordering::Relaxed) / 1_000_000_000
     }
 
-    /// Time passes, two seconds at least, and what is due then is done.
+    /// Moves the time by at least two seconds, and lets the server do what is due.
     pub(super) fn pass(&mut self, seconds: u64) {
         self.drive();
         self.clock.0.fetch_add(seconds * 1_000_000_000, Ordering::Relaxed);
         self.drive();
     }
 
-    /// A call's bytes to the server over a connection, and what it answers.
+    /// Sends a call's bytes to the server over a connection, and returns the answer.
     pub(super) fn call(&self, connection: u64, arguments: &Bytes) -> Bytes {
         self.call_numbered(connection, 1, arguments)
     }
 
-    /// The same by an XID: without sessions it tells a call from its repetition.
+    /// The same with an XID: without sessions it distinguishes a call from its repetition.
     pub(super) fn call_numbered(&self, number: u64, xid: u32, arguments: &Bytes) -> Bytes {
         let own = number.checked_sub(OWN).and_then(|client| self.own.get(usize::try_from(client).ok()?));
         let (_signal, connection) = match own {

@@ -1,6 +1,6 @@
-//! A client of minor version 0: it has no session; its owners count what they do, an open of a new one has to be
-//! confirmed, and what comes again is answered and not executed. It has a file of its own, so that nobody is in its way
-//! but a grace period.
+//! A client of minor version 0: it has no session. Its owners number their operations, a new owner has to confirm its
+//! first open, and the server answers a repeated operation without executing it. The client has its own file, so that
+//! only a grace period can be in its way.
 
 use super::{
     Run,
@@ -24,17 +24,17 @@ const CONNECTION: u64 = 30;
 /// The file's name.
 pub(super) const FILE: &str = "4";
 
-/// What an owner has done.
+/// The numbered operations of an owner.
 #[derive(Clone, Debug, Default)]
 struct Counter {
     last: Option<u32>,
-    /// The last call that used a number up, and its answer behind PUTFH.
+    /// The last call that used a number, and its results behind PUTFH.
     known: Option<(Vec<Args>, Bytes)>,
     used: u64,
 }
 
 impl Counter {
-    /// Whether a call is executed.
+    /// Whether the server executes a call with this number.
     fn takes(&self, number: u32) -> bool {
         self.last.is_none_or(|last| number == last.wrapping_add(1))
     }
@@ -70,7 +70,7 @@ struct OpenOwner {
     locker: Counter,
 }
 
-/// The client as it was confirmed.
+/// The confirmed client.
 #[derive(Clone, Debug)]
 struct Known {
     incarnation: u64,
@@ -87,19 +87,19 @@ pub(super) struct Zero {
     /// Its last id, and whether the server has restarted since.
     id: Option<(ClientId, bool)>,
     xid: u32,
-    /// Its last call that changed something, by its XID, and the answer. No time has passed since.
+    /// The XID of its last call that changed something, the call, and the answer. No time has passed since.
     last: Option<(u32, Bytes, Bytes)>,
 }
 
 impl Zero {
-    /// Records of clients, and stateids.
+    /// How many client records and stateids the server must have.
     pub(super) fn counts(&self) -> (usize, usize) {
         let Some(known) = &self.known else { return (0, 0) };
         let opens = known.owners.iter().filter_map(|owner| owner.open.as_ref());
         (1, opens.map(|open| 1 + usize::from(open.lock.is_some())).sum())
     }
 
-    /// Time has passed, and what is due is done.
+    /// Time has passed: does what is due.
     pub(super) fn passed(&mut self, model: &mut Model) {
         self.last = None;
         let Some(known) = &mut self.known else { return };
@@ -133,7 +133,7 @@ impl Zero {
         self.id = self.id.map(|(id, _)| (id, true));
     }
 
-    /// What a client that is not known is told.
+    /// The status for a client that the server does not know.
     fn unknown(&self) -> Status {
         match self.id {
             Some((_, false)) => Status::EXPIRED,
@@ -149,7 +149,7 @@ fn name(of: String) -> OwnerName {
 impl Run {
     pub(super) fn of_zero(&mut self, mint: &mut Mint<'_>) {
         if self.zero.known.is_none() {
-            // Who is not known any more learns it first.
+            // A client that the server has forgotten must first learn this.
             if let Some((client, _)) = self.zero.id
                 && mint.below(3) == 0
             {
@@ -175,7 +175,7 @@ impl Run {
         }
     }
 
-    /// A call, its answer as bytes, and its status.
+    /// Sends a call, and returns its answer as bytes, and its status.
     fn said(&mut self, ops: Vec<Args>) -> (Bytes, Status) {
         self.zero.xid += 1;
         let call = encoded(&Arguments::new(0, ops));
@@ -241,7 +241,7 @@ impl Run {
         let owner = Owner { client: self.client_of_zero(), name: name(format!("o{of}")) };
         let claim = ops::Claim::Previous(ops::DelegationKind::None);
         let open = ops::Open { sequence: number, access, deny: 0, owner, how: ops::OpenHow::NoCreate, claim };
-        // What was no file gives nothing back, and leaves the client where it was.
+        // The root is not a file: so the reclaim fails and changes nothing.
         let (at, got) = match mint.below(4) {
             0 => (Args::PutRootFh, Status::ISDIR),
             _ => (self.at_zero(), Status::OK),
@@ -264,13 +264,13 @@ impl Run {
             assert_eq!(Some(behind(&answer)), known, "the answer of the first");
             return self.saw("OPEN repeated", Status::OK);
         }
-        // Of an owner that was never confirmed any number is the first.
+        // For an owner that was never confirmed, any number is a valid first number.
         let takes = owner.counter.takes(number) || !owner.is_confirmed;
         if !takes {
             return self.is("OPEN of a wrong number", status, Status::BAD_SEQID);
         }
         if !owner.is_confirmed {
-            // The one before goes, whatever becomes of this.
+            // The earlier, unconfirmed open ends, whatever the result of this one is.
             owner.open = None;
         }
         owner.counter.executed(number, call, behind(&answer), now);
@@ -296,7 +296,7 @@ impl Run {
         self.is(if is_reclaim { "reclaim of minor version 0" } else { "OPEN of minor version 0" }, status, may);
     }
 
-    /// An operation on the state of an owner. Says whether it was executed, and how it was answered.
+    /// Does an operation on the state of an owner. If it was executed, returns its result, the answer and the call.
     fn by_state(&mut self, of: usize, number: u32, op: Args) -> Option<(Outcome<ItemData>, Bytes, Vec<Args>)> {
         let is_confirm = matches!(op, Args::OpenConfirm(_));
         let is_known = matches!(op, Args::LockU(_) | Args::Lock(ops::Lock { locker: ops::Locker::Known(_), .. }));
@@ -334,7 +334,7 @@ impl Run {
             owner.open = Some(Open { id: ok.state, ..open });
             owner.counter.executed(number, call, behind(&answer), now);
         }
-        // Though it uses no number up.
+        // This counts as a use, even if it uses no number.
         self.owner(of).counter.used = now;
         self.is("OPEN_CONFIRM", outcome.status(), wanted);
     }
@@ -371,7 +371,7 @@ impl Run {
         let is_grace = self.model.is_grace;
         let (now, owner) = (self.model.now, self.owner(of));
         if known.is_none() {
-            // Without a state it begins anew.
+            // An owner without a lock state begins again.
             if open.lock.is_none() {
                 owner.locker.last = None;
             }
@@ -446,7 +446,7 @@ impl Run {
         if mint.below(8) == 0 {
             let StateIdOther(mut other) = state.other;
             other[11] ^= 0x40;
-            // A stateid names its client; this is none of its own.
+            // A stateid contains its client's id; this one is not the client's.
             (state.other, wanted) = (StateIdOther(other), Status::BAD_STATEID);
         }
         let read = Args::Read(ops::Read { state, offset: 0, count: 4 });
@@ -454,17 +454,17 @@ impl Run {
         self.is("READ of minor version 0", status, wanted);
     }
 
-    /// The last call of an owner, by another XID: the owner's number says that it comes again.
+    /// Repeats the last call of an owner with another XID: the owner's number shows that it is a repetition.
     fn again_zero(&mut self, of: usize) {
         let owner = self.owner(of);
         let Some((call, answer)) = owner.counter.known.clone() else { return };
-        // CLOSE is known by what it closed, and by that alone.
+        // The server recognizes a repeated CLOSE only by the state that it closed.
         let again = self.said(call).0;
         assert_eq!(behind(&again), answer, "the answer of the first");
         self.saw("repeated by number", Status::OK);
     }
 
-    /// The last call, byte for byte and by the same XID, over another connection from the same port.
+    /// Repeats the last call, byte for byte and with the same XID, over another connection from the same port.
     fn say_again(&mut self) {
         let Some((xid, call, answer)) = self.zero.last.clone() else { return };
         let is_look = decoded(&answer).results.iter().any(|outcome| matches!(outcome, Outcome::Read(_)));
@@ -476,8 +476,8 @@ impl Run {
     }
 }
 
-/// What is answered behind the first operation, which says where the owner's is done.
+/// The results behind the first operation, PUTFH, which comes before the owner's operation.
 fn behind(answer: &Bytes) -> Bytes {
-    // The status, an empty tag, the number of results, and those of PUTFH or PUTROOTFH.
+    // The status, an empty tag, the number of results, and the results of PUTFH or PUTROOTFH.
     answer.slice(12 + 8..)
 }
