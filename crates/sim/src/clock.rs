@@ -35,7 +35,7 @@ impl Clock for SimClock {
     }
 }
 
-/// Dropping it removes its timer, so that an abandoned time-out does not advance the time.
+/// Dropping the value removes its timer, so that an abandoned time-out does not advance the time.
 struct Sleep {
     shared: Arc<Shared>,
     when: u64,

@@ -8,9 +8,9 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SimConfig {
-    /// What it can do.
+    /// What the provider can do.
     pub capabilities: Capabilities,
-    /// What its messages meet on their way out.
+    /// The link on which its messages go out.
     pub link: Link,
 }
 
@@ -41,7 +41,7 @@ impl Default for SimConfig {
 }
 
 impl SimConfig {
-    /// A device without memory windows: exposures end by deregistration, and no peer can end them.
+    /// A device without memory windows: exposures end by deregistration, so no peer can end them.
     pub fn without_invalidation() -> Self {
         let mut config = Self::default();
         config.capabilities.remote_invalidation = false;
@@ -67,15 +67,15 @@ impl SimConfig {
     }
 }
 
-/// What a message meets on its way: each draws its own latency, and none overtakes another of its kind.
+/// The behaviour of a link: each message draws its own latency, and none overtakes another of its kind.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Link {
-    /// The least time under way.
+    /// The least time that a message is under way.
     pub latency_min: Duration,
-    /// The most time under way, apart from the message's own length.
+    /// The most time that a message is under way, without the time for its length.
     pub latency_max: Duration,
-    /// What each KiB adds.
+    /// The time that each KiB of a message adds.
     pub per_kib: Duration,
 }
 

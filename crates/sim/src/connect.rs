@@ -1,6 +1,6 @@
 //! Setting connections up: listeners, requests, answers.
 //!
-//! If a connection is not made, its receives are dropped with it.
+//! If a connection is not made, its receives are dropped.
 
 use crate::{
     config::{SimConfig, nanos},
@@ -21,16 +21,16 @@ use std::{
     time::Duration,
 };
 
-/// Requests that wait at a listener. More are refused, as TCP does when its backlog is full.
+/// Requests that wait at a listener. A listener refuses more requests, as TCP does when its backlog is full.
 const MAX_BACKLOG: usize = 128;
 
-/// The lowest port that is given out when a caller asks for no certain one.
+/// The lowest port that callers get who do not ask for a certain port.
 const FIRST_EPHEMERAL_PORT: u16 = 49_152;
 
 /// A listener and the requests that wait at it.
 #[derive(Default)]
 pub(crate) struct ListenerState {
-    /// Distinguishes it from an earlier listener at the same port.
+    /// Distinguishes this listener from an earlier one at the same port.
     pub(crate) number: u64,
     pub(crate) backlog: VecDeque<u64>,
     pub(crate) waker: Option<Waker>,
@@ -62,7 +62,7 @@ impl State {
         }
     }
 
-    /// Sends a connection request. The connection's number names it from here on.
+    /// Sends a connection request. From here on, the connection's number identifies it.
     pub(crate) fn request(
         &mut self,
         local: SocketAddr,
@@ -110,7 +110,7 @@ impl State {
         self.connecting.get_mut(&connection).filter(|c| c.outcome.is_none())
     }
 
-    /// Sends the initiator word that nothing comes of it.
+    /// Tells the initiator, by a message, that the connection is not made.
     pub(crate) fn answer_not(
         &mut self,
         connection: u64,
@@ -124,7 +124,7 @@ impl State {
         });
     }
 
-    /// The initiator learns that nothing comes of it.
+    /// The initiator learns that the connection is not made.
     pub(crate) fn not_connected(&mut self, connection: u64, why: impl FnOnce(SocketAddr) -> ConnectError) {
         let Some(connecting) = self.awaiting(connection) else { return };
         connecting.outcome = Some(Err(why(connecting.peer)));
@@ -135,7 +135,7 @@ impl State {
         self.record(Event::NotConnected { connection });
     }
 
-    /// What a request says, seen from the side that is asked.
+    /// The contents of a request, seen from the side that receives it.
     pub(crate) fn request_info(&self, connection: u64) -> Option<ConnectionInfo> {
         let connecting = self.connecting.get(&connection)?;
         Some(ConnectionInfo {
@@ -147,7 +147,7 @@ impl State {
         })
     }
 
-    /// Makes the accepting end, and sends the answer. None if the initiator has gone.
+    /// Makes the accepting end, and sends the answer. `None` if the initiator has gone.
     pub(crate) fn answer(
         &mut self,
         connection: u64,
@@ -182,7 +182,7 @@ impl State {
         Some(ConnectionInfo { ird, ord, ..request })
     }
 
-    /// The answer found no initiator any more.
+    /// The answer has found no initiator any more.
     fn reset_initiator(&mut self, connection: u64) {
         self.end(2 * connection + 1, rpcrdma_fabric::CloseReason::Broken("the initiator has gone".to_owned()), None);
     }
@@ -198,7 +198,7 @@ impl State {
         self.record(Event::Connected { connection: id / 2, side: side(id) });
     }
 
-    /// How the set-up has ended, for the initiator's future. Its end's number with it.
+    /// How the set-up has ended, for the initiator's future: on success with the number of its end.
     pub(crate) fn poll_connect(
         &mut self,
         connection: u64,

@@ -1,4 +1,4 @@
-//! What arrives at an end: placing bytes, checking handles, and ending the connection when a rule is broken.
+//! Handles what arrives at an end: places bytes, checks handles, and ends the connection if a rule is broken.
 
 use crate::{
     endpoint::{Channel, Endpoint, Failing, Fin, gather, total},
@@ -75,7 +75,7 @@ impl State {
         }
         let Some(end) = self.endpoints.get_mut(&id) else { return };
         let length = total(octets);
-        // A Write of nothing names no memory, whatever its handle says.
+        // A Write of zero bytes names no memory, whatever its handle is.
         if length > 0 {
             match reach(end, Access::Write, handle, offset, length) {
                 Some((Lent::Sink(buffer), at)) => gather(octets, &mut buffer.octets_mut()[at..at + length]),
@@ -100,7 +100,7 @@ impl State {
             return self.violation(id, rule, Some(failing));
         }
         end.serving += 1;
-        // The memory is looked at when the answer leaves, not when the request comes.
+        // The memory is read when the response leaves, not when the request arrives.
         self.locally(id, Channel::Service, move |state| state.serve(id, read, at, source));
     }
 
@@ -135,7 +135,7 @@ impl State {
         self.transmit(id, Channel::Last, 0, move |state| state.end(id ^ 1, CloseReason::Local, None));
     }
 
-    /// The peer of end `id` has broken a rule: we tell the peer, and the end is over.
+    /// The peer of end `id` has broken a rule: tells the peer, and closes the end.
     fn violation(&mut self, id: u64, rule: String, failing: Option<Failing>) {
         let told = rule.clone();
         self.transmit(id, Channel::Last, 0, move |state| state.terminate_arrives(id ^ 1, &told, failing.as_ref()));
@@ -143,7 +143,7 @@ impl State {
     }
 }
 
-/// The lent memory that the peer may reach with these numbers, and where in it.
+/// The lent memory that the peer may access with this handle and offset, and the position in it.
 fn reach(end: &mut Endpoint, access: Access, handle: u32, offset: u64, length: usize) -> Option<(&mut Lent, usize)> {
     let exposure = end.exposures.get_mut(&handle)?;
     let at = usize::try_from(offset.checked_sub(exposure.base)?).ok()?;

@@ -1,4 +1,4 @@
-//! The end of an end: everything it was given comes back.
+//! Closing an end: all memory that it was given comes back.
 
 use crate::{
     endpoint::{Channel, Endpoint, Failing, Fin, Phase, Work, side},
@@ -10,8 +10,8 @@ use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Token, WorkError, Work
 use std::collections::VecDeque;
 
 impl Endpoint {
-    /// Takes out all that it holds, as completions: what must keep its order in one queue each. Exposures end in any
-    /// order; work and receives each in their own.
+    /// Takes out everything that the end holds, as completions. Completions that must keep their order share a queue:
+    /// exposures may end in any order; work keeps its order, and so do receives.
     fn take_all(&mut self, failing: Option<&Failing>) -> Vec<VecDeque<Completion>> {
         let error = |number: u64| match failing {
             Some(failing) if failing.number == number => failing.error.clone(),
@@ -58,7 +58,8 @@ impl Endpoint {
 }
 
 impl State {
-    /// Ends `id`: everything it holds comes back, in an order that the seed draws, and some time later it closes.
+    /// Closes end `id`: everything that it holds comes back, in an order that the seed draws; some time later the end
+    /// closes.
     pub(crate) fn end(&mut self, id: u64, reason: CloseReason, failing: Option<&Failing>) {
         let Some(end) = self.endpoints.get_mut(&id).filter(|end| end.is_open()) else { return };
         end.phase = Phase::Ending(reason);
@@ -90,7 +91,7 @@ impl State {
         });
     }
 
-    /// The owner of end `id` has dropped it: its memory goes with it, and the peer is reset.
+    /// The owner has dropped end `id`: drops its memory, and resets the peer.
     pub(crate) fn abandon(&mut self, id: u64) {
         let Some(end) = self.endpoints.get_mut(&id) else { return };
         if end.is_over() {
@@ -117,7 +118,7 @@ impl State {
     /// Tells the peer of end `id` that this end does not exist.
     pub(crate) fn reset_peer(&mut self, id: u64) {
         if let Some(end) = self.endpoints.get_mut(&id) {
-            // The host answers; the end itself may have gone down with a crash.
+            // The host sends this reset; the end itself may have ended in a crash.
             end.severed = false;
         }
         self.transmit(id, Channel::Last, 0, move |state| {

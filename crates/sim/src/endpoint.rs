@@ -1,8 +1,8 @@
-//! One end of a connection: what it has been given, what is under way, and how it ends.
+//! One end of a connection: the memory that it has been given, the work under way, and how it ends.
 //!
-//! Whatever an end is given stays in exactly one of its fields until a completion takes it out. When the end closes, it
-//! checks that nothing is left and that as much came back as was given; a failure is a mistake of the simulation and
-//! panics with the seed.
+//! Memory that an end is given stays in exactly one of its fields until a completion takes it out. When the end closes,
+//! it checks that nothing is left and that everything has come back; a failure is a bug of the simulation and panics
+//! with the seed.
 
 use crate::{config::Link, log::Side};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ use std::{
     task::Waker,
 };
 
-/// What travels in order among its own kind.
+/// A kind of messages that keep their order among themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Channel {
     /// Sends, Writes, Read requests.
@@ -30,17 +30,17 @@ pub(crate) enum Channel {
     Service,
     /// Completions that need no peer.
     Local,
-    /// The end of everything: after all others.
+    /// The end of the connection: after all others.
     Last,
 }
 
 /// How many channels there are besides [`Channel::Last`].
 const CHANNELS: usize = 5;
 
-/// Writes that are remembered when they have left: as many as can be under way.
+/// How many Writes are remembered after they have left: as many as can be under way.
 const MAX_DEPARTED: usize = 4096;
 
-/// Work that has been posted and not started.
+/// Work that is posted and not yet started.
 #[derive(Debug)]
 pub(crate) enum Work {
     Send(Send),
@@ -65,7 +65,7 @@ pub(crate) struct Segment {
     pub(crate) source: RemoteSegment,
 }
 
-/// A Read whose bytes have not all come.
+/// A Read with bytes still missing.
 #[derive(Debug)]
 pub(crate) struct OpenRead {
     pub(crate) token: Token,
@@ -81,33 +81,33 @@ pub(crate) struct Exposure {
     pub(crate) token: Token,
     pub(crate) memory: Lent,
     pub(crate) base: u64,
-    /// A local invalidation is under way.
+    /// Whether a local invalidation is under way.
     pub(crate) ending: bool,
 }
 
-/// How far an orderly end has come.
+/// The progress of an orderly end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fin {
     No,
-    /// Wanted, after what is posted.
+    /// The owner wants it, after all posted work.
     Wanted,
     /// The peer knows it.
     Sent,
 }
 
-/// How far the end of an end has come.
+/// The life of an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Open,
-    /// All has been flushed; the last completion follows.
+    /// Everything has been flushed; the last completion follows.
     Ending(CloseReason),
-    /// The last completion may be handed out.
+    /// The last completion can be delivered.
     Due(CloseReason),
-    /// It has been, or the queue pair was dropped.
+    /// The last completion was delivered, or the queue pair was dropped.
     Over,
 }
 
-/// What a failing peer says about the work that failed.
+/// A failing peer's report about the work that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failing {
     pub(crate) number: u64,
@@ -124,33 +124,33 @@ pub(crate) struct Endpoint {
     pub(crate) exposures: BTreeMap<u32, Exposure>,
     pub(crate) posted: VecDeque<Work>,
     pub(crate) sent: VecDeque<Sent>,
-    /// Writes without signal that were done when they had left, by number: the peer can still refuse them.
+    /// Unsignaled Writes that counted as done when they had left, by number: the peer can still refuse them.
     pub(crate) departed: VecDeque<(u64, Token)>,
     pub(crate) segments: VecDeque<Segment>,
     pub(crate) reads: BTreeMap<u64, OpenRead>,
-    /// Read requests of ours under way.
+    /// Our own Read requests under way.
     pub(crate) reading: usize,
-    /// Read requests of the peer being served.
+    /// Read requests of the peer that this end is serving.
     pub(crate) serving: usize,
-    /// Sends, Writes and segments of Reads posted and not completed.
+    /// Sends, Writes and segments of Reads that are posted and not completed.
     pub(crate) outstanding: usize,
     pub(crate) next_number: u64,
     pub(crate) fin: Fin,
     pub(crate) phase: Phase,
-    /// The link is cut: nothing comes or goes, though the end does not know it yet.
+    /// Whether the link is cut: nothing passes any more, but the end does not know it yet.
     pub(crate) severed: bool,
-    /// Messages of ours do not pass, and the time-out for that runs.
+    /// Whether our messages do not pass, and the time-out for that runs.
     pub(crate) stalling: bool,
-    /// Messages of ours went to a host that was down.
+    /// Whether our messages went to a host that was down.
     pub(crate) lost: bool,
     pub(crate) completions: VecDeque<Completion>,
     pub(crate) waker: Option<Waker>,
     last: [u64; CHANNELS],
-    /// Sends and Writes are done when they have left, not when they have arrived.
+    /// Whether Sends and Writes are done when they have left, and not only when they have arrived.
     pub(crate) early: bool,
-    /// Work posted behind Reads that wait for their turn waits with them.
+    /// Whether work behind waiting Reads waits with them.
     pub(crate) stalls_behind_reads: bool,
-    /// Pieces of memory that have been given, and that have come back.
+    /// How many pieces of memory the end was given, and how many have come back.
     pub(crate) given: u64,
     pub(crate) returned: u64,
 }
@@ -238,7 +238,7 @@ impl Endpoint {
         number
     }
 
-    /// When something that would arrive at `at` does, so that nothing overtakes its own kind.
+    /// The real time of an arrival at `at`: later if it would overtake another of its kind.
     pub(crate) fn arrival(&mut self, channel: Channel, at: u64) -> u64 {
         let earliest = match channel {
             Channel::Last => self.last.iter().copied().max().unwrap_or(0),
@@ -258,7 +258,7 @@ impl Endpoint {
         }
     }
 
-    /// Checks at its close that nothing is left.
+    /// Checks at the close that nothing is left.
     pub(crate) fn assert_settled(&self, id: u64, seed: u64) {
         let left = self.receives.len()
             + self.exposures.len()

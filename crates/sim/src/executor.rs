@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-/// Locks, also after a panic: the panic itself is what the test reports.
+/// Locks, also after a panic in another thread: the test reports that panic anyway.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -18,7 +18,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The number of the future that `block_on` was given.
 pub(crate) const MAIN: u64 = 0;
 
-/// Tasks that can run. It has a lock of its own, so that a task can be woken while the world is locked.
+/// Tasks that can run. The queue has its own lock, so that a task can be woken while the world is locked.
 #[derive(Default)]
 pub(crate) struct ReadyQueue {
     ids: Mutex<Vec<u64>>,
@@ -32,7 +32,7 @@ impl ReadyQueue {
         }
     }
 
-    /// One of the tasks that can run, as the seed has it.
+    /// Draws one of the tasks that can run.
     fn draw(&self, random: &SeededRandom) -> Option<u64> {
         let mut ids = lock(&self.ids);
         if ids.is_empty() {
@@ -116,7 +116,7 @@ impl Executor {
         self.ready.draw(&self.order)
     }
 
-    /// Polls a task. One that has ended or was aborted is nothing to poll.
+    /// Polls a task, unless it has ended or was aborted.
     pub(crate) fn poll(&self, id: u64) {
         let taken = lock(&self.tasks).get_mut(&id).and_then(|e| Some((e.future.take()?, e.waker.clone())));
         let Some((mut future, waker)) = taken else { return };
@@ -129,11 +129,11 @@ impl Executor {
             return;
         }
         drop(tasks);
-        // Dropping a future may abort or spawn others: not under the lock.
+        // Dropping a future may abort or spawn other tasks, so the lock must be free.
         drop(future);
     }
 
-    /// Where the tasks that wait were spawned.
+    /// The places in the source where the waiting tasks were spawned.
     pub(crate) fn waiting(&self) -> Vec<String> {
         lock(&self.tasks).iter().map(|(id, e)| format!("task {id}, spawned at {}", e.origin)).collect()
     }
@@ -164,7 +164,7 @@ pub struct Task<T> {
 }
 
 impl<T> Task<T> {
-    /// Ends the task where it stands: its future is dropped. Awaiting it afterwards is a mistake and panics.
+    /// Ends the task at once by dropping its future. Awaiting it afterwards is a bug and panics.
     pub fn abort(&self) {
         self.executor.abort(self.id);
         let waker = {
@@ -177,7 +177,7 @@ impl<T> Task<T> {
         }
     }
 
-    /// Whether it has ended and its result waits.
+    /// Whether the task has ended and its result is available.
     pub fn is_finished(&self) -> bool {
         lock(&self.slot).value.is_some()
     }

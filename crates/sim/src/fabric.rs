@@ -19,7 +19,7 @@ use std::{
 /// The time-out for setting a connection up, in seconds.
 pub(crate) const SETUP_SECONDS: u64 = 10;
 
-/// One host's provider. Clones are the same host.
+/// One host's provider. Clones are providers of the same host.
 #[derive(Clone)]
 pub struct SimFabric {
     shared: Arc<Shared>,
@@ -126,7 +126,7 @@ impl Fabric for SimFabric {
     }
 }
 
-/// Waits for a connection's set-up. Dropping it gives the connection up.
+/// Waits for a connection's set-up. Dropping the future gives up the connection.
 struct ConnectFuture {
     shared: Arc<Shared>,
     connection: u64,
@@ -205,7 +205,7 @@ impl Pending for Request {
         self.info.peer
     }
 
-    /// Takes some time, in which others can be accepted.
+    /// Takes some time, during which other requests can be accepted.
     fn request(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Incoming>, AcceptError>> {
         Box::pin(async move {
             let mut until = None;

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose: cut links, partitions, crashing hosts.
+//! Deliberate faults: cut links, partitions, crashing hosts.
 
 use crate::{
     endpoint::Channel,
@@ -9,11 +9,11 @@ use crate::{
 use rpcrdma_fabric::{CloseReason, ConnectError};
 use std::{io, net::IpAddr};
 
-/// The name that violations bear.
+/// The protocol's name in violations.
 pub(crate) const PROTOCOL: &str = "SIM";
 
-/// How long messages may not pass before their sender gives up: what TCP with a user time-out, or a hardware retry
-/// count, comes to.
+/// After so long without a message passing, the sender gives up, like TCP with a user time-out or hardware with a retry
+/// count.
 pub(crate) const STALL_SECONDS: u64 = 30;
 
 impl State {
@@ -68,7 +68,7 @@ impl State {
     pub(crate) fn heal(&mut self, a: IpAddr, b: IpAddr) {
         self.partitions.remove(&pair(a, b));
         self.record(Event::Healed(a, b));
-        // At once, before anything that is still under way, or they would be overtaken.
+        // Delivers them at once, or messages that are still under way would overtake them.
         for Held { route, action } in std::mem::take(&mut self.held) {
             self.arrive(route, action);
         }

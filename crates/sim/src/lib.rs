@@ -1,5 +1,5 @@
 //! A deterministic RDMA provider: all hosts run in one process, time is only a number, and a seed decides everything
-//! that is random.
+//! random.
 //!
 //! A [`World`] owns the virtual clock, the randomness, a single-threaded executor and the network. A [`SimFabric`] is
 //! one host's provider. The same seed gives the same run: the same order of tasks, the same latencies, the same
@@ -8,8 +8,8 @@
 //! The network behaves as badly as the contract of `rpcrdma-fabric` allows: Sends and Writes arrive in order, Reads are
 //! served later and finish after Sends that were posted later, fences take time, completions of Sends come early or
 //! late, a Send without a receive ends the connection. Hosts crash, links are [cut](World::cut) and
-//! [partitioned](World::partition). Everything that a queue pair was given comes back exactly once before it closes;
-//! the simulation checks this and panics, with the seed, if it is not so.
+//! [partitioned](World::partition). All memory that a queue pair was given comes back exactly once before it closes;
+//! otherwise the simulation panics, with the seed.
 //!
 //! ```
 //! use rpcrdma_fabric::{ConnectionParams, Fabric, Receives};

@@ -1,4 +1,4 @@
-//! What happened in a simulated world, in order, with virtual time. Two runs with one seed have equal logs.
+//! The events of a simulated world, in order, with virtual time. Two runs with the same seed have equal logs.
 
 use rpcrdma_env::Timestamp;
 use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Token, WorkError, WorkKind};
@@ -7,9 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 /// An entry of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Logged {
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// What.
+    /// What happened.
     pub event: Event,
 }
 
@@ -26,13 +26,13 @@ pub enum Side {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A host wants a connection. The connection's number is the world's.
+    /// A host wants a connection. The number identifies the connection in the whole world.
     Connecting {
         /// The connection.
         connection: u64,
-        /// From where.
+        /// The initiator's address.
         from: SocketAddr,
-        /// To where.
+        /// The address that it connects to.
         to: SocketAddr,
     },
     /// A connection was not made.
@@ -79,7 +79,7 @@ pub enum Event {
         connection: u64,
         /// Which end.
         side: Side,
-        /// What.
+        /// What happened.
         happening: Happening,
     },
     /// A queue pair was dropped before it was closed.
@@ -107,7 +107,7 @@ pub enum Event {
 pub enum Happening {
     /// A message arrived.
     Received {
-        /// Its bytes.
+        /// Its length in bytes.
         octets: usize,
         /// The handle it invalidated.
         invalidated: Option<u32>,
@@ -120,12 +120,12 @@ pub enum Happening {
     Fenced(Token, u32, FenceCause),
     /// Work failed.
     Failed(Token, WorkKind, WorkError),
-    /// The end.
+    /// The queue pair has closed.
     Closed(CloseReason),
 }
 
 impl Happening {
-    /// What `completion` says, without its memory.
+    /// The contents of `completion`, without its memory.
     pub(crate) fn of(completion: &Completion) -> Option<Self> {
         Some(match completion {
             Completion::Received { buffer, invalidated } => {

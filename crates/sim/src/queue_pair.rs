@@ -1,7 +1,7 @@
-//! The queue pair that a program holds: checks what is posted against the limits and hands it to its end.
+//! The queue pair that a program holds: checks posted work against the limits and passes it to its end.
 //!
-//! Work starts with the next poll. Memory that is refused is in the error; memory that is accepted is the end's until a
-//! completion brings it back, or until the queue pair is dropped, which frees it and resets the peer.
+//! Work starts with the next poll. The error for refused work returns its memory. The end owns accepted memory until a
+//! completion brings it back, or until the queue pair is dropped, which frees the memory and resets the peer.
 
 use crate::{
     config::SimConfig,
@@ -169,11 +169,11 @@ impl QueuePair for SimQueuePair {
             let reason = checked.err().unwrap_or(RefusedReason::Closed);
             return Err(Refused { reason, returned: memory });
         };
-        // Never reused while it lives; after that only if 32 random bits come again.
+        // A handle is never reused while its exposure lives, and later only if the same 32 random bits are drawn again.
         let handle = std::iter::repeat_with(|| state.random.next_u32())
             .find(|handle| !end.exposures.contains_key(handle))
             .unwrap_or_default();
-        // It looks like an address, so that no code takes offsets for small numbers, and is far from the end of 64
+        // The offset looks like an address, so that no code can assume small offsets, and it is far from the end of 64
         // bits.
         let offset = state.random.next_u64() >> 2;
         end.given += 1;

@@ -1,4 +1,4 @@
-//! Starting work: what was posted goes to the network, in order.
+//! Starts work: posted work goes to the network, in order.
 
 use crate::{
     endpoint::{Channel, Failing, Fin, OpenRead, Segment, Sent, Work, side, total},
@@ -8,7 +8,7 @@ use crate::{
 use rpcrdma_fabric::{CloseReason, Completion, Read, RemoteSegment, Send, Token, WorkKind, Write};
 
 impl State {
-    /// Starts what end `id` can start now.
+    /// Starts all work that end `id` can start now.
     pub(crate) fn kick(&mut self, id: u64) {
         loop {
             self.issue_reads(id);
@@ -30,7 +30,7 @@ impl State {
         }
     }
 
-    /// Notes a Send or Write as under way and gives its number.
+    /// Records a Send or Write as under way, and returns its number.
     fn note_sent(&mut self, id: u64, token: Token, kind: WorkKind, signaled: bool) -> u64 {
         let Some(end) = self.endpoints.get_mut(&id) else { return 0 };
         let number = end.number();
@@ -74,7 +74,7 @@ impl State {
         self.record_started(id, WorkKind::Read, token, octets);
     }
 
-    /// Issues Read requests as far as the ORD goes.
+    /// Issues Read requests as far as the ORD allows.
     fn issue_reads(&mut self, id: u64) {
         while let Some(end) = self.open_end(id) {
             if end.reading >= usize::from(end.info.ord) {
@@ -89,7 +89,7 @@ impl State {
     /// A Send or Write of end `id` is done.
     pub(crate) fn retire(&mut self, id: u64, number: u64) {
         let Some(end) = self.open_end(id) else { return };
-        // With early completion it may be missing already.
+        // With early completion it may already be gone.
         if end.sent.front().is_none_or(|sent| sent.number != number) {
             return;
         }
@@ -112,7 +112,7 @@ impl State {
         self.transmit(from, Channel::Acks, 0, move |state| state.retire(peer, number));
     }
 
-    /// Bytes of a Read of end `id` have come.
+    /// Bytes of a Read of end `id` have arrived.
     pub(crate) fn response_arrives(&mut self, id: u64, read: u64, at: usize, octets: &[u8]) {
         let Some(end) = self.open_end(id) else { return };
         end.reading = end.reading.saturating_sub(1);
@@ -129,7 +129,7 @@ impl State {
         self.kick(id);
     }
 
-    /// The peer of end `id` says that something of ours broke a rule.
+    /// The peer of end `id` reports that our work broke a rule.
     pub(crate) fn terminate_arrives(&mut self, id: u64, rule: &str, failing: Option<&Failing>) {
         self.end(id, CloseReason::Terminated(rule.to_owned()), failing);
     }

@@ -1,7 +1,6 @@
-//! The state of a world: time, what is due, hosts, and the ends of connections.
+//! The state of a world: time, timers, hosts, and the ends of connections.
 //!
-//! One lock holds it all. Whatever is due runs under that lock and only there, so that a run depends on nothing but the
-//! seed.
+//! One lock protects all of it. Due actions run under that lock and only there, so that a run depends only on the seed.
 
 use crate::{
     connect::{Connecting, ListenerState},
@@ -17,7 +16,7 @@ use std::{
     task::Waker,
 };
 
-/// Something the network does at its time.
+/// Something that the network does at a certain time.
 pub(crate) type Action = Box<dyn FnOnce(&mut State) + Send>;
 
 /// What a timer does.
@@ -26,10 +25,10 @@ pub(crate) enum Due {
     Act(Action),
 }
 
-/// When, and a number that keeps those of one instant in order.
+/// The time, and a number that orders timers of the same instant.
 pub(crate) type TimerKey = (u64, u64);
 
-/// What a world's parts share.
+/// Everything that the parts of a world share.
 pub(crate) struct Shared {
     pub(crate) seed: u64,
     pub(crate) state: Mutex<State>,
@@ -50,7 +49,7 @@ pub(crate) struct Held {
     pub(crate) action: Action,
 }
 
-/// Where a message goes.
+/// The way of a message.
 #[derive(Clone, Copy)]
 pub(crate) struct Route {
     pub(crate) from: IpAddr,
@@ -59,7 +58,7 @@ pub(crate) struct Route {
     pub(crate) sender: Option<u64>,
 }
 
-/// All of it.
+/// The whole state.
 pub(crate) struct State {
     pub(crate) seed: u64,
     pub(crate) now: u64,
@@ -72,7 +71,8 @@ pub(crate) struct State {
     /// Pairs of hosts between which nothing passes, the lower address first.
     pub(crate) partitions: BTreeSet<(IpAddr, IpAddr)>,
     pub(crate) held: Vec<Held>,
-    /// The ends of connection c are 2c, which connected, and 2c + 1, which accepted. They stay when they are over.
+    /// Connection c has the ends 2c, which connected, and 2c + 1, which accepted. Ends stay here after they have
+    /// closed.
     pub(crate) endpoints: BTreeMap<u64, Endpoint>,
     pub(crate) connecting: BTreeMap<u64, Connecting>,
     pub(crate) next_connection: u64,
@@ -104,7 +104,7 @@ impl State {
         key
     }
 
-    /// Lets `action` happen `delay` nanoseconds from now.
+    /// Schedules `action` to run `delay` nanoseconds from now.
     pub(crate) fn after(&mut self, delay: u64, action: impl FnOnce(&mut State) + Send + 'static) {
         let at = self.now.saturating_add(delay);
         self.schedule(at, Due::Act(Box::new(action)));
@@ -114,7 +114,7 @@ impl State {
         self.timers.remove(&key)
     }
 
-    /// Does what is due next, moving time there. False if nothing ever will be.
+    /// Moves the time to the next timer and runs it. Returns false if there is no timer.
     pub(crate) fn advance(&mut self) -> bool {
         let Some((key, due)) = self.timers.pop_first() else { return false };
         self.now = self.now.max(key.0);
@@ -125,7 +125,7 @@ impl State {
         true
     }
 
-    /// Everything that is due, taken out, so that it can be dropped without the lock.
+    /// Takes out all timers, so that they can be dropped without the lock.
     pub(crate) fn take_timers(&mut self) -> BTreeMap<TimerKey, Due> {
         std::mem::take(&mut self.timers)
     }

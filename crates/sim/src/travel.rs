@@ -1,4 +1,4 @@
-//! How things get from one end to the other, and from an end to its owner.
+//! How messages get from one end to the other, and completions from an end to its owner.
 
 use crate::{
     endpoint::{Channel, Endpoint, side},
@@ -13,7 +13,7 @@ impl State {
         self.endpoints.get_mut(&id).filter(|end| end.is_open() && !end.severed)
     }
 
-    /// Sends `action` to where the peer of end `from` is.
+    /// Sends `action` to the host of the peer of end `from`.
     pub(crate) fn transmit(
         &mut self,
         from: u64,
@@ -33,7 +33,7 @@ impl State {
         self.after(at - now, move |state| state.arrive(route, action));
     }
 
-    /// Lets `action` happen at end `id` itself, a little later.
+    /// Schedules `action` at end `id` itself, a little later.
     pub(crate) fn locally(
         &mut self,
         id: u64,
@@ -47,7 +47,7 @@ impl State {
         self.after(at - now, action);
     }
 
-    /// Hands a completion to the owner of end `id`.
+    /// Gives a completion to the owner of end `id`.
     pub(crate) fn complete(&mut self, id: u64, completion: Completion) {
         let Some(end) = self.endpoints.get_mut(&id) else { return };
         let brings_memory = match &completion {

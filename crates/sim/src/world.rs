@@ -19,17 +19,17 @@ use std::{
     time::Duration,
 };
 
-/// Polls without time moving on after which a world calls itself stuck: far above what thousands of tasks need in one
+/// After so many polls without progress of time a world counts as stuck: far more than thousands of tasks need in one
 /// instant, and reached within seconds.
 const MAX_POLLS_PER_INSTANT: u64 = 2_000_000;
 
-// What each stream of random numbers adds to the seed. Apart from each other, so that one more draw in a program does
-// not change the network it runs on.
+// The number that each stream of random numbers adds to the seed. Streams are separate, so that one more draw in a
+// program does not change the network.
 const ORDER_STREAM: u64 = 0x6F72_6465_7200_0001;
 const NETWORK_STREAM: u64 = 0x6E65_7477_6F72_6B02;
 const PROGRAM_STREAM: u64 = 0x7072_6F67_7261_6D03;
 
-/// A simulated world. Clones are the same world; when the one that [`World::new`] made is dropped, its tasks end.
+/// A simulated world. Clones are the same world; dropping the value that [`World::new`] returned ends its tasks.
 pub struct World {
     shared: Arc<Shared>,
     env: Env,
@@ -42,7 +42,7 @@ pub struct World {
 pub struct Deadlock {
     /// The world's seed.
     pub seed: u64,
-    /// When.
+    /// When this was found.
     pub at: Timestamp,
     /// The tasks and open connections that wait, in words.
     pub waiting: Vec<String>,
@@ -81,13 +81,12 @@ impl World {
         self.env.clock.sleep_until(self.now() + duration)
     }
 
-    /// A host that can do everything that [`SimConfig::default`] says. Asking again for the same address gives the same
-    /// host.
+    /// A host that can do everything that [`SimConfig::default`] says. The same address always gives the same host.
     pub fn fabric(&self, ip: IpAddr) -> SimFabric {
         self.fabric_with(ip, SimConfig::default())
     }
 
-    /// A host with other abilities.
+    /// A host with another configuration.
     pub fn fabric_with(&self, ip: IpAddr, config: SimConfig) -> SimFabric {
         SimFabric::new(self.shared.clone(), ip, config)
     }
@@ -101,7 +100,8 @@ impl World {
     /// Runs the world until `future` is done.
     ///
     /// # Panics
-    /// With the seed, if nothing can run any more, or if tasks keep waking each other and time stands still.
+    /// If nothing can run any more, or if tasks keep waking each other while time stands still. The message contains
+    /// the seed.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         match self.try_block_on(future) {
             Ok(output) => output,
@@ -115,7 +115,7 @@ impl World {
     /// [`Deadlock`], with what waits.
     ///
     /// # Panics
-    /// With the seed, if tasks keep waking each other and time stands still.
+    /// If tasks keep waking each other while time stands still. The message contains the seed.
     pub fn try_block_on<F: Future>(&self, future: F) -> Result<F::Output, Deadlock> {
         let _report = SeedReport(self.shared.seed);
         let executor = &self.shared.executor;
@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// Lets everything run for a span of virtual time.
+    /// Runs the world for some virtual time.
     pub fn run_for(&self, duration: Duration) {
         self.block_on(self.sleep(duration));
     }
@@ -154,12 +154,12 @@ impl World {
         lock(&self.shared.state).log.clone()
     }
 
-    /// Whether to keep a log. Long runs that are not compared can do without.
+    /// Turns the log on or off. Long runs that are not compared do not need it.
     pub fn record(&self, on: bool) {
         lock(&self.shared.state).recording = on;
     }
 
-    /// Breaks all connections between two hosts at once. Each end learns of it a little later; messages under way are
+    /// Cuts all connections between two hosts at once. Each end learns of it a little later; messages under way are
     /// lost. New connections can be made.
     pub fn cut(&self, a: IpAddr, b: IpAddr) {
         lock(&self.shared.state).cut(a, b);
@@ -171,13 +171,13 @@ impl World {
         lock(&self.shared.state).partition(a, b);
     }
 
-    /// Lets messages pass again, those held up first.
+    /// Lets messages pass again, first those that were held up.
     pub fn heal(&self, a: IpAddr, b: IpAddr) {
         lock(&self.shared.state).heal(a, b);
     }
 
-    /// Takes a host down: its connections break, its listeners are gone, and its peers get no message about it. The
-    /// caller must end its programs ([`Task::abort`]).
+    /// Takes a host down: its connections and listeners end, and its peers get no message about it. The caller must end
+    /// its programs ([`Task::abort`]).
     pub fn crash(&self, ip: IpAddr) {
         lock(&self.shared.state).crash(ip);
     }
@@ -212,7 +212,7 @@ impl Clone for World {
 impl Drop for World {
     fn drop(&mut self) {
         if self.owner {
-            // Tasks and timers hold the world: without this, neither would ever go.
+            // Tasks and timers hold the world: without this, they would never be dropped.
             self.shared.executor.clear();
             let timers = lock(&self.shared.state).take_timers();
             drop(timers);
@@ -226,7 +226,7 @@ impl std::fmt::Debug for World {
     }
 }
 
-/// Prints the seed when a task panics: without it the run could not be repeated.
+/// Prints the seed if a task panics: the seed is needed to repeat the run.
 struct SeedReport(u64);
 
 impl Drop for SeedReport {
@@ -237,7 +237,7 @@ impl Drop for SeedReport {
     }
 }
 
-/// The time after which an end gives up whose messages do not pass.
+/// After this time an end gives up if its messages do not pass.
 pub(crate) fn stall_nanos() -> u64 {
     nanos(Duration::from_secs(crate::faults::STALL_SECONDS))
 }

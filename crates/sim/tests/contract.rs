@@ -1,4 +1,4 @@
-//! What the simulation does where the contract leaves a choice, and the reasons that it gives.
+//! The behaviour of the simulation where the contract leaves a choice, and its reasons in errors.
 
 mod common;
 
@@ -42,7 +42,7 @@ fn reason(completions: &[Completion]) -> &CloseReason {
     }
 }
 
-/// Polls both ends until one of them has something.
+/// Polls both ends until one of them has a completion.
 async fn first(a: &mut Connected, b: &mut Connected) -> Completion {
     poll_fn(|cx| match a.poll(cx) {
         Poll::Ready(completion) => Poll::Ready(completion),
@@ -215,7 +215,7 @@ fn a_listener_holds_as_many_requests_as_its_backlog() {
         world.run_for(Duration::from_millis(1));
         assert_eq!(*refused.lock().unwrap(), n / BACKLOG, "{n}");
     }
-    // The others learn that nobody listens any more.
+    // The other initiators learn that the listener is gone.
     drop(listener);
     world.run_for(Duration::from_millis(1));
     assert_eq!(*refused.lock().unwrap(), BACKLOG + 1);

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose, and that nothing is lost by it.
+//! Deliberate faults must not lose anything.
 
 mod common;
 
@@ -53,7 +53,7 @@ fn a_cut_ends_both_sides_and_gives_everything_back() {
             let fenced =
                 |c: &Completion| matches!(c, Completion::Fenced { token: Token(5), cause: FenceCause::Closed, .. });
             assert!(at_b.iter().any(fenced));
-            // And a new connection works.
+            // A new connection works.
             let (mut a, mut b) = connect(&world, 1).await;
             a.post_send(send(1)).unwrap();
             start(&mut a).await;
@@ -102,7 +102,7 @@ fn a_long_partition_stalls_the_side_that_sends() {
         assert_eq!(reason(&drain(&mut a).await), CloseReason::Stalled { seconds: 30 });
         assert!(world.now().since(before) >= Duration::from_secs(30));
         start(&mut b).await;
-        // The other side learns of it when it sends after the partition.
+        // The other side learns this when it sends after the partition.
         world.heal(A, B);
         b.post_send(send(2)).unwrap();
         assert!(matches!(reason(&drain(&mut b).await), CloseReason::Broken(_)));

@@ -23,7 +23,7 @@ fn faulty(world: &World, plan: impl Plan + 'static) -> Arc<FaultFabric> {
     Arc::new(FaultFabric::new(Arc::new(world.fabric(A)), Arc::new(plan), world.env()))
 }
 
-/// A connection from A, on which the plan's faults happen, to B.
+/// A connection from A to B; the plan's faults happen at A.
 async fn connect(world: &World, a: &Arc<FaultFabric>, receives: usize) -> (Connected, Connected) {
     let mut listener = world.fabric(B).listen(address(0)).await.unwrap();
     let (a, to) = (a.clone(), listener.local_addr());
@@ -69,7 +69,7 @@ fn delays_keep_the_whole_contract() {
     run_suite(2, &points.into_iter().fold(Script::new(), |script, point| script.always(point, delay)));
 }
 
-/// Whether any case of the suite fails with this fault on every such step of B.
+/// Whether any case of the suite fails if this fault happens at every such step of B.
 fn is_noticed(point: Point, fault: Fault) -> bool {
     cases().into_iter().any(|case| {
         let run = move || {
@@ -88,7 +88,7 @@ fn the_suite_notices_a_provider_that_breaks_the_contract() {
     for point in [Point::Received, Point::Read] {
         assert!(is_noticed(point, Fault::Corrupt), "{point:?}");
     }
-    // A completion that never comes is a hang, which the clock ends.
+    // A completion that never comes makes the suite hang; the clock ends it.
     for point in [Point::Received, Point::Read, Point::Fenced, Point::Invalidate, Point::Done] {
         assert!(is_noticed(point, Fault::Withhold), "{point:?}");
     }
@@ -133,7 +133,7 @@ impl Side {
         });
     }
 
-    /// The next thing that happens within a second, if anything.
+    /// The next completion within a second, if any.
     async fn next(&mut self, world: &World) -> Option<Completion> {
         let mut sleep = Box::pin(world.sleep(Duration::from_secs(1)));
         let completion = poll_fn(|cx| match self.queue_pair.poll(cx) {
@@ -146,7 +146,8 @@ impl Side {
     }
 }
 
-/// An exchange with everything in it; what was given must be back on both sides at the end. Gives how A's side ended.
+/// An exchange with every kind of work. At the end both sides must have all their memory back. Returns how A's side
+/// ended.
 async fn exchange(world: &World, fabric: &Arc<FaultFabric>) -> CloseReason {
     let (a, b) = connect(world, fabric, 6).await;
     let (mut a, mut b) = (Side::new(a, 6), Side::new(b, 6));
@@ -301,7 +302,7 @@ fn failed_work_ends_the_connection() {
     }
 }
 
-/// A completion says what went wrong with the work, in the words that the plan has.
+/// A completion reports the work's failure with the status in the plan.
 #[test]
 fn completions_fail_as_the_plan_says() {
     let world = World::new(1);
@@ -323,7 +324,7 @@ fn completions_fail_as_the_plan_says() {
     });
 }
 
-/// Nothing may come behind the last completion: a fault that would have to say something then does not happen.
+/// Nothing may come after the last completion: so a fault that would need one does not happen.
 #[test]
 fn nothing_goes_wrong_any_more_when_the_fabric_below_has_closed() {
     let world = World::new(1);
@@ -335,7 +336,7 @@ fn nothing_goes_wrong_any_more_when_the_fabric_below_has_closed() {
         b.post_send(send(1, b"message")).unwrap();
         b.disconnect();
         drain(&mut b).await;
-        // The message waits for its time, and all that comes behind it waits too.
+        // The message waits for its time, and all later completions wait, too.
         for _ in 0..10 {
             start(&mut a).await;
             world.sleep(Duration::from_millis(1)).await;

@@ -4,7 +4,7 @@ use rpcrdma_fabric::suite::{Setup, Verdict, cases};
 use rpcrdma_sim::{Link, SimConfig, World};
 use std::{sync::Arc, time::Duration};
 
-/// Runs every case with every seed, and gives the names of those that were skipped.
+/// Runs every case with every seed, and returns the names of the skipped cases.
 fn run(config: &SimConfig, seeds: std::ops::Range<u64>) -> Vec<&'static str> {
     let mut skipped = Vec::new();
     for seed in seeds {

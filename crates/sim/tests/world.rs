@@ -1,4 +1,4 @@
-//! The world itself: a seed decides a run, time is virtual, and what waits for ever is named.
+//! The world itself: a seed decides a run, time is virtual, and a deadlock names the waiting tasks.
 
 mod common;
 

@@ -40,7 +40,7 @@ pub async fn next(queue_pair: &mut Connected) -> Completion {
     poll_fn(|cx| queue_pair.poll(cx)).await
 }
 
-/// Everything up to the end.
+/// All completions up to the last one.
 pub async fn drain(queue_pair: &mut Connected) -> Vec<Completion> {
     let mut all = Vec::new();
     loop {
@@ -53,7 +53,7 @@ pub async fn drain(queue_pair: &mut Connected) -> Vec<Completion> {
     }
 }
 
-/// Starts what has been posted, and gives what has happened so far.
+/// Starts posted work, and returns the completions so far.
 pub async fn start(queue_pair: &mut Connected) -> Vec<Completion> {
     let mut so_far = Vec::new();
     poll_fn(|cx| {
