@@ -15,10 +15,10 @@ use rpcrdma_xdr::{Encode, Encoder, Part};
 
 const HERE: &str = "192.0.2.1:40000";
 const THERE: &str = "192.0.2.2:20049";
-/// A callback program that is not Linux's.
+/// A callback program other than Linux's.
 const CALLBACK_PROGRAM: u32 = 0x4000_0005;
 
-/// The bytes that stay in the message, without what may travel in chunks or with it.
+/// Encodes the bytes that stay in the message: without the items that may travel in chunks, or with them.
 fn encoded(value: &impl Encode, in_chunks: bool) -> Vec<u8> {
     let mut encoder = Encoder::new();
     value.encode(&mut encoder);
@@ -148,7 +148,7 @@ fn lock(length: u64) -> Args {
     Args::Lock(ops::Lock { kind: ops::LockKind::WriteWaiting, reclaim: true, offset: 100, length, locker })
 }
 
-/// A COMPOUND, its answer, and one that fails.
+/// A COMPOUND, its reply, and a COMPOUND that fails.
 fn exchange() -> Steps {
     let mut steps = Steps::new();
     steps.call(2, vec![sequence(), put_handle(), read(1_048_576)]);
@@ -274,7 +274,7 @@ fn data_in_chunks_are_told_by_their_length() {
     assert!(!shown.contains("\\u{0}"), "zeros stand for the text: {shown}");
 }
 
-/// What stands before a fault is told, and where the fault is.
+/// The output shows everything before a fault, and the place of the fault.
 #[test]
 fn what_does_not_decode_says_where() {
     let program = [v4::PROGRAM, v4::VERSION, 1];
@@ -290,7 +290,7 @@ fn what_does_not_decode_says_where() {
     let many = [&[0, 0, 65][..], &[24; 65]].concat();
     call(&many);
     call(&[&[0, 0, 64][..], &[24; 64]].concat());
-    // PUTFH, and an operation that there is not, with a name for the COMPOUND that steers terminals.
+    // PUTFH, and an operation that does not exist; the COMPOUND's tag has terminal control characters.
     steps.raw_reply(false, Lists::default(), &words(&[0, 4, 0x611B_5B32, 2, 22, 0, 9999, 0]));
     let file = steps.file();
     let lines = [
@@ -331,7 +331,7 @@ fn callback_call(minor: u32) -> Vec<u8> {
     encoded(&callback::Arguments::new(minor, 0, ops), false)
 }
 
-/// The program's number is the client's to say; only who is called by an NFS server's peer counts.
+/// The client chooses the program's number, so the direction decides: the call goes from the NFS server to its client.
 #[test]
 fn callbacks_are_found_in_the_reverse_direction() {
     let answer = callback::Results::of(v4::Tag::default(), vec![callback::Outcome::Sequence(Err(Status::BADSESSION))]);
@@ -385,7 +385,7 @@ fn compounds_are_found_by_their_operations() {
     assert_eq!(text_of_calls(&file, wanted), [2]);
 }
 
-/// The XIDs of the calls that are shown, each with its reply.
+/// The XIDs of the shown calls, each with its reply.
 fn text_of_calls(file: &[u8], wanted: Wanted) -> Vec<u64> {
     let shown = shown(file, |out| Box::new(Filtered::new(wanted, Json::new(out))));
     let lines = shown.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());

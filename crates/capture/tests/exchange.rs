@@ -53,7 +53,7 @@ fn pcap(packets: &[(Duration, Vec<u8>)], datalink: DataLink, header: &[u8]) -> V
     file.into_inner()
 }
 
-/// What happened, without the times.
+/// The events without their times.
 fn kinds(events: &[Event]) -> Vec<EventKind> {
     let timeless = events.iter().map(|event| match event.kind.clone() {
         EventKind::Send { opcode, invalidate, octets, fpdus, message, .. } => {
@@ -130,13 +130,13 @@ fn neither_segments_nor_addresses_nor_formats_matter() {
     }
 }
 
-/// Packets in another order, twice, and with their neighbours' bytes give the same.
+/// Packets in another order, repeated packets, and packets that repeat bytes of their neighbours give the same events.
 #[test]
 fn a_network_that_repeats_and_reorders_does_not_matter() {
     let (file, _) = captured(HERE, THERE, 100);
     let expected = kinds(&read(&file).0);
     let mut shuffled = packets(&file);
-    // Behind the handshake and before the end, neighbours change places within one direction.
+    // After the handshake and before the end, swaps neighbours of the same direction.
     let end = shuffled.len() - 3;
     let middle = &mut shuffled[3..end];
     let from = |packet: &(Duration, Vec<u8>)| packet.1[26..30].to_vec();
@@ -163,7 +163,7 @@ fn a_network_that_repeats_and_reorders_does_not_matter() {
     assert_eq!(messages(kinds(&events)), messages(expected));
 }
 
-/// Wherever a capture begins, every call that it has whole is read.
+/// Wherever a capture begins, every complete call in it is read.
 #[test]
 fn a_lost_beginning_is_got_over() {
     let (file, _) = captured(HERE, THERE, 1000);
@@ -180,7 +180,7 @@ fn a_lost_beginning_is_got_over() {
     }
 }
 
-/// A packet that is missing costs the messages in it, and is told.
+/// A missing packet loses only its own messages, and is reported.
 #[test]
 fn a_missing_packet_is_a_gap() {
     let (file, _) = captured(HERE, THERE, 1000);
@@ -198,14 +198,14 @@ fn a_missing_packet_is_a_gap() {
     }
 }
 
-/// A port's next use is another connection.
+/// A port that is used again is another connection.
 #[test]
 fn a_port_is_used_again() {
     let (file, _) = captured(HERE, THERE, LARGE);
     let first = packets(&file);
     let mut second = first.clone();
     for (_, octets) in &mut second {
-        // Ethernet and IPv4 take 34 bytes; then ports, the sequence number, what is acknowledged.
+        // Ethernet and IPv4 take 34 bytes; then ports, the sequence number, the acknowledgement number.
         for at in [38, 42] {
             let number = u32::from_be_bytes(octets[at..at + 4].try_into().unwrap());
             octets[at..at + 4].copy_from_slice(&number.wrapping_add(0x7000_0000).to_be_bytes());

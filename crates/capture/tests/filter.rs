@@ -1,4 +1,4 @@
-//! Which calls are shown: by XID, by procedure, by how long they took.
+//! Choosing calls by XID, by procedure, or by how long they took.
 
 mod common;
 
@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, io, time::Duration};
 const HERE: &str = "192.0.2.1:40000";
 const THERE: &str = "192.0.2.2:20049";
 
-/// A sink whose events can be looked at afterwards.
+/// A sink whose events a test can read afterwards.
 struct Into<'a>(&'a mut Kept);
 
 impl Sink for Into<'_> {
@@ -43,7 +43,7 @@ fn of_procedures(names: &[&str]) -> Wanted {
     Wanted { procedures: names.iter().map(|&name| name.to_owned()).collect(), ..Wanted::default() }
 }
 
-/// All that belongs to a call comes, its RDMA Reads and Writes too, and nothing else.
+/// The output has everything that belongs to a call, also its RDMA Reads and Writes, and nothing else.
 #[test]
 fn a_call_comes_with_all_that_belongs_to_it() {
     let all = read(&file()).0;
@@ -82,14 +82,14 @@ fn slow_calls_are_those_above_the_limit() {
         let mut expected: BTreeSet<u32> = times.iter().filter(|(_, took)| *took > limit).map(|(xid, _)| *xid).collect();
         let last = all.last().unwrap().time;
         let asked = all.iter().find(|event| event.call.is_some_and(|call| call.xid == 0x107)).unwrap().time;
-        // It has no answer: it waited until the capture's end.
+        // This call has no reply: it waited until the capture's end.
         expected.extend((last - asked > limit).then_some(0x107));
         assert_eq!(xids(&shown), expected, "{limit:?}");
         assert_eq!(xids(&shown).contains(&times[1].0), limit < middle);
     }
 }
 
-/// Calls without answers are held up to the limit; then the oldest is shown rather than lost.
+/// Calls without replies are held up to the limit; beyond it, the oldest is shown so that it is not lost.
 #[test]
 fn what_is_held_ends_at_its_limit() {
     let events = read(&captured_steps(exchange(), HERE, THERE, 32 << 10).0).0;
@@ -102,7 +102,7 @@ fn what_is_held_ends_at_its_limit() {
         event.call.as_mut().unwrap().number = number;
         event
     };
-    // Each is counted with more than a KiB.
+    // Each call counts as more than a KiB.
     let more_than_fit = (MAX_HELD_OCTETS / 1024) as u64;
     for at in 0..more_than_fit {
         filter.event(&number(at)).unwrap();

@@ -1,5 +1,5 @@
-//! RPCSEC_GSS in captures: contexts, services and numbers; what is signed is read, what is sealed is told by its
-//! length.
+//! RPCSEC_GSS in captures: contexts, services and numbers; signed data are read, and of sealed data only the length is
+//! shown.
 
 mod common;
 
@@ -55,7 +55,7 @@ fn protected(sequence: u32, service: u32, body: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A context made and refused; READ in each service; one that nobody has; the end.
+/// A context made and one refused; READ in each service; an unknown service; the end.
 fn exchange() -> Vec<u8> {
     let mut file = File::new();
     let mut nfsd = Stream::begun(NFSD, &mut file);
@@ -75,12 +75,12 @@ fn exchange() -> Vec<u8> {
         let asked = call(xid, 6, [DATA, service], &protected(xid, service, &read));
         both(&asked, &reply(xid, &protected(xid, service, &results)));
     }
-    // A number inside that is not the credential's.
+    // The sequence number inside differs from the credential's.
     let changed = call(6, 6, [DATA, KRB5I], &protected(77, KRB5I, &read));
     both(&changed, &record(&words(&[6, 1, 1, 1, 13])));
     both(&call(7, 6, [DATA, KRB5P], &protected(7, KRB5P, &read)), &record(&words(&[7, 1, 1, 1, 14])));
     both(&call(8, 0, [DESTROY, KRB5I], &[]), &reply(8, &[]));
-    // A version of RPCSEC_GSS that nobody speaks.
+    // An unknown version of RPCSEC_GSS.
     let other = [words(&[9, 0, 2, 100_003, 3, 1, 6]), opaque(&words(&[3, 0, 1, 1, 0])), words(&[0, 0])].concat();
     both(&record(&other), &record(&words(&[9, 1, 1, 1, 2])));
     file.octets
@@ -123,7 +123,7 @@ fn programs_are_told_whole_handles() {
     assert_eq!(lines[13]["rpc"]["rejection"], "RPCSEC_GSS_CTXPROBLEM");
 }
 
-/// READ of more than is kept of a record: what is kept is read, signed or not.
+/// READ of more bytes than are kept of a record: the kept bytes are read, signed or not.
 #[test]
 fn long_results_are_read_as_far_as_they_are_kept() {
     const LONG: usize = 200_001;
@@ -141,7 +141,7 @@ fn long_results_are_read_as_far_as_they_are_kept() {
 }
 
 proptest! {
-    /// Whatever lengths and words stand there, reading ends.
+    /// Reading ends, whatever lengths and words the capture has.
     #[test]
     fn changed_words_are_survived(at in 0_usize..3500, word in any::<u32>(), small in any::<bool>()) {
         let mut file = exchange();

@@ -1,4 +1,4 @@
-//! Captures that somebody has tampered with: whatever they hold, reading ends, with events or with an error.
+//! Manipulated captures: whatever they contain, reading ends, with events or with an error.
 
 mod common;
 
@@ -13,7 +13,7 @@ use rpcrdma_capture::{
     show::{Filtered, Json, Ladder, Statistics, Style, Text, Wanted},
 };
 
-/// Shows a file in all ways. Nobody minds what comes out.
+/// Shows a file in all ways, and ignores the output.
 fn show(file: &[u8]) {
     let _ = read_capture(file, &mut Text::new(std::io::sink()));
     let _ = read_capture(file, &mut Json::new(std::io::sink()));
@@ -32,7 +32,7 @@ fn what_is_no_capture_is_refused() {
     assert!(read(&[0x0A, 0x0D, 0x0D, 0x0A, 0xFF, 0xFF, 0xFF, 0xFF, 1]).1.is_err());
 }
 
-/// A capture that was killed ends anywhere: what stands before is read.
+/// If the writer was killed, a capture may end anywhere: everything before its end is read.
 #[test]
 fn a_file_may_end_anywhere() {
     let (file, _) = captured("192.0.2.1:40000", "192.0.2.2:20049", 1000);

@@ -1,4 +1,4 @@
-//! What calls and replies say, in text, JSON and ladders: real arguments, and such as nobody should send.
+//! The contents of calls and replies in text, JSON and ladders: real arguments, and arguments that no peer should send.
 
 mod common;
 
@@ -28,7 +28,7 @@ fn encoded(value: &impl Encode, in_chunks: bool) -> Vec<u8> {
     if !in_chunks {
         return payload.to_bytes().to_vec();
     }
-    // Each of these types ends with its item, so what follows is padding, which a chunk's message has not.
+    // Each of these types ends with its item, so the rest is padding, which is missing if the item is in a chunk.
     match payload.parts().first() {
         Some(Part::Run(octets)) => octets.to_vec(),
         other => panic!("{other:?}"),
@@ -96,7 +96,7 @@ fn name(name: &str) -> v3::Name {
     v3::Name::from(name)
 }
 
-/// Lists as they were sent, in calls and in replies, and the statuses of NFSACL; version 2 as well.
+/// Shows lists as they were sent, in calls and in replies, and the statuses of NFSACL; version 2 as well.
 #[test]
 fn access_control_lists_are_told() {
     let entries = [(1, 0, 6), (2, 1000, 4), (4, 0, 4), (16, 0, 4), (32, 0, 0)];
@@ -115,7 +115,7 @@ fn access_control_lists_are_told() {
     steps.reply(Lists::default(), &words(&[70]));
     steps.call(&v2::Access { file: v2::Handle([7; 32]), rights: 1 });
     steps.call_to([nfsacl::PROGRAM, 3, 3], Lists::default(), &[]);
-    // More entries than they say.
+    // More entries than the lists' counts say.
     steps.call_to([nfsacl::PROGRAM, 3, 2], Lists::default(), &words(&[4, 7, 1, 1, 2, 1, 0, 7, 1, 0, 7]));
     let text = text(&steps.file());
     for expected in [
@@ -133,7 +133,7 @@ fn access_control_lists_are_told() {
     }
 }
 
-/// One call after the other, and what text says of it.
+/// Calls one after the other, and their lines in the text output.
 #[test]
 fn every_call_tells_its_arguments() {
     let mut steps = Steps::new();
@@ -236,7 +236,7 @@ fn every_reply_tells_its_results() {
     assert_eq!(operations[8]["name"], "secret");
 }
 
-/// What travels in chunks is told by its length, and a length that is not that of its chunk is told too.
+/// Data in chunks appear as their length; the output also shows if a length differs from its chunk's.
 #[test]
 fn data_in_chunks_are_told_by_their_length() {
     let write = v3::Write {
@@ -305,8 +305,8 @@ fn what_does_not_decode_says_where() {
     assert!(json(&file).iter().any(|line| line["content"]["problem"].is_string()));
 }
 
-/// A name that steers a terminal, one that turns text around, one that ends its quotes, and one at the limit of its
-/// type.
+/// A name with terminal control characters, one that reverses the direction of text, one that closes its quotes, and
+/// one at the limit of its type.
 #[test]
 fn names_are_hostile() {
     let mut steps = Steps::new();

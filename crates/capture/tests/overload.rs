@@ -1,4 +1,5 @@
-//! A writer that cannot keep up, and a file that cannot be written: connections go on, the file says what it lacks.
+//! A writer that cannot keep up, and a file that cannot be written: connections go on, and the file says what is
+//! missing.
 
 mod common;
 
@@ -13,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-/// Everything in a capture that is a comment.
+/// All comments of a capture.
 fn comments(file: &[u8]) -> String {
     let mut reader = PcapNgReader::new(file).unwrap();
     let mut found = String::new();
@@ -30,7 +31,7 @@ fn comments(file: &[u8]) -> String {
 /// Room for everything in the exchange but the segments of its RDMA Write.
 const PENDING_OCTETS: usize = 6000;
 
-/// A file that a test can look at while it is written.
+/// A file that a test can read while it is written.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 
@@ -57,7 +58,7 @@ fn what_is_left_out_is_told() {
         }
     };
     let steps = exchange();
-    // Nobody writes yet: the segments of a Write do not fit.
+    // The writer does not run yet: the segments of a Write do not fit.
     tell(&steps[..10]);
     let shared = Shared::default();
     let file = shared.clone();
@@ -86,7 +87,7 @@ fn what_is_left_out_is_told() {
     assert!(matches!(events.last().unwrap().kind, EventKind::Closed { reset: false }));
 }
 
-/// A file that takes nothing.
+/// A file that accepts no bytes.
 struct Full;
 
 impl Write for Full {

@@ -28,7 +28,7 @@ fn reply(xid: u32, results: &[u32]) -> Vec<u8> {
     record(&words(&[&[xid, 1, 0, 0, 0, 0][..], results].concat()))
 }
 
-/// MNT granted and refused, an old version's UMNT, then NFS over TCP.
+/// MNT granted and refused, UMNT of an old version, then NFS over TCP.
 fn exchange() -> Vec<u8> {
     let mut file = File::new();
     let mut mountd = Stream::begun(MOUNTD, &mut file);
@@ -76,7 +76,7 @@ fn calls_of_mount_and_nfs_over_tcp_are_named() {
             (7, executed(Status::Nfs3(v3::Status::STALE))),
         ]
     );
-    // The client is told from the server where the beginning was not captured.
+    // If the beginning was not captured, the reader still finds out which end is the client.
     let last = events.last().unwrap();
     assert_eq!((last.from, last.connection.responder.port()), (End::Responder, NFSD.1));
     let name = last.call.and_then(|tag| tag.name).unwrap();
@@ -147,7 +147,7 @@ fn every_view_shows_them() {
     assert_eq!(lines.last().unwrap()["record_connections"], 2);
 }
 
-/// What a client asks a portmapper, in each version, and what it is told.
+/// A client's questions to a portmapper, in each version, and the answers.
 #[test]
 fn questions_to_a_portmapper_are_told() {
     const PORTMAPPER: End4 = ([10, 0, 0, 2], 111);
@@ -162,7 +162,7 @@ fn questions_to_a_portmapper_are_told() {
     let listed = [&words(&[1])[..], &address, &text("tcp"), &words(&[3]), &text("inet"), &text("tcp"), &words(&[0])];
     let remote = words(&[100_003, 3, 0, 0]);
     let of_socket = words(&[16, 4, 0x0200_0801]);
-    /// Version, procedure, arguments, results; what is told of the call, and of the reply.
+    /// Version, procedure, arguments, results; the expected texts of the call and of the reply.
     type Asked<'a> = (u32, u32, &'a [u8], Vec<u8>, &'a str, &'a str);
     let asked: [Asked<'_>; 14] = [
         (2, 3, &words(&[100_005, 3, 6, 0]), words(&[20_048]), "GETPORT program 100005", "port 20048"),
@@ -197,7 +197,7 @@ fn questions_to_a_portmapper_are_told() {
     assert!(!told.contains("does not decode"), "{told}");
 }
 
-/// Bytes are lost in the middle of a large WRITE: the calls behind it are read.
+/// Bytes are lost in the middle of a large WRITE: later calls are read.
 #[test]
 fn what_comes_after_a_gap_is_read() {
     let mut file = File::new();
@@ -214,7 +214,7 @@ fn what_comes_after_a_gap_is_read() {
     assert_eq!(calls.filter_map(|event| event.call).map(|tag| tag.xid).collect::<Vec<_>>(), [2]);
 }
 
-/// A stream of something else is none of records, and an iWARP connection is none either.
+/// A stream of another protocol shows no records, and an iWARP connection shows none either.
 #[test]
 fn what_carries_no_records_shows_none() {
     let mut file = File::new();

@@ -1,4 +1,4 @@
-//! What all calls come to: by procedure and status, with latencies, bytes, credits and retransmissions.
+//! Statistics of all calls: by procedure and status, with latencies, bytes, credits and retransmissions.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn calls_are_counted_by_procedure_and_status() {
     assert_eq!((&read["calls"], &read["answered"], &read["statuses"]["NFS3_OK"]), (&1.into(), &1.into(), &1.into()));
     assert!(read["responder_bytes"].as_u64().unwrap() > 8192, "its data count: {read}");
     assert!(read["requester_bytes"].as_u64().unwrap() < 200, "{read}");
-    // The exchange's clock goes on by 100 microseconds each step; two digits are told.
+    // The exchange's clock advances by 100 microseconds at each step; the output has two digits.
     let took = read["max_seconds"].as_f64().unwrap();
     assert!((0.000_49..0.000_51).contains(&took), "{read}");
     assert_eq!((&read["p50_seconds"], &read["p99_seconds"]), (&read["max_seconds"], &read["max_seconds"]));
@@ -63,7 +63,7 @@ fn calls_are_counted_by_procedure_and_status() {
     assert!(shown.contains("credits granted 64 to 64, in use 1 to 2"), "{shown}");
 }
 
-/// Calls without answers, each with its XID.
+/// Calls without replies, each with its XID.
 fn calls(calls: impl Iterator<Item = (u32, u32)>) -> Vec<u8> {
     let mut steps = vec![(true, set_up(Kind::Request)), (false, set_up(Kind::Reply))];
     for (at, (xid, procedure)) in calls.enumerate() {
@@ -93,7 +93,7 @@ fn one_slow_call_of_fifty_is_in_the_99th_percentile_and_not_in_the_middle() {
     let [statistics, _] = json(&captured_steps(steps, HERE, THERE, 32 << 10).0);
     let getattr = procedure(&statistics, "NFS 3 GETATTR");
     assert_eq!(getattr["answered"], QUICK + 1, "{getattr}");
-    // Each step takes 100 microseconds; two digits are told.
+    // Each step takes 100 microseconds; the output has two digits.
     let seconds = |name: &str| getattr[name].as_f64().unwrap();
     assert!((0.000_099..0.000_101).contains(&seconds("p50_seconds")), "{getattr}");
     assert!((0.009_8..0.01).contains(&seconds("p99_seconds")), "{getattr}");

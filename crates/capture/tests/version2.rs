@@ -62,7 +62,7 @@ fn exchange() -> Vec<(bool, Vec<u8>)> {
     let credits = Credits::new(1, 32);
     let none = Chunks::default;
     let msg = |xid, response, more, chunks| Header::msg(xid, credits, response, more, chunks);
-    // Properties both ways, more of them from the client; one that nobody knows.
+    // Properties in both directions, more of them from the client, and an unknown one.
     let other = Property::Other(OtherProperty::new(99, Bytes::from_static(b"xyz")).unwrap());
     let sizes = PropertySet(vec![Property::SendSize(8192), Property::ReceiveSize(4096), other]);
     script.send(true, &Header::connprop(1, credits, true, sizes.clone()), &[]);
@@ -88,7 +88,7 @@ fn exchange() -> Vec<(bool, Vec<u8>)> {
     script.send(false, &msg(0x102, false, false, none()), &words(&[0x102, 0, 2, 0x4000_0000, 1, 1, 0, 0, 0, 0]));
     script.send(true, &msg(0x102, true, false, none()), &reply(0x102, 0)[..24]);
     script.sends(false, Some(0xBBB1), &msg(0x102, true, false, none()), &reply(0x102, 28));
-    // READDIRPLUS, answered in two parts; READ into a Write chunk in between begins.
+    // READDIRPLUS, answered in two parts; in between, READ into a Write chunk begins.
     script.send(true, &msg(0x103, false, false, none()), &call(0x103, 17));
     script.send(true, &msg(0x104, false, false, writes(0xAAA1, 8192).into()), &call(0x104, 6));
     script.send(false, &msg(0x103, true, true, none()), &[reply(0x103, 0), vec![0; 100]].concat());
@@ -102,7 +102,7 @@ fn exchange() -> Vec<(bool, Vec<u8>)> {
     script.tagged(true, Opcode::ReadResponse, 0x51_0002, &call(0x105, 16));
     script.long_write(0xDDD1, &reply(0x105, 0));
     script.send(false, &Header::nomsg(0x105, credits, true, long_reply(0xDDD1, 28).into()), &[]);
-    // A chunk that was too small; a header type that nobody knows; bytes that are no header.
+    // A chunk that was too small; an unknown header type; bytes that are no header.
     script.send(true, &msg(0x106, false, false, writes(0xAAA2, 16).into()), &call(0x106, 6));
     let error = ErrorBody::WriteResource { chunk_index: 1, length_needed: 4096 };
     script.send(false, &Header::error(0x106, 2, credits, error), &[]);

@@ -29,7 +29,7 @@ use std::{
     time::Duration,
 };
 
-/// Goes on by 100 microseconds each time it is looked at.
+/// A clock that advances by 100 microseconds at each reading.
 struct Ticking(AtomicU64);
 
 impl Clock for Ticking {
@@ -147,7 +147,7 @@ pub(crate) fn exchange() -> Vec<(bool, Vec<u8>)> {
         (true, send(5, &message(0x105, 32, Body::Msg(long_reply(0xDDD1, 65_536)), &call(0x105, 17)))),
         (false, tagged(Opcode::Write, true, 0xDDD1, 0, &reply(0x105, 0))),
         (false, send(5, &message(0x105, 64, Body::Nomsg(long_reply(0xDDD1, 28)), &[]))),
-        // A version that nobody speaks; an answer that does not come; the end.
+        // An unknown version; a call without a reply; the end.
         (true, send(6, &words(&[0x106, 9, 32, 0]))),
         (false, send(6, &message(0x106, 64, Body::Error(ErrorBody::Version { low: 1, high: 1 }), &[]))),
         (true, send(7, &message(0x107, 32, Body::Msg(nothing), &call(0x107, 1)))),

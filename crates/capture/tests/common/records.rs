@@ -1,4 +1,4 @@
-//! Captures of RPC over plain TCP, made by hand: a client and its connections to servers.
+//! Hand-made captures of RPC over plain TCP: a client and its connections to servers.
 
 use super::words;
 use etherparse::PacketBuilder;
@@ -10,7 +10,7 @@ pub(crate) const NFSD: End4 = ([10, 0, 0, 2], 2049);
 /// An address and a port.
 pub(crate) type End4 = ([u8; 4], u16);
 
-/// A pcap file in the making.
+/// A pcap file that is being made.
 pub(crate) struct File {
     pub(crate) octets: Vec<u8>,
     time: u32,
@@ -38,7 +38,7 @@ impl File {
     }
 }
 
-/// A TCP connection of a client's to a server.
+/// A TCP connection of a client to a server.
 pub(crate) struct Stream {
     server: End4,
     next: [u32; 2],
