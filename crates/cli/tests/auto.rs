@@ -1,5 +1,5 @@
-//! URLs that say nothing of a version: 4.2 is tried first, then 4.1, 4.0 and 3, over one connection, and each step down
-//! is the server's word.
+//! URLs without a version: the command tries 4.2 first, then 4.1, 4.0 and 3, over one connection, and each step down
+//! follows a refusal by the server.
 
 mod common;
 
@@ -19,13 +19,13 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A URL through an address that leads to the server, with MOUNT where the server has it.
+/// A URL with an address that leads to the server, and with the server's own address for MOUNT.
 fn url(server: &Server, address: &str, path: &str, rest: &str) -> String {
     let mount = server.mount.rsplit_once(':').map(|(_, port)| format!("mountport={port}&")).unwrap_or_default();
     format!("nfs://{address}/{path}?{mount}{rest}")
 }
 
-/// What `ping -v` tells of NFS.
+/// What `ping -v` says of NFS.
 fn told(url: &str) -> Value {
     let output = run(["ping", "-v", "--json", "-c", "1", url]);
     let first = String::from_utf8(output.stdout).unwrap();
@@ -46,7 +46,7 @@ fn the_highest_version_that_the_server_has_is_spoken_over_one_connection() {
             let (address, counted) = counting(to, None);
             let output = run(["cat", &url(&server, &address, "below/file", rest)]);
             assert_eq!((output.stdout.as_slice(), said(&output).as_str()), (&b"contents"[..], ""), "{versions} {rest}");
-            // The question for version 2 of RPC-over-RDMA may cost none: the server has it.
+            // Asking for version 2 of RPC-over-RDMA must not cost a connection: the server has it.
             assert_eq!(counted.octets().len(), 1, "{versions} {rest}");
             let nfs = told(&url(&server, to, "", rest));
             assert_eq!(nfs["version"], spoken, "{versions} {rest}");
@@ -67,7 +67,7 @@ fn a_path_names_the_same_file_in_every_version() {
     let other = scratch.path().join("other");
     fs::create_dir(&other).unwrap();
     fs::write(other.join("file"), b"of the other export").unwrap();
-    // What another export covers has its place in the first.
+    // The mount point of the other export must exist in the first.
     fs::create_dir_all(served(scratch.path()).join("deep/in/other")).unwrap();
     let export = format!("{},pseudo=/deep/in/other", other.display());
     let server = start(scratch.path(), "3,4.0,4.1,4.2", &["--export", &export]);
@@ -87,7 +87,7 @@ fn what_was_tried_is_told_when_nothing_serves() {
     let error = fails(1, ["ls", &format!("nfs://{}/?mountport=1", server.rdma)]);
     let expected = format!("{} was asked for version 4 (the server does not serve version 4 of NFS", server.rdma);
     assert!(error.contains(&expected) && error.contains("), then for version 3: MOUNT: cannot connect"), "{error}");
-    // A server that is not there is sought once, and no version is blamed.
+    // The command tries a missing server only once, and blames no version.
     for rest in ["", "?transport=tcp"] {
         let error = fails(1, ["ls", &format!("nfs://{nowhere}/{rest}")]);
         assert!(error.contains("cannot connect") && !error.contains("version"), "{error}");
@@ -111,7 +111,7 @@ fn a_mount_port_without_mount_is_told() {
     }
 }
 
-/// `mv` works within one session, and a session serves each URL that allows its version.
+/// `mv` needs one session, and two URLs share it if both allow its version.
 #[test]
 fn urls_share_a_session_that_both_allow() {
     let scratch = tempfile::tempdir().unwrap();

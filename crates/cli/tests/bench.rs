@@ -21,7 +21,7 @@ const KEYS: [&str; 12] = [
     "connections",
 ];
 
-/// The lines of one short run, checked for sense.
+/// The lines of one short run, after plausibility checks.
 fn bench(args: &[&str]) -> Vec<Value> {
     let output = run([&["bench", "--json", "--seconds", "0.2"], args].concat());
     let lines: Vec<Value> =
@@ -90,7 +90,8 @@ fn every_operation_is_measured() {
     assert_eq!(fs::metadata(served.join("new")).unwrap().len(), 256 << 20);
 }
 
-/// A server refuses connections of an address of which many are not set up yet: the benchmark has all of its own.
+/// A server refuses connections from an address with many unfinished set-ups: the benchmark must still make all of its
+/// connections.
 #[test]
 fn many_connections_are_set_up_a_few_at_a_time() {
     let scratch = tempfile::tempdir().unwrap();
@@ -117,12 +118,12 @@ fn plain_tcp_is_measured() {
     assert!(text.starts_with("baseline_stream of 1.00 MiB at depth 1: "), "{text}");
 }
 
-/// What the machine can do is measured with the bytes of a file, which is made if there is none.
+/// `--limit` measures with the bytes of a file, and makes the file if it does not exist.
 #[test]
 fn the_limit_is_measured_of_a_file() {
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().join("file");
-    // Three small blocks and a bit: the walk begins again before its end.
+    // Three small blocks and a rest: the walk begins again at the front before the file's end.
     fs::write(&path, [7; 200_000]).unwrap();
     let file = path.to_str().unwrap();
     for (op, block, depth, octets) in [
@@ -218,7 +219,7 @@ fn both_versions_are_measured_side_by_side() {
             assert_eq!(line["rounds"].as_array().unwrap().len(), 5);
             assert!(number(&line["rounds"][0], "p50_us") > 0.0 && number(&line["rounds"][0], "p99_us") > 0.0, "{line}");
         }
-        // What was measured before it is published: the wire, not the clock.
+        // Checks the counts, which do not depend on the clock, as they were measured and published before.
         let long_call = one["case"] == "call" && octets >= 4096.0;
         assert_eq!(number(one, "round_trips"), if long_call { 2.0 } else { 1.0 }, "{one}");
         assert_eq!(number(one, "reads"), f64::from(u8::from(long_call)), "{one}");

@@ -46,7 +46,7 @@ async fn our_clients_are_called_over_every_transport() {
         let waits = Session::new(second, &format!("waits {way:?}")).await;
         let (file, opened) = has.open(&name).await;
         let locked = has.lock(&file, opened.state, LockKind::Write).await.unwrap();
-        // The server learns of the answer to CB_NULL by and by.
+        // The server needs a moment to learn of the reply to CB_NULL.
         let opened = timeout(PATIENCE, async {
             loop {
                 let (_, opened) = waits.open(&name).await;

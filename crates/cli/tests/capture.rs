@@ -16,7 +16,7 @@ fn decoded(file: &Path, more: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What went one way over a connection, without its times.
+/// The messages in one direction of a connection, without their times.
 fn messages(file: &Path, connection: u64, from_port: &str) -> Vec<Value> {
     let lines = decoded(file, &["--json"]);
     let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
@@ -34,7 +34,7 @@ fn messages(file: &Path, connection: u64, from_port: &str) -> Vec<Value> {
     timeless.collect()
 }
 
-/// What tshark prints of the packets that `filter` lets through. `None` if there is no tshark here.
+/// What tshark prints of the packets that `filter` lets through. `None` if tshark is not installed.
 fn tshark(file: &Path, filter: &str) -> Option<String> {
     let mut command = Command::new("tshark");
     command.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-Y", filter]).arg("-r").arg(file);
@@ -97,7 +97,7 @@ fn captured_at_both_ends(version: &str) {
     }
     for (file, calls) in [("get.pcapng", ["LOOKUP", "READ"]), ("put.pcapng", ["CREATE", "WRITE"])] {
         let named = tshark(&path(file), "nfs").unwrap();
-        // It knows nothing of version 2.
+        // tshark does not know version 2.
         for call in calls.iter().filter(|_| version == "1") {
             let call = format!("V3 {call} Call");
             assert!(named.lines().any(|line| line.contains(&call)), "{file}: no {call} in {named}");
@@ -108,7 +108,7 @@ fn captured_at_both_ends(version: &str) {
     }
 }
 
-/// The port that a capture's client has.
+/// The client's port in a capture.
 fn client_port(file: &Path, server_port: &str) -> String {
     let lines = decoded(file, &["--json"]);
     let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();

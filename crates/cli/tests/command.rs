@@ -1,4 +1,4 @@
-//! What the command says and how it exits.
+//! The command's output and exit codes.
 
 mod common;
 
@@ -149,7 +149,7 @@ fn state_below_the_served_directory_is_refused_where_it_was_asked_for_and_else_h
         assert!(error.contains("lies in the directory that is served"), "{error}");
     }
     assert_eq!(fs::read_dir(&home).unwrap().count(), 0, "nothing was made there");
-    // Somebody serves his home directory. Root's own default lies elsewhere: the variables count for ordinary users.
+    // A user serves a home directory. Root's default is elsewhere: these variables count only for ordinary users.
     let state = home.join(".local/state");
     fs::create_dir_all(&state).unwrap();
     fs::write(state.join("another"), b"x").unwrap();
@@ -184,7 +184,7 @@ fn a_read_only_server_on_ipv6_is_read_and_not_written() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Whoever reads what a command prints may have seen enough: that is no failure, and says nothing.
+/// The reader of a command's output may close the pipe: this is no failure, and prints nothing.
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let scratch = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Trees copied to a server and from it are identical, whatever is in them.
+//! Trees that are copied to a server and back are identical, whatever they contain.
 
 mod common;
 
@@ -14,7 +14,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// A tree with everything that copies get wrong.
+/// A tree with everything that copying often gets wrong.
 fn make_tree(root: &Path) {
     fs::create_dir(root).unwrap();
     for size in [0, 1, 3, 4095, 4096, 4097, (1 << 20) + 1] {
@@ -64,7 +64,7 @@ fn there_and_back(url: impl Fn(&Server, &str) -> String, more: &[&str]) {
     assert_eq!(describe(&back), describe(&local));
     assert!(storage_octets(&back.join("sparse")) < 16 << 20, "and here");
 
-    // Again, over what is there.
+    // Again, over the existing files.
     run(["put".as_ref(), "-r".as_ref(), local.as_os_str(), url(&server, "").as_ref()]);
     run(["put".as_ref(), "-r".as_ref(), local.as_os_str(), url(&server, "").as_ref()]);
     assert_eq!(describe(&served.join("local")), describe(&local), "into a directory, by its own name");
@@ -141,7 +141,7 @@ fn parts_of_files_are_written_to_standard_output() {
         let sparse = server.url_in(version, "sparse");
         let across = run(["cat", "--offset", "5G", "--length", "1K", &sparse]).stdout;
         assert_eq!(across, b"\0\0\0beyond");
-        // Of each file.
+        // From each file.
         let both = run(["cat", "--offset", "5G", &sparse, &server.url_in(version, "file")]).stdout;
         assert_eq!(both, b"\0\0\0beyond");
         assert!(fails(1, ["cat", "--length", "0", &server.url_in(version, "none")]).contains("no such file"));
@@ -151,7 +151,7 @@ fn parts_of_files_are_written_to_standard_output() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// A link that is here already does not lead a copy astray.
+/// An existing symbolic link does not redirect a copy.
 #[test]
 fn nothing_is_written_through_a_symbolic_link() {
     let scratch = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `rpcrdma cp`: trees are the same at the target, whoever moves the bytes, and what cannot be copied is refused in
-//! words.
+//! `rpcrdma cp`: trees are the same at the target, whichever end moves the bytes, and the command refuses with a clear
+//! message what it cannot copy.
 
 mod common;
 
@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// A tree with everything that copies get wrong.
+/// A tree with everything that copying often gets wrong.
 fn make_tree(root: &Path) {
     fs::create_dir_all(root.join("directory/empty")).unwrap();
     for size in [0, 1, 4096, (1 << 20) + 1] {
@@ -86,7 +86,7 @@ fn a_tree_is_copied_within_a_server() {
             assert!(*by_server == 0 && through.as_u64().unwrap() > 1 << 20, "{first}");
         }
         assert_eq!((&first["errors"], &first["attributes_not_kept"]), (&0.into(), &0.into()));
-        // Again, over what is there, and into the directory, by its own name.
+        // Again, over the existing files, and into the directory under its own name.
         let copy = url(&server, version, carrier, "copy");
         fs::create_dir(served.join("into")).unwrap();
         run(["cp", "-r", "-q", &from, &url(&server, version, carrier, "into")]);
@@ -122,7 +122,7 @@ fn a_tree_is_copied_from_server_to_server() {
         println!("from version {from} over {by} to {to} over {over}");
         let first = told(&["-r", &url(&one, from, by, "tree"), &url(&other, to, over, "copy")]);
         assert!(first["octets_by_server"] == 0 && first["errors"] == 0, "{first}");
-        // Another server's word is not enough for a set-user-id bit.
+        // `cp` does not trust another server's set-user-id bit.
         let mode = |path: PathBuf| fs::metadata(path).unwrap().mode() & 0o7777;
         assert_eq!(mode(there.join("copy/size-4096")), 0o755);
         fs::set_permissions(there.join("copy/size-4096"), Permissions::from_mode(0o4755)).unwrap();
@@ -164,7 +164,7 @@ fn what_leads_nowhere_is_refused_in_words() {
         assert!(fails(1, ["cp", &url("file"), &url("tree/file"), &url("copy")]).contains("is not a directory"));
         let said = fails(1, ["cp", "-r", &url("tree"), &url("other/tree"), &url("tree/below")]);
         assert!(said.contains("cannot be copied into itself"), "{said}");
-        // Two of one name into one directory.
+        // Two files of the same name into one directory.
         fs::create_dir(served.join("into")).unwrap();
         let said = fails(1, ["cp", "-r", &url("tree/file"), &url("other/tree/file"), &url("into")]);
         assert!(said.contains("would overwrite what this run has just copied"), "{said}");
@@ -173,7 +173,7 @@ fn what_leads_nowhere_is_refused_in_words() {
         fs::remove_dir_all(served.join("tree/below")).unwrap();
         fs::create_dir(served.join("tree/below")).unwrap();
     }
-    // The same server by another way.
+    // The same server over another transport.
     let said = fails(1, ["cp", &url(&server, "3", "1", "file"), &url(&server, "4.2", "2", "file")]);
     assert!(said.contains("the target is the same file"), "{said}");
     let said = fails(1, ["cp", "-r", &url(&server, "3", "1", "tree"), &url(&server, "4.2", "2", "tree/below")]);
@@ -205,7 +205,7 @@ fn what_is_there_stays_until_the_copy_is_whole() {
         assert!(fs::read(served.join("twice")).unwrap() == contents(100_000));
         let said = fails(1, ["cp", &url("file"), &url("dangling/file")]);
         assert!(said.contains("ERR_NOENT"), "{said}");
-        // A link to a file is that file's name, as with cp.
+        // As with cp, a link to a file stands for the file.
         run(["cp", "--no-attributes", &url("link"), &url("from%20link")]);
         assert!(fs::metadata(served.join("from link")).unwrap().is_file());
         fs::remove_file(served.join("from link")).unwrap();
@@ -215,7 +215,7 @@ fn what_is_there_stays_until_the_copy_is_whole() {
     assert_eq!(names(&served), ["file", "link", "named", "old", "twice"], "nothing is left beside");
 }
 
-/// Waits for what another process does.
+/// Waits until another process has done something.
 fn until(what: &str, mut is: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !is() {
@@ -228,7 +228,7 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
 fn an_interrupted_copy_takes_its_temporary_file_with_it() {
     let scratch = tempfile::tempdir().unwrap();
     let (served, server) = start(scratch.path(), "one");
-    // Holes are read, in version 3.
+    // In version 3 the command must read holes, so this takes long.
     File::create(served.join("large")).unwrap().set_len(64 << 30).unwrap();
     fs::write(served.join("target"), "old").unwrap();
     let [from, to] = ["large", "target"].map(|path| url(&server, "3", "2", path));

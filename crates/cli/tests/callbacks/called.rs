@@ -1,5 +1,5 @@
-//! Clients with a session over which the server can call them, over every transport, and what they do that a test
-//! needs.
+//! Clients with a session over which the server can call them, over every transport, and the operations that tests
+//! need.
 
 use crate::common::Server;
 use rpcrdma_env::{BoxFuture, Env, Heap};
@@ -28,14 +28,14 @@ use std::{
 };
 use tokio::{sync::mpsc, time::timeout};
 
-/// How long anything may take that takes milliseconds.
+/// How long anything may take; usually it takes milliseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-/// The pause before something is asked again that takes a while.
+/// The pause before a test asks again for something that takes a while.
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
-/// Bytes of a reply with all that is asked for here.
+/// The most bytes of a reply to a call in these tests.
 const MAX_RESULTS: usize = 4_096;
 
-/// Bytes of a call that goes inline where nothing else is said, as the back channel counts them.
+/// The most bytes of a call that goes inline with default options, as the back channel counts them.
 pub(crate) const MAX_CALL: u32 = 4_096 - 28;
 
 /// Access for reading, for writing and for both.
@@ -43,10 +43,10 @@ pub(crate) const READ: u32 = 1;
 pub(crate) const WRITE: u32 = 2;
 pub(crate) const BOTH: u32 = 3;
 
-/// What a client was called for.
+/// The server's calls to a client.
 pub(crate) type Calls = mpsc::UnboundedReceiver<callback::Arguments>;
 
-/// A client's program: does all that it is asked, and tells what it was.
+/// A client's callback program: does everything that the server asks, and reports the calls.
 struct Answers {
     heard: mpsc::UnboundedSender<callback::Arguments>,
 }
@@ -87,14 +87,14 @@ impl Service for Answers {
     }
 }
 
-/// How a client comes.
+/// The transport of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
     Tcp,
     Rdma(Versions),
 }
 
-/// All of them.
+/// All transports.
 pub(crate) const WAYS: [Way; 3] = [Way::Tcp, Way::Rdma(Versions::One), Way::Rdma(Versions::Two)];
 
 /// Connects a client of this version of NFS.
@@ -147,7 +147,7 @@ pub(crate) async fn transport(
     (transport, calls)
 }
 
-/// A COMPOUND as it is.
+/// Sends a COMPOUND as it is.
 pub(crate) async fn send(client: &Client, minor: u32, ops: Vec<Args>) -> Vec<Outcome<ItemData>> {
     let mut encoder = Encoder::new();
     Arguments::new(minor, ops).encode(&mut encoder);
@@ -156,7 +156,7 @@ pub(crate) async fn send(client: &Client, minor: u32, ops: Vec<Args>) -> Vec<Out
     results.decode::<Results<ItemData>>().unwrap().results
 }
 
-/// Asks again as long as the answer is DELAY.
+/// Asks again while the answer is DELAY.
 pub(crate) async fn until_done<T>(ask: impl AsyncFn() -> Result<T, Status>) -> T {
     let asking = async {
         loop {
@@ -169,7 +169,7 @@ pub(crate) async fn until_done<T>(ask: impl AsyncFn() -> Result<T, Status>) -> T
     timeout(PATIENCE, asking).await.expect("nobody waits for ever")
 }
 
-/// A client with one session that can be called.
+/// A client that the server can call, with one session.
 pub(crate) struct Session {
     client: Client,
     minor: u32,
@@ -179,17 +179,17 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// One of minor version 2.
+    /// A session of minor version 2.
     pub(crate) async fn new(client: Client, name: &str) -> Self {
         Self::with(client, name, 2, MAX_CALL).await
     }
 
-    /// One of another.
+    /// A session of another minor version.
     pub(crate) async fn of_minor(client: Client, name: &str, minor: u32) -> Self {
         Self::with(client, name, minor, MAX_CALL).await
     }
 
-    /// One that takes calls of the server's of at most so many bytes.
+    /// A session that takes calls of the server of at most so many bytes.
     pub(crate) async fn with(client: Client, name: &str, minor: u32, max_call: u32) -> Self {
         let exchange = ops::ExchangeId::new(ClientName::from(name), Verifier([1; 8]), 0);
         let known = match send(&client, minor, vec![Args::ExchangeId(exchange)]).await.remove(0) {
@@ -224,13 +224,13 @@ impl Session {
         self.call(ops).await.pop().unwrap()
     }
 
-    /// One operation on a file.
+    /// Makes a call with one operation on a file.
     pub(crate) async fn on(&self, file: &Handle, op: Args) -> Outcome<ItemData> {
         self.last(vec![Args::PutFh(ops::PutFh { file: file.clone() }), op]).await
     }
 
-    /// Opens a file of the root, which is made if it is not there. The others open it, too, and would wait for a
-    /// delegation.
+    /// Opens a file of the root, and makes it if it does not exist. Asks for no delegation, because the other clients
+    /// open it, too, and would have to wait.
     pub(crate) async fn open(&self, name: &str) -> (Handle, ops::OpenOk) {
         let how = OpenHow::Create(CreateHow::Unchecked(FileAttributes::of(&[Value::Mode(0o666)])));
         self.open_with(name, BOTH | share::WANT_NONE, how).await.unwrap()
@@ -253,8 +253,8 @@ impl Session {
         }
     }
 
-    /// Opens a file until it is delegated, closes it, and keeps the delegation: the server learns by and by that the
-    /// client answers, and delegates nothing before.
+    /// Opens a file until it is delegated, closes it, and keeps the delegation: the server needs a moment to learn that
+    /// the client answers, and delegates nothing before.
     pub(crate) async fn delegated(&self, name: &str, access: u32) -> (Handle, StateId) {
         let opening = async {
             loop {
@@ -290,12 +290,12 @@ impl Session {
         Owner { client: self.id, name: OwnerName::from(name) }
     }
 
-    /// Locks all of a file for writing.
+    /// Locks a whole file for writing.
     pub(crate) async fn lock(&self, file: &Handle, open_state: StateId, kind: LockKind) -> Result<StateId, Status> {
         self.lock_by("l", file, open_state, kind).await
     }
 
-    /// The same by an owner of this name.
+    /// The same with an owner of this name.
     pub(crate) async fn lock_by(
         &self,
         owner: &str,

@@ -1,4 +1,5 @@
-//! The server's calls in a capture of the server's: our own reader shows them, and tshark reads those of version 1.
+//! The server's calls in a capture that the server wrote: our own reader shows them, and tshark reads those of version
+//! 1.
 
 use crate::{
     called::{PATIENCE, READ, Session, WRITE, Way, connect, until_done},
@@ -18,7 +19,7 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// What tshark prints of the packets that `filter` lets through. `None` if there is no tshark here.
+/// What tshark prints of the packets that `filter` lets through. `None` if tshark is not installed.
 fn tshark(file: &Path, filter: &str) -> Option<String> {
     let mut command = Command::new("tshark");
     command.args(["-o", "tcp.try_heuristic_first:TRUE", "-Y", filter, "-r"]).arg(file);
@@ -27,7 +28,7 @@ fn tshark(file: &Path, filter: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A delegation is recalled, and returned; the capture of all that.
+/// Lets the server recall a delegation, which the client returns. Returns the capture.
 async fn recalled(versions: Versions, scratch: &Path) -> std::path::PathBuf {
     let capture = scratch.join("server.pcapng");
     let server = start(scratch, &["--capture", capture.to_str().unwrap()]);
@@ -49,7 +50,8 @@ async fn recalled(versions: Versions, scratch: &Path) -> std::path::PathBuf {
     capture
 }
 
-/// The capture shows, of the connection that the holder made, a call from the server's port and the client's answer.
+/// Checks that the capture shows, on the connection that the holder made, a call from the server's port and the
+/// client's reply.
 fn shows_the_recall(capture: &Path) {
     let shown = run(["decode", "--procedure", "CB_RECALL", capture.to_str().unwrap()]);
     let shown = String::from_utf8(shown.stdout).unwrap();
@@ -83,7 +85,7 @@ async fn a_recall_and_its_answer_are_in_a_capture_of_version_1() {
         return;
     };
     assert_eq!(malformed, "");
-    // 4 is CB_RECALL, 0 a call and 1 its answer.
+    // 4 is CB_RECALL, 0 a call and 1 its reply.
     for (kind, words) in [(0, "Call"), (1, "Reply")] {
         let filter = format!("nfs.cb.operation == 4 && rpc.msgtyp == {kind}");
         let found = tshark(&capture, &filter).unwrap();
@@ -96,7 +98,6 @@ async fn a_recall_and_its_answer_are_in_a_capture_of_version_1() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recall_and_its_answer_are_in_a_capture_of_version_2() {
     let scratch = tempfile::tempdir().unwrap();
-    // tshark takes the headers of version 2 for such of version 1, and finds them malformed: our own reader alone is
-    // asked.
+    // tshark takes headers of version 2 for version 1, and finds them malformed: so only our own reader reads them.
     shows_the_recall(&recalled(Versions::Two, scratch.path()).await);
 }

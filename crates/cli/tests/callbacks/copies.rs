@@ -1,4 +1,5 @@
-//! Copies that go on after COPY was answered, over every transport: the client is told of their end, or ends them.
+//! Copies that go on after the reply to COPY, over every transport: the server tells the client when they end, or the
+//! client cancels them.
 
 use crate::{
     called::{BOTH, Calls, PATIENCE, PAUSE, READ, Session, WAYS, connect},
@@ -19,11 +20,11 @@ use tokio::time::timeout;
 
 /// More than the server copies before it answers, in bytes.
 const LONG: usize = (6 << 20) + 5;
-/// More than the server copies while a client makes one call: so many pieces of data of 4 KiB, each behind a hole.
+/// Pieces of data of 4 KiB, each behind a hole: so many that the server copies for longer than one call takes.
 const PIECES: u64 = 16_384;
 const BETWEEN: u64 = 256 << 10;
 
-/// A client, and two files that it has open.
+/// A client with two open files.
 struct World {
     session: Session,
     calls: Calls,
@@ -37,8 +38,8 @@ impl World {
             loop {
                 let (file, opened) =
                     session.open_with(name, access | share::WANT_NONE, OpenHow::NoCreate).await.unwrap();
-                // The server knows by and by that the client can be called; others have their answer when all is
-                // copied.
+                // The server needs a moment to learn that it can call the client; a client that it cannot call gets its
+                // reply only when everything is copied.
                 if opened.flags & open_result::MAY_NOTIFY_LOCK != 0 {
                     return (file, opened.state);
                 }
@@ -112,7 +113,7 @@ async fn the_end_of_a_long_copy_is_told_over_every_transport_and_one_that_is_can
         let said = (response.count, response.committed, response.callback);
         assert_eq!(said, (LONG as u64, ops::Stability::FileSync, None), "{way:?}");
         assert!(fs::read(place("to")).unwrap() == octets, "{way:?}");
-        // The server has its answer by and by, and knows the copy no more then.
+        // After a moment the server has the client's reply, and forgets the copy.
         let forgets = async {
             while world.status(state).await != Err(Status::BAD_STATEID) {
                 tokio::time::sleep(PAUSE).await;

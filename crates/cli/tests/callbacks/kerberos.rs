@@ -1,6 +1,6 @@
-//! What is delegated to a client that calls by Kerberos is recalled. It takes calls without a credential (AUTH_NONE in
-//! the session's security parameters), over its own connection. Where the KDC's programs are not installed, nothing is
-//! tested.
+//! The server recalls delegations from a client that calls with Kerberos. The client accepts calls without a credential
+//! (AUTH_NONE in the session's security parameters) over its own connection. If the KDC's programs are not installed,
+//! nothing is tested.
 
 use crate::{
     called::{BOTH, PATIENCE, READ, Session, WAYS, WRITE, transport, until_done},

@@ -1,4 +1,4 @@
-//! Those who want a file that a client holds a delegation of: clients of every version, and a program of the host.
+//! Others that want a file of which a client holds a delegation: clients of every version, and a program of the host.
 
 use crate::{
     called::{PATIENCE, READ, Session, WRITE, Way, connect, read_of, send, until_done, write_of},
@@ -30,27 +30,27 @@ use std::{
 };
 use tokio::time::timeout;
 
-/// What a file has before anybody does anything, and what its holder writes when it has to give it back.
+/// The contents of a file before the test, and what the holder writes before it returns the delegation.
 pub(crate) const BEFORE: &[u8] = b"before";
 pub(crate) const BY_HOLDER: &[u8] = b"holder";
 /// What the others write, and the mode that they set.
 pub(crate) const BY_OTHER: &[u8] = b"others";
 const MODE: u32 = 0o640;
 
-/// What somebody does with a file that is delegated to another.
+/// What another does with a file that is delegated to a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Deed {
-    /// A client of version 2 writes, or reads if nobody else may write.
+    /// A client of version 2 writes, or reads if the delegation is for writing.
     Version2,
-    /// It changes the file in another way.
+    /// A client of version 2 changes the file in another way.
     SetAttr2,
     Remove2,
     Rename2,
-    /// A client of version 3 writes, or reads if nobody else may write.
+    /// A client of version 3 writes, or reads if the delegation is for writing.
     Version3,
-    /// A client of this minor version opens it for that.
+    /// A client of this minor version opens the file to do the same.
     Open(u32),
-    /// A program of the host does.
+    /// A program of the host does the same.
     Host,
     Remove,
     Rename,
@@ -72,7 +72,7 @@ pub(crate) const DEEDS: [Deed; 12] = [
     Deed::SetAttr,
 ];
 
-/// Everybody who wants something.
+/// All others that want the file.
 pub(crate) struct Others {
     served: PathBuf,
     version_2: (Nfs2, v2::Handle),
@@ -94,8 +94,8 @@ impl Others {
         Self { served, version_2, version_3, zero, one, two }
     }
 
-    /// Does it, however long the holder makes it wait. `writes` if the delegation is for reading, and is in the way of
-    /// nobody who only reads.
+    /// Does the deed, however long the holder makes it wait. `writes` if the delegation is for reading, so that only a
+    /// write is in conflict with it.
     pub(crate) async fn perform(&self, deed: Deed, name: &str, file: &Handle, writes: bool) {
         let read = match deed {
             Deed::Version2 | Deed::SetAttr2 | Deed::Remove2 | Deed::Rename2 => {
@@ -124,7 +124,7 @@ impl Others {
         }
     }
 
-    /// What is to be seen on the host when it is done.
+    /// Checks on the host that the deed is done.
     pub(crate) fn check(&self, deed: Deed, name: &str, wrote: bool) {
         let path = self.served.join(name);
         let mut has = if wrote { BEFORE } else { BY_HOLDER };
@@ -144,14 +144,14 @@ impl Others {
         assert_eq!(fs::read(at).unwrap(), has, "{deed:?}");
     }
 
-    /// What is to be seen of it before: nothing.
+    /// Checks on the host that the deed is not done yet.
     pub(crate) fn check_before(&self, deed: Deed, name: &str) {
         let found = fs::symlink_metadata(self.served.join(name)).unwrap();
         assert_ne!(found.permissions().mode() & 0o777, MODE, "{deed:?}");
         assert!(!self.served.join(renamed(name)).exists(), "{deed:?}");
     }
 
-    /// Its handles are its own: it looks the name up first, which is in nobody's way.
+    /// Version 2 has its own handles: so the client first looks up the name, which conflicts with no delegation.
     async fn by_version_2(&self, deed: Deed, name: &str, writes: bool) -> Option<Vec<u8>> {
         let ((nfs, root), name) = (&self.version_2, v2::Name::from(name));
         let file = nfs.lookup(*root, &name).await.unwrap().file;
@@ -206,7 +206,7 @@ impl Others {
     }
 }
 
-/// The root of what is exported, as clients of version 2 get it.
+/// The root of the export, as clients of version 2 get it.
 async fn root_2(server: &Server, env: &Env) -> v2::Handle {
     let connector = Arc::new(TcpConnector::new(server.mount.parse().unwrap()));
     let (transport, driver) = tcp::connect(connector, Arc::new(Heap), env, Default::default()).await.unwrap();
@@ -242,13 +242,13 @@ async fn by_open(session: &Session, name: &str, writes: bool) -> Option<Vec<u8>>
 struct Zero {
     client: Client,
     id: ClientId,
-    /// Each attempt is a new owner's: nothing depends on what became of the number of the last.
+    /// Each attempt has a new owner, so that it does not depend on the result of an earlier number.
     owners: AtomicU32,
 }
 
 impl Zero {
     async fn new(client: Client, name: &str) -> Self {
-        // An address that is not its own: the server calls nobody there.
+        // Not the client's own address, so the server cannot call the client.
         let address = ops::NetAddress { netid: Opaque("tcp".into()), address: Opaque("192.0.2.1.8.1".into()) };
         let set = Args::SetClientId(ops::SetClientId {
             owner: ops::ClientOwner { verifier: Verifier([1; 8]), name: ClientName::from(name) },
@@ -268,7 +268,7 @@ impl Zero {
         send(&self.client, 0, vec![Args::PutFh(ops::PutFh { file: file.clone() }), op]).await.pop().unwrap()
     }
 
-    /// Opens the file, confirms that, uses it, and closes it.
+    /// Opens the file, confirms the open, uses the file, and closes it.
     async fn open(&self, name: &str, writes: bool) -> Option<Vec<u8>> {
         let access = if writes { WRITE } else { READ };
         let (file, opened) = until_done(async || {

@@ -1,5 +1,5 @@
-//! What a client was delegated is recalled when others want it, whoever they are, over every transport; and what they
-//! want is done when it is back, and not before.
+//! The server recalls a client's delegation whenever others want the file, over every transport; their operations are
+//! done after the return, and not before.
 
 use crate::{
     called::{BOTH, Calls, PATIENCE, READ, Session, WAYS, connect},
@@ -10,10 +10,10 @@ use rpcrdma_nfs::v4::{Handle, StateId, Status, VERSION, callback, ops::share};
 use std::{fs, os::unix::fs::PermissionsExt as _, pin::pin, time::Duration};
 use tokio::time::timeout;
 
-/// How long is looked whether something is not done that must not be.
+/// How long a test waits to see that something is not done.
 const A_WHILE: Duration = Duration::from_millis(30);
 
-/// A client that has a file delegated.
+/// A client that holds delegations.
 struct Holder {
     session: Session,
     calls: Calls,
@@ -32,7 +32,7 @@ impl Holder {
         assert!(!recall.truncate, "{what}: nobody cuts it");
     }
 
-    /// Somebody wants a file; it is recalled, given back, and what was wanted is done.
+    /// Another wants a file; the server recalls it, the holder returns it, and then the deed is done.
     async fn gives_back(&mut self, others: &Others, deed: Deed, name: &str, writes: bool) {
         let what = format!("{name}, {}", if writes { "held for reading" } else { "held for writing" });
         let access = if writes { READ | share::WANT_READ } else { BOTH | share::WANT_WRITE };
@@ -46,7 +46,7 @@ impl Holder {
         assert!(timeout(A_WHILE, &mut doing).await.is_err(), "{what}: it is still delegated");
         others.check_before(deed, name);
         if !writes {
-            // What only the holder has yet.
+            // Only the holder has these bytes so far.
             self.session.write(file, *delegation, BY_HOLDER).await;
         }
         assert_eq!(self.session.give_back(file, *delegation).await, Status::OK, "{what}");
@@ -56,7 +56,7 @@ impl Holder {
     }
 }
 
-/// Each for itself, so that the three run beside each other.
+/// One function for each transport, so that the three tests run at the same time.
 async fn recalled_by_all(way: crate::called::Way) {
     let scratch = tempfile::tempdir().unwrap();
     let server = start(scratch.path(), &["--nfs", "2,3,4.0,4.1,4.2"]);
@@ -67,7 +67,7 @@ async fn recalled_by_all(way: crate::called::Way) {
     let others = Others::new(&server, served.clone(), way, &env).await;
     for deed in DEEDS {
         for writes in [true, false] {
-            // What others have wanted is not delegated again for a while: each has a file of its own.
+            // After a recall the server does not delegate a file for a while: so each deed has its own file.
             let name = format!("{deed:?} {writes}");
             fs::write(served.join(&name), BEFORE).unwrap();
             fs::set_permissions(served.join(&name), fs::Permissions::from_mode(0o666)).unwrap();

@@ -1,9 +1,9 @@
-//! How large a call of the server's may be: as the session says, and as the transport carries.
+//! How large a call of the server may be: the session and the transport set limits.
 //!
-//! CB_NOTIFY_LOCK names the owner of the lock, which may be long: it is the largest call that the server makes. With
-//! small receives at the client it does not fit into a Send of version 1, which has no other way. Receives of version 2
-//! are never so small; what does not fit into them either goes by the announced level, which the transport's own tests
-//! have to show.
+//! CB_NOTIFY_LOCK names the owner of the lock, which may be long: it is the largest call that the server makes. If the
+//! client's receives are small, it does not fit into a Send of version 1, which has no other way. Receives of version 2
+//! are never so small; for a call that still does not fit, the announced level decides, which the transport's own tests
+//! show.
 
 use crate::{
     called::{Calls, MAX_CALL, PATIENCE, PAUSE, Session, Way, connect, connect_with},
@@ -58,7 +58,7 @@ impl World {
         timeout(PATIENCE, opening).await.expect("the client can be called")
     }
 
-    /// An owner of this name waits for a lock, which is free then.
+    /// Lets an owner of this name wait for a lock, and then frees the lock.
     async fn waits_for(&self, name: &str, owner: &str) {
         let (file, of_has) = self.has.open(name).await;
         let locked = self.has.lock(&file, of_has.state, LockKind::Write).await.unwrap();
@@ -69,7 +69,7 @@ impl World {
         assert_eq!(self.has.on(&file, Args::LockU(unlock)).await.status(), Status::OK);
     }
 
-    /// Which owner the next call names.
+    /// The owner in the server's next call.
     async fn told(&mut self) -> Vec<u8> {
         let call = timeout(PATIENCE, self.calls.recv()).await.expect("the client is told").unwrap();
         match &call.ops[..] {
@@ -101,7 +101,7 @@ async fn a_call_is_as_large_as_the_session_and_the_announced_level_both_allow() 
         if is_told {
             assert_eq!(world.told().await, long().as_bytes(), "{name}");
         }
-        // The connection and its slots are as they were.
+        // The connection and its slots still work.
         world.waits_for(&format!("short {name}"), SHORT).await;
         assert_eq!(world.told().await, SHORT.as_bytes(), "{name}");
         assert!(world.calls.try_recv().is_err(), "{name}: once");

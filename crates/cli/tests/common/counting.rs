@@ -1,4 +1,4 @@
-//! Somebody between the command and a server who counts connections and bytes, and can cut a connection once.
+//! A relay between the command and a server that counts connections and bytes, and can cut a connection once.
 
 use std::{
     io::{Read, Write},
@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-/// What has passed.
+/// The bytes that have passed.
 #[derive(Clone, Default)]
 pub(crate) struct Counted(Arc<Mutex<Vec<u64>>>);
 
@@ -16,7 +16,7 @@ impl Counted {
         self.0.lock().unwrap()
     }
 
-    /// The bytes of each connection, both ways, in the order in which they were made.
+    /// The bytes of each connection in both directions together, in the order of the connections.
     pub(crate) fn octets(&self) -> Vec<u64> {
         self.lock().clone()
     }

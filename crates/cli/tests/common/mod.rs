@@ -19,14 +19,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long the command may take to do what takes it milliseconds.
+/// How long the command may take; usually it takes milliseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A user without rights.
 const NOBODY: u32 = 65_534;
 
-/// A memory of servers that is not the user's, nor that of other runs: the system gives ports of yesterday's servers to
-/// today's.
+/// A new cache of remembered servers, apart from the user's and other runs': the system gives new servers the ports of
+/// old ones.
 pub(crate) fn cache() -> String {
     format!("{}/cache-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id())
 }
@@ -37,7 +37,7 @@ pub(crate) fn rpcrdma() -> Command {
     command
 }
 
-/// A directory to serve, with room beside it for what must not lie in it.
+/// A directory to serve; beside it there is room for files that must not lie in it.
 pub(crate) fn served(scratch: &Path) -> PathBuf {
     let served = scratch.join("served");
     fs::create_dir_all(&served).unwrap();
@@ -50,9 +50,9 @@ pub(crate) struct Server {
     pub(crate) rdma: String,
     pub(crate) mount: String,
     pub(crate) tcp: Option<String>,
-    /// Over TCP and over UDP.
+    /// The portmapper's address, over TCP and over UDP.
     pub(crate) portmapper: Option<String>,
-    /// Locks of version 3, and who hears of restarts: the latter over TCP and over UDP.
+    /// The addresses of the lock manager of version 3, and of the status monitor (over TCP and over UDP).
     pub(crate) lockd: Option<String>,
     pub(crate) statd: Option<String>,
 }
@@ -72,7 +72,7 @@ impl Server {
         Self::start_all(directory, state, "127.0.0.1:0", "127.0.0.1:0", log, more)
     }
 
-    /// The same as [`start`](Self::start), run by another program: by a tracer, say.
+    /// The same as [`start`](Self::start), run by another program, such as a tracer.
     pub(crate) fn start_under(mut tracer: Command, directory: &Path, state: &Path, more: &[&str]) -> Self {
         tracer.arg(env!("CARGO_BIN_EXE_rpcrdma")).env("XDG_CACHE_HOME", cache());
         Self::start_by(tracer, directory, state, ["127.0.0.1:0"; 2], Stdio::inherit(), more)
@@ -95,12 +95,12 @@ impl Server {
         Self::launch(command.stderr(log))
     }
 
-    /// Serves `home` as an ordinary user who does not say where to keep state: below `state_home`.
+    /// Serves `home` as an ordinary user without an option for the state directory: the state goes below `state_home`.
     pub(crate) fn start_by_default(home: &Path, state_home: &Path) -> Self {
         let scratch = home.parent().unwrap();
         let mut command = rpcrdma();
         if rustix::process::geteuid().is_root() {
-            // A copy that everybody can run, and directories that are nobody's.
+            // A copy that every user can run, and directories of the user `nobody`.
             let program = scratch.join("rpcrdma");
             fs::copy(env!("CARGO_BIN_EXE_rpcrdma"), &program).unwrap();
             for directory in state_home.ancestors().take_while(|above| above.starts_with(scratch)) {
@@ -141,7 +141,7 @@ impl Server {
         format!("nfs://{}/{path}?mountport={mount_port}", self.rdma)
     }
 
-    /// The same, to be spoken to in this version of RPC-over-RDMA.
+    /// The same, in this version of RPC-over-RDMA.
     pub(crate) fn url_in(&self, version: &str, path: &str) -> String {
         format!("{}&rpcrdma={version}", self.url(path))
     }
@@ -161,7 +161,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Ends it without a chance to do anything more.
+    /// Kills the server.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -189,7 +189,7 @@ impl Drop for Server {
     }
 }
 
-/// Runs a command and wants it to succeed.
+/// Runs a command, which must succeed.
 pub(crate) fn run(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
     let output = rpcrdma().args(args).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -197,7 +197,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
     output
 }
 
-/// Runs a command and wants it to fail with this exit code. Returns what it said.
+/// Runs a command, which must fail with this exit code. Returns its error messages.
 pub(crate) fn fails(code: i32, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
     let output = rpcrdma().args(args).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -205,8 +205,8 @@ pub(crate) fn fails(code: i32, args: impl IntoIterator<Item = impl AsRef<OsStr>>
     error
 }
 
-/// What a tree looks like to somebody who compares it with a copy: path, kind, mode, size, contents or target, whether
-/// other names share the file, and the time of the last change.
+/// Describes a tree, for comparison with a copy: path, kind, mode, size, contents or target, whether other names share
+/// the file, and the time of the last change.
 pub(crate) fn describe(root: &Path) -> Vec<String> {
     let mut lines = Vec::new();
     let mut to_do = vec![PathBuf::new()];
@@ -230,7 +230,7 @@ pub(crate) fn describe(root: &Path) -> Vec<String> {
     lines
 }
 
-/// A checksum of a file's contents. Holes are skipped: they are zero by the system's word.
+/// A checksum of a file's contents. Holes are skipped: the system guarantees that they are zero.
 fn checksum(path: &Path) -> u32 {
     use rustix::fs::{SeekFrom, seek};
     use std::os::unix::fs::FileExt;

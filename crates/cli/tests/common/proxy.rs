@@ -1,4 +1,4 @@
-//! Somebody who stands between the command and a server over TCP, and does something to what passes.
+//! A proxy between the command and a server over TCP that changes or delays records.
 
 use std::{
     io::{Read, Write},
@@ -11,10 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How many connections still have something to pass on to the server.
+/// How many connections still have bytes to pass on to the server.
 pub(crate) type Passing = Arc<AtomicUsize>;
 
-/// Waits until everything that was sent has been passed on to the server, from clients that are gone.
+/// Waits until the bytes of all clients have been passed on to the server; the clients must have ended.
 pub(crate) fn wait_until_idle(passing: &Passing) {
     let begin = Instant::now();
     while passing.load(Ordering::SeqCst) > 0 {
@@ -23,18 +23,18 @@ pub(crate) fn wait_until_idle(passing: &Passing) {
     }
 }
 
-/// Passes everything on, and lets a function change each record of the server's, which begins with its mark. Returns
-/// the address to connect to. It lives as long as the process.
+/// Passes everything on, and lets a function change each record of the server; a record begins with its mark. Returns
+/// the address to connect to. The proxy lives as long as the process.
 pub(crate) fn between(server: &str, change: impl FnMut(&mut Vec<u8>) + Send + 'static) -> String {
     each_way(server, |_| {}, change).0
 }
 
-/// Takes its time for each record of more than 100,000 bytes that the client sends.
+/// Pauses before each record of more than 100,000 bytes that the client sends.
 pub(crate) fn slow_calls(server: &str, pause: Duration) -> (String, Passing) {
     each_way(server, move |record| pause_for(record, pause), |_| {})
 }
 
-/// The same for those that the server sends.
+/// The same for records that the server sends.
 pub(crate) fn slow_replies(server: &str, pause: Duration) -> (String, Passing) {
     each_way(server, |_| {}, move |record| pause_for(record, pause))
 }
