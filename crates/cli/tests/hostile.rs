@@ -1,6 +1,6 @@
 //! A hostile peer against a live server: one rule broken at a time, over plain sockets, with bytes that this test
-//! builds itself. Each rule's answer is the one that its specification names; a decent client beside it is served all
-//! the time; afterwards the server holds nothing more than before, and has logged nothing.
+//! builds itself. The server must answer each broken rule as the specification says, and serve a decent client all the
+//! time; afterwards it must hold no more than before, and must have logged nothing.
 
 mod common;
 

@@ -1,7 +1,7 @@
 //! A hostile peer against a live server of NFS version 4, over TCP and iWARP: one rule broken at a time, with bytes
-//! that this test builds itself. Each is answered with the status that RFC 8881 section 15 names, and changes nothing;
-//! an honest client beside it keeps its session, its open and its lock all the time, and what it does works; afterwards
-//! the server holds nothing more than before, and has logged nothing.
+//! that this test builds itself. The server must answer each with the status that RFC 8881 section 15 names, and change
+//! nothing. An honest client beside it keeps its session, its open and its lock all the time, and all its calls work.
+//! Afterwards the server must hold no more than before, and must have logged nothing.
 
 #![allow(dead_code, reason = "the stage is that of the other tests against a live server")]
 

@@ -1,4 +1,4 @@
-//! RPC calls that cannot be served, over RDMA and over TCP.
+//! RPC calls that the server cannot serve, over RDMA and over TCP.
 
 use crate::{
     peer::{Peer, dial},
@@ -7,7 +7,7 @@ use crate::{
 };
 use std::net::TcpStream;
 
-/// What carries a call.
+/// The transport of a call.
 pub(crate) enum Way {
     Rdma(Box<Peer>),
     Tcp(TcpStream),
@@ -39,7 +39,7 @@ impl Way {
         }
     }
 
-    /// Sends a call and gives its status.
+    /// Sends a call and returns its status.
     pub(crate) fn call(&mut self, message: &[u8]) -> Status {
         self.send(message);
         let reply = self.reply();
@@ -110,7 +110,7 @@ fn calls_that_cannot_be_served_are_answered_as_rpc_says() {
         for (what, message, expected) in cases() {
             assert_eq!(way.call(&message), expected, "{what}");
         }
-        // What is no call at all gets no answer: the next answer is the next call's.
+        // A message that is no call gets no answer: the next answer belongs to the next call.
         let reply = [&rpc::null(5)[..4], &1_u32.to_be_bytes(), &[0; 16]].concat();
         for silent in [&rpc::null(5)[..4], &reply, &[&rpc::null(5)[..4], &7_u32.to_be_bytes()].concat()] {
             way.send(silent);
@@ -131,7 +131,7 @@ fn mount_refuses_what_is_not_exported() {
     {
         let Status::Success(results) = way.call(&mount(path)) else { panic!("{}", path.escape_ascii()) };
         let refused = rpc::word(&results, 0);
-        // MNT3ERR_NOENT, _ACCES, _NOTDIR, _INVAL, _NAMETOOLONG: whichever, no handle.
+        // MNT3ERR_NOENT, _ACCES, _NOTDIR, _INVAL, _NAMETOOLONG: any of these, but never a handle.
         assert!([2, 13, 20, 22, 63].contains(&refused), "{}: {refused}", path.escape_ascii());
         assert_eq!(results.len(), 4);
     }

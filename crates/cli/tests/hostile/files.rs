@@ -25,7 +25,7 @@ const NOT_SYNC: u32 = 10_002;
 const BAD_COOKIE: u32 = 10_003;
 const TOOSMALL: u32 = 10_005;
 const BADTYPE: u32 = 10_007;
-/// Not a status of NFS: the arguments could not be read.
+/// Not a status of NFS: the server could not decode the arguments.
 const GARBAGE: u32 = u32::MAX;
 
 const GETATTR: u32 = 1;
@@ -47,14 +47,14 @@ const READDIR: u32 = 16;
 const READDIRPLUS: u32 = 17;
 const COMMIT: u32 = 21;
 
-/// Calls with an XID each.
+/// Makes calls, each with a new XID.
 struct Client {
     way: Way,
     xid: u32,
 }
 
 impl Client {
-    /// The status of a procedure, and what stands behind it.
+    /// The status of a procedure, and the results behind it.
     fn call(&mut self, procedure: u32, args: &Xdr) -> (u32, Vec<u8>) {
         self.xid += 1;
         let mut message = rpc::call(self.xid, NFS, 3, procedure).0;
@@ -91,7 +91,7 @@ fn at(directory: &[u8], name: &[u8]) -> Xdr {
 const NOTHING: [u32; 6] = [0; 6];
 
 fn clients(stage: &Stage) -> Vec<Client> {
-    // Calls of one address with the same XID would find each other's answers in the duplicate request cache.
+    // Different XIDs: otherwise calls from one address would get each other's replies from the duplicate request cache.
     Way::both(stage).into_iter().zip(1..).map(|(way, n)| Client { way, xid: n << 24 }).collect()
 }
 
@@ -117,7 +117,7 @@ fn handles_that_this_server_did_not_make_open_nothing() {
             client.wants("cut short", ACCESS, &file(&root[..len]).u32(0x3F), &[BADHANDLE]);
         }
         client.wants("a byte more", GETATTR, &file(&[&root[..], &[0]].concat()), &[BADHANDLE]);
-        // Every procedure looks at its handle first.
+        // Every procedure checks its handle first.
         let bad = [7; 32];
         client.wants("", SETATTR, &file(&bad).words(&NOTHING).u32(0), &[BADHANDLE]);
         client.wants("", READ, &file(&bad).u64(0).u32(1), &[BADHANDLE]);
@@ -129,7 +129,7 @@ fn handles_that_this_server_did_not_make_open_nothing() {
         for procedure in 18..=20 {
             client.wants("", procedure, &file(&bad), &[BADHANDLE]);
         }
-        // A file that is gone.
+        // A handle of a removed file.
         client.wants("", MKDIR, &at(&root, b"gone").words(&NOTHING), &[OK]);
         let gone = client.lookup(&root, b"gone");
         client.wants("", RMDIR, &at(&root, b"gone"), &[OK]);
@@ -185,7 +185,7 @@ fn names_that_lead_nowhere_lead_nowhere() {
             client.wants("dots", RENAME, &at(&root, dots).opaque(&root).opaque(b"x"), &[INVAL]);
             client.wants("dots", LINK, &file(&regular).opaque(&root).opaque(dots), &[EXIST, INVAL]);
         }
-        // A link is not followed, and what is no directory has no names.
+        // The server does not follow a link, and only a directory has names.
         for (what, handle) in [("a file", &regular), ("a link", &link)] {
             client.wants(what, LOOKUP, &at(handle, b"passwd"), &[NOTDIR]);
             client.wants(what, LOOKUP, &at(handle, b".."), &[NOTDIR]);
@@ -199,7 +199,7 @@ fn names_that_lead_nowhere_lead_nowhere() {
         client.wants("a file", READLINK, &file(&regular), &[INVAL]);
         client.wants("a directory", REMOVE, &at(&root, b"nothing"), &[NOENT]);
 
-        // Targets of links are anybody's words. They are kept or refused, never followed.
+        // A client may choose any target for a link. The server stores or refuses it, and never follows it.
         let target = |name: &[u8], target: &[u8]| at(&root, name).words(&NOTHING).opaque(target);
         client.wants("", SYMLINK, &target(b"l0", b""), &[INVAL, NOENT]);
         client.wants("", SYMLINK, &target(b"l0", b"a\0b"), &[INVAL]);
@@ -244,7 +244,7 @@ fn sizes_and_positions_at_the_end_of_their_range_are_answered() {
             client.wants("a size", SETATTR, &size, &[FBIG, INVAL]);
         }
         client.wants("a size", SETATTR, &file(&root).words(&[0, 0, 0, 1]).u64(0).words(&[0, 0, 0]), &[ISDIR, INVAL]);
-        // A count that is not that of the data: nothing is invented, nothing read that is not there.
+        // The count differs from the length of the data: the server must not invent bytes or read beyond the data.
         let write = |count: u32, data: &[u8]| file(&regular).u64(0).words(&[count, 2]).opaque(data);
         let same = &contents(FILE_OCTETS)[..4];
         client.wants("count", WRITE, &write(5, same), &[OK, INVAL, GARBAGE, IO]);
@@ -253,7 +253,7 @@ fn sizes_and_positions_at_the_end_of_their_range_are_answered() {
         client.wants("data", WRITE, &file(&regular).u64(0).words(&[4, 2, u32::MAX]), &[GARBAGE]);
         client.wants("stability", WRITE, &file(&regular).u64(0).words(&[4, 3]).opaque(same), &[GARBAGE, INVAL]);
 
-        // Modes, owners and times that are none.
+        // Invalid modes, owners and times.
         client.wants("", CREATE, &at(&root, b"own").u32(0).words(&NOTHING), &[OK]);
         let own = client.lookup(&root, b"own");
         let set = |words: &[u32]| file(&own).words(words).u32(0);
@@ -277,7 +277,7 @@ fn sizes_and_positions_at_the_end_of_their_range_are_answered() {
             client.wants("a cookie", READDIR, &list(cookie, u64::MAX, 4096), &[OK, BAD_COOKIE, INVAL]);
         }
 
-        // Things that cannot be made.
+        // Objects that cannot be made.
         client.wants("a kind", MKNOD, &at(&root, b"n").u32(99), &[BADTYPE, GARBAGE]);
         client.wants("a kind", MKNOD, &at(&root, b"n").u32(1).words(&NOTHING), &[BADTYPE, GARBAGE]);
         client.wants("how", CREATE, &at(&root, b"n").u32(3).words(&NOTHING), &[GARBAGE]);

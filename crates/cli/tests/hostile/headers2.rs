@@ -1,4 +1,4 @@
-//! Messages of version 2, built and read here, from the draft; and a peer that speaks it.
+//! Messages of version 2, built and read according to the draft; and a peer that speaks it.
 
 use crate::{
     peer::Peer,
@@ -18,17 +18,17 @@ pub(crate) const TPMORE: u32 = 4;
 /// Errors.
 pub(crate) const ERR_VERS: u32 = 1;
 pub(crate) const ERR_SYSTEM: u32 = 100;
-/// What each of our messages grants: 16 more, 64 at most.
+/// The credits that each of our messages grants: 16 more, 64 at most.
 const CREDITS: u32 = 64 << 16 | 16;
 const BARRIER_XID: u32 = 0xBA88_1E88;
-/// An error about the version as version 1 lays it out.
+/// The length of a version error in version 1's layout.
 const ERR_VERS_1_OCTETS: usize = 28;
 
 pub(crate) fn prefix(xid: u32, kind: u32, flags: u32) -> Xdr {
     Xdr::default().words(&[xid, 2, CREDITS, kind, flags])
 }
 
-/// A message with these lists, which may be a part.
+/// A message with these lists; it may be a part.
 pub(crate) fn message(header: &Header, xid: u32, flags: u32, stream: &[u8]) -> Vec<u8> {
     let mut message = prefix(xid, if header.long { NOMSG } else { MSG }, flags).u32(0).0;
     message.extend(header.lists().0);
@@ -49,7 +49,7 @@ pub(crate) fn properties(flags: u32, list: &[(u32, &[u8])]) -> Vec<u8> {
     list.iter().fold(begin, |xdr, (code, octets)| xdr.u32(*code).opaque(octets)).0
 }
 
-/// What the server says.
+/// A message of the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     /// An RPC reply, from its XID on.
@@ -62,7 +62,7 @@ pub(crate) enum Said {
         code: u32,
         fields: [u32; 2],
     },
-    /// An error about the version, in version 1's layout.
+    /// A version error, in version 1's layout.
     ErrorOf1 {
         xid: u32,
         version: u32,
@@ -80,7 +80,7 @@ impl Said {
         if kind == ERROR && message.len() == ERR_VERS_1_OCTETS && field(16) == ERR_VERS && field(20) <= 2 {
             return Said::ErrorOf1 { xid, version: word(message, 4), low: field(20), high: field(24) };
         }
-        // An error about the version may repeat that of what it answers.
+        // A version error may repeat the version of the message that it answers.
         let repeats = kind == ERROR && field(20) == ERR_VERS;
         assert!(word(message, 4) == 2 || repeats, "{message:02x?}");
         let (granted, most) = (word(message, 8) & 0xFFFF, word(message, 8) >> 16);
@@ -118,7 +118,7 @@ impl Said {
     }
 }
 
-/// A connection that has settled version 2. The server has announced its properties, and waits for more of ours.
+/// A connection in version 2. The server has announced its properties, and waits for more of ours.
 pub(crate) fn settled(stage: &Stage) -> Peer {
     let mut peer = Peer::connect(&stage.server.rdma);
     peer.send(&properties(TPMORE, &[]));
@@ -126,7 +126,8 @@ pub(crate) fn settled(stage: &Stage) -> Peer {
     peer
 }
 
-/// What is said until the connection is shown to work: everything before the barrier's answer that names an XID.
+/// Proves with a barrier, a NULL call, that the connection works. Returns all messages with an XID before the barrier's
+/// answer.
 pub(crate) fn until_barrier(peer: &mut Peer, what: &str) -> Vec<Said> {
     let mut heard = Vec::new();
     loop {
@@ -140,14 +141,14 @@ pub(crate) fn until_barrier(peer: &mut Peer, what: &str) -> Vec<Said> {
                 None => {}
             }
         }
-        // What was pulled may be answered after the barrier, but not after the next one.
+        // A call with Read chunks may be answered after the barrier, but not after the next one.
         if answered == peer.answered {
             return heard;
         }
     }
 }
 
-/// The next message that names an XID.
+/// The next message with an XID.
 pub(crate) fn next(peer: &mut Peer) -> Said {
     loop {
         let said = Said::read(&peer.message().expect("the connection stands"));
@@ -157,7 +158,7 @@ pub(crate) fn next(peer: &mut Peer) -> Said {
     }
 }
 
-/// The NULL call is answered, in this version.
+/// Fails unless the NULL call is answered in this version.
 pub(crate) fn assert_answered(peer: &mut Peer, version: u32) {
     if version == 1 {
         let rpc::Reply::Rpc(reply) = rpc::Reply::read(&peer.message().unwrap()) else { panic!() };

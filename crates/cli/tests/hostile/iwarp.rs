@@ -1,4 +1,4 @@
-//! Frames, segments and operations that break a rule of MPA, DDP or RDMAP, and the Terminate that each earns.
+//! Frames, segments and operations that break a rule of MPA, DDP or RDMAP, and the Terminate that each must cause.
 
 use crate::{
     peer::{Asked, Heard, Peer},
@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// What a Terminate says: layer, type, code (RFC 5040 figure 9, RFC 5041 section 7.2, RFC 5044 section 8).
+/// The contents of a Terminate: layer, type, code (RFC 5040 figure 9, RFC 5041 section 7.2, RFC 5044 section 8).
 type Code = (u8, u8, u8);
 
 const MPA_CRC: Code = (2, 0, 2);
@@ -32,14 +32,14 @@ const RDMAP_VERSION: Code = (0, 2, 5);
 const RDMAP_OPERATION: Code = (0, 2, 6);
 const RDMAP_UNSPECIFIED: Code = (0, 2, 0xFF);
 
-/// The bytes that the server's receives hold.
+/// The size of the server's receives in bytes.
 const RECEIVE_OCTETS: usize = 4096;
 
 fn null() -> Vec<u8> {
     rpc::inline(&rpc::null(77))
 }
 
-/// Bytes on a fresh connection, and what ends it.
+/// Bytes on a new connection, and the Terminate that must end it.
 fn cases() -> Vec<(String, Vec<u8>, Code)> {
     let send = Untagged::new(SEND, 1);
     let write = Tagged::new(WRITE, 0x1234_5678, 0);
@@ -49,7 +49,7 @@ fn cases() -> Vec<(String, Vec<u8>, Code)> {
     let mut case = |what: &str, octets: Vec<u8>, code: Code| cases.push((what.to_owned(), octets, code));
 
     let good = send.fpdu(&null());
-    // In the payload and in the CRC itself. A header that is wrong is found to be so before its CRC is there.
+    // In the payload and in the CRC itself. The server finds a wrong header before the CRC has arrived.
     for at in [24, good.len() - 5, good.len() - 1] {
         let mut bad = good.clone();
         bad[at] ^= 1;
@@ -66,7 +66,7 @@ fn cases() -> Vec<(String, Vec<u8>, Code)> {
 
     for len in [0, 1, 2, 13] {
         let ulpdu = &write.ulpdu(&[])[..len];
-        // Too short to tell of which kind it is, or for that kind.
+        // Too short to show its kind, or too short for its kind.
         case("a ULPDU without room for a tagged header", [fpdu(ulpdu), vec![0x80; 32]].concat(), DDP_LOCAL);
     }
     for len in [3, 14, 17] {
@@ -121,7 +121,7 @@ fn cases() -> Vec<(String, Vec<u8>, Code)> {
     case("a Send longer than the receive, in two parts", [first, next].concat(), DDP_TOO_LONG);
     let invalid = Untagged { opcode: SEND_INVALIDATE, invalidate: 0x00C0_FFEE, ..send };
     case("an invalidation of what is not there", invalid.fpdu(&null()), RDMAP_INVALIDATE);
-    // Two receives are there before the first credits are granted.
+    // The server has two receives before it grants the first credits.
     let burst: Vec<u8> = (1..=3).flat_map(|msn| Untagged { msn, ..send }.fpdu(&null())).collect();
     case("more Sends than receives", burst, DDP_NO_BUFFER);
 
@@ -165,7 +165,7 @@ fn what_is_allowed_at_the_edge_of_each_rule_is_served() {
     peer.raw(&Untagged::new(READ_REQUEST, 1).fpdu(&read_request(9, 0, 0, 0xDEAD_BEEF, u64::MAX)));
     assert_eq!(peer.hear(), Heard::ReadResponse { stag: 9, octets: 0, last: true });
     peer.raw(&Tagged::new(WRITE, 0x1234_5678, u64::MAX).fpdu(&[]));
-    // As long as the receive, in as many segments as it has bytes; what stands behind the call makes it garbage.
+    // As long as the receive, with one byte in each segment; the bytes behind the call make it garbage.
     let mut message = null();
     message.resize(RECEIVE_OCTETS, 0);
     for (at, octet) in message.iter().enumerate() {
@@ -174,7 +174,7 @@ fn what_is_allowed_at_the_edge_of_each_rule_is_served() {
     }
     let Reply::Rpc(reply) = Reply::read(&peer.message().unwrap()) else { panic!() };
     assert_eq!(status(&reply), Status::GarbageArgs);
-    // A wrong pad under a right CRC is nobody's business.
+    // The server need not check the pad bytes if the CRC is right.
     let mut frame = Untagged::new(SEND, 2).fpdu(&null());
     let len = Untagged::new(SEND, 2).ulpdu(&null()).len();
     frame[2 + len..].fill(0xEE);
@@ -185,7 +185,7 @@ fn what_is_allowed_at_the_edge_of_each_rule_is_served() {
     stage.finish();
 }
 
-/// Nobody writes where nothing is exposed, whatever he guesses.
+/// A peer cannot write to memory that is not exposed, whatever steering tag it guesses.
 /// proves: DDP-5041-7.1-b
 #[test]
 fn guessed_steering_tags_hit_nothing() {
@@ -200,7 +200,7 @@ fn guessed_steering_tags_hit_nothing() {
     stage.finish();
 }
 
-/// A peer of whom the server wants memory, and what is wanted.
+/// A peer whose memory the server wants to read, and the Read Request.
 fn asked(stage: &Stage, size: u32) -> (Peer, Asked) {
     let file = stage.handle(b"written");
     let mut peer = Peer::connect(&stage.server.rdma);
@@ -235,7 +235,7 @@ fn the_answer_to_a_read_goes_where_it_belongs_or_nowhere() {
         peer.terminated(what, layer, etype, code);
         stage.the_open_connection_works();
     }
-    // In pieces and in order it is fine.
+    // In segments and in order it is right.
     let (mut peer, asked) = asked(&stage, 64);
     for at in 0..64_u64 {
         let header = Tagged { last: at == 63, offset: asked.sink_offset + at, ..response(&asked) };
@@ -243,7 +243,7 @@ fn the_answer_to_a_read_goes_where_it_belongs_or_nowhere() {
     }
     let Reply::Rpc(reply) = Reply::read(&peer.message().unwrap()) else { panic!() };
     assert!(matches!(status(&reply), Status::Success(results) if rpc::word(&results, 0) == 0));
-    // Bytes that are fenced or never asked for again stay out.
+    // Bytes for a sink that has ended do not get in.
     peer.raw(&Tagged::new(WRITE, asked.sink, asked.sink_offset).fpdu(&[1; 8]));
     peer.terminated("a sink of yesterday", 1, 1, 0);
     stage.finish();
@@ -252,7 +252,7 @@ fn the_answer_to_a_read_goes_where_it_belongs_or_nowhere() {
 #[test]
 fn a_peer_that_terminates_or_breaks_off_is_let_go() {
     let mut stage = Stage::new(&[]);
-    // Its Terminate is the last word, however odd: codes that are not there, nothing at all, far too much.
+    // Its Terminate ends the connection, however odd it is: unknown codes, an empty one, one that is far too long.
     for payload in [&[0x01, 0, 0, 0][..], &[0xFF; 4], &[], &[0x12], &[0xFF; 1000]] {
         let mut peer = Peer::connect(&stage.server.rdma);
         peer.raw(&Untagged::new(TERMINATE, 1).fpdu(payload));
@@ -262,7 +262,7 @@ fn a_peer_that_terminates_or_breaks_off_is_let_go() {
     let (mut peer, _) = asked(&stage, 64);
     peer.raw(&Untagged::new(TERMINATE, 1).fpdu(&[0x01, 0, 0, 0]));
     assert_eq!(peer.hear(), Heard::Closed);
-    // Calls under way when the connection is reset: nothing of them is left.
+    // Calls are under way when the connection is reset: nothing of them may remain.
     for _ in 0..20 {
         let (peer, _) = asked(&stage, 1 << 20);
         rustix::net::sockopt::set_socket_linger(&peer.stream, Some(std::time::Duration::ZERO)).unwrap();

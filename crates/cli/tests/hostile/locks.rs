@@ -1,5 +1,5 @@
-//! NLM, NSM and NFSACL: arguments that are not what they say, and hosts that act for another one. What an honest host
-//! has locked stays its own.
+//! NLM, NSM and NFSACL: malformed arguments, and hosts that act in the name of another. An honest host must keep its
+//! locks.
 
 use crate::{
     idlers::dial_from,
@@ -39,13 +39,13 @@ const MAX_HANDLE_OCTETS: usize = 64;
 const MAX_ENTRIES: u32 = 1024;
 const HONEST: [u8; 4] = [127, 0, 0, 1];
 const STRANGER: [u8; 4] = [127, 0, 0, 3];
-/// Datagrams of a flood: more than a source has in a second.
+/// Datagrams of a flood: more than the server accepts from one source in a second.
 const FLOOD: u32 = 2_000;
-/// How often a datagram is sent that is not answered, and after what time.
+/// How often an unanswered datagram is sent again, and after what time.
 const ATTEMPTS: usize = 20;
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What is locked, and for whom.
+/// What is locked, and its owner.
 #[derive(Clone)]
 struct Place {
     cookie: Vec<u8>,
@@ -61,7 +61,7 @@ impl Place {
         Xdr::default().opaque(name).opaque(file).opaque(owner).u32(7).u64(*offset).u64(*length)
     }
 
-    /// The arguments of a procedure about it, to lock it alone.
+    /// The arguments of a procedure about this place, for an exclusive lock.
     fn arguments(&self, procedure: u32) -> Vec<u8> {
         let cookie = Xdr::default().opaque(&self.cookie);
         let place = self.octets().0;
@@ -96,7 +96,7 @@ impl Host {
         self.call((NLM, 4, procedure), arguments)
     }
 
-    /// The status that a procedure has in its results, behind the cookie.
+    /// The status in a procedure's results, behind the cookie.
     fn status(&mut self, procedure: u32, place: &Place) -> u32 {
         let Status::Success(results) = self.nlm(procedure, &place.arguments(procedure)) else { panic!() };
         let cookie = Xdr::default().opaque(&place.cookie).0;
@@ -115,7 +115,7 @@ fn stage() -> (Stage, Host, Place) {
     (stage, honest, place)
 }
 
-/// The honest host has its lock, and can give it back; then others can have it.
+/// Checks that the honest host has its lock and can release it, and that others can have it then.
 fn is_unharmed(stage: Stage, mut honest: Host, place: &Place) {
     let mut other = Host::at([127, 0, 0, 4], stage.server.lockd.as_deref().unwrap());
     let others = Place { name: b"other".into(), ..place.clone() };
@@ -170,7 +170,7 @@ fn arguments_of_nlm_that_are_not_what_they_say_lock_nothing() {
     for range in [(u64::MAX, 2), (2, u64::MAX), (u64::MAX, u64::MAX)] {
         assert_eq!(host.status(LOCK, &Place { range, ..own.clone() }), TOO_BIG, "{range:?}");
     }
-    // At the limits it is a lock like any other.
+    // At the limits the call locks as usual.
     let longest = vec![b'x'; MAX_OBJECT_OCTETS];
     let longest = Place { cookie: longest.clone(), name: longest.clone(), owner: longest, ..own };
     assert_eq!([LOCK, UNLOCK].map(|procedure| host.status(procedure, &longest)), [GRANTED; 2]);
@@ -189,7 +189,7 @@ fn nobody_frees_what_another_host_has_locked() {
     assert_eq!(host.status(CANCEL, &place), DENIED);
     let notice = Xdr::default().opaque(&place.name).u32(9).0;
     assert_eq!(host.nlm(FREE_ALL, &notice), nothing);
-    // What answers no call of the server's, and what only a server says.
+    // A response to no call of the server, and a call that only a server makes.
     for cookie in 0..200_u64 {
         let answer = Xdr::default().opaque(&cookie.to_be_bytes()).u32(GRANTED).0;
         assert_eq!(host.nlm(GRANTED_RESPONSE, &answer), nothing);
@@ -200,13 +200,13 @@ fn nobody_frees_what_another_host_has_locked() {
     let mut host = Host::at(STRANGER, statd);
     assert_eq!(host.call((NSM, 1, NOTIFY), &notice), nothing, "a notice that names somebody else");
     drop(host);
-    // From its own address, as any program there can send it; and as fast as it goes.
+    // From the host's own address, from which any program there can send it; and as fast as possible.
     for address in ["127.0.0.1:0", "127.0.0.3:0"] {
         let socket = UdpSocket::bind(address).unwrap();
         socket.set_read_timeout(Some(AGAIN)).unwrap();
         let call = |xid: u32| rpc::call(xid, NSM, 1, NOTIFY).raw(&notice).0;
         let mut answer = [0; 100];
-        // Datagrams may be lost behind the flood of the other address.
+        // Datagrams may be lost because of the flood from the other address.
         let answered = (0..ATTEMPTS).find_map(|_| {
             socket.send_to(&call(1), statd).unwrap();
             socket.recv(&mut answer).ok()
@@ -240,7 +240,7 @@ fn lists_of_nfsacl_that_lie_set_nothing() {
         let answer = host.call((NFSACL, 3, SET_ACL), &set(&with(counts, of)));
         assert_eq!(answer, Status::GarbageArgs, "{counts:?}, and {of} entries");
     }
-    // A list that can be read, of a file that is somebody else's.
+    // A readable list, for a file of another user.
     let base = [1, 3, 3, 1, 0, 7, 4, 0, 7, 32, 0, 7, 0, 0];
     let Status::Success(results) = host.call((NFSACL, 3, SET_ACL), &set(&base)) else { panic!() };
     assert_eq!(rpc::word(&results, 0), NOT_OWNER);

@@ -1,6 +1,6 @@
-//! Valid exchanges of both versions with some bytes changed, cut, doubled or swapped: whatever becomes of the
-//! connection, it ends, the server lives, and others notice nothing. The calls are of NFS versions 2 and 3, and of all
-//! versions of MOUNT.
+//! Valid exchanges of both versions with some bytes changed, cut, doubled or swapped: whatever happens on the
+//! connection, it ends, the server survives, and others notice nothing. The calls are of NFS versions 2 and 3, and of
+//! all versions of MOUNT.
 //!
 //! The seed is printed. `RPCRDMA_HOSTILE_RUNS` says how many exchanges, `RPCRDMA_HOSTILE_SEED` which.
 
@@ -13,11 +13,11 @@ use crate::{
 };
 use std::{io::Write, net::Shutdown};
 
-/// Exchanges of each kind when nothing else is said: a second or two.
+/// The default number of exchanges of each kind: a second or two.
 const RUNS: u64 = 1000;
 const SEED: u64 = 0x0008_1660_8267_8797;
 
-/// What is looked up: a changed number makes REMOVE of LOOKUP, and nobody misses this.
+/// The name in LOOKUPs: a changed number turns LOOKUP into REMOVE, and no test needs this file.
 const LOOKED_UP: &[u8] = b"out";
 
 /// SplitMix64.
@@ -53,7 +53,7 @@ impl Dice {
                     let again = octets[at..end].to_vec();
                     octets.splice(at..at, again);
                 }
-                // A word that is likely a length, a count or a position.
+                // A word that is probably a length, a count or a position.
                 _ => {
                     let at = at & !3;
                     if let Some(word) = octets.get_mut(at..at + 4) {
@@ -95,7 +95,7 @@ fn calls_3(handles: &Handles) -> Vec<Vec<u8>> {
     ]
 }
 
-/// The same of version 2: each procedure that takes something.
+/// The same for version 2: each procedure with arguments.
 fn calls_2(handles: &Handles) -> Vec<Vec<u8>> {
     /// Attributes that are not set.
     const KEPT: [u32; 7] = [u32::MAX; 7];
@@ -148,7 +148,7 @@ fn messages(calls: &[Vec<u8>], [third, second]: [&Handles; 2]) -> Vec<Vec<u8>> {
     messages
 }
 
-/// Takes everything until the connection ends, answering Reads with what comes to mind.
+/// Reads everything until the connection ends, and answers Reads with random bytes.
 fn play_out(peer: &mut Peer, dice: &mut Dice) {
     for answered in 0.. {
         match peer.hear() {
@@ -171,15 +171,15 @@ fn mutated_exchanges_end_and_leave_the_server_whole() {
     let third = Handles { root: stage.root(), file: stage.handle(b"written") };
     let second = Handles { root: stage.root_2(), file: stage.handle_2(b"written") };
     let calls = [calls_3(&third), calls_2(&second)].concat();
-    // Of either version of RPC-over-RDMA.
+    // Messages of each version of RPC-over-RDMA.
     let of_version = [messages(&calls, [&third, &second]), headers2::decent(&third.root, &third.file)];
     let (rdma, mount, tcp) = (stage.server.rdma.clone(), stage.server.mount.clone(), stage.server.tcp.clone().unwrap());
     for run in 0..runs {
-        // A message, changed under a right CRC; then one as it should be.
+        // A message, changed under a right CRC; then an unchanged one.
         let mut peer = Peer::connect(&rdma);
         let version = dice.below(of_version.len());
         let messages = &of_version[version];
-        // Mostly version 2 is settled first, and the server has posted all its receives.
+        // Mostly both agree on version 2 first, so that the server has posted all its receives.
         if version == 1 && dice.below(4) > 0 {
             peer.send(&headers2::properties(headers2::TPMORE, &[]));
             let _ = peer.hear();
@@ -199,7 +199,7 @@ fn mutated_exchanges_end_and_leave_the_server_whole() {
             frames.extend(frame);
         }
         peer.raw(&frames);
-        // Whatever the server waits for now does not come.
+        // The server gets nothing more, whatever it waits for.
         if dice.below(2) == 0 {
             let _ = peer.stream.shutdown(Shutdown::Write);
             play_out(&mut peer, &mut dice);

@@ -1,4 +1,4 @@
-//! Record marking on the TCP ports: lengths and fragments that are not meant well.
+//! Record marking on the TCP ports: hostile lengths and fragments.
 
 use crate::{
     peer::{dial, rest},
@@ -32,7 +32,7 @@ fn records_beyond_a_limit_end_their_connection() {
     for address in [stage.server.mount.clone(), stage.server.tcp.clone().unwrap()] {
         for (what, octets) in &attacks {
             let mut stream = dial(&address);
-            // The server may be gone before all of it is sent.
+            // The server may close before everything is sent.
             let _ = stream.write_all(octets);
             assert_eq!(rest(&mut stream), b"", "{what}");
             stage.the_open_connection_works();
@@ -71,7 +71,7 @@ fn records_at_the_limits_are_served() {
     stage.finish();
 }
 
-/// What half a record has cost is given back with its connection.
+/// The server frees the memory of half a record with its connection.
 #[test]
 fn half_records_hold_nothing_after_their_connection() {
     let mut stage = Stage::new(&["--tcp", "127.0.0.1:0"]);

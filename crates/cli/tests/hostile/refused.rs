@@ -1,4 +1,4 @@
-//! A call whose memory is not there, repeated on one connection after another, to a server with several threads.
+//! A call whose memory does not exist, repeated on one connection after another, to a server with several threads.
 
 use crate::{
     peer::{Asked, Heard, Peer},
@@ -10,7 +10,7 @@ use crate::{
 /// Calls at the same time, so that all of the server's threads accept connections.
 const CALLS: u32 = 48;
 
-/// What a peer says to a Read of memory that it does not have: RDMAP's protection error, invalid STag, with the Read
+/// Answers a Read of memory that does not exist, as a peer does: RDMAP's protection error, invalid STag, with the Read
 /// Request quoted (RFC 5040 section 4.8).
 fn refuse(peer: &mut Peer, asked: &Asked, msn: u32) {
     let request = read_request(asked.sink, asked.sink_offset, asked.size, asked.source, asked.source_offset);
@@ -21,9 +21,9 @@ fn refuse(peer: &mut Peer, asked: &Asked, msn: u32) {
     peer.raw(&Untagged::new(TERMINATE, 1).fpdu(&payload));
 }
 
-/// The call is sent, its memory refused, and sent again on another connection.
+/// Sends the call, refuses its memory, and sends it again on another connection.
 fn refused_then_told(server: &str, xid: u32) {
-    // The whole call is to be read, from memory that nobody has.
+    // The server must read the whole call, from memory that does not exist.
     let call = Header { reads: vec![(0, (0xBAD0_0000 | xid, 200, 0))], long: true, ..Header::default() };
     let call = call.message(xid, &[]);
     let mut peer = Peer::connect(server);

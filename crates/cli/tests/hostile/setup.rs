@@ -1,4 +1,4 @@
-//! The set-up of a connection: frames that are none, silence, and floods.
+//! The set-up of a connection: invalid frames, silence, and floods.
 
 use crate::{
     idlers::dial_from,
@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Unfinished connections that one address may have: the server's own bound.
+/// The most unfinished connections from one address: the server's own limit.
 const SETUPS_PER_ADDRESS: usize = 64;
 /// The server's time-out for set-up, and what a busy machine may add.
 const SETUP_TIMEOUT: [Duration; 2] = [Duration::from_secs(9), Duration::from_secs(16)];
@@ -43,7 +43,7 @@ fn a_frame_that_is_no_request_closes_the_connection() {
     ];
     for (what, frame) in &frames {
         let mut stream = dial(&stage.server.rdma);
-        // The server may be gone before all of it is sent.
+        // The server may close before everything is sent.
         let _ = stream.write_all(frame);
         assert_eq!(rest(&mut stream), b"", "{what}");
         stage.the_open_connection_works();
@@ -118,7 +118,7 @@ fn an_unfinished_request_is_given_up_in_time() {
     stage.finish();
 }
 
-/// Whether the server has ended a connection on which it says nothing.
+/// Whether the server has ended a connection on which it sends nothing.
 fn is_closed(stream: &mut TcpStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     match stream.read(&mut [0; 1]) {
@@ -141,7 +141,7 @@ fn a_flood_of_connections_takes_its_own_addresss_places_only() {
         assert!(open > SETUPS_PER_ADDRESS && begin.elapsed() < PATIENCE, "{open} are open");
         std::thread::sleep(Duration::from_millis(10));
     }
-    // Another address gets in meanwhile, and so does this one when the flood has gone.
+    // Another address can connect meanwhile, and so can this one when the flood has gone.
     stage.a_good_client_is_served();
     drop(flood);
     let begin = Instant::now();
@@ -198,10 +198,10 @@ fn connections_that_end_at_any_octet_leave_nothing() {
     stage.finish();
 }
 
-/// Says to this program that it runs in a network of its own.
+/// Tells this program that it runs in its own network namespace.
 const IN_NETWORK: &str = "RPCRDMA_TEST_IN_NETWORK";
 
-/// Runs a test of this program again in a network namespace of its own. False if this machine has none to give.
+/// Runs a test of this program again in a new network namespace. Returns false if this machine cannot make one.
 fn again_in_own_network(test: &str) -> bool {
     let unshare = || {
         let mut unshare = Command::new("unshare");
@@ -230,7 +230,7 @@ fn dial_from_6(from: &str, to: &str) -> TcpStream {
     stream
 }
 
-/// A host has a whole /64, which must not be worth more than an address of IPv4.
+/// A host has a whole /64 of IPv6, which must not count for more than one address of IPv4.
 #[test]
 fn two_addresses_of_a_64_of_ipv6_count_as_one() {
     if std::env::var_os(IN_NETWORK).is_none() {

@@ -1,4 +1,4 @@
-//! A server under attack, with a decent client beside it, and what is left of it afterwards.
+//! A server under attack, with a decent client beside it, and checks of the server afterwards.
 
 use crate::{
     common::{Server, contents, rpcrdma},
@@ -13,22 +13,22 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The server's memory may have grown by this much afterwards, in KiB: allocators and pools keep some, the debug build
-/// more.
+/// How much the server's memory may have grown afterwards, in KiB: allocators and pools keep some, and more in the
+/// debug build.
 const MEMORY_SLACK_KIB: u64 = 48 << 10;
-/// Descriptors that may be open beyond those before, not counting files that were served: of these the server keeps a
-/// bounded number open for the next call.
+/// How many more descriptors may be open than before, without served files: the server keeps a bounded number of those
+/// open for the next call.
 const DESCRIPTOR_SLACK: usize = 0;
-/// Threads that may have come: those for the file system start when they are first needed.
+/// How many threads may have started: threads for the file system start when they are first needed.
 const THREAD_SLACK: u64 = 64;
-/// How long nothing changes when nothing is under way.
+/// If nothing changes for so long, nothing is under way.
 const SETTLED: Duration = Duration::from_millis(200);
-/// How soon everything is back.
+/// How soon everything must be as before.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// What may stand in the log, in bytes, whatever peers do, beside the ends of connections: nothing, and a little room
-/// for what is none of their doing.
+/// The most bytes in the log besides ends of connections: peers must not cause any, but a little room is left for lines
+/// with other causes.
 const MAX_LOG_OCTETS: usize = 2048;
-/// How many ends of connections the log tells in a minute.
+/// How many ends of connections the server logs in a minute.
 const ENDS_A_MINUTE: u64 = 60;
 /// The size of the file that the decent client reads, in bytes.
 pub(crate) const FILE_OCTETS: usize = 100_000;
@@ -64,7 +64,7 @@ impl Resources {
     }
 }
 
-/// What is open.
+/// The open descriptors of a process.
 fn descriptors(pid: u32) -> Vec<String> {
     let open =
         fs::read_dir(format!("/proc/{pid}/fd")).unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
@@ -77,7 +77,7 @@ impl Stage {
         Self::after(more, |_| {})
     }
 
-    /// The same when more has been done with it: what the server holds then is what it may hold at the end.
+    /// The same after more work: what the server holds after that is what it may hold at the end.
     pub(crate) fn after(more: &[&str], begin: impl FnOnce(&mut Self)) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let export = scratch.path().join("export");
@@ -102,8 +102,8 @@ impl Stage {
         stage
     }
 
-    /// The connection that was there all the time works, and so does a new one: in version 3, which takes no place
-    /// among the clients that the server knows.
+    /// The connection from before the attack works, and so does a new one: in version 3, which uses no client record in
+    /// the server.
     pub(crate) fn a_good_client_is_served(&mut self) {
         self.the_open_connection_works();
         let output = rpcrdma().arg("cat").arg(self.server.url_3("file")).output().unwrap();
@@ -111,7 +111,7 @@ impl Stage {
         assert!(output.stdout == contents(FILE_OCTETS), "other bytes");
     }
 
-    /// The connection that was there all the time works.
+    /// The connection from before the attack works.
     pub(crate) fn the_open_connection_works(&mut self) {
         self.good_xid += 1;
         self.good.send(&rpc::inline(&rpc::null(self.good_xid)));
@@ -120,12 +120,12 @@ impl Stage {
         assert_eq!(reply.xid(), self.good_xid);
     }
 
-    /// Descriptors that the server has open, but for served files.
+    /// The server's open descriptors, without served files.
     pub(crate) fn descriptors(&self) -> usize {
         Resources::of(self.server.pid()).descriptors
     }
 
-    /// The same when nothing has changed for a moment: the server closes its end of a connection after the client.
+    /// The same once nothing has changed for a moment: the server closes its end of a connection after the client.
     pub(crate) fn settled_descriptors(&self) -> usize {
         let mut seen = (self.descriptors(), Instant::now());
         while seen.1.elapsed() < SETTLED {
@@ -143,12 +143,12 @@ impl Stage {
         Resources::of(self.server.pid()).memory_kib.saturating_sub(self.before.memory_kib)
     }
 
-    /// After all attackers have gone: the good client is served, nothing is held, nothing was logged.
+    /// After all attackers have gone: the server must serve the good client, hold nothing, and have logged nothing.
     pub(crate) fn finish(self) {
         self.finish_keeping(0);
     }
 
-    /// The same, where the server keeps some more memory for later use, in KiB.
+    /// The same, if the server keeps `kept_kib` KiB more for later use.
     pub(crate) fn finish_keeping(mut self, kept_kib: u64) {
         self.a_good_client_is_served();
         let begin = Instant::now();
@@ -177,7 +177,7 @@ impl Stage {
         of_3(&self.mounted(3))
     }
 
-    /// The same as version 2 has it.
+    /// The same in version 2.
     pub(crate) fn root_2(&self) -> Vec<u8> {
         of_2(&self.mounted(1))
     }
@@ -194,7 +194,7 @@ impl Stage {
         of_3(&self.looked_up((3, 3), Xdr::default().opaque(&self.root()).opaque(name)))
     }
 
-    /// The same as version 2 has it.
+    /// The same in version 2.
     pub(crate) fn handle_2(&self, name: &[u8]) -> Vec<u8> {
         of_2(&self.looked_up((2, 4), Xdr::default().raw(&self.root_2()).opaque(name)))
     }
@@ -210,7 +210,7 @@ impl Stage {
     }
 }
 
-/// The handle behind a status that is none of failure: of any length, and of 32 bytes.
+/// The handle behind a status of success: of any length, and of 32 bytes.
 fn of_3(results: &[u8]) -> Vec<u8> {
     assert_eq!(rpc::word(results, 0), 0);
     results[8..8 + rpc::word(results, 4) as usize].to_vec()

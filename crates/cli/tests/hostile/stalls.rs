@@ -1,5 +1,5 @@
-//! Time-outs, live: each way of making no progress ends its connection in time, by the server's own doing, and not
-//! before. The limit is a second here; the defaults are longer.
+//! Time-outs of a live server: for each way of making no progress, the server itself ends the connection in time, and
+//! not before. The limit is a second here; the defaults are longer.
 
 use crate::{
     idlers::{asked, deaf, ended, half_frame, read_call, ready, vanish, vanished, withholding},
@@ -15,12 +15,13 @@ use std::{
 /// The server's limit.
 const STALL: Duration = Duration::from_secs(1);
 const STALL_ARGUMENT: [&str; 2] = ["--stall-timeout", "1"];
-/// Earlier than this it must not be over: what was measured begins a moment before the server's own clock.
+/// The connection must not end earlier than this. It is less than the limit because our measurement begins a moment
+/// before the server's.
 const EARLY: Duration = Duration::from_millis(900);
 /// What a busy machine may add.
 const LATE: Duration = Duration::from_secs(8);
-/// What a peer that does not read may make the server hold, in KiB: a megabyte of answers and the next one, and what
-/// the allocator keeps around it.
+/// How much a peer that does not read may make the server hold, in KiB: a megabyte of replies, the next reply, and the
+/// allocator's overhead.
 const MAX_PEER_KIB: u64 = 4 << 10;
 const HERE: [u8; 4] = [127, 0, 0, 1];
 
@@ -28,7 +29,7 @@ fn in_time(what: &str, took: Duration, limit: Duration) {
     assert!(limit.mul_f64(0.9) <= took && took < limit + LATE, "{what}: {took:?}");
 }
 
-/// Half a frame, and a Read Request that nobody answers.
+/// Half a frame, and a Read Request that the peer does not answer.
 #[test]
 fn a_peer_that_stops_half_way_is_dropped_in_time() {
     let stage = Stage::new(&STALL_ARGUMENT);
@@ -43,7 +44,7 @@ fn a_peer_that_stops_half_way_is_dropped_in_time() {
     stage.finish();
 }
 
-/// Whoever owes nothing may be silent for as long as he likes, and whoever makes progress may be slow.
+/// A peer that owes nothing may be silent for any time, and a peer that makes progress may be slow.
 #[test]
 fn a_peer_that_is_idle_or_slow_is_not_dropped() {
     let mut stage = Stage::new(&STALL_ARGUMENT);
@@ -62,7 +63,7 @@ fn a_peer_that_is_idle_or_slow_is_not_dropped() {
     stage.finish();
 }
 
-/// One Read after the other is answered, each in time; the call as a whole is not.
+/// The peer answers each Read in time, but the call as a whole takes too long.
 #[test]
 fn a_peer_that_answers_reads_just_in_time_is_dropped_when_a_call_is_overdue() {
     let stage = Stage::new(&STALL_ARGUMENT);
@@ -71,7 +72,7 @@ fn a_peer_that_answers_reads_just_in_time_is_dropped_when_a_call_is_overdue() {
     let begin = Instant::now();
     let mut peer = withholding(HERE, &stage.server.rdma, &file, 16, 64);
     let mut answered = 0;
-    // A second may pass without progress, and two for a call: the last of them is never reached.
+    // One second may pass without progress, and two for a call: so the peer never answers all Reads.
     let took = loop {
         if stage.descriptors() == before {
             break begin.elapsed();
@@ -91,7 +92,7 @@ fn a_peer_that_answers_reads_just_in_time_is_dropped_when_a_call_is_overdue() {
     stage.finish();
 }
 
-/// The server lets go of peers that do not read, and of those that are no longer there, though these never close.
+/// The server drops peers that do not read, and vanished peers, although these never close.
 #[test]
 fn peers_that_take_nothing_and_peers_that_have_vanished_are_dropped() {
     let mut stage = Stage::new(&STALL_ARGUMENT);
@@ -100,13 +101,13 @@ fn peers_that_take_nothing_and_peers_that_have_vanished_are_dropped() {
     let before = stage.settled_descriptors();
     let mut peers: Vec<Peer> = (0..4).map(|_| deaf(HERE, &to, &file, 60)).collect();
     peers.extend((0..4).map(|_| vanished(HERE, &to)));
-    // Gone while an answer of some size was on its way.
+    // Vanished while a long reply was on its way.
     let mut peer = ready(HERE, &to);
     vanish(&peer.stream);
     let header = Header { writes: vec![vec![(0x5EED, 64 << 10, 0)]], ..Header::default() };
     peer.send(&header.message(2, &read_call(2, &file, 64 << 10).0));
     peers.push(peer);
-    // Gone while nothing was under way.
+    // Vanished while nothing was under way.
     let idle = ready(HERE, &to);
     vanish(&idle.stream);
     peers.push(idle);
@@ -125,7 +126,7 @@ fn peers_that_take_nothing_and_peers_that_have_vanished_are_dropped() {
     drop(peers);
 }
 
-/// Over TCP: half a record, one that is never whole though more of it comes all the time, replies that are not read.
+/// Over TCP: half a record, a record that never ends although bytes keep coming, replies that the peer does not read.
 #[test]
 fn records_and_replies_that_get_nowhere_end_their_connection() {
     let mut stage = Stage::new(&[&STALL_ARGUMENT[..], &["--tcp", "127.0.0.1:0"]].concat());
@@ -148,7 +149,7 @@ fn records_and_replies_that_get_nowhere_end_their_connection() {
     rpc::read_record(&mut deaf).unwrap();
     let call = read_call(1, &file, 64 << 10).0;
     let begin = Instant::now();
-    // It is not read for long; then writing blocks, and at last fails.
+    // The server soon stops reading; then our writes block, and at last fail.
     deaf.set_write_timeout(Some(STALL / 4)).unwrap();
     while begin.elapsed() < STALL + LATE {
         let mut record = (0x8000_0000 | call.len() as u32).to_be_bytes().to_vec();

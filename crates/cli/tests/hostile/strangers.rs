@@ -1,4 +1,4 @@
-//! Clients outside `--allow`: what they are told, and that nobody pays for them but they.
+//! Clients outside `--allow`: the server's answers to them, and that they cost no other client anything.
 
 use crate::{
     common::{Server, contents, fails, rpcrdma, run, served},
@@ -18,11 +18,12 @@ const STRANGER: [u8; 4] = [127, 0, 0, 2];
 const TOO_WEAK: u32 = 5;
 /// MNT3ERR_ACCES.
 const ACCES: u32 = 13;
-/// The longest record that is read of a stranger: the server's own bound.
+/// The longest record that the server reads from a stranger: its own limit.
 const STRANGER_RECORD_BYTES: usize = 2048;
-/// The most memory for calls over TCP with `--memory 16M`, in bytes: what half records of strangers could take before.
+/// The most memory for calls over TCP with `--memory 16M`, in bytes: which half records of strangers could take in
+/// earlier versions.
 const RECORD_BYTES: u32 = 1 << 20;
-/// How many connections of strangers are tried at a time.
+/// How many strangers connect at a time.
 const STRANGERS: usize = 64;
 /// The longest that an allowed WRITE may take beside them; alone it takes some milliseconds.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -54,14 +55,14 @@ fn strangers_are_told_so_and_nothing_else() {
     assert_eq!(ask(&mut mount, rpc::call(5, rpc::MOUNT, 3, 4)), Status::AuthError(TOO_WEAK), "UMNTALL");
     let mut nfs = dial_from(STRANGER, server.tcp.as_ref().unwrap());
     assert_eq!(ask(&mut nfs, rpc::call(6, rpc::NFS, 3, 1).opaque(&[0; 32])), Status::AuthError(TOO_WEAK));
-    // An allowed client sees what it may, and its own mounts.
+    // An allowed client sees its exports and its own mounts.
     let mut allowed = TcpStream::connect(&server.mount).unwrap();
     let Status::Success(mounts) = ask(&mut allowed, rpc::call(7, rpc::MOUNT, 3, 2)) else { panic!() };
     assert!(mounts.windows(9).any(|octets| octets == b"127.0.0.1"), "{mounts:?}");
     assert_eq!(server.stop(), Some(0));
 }
 
-/// At the limit and one past it: what is longer than any honest call ends the connection.
+/// At the limit and one past it: a record longer than any honest call ends the connection.
 #[test]
 fn no_more_is_read_of_a_stranger_than_the_longest_call_that_is_answered() {
     let (_scratch, server) = guarded(&[]);
@@ -108,7 +109,7 @@ fn strangers_take_no_memory_and_delay_nobody() {
             let (stop, tried, server) = (&stop, &tried, &server);
             scope.spawn(move || {
                 let addresses = [server.mount.clone(), server.tcp.clone().unwrap()];
-                // Half of a record of a megabyte, and a record without its end.
+                // Half of a one-megabyte record, and a record without its end.
                 let half = [&(1 << 31 | RECORD_BYTES).to_be_bytes()[..], &vec![0; RECORD_BYTES as usize / 2]].concat();
                 while !stop.load(Ordering::Relaxed) {
                     let mut held = Vec::new();

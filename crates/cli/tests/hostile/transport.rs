@@ -7,13 +7,13 @@ use crate::{
 };
 use serde_json::Value;
 
-/// The most bytes of one call that the server pulls: its named limit.
+/// The most bytes of one call that the server reads by RDMA: its named limit.
 const MAX_CALL_OCTETS: u32 = (1 << 20) + (64 << 10);
-/// Calls that one connection may have under way.
+/// The most calls that one connection may have under way.
 const CREDITS: usize = 64;
 const BARRIER_XID: u32 = 0xBA88_1E88;
 
-/// What comes until the connection is shown to work: everything before the barrier's answer.
+/// Proves with a barrier, a NULL call, that the connection works. Returns everything before the barrier's answer.
 fn until_barrier(peer: &mut Peer) -> Vec<Reply> {
     let mut replies = Vec::new();
     loop {
@@ -26,7 +26,7 @@ fn until_barrier(peer: &mut Peer) -> Vec<Reply> {
             }
             replies.push(reply);
         }
-        // What was pulled may be answered after the barrier, but not after the next one.
+        // A call with Read chunks may be answered after the barrier, but not after the next one.
         if answered == peer.answered {
             return replies;
         }
@@ -63,7 +63,7 @@ fn every_vector_is_answered_as_judged() {
         assert!(replies.iter().all(|reply| Some(reply.xid()) == xid), "{name}: {replies:?}");
         let right = match replies[..] {
             [] => may("discard", "") || may("accept", ""),
-            // What is accepted may still be beyond a limit, or no call of a service that is here.
+            // An accepted header may still exceed a limit, or carry a call of an unknown service.
             [Reply::ErrChunk { .. }] => may("reply", "ERR_CHUNK") || may("accept", ""),
             [Reply::ErrVers { low: 1, high: 1, .. }] => may("reply", "ERR_VERS"),
             [Reply::Rpc(_) | Reply::Long(_)] => may("accept", ""),
@@ -137,7 +137,7 @@ fn chunks_that_lie_are_refused_and_the_connection_goes_on() {
         peer.send(&header.message(55, &read));
         assert_eq!(answer_and_barrier(&mut peer, what), [Reply::ErrChunk { xid: 55 }], "{what}");
     }
-    // Odd, but no lie: served, or refused as a whole.
+    // Odd, but no lie: the server serves the call or refuses it as a whole.
     let odd: Vec<(&str, Header, Vec<u8>)> = vec![
         ("an empty Read segment", one(at, (7, 0, 0)), write.clone()),
         ("a Write chunk of 4 GiB", writes(&[vec![(7, u32::MAX, 0)]]), read.clone()),
@@ -156,14 +156,15 @@ fn chunks_that_lie_are_refused_and_the_connection_goes_on() {
         assert_eq!(replies.len(), 1, "{what}: {replies:?}");
         assert_eq!(replies[0].xid(), 55, "{what}");
     }
-    // As much as is pulled at most: the call is garbage, but that is the call's affair.
+    // The most that the server reads by RDMA: the call is garbage, but the chunk is allowed.
     peer.send(&one(at, (7, MAX_CALL_OCTETS, 0)).message(55, &write));
     assert!(matches!(answer_and_barrier(&mut peer, "the limit")[..], [Reply::Rpc(_) | Reply::ErrChunk { .. }]));
     drop(peer);
     stage.finish();
 }
 
-/// As [`until_barrier`], but the message's answer is awaited before the barrier is sent: it may depend on Reads.
+/// Like [`until_barrier`], but waits for the message's answer before it sends the barrier: the answer may depend on
+/// Reads.
 fn answer_and_barrier(peer: &mut Peer, what: &str) -> Vec<Reply> {
     let first = Reply::read(&peer.message().unwrap_or_else(|| panic!("{what}: closed")));
     let mut replies = vec![first];
@@ -190,9 +191,9 @@ fn sends_beyond_the_credits_end_the_connection() {
     let mut reads = 0;
     loop {
         match peer.hear() {
-            // All that the agreed depth allows, and no more.
+            // At most as many Reads as the agreed depth allows.
             Heard::ReadRequest(_) => reads += 1,
-            // Found by the provider, for want of a receive.
+            // The provider finds this, because it has no receive.
             Heard::Terminate(1, 2, 2) | Heard::Closed => break,
             other => panic!("{other:?}"),
         }
@@ -200,7 +201,7 @@ fn sends_beyond_the_credits_end_the_connection() {
     assert!(reads <= 16, "{reads}");
     drop(peer);
     stage.the_open_connection_works();
-    // As many as there are credits are fine.
+    // As many calls as credits are allowed.
     let mut peer = Peer::connect(&stage.server.rdma);
     assert_eq!(until_barrier(&mut peer), []);
     for xid in 0..CREDITS as u32 {
@@ -216,8 +217,7 @@ fn sends_beyond_the_credits_end_the_connection() {
     stage.finish();
 }
 
-/// Calls whose memory is never sent, from a peer that then goes: everything is given back, and others are served
-/// meanwhile.
+/// A peer never sends the memory of its calls, and then goes: the server frees everything, and serves others meanwhile.
 #[test]
 fn calls_that_are_never_completed_hold_nothing_afterwards() {
     let mut stage = Stage::new(&[]);
@@ -234,7 +234,7 @@ fn calls_that_are_never_completed_hold_nothing_afterwards() {
             peer.send(&header.message(xid, &stream));
         }
         assert!(matches!(peer.hear(), Heard::ReadRequest(_)));
-        // The first half of the first answer.
+        // Sends the first half of the first response.
         peers.push(peer);
     }
     stage.a_good_client_is_served();
@@ -242,7 +242,7 @@ fn calls_that_are_never_completed_hold_nothing_afterwards() {
     stage.finish();
 }
 
-/// A peer that asks for much and reads nothing: what it asked for is bounded, and gone with it.
+/// A peer asks for much and reads nothing: the server holds a bounded part of it, and frees it when the peer goes.
 #[test]
 fn answers_that_are_not_taken_are_bounded() {
     let mut stage = Stage::new(&[]);

@@ -14,12 +14,12 @@ use crate::{
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The most bytes of a call that the server puts together: its named limit.
+/// The most bytes of a call in parts that the server collects: its named limit.
 const MAX_CALL_OCTETS: usize = (1 << 20) + (64 << 10);
-/// Messages that we send without waiting: the server takes more.
+/// Messages that we send without waiting: the server accepts more.
 const BURST: usize = 8;
 
-/// The codes of errors by their names, as the vectors have them.
+/// The codes of errors, by the names that the vectors use.
 fn codes(vectors: &[Value]) -> BTreeMap<String, u64> {
     let errors = vectors.iter().map(|vector| &vector["decode"]["error"]);
     let named = errors.filter_map(|error| Some((error["name"].as_str()?.to_owned(), error["code"].as_u64()?)));
@@ -51,7 +51,7 @@ fn every_vector_of_version_2_is_answered_as_judged() {
         let right = match heard[..] {
             [] => may("discard") || may("accept"),
             [Said::Error { code: ERR_VERS, fields, .. }] => may_answer(ERR_VERS) && fields == [2, 2],
-            // What is accepted may still be beyond a limit, or no call of a service that is here.
+            // An accepted header may still exceed a limit, or carry a call of an unknown service.
             [Said::Error { code, .. }] => may_answer(code) || may("accept"),
             [Said::Rpc(_) | Said::Long(_)] => may("accept"),
             _ => false,
@@ -94,7 +94,7 @@ fn a_connection_speaks_the_version_of_the_first_message_that_is_not_refused() {
             .collect();
         for first in 1..=2 {
             let mut peer = Peer::connect(&rdma);
-            // Too short to be of any version, and an error about nothing: no answer.
+            // Too short for any version, and an error about no message: no answer.
             let silent = [of_version(3)[..15].to_vec(), Xdr::default().words(&[77, 3, 32, 4, 1, 1, 1]).0, Vec::new()];
             for (number, &version) in refused.iter().enumerate() {
                 peer.send(&of_version(version));
@@ -105,7 +105,7 @@ fn a_connection_speaks_the_version_of_the_first_message_that_is_not_refused() {
             if !(low..=high).contains(&first) {
                 continue;
             }
-            // Now one that is spoken; and from then on no other.
+            // Now a version that the server speaks; from then on it accepts no other.
             let (one, two) = (rpc::inline(&rpc::null(5)), inline(&rpc::null(5)));
             let (spoken, other) = if first == 1 { (&one, &two) } else { (&two, &one) };
             for _ in 0..2 {
@@ -126,13 +126,13 @@ fn a_connection_speaks_the_version_of_the_first_message_that_is_not_refused() {
     }
 }
 
-/// A server that may speak version 1 only says so, and is used so on the same connection: what Linux's server does.
+/// A server with version 1 only says so, and the peer uses version 1 on the same connection, as with Linux's server.
 /// proves: V2-4.2.3.2-c
 #[test]
 fn a_server_of_version_1_refuses_properties_and_serves_on() {
     let stage = Stage::new(&["--rpcrdma", "1"]);
     let mut peer = Peer::connect(&stage.server.rdma);
-    // Less than version 1's shortest header is nothing that version 1 answers.
+    // Version 1 does not answer a message shorter than its shortest header.
     peer.send(&properties(0, &[]));
     peer.send(&properties(0, &[(2, &4096_u32.to_be_bytes())]));
     let said = Said::read(&peer.message().unwrap());
@@ -149,7 +149,7 @@ fn a_call_in_parts_is_served_up_to_the_limit_and_refused_beyond() {
     let stage = Stage::new(&[]);
     let file = stage.handle(b"written");
     let mut peer = settled(&stage);
-    // A WRITE of zeros, with its data in the stream: one that is as long as may be, and one part more.
+    // WRITEs of zeros with their data in the stream: one of the greatest allowed length, and one with a part more.
     for (octets, served) in [(100_000, true), (MAX_CALL_OCTETS, true), (MAX_CALL_OCTETS + 4000, false)] {
         let head = rpc::write_call(55, &file, 0).0.len();
         let count = if octets > 1 << 20 { 1 << 20 } else { octets - head };
@@ -164,7 +164,7 @@ fn a_call_in_parts_is_served_up_to_the_limit_and_refused_beyond() {
                 heard.extend(until_barrier(&mut peer, "in the middle of a call"));
             }
         }
-        // It may be answered after what comes behind it.
+        // The call may be answered after later messages.
         if heard.is_empty() {
             heard.push(next(&mut peer));
         }
@@ -176,7 +176,7 @@ fn a_call_in_parts_is_served_up_to_the_limit_and_refused_beyond() {
         }
     }
     drop(peer);
-    // Calls that are never finished hold what has come of them, and no longer than their connection.
+    // The server holds the parts of unfinished calls only until their connection ends.
     let mut peers = Vec::new();
     for _ in 0..8 {
         let mut peer = settled(&stage);
@@ -193,8 +193,8 @@ fn a_call_in_parts_is_served_up_to_the_limit_and_refused_beyond() {
     stage.finish();
 }
 
-/// Peers that begin calls in parts and stop take no more than the share of their address: others are served, and so are
-/// their own calls that need none of it.
+/// Peers that begin calls in parts and stop take no more memory than the share of their address: the server still
+/// serves others, and also the peers' calls that need no such memory.
 #[test]
 fn parts_that_are_held_are_bounded_for_each_address() {
     let mut stage = Stage::new(&["--memory", "64M"]);
@@ -217,8 +217,8 @@ fn parts_that_are_held_are_bounded_for_each_address() {
     stage.finish();
 }
 
-/// Messages that call nothing, without end: grants, errors about nothing, replies to nobody. None is answered, and
-/// calls are served among them.
+/// An endless flood of messages without calls: grants, errors about no message, replies to no call. The server answers
+/// none of them, and serves calls among them.
 /// proves: V2-4.2.1.2-d, V2-7-g
 #[test]
 fn floods_of_messages_that_ask_nothing_are_not_answered() {

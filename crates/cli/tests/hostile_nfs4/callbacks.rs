@@ -1,5 +1,5 @@
-//! The server's calls to clients that answer as they like: nothing, nonsense, another's, twice, or by ending the
-//! connection.
+//! The server's calls to clients that answer wrongly: not at all, with nonsense, to another call, twice, or by ending
+//! the connection.
 
 use crate::honest::{Honest, LOCKED, places, stage};
 use rpcrdma_peers::{
@@ -25,10 +25,10 @@ const DOWN: u32 = 0x201;
 /// Callback operations.
 const CB_SEQUENCE: u32 = 11;
 const CB_NOTIFY_LOCK: u32 = 13;
-/// How long something may take that takes milliseconds.
+/// How long something may take; usually it takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A client that waits for what the honest one has locked.
+/// A client that waits for a lock of the honest client.
 struct Waits {
     client: Client,
     open: State,
@@ -53,7 +53,7 @@ impl Waits {
         self.client.on(&self.file, op::LOCK, lock).status
     }
 
-    /// The next call, which has to be CB_NOTIFY_LOCK for this client.
+    /// The next call, which must be CB_NOTIFY_LOCK for this client.
     fn told(&mut self) -> Notice {
         let call = self.client.link.next_call();
         let notice = Notice::read(&call).expect("CB_NOTIFY_LOCK");
@@ -63,8 +63,8 @@ impl Waits {
     }
 }
 
-/// Opens a file until the server says that it tells of its locks: it learns of the answer to CB_NULL by and by. Returns
-/// the stateid and the handle.
+/// Opens a file until the server says that it will report free locks: it needs a moment to learn of the reply to
+/// CB_NULL. Returns the stateid and the handle.
 fn until_called(client: &mut Client, file: &[u8], owner: &[u8]) -> (State, Vec<u8>) {
     let begin = Instant::now();
     loop {
@@ -117,7 +117,7 @@ impl Notice {
         Some(Self { xid: call.xid, session, sequence, slot, file, client, owner })
     }
 
-    /// What an honest client answers.
+    /// The reply of an honest client.
     fn well(&self) -> Vec<u8> {
         self.results(self.session, self.slot, self.sequence)
     }
@@ -154,7 +154,7 @@ fn who_waits_for_a_lock_is_told_over_the_connection_of_its_own() {
             let notice = waits.told();
             assert_eq!((notice.slot, notice.sequence), (0, sequence));
             waits.client.link.answer(notice.xid, &notice.well());
-            // It was a hint: the other one is faster.
+            // The call was only a hint: the other client is faster.
             lock(&mut honest);
         }
         unlock(&mut honest);
@@ -166,7 +166,7 @@ fn who_waits_for_a_lock_is_told_over_the_connection_of_its_own() {
     stage.finish();
 }
 
-/// Replies to no call, of another's session, slot and number, of bytes that are nothing, and twice the same: the
+/// Replies to no call, replies with another session, slot or number, meaningless bytes, and the same reply twice: the
 /// connection stays, and so do others.
 #[test]
 fn answers_that_nobody_has_asked_for_do_no_harm() {
@@ -197,7 +197,7 @@ fn answers_that_nobody_has_asked_for_do_no_harm() {
             bind_again(&mut hostile.client);
             hostile.open = until_called(&mut hostile.client, b"honest", b"hostile").0;
         }
-        // It gives up, and another one waits.
+        // The hostile client gives up, and another one waits.
         let refused = hostile.client.on(&hostile.file, op::LOCK, client::lock(&hostile.open, b"hostile", LOCKED));
         assert_eq!(refused.status, status::DENIED);
         let mut decent = Waits::new(&place, b"decent");
@@ -211,7 +211,7 @@ fn answers_that_nobody_has_asked_for_do_no_harm() {
     stage.finish();
 }
 
-/// BIND_CONN_TO_SESSION in both directions, and CB_NULL answered.
+/// Sends BIND_CONN_TO_SESSION for both directions, and answers CB_NULL.
 fn bind_again(client: &mut Client) {
     let bind = Compound::new(2).op(op::BIND_CONN_TO_SESSION, Xdr::default().raw(&client.session).words(&[7, 0]));
     let bound = client.link.call(&bind);
@@ -222,7 +222,7 @@ fn bind_again(client: &mut Client) {
     until_flags(client, 0);
 }
 
-/// SEQUENCE says this by and by.
+/// Waits until SEQUENCE says these flags.
 fn until_flags(client: &mut Client, flags: u32) {
     let begin = Instant::now();
     while client.flags() != flags {
@@ -231,7 +231,7 @@ fn until_flags(client: &mut Client, flags: u32) {
     }
 }
 
-/// It is told so, its lock waits for nobody, and what it answers late is taken.
+/// The server tells the client that it cannot call it, gives the lock to others, and accepts late replies.
 #[test]
 fn a_client_that_answers_nothing_costs_nobody_else_anything() {
     let stage = stage(&[]);
@@ -267,8 +267,8 @@ fn a_client_that_answers_nothing_costs_nobody_else_anything() {
     stage.finish();
 }
 
-/// The connection ends in the middle of a call. The same call comes by the same slot and number over the connection
-/// that the client binds next.
+/// The connection ends in the middle of a call. The same call comes on the same slot and with the same number over the
+/// connection that the client binds next.
 ///
 /// proves: NFS4-8881-2.10.6.2-b, NFS4-8881-2.10.3.1-a
 #[test]
@@ -281,13 +281,13 @@ fn a_call_whose_connection_ends_comes_again_over_the_next() {
         unlock(&mut honest);
         let first = waits.told();
         waits.client.link = Link::to(&place);
-        // SEQUENCE over it is for the client's calls only.
+        // SEQUENCE over this connection binds it only for the client's calls.
         until_flags(&mut waits.client, DOWN);
         let bind =
             Compound::new(2).op(op::BIND_CONN_TO_SESSION, Xdr::default().raw(&waits.client.session).words(&[7, 0]));
         let bound = waits.client.link.call(&bind);
         assert_eq!(word(bound.body(op::BIND_CONN_TO_SESSION), 16), 3, "both directions");
-        // CB_NULL and the call, in whichever order.
+        // CB_NULL and the call, in either order.
         let mut again = None;
         for _ in 0..2 {
             let call = waits.client.link.next_call();

@@ -1,5 +1,5 @@
-//! The server's calls to clients of minor version 0: to nobody but who has asked for them, and what a client that is
-//! called does costs nobody else anything.
+//! The server's calls to clients of minor version 0: it calls only hosts that have asked for it, and whatever a called
+//! client does costs no other client anything.
 
 use crate::honest::{Honest, places, stage_of_all as stage};
 use rpcrdma_peers::{
@@ -23,11 +23,11 @@ use std::{
 
 /// The server's lease.
 const LEASE: Duration = Duration::from_secs(3);
-/// How long something may take that takes milliseconds.
+/// How long something may take; usually it takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long nobody comes who does not come.
+/// If nobody has connected for so long, nobody will.
 const QUIET: Duration = Duration::from_millis(500);
-/// How long one call of a decent client may take, on a machine that does something else as well.
+/// How long one call of a decent client may take, on a machine with other work.
 const PROMPT: Duration = Duration::from_secs(2);
 /// OPEN_DELEGATE_READ.
 const DELEGATED: u32 = 1;
@@ -80,7 +80,7 @@ fn nobody_is_called_but_who_has_asked_for_it() {
             let mut zero = Zero::called_at(place, format!("{which}-{number}").as_bytes(), address);
             assert_eq!(zero.renew(), status::OK, "it is a client all the same: {address:?}");
         }
-        // Nor is an address kept that is longer than any.
+        // The server also refuses an address that is longer than any valid one.
         let long = set_client_id(b"long", 1, (b"tcp", &[b'1'; 300]));
         assert_eq!(Link::to(place).call(&one(op::SETCLIENTID, long)).status, status::BADXDR);
         thread::sleep(QUIET);
@@ -88,7 +88,7 @@ fn nobody_is_called_but_who_has_asked_for_it() {
             let came = listener.accept();
             assert!(came.is_err(), "{:?} was called", listener.local_addr());
         }
-        // Who asks for it where it is, is called: the listeners would have heard.
+        // The server calls a client at its own address: so the listeners would have noticed other calls.
         let _asks = Zero::called_at(place, format!("{which}-asks").as_bytes(), (b"tcp", to_own.as_bytes()));
         let (_stream, from) = accepted(&own);
         assert_eq!(from.ip().to_string(), "127.0.0.1");
@@ -112,20 +112,20 @@ fn accepted(listener: &TcpListener) -> (TcpStream, SocketAddr) {
     }
 }
 
-/// What a client does with CB_RECALL. CB_NULL it answers.
+/// What a client does with CB_RECALL. It answers CB_NULL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
-    /// It takes the call, and says nothing.
+    /// It takes the call, and does not reply.
     Silent,
-    /// A reply to another call, then one to this whose results are nonsense.
+    /// It sends a reply to another call, then a reply to this call with nonsense results.
     Garbage,
-    /// Half of a reply.
+    /// It sends half of a reply.
     EndsInTheMiddle,
-    /// A record of 2 GiB, and bytes without an end.
+    /// It announces a record of 2 GiB, and sends bytes without end.
     HugeMark,
 }
 
-/// Is called, over one connection after the other, until it is over.
+/// Takes the server's calls, on one connection after the other, until `is_over`.
 fn is_called(listener: &TcpListener, manner: Manner, is_over: &AtomicBool, recalls: &AtomicBool) {
     while !is_over.load(Ordering::Acquire) {
         let Ok((mut stream, _)) = listener.accept() else {
@@ -156,7 +156,7 @@ fn is_called(listener: &TcpListener, manner: Manner, is_over: &AtomicBool, recal
     }
 }
 
-/// Says whether the connection stays.
+/// Misbehaves. Returns whether the connection stays.
 fn misbehaves(stream: &mut TcpStream, manner: Manner, xid: u32) -> bool {
     match manner {
         Manner::Silent => true,
@@ -171,7 +171,7 @@ fn misbehaves(stream: &mut TcpStream, manner: Manner, xid: u32) -> bool {
         }
         Manner::HugeMark => {
             let _ = stream.write_all(&Xdr::default().words(&[0x7FFF_FFFF, xid, 1, 0, 0, 0, 0]).0);
-            // As long as somebody takes them.
+            // As long as the server takes them.
             let octets = vec![0xA5; 1 << 20];
             while stream.write_all(&octets).is_ok() {}
             let _ = stream.read(&mut [0]);
@@ -200,8 +200,8 @@ fn delegated(place: &Place, name: &str, file: &str, listener: &TcpListener) -> (
     }
 }
 
-/// A client that renews its lease, and answers a recall in no way that helps, loses what it has when a lease is over.
-/// Until then the one who wants the file is told to come again, at once each time, and all others go on.
+/// A client that renews its lease but does not return a recalled delegation loses it after a lease. Until then the
+/// server at once tells the client that wants the file to try later, and all others can work.
 #[test]
 fn who_does_not_answer_a_recall_loses_the_file_and_delays_nobody() {
     let stage = stage(&["--lease", "3"]);
@@ -227,7 +227,7 @@ fn who_does_not_answer_a_recall_loses_the_file_and_delays_nobody() {
     stage.finish();
 }
 
-/// A file that is delegated to a client of this manner is wanted by another.
+/// Another client wants a file that is delegated to a client of this manner.
 fn is_taken_from(manner: Manner, place: &Place) {
     let (name, listener) = (format!("{manner:?}"), listener("127.0.0.1"));
     let (is_over, recalled) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -242,7 +242,7 @@ fn is_taken_from(manner: Manner, place: &Place) {
             let open = client::open_existing(name.as_bytes(), b"o", 2, 0);
             let opened = wants.call(&wants.compound().plain(op::PUTROOTFH).op(op::OPEN, open)).status;
             assert!(asked.elapsed() < PROMPT, "{name}: who wants the file waits for {:?}", asked.elapsed());
-            // It is there all the time, whether it can be called or not.
+            // The holder renews its lease all the time, whether the server can call it or not.
             assert!(matches!(zero.renew(), status::OK | status::CB_PATH_DOWN), "{name}");
             match opened {
                 status::OK => break,

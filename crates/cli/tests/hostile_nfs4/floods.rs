@@ -1,4 +1,4 @@
-//! Floods against the limits of what version 4 keeps: what is at the limit is given, one past it is refused, and an
+//! Floods against the limits of what version 4 keeps: the server grants up to the limit and refuses one past it, and an
 //! honest client keeps what it has.
 
 use crate::honest::{Honest, places, stage};
@@ -12,23 +12,23 @@ use rpcrdma_peers::{
     rpc::{Xdr, word},
 };
 
-/// Records of clients that nobody has confirmed.
+/// The most records of unconfirmed clients.
 const MAX_UNCONFIRMED: usize = 256;
 /// Sessions of a client, and slots of a session.
 const MAX_SESSIONS: usize = 16;
 const MAX_SLOTS: u32 = 64;
-/// Bytes of an answer that a slot remembers.
+/// The most bytes of a reply that a slot remembers.
 const SLOT_CACHE_OCTETS: u32 = 2_048;
-/// Bytes of the names of a client's owners, and of the longest.
+/// The most bytes of all names of a client's owners, and of one name.
 const MAX_NAME_OCTETS: usize = 8 << 20;
 const LONGEST_NAME_OCTETS: usize = 1_024;
-/// Ranges of a file that one client may lock, where the host is told of them.
+/// The most ranges of a file that one client may lock, if the server also locks them on the host.
 const MAX_RANGES: u64 = 4_096 / 4 * 3;
 /// Clients that read at a time, READs of a call, and bytes of each: more in all than the server's memory.
 const READERS: usize = 24;
 const READS: usize = 60;
 const READ_OCTETS: u32 = 16 << 10;
-/// Operations of one call here.
+/// How many operations one call has here.
 const BATCH: usize = 31;
 
 /// A name of so many bytes that no other number has.
@@ -38,7 +38,8 @@ fn name(number: usize, octets: usize) -> Vec<u8> {
     name
 }
 
-/// Asks for many things, some in one call, until one is refused; says how many were given and the status of the last.
+/// Asks for many things, several in one call, until the server refuses one. Returns how many it granted, and the last
+/// status.
 fn until_refused(
     client: &mut Client,
     mut ask: impl FnMut(Compound, usize) -> Compound,
@@ -59,7 +60,7 @@ fn until_refused(
     (given, status::OK)
 }
 
-/// Clients that nobody confirms push each other out; an honest one that comes in between is served as always.
+/// Unconfirmed clients push each other out; an honest client in between is served as usual.
 #[test]
 fn a_flood_of_clients_costs_nobody_but_itself() {
     let stage = stage(&[]);
@@ -116,15 +117,15 @@ fn sessions_and_slots_end_at_their_limits() {
     stage.finish();
 }
 
-/// What a slot remembers of an answer ends at its limit, whatever the client has asked for: what fits is answered once
-/// more, and what does not is refused before it is executed.
+/// The memory of a slot for a reply is limited, whatever the client has asked for: a reply that fits is sent once more,
+/// and a call whose reply does not fit is refused before execution.
 #[test]
 fn what_a_slot_remembers_ends_at_its_limit() {
     let stage = stage(&[]);
     for place in places(&stage) {
         let mut honest = Honest::new(&place);
         let mut client = Client::new(&place, b"hostile", 2);
-        // CREATE_SESSION that wants all of every answer to be remembered.
+        // CREATE_SESSION that asks the server to remember every reply completely.
         let channel = |xdr: Xdr| xdr.words(&[0, 1 << 20, 1 << 20, 1 << 20, 64, 1, 0]);
         let create = channel(channel(Xdr::default().u64(client.id).words(&[client.creation, 0])));
         let create = Compound::new(2).op(op::CREATE_SESSION, create.words(&[0x4000_0000, 1, 0]));
@@ -140,7 +141,7 @@ fn what_a_slot_remembers_ends_at_its_limit() {
             let mut call = (0..50).fold(begin, |call, _| call.plain(op::PUTROOTFH));
             call.tag = vec![b't'; tag];
             let answered = client.link.call(&call);
-            // The header of an accepted reply, the status, the tag and how many results there are.
+            // The header of an accepted reply, the status, the tag and the number of results.
             let results: usize = answered.outcomes.iter().map(|outcome| 8 + outcome.body.len()).sum();
             let octets = (24 + 4 + 4 + tag + 4 + results) as u32;
             match answered.status {
@@ -149,7 +150,7 @@ fn what_a_slot_remembers_ends_at_its_limit() {
                     assert_eq!(client.link.call(&call), answered, "it is remembered");
                 }
                 status::REP_TOO_BIG_TO_CACHE => {
-                    // With the results of what was not executed any more.
+                    // Plus the results of the operations that were not executed.
                     let whole = octets + 8 * (64 - answered.outcomes.len() as u32);
                     smallest_refused = smallest_refused.min(whole);
                 }
@@ -166,7 +167,7 @@ fn what_a_slot_remembers_ends_at_its_limit() {
     stage.finish();
 }
 
-/// Opens of one file by owners with the longest names there are.
+/// Opens of one file by owners with the longest possible names.
 ///
 /// proves: NFS4-LIMITS-NAMES-a
 #[test]
@@ -197,7 +198,7 @@ fn a_flood_of_owners_ends_at_the_limit_of_its_names() {
     assert!(grown < 64 << 10, "{grown} KiB for {} KiB of names", MAX_NAME_OCTETS >> 10);
     let refused = client.on(&file, op::LOCK, client::lock(&open, &name(0, 9), (0, 1)));
     assert_eq!(refused.status, status::DELAY, "locks too");
-    // One that is closed makes room for one.
+    // A closed open makes room for another.
     assert_eq!(client.on(&file, op::CLOSE, client::close(&states[0])).status, status::OK);
     let again = client.on(&file, op::OPEN, opening(most, LONGEST_NAME_OCTETS - 9));
     assert_eq!(again.status, status::OK);
@@ -229,7 +230,7 @@ fn a_flood_of_locks_ends_at_its_limit() {
     let ask = |call: Compound, number: usize| call.op(op::PUTFH, put.clone()).op(op::LOCK, known(number as u64 + 1));
     let (given, refused) = until_refused(&mut client, ask, 2 * MAX_RANGES as usize, drop);
     assert_eq!((given as u64 + 1, refused), (MAX_RANGES, status::DELAY));
-    // Beside it others lock what they like, there too.
+    // Other clients can still lock in this file.
     let mut other = Client::new(&place, b"other", 2);
     let (theirs, file) = other.open(b"flood", b"o", 0);
     let locked = other.on(&file, op::LOCK, client::lock(&theirs, b"l", (1 << 40, 1)));
@@ -244,7 +245,7 @@ fn a_flood_of_locks_ends_at_its_limit() {
     stage.finish();
 }
 
-/// COMPOUNDs of many READs, each of which wants memory while others hold some: all are answered, and nobody waits for
+/// COMPOUNDs of many READs, each of which needs memory while others hold some: all are answered, and none waits for
 /// ever.
 #[test]
 fn calls_of_many_reads_do_not_wait_for_each_other() {
@@ -261,7 +262,7 @@ fn calls_of_many_reads_do_not_wait_for_each_other() {
                 let call = (0..READS).fold(put, |call, _| call.op(op::READ, client::read(&open, READ_OCTETS)));
                 for _ in 0..8 {
                     let (answered, count) = client.call(&call).short();
-                    // Without memory for one more the client asks again for what is left.
+                    // If there is no memory for one more READ, the client must ask again for the rest.
                     assert!(answered == status::OK && count == READS + 1 || answered == status::DELAY, "{answered}");
                 }
             });

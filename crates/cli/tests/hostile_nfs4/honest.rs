@@ -10,7 +10,7 @@ use rpcrdma_peers::{
     rpc::{Xdr, word},
 };
 
-/// A server of versions 3, 4.1 and 4.2 that trusts what callers say of themselves.
+/// A server of versions 3, 4.1 and 4.2 that trusts the identities that callers claim.
 pub(crate) fn stage(more: &[&str]) -> Stage {
     stage_of("3,4.1,4.2", more)
 }
@@ -23,7 +23,7 @@ pub(crate) fn stage_of_all(more: &[&str]) -> Stage {
 fn stage_of(versions: &str, more: &[&str]) -> Stage {
     let versions = ["--nfs", versions, "--tcp", "127.0.0.1:0", "--no-root-squash"];
     Stage::after(&[&versions[..], more].concat(), |stage| {
-        // The journal of clients is opened for the first of them.
+        // The first client makes the server open its journal of clients.
         for place in places(stage) {
             Honest::new(&place).works();
         }
@@ -31,7 +31,7 @@ fn stage_of(versions: &str, more: &[&str]) -> Stage {
     })
 }
 
-/// Where it can be reached.
+/// The addresses of the server.
 pub(crate) fn places(stage: &Stage) -> [Place; 2] {
     [Place::Tcp(stage.server.tcp.clone().unwrap()), Place::Rdma(stage.server.rdma.clone())]
 }
@@ -45,7 +45,7 @@ pub(crate) struct Honest {
     written: u8,
 }
 
-/// What of the file it has locked.
+/// The range of the file that it has locked.
 pub(crate) const LOCKED: (u64, u64) = (0, 100);
 
 impl Honest {
@@ -59,7 +59,7 @@ impl Honest {
         Self { client, open, file, lock, written: 0 }
     }
 
-    /// What it has works, and what it wrote is there.
+    /// Its session, open and lock work, and its data are there.
     pub(crate) fn works(&mut self) {
         let Self { client, open, file, lock, written } = self;
         let read = client.on(file, op::READ, client::read(open, 64));
@@ -73,7 +73,7 @@ impl Honest {
         assert_eq!(client.flags(), 0, "it has lost nothing");
     }
 
-    /// Nobody else gets what it has locked.
+    /// Another client does not get what it has locked.
     pub(crate) fn excludes(&self, other: &mut Client) {
         let (open, file) = other.open(b"honest", b"other", 0);
         let refused = other.on(&file, op::LOCK, client::lock(&open, b"other", LOCKED));

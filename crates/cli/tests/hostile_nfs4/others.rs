@@ -1,4 +1,4 @@
-//! What is somebody else's: stateids, clients, sessions; and what may be reclaimed.
+//! Attacks on what belongs to others: stateids, clients, sessions; and forbidden reclaims.
 
 use crate::honest::{Honest, LOCKED, places, stage};
 use rpcrdma_peers::{
@@ -67,13 +67,13 @@ fn clients_and_sessions_of_others_stay() {
             assert_eq!(link.call(&steal).status, status::CLID_INUSE, "the name, by another user");
         }
         let session = |id, sequence| Compound::new(2).op(op::CREATE_SESSION, client::create_session(id, sequence, 8));
-        // A client that was confirmed may have sessions made by any user (RFC 8881 section 18.36.4): by its next
-        // number, and by its last as a repetition, which makes none.
+        // Any user may make sessions for a confirmed client (RFC 8881 section 18.36.4): with its next number; with its
+        // last number as a repetition, which makes none.
         assert_eq!(link.call(&session(id, honest.client.creation - 1)).status, status::OK);
         for sequence in [honest.client.creation + 1, 0, u32::MAX] {
             assert_eq!(link.call(&session(id, sequence)).status, status::SEQ_MISORDERED);
         }
-        // One that was not may not.
+        // Another user may not do so for an unconfirmed client.
         link.user = 0;
         let known = link.call(&Compound::new(2).op(op::EXCHANGE_ID, client::exchange_id(b"unconfirmed", 1)));
         let body = known.body(op::EXCHANGE_ID);

@@ -1,4 +1,4 @@
-//! What a COMPOUND may look like: minor versions, places of operations, numbers of them, tags, bitmaps and counts.
+//! The forms of a COMPOUND: minor versions, places and numbers of operations, tags, bitmaps and counts.
 
 use crate::honest::{Honest, places, stage};
 use rpcrdma_peers::{
@@ -13,7 +13,7 @@ use rpcrdma_peers::{
 /// RFC 8881 section 16.2: the most operations of a session here, and bytes of a tag.
 const MAX_OPS: u32 = 64;
 const MAX_TAG_OCTETS: usize = 1_024;
-/// Words of a bitmap that are read.
+/// The most words of a bitmap that the server reads.
 const MAX_BITMAP_WORDS: usize = 128;
 
 /// proves: NFS4-8881-16.2-b, NFS4-8178-8-a
@@ -27,7 +27,7 @@ fn minor_versions_and_their_operations_are_told_apart() {
             let call = Compound::new(minor).op(op::EXCHANGE_ID, client::exchange_id(b"x", 1)).plain(op::PUTROOTFH);
             assert_eq!(client.link.call(&call).short(), (status::MINOR_VERS_MISMATCH, 0), "{minor}");
         }
-        // Of a session, by a minor version that is not served.
+        // In a session, with a minor version that is not served.
         let mut call = client.next(0, true, &Compound::new(1).plain(op::PUTROOTFH));
         call.minor = 3;
         assert_eq!(client.link.call(&call).short(), (status::MINOR_VERS_MISMATCH, 0));
@@ -132,7 +132,7 @@ fn operations_and_tags_end_at_their_limits() {
         };
         let past = client.next(0, false, &many(MAX_OPS));
         refused(&past, &mut client);
-        // Two operations that say that they are more.
+        // Two operations in a call that announces more.
         for announced in [MAX_OPS + 1, 1 << 16, u32::MAX] {
             let mut call = client.next(0, false, &many(1));
             call.announced = announced;
@@ -160,7 +160,7 @@ fn operations_and_tags_end_at_their_limits() {
     stage.finish();
 }
 
-/// Bitmaps at their limit and one past it, and of 2^32 words; and each operation with counts that nobody can fulfil.
+/// Bitmaps at their limit and one past it, and of 2^32 words; and each operation with impossible counts.
 #[test]
 fn counts_without_end_cost_nothing() {
     let mut stage = stage(&[]);
@@ -181,13 +181,12 @@ fn counts_without_end_cost_nothing() {
             for body in
                 [vec![0xFF; 512], vec![0; 512], Vec::new(), vec![0x7F; 96], [vec![0; 16], vec![0xFF; 64]].concat()]
             {
-                // CLOSE and the like have all that they want in zeros: each may say what it likes, once.
+                // For CLOSE and similar operations zeros are valid arguments: any status is allowed here.
                 let call = client.next(0, false, &Compound::new(2).plain(op::PUTROOTFH).op(number, Xdr(body)));
                 client.link.send(&call);
                 let octets = match client.link.hear().1 {
                     Status::Success(octets) => octets,
-                    // More bytes than the operation has: no call at all, and the slot goes on as if it had not been
-                    // there.
+                    // More bytes than the operation has: this is no valid call, and the slot has not seen it.
                     Status::GarbageArgs => {
                         client.slots[0] -= 1;
                         continue;

@@ -1,4 +1,4 @@
-//! Sessions and slots: each call is executed once, whatever is sent again and over which connections.
+//! Sessions and slots: each call is executed once, however often and over whichever connections it is sent.
 
 use crate::honest::{Honest, places, stage};
 use rpcrdma_peers::nfs4::{
@@ -12,14 +12,14 @@ fn mkdir(name: &[u8]) -> Compound {
     Compound::new(2).plain(op::PUTROOTFH).op(op::CREATE, client::create_directory(name))
 }
 
-/// Sends one call over many connections at once, and gives what each is answered.
+/// Sends one call over many connections at once, and returns all answers.
 fn at_once(place: &Place, call: &Compound, times: usize) -> Vec<Results> {
     let mut links: Vec<_> = (0..times).map(|_| Link::to(place)).collect();
     links.iter_mut().for_each(|link| _ = link.send(call));
     links.iter_mut().map(|link| link.results().1).collect()
 }
 
-/// A second execution would find that the directory is there.
+/// A second execution would find that the directory exists.
 ///
 /// proves: NFS4-8881-2.10.6.1.3-a, NFS4-8881-2.10.6.2-a
 #[test]
@@ -111,7 +111,7 @@ fn what_a_slot_does_not_expect_is_refused_and_changes_nothing() {
         link.user = 4_711;
         assert_eq!(link.call(&call).status, status::SEQ_FALSE_RETRY);
         assert_eq!(client.link.call(&call), answer, "the slot has kept its answer");
-        // The same without a word that the answer is to be kept.
+        // The same without asking the server to keep the reply.
         let call = client.next(3, false, &mkdir(format!("{name}-too").as_bytes()));
         assert_eq!(client.link.call(&call).short(), (status::OK, 3));
         assert_eq!(client.link.call(&call).short(), (status::RETRY_UNCACHED_REP, 2));
@@ -123,8 +123,8 @@ fn what_a_slot_does_not_expect_is_refused_and_changes_nothing() {
     stage.finish();
 }
 
-/// A client that never goes on in its slot, and asks again and again: the answer costs no more than it did the first
-/// time.
+/// A client never goes on in its slot, but repeats its call again and again: the reply costs no more memory than the
+/// first time.
 #[test]
 fn a_slot_that_is_never_acknowledged_costs_its_own_answer_alone() {
     let stage = stage(&[]);

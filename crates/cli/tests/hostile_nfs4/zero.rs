@@ -1,5 +1,5 @@
-//! Minor version 0 misused: names and ids of others, owners' numbers, opens that nobody confirms, ids of one kind where
-//! the other is wanted, calls that come again.
+//! Misuse of minor version 0: names and ids of others, numbers of owners, unconfirmed opens, ids of the wrong kind,
+//! repeated calls.
 
 use crate::honest::{Honest, places, stage_of_all as stage};
 use rpcrdma_peers::{
@@ -13,10 +13,10 @@ use rpcrdma_peers::{
     rpc::{Xdr, word},
 };
 
-/// Records of clients that nobody has confirmed, and records of one address.
+/// The most records of unconfirmed clients, and the most records of one address.
 const MAX_UNCONFIRMED: usize = 256;
 const MAX_CLIENTS_OF_ADDRESS: usize = 4_096 / 4 * 3;
-/// Another user than the one who made the client known.
+/// Another user than the one that registered the client.
 const THIEF: u32 = 4_711;
 
 fn set(link: &mut Link, name: &[u8], incarnation: u64) -> Results {
@@ -44,14 +44,14 @@ fn another_user_neither_takes_a_name_in_use_nor_confirms_it() {
             assert_eq!(refused.status, status::CLID_INUSE, "the name, by another user");
         }
         assert_eq!(confirm(&mut link, &used.told), status::CLID_INUSE, "what was confirmed, by another user");
-        // A verifier that nobody was told, for an id that is known and for some that are not.
+        // A verifier that the server has not given out, for a known id and for some unknown ones.
         link.user = 0;
         for (at, bit) in [(8, 1), (15, 0x80), (0, 0x40), (3, 1), (7, 0x20)] {
             let mut wrong = used.told.clone();
             wrong[at] ^= bit;
             assert_eq!(confirm(&mut link, &wrong), status::STALE_CLIENTID, "byte {at}");
         }
-        // What was not confirmed is no client, and its own user alone makes it one.
+        // An unconfirmed record is no client, and only its own user can confirm it.
         let draft = set(&mut link, format!("draft-{number}").as_bytes(), 1).body(op::SETCLIENTID).to_vec();
         let renew = |link: &mut Link, id| link.call(&one(op::RENEW, Xdr::default().u64(id))).status;
         assert_ne!(renew(&mut link, id_of(&draft)), status::OK);
@@ -61,7 +61,7 @@ fn another_user_neither_takes_a_name_in_use_nor_confirms_it() {
         link.user = 0;
         assert_eq!(confirm(&mut link, &draft), status::OK);
         assert_eq!(renew(&mut link, id_of(&draft)), status::OK);
-        // All the time the one in use was in use.
+        // Meanwhile the client in use has lost nothing.
         assert_eq!(used.renew(), status::OK);
         assert_eq!(used.on(&file, op::READ, client::read(&state, 1)).status, status::OK);
         assert_eq!(used.on(&file, op::CLOSE, owner.close(&state)).status, status::OK);
@@ -87,7 +87,7 @@ fn clients_without_sessions_that_nobody_confirms_push_each_other_out() {
         let (first, oldest_left) = (&told[told.len() - MAX_UNCONFIRMED - 1], &told[told.len() - MAX_UNCONFIRMED]);
         assert_eq!(confirm(&mut link, first), status::STALE_CLIENTID, "one past the limit");
         assert_eq!(confirm(&mut link, oldest_left), status::OK, "at the limit");
-        // One name again and again takes one place.
+        // A repeated name takes only one record.
         for incarnation in 0..1_000 {
             set(&mut link, b"again", incarnation);
         }
@@ -99,7 +99,8 @@ fn clients_without_sessions_that_nobody_confirms_push_each_other_out() {
     stage.finish();
 }
 
-/// Whoever confirms what it makes known ends at the share of its address, and costs only who comes from there later.
+/// A host that registers and confirms many clients ends at the share of its address, and harms only later clients from
+/// there.
 #[test]
 fn clients_that_are_confirmed_end_at_the_share_of_their_address() {
     let stage = stage(&["--lease", "600"]);
@@ -117,8 +118,8 @@ fn clients_that_are_confirmed_end_at_the_share_of_their_address() {
         assert!(made <= MAX_CLIENTS_OF_ADDRESS, "one past the limit");
     };
     assert_eq!(refused, status::DELAY);
-    // Those of the stage's own clients and of the honest one are records of this address, too: an incarnation of a name
-    // takes the place of the former, so that there is one of it.
+    // The stage's own clients and the honest client have records of this address, too: a new incarnation of a name
+    // replaces the former one, so together they have one.
     assert_eq!(made, MAX_CLIENTS_OF_ADDRESS - 1);
     let mut other = Link::to(&place);
     let one_more = Compound::new(2).op(op::EXCHANGE_ID, client::exchange_id(b"one more", 1));
@@ -130,7 +131,7 @@ fn clients_that_are_confirmed_end_at_the_share_of_their_address() {
     stage.finish();
 }
 
-/// Every operation with an owner's number: once more the same, then by wrong numbers, and then the right one.
+/// Every operation with an owner's number: repeated, then with wrong numbers, and then with the right one.
 ///
 /// proves: NFS4-7530-9.1.7-a, NFS4-7530-9.1.8-a, NFS4-7530-9.1.9-b
 #[test]
@@ -141,7 +142,7 @@ fn owners_numbers_are_used_once() {
         let mut zero = Zero::new(place, b"hostile");
         let (mut owner, mut locker) = (zero.owner(b"o"), zero.owner(b"l"));
         let name = format!("numbers-{number}");
-        // GUARDED4 fails where the file is there: what is executed again would say so.
+        // GUARDED4 fails if the file exists: so a second execution would be visible.
         let create = owner.create(name.as_bytes());
         let made = zero.link.call(&create);
         assert_eq!(zero.link.call(&create), made, "OPEN");
@@ -170,9 +171,9 @@ fn owners_numbers_are_used_once() {
                 assert_eq!(zero.on(&file, what, args).short(), (status::BAD_SEQID, 2), "operation {what}, {wrong}");
             }
         }
-        // The last number for something else is wrong as well.
+        // The last number with another operation is wrong as well.
         assert_eq!(zero.on(&file, op::CLOSE, owner.clone_at(0).close(&state)).status, status::BAD_SEQID);
-        // None of it has changed anything, nor used a number up.
+        // Nothing of this has changed anything or used a number.
         assert_eq!(zero.on(&file, op::WRITE, client::write(&locked, b"octets")).status, status::OK);
         let unlocked = twice(&mut zero, op::LOCKU, locker.unlock(&locked, (0, 10)));
         assert_eq!(word(&unlocked, 0), 2);
@@ -184,7 +185,8 @@ fn owners_numbers_are_used_once() {
     stage.finish();
 }
 
-/// An open that its owner never confirms stands for nothing, takes one place whatever it is of, and goes with the next.
+/// An open that its owner never confirms cannot be used, takes only one record for each owner, and ends with the
+/// owner's next open.
 ///
 /// proves: NFS4-7530-16.18-a, NFS4-7530-16.18-b, NFS4-7530-16.18-d
 #[test]
@@ -196,7 +198,7 @@ fn opens_that_are_never_confirmed_are_of_no_use() {
         let mut zero = Zero::new(&place, b"hostile");
         let mut owner = zero.owner(b"o");
         for name in [b"file".as_slice(), b"written"] {
-            // Without reading or writing for all others.
+            // Denies reading and writing to all others.
             let results = zero.link.call(&owner.open(name, 1, 3));
             let (body, handle) = (results.body(op::OPEN), results.body(op::GETFH));
             assert_eq!(word(body, 36) & zero::CONFIRM, zero::CONFIRM);
@@ -212,10 +214,10 @@ fn opens_that_are_never_confirmed_are_of_no_use() {
             }
             owner.last = last;
         }
-        // Its second OPEN has ended the first.
+        // The owner's second OPEN has ended the first.
         let (open, file) = opened_by(&mut decent, b"file");
         assert_eq!(decent.on(&file, op::CLOSE, client::close(&open)).status, status::OK);
-        // A flood of them: one at a time, and no number is wrong.
+        // A flood of unconfirmed opens: only the last one exists, and every number is accepted.
         for number in 0..1_000u32 {
             owner.last = number.wrapping_mul(77);
             let results = zero.link.call(&owner.open(b"written", 1, 3));
@@ -230,9 +232,9 @@ fn opens_that_are_never_confirmed_are_of_no_use() {
     stage.finish();
 }
 
-/// OPEN of what is there, for reading.
+/// OPEN of an existing file, for reading.
 fn opened_by(client: &mut Client, name: &[u8]) -> (State, Vec<u8>) {
-    // Without a delegation: it would be in the way of who comes next.
+    // Without a delegation, which would be in the way of later opens.
     let open = client::open_existing(name, b"o", 1 | 0x400, 0);
     let results = client.call(&client.compound().plain(op::PUTROOTFH).op(op::OPEN, open).plain(op::GETFH));
     let handle = results.body(op::GETFH);
@@ -259,7 +261,7 @@ fn owners_of_locks_are_not_forgotten_as_long_as_they_hold_one() {
             let release = zero::Owner { client: wrong, ..locker.clone() }.release();
             assert_eq!(zero.link.call(&one(op::RELEASE_LOCKOWNER, release)).status, status::STALE_CLIENTID);
         }
-        // The same name is another's owner there.
+        // With another client's id, the same name is another owner.
         let theirs = thief.owner(b"l").release();
         assert_eq!(thief.link.call(&one(op::RELEASE_LOCKOWNER, theirs)).status, status::OK);
         assert_eq!(zero.on(&file, op::WRITE, client::write(&locked, b"octets")).status, status::OK);
@@ -328,7 +330,7 @@ fn ids_and_operations_of_other_minor_versions_mean_nothing() {
         ] {
             assert_eq!(zero.on(&honest.file, number, args).status, status::BAD_STATEID, "operation {number}");
         }
-        // What the one kind has and the other has not.
+        // Operations that only one kind of client has.
         for (number, args) in [
             (op::EXCHANGE_ID, client::exchange_id(b"x", 1)),
             (op::CREATE_SESSION, client::create_session(theirs, 1, 8)),
@@ -355,8 +357,7 @@ fn ids_and_operations_of_other_minor_versions_mean_nothing() {
     stage.finish();
 }
 
-/// The same call over the same connection, word for word: what it changes is changed once, and each time the answer is
-/// the same.
+/// The same call over the same connection, byte for byte: it is executed once, and each time the answer is the same.
 ///
 /// proves: NFS4-7530-DRC-a
 #[test]
@@ -378,7 +379,7 @@ fn a_call_that_comes_again_is_answered_and_not_executed() {
         for _ in 0..3 {
             assert_eq!(say(&mut zero.link, &message), made);
         }
-        // All at a time.
+        // Eight copies at the same time.
         for _ in 0..8 {
             zero.link.say(&message);
         }
@@ -386,14 +387,14 @@ fn a_call_that_comes_again_is_answered_and_not_executed() {
             assert_eq!(zero.link.results(), made);
         }
         assert_eq!(zero.link.call(&create).status, status::EXIST, "by another number it is another call");
-        // REMOVE, which answers NOENT when it is executed again.
+        // REMOVE, which would answer NOENT if it were executed again.
         let remove = Compound::new(0).plain(op::PUTROOTFH).op(op::REMOVE, Xdr::default().opaque(directory.as_bytes()));
         let message = zero.link.message(&remove.args());
         let removed = say(&mut zero.link, &message);
         assert_eq!(removed.1.status, status::OK);
         assert_eq!(say(&mut zero.link, &message), removed);
         assert_eq!(zero.link.call(&remove).status, status::NOENT);
-        // The same number with other words is no repetition.
+        // The same XID with other contents is no repetition.
         let mut other = message.clone();
         let at = other.len() - 1;
         other[at - 4] ^= 1;
