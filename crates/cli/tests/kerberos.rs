@@ -1,5 +1,5 @@
-//! The command serves with Kerberos, against a real KDC. The client is written by hand: it makes contexts by MIT's
-//! library, and can send what no client would. Where the KDC's programs are not installed, nothing is tested.
+//! The command serves with Kerberos, against a real KDC. The client is hand-written: it makes contexts with MIT's
+//! library, and can send what no real client would. If the KDC's programs are not installed, nothing is tested.
 
 #[path = "kerberos/clocks.rs"]
 mod clocks;
@@ -37,7 +37,7 @@ const KRB5: u32 = 1;
 const KRB5I: u32 = 2;
 /// How long an answer may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long it is waited for an answer that is not to come.
+/// How long a test waits to see that no answer comes.
 const SILENCE: Duration = Duration::from_millis(500);
 /// AUTH_TOOWEAK and RPCSEC_GSS_CREDPROBLEM.
 const TOO_WEAK: u32 = 5;
@@ -51,7 +51,7 @@ fn opaque(octets: &[u8]) -> Vec<u8> {
     [&words(&[octets.len() as u32])[..], octets, &vec![0; octets.len().next_multiple_of(4) - octets.len()]].concat()
 }
 
-/// What stands in a message, from its beginning.
+/// Reads a message from its beginning.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
@@ -82,7 +82,7 @@ impl Wire {
         self.0.write_all(&[&head[..], call].concat()).unwrap();
     }
 
-    /// The next reply, if one comes in this time.
+    /// The next reply, if one comes within this time.
     fn reply(&mut self, limit: Duration) -> Option<Vec<u8>> {
         self.0.set_read_timeout(Some(limit)).unwrap();
         let mut head = [0; 4];
@@ -106,7 +106,7 @@ fn header(xid: u32, [program, version, procedure]: What, flavour: u32, credentia
     [words(&[xid, 0, 2, program, version, procedure, flavour]), opaque(credential)].concat()
 }
 
-/// A call by AUTH_SYS, as this user.
+/// A call with AUTH_SYS, as this user.
 fn by_sys(what: What, uid: u32, args: &[u8]) -> Vec<u8> {
     [&header(7, what, 1, &words(&[0, 0, uid, uid, 0]))[..], &words(&[0, 0]), args].concat()
 }
@@ -117,7 +117,7 @@ fn init(token: &[u8]) -> Vec<u8> {
     [header(5, [NFS, 3, 0], 6, &credential), words(&[0, 0]), opaque(token)].concat()
 }
 
-/// Results of an accepted call without a verifier of Kerberos, or why it was denied.
+/// The results of an accepted call without a Kerberos verifier, or the reason of the denial.
 fn plain(reply: &[u8]) -> Result<Vec<u8>, u32> {
     let mut reply = Reader(reply);
     assert_eq!([0; 2].map(|_| reply.word())[1], 1, "a reply");
@@ -183,7 +183,7 @@ impl Client {
         [&header[..], &words(&[6]), &opaque(&verifier), &body].concat()
     }
 
-    /// Its results, once their protection is checked and taken off.
+    /// Makes a call. Checks the protection of the results, and returns them without it.
     fn ask(&mut self, what: What, service: u32, args: &[u8]) -> Result<Vec<u8>, u32> {
         let call = self.call(what, service, args);
         let reply = self.wire.ask(&call);
@@ -203,12 +203,12 @@ impl Client {
     }
 }
 
-/// A server at an address of its own, as Kerberos needs port 2049 of TCP there.
+/// A server at its own address, because Kerberos needs TCP port 2049 there.
 fn start(realm: &Realm, host: &str, sec: &str, more: &[&str]) -> Server {
     let scratch = realm.folder();
     let (any, tcp, keytab) = (format!("{host}:0"), format!("{host}:2049"), realm.keytab());
     let own = ["--tcp", &tcp, "--sec", sec, "--keytab", keytab.to_str().unwrap()];
-    // A keytab that nothing needs is refused.
+    // `serve` refuses a keytab that no flavour needs.
     let own = if sec == "sys" { &own[..4] } else { &own[..] };
     let directory = served(scratch);
     fs::write(directory.join("file"), "contents").unwrap();
@@ -226,7 +226,7 @@ fn mount(server: &Server) -> (Vec<u8>, Vec<u32>) {
     (handle, (0..count).map(|_| results.word()).collect())
 }
 
-/// The status that results begin with.
+/// The status at the beginning of results.
 fn status(results: Result<Vec<u8>, u32>) -> u32 {
     Reader(&results.unwrap()).word()
 }
@@ -284,7 +284,7 @@ fn hostile_messages_change_nothing_for_others() {
         let (root, _) = mount(&server);
         let (mut alice, mut bob) = (Client::new(realm, "alice", &tcp), Client::new(realm, "bob", &tcp));
         let (get, args) = ([NFS, 3, 1], opaque(&root));
-        // What is seen twice gets no answer, and the next call does.
+        // The server does not answer a repeated sequence number, but answers the next call.
         let call = alice.call(get, KRB5I, &args);
         alice.wire.ask(&call);
         alice.wire.send(&call);
@@ -297,17 +297,17 @@ fn hostile_messages_change_nothing_for_others() {
         *forged.last_mut().unwrap() ^= 1;
         let reply = alice.wire.ask(&forged);
         assert_eq!(reply[reply.len() - 4..], words(&[4]), "GARBAGE_ARGS");
-        // The context of another.
+        // Another user's context.
         std::mem::swap(&mut alice.handle, &mut bob.handle);
         assert_eq!(alice.ask(get, KRB5I, &args), Err(CREDENTIAL_PROBLEM));
         std::mem::swap(&mut alice.handle, &mut bob.handle);
-        // Tokens that are none, and one that is too large to be one.
+        // Invalid tokens, and one that is too large.
         for token in [&b""[..], b"token", &[0x60; 2000], &[0x60; 1 << 20]] {
             let reply = Wire::to(&tcp).ask(&init(token));
             let is_garbage = reply[20..24] == words(&[4]);
             assert!(is_garbage || plain(&reply).unwrap()[4..8] != words(&[0]), "{} bytes", token.len());
         }
-        // Fifty at a time, as fast as they can be sent, that never go on; somebody else is answered meanwhile.
+        // Fifty beginnings at a time, as fast as possible, that never continue; another client is answered meanwhile.
         let mut flood = Wire::to(&tcp);
         let mut slowest = Duration::ZERO;
         for _ in 0..20 {

@@ -1,5 +1,4 @@
-//! Clocks that are apart: what users are told. Whose clock is wrong, Debian's libfaketime makes it so; without it
-//! nothing is tested.
+//! Clocks that differ: the messages to users. Debian's libfaketime makes a clock wrong; without it nothing is tested.
 
 use crate::{
     common::{Server, cache, rpcrdma, run},
@@ -12,12 +11,12 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What Kerberos takes is five minutes.
+/// More than the five minutes that Kerberos allows.
 const AHEAD: &str = "+10m";
 const BEHIND: &str = "-10m";
 const CLOCKS: &str = "the clocks of this host and of the server or the KDC differ by more than five minutes";
 
-/// The library that changes what a program takes for the time.
+/// The library that changes a program's clock.
 fn library() -> Option<PathBuf> {
     let folders = fs::read_dir("/usr/lib").ok()?.flatten().map(|folder| folder.path());
     let library = folders.map(|folder| folder.join("faketime/libfaketime.so.1")).find(|library| library.is_file());
@@ -27,13 +26,13 @@ fn library() -> Option<PathBuf> {
     library
 }
 
-/// Changes a program's clock, and nothing that it measures.
+/// Changes a program's clock, but not the durations that it measures.
 fn shift(command: &mut Command, by: &str) {
     command.env("LD_PRELOAD", library().unwrap()).env("FAKETIME", by);
     command.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").env("DONT_FAKE_MONOTONIC", "1");
 }
 
-/// What `ls` says at a clock that is wrong by so much; it fails.
+/// The message of an `ls` whose clock is wrong by so much; it must fail.
 fn told(url: &str, by: &str) -> String {
     let mut command = rpcrdma();
     shift(command.args(["ls", url]), by);
@@ -64,7 +63,7 @@ fn a_client_whose_clock_is_wrong_is_told_so() {
         with_users(realm);
         realm.kinit("alice", "2h").unwrap();
         let house = House::new(realm, "127.0.0.101", "krb5i", &[]);
-        // Without a ticket for the service the KDC says it, else the server.
+        // Without a ticket for the service, the KDC reports the clock; with one, the server.
         let text = told(&house.url(WAYS[3], "krb5i", ""), AHEAD);
         assert!(text.contains(CLOCKS) && !text.contains("refuses the caller's ticket"), "{text}");
         run(["ls", &house.url(WAYS[3], "krb5i", "")]);
@@ -85,7 +84,7 @@ fn a_server_whose_clock_is_wrong_is_told_of() {
         }
         with_users(realm);
         realm.kinit("alice", "2h").unwrap();
-        // To one that is behind the ticket begins in the future.
+        // For a server whose clock is behind, the ticket begins in the future.
         let wrongs = [("127.0.0.102", AHEAD, CLOCKS), ("127.0.0.103", BEHIND, "the ticket is not valid yet")];
         for (host, by, what) in wrongs {
             let house = house(realm, host, by);

@@ -12,7 +12,7 @@ use std::{
     path::Path,
 };
 
-/// A tree with a file of each size that has a way of its own: inline, in chunks, in several calls.
+/// A tree with a file for each way in which data travel: inline, in chunks, in several calls.
 fn tree(scratch: &Path) -> std::path::PathBuf {
     let tree = scratch.join("tree");
     fs::create_dir_all(tree.join("below")).unwrap();
@@ -82,13 +82,13 @@ fn many_connections_share_a_context_and_bench_has_its_own() {
     });
 }
 
-/// What a command says that may not do what it tries.
+/// Runs a command that must be refused.
 fn refused(args: &[&str]) {
     let told = fails(1, args);
     assert!(told.contains("NFS3ERR_ACCES") || told.contains("NFS4ERR_ACCESS"), "{told}");
 }
 
-/// The tickets of another user, in a cache of its own, and the command that uses them.
+/// Runs a command as bob, with tickets in a separate cache.
 fn as_bob(realm: &Realm, args: &[&str]) -> std::process::Output {
     rpcrdma().env("KRB5CCNAME", realm.cache_of("bob")).args(args).output().unwrap()
 }

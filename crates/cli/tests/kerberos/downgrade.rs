@@ -1,5 +1,5 @@
-//! Somebody on the way says that a server has no NFS version 4, so that a client goes down to version 3, whose MOUNT
-//! goes by AUTH_SYS.
+//! An attacker on the path claims that a server has no NFS version 4, so that a client would go down to version 3,
+//! whose MOUNT uses AUTH_SYS.
 
 use crate::{
     Reader, Wire,
@@ -12,7 +12,7 @@ use std::{io::ErrorKind, net::TcpListener, thread, time::Duration};
 
 const TOLD: &str = "version 3 is not tried on such an answer";
 
-/// A server that answers everything with PROG_MISMATCH, versions 3 to 3. Where it is.
+/// Starts a server that answers everything with PROG_MISMATCH, versions 3 to 3. Returns its address.
 fn mismatching() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -29,8 +29,8 @@ fn mismatching() -> String {
     address
 }
 
-/// Makes the answer to a call that a server has executed PROG_MISMATCH, and leaves its verifier: that covers the call's
-/// number alone. What makes contexts is left as it is.
+/// Changes the reply to an executed call into PROG_MISMATCH, and keeps its verifier, which covers only the call's
+/// sequence number. Replies that make contexts stay unchanged.
 fn mismatch(record: &mut Vec<u8>, count: usize) {
     let mut reply = Reader(&record[4..]);
     let [xid, _, denied, flavour] = [0; 4].map(|_| reply.word());
@@ -65,7 +65,7 @@ fn kerberos_does_not_go_down_to_version_3_on_somebodys_word() {
                 assert!(text.contains(TOLD) && text.contains("write version=3 in the URL"), "{sec}: {text}");
                 assert_eq!(mount.accept().unwrap_err().kind(), ErrorKind::WouldBlock, "{sec}: MOUNT was asked");
             }
-            // Who says so gets version 3, and who does not ask for Kerberos goes down to it.
+            // A user who asks for version 3 gets it, and without Kerberos a client goes down to it.
             for more in [format!("sec={sec}&principal=nfs/localhost&version=3"), "sec=sys".into()] {
                 let url = format!("nfs://{}/?transport=tcp&mountport={port}&{more}", mismatching());
                 let mut command = rpcrdma().args(["ls", &url]).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Tokens by the ten thousand that never become a context, and what others notice of them.
+//! Tens of thousands of tokens that never become a context, and their effect on others.
 
 use crate::{Client, KRB5I, NFS, Reader, Wire, init, mount, opaque, plain, start, status, token};
 use rpcrdma_gss::realm::within;
@@ -12,17 +12,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The addresses that the flood comes from, and connections of each.
+/// The addresses from which the flood comes, and the connections of each.
 const ADDRESSES: u8 = 4;
 const CONNECTIONS: usize = 3;
-/// How many tokens are sent at a time, and in all at least: five seconds of ten thousand.
+/// How many tokens are sent at a time, and at least in total: ten thousand a second for five seconds.
 const BATCH: u64 = 50;
 const TOKENS: u64 = 50_000;
 /// How many contexts others make meanwhile, at least.
 const CONTEXTS: u32 = 5;
 /// When the flood ends in any case.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long another may wait: on a machine that does other work, and far less than a client's patience.
+/// How long another client may wait, on a machine with other work: far less than a client's patience.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The most memory that a flood may take, in KiB: 16 MiB of tokens that wait, and what connections have read.
 const MAX_GROWTH_KIB: u64 = 96 << 10;
@@ -41,7 +41,7 @@ fn ticks(pid: u32) -> u64 {
     behind_name.split_whitespace().skip(11).take(2).map(|ticks| ticks.parse::<u64>().unwrap()).sum()
 }
 
-/// Sends tokens as fast as they are taken until it is over, and never reads what is answered by itself.
+/// Sends tokens as fast as the server takes them until `over`, and does not wait for single answers.
 fn pour(address: [u8; 4], to: &str, messages: &[Vec<u8>], sent: &AtomicU64, over: &AtomicBool) {
     let mut stream = dial_from(address, to);
     let mut answers = stream.try_clone().unwrap();
@@ -64,8 +64,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// Some are none, and some are a user's that were recorded on their way: each of those is decrypted, and found to have
-/// been used before.
+/// Some tokens are invalid; others are a user's tokens recorded on the path: the server decrypts each of these, and
+/// finds that it was used before.
 #[test]
 fn beginnings_without_end_stop_nobody_and_take_bounded_memory() {
     within("flood::beginnings_without_end_stop_nobody_and_take_bounded_memory", |realm| {
@@ -82,7 +82,7 @@ fn beginnings_without_end_stop_nobody_and_take_bounded_memory() {
         let (mut made, mut slowest) = (0, Duration::ZERO);
         thread::scope(|scope| {
             let (tcp, messages, sent, over) = (&tcp, &messages, &sent, &over);
-            // Also where something below fails.
+            // Ends the flood also if something below fails.
             let _end = Ends(over);
             for number in 0..ADDRESSES {
                 for _ in 0..CONNECTIONS {
@@ -105,7 +105,7 @@ fn beginnings_without_end_stop_nobody_and_take_bounded_memory() {
         assert!(sent >= TOKENS, "{sent} tokens are no flood");
         assert!(made >= CONTEXTS && slowest < LONGEST_WAIT, "{made} contexts, the slowest in {slowest:?}");
         assert!(growth < MAX_GROWTH_KIB, "{growth} KiB more");
-        // Those who have sent them are gone, and no work is done for them any more.
+        // The senders are gone, and the server does no work for them any more.
         thread::sleep(Duration::from_secs(1));
         let before = ticks(pid);
         thread::sleep(Duration::from_secs(1));

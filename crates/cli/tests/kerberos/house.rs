@@ -1,13 +1,13 @@
-//! A server for the client commands: where it is, who its users are, and URLs of it.
+//! A server for the client commands: its address, its users, and its URLs.
 
 use crate::{common::Server, start};
 use rpcrdma_gss::realm::Realm;
 use std::{fs, os::unix::fs::chown, path::PathBuf};
 
-/// The users of this machine that alice and bob are. Every machine has them.
+/// The local users to which alice and bob are mapped. Every machine has them.
 pub(crate) const LOCAL: [(&str, &str); 2] = [("alice", "daemon"), ("bob", "games")];
 
-/// What carries calls, and in which version of NFS.
+/// Transports and versions of NFS.
 pub(crate) const WAYS: [&str; 8] = [
     "transport=tcp&version=3",
     "transport=tcp&version=4.0",
@@ -21,7 +21,7 @@ pub(crate) const WAYS: [&str; 8] = [
 
 pub(crate) const SECURED: [&str; 3] = ["krb5", "krb5i", "krb5p"];
 
-/// Says in the realm's settings which users of this machine its principals are, and lets alice have a ticket.
+/// Maps the realm's principals to users of this machine in the realm's settings, and gets alice a ticket.
 pub(crate) fn with_users(realm: &Realm) {
     let settings = realm.folder().join("krb5.conf");
     let text = fs::read_to_string(&settings).unwrap();
@@ -54,7 +54,7 @@ impl House {
         Self { server, served }
     }
 
-    /// A URL, whose way names transport and version.
+    /// A URL; `way` names transport and version.
     pub(crate) fn url(&self, way: &str, sec: &str, path: &str) -> String {
         let to = if way.contains("tcp") { self.server.tcp.clone().unwrap() } else { self.server.rdma.clone() };
         let (_, port) = self.server.mount.rsplit_once(':').unwrap();

@@ -1,4 +1,4 @@
-//! Who principals are on the server: by the file of `--principals`, and machines.
+//! The local users of principals on the server: from the file of `--principals`, and for machines.
 
 use crate::{
     common::{fails, run, served},
@@ -10,7 +10,7 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt},
 };
 
-/// The owner of a file that is put there by whom the ticket names.
+/// The owner of a file that the user of the ticket has put there.
 fn owner(house: &House, way: &str, local: &str, name: &str) -> (u32, u32) {
     run(["put", "--no-attributes", local, &house.url(way, "krb5i", name)]);
     let file = fs::metadata(house.served.join(name)).unwrap();
@@ -69,8 +69,8 @@ fn shown(url: &str) -> (String, String) {
     (words.next().unwrap(), words.next().unwrap())
 }
 
-/// alice is daemon here, and bob games. `put` makes a file anew that is one's own, and writes into another's: two whom
-/// the server names are two.
+/// alice is daemon here, and bob games. `put` replaces a user's own file, and writes into another user's file: so the
+/// client must distinguish two owners that the server names.
 ///
 /// proves: NFS4-8881-5.9-c, NFS4-8881-5.9-e
 #[test]
@@ -80,7 +80,7 @@ fn principals_see_owners_by_name() {
         let local = realm.folder().join("local");
         fs::write(&local, "contents").unwrap();
         let local = local.to_str().unwrap();
-        // The second server finds what the first has kept, and gives its clients its lease's time to reclaim it.
+        // The second server finds the journal of the first, and gives the first's clients a lease to reclaim.
         let times = ["--lease", "3", "--grace", "3"];
         let other = &[&times[..], &["--domain", "Other.Example"]].concat();
         let both = [

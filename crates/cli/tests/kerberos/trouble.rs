@@ -1,4 +1,4 @@
-//! What goes wrong with Kerberos, and what users are told.
+//! Failures of Kerberos, and the messages to users.
 
 use crate::{
     common::{Server, contents, fails, rpcrdma, run},
@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What `ls` of a URL says, in each version and over each transport; it fails.
+/// Checks the message of `ls`, which must fail, in each version and over each transport.
 fn told(house: &House, sec: &str, path: &str, parts: &[&str]) {
     for way in WAYS {
         let text = fails(1, ["ls", &house.url(way, sec, path)]);
@@ -36,12 +36,12 @@ fn another_flavour_is_named_where_the_urls_is_not_taken() {
         let house = House::new(realm, "127.0.0.78", "krb5i,sys", &["--export", &export]);
         for way in WAYS {
             let text = fails(1, ["ls", &house.url(way, "krb5", "")]);
-            // Nobody can be asked about the root of 4.0.
+            // In version 4.0 the client cannot ask for the root's flavours.
             let is_guess = way.contains("4.0") && text.contains("does not take krb5 there: another may do (sec=sys");
             let is_told = text.contains("takes krb5i, sys there, and not krb5: write sec=krb5i in the URL");
             assert!(is_guess || is_told, "{way}: {text}");
         }
-        // The way leads from one export into another that takes less.
+        // The path leads from one export into another that accepts fewer flavours.
         for way in WAYS.into_iter().filter(|way| !way.contains("version=3")) {
             let by_sys = house.url(way, "krb5i", "lab/in").replace("&sec=krb5i&principal=nfs/localhost", "");
             let text = fails(1, ["ls", &by_sys]);
@@ -51,7 +51,7 @@ fn another_flavour_is_named_where_the_urls_is_not_taken() {
             );
             let text = fails(1, ["ls", &house.url(way, "krb5i", "lab/in")]);
             assert!(text.contains("takes krb5p there, and not krb5i: write sec=krb5p in the URL:"), "{way}: {text}");
-            // Who says what that takes gets there, past a root that does not take it.
+            // With a flavour that the second export accepts, a client gets there, although the root does not accept it.
             assert_eq!(run(["ls", &house.url(way, "krb5p", "lab/in")]).stdout, b"here\n", "{way}");
         }
     });
@@ -77,7 +77,7 @@ fn tickets_that_do_not_do_are_told_with_what_to_do() {
     within("trouble::tickets_that_do_not_do_are_told_with_what_to_do", |realm| {
         with_users(realm);
         let house = House::new(realm, "127.0.0.80", "krb5i", &[]);
-        // Without principal= the KDC is asked for the address.
+        // Without principal= the client asks the KDC for a principal with the address.
         for way in WAYS {
             let url = house.url(way, "krb5i", "").replace("&principal=nfs/localhost", "");
             let text = fails(1, ["ls", &url]);
@@ -94,7 +94,7 @@ fn tickets_that_do_not_do_are_told_with_what_to_do() {
         told(&house, "krb5i", "", &["the ticket has expired: get another with `kinit`"]);
         realm.kinit("alice", "10m").unwrap();
         told(&house, "krb5i", "none", &["ERR_NOENT"]);
-        // The KDC has a new key of the service, which the server does not have.
+        // The KDC has a new key for the service, which the server lacks.
         realm.administer("cpw -randkey nfs/localhost").unwrap();
         realm.kinit("alice", "10m").unwrap();
         told(&house, "krb5i", "", &["the server's keytab lacks the key that the KDC has for nfs/localhost"]);
@@ -115,9 +115,9 @@ fn a_kdc_that_is_down_is_named() {
         let rest = after.trim_start_matches(|digit: char| digit.is_ascii_digit());
         let down = format!("{before}kdc = 127.0.0.1:1{rest}");
         fs::write(&settings, &down).unwrap();
-        // Who has a ticket for the service needs no KDC.
+        // A client with a ticket for the service needs no KDC.
         run(["ls", &url]);
-        // Who has none yet does.
+        // A client without one does.
         fs::write(&settings, &up).unwrap();
         realm.kinit("alice", "10m").unwrap();
         fs::write(&settings, &down).unwrap();
@@ -125,7 +125,7 @@ fn a_kdc_that_is_down_is_named() {
     });
 }
 
-/// A library of that name that is none stands before the system's.
+/// A file that is no library hides the system's library.
 ///
 /// proves: OPS-SEC-e
 #[test]
@@ -182,7 +182,7 @@ fn again(realm: &Realm, server: Server, host: &str) -> Server {
     Server::start_at(&scratch.join("served"), &scratch.join("state"), &rdma, &mount, &own)
 }
 
-/// A `cat` whose output is taken slowly, by so many bytes in each tenth of a second.
+/// A `cat` whose output the test reads slowly: so many bytes in each tenth of a second.
 struct Slow {
     cat: Child,
     octets: Vec<u8>,
@@ -203,7 +203,7 @@ impl Slow {
         }
     }
 
-    /// All that it has written, and what it has said.
+    /// Its whole output, its exit code, and its messages.
     fn finish(mut self) -> (Vec<u8>, Option<i32>, String) {
         self.cat.stdout.as_mut().unwrap().read_to_end(&mut self.octets).unwrap();
         let output = self.cat.wait_with_output().unwrap();
@@ -227,7 +227,7 @@ fn a_ticket_that_ends_in_a_copy_is_renewed_or_the_end_is_clear() {
             slow.take_for(Duration::from_secs(6), 64 << 10);
             let (came, code, error) = slow.finish();
             assert_eq!((code, came == octets), (Some(0), true), "{way}: {error}");
-            // Nobody gets another.
+            // Nobody renews the ticket.
             realm.kinit("alice", "3s").unwrap();
             let mut slow = Slow::new(&house.url(way, "krb5i", "file"));
             slow.take_for(Duration::from_secs(5), 64 << 10);
@@ -239,7 +239,7 @@ fn a_ticket_that_ends_in_a_copy_is_renewed_or_the_end_is_clear() {
     });
 }
 
-/// The keys are root's, as they should be, and the server is not.
+/// The keytab belongs to root, as it should, but the server does not run as root.
 ///
 /// proves: OPS-SEC-h
 #[test]
@@ -265,7 +265,7 @@ fn a_keytab_that_the_server_may_not_read_is_named() {
         assert_eq!(output.status.code(), Some(1), "{text}");
         assert!(text.contains("--keytab") && text.contains("Permission denied"), "{text}");
         assert!(text.contains("as which the server runs"), "{text}");
-        // With the keys of all: it starts.
+        // With a keytab that it can read, the server starts.
         drop(start(realm, "127.0.0.84", "krb5", &[]));
     });
 }
