@@ -1,6 +1,6 @@
-//! A crowd around a decent client: how fast it is served beside peers that idle, stall, flood and vanish, compared with
-//! how fast it is without them, in the same run. The server's memory and descriptors stay bounded meanwhile. One test
-//! at a time, since each measures.
+//! A crowd around a decent client: compares the client's speed beside peers that idle, stall, flood and vanish with its
+//! speed alone, in the same run. The server's memory and descriptors must stay bounded meanwhile. The tests run one at
+//! a time, because each measures.
 
 #![allow(dead_code, reason = "the peers and the stage are those of the other tests against a live server")]
 
@@ -35,40 +35,40 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long is measured at a time, in seconds.
+/// How long one measurement takes, in seconds.
 const MEASURED: &str = "0.4";
-/// The size of the file that is measured with.
+/// The size of the file that measurements use.
 const MEASURED_OCTETS: usize = 1 << 20;
-/// How often both are measured before the crowd is found guilty: the machine has other work, too.
+/// How often a failing comparison is repeated before the test fails: the machine has other work, too.
 const ROUNDS: usize = 6;
-/// The part of its speed that the client keeps beside peers that use no processor time.
+/// The fraction of its speed that the client keeps beside peers that use no processor time.
 const BESIDE_IDLERS: f64 = 1.0 / 3.0;
-/// The part that it keeps beside peers that use all the processor time they get: their threads, the server's and the
-/// client's share a machine of few cores.
+/// The fraction that it keeps beside peers that use all the processor time they get: peers, server and client share a
+/// machine with few cores.
 const BESIDE_FLOODS: f64 = 1.0 / 12.0;
-/// How long peers may make no progress, in seconds: longer than a measurement, and short for those that have vanished,
-/// whom nothing else ends.
+/// The server's stall time-out, in seconds: longer than a measurement, and short for vanished peers, because only this
+/// time-out ends their connections.
 const STALL: &str = "6";
 /// What an idle peer may cost the server, in KiB: buffers to read into, and receives.
 const IDLER_KIB: usize = 128;
-/// What a peer may cost that does not read, in KiB: a megabyte of answers and the next one.
+/// What a peer that does not read may cost, in KiB: a megabyte of replies, and the next reply.
 const DEAF_KIB: usize = 2 << 10;
-/// What a call may cost whose data do not come, in KiB: their size.
+/// What a call may cost while its data do not come, in KiB: their size.
 const WITHHELD_KIB: usize = 64;
 /// What the decent client's own traffic makes the server keep, in KiB.
 const OWN_KIB: usize = 48 << 10;
 /// What the server's pool keeps of freed blocks, in KiB: 32 MiB of each size that was in use, here 4 KiB for receives,
 /// 64 KiB for arguments, 128 KiB for results.
 const POOLED_KIB: u64 = 96 << 10;
-/// What a further crowd may add, in KiB: the allocator's own.
+/// What a further crowd may add, in KiB: the allocator's own overhead.
 const GROWTH_KIB: u64 = 24 << 10;
-/// How long it may take until everybody is gone.
+/// How long it may take until all peers are gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Held by whoever measures.
+/// Held by the test that measures.
 static QUIET: Mutex<()> = Mutex::new(());
 
-/// Operations a second of a client that does nothing but small READs, and one that writes.
+/// Operations a second of a client that repeats one operation.
 fn speed(stage: &Stage, op: &str) -> f64 {
     let mut bench = rpcrdma();
     bench.args(["bench", &stage.server.url_3("measured"), "--op", op, "--block", "16K", "--depth", "4", "--overwrite"]);
@@ -78,7 +78,7 @@ fn speed(stage: &Stage, op: &str) -> f64 {
     report["ops_per_s"].as_f64().unwrap()
 }
 
-/// Measures with and without a crowd until the client has kept its part of its speed once.
+/// Measures with and without a crowd until the client has once kept the wanted fraction of its speed.
 fn keeps_its_speed<T>(stage: &mut Stage, part: f64, mut gather: impl FnMut(&Stage) -> T) {
     let quiet = QUIET.lock().unwrap_or_else(PoisonError::into_inner);
     let measured = stage.scratch.path().join("export/measured");
@@ -101,7 +101,7 @@ fn keeps_its_speed<T>(stage: &mut Stage, part: f64, mut gather: impl FnMut(&Stag
     drop(quiet);
 }
 
-/// A thread that does something again and again. Ended when it is dropped.
+/// A thread that does something again and again. Dropping the value ends it.
 struct Busy {
     stop: Arc<AtomicBool>,
     done: Arc<AtomicUsize>,
@@ -142,17 +142,17 @@ fn half_open(from: From4, to: &str) -> TcpStream {
 const VANISHED: usize = 30;
 const DRIPPING: usize = 100;
 
-/// Peers that keep what they have and do nothing with it.
+/// Peers that keep their connections and do nothing with them.
 struct Idlers {
     half: Vec<TcpStream>,
     peers: Vec<Peer>,
-    /// What they may cost the server, in KiB.
+    /// What these peers may cost the server, in KiB.
     cost_kib: usize,
     _drip: Busy,
 }
 
-/// Connections that were accepted by the system and say nothing, stopped in MPA's set-up, stopped in a frame, do not
-/// read, withhold memory, have vanished, and one hundred that send a byte at a time.
+/// Connections that send nothing after the system has accepted them, connections that stop in MPA's set-up or within a
+/// frame, that do not read, that withhold memory, that have vanished, and one hundred that send a byte at a time.
 fn idlers(stage: &Stage) -> Idlers {
     let (rdma, mount) = (&stage.server.rdma, &stage.server.mount);
     let (file, written) = (stage.handle(b"file"), stage.handle(b"written"));
@@ -197,8 +197,8 @@ fn a_decent_client_keeps_its_speed_beside_peers_that_idle() {
     let before = stage.settled_descriptors();
     let mut vanished_peers = 0;
     keeps_its_speed(&mut stage, BESIDE_IDLERS, |stage| {
-        // Those that have vanished outlive their crowd for some time; one descriptor each. The others have to be gone,
-        // as the places of an address are counted.
+        // Vanished peers outlive their crowd for some time, with one descriptor each. All others must be gone, because
+        // the server limits connections for each address.
         until(PATIENCE, || stage.descriptors() <= before + vanished_peers);
         vanished_peers += VANISHED;
         let crowd = idlers(stage);
@@ -210,7 +210,7 @@ fn a_decent_client_keeps_its_speed_beside_peers_that_idle() {
         assert!(kib < crowd.cost_kib + OWN_KIB, "{kib} KiB for {open} peers");
         crowd
     });
-    // Another crowd of the same kind costs nothing that the former have not.
+    // Another crowd of the same kind costs no more than the earlier ones.
     let kept = gone(&stage, before);
     drop(idlers(&stage));
     let kept_now = gone(&stage, before);
@@ -218,8 +218,8 @@ fn a_decent_client_keeps_its_speed_beside_peers_that_idle() {
     stage.finish_keeping(POOLED_KIB);
 }
 
-/// One address takes all the memory that it can get, by data that it withholds, by answers that it does not read and by
-/// records that it does not end: what is left to others is enough for their speed.
+/// One address takes all the memory that it can get: it withholds data, does not read replies, and does not end
+/// records. The memory that is left must be enough for the speed of others.
 #[test]
 fn a_decent_client_keeps_its_speed_beside_one_that_takes_all_its_memory() {
     let mut stage = Stage::new(&["--stall-timeout", STALL, "--memory", "32M", "--tcp", "127.0.0.1:0"]);
@@ -239,7 +239,7 @@ fn a_decent_client_keeps_its_speed_beside_one_that_takes_all_its_memory() {
                 stream
             })
             .collect();
-        // It has what it can get.
+        // By then the address has all the memory that it can get.
         std::thread::sleep(Duration::from_millis(300));
         (peers, records)
     });
@@ -247,7 +247,7 @@ fn a_decent_client_keeps_its_speed_beside_one_that_takes_all_its_memory() {
     stage.finish();
 }
 
-/// Waits until the server has let go of everybody. Returns the memory that it keeps, in KiB.
+/// Waits until the server has freed all connections. Returns the memory that it keeps, in KiB.
 fn gone(stage: &Stage, descriptors: usize) -> u64 {
     until(PATIENCE, || stage.descriptors() <= descriptors);
     stage.grown_kib()
@@ -262,7 +262,7 @@ fn until(patience: Duration, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Connections that are made and broken as fast as it goes: before, within and after their set-up.
+/// Connections that are made and ended as fast as possible: before, within and after their set-up.
 #[test]
 fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_connections() {
     let mut stage = Stage::new(&[]);
@@ -272,7 +272,7 @@ fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_connections() {
             let (to, frame) = (stage.server.rdma.clone(), whole[..octets].to_vec());
             Busy::new(move || {
                 let mut stream = dial_from([127, 0, 0, last], &to);
-                // Refused, perhaps: there may be too many from this address for a moment.
+                // The server may refuse it: for a moment there may be too many connections from this address.
                 if stream.write_all(&frame).is_ok() && frame.len() > 20 {
                     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
                     let _ = read_reply(&mut stream);
@@ -284,8 +284,7 @@ fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_connections() {
     stage.finish();
 }
 
-/// A flood of headers that are wrong in ways that are passed over, of ones that are answered by errors, and of small
-/// calls.
+/// A flood of wrong headers that the server ignores, of wrong headers that it answers with errors, and of small calls.
 #[test]
 fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_messages() {
     let mut stage = Stage::new(&[]);
@@ -309,7 +308,7 @@ fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_messages() {
         };
         let mut floods = vec![flood(2, version, true), flood(3, rpc::inline(&rpc::null(2)), true)];
         floods.push(flood(4, rpc::inline(&read_call(2, &file, 1024).0), true));
-        // A reply where none is due is passed over.
+        // The server ignores a reply that belongs to no call.
         let mut reply = rpc::inline(&rpc::null(2));
         reply[35] = 1;
         floods.push(flood(5, reply, false));
@@ -318,7 +317,7 @@ fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_messages() {
     stage.finish();
 }
 
-/// Garbage: each connection of it ends by a Terminate, and the next begins.
+/// Garbage: each such connection ends with a Terminate, and the next begins.
 #[test]
 fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_garbage() {
     let mut stage = Stage::new(&[]);
@@ -339,14 +338,13 @@ fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_garbage() {
     stage.finish();
 }
 
-/// Clients of NFS version 4 that nobody confirms, owners that open and close, and COMPOUNDs of many READs, as fast as
-/// it goes.
+/// Unconfirmed clients of NFS version 4, owners that open and close, and COMPOUNDs of many READs, as fast as possible.
 #[test]
 fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_nfs_version_4() {
     let versions = ["--nfs", "3,4.1,4.2", "--tcp", "127.0.0.1:0", "--memory", "64M"];
     let place = |stage: &Stage| link::Place::Tcp(stage.server.tcp.clone().unwrap());
     let mut stage = Stage::after(&versions, |stage| {
-        // The journal of clients is opened for the first of them.
+        // The first client makes the server open its journal of clients.
         drop(client::Client::new(&place(stage), b"first", 2));
         stage.settled_descriptors();
     });

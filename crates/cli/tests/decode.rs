@@ -1,4 +1,4 @@
-//! `decode FILE` and `decode -`: calls of interest, summaries, what cannot be read; with packets made by hand.
+//! `decode FILE` and `decode -`: chosen calls, summaries, unreadable packets; the packets are hand-made.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// A pcap file whose packets begin with IPv4, a millisecond after one another.
+/// A pcap file whose packets begin with IPv4, a millisecond apart.
 struct Pcap(Vec<u8>, u32);
 
 impl Pcap {
@@ -137,7 +137,7 @@ fn calls_of_interest_come_with_their_replies() {
     }
 }
 
-/// PUTROOTFH and GETFH, of which the second is refused; then PUTROOTFH alone.
+/// PUTROOTFH and GETFH, where GETFH is refused; then PUTROOTFH alone.
 #[test]
 fn compounds_are_shown_chosen_and_counted_by_operation() {
     let mut file = Pcap::new();
@@ -157,8 +157,8 @@ fn compounds_are_shown_chosen_and_counted_by_operation() {
     assert!(shown.contains("operation ") && shown.contains("PUTROOTFH") && shown.contains("    2 NFS4_OK"), "{shown}");
 }
 
-/// The server of minor version 0 connects to its client: what it calls there is read, though nobody has called NFS on
-/// that connection.
+/// A server of minor version 0 connects to its client: `decode` reads its calls there, although that connection carries
+/// no NFS calls.
 #[test]
 fn calls_of_the_server_over_a_connection_of_its_own_are_shown() {
     let mut file = Pcap::new();

@@ -1,5 +1,5 @@
-//! RDMA devices by `--fabric verbs`, where there are none: said in a way that helps, and nothing else is touched. With
-//! devices the guest runs of the interop harness do it all.
+//! RDMA devices with `--fabric verbs` on a machine without devices: the message must help, and nothing else may happen.
+//! The interop harness tests devices in its guests.
 
 use std::process::{Command, Output};
 
@@ -7,7 +7,7 @@ fn rpcrdma(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_rpcrdma")).args(args).output().unwrap()
 }
 
-/// What the command says when it fails.
+/// The command's message when it fails.
 fn complaint(args: &[&str]) -> String {
     let output = rpcrdma(args);
     assert!(!output.status.success(), "{args:?} has succeeded");

@@ -1,5 +1,5 @@
-//! What the commands say when something does not work: the path, the procedure, who called and to whom the file
-//! belongs; the exit code; and the same as JSON.
+//! The commands' messages when something does not work: the path, the procedure, the caller and the owner of the file;
+//! the exit code; and the same as JSON.
 
 mod common;
 
@@ -11,9 +11,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Somebody whom the server does not know.
+/// A user that the server does not know.
 const CALLER: u32 = 12_345;
-/// To whom files belong that the caller may not change.
+/// The owner of files that the caller may not change.
 const OWNER: u32 = 54_321;
 
 /// A server of a directory with: `file`, `closed/` of root, `theirs/` of [`OWNER`], and `open/` for all.
@@ -39,7 +39,7 @@ impl Stage {
         Self { scratch, served, server }
     }
 
-    /// In version 3, whose procedures and statuses these tests name; version 4's are told by `version4.rs`.
+    /// A URL in version 3, whose procedures and statuses these tests name; `version4.rs` tests those of version 4.
     fn url(&self, path: &str) -> String {
         self.server.url_3(path)
     }
@@ -60,7 +60,7 @@ impl Stage {
     }
 }
 
-/// Only root can give files away and call as somebody else: the tests that need it pass by without.
+/// Only root can give files away and call as another user: without root, tests that need this do nothing.
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
@@ -69,7 +69,7 @@ fn objects(lines: &str) -> Vec<Value> {
     lines.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"))).collect()
 }
 
-/// Every command that can be refused, with the path and the procedure that its error has to name.
+/// Every command that the server can refuse, with the path and the procedure that the error has to name.
 fn refused(stage: &Stage, url: &dyn Fn(&str) -> String) -> Vec<(Vec<String>, &'static str, &'static str)> {
     let source = stage.source("source", b"x");
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
@@ -108,7 +108,7 @@ fn every_command_that_is_refused_names_path_procedure_caller_and_owner() {
         assert!(said.contains(&format!("; the directory belongs to uid {owner}, gid {owner}, mode 0")), "{said}");
         assert!(!said.contains("root squash"), "{said}");
     }
-    // A refusal of a file names the file's owner, not the directory's.
+    // If the server refuses a file, the error names the file's owner, not the directory's.
     let said = fails(1, ["put", "--inplace", &stage.local("source"), &stage.as_caller("file")]);
     assert!(said.contains("WRITE: ") && said.contains("the file belongs to uid 0, gid 0, mode 0644"), "{said}");
 }
@@ -202,7 +202,7 @@ fn errors_are_objects_where_json_is_asked_for() {
         assert_eq!((&error["path"], &error["procedure"]), (&"/none/x".into(), &"LOOKUP".into()), "{args:?}");
         assert!(error["message"].as_str().unwrap().contains("no such file"), "{args:?}");
     }
-    // A copy names both sides, and what failed here no procedure.
+    // The error of a copy names both sides; a local failure names no procedure.
     let source = stage.source("source", b"x");
     let said = objects(&fails(1, ["put", "--json", "-r", stage.served.to_str().unwrap(), &source, &stage.url("file")]));
     assert!(said[0]["error"]["message"].as_str().unwrap().contains("not a directory"), "{said:?}");
@@ -312,7 +312,7 @@ fn without_attributes_new_files_have_modes_and_old_ones_keep_theirs() {
     for (path, mode) in [("d", 0o711), ("d/run", 0o700), ("d/text", 0o604)] {
         fs::set_permissions(stage.served.join("copy").join(path), Permissions::from_mode(mode)).unwrap();
     }
-    // Into what is there: tree/d onto copy/d.
+    // Into an existing tree: tree/d onto copy/d.
     let mut again = rpcrdma();
     again.args(["put", "-r", "--no-attributes"]).arg(tree.join("d")).arg(stage.url("copy"));
     assert!(again.status().unwrap().success());
@@ -364,7 +364,7 @@ fn a_server_is_found_by_name_and_a_missing_interface_is_named() {
     }
 }
 
-/// Whoever wrote the command line has to change it: exit code 2, before anything is tried.
+/// The user has to change the command line: exit code 2, before anything is tried.
 #[test]
 fn wrong_values_are_exit_code_2_in_every_command() {
     let directory = tempfile::tempdir().unwrap();
@@ -445,7 +445,7 @@ fn a_client_tells_of_options_that_do_nothing() {
     assert!(said.contains("--block has no effect") && said.contains("--overwrite has no effect"), "{said}");
 }
 
-/// A full disk is one that others fill: needs root, who may mount one.
+/// A full disk, which needs root because the test mounts a small one.
 #[test]
 fn a_full_disk_is_named() {
     let scratch = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What the metrics' port says is what Prometheus wants, what the document says, and what the dashboard shows.
+//! The text of the metrics' port is as Prometheus wants it, and agrees with the document and the dashboard.
 
 mod common;
 
@@ -17,24 +17,23 @@ use std::{
 /// Units that are not the base units of Prometheus, and old names of ours.
 const NOT_BASE_UNITS: [&str; 9] =
     ["octets", "milliseconds", "ms", "microseconds", "nanoseconds", "kilobytes", "kib", "mib", "percent"];
-/// Names that every program has. All others begin with `rpcrdma_`.
+/// Metrics that every program has. All other names begin with `rpcrdma_`.
 const COMMON: [&str; 1] = ["process_start_time_seconds"];
 
-/// Servers that may fail to start since somebody else has taken the port of their metrics: the system chooses ports for
-/// other tests too.
+/// How often a server may fail to start because another test has taken the port of its metrics.
 const STARTS: u32 = 5;
-/// How long what is looked at each second may take to be there.
+/// How long metrics that are updated once a second may take to appear.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The pause between two requests.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Starts a server. Returns it with the address of its metrics, of which the line that it is ready says nothing.
+/// Starts a server. Returns it with the address of its metrics, which the line of a ready server does not contain.
 fn start(scratch: &Path) -> (Server, String) {
     let served = common::served(scratch);
     for number in 1.. {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let more = ["--metrics", &address, "--tcp", "127.0.0.1:0", "--nfs", "3,4.1,4.2"];
-        // One that ends may still hold its state for a moment.
+        // A server that ends may still hold its state directory for a moment.
         let state = scratch.join(format!("state-{number}"));
         match catch_unwind(|| Server::start(&served, &state, &more)) {
             Ok(server) => return (server, address),
@@ -45,7 +44,7 @@ fn start(scratch: &Path) -> (Server, String) {
     unreachable!("the last start returns or panics")
 }
 
-/// What the port says now, with the head of the answer.
+/// The port's answer now, including the head.
 fn ask(address: &str, limit: Duration) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(limit)).unwrap();
@@ -55,13 +54,13 @@ fn ask(address: &str, limit: Duration) -> String {
     text
 }
 
-/// What a server says that has just been started.
+/// The metrics of a server that has just started.
 fn exposition() -> String {
     let scratch = tempfile::tempdir().unwrap();
     let (server, address) = start(scratch.path());
     let begin = Instant::now();
     let mut text = ask(&address, PATIENCE);
-    // What is looked at each second may not be there at once.
+    // Metrics that are updated once a second may not be there at once.
     let later = [
         "\nrpcrdma_memory_bytes{",
         "\nrpcrdma_index_files ",
@@ -77,7 +76,7 @@ fn exposition() -> String {
     text.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
-/// The types that are said, by name.
+/// The declared types, by name.
 fn types(text: &str) -> BTreeMap<&str, &str> {
     text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect()
 }
@@ -89,11 +88,11 @@ fn metric<'a>(sample: &'a str, types: &BTreeMap<&str, &str>) -> &'a str {
     parts.filter(|name| types.get(name) == Some(&"histogram")).unwrap_or(name)
 }
 
-/// The metrics that a text of ours names: words that begin as all of them do and are no crate.
+/// The metrics that a text names: words with the prefix of metrics that are no crate.
 fn named(text: &str) -> BTreeSet<String> {
     let words = text.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_');
     let is_metric = |word: &&str| word.starts_with("rpcrdma_") && word.len() > 8 || COMMON.contains(word);
-    // A label's value, which looks like a name.
+    // The excluded word is a label's value that looks like a name.
     let metrics = words.filter(is_metric).filter(|word| *word != "rpcrdma_violation");
     metrics.map(|word| word.trim_end_matches("_bucket").to_owned()).collect()
 }
@@ -132,7 +131,7 @@ fn every_series_is_as_prometheus_wants_it() {
     assert!(text.lines().any(|line| line.starts_with(&version) && line.ends_with(" 1")), "{text}");
 }
 
-/// Without it the first occurrence of a failure is no increase, and no alarm.
+/// If a count did not begin at zero, its first failure would be no increase, and no alarm.
 #[test]
 fn failures_are_counted_from_nought() {
     let text = exposition();
@@ -152,7 +151,7 @@ fn failures_are_counted_from_nought() {
         let status = format!("status=\"{status}\"");
         let is_its = |line: &&str| line.starts_with("rpcrdma_calls_total{") && line.contains(&status);
         let samples: Vec<_> = text.lines().filter(is_its).collect();
-        // Over each: 21 procedures of version 3, COMPOUND, what NFSACL answers with a status of its own, and 15 of
+        // Over each: 21 procedures of version 3, COMPOUND, the procedures of NFSACL with their own statuses, and 15 of
         // version 2.
         assert_eq!(samples.len(), 2 * (21 + 1 + 2 + 15) + 1, "of two transports and MNT: {samples:#?}");
         assert!(samples.iter().all(|sample| sample.ends_with(" 0")), "{samples:#?}");
@@ -164,7 +163,7 @@ fn failures_are_counted_from_nought() {
     }
 }
 
-/// A document that names what is not counted, or leaves out what is, is wrong; and a panel of it stays empty.
+/// The document must name exactly the metrics that exist; otherwise a panel of the dashboard stays empty.
 #[test]
 fn the_document_and_the_dashboard_name_what_is_counted() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -175,7 +174,7 @@ fn the_document_and_the_dashboard_name_what_is_counted() {
     let dashboard = fs::read_to_string(format!("{root}/docs/grafana-dashboard.json")).unwrap();
     let _: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
     assert_eq!(named(&dashboard), counted, "what the dashboard shows and what is counted");
-    // Labels as well: a sum by what is not there is one line without a name.
+    // Labels as well: a sum by a missing label is one line without a name.
     for line in document.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<_> = line.split('|').map(str::trim).collect();
         let name = cells[1].trim_matches('`');

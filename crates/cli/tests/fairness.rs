@@ -1,7 +1,8 @@
-//! No client makes another wait for its writes: how long LOOKUPs of one take on a slow disk that others write to.
+//! No client may make another wait for its writes: measures how long one client's LOOKUPs take on a slow disk to which
+//! others write.
 //!
-//! The disk is slow because each `pwrite64` of the server is held up by a tracer. Without strace, or where tracing is
-//! forbidden, nothing runs here.
+//! The disk is slow because a tracer delays each `pwrite64` of the server. Without strace, or if tracing is forbidden,
+//! nothing runs here.
 
 mod common;
 
@@ -24,22 +25,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What each write takes.
+/// How long each write takes.
 const DELAY: Duration = Duration::from_millis(20);
-/// What a LOOKUP may take, all but one of a hundred.
+/// How long 99 of 100 LOOKUPs may take at most.
 const LOOKUP_LIMIT: Duration = Duration::from_millis(100);
-/// How many are measured.
+/// How many LOOKUPs are measured.
 const LOOKUPS: usize = 200;
-/// How often that is done before the server is found guilty: the machine has other work, too.
+/// How often a failing measurement is repeated before the test fails: the machine has other work, too.
 const ROUNDS: usize = 3;
 const FILES: usize = 16;
-/// Writes that a connection has under way: all that it is allowed.
+/// Writes that a connection has under way: as many as the server allows.
 const DEPTH: usize = 64;
 const WRITE_OCTETS: usize = 4096;
 const FLOOD: From4 = [127, 0, 0, 1];
 const VICTIM: From4 = [127, 0, 0, 2];
 
-/// Where a server is under test whose disk is slow. Dropping it ends the server.
+/// A server with a slow disk. Dropping it ends the server.
 struct Slow {
     scratch: tempfile::TempDir,
     server: Server,
@@ -47,7 +48,7 @@ struct Slow {
 
 impl Drop for Slow {
     fn drop(&mut self) {
-        // The tracer ends with what it traces.
+        // The tracer ends when the traced server ends.
         let children = format!("/proc/{0}/task/{0}/children", self.server.pid());
         let children = fs::read_to_string(children).unwrap_or_default();
         for child in children.split_whitespace() {
@@ -91,7 +92,7 @@ impl Caller {
         Self { stream, xid: 0 }
     }
 
-    /// Calls, and returns the results behind their status, which says that it was done.
+    /// Makes a call, which must succeed, and returns the results behind the status.
     fn call(&mut self, program: u32, procedure: u32, args: &Xdr) -> Vec<u8> {
         self.xid += 1;
         let mut call = rpc::call(self.xid, program, 3, procedure).0;
@@ -112,7 +113,7 @@ fn opaque(octets: &[u8]) -> Vec<u8> {
     octets[4..][..rpc::word(octets, 0) as usize].to_vec()
 }
 
-/// Connections that write as fast as the server lets them, until it is dropped.
+/// Connections that write as fast as the server allows, until the value is dropped.
 struct Flood {
     stop: Arc<AtomicBool>,
     written: Arc<AtomicUsize>,
@@ -124,11 +125,11 @@ impl Flood {
         let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let to = slow.server.tcp.clone().unwrap();
         let threads = (0..connections).map(|number| {
-            // One after another: the server lets in few at a time that have not said anything.
+            // One after another: the server accepts only a few connections at a time that have not sent anything yet.
             let mut caller = Caller::new(FLOOD, &to);
             caller.lookup(root, "0");
             let (stop, written, files) = (stop.clone(), written.clone(), files.to_vec());
-            // No call is the repetition of another's.
+            // Different XIDs, so that no call looks like a repetition of another.
             let first = (number as u32 + 1) << 20;
             let flood = move || flood(caller.stream, first, &files, stability, (&stop, &written));
             std::thread::Builder::new().stack_size(256 << 10).spawn(flood).unwrap()
@@ -187,7 +188,7 @@ impl Drop for Flood {
     }
 }
 
-/// How long LOOKUPs of the victim take: the middle one, and the one that 99 of 100 do not exceed.
+/// How long the victim's LOOKUPs take: the median, and the time that 99 of 100 do not exceed.
 fn lookups(victim: &mut Caller, root: &[u8]) -> (Duration, Duration) {
     let mut took: Vec<_> = (0..LOOKUPS)
         .map(|number| {

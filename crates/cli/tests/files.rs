@@ -94,7 +94,7 @@ fn trees_are_removed_and_what_links_point_to_stays() {
         symlink("../../precious/below", tree.join("1/link")).unwrap();
         symlink("nowhere", tree.join("1/2/dangling")).unwrap();
         fs::write(tree.join(OsStr::from_bytes(b"odd \xff\n")), b"").unwrap();
-        // More than one READDIRPLUS shows.
+        // More names than one READDIRPLUS returns.
         for number in 0..1500 {
             fs::write(tree.join(format!("1/2/3/a file with a longer name {number}")), b"").unwrap();
         }
@@ -110,7 +110,7 @@ fn what_cannot_be_removed_is_named_and_the_rest_goes() {
         let scratch = tempfile::tempdir().unwrap();
         let (served, server) = serve(scratch.path(), versions);
         if !rustix::process::geteuid().is_root() {
-            // Only root can call as somebody else.
+            // Only root can call as another user.
             return;
         }
         fs::create_dir_all(served.join("tree/closed/below")).unwrap();
@@ -219,7 +219,7 @@ fn the_manual_and_completions_know_every_command() {
     }
     fails(2, ["completions", "nonsense"]);
     fails(1, ["man", "/proc/nowhere"]);
-    // A script that bash itself takes.
+    // bash itself must accept the script.
     let script = rpcrdma().args(["completions", "bash"]).output().unwrap().stdout;
     let path = scratch.path().join("script");
     fs::write(&path, script).unwrap();

@@ -1,4 +1,4 @@
-//! Another project's NFS client reads and writes what we serve, over TCP: the same service that RDMA carries.
+//! Another project's NFS client reads and writes files of our server over TCP: the same service as over RDMA.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Ports on which something else listens: the user reads what is wrong within seconds, and the port is not flooded.
+//! Ports on which another program listens: within seconds the user reads what is wrong, and the command does not flood
+//! the port.
 
 mod common;
 
@@ -18,12 +19,12 @@ use std::{
 
 /// The longest that a user waits for the error: the client's limit of 10 s, and what a busy machine may add.
 const PATIENCE: Duration = Duration::from_secs(25);
-/// The same where the port is silent: the limit is 30 s.
+/// The same for a silent port: the limit is 30 s.
 const PATIENCE_WITH_SILENCE: Duration = Duration::from_secs(55);
-/// Connections in the client's 10 s, each after twice the pause of the last.
+/// The most connections in the client's 10 s; each pause is twice as long as the last.
 const MOST_CONNECTIONS: usize = 12;
 
-/// What listens on a port, and how it treats those who connect.
+/// What listens on a port, and what it does with connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Port {
     Closes,
@@ -67,7 +68,7 @@ fn treat(port: Port, mut stream: TcpStream) {
     }
 }
 
-/// Runs a command towards such a port, and wants it to say what is wrong.
+/// Runs a command with such a port; it must say what is wrong.
 fn names(port: Port, command: &str, url: impl Fn(u16) -> String, wanted: &str) {
     let (number, count) = open(port);
     let begin = Instant::now();

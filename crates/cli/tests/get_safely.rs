@@ -1,4 +1,4 @@
-//! `get` loses no file that was there: by names that come twice, by links, by sources that change.
+//! `get` never destroys an existing file: not by repeated names, links, or sources that change.
 
 mod common;
 
@@ -14,9 +14,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long something may take that takes a second.
+/// How long something may take; usually it takes a second.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a proxy takes for each mebibyte, so that something can happen meanwhile.
+/// How long a proxy delays each mebibyte, so that something can happen meanwhile.
 const PAUSE: Duration = Duration::from_millis(60);
 const MIB: usize = 1 << 20;
 const NOBODY: u32 = 65_534;
@@ -44,10 +44,11 @@ impl Stage {
         format!("nfs://{proxy}/{path}?transport=tcp&mountport={mount}")
     }
 
-    /// A command run by a user without rights, who can reach what is here.
+    /// Runs a command as a user without privileges, who can reach the files of the test.
     fn by_nobody(&self, args: &[&str]) -> Output {
         let program = self.scratch.path().join("program");
-        // Not by this process: one that another test starts would have it open for writing, and it could not be run.
+        // Another process copies: if this process wrote the file, a program that another test starts at that moment
+        // could inherit it open for writing, and the file could not be executed.
         assert!(Command::new("cp").args([env!("CARGO_BIN_EXE_rpcrdma"), text(&program)]).status().unwrap().success());
         open_to_all(self.scratch.path());
         let mut command = Command::new(program);
@@ -143,7 +144,7 @@ fn what_was_not_copied_gets_no_further_names() {
     assert_eq!(fs::read(here.join("b")).unwrap(), b"old b");
 }
 
-/// A file system that is there as long as this is.
+/// A file system that is mounted while the value lives.
 struct Small(PathBuf);
 
 impl Small {
@@ -182,7 +183,7 @@ fn a_link_that_cannot_be_made_leaves_the_old_file() {
     assert_eq!(names(here.parent().unwrap()), ["x"], "no litter");
 }
 
-/// Two servers of two directories with the same file in both: as file systems with the same numbers on two machines.
+/// Two servers of two directories that share a file: like file systems with the same numbers on two machines.
 #[test]
 fn files_of_two_servers_are_not_names_of_one() {
     let stage = Stage::new(&["--no-root-squash"]);
@@ -284,7 +285,7 @@ fn links_that_are_not_made_are_told_when_the_command_ends() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130), "{output:?}");
     assert!(said(&output).contains("tree/link"), "{}", said(&output));
-    // Nothing that a copy with --resume would pass over.
+    // A copy with --resume would not skip this.
     assert!(!said(&output).contains("--resume"), "{}", said(&output));
 }
 

@@ -1,5 +1,5 @@
-//! What connections cost the server in memory, idle and active, against stated bounds; and that nothing is left of
-//! them. Memory and descriptors are counted, no time is measured. docs/load.md says what the bounds are made of.
+//! Compares the server's memory for idle and active connections with fixed limits, and checks that nothing remains of
+//! them. The tests count memory and descriptors, and measure no time. docs/load.md explains the limits.
 
 mod common;
 
@@ -11,29 +11,30 @@ use rpcrdma_load::{
 use rpcrdma_transport::Versions;
 use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
-/// Connections: enough for what each costs to stand out from what the server needs in any case, few enough for seconds.
+/// How many connections: enough that the cost of each is visible beside the server's basic needs, and few enough to
+/// take seconds.
 const CONNECTIONS: usize = 200;
 /// What an idle connection may cost, in KiB. It costs 30: its state and task, 4.3 KiB to read into, and some 110 bytes
-/// for each receive that is posted, of which version 1 has 65 and version 2 has 100. With the receives' memory it would
-/// be 290 and 430.
+/// for each receive that is posted, of which version 1 has 65 and version 2 has 100. With the memory of the receives it
+/// would be 290 and 430.
 const IDLE_KIB: u64 = 48;
-/// What an active one may cost beyond that, in KiB, where it has as many calls of 16 KiB under way as here: arguments
-/// and results of each, the receive of its call, a longer buffer to read into, and what the framing of answers takes.
+/// What an active connection may cost beyond that, in KiB, with so many calls of 16 KiB under way: arguments and
+/// results of each, the receive of its call, a longer buffer to read into, and the framing of replies.
 const ACTIVE_KIB: u64 = 16 + CALLS as u64 * (16 + 16 + 4);
 /// Calls of a connection that are under way at a time.
 const CALLS: usize = 4;
 /// What work makes the server keep, in KiB, however many connections do it: 32 MiB of blocks of each size in the pool,
-/// of which this work uses two, and replies for calls that come twice.
+/// of which this work uses two, and replies kept for repeated calls.
 const KEPT_KIB: u64 = 32 << 10;
-/// What all further rounds together may add, in KiB: the allocator takes memory in pieces, some 3 MiB of it here. Three
-/// KiB that each of their connections leaves behind are more.
+/// What all further rounds together may add, in KiB: the allocator takes memory in pieces, some 3 MiB of it here. If
+/// each of their connections left three KiB behind, it would be more.
 const GROWTH_KIB: u64 = 10 << 10;
-/// Rounds of connections that come and go. They do no work: how much of its pool the server has needed at once, which
-/// it keeps, is a matter of chance, and would hide what connections leave.
+/// Rounds of connections that come and go. They do no work: how much of its pool the server needs at once, and keeps,
+/// depends on chance, and would hide what connections leave.
 const ROUNDS: usize = 20;
 /// How long connections work. How much they do meanwhile is not judged.
 const WORK: Duration = Duration::from_millis(150);
-/// How long it may take the server to let go.
+/// How long the server may take to free connections.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server of an empty directory.
@@ -41,12 +42,12 @@ fn server(scratch: &Path) -> Server {
     let export = scratch.join("export");
     fs::create_dir(&export).unwrap();
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777)).unwrap();
-    // Three quarters of the places are for one address.
+    // One address may have three quarters of the places.
     let places = (2 * CONNECTIONS).to_string();
     Server::start(&export, &scratch.join("state"), &["--max-connections", &places])
 }
 
-/// What the server holds when it has had nothing to do for a moment.
+/// What the server holds after a moment without work.
 async fn settled(server: &Server) -> Resources {
     tokio::time::sleep(Duration::from_millis(150)).await;
     Resources::of(server.pid()).unwrap()
@@ -62,7 +63,7 @@ async fn work(crowd: &Crowd, seed: u64) {
     assert!(crowd.work(busy).await.unwrap().calls > 0);
 }
 
-/// They leave, and the server lets go of their sockets.
+/// Ends the connections, and waits until the server has freed their sockets.
 async fn leave(crowd: Crowd, server: &Server, before: &Resources) -> Resources {
     drop(crowd);
     let (pid, most) = (server.pid(), before.sockets);
@@ -75,7 +76,7 @@ async fn connections_cost_what_is_stated(versions: Versions) {
     let scratch = tempfile::tempdir().unwrap();
     let server = server(scratch.path());
     let dialler = Dialler::new().unwrap();
-    // What any work makes the server keep is there before.
+    // By now the server keeps what any work makes it keep.
     let alone = settled(&server).await;
     let first = gather(&dialler, &server, versions, 1).await;
     work(&first, 1).await;
@@ -108,7 +109,7 @@ async fn connections_cost_what_is_stated(versions: Versions) {
         assert!(now.anonymous_kib <= most, "round {round}: {} KiB, {most} would do", now.anonymous_kib);
         assert_eq!(now.sockets, before.sockets, "round {round}");
     }
-    // It serves on.
+    // The server still serves.
     work(&gather(&dialler, &server, versions, 1).await, 99).await;
 }
 

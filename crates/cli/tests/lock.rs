@@ -37,7 +37,7 @@ fn until(what: &str, mut is: impl FnMut() -> bool) {
 /// A command that holds a lock until it is ended.
 struct Holder {
     child: Child,
-    /// There while it runs.
+    /// A file that exists while the command runs.
     mark: PathBuf,
 }
 
@@ -53,7 +53,7 @@ impl Holder {
         holder
     }
 
-    /// Lets the command end, and returns the exit code and what was said.
+    /// Lets the command end, and returns the exit code and the messages.
     fn end(mut self) -> (Option<i32>, String) {
         let _ = fs::remove_file(&self.mark);
         self.ended()
@@ -127,7 +127,7 @@ fn a_lock_is_waited_for() {
     let url = url(&server, 2, "2", "file");
     let holder = Holder::start(scratch.path(), "first", &[&url]);
     let mut waits = rpcrdma();
-    // Whether the other one still runs.
+    // Tests whether the other command still runs.
     let script = "test -e \"$0\" && exit 3; exit 4";
     waits.args(["lock", "-q", "--wait", "60", &url, "--", "sh", "-c", script]).arg(&holder.mark);
     let mut waits = waits.spawn().unwrap();
@@ -149,7 +149,7 @@ fn signals_go_to_the_command() {
         assert_eq!(holder.ended(), (Some(code), String::new()));
         run(["lock", "-n", &url, "--", "true"]);
     }
-    // A command that knows what to do with it.
+    // A command that handles the signal.
     let mark = scratch.path().join("mark");
     let script = "trap 'exit 5' TERM; touch \"$0\"; while :; do sleep 0.02; done";
     let mut child = rpcrdma().args(["lock", &url, "--", "sh", "-c", script]).arg(&mark).spawn().unwrap();
@@ -181,7 +181,7 @@ fn a_command_that_has_lost_its_lock_is_ended() {
     }
 }
 
-/// A server that is restarted takes the lock back, and nobody else had it meanwhile.
+/// After a restart of the server the lock is reclaimed, and no other client had it meanwhile.
 #[test]
 fn a_lock_outlives_a_restart_of_the_server() {
     let scratch = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Locks of NFS version 3 as `serve` offers them: where NLM and NSM listen, and what hosts with locks are told after a
-//! restart, by sockets of this machine in the place of a client's portmapper and statd.
+//! Locks of NFS version 3 as `serve` offers them: where NLM and NSM listen, and the server's notices to hosts with
+//! locks after a restart. Sockets of this machine stand for a client's portmapper and statd.
 
 mod common;
 
@@ -106,7 +106,7 @@ fn over_tcp(to: SocketAddr, call: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// What SM_STAT says of a host that nobody monitors: it failed, and the state number.
+/// The answer of SM_STAT about a host that nobody monitors: failure, and the state number.
 fn state(octets: &[u8]) -> u32 {
     assert_eq!((octets.len(), word(octets, 1), word(octets, 5), word(octets, 6)), (32, 1, 0, 1), "{octets:?}");
     word(octets, 7)
@@ -122,11 +122,11 @@ fn nsm_answers_over_tcp_and_udp_where_the_ready_line_says() {
         let stat = call(7, NSM, 1, STAT, &text(b"client1"));
         assert_eq!(state(&over_udp(at, &stat)), 1);
         assert_eq!(state(&over_tcp(at, &stat)), 1);
-        // A notice that concerns nobody has its answer, without results.
+        // A notice about an unknown host is answered, without results.
         let notice = [text(b"client1"), words(&[5])].concat();
         assert_eq!(over_udp(at, &call(8, NSM, 1, NOTIFY, &notice)), words(&[8, 1, 0, 0, 0, 0]));
     }
-    // Another start has another number, however the one before has ended.
+    // Each start has a new number, however the one before has ended.
     server.kill();
     let server = Server::start(scratch.path(), &["--nfs", "3"]);
     assert_eq!(state(&over_udp(server.all("statd")[0], &call(9, NSM, 1, STAT, &text(b"client1")))), 3);
@@ -142,13 +142,13 @@ fn without_locks_nothing_listens_for_them() {
     assert!(list(scratch.path()).is_none(), "no list of hosts is made");
 }
 
-/// The directory of the list.
+/// The directory with the list of hosts.
 fn list(scratch: &Path) -> Option<PathBuf> {
     let mut entries = fs::read_dir(scratch.join("state")).unwrap().map(|entry| entry.unwrap().path());
     entries.find(|path| path.is_dir() && path.file_name().unwrap().to_str().unwrap().starts_with("nsm-"))
 }
 
-/// Puts a host on the list, as the server has it there when it is killed.
+/// Puts a host on the list, as a killed server leaves it there.
 fn put(list: &Path, address: Ipv4Addr, name: &[u8]) -> PathBuf {
     let mut octets = Vec::new();
     for address in [address, Ipv4Addr::LOCALHOST] {
@@ -169,7 +169,7 @@ fn put(list: &Path, address: Ipv4Addr, name: &[u8]) -> PathBuf {
 fn a_host_that_had_locks_is_told_of_the_restart_through_its_portmapper_until_it_has_answered() {
     let portmapper = match UdpSocket::bind((CLIENT, 111)) {
         Ok(socket) => socket,
-        // Not as root, or rpcbind of this machine has the port on all addresses: then the notice cannot be seen here.
+        // Without root, or if this machine's rpcbind has the port on all addresses, the test cannot see the notice.
         Err(error) if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::AddrInUse) => {
             return eprintln!("not tried: port 111 cannot be had: {error}");
         }
@@ -191,7 +191,7 @@ fn a_host_that_had_locks_is_told_of_the_restart_through_its_portmapper_until_it_
     assert_eq!(asked[asked.len() - 16..], words(&[NSM, 1, 17, 0]));
     let port = u32::from(statd.local_addr().unwrap().port());
     portmapper.send_to(&reply(&asked, &words(&[port])), from).unwrap();
-    // The first notice gets lost: it comes again, the same.
+    // The first notice is lost: the same notice comes again.
     let (len, _) = statd.recv_from(&mut octets).unwrap();
     let first = octets[..len].to_vec();
     let (len, from) = statd.recv_from(&mut octets).unwrap();
@@ -203,7 +203,7 @@ fn a_host_that_had_locks_is_told_of_the_restart_through_its_portmapper_until_it_
     let told = [text(&name), words(&[3])].concat();
     assert!(notice.ends_with(&told), "our name, and the state number of the second start: {notice:?}");
     statd.send_to(&reply(&notice, &[]), from).unwrap();
-    // A host that has answered is told nothing more, and stays on the list while it may come back.
+    // A host that has answered gets no more notices, and stays on the list as long as it may come back.
     statd.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     assert!(statd.recv_from(&mut octets).is_err());
     assert!(listed.exists(), "the next start has to tell it again");

@@ -1,4 +1,4 @@
-//! What the log of a server says: who was there, what failed, and all of it in words.
+//! The log of a server: which clients came, what failed, and all in clear words.
 
 mod common;
 
@@ -75,7 +75,7 @@ fn each_connection_of_nfs_has_one_line_at_its_end() {
     assert_eq!(over, ["NFS over RDMA", "NFS over TCP"]);
 }
 
-/// Who reads standard error may stop, as a pager does, or a collector that hangs.
+/// The reader of standard error may stop, like a pager, or like a collector that hangs.
 #[test]
 fn nobody_waits_for_whoever_reads_the_log() {
     const COMMANDS: usize = 40;
@@ -89,7 +89,7 @@ fn nobody_waits_for_whoever_reads_the_log() {
     for _ in 0..COMMANDS {
         run(["cat", &server.url("file")]);
     }
-    // The lines have waited, and come as soon as somebody reads.
+    // The lines have waited, and come as soon as the test reads.
     let reading = std::thread::spawn(move || {
         let mut text = String::new();
         let _ = fs::File::from(reader).read_to_string(&mut text);
@@ -118,7 +118,7 @@ fn junk_is_told_with_the_reason_and_probes_are_not() {
     }
 }
 
-/// Whoever is outside of `--allow` writes nothing into the log, however often he comes.
+/// Clients outside of `--allow` cause no lines in the log, however often they come.
 #[test]
 fn strangers_have_no_line() {
     let logged = Logged::start(&["--allow", "127.0.0.1/32"]);
@@ -132,7 +132,7 @@ fn strangers_have_no_line() {
     assert_eq!(logged.lines().len(), 1, "{:#?}", logged.lines());
 }
 
-/// An operator is told that a client uses what is gone, and what to do about it.
+/// The log tells an operator that a client uses a file that is gone, and what to do about it.
 #[test]
 fn an_answer_of_a_stale_handle_is_a_warning() {
     let logged = Logged::start(&[]);
@@ -156,7 +156,7 @@ fn an_answer_of_a_stale_handle_is_a_warning() {
     assert!(fields["message"].as_str().unwrap().contains("mount again"), "{warned}");
 }
 
-/// `-vv` is read by people: no line has the names of Rust's types and their braces.
+/// People read `-vv`: no line has names of Rust types and braces.
 #[test]
 fn the_log_at_its_most_talkative_is_words_and_fields() {
     let logged = Logged::start(&["-vv"]);
@@ -175,7 +175,7 @@ fn the_log_at_its_most_talkative_is_words_and_fields() {
     }
 }
 
-/// The same for the lines that no test provokes: none asks for a debugging form.
+/// The same for lines that no test causes: none uses Rust's debug format.
 #[test]
 fn no_line_of_the_log_asks_for_a_debugging_form() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -198,7 +198,7 @@ fn no_line_of_the_log_asks_for_a_debugging_form() {
     assert!(looked_at > 60, "only {looked_at} calls were found");
 }
 
-/// Whether a field of a call has the sign for the debugging form before it.
+/// Whether a field of a call has the sign for the debug format before it.
 fn asks(call: &str) -> bool {
     let signs = call.match_indices('?').filter(|(at, _)| {
         let before = call[..*at].trim_end();
@@ -208,7 +208,8 @@ fn asks(call: &str) -> bool {
     signs.count() > 0
 }
 
-/// Reads a file that is removed on the server once it was looked up: by hand, as commands look it up again.
+/// Uses a file that is removed on the server after its LOOKUP. With a client library, because our commands would look
+/// it up again.
 fn stale(served: &Path, url: &str) -> bool {
     use nfs3_client::{nfs3_types as types, tokio::TokioConnector};
     let port = |name: &str| -> u16 {

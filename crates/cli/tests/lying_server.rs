@@ -1,5 +1,5 @@
-//! Servers that lie about names: what a copy writes stays where it was asked for, and terminals are not steered.
-//! Between the command and an honest server stands somebody who changes bytes on their way.
+//! Servers that lie about names: a copy writes only where the user asked, and names cannot control terminals. A proxy
+//! between the command and an honest server changes the bytes.
 
 mod common;
 
@@ -13,7 +13,7 @@ use std::{
     process::Command,
 };
 
-/// Replaces in what the server says; as many bytes by as many. Returns the address to connect to.
+/// Replaces bytes in the server's messages by as many others. Returns the address to connect to.
 fn between(server: &str, changes: Vec<(Vec<u8>, Vec<u8>)>) -> String {
     assert!(changes.iter().all(|(from, to)| from.len() == to.len()));
     proxy::between(server, move |record| {
@@ -57,7 +57,7 @@ fn names_that_lead_elsewhere_are_errors() {
         let (_, mount) = server.mount.rsplit_once(':').unwrap();
         let url = format!("nfs://{proxy}/tree-{case}?version=3&transport=tcp&mountport={mount}");
         let get = ["get", "-r", &url, into.to_str().unwrap()];
-        // The name of the directory above may be in any listing, and is passed over.
+        // The name of the parent directory may be in any listing, and the command ignores it.
         if name == b".." {
             run(get);
         } else {
@@ -70,7 +70,7 @@ fn names_that_lead_elsewhere_are_errors() {
         assert_eq!(unchanged, before.into_iter().filter(|name| name != b"state").collect::<Vec<_>>(), "nothing is new");
         assert_eq!(names(&into.join("AA")), Vec::<Vec<u8>>::new());
         assert!(names(&into.join(format!("tree-{case}"))).iter().all(|name| name == b"decent"));
-        // Nothing is removed by such a name either.
+        // Such a name does not remove anything either.
         fails(1, ["rm", "-r", &url]);
         assert!(tree.join(OsStr::from_bytes(told)).exists());
         server.stop();
@@ -88,14 +88,14 @@ fn names_do_not_steer_the_terminal_that_shows_them() {
     std::os::unix::fs::symlink(odd, served.join("link")).unwrap();
     let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash"]);
     let url = server.url_3("");
-    // A program gets the name as it is.
+    // A program that reads the output gets the name unchanged.
     assert!(run(["ls", &url]).stdout.contains(&0x1B));
     let command = format!("{} ls -l '{url}'", env!("CARGO_BIN_EXE_rpcrdma"));
     let shown = Command::new("script").args(["-qec", &command, "/dev/null"]).env("XDG_CACHE_HOME", cache()).output();
     let Ok(shown) = shown else { return eprintln!("no `script` here") };
     let text = String::from_utf8_lossy(&shown.stdout);
     assert!(shown.status.success() && text.matches(r"a\u{1b}[2Jb").count() == 2 && !text.contains('\x1b'), "{text:?}");
-    // And so do messages.
+    // Messages do not control the terminal either.
     let into = scratch.path().join("into");
     fs::create_dir_all(into.join(odd)).unwrap();
     let error = fails(1, ["get", "-r", &url, into.to_str().unwrap()]);
@@ -103,13 +103,13 @@ fn names_do_not_steer_the_terminal_that_shows_them() {
     server.stop();
 }
 
-/// The URL of what a proxy makes of a server over TCP.
+/// The URL of a server over TCP, through a proxy.
 fn url_of(proxy: &str, server: &Server, path: &str) -> String {
     let (_, mount) = server.mount.rsplit_once(':').unwrap();
     format!("nfs://{proxy}/{path}?version=3&transport=tcp&mountport={mount}")
 }
 
-/// The replies to READDIRPLUS alternate between the first two, whatever is asked for.
+/// The replies to READDIRPLUS alternate between the first two, whatever the client asks for.
 #[test]
 fn a_listing_that_leads_in_a_circle_ends() {
     let scratch = tempfile::tempdir().unwrap();
@@ -124,7 +124,7 @@ fn a_listing_that_leads_in_a_circle_ends() {
         let mut listings: Vec<Vec<u8>> = Vec::new();
         let mut count = 0;
         let proxy = proxy::between(server.tcp.as_ref().unwrap(), move |record| {
-            // Nothing else is as long.
+            // No other reply is as long.
             if record.len() < 16 << 10 {
                 return;
             }

@@ -1,4 +1,4 @@
-//! `serve --manage-gids`: callers by AUTH_SYS have the groups that the server's machine knows of them.
+//! `serve --manage-gids`: callers with AUTH_SYS have the groups that the server's machine knows for them.
 
 mod common;
 
@@ -10,9 +10,9 @@ use std::{
     process::Command,
 };
 
-/// A user that every machine has, and his group.
+/// A user that every machine has, and the user's group.
 const DAEMON: u32 = 1;
-/// Groups of his, more than AUTH_SYS has room for; in a file that the server alone sees.
+/// The user's groups, more than AUTH_SYS has room for; in a file that only the server sees.
 const GROUPS: std::ops::Range<u32> = 5000..5040;
 
 /// A server whose machine knows those groups.
@@ -50,7 +50,7 @@ fn groups_are_those_of_the_servers_machine() {
     let scratch = tempfile::tempdir().unwrap();
     let (last, other) = (GROUPS.end - 1, 60);
     let (of_last, of_other) = (of_group(scratch.path(), last), of_group(scratch.path(), other));
-    // Another group than his own, so that nothing comes of that.
+    // Another group than the user's own, so that the user's group alone does not allow the access.
     let caller = format!("&uid={DAEMON}&gid=7");
     let by_claim = |url: &str| {
         let claim = format!("--groups={other}");

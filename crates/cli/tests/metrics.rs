@@ -1,4 +1,4 @@
-//! What the server counts is what clients did.
+//! The server's counts must agree with what clients did.
 
 mod common;
 
@@ -67,7 +67,7 @@ fn calls_octets_and_connections_are_counted() {
     let negotiated = |version| counted("rpcrdma_negotiated_total", &[version]);
     assert_eq!((negotiated(r#"version="1""#), negotiated(r#"version="2""#)), (1.0, 2.0));
     assert_eq!(counted("rpcrdma_connections_ended_total", &[RDMA, r#"reason="orderly""#]), 3.0);
-    // MOUNT for each of the four commands, and NFS for one: each asks MOUNT on a connection of its own.
+    // MOUNT for each of the four commands, and NFS for one: each command uses a separate connection for MOUNT.
     assert!(counted("rpcrdma_connections_ended_total", &[TCP, r#"reason="orderly""#]) >= 5.0, "{text}");
     assert_eq!(counted("rpcrdma_calls_total", &[READ, RDMA, OK]), 4.0, "three of 1 MiB and one small");
     assert_eq!(counted("rpcrdma_calls_total", &[READ, TCP, OK]), 1.0);
@@ -85,11 +85,11 @@ fn calls_octets_and_connections_are_counted() {
     assert!(counted("rpcrdma_invalidations_total", &[]) >= 6.0);
     assert!(counted("rpcrdma_credits_granted", &[]) >= 1.0);
     assert_eq!(counted("rpcrdma_index_bytes", &[r#"what="limit""#]), f64::from(384 << 20));
-    // Where the kernel's handles can be used, nothing has to be remembered.
+    // If the server can use the kernel's handles, it need not remember files.
     let files = if rustix::process::geteuid().is_root() { 0.0 } else { 3.0 };
     assert!(counted("rpcrdma_index_files", &[]) <= files, "{text}");
     assert!(counted("rpcrdma_memory_bytes", &[r#"what="limit""#, r#"part="results""#]) > 0.0);
-    // The panel of bytes shows TCP too: a small file each way, and what stands around it.
+    // The panel of bytes shows TCP as well: a small file in each direction, and its headers.
     let tcp = |direction| counted("rpcrdma_bytes_total", &[TCP, direction, r#"way="stream""#]);
     assert!(tcp(r#"direction="in""#) > 300.0 && tcp(r#"direction="out""#) > 400.0, "{text}");
     assert_eq!(server.stop(), Some(0));
@@ -114,7 +114,7 @@ fn calls_are_counted_by_the_status_of_their_answer() {
     common::fails(1, ["cat", &server.url_3("nothing")]);
     common::fails(1, ["cat", &server.tcp_url_3("nothing")]);
     common::fails(1, ["ls", &server.tcp_url_3("nowhere/at/all")]);
-    // NULL of program 1, in version 2 of RPC, and garbage instead of GETATTR's arguments.
+    // NULL of program 1, and garbage instead of GETATTR's arguments.
     let call = |program: u32, procedure: u32| {
         let words = [1 << 31 | 40, 7, 0, 2, program, 3, procedure, 0, 0, 0, 0];
         let mut stream = TcpStream::connect(server.tcp.as_ref().unwrap()).unwrap();
@@ -124,7 +124,7 @@ fn calls_are_counted_by_the_status_of_their_answer() {
     call(1, 0);
     call(100_003, 1);
     call(100_003, 99);
-    // NFSACL: NULL, garbage instead of GETACL's arguments, and what only Solaris has.
+    // NFSACL: NULL, garbage instead of GETACL's arguments, and a procedure that only Solaris has.
     [0, 1, 3].into_iter().for_each(|procedure| call(100_227, procedure));
     let after = scrape(&address);
     let lookups = |transport| calls(&after, &[r#"procedure="LOOKUP""#, transport, r#"status="NOENT""#]);
@@ -139,16 +139,16 @@ fn calls_are_counted_by_the_status_of_their_answer() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Connections of one address to the metrics at a time: three quarters of the server's own bound.
+/// The most connections from one address to the metrics at a time: three quarters of the server's limit.
 const SCRAPES_OF_ADDRESS: usize = 12;
-/// How long one may last, and what a busy machine may add.
+/// How long such a connection may last, and with the delay of a busy machine.
 const SCRAPE_TIME: [Duration; 2] = [Duration::from_secs(9), Duration::from_secs(20)];
 
 fn descriptors(server: &Server) -> usize {
     fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
 }
 
-/// Who can reach the metrics must not be able to take what NFS needs, nor to fill the log.
+/// A peer that can reach the metrics must not be able to take what NFS needs, or to fill the log.
 #[test]
 fn the_metrics_port_has_limits_of_its_own() {
     let scratch = tempfile::tempdir().unwrap();
@@ -162,7 +162,7 @@ fn the_metrics_port_has_limits_of_its_own() {
     run(["cat", &server.url("file")]);
     let before = descriptors(&server);
     let begin = Instant::now();
-    // Some say nothing, some half a request, some too much, some nonsense.
+    // Some send nothing, some half a request, some too much, some nonsense.
     let mut held: Vec<TcpStream> = (0..200)
         .map(|number| {
             let mut stream = rpcrdma_peers::idlers::dial_from([127, 0, 0, 2], &address);
@@ -179,7 +179,7 @@ fn the_metrics_port_has_limits_of_its_own() {
     assert!(most <= before + SCRAPES_OF_ADDRESS + 1, "{most} descriptors, {before} before");
     assert!(scrape(&address).contains("rpcrdma_connections"), "another address is told");
     run(["cat", &server.url("file")]);
-    // All of them end in time, also those that say something now and then.
+    // All of them end in time, also those that send something now and then.
     for stream in &mut held {
         stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let mut octets = [0; 4096];

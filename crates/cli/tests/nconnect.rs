@@ -1,4 +1,4 @@
-//! `nconnect=N`: calls are spread over so many connections, and one that is cut costs a repetition and nothing else.
+//! `nconnect=N`: the client spreads calls over so many connections, and a cut connection only makes it repeat calls.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Server, contents, counting::counting, fails, run, served};
 use std::{fs, path::Path};
 
 const OCTETS: usize = 24 << 20;
-/// Where a connection is cut: each of three carries a quarter of its share at least.
+/// After how many bytes a connection is cut: each of three carries at least a quarter of its share.
 const CUT_AT_OCTETS: u64 = 1 << 20;
 /// Every version of NFS over every transport.
 const WAYS: [&str; 9] = [
@@ -28,7 +28,7 @@ fn start(scratch: &Path) -> Server {
     Server::start(&served, &scratch.join("state"), &["--no-root-squash", "--tcp", "127.0.0.1:0"])
 }
 
-/// Where NFS is served over the transport that a way names, and MOUNT's port where the way needs it.
+/// The address of NFS over the transport of a way, and MOUNT's port if the way needs it.
 fn ends(server: &Server, way: &str) -> (String, String) {
     let to = if way.contains("tcp") { server.tcp.clone().unwrap() } else { server.rdma.clone() };
     let (_, port) = server.mount.rsplit_once(':').unwrap();
@@ -61,7 +61,7 @@ fn a_connection_that_is_cut_costs_a_repetition() {
     let server = start(scratch.path());
     let local = scratch.path().join("local");
     for way in WAYS {
-        // The first carries the calls that make the session, too.
+        // The first connection also carries the calls that make the session.
         for cut in [0, 2] {
             let (to, mount) = ends(&server, way);
             let (address, counted) = counting(&to, Some((cut, CUT_AT_OCTETS)));

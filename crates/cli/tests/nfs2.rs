@@ -1,5 +1,5 @@
-//! NFS version 2, over RDMA and over TCP: the commands against the server, what is counted and captured of them, and
-//! calls that are not what they should be.
+//! NFS version 2, over RDMA and over TCP: the commands against the server, its counts and captures of them, and
+//! malformed calls.
 
 mod common;
 
@@ -57,7 +57,7 @@ fn said(output: Output) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A tree with files of many sizes, links and more names than one answer tells.
+/// A tree with files of many sizes, links, and more names than one reply has.
 fn make_tree(at: &Path) {
     fs::create_dir_all(at.join("names")).unwrap();
     for size in [0, 1, 4095, 8191, 8192, 8193, 300_001] {
@@ -156,7 +156,7 @@ fn scrape(address: &str) -> String {
     text
 }
 
-/// What tshark prints of the packets that `filter` lets through. `None` if there is no tshark here.
+/// What tshark prints of the packets that `filter` lets through. `None` if tshark is not installed.
 fn tshark(file: &Path, filter: &str) -> Option<String> {
     let mut command = Command::new("tshark");
     command.args(["-Y", filter]).arg("-r").arg(file).args(["-T", "fields", "-e", "_ws.col.Info"]);
@@ -194,7 +194,8 @@ fn what_is_done_is_counted_and_can_be_read_from_captures() {
         for call in calls {
             assert!(named.contains(&format!("V2 {call} Call")), "{file}: no {call} in {named}");
         }
-        // A reply whose data RDMA Write has placed in the same segment it reads twice, and finds them the second time.
+        // If RDMA Write has placed a reply's data in the same TCP segment, tshark reads the reply twice, and finds the
+        // data only the second time.
         let wrong = tshark(&served.path(file), "_ws.malformed").unwrap();
         assert!(wrong.lines().all(|line| line.starts_with("V2 READ Reply")), "{file}: {wrong}");
     }
@@ -227,7 +228,7 @@ fn hostile_calls_are_answered_and_others_notice_nothing() {
                 let reply = call(&mut stream, procedure, &vec![octet; octets]);
                 let executed = [7, 1, 0, 0, 0, 0];
                 assert!(reply == garbage || reply[..6] == executed, "{procedure} {octet} {octets}: {reply:?}");
-                // Nothing that a handle is needed for is done without one.
+                // The server does nothing without a handle that needs one.
                 if reply != garbage && !matches!(procedure, 3 | 7) {
                     assert_eq!(reply[6..], [stale], "{procedure} {octet} {octets}");
                 }

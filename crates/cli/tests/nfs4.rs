@@ -1,5 +1,5 @@
-//! The command serves NFS version 4: which ports it opens, what it says, and that sessions belong to connections of the
-//! process.
+//! The command serves NFS version 4: which ports it opens, what it prints, and that sessions belong to the process's
+//! connections.
 
 mod common;
 
@@ -29,10 +29,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long what is counted each second may take to be told.
+/// How long metrics that are updated once a second may take to appear.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The value of a series that is told as it stands here; none while it is not told.
+/// The value of exactly this series; `None` while the server does not report it.
 fn value(address: &str, series: &str) -> Option<f64> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
@@ -61,7 +61,7 @@ fn start(scratch: &Path, more: &[&str]) -> (Server, String) {
     (server, metrics)
 }
 
-/// Were two connections of one number, the end of one would take the other's session from it.
+/// If two connections had the same number, the end of one would end the other's session.
 #[tokio::test(flavor = "multi_thread")]
 async fn sessions_belong_to_connections_until_these_end_over_both_transports() {
     let scratch = tempfile::tempdir().unwrap();
@@ -103,7 +103,7 @@ async fn what_is_refused_is_counted_by_its_status() {
     let ops = || vec![Args::Sequence(sequence), Args::PutRootFh];
     assert_eq!(caller.compound(1, ops()).await.status, Status::BADSESSION);
     assert_eq!(caller.compound(1, vec![Args::PutRootFh]).await.status, Status::OP_NOT_IN_SESSION);
-    // Minor versions that --nfs does not name are not spoken.
+    // The server does not speak minor versions that --nfs does not name.
     assert_eq!(caller.compound(2, ops()).await.status, Status::MINOR_VERS_MISMATCH);
     let counted = |labels: &str| value(&metrics, &format!("rpcrdma_nfs4_operations_total{{{labels}}}"));
     assert_eq!(counted("operation=\"SEQUENCE\",status=\"BADSESSION\""), Some(1.0));
@@ -117,7 +117,7 @@ async fn what_is_refused_is_counted_by_its_status() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// The first lines of a server that is told these options, and whether it had MOUNT's port open.
+/// The first lines of a server with these options, and whether it had MOUNT's port open.
 fn said(scratch: &Path, more: &[&str]) -> (Vec<String>, bool) {
     let mountd = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let mut command = rpcrdma();
