@@ -1,4 +1,4 @@
-//! What was there stays until what comes is whole: `get` and `put` that fail, that are interrupted, and that go on.
+//! The old file stays until the new one is complete: `get` and `put` that fail, are interrupted, and resume.
 
 mod common;
 
@@ -13,9 +13,9 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-/// How long something may take that takes a second.
+/// The time limit of something that usually takes a second.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a proxy takes for each mebibyte, so that something can happen meanwhile.
+/// The time that a proxy takes for each mebibyte, so that a test can act meanwhile.
 const PAUSE: Duration = Duration::from_millis(60);
 const MIB: usize = 1 << 20;
 
@@ -157,7 +157,7 @@ fn a_put_that_is_refused_leaves_the_old_file() {
     assert_eq!(names(&stage.served), ["file", "link"]);
 }
 
-/// The limit on the size of files stands for a disk that is full.
+/// A limit on the size of files takes the place of a full disk.
 #[test]
 fn a_full_disk_here_leaves_the_old_file() {
     let stage = Stage::root_is_root();
@@ -176,7 +176,7 @@ fn a_full_disk_here_leaves_the_old_file() {
     assert_eq!((fs::read(&target).unwrap(), names(&stage.local)), (b"good".to_vec(), vec!["file".to_owned()]));
 }
 
-/// A small file system that is there as long as this is.
+/// A small file system; dropping the value removes it.
 struct Small(PathBuf);
 
 impl Small {
@@ -268,7 +268,7 @@ fn a_source_that_vanishes_leaves_the_old_file() {
     let slow = stage.url_through(&proxy::slow_replies(stage.tcp(), PAUSE).0, "file");
     let child = spawn(&["get", &slow, text(&target)]);
     wait_for_growth(&stage.local, &["file"], 2 * MIB as u64);
-    // As far as the copy can tell it vanishes: it ends before what was said to be its end.
+    // For the copy the source vanishes: the file ends before its announced end.
     File::options().write(true).open(stage.served.join("file")).unwrap().set_len(0).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
@@ -302,7 +302,7 @@ fn a_get_goes_on_where_it_was_cut_off() {
         assert_eq!((&again["octets"], &again["skipped"], &again["files"]), (&0.into(), &1.into(), &0.into()));
         fs::write(&target, "good").unwrap();
     }
-    // The source is another one by then.
+    // The source has changed meanwhile.
     cut_off("-INT");
     let other = contents(48 * MIB - 1);
     fs::write(&source, &other).unwrap();
@@ -325,7 +325,7 @@ fn a_put_goes_on_where_it_was_cut_off() {
         wait_for_growth(&stage.served, &["file"], 24 * MIB as u64);
         signal(&child, signal_name);
         child.wait_with_output().unwrap();
-        // What was on its way arrives, and would change the file's time later.
+        // Wait for the calls still under way: they would change the file's time later.
         proxy::wait_until_idle(&passing);
         assert_eq!(fs::read(&target).unwrap(), b"good");
         assert_eq!(names(&stage.served), [".file.rpcrdma-part", "file"]);
@@ -340,14 +340,14 @@ fn a_put_goes_on_where_it_was_cut_off() {
         assert_eq!((&again["octets"], &again["skipped"], &again["files"]), (&0.into(), &1.into(), &0.into()));
         fs::write(&target, "good").unwrap();
     }
-    // The source is another one by then.
+    // The source has changed meanwhile.
     cut_off("-INT");
     File::options().write(true).open(&source).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
     assert_eq!(go_on()["octets"], all.len());
     assert!(fs::read(&target).unwrap() == all && names(&stage.served) == ["file"]);
 }
 
-/// A file with one name is replaced; one with several, or one that belongs to somebody else, is written into.
+/// The command replaces a file with one name; it writes into a file with several names or of another owner.
 #[test]
 fn what_is_there_is_replaced_or_written_into() {
     let stage = Stage::root_is_root();
@@ -405,7 +405,7 @@ fn what_is_there_is_replaced_or_written_into() {
     }
 }
 
-/// Files of /proc say that they are empty.
+/// Files of /proc report a length of zero.
 #[test]
 fn files_of_unknown_length_are_copied_whole() {
     let stage = Stage::root_is_root();
@@ -420,7 +420,7 @@ fn files_of_unknown_length_are_copied_whole() {
         run(["get", &server.url(name), text(&target)]);
         assert_eq!(fs::read(target).unwrap(), fs::read(Path::new("/proc/sys/kernel").join(name)).unwrap());
     }
-    // A long one, of which each READ has a part.
+    // A long file, which needs several READs.
     let symbols = fs::read("/proc/kallsyms").unwrap_or_default();
     if symbols.is_empty() || !is_root("serve /proc") {
         return;

@@ -1,7 +1,6 @@
-//! The portmapper of `serve --rpcbind own`, asked over TCP and UDP by honest clients and by others; and what is
-//! registered with rpcbind of the machine. Where root runs the tests and the Debian package rpcbind is installed,
-//! `rpcinfo` asks, and rpcbind answers, in a network of their own where port 111 is free. Where not, those tests say so
-//! and do nothing.
+//! The portmapper of `serve --rpcbind own`, queried over TCP and UDP by honest and hostile clients; and what the server
+//! registers with the machine's rpcbind. If root runs the tests and the Debian package rpcbind is installed, `rpcinfo`
+//! queries it and rpcbind in a separate network where port 111 is free. Otherwise those tests say so and do nothing.
 
 mod common;
 
@@ -22,20 +21,20 @@ const NFSACL: u32 = 100_227;
 const MOUNT: u32 = 100_005;
 const NLM: u32 = 100_021;
 const NSM: u32 = 100_024;
-/// Quotas of disks, which this server does not tell.
+/// Disk quotas, a program that this server does not have.
 const RQUOTA: u32 = 100_011;
 const TCP: u32 = 6;
 const UDP: u32 = 17;
-/// What an answer may be of its question: `MAX_AMPLIFICATION` of the library.
+/// How many times as long as its question an answer may be: `MAX_AMPLIFICATION` of the library.
 const MAX_AMPLIFICATION: usize = 3;
-/// Calls of one source in a second: `CALLS_BY_SOURCE_PER_SECOND` of the library.
+/// The most calls from one source in a second: `CALLS_BY_SOURCE_PER_SECOND` of the library.
 const CALLS_PER_SECOND: usize = 100;
 /// How long an answer may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long it is waited for an answer that is not to come.
+/// How long a test waits to see that no answer comes.
 const SILENCE: Duration = Duration::from_millis(500);
 
-/// A server that is asked for the ports of NFS and MOUNT.
+/// A server whose portmapper reports the ports of NFS and MOUNT.
 fn start(scratch: &Path, more: &[&str]) -> Server {
     let own = ["--rpcbind", "own", "--portmapper", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--nfs", "3,4.2"];
     Server::start(&common::served(scratch), &scratch.join("state"), &[&own[..], more].concat())
@@ -54,13 +53,13 @@ fn call(xid: u32, version: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
     [&words(&[xid, 0, 2, PORTMAPPER, version, procedure, 0, 0, 0, 0])[..], args].concat()
 }
 
-/// The words of the results, if a reply is one with results.
+/// The words of the results, if the reply has results.
 fn results(reply: &[u8]) -> Option<Vec<u32>> {
     let words: Vec<_> = reply.chunks_exact(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
     (words.get(1..6)? == [1, 0, 0, 0, 0]).then(|| words[6..].to_vec())
 }
 
-/// A socket that asks.
+/// A socket that sends questions.
 fn asker(from: &str, server: &str) -> UdpSocket {
     let socket = UdpSocket::bind((from, 0)).unwrap();
     socket.connect(server).unwrap();
@@ -120,7 +119,7 @@ fn clients_find_the_ports_over_udp_and_tcp() {
         let answer = ask_over_tcp(&format!("127.0.0.1:{at}"), &null);
         assert_eq!(results(&answer), Some(vec![]), "{program} {version} at {at}: {answer:?}");
     }
-    // Everything at once is too much for the question, and has its place on a connection.
+    // The complete list is too long an answer to one UDP question; it needs a connection.
     let listed = results(&ask_over_tcp(&portmapper, &call(8, 2, 4, &[]))).unwrap();
     // NFS in two versions, NFSACL, MOUNT in two, NLM in three, NSM over TCP and UDP, the portmapper in three over both.
     assert_eq!(listed.len(), (2 + 1 + 2 + 3 + 2 + 6) * 5 + 1, "{listed:?}");
@@ -129,7 +128,7 @@ fn clients_find_the_ports_over_udp_and_tcp() {
     assert!(TcpStream::connect(&portmapper).is_err(), "gone with the server");
 }
 
-/// A client that is not allowed is told so in fewer bytes than it has sent, over UDP as over TCP.
+/// The server refuses a client that is not allowed in fewer bytes than the client has sent, over UDP and over TCP.
 #[test]
 fn strangers_are_told_that_they_are() {
     let scratch = tempfile::tempdir().unwrap();
@@ -142,8 +141,8 @@ fn strangers_are_told_that_they_are() {
     assert_eq!(ask_over_tcp(&portmapper, &question), over_udp);
 }
 
-/// Floods, garbage and questions with large answers: nobody is flooded by way of the server, which tells what it has
-/// dropped, and others are answered.
+/// Floods, garbage and questions with large answers: nobody can flood others by way of the server. It counts what it
+/// has dropped, and answers others.
 ///
 /// proves: RPC-UDP-b
 #[test]
@@ -171,7 +170,7 @@ fn hostile_datagrams_cost_others_nothing() {
         vec![0xff; 40],
         vec![0; 9000],
     ];
-    // Texts that claim more than there is.
+    // Texts whose length says more bytes than follow.
     questions.push(call(1, 4, 3, &words(&[NFS, 3, 0xffff_ffff])));
     let longest = questions.iter().map(Vec::len).max().unwrap();
     assert!(longest < 65_000);
@@ -187,7 +186,8 @@ fn hostile_datagrams_cost_others_nothing() {
             }
         }
     }
-    // Others are heard while the flood is in the socket's queue: it may push questions out, as it may on any network.
+    // The server answers others while the flood fills the socket's queue. The flood may push some questions out, as on
+    // any network.
     let decent = asker("127.0.0.1", &portmapper);
     let question = call(7, 2, 3, &words(&[NFS, 3, TCP, 0]));
     let answered = (0..60).any(|_| ask(&decent, &question, SILENCE).is_some());
@@ -217,13 +217,13 @@ fn counted(address: &str, series: &str) -> f64 {
     value.unwrap_or_else(|| panic!("no {series} in {text}"))
 }
 
-/// A network of its own, with an address that is no loopback's, as long as the process in it lives.
+/// A separate network with an address that is not a loopback address. It exists while the process in it lives.
 struct Network {
     holder: Child,
 }
 
 impl Network {
-    /// A network in which this command runs, and which tells `ready` in a line on its standard error or output.
+    /// A network in which this command runs. The command says `ready` in a line on its standard error or output.
     fn start(command: &str) -> Option<Self> {
         let lacking = [
             (!rustix::process::geteuid().is_root(), "root does not run the tests"),
@@ -253,14 +253,14 @@ impl Network {
         Some(Self { holder })
     }
 
-    /// A command that runs in it.
+    /// A command that runs in the network.
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.holder.id().to_string(), "--net", "--mount", program]);
         command
     }
 
-    /// What a command says that succeeds.
+    /// The output of a command, which must succeed.
     fn output(&self, program: &str, args: &[&str]) -> String {
         let output = self.command(program).args(args).output().unwrap();
         let told = [&output.stdout[..], &output.stderr].concat();
@@ -288,7 +288,7 @@ fn has(program: &str) -> bool {
     found.unwrap().success()
 }
 
-/// A server in a network, at the ports of NFS. It is nsenter's process: that becomes the program.
+/// A server in a network, at the ports of NFS. Its process is nsenter's, which becomes the program.
 fn serve_in(network: &Network, scratch: &Path, rpcbind: &str) -> Server {
     let mut command = network.command(env!("CARGO_BIN_EXE_rpcrdma"));
     command.arg("serve").arg(common::served(scratch)).arg("--json").arg("--state").arg(scratch.join("state"));
@@ -353,7 +353,7 @@ fn rpcbind_of_the_machine_lists_us_as_long_as_we_run() {
     assert_eq!(listed, expected);
     assert_eq!(server.stop(), Some(0));
     assert_eq!(ours(), [""; 0], "all gone");
-    // Its place is taken.
+    // Port 111 is taken.
     let mut own = network.command(env!("CARGO_BIN_EXE_rpcrdma"));
     own.arg("serve").arg(common::served(scratch.path())).arg("--state").arg(scratch.path().join("other-state"));
     own.args(["--listen", "192.0.2.1:20049", "--mountd", "192.0.2.1:20048", "--rpcbind=own"]);

@@ -1,4 +1,4 @@
-//! What is on the server stays when `put` cannot replace it, and one mistake does not spoil the rest.
+//! A file on the server stays when `put` cannot replace it, and one mistake does not spoil the rest.
 
 mod common;
 
@@ -20,7 +20,7 @@ const SYMLINK: u32 = 10;
 const LINK: u32 = 15;
 /// NFS version 3 has no such procedure.
 const NO_PROCEDURE: u32 = 99;
-/// Where a call has its procedure: behind its mark, number, kind, RPC version, program and version.
+/// The place of a call's procedure: behind the record mark, number, kind, RPC version, program and version.
 const PROCEDURE: std::ops::Range<usize> = 24..28;
 
 struct Stage {
@@ -49,7 +49,7 @@ impl Stage {
         self.server.tcp_url_3(path).replace(server.as_str(), &proxy::calls(server, change))
     }
 
-    /// The same for one that lets only the first call of an NFS procedure through.
+    /// The same with a proxy that lets only the first call of an NFS procedure through.
     fn only_first(&self, path: &str, procedure: u32) -> String {
         let mut seen = 0;
         self.through(path, move |record| {
@@ -70,7 +70,7 @@ impl Stage {
     }
 }
 
-/// Makes the name of a temporary file longer than any file system takes, in the calls that have it.
+/// Makes the name of a temporary file longer than any file system takes, in the calls that contain it.
 fn lengthen_temporary(record: &mut Vec<u8>) {
     const BEGIN: &[u8] = b".file.rpcrdma-";
     const LONG: usize = 256;
@@ -90,11 +90,11 @@ fn is_call_of(record: &[u8], procedure: u32) -> bool {
     record.get(16..20) == Some(&NFS) && record.get(PROCEDURE) == Some(&procedure.to_be_bytes())
 }
 
-/// Where a reply has the status of NFS: behind its mark, number, kind, verifier and two outcomes of RPC.
+/// The place of the status of NFS in a reply: behind the record mark, number, kind, verifier and two outcomes of RPC.
 const STATUS: usize = 28;
 const NFS3ERR_IO: u32 = 5;
 
-/// Takes the handle from the answer to CREATE, and lets every LOOKUP after it fail.
+/// Removes the handle from the reply to CREATE, and makes every later LOOKUP fail.
 fn forget_what_was_made(record: &mut Vec<u8>, is_made: &mut bool) {
     let word = |at: usize| record.get(at..at + 4).map(|word| u32::from_be_bytes(word.try_into().unwrap()));
     let is_handle = |len| matches!(len, Some(8..=64));
@@ -173,7 +173,7 @@ fn an_interruption_does_not_cost_the_part_of_an_earlier_copy() {
     fs::write(&local, contents(100_000)).unwrap();
     let part = stage.served.join(".file.rpcrdma-part");
     fs::write(&part, contents(50_000)).unwrap();
-    // The time of last access says of which source it is a part.
+    // The time of last access of a part says to which source it belongs.
     let modified = fs::metadata(&local).unwrap().modified().unwrap();
     let times = fs::FileTimes::new().set_accessed(modified);
     fs::File::options().write(true).open(&part).unwrap().set_times(times).unwrap();
@@ -184,7 +184,7 @@ fn an_interruption_does_not_cost_the_part_of_an_earlier_copy() {
             let name = b".file.rpcrdma-part";
             if record.windows(name.len()).any(|octets| octets == name) {
                 let _ = sender.send(());
-                // The call comes to the server when the command has been interrupted.
+                // The call reaches the server after the interruption of the command.
                 std::thread::sleep(Duration::from_secs(1));
             }
         }
@@ -223,7 +223,7 @@ fn an_argument_that_is_not_there_costs_nothing_else() {
     assert_eq!(fs::metadata(stage.served.join("tree/a")).unwrap().nlink(), 2);
 }
 
-/// A file with two names is written in place, and this one is served to us by this machine.
+/// The command writes a file with two names in place; here the server's file is the local one.
 #[test]
 fn a_file_is_not_written_into_itself() {
     let stage = Stage::new();
@@ -297,7 +297,7 @@ fn a_new_file_whose_temporary_name_is_too_long_is_written_in_place_and_that_is_t
     }
 }
 
-/// Who we are is known from the first directory; the second refuses new files.
+/// The first directory shows the command its own user; the second refuses new files.
 #[test]
 fn resuming_into_a_directory_that_refuses_new_files_writes_in_place() {
     if !rustix::process::geteuid().is_root() {
@@ -317,7 +317,7 @@ fn resuming_into_a_directory_that_refuses_new_files_writes_in_place() {
         }
     }
     chown(stage.served.join("opened"), Some(caller), Some(caller)).unwrap();
-    // A part that the caller can write, and could not give its name.
+    // The caller can write this part, but could not rename it.
     let part = stage.served.join("closed/.a.rpcrdma-part");
     let modified = fs::metadata(stage.local("closed/a")).unwrap().modified().unwrap();
     let file = fs::File::create(&part).unwrap();
@@ -353,7 +353,7 @@ fn special_files_that_are_there_already_are_done() {
         let said: serde_json::Value = serde_json::from_slice(&said).unwrap();
         assert_eq!(said["special"], 2 + u64::from(has_device), "{said}");
     }
-    // Something else of that name is no success.
+    // Another kind of file with that name is no success.
     fs::remove_file(tree.join("pipe")).unwrap();
     assert!(make("pipe", FileType::Socket, 0));
     let said = fails(1, ["put", "-r", from, &url]);

@@ -36,7 +36,7 @@ fn killed_during_put(url: impl Fn(&Server, &str) -> String, tcp: bool) {
         .unwrap();
     let mut kills = 0;
     while kills < KILLS && put.try_wait().unwrap().is_none() {
-        // First when data are on their way, then at other moments.
+        // Kill it first while data are on their way, later at other moments.
         if kills == 0 && !served.join("copy/large-0").exists() {
             sleep(Duration::from_millis(1));
             continue;
@@ -74,8 +74,8 @@ fn a_put_over_tcp_survives_kills_of_the_server() {
     killed_during_put(Server::tcp_url, true);
 }
 
-/// In version 4 a server that starts again waits for those who held something. Who has said goodbye is not among them,
-/// whenever the server was stopped: nobody waits for the ten minutes.
+/// In version 4 a server that starts again waits for clients that held something. Clients that have ended in order are
+/// not among them, whenever the server was stopped: nobody waits for the ten minutes.
 #[test]
 fn nobody_waits_after_a_restart_for_clients_that_have_left() {
     let scratch = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ fn nobody_waits_after_a_restart_for_clients_that_have_left() {
             sleep(Duration::from_millis(10));
         };
         assert!(status.success());
-        // At once: what is done from time to time has not been done.
+        // Stop at once, before the server's periodic work.
         assert_eq!(server.stop(), Some(0));
         assert_eq!(fs::read(served.join(name)).unwrap(), contents(5_000));
     }

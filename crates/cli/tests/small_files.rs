@@ -1,5 +1,5 @@
-//! Many small files: how many calls they cost, as figures that cannot grow without anybody noticing, and that what
-//! comes is the same as when files are copied one by one.
+//! Many small files: how many calls they cost, as figures that cannot grow unnoticed, and that the result is the same
+//! as when files are copied one by one.
 
 mod common;
 
@@ -15,7 +15,7 @@ use std::{
 
 const FILES: usize = 120;
 
-/// What is there of files: contents, mode and time.
+/// What a test sees of files: contents, mode and time.
 type Seen = BTreeMap<PathBuf, (Vec<u8>, u32, (i64, i64))>;
 
 fn seen(directory: &Path) -> Seen {
@@ -28,7 +28,7 @@ fn seen(directory: &Path) -> Seen {
     files.collect()
 }
 
-/// Small files of several sizes, empty ones and such of one zero after the other among them.
+/// Small files of several sizes, among them empty files and files of zeros.
 fn fill(directory: &Path) {
     fs::create_dir_all(directory).unwrap();
     for number in 0..FILES {
@@ -57,7 +57,7 @@ impl Counted {
         (served, Self { server, metrics })
     }
 
-    /// How many calls of NFS there were so far, and how many of them of these procedures or operations.
+    /// The number of NFS calls so far, and the numbers of these procedures or operations.
     fn counts(&self, of: &[&str]) -> (u64, Vec<u64>) {
         let mut stream = TcpStream::connect(&self.metrics).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n").unwrap();
@@ -108,7 +108,7 @@ fn a_small_file_costs_one_call_to_get_and_one_to_put() {
         assert_eq!(seen(&served.join(&to).join("source")), seen(&source), "{version}");
         let files = FILES as u64;
         let most = match version {
-            // CREATE, WRITE, SETATTR, RENAME, and what the command costs.
+            // CREATE, WRITE, SETATTR, RENAME, and what the command itself costs.
             "3" => 4 * files + 20,
             // OPEN, WRITE, SETATTR, CLOSE, RENAME, and OPEN_CONFIRM of new owners.
             "4.0" => 6 * files + 60,
@@ -126,7 +126,7 @@ fn a_small_file_costs_one_call_to_get_and_one_to_put() {
     assert_eq!(counted.server.stop(), Some(0));
 }
 
-/// What stands in the way of one file stands in the way of no other, and what a short cut cannot do is done otherwise.
+/// An obstacle to one file does not stop the others, and a file for which the short cut fails is copied the usual way.
 #[test]
 fn each_file_fails_by_itself() {
     let scratch = tempfile::tempdir().unwrap();
@@ -154,7 +154,7 @@ fn each_file_fails_by_itself() {
         }
         assert!(came.remove(Path::new("file 11")).is_some() && wanted.remove(Path::new("file 11")).is_some());
         assert_eq!(came, wanted, "and no temporary file is left");
-        // The other way: a directory of that name is in the way, and a file with two names is written in place.
+        // In the other direction: a directory has the name of one file, and a file with two names is written in place.
         let to = served.join(format!("to {version}"));
         fs::create_dir_all(to.join("source/file 7")).unwrap();
         fs::write(to.join("source/file 11"), "old").unwrap();
@@ -172,7 +172,7 @@ fn each_file_fails_by_itself() {
     assert_eq!(counted.server.stop(), Some(0));
 }
 
-/// `--resume` passes over small files that are whole, and copies the others.
+/// `--resume` skips small files that are complete, and copies the others.
 #[test]
 fn what_is_whole_is_passed_over() {
     let scratch = tempfile::tempdir().unwrap();

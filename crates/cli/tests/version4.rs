@@ -1,5 +1,5 @@
-//! The commands in version 4 of NFS: they do the same in every minor version, over each transport, and need nothing but
-//! NFS's own port.
+//! The commands in version 4 of NFS: they do the same in every minor version, over each transport, and need only NFS's
+//! port.
 
 mod common;
 
@@ -14,11 +14,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How a server is called.
+/// A way to call a server.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     minor: u32,
-    /// The version of RPC-over-RDMA; none over TCP.
+    /// The version of RPC-over-RDMA; `None` over TCP.
     rdma: Option<u32>,
 }
 
@@ -39,7 +39,7 @@ fn start(scratch: &Path, more: &[&str]) -> (PathBuf, Server) {
     (served, server)
 }
 
-/// Each way, on a server that has every version and on one that has minor version 2 and nothing else.
+/// Tests each way, on a server with every version and on one with minor version 2 only.
 fn each_way(test: impl Fn(&Path, &Server, Way)) {
     for (versions, minors) in [("3,4.0,4.1,4.2", 0..=2), ("4.2", 2..=2)] {
         let scratch = tempfile::tempdir().unwrap();
@@ -119,7 +119,7 @@ fn trees_are_copied_there_and_back() {
         let copy = back.path().join("copy");
         run(["get".as_ref(), "-r".as_ref(), way.url(server, "tree").as_ref(), copy.as_os_str()]);
         assert_eq!(describe(&copy), expected);
-        // Again, over what is there, and in place.
+        // Again, over the existing files, and in place.
         run(["put".as_ref(), "-r".as_ref(), tree.as_os_str(), way.url(server, "").as_ref()]);
         let large = tree.join("a/large");
         run(["put".as_ref(), "--inplace".as_ref(), large.as_os_str(), way.url(server, "tree/a/large").as_ref()]);
@@ -177,7 +177,7 @@ fn value(address: &str, series: &str) -> Option<f64> {
     text.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' ')?.parse().ok())
 }
 
-/// A command takes its session with it, and nothing waits for the lease: whether it has succeeded or not.
+/// A command ends its session, whether it has succeeded or not; the server need not wait for the lease.
 #[test]
 fn a_command_ends_its_session() {
     let scratch = tempfile::tempdir().unwrap();
@@ -195,7 +195,7 @@ fn a_command_ends_its_session() {
     let counted = |operation| {
         value(&metrics, &format!("rpcrdma_nfs4_operations_total{{operation=\"{operation}\",status=\"OK\"}}"))
     };
-    // What is counted each second.
+    // The server updates these figures each second.
     while counted("DESTROY_CLIENTID") != Some(9.0) || value(&metrics, "rpcrdma_nfs4_clients") != Some(0.0) {
         assert!(begin.elapsed() < Duration::from_secs(30), "{:?}", counted("DESTROY_CLIENTID"));
         std::thread::sleep(Duration::from_millis(100));

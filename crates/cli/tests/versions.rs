@@ -1,4 +1,4 @@
-//! Versions of RPC-over-RDMA from the command: what is asked for, what is spoken, and that NFS is the same in both.
+//! Versions of RPC-over-RDMA in commands: the requested version, the spoken version, and that NFS is the same in both.
 
 mod common;
 
@@ -11,14 +11,14 @@ use std::{
     path::Path,
 };
 
-/// What a command prints that keeps its memory of servers in `cache`.
+/// The output of a command that remembers servers in `cache`.
 fn run_with<'a>(cache: &Path, args: impl IntoIterator<Item = &'a str>) -> String {
     let output = rpcrdma().args(args).env("XDG_CACHE_HOME", cache).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a client with this URL is told when it connects.
+/// What a client with this URL reports when it connects.
 fn connected(url: &str, cache: &Path) -> Value {
     let told = run_with(cache, ["ping", "-c", "1", "-v", "--json", url]);
     serde_json::from_str(told.lines().next().unwrap()).unwrap()
@@ -62,7 +62,7 @@ fn a_server_without_version_2_is_not_asked_again() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Both ends speak version 2 if nobody says otherwise.
+/// Without options both ends speak version 2.
 #[test]
 fn version_2_is_what_is_spoken() {
     let scratch = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ fn version_2_is_what_is_spoken() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// A server that is remembered, and was started anew with other versions.
+/// The client remembers a server that has been restarted with other versions.
 #[test]
 fn what_is_remembered_keeps_nobody_from_a_server_that_has_changed() {
     let scratch = tempfile::tempdir().unwrap();
@@ -96,7 +96,8 @@ fn what_is_remembered_keeps_nobody_from_a_server_that_has_changed() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// A server that ends connections in answer to version 2, as one that is being restarted also does: once is no proof.
+/// A server that ends a connection in answer to version 2; a server that is being restarted does so as well, so once is
+/// no proof.
 #[test]
 fn a_server_that_is_silent_once_is_suspected_only() {
     let scratch = tempfile::tempdir().unwrap();
@@ -111,7 +112,7 @@ fn a_server_that_is_silent_once_is_suspected_only() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// An address that ends its first connection as soon as something has come after the set-up, and passes the others on.
+/// The address of a proxy that ends its first connection at the first bytes after the set-up, and forwards the others.
 fn dropping(server: &str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -125,7 +126,7 @@ fn dropping(server: &str) -> String {
                 if number > 0 {
                     return pass(client, onward);
                 }
-                // The set-up's request comes alone: nothing follows before it is answered.
+                // The set-up's request comes alone: nothing follows before its reply.
                 let (mut client, mut onward, mut octets) = (client, onward, [0; 4096]);
                 let request = client.read(&mut octets).unwrap();
                 onward.write_all(&octets[..request]).unwrap();

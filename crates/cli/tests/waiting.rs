@@ -1,4 +1,4 @@
-//! Nobody looks at a command that says nothing while its server does not answer.
+//! A command tells its user that it waits for a server that does not answer.
 
 mod common;
 
@@ -12,10 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a line may take that comes after 5 s, and then after 10.
+/// The time limit of a line that comes after 5 s, and then after 10.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Pings for 10 s, so that a busy machine has the time to stop the server meanwhile.
+/// Pings for 10 s, so that also a busy machine can stop the server meanwhile.
 const PING: [&str; 5] = ["ping", "-c", "100", "-i", "0.1"];
 
 fn signal(server: &Server, name: &str) {
@@ -34,7 +34,7 @@ fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
     lines
 }
 
-/// How a line on the standard error output is written.
+/// The form of lines on the standard error output.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Form {
     Text,
@@ -42,7 +42,7 @@ enum Form {
 }
 
 impl Form {
-    /// What a line tells that is no error.
+    /// The message of a line that reports no error.
     fn message(self, line: &str) -> String {
         match self {
             Form::Text => line.strip_prefix("rpcrdma: ").unwrap_or_else(|| panic!("{line}")).to_owned(),
@@ -54,7 +54,7 @@ impl Form {
     }
 }
 
-/// A time as it is told, in seconds: `5 s`, `2 min`, `3 min 10 s`.
+/// Reads a time, in seconds, as the command writes it: `5 s`, `2 min`, `3 min 10 s`.
 fn seconds(text: &str) -> Option<u64> {
     let words: Vec<_> = text.split(' ').collect();
     let parts = words.chunks(2).map(|part| match part {
@@ -65,7 +65,7 @@ fn seconds(text: &str) -> Option<u64> {
     parts.sum()
 }
 
-/// A wait that is told: its age, and how old it may become.
+/// A wait that the command reports: its age, and how old it may become.
 #[derive(Debug)]
 struct Told {
     age: u64,
@@ -86,16 +86,17 @@ impl Told {
     }
 }
 
-/// The wait is told, and told again at twice the age.
+/// The command reports the wait, and again at twice the age.
 fn is_told_again(first: &Told, second: &Told) {
     assert!(second.age > first.age, "{first:?} {second:?}");
-    // Both are told to the nearest second: 5.5 s are 6 s, and twice as much is 11 s.
+    // Both ages are rounded to the nearest second: 5.5 s are 6 s, and twice as much is 11 s.
     assert!(second.age + 1 >= first.age * 2, "{first:?} {second:?}");
-    // What the transports bear: 20 s of silence, 25 s of a question after it, and 120 s without a connection.
+    // What the transports wait: 20 s of silence, 25 s for the answer to a probe after it, and 120 s without a
+    // connection.
     assert_eq!(second.limit, 165, "{second:?}");
 }
 
-/// A server that is stopped while a command runs, or before, and goes on when it has been waited for twice.
+/// Stops a server while a command runs, or before, and continues it after the command has reported the wait twice.
 fn waits(stop_first: bool, form: Form, url: impl Fn(&Server) -> String, command: &[&str]) {
     let scratch = tempfile::tempdir().unwrap();
     let directory = served(scratch.path());
@@ -123,7 +124,7 @@ fn waits(stop_first: bool, form: Form, url: impl Fn(&Server) -> String, command:
         is_told_again(&first, &Told::new(&form.message(&said.recv_timeout(PATIENCE).unwrap())));
     }
     signal(&server, "-CONT");
-    // A machine that is slow to go on may have told the wait once more.
+    // On a slow machine the command may have reported the wait once more.
     let last = loop {
         let message = form.message(&said.recv_timeout(PATIENCE).unwrap());
         if !message.starts_with("waiting for ") {
@@ -134,7 +135,7 @@ fn waits(stop_first: bool, form: Form, url: impl Fn(&Server) -> String, command:
     let mut rest = String::new();
     answers.read_to_string(&mut rest).unwrap();
     assert!(child.wait().unwrap().success());
-    // Whatever else there is has the same form.
+    // All other lines have the same form.
     for line in said {
         form.message(&line);
     }
@@ -159,22 +160,22 @@ fn with_json_every_line_is_an_object() {
     waits(true, Form::Json, |server| server.url(""), &["ls"]);
 }
 
-/// The ages of the waits that were drawn, as often as they were.
+/// The ages in the drawn waits, in order, with repetitions.
 fn drawn(said: &str) -> Vec<u64> {
     let ages = said.split("waiting for 127.0.0.1:").skip(1).filter_map(|rest| {
         let (_, rest) = rest.split_once(" since ")?;
-        // A line that has not come whole is seen when more of it has.
+        // An incomplete line counts when its rest has arrived.
         seconds(rest.split_once(", ")?.0)
     });
     ages.collect()
 }
 
-/// What a terminal shows, as it comes.
+/// What a terminal shows, as it arrives.
 fn shown(mut terminal: ChildStdout) -> Receiver<String> {
     let (sender, shown) = channel();
     thread::spawn(move || {
         let mut buffer = [0; 4096];
-        // The other end of a terminal that has gone is an error.
+        // If the other end of the terminal is gone, reading fails.
         while let Ok(bytes @ 1..) = terminal.read(&mut buffer) {
             let _ = sender.send(String::from_utf8_lossy(&buffer[..bytes]).into_owned());
         }
@@ -182,7 +183,7 @@ fn shown(mut terminal: ChildStdout) -> Receiver<String> {
     shown
 }
 
-/// The line that is drawn on a terminal.
+/// The command draws a line on a terminal.
 #[test]
 fn on_a_terminal_a_line_is_drawn() {
     let scratch = tempfile::tempdir().unwrap();
@@ -196,7 +197,7 @@ fn on_a_terminal_a_line_is_drawn() {
         return;
     };
     let (begin, shown, mut said) = (Instant::now(), shown(child.stdout.take().unwrap()), String::new());
-    // The same age may be drawn more than once: the line is drawn again when it is older.
+    // The same age may be drawn more than once: the command draws the line again when the wait is older.
     let is_drawn_again = |said: &str| drawn(said).windows(2).any(|ages| ages[0] < ages[1]);
     while !is_drawn_again(&said) {
         let more = shown.recv_timeout(PATIENCE.saturating_sub(begin.elapsed()));

@@ -1,5 +1,5 @@
-//! `--xattrs`: extended attributes and access control lists go with files, there and back and from server to server.
-//! What cannot be kept is told.
+//! `--xattrs`: extended attributes and access control lists are copied with files, there and back and from server to
+//! server. The command reports what it cannot keep.
 
 mod common;
 
@@ -18,7 +18,7 @@ use std::{
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 
-/// As the kernel has it: version, then tag, rights and number of each entry.
+/// A list in the kernel's form: version, then tag, rights and number of each entry.
 fn acl(user: u32) -> Vec<u8> {
     let none = u32::MAX;
     let entries: [(u16, u16, u32); 5] = [(1, 6, none), (2, 6, user), (4, 4, none), (16, 6, none), (32, 0, none)];
@@ -49,7 +49,7 @@ fn users(path: &Path) -> Vec<(String, Vec<u8>)> {
 
 const TREE: [&str; 3] = ["directory/file", "directory", "plain"];
 
-/// A tree with attributes and lists; false where the file system has none.
+/// Makes a tree with attributes and lists; false if the file system has none.
 fn make_tree(tree: &Path) -> bool {
     fs::create_dir_all(tree.join("directory")).unwrap();
     fs::write(tree.join("directory/file"), "octets").unwrap();
@@ -116,14 +116,14 @@ fn they_go_there_and_back_and_from_server_to_server() {
         same(&tree, &served.join("copy"));
         fs::remove_dir_all(&back).unwrap();
         fs::remove_dir_all(served.join("copy")).unwrap();
-        // Who does not ask for them does not get them.
+        // Without the option the command does not copy them.
         run(["get", "-r", &url("4.2", "there"), back.to_str().unwrap()]);
         assert!(
             users(&back.join("directory/file")).is_empty() && value(&back.join("directory/file"), ACCESS).is_none()
         );
         fs::remove_dir_all(&back).unwrap();
 
-        // Lists are of all versions, extended attributes of 4.2 alone.
+        // All versions have lists, only 4.2 has extended attributes.
         let without = told(&["put", "-r", "--xattrs", local, &url("4.1", "without")]);
         assert_eq!(without["extras_not_kept"], 4, "{without}");
         assert_eq!(value(&served.join("without/directory/file"), ACCESS), Some(acl(4711)));
@@ -152,7 +152,8 @@ fn they_go_there_and_back_and_from_server_to_server() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Between the command and its server stands somebody who has it ask for a program that nobody has.
+/// A proxy between the command and its server changes the program number, so that the command asks for an unknown
+/// program.
 #[test]
 fn a_server_without_lists_beside_version_3_is_asked_once() {
     let scratch = tempfile::tempdir().unwrap();
@@ -192,7 +193,7 @@ fn a_server_without_lists_beside_version_3_is_asked_once() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Between the command and an honest server stands somebody who changes names on their way.
+/// A proxy between the command and an honest server changes names.
 #[test]
 fn names_that_are_none_are_told_and_nothing_else() {
     let scratch = tempfile::tempdir().unwrap();

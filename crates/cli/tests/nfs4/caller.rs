@@ -24,7 +24,7 @@ const COMPOUND: u32 = 1;
 /// The most bytes of any reply here.
 const REPLY_OCTETS: usize = 4_096;
 
-/// A client with a connection of its own, which ends when it is dropped.
+/// A client with its own connection, which ends when the client is dropped.
 pub(crate) struct Caller(pub(crate) Client);
 
 impl Caller {
@@ -56,7 +56,7 @@ impl Caller {
         self.known(name).await.0
     }
 
-    /// A session of its own, and by which name and number the server knows the client.
+    /// Makes a session. Returns it, and the name and number by which the server knows the client.
     pub(crate) async fn known(&self, name: &'static [u8]) -> (SessionId, ExchangeIdOk) {
         let exchange = ExchangeId::new(ClientName(Bytes::from_static(name)), Verifier([1; 8]), 0);
         let known = match &self.compound(2, vec![Args::ExchangeId(exchange)]).await.results[..] {
@@ -101,7 +101,7 @@ impl Session {
         self.known.client
     }
 
-    /// A COMPOUND; the outcome of its last operation, or of the one that failed.
+    /// Sends a COMPOUND. Returns the outcome of its last operation, or of the failed one.
     pub(crate) async fn last(&self, ops: Vec<Args>) -> Outcome<ItemData> {
         let sequence = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let sequence = Sequence { session: self.session, sequence, slot: 0, highest_slot: 0, cache: false };

@@ -1,5 +1,5 @@
-//! Where the command listens if it is told nothing. The ports may be somebody else's on the machine of these tests:
-//! then it has to say so.
+//! Where the command listens without options. If other programs of the machine have these ports, the command has to say
+//! so.
 
 use super::common::rpcrdma;
 use serde_json::Value;
@@ -31,7 +31,7 @@ impl Started {
         Self::try_of(command).expect("the server does not become ready")
     }
 
-    /// None if it ends.
+    /// `None` if the command ends.
     fn try_of(mut command: Command) -> Option<Self> {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
@@ -47,9 +47,9 @@ impl Started {
         self.ready[service].as_array().unwrap().iter().any(|told| told == address)
     }
 
-    /// What it has logged until it was ended.
+    /// Ends the command. Returns what it has logged.
     fn end(mut self) -> String {
-        // SIGTERM, so that what was logged is written.
+        // SIGTERM, so that the command still writes its log.
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         let mut log = String::new();
@@ -59,14 +59,15 @@ impl Started {
     }
 }
 
-/// A port that a default does not get costs that port and a line; a port that was named has to be had.
+/// If the port of a default is taken, the server works without it and logs a line; a port named by an option must be
+/// available.
 /// proves: ULB-5.3-a, ULB-5.3-b
 #[test]
 fn the_usual_ports_are_taken_where_they_can_be_had() {
     let scratch = tempfile::tempdir().unwrap();
     let at = scratch.path();
     let mount = ["--mountd", "127.0.0.1:0"];
-    // Whoever has the ports on this machine, the first server or somebody before it, they are taken from now on.
+    // From now on the ports are taken: by the first server, or by a program that ran before it.
     let first = Started::try_of(serve(at, "first", &mount));
     if let Some(first) = &first {
         assert!(first.listens("rdma", RDMA) || std::net::TcpStream::connect(RDMA).is_ok());
@@ -78,7 +79,7 @@ fn the_usual_ports_are_taken_where_they_can_be_had() {
         };
         assert_eq!(mounted, wanted);
     }
-    // Over TCP alone, as that was named and the default of RDMA is taken.
+    // This server serves TCP only: --tcp names a port, and the default port of RDMA is taken.
     let second = Started::of(serve(at, "second", &[&mount[..], &["--tcp", "127.0.0.1:0"]].concat()));
     assert_eq!(second.ready["rdma"], serde_json::json!([]));
     let port = second.ready["tcp"][0].as_str().unwrap().rsplit_once(':').unwrap().1.to_owned();
@@ -91,7 +92,7 @@ fn the_usual_ports_are_taken_where_they_can_be_had() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("no port for NFS can be had") && error.contains(RDMA) && error.contains(TCP), "{error}");
-    // What was named has to be had; with version 3 alone the defaults, too.
+    // A port that an option names must be available; with version 3 alone the default ports as well.
     for more in [&["--listen", RDMA][..], &["--tcp", TCP, "--listen", "127.0.0.1:0"], &["--nfs", "3"]] {
         let output = serve(at, "third", &[&mount[..], more].concat()).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);
@@ -105,7 +106,7 @@ fn the_usual_ports_are_taken_where_they_can_be_had() {
 fn version_4_goes_on_without_mount_where_its_port_is_taken() {
     let scratch = tempfile::tempdir().unwrap();
     let here = ["--listen", "127.0.0.1:0"];
-    // Either server, or somebody before them.
+    // Either server took the ports, or a program that ran before them.
     let (first, second) =
         (Started::of(serve(scratch.path(), "a", &here)), Started::of(serve(scratch.path(), "b", &here)));
     assert_eq!(second.ready["mountd"], serde_json::json!([]));

@@ -1,4 +1,4 @@
-//! `--export`: several directories, each with its name and its limits, in both versions.
+//! `--export`: several directories with their own names and limits, in both versions.
 
 use super::{
     caller::Session,
@@ -8,7 +8,7 @@ use rpcrdma_env::tokio_env;
 use rpcrdma_nfs::v4::{Args, Attribute, Bitmap, FileAttributes, Handle, Name, Outcome, StateId, Status, Value, ops};
 use std::{fs, path::Path, process::Command};
 
-/// Somebody else's network.
+/// A network to which these clients do not belong.
 const OTHERS: &str = "clients=198.51.100.0/24";
 
 /// Directories to export, each with a file `file`.
@@ -26,7 +26,7 @@ fn serve(scratch: &Path, arguments: &[String]) -> Command {
     command
 }
 
-/// `DIR` with another export in it, one that nobody changes, and one for others.
+/// `DIR` with another export in it, a read-only export, and one for other clients.
 fn several(scratch: &Path) -> Server {
     directories(scratch);
     let at = |name: &str| scratch.join(name).display().to_string();
@@ -66,7 +66,7 @@ async fn version_4_goes_by_name_into_exports_that_a_client_may_use() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// Version 3 goes into each by MOUNT, and is refused where it may not.
+/// Version 3 enters each export by MOUNT; MOUNT refuses an export that is for other clients.
 #[test]
 fn version_3_mounts_each_export_by_its_name() {
     let scratch = tempfile::tempdir().unwrap();
@@ -144,7 +144,7 @@ async fn nothing_changes_in_a_read_only_export_in_either_version() {
     let names: Vec<_> =
         fs::read_dir(scratch.path().join("apart")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!((names, fs::read(scratch.path().join("apart/file")).unwrap()), (vec!["file".into()], b"apart".to_vec()));
-    // Beside it the same goes on.
+    // Other exports can still be changed.
     run(["mkdir", &server.url_3("in/new")]);
     assert_eq!(server.stop(), Some(0));
 }

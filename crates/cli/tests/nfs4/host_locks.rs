@@ -24,7 +24,7 @@ async fn lock(client: &Session, file: &Handle, open: StateId) -> Status {
     }
 }
 
-/// A server, a client of it with a file open, and the file as a program of this machine has it open.
+/// A server, a client that has a file open, and the same file opened by a program of this machine.
 async fn open(scratch: &std::path::Path, more: &[&str]) -> (Server, Session, Handle, StateId, File) {
     let directory = served(scratch);
     fs::write(directory.join("file"), b"contents").unwrap();

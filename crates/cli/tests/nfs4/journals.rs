@@ -1,4 +1,4 @@
-//! Servers that share a state directory, and servers that start again: whose journal of clients it is.
+//! Servers that share a state directory, and servers that start again: each finds its own journal of clients.
 
 use super::{caller::Session, common::Server};
 use rpcrdma_env::tokio_env;
@@ -35,7 +35,7 @@ async fn servers_of_one_user_run_beside_each_other_and_are_two_to_clients() {
     assert_eq!((one.stop(), other.stop()), (Some(0), Some(0)));
 }
 
-/// The ports are others each time; handles of version 3 are those of the secret, as ever.
+/// The ports differ each time; handles of version 3 depend on the secret only, as before.
 /// proves: NFS4-JOURNAL-a
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_starts_again_finds_its_own_journal() {
@@ -48,7 +48,7 @@ async fn a_server_that_starts_again_finds_its_own_journal() {
     one.kill();
     let again = start(scratch.path(), "one");
     assert_eq!(journals(scratch.path()), 2);
-    // It knows that somebody may reclaim, so that others wait; the server beside it does not.
+    // This server knows that a client may reclaim, so other clients wait; the second server knows no such client.
     let newcomer = Session::begin(again.tcp.as_ref().unwrap(), b"b", &tokio_env().unwrap()).await;
     assert_eq!(newcomer.known.server, holder.known.server, "the same server");
     let root = newcomer.walk("").await.unwrap();
@@ -59,7 +59,8 @@ async fn a_server_that_starts_again_finds_its_own_journal() {
     assert_eq!((again.stop(), other.stop()), (Some(0), Some(0)));
 }
 
-/// What an earlier version left is taken as it is: its secret makes the handles that clients of version 3 hold.
+/// The server uses the state directory of an earlier release unchanged: its secret makes the handles that clients of
+/// version 3 hold.
 #[test]
 fn a_state_directory_of_before_is_gone_on_with() {
     let scratch = tempfile::tempdir().unwrap();
