@@ -1,4 +1,4 @@
-//! What the tests of both versions need of a driver, and of messages made by hand.
+//! The parts of a driver, and the hand-made messages, that the tests of both versions need.
 
 #![allow(dead_code, reason = "the tests of each version use their share")]
 
@@ -9,16 +9,16 @@ use rpcrdma_xdr::Payload;
 
 pub const T: Timestamp = Timestamp::from_nanos(1);
 
-/// The XID before the first that a host gives.
+/// The XID before the host's first one.
 const BEFORE_XIDS: u32 = 0x76FF;
 
 /// A host whose handles are 1000 and up, and whose XIDs are 0x7700 and up, in order.
 #[derive(Default)]
 pub struct Handles {
     xids: u32,
-    /// What was lent, and under which handle.
+    /// The lent memory, and its handles.
     pub lent: Vec<(ExposureId, u32)>,
-    /// Why it lends nothing, if it does not.
+    /// Why the host lends nothing, if it refuses.
     pub refuses: Option<ExposeError>,
 }
 
@@ -32,7 +32,7 @@ impl Handles {
         Ok(segment(handle, length as u32))
     }
 
-    /// The XID that it gave last.
+    /// The XID that the host gave last.
     pub fn last_xid(&self) -> u32 {
         BEFORE_XIDS + self.xids
     }
@@ -71,8 +71,8 @@ pub fn reply(xid: u32) -> Vec<u8> {
     words(&[xid, 1, 0, 0, 0, 0])
 }
 
-/// Behind `head`, a counted array of counted arrays and optional data of `present` bytes: what stands before an item
-/// stays. Gives the stream, what stays of it, and what moves.
+/// Behind `head`, a counted array of counted arrays and optional data of `present` bytes. The counts and flags before
+/// an item stay. Returns the stream, the part that stays, and the items that move.
 pub fn arrays(head: Vec<u8>, present: usize) -> (Payload, Vec<u8>, [Vec<u8>; 2]) {
     let elements: Vec<u8> = (0..3).flat_map(|n| [words(&[1996 + n % 2]), vec![0xE0; 2000]].concat()).collect();
     let present = vec![0xD0; present];
@@ -84,13 +84,13 @@ pub fn arrays(head: Vec<u8>, present: usize) -> (Payload, Vec<u8>, [Vec<u8>; 2])
     (stream, [head, words(&[3, 1])].concat(), [elements, present])
 }
 
-/// The calls that are delivered.
+/// The calls that these actions deliver.
 pub fn delivered(actions: &[Action]) -> Vec<RequestId> {
     let request = |action: &Action| if let Action::Deliver { request, .. } = action { Some(*request) } else { None };
     actions.iter().filter_map(request).collect()
 }
 
-/// Why the connection is closed, if it is.
+/// Why these actions close the connection, if they do.
 pub fn closed(actions: &[Action]) -> Option<CloseCause> {
     actions.iter().find_map(|action| if let Action::Close(cause) = action { Some(*cause) } else { None })
 }

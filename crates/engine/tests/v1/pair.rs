@@ -1,4 +1,4 @@
-//! Two engines of version 1 joined by a fabric in memory, under random workloads that a seed decides.
+//! Two engines of version 1 joined by a fabric in memory, under random workloads from a seed.
 
 use crate::world::{
     World,
@@ -19,7 +19,7 @@ fn run(seed: u64, steps: usize, give_up: bool) -> World {
     world
 }
 
-/// What the work consists of, so that it does not get easy unnoticed.
+/// The random work must contain each kind of case, so that it does not become too easy unnoticed.
 #[test]
 fn random_work_uses_what_there_is() {
     let (mut reduced, mut long_calls, mut long_replies, mut reverse, mut shared, mut broken) = (0, 0, 0, 0, 0, 0);
@@ -58,7 +58,7 @@ fn runs(first: u64) -> impl Iterator<Item = World> {
     row(first, |seed| run(seed, 400, false))
 }
 
-/// The sums of `counts` over what either end has sent in a row of runs.
+/// The sums of `counts` over all that either end has sent in a series of runs.
 fn seen<const N: usize>(first: u64, counts: [fn(&Watched) -> u64; N]) -> [u64; N] {
     sums(runs(first).flat_map(|world| world.one.into_iter().flatten()), counts)
 }

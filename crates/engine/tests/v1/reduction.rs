@@ -1,4 +1,4 @@
-//! Version 1: what leaves a message and what stays in it, byte by byte, and whose memory is exposed for how long.
+//! Version 1: which bytes leave a message and which stay, and how long memory is exposed.
 
 use crate::common::{self, Handles, T, call, delivered, reply, words};
 use bytes::Bytes;
@@ -23,7 +23,7 @@ fn actions(engine: &mut Connection) -> Vec<Action> {
     std::iter::from_fn(|| engine.poll()).collect()
 }
 
-/// The messages among actions: header, and what stands behind it.
+/// The messages among actions: header, and the bytes behind it.
 fn messages(actions: &[Action]) -> Vec<(Header, Vec<u8>)> {
     let message = |action: &Action| {
         let Action::Send { octets, .. } = action else { return None };
@@ -186,7 +186,7 @@ fn a_reply_is_not_given_out_while_its_memory_may_be_reached() {
     let last = open.pop().expect("the memory is taken back first");
     open.into_iter().for_each(|exposure| engine.fenced(exposure));
     assert!(!done.iter().any(|action| matches!(action, Action::Complete { .. })));
-    // However long it takes: the provider ends the connection, or fences.
+    // The engine waits as long as it takes: the provider fences, or ends the connection.
     for minute in 1..200 {
         engine.wake(T + SILENCE_LIMIT * minute, &mut host);
         assert!(!actions(&mut engine).iter().any(|action| matches!(action, Action::Complete { .. })));

@@ -1,4 +1,4 @@
-//! Single rules, each with a peer that is made of hand-built messages.
+//! Single rules, each with a peer that sends hand-made messages.
 
 use crate::common::{Handles, T, closed, delivered, words};
 use bytes::Bytes;
@@ -41,7 +41,7 @@ fn reply(xid: u32, credit: u32) -> Bytes {
     message(xid, credit, Lists::default(), 1)
 }
 
-/// Starts a call with one result of up to 10,000 bytes, so that one Write chunk is exposed.
+/// Starts a call with one result of up to 10,000 bytes, which exposes one Write chunk.
 fn start(engine: &mut Connection, host: &mut Handles, id: u64, xid: u32) -> Vec<Action> {
     let payload = Payload::from(Bytes::from(words(&[xid, 0, 2, 100_003, 3, 6])));
     engine.call(Call::new(CallId(id), xid, payload).with_reply(10_100, &[10_000]), T, host).unwrap();
@@ -69,7 +69,8 @@ fn a_peer_that_overruns_its_credits_loses_the_connection() {
     assert!(actions(&mut engine).is_empty(), "nothing more is done for it");
 }
 
-/// Neither a call that still waits for a credit, nor one whose answer has come and whose memory is being taken back.
+/// A peer can answer neither a call that still waits for a credit, nor one whose reply has come and whose memory is
+/// being taken back.
 /// proves: V1-3.3.3-d
 #[test]
 fn only_what_was_sent_can_be_answered_and_only_once() {
@@ -100,7 +101,8 @@ fn the_first_reply_grants_what_receives_were_posted_for() {
     assert_eq!(header_of(&after[1]).credit, 2);
 }
 
-/// The values are those of the ends, whatever is under way: what is asked for in a Call, what is granted in a Reply.
+/// Each end always sends its own value, whatever is under way: the requested credits in a Call, the granted ones in a
+/// Reply.
 /// proves: V1-3.3.1-b, V1-3.3.1-f, V1-4.2.3-a
 #[test]
 fn credit_values_are_absolute_and_stay_what_they_are() {
@@ -115,7 +117,7 @@ fn credit_values_are_absolute_and_stay_what_they_are() {
         }
     }
     assert!(asked.len() > 8 && asked.iter().all(|header| header.credit == 23), "{asked:?}");
-    // Nine granted are nine in all, not nine more.
+    // A grant of nine means nine in all, not nine more.
     assert_eq!(engine.stats().unanswered, 8, "nine were granted, and one is kept back");
     let mut engine = Connection::new(Config { credits_granted: 7, ..Config::server() }, Some(&PEER));
     let answer = |xid| Answer::Reply(Payload::from(Bytes::from(words(&[xid, 1, 0, 0, 0, 0]))));
@@ -126,7 +128,7 @@ fn credit_values_are_absolute_and_stay_what_they_are() {
         engine.answer(open.remove(0), answer(xid - 1));
         granted.extend(sends(&actions(&mut engine)));
         engine.drained();
-        // One more under way each time, up to all that were granted.
+        // One more under way each time, up to all granted.
         while open.len() < (xid as usize).min(7) {
             engine.received(&call(1000 + xid * 10 + open.len() as u32), T, &mut host);
             open.extend(delivered(&actions(&mut engine)));
@@ -292,8 +294,8 @@ fn a_reply_waits_for_the_fence() {
     assert_eq!(reply.items[0].returned, 3);
 }
 
-/// A handle of a call that is not answered yet may be invalidated by the peer: that takes its memory from the peer's
-/// own reach, ends no call, and is not done again.
+/// The peer may invalidate a handle of an unanswered call. The peer can then no longer reach that memory; the call goes
+/// on, and the engine does not invalidate the handle again.
 #[test]
 fn memory_that_the_peer_gives_up_early_ends_no_call() {
     let (mut engine, mut host) = client();
@@ -401,7 +403,7 @@ fn a_forgotten_call_keeps_its_memory_until_the_deadline() {
     engine.forget(CallId(1), T);
     assert!(actions(&mut engine).is_empty());
     let deadline = T + FORGOTTEN_CALL_DEADLINE;
-    // Until then the server is asked whether it is there, and says so.
+    // Until then the engine probes the server, and the server answers.
     for _ in 0..2 {
         let asks = engine.next_wake().unwrap();
         assert!(asks < deadline);
@@ -449,8 +451,8 @@ fn a_silent_peer_is_probed_and_then_given_up() {
     assert_eq!(engine.closed(), [CallId(2)], "to be sent again");
 }
 
-/// A grant of one leaves nothing to ask with, and so does one that was lowered below what is under way. Nobody asks
-/// beyond his credits; the connection is ended much later.
+/// A grant of one leaves no credit for a probe, and neither does a grant below the number of calls under way. The
+/// engine never probes beyond its credits; it ends the connection much later.
 /// proves: ULB-3.4.1-b
 #[test]
 fn without_a_credit_to_ask_with_a_silent_server_has_longer() {
@@ -515,8 +517,8 @@ fn the_reverse_direction_has_credits_and_xids_of_its_own_and_no_chunks() {
     assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
 }
 
-/// A peer that posts receives for our calls only when it hears an answer gets so many and no more in between, whatever
-/// it grants and however fast it replies; not even a probe.
+/// Some peers post receives for our calls only when they receive a reply of ours. Between two such replies, such a peer
+/// gets a limited number of calls and no probe, whatever it grants and however fast it replies.
 #[test]
 fn calls_wait_for_an_answer_of_ours_where_the_peer_needs_one() {
     let config = Config { credits_granted: 8, credits_wanted: 8, calls_between_answers: 3, ..Config::server() };

@@ -1,6 +1,6 @@
-//! Two endpoints joined by a fabric in memory, under random workloads that a seed decides.
+//! Two endpoints joined by a fabric in memory, under random workloads from a seed.
 //!
-//! The checkers stand outside of the engines: the fabric counts receives and credits itself, keeps the memory, and
+//! The checkers are independent of the engines: the fabric counts receives and credits itself, keeps the memory, and
 //! compares every byte that arrives with what was sent.
 
 #![allow(dead_code, reason = "the tests of each version use their share")]
@@ -24,7 +24,7 @@ use std::{
 };
 use two::Watched;
 
-/// What is lent under a handle.
+/// The memory that a handle lends.
 pub enum Lent {
     Source(Bytes),
     Sink(Vec<u8>),
@@ -54,7 +54,7 @@ impl Memory {
         Segment { handle, length: length as u32, offset: 1 << 40 }
     }
 
-    /// Ends an exposure: the sink's bytes are the driver's again.
+    /// Ends an exposure: the driver gets the sink's bytes back.
     pub fn fence(&mut self, handle: u32) -> Option<ExposureId> {
         let exposure = self.by_handle.remove(&handle)?;
         self.fenced_ever += 1;
@@ -75,7 +75,7 @@ impl Host for Memory {
     }
 
     fn expose_sink(&mut self, id: ExposureId, sink: Sink) -> Result<Segment, ExposeError> {
-        // Now and then more than asked for, as pools round up.
+        // Now and then give more than requested, as pools round up.
         let extra = self.random.below(2) as usize * 64;
         Ok(self.lend(id, Some(sink), Lent::Sink(vec![0xEE; sink.octets + extra]), sink.octets + extra))
     }
@@ -86,16 +86,16 @@ impl Host for Memory {
     }
 }
 
-/// What travels, in order.
+/// What one end sends the other, in order.
 pub enum Wire {
     Write { to: Segment, octets: Vec<u8> },
     Send { octets: Bytes, invalidate: Option<u32>, signaled: bool },
 }
 
-/// A message that has landed in a receive and was not looked at yet.
+/// A message that has landed in a receive, and that its end has not looked at.
 pub struct Arrived {
     pub octets: Bytes,
-    /// What its sender has invalidated.
+    /// The exposure that its sender has invalidated.
     pub fenced: Option<ExposureId>,
 }
 
@@ -138,13 +138,13 @@ pub struct World {
     pub expected: BTreeMap<(usize, u32), Expected>,
     pub next_call: u64,
     pub broken: bool,
-    /// What is seen on the wire, by the sending end.
+    /// What the checkers have seen on the wire, by the sending end.
     pub watched: [Watched; 2],
-    /// What a call lends and lets be invalidated, by the calling end and the XID.
+    /// The memory that a call lends and the handles that its peer may invalidate, by the calling end and the XID.
     pub offered: BTreeMap<(usize, u32), v2::Chunks>,
     /// Regions that the peer has invalidated with a reply.
     pub invalidated: usize,
-    /// Whether all of it is checked.
+    /// Whether the checkers check everything.
     pub strict: bool,
     /// The same for version 1.
     pub one: Option<[one::Watched; 2]>,
@@ -205,7 +205,7 @@ impl World {
         world
     }
 
-    /// What may be sent inline at most, in version 1: said when the connection was made.
+    /// The most that an end may send inline in version 1, as agreed when the connection was made.
     fn inline(&self, at: usize) -> usize {
         self.ends[at].negotiated.as_ref().expect("version 1 is settled at once").link.send_inline
     }
@@ -270,7 +270,7 @@ impl World {
 
     /// Starts a call at `end`, of random shape.
     pub fn start(&mut self, end: usize) {
-        // Few, so that both directions use the same at the same time, and each is used again once it is free.
+        // Few XIDs, so that both directions use the same one at the same time, and each is used again once it is free.
         let xid = 1 + self.random.below(64) as u32;
         let id = CallId(self.next_call);
         let mut message = Payload::from(Bytes::from(words(&[xid, 0, 2, 100_003, 3, 1])));
@@ -300,7 +300,7 @@ impl World {
         self.next_call += 1;
         self.shared += usize::from(self.ends[1 - end].open.values().any(|other| *other == xid));
         self.ends[end].open.insert(id, xid);
-        // The reply: some of the room is used, the rest of the stream fills what is left now and then.
+        // The reply uses some of the room; now and then the rest of the stream fills the remaining room.
         let head = words(&[xid, 1, 0, 0, 0, 0]);
         let mut spare = reply_max - items.iter().map(|&len| padded(len) + 4).sum::<usize>() - head.len();
         let mut reply = Payload::from(Bytes::from(head));
@@ -313,7 +313,7 @@ impl World {
             };
             reply.push_item(self.octets(used));
         }
-        // More than the caller expected, too: its size need not be known.
+        // Now and then more than the caller expected: it need not know the size.
         let simple = self.watched[0].announced.reverse == ReverseSupport::Simple;
         let beyond = if !self.strict || end == 1 && simple { 0 } else { 20_000 };
         spare = [spare, 0, spare / 8 * 4, spare + beyond][self.random.below(4) as usize];
@@ -322,7 +322,7 @@ impl World {
         self.act(end);
     }
 
-    /// Carries the actions of one end out.
+    /// Carries out the actions of one end.
     pub fn act(&mut self, at: usize) {
         while let Some(action) = self.ends[at].engine.poll() {
             let end = &mut self.ends[at];
@@ -392,7 +392,7 @@ impl World {
                     end.closed = Some(cause);
                     return self.break_off();
                 }
-                // It was asked since it was slow.
+                // The peer was slow, and has answered a probe.
                 Action::Alive => {}
                 other => panic!("{other:?}"),
             }
@@ -406,7 +406,8 @@ impl World {
         }
     }
 
-    /// What a call offers is what its reply gives back: the same chunks, filled in order, and at most one handle less.
+    /// A reply must give back the chunks that its call offers: filled in order, and with at most one handle
+    /// invalidated.
     fn check_offer(&mut self, at: usize, header: &v2::Header, invalidate: Option<u32>) {
         let Some(chunks) = header.body.chunks().filter(|_| !header.flags.more && !header.is_grant()) else { return };
         if !header.flags.response {
@@ -500,8 +501,8 @@ impl World {
         }
     }
 
-    /// Lets an end look at the next message that has landed. Until then its receive is used up, and no other is posted
-    /// for it: what may be on its way has to find receives all the same.
+    /// Lets an end look at the next message that has landed. Until then the message occupies its receive, and the end
+    /// posts no other for it; messages on their way must find receives all the same.
     pub fn look(&mut self, at: usize) {
         let end = &mut self.ends[at];
         let Some(Arrived { octets, fenced }) = end.inbox.pop_front() else { return };
@@ -575,7 +576,7 @@ impl World {
         }
     }
 
-    /// A late access to memory that was taken back: the connection is over, and all memory comes back.
+    /// A late access to memory that was taken back ends the connection, and all memory comes back.
     pub fn break_off(&mut self) {
         self.broken = true;
         for at in 0..2 {
@@ -641,7 +642,7 @@ pub fn assemble(pieces: &[Piece], pulled: &[u8]) -> Vec<u8> {
 }
 
 impl World {
-    /// Does `steps` things at random.
+    /// Takes `steps` random steps.
     pub fn work(&mut self, steps: usize, give_up: bool) {
         let mut blind = None;
         for _ in 0..steps {
@@ -649,7 +650,7 @@ impl World {
                 break;
             }
             let at = self.random.below(2) as usize;
-            // Now and then an end does not look at what comes for a while, though it goes on sending.
+            // Now and then an end does not look at messages for a while, but goes on sending.
             if self.random.below(60) == 0 {
                 blind = [None, None, Some(0), Some(1)][self.random.below(4) as usize];
             }
@@ -673,7 +674,7 @@ impl World {
         }
     }
 
-    /// Without new work, everything ends.
+    /// Lets all work end, without new work.
     pub fn finish(&mut self) {
         let mut rounds = 0;
         while self.busy() && !self.broken {
@@ -692,7 +693,7 @@ impl World {
         }
     }
 
-    /// Nothing is left of what was begun.
+    /// Checks that nothing is left of all work.
     pub fn check_end(&mut self) {
         self.now = self.now + Duration::from_secs(60);
         for at in 0..2 {

@@ -1,11 +1,11 @@
-//! What stands on the wire in one direction of version 1, checked from outside: credits, forms, chunks.
+//! Checks, from outside, the messages of one direction of version 1: credits, forms, chunks.
 
 use rpcrdma_wire::v1::{Body, Header};
 
-/// What one end sends.
+/// The messages of one end, as its checker sees them.
 #[derive(Default)]
 pub struct Watched {
-    /// Calls that the peer has not answered, and how many it has granted: one until it says something.
+    /// The number of calls that the peer has not answered, and the peer's grant: one until its first message.
     unanswered: usize,
     granted: Option<usize>,
     pub reduced: u64,
@@ -23,7 +23,7 @@ fn is_call(header: &Header, payload: &[u8]) -> bool {
 }
 
 impl Watched {
-    /// It sends a message of at most `inline` bytes.
+    /// This end sends a message of at most `inline` bytes.
     pub fn sends(&mut self, inline: usize, message: &[u8]) {
         assert!(message.len() <= inline, "inline threshold: {} of {inline}", message.len());
         let (header, len) = Header::decode(message).expect("a header");
@@ -52,7 +52,7 @@ impl Watched {
         }
     }
 
-    /// It hears a message.
+    /// This end receives a message.
     pub fn hears(&mut self, message: &[u8]) {
         let (header, len) = Header::decode(message).expect("a header");
         if !is_call(&header, &message[len..]) {

@@ -1,14 +1,14 @@
-//! What stands on the wire in one direction, checked from outside: credits, parts, flags, chunks.
+//! Checks, from outside, the messages of one direction: credits, parts, flags, chunks.
 
 use rpcrdma_wire::v2::{Body, Header, MIN_SIZE_OCTETS, Properties, ReverseSupport};
 
-/// One end as its peer may know it.
+/// One end, as far as its peer can know it.
 pub struct Watched {
-    /// Whether it connected.
+    /// Whether this end is the client.
     pub client: bool,
     balance: u32,
     on_reserve: bool,
-    /// Its properties, as announced so far; `over` when it has said that there are no more.
+    /// The end's properties, as announced so far; `over` when the end has announced all.
     pub announced: Properties,
     pub over: bool,
     sent: usize,
@@ -16,7 +16,7 @@ pub struct Watched {
     pub seen: Seen,
 }
 
-/// How often each kind was sent: what the rules were checked against.
+/// How often each kind was sent: the cases that have tested the rules.
 #[derive(Clone, Copy, Default)]
 pub struct Seen {
     /// Calls and replies that fit one message, and messages that continue another.
@@ -29,7 +29,7 @@ pub struct Seen {
     pub reply_chunks: u64,
     pub grants: u64,
     pub errors: u64,
-    /// Against the direction of the connection: calls of the server, replies of the client.
+    /// Messages of the reverse direction: calls of the server, replies of the client.
     pub reverse: u64,
 }
 
@@ -47,7 +47,7 @@ impl Watched {
         }
     }
 
-    /// It sends a message to `peer`.
+    /// This end sends a message to `peer`.
     pub fn sends(&mut self, peer: &Watched, message: &[u8]) -> Header {
         let message = bytes::Bytes::copy_from_slice(message);
         let later = self.open.is_some();
@@ -55,7 +55,7 @@ impl Watched {
             if later { Header::decode_piece(&message) } else { Header::decode(&message) }.expect("a header");
         assert_ne!(header.credits.granted, 0, "every message grants");
         assert!(header.credits.maximum > 0);
-        // Credits: one each, and one beyond for a grant.
+        // Each message needs a credit; only a bare grant may go without one.
         if self.balance > 0 {
             self.balance -= 1;
         } else {
@@ -98,7 +98,7 @@ impl Watched {
                 self.open = header.flags.more.then_some((header.xid, response));
                 assert!(!header.flags.more || chunks.is_empty() && chunks.inv_handle == 0, "chunks go with the last");
                 assert!(!response || chunks.lists.reads.is_empty() && chunks.inv_handle == 0);
-                // What the peer has announced that it takes.
+                // The limits that the peer has announced.
                 let lists = &chunks.lists;
                 if !response {
                     assert!(lists.segment_count() <= peer.announced.segment_count as usize);
@@ -112,7 +112,7 @@ impl Watched {
                     assert_eq!(chunks.inv_handle != 0, chunks.invalidatable().is_some());
                 }
                 self.count(&header, later);
-                // The reverse direction keeps to the client's level.
+                // In the reverse direction messages keep to the client's support level.
                 if self.client == response {
                     self.seen.reverse += 1;
                     let client = if self.client { &self.announced } else { &peer.announced };
@@ -151,7 +151,7 @@ impl Watched {
         self.seen.reply_chunks += u64::from(chunks.lists.reply.is_some());
     }
 
-    /// It hears a message.
+    /// This end receives a message.
     pub fn hears(&mut self, header: &Header) {
         let maximum = header.credits.maximum.max(header.credits.granted).min(rpcrdma_engine::v2::MAX_PEER_CREDITS);
         self.balance = (self.balance + u32::from(header.credits.granted)).min(maximum.into());
