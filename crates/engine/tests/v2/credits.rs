@@ -7,7 +7,7 @@ use crate::{
 use rpcrdma_engine::{Config, MessageKind, v2::ReverseSupport};
 use rpcrdma_wire::v2::{Credits, Header, Lists, Property, PropertySet};
 
-/// A credit that calls leave alone is there for an answer, which the peer may need before it answers any call.
+/// Calls leave the last credit for a reply, which the peer may need before it answers any call.
 /// proves: V2-4.2.1.1-e
 #[test]
 fn calls_leave_the_last_credit_to_answers() {
@@ -18,7 +18,7 @@ fn calls_leave_the_last_credit_to_answers() {
     client.hear(&Header::connprop(1, Credits::new(3, 32), false, Default::default()), &[]);
     let sent: Vec<usize> = (1..5).map(|xid| client.call(xid, payload(40), 100, &[], false).sent.len()).collect();
     assert_eq!(sent, [1, 1, 0, 0], "three credits, of which one is kept");
-    // A call of the server's, which grants nothing that could be used for a call of ours.
+    // A call of the server, which grants no credit that a call of ours could use.
     let header = Header { credits: Credits::new(0, 32), ..msg(9, false, false, Lists::default()) };
     let done = client.hear(&header, &call(9));
     client.engine.answer(done.delivered()[0].0, rpcrdma_engine::Answer::Reply(payload(40)));
@@ -26,7 +26,7 @@ fn calls_leave_the_last_credit_to_answers() {
     assert_eq!(done.sent.iter().map(|(header, ..)| header.flags.response).collect::<Vec<_>>(), [true]);
     let done = client.hear(&Header::grant(Credits::new(2, 32)), &[]);
     assert_eq!(done.sent.len(), 1, "two more, of which one is kept");
-    // With nothing unanswered there is nothing to keep it for.
+    // Without an unanswered call of the peer, no credit need be kept.
     let mut alone = Peer::new(Config::client());
     alone.engine.start(alone.now, &mut alone.host);
     alone.take();
@@ -34,7 +34,7 @@ fn calls_leave_the_last_credit_to_answers() {
     assert_eq!(alone.call(1, payload(40), 100, &[], false).sent.len(), 1);
 }
 
-/// However many credits there are: no more calls are under way than were asked for, nor than the peer's ceiling.
+/// However many credits there are, no more calls are under way than this end has asked for, or than the peer's ceiling.
 /// proves: V2-4.2.1.1-c
 #[test]
 fn calls_under_way_keep_within_both_ceilings() {
@@ -45,7 +45,7 @@ fn calls_under_way_keep_within_both_ceilings() {
         client.hear(&Header::connprop(1, Credits::new(ceiling, ceiling), false, Default::default()), &[]);
         let calls = |done: &Done| done.sent.iter().filter(|(_, _, kind, _)| *kind == MessageKind::Call).count();
         let sent: usize = (1..10).map(|xid| calls(&client.call(xid, payload(40), 100, &[], false))).sum();
-        // So that a credit is not what is missing.
+        // This grant ensures that no credit is missing.
         let sent = sent + calls(&client.hear(&Header::grant(Credits::new(ceiling, ceiling)), &[]));
         assert_eq!((sent, client.engine.stats().unanswered), (most, most), "{wanted} wanted, a ceiling of {ceiling}");
         let answer = Header { credits: Credits::new(1, ceiling), ..msg(1, true, false, Lists::default()) };
@@ -54,7 +54,8 @@ fn calls_under_way_keep_within_both_ceilings() {
     }
 }
 
-/// Receives for all that the peer may send at once: what both ceilings cover, and beyond them a grant without a credit.
+/// There are receives for all that the peer may send at once: the messages of both ceilings, and one bare grant, which
+/// needs no credit.
 /// proves: V2-4.2.1.2-b, V2-4.2.1.1-h
 #[test]
 fn a_grant_finds_a_receive_when_all_credits_are_used() {
@@ -63,8 +64,9 @@ fn a_grant_finds_a_receive_when_all_credits_are_used() {
             Config { credits_granted: own, credits_wanted: own, ..Config::server() },
             vec![Property::Reverse(3)],
         );
-        // Every message of the server's has to grant one, and it can send as many as the peer's ceiling says: so much
-        // can be granted, and be on its way, before the server has looked at any of it. A grant comes on top.
+        // Every message of the server has to grant a credit, and it can send as many messages as the peer's ceiling.
+        // The peer can use all these grants, and all its messages can be on their way, before the server has looked at
+        // any of them. One bare grant comes in addition.
         let ceiling = 32;
         let receives = server.engine.stats().receives;
         assert!(receives > own as usize + ceiling, "{receives} receives");
@@ -74,8 +76,8 @@ fn a_grant_finds_a_receive_when_all_credits_are_used() {
     }
 }
 
-/// XIDs of both directions are apart: a reply of ours, to a call with the XID of one of ours, says nothing of what the
-/// peer has read of our grants.
+/// The XIDs of the two directions are independent. If our reply answers a call with the same XID as a call of ours,
+/// this does not show which of our grants the peer has read.
 /// proves: V2-4.2.1.1-h
 #[test]
 fn an_answer_does_not_count_as_a_call_with_its_xid() {
@@ -98,8 +100,7 @@ fn an_answer_does_not_count_as_a_call_with_its_xid() {
     assert_eq!(granted(1), granted(99));
 }
 
-/// What a peer has announced counts when it has announced everything: a call that comes before is answered with the
-/// defaults.
+/// Properties count when the peer has announced all of them; the engine answers an earlier call with the defaults.
 /// proves: V2-4.2.2-c, V2-6.2.2.3-h
 #[test]
 fn defaults_hold_until_the_exchange_is_over() {

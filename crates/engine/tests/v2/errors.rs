@@ -1,4 +1,4 @@
-//! Every error: when it is sent, with which fields, and what a requester makes of it.
+//! Every error: when it is sent, with which fields, and how a requester reacts to it.
 
 use crate::{
     common::{call, reply, segment, words},
@@ -101,7 +101,7 @@ fn calls_that_cannot_be_served_are_answered() {
     let Some(Action::Pull { request, .. }) = done.actions.first() else { panic!("{done:?}") };
     server.engine.pulled(*request, &call(4));
     assert_eq!(server.take().errors(), [(3, ErrorBody::BadXdr)]);
-    // Nobody serves calls at a client without a reverse direction.
+    // A client without a reverse direction serves no calls.
     let mut client = client();
     let done = client.hear(&msg(5, false, false, Lists::default()), &call(5));
     assert_eq!(done.errors(), [(5, ErrorBody::System)]);
@@ -143,7 +143,7 @@ fn an_error_ends_its_call() {
         ErrorBody::System,
         ErrorBody::WriteResource { chunk_index: 1, length_needed: 5000 },
         ErrorBody::ReplyResource { length_needed: 500_000 },
-        // Limits that were kept, with room to spare and exactly: the call has one Write chunk of one segment.
+        // Limits that the call kept, some exactly: it has one Write chunk of one segment.
         ErrorBody::ReadChunks { max_chunks: 9 },
         ErrorBody::WriteChunks { max_chunks: 9 },
         ErrorBody::Segments { max_segments: 9 },
@@ -189,7 +189,7 @@ fn a_call_that_was_not_executed_is_sent_again_in_another_way() {
     let chunks = done.sent[0].0.body.chunks().unwrap();
     assert_eq!(chunks.lists.reply.as_ref().map(WriteChunk::len), Some(200_000));
     assert!(chunks.lists.writes.is_empty());
-    // Again and again: twice, then it is over.
+    // The engine sends the call again twice, then the call fails.
     for segments in [0, 0] {
         let done = client.hear(&Header::error(2, 2, credits(), ErrorBody::Segments { max_segments: segments }), &[]);
         match done.failed()[..] {
@@ -200,7 +200,7 @@ fn a_call_that_was_not_executed_is_sent_again_in_another_way() {
     }
     assert_eq!((client.engine.stats().unanswered, client.engine.stats().exposed), (1, 0), "the first is under way");
     assert!(client.call(3, payload_of(3, 0), 100, &[], false).failed().is_empty());
-    // Any refusal of chunks in the reverse direction: none at all.
+    // After any refusal of chunks in the reverse direction, the call has no chunks at all.
     let config = Config { credits_wanted: 4, ..Config::server() };
     let mut server = Peer::announced(config, vec![Property::Reverse(3)]);
     server.call(1, payload_of(1, 9000), 100, &[], false);
@@ -230,7 +230,7 @@ fn a_call_that_was_executed_is_sent_again_only_if_it_may_be_repeated() {
     }
 }
 
-/// Nor is one whose peer takes no chunks: it would be executed again, and be in want of the same room.
+/// Nor is a call sent again if the peer takes no chunks: the peer would execute it again, and lack the same room.
 /// proves: V2-6.4-g
 #[test]
 fn a_call_that_was_executed_is_not_sent_again_where_no_chunk_can_help() {
@@ -247,7 +247,7 @@ fn a_call_that_was_executed_is_not_sent_again_where_no_chunk_can_help() {
         let done = server.hear(&Header::error(1, 2, credits(), error), &[]);
         assert_eq!((done.sent.len(), done.failed().is_empty()), (usize::from(again), again), "{announced:?}");
     }
-    // Or has refused them for this call.
+    // Or if the peer has refused chunks for this call.
     let mut client = client();
     client.call(1, payload_of(1, 0), 6000, &[5000], true);
     let none = ErrorBody::Segments { max_segments: 0 };
@@ -256,7 +256,7 @@ fn a_call_that_was_executed_is_not_sent_again_where_no_chunk_can_help() {
     assert_eq!((done.sent.len(), done.failed()), (0, vec![CallError::Rejected(error)]));
 }
 
-/// A server that asks for more each time is not believed for ever.
+/// A client does not follow for ever a server that asks for more each time.
 /// proves: V2-6.4-g, V2-7.3.5-c
 #[test]
 fn a_call_is_sent_again_twice_and_no_more() {
@@ -302,7 +302,7 @@ fn bare(xid: u32, version: u32, kind: u32, flags: u32) -> Vec<u8> {
     words(&[xid, version, 0x0020_0001, kind, flags])
 }
 
-/// A server answers each with the error beside it, and serves the call after them.
+/// The server answers each message with the error beside it, and then serves a call.
 fn are_answered(cases: &[(Vec<u8>, Option<ErrorBody>)]) {
     let mut server = server();
     for (octets, error) in cases {
@@ -342,7 +342,7 @@ fn what_carries_no_message_is_answered_as_the_wire_judges() {
 /// proves: V2-4.2.1.1-i, V2-6.3.2-f
 #[test]
 fn grants_of_messages_that_are_dropped_count() {
-    // A client that can send nothing: the server's first message grants nothing.
+    // A client that can send nothing: the first message of the server grants nothing.
     let mut client = Peer::new(Config::client());
     client.engine.start(client.now, &mut client.host);
     client.take();

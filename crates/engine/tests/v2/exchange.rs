@@ -1,4 +1,4 @@
-//! The exchange of transport properties, and what an extension adds to it.
+//! The exchange of transport properties, and the additions of an extension.
 
 use crate::{
     common::{call, words},
@@ -47,7 +47,7 @@ fn announced(config: Config) -> (Properties, Vec<(Header, usize)>) {
         match &header.body {
             Body::Connprop(set) if pieces.is_empty() => properties.apply(set),
             Body::Connprop(set) => {
-                // The last piece, read on its own by the harness.
+                // The last piece, which the harness reads by itself.
                 let _ = set;
             }
             Body::ConnpropPiece(octets) => pieces.extend_from_slice(octets),
@@ -67,7 +67,7 @@ fn a_client_begins_with_its_properties_in_a_small_message() {
     assert_eq!((properties.send_size, properties.receive_size), (4096, 4096), "never less than a peer may rely on");
     assert_eq!(headers.len(), 1);
     assert!(headers[0].0.xid != 0 && !headers[0].0.flags.response && !headers[0].0.flags.tpmore);
-    // A client with a lot to say sends one message, and the rest when it may.
+    // A client with many properties sends one message, and the rest when it has credits.
     let config =
         Config { extension: Some(Arc::new(Known(vec![(900, 600), (901, 600), (902, 600)]))), ..Config::client() };
     let mut peer = Peer::new(config.clone());
@@ -142,20 +142,20 @@ fn both_ends_use_what_the_other_has_announced() {
     let made = negotiated(&done).unwrap();
     assert_eq!((made.version, made.link.send_inline, made.link.receive_inline), (2, 16_384, 1024));
     assert_eq!(made.peer.unwrap().reverse.level(), 2);
-    // A server says nothing before the client has.
+    // A server sends nothing before the client's first message.
     let mut server = Peer::new(Config::server());
     server.engine.wake(server.now, &mut server.host);
     assert!(server.take().sent.is_empty());
 }
 
-/// The client's first message is a call, and is answered.
+/// The client's first message is a call, and the server answers it.
 fn begin_with_a_call(server: &mut Peer) {
     let done = server.hear(&msg(1, false, false, Lists::default()), &call(1));
     server.engine.answer(done.delivered()[0].0, rpcrdma_engine::Answer::Reply(payload(40)));
     assert_eq!(kinds(&server.take()), [MessageKind::Reply], "its one credit is for the reply");
 }
 
-/// A client that begins with a call learns the server's properties when it tells its own, once.
+/// A client that begins with a call learns the server's properties when it announces its own. It can do so once.
 ///
 /// proves: V2-6.3.4-b, V2-4.2.3-f
 #[test]
@@ -176,13 +176,13 @@ fn a_client_that_begins_with_a_call_may_announce_itself_later() {
             assert!(due <= server.now + EXCHANGE_TIMEOUT);
             server.hear(&connprop(false, Vec::new()), &[]);
         }
-        // Its default send size keeps what it may send at 4096; ours counts from here.
+        // The client's default send size limits its own messages to 4096; the server's size counts from now on.
         let done = server.hear(&connprop(false, Vec::new()), &[]);
         assert_eq!(done.errors(), [(0x55, ErrorBody::InvalidHeaderType)], "the last was the last");
         let done = server.hear(&msg(2, false, false, Lists::default()), &call(2));
         assert_eq!(done.delivered().len(), 1, "calls go on");
     }
-    // What the client can take counts from then on.
+    // From then on the client's receive size counts.
     let mut server = Peer::new(Config { send_octets: 16_384, receive_octets: 16_384, ..Config::server() });
     begin_with_a_call(&mut server);
     let sizes = vec![Property::ReceiveSize(8192), Property::SendSize(8192)];
@@ -204,7 +204,7 @@ fn each_set_is_answered_and_none_is_taken_after_the_last() {
     let done = server.hear(&connprop(false, vec![Property::SegmentSize(5)]), &[]);
     assert_eq!(done.errors(), [(0x55, ErrorBody::InvalidHeaderType)]);
     assert!(negotiated(&done).is_none());
-    // And so many are taken, and no more.
+    // The server takes only this many sets.
     let mut server = Peer::new(Config::server());
     for _ in 0..64 {
         assert!(server.hear(&connprop(true, Vec::new()), &[]).errors().is_empty());
@@ -234,7 +234,7 @@ fn a_bad_set_is_answered_and_changes_nothing_but_the_end() {
             }
         }
     }
-    // A message of another kind that is wrong is none of the exchange.
+    // A wrong message of another kind is not part of the exchange.
     let mut server = Peer::new(Config::server());
     let done = server.hear_octets(words(&[1, 2, 0x0020_0001, 9, 0]));
     assert!(negotiated(&done).is_none(), "{done:?}");
@@ -322,7 +322,7 @@ fn an_extension_has_properties_and_header_types_of_its_own() {
     assert!(matches!(&done.actions[..], [Action::Extension(received)] if *received == expected), "{done:?}");
     let done = server.hear(&Header::other(6, credits(), false, body(78)), &[]);
     assert_eq!(done.errors(), [(6, ErrorBody::InvalidHeaderType)]);
-    // What the peer does not know is not sent to it again.
+    // The engine does not send a header type again that the peer does not know.
     let Peer { engine, host, now } = &mut server;
     engine.send_extension(9, false, body(77), *now, host).unwrap();
     let done = server.hear(&Header::grant(Credits::new(8, 8)), &[]);
@@ -338,7 +338,7 @@ fn an_extension_has_properties_and_header_types_of_its_own() {
     assert_eq!(refused, Err(ExtensionRefused::TooLarge { len: 4097, max: 4096 }));
 }
 
-/// What comes in pieces is judged as what comes in one message.
+/// Properties in pieces are judged as properties in one message.
 /// proves: V2-6.2.2.2-n, V2-7.2.2-b, V2-7.2.2-c
 #[test]
 fn properties_in_pieces_are_judged() {
@@ -363,13 +363,13 @@ fn properties_in_pieces_are_judged() {
     }
 }
 
-/// Errors that wait for credits take no room from the messages of an extension.
+/// Errors that wait for credits take no places from an extension's messages.
 #[test]
 fn so_many_messages_of_an_extension_wait_and_no_more() {
     let config = Config { extension: Some(Arc::new(Known(Vec::new()))), credits_granted: 128, ..Config::server() };
     let mut server = Peer::new(config);
     let body = |code| OtherBody::new(code, Bytes::from_static(b"octets")).unwrap();
-    // The one credit is for the server's own announcement.
+    // The server uses the only credit for its own announcement.
     server.hear(&Header::connprop(0x55, Credits::new(1, 128), false, PropertySet::default()), &[]);
     let refused = |server: &mut Peer, xid| {
         let done = server.hear(&Header::other(xid, Credits::new(0, 128), false, body(78)), &[]);
@@ -393,7 +393,7 @@ fn so_many_messages_of_an_extension_wait_and_no_more() {
     let done = server.hear(&Header::grant(Credits::new(128, 128)), &[]);
     let sent = kinds(&done).into_iter().filter(|kind| *kind == MessageKind::Extension).count();
     assert!(sent > 0 && server.engine.extension_room(), "{sent}");
-    // Errors are known to be about the last of them.
+    // The engine recognizes errors about the last of these messages only.
     for xid in MAX_WAITING_MESSAGES as u32..=MAX_WAITING_ERRORS as u32 {
         server.hear(&Header::grant(Credits::new(2, 128)), &[]);
         let Peer { engine, host, now } = &mut server;
@@ -426,7 +426,7 @@ fn so_many_header_types_are_remembered_as_unknown_and_no_more() {
 }
 
 proptest! {
-    /// Sets of any shape: the exchange ends when they end, and never twice.
+    /// Sets of any shape: the exchange ends with the last set, and only once.
     #[test]
     fn an_exchange_ends_once(tpmores in proptest::collection::vec(any::<bool>(), 1..10)) {
         let mut server = Peer::new(Config::server());

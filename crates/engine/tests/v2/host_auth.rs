@@ -1,4 +1,4 @@
-//! Host authentication with a toy of several steps: each end says numbers in turn, and knows the last one.
+//! Host authentication with a toy of several steps: the ends send numbers in turn, and both know the last one.
 
 use crate::{
     common::{Handles, T, call},
@@ -16,7 +16,7 @@ use rpcrdma_engine::{
 use rpcrdma_wire::v2::{Credits, Header, Lists, Property, PropertySet};
 use std::sync::Arc;
 
-/// Counts up to `steps` with the peer; a wrong number is no friend. Each number has `octets` bytes.
+/// Counts up to `steps` with the peer; a wrong number fails the authentication. Each number has `octets` bytes.
 #[derive(Clone, Copy, Debug)]
 struct Counting {
     steps: u32,
@@ -110,7 +110,7 @@ fn a_peer_that_stays_silent_is_up_to_the_policy() {
             assert_eq!((asking.closed, asking.negotiated.is_some()), (closed, lenient));
             assert!(asking.negotiated.as_ref().is_none_or(|made| !made.authenticated));
         }
-        // A peer of version 1 is silent too, and no way around the policy.
+        // A peer of version 1 is silent as well, and cannot evade the policy.
         let one = Config { versions: Versions::One, ..with(Config::client(), 3, 0, lenient) };
         let closed = matches!(Endpoint::new(one, None).poll(), Some(Action::Close(CloseCause::Unauthenticated)));
         assert_eq!(closed, !lenient);
@@ -160,11 +160,11 @@ fn nothing_is_delivered_before_the_verdict() {
     assert_eq!(server.engine.next_wake(), Some(server.now + AUTHENTICATION_TIMEOUT));
     let done = server.hear(&say(9, true), &[]);
     assert!(matches!(done.actions[..], [Action::Close(CloseCause::Unauthenticated)]), "a wrong number: {done:?}");
-    // One that never comes to an end.
+    // An authentication that never ends.
     let mut server = Peer::new(with(Config::server(), 3, 0, false));
     server.hear(&say(0, true), &[]);
     assert!(server.wake(server.now + AUTHENTICATION_TIMEOUT).closed());
-    // A call as the first message is silence.
+    // A call as the first message counts as silence.
     let mut server = Peer::new(with(Config::server(), 3, 0, false));
     let done = server.hear(&msg(1, false, false, Lists::default()), &call(1));
     assert!(done.closed() && done.delivered().is_empty());

@@ -1,4 +1,5 @@
-//! Peers that send anything at all: nothing panics, nothing grows without bound, and nobody is answered for ever.
+//! Peers that send anything at all: nothing panics, nothing grows without bound, and the answers to a peer come to an
+//! end.
 
 use crate::{
     common::{Handles, T, call, reply},
@@ -13,7 +14,7 @@ use rpcrdma_engine::{
 use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, Lists, PropertySet};
 use std::time::Duration;
 
-/// A message of some kind, possibly damaged.
+/// A message of any kind, possibly damaged.
 #[derive(Clone, Debug)]
 struct Shot {
     kind: u8,
@@ -86,7 +87,7 @@ impl Shot {
     }
 }
 
-/// Plays shots at an endpoint that also works: it makes calls, serves calls, and pulls.
+/// Sends shots to an endpoint that works meanwhile: it makes calls, serves calls, and pulls.
 fn play(config: Config, shots: &[Shot], decent: bool) {
     let mut host = Handles::default();
     let mut engine = Endpoint::new(config, None);
@@ -106,7 +107,7 @@ fn play(config: Config, shots: &[Shot], decent: bool) {
             let made = Call::new(call, xid, payload(40 + turn * 500)).with_reply(90_000, &[70_000]);
             let _ = engine.call(Call { repeatable: turn % 2 == 0, ..made }, now, &mut host);
         }
-        // A Send that finds no receive is the provider's business.
+        // The provider deals with a Send that finds no receive.
         if posted == 0 || closed {
             break;
         }
@@ -145,7 +146,7 @@ fn play(config: Config, shots: &[Shot], decent: bool) {
         assert!(stats.executing <= 2 * MAX_REQUESTS);
         now = now + Duration::from_millis(if turn % 10 == 0 { 3000 } else { 1 });
     }
-    // One message may lead to the parts of a few, but not to any number.
+    // One message may make the endpoint send the parts of a few messages, but not any number.
     assert!(sent <= 64 + shots.len() * 64, "{sent} for {}", shots.len());
     engine.closed();
 }

@@ -1,4 +1,4 @@
-//! Version 2: two endpoints back to back, and single rules with a peer that is made of hand-built messages.
+//! Version 2: two endpoints back to back, and single rules with a peer that sends hand-made messages.
 #![allow(unreachable_pub, reason = "a test has no outside")]
 
 #[path = "../common/mod.rs"]

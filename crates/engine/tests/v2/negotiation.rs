@@ -1,4 +1,4 @@
-//! Which version a connection is spoken in.
+//! Which version a connection uses.
 
 use crate::{
     common::{Handles, T, call, words},
@@ -41,7 +41,7 @@ impl End {
         Self { engine, host: Handles::default(), now: T }
     }
 
-    /// A client that has just sent what it begins with.
+    /// A client that has just sent its first messages.
     fn client(versions: Versions) -> (Self, Done) {
         let mut end = Self::new(Config::client(), versions);
         end.engine.start(end.now, &mut end.host);
@@ -137,7 +137,7 @@ fn a_server_that_refuses_gets_version_1_on_the_same_connection() {
         assert_eq!(done.sent.iter().map(version_of).collect::<Vec<_>>(), [1], "the call that was held");
         let (header, _) = v1::Header::decode(&done.sent[0]).unwrap();
         assert_eq!(header.xid, 1);
-        // From now on it is a connection of version 1: what version 2 says is not heard.
+        // From now on it is a connection of version 1, which ignores messages of version 2.
         assert!(client.hear(connprop()).sent.is_empty());
         let (mut client, done) = End::client(Versions::Two);
         let done = client.hear(answer(xid_of(&done.sent[0])));
@@ -145,7 +145,7 @@ fn a_server_that_refuses_gets_version_1_on_the_same_connection() {
     }
 }
 
-/// A host that is slow to ask for actions loses none of them when the version changes.
+/// A host that takes its actions late loses none of them when the version changes.
 #[test]
 fn what_was_asked_for_before_a_refusal_is_done() {
     let (_, at_once) = End::client(Versions::Auto);
@@ -238,7 +238,7 @@ fn a_server_goes_by_the_first_message_that_it_does_not_refuse() {
         }
         let done = server.hear(connprop());
         assert_eq!(done.negotiated.map(|made| made.version), Some(2));
-        // The version does not change any more.
+        // From now on the version stays.
         let done = server.hear(v1_call(5));
         assert_eq!(done.delivered, 0);
         let error = rpcrdma_wire::v2::ErrorBody::Version { low: 2, high: 2 };
@@ -251,7 +251,7 @@ fn a_server_goes_by_the_first_message_that_it_does_not_refuse() {
     assert_eq!((done.negotiated.map(|made| made.version), done.delivered), (Some(1), 1));
     let done = server.hear(connprop());
     assert_eq!(done.sent, [probe::refusal(0x55, 2, 64, 1, 1)], "the settled one only");
-    // A server of version 1 is what it was.
+    // A server of version 1 behaves as before.
     let mut server = End::new(Config::server(), Versions::One);
     assert_eq!(server.take().negotiated.map(|made| made.version), Some(1));
     assert_eq!(server.hear(connprop()).sent, [probe::refusal(0x55, 2, 64, 1, 1)]);
@@ -271,7 +271,7 @@ fn a_peer_that_takes_no_refusals_loses_the_connection() {
         }
     }
     assert_eq!(closed, Some(CloseCause::Peer(PeerFault::AnswersNotTaken)));
-    // One that takes them may go on asking.
+    // A client that takes the refusals may go on asking.
     let mut server = End::new(Config::server(), Versions::Auto);
     for xid in 0..100 {
         let done = server.hear(words(&[xid, 3, 8, 0]));
@@ -291,7 +291,7 @@ fn a_client_of_version_2_may_begin_with_a_call() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Ends of any versions that have one in common do any work, and say the same about the version.
+    /// Ends with a common version can do any work, and report the same version.
     #[test]
     fn ends_with_a_common_version_work_together(seed in any::<u64>(), pair in 0usize..7) {
         use Versions::{Auto, One, Two};

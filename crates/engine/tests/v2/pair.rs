@@ -1,5 +1,5 @@
 //! Random work between two endpoints of version 2. The checkers of `world` stand between the two and end a run that
-//! breaks a rule; each test here is about some of these rules, and sees that they were put to the test.
+//! breaks a rule. Each test here is about some of these rules, and makes sure that the runs tested them.
 
 use crate::world::{
     World,
@@ -26,7 +26,7 @@ fn run(seed: u64, steps: usize, give_up: bool) -> World {
     world
 }
 
-/// A row of runs, none of which is broken off.
+/// A series of runs, none of which is broken off.
 fn runs(first: u64) -> impl Iterator<Item = World> {
     row(first, |seed| {
         let world = run(seed, 400, false);
@@ -35,7 +35,7 @@ fn runs(first: u64) -> impl Iterator<Item = World> {
     })
 }
 
-/// The sums of `counts` over what either end has sent in a row of runs.
+/// The sums of `counts` over all that either end has sent in a series of runs.
 fn seen<const N: usize>(first: u64, counts: [fn(&Seen) -> u64; N]) -> [u64; N] {
     sums(runs(first).flat_map(|world| world.watched).map(|watched| watched.seen), counts)
 }
@@ -157,7 +157,7 @@ fn memory_is_exposed_for_a_call_and_no_longer() {
     assert!(exposed > 500, "{exposed}");
 }
 
-/// What the work above consists of, so that it does not get easy unnoticed.
+/// The work above must contain each kind of case, so that it does not become too easy unnoticed.
 #[test]
 fn random_work_uses_what_there_is() {
     let (mut parts, mut grants, mut failed, mut reverse) = (0, 0, 0, 0);

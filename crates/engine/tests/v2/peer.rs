@@ -1,4 +1,4 @@
-//! One connection of version 2 whose peer is hand-made.
+//! One connection of version 2 with a hand-made peer.
 
 use crate::common::{Handles, T, closed, segment};
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use rpcrdma_env::Timestamp;
 use rpcrdma_wire::v2::{Body, Chunks, Credits, ErrorBody, Header, Lists, ReadList, ReadSegment, WriteChunk, WriteList};
 use rpcrdma_xdr::Payload;
 
-/// What one input led to.
+/// The effects of one input.
 #[derive(Debug, Default)]
 pub struct Done {
     pub sent: Vec<(Header, usize, MessageKind, Option<u32>)>,
@@ -16,7 +16,7 @@ pub struct Done {
 }
 
 impl Done {
-    /// The errors among what was sent, with their XIDs.
+    /// The errors among the sent messages, with their XIDs.
     pub fn errors(&self) -> Vec<(u32, ErrorBody)> {
         let error = |(header, ..): &(Header, usize, MessageKind, Option<u32>)| match header.body {
             Body::Error(error) => Some((header.xid, error)),
@@ -65,7 +65,7 @@ impl Peer {
         Self { engine: Connection::new(config, 2), host: Handles::default(), now: T }
     }
 
-    /// A server whose client has announced its defaults, or a client whose server has.
+    /// A server whose client has announced the defaults, or a client whose server has done so.
     pub fn ready(config: Config) -> Self {
         Self::announced(config, Vec::new())
     }
@@ -104,7 +104,7 @@ impl Peer {
         self.take()
     }
 
-    /// Carries out what the engine asks for: what is to be invalidated is at once, Sends are taken.
+    /// Carries out the engine's actions: invalidates at once, and collects Sends.
     pub fn take(&mut self) -> Done {
         let mut done = Done::default();
         while let Some(action) = self.engine.poll() {

@@ -1,4 +1,4 @@
-//! What leaves a message and what stays in it, byte by byte, and whose memory is exposed for how long.
+//! Which bytes leave a message and which stay, and how long memory is exposed.
 
 use crate::{
     common::{arrays, call, reply, segment},
@@ -9,7 +9,7 @@ use rpcrdma_engine::{Action, Answer, Call, CallId, CallRefused, Config, Exposure
 use rpcrdma_wire::v2::{Body, Chunks, ErrorBody, Header, Lists, Property, Segment, WriteChunk};
 use rpcrdma_xdr::Payload;
 
-/// What an end sends: every message with its header, and what stands behind it.
+/// All messages that an end sends: header, and the bytes behind it.
 fn messages(peer: &mut Peer) -> Vec<(Header, Vec<u8>)> {
     let mut sent = Vec::new();
     while let Some(action) = peer.engine.poll() {
@@ -25,7 +25,7 @@ fn messages(peer: &mut Peer) -> Vec<(Header, Vec<u8>)> {
     sent
 }
 
-/// A call as a client sends it: its Read chunks as (Position, bytes), and what stands in the messages themselves.
+/// A call as a client sends it: its Read chunks as (Position, bytes), and the bytes in the messages themselves.
 fn sent_call(client: &mut Peer, xid: u32, message: Payload) -> (Vec<(u32, u32)>, Vec<u8>) {
     let Peer { engine, host, now } = &mut *client;
     engine.call(Call::new(CallId(xid.into()), xid, message).with_reply(100, &[]), *now, host).unwrap();
@@ -42,7 +42,7 @@ fn sent_call(client: &mut Peer, xid: u32, message: Payload) -> (Vec<(u32, u32)>,
     (chunks, sent.into_iter().flat_map(|(_, inline)| inline).collect())
 }
 
-/// Marked and unmarked bytes in turn. The unmarked are as large as the marked, and would be worth a chunk.
+/// Marked and unmarked runs in turn. The unmarked runs are as large as the marked ones, large enough for a chunk.
 fn mixed(xid: u32, each: usize) -> Payload {
     let mut message = Payload::from(Bytes::from(call(xid)));
     for seed in 1..4 {
@@ -65,7 +65,7 @@ fn only_what_is_marked_is_reduced() {
         for (position, octets) in &reduced {
             assert!(marked.contains(position) && *octets == each, "{position}: no such item");
         }
-        // Everything else is there, inline or in the chunk that holds the stream.
+        // All other bytes are inline or in the chunk that holds the stream.
         let left: u32 = zero.iter().map(|(_, octets)| octets).sum::<u32>() + inline.len() as u32;
         assert_eq!(left, 24 + 6 * each - reduced.len() as u32 * each);
         for seed in 1..4 {
@@ -95,7 +95,7 @@ fn without_marks_a_message_is_continued_or_special_and_never_reduced() {
             assert_eq!(all as usize, if each == 70_000 { whole.len() } else { 0 }, "whole, or not at all");
         }
         assert_eq!(inline, if each == 70_000 { &[][..] } else { &whole[..] });
-        // The same for a reply, into the Reply chunk that was offered or in parts.
+        // The same for a reply, into the offered Reply chunk or in parts.
         for chunk in [true, false] {
             let mut server = Peer::ready(Config::server());
             let room = Lists { reply: writes(&[&[300_000]]).writes.0.pop().filter(|_| chunk), ..Lists::default() };
@@ -114,7 +114,7 @@ fn without_marks_a_message_is_continued_or_special_and_never_reduced() {
                 .sum();
             let inline: usize = done.sent.iter().map(|(_, octets, ..)| octets).sum();
             let all = if chunk && 24 + each + 36 > 4096 { (24 + each, 0) } else { (0, 24 + each) };
-            // Parts beyond the credits wait; none of them is in a chunk.
+            // Parts beyond the credits wait; no part is in a chunk.
             assert!((written, inline) == all || (!chunk && written == 0 && each == 70_000), "{written} {inline}");
         }
     }
@@ -126,7 +126,7 @@ fn without_marks_a_message_is_continued_or_special_and_never_reduced() {
 fn counts_and_flags_stay_and_elements_move_whole() {
     let mut client = Peer::ready(Config { send_octets: 1024, ..Config::client() });
     let (message, reduced, [elements, present]) = arrays(call(1), 5000);
-    // Both have to go: together with either, the rest is longer than a message.
+    // Both items have to move: with either of them, the rest is longer than a message.
     let (chunks, inline) = sent_call(&mut client, 1, message);
     let [first, second] = [elements.len() as u32, present.len() as u32];
     assert_eq!(chunks, [(28, first), (32 + first, second)]);
@@ -150,7 +150,7 @@ fn counts_and_flags_stay_and_elements_move_whole() {
     assert_eq!((sent.len(), &sent[0][len..]), (1, &reduced[..]));
 }
 
-/// A chunk moves an item whole, so that the Position of the next counts what has moved.
+/// A chunk moves a whole item, and the Position of the next item counts the moved bytes.
 /// proves: V2-4.3.4.1-c, V2-4.3.5-f
 #[test]
 fn what_moved_is_put_back_in_its_place() {
@@ -185,7 +185,7 @@ fn chunks_are_as_large_as_the_upper_layer_wants() {
     let done = server.hear(&msg(1, false, false, reads(&chunk)), &call(1));
     let Some(Action::Pull { octets, .. }) = done.actions.first() else { panic!("{done:?}") };
     assert_eq!(*octets as u64, limits.call_octets);
-    // What limits it is ours, and says so.
+    // The limit is our own, and the error says so.
     let done =
         server.hear(&msg(2, false, false, reads(&[(24, 1), (24, u32::MAX), (24, u32::MAX), (24, u32::MAX)])), &call(2));
     assert_eq!(done.errors(), [(2, ErrorBody::System)]);
@@ -200,7 +200,7 @@ fn a_reply_of_a_few_messages_needs_no_memory_for_it() {
         assert!(done.sent[0].0.body.chunks().is_some_and(Chunks::is_empty), "{reply_max}");
     }
     assert!(client.host.lent.is_empty());
-    // And one that comes so is taken.
+    // And a client accepts such a reply.
     for part in 0..5 {
         let octets = [if part == 0 { reply(3) } else { Vec::new() }, vec![7; 3600]].concat();
         let done = client.hear(&msg(3, true, part < 4, Lists::default()), &octets);
@@ -231,7 +231,7 @@ fn memory_is_exposed_for_a_call_and_no_longer() {
     assert!(client.host.lent.is_empty(), "nothing is exposed for good");
     let mut handles = Vec::new();
     for xid in 1..5 {
-        // A call that waits for its credit has nothing exposed either.
+        // A call that waits for its credit exposes no memory either.
         let before = client.host.lent.len();
         let done = client.call(xid, mixed(xid, 9000), 300_000, &[150_000], false);
         let chunks = done.sent.last().unwrap().0.body.chunks().unwrap().clone();
@@ -282,7 +282,7 @@ fn a_reply_is_not_given_out_while_its_memory_may_be_reached() {
     let (exposure, completed) = ended(&mut client);
     let exposure: ExposureId = exposure.expect("the memory is taken back first");
     assert_eq!(completed, 0);
-    // However long it takes, and whatever else is heard: the provider ends the connection, or fences.
+    // The engine waits as long as it takes, whatever else arrives: the provider fences, or ends the connection.
     for hour in 1..10 {
         let now = client.now + std::time::Duration::from_secs(3600 * hour);
         client.engine.wake(now, &mut client.host);
@@ -293,7 +293,7 @@ fn a_reply_is_not_given_out_while_its_memory_may_be_reached() {
     assert_eq!(ended(&mut client), (None, 1));
 }
 
-/// What a server does for one call, in order: what it writes, by handle, and the messages that it sends.
+/// What a server does for one call, in order: its RDMA Writes, by handle, and its messages.
 fn answered(server: &mut Peer, room: Lists, results: Payload) -> (Vec<(u32, Vec<u8>)>, Vec<Header>) {
     let done = server.hear(&msg(1, false, false, room), &call(1));
     server.engine.answer(done.delivered()[0].0, Answer::Reply(results));
@@ -326,7 +326,7 @@ fn results_are_written_first_and_the_rest_goes_where_there_is_room() {
     let chunk = |handle, length| WriteChunk(vec![segment(handle, length)].into());
     let item = (6, vec![0xA5; 7001]);
     let rest = [reply(1), vec![0x11; 9000], vec![0x22; 4]].concat();
-    // Into both chunks: the item into its own, and what is left, which fits no message, into the Reply chunk.
+    // Into both chunks: the item into the Write chunk, and the rest, which fits no message, into the Reply chunk.
     let room = Lists { reply: Some(chunk(7, 50_000)), ..writes(&[&[8000]]) };
     let (written, sent) = answered(&mut Peer::ready(Config::server()), room, results());
     assert_eq!(written, [item.clone(), (7, rest.clone())]);
@@ -334,7 +334,7 @@ fn results_are_written_first_and_the_rest_goes_where_there_is_room() {
     let lists = &header.body.chunks().unwrap().lists;
     assert!(matches!(header.body, Body::Nomsg(_)));
     assert_eq!((lists.writes.chunks()[0].len(), lists.reply.as_ref().unwrap().len()), (7001, rest.len() as u64));
-    // Without a Reply chunk: in parts, the lists with the last.
+    // Without a Reply chunk the reply goes in parts; the last part has the lists.
     let (written, sent) = answered(&mut Peer::ready(Config::server()), writes(&[&[8000]]), results());
     assert_eq!((written, sent.len()), (vec![item], 3));
     let returned = |header: &Header| header.body.chunks().unwrap().lists.writes.chunks().first().map(WriteChunk::len);

@@ -1,4 +1,4 @@
-//! Sequences of parts, credits and grants, with a peer that does as it likes.
+//! Sequences of parts, credits and grants, with a peer that need not keep rules.
 
 use crate::{
     common::{T, call, reply, words},
@@ -37,7 +37,7 @@ fn a_broken_sequence_is_answered_and_never_delivered_in_part() {
     assert_eq!(done.delivered().len(), 1, "the other goes on");
     let Some(Action::Deliver { pieces, .. }) = done.actions.first() else { panic!("{done:?}") };
     assert_eq!(pieces[..], [Piece::Inline(call(1).into())]);
-    // A NOMSG, and chunks with MORE, break their own sequence and are followed up to its end.
+    // A NOMSG, and chunks with MORE, break their own sequence; the server drops the parts up to its end.
     for (xid, breaking) in [
         (3, Header::nomsg(3, credits(), false, Chunks::from(reads(&[(0, 24)])))),
         (4, msg(4, false, true, reads(&[(24, 8)]))),
@@ -55,7 +55,7 @@ fn a_broken_sequence_is_answered_and_never_delivered_in_part() {
     assert_eq!(done.errors(), [(6, ErrorBody::InvalidContinuation)]);
 }
 
-/// Whoever counts memory asks what will be put together before it is.
+/// A driver that accounts for memory asks which message a part begins, before the engine joins the parts.
 #[test]
 fn a_message_that_begins_a_sequence_is_known() {
     let octets = |header: Header| header.to_bytes();
@@ -79,7 +79,7 @@ fn a_message_that_begins_a_sequence_is_known() {
     assert!(!server.engine.begins_parts(&begins), "one has begun");
 }
 
-/// However long it is continued: what counts is when it began. The next one has its own time.
+/// The time counts from the sequence's first part, however often it is continued. The next sequence has its own time.
 #[test]
 fn a_sequence_that_does_not_end_ends_the_connection() {
     let part = |xid, more| msg(xid, false, more, Lists::default());
@@ -102,7 +102,7 @@ fn a_sequence_that_does_not_end_ends_the_connection() {
 /// proves: V2-6.2.2.2-b
 #[test]
 fn a_reply_in_broken_parts_fails_its_call() {
-    // The second began while the first was under way.
+    // The second reply begins while the first is under way.
     let mut client = Peer::ready(Config::client());
     client.call(1, payload(40), 20_000, &[], false);
     client.call(2, payload(40), 20_000, &[], false);
@@ -112,7 +112,7 @@ fn a_reply_in_broken_parts_fails_its_call() {
     assert!(done.errors().is_empty(), "nobody is told");
     let done = client.hear(&msg(1, true, false, Lists::default()), &[0; 8]);
     assert_eq!(done.completed(), 1);
-    // A later part is wrong in itself: a reply has no Read list, and chunks go with the last part alone.
+    // A later part breaks a rule by itself: a reply has no Read list, and only the last part may have chunks.
     for (xid, more) in [(3, false), (4, true)] {
         client.call(xid, payload(40), 20_000, &[], false);
         assert!(client.hear(&msg(xid, true, true, Lists::default()), &reply(xid)).failed().is_empty());
@@ -122,8 +122,8 @@ fn a_reply_in_broken_parts_fails_its_call() {
     }
 }
 
-/// Credits that were kept back while calls in parts held much memory are granted when one of them is answered, even if
-/// its reply has to wait for a credit itself: neither end would speak again.
+/// While calls in parts hold much memory, the server keeps credits back. It grants them when it answers one of these
+/// calls, even if the reply itself has to wait for a credit: otherwise neither end would ever send again.
 /// proves: V2-4.2.1.2-d
 #[test]
 fn credits_that_were_kept_back_are_granted_though_no_reply_can_go() {
@@ -131,7 +131,7 @@ fn credits_that_were_kept_back_are_granted_though_no_reply_can_go() {
     let mut server = Peer::new(Config { limits, credits_granted: 4, ..Config::server() });
     let none = Credits::new(0, 32);
     let part = |xid, more| Header { credits: none, ..msg(xid, false, more, Lists::default()) };
-    // The one credit is for the server's own announcement.
+    // The server uses the only credit for its own announcement.
     server.hear(&Header::connprop(0x66, Credits::new(1, 32), false, Default::default()), &[]);
     server.hear(&part(1, true), &[call(1), vec![0; 4000]].concat());
     let request = server.hear(&part(1, false), &[0; 1000]).delivered()[0].0;
@@ -167,8 +167,8 @@ fn what_is_put_together_has_limits() {
         }
         assert_eq!((errors, delivered), (error.into_iter().collect(), usize::from(error.is_none())));
     }
-    // What came in parts and is not answered holds memory: where it is much, the credits of further parts are kept
-    // back.
+    // Unanswered calls that came in parts hold memory. If it is much, the server keeps back the credits for further
+    // parts.
     for (call_octets, full) in [(8000, true), (12_000, false)] {
         let limits = Limits { call_octets, ..Limits::default() };
         let mut server = Peer::ready(Config { limits, credits_granted: 4, ..Config::server() });
@@ -200,13 +200,13 @@ fn what_is_put_together_has_limits() {
         errors.extend(server.hear(&msg(7, false, true, Lists::default()), &[]).errors());
     }
     assert_eq!(errors, [(7, ErrorBody::System)]);
-    // What is left of the message is passed over, up to its end; the next one is served.
+    // The server skips the rest of the message, up to its end, and serves the next one.
     for more in [true, false] {
         let done = server.hear(&msg(7, false, more, Lists::default()), &call(7));
         assert!(done.errors().is_empty() && done.delivered().is_empty(), "{done:?}");
     }
     assert_eq!(server.hear(&msg(8, false, false, Lists::default()), &call(8)).delivered().len(), 1);
-    // A reply is bounded too.
+    // The size of a reply has a limit as well.
     let mut client = Peer::ready(Config { limits, ..Config::client() });
     client.call(1, payload(40), 100, &[], false);
     client.hear(&msg(1, true, true, Lists::default()), &[reply(1), vec![0; 4000 - 24]].concat());
@@ -247,7 +247,8 @@ fn who_may_be_stuck_is_granted_and_grants_are_not_answered() {
     assert!(server.hear(&Header::grant(credits()), &[]).sent.is_empty(), "a grant alone is not answered");
 }
 
-/// Sixty-four bare grants may have cost a peer its last credit, and nobody else would ever say a word.
+/// Sixty-four bare grants may have cost a peer its last credit; without a grant of ours neither end would ever send
+/// again.
 ///
 /// proves: V2-4.2.1.2-d
 #[test]
@@ -269,7 +270,7 @@ fn who_has_spent_all_on_grants_gets_some_and_makes_no_loop() {
     }
 }
 
-/// Two ends that both do so fall silent soon, whatever there was to begin with.
+/// Two ends that both follow this rule soon fall silent, whatever credits they began with.
 ///
 /// proves: V2-4.2.1.2-d
 #[test]
@@ -318,11 +319,11 @@ fn ceilings_are_cut_to_named_limits() {
     assert_eq!(server.engine.stats().receives, 8 + usize::from(MAX_PEER_CREDITS) + SPARE_RECEIVES);
 }
 
-/// Nor may errors wait without end for credits that are never granted.
+/// The number of errors that wait for credits is limited.
 #[test]
 fn so_many_errors_wait_for_credits_and_no_more() {
     let mut server = Peer::new(Config { credits_granted: 256, ..Config::server() });
-    // The one credit is for the server's own announcement.
+    // The server uses the only credit for its own announcement.
     server.hear(&Header::connprop(0x66, Credits::new(1, 32), false, Default::default()), &[]);
     let refused = |xid| words(&[xid, 2, 0x0020_0000, 9, 0]);
     for xid in 1..=MAX_WAITING_ERRORS as u32 {
@@ -390,7 +391,7 @@ fn a_peer_that_grants_nothing_does_not_hold_answers_for_ever() {
     assert_eq!(server.engine.next_wake(), Some(until), "what grants nothing changes nothing");
     assert!(!server.wake(server.now + (CREDIT_TIMEOUT - std::time::Duration::from_nanos(1))).closed());
     assert!(server.wake(until).closed());
-    // A credit in time.
+    // A credit that comes in time.
     let mut server = Peer::new(Config::server());
     server.hear(&Header::connprop(1, credits(), false, Default::default()), &[]);
     let done = server.hear(&header, &call(1));
@@ -423,7 +424,7 @@ fn a_silent_peer_is_probed_and_given_up() {
     let done = client.hear(&msg(probe, true, false, Lists::default()), &reply(probe));
     assert!(matches!(done.actions[..], [Action::Alive]), "{done:?}");
     assert_eq!(client.hear(&msg(2, true, false, Lists::default()), &reply(2)).completed(), 1);
-    // The host names an XID for the probe that a call has.
+    // The host gives the probe an XID that a call uses.
     client.call(0x7702, payload(40), 100, &[], false);
     assert!(client.wake(client.now + SILENCE_LIMIT).sent.is_empty());
     assert_eq!(client.hear(&msg(0x7702, true, false, Lists::default()), &reply(0x7702)).completed(), 1);
@@ -479,8 +480,9 @@ fn a_reply_is_taken_in_any_form_that_was_offered() {
     }
 }
 
-/// Where a reply may be long, the last such reply says whether memory is exposed for it; where it would take more
-/// messages than the window allows for, it always is. Either way every reply finds its way.
+/// If a reply may be long, the length of the last such reply decides whether the client exposes memory for it. If the
+/// reply would take more messages than the window allows, the client always exposes memory. In both cases every reply
+/// arrives.
 /// proves: V2-6.4-a, V2-A.2-a
 #[test]
 fn memory_is_exposed_where_a_long_reply_is_expected() {
@@ -540,7 +542,7 @@ fn memory_is_exposed_where_a_long_reply_is_expected() {
     assert!(offered(&mut fresh, window + 4).1.reply.is_some());
 }
 
-/// A call goes in as many Sends as the configuration says, and in no more than half of the peer's credits.
+/// A call takes at most as many Sends as the configuration allows, and at most half of the peer's credits.
 /// proves: V2-6.3.2-e
 #[test]
 fn the_longest_continued_call_is_configured() {
@@ -554,7 +556,7 @@ fn the_longest_continued_call_is_configured() {
     }
 }
 
-/// Two ends that are joined, each with what the other has sent it.
+/// Two ends that are joined, each with the messages that the other has sent.
 struct Joined {
     ends: [Peer; 2],
     grants: usize,
@@ -562,7 +564,7 @@ struct Joined {
 }
 
 impl Joined {
-    /// Hands messages over until both ends are silent. Calls are answered with `reply_octets` at once.
+    /// Hands messages over until both ends are silent. Answers calls at once with `reply_octets`.
     fn settle(&mut self, reply_octets: usize) {
         let mut idle = 0;
         for side in (0..2).cycle() {
@@ -597,7 +599,7 @@ impl Joined {
         }
     }
 
-    /// Makes so many calls, one after the other.
+    /// Makes `count` calls, one after the other.
     fn calls(&mut self, count: u32, call_octets: usize, reply_octets: usize) -> (usize, usize) {
         let before = (self.sent, self.grants);
         for _ in 0..count {
