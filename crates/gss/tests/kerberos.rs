@@ -1,4 +1,4 @@
-//! The library against a real KDC: contexts between a user and a service, and what must not make one.
+//! The library against a real KDC: contexts between a user and a service, and tokens that must not make one.
 
 use rpcrdma_gss::{
     Context, Credential, Error, Gss, Kind, NameKind, Progress,
@@ -16,7 +16,7 @@ fn user(realm: &Realm, name: &str) -> Credential {
     gss().initiate_with_keytab(&principal, &realm.users(), &cache).unwrap()
 }
 
-/// The first token that a user sends to the service, and what reads the answer.
+/// The first token that a user sends to the service, and the initiator that reads the answer.
 fn first(credential: &Credential) -> (rpcrdma_gss::Initiator, rpcrdma_gss::Octets) {
     let service = gss().name(SERVICE, NameKind::Service).unwrap();
     match gss().initiator(credential, service).step(&[]).unwrap() {
@@ -121,7 +121,8 @@ fn tokens_that_are_no_users_make_no_context() {
         for len in (0..token.len()).step_by(7) {
             assert!(accept(&keytab, &token[..len]).is_err(), "{len} bytes of it");
         }
-        // The few bytes of a token that no key protects may make one context, of the same user; then it is a replay.
+        // No key protects a few bytes of a token: with these changed, a token may make one context of the same user;
+        // after that it is a replay.
         let accepted = (0..token.len()).filter_map(|bad| {
             let mut broken = token.to_vec();
             broken[bad] ^= 1;

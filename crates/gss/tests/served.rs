@@ -1,4 +1,4 @@
-//! RPCSEC_GSS as it is served, with contexts of a real KDC, by a client that writes its messages by hand.
+//! RPCSEC_GSS as a server sees it, with contexts of a real KDC, and a client with hand-made messages.
 
 #[path = "served/house.rs"]
 mod house;
@@ -85,7 +85,7 @@ fn contexts_are_made_used_and_destroyed_over_tcp() {
             assert_eq!(ask(&house, &mut short, goodbye).await, Ok(vec![]));
             let late = short.call(Plan::new(service, 101));
             assert_eq!(house.refusal(late).await, UNKNOWN);
-            // As Linux does it: a body that has no byte, and so no protection, in any service.
+            // Like Linux: in any service an empty body, and so without protection.
             let mut bare = house.client("alice").await;
             let call = bare.call_with(goodbye, Payload::new());
             let replied = house.send(call).await.unwrap();
@@ -108,7 +108,7 @@ fn a_machine_with_a_key_of_the_realm_is_root() {
     });
 }
 
-/// With a real context: what is signed or sealed has nothing that a transport could place.
+/// With a real context: a signed or sealed body has no item that a transport could place.
 ///
 /// proves: V1-8.2.2.2-a, V2-11.2.2.2-a, V1-8.2.2.3-a, V2-11.2.2.3-a
 #[test]
@@ -185,7 +185,7 @@ fn forged_calls_are_refused_and_move_nothing() {
         let house = House::new(realm);
         let (mut alice, mut bob) = (house.client("alice").await, house.client("bob").await);
         let whole = alice.call(Plan::new(1, 2_000_000)).to_bytes();
-        // Of what the verifier signs: all but the words that say which version, and which lengths, are tried.
+        // Changes each byte that the verifier signs, except the words with the version and the lengths.
         for at in (0..16).chain(20..24).chain(36..68) {
             let mut forged = whole.to_vec();
             forged[at] ^= 1;
@@ -295,10 +295,10 @@ fn a_call_that_comes_again_is_answered_in_its_own_seal() {
     });
 }
 
-/// A call that waits, and may be polled as often as one likes.
+/// A call that waits; it may be polled any number of times.
 type Waiting<F> = Pin<Box<Unconstrained<F>>>;
 
-/// Polls calls once, however many: those that wait, and what others were told.
+/// Polls any number of calls once. Returns the calls that wait, and the results of the others.
 fn poll<F: Future>(calls: impl IntoIterator<Item = F>) -> (Vec<Waiting<F>>, Vec<F::Output>) {
     let (mut waiting, mut told) = (Vec::new(), Vec::new());
     for call in calls {
@@ -311,8 +311,8 @@ fn poll<F: Future>(calls: impl IntoIterator<Item = F>) -> (Vec<Waiting<F>>, Vec<
     (waiting, told)
 }
 
-/// Tokens wait for a thread in bounded number. Who has a context goes on, who comes from elsewhere makes one before
-/// those that have waited longer, and who waits is answered.
+/// Only a bounded number of tokens waits for a thread. Meanwhile a caller with a context goes on, a caller from another
+/// address makes a context before older waiting tokens, and the waiting callers get their answers.
 #[test]
 fn a_flood_of_tokens_is_turned_away_and_stops_no_caller() {
     in_realm("a_flood_of_tokens_is_turned_away_and_stops_no_caller", async |realm| {
@@ -329,7 +329,7 @@ fn a_flood_of_tokens_is_turned_away_and_stops_no_caller() {
         assert_eq!(ask(&house, &mut alice, Plan::new(3, 1)).await, Ok(vec![8]));
         let stuck = house.threads.take();
         assert_eq!(stuck.len(), 2, "the flood's");
-        // Nobody has done the flood's work, and others have theirs done.
+        // The work of the flood is not done; the work of other clients is.
         let (_, mut bob) = futures_util::future::join(
             async { house.threads.wait_for_one().await.into_iter().for_each(|job| job()) },
             elsewhere.client("bob"),
@@ -337,7 +337,7 @@ fn a_flood_of_tokens_is_turned_away_and_stops_no_caller() {
         .await;
         assert_eq!(ask(&elsewhere, &mut bob, Plan::new(3, 1)).await, Ok(vec![8]));
         drop(stuck);
-        // Those whose caller is gone cost nothing.
+        // Tokens whose caller is gone cost nothing.
         waiting.truncate(10);
         let jobs = house.threads.release();
         assert_eq!(jobs.len(), 2);
@@ -352,7 +352,7 @@ fn a_flood_of_tokens_is_turned_away_and_stops_no_caller() {
     });
 }
 
-/// Whoever leaves while his user is looked for keeps neither a connection nor a place among those who wait.
+/// A caller that leaves while the server looks up its user keeps neither a connection nor a place in the queue.
 #[test]
 fn nothing_is_done_for_a_connection_that_has_ended() {
     in_realm("nothing_is_done_for_a_connection_that_has_ended", async |realm| {
@@ -369,7 +369,7 @@ fn nothing_is_done_for_a_connection_that_has_ended() {
     });
 }
 
-/// A directory of users that does not answer holds up those alone who have to be looked up there.
+/// A directory of users that does not answer delays only the callers that the server looks up there.
 #[test]
 fn users_who_are_not_found_keep_no_token_and_no_other_client_waiting() {
     in_realm("users_who_are_not_found_keep_no_token_and_no_other_client_waiting", async |realm| {
@@ -378,7 +378,7 @@ fn users_who_are_not_found_keep_no_token_and_no_other_client_waiting() {
         house.users.hold();
         let tokens: Vec<_> = (0..8).map(|_| house.initiate("alice").1).collect();
         let send = |tokens: &[Octets]| poll(tokens.iter().map(|token| house.send(init(1, b"", token))));
-        // The first call's user is the first that is asked for.
+        // The server looks up the user of the first call first.
         let (mut waiting, _) = send(&tokens[..1]);
         let mut stuck = house.users.wait_for_one().await;
         let (others, told) = send(&tokens[1..]);
@@ -387,7 +387,8 @@ fn users_who_are_not_found_keep_no_token_and_no_other_client_waiting() {
         while house.flavour.waiting() != (0, 6) {
             sleep(Duration::from_millis(5));
         }
-        // All tokens are done, two of the client's users are asked for, and somebody else's is asked for as well.
+        // All tokens are done. Two look-ups for this client are under way; the user of another client is looked up as
+        // well.
         stuck.append(&mut house.users.take());
         assert_eq!(stuck.len(), 2);
         let (_, mut bob) = futures_util::future::join(
@@ -396,7 +397,7 @@ fn users_who_are_not_found_keep_no_token_and_no_other_client_waiting() {
         )
         .await;
         assert_eq!(ask(&elsewhere, &mut bob, Plan::new(3, 1)).await, Ok(vec![8]));
-        // The caller of one is gone; the others' are found.
+        // The caller of one look-up is gone; the users of the others are found.
         drop(waiting.remove(0));
         house.users.release();
         stuck.into_iter().for_each(|job| job());
@@ -406,7 +407,7 @@ fn users_who_are_not_found_keep_no_token_and_no_other_client_waiting() {
     });
 }
 
-/// Whatever stands in a credential, a verifier and a body: the server answers or is silent, and executes nothing.
+/// Arbitrary credentials, verifiers and bodies: the server answers or is silent, and executes nothing.
 #[test]
 fn arbitrary_calls_are_survived() {
     in_realm("arbitrary_calls_are_survived", async |realm| {

@@ -1,4 +1,4 @@
-//! The binding's table and the sizes of replies, held against the encoders.
+//! Compares the binding's table and the sizes of replies with the encoders.
 
 #[allow(dead_code, reason = "each test file uses its share")]
 mod common;
@@ -306,8 +306,8 @@ fn sizes_of_entries_are_exact() {
     assert_eq!(encode(&empty).len(), v3::read_directory_octets());
 }
 
-/// What a client offers room for is what the largest answers need: as many entries as a list can have, where lists are
-/// asked for, and else what the program says.
+/// A client offers as much room as the largest answers need: for as many entries as a list can have, if it asks for
+/// lists; otherwise for the sizes that the program fixes.
 ///
 /// proves: ULB-4.2-c
 #[test]
@@ -329,7 +329,8 @@ fn the_answers_of_nfsacl_have_a_limit() {
     assert_eq!(nfsacl::SetAcl { file: handle(), lists }.reply_shape().max_len, encode(&set).len());
 }
 
-/// Room for what was asked for, wherever it ends, and for one entry at least; but not for whatever is asked for.
+/// A client offers room for the requested size, which need not end with an entry, and for at least one entry; but not
+/// for any size.
 #[test]
 fn the_answers_of_directories_have_a_limit() {
     let of = |count| {
@@ -367,8 +368,7 @@ fn mount_types_survive_the_wire() {
 }
 
 proptest! {
-    /// Each decoder reads arbitrary octets to an error or a value, and what it took for a value encodes to what it
-    /// read.
+    /// Each decoder reads arbitrary bytes to an error or a value, and the value encodes to the same bytes.
     #[test]
     fn decoders_survive_arbitrary_octets(octets in prop::collection::vec(prop_oneof![Just(0u8), Just(1), any::<u8>()], 0..400)) {
         fn survive<T: Decode>(octets: &[u8]) {
@@ -395,7 +395,7 @@ proptest! {
     }
 }
 
-/// What changes something is not for repeating, whatever else fails.
+/// A call that changes something is not marked as repeatable.
 #[test]
 fn calls_say_whether_they_may_be_repeated() {
     let once = [2, 7, 8, 9, 10, 11, 12, 13, 14, 15];

@@ -1,4 +1,5 @@
-//! What of a message may be placed directly, seen from the transport: where the marks stand, and what is refused.
+//! Which parts of a message may be placed directly, as the transport sees it: the places of the marks, and the refused
+//! chunks.
 
 #[allow(dead_code, reason = "each test file uses its share")]
 mod common;
@@ -61,7 +62,8 @@ fn the_count_of_what_is_marked_is_not() {
     }
 }
 
-/// A union's discriminant never moves, nor what stands beside the item in its arm; an arm without an item has no mark.
+/// A union's discriminant never moves, nor do the fields beside the item in its arm; an arm without an item has no
+/// mark.
 /// proves: V1-3.4.4.3-a, V1-3.4.4.3-b, V2-4.3.4.3-a, V2-4.3.4.3-b
 #[test]
 fn unions_are_not_marked_but_arms_may_have_marks() {
@@ -99,7 +101,7 @@ fn a_chunk_is_taken_where_the_binding_names_an_item_and_nowhere_else() {
         let parts = [octets.slice(..at), octets.slice(at..at + 4), octets.slice(at + 4..)];
         assert!(not_eligible(decode::<v3::Write>(&parts)), "a chunk at {at}");
     }
-    // LOOKUP has none: neither the name, which is opaque too, nor anything else.
+    // LOOKUP has no item: neither the name, though it is opaque, nor anything else.
     let octets = whole(&encode(&v3::Lookup { directory: handle(), name: v3::Name::from("a long name.") }));
     for at in (0..octets.len()).step_by(4) {
         let parts = [octets.slice(..at), octets.slice(at..), Bytes::new()];
@@ -109,7 +111,7 @@ fn a_chunk_is_taken_where_the_binding_names_an_item_and_nowhere_else() {
     assert!(not_eligible(decode::<v3::GetAttributes>(&[Bytes::new(), octets])));
 }
 
-/// Access control lists are as long as many a READ, and yet none of their octets may leave the message.
+/// Access control lists can be as long as READ data, but none of their bytes may leave the message.
 ///
 /// proves: ULB-4.2-b
 #[test]

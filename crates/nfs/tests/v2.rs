@@ -1,5 +1,5 @@
-//! Version 2: the binding's table and the sizes of replies against the encoders, where marks may stand, and octets that
-//! are not what they should be.
+//! Version 2: the binding's table and the sizes of replies compared with the encoders, the places of marks, and
+//! malformed bytes.
 
 #[allow(dead_code, reason = "each test file uses its share")]
 mod common;
@@ -59,7 +59,7 @@ fn link_ok(octets: usize) -> v2::Answer<v2::ReadLinkOk> {
     v2::Answer::Ok(v2::ReadLinkOk { path: v2::Path(vec![b'p'; octets].into()) })
 }
 
-/// As many entries as are told to who asks for `count` octets, and what they take.
+/// As many entries as fit a reply to a request for `count` bytes, and their size.
 fn listing(count: usize) -> v2::Answer<v2::ReadDirectoryOk> {
     let each = v2::entry_octets(4);
     let entry = |number: usize| v2::Entry { file_id: number as u32, name: name(), cookie: number as u32 + 1 };
@@ -164,7 +164,7 @@ fn a_chunk_is_taken_where_the_binding_names_an_item_and_nowhere_else() {
     let at = encode(&symlink()).items().next().unwrap().0;
     let parts = [octets.slice(..at), octets.slice(at..at + 12), octets.slice(at + 12..)];
     assert_eq!(decode::<v2::SymbolicLink>(&parts).unwrap(), symlink());
-    // LOOKUP's name is opaque, too, and no item.
+    // LOOKUP's name is opaque as well, but no item.
     let octets = encode(&v2::Lookup { directory: handle(), name: v2::Name::from("a long name.") }).to_bytes();
     for at in (0..octets.len()).step_by(4) {
         let parts = [octets.slice(..at), octets.slice(at..), Bytes::new()];

@@ -1,4 +1,4 @@
-//! A server with RPCSEC_GSS, and a client that writes its messages by hand, so that it can write wrong ones.
+//! A server with RPCSEC_GSS, and a client with hand-made messages, so that it can send wrong ones.
 
 use super::wire::Wire;
 use bytes::Bytes;
@@ -22,8 +22,8 @@ use std::{
     time::Duration,
 };
 
-/// What is called: procedure 1 gives its word back, procedure 2 counts and must not be executed twice, and procedure 3
-/// gives as many bytes as its word says, which may be placed directly.
+/// The program to call: procedure 1 returns its word, procedure 2 counts and must not be executed twice, and procedure
+/// 3 returns as many bytes as its word says, which may be placed directly.
 #[derive(Default)]
 pub(crate) struct Sample {
     pub(crate) count: AtomicU32,
@@ -59,7 +59,7 @@ impl Service for Shared {
     }
 }
 
-/// Each job has a thread, unless all are held.
+/// Runs each job at once, unless the jobs are held.
 #[derive(Default)]
 pub(crate) struct Threads(Mutex<Option<Vec<Job>>>);
 
@@ -71,12 +71,12 @@ impl Threads {
         *self.0.lock().unwrap() = Some(Vec::new());
     }
 
-    /// The jobs that have come so far.
+    /// Takes the jobs that have come so far.
     pub(crate) fn take(&self) -> Vec<Job> {
         std::mem::take(self.0.lock().unwrap().as_mut().unwrap())
     }
 
-    /// The next jobs, as soon as there are some.
+    /// Waits for the next jobs, and takes them.
     pub(crate) async fn wait_for_one(&self) -> Vec<Job> {
         loop {
             match self.take() {
@@ -86,7 +86,7 @@ impl Threads {
         }
     }
 
-    /// The jobs that wait; others are done at once again.
+    /// Takes the waiting jobs; later jobs are done at once again.
     pub(crate) fn release(&self) -> Vec<Job> {
         self.0.lock().unwrap().take().unwrap()
     }
@@ -101,7 +101,7 @@ impl Work for Threads {
     }
 }
 
-/// alice is user 1000; nobody else is one. A machine is root.
+/// alice is user 1000; there is no other user. A machine is root.
 struct Users;
 
 impl Names for Users {
@@ -224,7 +224,7 @@ impl<'a> House<'a> {
         }
     }
 
-    /// Why a call was not executed.
+    /// Why the server did not execute a call.
     pub(crate) async fn refusal(&self, message: Payload) -> Rejection {
         self.send(message).await.expect("an answer").0.status.unwrap_err()
     }
@@ -241,7 +241,7 @@ impl<'a> House<'a> {
         }
     }
 
-    /// A context of a user's.
+    /// A client with a context of this user.
     pub(crate) async fn client(&self, user: &str) -> Client {
         let (initiator, token) = self.initiate(user);
         let (header, results) = self.send(init(1, b"", &token)).await.unwrap();
@@ -290,7 +290,7 @@ pub(crate) fn message(id: CallId, credential: OpaqueAuth, verifier: OpaqueAuth, 
     encoder.finish()
 }
 
-/// What the server says to a token.
+/// The server's answer to a token.
 pub(crate) struct Made {
     pub(crate) handle: Vec<u8>,
     pub(crate) major: u32,
@@ -309,7 +309,7 @@ impl Made {
     }
 }
 
-/// What a call is to be.
+/// The plan of a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) xid: u32,
@@ -317,7 +317,7 @@ pub(crate) struct Plan {
     pub(crate) control: u32,
     pub(crate) procedure: u32,
     pub(crate) sequence: u32,
-    /// The one that stands in the body.
+    /// The sequence number in the body.
     pub(crate) inner: u32,
     /// 1 authentication, 2 integrity, 3 privacy.
     pub(crate) service: u32,
@@ -325,7 +325,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Procedure 1 with a word.
+    /// A call of procedure 1 with a word.
     pub(crate) fn new(service: u32, sequence: u32) -> Self {
         Self { xid: sequence, control: 0, procedure: 1, sequence, inner: sequence, service, word: Some(7 + sequence) }
     }
@@ -350,7 +350,7 @@ impl Client {
         let credential = credential([1, plan.control, plan.sequence, plan.service], &self.handle);
         let unsigned = message(id(plan.procedure, plan.xid), credential.clone(), OpaqueAuth::none(), Payload::new());
         let header = unsigned.to_bytes();
-        // All but the empty verifier.
+        // The signed part: all but the empty verifier.
         let checksum = self.context.sign(&header[..header.len() - 8]).unwrap();
         let verifier = OpaqueAuth { flavour: RPCSEC_GSS, body: checksum.into() };
         message(id(plan.procedure, plan.xid), credential, verifier, body)
@@ -373,7 +373,7 @@ impl Client {
         encoder.finish()
     }
 
-    /// The words of the results, after all of the reply was checked.
+    /// Checks the whole reply. Returns the words of its results.
     pub(crate) fn results(&mut self, plan: Plan, (header, mut results): Replied) -> Result<Vec<u32>, Rejection> {
         assert_eq!(header.verifier.flavour, RPCSEC_GSS, "{header:?}");
         self.context.verify(&plan.sequence.to_be_bytes(), &header.verifier.body).expect("the reply's verifier");

@@ -14,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-/// Says that a fragment is a record's last.
+/// Marks the last fragment of a record.
 const LAST: u32 = 1 << 31;
 
 /// A connection, which carries one call at a time.
@@ -32,13 +32,13 @@ impl Wire {
         Self(Mutex::new(stream), driver)
     }
 
-    /// Leaves, and waits until the server has nothing left of the connection.
+    /// Ends the connection, and waits until the server keeps nothing of it.
     pub(crate) async fn hang_up(self) {
         drop(self.0);
         timeout(Duration::from_secs(30), self.1).await.expect("the connection ends").unwrap();
     }
 
-    /// Sends a call and gives its reply.
+    /// Sends a call and returns its reply.
     pub(crate) async fn exchange(&self, call: &[u8]) -> Vec<u8> {
         let mut stream = self.0.lock().await;
         stream.write_all(&(LAST | call.len() as u32).to_be_bytes()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Encoders held against the tables of the binding and against decoders, for all versions.
+//! Compares encoders with the tables of the binding and with decoders, for all versions.
 
 use bytes::Bytes;
 use rpcrdma_nfs::{Call, binding::Binding};
@@ -28,7 +28,7 @@ pub(crate) fn round_trip<T: Encode + Decode>(value: &T) {
     }
 }
 
-/// Decodes runs of inline octets and chunks by turns.
+/// Decodes alternating inline runs and chunks.
 pub(crate) fn decode<T: Decode>(parts: &[Bytes]) -> Result<T, DecodeError> {
     let mut stream = Stream::new();
     for (index, part) in parts.iter().enumerate() {
@@ -48,7 +48,7 @@ pub(crate) fn not_eligible<T>(result: Result<T, DecodeError>) -> bool {
     result.is_err_and(|error| error.is_placement())
 }
 
-/// For one procedure: the items that its arguments mark, and the items and octets of its largest results.
+/// For one procedure: the items that its arguments mark, and the items and size of its largest results.
 pub(crate) struct Facts {
     pub(crate) procedure: u32,
     pub(crate) repeatable: bool,
@@ -61,8 +61,8 @@ pub(crate) fn facts<C: Call>(call: &C, largest: &impl Encode) -> Facts {
     round_trip(call);
     let results = encode(largest);
     let shape = call.reply_shape();
-    // No less than the largest results, and no more, which would cost memory: but what a READDIR gets, its server
-    // decides in version 3.
+    // The size must not be below the largest results, nor above them, as that would waste memory. Except READDIR of
+    // version 3, where the server decides on the size.
     match (C::VERSION, C::PROCEDURE) {
         (3, 16) => assert!(results.len() <= shape.max_len, "{} > {}", results.len(), shape.max_len),
         (_, procedure) => assert_eq!(results.len(), shape.max_len, "procedure {procedure}"),
@@ -85,7 +85,7 @@ pub(crate) fn facts<C: Call>(call: &C, largest: &impl Encode) -> Facts {
     }
 }
 
-/// That calls mark what a version's table says, which is these procedures' arguments and results.
+/// Checks that calls mark what a version's table says: arguments and results of these procedures.
 pub(crate) fn check(facts: &[Facts], table: &[Binding], [arguments, results]: [&[u32]; 2]) {
     assert_eq!(facts.len(), table.len());
     for (facts, row) in facts.iter().zip(table) {
