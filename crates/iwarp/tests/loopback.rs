@@ -96,7 +96,7 @@ async fn writes_land_before_the_send_that_follows() {
     }
 }
 
-/// Writes of parts out of order: a guess about what comes next must not damage what came before.
+/// Writes of parts out of order: a wrong guess about the next segment's place must not damage earlier data.
 #[tokio::test]
 async fn parts_written_backwards_stay_whole() {
     for fpdu in [None, Some(128), Some(1448)] {
@@ -206,7 +206,7 @@ async fn an_orderly_end_comes_after_what_was_posted() {
     assert_eq!((late.reason, late.returned.capacity()), (RefusedReason::Closed, 4));
 }
 
-/// More slices than one system call takes, and the most that a message may have.
+/// More slices than one system call takes, and the largest number that a message may have.
 #[tokio::test]
 async fn messages_gather_many_slices() {
     let mut pair = Pair::open(V4, Config::default()).await;

@@ -1,4 +1,4 @@
-//! What is posted while completions are told does not wait for the last of them.
+//! Work that is posted while completions are delivered does not wait for the last of them.
 
 mod common;
 
@@ -16,7 +16,7 @@ use std::{
     task::Poll,
 };
 
-/// Counts the octets that the end that was connected to has written.
+/// Counts the bytes that the responder has written.
 #[derive(Clone, Default)]
 struct Written(Arc<AtomicUsize>);
 

@@ -1,4 +1,4 @@
-//! Peers that are not what they should be, over real sockets: at set-up and after it.
+//! Peers that break rules, over real sockets: at set-up and after it.
 
 mod common;
 
@@ -54,7 +54,7 @@ async fn read_frame(stream: &mut TcpStream, kind: Kind) -> Frame {
     Frame::decode(head, &private_data).unwrap()
 }
 
-/// A raw peer that asks with `frame` and the endpoint that accepts it.
+/// A raw peer that sends `frame` as its request, the reply, and the endpoint that accepts it.
 async fn accepted(config: Config, frame: Frame) -> (TcpStream, Frame, Connected) {
     let (mut listener, addr) = listen(&iwarp(config), V4).await;
     let peer = async {
@@ -68,12 +68,12 @@ async fn accepted(config: Config, frame: Frame) -> (TcpStream, Frame, Connected)
     (stream, reply, qp)
 }
 
-/// What comes of a set-up in which the raw responder answers with `answer`.
+/// The result of a set-up in which the raw responder sends `answer`.
 async fn answered(answer: Vec<u8>) -> Result<(), ConnectError> {
     answered_and_told(answer).await.0
 }
 
-/// The same, and what the raw responder is told after that.
+/// The same, and what the raw responder receives after that.
 async fn answered_and_told(answer: Vec<u8>) -> (Result<(), ConnectError>, Vec<u8>) {
     let listener = TcpListener::bind(V4).await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -89,7 +89,7 @@ async fn answered_and_told(answer: Vec<u8>) -> (Result<(), ConnectError>, Vec<u8
     both(async { here.connect(addr, params(1, 10)).await.map(drop) }, peer).await
 }
 
-/// What a responder makes of `octets`, and what it answers.
+/// The result at a responder that receives `octets`, and its answer.
 async fn asked(octets: &[u8]) -> (Result<(), AcceptError>, Vec<u8>) {
     let (mut listener, addr) = listen(&iwarp(impatient()), V4).await;
     let peer = async {
@@ -131,7 +131,7 @@ async fn requests_that_break_a_rule() {
     assert!(matches!(result, Err(AcceptError::TimedOut { .. })), "a request without its end");
 }
 
-/// A peer that says nothing holds up nobody else, and is given up in time.
+/// A peer that sends nothing delays no other peer, and the endpoint gives it up in time.
 #[tokio::test]
 async fn a_silent_peer_is_given_up() {
     let there = iwarp(impatient());
@@ -217,7 +217,7 @@ async fn an_offender_gets_its_terminate_and_an_orderly_end() {
     let (mut stream, _, qp) = accepted(Config::default(), request()).await;
     let mut end = End::new(qp);
     let peer = async {
-        // More than is looked at: it must not turn the end into a reset.
+        // More bytes than the endpoint looks at: they must not turn the orderly end into a reset.
         let octets = [send(1, b"hello"), tagged(Opcode::Write, true, 1, 0, &[0; 900])].concat();
         stream.write_all(&octets).await.unwrap();
         stream.write_all(&vec![0; 100_000]).await.unwrap();
@@ -309,7 +309,8 @@ async fn an_idle_peer_is_not_given_up() {
     assert!(matches!(pair.next_there().await, Completion::Received { .. }));
 }
 
-/// A responder that has heard our first word and does not answer is nudged, a few times; one that answers is not.
+/// The initiator nudges a responder that has received its first message and does not answer, a few times. It does not
+/// nudge a responder that answers.
 #[tokio::test]
 async fn a_responder_that_says_nothing_is_nudged() {
     for answers in [false, true] {
@@ -383,7 +384,7 @@ impl Tap for Recorder {
         assert!(local != peer);
         let stream = Arc::new(Mutex::new(Recorded::default()));
         let mut all = self.0.lock().unwrap();
-        // The initiator's first, whichever end is set up first.
+        // The initiator's stream comes first, whichever end is set up first.
         let at = if initiator { 0 } else { all.len() };
         all.insert(at, stream.clone());
         Box::new(RecordedStream(stream))
@@ -402,7 +403,7 @@ impl TapStream for RecordedStream {
     }
 }
 
-/// Both ends see the same streams, from the set-up frames to the last FPDU.
+/// The taps of both ends see the same streams, from the set-up frames to the last FPDU.
 #[tokio::test]
 async fn a_tap_sees_all_octets() {
     let recorder = Recorder::default();
@@ -427,7 +428,7 @@ async fn a_tap_sees_all_octets() {
     assert_eq!(fpdus.last().map(|(header, _)| header.opcode), Some(Opcode::SendInvalidate));
 }
 
-/// An endpoint that is driven without a socket gives the octets that a socket would carry.
+/// An endpoint without a socket produces the bytes that a socket would carry.
 #[tokio::test]
 async fn the_protocol_alone_says_the_same() {
     let mut endpoint = common::wire::endpoint(rpcrdma_iwarp::protocol::Role::Initiator, common::wire::AGREED, 0, 1448);

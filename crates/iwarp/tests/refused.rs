@@ -1,4 +1,4 @@
-//! Which of our Writes a peer's Terminate blames.
+//! Which of our Writes has failed, according to a peer's Terminate.
 
 mod common;
 
@@ -10,8 +10,8 @@ use rpcrdma_iwarp::protocol::{
     rdmap::Opcode,
 };
 
-/// A Terminate that quotes a segment of a Write blames that Write, if there was one and its octets had left. Whatever
-/// else a peer quotes blames nothing.
+/// If a Terminate quotes a segment of a Write that exists and whose bytes had left, that Write has failed. No other
+/// quotation makes a Write fail.
 /// proves: RDMAP-5040-4.8-d
 #[test]
 fn the_write_that_a_terminate_quotes_has_failed() {
@@ -38,7 +38,7 @@ fn the_write_that_a_terminate_quotes_has_failed() {
         let octets: usize = endpoint.write_slices().iter().map(|slice| slice.len()).sum();
         assert!(octets > 3000);
         endpoint.written(octets.min(out_octets));
-        // Not framed, and not gone.
+        // This Write is not yet framed, and has not left.
         endpoint.post_write(write(7, 4, 0, 10)).unwrap();
         let header = Header { opcode, last: true, placement: Placement::Tagged { stag, offset } };
         let mut quoted = [0; 18];
@@ -63,7 +63,7 @@ fn the_write_that_a_terminate_quotes_has_failed() {
     };
     const ALL: usize = usize::MAX;
     use Opcode::Write as W;
-    // All have left: only the one that is blamed is heard of again, besides the one that has not.
+    // All Writes but one have left: only that one and the blamed Write complete now, both as failed.
     for (stag, offset, guilty) in [
         (5, 1000, Some(4)),
         (5, 1009, Some(4)),
@@ -75,9 +75,9 @@ fn the_write_that_a_terminate_quotes_has_failed() {
         (6, 0, Some(2)),
         (7, u64::MAX, Some(5)),
         (7, 0, None),
-        (8, 0, None), // It was said to be done.
-        (3, 0, None), // It had no octets.
-        (4, 0, None), // It has not left.
+        (8, 0, None), // This Write was already reported as done.
+        (3, 0, None), // This Write had no bytes.
+        (4, 0, None), // This Write has not left.
         (99, 1000, None),
     ] {
         let expected: Vec<u64> = guilty.into_iter().collect();
@@ -85,7 +85,7 @@ fn the_write_that_a_terminate_quotes_has_failed() {
         assert_eq!(failed, expected, "{stag} {offset}");
         assert_eq!(tokens, expected.into_iter().chain([7]).collect::<Vec<_>>(), "{stag} {offset}");
     }
-    // None but the first has begun to leave: it is not done, and the others cannot have been refused.
+    // Only the first Write has begun to leave: it is not done, and the peer cannot have refused the others.
     for (stag, offset, guilty) in [(5, 1000, Some(1)), (5, 4000, None), (6, 0, None)] {
         let (failed, tokens) = told(100, 0x11, W, stag, offset);
         assert_eq!(failed, guilty.into_iter().collect::<Vec<_>>(), "{stag} {offset}");

@@ -22,7 +22,7 @@ fn say(octets: impl Into<Bytes>) -> Send {
     Send { octets: vec![octets.into()].into(), ..Send::default() }
 }
 
-/// The promises of these names, out of the suite that every provider keeps.
+/// Runs the cases with these names from the suite for all providers.
 async fn keeps(names: &[&str]) {
     let fabric = Arc::new(iwarp(Config::default()));
     let all = cases();
@@ -34,7 +34,7 @@ async fn keeps(names: &[&str]) {
     }
 }
 
-/// A tag of 32 bits and an address of 64 arrive as they were named, and ours have no more.
+/// A tag of 32 bits and an address of 64 bits arrive unchanged, and our own are no longer.
 /// proves: V1-2.3.2-a, V2-3.2.2.1-a
 #[test]
 fn memory_is_named_by_32_and_64_bits() {
@@ -83,7 +83,7 @@ async fn sends_are_reliable_and_in_order() {
                 .unwrap();
         }
         pair.here.qp.post_send(say([&(n as u32).to_be_bytes()[..], &pattern(n * 17 % 8000, n)].concat())).unwrap();
-        // As many as there are receives at a time.
+        // Send only as many at a time as there are receives.
         if n % 8 == 7 {
             while got <= n {
                 let message = received(pair.next_there().await).0;
@@ -95,7 +95,7 @@ async fn sends_are_reliable_and_in_order() {
         }
     }
     assert_eq!(got, MESSAGES);
-    // What the receive bounds: its size, and their number.
+    // The limits of receives: their size, and their number.
     keeps(&["one_octet_more_than_the_receive_ends_the_connection", "a_send_without_a_receive_ends_the_connection"])
         .await;
 }
@@ -188,10 +188,10 @@ async fn a_handle_is_good_on_its_own_connection_only() {
     keeps(&["a_handle_of_another_connection_ends_this_one_only"]).await;
 }
 
-/// What RFC 5042 asks of an implementation whose peer may be hostile: its sections 6.1.1 (tags that are not to be
-/// guessed and do not work on another stream), 6.2.1 and 6.3.1 (bounds), 6.3.3 (nothing after the end), 6.3.5 (rights
-/// to read or to write), 6.4.1 and 6.4.3 (nobody's resources but one's own). What its section 5.4 asks for, IPsec, is
-/// the system's below TCP.
+/// What RFC 5042 asks of an implementation whose peer may be hostile: its sections 6.1.1 (tags that cannot be guessed
+/// and do not work on another stream), 6.2.1 and 6.3.1 (bounds), 6.3.3 (nothing after the end), 6.3.5 (rights to read
+/// or to write), 6.4.1 and 6.4.3 (a peer uses its own resources only). IPsec, which its section 5.4 asks for, is the
+/// task of the system below TCP.
 /// proves: V2-11.1-b, V2-11.2.2.4-a, V1-8.1-b, V1-8.2.2.4-a
 #[tokio::test]
 async fn what_rfc_5042_demands_is_kept() {

@@ -1,4 +1,4 @@
-//! The decoder and arbitrary streams: cuts make no difference, and no octets make it fail or lose memory.
+//! The decoder and arbitrary streams: cuts make no difference, and no bytes make the decoder fail or lose memory.
 
 mod common;
 
@@ -19,7 +19,7 @@ use rpcrdma_iwarp::protocol::{
 const SINK_OCTETS: usize = 60_000;
 const RECEIVES: usize = 32;
 
-/// What a peer does.
+/// An action of a peer.
 #[derive(Clone, Debug)]
 enum Act {
     Send(usize),
@@ -74,7 +74,7 @@ fn ends(acts: &[Act], fpdu_octets: usize, crc: bool) -> Ends {
     Ends { here, there, sink }
 }
 
-/// All that the right end has seen, in a form that can be compared.
+/// All that the right end has received, in a comparable form.
 fn results(endpoint: &mut Endpoint, sink: RemoteSegment) -> Vec<(String, Vec<u8>)> {
     endpoint.invalidate(sink.handle);
     completions(endpoint)
@@ -90,7 +90,7 @@ fn results(endpoint: &mut Endpoint, sink: RemoteSegment) -> Vec<(String, Vec<u8>
         .collect()
 }
 
-/// What the right end should have seen.
+/// All that the right end should have received.
 fn expected(acts: &[Act]) -> (Vec<Vec<u8>>, Vec<u8>) {
     let mut sink = vec![0; SINK_OCTETS];
     let mut messages = Vec::new();
@@ -104,13 +104,13 @@ fn expected(acts: &[Act]) -> (Vec<Vec<u8>>, Vec<u8>) {
     (messages, sink)
 }
 
-/// The octet stream that the left end sends.
+/// The bytes that the left end sends.
 fn stream(ends: &mut Ends) -> Vec<u8> {
     ends.here.feed(&output(&mut ends.there));
     output(&mut ends.here)
 }
 
-/// A bit for each octet that a Write is sure to have set: the rest of a sink may hold anything.
+/// For each byte of the sink, whether a Write has certainly set it: the other bytes may hold anything.
 fn written(acts: &[Act]) -> Vec<bool> {
     let mut set = vec![false; SINK_OCTETS];
     for act in acts {
@@ -124,7 +124,7 @@ fn written(acts: &[Act]) -> Vec<bool> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
-    /// Whatever a stream is cut into, and whatever is guessed about it, its octets end in their places.
+    /// However a stream is cut, and whatever the decoder guesses about it, its bytes end in their places.
     #[test]
     fn cuts_make_no_difference(
         acts in prop::collection::vec(act(), 1..12),
@@ -179,7 +179,7 @@ proptest! {
         }
     }
 
-    /// Octets that mean nothing, with or without a valid beginning, never make it fail, and all memory comes back once.
+    /// Random bytes, with or without a valid beginning, never make the decoder fail, and all memory comes back once.
     #[test]
     fn arbitrary_octets_lose_nothing(
         acts in prop::collection::vec(act(), 0..4),
@@ -212,7 +212,8 @@ proptest! {
         prop_assert!(closed);
     }
 
-    /// Set-up frames and Terminates: anything is read or refused, and what is read is written back alike.
+    /// Set-up frames and Terminates: the decoder reads or refuses any bytes, and what it reads is encoded to the same
+    /// bytes.
     #[test]
     fn frames_survive_anything(
         mut head in prop::array::uniform20(any::<u8>()),
@@ -237,7 +238,7 @@ proptest! {
     }
 }
 
-/// Where a guess about the next segment is wrong, what landed in its place is found and moved.
+/// After a wrong guess about the next segment's place, the endpoint finds the bytes that landed there and moves them.
 #[test]
 fn a_send_behind_a_short_write_is_found() {
     let mut ends = ends(&[Act::Write(0, 10_000), Act::Send(700), Act::Write(20_000, 10), Act::Send(0)], 1448, true);
@@ -250,8 +251,8 @@ fn a_send_behind_a_short_write_is_found() {
     assert_eq!(seen[2].1[20_000..20_010], pattern(10, 2));
 }
 
-/// A Send whose last segment is as long as the others leaves the guess right until its buffer has been handed out: what
-/// follows it lies in that buffer, and is found all the same.
+/// If the last segment of a Send is as long as the others, the guess is right until the Send's buffer has been handed
+/// out. The bytes behind the Send then lie in that buffer; the endpoint must find them all the same.
 #[test]
 fn a_send_behind_one_that_fills_its_segments_is_found() {
     let cut = Segmentation::for_fpdu(128).untagged_octets;
@@ -268,7 +269,7 @@ fn a_send_behind_one_that_fills_its_segments_is_found() {
     }
 }
 
-/// One read takes many segments straight into their place, and no more at a time than the limits say.
+/// One read of the socket puts many segments straight into their places, within the limits of one read.
 #[test]
 fn a_read_takes_many_segments() {
     for (fpdu, least, most) in [(1448, 128 * 1424, 129 * 1448), (65_535, 512 << 10, 640 << 10)] {

@@ -1,12 +1,12 @@
-//! The behaviour that every provider owes, over loopback TCP in both address families, with CRC and without, with FPDUs
-//! as large as they go and as small as hardware has them, with threads that sleep and that look again.
+//! The required behaviour of every provider, over loopback TCP in both address families, with and without CRC, with
+//! FPDUs of the largest size and of hardware's size, with threads that sleep and threads that poll.
 
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::suite::{Setup, cases};
 use rpcrdma_iwarp::{Config, Iwarp};
 use std::{sync::Arc, time::Duration};
 
-/// Octets of an FPDU on an Ethernet with TCP time stamps.
+/// The size of an FPDU on an Ethernet with TCP time stamps.
 const ETHERNET_FPDU_OCTETS: usize = 1448;
 
 async fn run_all(listen: &str, set: impl FnOnce(&mut Config)) {

@@ -1,5 +1,4 @@
-//! Every rule that a peer can break once the connection is set up: the Terminate that it gets, and what comes back
-//! here.
+//! Every rule that a peer can break after the set-up: the Terminate that it gets, and the completions at this end.
 
 mod common;
 
@@ -18,7 +17,7 @@ use rpcrdma_iwarp::protocol::{
     terminate,
 };
 
-/// What an endpoint under attack has: a sink of 100 octets, a source of 50, two receives of 1,000 octets.
+/// An endpoint under attack, with a sink of 100 bytes, a source of 50, and two receives of 1,000 bytes.
 struct Target {
     endpoint: Endpoint,
     sink: u32,
@@ -37,23 +36,24 @@ fn read_request(msn: u32, stag: u32, offset: u64, size: u32) -> Vec<u8> {
     untagged(Opcode::ReadRequest, true, (1, msn, 0, 0), &request.encode())
 }
 
-/// The one Terminate that is left to write.
+/// The only Terminate, which the endpoint has still to write.
 fn terminate_of(endpoint: &mut Endpoint) -> (ErrorCode, Vec<u8>) {
     let fpdus = parse(&output(endpoint));
     let (header, payload) = fpdus.last().expect("a Terminate");
     assert_eq!(header.opcode, Opcode::Terminate);
     assert_eq!(header.placement, Placement::Untagged { queue: 2, msn: 1, offset: 0, invalidate: 0 });
     let reading = terminate::decode(payload).unwrap();
-    // Without a quoted header nothing tells the RFC's layout from Linux's.
+    // Without a quoted header the RFC's layout and Linux's cannot be told apart.
     assert_eq!(reading.or.is_some(), payload.len() == 4);
     (reading.code, payload.clone())
 }
 
-/// Feeds octets that break a rule and checks what the peer is told; nothing is received, everything comes back.
+/// Feeds bytes that break a rule and checks the Terminate for the peer; the endpoint receives nothing, and all memory
+/// comes back.
 fn breaks(what: &str, octets: impl FnOnce(&Target) -> Vec<u8>, layer: u8, etype: u8, code: u8) {
     let mut target = target();
     let octets = octets(&target);
-    // Work that has not left when the offence comes.
+    // Work that has not left when the violation comes.
     target.endpoint.post_write(Write { token: Token(8), ..Write::default() }).unwrap();
     target.endpoint.feed(&octets);
     assert!(matches!(target.endpoint.phase(), Phase::Terminating(CloseReason::Violation(_))), "{what}");
@@ -209,7 +209,7 @@ fn read_requests() {
     let quoted = ReadRequest::decode(payload[24..].first_chunk().unwrap());
     assert_eq!((quoted.source_stag, quoted.source_offset, quoted.size), (target.source ^ 1, 7, 9));
 
-    // Answers go to the sinks that were named, in order.
+    // The responses go to the named sinks, in order.
     let mut several = self::target();
     let mut asked = Vec::new();
     for (msn, sink_stag, sink_offset, size) in [(1, 70, 1 << 40, 5), (2, 60, 9, 3)] {
@@ -223,7 +223,7 @@ fn read_requests() {
     let answer = |stag, offset, octets| (Opcode::ReadResponse, Placement::Tagged { stag, offset }, vec![5; octets]);
     assert_eq!(answers, [answer(70, 1 << 40, 5), answer(60, 9, 3)]);
 
-    // A Read of nothing is answered whatever it names.
+    // A Read of zero bytes is answered whatever tag it names.
     let mut nothing = self::target();
     nothing.endpoint.feed(&read_request(1, 0, u64::MAX, 0));
     let answer = parse(&output(&mut nothing.endpoint));
@@ -291,7 +291,7 @@ fn the_peers_terminate_ends_everything() {
         payload.extend([0; 24]);
         payload
     }
-    // What the Terminate says about the sink of the Read, and whether that is an access error of the Read.
+    // The Terminate's payload for the Read's sink, and whether it reports an access error of the Read.
     let cases: [(Payload, bool); 8] = [
         (|stag| quoting(0xE0, stag), true),
         (|stag| [&[0x10], &quoting(0x07, stag)[1..]].concat(), true),
@@ -329,7 +329,7 @@ fn the_peers_terminate_ends_everything() {
     breaks("on another queue", |_| untagged(Opcode::Terminate, true, (0, 1, 0, 0), &[0; 4]), 0, 2, 6);
 }
 
-/// What comes after the offending segment is not looked at, what came before it is delivered.
+/// The endpoint ignores everything after the offending segment, and delivers everything before it.
 #[test]
 fn the_first_fault_is_the_end() {
     let mut target = target();
@@ -345,7 +345,7 @@ fn the_first_fault_is_the_end() {
     assert_eq!(received, [b"good"]);
 }
 
-/// Memory that is taken back while a segment for it arrives takes none of the rest.
+/// Memory that is taken back while a segment for it arrives receives none of the rest.
 #[test]
 fn a_fence_in_the_middle_of_a_segment_holds() {
     let mut target = target();
@@ -380,7 +380,7 @@ fn ready_to_receive_indications() {
     assert_eq!(post(by_read, &read_request(1, 0, 0, 0)), [Opcode::ReadResponse, Opcode::Send]);
 }
 
-/// A header quoted in a Terminate is the one of the segment, octet for octet.
+/// A Terminate quotes the header of the segment, byte for byte.
 #[test]
 fn the_offending_header_is_quoted() {
     let header =

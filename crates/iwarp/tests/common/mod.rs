@@ -43,12 +43,12 @@ pub(crate) fn buffer(octets: usize) -> Buffer {
     Buffer::from_vec(vec![0; octets])
 }
 
-/// Octets that differ from place to place.
+/// Bytes that differ from place to place.
 pub(crate) fn pattern(octets: usize, seed: usize) -> Bytes {
     (0..octets).map(|i| (i ^ (i >> 8) ^ (i >> 16) ^ seed) as u8).collect::<Vec<u8>>().into()
 }
 
-/// The first of two futures to end must be the first one; both are polled.
+/// Polls two futures; the first one must end first.
 pub(crate) async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     let (mut x, mut y) = (None, None);
@@ -96,7 +96,7 @@ pub(crate) async fn connect_with(
     both(here.connect(addr, initiator.1), async { next_request(&mut listener).await?.accept(responder.1).await }).await
 }
 
-/// Two ends with what happened on each.
+/// Two ends, and what happened on each.
 pub(crate) struct Pair {
     pub(crate) here: End,
     pub(crate) there: End,
@@ -145,7 +145,7 @@ impl Pair {
         }
     }
 
-    /// Drives both ends until the initiator has seen something, and takes that.
+    /// Drives both ends until the initiator has a completion, and takes it.
     pub(crate) async fn next_here(&mut self) -> Completion {
         self.until(|here, _| !here.seen.is_empty()).await;
         self.here.seen.pop_front().unwrap()
@@ -157,7 +157,7 @@ impl Pair {
         self.there.seen.pop_front().unwrap()
     }
 
-    /// Lets the responder speak: it has heard from the initiator.
+    /// Opens a connection whose responder may send, as it has heard from the initiator.
     pub(crate) async fn open(local: &str, config: Config) -> Pair {
         let mut pair = Pair::new(local, config).await;
         pair.here.qp.post_send(rpcrdma_fabric::Send::default()).unwrap();

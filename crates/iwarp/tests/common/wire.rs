@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 pub(crate) const AGREED: Agreed = Agreed { crc: true, ird: 2, ord: 2, ready_by_send: false, ready_by_read: false };
 
-/// An endpoint with `receives` receives of 1,000 octets.
+/// An endpoint with `receives` receives of 1,000 bytes.
 pub(crate) fn endpoint(role: Role, agreed: Agreed, receives: usize, fpdu_octets: usize) -> Endpoint {
     let buffers = (0..receives).map(|_| Buffer::from_vec(vec![0; 1000])).collect();
     let fabric = super::iwarp(Config::default());
@@ -69,7 +69,7 @@ pub(crate) fn send(msn: u32, payload: &[u8]) -> Vec<u8> {
     untagged(Opcode::Send, true, (0, msn, 0, 0), payload)
 }
 
-/// Everything that an endpoint has to write.
+/// All that an endpoint has to write.
 pub(crate) fn output(endpoint: &mut Endpoint) -> Vec<u8> {
     let mut out = Vec::new();
     loop {
@@ -82,7 +82,7 @@ pub(crate) fn output(endpoint: &mut Endpoint) -> Vec<u8> {
     }
 }
 
-/// Reads octets the way a socket gives them: as many at a time as `cut` says, into the endpoint's own slices.
+/// Delivers bytes as a socket does: at most as many at a time as `cut` says, into the endpoint's own slices.
 pub(crate) fn deliver(endpoint: &mut Endpoint, mut octets: &[u8], mut cut: impl FnMut() -> usize) {
     while !octets.is_empty() {
         let most = cut().clamp(1, octets.len());
