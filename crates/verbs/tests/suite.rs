@@ -1,5 +1,5 @@
 //! The provider suite, over every RDMA device of this machine that is in use: the harness runs this in a guest with
-//! soft-RoCE and with soft-iWARP. Where there is no device, that has to be said in a way that helps.
+//! soft-RoCE and with soft-iWARP. Without a device, the error must help the user.
 //!
 //! RPCRDMA_VERBS_ADDRESS names an address of the device; without it the address is taken from the device's GIDs.
 
@@ -31,7 +31,7 @@ const NEED_BOUNDS: [&str; 4] = [
 /// Linux's soft-iWARP. When it accepts, it raises the number of RDMA Reads that it serves to what the peer wishes.
 const SOFT_IWARP: u32 = 0x0062_6D74;
 const NEED_DEPTH: [&str; 1] = ["ird_and_ord_are_the_lower_of_both_wishes"];
-/// It lets a peer read whatever it may write.
+/// Soft-iWARP lets a peer read whatever it may write.
 const NEED_RIGHT_TO_READ: [&str; 1] = ["a_read_of_what_may_be_written_ends_the_connection"];
 
 /// Why a device cannot pass a case.
@@ -74,7 +74,7 @@ async fn run_all(device: &DeviceInfo, address: IpAddr, set: impl FnOnce(&mut Con
     run(device, address, set, |_| true).await;
 }
 
-/// Runs the cases whose names are wanted. Says how many passed.
+/// Runs the cases whose names are wanted. Returns how many passed.
 async fn run(
     device: &DeviceInfo,
     address: IpAddr,
@@ -146,12 +146,12 @@ async fn with_short_queues() {
     }
 }
 
-/// Pools are there with the option only, and only where windows are.
+/// There are pools of receives with the option only, and only on devices with memory windows.
 #[tokio::test]
 async fn with_pools_of_receives() {
     for (device, address) in in_use() {
         assert!(!device.capabilities.shared_receives, "nobody has asked for pools");
-        // More than the cases post, and fewer: what is too many waits in memory.
+        // More receives than the cases post, and fewer: receives that do not fit the pool wait in memory.
         for length in [64, 3] {
             let passed = run(&device, address, |config| config.shared_receives = length, |name| name.contains("share"));
             let windows = device.capabilities.remote_invalidation;

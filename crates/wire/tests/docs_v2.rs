@@ -1,4 +1,4 @@
-//! docs/version2.md says how every contradiction of the draft is read.
+//! docs/version2.md says how we interpret every contradiction of the draft.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ fn every_ambiguity_of_the_draft_has_its_reading() {
         .collect();
     let untold: Vec<_> = ambiguities.difference(&told).collect();
     assert!(untold.is_empty(), "not read: {untold:?}");
-    // The page also says how silence is read.
+    // The page also says how we interpret gaps of the draft.
     let unknown: Vec<_> = told.difference(&ids("level = ")).copied().collect();
     assert!(unknown.is_empty(), "in no catalogue: {unknown:?}");
 }

@@ -1,4 +1,4 @@
-//! What no vector can show: extensions, later parts of sequences, and the limits of what fits.
+//! Rules that no vector can show: extensions, later parts of sequences, and size limits.
 
 use bytes::Bytes;
 use rpcrdma_wire::v2::{
@@ -84,7 +84,7 @@ fn an_embedder_adds_a_header_type() {
     for code in [0, 1, 4, 5] {
         assert_eq!(OtherBody::new(code, Bytes::new()), None, "the draft's own");
     }
-    // The draft's rules about flags hold for it too.
+    // The draft's rules about flags hold for this type as well.
     let flagged =
         |more, tpmore| Header { flags: Flags { response: false, more, tpmore }, ..other(9, false) }.to_bytes();
     assert_eq!(answered(&judge(&embedder, &flagged(true, false))), Some(ErrorBody::InvalidContinuation));
@@ -159,7 +159,7 @@ fn positions_of_a_continued_call_lie_in_all_its_parts() {
     assert!(accepted(&last(8)));
     assert!(accepted(&last(400)));
     assert_eq!(answered(&last(404)), Some(ErrorBody::BadXdr));
-    // A sequence that is still open has none.
+    // An open sequence must not have chunks.
     let place = Place::Later { head: &whole[..8], octets: 100 };
     let more = Header::msg(XID, CREDITS, false, true, reads(&[(8, 5)]));
     let judgement = judge(&Receiver { place, ..responder() }, &message(&more, &whole[100..200]));
@@ -258,7 +258,7 @@ fn the_first_of_two_faults_counts() {
     assert_eq!(answered(&judged(&chunk_and_other_xid)), Some(ErrorBody::InvalidContinuation));
 }
 
-/// Whoever answers pulls and pushes, and lends nothing: a Reply that says otherwise is dropped.
+/// A responder reads and writes the requester's memory and lends none: a Reply that advertises memory is dropped.
 /// proves: V2-4-a
 #[test]
 fn a_reply_that_advertises_memory_is_dropped() {

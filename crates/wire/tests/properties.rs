@@ -1,4 +1,4 @@
-//! Arbitrary octets and arbitrary headers.
+//! Arbitrary bytes and arbitrary headers.
 
 use proptest::prelude::*;
 use rpcrdma_wire::v1::{
@@ -43,7 +43,7 @@ proptest! {
         prop_assert_eq!(decoded, header);
     }
 
-    /// Octets that look like headers, with a few of them changed or cut off.
+    /// Bytes that look like headers, with a few of them changed or cut off.
     #[test]
     fn damaged_headers_are_survived(
         header in header(),

@@ -1,4 +1,4 @@
-//! Arbitrary octets and arbitrary headers of version 2.
+//! Arbitrary bytes and arbitrary headers of version 2.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -78,7 +78,7 @@ fn header() -> impl Strategy<Value = Header> {
     ];
     (any::<u32>(), any::<u32>(), any::<(bool, bool, bool)>(), body).prop_map(
         |(xid, credits, (response, more, tpmore), body)| {
-            // What is a piece, and what is not, stands in the flag.
+            // The flag says whether it is a piece.
             let more = match &body {
                 Body::Connprop(_) => false,
                 Body::ConnpropPiece(_) => true,
@@ -90,7 +90,7 @@ fn header() -> impl Strategy<Value = Header> {
     )
 }
 
-/// The octets after which the header is not whole: all of them, unless the rest of the message belongs to it.
+/// How many bytes the header needs at least: all, unless it extends to the end of the message.
 fn needed(header: &Header) -> usize {
     match &header.body {
         Body::Other(_) | Body::ConnpropPiece(_) => PREFIX_OCTETS,
@@ -142,7 +142,7 @@ proptest! {
         }
     }
 
-    /// Octets that look like headers, with a few of them changed or cut off.
+    /// Bytes that look like headers, with a few of them changed or cut off.
     ///
     /// proves: V2-11.2.2.4-b, V2-7-g, V2-7-b, V2-7-c
     #[test]
@@ -164,7 +164,7 @@ proptest! {
         for receiver in receivers() {
             match judge(&receiver, &message) {
                 Judgement::Accept { header, payload_offset } => {
-                    // Reserved flags and padding are not kept.
+                    // Decoding drops reserved flags and padding.
                     let again = Bytes::from([&header.to_bytes()[..], &message[payload_offset..]].concat());
                     prop_assert_eq!(again.len(), message.len());
                     let expected = Judgement::Accept { header, payload_offset };

@@ -78,7 +78,7 @@ fn shape(header: &Header, len: usize) -> Value {
     if header.body.has_payload() {
         value["payload_offset"] = len.into();
     }
-    // An empty list from an iterator is an array only if it was said so.
+    // An empty list has no element that makes it an array, so make it one here.
     for member in ["reads", "writes"] {
         if value.get(member) == Some(&Value::Null) {
             value[member] = json!([]);
@@ -95,10 +95,10 @@ fn action(judgement: &Judgement) -> Value {
     }
 }
 
-/// How many there are.
+/// The number of vectors.
 const VECTORS: usize = 521;
 
-/// What the vectors are about: the second part of their names, a test for each group.
+/// The subjects of the vectors: the second part of their names, with a test for each group.
 const CHUNKS: &[&str] = &[
     "msg",
     "nomsg",

@@ -7,7 +7,7 @@ use rpcrdma_wire::v2::{
 };
 use serde_json::{Value, json};
 
-/// How many there are.
+/// The number of vectors.
 const VECTORS: usize = 862;
 
 struct Vector {
@@ -131,7 +131,7 @@ fn action(judgement: &Judgement) -> Value {
     }
 }
 
-/// What the vectors are about: the second part of their names, a test for each group.
+/// The subjects of the vectors: the second part of their names, with a test for each group.
 const CHUNKS: &[&str] = &[
     "msg",
     "nomsg",
@@ -167,7 +167,7 @@ fn all_decode(subjects: &[&str], expected: usize) {
             Ok(value) if !vector.decode.is_null() => assert_eq!(value, Some(vector.decode), "{}", vector.name),
             Ok(Some(_)) => panic!("{} is no header", vector.name),
             Ok(None) => assert!(!vector.only_accept(), "{}", vector.name),
-            // Refused whole, where the vectors tell what is wrong with a property.
+            // The decoder refuses the whole message; the vectors name the fault of a property.
             Err(HeaderError::Property { .. }) => assert!(!vector.only_accept(), "{}", vector.name),
             Err(error) => assert!(vector.decode.is_null(), "{}: {error}", vector.name),
         }

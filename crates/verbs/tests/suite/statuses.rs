@@ -1,8 +1,8 @@
-//! What a connection says when the device reports that work has failed: each cause that can be brought about with a
-//! software device.
+//! The errors of a connection when the device reports that work has failed: each cause that a software device can
+//! produce.
 //!
-//! RoCE tells both ends by a status. iWARP tells the one at whose end the rule is broken; the other's work is given
-//! back, or it is told that the connection was ended.
+//! With RoCE both ends get a status. With iWARP only the end that sees the broken rule gets one; the other end gets its
+//! work back, or learns that the connection was ended.
 
 use super::in_use;
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// By far longer than a device retries.
+/// Far longer than a device retries.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How one end saw the connection end.
@@ -47,7 +47,7 @@ fn send(octets: usize) -> Send {
     Send { token: Token(1), octets: vec![Bytes::from(vec![7; octets])].into(), signaled: true, ..Send::default() }
 }
 
-/// A connection whose two ends have receives of such lengths. Its first Send has gone from the one that connects.
+/// A connection whose two ends have receives of these lengths. The connecting end has sent the first Send.
 async fn join(verbs: &Verbs, address: IpAddr, at_a: &[usize], at_b: &[usize]) -> (Connected, Connected) {
     let params = |receives: Vec<Buffer>| ConnectionParams {
         private_data: Bytes::new(),
@@ -80,7 +80,7 @@ async fn join(verbs: &Verbs, address: IpAddr, at_a: &[usize], at_b: &[usize]) ->
     (a, b)
 }
 
-/// Drives both ends until both are over.
+/// Drives both ends until both have ended.
 async fn over(a: &mut Connected, b: &mut Connected) -> [Seen; 2] {
     let mut seen = [Seen::default(), Seen::default()];
     let both = poll_fn(|cx| {
@@ -99,7 +99,7 @@ async fn over(a: &mut Connected, b: &mut Connected) -> [Seen; 2] {
     seen
 }
 
-/// An idle peer is asked for signs of life, of which neither end's user sees anything.
+/// The provider asks an idle peer for signs of life, and the users of both ends see nothing of this.
 #[tokio::test]
 async fn signs_of_life_are_nobodys_business() {
     for (device, address) in in_use() {
@@ -131,7 +131,7 @@ async fn signs_of_life_are_nobodys_business() {
     }
 }
 
-/// The devices, opened, and whether each tells both ends by a status.
+/// The opened devices, and whether each reports errors to both ends by a status.
 async fn opened() -> Vec<(Verbs, IpAddr, bool)> {
     let mut opened = Vec::new();
     for (device, address) in in_use() {
@@ -149,7 +149,7 @@ fn says(seen: &Seen, words: &[&str]) {
     assert!(words.iter().all(|word| reason.contains(word)), "{reason} does not say {words:?}");
 }
 
-/// Neither the peer's bytes nor ours are reached by a handle that nobody has given.
+/// With a handle that no end has given out, neither end can reach the other's bytes.
 #[tokio::test]
 async fn an_access_that_the_peer_does_not_allow() {
     for (verbs, address, told) in opened().await {
@@ -212,7 +212,7 @@ async fn a_message_for_which_there_is_no_receive() {
     }
 }
 
-/// What is still posted when a connection ends comes back, and says that it was not done.
+/// Work still posted when a connection ends comes back, marked as not done.
 #[tokio::test]
 async fn what_is_given_back_with_the_end() {
     for (verbs, address, _) in opened().await {
