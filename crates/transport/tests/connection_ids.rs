@@ -1,4 +1,4 @@
-//! Numbers of connections, which sessions of NFS version 4 are bound to.
+//! Numbers of connections; sessions of NFS version 4 are bound to them.
 
 mod common;
 
@@ -15,7 +15,7 @@ use std::{
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
-/// Connections, in turn to each of two servers.
+/// The number of connections, made in turn to each of two servers.
 const CONNECTIONS: usize = 6;
 
 /// A program with two serving threads gives both the same options.

@@ -25,9 +25,9 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 
-/// The header type: its bytes are to come back in reverse order.
+/// The header type: the peer returns its bytes in reverse order.
 const MIRROR: u32 = 0x1_0000;
-/// Another one, which only one end knows.
+/// Another header type, which only one end knows.
 const UNKNOWN: u32 = 0x1_0001;
 /// The property: a name.
 const NAME: u32 = 0x1_0002;
@@ -66,7 +66,7 @@ fn name_of(event: &ExtensionEvent) -> Option<&Bytes> {
     }
 }
 
-/// Answers until the connection is gone. Returns the client's names.
+/// Answers until the connection has ended. Returns the client's names.
 async fn mirror(mut channel: ExtensionChannel) -> Vec<Bytes> {
     let mut names = Vec::new();
     while let Some(event) = channel.recv().await {
@@ -81,7 +81,7 @@ async fn mirror(mut channel: ExtensionChannel) -> Vec<Bytes> {
 
 type Spawn = Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>;
 
-/// A server, wherever it is.
+/// A server on any fabric.
 struct Serving {
     address: SocketAddr,
     log: Arc<Log>,
@@ -89,7 +89,7 @@ struct Serving {
     names: Arc<Mutex<Vec<Bytes>>>,
 }
 
-/// Serves; a mirror stands at each connection if `mirrors`.
+/// Serves; with `mirrors`, each connection has a mirror.
 async fn serve(fabric: Arc<dyn Fabric>, at: SocketAddr, env: &Env, spawn: Spawn, know: bool, mirrors: bool) -> Serving {
     let log = Arc::new(Log::default());
     let mut options = ServerOptions::default();
@@ -140,7 +140,7 @@ async fn transport(
     (transport, rpc, log)
 }
 
-/// A message and its answer, past whatever else comes.
+/// Sends a message and returns its answer; ignores other messages.
 async fn ask(channel: &mut ExtensionChannel, octets: &[u8]) -> (u64, Bytes) {
     let sent = channel.sender().send(body(MIRROR, octets)).await.unwrap();
     loop {
@@ -152,12 +152,12 @@ async fn ask(channel: &mut ExtensionChannel, octets: &[u8]) -> (u64, Bytes) {
     }
 }
 
-/// What both ends can do, whatever joins them.
+/// Tests what both ends can do on any fabric.
 async fn both_ends(serving: &Serving, transport: &RdmaTransport, rpc: &Client) {
     let mut channel = transport.take_extension().unwrap();
     assert!(transport.take_extension().is_none(), "there is one");
     let first = {
-        // Sent before the version is settled, it waits for that.
+        // A message sent before the negotiation waits for its end.
         let sent = channel.sender().send(body(MIRROR, b"early")).await.unwrap();
         let name = channel.recv().await.unwrap();
         assert_eq!(name_of(&name).unwrap(), &b"server"[..]);
@@ -175,7 +175,7 @@ async fn both_ends(serving: &Serving, transport: &RdmaTransport, rpc: &Client) {
     }
     let refused = channel.sender().send(body(MIRROR, &[0; 4077])).await;
     assert_eq!(refused, Err(ExtensionRefused::TooLarge { len: 4097, max: 4096 }.into()));
-    // What the other end does not know is answered so, and not sent again.
+    // The other end answers an unknown header type with an error, and this end does not send the type again.
     let sent = channel.sender().send(body(UNKNOWN, b"?")).await.unwrap();
     let answer = channel.recv().await.unwrap().received;
     assert_eq!(answer, Received::Error { xid: sent.xid, error: ErrorBody::InvalidHeaderType });
@@ -220,7 +220,7 @@ async fn an_embedder_extends_both_ends_over_iwarp() {
     both_ends(&serving, &transport, &rpc).await;
 }
 
-/// The server begins as well as the client.
+/// The server can also send first.
 #[test]
 fn a_server_asks_its_clients() {
     let world = World::new(3);
@@ -276,7 +276,7 @@ fn a_peer_without_the_extension_says_so() {
     });
 }
 
-/// The channel outlives the connection; what was meant for one connection is not sent on another.
+/// The channel outlives the connection; a message for one connection is not sent on another.
 #[test]
 fn a_clients_channel_goes_on_after_a_reconnection() {
     let world = World::new(6);
@@ -301,7 +301,7 @@ fn a_clients_channel_goes_on_after_a_reconnection() {
     });
 }
 
-/// A peer that sends more than is read is told so; nothing is kept beyond the limit, and calls go on.
+/// If a peer sends more than this end reads, it gets errors; this end keeps nothing beyond the limit, and calls go on.
 #[test]
 fn a_flood_is_refused_beyond_what_may_wait() {
     let world = World::new(7);
@@ -319,7 +319,7 @@ fn a_flood_is_refused_beyond_what_may_wait() {
             }
         });
         let mut refused = 0;
-        // The server has the client's name too.
+        // The server's queue also holds the client's name.
         while refused < flood - (MAX_UNREAD - 1) {
             match channel.recv().await.unwrap().received {
                 Received::Error { error, .. } => {
@@ -340,7 +340,7 @@ fn a_flood_is_refused_beyond_what_may_wait() {
         };
         assert_eq!(dropped(&serving.log), Some(refused as u64));
         assert_eq!(log.count(|event| matches!(event, Event::Closed { .. })), 0);
-        // Once they are read there is room again.
+        // When the messages have been read, there is room again.
         let handle = serving.handles.lock().unwrap()[0].clone();
         world.spawn(mirror(handle.take_extension().unwrap()));
         while !matches!(channel.recv().await.unwrap().received, Received::Message { .. }) {}

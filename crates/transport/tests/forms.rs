@@ -1,4 +1,4 @@
-//! The forms that messages of version 1 take, and what of them is seen on the wire.
+//! The forms of messages of version 1, and how they look on the wire.
 
 mod common;
 
@@ -25,12 +25,12 @@ use std::{
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
-/// What both ends take inline.
+/// The inline threshold of both ends.
 const INLINE: usize = 4096;
-/// More than fits inline by far.
+/// Far more than fits inline.
 const LARGE: usize = 70_000;
 
-/// A client and a server of version 1 with these credits, and what both see. The server can expose no memory at all.
+/// A client and a server of version 1 with these credits, and the logs of both. The server can expose no memory at all.
 async fn both(world: &World, wanted: u32, granted: u32) -> (Client, Arc<Log>, Arc<Log>) {
     let config = SimConfig::default().with_capabilities(|capabilities| capabilities.max_exposures = 0);
     let fabric = world.fabric_with(SERVER, config);
@@ -51,7 +51,7 @@ async fn both(world: &World, wanted: u32, granted: u32) -> (Client, Arc<Log>, Ar
     (client(transport), log, served)
 }
 
-/// The last message of this kind that was sent.
+/// The last sent message of this kind.
 fn last(log: &Log, kind: MessageKind) -> Sent {
     let all = log.0.lock().unwrap();
     let sent = all.iter().rev().find_map(|event| match event {
@@ -74,12 +74,12 @@ fn each_message_takes_the_form_that_is_due() {
         let (client, log, served) = both(&world, 8, 8).await;
         client.null().await.unwrap();
         let pair = || (last(&log, MessageKind::Call), last(&served, MessageKind::Reply));
-        // Short: one Send each, and nothing by RDMA.
+        // Short: one Send each, and no other RDMA operation.
         bulk(&client, 900).await;
         let (call, reply) = pair();
         assert_eq!((chunks(&call), chunks(&reply)), ((0, 0, false), (0, 0, false)));
         assert_eq!((call.placed_octets, reply.placed_octets), (0, 0));
-        // An argument, and a result, that may be placed: the rest stays inline.
+        // An argument and a result that may be placed: the rest stays inline.
         write(&client, LARGE, 1).await;
         let (call, reply) = pair();
         assert_eq!((chunks(&call), call.placed_octets), ((1, 0, false), LARGE as u64));
@@ -88,7 +88,7 @@ fn each_message_takes_the_form_that_is_due() {
         let (call, reply) = pair();
         assert_eq!((chunks(&call), call.placed_octets), ((0, 1, false), 0), "what is left of the reply fits");
         assert_eq!((chunks(&reply), reply.placed_octets), ((0, 1, false), LARGE as u64));
-        // Nothing that may be placed, and too much: all of it in one chunk, and a Reply chunk for all of the reply.
+        // Too long, without an item that may be placed: the call goes in one chunk, and the reply in a Reply chunk.
         bulk(&client, LARGE).await;
         let (call, reply) = pair();
         assert_eq!(chunks(&call), (1, 0, true));
@@ -96,7 +96,7 @@ fn each_message_takes_the_form_that_is_due() {
         let whole = LARGE as u64 + 4;
         assert_eq!((call.placed_octets, reply.placed_octets), (whole + 40, whole + 24), "with the headers of RPC");
         assert!(call.inline_octets < 200 && reply.inline_octets < 200, "and nothing of it inline");
-        // At the threshold and one word past it.
+        // Messages at the threshold, and one word longer.
         let mut forms = Vec::new();
         for len in (INLINE - 128..INLINE + 4).step_by(4) {
             bulk(&client, len).await;
@@ -139,7 +139,7 @@ fn as_many_calls_are_under_way_as_both_ends_want() {
                 }
                 most = most.max(under_way);
             }
-            // One of several is kept for a probe.
+            // If there are several credits, one is kept for a probe.
             let allowed = wanted.min(granted);
             assert_eq!(most, (allowed - 1).max(1), "{wanted} wanted, {granted} granted");
             assert_eq!(log.count(|event| matches!(event, Event::Closed { .. })), 0);
@@ -152,7 +152,7 @@ fn params() -> ConnectionParams {
     ConnectionParams { private_data: Bytes::new(), ird: 4, ord: 4, receives: Receives::Own(receives) }
 }
 
-/// Takes two calls of a client by hand, a short and a long one, and looks at their bytes.
+/// Receives two calls of a client, a short and a long one, and looks at their bytes.
 async fn look_at_calls(mut listener: Box<dyn Listener>) {
     let pending = poll_fn(|cx| listener.poll_accept(cx)).await.unwrap();
     let mut qp = pending.request().await.unwrap().accept(params()).await.unwrap();
@@ -174,7 +174,7 @@ async fn look_at_calls(mut listener: Box<dyn Listener>) {
                 }
             };
         }
-        // The message begins with its XID, which the header has too; no mark of a record stands before it.
+        // The message begins with its XID, which is also in the header; there is no record mark before it.
         assert_eq!(stream[..4], header.xid.to_be_bytes());
         assert_eq!(stream[4..16], bytes(&[0, 2, common::PROGRAM])[..], "a call, RPC version 2, the program");
         let reply = Header::new(header.xid, 8, Body::Msg(Lists::default())).to_bytes();
@@ -204,7 +204,7 @@ async fn calls_are_headers_and_messages(fabric: Arc<dyn Fabric>, there: &dyn Fab
     futures_util::future::select(looking, std::pin::pin!(client)).await;
 }
 
-/// Makes a call by hand and looks at the bytes of the reply: short, and by Reply chunk.
+/// Makes hand-made calls and looks at the bytes of the replies: short, and by Reply chunk.
 async fn replies_are_headers_and_messages(fabric: &dyn Fabric, address: SocketAddr) {
     let mut qp = fabric.connect(address, params()).await.unwrap();
     let lent = qp.expose(Token(1), Lent::Sink(Buffer::from_vec(vec![0; 20_000]))).unwrap();
@@ -252,7 +252,7 @@ async fn replies_are_headers_and_messages(fabric: &dyn Fabric, address: SocketAd
     }
 }
 
-/// On each provider the same: a header, then the message from its XID, and nothing between them.
+/// The same on each provider: a header, then the message from its XID, and nothing between them.
 /// proves: V1-3.2-a, V1-3.2-b
 #[tokio::test]
 async fn what_is_sent_is_a_header_and_a_message() {

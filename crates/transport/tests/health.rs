@@ -1,5 +1,5 @@
-//! Servers that hang and servers that are only slow, as a client tells them apart: in virtual time over the simulated
-//! fabric, and over software iWARP and TCP by a clock that runs ten times as fast.
+//! How a client distinguishes servers that hang from servers that are only slow: in virtual time over the simulated
+//! fabric, and over software iWARP and TCP with a clock that runs ten times as fast.
 
 mod common;
 #[path = "common/peer.rs"]
@@ -38,8 +38,8 @@ const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 const BOTH: [Versions; 2] = [Versions::One, Versions::Two];
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A server that grants so many credits with its answer to the first call, and says nothing after that. It takes what
-/// is sent to it, or not even that.
+/// A server that grants `credits` in its reply to the first call, and sends nothing after that. With `takes` it
+/// receives messages; otherwise not even that.
 fn hangs(versions: Versions, credits: u16, takes: bool) -> Script {
     match versions {
         Versions::One => script(move |_, mut end: End| async move {
@@ -85,8 +85,8 @@ async fn transport(world: &World, versions: Versions) -> (Arc<RdmaTransport>, Ar
     (transport, log)
 }
 
-/// However many credits calls use up, one is left to ask with; where the server grants no second one it has longer.
-/// Calls that it has not answered are answered over the next connection.
+/// However many credits calls use, one is left for a probe; a server that grants no second credit has longer. The
+/// client repeats unanswered calls over the next connection.
 ///
 /// proves: ULB-3.4.1-a, ULB-3.4.1-b, ULB-5.4.2-a
 #[test]
@@ -121,7 +121,7 @@ fn a_server_that_hangs_is_left() {
     }
 }
 
-/// A READ takes 40 s, and a NULL nothing: the connection stays, and who waits is told that the server is slow. All
+/// A READ takes 40 s, and a NULL no time: the connection stays, and the client reports that the server is slow. All
 /// credits are in use meanwhile.
 ///
 /// proves: ULB-3.4.1-a, ULB-5.4.2-a
@@ -156,14 +156,14 @@ fn a_server_that_is_slow_is_waited_for() {
             }
             assert_eq!(silence.waiting(), None);
             let (asked, alive) = (sent(&log, MessageKind::Probe), log.count(|event| matches!(event, Event::Alive)));
-            // The data may have come before the answer to the last question.
+            // The data may have come before the answer to the last probe.
             assert!(alive >= 1 && (alive..=alive + 1).contains(&asked), "{asked} {alive}");
             assert_eq!(log.count(|event| matches!(event, Event::Closed { .. })), 0);
         });
     }
 }
 
-/// Of several connections each is looked after by itself: one that hangs holds up what it carries, and nothing else.
+/// The client watches each of several connections by itself: one that hangs delays only its own calls.
 #[test]
 fn of_several_connections_one_hangs() {
     let world = World::new(8);
@@ -195,7 +195,7 @@ fn of_several_connections_one_hangs() {
     });
 }
 
-/// A clock that runs ten times as fast as the wall's.
+/// A clock that runs ten times as fast as real time.
 struct Hastened(TokioClock);
 
 const HASTE: u32 = 10;
@@ -218,7 +218,8 @@ fn hastened() -> Env {
     Env { clock: Arc::new(Hastened(TokioClock::new())), ..tokio_env().unwrap() }
 }
 
-/// A connection's driver, until its process is stopped: its sockets stand, and what arrives is acknowledged.
+/// A connection's driver that can be stopped like a process: its sockets stay open, and the kernel acknowledges what
+/// arrives.
 struct Stoppable<F> {
     driver: Pin<Box<F>>,
     is_stopped: Arc<AtomicBool>,
@@ -235,7 +236,7 @@ impl<F: Future> Future for Stoppable<F> {
     }
 }
 
-/// A slow call and then a server that is stopped, whose next connection goes on.
+/// A slow call, and then a stopped server, whose next connection works.
 async fn slow_and_stopped(env: &Env, transport: Arc<dyn ClientTransport>, is_stopped: &AtomicBool) {
     let (client, silence) = (common::client(transport.clone()), transport.silence().unwrap());
     client.null().await.unwrap();

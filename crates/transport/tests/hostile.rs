@@ -1,4 +1,4 @@
-//! Peers that break the rules: each loses its own connection at most, and nobody else notices.
+//! Peers that break the rules: each loses at most its own connection, and no other client notices.
 
 mod common;
 
@@ -59,7 +59,7 @@ async fn message(qp: &mut Connected) -> Option<Header> {
     Some(whole_message(qp).await?.0)
 }
 
-/// The same with what stands behind the header.
+/// The same with the bytes behind the header.
 async fn whole_message(qp: &mut Connected) -> Option<(Header, Vec<u8>)> {
     loop {
         match next(qp).await {
@@ -73,7 +73,7 @@ async fn whole_message(qp: &mut Connected) -> Option<(Header, Vec<u8>)> {
     }
 }
 
-/// Whether nothing has happened on a queue pair.
+/// Whether a queue pair has no completion.
 async fn is_quiet(qp: &mut Connected) -> bool {
     poll_fn(|cx| std::task::Poll::Ready(qp.poll(cx).is_pending())).await
 }
@@ -103,7 +103,7 @@ fn reading(xid: u32, len: u32, into: Segment) -> Bytes {
     call(xid, lists, common::READ, &[0, 0, len, 1])
 }
 
-/// A WRITE whose data is to be pulled from `segment`.
+/// A WRITE whose data the server pulls from `segment`.
 fn writing(xid: u32, segment: Segment) -> Bytes {
     let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }].into()), ..Lists::default() };
     call(xid, lists, common::WRITE, &[1, segment.length])
@@ -122,7 +122,7 @@ fn too_many_calls_end_the_connection_of_who_sends_them() {
         world.sleep(Duration::from_millis(1)).await;
         let friend = friend(&world).await;
         let mut qp = foe(&world, 8).await;
-        // A call that takes a second, and one more than the only credit there is.
+        // A call that takes a second, and a second call although there is only one credit.
         post(&mut qp, call(1, Lists::default(), common::SLEEP, &[0, 1_000_000_000, 4, 1]));
         post(&mut qp, null(2));
         closed(&mut qp).await;
@@ -146,7 +146,7 @@ fn malformed_messages_get_the_answer_owed_and_the_connection_lives() {
         assert_eq!(message(&mut qp).await.unwrap().xid, 1);
         world.sleep(IDLE).await;
         assert!(is_quiet(&mut qp).await, "nor after it");
-        // None of these is answered.
+        // The server answers none of these.
         for silent in [vec![], vec![1, 2, 3], vec![0; 27], Header::new(9, 1, Body::Done).to_bytes().to_vec()] {
             post(&mut qp, silent.into());
         }
@@ -164,7 +164,7 @@ fn malformed_messages_get_the_answer_owed_and_the_connection_lives() {
         post(&mut qp, null(4));
         let answer = message(&mut qp).await.unwrap();
         assert_eq!((answer.xid, answer.credit), (4, 64));
-        // A good header with arguments that are none: an answer of RPC's, not of the transport's.
+        // A good header with malformed arguments: RPC answers this, not the transport.
         post(&mut qp, call(5, Lists::default(), common::READ, &[1]));
         let (header, reply) = whole_message(&mut qp).await.unwrap();
         assert!(matches!(header.body, Body::Msg(_)));
@@ -181,7 +181,7 @@ fn memory_that_was_never_registered_costs_its_namer_the_connection_and_us_no_mem
         let log = serve(&world, memory.clone());
         world.sleep(Duration::from_millis(1)).await;
         let friend = friend(&world).await;
-        // Memory that is there, but on another connection of the same host.
+        // Memory that exists, but on another connection of the same host.
         let mut owner = foe(&world, 8).await;
         let sink = owner.expose(Token(1), Lent::Sink(Buffer::from_vec(vec![7; 1 << 20]))).unwrap();
         let source = owner.expose(Token(2), Lent::Source(vec![7; 1 << 20].into())).unwrap();
@@ -249,7 +249,7 @@ fn chunks_that_are_too_small_or_too_large_are_refused() {
     });
 }
 
-/// A long call whose own XID is not that of its header is refused after its chunk has been read.
+/// A long call whose XID differs from its header's is refused after its chunk has been read.
 /// proves: V1-4.2.1-a
 #[test]
 fn chunks_that_are_no_call_keep_no_memory() {

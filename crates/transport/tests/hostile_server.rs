@@ -1,4 +1,5 @@
-//! Servers that abuse version 2: a client's calls end or go to the next connection, and its memory comes back.
+//! Servers that abuse version 2: each call of a client ends or goes to the next connection, and the client's memory
+//! comes back.
 
 mod common;
 #[path = "common/peer.rs"]
@@ -67,7 +68,7 @@ fn a_server_that_grants_nothing_is_left_for_another_connection() {
         let stingy = script(|world, mut peer: Peer| async move {
             peer.word = Credits::new(0, 0);
             introduce(&mut peer).await;
-            // It is there, and says so, and that is all.
+            // The server only shows that it is alive.
             while !peer.closed() {
                 world.sleep(Duration::from_secs(1)).await;
                 peer.say(header(9, true, Lists::default()), &rpc_reply(9, &[])).await;
@@ -109,7 +110,7 @@ fn a_server_that_never_has_room_enough_is_not_believed_for_ever() {
             assert_eq!(refused(&error), Some(10), "{error}");
             assert_eq!(calls(&log) - before, times);
         }
-        // So much is not worth a try, and nothing is none.
+        // The client does not try again: `u32::MAX` is too much, and zero names no missing room.
         let cases = [
             ErrorBody::ReplyResource { length_needed: 0 },
             ErrorBody::ReplyResource { length_needed: u32::MAX },
@@ -135,22 +136,22 @@ fn a_server_that_never_has_room_enough_is_not_believed_for_ever() {
     });
 }
 
-/// Where a call is when it is taken back.
+/// The state of a call when the caller takes it back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The server has not said which version it speaks.
     Probing,
     /// The exchange of properties is under way.
     Exchanging,
-    /// There is no credit.
+    /// The call waits for a credit.
     Queued,
-    /// Nobody answers.
+    /// The server does not answer.
     Sent,
-    /// Some of its parts are sent.
+    /// Some parts of the call are sent.
     Halfway,
-    /// It was refused once, and sent again.
+    /// The server has refused the call once, and the client has sent it again.
     Again,
-    /// Some parts of its reply have come.
+    /// Some parts of the reply have come.
     Answered,
 }
 
@@ -226,7 +227,7 @@ fn calls_are_taken_back_in_every_phase() {
     }
 }
 
-/// Says so much, and leaves: a step more each time.
+/// Takes this many steps of a conversation, and disconnects.
 async fn leaves_after(mut peer: Peer, steps: usize) {
     for step in 0..steps {
         match step {
@@ -262,7 +263,7 @@ fn connections_that_are_lost_at_any_step_lose_no_call() {
                     Event::Negotiated(made) => Some(made.version),
                     _ => None,
                 });
-                // Who leaves without an answer is taken for one that has no version 2.
+                // The client assumes that a server without an answer has no version 2.
                 let one = versions == Versions::Auto && steps < 2;
                 assert_eq!(last, Some(if one { 1 } else { 2 }), "{versions:?} {steps}");
             });
@@ -293,7 +294,7 @@ fn a_reply_that_does_not_end_is_asked_for_elsewhere() {
     });
 }
 
-/// A server that comes back with other versions is spoken to in one that it has.
+/// If a server comes back with other versions, the client uses one of these.
 #[test]
 fn a_server_may_come_back_with_other_versions() {
     let world = World::new(6);
@@ -318,7 +319,7 @@ fn a_server_may_come_back_with_other_versions() {
     });
 }
 
-/// Random messages from the server on a few connections, then a sane one: every call ends.
+/// Random messages from the server on a few connections, then an honest connection: every call ends.
 #[test]
 fn noise_from_a_server_delays_calls_and_no_more() {
     for seed in 0..40 {
@@ -333,7 +334,7 @@ fn noise_from_a_server_delays_calls_and_no_more() {
                 let mut xid = 0;
                 for _ in 0..random.below(60) {
                     peer.look().await;
-                    // Often about what the client has asked.
+                    // Often about a call of the client.
                     if random.below(2) == 0
                         && let Some((call, _)) = peer.waiting()
                     {
@@ -379,7 +380,7 @@ fn noise_from_a_server_delays_calls_and_no_more() {
             for k in 0..20u32 {
                 let client = client.clone();
                 tasks.push(world.spawn(async move {
-                    // What such a server says may be wrong, but it is said.
+                    // Such a server may answer wrongly: only the end of each call counts.
                     let mut args = Encoder::new();
                     args.opaque(&pattern(k as usize * 900, k));
                     let shape = ReplyShape { max_len: 20_000, items: vec![ItemRoom::new(9000)].into() };
@@ -389,7 +390,7 @@ fn noise_from_a_server_delays_calls_and_no_more() {
             for task in tasks {
                 task.await;
             }
-            // Whatever is left of the noise, sooner or later a call comes through.
+            // Whatever noise remains, sooner or later a call succeeds.
             let begun = world.now();
             while client.null().await.is_err() {
                 world.sleep(Duration::from_millis(100)).await;

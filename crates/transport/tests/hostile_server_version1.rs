@@ -1,4 +1,5 @@
-//! Servers that abuse version 1: a client's calls end or go to the next connection, and its memory comes back.
+//! Servers that abuse version 1: each call of a client ends or goes to the next connection, and the client's memory
+//! comes back.
 
 mod common;
 
@@ -20,7 +21,7 @@ use std::{
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 20049);
 
-/// The server's end of a connection, which says what a test has it say.
+/// The server's end of a connection, which sends what a test orders.
 struct Foe(End);
 
 impl From<End> for Foe {
@@ -30,7 +31,7 @@ impl From<End> for Foe {
 }
 
 impl Foe {
-    /// A message that has come and is one.
+    /// The next arrived message that decodes.
     fn heard(&mut self) -> Option<(Header, Bytes)> {
         while let Some(message) = self.0.next() {
             if let Ok((header, at)) = Header::decode(&message) {
@@ -55,7 +56,7 @@ impl Foe {
 
     async fn post(&mut self, octets: Vec<Bytes>, invalidate: Option<u32>) {
         self.0.post(octets, invalidate);
-        // Nothing is sent by a queue pair that is not polled.
+        // A queue pair sends nothing until it is polled.
         self.0.look().await;
     }
 
@@ -85,7 +86,7 @@ fn first_sink(header: &Header) -> Option<Segment> {
     header.body.lists()?.writes.chunks().first()?.segments().first().copied()
 }
 
-/// Something about a call, not often right.
+/// A random message about a call, seldom correct.
 fn nonsense(random: &dyn Random, xid: u32, offered: &Lists) -> Vec<u8> {
     let filled = |chunk: &WriteChunk| chunk.filled(random.below(chunk.len() + 1));
     let writes = || WriteList(offered.writes.chunks().iter().filter_map(filled).collect());
@@ -112,7 +113,7 @@ fn nonsense(random: &dyn Random, xid: u32, offered: &Lists) -> Vec<u8> {
     octets
 }
 
-/// Random messages from the server on a few connections, and Writes and invalidations beside them; then a sane one.
+/// Random messages from the server on a few connections, with Writes and invalidations; then an honest connection.
 /// Every call ends.
 #[test]
 fn noise_from_a_server_delays_calls_and_no_more() {
@@ -124,7 +125,7 @@ fn noise_from_a_server_delays_calls_and_no_more() {
                 let mut about = Header::new(7, 8, Body::Msg(Lists::default()));
                 for _ in 0..random.below(60) {
                     foe.0.look().await;
-                    // Often about what the client has asked.
+                    // Often about a call of the client.
                     if random.below(2) == 0
                         && let Some((call, _)) = foe.heard()
                     {
@@ -153,7 +154,7 @@ fn noise_from_a_server_delays_calls_and_no_more() {
             for k in 0..20u32 {
                 let client = client.clone();
                 tasks.push(world.spawn(async move {
-                    // What such a server says may be wrong, but it is said.
+                    // Such a server may answer wrongly: only the end of each call counts.
                     let mut args = Encoder::new();
                     let (procedure, max_len) = if k % 2 == 0 {
                         args.u64(0);
@@ -172,7 +173,7 @@ fn noise_from_a_server_delays_calls_and_no_more() {
                 task.await;
             }
             assert!(world.now().since(begun) < Duration::from_secs(1000), "seed {seed}: {:?}", world.now());
-            // Whatever is left of the noise, sooner or later a call comes through.
+            // Whatever noise remains, sooner or later a call succeeds.
             while client.null().await.is_err() {
                 world.sleep(Duration::from_millis(100)).await;
                 assert!(world.now().since(begun) < Duration::from_secs(1000), "seed {seed}");
@@ -184,7 +185,7 @@ fn noise_from_a_server_delays_calls_and_no_more() {
     }
 }
 
-/// A server that lives, and says so, and does not answer: its client waits, and can give up when it likes.
+/// A server that shows that it is alive, but does not answer: its client waits, and can give up at any time.
 #[test]
 fn a_call_that_a_live_server_does_not_answer_is_waited_for_until_it_is_taken_back() {
     let world = World::new(1);
@@ -212,8 +213,8 @@ fn a_call_that_a_live_server_does_not_answer_is_waited_for_until_it_is_taken_bac
     });
 }
 
-/// A server that, with one answer, invalidates the memory of another call: what it then writes there costs it the
-/// connection, and the other call goes to the next one.
+/// A server that, with one reply, invalidates the memory of another call: when it then writes there, it loses the
+/// connection, and the other call goes to the next connection.
 #[test]
 fn a_handle_of_another_call_is_the_servers_own_loss() {
     const LEN: usize = 9000;
@@ -251,7 +252,7 @@ fn a_handle_of_another_call_is_the_servers_own_loss() {
     });
 }
 
-/// A server that says something on each connection and ends it: the pauses grow as if it had said nothing.
+/// A server that sends a message on each connection and ends it: the pauses grow as if it had sent nothing.
 #[test]
 fn a_server_that_ends_each_connection_does_not_make_the_client_hurry() {
     let world = World::new(9);
@@ -270,7 +271,7 @@ fn a_server_that_ends_each_connection_does_not_make_the_client_hurry() {
         world.sleep(Duration::from_secs(20)).await;
         let connections = log.count(|event| matches!(event, Event::Connected { .. }));
         let heard = log.count(|event| matches!(event, Event::Received { .. }));
-        // The pauses are 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5 and 5 seconds at least.
+        // The pauses are at least 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5 and 5 seconds.
         assert!((6..=9).contains(&connections), "{connections} connections in 20 seconds");
         assert!(heard + 1 >= connections, "something was said on each of them");
         drop(waiting);

@@ -1,4 +1,4 @@
-//! Clients that abuse version 2: each loses its own connection at most, and nobody else notices.
+//! Clients that abuse version 2: each loses at most its own connection, and no other client notices.
 
 mod common;
 #[path = "common/peer.rs"]
@@ -54,7 +54,7 @@ async fn bare_foe(world: &World) -> Peer {
     Peer::new(End::new(world.fabric(FOE).connect(ADDRESS, params(128)).await.unwrap()))
 }
 
-/// A foe that has introduced itself.
+/// A hostile client that has announced its properties.
 async fn foe(world: &World) -> Peer {
     let mut foe = bare_foe(world).await;
     foe.exchange().await;
@@ -71,7 +71,7 @@ fn closed(log: &Log) -> usize {
     log.count(|event| matches!(event, Event::Closed { .. }))
 }
 
-/// Whether the connection still serves.
+/// Checks that the server still serves the connection.
 async fn lives(foe: &mut Peer, xid: u32) {
     assert!(foe.say(header(xid, false, Lists::default()), &rpc(xid, 0, &[])).await);
     assert!(foe.reply(xid).await.is_some(), "a call is answered");
@@ -124,7 +124,7 @@ fn a_message_that_does_not_end_ends_the_connection_in_a_minute() {
     world.block_on(async {
         let memory = ServerMemory::budget(8 << 20);
         let log = serve(&world, memory.clone()).await;
-        // One that stops, and one that goes on and on, a few bytes at a time.
+        // One message stops; the other goes on without end, a few bytes at a time.
         for drip in [None, Some(Duration::from_secs(5))] {
             let mut foe = foe(&world).await;
             let begun = world.now();
@@ -144,7 +144,7 @@ fn a_message_that_does_not_end_ends_the_connection_in_a_minute() {
     });
 }
 
-/// What comes in parts is memory of the server's, and counts as such.
+/// Messages in parts occupy the server's memory, and count against its budget.
 #[test]
 fn many_unfinished_messages_keep_within_the_budget() {
     let world = World::new(3);
@@ -163,7 +163,7 @@ fn many_unfinished_messages_keep_within_the_budget() {
         assert!(memory.arguments.try_allocate(1 << 20).is_none(), "all of it is in use");
         let stalled = log.count(|event| *event == Event::Stalled(Stall::Memory));
         assert!((1..8).contains(&stalled), "{stalled} of them wait");
-        // A call that needs memory waits for its turn, and comes to it; a read needs none of this.
+        // A call that needs this memory waits, and gets its turn; a read needs none of it.
         read(&friend, 100_000, 1).await;
         let begun = world.now();
         write(&friend, 300_000, 1).await;
@@ -175,7 +175,7 @@ fn many_unfinished_messages_keep_within_the_budget() {
     });
 }
 
-/// Whoever is served keeps none of the server's memory, however long he stays.
+/// A client whose calls are answered keeps none of the server's memory, however long it stays connected.
 #[test]
 fn what_a_call_in_parts_took_is_free_when_it_is_answered() {
     let world = World::new(8);
@@ -197,7 +197,7 @@ fn what_a_call_in_parts_took_is_free_when_it_is_answered() {
     });
 }
 
-/// Who waits for memory here is not heard, and not blamed for what he would have said.
+/// The server does not read from a client that waits for its memory, and does not give it up for messages not yet read.
 #[test]
 fn who_waits_for_memory_is_not_given_up() {
     let world = World::new(7);
@@ -210,7 +210,7 @@ fn who_waits_for_memory_is_not_given_up() {
         honest.word = Credits::new(1, 1);
         honest.exchange().await;
         honest.hear(|header| matches!(header.body, Body::Connprop(_))).await.unwrap();
-        // Two calls whose answers need credits, a call in parts that waits for memory, and then the credits.
+        // Two calls whose replies need credits, a call in parts that waits for memory, and then the credits.
         honest.word = Credits::new(0, 1);
         for xid in 1..3 {
             honest.say(header(xid, false, Lists::default()), &rpc(xid, common::READ, &[0, 0, 100, 1])).await;
@@ -228,7 +228,7 @@ fn who_waits_for_memory_is_not_given_up() {
     });
 }
 
-/// A peer whose calls in parts are not answered yet is granted nothing for more of the kind.
+/// The server grants a peer with unanswered calls in parts no credits for more of them.
 #[test]
 fn calls_in_parts_pile_up_to_a_limit() {
     let world = World::new(4);
@@ -239,7 +239,7 @@ fn calls_in_parts_pile_up_to_a_limit() {
         let sent = world.spawn({
             let world = world.clone();
             async move {
-                // Each is slept over for a minute.
+                // The server sleeps a minute over each call.
                 let mut sent = 0;
                 'calls: for xid in 1..60u32 {
                     let mut octets = rpc(xid, common::HOLD, &[13, 0xf847_5800, 200_000]).to_vec();
@@ -267,14 +267,14 @@ fn calls_in_parts_pile_up_to_a_limit() {
         let (sent, mut foe) = sent.await;
         assert!((500_000..1_500_000).contains(&sent), "{sent} bytes were taken");
         assert_eq!(closed(&log), 0);
-        // When they are answered it goes on.
+        // When the calls are answered, the peer can go on.
         world.sleep(Duration::from_secs(100)).await;
         foe.look().await;
         assert!(foe.credits > 0, "it may go on");
     });
 }
 
-/// Whatever a peer floods with, each of its messages has one answer at most, and the connection lives or ends.
+/// In any flood, each message of a peer gets at most one answer, and the connection lives or ends.
 #[test]
 fn floods_are_answered_once_each_or_end_their_connection() {
     let segment = Segment { handle: 1, length: 8, offset: 0 };
@@ -312,8 +312,8 @@ fn floods_are_answered_once_each_or_end_their_connection() {
     }
 }
 
-/// Who has spent his last credit on grants may wait for one of ours: he gets it, and one for each of his there never
-/// is.
+/// A peer that has spent its last credit on grants may wait for one of ours and gets it, but never one for each of its
+/// own.
 ///
 /// proves: V2-4.2.1.2-d
 #[test]

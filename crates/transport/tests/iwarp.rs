@@ -18,10 +18,10 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
-/// What a client speaks, and its server.
+/// The versions of a client and its server.
 type Speaks = (Versions, Versions);
 
-/// Either version, and a client of both with a server of one.
+/// Either version, and a client of both versions with a server of one.
 const EVERY: [Speaks; 3] =
     [(Versions::One, Versions::Auto), (Versions::Two, Versions::Auto), (Versions::Auto, Versions::One)];
 
@@ -116,7 +116,7 @@ async fn a_server_that_comes_back_gets_the_calls_again() {
         let (transport, log) = transport(&env, address, speaks).await;
         let client = client(transport);
         client.null().await.unwrap();
-        // It goes as soon as it is sent, and long before the answer.
+        // The call leaves at once, long before the reply.
         let sent = || log.count(|event| matches!(event, Event::Sent(about) if about.kind == MessageKind::Call));
         let before = sent();
         let call = start_read(&client, 100_000, 1, Duration::from_secs(1));
@@ -163,8 +163,8 @@ async fn nobody_there_is_said_at_once() {
     assert!(matches!(refused, Err(TransportError::Unreachable { .. })), "{refused:?}");
 }
 
-/// Callers whose reply has come call again before the other replies are looked at, so that the server begins with that
-/// meanwhile.
+/// Callers that have their reply call again before the client looks at the other replies, so that the server can begin
+/// with the new calls.
 #[tokio::test]
 async fn callers_have_their_turn_between_replies() {
     const CALLERS: usize = 32;
@@ -196,7 +196,7 @@ async fn callers_have_their_turn_between_replies() {
             .filter(|run| answered(&run[0]))
             .map(<[_]>::len)
             .collect();
-        // In the last round nobody calls again.
+        // In the last round no caller calls again.
         let longest = runs.split_last().and_then(|(_, before)| before.iter().max()).copied();
         assert_eq!(longest, Some(CALLERS / 4), "replies that were handed out together: {runs:?}");
     }

@@ -1,4 +1,5 @@
-//! Servers that set RDMA connections up and answer no call on them are left after seconds, and not asked at full speed.
+//! If a server sets up RDMA connections but answers no call on them, the client leaves it within seconds, and does not
+//! retry at full speed.
 
 mod common;
 
@@ -18,7 +19,7 @@ fn connections(log: &Log) -> usize {
     log.count(|event| matches!(event, Event::Connected { .. }))
 }
 
-/// What a server says on each connection before it ends it.
+/// The message that a server sends on each connection before it ends the connection.
 const SAYINGS: [&[u8]; 3] =
     [b"", b"SSH-2.0-OpenSSH_9.2p1\r\n", b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"];
 

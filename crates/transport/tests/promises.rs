@@ -1,5 +1,5 @@
-//! Promises of the transport that take two ends and a fabric on which things go wrong: calls that end with their
-//! connection, and work that goes on whatever is agreed upon.
+//! Promises of the transport whose tests need two ends and a fabric with faults: calls that end with their connection,
+//! and work that goes on whatever the ends negotiate.
 
 mod common;
 
@@ -35,7 +35,7 @@ const FOREIGNER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 const BOTH: [Versions; 2] = [Versions::One, Versions::Two];
 
-/// Serves on a fabric until the world ends. Tells the peers' addresses.
+/// Serves on a fabric until the world ends. Reports the peers' addresses.
 fn serve(
     world: &World,
     fabric: Arc<dyn Fabric>,
@@ -95,8 +95,8 @@ fn connections(log: &Log) -> usize {
     log.count(|event| matches!(event, Event::Connected { .. }))
 }
 
-/// An invalidation that fails takes the connection with it, and only the connection's end lets the reply through. One
-/// that takes its time is waited for.
+/// An invalidation that fails ends the connection, and only after this end the caller gets the reply. The client waits
+/// for a slow invalidation.
 /// proves: V1-4.5.4-b, V2-7.4-b
 #[test]
 fn a_reply_whose_memory_cannot_be_fenced_costs_the_connection() {
@@ -129,8 +129,8 @@ fn a_reply_whose_memory_cannot_be_fenced_costs_the_connection() {
     }
 }
 
-/// The answer is there, and its data are in memory that never comes back: the connection is dropped for another reason,
-/// and takes that memory along. The call is sent again; an answer without its data would be none.
+/// The reply has arrived, but the memory with its data never comes back: the connection is dropped for another reason,
+/// and that memory with it. The client sends the call again, because the reply is useless without its data.
 #[test]
 fn an_answer_whose_memory_is_lost_with_the_connection_is_asked_for_again() {
     for versions in [Versions::Two, Versions::Auto] {
@@ -139,7 +139,7 @@ fn an_answer_whose_memory_is_lost_with_the_connection_is_asked_for_again() {
             let config = SimConfig::without_invalidation();
             let handler = router(&world.env(), &store(&world.env()));
             serve(&world, plain(&world, SERVER, config.clone()), server_options(versions), handler);
-            // The properties are never taken, as far as is known: the connection stalls.
+            // No Send ever completes, so the Send of the properties seems stuck: the connection stalls.
             let script = Script::new().at(Point::Invalidate, 1, Fault::Withhold).always(Point::Done, Fault::Withhold);
             let fabric = faulty(&world, plain(&world, CLIENT, config), script.only_connection(1));
             let (client, log) = connected(&world, fabric, client_options(versions)).await;
@@ -202,7 +202,7 @@ fn callers_notice_nothing_of_what_is_agreed_upon() {
                     world.block_on(async {
                         let mut options = server_options(versions);
                         (options.credits, options.inline_octets) = (credits, theirs);
-                        // Version 1 has no way to say how many segments are taken.
+                        // Version 1 cannot announce how many segments an end takes.
                         options.limits.segments = if versions == Versions::One { 512 } else { segments };
                         let handler = router(&world.env(), &store(&world.env()));
                         serve(&world, plain(&world, SERVER, config.clone()), options, handler);
@@ -224,7 +224,7 @@ fn callers_notice_nothing_of_what_is_agreed_upon() {
     }
 }
 
-/// A client that lost its connection comes from another port, and its call is still the same call.
+/// A client that lost its connection comes back from another port, and the server still recognizes its call.
 /// proves: ULB-3.4.2-a, ULB-3.4.2-b
 #[test]
 fn a_retransmission_from_another_port_is_no_other_call() {
@@ -233,7 +233,7 @@ fn a_retransmission_from_another_port_is_no_other_call() {
         world.block_on(async {
             let store = store(&world.env());
             let handler = router(&world.env(), &store);
-            // The connection goes before the reply does.
+            // The connection ends before the reply leaves.
             let script = Script::new().at(Point::PostSend, if versions == Versions::One { 2 } else { 3 }, Fault::Cut);
             let fabric = faulty(&world, plain(&world, SERVER, SimConfig::default()), script.only_connection(1));
             let (_, peers) = serve(&world, fabric, server_options(versions), handler);
@@ -253,7 +253,7 @@ fn a_retransmission_from_another_port_is_no_other_call() {
     }
 }
 
-/// Keeps the way back to whoever called last.
+/// Keeps the reverse client of the last caller.
 struct Remembers(Arc<Mutex<Option<Client>>>);
 
 impl Service for Remembers {
@@ -274,7 +274,7 @@ impl Service for Remembers {
     }
 }
 
-/// A server makes no connections: what it had called back goes to its caller, who can call again when the client is
+/// A server makes no connections: an unfinished reverse call fails, and its caller can call again when the client is
 /// back.
 /// proves: V2-4.5.5-c, V2-3.1.3.2-a
 #[test]
@@ -320,7 +320,7 @@ async fn read_back(client: &Client, len: usize) {
     finish_read(start_read(client, len, 6, Duration::ZERO), len, 6).await.unwrap();
 }
 
-/// A server of version 1 that uses the memory of a Write chunk and then returns it unused.
+/// A server of version 1 that writes into a Write chunk and then returns the chunk as unused.
 /// proves: V1-4.3.2.2-d
 #[test]
 fn memory_behind_an_unused_chunk_is_taken_for_nothing() {
@@ -342,7 +342,7 @@ fn memory_behind_an_unused_chunk_is_taken_for_nothing() {
                 }
                 let writes = WriteList(chunks.iter().filter_map(|chunk| chunk.filled(0)).collect());
                 let reply = Header::new(header.xid, 8, Body::Msg(Lists { writes, ..Lists::default() })).to_bytes();
-                // The result stands inline: a seed, no bytes, the seed.
+                // The result is inline: a seed, no bytes, the seed.
                 let results = bytes(&[header.xid, 1, 0, 0, 0, 0, 7, 0, 7]);
                 qp.post_send(Send { token: Token(1), octets: vec![reply, results].into(), ..Send::default() }).unwrap();
             }
@@ -364,7 +364,7 @@ fn memory_behind_an_unused_chunk_is_taken_for_nothing() {
     });
 }
 
-/// Data of five bytes whose chunk has eight: padding is not sent, and taken where it comes.
+/// Data of five bytes whose chunk has eight: the ends never send padding, but accept it.
 /// proves: V2-4.3.5.2-c, V1-3.4.5.2-a, V1-3.4.5.2-d, V2-4.3.5.2-a, V2-4.3.5.2-b
 #[test]
 fn padding_in_a_chunk_is_taken_and_never_sent() {
@@ -385,7 +385,7 @@ fn padding_in_a_chunk_is_taken_and_never_sent() {
             let mut data = common::pattern(5, 6);
             data.extend([0; 3]);
             let source = qp.expose(Token(9), Lent::Source(data.into())).unwrap();
-            // In the last segment, and in one of its own.
+            // With the padding in the last segment, and in a separate segment.
             for (xid, lengths) in [(3u32, &[8][..]), (4, &[5, 3])] {
                 let mut offset = source.offset;
                 let mut reads = Vec::new();
@@ -401,7 +401,7 @@ fn padding_in_a_chunk_is_taken_and_never_sent() {
                 };
                 let call = bytes(&[xid, 0, 2, common::PROGRAM, 1, common::WRITE, 0, 0, 0, 0, 6, 5]);
                 qp.post_send(Send { token: Token(1), octets: vec![header, call].into(), ..Send::default() }).unwrap();
-                // The answer says that five bytes came, and that they are the right ones.
+                // The reply says that five bytes came, and that they are correct.
                 let answer = loop {
                     match poll_fn(|cx| qp.poll(cx)).await {
                         Completion::Received { buffer, .. } => {
@@ -422,8 +422,8 @@ fn padding_in_a_chunk_is_taken_and_never_sent() {
     }
 }
 
-/// A server that puts eight bytes into each Write chunk if it says so, and whose result stands as `results` in the
-/// message.
+/// A server that writes eight bytes into each Write chunk if `returned` says so, and whose inline results are
+/// `results`.
 fn odd_server(world: &World, versions: Versions, returned: u64, results: &'static [u32]) {
     let fabric = world.fabric(SERVER);
     world.spawn(async move {
@@ -474,12 +474,12 @@ fn odd_server(world: &World, versions: Versions, returned: u64, results: &'stati
     });
 }
 
-/// A reply whose chunks and stream do not belong together ends its call and nothing else. What came inline although
-/// there was a chunk for it, which came back unused, is used in version 2.
+/// A reply whose chunks and stream do not match ends its call and nothing else. If an item comes inline and its chunk
+/// comes back unused, version 2 uses the inline item.
 /// proves: V1-6.1-e, V1-6.1-f, V2-A.1-d, V2-A.1-e, V2-A.1-h
 #[test]
 fn a_reply_that_is_reduced_wrongly_ends_its_call() {
-    // Bytes in the chunk; the results inline: a seed, a count, the bytes if they are here, and the seed.
+    // Bytes in the chunk; the results inline: a seed, a count, the bytes if they are inline, and the seed.
     let cases: [(u64, &'static [u32], [bool; 2]); 4] = [
         (8, &[7, 8, 7], [true, true]),
         (8, &[7, 0, 7], [false, false]),

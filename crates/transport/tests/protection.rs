@@ -1,5 +1,5 @@
-//! Credential flavours with large credentials and verifiers, which may protect whole bodies: what RPCSEC_GSS will ask
-//! of the transport. The flavour here has its shape and none of its secrets.
+//! Credential flavours with large credentials and verifiers, which may protect whole bodies, as RPCSEC_GSS does. The
+//! flavour here has the shape of RPCSEC_GSS, but no cryptography.
 
 mod common;
 
@@ -22,21 +22,21 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 
-/// The flavour's number; nobody has it.
+/// The flavour's number, which no real flavour has.
 const NUMBER: u32 = 0x3000_0001;
-/// As large as credentials get.
+/// The largest size of a credential.
 const CREDENTIAL_OCTETS: usize = 400;
 /// A verifier that takes a good part of a small reply.
 const VERIFIER_OCTETS: usize = 396;
 
-/// What is done to bodies.
+/// What the flavour does to bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Service {
-    /// Nothing: only who calls is known.
+    /// Nothing: only the caller is known.
     Authentication,
-    /// They are summed up and masked.
+    /// Adds a checksum, and masks the body.
     Privacy,
-    /// The same, and the server gets the sum wrong.
+    /// The same, but the server sends a wrong checksum.
     Broken,
 }
 
@@ -123,7 +123,7 @@ impl ReplyFlavour for Sealed {
     }
 }
 
-/// A client and a server with one service, and what both see.
+/// A client and a server with one service, and the logs of both.
 async fn both(world: &World, versions: Versions, service: Service) -> (Client, Arc<Log>, Arc<Log>) {
     let fabric = world.fabric(SERVER);
     let env = world.env();
@@ -146,7 +146,7 @@ async fn both(world: &World, versions: Versions, service: Service) -> (Client, A
     (client, log, served)
 }
 
-/// Bytes of items around what fits a message, and far beyond.
+/// Sizes of items about as large as fits a message, and far larger ones.
 const SIZES: [usize; 8] = [0, 100, 2800, 3200, 3600, 4096, 70_001, 1 << 20];
 
 /// proves: V1-8.2.2.2-a, V2-11.2.2.2-a
@@ -165,15 +165,15 @@ fn authentication_alone_leaves_what_may_be_placed() {
                     |event| matches!(event, Event::Sent(sent) if sent.kind == kind && sent.placed_octets >= 1 << 20),
                 )
             };
-            // The items themselves, by Read and by Write chunk, and no Reply chunk for what is left.
+            // The items go by Read chunk and by Write chunk; the rest needs no Reply chunk.
             assert_eq!((placed(&log, MessageKind::Call), placed(&served, MessageKind::Reply)), (1, 1));
             assert_eq!(log.count(|event| matches!(event, Event::Sent(sent) if sent.reply_chunk)), 0);
         });
     }
 }
 
-/// The header of a reply is a verifier longer than without one. Where a Reply chunk is due, the caller finds out by
-/// counting.
+/// The verifier makes the header of a reply longer. The caller must count it to decide whether the reply needs a Reply
+/// chunk.
 /// proves: V1-8.2.2.2-b, V2-11.2.2.2-b
 #[test]
 fn sizes_allow_for_credential_and_verifier() {
@@ -187,7 +187,7 @@ fn sizes_allow_for_credential_and_verifier() {
             bulk(&client, 300_000).await;
             let error = |event: &Event| matches!(event, Event::Sent(sent) if sent.kind == MessageKind::Error);
             assert_eq!((served.count(error), log.count(|event| matches!(event, Event::Failed { .. }))), (0, 0));
-            // The last reply: all of it stands in the chunk that was made for it.
+            // The last reply: all of it is in its Reply chunk.
             let placed = |event: &Event| match event {
                 Event::Answered { placed_octets, .. } => Some(*placed_octets).filter(|octets| *octets > 100_000),
                 _ => None,
@@ -214,14 +214,14 @@ fn protected_bodies_and_headers_are_never_reduced() {
                 let Event::Sent(sent) = event else { continue };
                 assert_eq!(sent.write_chunks, 0, "{sent:?}");
                 assert!(sent.read_chunks <= 1, "the Position Zero chunk at most: {sent:?}");
-                // Whatever is in a chunk is the whole message, header and all.
+                // A chunk always holds the whole message, with its header.
                 let whole = sent.placed_octets == 0 || sent.inline_octets < 200;
                 assert!(sent.kind != MessageKind::Call || whole, "{sent:?}");
             }
-            // In version 1 a long call with a long reply has both chunks in its one header.
+            // In version 1 the header of a long call with a long reply has both chunks.
             let both = |event: &Event| matches!(event, Event::Sent(sent) if sent.read_chunks == 1 && sent.reply_chunk);
             assert!(versions == Versions::Two || log.count(both) > 0);
-            // Large ones travel by RDMA all the same, to where they are unwrapped.
+            // Large bodies travel by RDMA all the same, and the receiver then unwraps them.
             let by_rdma = |event: &Event| matches!(event, Event::Sent(sent) if sent.placed_octets > 1 << 20);
             assert!(log.count(by_rdma) == 1 && served.count(by_rdma) >= 1);
         });

@@ -1,5 +1,6 @@
-//! Calls that offer memory which is not there cost their connection once. When the client comes back with such a call
-//! it is told that there will be no answer, and does not come back for ever; its other calls are answered.
+//! A call that offers memory which does not exist costs its connection once. When the client comes back with the call,
+//! the server says that there will be no answer, so that the client does not come back for ever; the server answers its
+//! other calls.
 
 mod common;
 
@@ -32,7 +33,7 @@ const XIDS: [u32; 3] = [76, BAD, 78];
 /// Simulated worlds; in about half of them a Write is done before its bytes have arrived.
 const SEEDS: u64 = 24;
 
-/// The kind of chunk that a call offers and that is not there.
+/// The kind of chunk that a call offers and whose memory does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Offer {
     Write,
@@ -52,7 +53,7 @@ fn serve(
     let mut options = ServerOptions::default();
     options.versions = versions;
     let handler = router(env, &store(env));
-    // As a program with two serving threads has them: a client that comes back may come to the other.
+    // Like a program with two serving threads: a client that comes back may reach the other thread.
     let threads = [(); 2].map(|()| {
         let (log, memory) = (Arc::new(Log::default()), ServerMemory::budget(4 << 20));
         Server::new(fabric, handler.clone(), memory, env.clone(), options.clone(), log)
@@ -104,7 +105,8 @@ fn message(versions: Versions, xid: u32, offer: Offer, segment: Segment) -> Vec<
     vec![header, bytes(&[xid, 0, 2, common::PROGRAM, 1]), bytes(&args)]
 }
 
-/// Makes all calls on a new connection. Returns what was said about each, until that is all or the connection ends.
+/// Makes all calls on a new connection. Returns the replies until there is one for each call, or until the connection
+/// ends.
 async fn attempt(
     fabric: &dyn Fabric,
     server: SocketAddr,
@@ -112,7 +114,7 @@ async fn attempt(
     offer: Offer,
 ) -> (BTreeMap<u32, Vec<u8>>, Connected) {
     let mut qp = fabric.connect(server, params(16)).await.unwrap();
-    // There is one credit at first, so the first call goes by itself.
+    // There is one credit at first, so the first call goes alone.
     let mut said = BTreeMap::new();
     for (index, xid) in XIDS.into_iter().enumerate() {
         let lent = match offer {
@@ -129,7 +131,7 @@ async fn attempt(
             match poll_fn(|cx| qp.poll(cx)).await {
                 Completion::Received { buffer, .. } => {
                     let xid = u32::from_be_bytes(*buffer.filled().first_chunk().unwrap());
-                    // In version 2 the server has more to say.
+                    // In version 2 the server sends other messages as well.
                     if XIDS.contains(&xid) {
                         assert!(said.insert(xid, buffer.filled().to_vec()).is_none(), "{xid} twice");
                     }
@@ -181,7 +183,7 @@ fn a_call_whose_memory_is_not_there_is_told_the_next_time() {
     }
 }
 
-/// A client that serves no RDMA Reads is told so of each call that needs one, and keeps its connection.
+/// A client that serves no RDMA Reads gets an error for each call that needs one, and keeps its connection.
 ///
 /// proves: V1-4.5-b, V2-7.4.1-a, V2-7.3.1-b, V2-7.3-c
 #[test]
@@ -209,7 +211,7 @@ fn a_call_that_cannot_be_read_is_answered() {
                 assert!(is_error(versions, &answer), "{versions:?}: {wanted}");
                 if versions == Versions::Two {
                     let body = v2::Header::decode(&answer.into()).unwrap().0.body;
-                    // What a client needs to send the call again without chunks.
+                    // With this error the client can send the call again without chunks.
                     assert_eq!(body, v2::Body::Error(v2::ErrorBody::ReadChunks { max_chunks: 0 }), "{wanted}");
                 }
             }
@@ -217,8 +219,7 @@ fn a_call_that_cannot_be_read_is_answered() {
     }
 }
 
-/// Over iWARP a Write is done when its bytes are in the socket: which one was refused is in the peer's Terminate
-/// alone.
+/// Over iWARP a Write is done when its bytes are in the socket: only the peer's Terminate says which Write was refused.
 /// proves: V1-4.5.3-b, V2-7.3-b, V2-7.3-c
 #[tokio::test]
 async fn over_iwarp_too() {

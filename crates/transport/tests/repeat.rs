@@ -1,5 +1,5 @@
-//! Calls whose results do not fit what they offered: those that may be executed twice are sent again with more room,
-//! all others fail and were executed once (version 2 draft, section 6.4).
+//! Calls whose results do not fit the offered room: the client sends calls that may be executed twice again with more
+//! room; all others fail and were executed once (version 2 draft, section 6.4).
 
 mod common;
 
@@ -28,11 +28,11 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 const PROGRAM: u32 = 0x2000_0005;
-/// Returns as many bytes as it is told, as an item.
+/// Returns as many bytes as its argument says, as an item.
 const ITEM: u32 = 1;
-/// The same; its answers are kept for duplicates.
+/// The same; the server keeps its replies for duplicates.
 const KEPT_ITEM: u32 = 2;
-/// Returns as many bytes as it is told, as part of the stream.
+/// Returns as many bytes as its argument says, as part of the stream.
 const RUN: u32 = 3;
 /// Calls the client back: [`RUN`], with or without leave to repeat it. Returns the error's code.
 const CALL_BACK: u32 = 4;
@@ -79,7 +79,7 @@ fn word(word: u32) -> Payload {
     args.finish()
 }
 
-/// What the peer's transport said.
+/// The error of the peer's transport.
 fn refused(error: &CallError) -> Option<(u32, &'static str)> {
     match error {
         CallError::Transport(TransportError::Remote { source: RemoteError::Other { code, name }, .. }) => {
@@ -125,7 +125,7 @@ impl Rig {
         Self { client: Client::new(transport, Arc::new(NoAuth), PROGRAM, 1), log, executed }
     }
 
-    /// Has `len` bytes returned into room for `room` of them.
+    /// Makes a call that returns `len` bytes and offers room for `room` of them.
     async fn call(&self, procedure: u32, len: u32, room: usize, repeatable: bool) -> Result<bool, CallError> {
         let shape = ReplyShape { max_len: 8000, items: vec![ItemRoom::new(room)].into() };
         let call = match repeatable {
@@ -183,7 +183,7 @@ fn any_other_call_fails_by_name_and_is_executed_once() {
     });
 }
 
-/// What is larger than this end can offer at all is not tried for.
+/// The client does not try again if the result is larger than it can offer at all.
 ///
 /// proves: V2-7.3.4-d
 #[test]
@@ -191,7 +191,7 @@ fn a_result_beyond_the_limits_is_not_asked_for_again() {
     let world = World::new(3);
     world.block_on(async {
         let rig = Rig::new(&world, Versions::Two).await;
-        // What was offered before, and RPC's header and verifier, are added to what is said to be needed.
+        // The client adds the room offered before, and RPC's header and verifier, to the size that the error names.
         let most = DEFAULT_MAX_MESSAGE_OCTETS as u32 - 8000 - 424;
         assert!(rig.call(ITEM, most, 4000, true).await.unwrap());
         assert_eq!(rig.executed(), [2, 0]);
@@ -201,7 +201,7 @@ fn a_result_beyond_the_limits_is_not_asked_for_again() {
     });
 }
 
-/// A client in Simple Format takes no chunks and no parts, so that there is no room to be had.
+/// A client in Simple Format takes no chunks and no parts, so it cannot offer more room.
 ///
 /// proves: V2-6.4-g, V2-7.3.5-a, V2-7.3.5-c
 #[test]
@@ -217,7 +217,7 @@ fn where_no_more_room_can_be_had_nothing_is_executed_twice() {
     });
 }
 
-/// Version 1 says that there was something about chunks, and not what: nothing is sent again.
+/// Version 1 reports only that something was wrong with chunks, not what: the client sends nothing again.
 #[test]
 fn version_1_repeats_nothing() {
     let world = World::new(5);

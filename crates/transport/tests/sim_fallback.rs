@@ -8,5 +8,5 @@ mod suite;
 
 use rpcrdma_transport::Versions;
 
-/// What the client speaks, and the server.
+/// The versions of the client and of the server.
 const VERSIONS: (Versions, Versions) = (Versions::Auto, Versions::One);

@@ -1,4 +1,4 @@
-//! Peers that take nothing and answer no RDMA Read, in version 1.
+//! Peers that receive nothing and serve no RDMA Read, in version 1.
 
 mod common;
 #[path = "suite/stall.rs"]
@@ -6,5 +6,5 @@ mod suite;
 
 use rpcrdma_transport::Versions;
 
-/// What the server speaks, and the peer.
+/// The version of the server and of the peer.
 const VERSION: Versions = Versions::One;

@@ -33,13 +33,13 @@ fn server(fabric: &dyn Fabric, env: &Env, versions: Versions) -> (Arc<Server>, A
     (Server::new(fabric, router(env, &store(env)), memory, env.clone(), options, log.clone()), log)
 }
 
-/// What becomes of the first connection before the server gets any.
+/// The fate of the first connection, before the server gets one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum First {
     Served,
     Ignored,
     Dropped,
-    /// Refused as by a server of version 1, then dropped.
+    /// Refused, as a server of version 1 does, then dropped.
     Refused,
 }
 
@@ -227,7 +227,7 @@ fn without_a_common_version_calls_fail_at_once() {
     }
 }
 
-/// A client that was told that the server has no version 2 does not ask for it, and finds out when that is wrong.
+/// A client whose options say that the server has no version 2 does not try it, and notices if that is wrong.
 #[test]
 fn what_was_believed_of_a_server_need_not_be_so() {
     for (theirs, spoken, connections) in [(Versions::One, 1, 1), (Versions::Auto, 1, 1), (Versions::Two, 2, 2)] {
@@ -295,7 +295,7 @@ fn an_error_of_version_2_reaches_the_caller_by_name() {
     });
 }
 
-/// A reply whose size the caller could not know arrives all the same.
+/// A reply arrives even if the caller could not know its size.
 #[test]
 fn a_reply_may_be_longer_than_expected() {
     let world = World::new(4);
@@ -311,7 +311,7 @@ fn a_reply_may_be_longer_than_expected() {
     });
 }
 
-/// Knows one word.
+/// A host authentication that knows one word.
 #[derive(Debug)]
 struct Password(&'static [u8]);
 

@@ -1,10 +1,10 @@
-//! A peer that is nothing but a queue pair: it says what a test has it say, and keeps what it hears.
+//! A peer that is only a queue pair: it sends what a test orders, and keeps what it receives.
 
 use bytes::Bytes;
 use rpcrdma_fabric::{Buffer, Completion, Connected, ConnectionParams, Pending, Receives, Send, Token};
 use std::{collections::VecDeque, future::poll_fn, task::Poll};
 
-/// What a connection begins with: so many receives of 4 KiB, and four RDMA Reads at once each way.
+/// The parameters of a connection: this many receives of 4 KiB, and four RDMA Reads at once in each direction.
 pub fn params(receives: usize) -> ConnectionParams {
     let receives = (0..receives).map(|_| Buffer::from_vec(vec![0; 4096])).collect();
     ConnectionParams { private_data: Bytes::new(), ird: 4, ord: 4, receives: Receives::Own(receives) }
@@ -13,7 +13,7 @@ pub fn params(receives: usize) -> ConnectionParams {
 /// One end of a connection.
 pub struct End {
     pub qp: Connected,
-    /// Messages that nobody has looked at.
+    /// Received messages that the test has not yet taken.
     heard: VecDeque<Bytes>,
     pub closed: bool,
 }
@@ -23,7 +23,7 @@ impl End {
         Self { qp, heard: VecDeque::new(), closed: false }
     }
 
-    /// Of a connection that a client has asked for.
+    /// Accepts a connection that a client has requested.
     pub async fn accepted(pending: Box<dyn Pending>) -> Self {
         Self::new(pending.request().await.unwrap().accept(params(128)).await.unwrap())
     }
@@ -39,7 +39,7 @@ impl End {
         }
     }
 
-    /// Takes what has come, without waiting.
+    /// Takes what has arrived, without waiting.
     pub async fn look(&mut self) {
         poll_fn(|cx| {
             while !self.closed
@@ -65,7 +65,7 @@ impl End {
         }
     }
 
-    /// A message that has come.
+    /// The next message that has arrived.
     pub fn next(&mut self) -> Option<Bytes> {
         self.heard.pop_front()
     }

@@ -31,7 +31,7 @@ pub const BULK: u32 = 4;
 pub const SWAP: u32 = 5;
 pub const STRICT: u32 = 6;
 pub const COUNT: u32 = 7;
-/// Takes bytes and sleeps over them.
+/// Takes bytes, and holds them while it sleeps.
 pub const HOLD: u32 = 8;
 pub const MAX: usize = 1 << 20;
 

@@ -1,4 +1,4 @@
-//! A peer of version 2 that says what a test has it say, and keeps count of credits and messages.
+//! A peer of version 2 that sends what a test orders, and counts credits and messages.
 #![allow(dead_code, unreachable_pub)]
 
 use crate::common::End;
@@ -9,17 +9,17 @@ use std::collections::VecDeque;
 /// The XID of the peer's properties.
 pub const EXCHANGE: u32 = 0x5555;
 
-/// Credits that it grants, unless a test has it grant others.
+/// The credits that the peer grants, unless a test sets others.
 pub const GRANT: Credits = Credits { granted: 32, maximum: 32 };
 
 pub struct Peer {
     pub end: End,
-    /// What it may send.
+    /// How many messages the peer may send.
     pub credits: usize,
-    /// What it says about credits in its next message.
+    /// The credits in the peer's next message.
     pub word: Credits,
     heard: VecDeque<(Header, Bytes)>,
-    /// How many messages came, errors among them.
+    /// How many messages have arrived, errors included.
     pub messages: usize,
     pub errors: Vec<(u32, ErrorBody)>,
 }
@@ -32,12 +32,12 @@ impl From<End> for Peer {
 }
 
 impl Peer {
-    /// A client's end, with the one credit that it begins with.
+    /// A client's end, with the one credit of the beginning.
     pub fn new(end: End) -> Self {
         Self { end, credits: 1, word: GRANT, heard: VecDeque::new(), messages: 0, errors: Vec::new() }
     }
 
-    /// Looks at what the connection's end has kept.
+    /// Looks at the messages that the connection's end has kept.
     fn took(&mut self) {
         while let Some(message) = self.end.next() {
             self.messages += 1;
@@ -55,7 +55,7 @@ impl Peer {
         self.end.closed
     }
 
-    /// Takes what has come, without waiting.
+    /// Takes what has arrived, without waiting.
     pub async fn look(&mut self) {
         self.end.look().await;
         self.took();
@@ -81,7 +81,7 @@ impl Peer {
         }
     }
 
-    /// A message that has come.
+    /// The next message that has arrived.
     pub fn waiting(&mut self) -> Option<(Header, Bytes)> {
         self.heard.pop_front()
     }
@@ -114,7 +114,7 @@ impl Peer {
         self.end.post(vec![octets], None);
     }
 
-    /// Sends a message when there is a credit. Returns whether the connection still stands.
+    /// Sends a message when there is a credit. Returns whether the connection still exists.
     pub async fn say(&mut self, header: Header, payload: &[u8]) -> bool {
         self.look().await;
         while self.credits == 0 && !self.closed() {
@@ -123,7 +123,7 @@ impl Peer {
         let mut octets = Header { credits: self.word, ..header }.to_bytes().to_vec();
         octets.extend_from_slice(payload);
         self.post(octets.into());
-        // Nothing is sent by a queue pair that is not polled.
+        // A queue pair sends nothing until it is polled.
         self.look().await;
         !self.closed()
     }
@@ -133,7 +133,7 @@ impl Peer {
         self.say(Header::connprop(EXCHANGE, GRANT, false, PropertySet::default()), &[]).await;
     }
 
-    /// Says a part of a message, or with `more` unset the last.
+    /// Sends a part of a message; if `more` is unset, the last part.
     pub async fn part(&mut self, xid: u32, response: bool, more: bool, payload: &[u8]) -> bool {
         self.say(Header::msg(xid, GRANT, response, more, Chunks::default()), payload).await
     }

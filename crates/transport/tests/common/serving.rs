@@ -1,4 +1,4 @@
-//! Servers in a simulated world, and servers of which the first connections are a test's own.
+//! Servers in a simulated world, and servers whose first connections a test controls.
 
 use super::{End, Log, Store, client, router, store};
 use rpcrdma_env::BoxFuture;
@@ -12,10 +12,10 @@ use std::{
     sync::Arc,
 };
 
-/// What becomes of a connection.
+/// Handles one connection.
 pub type Script = Arc<dyn Fn(World, Box<dyn Pending>) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// What the server's end of a connection does.
+/// The script of the server's end of a connection.
 pub fn script<E: From<End> + Send, F: Future<Output = ()> + Send + 'static>(
     script: impl Fn(World, E) -> F + Clone + Send + Sync + 'static,
 ) -> Script {
@@ -38,7 +38,7 @@ async fn accept_all(world: World, mut listener: Box<dyn Listener>, server: Arc<S
     }
 }
 
-/// Listens at an address. It takes a moment of the world's time before there is somebody to connect to.
+/// Listens at an address. A client can connect after a moment of the world's time.
 pub fn serve_at(world: &World, fabric: Arc<dyn Fabric>, at: SocketAddr, server: Arc<Server>) -> Task<()> {
     let spawner = world.clone();
     world.spawn(async move {
@@ -74,7 +74,7 @@ pub fn serve_after(
     (store, task)
 }
 
-/// A client, and what it says of itself.
+/// A client, and its log of events.
 pub async fn connected(world: &World, from: IpAddr, at: SocketAddr, options: ClientOptions) -> (Client, Arc<Log>) {
     let log = Arc::new(Log::default());
     let fabric = Arc::new(world.fabric(from));

@@ -1,4 +1,4 @@
-//! The options of a suite's client and server, which speak what the test's root says.
+//! The options of a suite's client and server, with the versions from the test's root file.
 
 use crate::VERSIONS;
 use rpcrdma_transport::{ClientOptions, ServerOptions};

@@ -24,7 +24,7 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 const CALLER: u32 = 0x2000_0002;
-/// Says that there is nobody to call back.
+/// The answer when there is no client to call back.
 const NOBODY: u32 = u32::MAX - 1;
 
 /// A program whose procedures call the caller back.
@@ -74,7 +74,7 @@ async fn run(world: &World, credits: u32, reverse: u32) -> (Client, Client) {
     run_with(world, credits, reverse, ClientOptions::default().reverse_support).await
 }
 
-/// The same with what the client announces for the server's calls, in version 2.
+/// The same with the support level that the client announces for the server's calls, in version 2.
 async fn run_with(world: &World, credits: u32, reverse: u32, support: ReverseSupport) -> (Client, Client) {
     let fabric = world.fabric(SERVER);
     let env = world.env();
@@ -137,13 +137,13 @@ fn a_call_that_does_not_fit_inline_is_refused_here_or_sent_in_parts() {
     world.block_on(async {
         let (caller, _) = run(&world, 4, 4).await;
         assert_eq!(call_back(&caller, 3000).await.unwrap(), 3000);
-        // Version 2 sends it in parts.
+        // Version 2 sends the call in parts.
         let longer = if VERSIONS.1 == Versions::One { u32::MAX } else { 4090 };
         assert_eq!(call_back(&caller, 4090).await.unwrap(), longer);
     });
 }
 
-/// A call that goes inline does so at every level; a longer one needs the level that has a form for it.
+/// A call that fits inline goes so at every support level; a longer one needs a level with a form for it.
 ///
 /// proves: ULB-6.2-g
 #[test]

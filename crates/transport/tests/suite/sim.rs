@@ -1,4 +1,4 @@
-//! The transport over the simulated fabric: time is virtual, and every run is one of a seed.
+//! The transport over the simulated fabric: time is virtual, and a seed determines each run.
 
 use crate::common::{
     COUNT, Log, STRICT, bulk, bytes, client, finish_read, pattern, read, router, start_read, store, swap, write,
@@ -30,7 +30,7 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 
-/// A server on [`ADDRESS`], and what it says of itself.
+/// A server on [`ADDRESS`], and its log of events.
 struct Serving {
     log: Arc<Log>,
     store: Arc<common::Store>,
@@ -79,7 +79,7 @@ fn configurations() -> Vec<SimConfig> {
     ]
 }
 
-/// Which form each takes is in `forms.rs`.
+/// `forms.rs` tests which form each message takes.
 /// proves: V1-3.5.2-b, V1-3.3.1-k, V1-6.3-b
 #[test]
 fn messages_of_every_size_and_form_arrive() {
@@ -158,7 +158,7 @@ fn memory_is_fenced_by_the_peer_where_both_can() {
                 let asked = |event: &Event| matches!(event, Event::Sent(sent) if sent.invalidates.is_some());
                 assert_eq!(serving.log.count(asked), if ours && theirs { round } else { 0 });
             }
-            // The caller learns of its reply when the memory is its own again.
+            // The caller learns of its reply only when it has the memory back.
             let mut lent = 0;
             for event in log.0.lock().unwrap().iter() {
                 match event {
@@ -231,7 +231,7 @@ fn a_server_that_restarts_in_time_is_found_again_and_one_that_does_not_is_named(
         assert!(matches!(error, TransportError::Lost { server: ADDRESS, .. }), "{error:?}");
         let took = world.now().since(started);
         assert!(took >= Duration::from_secs(120) && took < Duration::from_secs(200), "{took:?}");
-        // The first outage's: from 100 ms to 5 s, each twice the last and up to its half more.
+        // The pauses of the first outage: from 100 ms to 5 s, each twice the last one, plus up to half of it.
         let pauses: Vec<_> = log.0.lock().unwrap().iter().filter_map(pause).take(8).collect();
         let mut least = Duration::from_millis(100);
         for &pause in &pauses {
@@ -401,7 +401,7 @@ fn draining_answers_what_was_dispatched() {
         let call = start_read(&client, 100_000, 1, Duration::from_secs(1));
         world.sleep(Duration::from_millis(100)).await;
         handle.drain();
-        // What comes now is for another connection.
+        // The next call is for another connection.
         let late = client.call(COUNT, Payload::new(), ReplyShape::inline(4));
         finish_read(call, 100_000, 1).await.unwrap();
         assert!(served.await);
@@ -458,7 +458,7 @@ fn misuse_is_told_at_the_limit_and_nothing_is_sent() {
         let too_small = Misuse::BufferTooSmall { capacity: 9_999, max_len: 10_000 };
         assert!(matches!(refused, Err(TransportError::Misuse(misuse)) if misuse == too_small));
         assert_eq!(sent(), before);
-        // At the limits they are carried; that the service understands none of these calls is another matter.
+        // Calls at the limits are sent; it does not matter that the service understands none of them.
         for (octets, reply) in
             [(limits.max_call, ReplyShape::inline(64)), (40, ReplyShape::inline(limits.max_reply)), (40, lent(10_000))]
         {
@@ -469,7 +469,7 @@ fn misuse_is_told_at_the_limit_and_nothing_is_sent() {
     });
 }
 
-/// A peer that posts no receives takes no answers, so it is dropped, and others do not notice.
+/// A peer that posts no receives takes no replies, so the server drops it, and other clients do not notice.
 #[test]
 fn a_server_with_little_memory_serves_everybody_in_turn() {
     for seed in 20..23 {

@@ -1,4 +1,4 @@
-//! Peers that take nothing and answer no RDMA Read, over a queue pair that is made of nothing else.
+//! Peers that receive nothing and serve no RDMA Read, over a queue pair made for this only.
 
 use crate::{
     VERSION,
@@ -32,21 +32,21 @@ use std::{
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-/// Says what it was told to say, and completes nothing. It does not even close. If it is one that drips, it takes
-/// answers, says all but the first after it has got one, completes an RDMA Read now and then, and goes when everything
-/// is answered.
+/// A peer that sends its messages and completes nothing. It does not even close. With `drip` it accepts replies, sends
+/// all messages after the first only when it has a reply, completes an RDMA Read now and then, and disconnects when
+/// everything is answered.
 struct Dead {
     info: ConnectionInfo,
     capabilities: Capabilities,
     says: VecDeque<Bytes>,
     held: VecDeque<Read>,
-    /// Sends that it has not told to be done, and how many there were.
+    /// Sends that the peer has not completed, and the number of all.
     sent: VecDeque<Token>,
     answers: usize,
-    /// When it says the last, if it is to be late.
+    /// When the peer sends its last message, if late.
     late: Option<BoxFuture<'static, ()>>,
     said: usize,
-    /// How often a Read completes, if ever, and when the next does.
+    /// The interval between completed Reads, if any, and when the next one completes.
     drip: Option<Duration>,
     due: BoxFuture<'static, ()>,
     clock: Arc<dyn Clock>,
@@ -145,7 +145,7 @@ impl Incoming for Arriving {
     }
 }
 
-/// Serves a dead peer that says this. Returns how the connection ended and after what time, and the server's memory.
+/// Serves a dead peer that sends `says`. Returns how the connection ended, after which time, and the server's memory.
 fn serve(says: &[Bytes]) -> (Result<(), ConnectionError>, Duration, ServerMemory) {
     serve_logged(says, &Arc::default())
 }
@@ -154,7 +154,7 @@ fn serve_logged(says: &[Bytes], log: &Arc<Log>) -> (Result<(), ConnectionError>,
     serve_dripping(says, log, None, &Arc::default())
 }
 
-/// The same with a peer that completes a Read every so often. Tells how many were posted at a time, too.
+/// The same with a peer that completes a Read each `drip`. Also counts the Reads posted at a time.
 fn serve_dripping(
     says: &[Bytes],
     log: &Arc<Log>,
@@ -164,7 +164,7 @@ fn serve_dripping(
     serve_late(says, log, drip, None, most_held)
 }
 
-/// The same with a peer that says the last after this time, if it does not drip.
+/// The same with a peer that sends its last message after `late`, if it does not drip.
 fn serve_late(
     says: &[Bytes],
     log: &Arc<Log>,
@@ -213,7 +213,7 @@ fn call(lists: Lists, procedure: u32, args: &[u32]) -> Bytes {
 fn call_with(xid: u32, lists: Lists, procedure: u32, args: &[u32]) -> Bytes {
     let mut octets = match VERSION {
         Versions::One => Header::new(xid, 8, Body::Msg(lists)).to_bytes().to_vec(),
-        // Without an exchange of properties, which a server takes too.
+        // Without an exchange of properties, which a server accepts as well.
         _ => v2::Header::msg(xid, v2::Credits::new(64, 64), false, false, lists.into()).to_bytes().to_vec(),
     };
     octets.extend_from_slice(&bytes(&[xid, 0, 2, common::PROGRAM, 1, procedure, 0, 0, 0, 0]));
@@ -231,7 +231,7 @@ fn a_peer_that_serves_no_reads_is_dropped_with_the_memory_that_it_held() {
     assert!(memory.arguments.try_allocate(2 << 20).is_some());
 }
 
-/// A small call, whose answer grants credits, and calls with a chunk of so many bytes each.
+/// A small call, whose reply grants credits, and calls with a chunk of `octets` bytes each.
 fn writes(count: usize, octets: u32) -> Vec<Bytes> {
     let write = |xid| {
         let segment = Segment { handle: 1, length: octets, offset: 0 };
@@ -242,7 +242,7 @@ fn writes(count: usize, octets: u32) -> Vec<Bytes> {
     std::iter::once(first).chain((1..=count as u32).map(write)).collect()
 }
 
-/// Each Read comes before the peer would be taken for stalled, but all together take too long.
+/// Each Read completes before the peer counts as stalled, but all together take too long.
 #[test]
 fn a_peer_that_answers_reads_one_by_one_is_dropped_when_a_calls_chunks_are_overdue() {
     let drip = STALL_LIMIT - Duration::from_secs(1);
@@ -274,7 +274,7 @@ fn a_peer_that_takes_no_answers_is_dropped() {
     assert!(memory.results.try_allocate(2 << 20).is_some());
 }
 
-/// What a peer does not take costs no more memory when it asks for more.
+/// Data that a peer does not take cost no further memory when it makes more calls.
 #[test]
 fn a_peer_that_takes_no_data_has_no_further_calls_executed() {
     let log = Arc::new(Log::default());
@@ -290,7 +290,7 @@ fn a_peer_that_takes_no_data_has_no_further_calls_executed() {
     assert_eq!(log.count(|event| matches!(event, Event::Called { .. })), 3, "the first to pass 1 MiB is the last");
 }
 
-/// A provider that does not close in time is not waited for.
+/// The server does not wait for a provider that does not close in time.
 #[test]
 fn a_connection_that_does_not_close_is_dropped() {
     let slow = call(Lists::default(), common::SLEEP, &[0, 1, 100, 1]);
@@ -299,7 +299,7 @@ fn a_connection_that_does_not_close_is_dropped() {
     assert_eq!(took, CLOSE_TIMEOUT);
 }
 
-/// It has all of its time for that, whatever was to be due sooner: here the RDMA Read that it does not serve.
+/// The provider has its whole time to close, even if another limit ends sooner: here that of the unserved RDMA Read.
 #[test]
 fn the_time_to_close_begins_with_the_end() {
     let segment = Segment { handle: 1, length: 4096, offset: 0 };
