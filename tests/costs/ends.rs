@@ -37,7 +37,7 @@ pub(crate) enum Carrier {
     Tcp,
 }
 
-/// What is counted.
+/// The operation to count.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation {
     Null,

@@ -7,7 +7,7 @@ pub(crate) struct Pattern {
     text: String,
 }
 
-/// What stands below this heading is about other programs.
+/// The text below this heading is about other programs.
 const OTHERS: &str = "## What others say";
 
 /// All messages of our own program that the chapter explains.

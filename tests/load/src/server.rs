@@ -14,7 +14,7 @@ use std::{
 /// A port of this machine that the system chooses.
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// Which program serves what.
+/// The program that serves, and its directory.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// The built command.
@@ -50,7 +50,7 @@ impl Place {
         Ok(place)
     }
 
-    /// What is served.
+    /// The served directory.
     pub fn export(&self) -> PathBuf {
         self.folder.join("export")
     }

@@ -1,7 +1,7 @@
 //! Turns an input into decisions, so that every change by libFuzzer has a meaning. At the end of the input every number
 //! is zero.
 
-/// What is left of an input.
+/// The unread rest of an input.
 pub(super) struct Mint<'a>(&'a [u8]);
 
 impl<'a> Mint<'a> {

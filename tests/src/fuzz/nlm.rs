@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-/// What each first byte does with the rest.
+/// The checks of the rest of an input, by its first byte.
 pub(super) const KINDS: [fn(Bytes); 14] = [
     survives::<LockArguments<u32>>,
     survives::<LockArguments<u64>>,

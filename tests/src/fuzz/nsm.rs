@@ -5,7 +5,7 @@ use super::{mint::Mint, nfs::survives};
 use bytes::Bytes;
 use rpcrdma_nfs::nsm::{Monitor, Notify, Stat, StatReply, State, Unmonitor, UnmonitorAll, is_same_host};
 
-/// What each first byte does with the rest.
+/// The checks of the rest of an input, by its first byte.
 const KINDS: [fn(Bytes); 8] = [
     survives::<Stat>,
     survives::<StatReply>,

@@ -15,7 +15,7 @@ use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 const GETATTR: &str = "getattr";
 
-/// What is measured of each, in the order of the table.
+/// The measurements of each way, in the order of the table.
 const LINES: [Line; 9] = [
     Line { place: Place::TwoCpus, op: READ, block: Some(MIB), depth: DEPTH },
     Line { place: Place::TwoCpus, op: WRITE, block: Some(MIB), depth: DEPTH },
@@ -28,7 +28,7 @@ const LINES: [Line; 9] = [
     Line { place: Place::OneCpu, op: NULL, block: None, depth: 1 },
 ];
 
-/// What is compared with the limit, and the rest of its URL behind the server's address.
+/// The ways to compare with the limit, and the rest of the URL behind the server's address.
 const WAYS: [Way; 4] = [
     Way { told: "NFS 3, RPC-over-RDMA 1", tcp: false, query: "version=3&rpcrdma=1" },
     Way { told: "NFS 3, RPC-over-RDMA 2", tcp: false, query: "version=3&rpcrdma=2" },
@@ -127,7 +127,7 @@ pub(super) fn one(program: &Path, arguments: &[String]) -> anyhow::Result<Sample
 }
 
 impl Line {
-    /// What the server at a URL reaches; `pid` is its process, if it runs on this machine.
+    /// Measures the server at a URL; `pid` is its process, if it runs on this machine.
     pub(super) fn measure(&self, program: &Path, url: &str, pid: Option<u32>, seconds: f64) -> anyhow::Result<Sample> {
         let mut arguments = vec![url.to_owned()];
         arguments.extend(self.options(seconds));

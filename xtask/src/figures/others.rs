@@ -251,7 +251,7 @@ fn pinned(place: Place, servers: &[u32]) -> anyhow::Result<Option<[Pinned; 2]>> 
     Ok(Some([servers, Pinned::to(usize::from(place.is_apart()))?]))
 }
 
-/// What iperf3 moves in one stream.
+/// Measures what iperf3 moves in one stream.
 fn iperf(seconds: f64) -> anyhow::Result<Sample> {
     let port = free()?;
     let mut command = Command::new(IPERF);

@@ -28,7 +28,7 @@ const V4_2_TCP: Flavour = Flavour { version: "4.2", transport: "tcp", name: "4.2
 pub(super) const ONE: &[Flavour] = &[V3];
 /// Version 3 over RDMA and over TCP.
 pub(super) const OLDEST: &[Flavour] = &[V3, V3_TCP];
-/// The version that Linux takes when nobody names one.
+/// The version that Linux takes when no option names one.
 pub(super) const NEWEST: &[Flavour] = &[V4_2];
 /// Each version, over RDMA.
 pub(super) const VERSIONS: &[Flavour] = &[V3, V4_1, V4_2];

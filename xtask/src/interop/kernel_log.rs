@@ -14,7 +14,7 @@ const fn allowed(pattern: &'static str, reason: &'static str) -> Allowed {
     Allowed { pattern, reason }
 }
 
-/// What may appear in any job.
+/// The lines that may appear in any job.
 const EVERYWHERE: &[Allowed] = &[
     allowed("iwpm_register_pid: Unable to send a nlmsg*", "no iwpmd runs in the guest, and none is needed"),
     allowed("Key type * registered", "modules that come with the first mount"),

@@ -25,7 +25,7 @@ use std::{
 const LEASE: Duration = Duration::from_secs(3);
 /// How long something may take; usually it takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// If nobody has connected for so long, nobody will.
+/// If no connection has come for this long, none will come.
 const QUIET: Duration = Duration::from_millis(500);
 /// How long one call of a decent client may take, on a machine with other work.
 const PROMPT: Duration = Duration::from_secs(2);

@@ -76,7 +76,7 @@ struct Inner {
     departures: BTreeMap<usize, u64>,
     /// How often the server was restarted.
     restarts: u64,
-    /// What callers held at such a time, until they have used it again or given it up.
+    /// What callers held at such an absence or restart, until they have used it again or given it up.
     doubtful: BTreeSet<(Thing, usize)>,
 }
 

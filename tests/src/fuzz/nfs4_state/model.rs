@@ -87,7 +87,7 @@ pub(super) struct Known {
     pub(super) not_returned: BTreeSet<[u8; 12]>,
 }
 
-/// Which clients are in the way.
+/// Whether other clients prevent an operation, and which.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Free,
@@ -121,7 +121,7 @@ impl Model {
         self.clients[client].as_ref().is_some_and(|known| self.now - known.renewed <= LEASE)
     }
 
-    /// What happens to clients that are in the way of one that asks now.
+    /// Sorts the clients in the way of the asking client: live ones deny the request, expired ones lose their state.
     fn way(&self, asker: usize, in_the_way: &BTreeSet<usize>) -> Way {
         let there = |client: &usize| *client == asker || self.is_live(*client);
         let dead: Vec<_> = in_the_way.iter().copied().filter(|client| !there(client)).collect();
@@ -143,7 +143,7 @@ impl Model {
         found
     }
 
-    /// What is in the way of an OPEN (RFC 8881 section 9.7). The owner's own opens count, too.
+    /// The opens that prevent an OPEN (RFC 8881 section 9.7). The owner's own opens count as well.
     pub(super) fn shares(&self, asker: usize, file: usize, access: u32, deny: u32) -> Way {
         let excludes = |open: &Open| open.denial() & access != 0 || open.access() & deny != 0;
         let clients =
@@ -151,7 +151,7 @@ impl Model {
         self.way(asker, &clients)
     }
 
-    /// What is in the way of reading or writing without an open that allows it. The denial of the owner `own` does not
+    /// The opens that prevent reading or writing without an open that allows it. The denial of the owner `own` does not
     /// count.
     pub(super) fn denials(&self, asker: usize, file: usize, access: u32, own: Option<usize>) -> Way {
         let others = self.opens(file).into_iter().filter(|(client, owner, _)| (*client, Some(*owner)) != (asker, own));
@@ -159,7 +159,7 @@ impl Model {
         self.way(asker, &clients)
     }
 
-    /// What is in the way of a LOCK or LOCKT: others with a lock on one of the bytes, if one of the two locks is for
+    /// The locks that prevent a LOCK or LOCKT: locks of others on one of the bytes, if one of the two locks is for
     /// writing.
     pub(super) fn locks(&self, asker: (usize, usize, usize), file: usize, range: &[usize], writes: bool) -> Way {
         let mut clients = BTreeSet::new();

@@ -52,7 +52,7 @@ const CB_RECALL: u32 = 4;
 /// How long the server's count may lag behind: it counts once a second.
 const COUNTED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Who wants a file of which the holder has a delegation, and how.
+/// A conflicting access to a file of which the holder has a delegation.
 struct Cause {
     /// The file's name.
     file: &'static str,
@@ -162,7 +162,7 @@ impl Pair<'_> {
         let forget = "echo 3 >/proc/sys/vm/drop_caches";
         let found = self.run(HOLDER, &format!("{forget}; cat /mnt/{file} 2>/dev/null || echo gone"))?;
         ensure!(found == finds.unwrap_or("gone"), "{file}: the holder finds {found:?}");
-        // After a recall the server delegates a file to nobody for a while: so each cause has a file of its own.
+        // After a recall the server does not delegate the file for a while, so each cause has its own file.
         self.context.note(format!("{file} {:.1} s", took.as_secs_f64()));
         Ok(())
     }

@@ -100,8 +100,8 @@ fn run(context: &Context) -> anyhow::Result<()> {
     nfsd.finish()?;
     let wire = Wire::read(context, &see)?;
     context.note(wire.in_short());
-    // All connections asked for version 2, except that of the ping that need not ask, and those made again after no
-    // answer came. The connection that insisted on version 2 got no service.
+    // All connections asked for version 2, except the ping's connection, which need not ask, and repeated connections
+    // after no answer came. The connection that insisted on version 2 got no service.
     let all = wire.connections - broken.connections;
     let (asked, refused) = (wire.versions.asked - broken.asked, wire.versions.refused - broken.refused);
     ensure!(

@@ -14,10 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a client has of a file.
+/// A client's claim on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Claim {
-    /// It is open for reading, or for writing as well.
+    /// The client has the file open for reading, or for writing as well.
     Reads,
     Writes,
     ReadLock,

@@ -26,7 +26,7 @@ const LOCK_RETRY: Duration = Duration::from_secs(1);
 /// machine.
 const RECALL_PATIENCE: Duration = LEASE.saturating_mul(4);
 
-/// What a holder wants.
+/// What a holder wants next.
 #[derive(Clone, Debug)]
 pub(super) struct Wish {
     name: u64,
