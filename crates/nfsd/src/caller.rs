@@ -7,7 +7,8 @@ use std::{fmt, net::IpAddr, str::FromStr, sync::Arc};
 
 /// The user and group "nobody", by Linux's convention.
 pub const ANONYMOUS_ID: u32 = 65_534;
-/// Linux's system calls take this number as "no change": a file would keep the server's own identity.
+/// Linux's system calls take this number as "no change": a thread that acts for such a caller would keep the server's
+/// own identity.
 // NFS3-ID-b
 const NO_ID: u32 = u32::MAX;
 

@@ -29,7 +29,7 @@ impl ManagedGroups {
         Arc::new(Self(Lookups::new(move |uid: &u32| groups.of(*uid), work, clock)))
     }
 
-    /// How many users are known, and how many users calls wait for.
+    /// How many users are known, and for how many users there are calls that wait.
     pub fn sizes(&self) -> (usize, usize) {
         self.0.sizes()
     }

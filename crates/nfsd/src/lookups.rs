@@ -82,7 +82,7 @@ where
         Arc::new(Self { ask: Box::new(ask), work, clock, state })
     }
 
-    /// How many answers are known, and how many questions calls wait for.
+    /// How many answers are known, and for how many questions there are calls that wait.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         let state = self.state();
         (state.known.len(), state.waiting.len())

@@ -5,8 +5,8 @@
 //! name, as the caller, and follows no symbolic links. Versions 1 and 2 give out handles of NFS version 2: if the
 //! server does not serve that version, MNT of version 1 refuses, and version 2 does not exist. Their lists and their
 //! UMNT are the same as in version 3. The list of mounts holds what clients have announced; it is bounded, and nothing
-//! depends on it. A client sees the exports that it may use and its own mounts; it needs to know nothing of other
-//! clients.
+//! depends on it. A client sees only the exports that it may use and its own mounts: it learns neither who else uses
+//! the server nor who else may.
 
 use crate::{Caller, Export, FileId, Origin, nfs3, opened::Opened, server::Server, trouble::Subject};
 use bytes::Bytes;

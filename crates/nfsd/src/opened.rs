@@ -221,8 +221,8 @@ impl Server {
         self.seal.handle(&Target { export: beside.export, file_system, file })
     }
 
-    /// Whether a caller without an open may read or write a file. First the server takes away opens in the way that
-    /// version 4 clients with an expired lease hold.
+    /// Whether a caller without an open may read or write a file. If opens of version 4 clients whose leases are over
+    /// are in the way, the server takes these clients' claims on the file first.
     ///
     /// # Errors
     /// If the caller may not.

@@ -1,7 +1,7 @@
 //! Calls that the server makes to programs of its clients: replies and GRANTED of lockd, notices of statd.
 //!
-//! This library opens no sockets: the program that serves does, and hands in an [`Outside`]. The library names the
-//! address, the call and the time limit, and retries nothing. Of the client's reply, only its arrival counts.
+//! This library opens no sockets: the program that serves does, and hands in an [`Outside`]. Callers of this module
+//! name the address, the call and the time limit; nothing here is retried.
 
 use bytes::Bytes;
 use rpcrdma_env::BoxFuture;

@@ -106,7 +106,7 @@ impl OwnerNames {
         &self.domain
     }
 
-    /// How many names and numbers are known, and how many calls wait for.
+    /// How many names and numbers are known, and for how many there are calls that wait.
     pub fn sizes(&self) -> (usize, usize) {
         let (names, numbers) = (self.names.sizes(), self.numbers.sizes());
         (names.0 + numbers.0, names.1 + numbers.1)

@@ -2,7 +2,7 @@
 //!
 //! If the export does not take a call's flavour, the server answers so that the client can find a flavour to use: with
 //! `NFS4ERR_WRONGSEC` and SECINFO, or with AUTH_TOOWEAK and the list of MOUNT. An export that takes AUTH_SYS also takes
-//! AUTH_NONE: its callers are anonymous.
+//! AUTH_NONE; callers with AUTH_NONE are anonymous.
 
 use rpcrdma_nfs::v4::{
     Opaque,

@@ -338,7 +338,8 @@ impl Claims {
     /// restart.
     ///
     /// # Errors
-    /// If other users use the file or have wanted it lately, or if the client already has such a delegation.
+    /// If other users use the file or (unless `again`) have wanted it lately, or if the client already has a delegation
+    /// of the file, of either kind.
     pub fn delegate(&self, file: FileKey, client: Client, kind: Kind, again: bool) -> Result<Delegation, NotDelegated> {
         let delegations = &self.table.delegations;
         let (_, quiet) = delegations.connected.get().ok_or(NotDelegated::Nobody)?;

@@ -72,8 +72,9 @@ impl Mirror {
         self.locks.is_some()
     }
 
-    /// Makes sure that the host knows all ranges and can lock in this kind, if necessary through `offered`. Locks that
-    /// cannot be for writing are all for reading, so their successor can take the same ranges beside them.
+    /// Makes sure that the host knows all ranges and can lock in this kind, if necessary through `offered`, which then
+    /// takes all ranges before the former locks end. Former locks are only replaced if they cannot be for writing: so
+    /// all of them are for reading, and do not exclude those of `offered`.
     pub(super) fn adopt(
         &mut self,
         offered: Option<&Arc<dyn HostLocks>>,

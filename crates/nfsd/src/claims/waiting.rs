@@ -1,10 +1,10 @@
 //! The queues of clients that wait for locks.
 //!
 //! Clients ask again and again for a lock that was denied (RFC 8881 section 9.6). This module keeps the order in which
-//! they began, and notifies them in that order when it is worth asking: the first first, and then only those that it
-//! would not exclude. It reserves nothing: the first that asks after a release gets the lock, so a client that queues
-//! and never comes delays no other. A client loses its place [`WAITING_TIME`] after it last asked, or [`WOKEN_TIME`]
-//! after a notice to which it did not react.
+//! they began, and notifies them in that order when it is worth asking. A client gets no notice while a client before
+//! it has one and would exclude it. The queue reserves nothing: the first that asks after a release gets the lock,
+//! notified or not. So a client that queues and never comes delays at most the notices of clients behind it, until it
+//! loses its place: [`WAITING_TIME`] after it last asked, or [`WOKEN_TIME`] after a notice to which it did not react.
 //!
 //! A client that waits for a program of the host gets no notice when the program unlocks, because the host does not
 //! report that: the client finds out by asking. [`Wake`]s are called without any lock. Nothing fails: if the queue has
@@ -23,7 +23,8 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 /// How long a client keeps its place if it does not ask again. Linux's client asks at least once a minute.
 pub const WAITING_TIME: Duration = Duration::from_secs(90);
 
-/// How long a notified client has to ask again. Then the next client, which it would exclude, gets a notice.
+/// How long a notified client has to ask again. Then it loses its place, and clients behind it that it would exclude
+/// get notices.
 pub const WOKEN_TIME: Duration = Duration::from_secs(5);
 
 /// Notifies a client that a lock may be free (CB_NOTIFY_LOCK, NLM_GRANTED): it is a hint, and may come more than once.
@@ -103,7 +104,8 @@ impl Queue {
         });
     }
 
-    /// The clients to notify now: those whose lock is free, unless an earlier client in the queue would exclude them.
+    /// The clients to notify now: those whose lock is free, unless an earlier client that is notified, now or before,
+    /// would exclude them. An earlier client whose own lock is not free excludes nobody.
     // NFS4-8881-9.6-a, NFS4-8881-9.6-c
     pub(super) fn freed(&mut self, at: &Place<'_>, ranges: &Ranges) -> Wakes {
         self.keep(at, |waiter| !waiter.is_late(at.now));

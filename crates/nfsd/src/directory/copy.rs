@@ -85,7 +85,7 @@ impl Inner {
         Ok((source, target))
     }
 
-    /// Waits for the disk if the piece may not stay uncommitted.
+    /// Ends a copy that may not stay uncommitted: waits until the disk has the piece.
     pub(super) fn copy_through(&self, copied: Copied, target: &Target) -> Changed<Copied> {
         match self.wait_for(target) {
             Ok(()) => Ok(copied),

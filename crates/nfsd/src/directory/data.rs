@@ -140,7 +140,7 @@ impl Inner {
         Ok((written, Target::new(object, held)))
     }
 
-    /// Waits for the disk, if the write has to be durable.
+    /// Ends a write that has to be durable: waits until the disk has the data.
     pub(super) fn write_through(&self, written: Written, target: &Target) -> Changed<Written> {
         match self.wait_for(target) {
             Ok(()) => Ok(written),

@@ -4,7 +4,8 @@
 //! owns a journal in the state directory. Before the server returns a handle that depends on a new place, it appends
 //! the place to the journal, so that handles survive the server's end; opening the index reads the journal and writes
 //! it anew without obsolete entries. Users of the index always compare the file that they find with the id. Files and
-//! bytes of memory are limited: the oldest files go first, and a directory only when the index remembers nothing in it.
+//! bytes of memory are limited: the oldest files go first, and a directory in which the index remembers something goes
+//! only if all that may go before it makes too little room.
 //!
 //! ```text
 //! a record: length of the rest (2 bytes), 1 to add or 2 to remove, then length and bytes of the file's id, of the

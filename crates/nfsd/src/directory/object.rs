@@ -208,8 +208,8 @@ impl Object {
 /// For which callers opened files stay open when the file's owner, group, mode or access list changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keeping {
-    /// For none. Any change of the inode counts, since it may be a change of an access list; but not for the owner, who
-    /// may always go on.
+    /// For none. Any other change of the inode counts, too, since it may be a change of an access list; but only for
+    /// callers that do not own the file, because a list does not bind the owner.
     Strictly,
     /// For the file's owner, who may override its mode (RFC 1813 section 4.4), if the owner is this user.
     OfOwner {

@@ -78,8 +78,8 @@ pub(super) fn open_beneath(directory: impl AsFd, name: impl Arg, flags: OFlags) 
     openat2(directory, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-/// Opens the file of a handle. Linux also returns "no memory" at the moment when a new file takes the inode number of a
-/// removed file; just after that it says whose handle it was.
+/// Opens the file of a handle. Linux also returns "no memory" for the handle of a removed file at the moment when a new
+/// file takes its inode number; a moment later it gives the right answer.
 fn open_by_handle(root: &OwnedFd, handle: &KernelHandle) -> Result<OwnedFd, Errno> {
     for _ in 1..HANDLE_TRIES {
         match sys::open_by_handle(root.as_fd(), handle) {

@@ -1,11 +1,12 @@
 //! Files with data that clients wrote and did not commit.
 //!
-//! The kernel reports a failed write-back once for each open file description, and not at all for those opened later.
-//! So each file with uncommitted data keeps one descriptor, opened before the first of the data was written, until
-//! everything has been committed through it. All waiting for the disk goes through that descriptor, one wait at a time.
-//! If a wait fails, all clients learn it ([`Losses`]), and waits that were about to begin fail, too. Data written
-//! stably counts as uncommitted until the disk has it. Owns those descriptors. If there are too many files, a write to
-//! a further one waits for the disk at once. The server itself commits a file that no client has written to for long.
+//! The kernel reports a failed write-back once for each open file description, and not at all for those opened after
+//! the first report. So each file with uncommitted data keeps one descriptor, opened before the first of the data was
+//! written, until everything has been committed through it. All waiting for the disk goes through that descriptor, one
+//! wait at a time. If a wait fails, all clients learn it ([`Losses`]), and waits that were about to begin fail, too.
+//! Data written stably counts as uncommitted until the disk has it. Owns those descriptors. If there are too many
+//! files, a write to a further one waits for the disk at once. The server itself commits a file that no client has
+//! written to for long.
 //!
 //! [`Losses`]: super::losses::Losses
 

@@ -360,17 +360,18 @@ pub trait FileSystem: Send + Sync {
         unsupported()
     }
 
-    /// Makes a range of `to` share the blocks of a range of `from`, in one step and durably: both begin and end at
-    /// multiples of [`Features::clone_octets`]. A length of 0 means up to the end of the source. The source may belong
-    /// to another file system if it is open; [`Fault::OtherFileSystem`] if that is not possible.
+    /// Makes a range of `to` share the blocks of a range of `from`, in one step and durably. Both begin at a multiple
+    /// of [`Features::clone_octets`]; the length is a multiple of it, too, unless the range goes up to the end of the
+    /// source. A length of 0 means up to that end. The source may belong to another file system if it is open;
+    /// [`Fault::OtherFileSystem`] if that is not possible.
     fn clone_range(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Change>> {
         let _ = (from, to, span);
         unsupported()
     }
 
     /// Copies the first bytes of a range from one file to another, not durably. It copies about as much data as one
-    /// write may have, and any number of holes, so that other work does not wait long. The source may belong to another
-    /// file system if it is open.
+    /// write may have, and stops after many holes, too, so that other work does not wait long. The source may belong to
+    /// another file system if it is open.
     fn copy(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Copied>> {
         let _ = (from, to, span);
         unsupported()

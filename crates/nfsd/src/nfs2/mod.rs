@@ -33,7 +33,7 @@ use rpcrdma_xdr::{Decode, Decoder, Encode};
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 use table::Table;
 
-/// The first wait for a file that another client has delegated; it doubles each time.
+/// The first wait for a file that is delegated to another client; it doubles each time.
 const FIRST_WAIT: Duration = Duration::from_millis(50);
 /// The longest wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);

@@ -10,7 +10,7 @@ use rpcrdma_nfs::{v2, v3};
 // NFS2-STATUS-a
 pub(crate) fn status(status: v3::Status) -> v2::Status {
     match status {
-        // A file of another export, and a file that another client has delegated.
+        // A file of another export, and a file that is delegated to another client.
         v3::Status::XDEV | v3::Status::JUKEBOX => v2::Status::ACCES,
         // As link(2), symlink(2) and mknod(2) report it if a file system cannot do it.
         v3::Status::MLINK | v3::Status::NOTSUPP | v3::Status::BADTYPE => v2::Status::PERM,

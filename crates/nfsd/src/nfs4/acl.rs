@@ -181,8 +181,8 @@ impl Entry {
         let inherited = entry.flags & INHERITED;
         let inherits_only = entry.flags & ace::INHERIT_ONLY != 0;
         let is_known = entry.flags & !(INHERITED | ace::INHERIT_ONLY | ace::IDENTIFIER_GROUP) == 0;
-        // RFC 8881 section 6.2.1.4.1: an entry cannot be inherit-only if files and directories do not inherit it, or on
-        // a file.
+        // RFC 8881 section 6.2.1.4.1: an entry that nothing inherits cannot be inherit-only, and only entries of
+        // directories can be inherited.
         let is_meant = if inherited == 0 { !inherits_only } else { is_directory };
         // Here files and directories always inherit the same. If a client wants only one of them to inherit a denial,
         // both may: that is stricter. A permission must not go to both.

@@ -35,7 +35,7 @@ use std::sync::Arc;
 pub(super) enum Wish {
     /// The client does not say: it takes what it gets, and need not know why it gets nothing.
     Open,
-    /// This kind if possible, else the other, else the reason.
+    /// A delegation, best of this kind, or the reason why there is none. The access decides which kind is tried.
     For(Option<Kind>),
     /// Nothing, for this reason.
     Nothing(WhyNoDelegation),

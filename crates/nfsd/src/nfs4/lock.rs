@@ -92,7 +92,8 @@ fn refused(refused: LockRefused) -> LockFailure {
 }
 
 impl Shared {
-    /// Asks the table, and first takes conflicting claims from clients whose leases are over. Sleeps.
+    /// Asks the table. If a client whose lease is over is in the way, takes its claims on the file and asks again.
+    /// Sleeps.
     fn ask(&self, wish: &Wish, ask: Ask) -> Result<(), LockFailure> {
         let Wish { origin, file, holder, range, kind, pin, wake } = wish;
         let host = pin.as_ref().filter(|_| self.host_locks).and_then(|pin| pin.host_locks());

@@ -2,8 +2,8 @@
 //!
 //! This module executes OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, LOCK and LOCKU one after the other for each owner,
 //! and each of them once: a repeated operation gets the same answer. Their work is the same as in later minor versions,
-//! whose code does it (`open.rs`, `lock.rs`). In addition, an open of an unknown owner waits for OPEN_CONFIRM, and has
-//! no effect before that.
+//! whose code does it (`open.rs`, `lock.rs`). In addition, an open of an owner that is not confirmed waits for
+//! OPEN_CONFIRM, and the client cannot use its stateid before that.
 
 use super::{
     compound::Compound,

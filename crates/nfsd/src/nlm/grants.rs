@@ -181,7 +181,7 @@ impl Lockd {
         }
     }
 
-    /// Calls a host until it answers whether it takes a lock.
+    /// Calls a host until it answers whether it takes a lock, [`GRANT_ATTEMPTS`] times at most.
     async fn tell(&self, waiter: &Waiter, cookie: u64) -> Said {
         for attempt in 0..GRANT_ATTEMPTS {
             if attempt > 0 {

@@ -234,8 +234,8 @@ impl Hosts {
         Some(host)
     }
 
-    /// Enters the host of this name at this address, if it is not known and there is room. A host that holds nothing
-    /// may make room: it is forgotten.
+    /// The host of this name at this address; enters it if it is new and there is room. Hosts that hold nothing may
+    /// have to make room: these are forgotten, and returned.
     pub(super) fn enter(&self, address: IpAddr, name: &[u8], now: Timestamp) -> (Option<Arc<Host>>, Vec<Arc<Host>>) {
         let client = ClientNetwork::of(address);
         let mut table = self.table();

@@ -102,7 +102,8 @@ impl Lockd {
         opened.map_err(|failure| failed(failure.fault))
     }
 
-    /// Asks the table, and first takes conflicting claims from clients of version 4 whose leases are over. Sleeps.
+    /// Asks the table. If a client of version 4 whose lease is over is in the way, takes its claims on the file and
+    /// asks again. Sleeps.
     // NLM-BOTH-a, NLM-BOTH-b
     pub(super) fn ask(&self, origin: Origin, request: &LockRequest<'_>, ask: Ask) -> Result<(), LockRefused> {
         let mut taken = 0;

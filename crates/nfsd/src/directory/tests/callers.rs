@@ -54,7 +54,8 @@ fn an_ordinary_users_server_acts_as_itself() {
     });
 }
 
-/// A program that the superuser made for another user runs with that user's rights only until another user changes it.
+/// A program that the superuser made for another user runs with that user's rights only until anybody but the superuser
+/// changes it, the owner included.
 #[test]
 fn set_user_id_bits_go_when_anybody_but_the_superuser_changes_a_file() {
     if !geteuid().is_root() {

@@ -27,8 +27,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The server calls a client that was silent for the first number of parts of a lease, of which it has the second
-/// number.
+/// The part of a lease, as a fraction, for which a client must be silent before the server calls it.
 const SILENT_PARTS: (u32, u32) = (3, 4);
 
 /// Why such a client's connections are ended.

@@ -1,9 +1,10 @@
 //! EXCHANGE_ID and DESTROY_CLIENTID (RFC 8881 sections 18.35, 18.50): which client gets a record, and which record goes
 //! for it.
 //!
-//! If there are too many records, unconfirmed ones go first, the oldest of the network that has most; then records
-//! whose lease is over and that hold nothing. A record that still holds something is marked, and goes with the next
-//! [`State::sweep`]. A record whose lease runs never goes.
+//! If there are too many records, unconfirmed ones go first, the oldest of the network that has most; then confirmed
+//! records whose lease is over and that hold nothing. If all of these hold something, the one that was away longest is
+//! marked, and goes with the next [`State::sweep`]; the new client has to ask again. A confirmed record whose lease
+//! runs never goes.
 
 use super::{
     State,

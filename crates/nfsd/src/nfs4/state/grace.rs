@@ -175,7 +175,8 @@ impl Recovery {
         self.is_own_grace() || self.beside.get().is_some_and(|is_beside| is_beside())
     }
 
-    /// From now on clients get nothing new while `is_grace` returns true, either. Later calls change nothing.
+    /// Sets another protocol's `is_grace`: while it returns true, clients get nothing new, either. Later calls change
+    /// nothing.
     pub(crate) fn wait_beside(&self, is_grace: Beside) {
         let _ = self.beside.set(is_grace);
     }

@@ -88,7 +88,7 @@ impl Totals {
 
 /// What one client holds.
 pub(crate) struct Held<P> {
-    /// The flags of SEQUENCE, which can so be read without the lock.
+    /// The flags of SEQUENCE: outside the lock, so that SEQUENCE need not wait for it.
     flags: Arc<AtomicU32>,
     inner: Mutex<Inner<P>>,
 }

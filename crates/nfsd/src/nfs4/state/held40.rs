@@ -71,7 +71,7 @@ impl ByOwner {
 }
 
 impl<P> Held<P> {
-    /// The same for a client of this minor version.
+    /// Prepares this for the client's minor version: in version 0 it also finds states by their owners.
     pub(super) fn of_minor(self, minor: u32) -> Self {
         self.lock().by_owner = (minor == 0).then(ByOwner::default);
         self

@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 /// The state of a client's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// The lease runs: nobody takes what the client holds.
+    /// The lease runs: no other client takes what the client holds, except delegations that it does not return in time.
     Live,
     /// The lease is over: the client keeps what it holds until another client asks for it.
     Courtesy,
@@ -68,7 +68,7 @@ impl Lease {
         self.with(|lease| lease.is_ended = true);
     }
 
-    /// Ends the lease if `is_due` says so of its standing, or if it has already ended.
+    /// Ends the client if `is_due` says so of its standing. Returns whether the client has ended, now or before.
     pub(super) fn end_if(&self, now: Timestamp, limits: &Limits, is_due: impl FnOnce(Standing) -> bool) -> bool {
         self.with(|lease| {
             lease.is_ended |= is_due(lease.standing(now, limits));

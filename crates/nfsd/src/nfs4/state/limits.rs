@@ -1,4 +1,4 @@
-//! Limits of the state: how many of everything a client, an address and the server can have, and for how long.
+//! Limits of the state: how many of everything a client, a network and the server can have, and for how long.
 //!
 //! A server uses the constants. [`Limits`] collects them, so that tests can make them small. Limits of things that
 //! other modules keep (open files, waiting locks, copies, recalls, tags of COMPOUNDs) stand in those modules.
@@ -7,7 +7,8 @@ use std::time::Duration;
 
 /// The most client records. A client takes about 2 KiB without what it holds; a site has hundreds of clients.
 pub(crate) const MAX_CLIENTS: usize = 4_096;
-/// The most client records of one address: three quarters, so that one address never takes all of them.
+/// The most client records of one network ([`ClientNetwork`](rpcrdma_oncrpc::ClientNetwork): an IPv4 address or an IPv6
+/// network): three quarters, so that one network never takes all of them.
 pub(crate) const MAX_CLIENTS_OF_ADDRESS: usize = MAX_CLIENTS / 4 * 3;
 /// The most client records that no session has confirmed. An honest client confirms its record one round trip later,
 /// but any caller can make unconfirmed ones without end.
