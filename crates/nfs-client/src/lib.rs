@@ -5,9 +5,9 @@
 //! * [`Reader`] and [`Writer`] stream a file with a window of calls under way; the writer survives a restart of the
 //!   server without losing a byte.
 //! * [`Listing`] walks a directory, [`Files::walk`] a path.
-//! [`Nfs3`] has every procedure of NFS version 3 as an async method. If the server asks it to try again later, it does
-//! so for ten minutes at most. If the reply to a retransmitted call is "exists" or "does not exist", it checks whether
-//! the first transmission succeeded. [`Files`] can use it. It has access control lists by NFSACL.
+//! * [`Nfs3`] has every procedure of NFS version 3 as an async method. If the server asks it to try again later, it
+//!   does so for ten minutes at most. If the reply to a retransmitted call is "exists" or "does not exist", it checks
+//!   whether the first transmission succeeded. [`Files`] can use it. It has access control lists by NFSACL.
 //! * [`Nfs2`] has the procedures of NFS version 2. [`Files`] can use it, too.
 //! * [`Mount`] finds the root of an export.
 //! * [`v4`] is a client of NFS version 4, with sessions, state that it recovers, and callbacks. [`Files`] can use it,

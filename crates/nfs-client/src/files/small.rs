@@ -39,7 +39,7 @@ impl Files {
     /// One READ sees a file as it is at one moment, so an open would add nothing. The server applies the same rules
     /// without it: it respects an open that denies reading, and recalls a delegation that is in the way (RFC 8881
     /// section 9.1.4.3). A call reads one file: if a COMPOUND has several READs, Linux's nfsd answers some with bytes
-    /// of another place (seen with 6.12, over RDMA and TCP), and nothing shows which.
+    /// that are not the file's (seen with 6.12, over RDMA and TCP), and nothing shows which.
     ///
     /// # Errors
     /// See [`Error`]. If this fails, the file may still be readable with an open.

@@ -203,7 +203,7 @@ impl Inner {
                 Done::Renewed(renewed)
             });
         }
-        // While a renewal is under way, the next one is due an interval from now.
+        // While a renewal is under way, the next one is due an interval from now at the earliest.
         let due =
             self.renewal_due(course, interval).max(if course.is_renewing || is_ending { now + interval } else { now });
         if may_heed(course) { due.min(course.flags_from) } else { due }

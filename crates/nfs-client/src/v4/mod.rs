@@ -1,12 +1,12 @@
 //! A client of NFS version 4, minor versions 0 to 2.
 //!
-//! [`Nfs4`] has every operation as an async method. It agrees with the server on a minor version, keeps a session (in
-//! minor version 0 a client id), and repairs both. If a restart of the server, a lost session or a lost connection
-//! interrupts a call, it reclaims what the client holds and repeats the call. It reports what it could not reclaim
-//! ([`Error::Lost`]).
-//! [`Opened`] is an open file, with its locks. If it is dropped, the driver closes the file a little later.
-//! [`Nfs4::driver`] renews the lease and does what the server asks for. The library starts no task: the embedder polls
-//! the driver.
+//! * [`Nfs4`] has every operation as an async method. It agrees with the server on a minor version, keeps a session (in
+//!   minor version 0 a client id), and repairs both. If a restart of the server, a lost session or a lost connection
+//!   interrupts a call, it reclaims what the client holds and repeats the call. It reports what it could not reclaim
+//!   ([`Error::Lost`]).
+//! * [`Opened`] is an open file, with its locks. If it is dropped, the driver closes the file a little later.
+//! * [`Nfs4::driver`] renews the lease and does what the server asks for. The library starts no task: the embedder
+//!   polls the driver.
 //! * [`Callbacks`] answers the calls of the server, which the transport brings in the reverse direction.
 //!
 //! The client trusts nothing that a server sends: results that do not fit the call are errors, and everything that it

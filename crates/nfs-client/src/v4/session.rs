@@ -25,6 +25,7 @@ const CACHED_OCTETS: u32 = 4_096;
 pub(super) const BACK_OCTETS: u32 = 4_096 - 28;
 /// The most operations of a call of the server.
 pub(super) const BACK_OPERATIONS: u32 = 16;
+/// The slots of the back channel: the most calls of the server at a time.
 pub(super) const BACK_SLOTS: u32 = 16;
 /// The largest reply in the back channel that the client keeps.
 pub(super) const BACK_CACHED_OCTETS: u32 = 2_048;

@@ -39,7 +39,7 @@ pub(super) fn outcomes_without_session(client: &Inner, call: &callback::Argument
     for args in &call.ops {
         let status = match args {
             Args::Recall(recall) => client.gives_back(recall, || client.awaited.is_opening()),
-            // The client returns a delegated file at once, and knows nothing of it that the server does not know.
+            // The client never uses a delegation, so it knows nothing of the file that the server does not know.
             Args::GetAttr(_) => Status::BADHANDLE,
             _ => Status::OP_ILLEGAL,
         };
@@ -68,7 +68,8 @@ fn execute(client: Option<&Inner>, sequence: &CbSequence, args: &Args) -> Status
     match args {
         Args::Sequence(_) => Status::SEQUENCE_POS,
         Args::Recall(recall) => client.map_or(Status::BAD_STATEID, |client| client.recalled(sequence, recall)),
-        // The client keeps none, which satisfies any limit.
+        // A client that returns delegations at once has none, which satisfies any limit; one that keeps them keeps them
+        // all the same.
         Args::RecallAny(_) => Status::OK,
         Args::RecallSlot(recall) => {
             if let Some(client) = client {
