@@ -1,6 +1,6 @@
 //! Words from a slice of received octets.
 //!
-//! Borrows the octets. The first word that is not whole is an error, which says where.
+//! Borrows the octets. If a word is cut off, the error says where.
 
 use rpcrdma_xdr::{DecodeError, UNIT};
 use std::ops::Range;
@@ -50,7 +50,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The count of an array whose elements take `element` octets each: at most as many as the message still has.
+    /// The count of an array whose elements take `element` octets each. A count that the rest of the message cannot
+    /// hold is an error.
     pub(crate) fn count(&mut self, element: usize) -> Result<usize, DecodeError> {
         let position = self.position;
         let len = usize::try_from(self.u32()?).unwrap_or(usize::MAX);

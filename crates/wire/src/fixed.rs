@@ -1,7 +1,7 @@
 //! The four words with which every header begins, whatever its version (RFC 8166 section 7, version 2 draft section
 //! 4.2.3).
 //!
-//! They are all that can be read of a message before its version is known. Owns nothing.
+//! A receiver can read only these words before it knows the version. Owns nothing.
 
 use crate::cursor::Cursor;
 use rpcrdma_xdr::DecodeError;

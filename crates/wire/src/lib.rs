@@ -1,13 +1,13 @@
 //! The headers that RPC-over-RDMA puts around an RPC message on the wire.
 //!
-//! [`v1`] has the transport headers of version 1 (RFC 8166) and the checks that a received message allows by itself,
-//! [`v2`] those of version 2 (draft-ietf-nfsv4-rpcrdma-version-two-01), [`chunk`] the chunk lists that both have;
-//! [`FixedWords`] are the words that headers of every version begin with, and [`rpc`] has the words of an RPC message
-//! that a transport reads. [`private_data`] has the eight octets that the ends exchange while they connect (RFC 8797).
+//! [`v1`] has the transport headers of version 1 (RFC 8166) and the checks for which a receiver needs the message
+//! alone, [`v2`] has the same for version 2 (draft-ietf-nfsv4-rpcrdma-version-two-01), and [`chunk`] the chunk lists
+//! that both have; [`FixedWords`] are the words with which headers of every version begin, and [`rpc`] has the words of
+//! an RPC message that a transport reads. [`private_data`] has the eight octets that the ends exchange while they
+//! connect (RFC 8797).
 //!
-//! The crate keeps no state, does no input or output, and owns a buffer no longer than one call. Decoders take octets
-//! as a peer sent them: whatever these are, a decoder returns, and allocates no more than a small multiple of their
-//! number.
+//! The crate keeps no state, does no input or output, and keeps no buffer after a call. Decoders take the octets of a
+//! hostile peer: whatever these are, a decoder returns, and allocates no more than a small multiple of their number.
 //!
 //! ```
 //! use rpcrdma_wire::v1::{Body, Header, Lists};
@@ -30,8 +30,8 @@ pub mod v2;
 pub use fixed::{FIXED_OCTETS, FixedWords};
 pub use private_data::PrivateData;
 
-/// The version of RPC-over-RDMA of a message, in all versions its second word. `None` if the message is too short for
-/// it.
+/// The version of RPC-over-RDMA that a message states: its second word, in every version. `None` if the message is too
+/// short.
 // V2-4.2.3-e, V1-7-a
 pub fn version(message: &[u8]) -> Option<u32> {
     cursor::word_at(message, 4)

@@ -1,8 +1,8 @@
-//! The private data of RFC 8797: what each end says about itself while the connection is made.
+//! The private data of RFC 8797: what each end says about itself while the ends connect.
 //!
-//! Eight octets: magic (4), format version (1), flags (1), send size (1), receive size (1). A size is coded as
-//! its number of KiB less one. It owns nothing. Octets that hold no such block are no error: the peer then said
-//! nothing, and the defaults of RFC 8166 section 3.3.3 hold.
+//! Eight octets: magic (4), format version (1), flags (1), send size (1), receive size (1). The code of a size is its
+//! number of KiB less one. The module owns nothing. Octets without such a block are no error: the peer has then said
+//! nothing about itself, and the defaults of RFC 8166 section 3.3.3 hold.
 
 /// The first four octets of the block.
 pub const MAGIC: u32 = 0xF6AB_0E18;
@@ -10,27 +10,27 @@ pub const MAGIC: u32 = 0xF6AB_0E18;
 /// Octets of the block.
 pub const LEN_OCTETS: usize = 8;
 
-/// The only format version there is.
+/// The only format version that exists.
 const FORMAT_VERSION: u8 = 1;
 
-/// The flag bit that says that the sender can be sent Send with Invalidate.
+/// The flag bit with which the sender says that it accepts Send with Invalidate.
 const FLAG_REMOTE_INVALIDATION: u8 = 0x01;
 
 /// The unit of the sizes, in octets.
 const SIZE_UNIT_OCTETS: u32 = 1024;
 
-/// The smallest size that can be stated, and the one in force where nothing was stated, in octets.
+/// The smallest size that an end can state, and the size in force if an end states none, in octets.
 // CM-8797-4-d
 pub const MIN_SIZE_OCTETS: u32 = SIZE_UNIT_OCTETS;
 
-/// The largest size that can be stated, in octets.
+/// The largest size that an end can state, in octets.
 pub const MAX_SIZE_OCTETS: u32 = SIZE_UNIT_OCTETS * 256;
 
 /// What one end says about itself.
 // CM-8797-4-a
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrivateData {
-    /// Whether it can be sent Send with Invalidate.
+    /// Whether this end accepts Send with Invalidate.
     pub remote_invalidation: bool,
     /// The largest message that it sends, in octets: a multiple of 1,024 up to [`MAX_SIZE_OCTETS`].
     pub send_size: u32,
@@ -39,7 +39,8 @@ pub struct PrivateData {
 }
 
 impl PrivateData {
-    /// The block's octets. Sizes are rounded down to a multiple of 1,024 and cut to what can be stated.
+    /// The block's octets. Sizes are rounded down to a multiple of 1,024 and brought into the range that an end can
+    /// state.
     pub fn to_octets(self) -> [u8; LEN_OCTETS] {
         let magic = MAGIC.to_be_bytes();
         let flags = if self.remote_invalidation { FLAG_REMOTE_INVALIDATION } else { 0 };
@@ -47,8 +48,8 @@ impl PrivateData {
         [a, b, c, d, FORMAT_VERSION, flags, size_code(self.send_size), size_code(self.receive_size)]
     }
 
-    /// The first block of a known format in `octets`, at whatever offset: some providers put words of their own
-    /// before it, or zeroes after it. Flags that have no meaning yet are ignored.
+    /// The first block of a known format in `octets`, at any offset: some providers put words of their own before it,
+    /// or zeroes after it. It ignores flags that have no meaning yet.
     // CM-8797-4-c
     pub fn find(octets: &[u8]) -> Option<Self> {
         octets.windows(LEN_OCTETS).find_map(Self::parse)

@@ -1,8 +1,8 @@
-//! The words of an RPC message that the transport reads: its XID, whether it is a Call or a Reply, and what a Call
-//! calls (RFC 5531 section 9).
+//! The words of an RPC message that the transport reads: its XID, whether it is a Call or a Reply, and the program that
+//! a Call names (RFC 5531 section 9).
 //!
-//! The transport passes RPC messages on and decodes none. But it must compare the XID with the header's, version 1
-//! finds the direction of a message in nothing else, and a NULL call shows whether a silent peer is alive. Owns
+//! The transport passes RPC messages on and decodes none. But it must compare the XID with the header's, in version 1
+//! only this second word shows the direction of a message, and a NULL call shows whether a silent peer is alive. Owns
 //! nothing.
 
 use crate::cursor::word_at;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 /// Octets of the XID, the first word.
 pub(crate) const XID_OCTETS: usize = 4;
 
-/// Whether a message calls or answers: its second word.
+/// Whether a message is a Call or a Reply: its second word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// A Call (0).
@@ -36,7 +36,7 @@ pub fn has_xid(message: &[u8], xid: u32) -> bool {
     message.first_chunk::<XID_OCTETS>() == Some(&xid.to_be_bytes())
 }
 
-/// The direction of a message; `None` if the message is too short for it, or has another number there.
+/// The direction of a message; `None` if the message is too short, or its second word is another number.
 ///
 /// ```
 /// use rpcrdma_wire::rpc::{Direction, direction, null_call};
@@ -48,19 +48,19 @@ pub fn direction(message: &[u8]) -> Option<Direction> {
     [Direction::Call, Direction::Reply].into_iter().find(|direction| direction.word() == word)
 }
 
-/// Program and version of a Call, of which `head` is the beginning.
+/// Program and version of the Call that begins with `head`.
 pub fn program(head: &[u8]) -> Option<(u32, u32)> {
     word_at(head, 12).zip(word_at(head, 16))
 }
 
-/// The port mapper, which every host with RPC had once.
+/// The port mapper, which once every host with RPC had.
 const PORT_MAPPER: (u32, u32) = (100_000, 2);
 
 /// Words of a Call with empty credential and verifier.
 const NULL_CALL_WORDS: usize = 10;
 
-/// A Call of procedure 0 of a program and version, or of the port mapper if none is known. Any answer shows that the
-/// peer lives, even one that says that it has no such program.
+/// A Call of procedure 0 of this program and version, or of the port mapper if the caller knows none. Any answer shows
+/// that the peer is alive, even the answer that it has no such program.
 pub fn null_call(xid: u32, program: Option<(u32, u32)>) -> Bytes {
     let (program, version) = program.unwrap_or(PORT_MAPPER);
     let words: [u32; NULL_CALL_WORDS] = [xid, Direction::Call.word(), 2, program, version, 0, 0, 0, 0, 0];

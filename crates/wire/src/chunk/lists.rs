@@ -1,7 +1,8 @@
 //! The chunk lists of a header: Read list, Write list, Reply chunk (RFC 8166 section 4.1.2; version 2 draft section
 //! 6.2.3).
 //!
-//! In this order, each ended by a zero word or absent. Owns the decoded lists.
+//! The lists stand in this order, and a zero word ends each; for the Reply chunk it means that there is none. Owns the
+//! decoded lists.
 
 use super::{ReadList, WriteChunk, WriteList};
 use crate::cursor::Cursor;
@@ -12,7 +13,7 @@ use rpcrdma_xdr::DecodeError;
 // V2-6.2.3-a, V2-C.1-c, V1-4.3-a
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lists {
-    /// What the responder reads. Empty in a Reply.
+    /// The data that the responder reads. Empty in a Reply.
     pub reads: ReadList,
     /// Where the responder writes results.
     pub writes: WriteList,

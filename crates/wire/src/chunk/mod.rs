@@ -1,4 +1,5 @@
-//! Chunks: which memory of the requester an RPC message is moved from or to. They are the same in both versions.
+//! Chunks: the memory of the requester from or to which the responder moves data of an RPC message. They are the same
+//! in both versions.
 //!
 //! Owns the decoded segments. A list that is cut off, whose presence words are neither 0 nor 1, or whose counts go
 //! beyond the message, is an error of the header; the decoder reserves no room for segments that are not in the

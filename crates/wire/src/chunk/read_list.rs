@@ -31,7 +31,7 @@ impl ReadSegment {
 pub struct ReadChunk {
     /// Their Position.
     pub position: u32,
-    /// Their places, in list order.
+    /// Their memory, in list order.
     pub segments: SmallVec<[Segment; 1]>,
 }
 

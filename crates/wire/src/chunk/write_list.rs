@@ -32,8 +32,8 @@ impl WriteChunk {
         self.len() == 0
     }
 
-    /// The chunk as a Reply repeats it when `written` octets were written to it: the same segments, filled in
-    /// order, each with the length that was written there. `None` if they do not fit.
+    /// The chunk as a Reply repeats it after the responder has written `written` octets: the same segments, filled in
+    /// order, each with the length written there. `None` if the octets do not fit.
     // V1-3.4.6-c, V1-3.4.6-d, V2-4.3.6-d, V2-4.3.6-e, V1-4.3.2.2-c, V2-4.3.6-h, V1-4.3.3-d
     pub fn filled(&self, written: u64) -> Option<Self> {
         let mut left = written;
@@ -61,7 +61,7 @@ impl WriteChunk {
     }
 
     pub(crate) fn encode(&self, out: &mut impl BufMut) {
-        // A header is bounded by a message, far below 2^32 segments.
+        // A message bounds the header, to far less than 2^32 segments.
         out.put_u32(u32::try_from(self.0.len()).unwrap_or(u32::MAX));
         for segment in &self.0 {
             segment.encode(out);

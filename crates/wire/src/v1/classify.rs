@@ -1,7 +1,7 @@
-//! What a receiver must do with a message, judged by the message alone (RFC 8166 section 4.5).
+//! What a receiver must do with a message, decided from the message alone (RFC 8166 section 4.5).
 //!
-//! Matching the XID with outstanding calls, credits and limits come later and elsewhere. Owns nothing but the decoded
-//! header that it passes on. It cannot fail: whatever the octets are, there is one judgement.
+//! Other modules match the XID with outstanding calls and check credits and limits later. Owns nothing but the decoded
+//! header that it passes on. It cannot fail: for any octets there is exactly one judgement.
 
 use super::{Body, ErrorBody, Header, HeaderError, MIN_MESSAGE_OCTETS, Procedure, VERSION};
 use crate::{
@@ -9,28 +9,28 @@ use crate::{
     rpc::has_xid,
 };
 
-/// What the receiver is for the RPC that the message belongs to.
+/// The receiver's role in the RPC to which the message belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// It answers Calls.
     Responder,
-    /// It makes them.
+    /// It sends Calls.
     Requester,
 }
 
-/// What the receiver does.
+/// What the receiver does with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// The message is passed on.
+    /// It passes the message on.
     Accept {
         /// Its header.
         header: Header,
         /// Where its Payload stream begins, in octets.
         payload_offset: usize,
     },
-    /// It is dropped, and nothing is sent.
+    /// It drops the message, and sends nothing.
     Discard(Discard),
-    /// It is dropped, and answered with an `RDMA_ERROR`.
+    /// It drops the message, and answers with an `RDMA_ERROR`.
     Reply {
         /// The XID to repeat.
         xid: u32,
@@ -41,17 +41,17 @@ pub enum Judgement {
     },
 }
 
-/// Why a message is dropped in silence.
+/// Why a receiver drops a message in silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Discard {
     /// It is shorter than any message of its kind.
     Short,
-    /// Only requesters receive errors.
+    /// An error; only requesters receive errors.
     ErrorToResponder,
     /// An error that cannot be decoded.
     UnknownError,
-    /// `RDMA_DONE` means nothing any more.
+    /// `RDMA_DONE` has no meaning any more.
     Done,
     /// `RDMA_MSGP` is not for requesters.
     Msgp,
@@ -66,8 +66,8 @@ pub fn judge(role: Role, message: &[u8]) -> Judgement {
     judge_by(|_| role, message)
 }
 
-/// As [`judge`], where the receiver can be either: `role` chooses, given the header and the Payload stream behind it,
-/// or nothing where no header could be decoded.
+/// As [`judge`], where the receiver can have either role: `role` chooses it from the header and the Payload stream
+/// behind it, or from `None` if the message has no valid header.
 pub fn judge_by(role: impl FnOnce(Option<(&Header, &[u8])>) -> Role, message: &[u8]) -> Judgement {
     let decoded = Header::decode(message);
     let role = match &decoded {
@@ -98,19 +98,19 @@ pub fn judge_by(role: impl FnOnce(Option<(&Header, &[u8])>) -> Role, message: &[
     }
 }
 
-/// Below 28 octets only the two kinds of message are looked at that can be that short.
+/// Of messages below 28 octets, the receiver considers only the two kinds that can be so short.
 // V1-4.5-a, V1-4.5-i
 fn too_short(decoded: &Result<(Header, usize), HeaderError>, len: usize) -> bool {
     let exempt = matches!(decoded, Ok((Header { body: Body::Error(_) | Body::Done, .. }, _)));
     len < MIN_MESSAGE_OCTETS && !exempt
 }
 
-/// What a responder answers to octets that are not a header.
+/// How a responder answers octets that are not a header.
 // V1-4.5-b, V1-4.5-d, V1-4.5.2-a
 fn answer(error: &HeaderError) -> Judgement {
     match *error {
         HeaderError::Short { .. } => Judgement::Discard(Discard::Short),
-        // An answer to an error could be answered with an error, without end.
+        // If ends answered errors, two of them could answer each other without end.
         HeaderError::Version { procedure, .. } if procedure == Procedure::Error.code() => {
             Judgement::Discard(Discard::ErrorToResponder)
         }
@@ -135,7 +135,7 @@ fn as_responder(header: Header, payload_offset: usize, payload: &[u8]) -> Judgem
         Body::Done => return Judgement::Discard(Discard::Done),
         // V1-4.6.1-b, IE-7.1.3-a
         Body::Msgp { .. } => false,
-        // Two payloads at offset 0 have no sensible meaning (RFC 8166 section 4.2.4).
+        // Two payloads, both at offset 0, have no sensible meaning (RFC 8166 section 4.2.4).
         // V1-4.2.4-g
         Body::Msg(lists) => {
             // V1-4.2.1-c

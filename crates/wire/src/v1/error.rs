@@ -1,7 +1,7 @@
 //! What an `RDMA_ERROR` message says (RFC 8166 section 4.5).
 //!
-//! A code, and for `ERR_VERS` two words: the lowest and the highest version that the responder knows. Owns
-//! nothing. A code other than the two is an error of the header.
+//! A code, and for `ERR_VERS` two words: the lowest and the highest version that the responder knows. Owns nothing. Any
+//! code but these two is an error of the header.
 
 use crate::cursor::Cursor;
 use bytes::BufMut;
@@ -12,7 +12,7 @@ use rpcrdma_xdr::DecodeError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorBody {
-    /// `ERR_VERS`: the version of the request is not known.
+    /// `ERR_VERS`: the responder does not know the version of the request.
     Version {
         /// The lowest version that the responder knows.
         low: u32,

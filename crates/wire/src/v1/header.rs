@@ -17,8 +17,8 @@ use rpcrdma_xdr::DecodeError;
 // V1-4.1.2-c
 pub const NO_CHUNKS_OCTETS: usize = 28;
 
-/// A message of fewer octets is discarded unparsed, but for `RDMA_ERROR` and `RDMA_DONE`, which can be shorter
-/// (RFC 8166 section 4.5).
+/// A receiver discards shorter messages unparsed, except `RDMA_ERROR` and `RDMA_DONE`, which can be shorter (RFC 8166
+/// section 4.5).
 // V1-4.5-a, V1-4.5-i
 pub const MIN_MESSAGE_OCTETS: usize = 28;
 
@@ -53,7 +53,7 @@ impl Procedure {
         }
     }
 
-    /// The procedure of a word, if it is one.
+    /// The procedure with this number, if one exists.
     pub fn from_code(code: u32) -> Option<Self> {
         [Procedure::Msg, Procedure::Nomsg, Procedure::Msgp, Procedure::Done, Procedure::Error]
             .into_iter()
@@ -81,7 +81,7 @@ pub enum Body {
     Msg(Lists),
     /// `RDMA_NOMSG`.
     Nomsg(Lists),
-    /// `RDMA_MSGP`, which is understood and never sent.
+    /// `RDMA_MSGP`, which we decode and never send.
     Msgp {
         /// Alignment that the sender suggested.
         align: u32,
@@ -90,7 +90,7 @@ pub enum Body {
         /// The chunks.
         lists: Lists,
     },
-    /// `RDMA_DONE`, which is understood and never sent.
+    /// `RDMA_DONE`, which we decode and never send.
     Done,
     /// `RDMA_ERROR`.
     Error(ErrorBody),
@@ -127,12 +127,12 @@ impl Body {
 pub struct Header {
     /// The XID of the RPC message.
     pub xid: u32,
-    /// `rdma_vers`: 1, but for an `ERR_VERS`, which repeats whatever version the request had.
+    /// `rdma_vers`: 1, except in an `ERR_VERS`, which repeats the version of the request.
     pub version: u32,
-    /// Credits: asked for in a Call, granted in a Reply.
+    /// Credits: in a Call those that the requester asks for, in a Reply those that the responder grants.
     // V1-3.3.1-b, V1-4.2.3-a
     pub credit: u32,
-    /// The rest.
+    /// What follows the fixed words.
     pub body: Body,
 }
 
@@ -143,7 +143,7 @@ impl Header {
         Self { xid, version: VERSION, credit, body }
     }
 
-    /// Decodes the header at the beginning of a message. Returns with it the offset of what follows.
+    /// Decodes the header at the beginning of a message. Returns it with the offset of the first octet behind it.
     ///
     /// # Errors
     /// If the message is too short for the fixed words, of another version, of an unknown procedure, or malformed.
@@ -169,7 +169,7 @@ impl Header {
             Procedure::Error => ErrorBody::decode(&mut cursor).map(Body::Error),
         };
         match body {
-            // Older responders put their own version where the request's belongs (RFC 8166 section 4.5).
+            // Older responders put their own version in the place of the request's (RFC 8166 section 4.5).
             // V1-4.5-j
             Ok(body) if version == VERSION || matches!(body, Body::Error(ErrorBody::Version { .. })) => {
                 Ok((Self { xid, version, credit, body }, cursor.position()))

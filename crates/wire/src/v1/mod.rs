@@ -1,7 +1,7 @@
 //! Version 1 of RPC-over-RDMA (RFC 8166 section 4).
 //!
-//! A message is a header and, behind it in `RDMA_MSG`, the RPC message or what is left of it once items were
-//! moved to chunks. [`Header`] is that header as data; [`judge`] says what a receiver does with a message.
+//! A message is a header and, behind it in `RDMA_MSG`, the RPC message, or what remains of it after items were moved to
+//! chunks. [`Header`] is that header as data; [`judge`] says what a receiver does with a message.
 
 mod classify;
 mod error;

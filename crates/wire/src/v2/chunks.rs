@@ -1,6 +1,6 @@
 //! The chunk lists of version 2 (draft sections 6.2.3 and 8.3).
 //!
-//! One word more than in version 1 stands before the lists: the handle that the responder may invalidate with its
+//! The lists stand behind one word that version 1 does not have: the handle that the responder may invalidate with its
 //! reply. Owns the decoded lists; a list that is wrong is an error of the header.
 
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
 use bytes::BufMut;
 use rpcrdma_xdr::DecodeError;
 
-/// What `RDMA2_MSG` and `RDMA2_NOMSG` headers say about memory.
+/// The memory that an `RDMA2_MSG` or `RDMA2_NOMSG` header describes.
 // V2-6.2.3-b, V2-6.2.3-c, V2-6.3-b
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chunks {
@@ -26,8 +26,8 @@ impl Chunks {
         self.lists.is_empty()
     }
 
-    /// The handle that may be invalidated, if it is one of those that the chunks name. Another one is nothing that the
-    /// receiver can rely on.
+    /// The handle that the responder may invalidate, if one of the chunks names it. The receiver cannot rely on any
+    /// other handle.
     // V2-6.2.4-a, V2-6.2.4-e
     pub fn invalidatable(&self) -> Option<u32> {
         let Lists { reads, writes, reply } = &self.lists;
@@ -53,7 +53,7 @@ impl Chunks {
 }
 
 impl From<Lists> for Chunks {
-    /// Nothing may be invalidated.
+    /// Chunks whose handles the responder may not invalidate.
     fn from(lists: Lists) -> Self {
         Self { inv_handle: 0, lists }
     }

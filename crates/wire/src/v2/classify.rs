@@ -1,13 +1,13 @@
-//! What a receiver must do with a message of version 2, judged by the message alone (draft sections 6 and 7).
+//! What a receiver must do with a message of version 2, decided from the message alone (draft sections 6 and 7).
 //!
-//! Matching the XID with outstanding calls, sequences of continued messages, the state of the property exchange,
-//! credits and limits come later and elsewhere. Owns nothing but the decoded header that it passes on. It cannot fail:
-//! whatever the octets are, there is one judgement.
+//! Other modules later match the XID with outstanding calls and check sequences of continued messages, the state of the
+//! property exchange, credits and limits. Owns nothing but the decoded header that it passes on. It cannot fail: for
+//! any octets there is exactly one judgement.
 //!
-//! The message says for which half of an end it is. With `RDMA2_F_RESPONSE` clear, its XID is the sender's, and an
-//! error about it means something to the sender. With the flag set, the XID is the receiver's own, and an answer could
-//! hit an unrelated call of the peer. So the receiver answers only the former, except where the draft requires every
-//! receiver to answer.
+//! The flag `RDMA2_F_RESPONSE` says for which role of an end the message is. If it is clear, the sender chose the XID,
+//! and an error about this XID means something to the sender. If it is set, the receiver chose the XID, and an answer
+//! could hit an unrelated call of the peer. So the receiver answers only messages without the flag, except where the
+//! draft requires every receiver to answer.
 
 use super::{
     Body, Chunks, Credits, ErrorBody, Extensions, Header, HeaderError, HeaderType, NoExtensions, Prefix, Role, VERSION,
@@ -21,14 +21,14 @@ use bytes::Bytes;
 /// Octets at the beginning of an RPC message that the transport knows: the XID, and whether it is a Call or a Reply.
 const KNOWN_OCTETS: usize = 8;
 
-/// Who receives, and where in a sequence of continued messages.
+/// The receiver's role, and where in a sequence of continued messages it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Receiver<'a> {
-    /// Only who answers calls in the forward direction answers an unknown version.
+    /// Only the end that answers calls in the forward direction answers an unknown version.
     pub role: Role,
-    /// What it knows beyond the draft.
+    /// The header types and properties that the receiver knows beyond the draft's.
     pub extensions: &'a dyn Extensions,
-    /// Where the message stands.
+    /// Where the message stands in a sequence.
     pub place: Place<'a>,
 }
 
@@ -42,35 +42,35 @@ impl Receiver<'_> {
 /// Where a message stands in a sequence of continued messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place<'a> {
-    /// No sequence is under way, or the message is not of it.
+    /// No sequence is under way, or the message does not belong to it.
     First,
-    /// It continues a sequence: it has its XID, header type and `RDMA2_F_RESPONSE`.
+    /// The message continues a sequence: it has the same XID, header type and `RDMA2_F_RESPONSE`.
     Later {
-        /// The first octets of what the earlier messages brought, at least eight if there are so many.
+        /// The first octets that the earlier messages brought, at least eight if they brought so many.
         head: &'a [u8],
         /// How many octets they brought.
         octets: usize,
     },
 }
 
-/// What the receiver does.
+/// What the receiver does with a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Judgement {
-    /// The message is passed on.
+    /// It passes the message on.
     Accept {
         /// Its header.
         header: Header,
-        /// Where what follows the header begins, in octets.
+        /// The offset of the first octet behind the header.
         payload_offset: usize,
     },
-    /// It is dropped, and nothing is sent.
+    /// It drops the message, and sends nothing.
     Discard {
         /// Why.
         why: Discard,
-        /// The credits that its prefix granted, if there was one of this version.
+        /// The credits that the message's prefix grants, if it has a prefix of this version.
         credits: Option<Credits>,
     },
-    /// It is dropped, and answered with an `RDMA2_ERROR`.
+    /// It drops the message, and answers with an `RDMA2_ERROR`.
     Reply {
         /// The XID to repeat.
         xid: u32,
@@ -83,7 +83,7 @@ pub enum Judgement {
     },
 }
 
-/// Why a message is dropped in silence.
+/// Why a receiver drops a message in silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Discard {
@@ -95,7 +95,7 @@ pub enum Discard {
     UnknownError,
     /// Its header type is not known, and an answer could hit an unrelated call.
     HeaderType,
-    /// It claims to be continued and cannot be, and an answer could hit an unrelated call.
+    /// It is marked as continued though it cannot be, and an answer could hit an unrelated call.
     Continuation,
     /// Its header, or what it describes, is wrong, and an answer could hit an unrelated call.
     Malformed,
@@ -110,8 +110,8 @@ pub fn judge(receiver: &Receiver<'_>, message: &Bytes) -> Judgement {
     }
 }
 
-/// As [`judge`], for a message whose `prefix` is decoded already. What it returns has no meaning if the prefix is of
-/// another message.
+/// As [`judge`], for a message whose `prefix` is decoded already. If the prefix belongs to another message, the result
+/// has no meaning.
 // V2-C.1-a, V2-C.1-b
 // V2-11.2.2.4-b, ULB-5.4.2-b
 pub fn judge_after(prefix: &Prefix, receiver: &Receiver<'_>, message: &Bytes) -> Judgement {
@@ -142,10 +142,10 @@ pub fn judge_after(prefix: &Prefix, receiver: &Receiver<'_>, message: &Bytes) ->
     }
 }
 
-/// A message of another version: an error about the version, or something to answer with one.
+/// Judges a message of another version: either an error about the version, or a message to answer with such an error.
 // V2-7.1.1-a, V2-7.1.1-b, V2-7-g
 fn of_other_version(role: Role, prefix: &Prefix, message: &Bytes) -> Judgement {
-    // An answer to an error could be answered with an error, without end.
+    // If ends answered errors, two of them could answer each other without end.
     let is_error = prefix.header_type == HeaderType::Error.code();
     match (role, is_error) {
         (Role::Responder, false) => Judgement::Reply {
@@ -183,7 +183,7 @@ fn flags_fit(receiver: &Receiver<'_>, prefix: &Prefix) -> Result<(), Judgement> 
     Ok(())
 }
 
-/// Whether an RPC message, or the part of it in this message, belongs to the prefix, and the chunks fit it.
+/// Whether the RPC message, or its part in this message, belongs to the prefix, and the chunks fit.
 fn msg_fits(prefix: &Prefix, chunks: &Chunks, payload: &[u8], place: Place<'_>) -> bool {
     let (head, before) = match place {
         Place::First => (&[][..], 0),
@@ -204,15 +204,16 @@ fn msg_fits(prefix: &Prefix, chunks: &Chunks, payload: &[u8], place: Place<'_>) 
         // V2-4.4.1.1-d
         return chunks.lists.reads.is_empty();
     }
-    // Parts are put together when the last has come; until then a message has no chunks.
+    // The receiver joins the parts when the last has come; until then a message has no chunks.
     prefix.flags.more
-        // Two payloads at offset 0 have no sensible meaning.
+        // Two payloads, both at offset 0, have no sensible meaning.
         || (chunks.lists.reads.segments().iter().all(|entry| entry.position != 0)
             // V2-4.3.5-h
             && positions_fit(&chunks.lists, before.saturating_add(payload.len())))
 }
 
-/// Whether the beginning of an RPC message, as far as this message has it, has the XID and the direction of the prefix.
+/// Whether the RPC message begins with the XID and the direction of the prefix, as far as its first octets have
+/// arrived.
 // V2-7.2-a, V2-6.2.2.1-g, V2-6.2.2.1-e, V2-3.1.2-a
 fn begins_with(prefix: &Prefix, known: &[u8]) -> bool {
     let direction = if prefix.flags.response { Direction::Reply } else { Direction::Call };
@@ -221,7 +222,7 @@ fn begins_with(prefix: &Prefix, known: &[u8]) -> bool {
     prefix.xid.to_be_bytes().starts_with(xid) && (direction_fits || known.len() < KNOWN_OCTETS)
 }
 
-/// Whether there is an RPC message in a chunk, or neither: a grant.
+/// Whether a chunk holds the RPC message, or the message is a grant, without chunks and XID.
 fn nomsg_fits(prefix: &Prefix, chunks: &Chunks) -> bool {
     if chunks.is_empty() {
         // V2-6.3.2-f

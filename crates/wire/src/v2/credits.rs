@@ -1,7 +1,7 @@
 //! The credit word, `rdma_credit` (draft section 4.2.1.1).
 //!
-//! The low-order 16 bits are credits newly granted, the high-order 16 bits the most that can be outstanding at the
-//! sender. Owns nothing; every word is a value. What zero means to a receiver is the engine's business.
+//! The low-order 16 bits are credits that the message adds, the high-order 16 bits the most that can be outstanding at
+//! the sender. Owns nothing; every word is valid. The engine decides what zero means to a receiver.
 
 /// What a message says about credits. One credit is one message.
 // V2-4.2.1.1-c
@@ -9,7 +9,7 @@
 pub struct Credits {
     /// Credits that this message adds. Senders never put zero here.
     pub granted: u16,
-    /// The most credits that can be outstanding.
+    /// The most credits that can be outstanding at the sender.
     pub maximum: u16,
 }
 
@@ -21,7 +21,7 @@ impl Credits {
 
     /// From the word on the wire.
     pub fn from_word(word: u32) -> Self {
-        // Both halves are cut to their width.
+        // The casts cut both halves to 16 bits.
         Self { granted: word as u16, maximum: (word >> 16) as u16 }
     }
 

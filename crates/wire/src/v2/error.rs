@@ -1,6 +1,6 @@
 //! The contents of an `RDMA2_ERROR` message (draft sections 6.3.3 and 7).
 //!
-//! A code, and the fields of the code's arm. Owns nothing. An unknown code has no fields, and the receiver drops its
+//! A code, and the fields that belong to it. Owns nothing. An unknown code has no fields, and the receiver drops its
 //! message; it is not an error of the header.
 
 use crate::cursor::Cursor;
@@ -14,44 +14,44 @@ use rpcrdma_xdr::DecodeError;
 pub enum ErrorBody {
     /// `RDMA2_ERR_VERS` (1): the version is not supported.
     Version {
-        /// The lowest version that is.
+        /// The lowest version that the sender supports.
         low: u32,
-        /// The highest version that is.
+        /// The highest version that the sender supports.
         high: u32,
     },
     /// `RDMA2_ERR_BAD_XDR` (2): the header cannot be parsed.
     BadXdr,
     /// `RDMA2_ERR_BAD_PROPVAL` (3): a property's data is not a value of its type.
     BadPropertyValue,
-    /// `RDMA2_ERR_INVAL_HTYPE` (4): the header type is not supported, or not here.
+    /// `RDMA2_ERR_INVAL_HTYPE` (4): the header type is not supported, or not in this place.
     InvalidHeaderType,
     /// `RDMA2_ERR_INVAL_CONT` (5): a sequence of continued messages is broken.
     InvalidContinuation,
-    /// `RDMA2_ERR_READ_CHUNKS` (6): more Read chunks than the responder reads.
+    /// `RDMA2_ERR_READ_CHUNKS` (6): more Read chunks than the responder accepts.
     ReadChunks {
-        /// How many it reads.
+        /// The most that it accepts.
         max_chunks: u32,
     },
-    /// `RDMA2_ERR_WRITE_CHUNKS` (7): more Write chunks than the responder writes.
+    /// `RDMA2_ERR_WRITE_CHUNKS` (7): more Write chunks than the responder accepts.
     WriteChunks {
-        /// How many it writes.
+        /// The most that it accepts.
         max_chunks: u32,
     },
-    /// `RDMA2_ERR_SEGMENTS` (8): more segments than the responder handles.
+    /// `RDMA2_ERR_SEGMENTS` (8): more segments than the responder accepts.
     Segments {
-        /// How many it handles.
+        /// The most that it accepts.
         max_segments: u32,
     },
     /// `RDMA2_ERR_WRITE_RESOURCE` (9): a Write chunk is too small for its result.
     WriteResource {
-        /// Which one, counted from 1; 0 if that is not known.
+        /// The chunk, counted from 1; 0 if the responder does not know it.
         chunk_index: u32,
         /// Octets that the result needs.
         length_needed: u32,
     },
     /// `RDMA2_ERR_REPLY_RESOURCE` (10): the reply fits nowhere.
     ReplyResource {
-        /// Octets of Reply chunk that it needs; 0 if that is not known.
+        /// Octets of Reply chunk that the reply needs; 0 if the responder does not know it.
         length_needed: u32,
     },
     /// `RDMA2_ERR_SYSTEM` (100): anything else.
@@ -113,7 +113,7 @@ impl ErrorBody {
         })
     }
 
-    /// The fields of the code's arm, in their order, with their names in the draft less the common beginning.
+    /// The code's fields in their order, with their names in the draft without the common prefix.
     // V2-6.3.3-b
     pub fn fields(&self) -> impl Iterator<Item = (&'static str, u32)> + use<> {
         let (first, second) = match *self {

@@ -1,30 +1,31 @@
 //! What an embedder adds to version 2 (draft appendix B).
 //!
-//! Header types and properties that are not in the draft pass through the decoder as octets. A receiver that knows some
-//! of them says so here; neither the decoder nor the judgement changes. Owns nothing.
+//! The decoder passes on header types and properties that are not in the draft as octets. With this trait a receiver
+//! says which of them it knows; neither the decoder nor the judgement changes. Owns nothing.
 
 use super::OtherProperty;
 use std::fmt;
 
-/// Which header types and properties beyond the draft's a receiver knows.
+/// Says which header types and properties a receiver knows beyond the draft's.
 // V2-5-a, V2-B.1-a
 pub trait Extensions {
-    /// Whether messages of this header type are taken. It is never asked about the draft's own types.
+    /// Whether the receiver accepts messages of this header type. [`judge`](super::judge) never asks about the draft's
+    /// own types.
     fn header_type(&self, code: u32) -> bool;
 
-    /// What the property's data is. It is never asked about the draft's own properties, nor about empty data, which
-    /// stand for the default.
+    /// Whether the receiver knows the property, and its data fits. [`judge`](super::judge) never asks about the draft's
+    /// own properties, nor about empty data, which mean the default.
     fn property(&self, property: &OtherProperty) -> Fit;
 }
 
-/// What a receiver makes of a property's data.
+/// How a property's data fits its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It does not know the property, and skips it.
+    /// The receiver does not know the property, and skips it.
     Unknown,
-    /// It is a value of the property's type.
+    /// The data are a value of the property's type.
     Fits,
-    /// It is not: the message is answered with `RDMA2_ERR_BAD_PROPVAL`.
+    /// The data are not a value of its type: the receiver answers the message with `RDMA2_ERR_BAD_PROPVAL`.
     Unfit,
 }
 

@@ -1,12 +1,12 @@
 //! The flags of the header prefix, `rdma_flags` (draft section 6.2.2).
 //!
-//! Owns nothing. Reserved bits are ignored on receipt and zero when sent, so they have no place here.
+//! Owns nothing. Receivers ignore reserved bits, and senders set them to zero, so this type does not have them.
 
-/// The flags that are defined.
+/// The flags that the draft defines.
 // V2-6.2.2-b, V2-6.2.2-e
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags {
-    /// `RDMA2_F_RESPONSE` (1): `rdma_xid` was chosen by the receiver of this message.
+    /// `RDMA2_F_RESPONSE` (1): the receiver of this message chose `rdma_xid`.
     pub response: bool,
     /// `RDMA2_F_MORE` (2): the payload continues in the next message.
     pub more: bool,
@@ -34,7 +34,7 @@ impl Flags {
             .fold(0, |word, (set, bit)| if set { word | bit } else { word })
     }
 
-    /// The names of those that are set, without their common beginning.
+    /// The names of the flags that are set, without the common prefix.
     pub fn names(self) -> impl Iterator<Item = &'static str> {
         [(self.response, "RESPONSE"), (self.more, "MORE"), (self.tpmore, "TPMORE")]
             .into_iter()

@@ -9,7 +9,7 @@ use crate::{cursor::Cursor, fixed::FixedWords};
 use bytes::{BufMut, Bytes, BytesMut};
 use rpcrdma_xdr::{DecodeError, UNIT};
 
-/// Octets of the prefix. A shorter message is discarded unparsed (draft section 7).
+/// Octets of the prefix. A receiver discards a shorter message unparsed (draft section 7).
 // V2-6.2.2-a, V2-7-a
 pub const PREFIX_OCTETS: usize = 20;
 
@@ -55,7 +55,7 @@ impl HeaderType {
         }
     }
 
-    /// Whether a message of this type can be one of several whose payloads belong together.
+    /// Whether a payload may be continued over several messages of this type.
     // V2-6.2.2.2-d, V2-6.2.2.2-n
     pub fn can_continue(self) -> bool {
         matches!(self, HeaderType::Msg | HeaderType::Connprop)
@@ -101,7 +101,7 @@ impl Prefix {
         out.put_u32(self.flags.word());
     }
 
-    /// Whether the message is a part of a longer one of this version, and not the last part.
+    /// Whether the message is a part of a longer message of this version, and not the last part.
     // V2-6.2.2.2-a, V2-6.2.2.2-d
     pub fn is_continued(&self) -> bool {
         let can_continue = HeaderType::from_code(self.header_type).is_some_and(HeaderType::can_continue);
@@ -109,7 +109,7 @@ impl Prefix {
     }
 
     /// Whether `message`, which has this prefix, grants credits and does nothing else, whatever its XID: as
-    /// [`Header::is_grant`], without decoding its lists.
+    /// [`Header::is_grant`], without decoding the lists.
     // V2-6.3.2-g
     pub fn is_grant(&self, message: &[u8]) -> bool {
         let lists = message.get(NO_CHUNKS_OCTETS - 3 * UNIT..NO_CHUNKS_OCTETS);
@@ -130,7 +130,7 @@ pub struct OtherBody {
 }
 
 impl OtherBody {
-    /// A body of an extension's. `None` if the code is one of the draft's.
+    /// A body of an extension's header type. `None` if the draft defines the code.
     pub fn new(header_type: u32, octets: Bytes) -> Option<Self> {
         HeaderType::from_code(header_type).is_none().then_some(Self { header_type, octets })
     }
@@ -140,7 +140,7 @@ impl OtherBody {
         self.header_type
     }
 
-    /// Everything behind the prefix. Only the extension knows where its header ends.
+    /// All octets behind the prefix. Only the extension knows where its header ends.
     pub fn octets(&self) -> &Bytes {
         &self.octets
     }
@@ -159,7 +159,7 @@ pub enum Body {
     Error(ErrorBody),
     /// `RDMA2_CONNPROP`, complete.
     Connprop(PropertySet),
-    /// `RDMA2_CONNPROP`, of which other messages have the rest: octets of an encoded [`PropertySet`].
+    /// Part of an `RDMA2_CONNPROP` that several messages carry: octets of an encoded [`PropertySet`].
     ConnpropPiece(Bytes),
     /// A header type that the draft does not define.
     Other(OtherBody),
@@ -209,20 +209,21 @@ impl Body {
 /// A transport header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The XID of the RPC message, or of the exchange.
+    /// The XID of the RPC message, or of the property exchange.
     pub xid: u32,
-    /// `rdma_vers`: 2, but for an error, which repeats the version of what it answers.
+    /// `rdma_vers`: 2, except in an error, which repeats the version of the message that it answers.
     pub version: u32,
     /// Credits for the receiver.
     pub credits: Credits,
     /// The flags.
     pub flags: Flags,
-    /// The rest.
+    /// What follows the prefix.
     pub body: Body,
 }
 
 impl Header {
-    /// A message with payload: all of an RPC message, or with `more` the next part of it. Chunks belong in the last.
+    /// A message with payload: a whole RPC message, or with `more` a part of it that is not the last. Chunks belong in
+    /// the last part.
     // V2-6.2.2.1-a
     // V2-4.5.1-c, V2-4.5.1-f, V2-4.5.2-c, V2-4.5.2-e, V2-4.5.2-f
     pub fn msg(xid: u32, credits: Credits, response: bool, more: bool, chunks: Chunks) -> Self {
@@ -256,8 +257,8 @@ impl Header {
         Self { xid, version: VERSION, credits, flags, body: Body::Connprop(properties) }
     }
 
-    /// A part of an encoded property set that one message cannot hold. `more` in all but the last; `tpmore` as in
-    /// [`connprop`](Self::connprop), the same in all.
+    /// A part of an encoded property set that one message cannot hold. `more` is set in all but the last; `tpmore` is
+    /// as in [`connprop`](Self::connprop), and the same in all.
     // V2-6.2.2.2-n
     pub fn connprop_piece(xid: u32, credits: Credits, more: bool, tpmore: bool, octets: Bytes) -> Self {
         let flags = Flags { response: false, more, tpmore };
@@ -272,7 +273,7 @@ impl Header {
     }
 
     /// Decodes the header at the beginning of a message that is not a later part of a sequence. Returns it with the
-    /// offset of what follows.
+    /// offset of the first octet behind it.
     ///
     /// # Errors
     /// If the message is too short for the prefix, of another version, or malformed.
@@ -280,7 +281,7 @@ impl Header {
         Self::decode_after(&Prefix::decode(message)?, message, false)
     }
 
-    /// As [`decode`](Self::decode), for a message that may continue the one before: properties are left as octets.
+    /// As [`decode`](Self::decode), for a message that may continue the message before it: properties stay octets.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -288,11 +289,11 @@ impl Header {
         Self::decode_after(&Prefix::decode(message)?, message, true)
     }
 
-    /// Decodes what follows the prefix; `piece` means that the message may continue the one before.
+    /// Decodes what follows the prefix; `piece` means that the message may continue the message before it.
     pub(crate) fn decode_after(prefix: &Prefix, message: &Bytes, piece: bool) -> Result<(Self, usize), HeaderError> {
         let prefix = *prefix;
         let mut cursor = Cursor::new(message);
-        // The prefix was decoded from the message, so the message is as long.
+        // The prefix was decoded from this message, so the message is at least so long.
         cursor.skip(PREFIX_OCTETS).ok_or(HeaderError::Short { len: message.len() })?;
         let ours = prefix.version == VERSION;
         // V2-C.1-a
@@ -300,7 +301,7 @@ impl Header {
             return Err(HeaderError::Version { prefix });
         }
         match Body::decode(&prefix, piece, &mut cursor, message) {
-            // An error about the version repeats one that the answerer may not know.
+            // An error about the version repeats a version that the answering end may not know.
             Ok(body) if ours || matches!(body, Body::Error(ErrorBody::Version { .. })) => {
                 let Prefix { xid, version, credits, flags, .. } = prefix;
                 Ok((Self { xid, version, credits, flags, body }, cursor.position()))
@@ -312,7 +313,7 @@ impl Header {
         }
     }
 
-    /// The words at the beginning.
+    /// The header's prefix.
     pub fn prefix(&self) -> Prefix {
         let Self { xid, version, credits, flags, .. } = *self;
         Prefix { xid, version, credits, header_type: self.body.type_code(), flags }
@@ -445,7 +446,7 @@ mod tests {
     fn the_first_message_of_a_client_fits_where_only_version_1_is_known() {
         let set = crate::v2::Properties::default().to_set();
         let header = Header::connprop(1, CREDITS, false, set);
-        // Five numbers of twelve octets, behind the prefix and a count.
+        // Five numbers of twelve octets each, behind the prefix and a count.
         assert_eq!(header.encoded_len(), PREFIX_OCTETS + 4 + 5 * 12);
         assert!(header.encoded_len() <= crate::v2::MIN_SIZE_OCTETS as usize);
     }

@@ -1,6 +1,6 @@
 //! Why a message has no header of version 2.
 //!
-//! Every error keeps the prefix if there was one: an answer repeats its XID and version.
+//! Every error keeps the prefix if the message has one: an answer repeats its XID and version.
 
 use super::{Prefix, PropertyError};
 use rpcrdma_xdr::DecodeError;
@@ -9,13 +9,13 @@ use rpcrdma_xdr::DecodeError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// The message is too short for the prefix, so that the XID cannot be trusted either.
+    /// The message is too short for the prefix, so the receiver cannot trust the XID either.
     #[error("a message of {len} bytes is too short for a header of RPC-over-RDMA version 2")]
     Short {
         /// Octets of the message.
         len: usize,
     },
-    /// It is of another version. Only the prefix's first four words mean something then.
+    /// The message is of another version. Then only the prefix's first four words mean something.
     #[error("version {} of RPC-over-RDMA is not spoken on this connection", prefix.version)]
     Version {
         /// Its prefix.
@@ -30,12 +30,12 @@ pub enum HeaderError {
         #[source]
         cause: DecodeError,
     },
-    /// A transport property has a value that it cannot have.
+    /// A transport property has a value that is not one of its type.
     #[error("bad transport property")]
     Property {
         /// The prefix.
         prefix: Prefix,
-        /// Which, and why.
+        /// The property, and why.
         #[source]
         cause: PropertyError,
     },

@@ -1,14 +1,14 @@
 //! Version 2 of RPC-over-RDMA (draft-ietf-nfsv4-rpcrdma-version-two-01).
 //!
 //! A message is a [`Header`] and, behind it in `RDMA2_MSG`, all or part of an RPC message. [`judge`] says what a
-//! receiver does with a message; [`Properties`] is what an end has announced about itself; [`probe`] reads the answer
-//! to a client's first message. Where the draft contradicts itself, `docs/version2.md` says how it is read.
+//! receiver does with a message; [`Properties`] are what an end has announced about itself; [`probe`] reads the answer
+//! to a client's first message. Where the draft contradicts itself, `docs/version2.md` says how we read it.
 //!
-//! What an extension adds goes through here unread: a header type that is not known is [`Body::Other`] with its octets,
-//! a property that is not known is [`Property::Other`] with its data. [`Extensions`] tells [`judge`] which of them the
-//! receiver knows after all.
+//! The decoder passes on unread what an extension adds: an unknown header type becomes [`Body::Other`] with its octets,
+//! an unknown property [`Property::Other`] with its data. [`Extensions`] tells [`judge`] which of them the receiver
+//! knows.
 //!
-//! Decoded opaque data share the message's buffer: nothing is copied.
+//! Decoded opaque data share the message's buffer: the decoder copies nothing.
 
 // V2-8.3-d: the types are written by hand, as the XDR that the draft prints does not compile
 mod chunks;

@@ -1,17 +1,18 @@
-//! The answer to a client's first message, before a version is known (draft sections 4.2.3.1 and 4.2.3.2).
+//! The answer to a client's first message, before the client knows a version (draft sections 4.2.3.1 and 4.2.3.2).
 //!
 //! An `ERR_VERS` has 28 octets in version 1's layout and 32 in version 2's, which has a flags word before the code. Its
-//! version word may be anything, because the answering end repeats the client's. So the length distinguishes the two.
-//! Owns nothing.
+//! version word can be any number, because the answering end repeats the client's. So the length distinguishes the two
+//! layouts. Owns nothing.
 
 use super::{Body, ErrorBody, Header, PREFIX_OCTETS, VERSION};
 use crate::{FIXED_OCTETS, FixedWords, cursor::word_at, v1, version};
 use bytes::Bytes;
 
-/// Octets of an `ERR_VERS` of version 1, which every version's servers send before a version is settled.
+/// Octets of an `ERR_VERS` in version 1's layout, which servers of every version send before both ends know the
+/// version.
 // V2-4.2.3.2-g
 const V1_LAYOUT_OCTETS: usize = 28;
-/// Octets of an `ERR_VERS` of version 2.
+/// Octets of an `ERR_VERS` in version 2's layout.
 const V2_LAYOUT_OCTETS: usize = 32;
 /// The code of `ERR_VERS`, in both versions.
 const ERR_VERS: u32 = 1;
@@ -20,23 +21,23 @@ const ERR_VERS: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// The server speaks version 2; the message is to be judged as one of it.
+    /// The server speaks version 2; judge the message as one of version 2.
     Version2,
-    /// The server speaks these versions, both ends included.
+    /// The server speaks the versions from `low` to `high`, both included.
     Versions {
-        /// The XID that it repeats.
+        /// The XID that the answer repeats.
         xid: u32,
         /// The lowest.
         low: u32,
         /// The highest.
         high: u32,
     },
-    /// Another error, as servers send that do not know the header type: no version 2.
+    /// Another error, as a server sends that does not know the header type: the server does not speak version 2.
     OtherError {
-        /// The XID that it repeats.
+        /// The XID that the answer repeats.
         xid: u32,
     },
-    /// No message that could be an answer.
+    /// The message cannot be an answer.
     Unreadable,
 }
 
@@ -68,7 +69,7 @@ pub fn answer(message: &Bytes) -> Answer {
 }
 
 /// Whether to read a message of `octets` octets, which begins with `head`, as one of version 2. An error about the
-/// version repeats the version of what it answers, in the layout of its own sender: its length shows which.
+/// version repeats the version of the message that it answers, and uses its sender's layout: its length shows which.
 // V2-4.2.3-e, V2-4.2.3.2-g
 pub fn is_version_2(head: &[u8], octets: u64) -> bool {
     let is_range = |code_at| word_at(head, code_at) == Some(ERR_VERS);
@@ -83,7 +84,7 @@ pub fn is_version_2(head: &[u8], octets: u64) -> bool {
     version(head) == Some(VERSION)
 }
 
-/// The refusal of a first message whose version the server does not speak, in version 1's layout. `credit` is the whole
+/// The answer to a first message whose version the server does not speak, in version 1's layout. `credit` is the whole
 /// credit word.
 // V2-4.2.3.2-a, V2-4.2.3.2-b, V2-4.2.3.2-g
 pub fn refusal(xid: u32, version: u32, credit: u32, low: u32, high: u32) -> Bytes {
@@ -111,8 +112,8 @@ mod tests {
             assert_eq!(v2.encoded_len(), 32);
             assert_eq!(answer(&v2.to_bytes()), range);
         }
-        // The version 1 server that repeats the probe's version and knows version 1 only: as version 2 it would say
-        // "RDMA2_ERR_VERS, low 1" and be cut off.
+        // A version 1 server that knows version 1 only, and repeats the probe's version. Read as version 2, its answer
+        // would be a "RDMA2_ERR_VERS, low 1" that is cut off.
         assert_eq!(answer(&words(&[7, 2, 32, 4, 1, 1, 1])), Answer::Versions { xid: 7, low: 1, high: 1 });
     }
 

@@ -1,12 +1,12 @@
-//! What an end has announced about itself, with the defaults for what it has not (draft section 5.2, table 1).
+//! What an end has announced about itself, with defaults for what it has not announced (draft section 5.2, table 1).
 //!
-//! Owns six values at most. Nothing that a peer announces is an error here: what is too small to be useful is raised to
-//! a floor where it is used.
+//! Owns at most six values. Nothing that a peer announces is an error here: code that uses a size that is too small to
+//! be useful raises it to a floor.
 
 use super::{Property, PropertyId, PropertySet};
 use bytes::Bytes;
 
-/// Octets that every Send and Receive can hold, whatever was announced: what version 1 guarantees.
+/// Octets that every Send and Receive can hold, whatever a peer announces: what version 1 guarantees.
 // V2-5.2.2-d
 pub const MIN_SIZE_OCTETS: u32 = 1024;
 
@@ -17,7 +17,7 @@ pub enum ReverseSupport {
     /// `RDMA2_RVRSDIR_NONE` (0).
     #[default]
     None,
-    /// `RDMA2_RVRSDIR_SIMPLE` (1): one Send a message, no chunks.
+    /// `RDMA2_RVRSDIR_SIMPLE` (1): one Send for each message, no chunks.
     Simple,
     /// `RDMA2_RVRSDIR_CONT` (2): continued messages too, no chunks.
     Continued,
@@ -36,7 +36,7 @@ impl ReverseSupport {
         }
     }
 
-    /// The support of a level. One that is not known promises nothing.
+    /// The support that a level means. An unknown level promises nothing.
     // V2-5.2.5-f
     pub fn from_level(level: u32) -> Self {
         match level {
@@ -56,13 +56,13 @@ pub struct Properties {
     pub send_size: u32,
     /// Octets of the smallest Receive buffer.
     pub receive_size: u32,
-    /// Octets of the largest segment that it handles.
+    /// Octets of the largest segment that the end handles.
     pub segment_size: u32,
-    /// The most segments in one header that it handles.
+    /// The most segments in one header that the end handles.
     pub segment_count: u32,
-    /// What it can do in the reverse direction.
+    /// What the end can do in the reverse direction.
     pub reverse: ReverseSupport,
-    /// Host authentication material: the latest, if there was any.
+    /// Host authentication material: the latest, if the end has sent any.
     pub host_auth: Option<Bytes>,
 }
 
@@ -82,7 +82,8 @@ impl Default for Properties {
 }
 
 impl Properties {
-    /// Takes what a set says; of a property that it repeats, the last. What is not the draft's is left to the caller.
+    /// Takes over the values of a set; if it repeats a property, the last value. The caller handles properties that the
+    /// draft does not define.
     // V2-5.1-h, V2-5.1-l
     pub fn apply(&mut self, set: &PropertySet) {
         for property in &set.0 {
@@ -113,7 +114,7 @@ impl Properties {
         }
     }
 
-    /// The set that announces them: each property once, and none that an end does not have.
+    /// The set that announces these properties: each once, without those that the end does not have.
     // V2-5.1-l
     pub fn to_set(&self) -> PropertySet {
         let numbers = [

@@ -1,8 +1,8 @@
 //! One transport property (draft sections 5.1 and 5.2).
 //!
-//! A code, an octet count, and that many octets with padding to a multiple of four. Octets of the draft's own
-//! properties become values of their types; the octets of other properties stay as they are, and share the message's
-//! buffer. Data that is not a value of its property's type is an error; so is a count that goes beyond the message.
+//! A code, an octet count, and that many octets with padding to a multiple of four. The draft's own properties become
+//! values of their types; of other properties the octets stay as they are, and share the message's buffer. Data that is
+//! not a value of its property's type is an error; so is a count that goes beyond the message.
 
 use crate::cursor::Cursor;
 use bytes::{BufMut, Bytes};
@@ -50,13 +50,13 @@ impl PropertyId {
         }
     }
 
-    /// The property of a code, if the draft defines it.
+    /// The property with this code, if the draft defines it.
     // V2-5.1-g, V2-B.4-a
     pub fn from_code(code: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|id| id.code() == code)
     }
 
-    /// The name in the draft, without its beginning.
+    /// The name in the draft, without the common prefix.
     pub fn name(self) -> &'static str {
         match self {
             PropertyId::SendSize => "SBSIZ",
@@ -83,7 +83,7 @@ impl RawProperty {
     /// Octets of the code and the count.
     pub(crate) const HEAD_OCTETS: usize = 8;
 
-    /// `message` is what `cursor` walks through.
+    /// Decodes at `cursor`, which reads `message`.
     pub(crate) fn decode(cursor: &mut Cursor<'_>, message: &Bytes) -> Result<Self, PropertyError> {
         let code = cursor.u32()?;
         let len = usize::try_from(cursor.u32()?).unwrap_or(usize::MAX);
@@ -105,7 +105,8 @@ pub struct OtherProperty {
 }
 
 impl OtherProperty {
-    /// A property of an extension. `None` if the code is one of the draft's, or the data longer than a word can count.
+    /// A property of an extension. `None` if the draft defines the code, or if the data is longer than a word can
+    /// count.
     pub fn new(code: u32, data: Bytes) -> Option<Self> {
         (PropertyId::from_code(code).is_none() && u32::try_from(data.len()).is_ok()).then_some(Self { code, data })
     }
@@ -115,7 +116,7 @@ impl OtherProperty {
         self.code
     }
 
-    /// Its octets, without padding. No octet stands for the default.
+    /// Its octets, without padding. Empty data mean the default.
     pub fn data(&self) -> &Bytes {
         &self.data
     }
@@ -125,7 +126,7 @@ impl OtherProperty {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Property {
-    /// No octets: one of the draft's properties has its default.
+    /// No data: one of the draft's properties has its default.
     Default(PropertyId),
     /// Octets of the largest Send.
     SendSize(u32),
@@ -135,9 +136,9 @@ pub enum Property {
     SegmentSize(u32),
     /// Segments in one header.
     SegmentCount(u32),
-    /// The level of support for the reverse direction; what is above 3 means nothing yet.
+    /// The level of support for the reverse direction; levels above 3 have no meaning yet.
     Reverse(u32),
-    /// Host authentication material: what is inside the property's own counted array.
+    /// Host authentication material: the octets in the property's own counted array.
     HostAuth(Bytes),
     /// A property that the draft does not define.
     Other(OtherProperty),
@@ -175,7 +176,7 @@ impl Property {
 
     pub(crate) fn encode(&self, out: &mut impl BufMut) {
         out.put_u32(self.code());
-        // What is longer than a word can count cannot be held by a message either.
+        // Data that are longer than a word can count do not fit in a message either.
         out.put_u32(u32::try_from(self.data_len()).unwrap_or(u32::MAX));
         match self {
             Property::Default(_) => {}
@@ -236,7 +237,7 @@ fn material(data: &Bytes) -> Option<Bytes> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PropertyError {
-    /// The set ends before its count, or before a property's code and count: a header that cannot be parsed.
+    /// The set ends before its count, or before a property's code and count: the header cannot be parsed.
     #[error(transparent)]
     Xdr(#[from] DecodeError),
     /// A property's data goes beyond the message.
@@ -260,7 +261,7 @@ pub enum PropertyError {
 }
 
 impl PropertyError {
-    /// Whether it is about a property's value, and answered with `RDMA2_ERR_BAD_PROPVAL`.
+    /// Whether the error is about a property's value, so that the answer is `RDMA2_ERR_BAD_PROPVAL`.
     pub fn is_value(&self) -> bool {
         !matches!(self, PropertyError::Xdr(_))
     }

@@ -1,7 +1,8 @@
 //! A set of transport properties: the body of `RDMA2_CONNPROP` (draft sections 5.1 and 6.3.4).
 //!
-//! A count, then the properties in any order. Owns the decoded properties. Room is made as they are read, never for the
-//! count: each takes eight octets of the message at least. The first property that is wrong makes the whole set wrong.
+//! A count, then the properties in any order. Owns the decoded properties. The decoder allocates as it reads, never for
+//! the count: each property takes at least eight octets of the message. The first property that is wrong makes the
+//! whole set wrong.
 
 use super::{Extensions, Fit, OtherProperty, Property, PropertyError, RawProperty};
 use crate::cursor::Cursor;
@@ -16,8 +17,7 @@ impl PropertySet {
     /// Octets of the count.
     pub const COUNT_OCTETS: usize = 4;
 
-    /// Decodes a whole set, such as the pieces of one that came in several messages. Returns it with the number of its
-    /// octets.
+    /// Decodes a whole set, also one joined from the parts in several messages. Returns it with its length in octets.
     ///
     /// # Errors
     /// If the octets end before the count or the head of a property, or a property's data is wrong.
@@ -27,7 +27,7 @@ impl PropertySet {
         Ok((set, cursor.position()))
     }
 
-    /// Decodes a whole set without looking into the properties.
+    /// Decodes a whole set, and leaves the properties' data as octets.
     ///
     /// # Errors
     /// If the octets end before the count or the head of a property, or before a property's data ends.
@@ -46,7 +46,7 @@ impl PropertySet {
         Ok(Self(properties))
     }
 
-    /// Whether the data of every property that `extensions` knows are of its type. Empty data stand for the default.
+    /// Whether all data of properties that `extensions` knows are of their types. Empty data mean the default.
     pub fn fits(&self, extensions: &dyn Extensions) -> bool {
         self.others().filter(|other| !other.data().is_empty()).all(|other| extensions.property(other) != Fit::Unfit)
     }
@@ -72,8 +72,8 @@ impl PropertySet {
         }
     }
 
-    /// The set in several, each of at most `max_octets` when encoded; at least one. A property that is larger than that
-    /// is alone in a set that is too large, and must be sent in pieces.
+    /// Splits the set into sets of at most `max_octets` each when encoded; at least one set. A property that is larger
+    /// than that is alone in a set that is too large, which needs several messages.
     // V2-6.3.4-c
     pub fn split(self, max_octets: usize) -> Vec<PropertySet> {
         let mut sets = Vec::new();

@@ -1,7 +1,7 @@
 //! A subset of a property set, `rpcrdma2_propsubset` (draft section 5.1).
 //!
-//! A counted array of words; bit N mod 32 of word N div 32 stands for the property at position N. Nothing in the draft
-//! sends one; extensions may. Owns its words. A count beyond the octets is an error.
+//! A counted array of words; bit N mod 32 of word N div 32 stands for the property at position N. No message of the
+//! draft has a subset; extensions may. Owns its words. A count beyond the octets is an error.
 
 use crate::cursor::Cursor;
 use bytes::BufMut;
@@ -30,15 +30,15 @@ impl PropertySubset {
         Self(words)
     }
 
-    /// Whether the property at this position belongs to it.
+    /// Whether the subset contains the property at this position.
     pub fn contains(&self, position: usize) -> bool {
         self.0.get(position / WORD_BITS).is_some_and(|word| word & 1 << (position % WORD_BITS) != 0)
     }
 
-    /// Decodes a subset at the beginning of `octets`. Returns with it its octets.
+    /// Decodes a subset at the beginning of `octets`. Returns it with its length in octets.
     ///
     /// # Errors
-    /// If there are fewer words than it counts.
+    /// If the octets end before the counted words.
     pub fn decode(octets: &[u8]) -> Result<(Self, usize), DecodeError> {
         let mut cursor = Cursor::new(octets);
         let count = cursor.count(UNIT)?;
