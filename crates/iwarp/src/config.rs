@@ -1,67 +1,68 @@
-//! What can be set, and its limits.
+//! The settings of a provider, and their limits.
 
 use crate::{protocol::mpa, tap::Tap};
 use rpcrdma_fabric::{Capabilities, Fencing, HandleScope};
 use std::{sync::Arc, time::Duration};
 
-/// RDMA Reads at a time, each way: what Linux's NFS server asks for.
+/// RDMA Reads at a time, in each direction: as many as Linux's NFS server asks for.
 pub const DEFAULT_DEPTH: u16 = 16;
-/// Within this time a connection is set up, TCP included, or given up. Linux waits as long.
+/// A connection that is not set up within this time, TCP included, fails. Linux waits as long.
 pub const DEFAULT_SETUP_TIMEOUT: Duration = Duration::from_secs(10);
-/// A peer counts as dead if for this long it takes nothing while data waits to be written, sends nothing in the middle
-/// of an FPDU or while it owes the answer to an RDMA Read, or if its host acknowledges nothing.
+/// We take a peer for dead if for this long it accepts nothing while data waits to be written, sends nothing in the
+/// middle of an FPDU or while it owes the answer to an RDMA Read, or if its host acknowledges nothing.
 pub const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// After our FIN the peer has this long to send its own.
 pub const DEFAULT_LINGER: Duration = Duration::from_secs(2);
-/// After these times without an answer of a responder, an initiator that has sent something sends an RDMA Write without
-/// data, which changes nothing. Linux's soft-iWARP, as responder, can miss that its first FPDU has come: it stays in
-/// the socket until more comes. Seen in one connection of four under load; a nudge always woke it.
+/// An initiator that has sent something and has heard nothing from the responder for so long sends an RDMA Write
+/// without data, which changes nothing. Linux's soft-iWARP, as responder, can miss that its first FPDU has come: the
+/// FPDU stays in the socket until more data comes. We have seen this in one connection of four under load; a nudge
+/// always woke the responder.
 pub const NUDGE_DELAYS: [Duration; 3] =
     [Duration::from_millis(50), Duration::from_millis(250), Duration::from_millis(1000)];
-/// TCP probes an idle peer after this part of the stall time-out,
+/// TCP probes an idle peer after the stall time-out divided by this number,
 const KEEPALIVE_IDLE_PART: u32 = 2;
-/// and again after each such part, three times before the time-out.
+/// and again after each such interval, three times before the time-out.
 const KEEPALIVE_INTERVAL_PART: u32 = 6;
-/// The system counts both in seconds.
+/// The system counts both times in seconds.
 const KEEPALIVE_LEAST: Duration = Duration::from_secs(1);
-/// They are no longer than this, however patient the time-out is: some network devices forget a connection that is idle
+/// The most that both times can be, however long the time-out is: some network devices forget a connection that is idle
 /// for minutes.
 const KEEPALIVE_MOST: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
 /// The send buffer of a connection over loopback, in octets; the system doubles it for its own use and may cap it.
-/// Measured: from 256 KiB to 1 MiB one thread moves twice of what it moves with the system's own choice of several MiB.
+/// Measured: with 256 KiB to 1 MiB one thread moves twice as much as with the system's own choice of several MiB.
 pub const LOOPBACK_SEND_BUFFER_OCTETS: usize = 512 << 10;
-/// The upper layer's private data at most, in octets, as the format allows it. Linux's soft-iWARP takes 252 of them.
+/// The most private data of the upper layer, in octets, that the format allows. Linux's soft-iWARP accepts 252 of them.
 pub const MAX_PRIVATE_DATA_OCTETS: usize = mpa::MAX_PRIVATE_DATA_OCTETS - mpa::ENHANCED_OCTETS;
-/// Exposures at a time on one connection: some hundred calls with a hundred segments each.
+/// Exposures at a time on one connection: enough for some hundred calls with a hundred segments each.
 pub const DEFAULT_MAX_EXPOSURES: usize = 16_384;
-/// Receives at a time on one connection: far more than credits are ever granted.
+/// Receives at a time on one connection: far more than the credits that an end ever grants.
 pub const DEFAULT_MAX_RECEIVES: usize = 8_192;
 /// Pieces of work at a time on one connection.
 pub const DEFAULT_MAX_POSTED: usize = 16_384;
-/// Octets in one message. Message offsets have 32 bits; this leaves room below them, as Linux does.
+/// Octets in one message. Message offsets have 32 bits; this limit leaves room below them, as Linux's does.
 pub const MAX_MESSAGE_OCTETS: usize = 1 << 30;
 /// Slices in one message.
 pub const MAX_GATHER: usize = 1_024;
-/// Peers that TCP has accepted and the program has not taken yet. The system's own limit may be lower.
+/// Peers that TCP has accepted and the program has not yet. The system's own limit may be lower.
 pub const LISTEN_BACKLOG: u32 = 1_024;
 
-/// When TCP probes an idle peer, and how often from then on, so that it is given up after `stall`: the socket's user
-/// time-out must have this value, too.
+/// When TCP begins to probe an idle peer, and the interval of further probes, so that TCP gives the peer up after
+/// `stall`: the socket's user time-out must have this value, too.
 pub fn keepalive(stall: Duration) -> (Duration, Duration) {
     let part = |part: u32, most: Duration| (stall / part).clamp(KEEPALIVE_LEAST, most);
     let [idle, interval] = KEEPALIVE_MOST;
     (part(KEEPALIVE_IDLE_PART, idle), part(KEEPALIVE_INTERVAL_PART, interval))
 }
 
-/// How an [`Iwarp`](crate::Iwarp) behaves. [`Config::default`] is what an embedder wants.
+/// How an [`Iwarp`](crate::Iwarp) behaves. [`Config::default`] suits most programs.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Config {
-    /// Ask for CRC32c. It is used if either end asks (RFC 5044 section 4.4).
+    /// Ask for CRC32c. The connection uses it if either end asks (RFC 5044 section 4.4).
     pub crc: bool,
-    /// The most RDMA Reads of a peer served at a time, at most 16,382.
+    /// The most RDMA Reads of the peer that we serve at a time, at most 16,382.
     pub max_ird: u16,
-    /// The most RDMA Reads of our own at a time, at most 16,382.
+    /// The most RDMA Reads that we issue at a time, at most 16,382.
     pub max_ord: u16,
     /// See [`DEFAULT_SETUP_TIMEOUT`].
     pub setup_timeout: Duration,
@@ -71,7 +72,7 @@ pub struct Config {
     pub linger: Duration,
     /// The most octets of private data to send, at most [`MAX_PRIVATE_DATA_OCTETS`].
     pub max_private_data: usize,
-    /// FPDUs of at most so many octets, whatever the path takes. For tests and for peers that need it.
+    /// The most octets of an FPDU, even if the path allows larger ones. For tests and for peers that need it.
     pub fpdu_octets: Option<usize>,
     /// See [`DEFAULT_MAX_EXPOSURES`].
     pub max_exposures: usize,
@@ -79,10 +80,11 @@ pub struct Config {
     pub max_receives: usize,
     /// See [`DEFAULT_MAX_POSTED`].
     pub max_posted: usize,
-    /// How long after the last message of a peer its socket is polled before the thread sleeps. Zero, the default,
-    /// never polls. It takes the wake-up out of every answer, and costs that much of a processor's time for each.
+    /// For how long after a peer's last message the provider polls the socket before the thread sleeps. Zero, the
+    /// default, never polls. Polling avoids the wake-up before each answer, and costs up to so much processor time for
+    /// each.
     pub busy_poll: Duration,
-    /// Sees all octets of all connections.
+    /// Observes all octets of all connections.
     pub tap: Option<Arc<dyn Tap>>,
 }
 
@@ -119,7 +121,7 @@ impl std::fmt::Debug for Config {
 }
 
 impl Config {
-    /// What follows for the contract of a provider.
+    /// The capabilities, in the terms of a provider, that follow from the settings.
     pub(crate) fn capabilities(&self) -> Capabilities {
         Capabilities {
             remote_invalidation: true,
@@ -145,7 +147,7 @@ impl Config {
 mod tests {
     use super::*;
 
-    /// One lost probe does not mean a lost peer.
+    /// One lost probe must not mean a lost peer.
     #[test]
     fn an_idle_peer_is_asked_three_times_in_time() {
         let (idle, interval) = keepalive(DEFAULT_STALL_TIMEOUT);
@@ -153,7 +155,7 @@ mod tests {
         assert_eq!(keepalive(Duration::ZERO), (KEEPALIVE_LEAST, KEEPALIVE_LEAST));
         assert_eq!(<[Duration; 2]>::from(keepalive(Duration::MAX)), KEEPALIVE_MOST);
     }
-    /// The number above the largest depth means something else.
+    /// The number above the largest depth has another meaning.
     /// proves: CM-6581-9.1-c
     #[test]
     fn depths_end_below_the_one_that_is_not_negotiated() {

@@ -1,4 +1,4 @@
-//! The provider: connecting, and what all its connections share.
+//! The provider: it connects, and holds what all its connections share.
 
 use crate::{
     config::Config,
@@ -36,10 +36,10 @@ pub(crate) struct Shared {
     pool: Arc<Pool>,
 }
 
-/// A software RNIC over TCP. Cloning is cheap and shares everything.
+/// A software RNIC over TCP. Clones are cheap and share everything.
 ///
-/// It starts no task: connecting and set-up happen in the futures that it returns, and a queue pair moves octets when
-/// it is polled. All of it wants to be polled within a tokio runtime with I/O enabled.
+/// It starts no task: the futures that it returns connect and set up, and a queue pair moves octets when it is polled.
+/// Poll all of them within a tokio runtime with I/O enabled.
 #[derive(Clone)]
 pub struct Iwarp {
     shared: Arc<Shared>,
@@ -52,8 +52,8 @@ impl Iwarp {
         Iwarp { shared: Arc::new(Shared { env, config, capabilities, pool: Arc::new(Pool::new()) }) }
     }
 
-    /// Listens on a TCP socket that is listening already and does not block, so that several threads can share a port,
-    /// each with a provider and a runtime of its own.
+    /// Listens on a TCP socket that already listens and does not block, so that several threads can share a port, each
+    /// with its own provider and runtime.
     ///
     /// # Errors
     /// If the socket cannot be registered with this thread's runtime.
@@ -107,13 +107,13 @@ impl Fabric for Iwarp {
 }
 
 impl Shared {
-    /// What this end brings to the set-up.
+    /// This end's part of the negotiation.
     pub(crate) fn offer(&self, ird: u16, ord: u16) -> Offer {
         let limits = &self.capabilities;
         Offer { crc: self.config.crc, ird: ird.min(limits.max_ird), ord: ord.min(limits.max_ord) }
     }
 
-    /// The protocol's part of a new connection. Its receives are in place before anything more is sent to the peer.
+    /// The protocol's part of a new connection. Its receives are posted before this end sends the peer anything more.
     pub(crate) fn endpoint(&self, wire: &Wire, role: Role, agreed: Agreed, receives: Receives) -> io::Result<Endpoint> {
         let setup = Setup {
             role,
@@ -125,7 +125,7 @@ impl Shared {
         Ok(Endpoint::new(setup, &*self.env.random))
     }
 
-    /// A connection that is made.
+    /// Completes a connection after its set-up.
     pub(crate) fn connected(
         self: &Arc<Self>,
         wire: Wire,
@@ -147,7 +147,7 @@ impl Shared {
     }
 }
 
-/// Sets a connection up. `accepted` says from when on the peer has accepted it in TCP.
+/// Sets a connection up. `accepted` becomes true as soon as the peer has accepted it in TCP.
 async fn dial(
     shared: &Arc<Shared>,
     peer: SocketAddr,

@@ -15,17 +15,18 @@
 //! # }
 //! ```
 //!
-//! # What to know of it
-//! - CRC32c is on unless both ends turn it off ([`Config::crc`]). Payload is placed before its CRC is known, which
-//!   departs from RFC 5044 section 6: but nothing is delivered or fenced before its CRC is checked, and a mismatch ends
-//!   the connection.
-//! - iWARP has no "receiver not ready": a Send that finds no receive, or a shorter one, ends the connection.
+//! # What to know
+//! - CRC32c is on unless both ends turn it off ([`Config::crc`]). The receiver places payload before it knows its CRC,
+//!   which departs from RFC 5044 section 6: but it checks the CRC before it delivers or fences anything, and a mismatch
+//!   ends the connection.
+//! - iWARP has no "receiver not ready": a Send that finds no receive, or a receive that is too short, ends the
+//!   connection.
 //! - A responder sends nothing until the initiator's first FPDU has come. If the initiator never sends, the responder
 //!   does not either.
-//! - If an initiator has sent something and nothing comes back, it sends an RDMA Write without data, which wakes the
+//! - If an initiator has sent something and no answer comes, it sends an RDMA Write without data, which wakes the
 //!   responder ([`NUDGE_DELAYS`]).
-//! - Steering tags are unpredictable and valid on their own connection only; offsets count from zero. An exposure that
-//!   is invalidated while a Write to it arrives ends the connection, like one that arrives later.
+//! - Steering tags are unpredictable and valid on their own connection only; offsets count from zero. If an exposure is
+//!   invalidated while a Write to it arrives, the connection ends, as it does for a Write that arrives later.
 //! - The [`protocol`] itself does no input or output, so that other programs can drive it.
 
 mod config;

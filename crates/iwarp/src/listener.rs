@@ -1,8 +1,8 @@
 //! Listening, and the responder's side of the set-up.
 //!
-//! TCP's accept is all that a listener waits for. Everything that a slow or hostile peer can draw out happens in the
-//! futures of its own [`Pending`] and [`Incoming`], each within the time-out for set-up. A peer costs one socket and at
-//! most one frame until then.
+//! A listener waits only for TCP's accept. A slow or hostile peer can delay only the futures of its own [`Pending`] and
+//! [`Incoming`], and each of them only for the set-up's time-out. Until then a peer costs one socket and at most one
+//! frame.
 
 use crate::{
     config::LISTEN_BACKLOG,
@@ -37,7 +37,7 @@ pub(crate) struct IwarpListener {
 impl IwarpListener {
     pub(crate) fn bind(shared: Arc<Shared>, local: SocketAddr) -> io::Result<Self> {
         let socket = if local.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // A restarted server finds its port free although old connections are still known to TCP.
+        // A server that restarts finds its port free although TCP still knows old connections.
         socket.set_reuseaddr(true)?;
         socket.bind(local)?;
         Self::over(shared, socket.listen(LISTEN_BACKLOG)?)
@@ -60,14 +60,14 @@ impl Listener for IwarpListener {
     }
 }
 
-/// A peer whose request was not read yet.
+/// A peer whose request we have not read yet.
 struct Knock {
     shared: Arc<Shared>,
     stream: TcpStream,
     peer: SocketAddr,
 }
 
-/// What `future` gives within the set-up's time-out.
+/// The result of `future`, or an error after the set-up's time-out.
 async fn timed<T>(shared: &Shared, future: impl Future<Output = Result<T, AcceptError>>) -> Result<T, AcceptError> {
     let limit = shared.config.setup_timeout;
     match within(&*shared.env.clock, limit, future).await {
@@ -135,7 +135,7 @@ impl Incoming for Asked {
             params.check(&shared.capabilities).map_err(AcceptError::Misuse)?;
             let offer = shared.offer(params.ird, params.ord);
             let (reply, agreed) = negotiation::accept(&request, offer, &params.private_data);
-            // Receives first, then the reply: the peer may send as soon as it has it.
+            // Receives first, then the reply: the peer may send as soon as it has the reply.
             let endpoint = shared.endpoint(&wire, Role::Responder, agreed, params.receives).map_err(AcceptError::Io)?;
             let reply = reply.encode(Kind::Reply);
             timed(&shared, async { wire.write_all(&reply).await.map_err(AcceptError::Io) }).await?;

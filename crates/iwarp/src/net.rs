@@ -1,4 +1,4 @@
-//! What the driver asks of TCP: options of the socket, and whole frames during set-up.
+//! The driver's use of TCP: options of the socket, and whole frames during set-up.
 
 use crate::{
     config::{Config, LOOPBACK_SEND_BUFFER_OCTETS, keepalive},
@@ -19,7 +19,7 @@ pub(crate) struct Wire {
     pub(crate) tap: Option<Box<dyn TapStream>>,
 }
 
-/// Why a set-up frame was not read.
+/// Why a set-up frame could not be read.
 pub(crate) enum FrameError {
     Fault(Fault),
     Io(io::Error),
@@ -38,16 +38,17 @@ impl From<Fault> for FrameError {
 }
 
 impl Wire {
-    /// Takes over a fresh connection: no delay of small segments, keep-alive on, and an end when the other host is
-    /// gone. Beyond loopback, the system chooses buffer sizes; its tuning would end if we set any. On loopback there is
-    /// no delay to fill, and data that is buffered beyond the cache costs half of the throughput.
+    /// Takes over a fresh connection: no delay of small segments, keep-alive on, and a time-out if the other host is
+    /// gone. The system chooses buffer sizes except on loopback; if we set any, it stops tuning them. On loopback there
+    /// is no delay that a large buffer could bridge, and buffered data that exceeds the cache costs half of the
+    /// throughput.
     pub(crate) fn new(stream: TcpStream, config: &Config, initiator: bool) -> io::Result<Wire> {
         stream.set_nodelay(true)?;
         let (idle, interval) = keepalive(config.stall_timeout);
         let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval);
         let socket = SockRef::from(&stream);
         socket.set_tcp_keepalive(&keepalive)?;
-        // What lies in the socket and is not acknowledged is not asked about by keep-alive.
+        // Keep-alive does not probe while data in the socket is not acknowledged: the user time-out covers that.
         socket.set_tcp_user_timeout(Some(config.stall_timeout))?;
         if socket.tcp_mss()? as usize >= LARGE_MSS_OCTETS {
             socket.set_send_buffer_size(LOOPBACK_SEND_BUFFER_OCTETS)?;
@@ -59,7 +60,7 @@ impl Wire {
         Ok(Wire { stream, tap })
     }
 
-    /// How messages are cut on this path.
+    /// How large FPDUs are on this path.
     pub(crate) fn segmentation(&self, config: &Config) -> io::Result<Segmentation> {
         Ok(match config.fpdu_octets {
             Some(octets) => Segmentation::for_fpdu(octets),
@@ -106,14 +107,14 @@ impl Wire {
         let mut head = [0; HEAD_OCTETS];
         self.read_exact(&mut head).await?;
         let head = Head::decode(kind, &head)?;
-        // At most 512 octets: the head was checked.
+        // At most 512 octets: `Head::decode` has checked the number.
         let mut private_data = vec![0; head.private_octets];
         self.read_exact(&mut private_data).await?;
         Ok(Frame::decode(head, &private_data)?)
     }
 }
 
-/// Whether an operation is simply to be tried again.
+/// Whether the caller should simply try the operation again.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

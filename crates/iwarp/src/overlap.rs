@@ -1,13 +1,13 @@
-//! When posted work leaves before all completions of a read are handed out.
+//! Decides when posted work leaves before all completions of a read are handed out.
 //!
-//! An end with many calls or answers at hand could handle all of them and let everything that follows leave with one
-//! write. Then the ends would take turns: while one works the other has nothing to do, and each waits for the other's
-//! whole batch. So a batch leaves in quarters, and both ends work at the same time.
+//! An end with many calls or replies at hand could handle all of them and send everything that follows with one write.
+//! Then the ends would take turns: while one works the other has nothing to do, and each waits for the other's whole
+//! batch. So a batch leaves in quarters, and both ends work at the same time.
 
-/// Portions in which what follows from one read leaves.
+/// The portions in which the work that follows from one read leaves.
 const PARTS: usize = 4;
 
-/// Counts what a read has brought, and what was posted since the last write.
+/// Counts the completions of a read, and the Sends posted since the last write.
 #[derive(Debug, Default)]
 pub(crate) struct Overlap {
     came: usize,
@@ -25,12 +25,12 @@ impl Overlap {
         self.posted += 1;
     }
 
-    /// What was posted has been written, or waits for the socket.
+    /// The posted Sends have been written, or wait for the socket.
     pub(crate) fn wrote(&mut self) {
         self.posted = 0;
     }
 
-    /// Whether a part is complete.
+    /// Whether a portion is complete.
     pub(crate) fn is_due(&self) -> bool {
         self.posted > 0 && self.posted * PARTS >= self.came
     }

@@ -2,9 +2,9 @@
 //!
 //! It has no task of its own: everything happens in [`QueuePair::poll`], on the caller's thread. Each turn writes what
 //! is ready with one vectored write and reads what has come with one vectored read, payload from and to its place.
-//! While it hands out many completions, what is posted meanwhile leaves in portions ([`Overlap`]). A read or write that
-//! the socket served in part shows that it is drained or full; the readiness is cleared in the same step, which saves a
-//! system call.
+//! While it hands out many completions, work posted meanwhile leaves in portions ([`Overlap`]). A read or write that
+//! the socket served only in part shows that the socket is drained or full; the readiness is cleared in the same step,
+//! which saves a system call.
 
 use crate::{
     config::NUDGE_DELAYS,
@@ -30,22 +30,23 @@ use tokio::io::Interest;
 
 pub(crate) struct IwarpQueuePair {
     shared: Arc<Shared>,
-    /// Gone with the connection.
+    /// `None` after the connection's end.
     wire: Option<Wire>,
     endpoint: Endpoint,
     info: ConnectionInfo,
-    /// Since when the peer owes us something.
+    /// The times since when the peer owes us something.
     owes: [Option<Timestamp>; OWES],
-    /// How often it was nudged.
+    /// How often we have nudged the peer.
     nudges: usize,
     timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
-    /// Writing has failed. What was received before may still say why.
+    /// The error with which writing has failed. Octets received before may still show the cause.
     mute: Option<String>,
     spin: Spin,
     overlap: Overlap,
 }
 
-/// The indices of `owes`: taking data, sending data that is due, ending, sending anything at all.
+/// The indices of `owes`: what the peer owes is to accept data, to send data that is due, to end, to send anything at
+/// all.
 const TAKING: usize = 0;
 const SENDING: usize = 1;
 const ANSWERING: usize = 3;
@@ -67,7 +68,7 @@ impl IwarpQueuePair {
         }
     }
 
-    /// Writes until nothing is left or the socket is full. Says whether anything has changed.
+    /// Writes until nothing is left or the socket is full. Returns whether anything has changed.
     fn pump_out(&mut self, cx: &mut Context<'_>) -> bool {
         let IwarpQueuePair { wire: Some(Wire { stream, tap }), endpoint, mute, owes, overlap, .. } = self else {
             return false;
@@ -109,14 +110,14 @@ impl IwarpQueuePair {
             }
         }
         if endpoint.wants_fin() {
-            // A socket that cannot be shut down is broken already, which reading will tell.
+            // A socket that cannot be shut down is already broken, which the next read will show.
             let _ = SockRef::from(&*stream).shutdown(Shutdown::Write);
             changed = true;
         }
         changed
     }
 
-    /// Reads once. Says whether anything has changed.
+    /// Reads once. Returns whether anything has changed.
     fn pump_in(&mut self, cx: &mut Context<'_>) -> bool {
         let IwarpQueuePair { shared, wire: Some(Wire { stream, tap }), endpoint, owes, spin, overlap, .. } = self
         else {
@@ -140,13 +141,13 @@ impl IwarpQueuePair {
             let mut read = || {
                 let octets = (&*SockRef::from(&*stream)).read_vectored(&mut slices)?;
                 came = Some(octets);
-                // After the peer's FIN the socket stays readable.
+                // After the peer's FIN the socket stays readable, so a read of 0 octets keeps the readiness.
                 if 0 < octets && octets < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
             };
             let result = if told { stream.try_io(Interest::READABLE, read) } else { read() };
             drop(slices);
             if !told && came.is_none() && result.as_ref().is_err_and(is_passing) {
-                // Other work on this processor, or tasks that wait for the same thread, come first.
+                // Other work on this processor, or tasks that wait for the same thread, go first.
                 std::thread::yield_now();
                 cx.waker().wake_by_ref();
                 return false;
@@ -195,8 +196,8 @@ impl IwarpQueuePair {
         }
         let Some((when, limit, what)) = first else { return false };
         loop {
-            // A timer that fires too early is set again; one that fires too late is replaced. It is not set anew for
-            // every octet that comes.
+            // A timer that fires too early is set again, one that would fire too late is replaced. So not every octet
+            // that comes needs a new timer.
             let (_, sleep) = match &mut self.timer {
                 Some(timer) if timer.0 <= when => timer,
                 timer => timer.insert((when, clock.sleep_until(when))),

@@ -1,4 +1,4 @@
-//! CRC32c as MPA uses it (RFC 5044 section 4.4), computed piece by piece so that nothing is copied together for it.
+//! CRC32c as MPA uses it (RFC 5044 section 4.4), computed piece by piece so that nothing needs to be copied together.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
@@ -8,7 +8,7 @@ use crc_fast::{CrcAlgorithm, Digest};
 pub struct Crc(Digest);
 
 impl Crc {
-    /// Over nothing yet.
+    /// The CRC of no octets yet.
     pub fn new() -> Self {
         Crc(Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
@@ -18,7 +18,7 @@ impl Crc {
         self.0.reset();
     }
 
-    /// Takes the next octets in.
+    /// Adds the next octets.
     pub fn update(&mut self, octets: &[u8]) {
         self.0.update(octets);
     }

@@ -35,9 +35,9 @@ const OPCODE_MASK: u8 = 0x0F;
 pub enum Placement {
     /// Into memory that the receiver has advertised.
     Tagged {
-        /// Its steering tag.
+        /// The steering tag of that memory.
         stag: u32,
-        /// Where in it the first octet goes.
+        /// The offset in that memory at which the first octet goes.
         offset: u64,
     },
     /// Into the next buffer of a queue.
@@ -46,9 +46,9 @@ pub enum Placement {
         queue: u32,
         /// The message's number on that queue.
         msn: u32,
-        /// Where in the message the first octet stands.
+        /// The offset in the message of the first octet.
         offset: u32,
-        /// The steering tag to invalidate, in the Sends that do; else zero.
+        /// In the Sends with Invalidate: the steering tag to invalidate; else zero.
         invalidate: u32,
     },
 }
@@ -56,7 +56,7 @@ pub enum Placement {
 /// A segment's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What the message is.
+    /// The message's operation.
     pub opcode: Opcode,
     /// Whether this is the message's last segment.
     pub last: bool,
@@ -64,7 +64,7 @@ pub struct Header {
     pub placement: Placement,
 }
 
-/// How long the header is that begins with the octet `control`.
+/// The length of the header that begins with the octet `control`.
 pub const fn header_octets(control: u8) -> usize {
     if control & TAGGED != 0 { TAGGED_OCTETS } else { UNTAGGED_OCTETS }
 }
@@ -74,7 +74,7 @@ fn be32(octets: &[u8], at: usize) -> Option<u32> {
 }
 
 impl Header {
-    /// Writes the header to the front of `out` and says how long it is.
+    /// Writes the header to the front of `out` and returns its length.
     pub fn encode(&self, out: &mut [u8; UNTAGGED_OCTETS]) -> usize {
         let last = if self.last { LAST } else { 0 };
         out[1] = RDMAP_VERSION | self.opcode as u8;
@@ -98,11 +98,11 @@ impl Header {
         }
     }
 
-    /// Reads a header. Reserved bits are ignored.
+    /// Reads a header, and ignores reserved bits.
     ///
     /// # Errors
-    /// Too few octets, a version other than 1, an opcode that RDMAP does not define or that does not go with the
-    /// kind of buffer.
+    /// Too few octets, a version other than 1, an opcode that RDMAP does not define or does not allow with this kind of
+    /// buffer.
     pub fn decode(octets: &[u8]) -> Result<Header, Fault> {
         let short = Fault::ShortUlpdu { octets: octets.len() };
         let (Some(&ddp), Some(&rdmap)) = (octets.first(), octets.get(1)) else { return Err(short) };

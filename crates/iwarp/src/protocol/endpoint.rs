@@ -4,9 +4,9 @@
 //! [`disconnect`](Endpoint::disconnect)), *octets* ([`read_slices`](Endpoint::read_slices) then
 //! [`read`](Endpoint::read); [`write_slices`](Endpoint::write_slices) then [`written`](Endpoint::written)), *events of
 //! the socket* ([`peer_closed`](Endpoint::peer_closed), [`broken`](Endpoint::broken), [`time_up`](Endpoint::time_up)),
-//! and [`next_completion`](Endpoint::next_completion). A driver writes what there is, reads what comes, and hands
-//! completions out until there is nothing of the three; when [`wants_fin`](Endpoint::wants_fin) says so it closes its
-//! half.
+//! and [`next_completion`](Endpoint::next_completion). A driver writes, reads and hands completions out until none of
+//! the three has anything left; when [`wants_fin`](Endpoint::wants_fin) returns true it closes its half of the
+//! connection.
 //!
 //! It owns everything that is posted or lent, and gives all of it back before [`Completion::Closed`].
 
@@ -30,24 +30,24 @@ use rpcrdma_fabric::{
 };
 use std::sync::Arc;
 
-/// Who asked for the connection.
+/// Which end asked for the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// We did, and send first.
+    /// We asked, and send first.
     Initiator,
-    /// The peer did: nothing leaves before its first FPDU has come (RFC 5044 section 7.1.2).
+    /// The peer asked: we send nothing before its first FPDU has come (RFC 5044 section 7.1.2).
     Responder,
 }
 
 /// What a connection starts with.
 pub struct Setup {
-    /// Who asked for it.
+    /// Which end asked for it.
     pub role: Role,
     /// What the set-up agreed on.
     pub agreed: Agreed,
-    /// How messages are cut.
+    /// How large FPDUs are.
     pub segmentation: Segmentation,
-    /// The receives in place.
+    /// The posted receives.
     pub receives: ReceiveQueue,
     /// The limits.
     pub capabilities: Arc<Capabilities>,
@@ -57,7 +57,7 @@ pub struct Setup {
 pub struct Endpoint {
     phase: Phase,
     initiator: bool,
-    /// A responder's work, until the peer's first FPDU.
+    /// A responder holds its work until the peer's first FPDU.
     held: bool,
     fin_sent: bool,
     closed_said: bool,
@@ -87,7 +87,7 @@ impl Endpoint {
         }
     }
 
-    /// Where the connection stands.
+    /// The connection's phase.
     pub fn phase(&self) -> &Phase {
         &self.phase
     }
@@ -95,7 +95,7 @@ impl Endpoint {
     /// Posts a receive; see [`QueuePair::post_receive`](rpcrdma_fabric::QueuePair::post_receive).
     ///
     /// # Errors
-    /// Too many are posted, or [`Completion::Closed`] was returned.
+    /// Too many receives are posted, or [`Completion::Closed`] was returned.
     pub fn post_receive(&mut self, buffer: Buffer) -> Result<(), Refused<Buffer>> {
         if self.closed_said {
             return Err(Refused { reason: RefusedReason::Closed, returned: buffer });
@@ -164,7 +164,7 @@ impl Endpoint {
         }
     }
 
-    /// Posts Reads. They are issued behind what is posted already, as far as the ORD allows.
+    /// Posts Reads. They follow the Reads that are already posted, as far as the ORD allows.
     ///
     /// # Errors
     /// A limit, a sink that is too small, no octets, an ORD of zero, or the connection's end.
@@ -219,8 +219,8 @@ impl Endpoint {
         Err(Refused { reason, returned: memory })
     }
 
-    /// Ends an exposure at once. If a Write to it is arriving, or comes later, the connection ends; a Read of it that
-    /// was requested before is still answered, from bytes that nothing changes.
+    /// Ends an exposure at once. A Write to it that is arriving, or comes later, ends the connection; a Read of it that
+    /// the peer requested before still gets its answer, from bytes that nothing changes.
     pub fn invalidate(&mut self, handle: u32) {
         if let Some(exposure) = self.inbound.stags.remove(handle) {
             self.inbound.events.push_back(Completion::Fenced {
@@ -232,8 +232,8 @@ impl Endpoint {
         }
     }
 
-    /// Ends the connection after what is posted. A responder whose peer has sent nothing yet may not send either: what
-    /// it has posted is flushed.
+    /// Ends the connection after the posted work. If the peer has sent a responder nothing yet, the responder may not
+    /// send either: its posted work is flushed.
     pub fn disconnect(&mut self) {
         self.enter(Event::Disconnect);
         self.settle();
@@ -244,12 +244,12 @@ impl Endpoint {
         self.rx.slices(&mut self.inbound)
     }
 
-    /// Shows the first `octets` octets that were read into the slices.
+    /// Shows the first `octets` octets that the driver has read into the slices.
     pub fn show_read(&mut self, octets: usize, show: impl FnMut(&[u8])) {
         self.rx.show(octets, &mut self.inbound, show);
     }
 
-    /// `octets` octets, at least one, were read into the slices.
+    /// The driver has read `octets` octets, at least one, into the slices.
     pub fn read(&mut self, octets: usize) {
         if self.phase.is_live() {
             let result = self.rx.received(octets, &mut self.inbound);
@@ -257,7 +257,7 @@ impl Endpoint {
         }
     }
 
-    /// Takes octets that were read elsewhere.
+    /// Takes octets that the driver has read into other memory.
     pub fn feed(&mut self, octets: &[u8]) {
         if self.phase.is_live() {
             let result = self.rx.feed(octets, &mut self.inbound);
@@ -302,12 +302,12 @@ impl Endpoint {
         self.tx.slices()
     }
 
-    /// Whether something is ready to be written.
+    /// Whether the driver has something to write.
     pub fn has_output(&self) -> bool {
         !self.held && (!self.tx.is_empty() || !self.inbound.served.is_empty())
     }
 
-    /// The first `octets` octets of the slices were written.
+    /// The driver has written the first `octets` octets of the slices.
     pub fn written(&mut self, octets: usize) {
         self.tx.written(octets, &mut self.inbound.events);
         self.settle();
@@ -318,24 +318,24 @@ impl Endpoint {
         self.phase.is_live() && !self.rx.at_boundary()
     }
 
-    /// Whether bytes of the peer are due: the rest of an FPDU, or the answer to a Read, which the peer's provider sends
-    /// by itself. While none are due a peer may be silent for as long as it likes.
+    /// Whether the peer owes bytes: the rest of an FPDU, or the answer to a Read, which the peer's provider sends
+    /// without its program. While it owes none, a peer may be silent for as long as it likes.
     pub fn awaits_octets(&self) -> bool {
         self.mid_fpdu() || (self.phase.is_live() && !self.held && self.inbound.reads.any_due())
     }
 
-    /// Whether a [nudge](Self::nudge) makes sense: something was sent to the peer, all of it is written, and the peer
+    /// Whether a [nudge](Self::nudge) makes sense: we have sent the peer something, all of it is written, and the peer
     /// has sent nothing yet.
     pub fn may_nudge(&self) -> bool {
         self.initiator && self.phase.is_live() && !self.inbound.heard && self.tx.has_written() && !self.has_output()
     }
 
-    /// Sends an RDMA Write without octets. It changes nothing but makes the peer look at its socket.
+    /// Sends an RDMA Write without octets. Its only effect is that the peer looks at its socket.
     pub fn nudge(&mut self) {
         self.tx.nudge();
     }
 
-    /// Whether our half of the connection is to be closed now. True once.
+    /// Whether the driver must close our half of the connection now. Returns true once.
     pub fn wants_fin(&mut self) -> bool {
         matches!(self.phase, Phase::Lingering(_)) && !std::mem::replace(&mut self.fin_sent, true)
     }
@@ -356,12 +356,12 @@ impl Endpoint {
         self.end(Event::Broken(CloseReason::Broken(how)));
     }
 
-    /// The peer has neither taken nor sent what was due for this long.
+    /// For this long the peer has neither accepted what was sent nor sent what it owed.
     pub fn time_up(&mut self, seconds: u64) {
         self.end(Event::TimeUp(CloseReason::Stalled { seconds }));
     }
 
-    /// What happened next.
+    /// The next completion.
     pub fn next_completion(&mut self) -> Option<Completion> {
         if let Some(completion) = self.inbound.events.pop_front() {
             return Some(completion);
@@ -397,7 +397,7 @@ impl Endpoint {
         self.phase = phase.next(event);
     }
 
-    /// What follows from what was just done: further requests, or the end.
+    /// Takes the next step after a change: further requests, or the end.
     fn settle(&mut self) {
         if self.phase.is_live() {
             self.issue_reads();
@@ -413,7 +413,7 @@ impl Endpoint {
         }
     }
 
-    /// Everything that was posted or lent comes back, in a fixed order. With `access_denied` the peer has refused us
+    /// Gives back everything that was posted or lent, in a fixed order. With `access_denied` the peer has refused us
     /// its memory: to the Write that had a segment `refused`, or to the Read with the sink `blamed`.
     fn give_back(
         &mut self,
@@ -427,7 +427,7 @@ impl Endpoint {
         served.clear();
         reads.flush(blamed.filter(|_| access_denied), events);
         if let Some(buffer) = self.inbound.take_arriving() {
-            // Of a pool's receives nothing is known here but that they belong there.
+            // Of a pool's receive this connection knows only that it belongs there.
             self.inbound.receives.give_back(buffer);
         }
         let Inbound { events, receives, stags, .. } = &mut self.inbound;

@@ -1,5 +1,5 @@
-//! What a peer can do wrong, and the Terminate that it earns (RFC 5040 figure 9, RFC 5041 section 7.2, RFC 5044 section
-//! 8, RFC 6581 section 8).
+//! The rules that a peer can break, and the Terminate that answers each (RFC 5040 figure 9, RFC 5041 section 7.2, RFC
+//! 5044 section 8, RFC 6581 section 8).
 
 use rpcrdma_fabric::PeerViolation;
 
@@ -39,10 +39,10 @@ pub enum Fault {
         /// `request` or `reply`.
         expected: &'static str,
     },
-    /// A revision of MPA that is not spoken here, or not the one that was asked for.
+    /// A revision of MPA that this end does not speak, or another than it asked for.
     #[error("MPA revision {revision} is not spoken here (1 and 2 are; a reply has the request's)")]
     Revision {
-        /// Which.
+        /// The revision.
         revision: u8,
     },
     /// Too much private data.
@@ -56,23 +56,23 @@ pub enum Fault {
     /// The peer wants markers in the stream.
     #[error("the peer asked for markers, which this implementation does not send")]
     Markers,
-    /// Enhanced set-up without its IRD/ORD block, or a reply that lacks it though the request had it.
+    /// Enhanced set-up without its IRD/ORD block, or a reply without one to a request with one.
     #[error("the IRD/ORD block of the enhanced set-up is missing")]
     Enhanced,
-    /// The peer would issue more RDMA Reads at a time than can be served.
+    /// The peer would issue more RDMA Reads at a time than we can serve.
     #[error("the peer wants {wanted} RDMA Reads served at a time, of which {max} can be")]
     InsufficientIrd {
-        /// What it wants.
+        /// The number that the peer wants.
         wanted: u16,
-        /// What can be.
+        /// The number that we can serve.
         max: u16,
     },
     /// An FPDU whose CRC is wrong.
     #[error("CRC32c {carried:02x?} on the wire, {computed:02x?} over the bytes")]
     Crc {
-        /// On the wire.
+        /// The CRC that the FPDU carries.
         carried: [u8; 4],
-        /// Over the octets.
+        /// The CRC computed over its octets.
         computed: [u8; 4],
     },
     /// A ULPDU that is too short for its header.
@@ -84,45 +84,45 @@ pub enum Fault {
     /// Not DDP version 1.
     #[error("DDP version {version}")]
     DdpVersion {
-        /// Which.
+        /// The version.
         version: u8,
-        /// In a tagged segment.
+        /// Whether it stands in a tagged segment.
         tagged: bool,
     },
     /// A tagged segment for memory that is not exposed on this connection.
     #[error("STag {stag:#010x} is not exposed")]
     Stag {
-        /// Which.
+        /// The steering tag.
         stag: u32,
     },
     /// A tagged segment beyond the bounds of its memory.
     #[error("{octets} bytes at offset {offset} are outside STag {stag:#010x}")]
     Bounds {
-        /// The memory.
+        /// The memory's steering tag.
         stag: u32,
-        /// Where.
+        /// The segment's offset in it.
         offset: u64,
-        /// How many.
+        /// The segment's payload octets.
         octets: usize,
     },
-    /// A tagged segment whose end has no 64-bit offset.
+    /// A tagged segment whose end exceeds 64-bit offsets.
     #[error("offset {offset} and {octets} bytes wrap")]
     OffsetWrap {
-        /// Where.
+        /// The segment's offset.
         offset: u64,
-        /// How many.
+        /// The segment's payload octets.
         octets: usize,
     },
     /// A Write to memory that may only be read.
     #[error("STag {stag:#010x} may not be written")]
     WriteAccess {
-        /// The memory.
+        /// The memory's steering tag.
         stag: u32,
     },
     /// An untagged segment for a queue that does not exist.
     #[error("queue {queue}")]
     Queue {
-        /// Which.
+        /// The queue's number.
         queue: u32,
     },
     /// No buffer for a message: a Send without receive, a Read Request beyond the agreed depth, a second Terminate.
@@ -130,93 +130,93 @@ pub enum Fault {
     NoBuffer {
         /// The queue.
         queue: u32,
-        /// The message.
+        /// The message's number.
         msn: u32,
     },
-    /// A message out of turn.
+    /// A message whose number is not the next one.
     #[error("message {msn} on queue {queue} where {expected} is due")]
     Msn {
         /// The queue.
         queue: u32,
-        /// The message.
+        /// The message's number.
         msn: u32,
-        /// The one that is due.
+        /// The number that is due.
         expected: u32,
     },
     /// A segment that does not continue its message.
     #[error("message offset {offset} where {expected} is due")]
     MessageOffset {
-        /// Where the segment says it goes.
+        /// The offset that the segment states.
         offset: u32,
-        /// Where it must.
+        /// The offset at which the message continues.
         expected: usize,
     },
     /// A message that is longer than its buffer.
     #[error("a message of {octets} bytes or more for a buffer of {max}")]
     TooLong {
-        /// How long it is at least.
+        /// The length of the message so far.
         octets: usize,
-        /// The buffer.
+        /// The size of the buffer.
         max: usize,
     },
     /// Not RDMAP version 1.
     #[error("RDMAP version {version}")]
     RdmapVersion {
-        /// Which.
+        /// The version.
         version: u8,
     },
     /// An operation that is not defined, not expected, or on the wrong queue.
     #[error("operation {opcode} is not expected here")]
     Opcode {
-        /// Which.
+        /// The operation's number.
         opcode: u8,
     },
     /// A Read Request that is not one segment of 28 octets.
     #[error("an RDMA Read Request of {octets} bytes")]
     ReadRequestLength {
-        /// How long it is.
+        /// The segment's length.
         octets: usize,
     },
     /// A Read Request for memory that is not exposed on this connection.
     #[error("an RDMA Read of STag {stag:#010x}, which is not exposed")]
     ReadStag {
-        /// The memory.
+        /// The memory's steering tag.
         stag: u32,
     },
     /// A Read Request beyond the bounds of its memory.
     #[error("an RDMA Read of {octets} bytes at offset {offset}, outside STag {stag:#010x}")]
     ReadBounds {
-        /// The memory.
+        /// The memory's steering tag.
         stag: u32,
-        /// Where.
+        /// The offset that the request states.
         offset: u64,
-        /// How many.
+        /// The octets that it asks for.
         octets: u32,
     },
-    /// A Read Request whose end has no 64-bit offset.
+    /// A Read Request whose end exceeds 64-bit offsets.
     #[error("an RDMA Read whose offset {offset} and {octets} bytes wrap")]
     ReadOffsetWrap {
-        /// Where.
+        /// The offset that the request states.
         offset: u64,
-        /// How many.
+        /// The octets that it asks for.
         octets: u32,
     },
     /// A Read Request for memory that may only be written.
     #[error("STag {stag:#010x} may not be read")]
     ReadAccess {
-        /// The memory.
+        /// The memory's steering tag.
         stag: u32,
     },
     /// A Send with Invalidate for a steering tag that is not exposed on this connection.
     #[error("STag {stag:#010x} cannot be invalidated: it is not exposed")]
     CannotInvalidate {
-        /// Which.
+        /// The steering tag.
         stag: u32,
     },
 }
 
 impl Fault {
-    /// The protocol whose rule it is.
+    /// The protocol whose rule the peer broke.
     pub fn protocol(&self) -> &'static str {
         match self.error_code().map(|code| code.layer) {
             None | Some(LAYER_MPA) => "MPA",
@@ -225,7 +225,7 @@ impl Fault {
         }
     }
 
-    /// What a Terminate says about it. `None`: the rule belongs to the set-up, where there is none to send.
+    /// The code in the Terminate for this fault. `None` for faults of the set-up, in which no Terminate can be sent.
     pub fn error_code(&self) -> Option<ErrorCode> {
         let (layer, etype, code) = match self {
             Fault::Key { .. }
@@ -249,7 +249,7 @@ impl Fault {
             Fault::DdpVersion { tagged: false, .. } => (LAYER_DDP, DDP_UNTAGGED, 6),
             Fault::ReadStag { .. } => (LAYER_RDMAP, RDMAP_PROTECTION, 0),
             Fault::ReadBounds { .. } => (LAYER_RDMAP, RDMAP_PROTECTION, 1),
-            // DDP has no code for access rights: RDMAP's is used for both directions.
+            // DDP has no code for access rights, so RDMAP's code serves for both directions.
             Fault::ReadAccess { .. } | Fault::WriteAccess { .. } => (LAYER_RDMAP, RDMAP_PROTECTION, 2),
             Fault::ReadOffsetWrap { .. } => (LAYER_RDMAP, RDMAP_PROTECTION, 4),
             Fault::CannotInvalidate { .. } => (LAYER_RDMAP, RDMAP_PROTECTION, 9),
@@ -260,7 +260,7 @@ impl Fault {
         Some(ErrorCode { layer, etype, code })
     }
 
-    /// The form in which the contract of a provider reports it.
+    /// The fault as the contract of a provider reports it.
     pub fn violation(&self) -> PeerViolation {
         PeerViolation { protocol: self.protocol(), rule: self.to_string() }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //! length (2) | ULPDU: DDP header and payload (length) | pad (0 to 3, zero) | CRC32c (4)
 //! ```
-//! The length counts neither itself nor pad nor CRC. Length, ULPDU and pad together are a multiple of four octets.
+//! The length does not count itself, the pad and the CRC. Length, ULPDU and pad together are a multiple of four octets.
 
 use super::ddp::{TAGGED_OCTETS, UNTAGGED_OCTETS};
 
@@ -12,21 +12,20 @@ use super::ddp::{TAGGED_OCTETS, UNTAGGED_OCTETS};
 pub const LENGTH_OCTETS: usize = 2;
 /// Octets of the CRC field, which exists even when CRCs are off.
 pub const CRC_OCTETS: usize = 4;
-/// The most octets in a ULPDU: what the length field can say.
+/// The most octets in a ULPDU, because the length field has 16 bits.
 pub const MAX_ULPDU_OCTETS: usize = 65_535;
 /// The most octets from an FPDU's start to its payload.
 pub const MAX_HEADER_OCTETS: usize = LENGTH_OCTETS + UNTAGGED_OCTETS;
 /// The most octets from a payload's end to the next FPDU.
 pub const MAX_TRAILER_OCTETS: usize = 3 + CRC_OCTETS;
 
-/// From this maximum segment size on (octets), the path is loopback or the like: FPDUs then need not fit one TCP
+/// From this maximum segment size on (octets), the path is loopback or similar: then FPDUs need not fit into one TCP
 /// segment, and the largest cost the least.
 pub const LARGE_MSS_OCTETS: usize = 16 << 10;
 /// The payload of an FPDU on such a path: near the largest that the length field allows, and a multiple of a cache
 /// line, so that each segment of an aligned buffer starts aligned.
 const LARGE_PAYLOAD_OCTETS: usize = 65_472;
-/// An FPDU is not made smaller than this, whatever the path says: RFC 5044 section 4.5 asks for an EMSS of at
-/// least 128.
+/// The smallest FPDU, even if the path asks for smaller ones: RFC 5044 section 4.5 asks for an EMSS of at least 128.
 const MIN_FPDU_OCTETS: usize = 128;
 
 /// The pad after a ULPDU of `ulpdu_octets`.
@@ -35,12 +34,12 @@ pub const fn pad_octets(ulpdu_octets: usize) -> usize {
     (4 - (LENGTH_OCTETS + ulpdu_octets) % 4) % 4
 }
 
-/// How messages are cut: the most payload octets in one FPDU.
+/// How the transmitter cuts messages: the most payload octets in one FPDU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segmentation {
     /// In a tagged segment.
     pub tagged_octets: usize,
-    /// In an untagged one.
+    /// In an untagged segment.
     pub untagged_octets: usize,
 }
 
@@ -55,7 +54,7 @@ impl Segmentation {
         }
     }
 
-    /// With FPDUs of at most `fpdu_octets` in all, within what the format allows.
+    /// For FPDUs of at most `fpdu_octets` in all, within the limits of the format.
     pub fn for_fpdu(fpdu_octets: usize) -> Self {
         let fpdu = fpdu_octets.clamp(MIN_FPDU_OCTETS, MAX_ULPDU_OCTETS) & !3;
         let frame = LENGTH_OCTETS + CRC_OCTETS;

@@ -1,7 +1,8 @@
-//! What DDP and RDMAP do with each segment that arrives: where it may go, and what follows when it is in place.
+//! What DDP and RDMAP do with each segment that arrives: where its payload may go, and what happens when it is in
+//! place.
 //!
-//! It owns the memory that arriving octets go to: receives, exposed memory, sinks of our Reads. It judges a segment by
-//! its header before it places its first octet; everything that follows from it waits until its CRC was checked. The
+//! This module owns the memory for arriving octets: receives, exposed memory, sinks of our Reads. It judges a segment
+//! by its header before the first octet of payload is placed; all further steps wait until the CRC is checked. The
 //! first fault ends the connection, and nothing is placed after it.
 
 use super::{
@@ -21,11 +22,11 @@ use std::collections::VecDeque;
 /// Where a segment's payload goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// Nowhere: it has no octets, or none that matter.
+    /// Nowhere: the segment has no octets, or none that matter.
     Nowhere,
     /// The small buffer for requests and Terminates.
     Control,
-    /// The receive of the Send that is arriving.
+    /// The receive for the Send that is arriving.
     Receive,
     /// The sink of the Read that is due.
     Sink,
@@ -33,7 +34,7 @@ pub(crate) enum Target {
     Exposed(u32),
 }
 
-/// A Read of the peer's that is to be answered.
+/// A Read of the peer that we are to answer.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) sink_stag: u32,
@@ -41,7 +42,7 @@ pub(crate) struct Served {
     pub(crate) octets: Bytes,
 }
 
-/// A Send of which some segments have come.
+/// A Send of which some segments have arrived.
 struct Arriving {
     buffer: Buffer,
     opcode: Opcode,
@@ -52,9 +53,9 @@ struct Arriving {
 #[derive(Debug)]
 pub(crate) struct Told {
     pub(crate) reading: Option<terminate::Reading>,
-    /// The sink of our Read Request that it quotes.
+    /// The sink in our Read Request that the Terminate quotes.
     pub(crate) blamed: Option<u32>,
-    /// Where the segment of our Write was to go that it quotes.
+    /// The destination of the segment of our Write that the Terminate quotes.
     pub(crate) refused: Option<Refused>,
 }
 
@@ -65,7 +66,7 @@ pub(crate) struct Inbound {
     pub(crate) served: VecDeque<Served>,
     pub(crate) events: VecDeque<Completion>,
     pub(crate) told: Option<Told>,
-    /// Whether a whole and valid FPDU has come.
+    /// Whether a whole and valid FPDU has arrived.
     pub(crate) heard: bool,
     arriving: Option<Arriving>,
     control: [u8; terminate::MAX_OCTETS],
@@ -96,7 +97,7 @@ impl Inbound {
         }
     }
 
-    /// Judges a segment with `octets` of payload: where they go, and where there.
+    /// Judges a segment with `octets` of payload: the memory into which they go, and the offset there.
     pub(crate) fn begin(&mut self, header: &Header, octets: usize) -> Result<(Target, usize), Fault> {
         match (header.opcode, header.placement) {
             (Opcode::Write, Placement::Tagged { stag, offset }) => self.begin_write(stag, offset, octets),
@@ -126,7 +127,7 @@ impl Inbound {
     }
 
     fn begin_write(&mut self, stag: u32, offset: u64, octets: usize) -> Result<(Target, usize), Fault> {
-        // RFC 5041 section 7.1: a segment without octets is not checked.
+        // RFC 5041 section 7.1: a segment without octets needs no check.
         if octets == 0 {
             return Ok((Target::Nowhere, 0));
         }
@@ -211,7 +212,7 @@ impl Inbound {
         Ok(if octets <= self.control.len() { (Target::Control, 0) } else { (Target::Nowhere, 0) })
     }
 
-    /// The memory behind a target. `None` if it was fenced since the segment began.
+    /// The memory of a target. `None` if it was fenced after the segment began.
     pub(crate) fn memory(&mut self, target: Target) -> Option<&mut [u8]> {
         match target {
             Target::Nowhere => None,
@@ -225,7 +226,7 @@ impl Inbound {
         }
     }
 
-    /// How many octets after `at` hold nothing yet that matters, so that guessed octets may land there.
+    /// How many octets behind `at` hold no data yet, so that guessed octets may land there.
     pub(crate) fn untouched(&self, target: Target, at: usize) -> usize {
         match target {
             Target::Nowhere | Target::Control => 0,
@@ -239,7 +240,7 @@ impl Inbound {
         }
     }
 
-    /// A segment is in place and its CRC was right.
+    /// A segment is in place and its CRC is right.
     pub(crate) fn finish(&mut self, header: &Header, octets: usize) -> Result<(), Fault> {
         let first = !std::mem::replace(&mut self.heard, true);
         match (header.opcode, header.placement) {
@@ -256,7 +257,7 @@ impl Inbound {
         Ok(())
     }
 
-    /// The Read Request in the control buffer, raw.
+    /// The raw Read Request in the control buffer.
     pub(crate) fn read_request(&self) -> &[u8] {
         self.control.get(..READ_REQUEST_OCTETS).unwrap_or_default()
     }
@@ -270,7 +271,7 @@ impl Inbound {
         }
         // RDMAP-5040-5.2-b
         let octets = if size == 0 {
-            // RFC 5040 section 5.2.1: the source of a Read without octets is not checked.
+            // RFC 5040 section 5.2.1: the source of a Read without octets needs no check.
             Bytes::new()
         } else {
             let at = self.stags.check(stag, offset, size as usize, Access::Read).map_err(|denied| match denied {
@@ -291,7 +292,7 @@ impl Inbound {
 
     fn sent(&mut self, header: &Header, octets: usize, invalidate: u32, first: bool) -> Result<(), Fault> {
         let Some(arriving) = &mut self.arriving else {
-            // Only the Send that says "ready" has no receive.
+            // Only the Send that means "ready" has no receive.
             debug_assert!(first);
             self.send_msn = self.send_msn.wrapping_add(1);
             return Ok(());
@@ -331,7 +332,7 @@ impl Inbound {
         });
     }
 
-    /// Takes back the receive of a Send that has not come to its end.
+    /// Takes the receive of a Send that has not arrived completely.
     pub(crate) fn take_arriving(&mut self) -> Option<Buffer> {
         self.arriving.take().map(|arriving| arriving.buffer)
     }

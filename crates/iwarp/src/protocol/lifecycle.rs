@@ -4,47 +4,47 @@
 //! Open -> Draining (we end it, what is posted goes first) -> Lingering (FIN sent, the peer's awaited) -> Over
 //!      -> Terminating (a rule was broken, the Terminate goes first) -> Lingering
 //! ```
-//! In Lingering the octets of the peer are read and dropped: closing a socket with unread octets would reset the
-//! connection and could take a Terminate with it.
+//! In Lingering we read and drop the peer's octets: closing a socket with unread octets would reset the connection, and
+//! the peer could lose a Terminate with it.
 
 use rpcrdma_fabric::CloseReason;
 
-/// Where a connection stands.
+/// The phase of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Work is done.
+    /// The connection carries out work.
     Open,
-    /// We are ending it: work posted before is done, none is taken.
+    /// We are ending the connection: it carries out work posted before, and accepts none.
     Draining,
-    /// All work has come back; a Terminate is on its way out.
+    /// All work has been given back; a Terminate is being sent.
     Terminating(CloseReason),
-    /// All work has come back and everything is written; the peer's end is awaited.
+    /// All work has been given back and everything is written; we wait for the peer's FIN.
     Lingering(CloseReason),
     /// The connection is over.
     Over(CloseReason),
 }
 
-/// What can happen to it.
+/// An event in the life of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The owner wants to end it.
+    /// The owner wants to end the connection.
     Disconnect,
     /// Nothing is left to write or to wait for.
     Drained,
-    /// The peer broke a rule, and a Terminate for it was queued.
+    /// The peer broke a rule, and a Terminate for this is queued.
     Violated(CloseReason),
-    /// The peer's Terminate has come.
+    /// The peer's Terminate has arrived.
     Terminated(CloseReason),
     /// The peer has sent its FIN between two FPDUs.
     PeerFin,
     /// The socket failed, or the peer's FIN came within an FPDU.
     Broken(CloseReason),
-    /// Time is up: for the peer to take or to send octets, or for its FIN.
+    /// Time is up: for the peer to accept or to send octets, or to send its FIN.
     TimeUp(CloseReason),
 }
 
 impl Phase {
-    /// The transition. An event that means nothing here changes nothing.
+    /// The transition. An event that has no meaning in a phase changes nothing.
     // RDMAP-5040-5.4-a, RDMAP-5040-6.2-a
     pub fn next(self, event: Event) -> Phase {
         use Event::*;
@@ -54,7 +54,7 @@ impl Phase {
             (Draining, Drained) => Lingering(CloseReason::Local),
             (Terminating(why), Drained) => Lingering(why),
             (Open | Draining, Violated(why)) => Terminating(why),
-            // Nothing more is to be sent after a Terminate came (RFC 5040 section 5.4).
+            // After a Terminate has arrived, nothing more may be sent (RFC 5040 section 5.4).
             (Open | Draining, Terminated(why)) => Lingering(why),
             (Open, PeerFin) => Over(CloseReason::Remote),
             (Draining, PeerFin) => Over(CloseReason::Local),
@@ -64,7 +64,7 @@ impl Phase {
         }
     }
 
-    /// Whether work is still done.
+    /// Whether the connection still carries out work.
     pub fn is_live(&self) -> bool {
         matches!(self, Phase::Open | Phase::Draining)
     }

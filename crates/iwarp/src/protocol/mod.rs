@@ -1,8 +1,8 @@
 //! The protocols of iWARP without any input or output.
 //!
 //! [`mpa`] sets a connection up and frames it ([`fpdu`]), [`ddp`] says where octets go, [`rdmap`] and [`terminate`] say
-//! what they mean. [`Endpoint`] is one end of a connection: it lends slices to read into and to write from, and turns
-//! what was read into completions. It reads no clock and touches no socket.
+//! what messages mean. [`Endpoint`] is one end of a connection: it lends slices to read into and to write from, and
+//! turns what the driver has read into completions. It reads no clock and touches no socket.
 
 pub mod crc;
 pub mod ddp;

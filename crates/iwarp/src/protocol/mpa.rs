@@ -14,7 +14,7 @@ pub const HEAD_OCTETS: usize = 20;
 pub const MAX_PRIVATE_DATA_OCTETS: usize = 512;
 /// Octets of the IRD/ORD block.
 pub const ENHANCED_OCTETS: usize = 4;
-/// The IRD or ORD that means "not negotiated here".
+/// The IRD or ORD that means that the ends do not negotiate it.
 // CM-6581-9.1-c
 pub const NOT_NEGOTIATED: u16 = 0x3FFF;
 /// The largest IRD or ORD that is a number.
@@ -65,13 +65,13 @@ pub struct Head {
     pub markers: bool,
     /// The sender wants CRCs.
     pub crc: bool,
-    /// In a reply: the connection is refused.
+    /// In a reply: the responder refuses the connection.
     pub reject: bool,
     /// Private data begins with an [`Enhanced`] block. Only in revision 2.
     pub enhanced: bool,
     /// MPA's revision.
     pub revision: u8,
-    /// How much private data follows, in octets, checked against [`MAX_PRIVATE_DATA_OCTETS`].
+    /// The octets of private data that follow, checked against [`MAX_PRIVATE_DATA_OCTETS`].
     pub private_octets: usize,
 }
 
@@ -91,7 +91,7 @@ impl Head {
         out
     }
 
-    /// Reads the wire form. Reserved bits are ignored, and so are R in a request and S before revision 2.
+    /// Reads the wire form. Ignores reserved bits, R in a request, and S before revision 2.
     ///
     /// # Errors
     /// Another key, a revision other than 1 and 2, too much private data.
@@ -175,9 +175,9 @@ impl Enhanced {
 /// A whole frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// Its head. The lengths in it follow from the rest when it is encoded.
+    /// Its head. `encode` derives the length in it from the rest.
     pub head: Head,
-    /// Its IRD/ORD block, there exactly when the head says so.
+    /// Its IRD/ORD block, present exactly if the head says so.
     pub enhanced: Option<Enhanced>,
     /// The upper layer's private data.
     pub private_data: Vec<u8>,
@@ -200,7 +200,7 @@ impl Frame {
     /// Joins a head and the private data that came after it.
     ///
     /// # Errors
-    /// No IRD/ORD block although the head says that there is one.
+    /// No IRD/ORD block although the head announces one.
     pub fn decode(head: Head, private_data: &[u8]) -> Result<Frame, Fault> {
         let (enhanced, rest) = match private_data.split_first_chunk() {
             _ if !head.enhanced => (None, private_data),

@@ -6,7 +6,7 @@ use super::{
     mpa::{Enhanced, Frame, Head, NOT_NEGOTIATED},
 };
 
-/// What one end brings.
+/// What one end offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
     /// It wants CRCs.
@@ -17,29 +17,29 @@ pub struct Offer {
     pub ord: u16,
 }
 
-/// What holds for the connection, as one end sees it.
+/// What the ends have agreed on, as one end sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreed {
-    /// CRCs are sent and checked.
+    /// Whether both ends send and check CRCs.
     pub crc: bool,
     /// RDMA Reads of the peer that we serve at a time.
     pub ird: u16,
-    /// RDMA Reads of ours at a time.
+    /// Our RDMA Reads that the peer serves at a time.
     pub ord: u16,
-    /// The peer's first FPDU may be a Send without data, which is not a message but means that the peer is ready.
+    /// The peer's first FPDU may be a Send without data, which is not a message but tells us that the peer is ready.
     pub ready_by_send: bool,
-    /// The peer's first FPDU may be a Read without octets that says that it is ready. It needs no IRD.
+    /// The peer's first FPDU may be a Read without octets, which tells us that the peer is ready. It needs no IRD.
     pub ready_by_read: bool,
 }
 
-/// The initiator's request: revision 2 with IRD and ORD, which is all that Linux's responder takes IRD from.
+/// The initiator's request: revision 2 with IRD and ORD, because Linux's responder takes the IRD from no other.
 pub fn request(offer: Offer, private_data: &[u8]) -> Frame {
     let enhanced = Enhanced { ird: offer.ird, ord: offer.ord, ..Enhanced::default() };
     let head = Head { markers: false, crc: offer.crc, reject: false, enhanced: true, revision: 2, private_octets: 0 };
     Frame { head, enhanced: Some(enhanced), private_data: private_data.to_vec() }
 }
 
-/// Whether a request can be answered with anything but a rejection.
+/// Whether the responder can answer a request with anything but a rejection.
 ///
 /// # Errors
 /// The peer wants markers.
@@ -49,7 +49,7 @@ pub fn check_request(request: &Frame) -> Result<(), Fault> {
 }
 
 /// The peer's wishes in its request, seen from the responder: how many RDMA Reads it would issue (our IRD) and how many
-/// it would serve (our ORD). What it leaves open is taken as `open`.
+/// it would serve (our ORD). `open` is used for what the request leaves open.
 pub fn wishes(request: &Frame, open: (u16, u16)) -> (u16, u16) {
     let wish = |value: u16, open: u16| if value == NOT_NEGOTIATED { open } else { value };
     request.enhanced.map_or(open, |e| (wish(e.ord, open.0), wish(e.ird, open.1)))
@@ -60,7 +60,7 @@ fn reply_head(request: &Head, crc: bool, reject: bool) -> Head {
     Head { markers: false, crc, reject, enhanced: request.enhanced, revision: request.revision, private_octets: 0 }
 }
 
-/// The responder's answer to `request`, and what holds then.
+/// The responder's answer to `request`, and what the ends have then agreed on.
 pub fn accept(request: &Frame, offer: Offer, private_data: &[u8]) -> (Frame, Agreed) {
     // MPA-5044-7.1-d
     let crc = request.head.crc || offer.crc;
@@ -82,7 +82,7 @@ pub fn accept(request: &Frame, offer: Offer, private_data: &[u8]) -> (Frame, Agr
             answer.peer_to_peer = true;
             answer.ready_by_write = wish.ready_by_write;
             answer.ready_by_read = wish.ready_by_read;
-            // The one that costs a number on the queue of Sends is offered only if nothing else is shared.
+            // A Send costs a number on the queue of Sends, so we offer it only if there is no other way in common.
             answer.ready_by_send = !(wish.ready_by_write || wish.ready_by_read);
             if answer.ready_by_read && answer.ird == 0 {
                 answer.ird = 1;
@@ -103,10 +103,11 @@ pub fn reject(request: &Frame, private_data: &[u8]) -> Frame {
     Frame { head, enhanced, private_data: private_data.to_vec() }
 }
 
-/// What holds at the initiator after `reply`, which is not a rejection. `max_ird` is the most that we can serve.
+/// What the ends have agreed on, as the initiator sees it, after `reply`, which is not a rejection. `max_ird` is the
+/// most that we can serve.
 ///
 /// # Errors
-/// The reply is of another kind than the request, wants markers, or more RDMA Reads than we can serve.
+/// The reply is of another kind than the request, or wants markers, or more RDMA Reads than we can serve.
 pub fn conclude(reply: &Frame, offer: Offer, max_ird: u16) -> Result<Agreed, Fault> {
     if reply.head.revision != 2 {
         return Err(Fault::Revision { revision: reply.head.revision });

@@ -1,6 +1,6 @@
 //! RDMAP's operations and the RDMA Read Request (RFC 5040 sections 4.1 and 4.4).
 
-/// What a message is.
+/// The operation of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Opcode {
@@ -39,7 +39,7 @@ impl Opcode {
         })
     }
 
-    /// The Send of these properties.
+    /// The Send with these properties.
     pub fn send(invalidate: bool, solicited: bool) -> Opcode {
         match (invalidate, solicited) {
             (false, false) => Opcode::Send,
@@ -49,7 +49,7 @@ impl Opcode {
         }
     }
 
-    /// Whether it travels in tagged segments.
+    /// Whether it uses tagged segments.
     pub fn tagged(self) -> bool {
         matches!(self, Opcode::Write | Opcode::ReadResponse)
     }
@@ -82,9 +82,9 @@ pub struct ReadRequest {
     pub sink_offset: u64,
     /// Octets to read.
     pub size: u32,
-    /// Where they are: the steering tag.
+    /// The steering tag of the source.
     pub source_stag: u32,
-    /// Where they are: the offset.
+    /// The offset in the source.
     pub source_offset: u64,
 }
 

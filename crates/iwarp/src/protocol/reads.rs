@@ -1,7 +1,8 @@
-//! Our own RDMA Reads: requests that wait for their turn within the ORD, and responses that are due.
+//! Our own RDMA Reads: requests that wait because the ORD is reached, and responses that are due.
 //!
-//! It owns the sinks while they are filled. A sink's steering tag is seen on the wire, so a response is held to the
-//! request that is due: its tag, its offset, its length, in order. Nothing else reaches a sink: they are in no table.
+//! This module owns the sinks while responses fill them. A sink's steering tag is visible on the wire, so each response
+//! must match the request that is due: its tag, its offset, its length, in order. Nothing else can write to a sink:
+//! sinks stand in no table of exposed memory.
 
 use super::{fault::Fault, rdmap::Opcode, rdmap::ReadRequest};
 use rpcrdma_fabric::{Buffer, Completion, Read, RemoteSegment, Token, WorkError, WorkKind};
@@ -11,15 +12,15 @@ struct Job {
     token: Token,
     sink: Buffer,
     sources: std::vec::IntoIter<RemoteSegment>,
-    /// Octets asked for so far.
+    /// Octets that requests have asked for so far.
     asked: usize,
     total: usize,
 }
 
-/// A request that was handed out and not answered in full.
+/// A request that was handed out and has no complete answer yet.
 struct Due {
     stag: u32,
-    /// Where in the sink of its job it begins, which is also the offset on the wire.
+    /// Where the request's data begins in the sink of its job, which is also the offset on the wire.
     at: usize,
     size: usize,
     done: usize,
@@ -49,7 +50,7 @@ impl Reads {
         !self.due.is_empty()
     }
 
-    /// Segments posted and not filled.
+    /// Segments that are posted and not filled.
     pub(crate) fn segments(&self) -> usize {
         self.segments
     }
@@ -86,7 +87,7 @@ impl Reads {
         Some(request)
     }
 
-    /// Where in the [sink](Self::sink) a response's segment goes, if it is the one that is due.
+    /// Where in the [sink](Self::sink) a response's segment goes, if this response is due.
     pub(crate) fn check(&self, stag: u32, offset: u64, octets: usize, last: bool) -> Result<usize, Fault> {
         let due = self.due.front().ok_or(Fault::Opcode { opcode: Opcode::ReadResponse as u8 })?;
         // RDMAP-5040-5.2-a
@@ -129,8 +130,8 @@ impl Reads {
         Some(Completion::Read { token, sink })
     }
 
-    /// Gives everything back. The job whose request has the sink `blamed` did not get access. A sink that no request
-    /// has blames no job: otherwise a call would be given up for it.
+    /// Gives everything back. The job with the request whose sink is `blamed` fails because the peer refused access. If
+    /// no request has this sink, no job is blamed: otherwise a wrong quote would fail a call.
     pub(crate) fn flush(&mut self, blamed: Option<u32>, events: &mut VecDeque<Completion>) {
         let until = self.due.iter().position(|due| Some(due.stag) == blamed);
         let guilty = until.map(|until| self.due.iter().take(until).filter(|due| due.ends_job).count());

@@ -3,14 +3,14 @@
 use rpcrdma_fabric::{Buffer, ReceivePool, Receives};
 use std::{collections::VecDeque, sync::Arc};
 
-/// Posted receives, first in, first out. Own ones are used before those of the pool.
+/// Posted receives, first in, first out. The connection's own receives are used before those of the pool.
 pub struct ReceiveQueue {
     own: VecDeque<Buffer>,
     pool: Option<Arc<dyn ReceivePool>>,
 }
 
 impl ReceiveQueue {
-    /// What a connection starts with.
+    /// The receives with which a connection starts.
     pub fn new(receives: Receives) -> Self {
         match receives {
             Receives::Own(buffers) => ReceiveQueue { own: buffers.into(), pool: None },
@@ -38,12 +38,12 @@ impl ReceiveQueue {
         self.own.pop_front().or_else(|| self.pool.as_ref()?.take())
     }
 
-    /// Gives back the own receives. Those of the pool stay there.
+    /// Takes out the connection's own receives. Those of the pool stay there.
     pub fn drain(&mut self) -> impl Iterator<Item = Buffer> + '_ {
         self.own.drain(..)
     }
 
-    /// Puts a receive that was taken and not used up where it came from.
+    /// Gives back a receive that was taken and not used up: to the pool, or to the front of the own receives.
     pub fn give_back(&mut self, buffer: Buffer) {
         match &self.pool {
             Some(pool) => pool.post(buffer),

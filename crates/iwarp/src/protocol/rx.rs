@@ -1,11 +1,11 @@
-//! The receiver: cuts the octet stream into FPDUs so that payload is read straight into its place.
+//! The receiver: cuts the octet stream into FPDUs so that the driver reads payload straight into its place.
 //!
-//! It plans each read as a list of pieces: the rest of the payload that is arriving goes to its place, what follows
-//! goes to a small staging buffer. While a message of many segments arrives, the plan guesses that the next segments
-//! are cut like this one and continue it, so that one read takes many of them. It looks at every header before it
-//! accepts that its payload is in place; from the first wrong guess on, it moves the octets to a spill buffer and takes
-//! them from there. A guess touches only memory that holds nothing yet ([`Inbound::untouched`]) and that the peer may
-//! write anyway.
+//! It plans each read as a list of pieces: the rest of the payload that is arriving goes to its place, the octets
+//! behind it go to a small staging buffer. While a message of many segments arrives, the plan guesses that the next
+//! segments have the same layout and continue the message, so that one read takes many of them. The receiver looks at
+//! every header before it accepts that the payload is in place; from the first wrong guess on, it moves the octets to a
+//! spill buffer and takes them from there. A guess touches only memory that holds nothing yet ([`Inbound::untouched`])
+//! and that the peer may write anyway.
 
 use super::{
     crc::Crc,
@@ -21,19 +21,19 @@ use std::io::IoSliceMut;
 /// Slices to read into: usually the rest of a segment, and what follows it.
 pub type ReadSlices<'a> = SmallVec<[IoSliceMut<'a>; 4]>;
 
-/// Segments that one read takes at most: with 1,448-octet segments as many as fit six reads per MiB, with large ones
-/// all of several MiB.
+/// Segments that one read takes at most: with 1,448-octet segments so many that a MiB takes about six reads, with large
+/// ones all of several MiB.
 const MAX_GUESSED_SEGMENTS: usize = 128;
-/// Octets of payload that one read takes at most, guesses included: few enough to be in the cache still when their CRC
-/// is computed, and what the spill buffer can come to hold.
+/// Octets of payload that one read takes at most, guesses included: so few that they are still in the cache when their
+/// CRC is computed. The spill buffer may grow to this size.
 const MAX_PLANNED_OCTETS: usize = 512 << 10;
-/// A spill buffer of at most so many octets is kept for the next wrong guess.
+/// A spill buffer of at most so many octets is kept for the next wrong guess; a larger one is freed.
 const KEPT_SPILL_OCTETS: usize = 64 << 10;
-/// Octets read behind the payload at least: an inline Send of 4,096 octets with its framing.
+/// The least octets to read behind the payload: an inline Send of 4,096 octets with its framing.
 const MIN_TAIL_OCTETS: usize = 4096 + 256;
-/// The same at most, when small messages come in numbers.
+/// The most octets to read behind the payload, when many small messages come.
 const MAX_TAIL_OCTETS: usize = 16 << 10;
-/// Octets of an FPDU that show the kind of its header: length and DDP control.
+/// Octets of an FPDU from which the receiver knows the length of its header: length and DDP control.
 const PEEK_OCTETS: usize = LENGTH_OCTETS + 2;
 
 #[derive(Clone, Copy, Debug)]
@@ -52,11 +52,11 @@ impl Piece {
     }
 }
 
-/// What is still to be looked at of the octets that were read.
+/// The octets that were read and are not examined yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cursor {
     left: usize,
-    /// The piece, and where in it. Past the last piece: in the spill buffer.
+    /// The piece, and the offset in it. After the last piece: in the spill buffer.
     piece: usize,
     at: usize,
 }
@@ -75,7 +75,7 @@ pub(crate) struct Receiver {
     /// Length field and DDP header.
     head: [u8; MAX_HEADER_OCTETS],
     head_have: usize,
-    /// How long it is; zero until its first octets have come.
+    /// The length of the header; zero until its first octets have come.
     head_want: usize,
     header: Option<Header>,
     payload_octets: usize,
@@ -117,10 +117,10 @@ impl Receiver {
         matches!(self.phase, Phase::Header) && self.head_have == 0
     }
 
-    /// The segment that is being looked at, for a Terminate.
+    /// The segment under examination, for a Terminate.
     pub(crate) fn offender<'a>(&'a self, inbound: &'a Inbound) -> Offender<'a> {
         let header = self.head.get(LENGTH_OCTETS..self.head_have).unwrap_or_default();
-        // A header that is not whole is useless.
+        // A header that is not complete is useless.
         let whole = self.head_want != 0 && self.head_have == self.head_want;
         let is_request = self.header.is_some_and(|h| h.opcode == super::rdmap::Opcode::ReadRequest)
             && matches!(self.phase, Phase::Trailer);
@@ -131,7 +131,7 @@ impl Receiver {
         }
     }
 
-    /// The slices to read into next, in this order. At least one octet long.
+    /// The slices to read into next, in this order. Together they have at least one octet.
     pub(crate) fn slices<'a>(&'a mut self, inbound: &'a mut Inbound) -> ReadSlices<'a> {
         self.plan(inbound);
         let mut slices = ReadSlices::with_capacity(self.pieces.len());
@@ -189,7 +189,7 @@ impl Receiver {
         }
     }
 
-    /// The first `octets` octets of the [slices](Self::slices) have been read.
+    /// The driver has read the first `octets` octets of the [slices](Self::slices).
     pub(crate) fn received(&mut self, octets: usize, inbound: &mut Inbound) -> Result<(), Fault> {
         let planned: usize = self.pieces.iter().map(Piece::len).sum();
         let filled = octets >= planned;
@@ -207,7 +207,7 @@ impl Receiver {
         result
     }
 
-    /// Takes octets that were read elsewhere.
+    /// Takes octets that the driver has read into other memory.
     pub(crate) fn feed(&mut self, octets: &[u8], inbound: &mut Inbound) -> Result<(), Fault> {
         self.pieces.clear();
         self.spill.clear();
@@ -216,7 +216,7 @@ impl Receiver {
         self.run(inbound)
     }
 
-    /// Shows what was read, slice by slice, before [`received`](Self::received) looks at it.
+    /// Shows what was read, slice by slice, before [`received`](Self::received) examines it.
     pub(crate) fn show(&self, octets: usize, inbound: &mut Inbound, mut show: impl FnMut(&[u8])) {
         let mut left = octets;
         for piece in &self.pieces {
@@ -344,9 +344,9 @@ impl Receiver {
         }
         if let Some(header) = self.header {
             if header.last && self.planned == Target::Receive {
-                // What follows the message may lie in its receive, where it cannot be found once the receive is handed
-                // out. (No guess goes beyond a Read's end, and exposed memory exists until the connection ends or a
-                // header says otherwise, which is longer than the guessed one and so has ended the guess.)
+                // The octets behind the message may lie in its receive, where they are lost when the receive is handed
+                // out. (No guess goes beyond a Read's end. Exposed memory exists until the connection ends or a Send
+                // invalidates it; this Send's header is longer than the guessed one, so it has ended the guess.)
                 self.leave_places(inbound);
             }
             inbound.finish(&header, self.payload_octets)?;
@@ -368,14 +368,14 @@ impl Receiver {
         }
     }
 
-    /// If the next octets lie in a place where they do not belong, moves all that is left to the spill buffer.
+    /// If the next octets lie in a place to which they do not belong, moves all remaining octets to the spill buffer.
     fn settle(&mut self, inbound: &mut Inbound) {
         if matches!(self.pieces.get(self.cursor.piece), Some(Piece::Place { .. })) {
             self.spill_rest(inbound);
         }
     }
 
-    /// If any octets that are left lie in a place, moves all that is left to the spill buffer.
+    /// If any remaining octets lie in a place, moves all of them to the spill buffer.
     fn leave_places(&mut self, inbound: &mut Inbound) {
         let rest = self.pieces.get(self.cursor.piece..).unwrap_or_default();
         if self.cursor.left > 0 && rest.iter().any(|piece| matches!(piece, Piece::Place { .. })) {
@@ -405,7 +405,7 @@ impl Receiver {
     }
 }
 
-/// The next octets, as far as they lie together.
+/// The next octets that lie together.
 fn run<'a>(pieces: &[Piece], stage: &'a [u8], spill: &'a [u8], cursor: Cursor) -> &'a [u8] {
     let run = match pieces.get(cursor.piece) {
         Some(&Piece::Stage { at, len }) => stage.get(at + cursor.at..at + len),
@@ -416,7 +416,7 @@ fn run<'a>(pieces: &[Piece], stage: &'a [u8], spill: &'a [u8], cursor: Cursor) -
     run.get(..cursor.left).unwrap_or(run)
 }
 
-/// Copies octets of `run` to `out[have..want]`, and says how many.
+/// Copies octets of `run` to `out[have..want]`, and returns how many.
 fn copy(run: &[u8], out: &mut [u8], have: usize, want: usize) -> usize {
     let room = out.get_mut(have..want).unwrap_or_default();
     let len = room.len().min(run.len());
@@ -424,7 +424,7 @@ fn copy(run: &[u8], out: &mut [u8], have: usize, want: usize) -> usize {
     len
 }
 
-/// The segment's memory was taken back while it arrived.
+/// The fault of a segment whose memory was invalidated while it arrived.
 fn fenced(target: Target) -> Fault {
     Fault::Stag { stag: if let Target::Exposed(stag) = target { stag } else { 0 } }
 }

@@ -1,9 +1,9 @@
 //! The connection's own table of exposed memory, and the source of its steering tags.
 //!
-//! It owns the memory that is lent to the peer. Looking a tag up takes constant time and never depends on what the peer
-//! has named before. Tags come from a 32-bit permutation under a key drawn for the connection (Speck32/64, a published
-//! block cipher, over a counter): without the key the next tag is unknown, all 32 bits vary, and no tag comes again
-//! before all others have been used (RFC 5042 section 6.1.1).
+//! It owns the memory that is lent to the peer. A look-up takes constant time, whatever tags the peer has named before.
+//! Tags come from a 32-bit permutation under a key drawn for the connection (Speck32/64, a published block cipher, over
+//! a counter): without the key a peer cannot know the next tag, all 32 bits vary, and no tag comes again before all
+//! others have been used (RFC 5042 section 6.1.1).
 
 use rpcrdma_env::Random;
 use rpcrdma_fabric::{Access, Lent, Token};
@@ -17,9 +17,9 @@ use std::{
 pub(crate) struct Exposure {
     pub(crate) token: Token,
     pub(crate) memory: Lent,
-    /// Where the part of a sink begins that no Write has touched.
+    /// The offset in a sink from which on no Write has touched it.
     pub(crate) touched: usize,
-    /// Counts exposures: the order in which they come back at the connection's end.
+    /// Numbers the exposures, which come back in this order at the connection's end.
     serial: u64,
 }
 
@@ -28,15 +28,15 @@ pub(crate) struct Exposure {
 pub(crate) enum Denied {
     /// No such tag.
     Unknown,
-    /// The other access was granted.
+    /// The memory was lent for the other kind of access.
     Access,
-    /// Outside the memory.
+    /// The access goes beyond the memory.
     Bounds,
-    /// The end has no 64-bit offset.
+    /// The end of the access exceeds 64-bit offsets.
     Wrap,
 }
 
-/// Tags are already as good as random, and the peer chooses none of those in the table: they are their own hash.
+/// Hashes a tag to itself: tags are already as good as random, and the peer does not choose those in the table.
 #[derive(Default)]
 struct TagHasher(u64);
 
@@ -77,7 +77,7 @@ impl Stags {
     pub(crate) fn fresh_tag(&mut self) -> u32 {
         loop {
             let tag = self.tags.next();
-            // Zero is left out because some peers take it for "none".
+            // Some peers read zero as "no tag".
             if tag != 0 && !self.table.contains_key(&tag) {
                 return tag;
             }
@@ -104,14 +104,14 @@ impl Stags {
         self.table.remove(&tag)
     }
 
-    /// Takes everything out, in the order in which it was exposed.
+    /// Takes all exposures out, in the order in which they were exposed.
     pub(crate) fn drain(&mut self) -> Vec<(u32, Exposure)> {
         let mut all: Vec<_> = self.table.drain().collect();
         all.sort_unstable_by_key(|(_, exposure)| exposure.serial);
         all
     }
 
-    /// Where in the memory of `tag` an access of `octets` at `offset` begins, if it is allowed.
+    /// The offset in the memory of `tag` at which an access of `octets` at `offset` begins, if it is allowed.
     // V2-11.1-a, V2-11.1.1-b, V1-8.1-b, V2-11.1-b, V1-8.2.2.4-a, V2-11.2.2.4-a
     pub(crate) fn check(&self, tag: u32, offset: u64, octets: usize, access: Access) -> Result<usize, Denied> {
         let end = offset.checked_add(octets as u64).ok_or(Denied::Wrap)?;
@@ -158,7 +158,7 @@ fn round(x: u16, y: u16, key: u16) -> (u16, u16) {
     (x, y.rotate_left(2) ^ x)
 }
 
-/// The round keys of the key words, lowest first.
+/// The round keys that follow from the key words, lowest first.
 fn schedule([k, l0, l1, l2]: [u16; 4]) -> [u16; ROUNDS] {
     let mut keys = [0; ROUNDS];
     let (mut key, mut l) = (k, [l0, l1, l2]);

@@ -4,8 +4,8 @@
 //! layer (4 bits) type (4 bits) | code (8 bits) | M D R and 13 reserved bits
 //! M: length of the offending segment (2 octets), D: its DDP header (14 or 18), R: the Read Request in it (28)
 //! ```
-//! Linux's soft-iWARP has layer and type in each other's place and M, D, R in bits 0 to 2 of the third octet. Sent is
-//! the RFC's form; read are both.
+//! In Linux's soft-iWARP, layer and type have changed places, and M, D, R stand in bits 0 to 2 of the third octet. We
+//! send the RFC's form, and read both.
 
 use super::{
     ddp::{Header, Placement, UNTAGGED_OCTETS},
@@ -18,7 +18,7 @@ use super::{
 };
 use std::fmt;
 
-/// Octets that are always there.
+/// Octets of every Terminate.
 const FIXED_OCTETS: usize = 4;
 /// The most octets in a Terminate's payload.
 pub const MAX_OCTETS: usize = FIXED_OCTETS + 2 + UNTAGGED_OCTETS + READ_REQUEST_OCTETS;
@@ -26,14 +26,14 @@ const M: u8 = 0x80;
 const D: u8 = 0x40;
 const R: u8 = 0x20;
 const RFC_BITS: u8 = M | D | R;
-/// Where Linux has M, D and R.
+/// The bits of M, D and R in Linux's form.
 const LINUX_BITS: u8 = 0x07;
 /// Linux's R.
 const LINUX_R: u8 = 0x04;
 /// Linux's M and D.
 const LINUX_MD: u8 = 0x03;
 
-/// The segment that a Terminate is about.
+/// The segment that caused a Terminate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Offender<'a> {
     /// Its ULPDU's length.
@@ -49,7 +49,7 @@ pub struct Offender<'a> {
 pub fn encode(fault: &Fault, offender: Offender<'_>) -> Option<Vec<u8>> {
     let ErrorCode { layer, etype, code } = fault.error_code()?;
     let mut out = vec![layer << 4 | etype, code, 0, 0];
-    // RFC 5040 figure 10: nothing is quoted for MPA's errors and for local catastrophes.
+    // RFC 5040 figure 10: a Terminate quotes nothing for MPA's errors and for local catastrophes.
     if layer == LAYER_MPA || etype == 0 || offender.header.is_empty() {
         return Some(out);
     }
@@ -63,16 +63,16 @@ pub fn encode(fault: &Fault, offender: Offender<'_>) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A Terminate of the peer, as far as its layout is known.
+/// A Terminate of the peer, as far as we know its layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// What it says.
+    /// The error, in the layout that the Terminate shows.
     pub code: ErrorCode,
-    /// What it means if it was written as Linux does and nothing in it shows that.
+    /// The error in Linux's layout, if the Terminate does not show which layout it has.
     pub or: Option<ErrorCode>,
 }
 
-/// Reads a Terminate's payload. `None` if it has not even its first three octets.
+/// Reads a Terminate's payload. `None` if it has fewer than three octets.
 // RDMAP-5040-4.8-c
 pub fn decode(payload: &[u8]) -> Option<Reading> {
     let &[first, code, bits] = payload.first_chunk()?;
@@ -95,9 +95,9 @@ pub fn quoted_sink(payload: &[u8]) -> Option<u32> {
     request.first_chunk().copied().map(u32::from_be_bytes)
 }
 
-/// Where the segment of an RDMA Write was to go whose header a Terminate quotes, if it quotes one. The peer may quote
+/// The destination of the RDMA Write segment whose header a Terminate quotes, if it quotes one. The peer may quote
 /// anything: only the sender of the Writes knows whether there was such a Write. The length before the header is
-/// ignored; Linux counts the payload alone.
+/// ignored, because Linux counts the payload alone.
 // RDMAP-5040-4.8-d
 pub fn quoted_write(payload: &[u8]) -> Option<Refused> {
     let &bits = payload.get(2)?;
@@ -112,7 +112,7 @@ pub fn quoted_write(payload: &[u8]) -> Option<Refused> {
 }
 
 impl Reading {
-    /// Whether it says (or may say) that we touched memory that we may not.
+    /// Whether it says (or may say) that we accessed memory without permission.
     pub fn is_access_error(&self) -> bool {
         std::iter::once(self.code).chain(self.or).any(|code| {
             (code.layer, code.etype) == (LAYER_RDMAP, RDMAP_PROTECTION)

@@ -1,8 +1,8 @@
-//! The transmitter: cuts messages into FPDUs and lends them as slices, payload straight from the posted octets.
+//! The transmitter: cuts messages into FPDUs and lends them as slices, with payload straight from the posted octets.
 //!
-//! It owns the posted octets until they are written. Messages leave whole, one after the other; between them posted
-//! work and answers to the peer's Reads take turns, so that neither starves. A message is done when its last octet was
-//! written.
+//! It owns the posted octets until they are written. Messages leave whole, one after the other; between messages,
+//! posted work and answers to the peer's Reads take turns, so that neither starves. A message is done when its last
+//! octet has been written.
 
 use super::{
     crc::Crc,
@@ -18,18 +18,18 @@ use rpcrdma_fabric::{Completion, Send, Token, WorkError, WorkKind, Write};
 use smallvec::{SmallVec, smallvec};
 use std::{collections::VecDeque, io::IoSlice};
 
-/// Octets framed ahead at most. One write takes them all if the socket does. Four writes per MiB: with more, the octets
-/// have left the cache between their CRC and their copy into the socket.
+/// Octets framed ahead at most. One write takes them all if the socket accepts them. That makes four writes per MiB:
+/// with larger writes, the octets would leave the cache between their CRC and their copy into the socket.
 const MAX_FRAMED_OCTETS: usize = 256 << 10;
-/// Pieces framed ahead at most, and slices per write: well below the system's limit of 1,024, and with 1,448-octet
+/// Pieces framed ahead at most, and so slices per write: well below the system's limit of 1,024, and with 1,448-octet
 /// segments six writes per MiB.
 const MAX_PIECES: usize = 256;
-/// Slices handed to one system call at most: more would be an error of the call. A single segment may have more.
+/// Slices handed to one system call at most: the call fails with more. A single segment may have more.
 const MAX_SLICES: usize = 1024;
 
 /// Slices to write: a few for a small message.
 pub type WriteSlices<'a> = SmallVec<[IoSlice<'a>; 12]>;
-/// The room of a piece of framing: a trailer and the next header, with some to spare.
+/// The room of a piece of framing: a trailer and the next header, and a few octets to spare.
 const INLINE_OCTETS: usize = 62;
 
 /// A run of octets to be written.
@@ -54,9 +54,9 @@ struct Report {
     token: Token,
     kind: WorkKind,
     signaled: bool,
-    /// Of a Write: where it goes.
+    /// The destination of a Write.
     span: Option<Span>,
-    /// Where in the stream its first segment begins, once that is framed.
+    /// The position in the stream of its first segment, once that is framed.
     begins: Option<u64>,
 }
 
@@ -65,7 +65,7 @@ impl Report {
         Report { token, kind, signaled, span, begins: None }
     }
 
-    /// Whether the peer can have refused it there: octets of it have left.
+    /// Whether the peer can have refused this Write there: some of its octets have left.
     fn is_refused(&self, refused: Refused, written: u64) -> bool {
         self.begins.is_some_and(|begins| begins < written) && self.span.is_some_and(|span| span.holds(refused))
     }
@@ -77,13 +77,13 @@ fn failed(token: Token, kind: WorkKind, error: WorkError) -> Completion {
 
 struct Message {
     opcode: Opcode,
-    /// The steering tag: written to, or to be invalidated.
+    /// The steering tag of the destination, or the tag to invalidate.
     stag: u32,
-    /// Of a tagged message: where its first octet goes.
+    /// Of a tagged message: the offset of its first octet in the destination.
     offset: u64,
     parts: smallvec::IntoIter<[Bytes; 2]>,
     part: Bytes,
-    /// Octets framed and octets left.
+    /// Octets already framed, and octets left.
     sent: usize,
     left: usize,
     report: Option<Report>,
@@ -103,12 +103,12 @@ pub(crate) struct Transmitter {
     current: Option<Message>,
     answered_last: bool,
     pieces: VecDeque<Piece>,
-    /// Octets of the first piece that are written.
+    /// Octets of the first piece that are already written.
     skip: usize,
     /// Octets framed and octets written, since the connection began.
     framed: u64,
     written: u64,
-    /// Where in the stream messages end whose end must be reported.
+    /// The positions in the stream at which messages end whose completion must be reported.
     ends: VecDeque<(u64, Report)>,
     done: DoneWrites,
     msn: [u32; 3],
@@ -160,12 +160,12 @@ impl Transmitter {
         self.queue.push_back(message);
     }
 
-    /// An RDMA Write without data, whose end is not reported.
+    /// Queues an RDMA Write without data, which reports no completion.
     pub(crate) fn nudge(&mut self) {
         self.queue.push_back(Message::new(Opcode::Write, 0, 0, Slices::new(), None));
     }
 
-    /// Whether anything was ever written.
+    /// Whether any octet was ever written.
     pub(crate) fn has_written(&self) -> bool {
         self.written > 0
     }
@@ -180,8 +180,8 @@ impl Transmitter {
         self.queue.push_back(Message::new(Opcode::Terminate, 0, 0, smallvec![payload.into()], None));
     }
 
-    /// Reports all work as flushed, except for the Write of which the peer has `refused` a segment: if its octets have
-    /// left, it failed, even if it was done. What is framed still leaves, unless `framed_too`.
+    /// Reports all work as flushed, except the Write of which the peer has `refused` a segment: if octets of it have
+    /// left, it has failed, even if it was done. Framed octets still leave, unless `framed_too`.
     pub(crate) fn flush(&mut self, framed_too: bool, refused: Option<Refused>, events: &mut VecDeque<Completion>) {
         let framed = self.ends.drain(..).map(|(_, report)| report);
         let rest = self.current.take().into_iter().chain(self.queue.drain(..)).filter_map(|m| m.report);
@@ -223,7 +223,7 @@ impl Transmitter {
             .map(|s| Message::new(Opcode::ReadResponse, s.sink_stag, s.sink_offset, smallvec![s.octets], None))
     }
 
-    /// Frames the next segment of `message` and gives back what is left of it.
+    /// Frames the next segment of `message` and returns the message if octets of it are left.
     // MPA-5044-4.1-a, DDP-5041-5.1-a, MPA-5044-4.4-b
     fn frame(&mut self, mut message: Message) -> Option<Message> {
         let tagged = message.opcode.tagged();
@@ -242,7 +242,7 @@ impl Transmitter {
         if let Some(crc) = &mut self.crc {
             crc.reset();
         }
-        // The segmentation keeps a ULPDU within its length field.
+        // The segmentation keeps a ULPDU within what its length field can state.
         self.framing(&(ulpdu_octets as u16).to_be_bytes(), true);
         self.framing(header, true);
         let mut left = len;
@@ -297,11 +297,11 @@ impl Transmitter {
         if last {
             *counter = msn.wrapping_add(1);
         }
-        // A message's length is limited to what 32 bits can say when it is posted.
+        // The length of a message was limited to less than 2^32 when it was posted.
         Placement::Untagged { queue, msn, offset: message.sent as u32, invalidate: message.stag }
     }
 
-    /// Appends octets of framing, to the last piece if they fit.
+    /// Appends octets of framing to the last piece if they fit, else as a new piece.
     fn framing(&mut self, more: &[u8], covered: bool) {
         if let Some(crc) = self.crc.as_mut().filter(|_| covered) {
             crc.update(more);
@@ -330,7 +330,7 @@ impl Transmitter {
         slices
     }
 
-    /// The first `octets` octets of the [slices](Self::slices) have been written.
+    /// The driver has written the first `octets` octets of the [slices](Self::slices).
     // V2-3.2.2.4-a
     pub(crate) fn written(&mut self, octets: usize, events: &mut VecDeque<Completion>) {
         self.written += octets as u64;
@@ -354,7 +354,7 @@ impl Transmitter {
     }
 }
 
-/// The one FPDU of a connection that ends before it began: the Terminate for `fault`.
+/// The only FPDU of a connection that ends before it begins: the Terminate for `fault`.
 pub fn terminate_fpdu(fault: &super::fault::Fault, with_crc: bool) -> Option<Vec<u8>> {
     let payload = super::terminate::encode(fault, super::terminate::Offender::default())?;
     let mut tx = Transmitter::new(with_crc, Segmentation::for_fpdu(0));

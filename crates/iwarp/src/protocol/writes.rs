@@ -1,28 +1,28 @@
-//! Our own RDMA Writes, as a peer that refuses one names it.
+//! Finds the RDMA Write of ours that a peer has refused.
 //!
-//! A Write is done when its octets are in the socket. Whether the peer takes them shows later, if at all: its Terminate
-//! quotes the header of the segment that it refused. This module looks for the Write of that header. It keeps only
-//! numbers, no memory, of a limited number of Writes. A header names a Write if it has its steering tag and an offset
-//! within it; a peer can blame nothing else, whatever it quotes.
+//! A Write is done when its octets are in the socket. Whether the peer accepts them shows later, if at all: its
+//! Terminate quotes the header of the segment that it refused. This module finds the Write to which that header
+//! belongs. It remembers a limited number of Writes, and only numbers, no memory. A header belongs to a Write if it has
+//! its steering tag and an offset within it; a peer can blame nothing else, whatever it quotes.
 
 use rpcrdma_fabric::Token;
 use std::collections::VecDeque;
 
-/// Writes that are remembered after they were done; the oldest is forgotten first. A peer that refuses a Write receives
-/// nothing behind it, so what follows it belongs to calls that it had made before: 64 at a time by default, of up to 8
-/// segments each.
+/// Writes that are remembered after they are done; the oldest is forgotten first. A peer that refuses a Write receives
+/// nothing behind it, so all Writes behind it belong to calls that the peer had made before: 64 at a time by default,
+/// of up to 8 segments each.
 const MAX_REMEMBERED: usize = 512;
 
-/// Where a refused segment was to go.
+/// The destination of a refused segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// The steering tag.
     pub stag: u32,
-    /// Where in its memory the segment's first octet was to go.
+    /// The offset in that memory of the segment's first octet.
     pub offset: u64,
 }
 
-/// The memory that a Write goes to.
+/// The destination of a Write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) stag: u32,
@@ -31,10 +31,10 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// Whether a segment of this Write can have gone there. No segment of a Write without data can, which no peer
-    /// checks.
+    /// Whether a segment of this Write can have gone there. A Write without data has no such segment; no peer checks
+    /// its destination.
     pub(crate) fn holds(&self, refused: Refused) -> bool {
-        // Offsets are counted as the transmitter counts them, which wraps.
+        // The difference wraps, as the transmitter's offsets do.
         self.stag == refused.stag && refused.offset.wrapping_sub(self.offset) < self.octets
     }
 }
@@ -52,7 +52,7 @@ pub(crate) struct DoneWrites {
 }
 
 impl DoneWrites {
-    /// Remembers a Write. `signaled`: its completion was reported to its owner.
+    /// Remembers a Write. `signaled`: its owner already has its completion.
     pub(crate) fn add(&mut self, token: Token, span: Span, signaled: bool) {
         if span.octets == 0 {
             return;
@@ -63,8 +63,8 @@ impl DoneWrites {
         self.writes.push_back(Done { token, span, signaled });
     }
 
-    /// The token of the Write that was refused, unless its completion was reported. Of several the newest: what was
-    /// written to the same place before must have arrived, or the peer would have refused it then.
+    /// The token of the Write that was refused, unless its owner already has its completion. If several match, the
+    /// newest: older Writes to the same place must have been accepted, or the peer would have refused those.
     pub(crate) fn refused(&self, refused: Refused) -> Option<Token> {
         let named = self.writes.iter().rev().find(|done| done.span.holds(refused))?;
         (!named.signaled).then_some(named.token)
