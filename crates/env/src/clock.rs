@@ -21,7 +21,7 @@ impl Timestamp {
         self.0
     }
 
-    /// The time that has passed since `earlier`, zero if it lies ahead.
+    /// The time that has passed since `earlier`; zero if `earlier` is later than this point.
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
@@ -30,7 +30,7 @@ impl Timestamp {
 impl Add<Duration> for Timestamp {
     type Output = Timestamp;
 
-    /// Saturates at the end of time, about 584 years after the origin.
+    /// Saturates at the last point that a `Timestamp` can hold, about 584 years after the origin.
     fn add(self, later: Duration) -> Timestamp {
         let nanos = u64::try_from(later.as_nanos()).unwrap_or(u64::MAX);
         Timestamp(self.0.saturating_add(nanos))
@@ -39,7 +39,7 @@ impl Add<Duration> for Timestamp {
 
 /// The source of time.
 pub trait Clock: Send + Sync {
-    /// The present. Never goes backwards.
+    /// The present time. It never goes backwards.
     fn now(&self) -> Timestamp;
 
     /// A future that completes once [`now`](Clock::now) has reached `when`.

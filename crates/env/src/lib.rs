@@ -1,4 +1,4 @@
-//! What the rpcrdma libraries are given from outside: time, randomness, memory.
+//! What a program passes to the rpcrdma libraries: time, randomness, memory.
 //!
 //! No library of this project reads a clock, draws a random number or decides on its own where a
 //! buffer comes from. It asks the [`Clock`], the [`Random`] or the [`Allocator`] that it was built
@@ -35,7 +35,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 /// A boxed future that can move between threads.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Time and randomness, handed together to whatever needs them. Cloning is cheap.
+/// Time and randomness together, for code that needs them. Clones are cheap.
 #[derive(Clone)]
 pub struct Env {
     /// The source of time.

@@ -1,36 +1,36 @@
-//! Memory: exclusively owned buffers and where they come from.
+//! Memory: buffers with one owner, and their sources.
 //!
-//! A [`Buffer`] has one owner, who may write to it. [`Buffer::freeze`] turns it into shared, immutable
-//! [`Bytes`] without a copy; when the last clone is gone the memory goes back to where it came from.
-//! Which memory that is (heap, a pool registered with an RDMA device) is the [`Allocator`]'s business.
+//! A [`Buffer`] has one owner, who may write to it. [`Buffer::freeze`] turns it into shared, immutable [`Bytes`]
+//! without a copy; after the last clone is dropped, the memory returns to its source. The [`Allocator`] decides which
+//! memory that is: the heap, or a pool registered with an RDMA device.
 
 use crate::BoxFuture;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use std::any::Any;
 
-/// Memory behind a [`Buffer`]. Its address and length never change while it lives. Dropping it
-/// returns it to where it came from.
+/// Memory behind a [`Buffer`]. Its address and length never change while it lives. Dropping it returns it to its
+/// source.
 ///
-/// It may come into being when it is first written to: then [`octets`](Memory::octets) are none before, and
+/// It may be allocated at the first write: until then [`octets`](Memory::octets) returns none, and
 /// [`capacity`](Memory::capacity) says how many there will be.
 pub trait Memory: Any + Send + Sync {
-    /// All of it.
+    /// All bytes.
     fn octets(&self) -> &[u8];
-    /// All of it, to write to.
+    /// All bytes, to write to.
     fn octets_mut(&mut self) -> &mut [u8];
     /// How many bytes [`octets_mut`](Memory::octets_mut) gives.
     fn capacity(&self) -> usize {
         self.octets().len()
     }
-    /// The caller does not need what is written there. Memory that is allocated at the first write may be freed until
-    /// the next write.
+    /// The caller does not need the written bytes any more. Memory that is allocated at the first write may be freed
+    /// until the next write.
     fn release(&mut self) {}
-    /// Its buffer is gone. Code that makes many buffers may use the box again.
+    /// The buffer of this memory is gone. Code that makes many buffers may use the box again.
     fn give_back(self: Box<Self>) {}
 }
 
-/// What a buffer has in the place of memory that it has given back.
+/// Takes the place of the memory that a buffer has given back.
 struct Nothing;
 
 impl Memory for Nothing {
@@ -76,7 +76,7 @@ impl Buffer {
         Self::new(Box::new(octets))
     }
 
-    /// How many bytes it can hold.
+    /// How many bytes the buffer can hold.
     pub fn capacity(&self) -> usize {
         self.memory.capacity()
     }
@@ -91,7 +91,7 @@ impl Buffer {
         self.len == 0
     }
 
-    /// Says that the first `len` bytes are meaningful, at most the capacity.
+    /// Declares that the first `len` bytes are meaningful, at most the capacity.
     pub fn set_len(&mut self, len: usize) {
         self.len = len.min(self.capacity());
         if self.memory.octets().len() < self.len {
@@ -111,8 +111,8 @@ impl Buffer {
         &self.memory.octets()[..self.len]
     }
 
-    /// All bytes up to the capacity. Those that were never written may be left over from an earlier
-    /// use of the memory: do not send them anywhere.
+    /// All bytes up to the capacity. Bytes that were never written may be left over from an earlier use of the memory:
+    /// do not send them anywhere.
     pub fn octets_mut(&mut self) -> &mut [u8] {
         self.memory.octets_mut()
     }
@@ -131,7 +131,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // A box of nothing needs no memory.
+        // `Nothing` has no size, so this box allocates nothing.
         std::mem::replace(&mut self.memory, Box::new(Nothing)).give_back();
     }
 }
@@ -148,7 +148,8 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-/// Bytes of one message, in their order. Most have a header and what follows it: these need no memory of their own.
+/// The bytes of one message, in their order. Most messages are a header and one more slice: these need no memory of
+/// their own.
 pub type Slices = SmallVec<[Bytes; 2]>;
 
 /// The source of buffers. An implementation may make a caller wait until memory is free
@@ -158,8 +159,8 @@ pub trait Allocator: Send + Sync {
     /// allocator's budget.
     fn try_allocate(&self, len: usize) -> Option<Buffer>;
 
-    /// A buffer of at least `len` bytes capacity, as soon as the budget allows it. A request larger
-    /// than the whole budget is served when everything else has been returned.
+    /// A buffer of at least `len` bytes capacity, as soon as the budget allows it. A request larger than the whole
+    /// budget succeeds when everything else has been returned.
     fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer>;
 }
 
@@ -216,7 +217,7 @@ mod tests {
         assert_eq!(returned.load(Ordering::Relaxed), 1);
     }
 
-    /// Four bytes that exist once they are written to.
+    /// Four bytes that are allocated at the first write.
     struct Late(Vec<u8>);
     impl Memory for Late {
         fn octets(&self) -> &[u8] {

@@ -1,4 +1,4 @@
-//! Randomness: the system's, or a seed's.
+//! Randomness: from the system, or from a seed.
 
 use std::{
     fs::File,
@@ -31,8 +31,7 @@ pub trait Random: Send + Sync {
     }
 }
 
-/// The operating system's generator, read through a small buffer so that a handle costs no system
-/// call of its own.
+/// The operating system's generator, read through a small buffer so that few numbers cost a system call.
 pub struct OsRandom {
     state: Mutex<OsState>,
 }
@@ -43,7 +42,7 @@ struct OsState {
     used: usize,
 }
 
-/// Bytes fetched from the system at a time.
+/// Bytes read from the system at a time.
 const OS_STOCK_OCTETS: usize = 512;
 
 impl OsRandom {
@@ -61,8 +60,8 @@ impl OsRandom {
 
 impl Random for OsRandom {
     /// # Panics
-    /// If the system's generator, once opened, cannot be read: going on with predictable numbers
-    /// would be worse.
+    /// If the system's generator can be opened and then not read: it would be worse to continue with predictable
+    /// numbers.
     fn fill(&self, out: &mut [u8]) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for octet in out {
@@ -78,8 +77,8 @@ impl Random for OsRandom {
     }
 }
 
-/// A generator that a seed decides wholly (SplitMix64), for simulations and tests. It is not secret: a few of its
-/// numbers give away the others.
+/// A generator whose numbers depend only on its seed (SplitMix64), for simulations and tests. It is not secret: a few
+/// of its numbers reveal the others.
 pub struct SeededRandom {
     state: Mutex<u64>,
 }

@@ -1,22 +1,22 @@
 //! Memory for many short runs of bytes, such as the headers of a connection's messages.
 //!
-//! The runs share one piece of memory, which is used again when all of them are gone, so that a run costs no
+//! The runs share one piece of memory, which is used again after all of them are dropped, so that a run costs no
 //! allocation. While one run lives, the whole piece lives: copy long-lived bytes into memory of their own.
 
 use bytes::{Bytes, BytesMut};
 
-/// The memory that is taken at a time, in bytes.
+/// The size in bytes of a piece of memory.
 const PIECE_OCTETS: usize = 2048;
 
 /// Memory for short runs of bytes. It allocates when the first run is made.
 #[derive(Debug, Default)]
 pub struct Scratch {
-    /// What is left of the present piece.
+    /// The unused rest of the present piece.
     rest: BytesMut,
 }
 
 impl Scratch {
-    /// The bytes that `fill` appends, of which there should be `octets` at most.
+    /// The bytes that `fill` appends. These should be at most `octets`.
     pub fn write(&mut self, octets: usize, fill: impl FnOnce(&mut BytesMut)) -> Bytes {
         let mut run = self.lend(octets);
         fill(&mut run);
@@ -31,13 +31,13 @@ impl Scratch {
             return BytesMut::with_capacity(octets);
         }
         if self.rest.capacity() < octets {
-            // Takes the same piece again from its beginning if nothing of it is in use.
+            // Uses the same piece again from its beginning if no run of it is left.
             self.rest.reserve(PIECE_OCTETS);
         }
         std::mem::take(&mut self.rest)
     }
 
-    /// What is left of memory that was lent.
+    /// Takes back the unused rest of lent memory.
     pub fn give_back(&mut self, mut rest: BytesMut) {
         rest.clear();
         if rest.capacity() > self.rest.capacity() && rest.capacity() <= PIECE_OCTETS {
