@@ -1,7 +1,7 @@
 //! Reading a [`Stream`].
 //!
-//! Owns the stream and gives its octets away as shared slices. An error leaves the decoder where it
-//! stood or further on; nothing that follows an error means anything.
+//! Owns the stream and returns its bytes as shared slices. After an error the position of the decoder is undefined, and
+//! nothing that it returns has a meaning.
 
 use crate::{
     Buffer, Decode, DecodeError, Placed, Stream, StreamPart, UNIT, padded,
@@ -10,12 +10,12 @@ use crate::{
 use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 
-/// The data of an item, wherever it travelled.
+/// The data of an item, however it arrived.
 #[derive(Debug)]
 pub enum ItemData {
-    /// It came in the stream or in a Read chunk.
+    /// In the stream or in a Read chunk.
     Shared(Bytes),
-    /// It was placed in the buffer that had been lent for it.
+    /// Placed by the peer in the buffer that the caller had lent.
     Placed(Buffer),
 }
 
@@ -46,9 +46,9 @@ impl From<ItemData> for Bytes {
 /// Reads values from a received [`Stream`].
 #[derive(Debug)]
 pub struct Decoder {
-    /// The next comes last.
+    /// In reverse order: the next is the last.
     parts: SmallVec<[StreamPart; USUAL_PARTS]>,
-    /// The next comes last.
+    /// In reverse order: the next is the last.
     placed: SmallVec<[Placed; USUAL_PLACED]>,
     position: usize,
     remaining: usize,
@@ -64,7 +64,7 @@ impl Decoder {
         Self { parts, placed, position: 0, remaining }
     }
 
-    /// The offset of what comes next, in the whole stream.
+    /// The offset of the next value in the whole stream.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -74,7 +74,7 @@ impl Decoder {
         self.remaining
     }
 
-    /// The runs and chunks that are left, in stream order.
+    /// The remaining runs and chunks, in stream order.
     pub fn parts(&self) -> impl Iterator<Item = &StreamPart> {
         self.parts.iter().rev()
     }
@@ -82,7 +82,7 @@ impl Decoder {
     /// An unsigned integer.
     ///
     /// # Errors
-    /// If the stream ends, or a chunk stands in the way.
+    /// If the stream ends, or a chunk stands at this place.
     pub fn u32(&mut self) -> Result<u32, DecodeError> {
         Ok(u32::from_be_bytes(self.word()?))
     }
@@ -123,7 +123,7 @@ impl Decoder {
         }
     }
 
-    /// The error for the word just read, which is no value of the type `what`.
+    /// The error for the word just read, which is not a value of the type `what`.
     pub fn bad_value(&self, value: u32, what: &'static str) -> DecodeError {
         DecodeError::BadValue { position: self.position.saturating_sub(UNIT), value, what }
     }
@@ -148,7 +148,7 @@ impl Decoder {
         self.inline(len)
     }
 
-    /// Octets of variable length (also a string), at most `max`, shared. They may not be placed directly.
+    /// Octets of variable length (also a string), at most `max`, shared. The peer may not place them directly.
     ///
     /// # Errors
     /// As [`u32`](Self::u32), and if the length is above `max`.
@@ -170,12 +170,12 @@ impl Decoder {
         Ok(len)
     }
 
-    /// A data item of at most `max` octets that the binding allows to be placed directly: inline, from its
-    /// Read chunk, or in the buffer lent for it.
+    /// A data item of at most `max` octets that the binding allows to be placed directly: inline, from its Read chunk,
+    /// or in the buffer that the caller lent for it.
     ///
     /// # Errors
-    /// As [`opaque`](Self::opaque), and if the chunk's length is not the item's, or the item came inline though a
-    /// chunk was offered for it.
+    /// As [`opaque`](Self::opaque), and if the chunk's length is not the item's, or the item came inline though the
+    /// caller had offered a chunk for it.
     // V1-6.1-f
     pub fn item(&mut self, max: usize) -> Result<ItemData, DecodeError> {
         let len = self.count(max)?;
@@ -183,7 +183,7 @@ impl Decoder {
             return self.placed_item(len, placed);
         }
         if let Some(StreamPart::Chunk(data)) = self.parts.last_mut() {
-            // A chunk may carry the roundup padding or not (V1-3.4.5.2-b, RFC 8166 section 3.4.5.2).
+            // With or without the roundup padding, a chunk is correct (V1-3.4.5.2-b, RFC 8166 section 3.4.5.2).
             if data.len() != len && data.len() != padded(len) {
                 return Err(DecodeError::ChunkLength { position: self.position, len, chunk_len: data.len() });
             }
@@ -215,8 +215,8 @@ impl Decoder {
         if self.bool()? { T::decode(self).map(Some) } else { Ok(None) }
     }
 
-    /// A counted array of at most `max` elements. Room is reserved only for as many as the rest of the stream
-    /// can hold.
+    /// A counted array of at most `max` elements. The decoder reserves room for no more than the rest of the stream can
+    /// hold.
     ///
     /// # Errors
     /// As [`count`](Self::count) and the elements' decoder.
@@ -229,10 +229,10 @@ impl Decoder {
         Ok(elements)
     }
 
-    /// Ends the decoding: everything must have been used.
+    /// Ends the decoding: the caller must have read everything.
     ///
     /// # Errors
-    /// If octets are left in the stream, or the peer placed data that nothing asked for.
+    /// If octets are left in the stream, or the peer placed data that no item claims.
     pub fn finish(mut self) -> Result<(), DecodeError> {
         self.skip_empty_chunks();
         if let Some(StreamPart::Chunk(_)) = self.parts.last() {
@@ -247,16 +247,16 @@ impl Decoder {
         }
     }
 
-    /// Passes over what is left, chunks included, for messages of which a part can be used though the rest cannot be
-    /// read. Buffers that were lent stay, for [`take_unused_buffers`](Self::take_unused_buffers).
+    /// Skips the rest, chunks included, for messages of which a part can be used though the rest cannot be read. Lent
+    /// buffers stay, for [`take_unused_buffers`](Self::take_unused_buffers).
     pub fn discard_rest(&mut self) {
         self.parts.clear();
         self.position += self.remaining;
         self.remaining = 0;
     }
 
-    /// Feeds a hasher with what distinguishes a message from most others: the length that is left, and up to `octets`
-    /// bytes of what comes next outside chunks.
+    /// Feeds a hasher with what distinguishes a message from most others: the remaining length, and up to `octets`
+    /// bytes of the remaining stream outside chunks.
     pub fn measure(&self, octets: usize, hasher: &mut impl std::hash::Hasher) {
         hasher.write_usize(self.remaining);
         let runs = self.parts.iter().rev().filter_map(|part| match part {
@@ -271,7 +271,7 @@ impl Decoder {
         }
     }
 
-    /// The buffers lent for Write chunks that no item has used, for the caller to use again.
+    /// The buffers lent for Write chunks that no item has used, so that the caller can use them again.
     pub fn take_unused_buffers(&mut self) -> Vec<Buffer> {
         self.placed
             .iter_mut()
@@ -281,7 +281,7 @@ impl Decoder {
             .collect()
     }
 
-    /// A whole number of words, copied.
+    /// A whole number of words, copied. `N` is a multiple of four.
     #[inline]
     fn word<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         match self.parts.last_mut() {
@@ -295,7 +295,7 @@ impl Decoder {
         }
     }
 
-    /// The same where they do not lie in one piece, or are not there.
+    /// As [`word`](Self::word), for words that several runs share or that the stream does not have.
     #[cold]
     fn cut_word<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let mut out = [0; N];
@@ -320,8 +320,8 @@ impl Decoder {
         let mut octets = match self.parts.last_mut() {
             Some(StreamPart::Run(run)) if run.len() >= whole => run.split_to(whole),
             _ => {
-                // The transport has cut it up. The bytes have arrived, so their number is not merely announced by the
-                // peer.
+                // The transport has cut these octets into several runs. They have arrived, so this length is more than
+                // a claim of the peer.
                 let mut joined = Vec::with_capacity(whole);
                 while joined.len() < whole {
                     joined.extend_from_slice(&self.piece(whole - joined.len())?);
@@ -334,7 +334,7 @@ impl Decoder {
         Ok(octets)
     }
 
-    /// Checks that the next `len` octets are all inline.
+    /// Checks that no chunk stands among the next `len` octets.
     fn check_inline(&mut self, len: usize) -> Result<(), DecodeError> {
         if len > self.remaining {
             return Err(self.truncated(len));
@@ -354,7 +354,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Up to `max` octets of the run in front.
+    /// Up to `max` octets of the next run.
     fn piece(&mut self, max: usize) -> Result<Bytes, DecodeError> {
         self.skip_empty_chunks();
         match self.parts.last_mut() {
@@ -364,7 +364,7 @@ impl Decoder {
         }
     }
 
-    /// Drops runs that are used up and chunks without data, which stand for empty items.
+    /// Drops empty runs, and chunks without data, which stand for empty items.
     fn skip_empty_chunks(&mut self) {
         while let Some(StreamPart::Run(octets) | StreamPart::Chunk(octets)) = self.parts.last() {
             if !octets.is_empty() {

@@ -1,21 +1,21 @@
-//! Appending values to a [`Payload`].
+//! Appends values to a [`Payload`].
 //!
-//! Small values are copied into the current run; items and large shared octets become parts of their
-//! own. Encoding cannot fail: what is too long for XDR is a mistake of the program and panics.
+//! Small values are copied into the current run; items and large shared octets become parts of their own. Encoding
+//! returns no error: data that is too long for XDR is a mistake of the program and panics.
 
 use crate::{Encode, Part, Payload, padding};
 use bytes::{BufMut, Bytes, BytesMut};
 use rpcrdma_env::Scratch;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Shared octets up to this many are copied into the current run: cheaper than a part of their own.
+/// Shared octets up to this number are copied into the current run, which costs less than a part of their own.
 const COPY_LIMIT_OCTETS: usize = 256;
 
-/// The first memory of a run whose size nobody has announced: usually a reply without an item.
+/// The first memory of a run whose size is not known in advance: enough for a usual reply without an item.
 const FIRST_RUN_OCTETS: usize = 192;
 
-/// Memory for short streams, such as those of a connection, which costs no allocation for each of them. Cloning shares
-/// it. A stream that is kept for long keeps the memory of its neighbours: give it memory of its own.
+/// Memory for short streams, such as those of a connection, so that not each of them costs an allocation. Clones share
+/// it. A stream that lives long keeps its neighbours' memory, too: give it memory of its own.
 #[derive(Clone, Debug, Default)]
 pub struct SharedScratch(Arc<Mutex<Scratch>>);
 
@@ -36,7 +36,7 @@ impl SharedScratch {
 pub struct Encoder {
     done: Payload,
     run: BytesMut,
-    /// Where what is left of the run's memory goes.
+    /// Receives the unused rest of the run's memory.
     home: Option<SharedScratch>,
 }
 
@@ -51,12 +51,12 @@ impl Encoder {
         Self { run: BytesMut::with_capacity(octets), ..Self::default() }
     }
 
-    /// The length of what was encoded so far: the position of what comes next.
+    /// The number of octets encoded so far, which is the position of the next value.
     pub fn position(&self) -> usize {
         self.done.len() + self.run.len()
     }
 
-    /// Memory for `octets` more, and not little by little.
+    /// Makes room for `octets` more, in steps that are not too small.
     #[inline]
     fn make_room(&mut self, octets: usize) {
         if self.run.capacity() - self.run.len() < octets {
@@ -107,8 +107,8 @@ impl Encoder {
         self.opaque_fixed(octets);
     }
 
-    /// As [`opaque`](Self::opaque), but sharing the octets where that is cheaper than a copy. They are not
-    /// marked: a transport will not place them directly.
+    /// As [`opaque`](Self::opaque), but shares the octets if that costs less than a copy. They are not marked: a
+    /// transport will not place them directly.
     ///
     /// # Panics
     /// If there are 2^32 octets or more.
@@ -124,9 +124,9 @@ impl Encoder {
         }
     }
 
-    /// A data item of variable length that the upper-layer binding allows to be placed directly: the
-    /// length word, then the shared octets as a marked part. Encode it also where it is empty: the k-th
-    /// mark belongs to the k-th Write chunk.
+    /// A data item of variable length that the upper-layer binding allows to be placed directly: the length word, then
+    /// the shared octets as a marked part. Encode it even if it is empty: the k-th mark belongs to the k-th Write
+    /// chunk.
     ///
     /// # Panics
     /// If there are 2^32 octets or more.
@@ -156,7 +156,7 @@ impl Encoder {
         }
     }
 
-    /// Another stream as it is, marks included. Short runs of it are copied.
+    /// Appends another stream with its marks. Short runs of it are copied.
     pub fn payload(&mut self, payload: Payload) {
         for part in payload.into_parts() {
             match part {

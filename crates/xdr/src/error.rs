@@ -25,7 +25,7 @@ pub enum DecodeError {
         /// The limit.
         max: usize,
     },
-    /// A word is none of the values that its type has.
+    /// A word that is not one of the values of its type.
     #[error("{value} at byte {position} is no {what}")]
     BadValue {
         /// Where the word stands.
@@ -35,7 +35,7 @@ pub enum DecodeError {
         /// The type's name.
         what: &'static str,
     },
-    /// A text is none.
+    /// A string is not valid text.
     #[error("the string at byte {position} is not UTF-8")]
     NotText {
         /// Where the string begins.
@@ -56,7 +56,7 @@ pub enum DecodeError {
         /// The chunk's position.
         position: usize,
     },
-    /// A chunk's length is not that of its item.
+    /// A chunk's length is not the length of its item.
     #[error("the item at byte {position} has {len} bytes, its chunk {chunk_len}")]
     ChunkLength {
         /// The item's position.
@@ -66,24 +66,24 @@ pub enum DecodeError {
         /// The chunk's length.
         chunk_len: usize,
     },
-    /// An item came inline though a Write chunk had been offered for it (RFC 8166 section 6.1).
+    /// An item came inline though the requester had offered a Write chunk for it (RFC 8166 section 6.1).
     #[error("the item at byte {position} came inline although a chunk of {offered} bytes was offered for it")]
     InlineDespiteChunk {
         /// The item's position.
         position: usize,
-        /// The size of the chunk offered.
+        /// The size of the offered chunk.
         offered: usize,
     },
     /// The peer placed data that belongs to no item of the message (RFC 8166 section 6.1).
     #[error("{octets} bytes were placed directly that belong to nothing in the message")]
     Unclaimed {
-        /// How many.
+        /// How many bytes.
         octets: usize,
     },
 }
 
 impl DecodeError {
-    /// Whether the peer broke the rules of direct data placement, as opposed to those of XDR.
+    /// Whether the peer broke the rules of direct data placement, not those of XDR.
     pub fn is_placement(&self) -> bool {
         matches!(self, Self::NotEligible { .. } | Self::InlineDespiteChunk { .. } | Self::Unclaimed { .. })
     }

@@ -29,7 +29,7 @@ impl Decode for () {
     }
 }
 
-/// A text, as its bytes. Who needs a limit below that of the message reads [`Decoder::opaque`].
+/// A text, as its bytes. If you need a limit below the message's, use [`Decoder::opaque`].
 impl Encode for str {
     fn encode(&self, encoder: &mut Encoder) {
         encoder.opaque(self.as_bytes());
@@ -63,7 +63,7 @@ impl<T: Decode> Decode for Option<T> {
     }
 }
 
-/// What is kept elsewhere is written as if it stood in its place.
+/// A boxed value has the encoding of the value.
 impl<T: Encode> Encode for Box<T> {
     fn encode(&self, encoder: &mut Encoder) {
         self.as_ref().encode(encoder);
@@ -99,7 +99,7 @@ mod tests {
         words.iter().flat_map(|word| word.to_be_bytes()).collect()
     }
 
-    /// The value has these words, and they have the value.
+    /// The value encodes to these words, and they decode to the value.
     fn is_written<T: Encode + Decode + PartialEq + std::fmt::Debug>(value: T, as_words: &[u32]) {
         let mut encoder = Encoder::new();
         value.encode(&mut encoder);

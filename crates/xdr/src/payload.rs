@@ -1,4 +1,4 @@
-//! An XDR stream to be sent, in parts.
+//! An XDR stream to send, in parts.
 //!
 //! It owns runs of inline bytes, and shares data items with their makers. It cannot fail.
 
@@ -6,7 +6,7 @@ use crate::{padded, padding};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-/// A piece of a [`Payload`].
+/// A part of a [`Payload`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Inline octets, roundup padding included.
@@ -46,7 +46,7 @@ impl Payload {
         self.len
     }
 
-    /// Whether the stream has no octets. Marks of empty items may still be there.
+    /// Whether the stream has no octets. It may still have marks of empty items.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -74,8 +74,8 @@ impl Payload {
         })
     }
 
-    /// The whole stream as shared slices, padding included, none of them empty. For transports without
-    /// direct placement, and for streams that travel as one chunk.
+    /// The whole stream as shared slices, padding included, none of them empty. For transports without direct
+    /// placement, and for streams that travel as one chunk.
     pub fn slices(&self) -> impl Iterator<Item = Bytes> + '_ {
         self.parts
             .iter()
@@ -123,8 +123,8 @@ impl Payload {
         }
     }
 
-    /// The same stream with no item marked: nothing of it may be placed directly. What RPCSEC_GSS
-    /// integrity and privacy need (RFC 8166 section 8.2.2.3).
+    /// The same stream with no item marked, so that a transport places nothing directly. RPCSEC_GSS integrity and
+    /// privacy need this (RFC 8166 section 8.2.2.3).
     pub fn without_placement(self) -> Payload {
         let mut plain = Payload::new();
         for slice in self.slices() {

@@ -1,13 +1,13 @@
-//! A received XDR stream, as a transport hands it up.
+//! A received XDR stream, as a transport passes it to its user.
 //!
-//! Owns the received octets and the buffers in which the peer placed items. Building one cannot fail; what
-//! does not fit together shows when a [`Decoder`](crate::Decoder) reads it.
+//! Owns the received octets and the buffers in which the peer placed items. Building a stream cannot fail; a
+//! [`Decoder`](crate::Decoder) finds the parts that do not fit together.
 
 use crate::{Buffer, padded};
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-/// A piece of a [`Stream`].
+/// A part of a [`Stream`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamPart {
     /// Inline octets.
@@ -16,12 +16,12 @@ pub enum StreamPart {
     Chunk(Bytes),
 }
 
-/// What became of one Write chunk that was offered to a responder.
+/// The outcome of one Write chunk that the requester offered.
 #[derive(Debug)]
 pub struct Placed {
     /// The size of the chunk offered, in octets; 0 for an empty chunk, which asks for the item inline.
     pub offered: usize,
-    /// The lent memory, of which `len()` octets were written; `None` for an empty chunk.
+    /// The lent memory, of which the responder wrote `len()` octets; `None` for an empty chunk.
     pub buffer: Option<Buffer>,
 }
 
@@ -32,13 +32,13 @@ impl Placed {
     }
 }
 
-/// Parts that need no memory of their own: what stands before an item, the item, and what follows it.
+/// As many parts need no memory of their own: the run before an item, the item, and the run behind it.
 pub(crate) const USUAL_PARTS: usize = 3;
 /// The same for Write chunks.
 pub(crate) const USUAL_PLACED: usize = 1;
 
-/// A received XDR stream. In a Call, chunks stand at their Positions among the runs. In a Reply, the runs are
-/// the reduced stream, and the Write chunks stand beside it in list order.
+/// A received XDR stream. In a Call, chunks stand at their Positions among the runs. In a Reply, the runs are the
+/// reduced stream, and the Write chunks come separately, in list order.
 #[derive(Debug, Default)]
 pub struct Stream {
     pub(crate) parts: SmallVec<[StreamPart; USUAL_PARTS]>,
@@ -58,12 +58,12 @@ impl Stream {
         }
     }
 
-    /// Appends the data of a Read chunk whose Position is where the stream now ends.
+    /// Appends the data of a Read chunk whose Position is the present end of the stream.
     pub fn push_chunk(&mut self, data: Bytes) {
         self.parts.push(StreamPart::Chunk(data));
     }
 
-    /// Adds the next Write chunk that came back.
+    /// Adds the next Write chunk of the Reply.
     pub fn push_placed(&mut self, placed: Placed) {
         self.placed.push(placed);
     }
@@ -84,7 +84,7 @@ impl Stream {
         self.len() == 0
     }
 
-    /// The Write chunks that came back, in list order, for a caller that wants its memory and not the message.
+    /// The Write chunks of the Reply, in list order, for a caller that wants its memory back and not the message.
     pub fn into_placed(self) -> impl Iterator<Item = Placed> {
         self.placed.into_iter()
     }

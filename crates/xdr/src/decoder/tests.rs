@@ -142,7 +142,7 @@ fn limits_hold_at_the_limit_and_one_past_it() {
 
 #[test]
 fn an_array_reserves_no_more_than_the_stream_can_hold() {
-    // So large that there is no memory for as many as the count says, here or elsewhere.
+    // So large that no machine has memory for as many as the count says.
     struct Large([u8; 1 << 14]);
     impl Decode for Large {
         fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
@@ -155,7 +155,7 @@ fn an_array_reserves_no_more_than_the_stream_can_hold() {
     assert!(two.len() == 2 && two.capacity() == 2 && two[1].0 == [7; 1 << 14]);
 }
 
-/// One value of each kind, to compare what was encoded with what is decoded.
+/// One value of each kind, to compare the encoded value with the decoded one.
 #[derive(Clone, Debug, PartialEq)]
 enum Value {
     Word(u32),
