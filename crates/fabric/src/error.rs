@@ -1,23 +1,23 @@
-//! What can go wrong with a provider, in families: the connection was never made, the caller misused it, the peer broke
-//! the rules, the network failed.
+//! What can go wrong with a provider, in families: no connection came about, the caller misused the provider, the peer
+//! broke the rules, the network failed.
 
 use bytes::Bytes;
 use std::{io, net::SocketAddr};
 
-/// Why no connection was made. The code that reports it adds to which peer.
+/// Why no connection was made. The messages do not name the peer: the code that reports the error adds it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// No program listens at that address.
     #[error("the connection was refused: nothing listens there")]
     Refused {
-        /// Who.
+        /// The peer's address.
         peer: SocketAddr,
     },
-    /// The upper layer there rejected the request.
+    /// The upper layer of the peer rejected the request.
     #[error("the server rejected the connection request; it may not serve this address")]
     Rejected {
-        /// Who.
+        /// The peer's address.
         peer: SocketAddr,
         /// The private data of the rejection.
         private_data: Bytes,
@@ -25,15 +25,15 @@ pub enum ConnectError {
     /// The set-up did not finish in time.
     #[error("no answer to the connection request within {seconds} s")]
     TimedOut {
-        /// Who.
+        /// The peer's address.
         peer: SocketAddr,
         /// The time-out.
         seconds: u64,
     },
-    /// What listens there accepts connections and did not answer the request in time.
+    /// The program that listens at that address accepts connections, and did not answer the request in time.
     #[error("what listens there did not answer the connection request within {seconds} s")]
     Silent {
-        /// Who.
+        /// The peer's address.
         peer: SocketAddr,
         /// The time-out.
         seconds: u64,
@@ -41,29 +41,29 @@ pub enum ConnectError {
     /// The peer's answer breaks a rule.
     #[error("what listens there does not speak this protocol")]
     Violation {
-        /// Who.
+        /// The peer's address.
         peer: SocketAddr,
-        /// Which rule.
+        /// The rule.
         #[source]
         violation: PeerViolation,
     },
     /// The network or the device failed.
     #[error("the connection broke during set-up")]
     Io {
-        /// Who.
+        /// The peer's address.
         peer: SocketAddr,
-        /// How.
+        /// The error.
         #[source]
         error: io::Error,
     },
-    /// The caller asked for what the provider cannot do.
+    /// The caller asked for something that the provider cannot do.
     #[error("the connection request itself cannot be made: {0}")]
     Misuse(RefusedReason),
 }
 
 impl ConnectError {
-    /// Whether a program accepts connections there that does not speak the provider's protocol: it answered by other
-    /// rules, did not answer, or ended the connection instead.
+    /// Whether the program that accepts connections at that address does not speak the provider's protocol: it answered
+    /// by other rules, did not answer, or ended the connection.
     pub fn is_foreign(&self) -> bool {
         use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
         match self {
@@ -95,10 +95,10 @@ pub enum ListenError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcceptError {
-    /// It broke a rule.
+    /// The peer broke a rule.
     #[error("the connection request breaks a rule")]
     Violation(#[source] PeerViolation),
-    /// It did not finish its request in time.
+    /// The peer did not finish its request in time.
     #[error("no complete connection request within {seconds} s")]
     TimedOut {
         /// The time-out.
@@ -107,7 +107,7 @@ pub enum AcceptError {
     /// The network or the system failed.
     #[error("the connection failed during set-up")]
     Io(#[source] io::Error),
-    /// The caller asked for what the provider cannot do.
+    /// The caller asked for something that the provider cannot do.
     #[error("the answer itself cannot be made: {0}")]
     Misuse(RefusedReason),
 }
@@ -118,30 +118,30 @@ pub enum AcceptError {
 pub struct PeerViolation {
     /// The protocol: `MPA`, `DDP`, `RDMAP`.
     pub protocol: &'static str,
-    /// What was wrong, in the protocol's words, with the numbers that matter.
+    /// The breach, in the protocol's words, with the numbers that matter.
     pub rule: String,
 }
 
-/// The provider did not take what the caller gave it. It is handed back.
+/// The provider did not accept what the caller gave it, and hands it back.
 #[derive(Debug, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refused<T> {
     /// Why.
     pub reason: RefusedReason,
-    /// What was given.
+    /// What the caller gave.
     pub returned: T,
 }
 
-/// Why a provider did not take a piece of work.
+/// Why a provider did not accept a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RefusedReason {
     /// A limit of the [`Capabilities`](crate::Capabilities).
     #[error("{what} is limited to {max}")]
     Limit {
-        /// What is limited.
+        /// The limited thing.
         what: &'static str,
-        /// To how much.
+        /// The limit.
         max: usize,
     },
     /// The provider or the connection has no such operation.
@@ -159,18 +159,18 @@ pub enum RefusedReason {
     Closed,
 }
 
-/// How a piece of work ended that did not succeed. For logs: devices report the same misdeed in different words, and
-/// some only flush.
+/// How a piece of work failed. For logs: devices report the same error in different words, and some report only a
+/// flush.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkError {
     /// The connection ended first.
     #[error("the connection ended first")]
     Flushed,
-    /// A Send of the peer was longer than the receive, or an operation than its buffer.
+    /// A Send of the peer was longer than the receive, or an operation was longer than its buffer.
     #[error("the message does not fit the buffer")]
     LocalLength,
-    /// The peer does not allow the access: unknown handle, out of bounds, no such right.
+    /// The peer does not allow the access: unknown handle, out of bounds, or no right to read or write.
     #[error("the peer does not allow the access")]
     RemoteAccess,
     /// The peer could not do the operation.
@@ -187,7 +187,7 @@ pub enum WorkError {
     Fabric,
 }
 
-/// Why a connection ended. For logs: not every device distinguishes a peer's orderly end from its death.
+/// Why a connection ended. For logs: not every device distinguishes a peer's orderly disconnect from its death.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {
@@ -203,7 +203,7 @@ pub enum CloseReason {
     /// The peer says that we broke a rule, or that it failed.
     #[error("the peer terminated the connection: {0}")]
     Terminated(String),
-    /// The peer has not taken what was sent for too long.
+    /// The peer did not accept sent data for too long.
     #[error("the peer has taken nothing for {seconds} s")]
     Stalled {
         /// For how long.

@@ -12,13 +12,13 @@ pub enum Access {
     Write,
 }
 
-/// Memory that is lent, and comes back when it is fenced.
+/// Lent memory. It comes back when it is fenced.
 #[derive(Debug)]
 pub enum Lent {
     /// For RDMA Read: shared memory that nothing changes.
     Source(Bytes),
-    /// For RDMA Write, over its whole capacity, with exclusive access. How much the peer has written is not counted:
-    /// the reply that ends the exchange says it.
+    /// For RDMA Write, over its whole capacity, with exclusive access. The provider does not count how much the peer
+    /// has written: the reply that ends the exchange says it.
     Sink(Buffer),
 }
 

@@ -1,4 +1,4 @@
-//! What wrappers around a fabric have in common: a layer sees connections being made and wraps their queue pairs.
+//! What wrappers around a fabric have in common: a layer sees how connections are made, and wraps their queue pairs.
 //!
 //! Everything else passes through. Errors of the fabric below reach the caller as they are.
 
@@ -14,19 +14,19 @@ use std::{
     task::{Context, Poll},
 };
 
-/// What a wrapper does.
+/// The part of a wrapper that differs.
 pub(crate) trait Layer: Send + Sync + 'static {
-    /// A connection is about to be asked for.
+    /// The caller is about to ask for a connection.
     fn connecting(&self, peer: SocketAddr, params: &mut ConnectionParams) -> Result<(), ConnectError>;
     /// The connection was not made.
     fn not_connected(&self, peer: SocketAddr, error: &ConnectError);
     /// A peer asks for a connection.
     fn requested(&self, info: &ConnectionInfo);
-    /// Its request is about to be accepted.
+    /// The caller is about to accept a peer's request.
     fn accepting(&self, peer: SocketAddr, params: &mut ConnectionParams) -> Result<(), AcceptError>;
-    /// Its request is about to be rejected.
+    /// The caller is about to reject a peer's request.
     fn rejecting(&self, peer: SocketAddr, private_data: &mut Bytes);
-    /// A connection was made; `accepted` on the side that was asked.
+    /// A connection was made; `accepted` if the peer had asked for it.
     fn connected(&self, accepted: bool, queue_pair: Connected) -> Connected;
 }
 

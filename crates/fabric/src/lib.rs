@@ -8,20 +8,22 @@
 //!
 //! # Who owns memory
 //!
-//! Registration is two things. *Local*: whatever a queue pair touches comes from the provider's [pool](Fabric::pool),
-//! registered once; other buffers work too, at the price of a registration. *Exposure*: lending memory to the peer.
-//! Memory for RDMA Read is shared and immutable. Memory for RDMA Write moves into the queue pair and comes back in
-//! [`Completion::Fenced`], after which the peer can no longer reach it, so a result cannot be read before it is fenced.
-//! Everything that was posted or lent comes back, at the latest before [`Completion::Closed`].
+//! Two things need registration. *Local* use: all memory that a queue pair touches comes from the provider's
+//! [pool](Fabric::pool), which is registered once; other buffers work too, but each costs a registration. *Exposure*:
+//! lending memory to the peer. Memory for RDMA Read is shared and immutable. Memory for RDMA Write moves into the queue
+//! pair and comes back in [`Completion::Fenced`], after which the peer can no longer reach it, so a caller cannot read
+//! a result before it is fenced. Everything that was posted or lent comes back, at the latest before
+//! [`Completion::Closed`].
 //!
 //! # How to drive a queue pair
 //!
-//! One task owns it. It posts, and calls [`QueuePair::poll`] until that is pending; posted work starts with the next
-//! `poll` at the latest, so what is posted together leaves together. A queue pair starts no thread and no runtime.
+//! One task owns it. The task posts, and calls [`QueuePair::poll`] until that is pending; posted work starts with the
+//! next `poll` at the latest, so work that is posted together leaves together. A queue pair starts no thread and no
+//! runtime.
 //!
 //! # Features
 //!
-//! * `suite` (off by default): the tests that each provider has to pass, for the tests of a provider.
+//! * `suite` (off by default): a suite of tests that each provider has to pass, to be run by the provider's own tests.
 
 mod capabilities;
 mod error;

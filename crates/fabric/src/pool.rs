@@ -1,11 +1,12 @@
-//! Pools of buffers: memory that is used again, and budgets for it.
+//! Pools of buffers: memory that is used again, and its budgets.
 //!
 //! A [`Pool`] keeps returned blocks by size class, so that the data path neither asks the system for memory nor zeroes
-//! any. A [`Budget`] is an allocator over a pool that hands out at most a fixed number of bytes at a time and makes
-//! callers wait, first come first served. Blocks go back to pool and budget when the last user drops them.
+//! it. A [`Budget`] is an allocator over a pool that hands out at most a fixed number of bytes at a time and makes
+//! callers wait, first come first served. Blocks return to pool and budget when the last user drops them.
 //!
-//! A buffer takes its block from the pool when it is first written to: a receive that waits for its message costs some
-//! words, and an idle connection has a hundred of them. A budget counts what was asked for, from the beginning.
+//! A buffer takes its bytes from the pool at the first write: so a receive that waits for its message costs only some
+//! words, and an idle connection has a hundred of them. A budget counts the bytes that the caller asked for, from the
+//! beginning.
 
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Memory};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,18 +16,18 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 const MIN_BLOCK_OCTETS: usize = 4096;
 /// Classes double from the smallest block: 4 KiB to 4 MiB. Larger blocks are not kept.
 const CLASSES: usize = 11;
-/// Bytes kept for each class while they are unused. This limits what an idle process holds.
+/// Unused bytes that the pool keeps for each class. This limits the memory of an idle process.
 const KEPT_OCTETS_PER_CLASS: usize = 32 << 20;
-/// Blocks without bytes that are kept, each less than a hundred bytes long.
+/// Blocks without bytes that the pool keeps; each has less than a hundred bytes.
 const KEPT_EMPTY: usize = 1024;
-/// A budget is counted in units of this many bytes, so that its count fits the semaphore's.
+/// The unit of a budget, in bytes, so that its count fits the semaphore's.
 const BUDGET_UNIT_OCTETS: usize = 1024;
 
-/// Blocks of memory, kept for the next user. Cloning is cheap and shares the blocks.
+/// Blocks of memory, kept for the next user. Clones are cheap and share the blocks.
 #[derive(Clone, Default)]
 pub struct Pool {
     free: Arc<FreeLists>,
-    /// Keeps the blocks instead: a provider's pool, whose memory is registered.
+    /// If set, this allocator provides the memory and keeps it: a provider's pool, whose memory is registered.
     source: Option<Arc<dyn Allocator>>,
 }
 
@@ -63,7 +64,7 @@ impl Pool {
     }
 
     /// A pool whose memory comes from `source`, for budgets over a [provider's pool](crate::Fabric::pool). If `source`
-    /// has no memory at once, it comes from the heap.
+    /// has none free, memory comes from the heap.
     pub fn over(source: Arc<dyn Allocator>) -> Self {
         Self { free: Arc::default(), source: Some(source) }
     }
@@ -95,17 +96,17 @@ impl Allocator for Pool {
     }
 }
 
-/// An allocator with a limit on what is in use. Cloning shares the limit.
+/// An allocator with a limit on memory in use. Clones share the limit.
 #[derive(Clone, Debug)]
 pub struct Budget {
     pool: Pool,
     units: u32,
     left: Arc<Semaphore>,
-    /// The budget that this one is a share of, with its units.
+    /// If this budget is a share: the whole budget, with its units.
     whole: Option<(Arc<Semaphore>, u32)>,
 }
 
-/// What a block takes from a budget, and from the one that this is a share of.
+/// The units that a block takes from its budget, and from the whole budget if its own is a share.
 #[derive(Debug, Default)]
 struct Permits {
     _own: Option<OwnedSemaphorePermit>,
@@ -114,24 +115,24 @@ struct Permits {
 
 impl Budget {
     /// A share of this budget: an allocator that hands out at most `octets` of it at a time, so that its users leave
-    /// the rest to others. A share of a share is one of the whole.
+    /// the rest to others. A share of a share is a share of the whole.
     pub fn share(&self, octets: usize) -> Budget {
         let whole = self.whole.clone().unwrap_or_else(|| (self.left.clone(), self.units));
         let share = self.pool.budget(octets.min(whole.1 as usize * BUDGET_UNIT_OCTETS));
         Budget { whole: Some(whole), ..share }
     }
 
-    /// Bytes that may be handed out in all.
+    /// The most bytes that the budget hands out at a time.
     pub fn limit(&self) -> usize {
         self.units as usize * BUDGET_UNIT_OCTETS
     }
 
-    /// Bytes handed out now.
+    /// Bytes that are handed out at present.
     pub fn in_use(&self) -> usize {
         (self.units as usize).saturating_sub(self.left.available_permits()) * BUDGET_UNIT_OCTETS
     }
 
-    /// What a block of `len` bytes takes; more than there is means all of it.
+    /// The units that a block of `len` bytes takes. If they exceed the budget, callers take the whole budget instead.
     fn units_for(len: usize) -> u32 {
         let units = block_octets(len).div_ceil(BUDGET_UNIT_OCTETS);
         u32::try_from(units).unwrap_or(u32::MAX)
@@ -151,11 +152,10 @@ impl Allocator for Budget {
 
     fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer> {
         Box::pin(async move {
-            // The semaphore is never closed; without a permit the block would merely go uncounted.
+            // The semaphore is never closed; without a permit the budget would only not count the block.
             let units = Self::units_for(len);
             let own = self.left.clone().acquire_many_owned(units.min(self.units)).await.ok();
-            // A caller that waits here already holds a part of its share of the budget, so it delays only callers of
-            // the same share.
+            // A caller that waits here already holds units of its share, so it delays only callers of the same share.
             let whole = match &self.whole {
                 Some((left, all)) => left.clone().acquire_many_owned(units.min(*all)).await.ok(),
                 None => None,
@@ -181,10 +181,10 @@ impl Memory for Borrowed {
     }
 }
 
-/// A block that belongs to no pool is empty, waits for its next user, and counts for no budget.
+/// A block of a pool, or an empty block that waits for its next user and counts for no budget.
 #[derive(Debug, Default)]
 struct Block {
-    /// None before it is written to, then `size` of them.
+    /// Empty before the first write, then `size` bytes.
     octets: Vec<u8>,
     size: usize,
     free: Option<Arc<FreeLists>>,
@@ -223,14 +223,14 @@ impl Memory for Block {
 }
 
 impl FreeLists {
-    /// Bytes that were used before, or fresh ones of the heap.
+    /// Bytes that were used before, or new ones from the heap.
     fn take(&self, size: usize) -> Vec<u8> {
         let kept =
             class_of(size).and_then(|class| self.classes[class].lock().unwrap_or_else(PoisonError::into_inner).pop());
         kept.unwrap_or_else(|| vec![0; size])
     }
 
-    /// Keeps bytes for the next user, as far as the limit allows.
+    /// Keeps bytes for the next user, within the limit.
     fn keep(&self, octets: Vec<u8>) {
         let size = octets.len();
         let Some(class) = class_of(size).filter(|_| size > 0) else { return };
@@ -240,7 +240,7 @@ impl FreeLists {
         }
     }
 
-    /// A block that was used before, or a new one. The lock is only tried, so no caller waits for another.
+    /// A block that was used before, or a new one. It never waits for the lock, so no caller waits for another.
     fn take_empty(&self) -> Box<Block> {
         self.empty.try_lock().ok().and_then(|mut empty| empty.pop()).unwrap_or_default()
     }
@@ -276,8 +276,8 @@ mod tests {
         assert_eq!(pool.try_allocate(8192).unwrap().octets_mut().as_ptr(), address);
     }
 
-    /// The next buffer is made of the parts of the last one: neither its bytes nor the structures around them come from
-    /// the heap again.
+    /// The next buffer uses the parts of the last one: neither its bytes nor the structures around them come from the
+    /// heap again.
     #[test]
     fn a_block_is_used_again_and_counts_for_nobody_meanwhile() {
         let pool = Pool::new();
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!((budget.in_use(), pool.free.empty.lock().unwrap().len()), (0, 1));
         let again = budget.try_allocate(4096).unwrap();
         assert_eq!((address(&again), again.capacity(), budget.in_use()), (block, 4096, 4096));
-        // Larger ones are made of it, too.
+        // A larger buffer uses the same block, too.
         drop(again);
         assert_eq!(pool.try_allocate(5000).unwrap().capacity(), 8192);
         // No block keeps its pool alive.
@@ -298,7 +298,7 @@ mod tests {
         assert!(free.upgrade().is_none());
     }
 
-    /// A receive that has not yet received anything costs no memory, and leaves none behind.
+    /// A receive that has received nothing yet costs no memory, and leaves none behind.
     #[test]
     fn a_block_that_nobody_writes_to_is_not_there() {
         let pool = Pool::new();
@@ -398,7 +398,7 @@ mod tests {
         assert!(poll(&mut waits).is_ready());
         drop(waits);
         assert_eq!((budget.in_use(), greedy.in_use(), modest.in_use()), (0, 0, 0));
-        // Above its share, and above the whole.
+        // A request above its share, and a share above the whole.
         assert!(greedy.try_allocate(1 << 20).is_some());
         assert_eq!(budget.share(1 << 20).limit(), budget.limit());
     }

@@ -12,24 +12,24 @@ use std::{
     task::{Context, Poll},
 };
 
-/// What one side brings to a new connection.
+/// What one end brings to a new connection.
 #[derive(Debug)]
 pub struct ConnectionParams {
-    /// Upper-layer data that the other side sees before it answers, or with the answer.
+    /// Upper-layer data that the peer sees before it answers, or with the answer.
     pub private_data: Bytes,
-    /// The most RDMA Reads of the peer to serve at a time.
+    /// The most RDMA Reads of the peer that this end serves at a time.
     pub ird: u16,
-    /// The most RDMA Reads of our own to have under way at a time.
+    /// The most RDMA Reads that this end has under way at a time.
     pub ord: u16,
-    /// The receives in place before the peer can send.
+    /// The receives that are posted before the peer can send.
     pub receives: Receives,
 }
 
 impl ConnectionParams {
-    /// Whether a connection can begin so.
+    /// Checks that a connection can begin with these parameters.
     ///
     /// # Errors
-    /// The limit that is exceeded, or what the provider has not.
+    /// The limit that is exceeded, or the function that the provider does not have.
     pub fn check(&self, limits: &Capabilities) -> Result<(), RefusedReason> {
         check_private_data(&self.private_data, limits)?;
         match &self.receives {
@@ -42,7 +42,7 @@ impl ConnectionParams {
     }
 }
 
-/// Whether so much private data can go with a request or its answer.
+/// Checks that so much private data can go with a request or its answer.
 ///
 /// # Errors
 /// The limit, if it is exceeded.
@@ -57,7 +57,7 @@ pub fn check_private_data(private_data: &[u8], limits: &Capabilities) -> Result<
 /// A new connection.
 pub type Connected = Box<dyn QueuePair>;
 
-/// An RDMA provider: one device, or software in the place of one. If the route to an address goes through another
+/// An RDMA provider: one device, or software that does its work. If the route to an address goes through another
 /// device, connecting fails and a listener drops the request.
 pub trait Fabric: Send + Sync {
     /// Its name: `iwarp`, `sim`.
@@ -66,14 +66,14 @@ pub trait Fabric: Send + Sync {
     /// What its queue pairs can do.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Memory that its queue pairs reach without a registration of their own. It is registered once in each protection
+    /// The memory that its queue pairs reach without a further registration. It is registered once in each protection
     /// domain.
     fn pool(&self) -> Arc<dyn Allocator>;
 
-    /// A pool of receives for many connections, where [`Capabilities::shared_receives`] says that there is one.
+    /// A pool of receives for many connections, if [`Capabilities::shared_receives`] says that the provider has one.
     fn receive_pool(&self) -> Option<Arc<dyn ReceivePool>>;
 
-    /// Connects. The set-up has a time-out of the provider's.
+    /// Connects. The provider has a time-out for the set-up.
     fn connect(&self, peer: SocketAddr, params: ConnectionParams) -> BoxFuture<'_, Result<Connected, ConnectError>>;
 
     /// Listens. Port 0 lets the system choose.
@@ -82,13 +82,13 @@ pub trait Fabric: Send + Sync {
 
 /// A listening endpoint.
 pub trait Listener: Send {
-    /// Where it listens.
+    /// The address at which it listens.
     fn local_addr(&self) -> SocketAddr;
 
-    /// The next peer that wants a connection. Its request may not have been read yet, so that a slow peer delays only
-    /// itself.
+    /// The next peer that wants a connection. The listener need not have read its request yet, so that a slow peer
+    /// delays only itself.
     ///
-    /// Errors here concern one peer or a passing shortage (descriptors); the caller waits a little and goes on.
+    /// An error concerns one peer, or a passing shortage (of descriptors); the caller waits a little and continues.
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<dyn Pending>, AcceptError>>;
 }
 
@@ -97,17 +97,17 @@ pub trait Pending: Send {
     /// The address of the peer.
     fn peer(&self) -> SocketAddr;
 
-    /// Reads its request, within the provider's time-out for set-up.
+    /// Reads the peer's request, within the provider's time-out for set-up.
     fn request(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Incoming>, AcceptError>>;
 }
 
 /// A connection request that awaits its answer. Dropping it refuses the request without private data.
 pub trait Incoming: Send {
-    /// What the request says. IRD and ORD are the peer's wishes, seen from our side: `ord` is how many RDMA Reads it
-    /// would serve, `ird` how many it would issue.
+    /// What the request says. IRD and ORD are the peer's wishes, seen from our end: `ord` is the number of RDMA Reads
+    /// that the peer would serve, `ird` the number that it would issue.
     fn info(&self) -> &ConnectionInfo;
 
-    /// Accepts. The IRD and ORD agreed on are the lower of both sides' wishes.
+    /// Accepts. The agreed IRD and ORD are the lower of both ends' wishes.
     fn accept(self: Box<Self>, params: ConnectionParams) -> BoxFuture<'static, Result<Connected, AcceptError>>;
 
     /// Refuses, with private data that may say why.

@@ -1,4 +1,4 @@
-//! The queue pair: posting work, lending memory, polling for what happened.
+//! The queue pair: posting work, lending memory, polling for completions.
 
 use crate::{Capabilities, FenceCause, Lent, Refused, WorkError, error::CloseReason};
 use bytes::Bytes;
@@ -8,28 +8,29 @@ use std::{
     task::{Context, Poll},
 };
 
-/// The caller's name for a piece of work or an exposure. The provider gives it back and reads nothing into it.
+/// The caller's name for a piece of work or an exposure. The provider gives it back unchanged; it has no meaning for
+/// the provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
-/// A place in the peer's memory, or in ours as the peer sees it. RPC-over-RDMA headers and RDMA Read requests write it
+/// A range of the peer's memory, or of ours as the peer sees it. RPC-over-RDMA headers and RDMA Read requests write it
 /// as handle (32 bits), length (32 bits), offset (64 bits).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct RemoteSegment {
     /// The handle, also called steering tag or remote key.
     pub handle: u32,
-    /// Bytes.
+    /// The length in bytes.
     pub length: u32,
-    /// Where the first byte is: an address or an offset, as the exposing side has announced.
+    /// The position of the first byte: an address or an offset, as the exposing end has announced.
     pub offset: u64,
 }
 
 /// A Send.
 #[derive(Debug, Default)]
 pub struct Send {
-    /// Named in the completion.
+    /// The name in the completion.
     pub token: Token,
-    /// What to send, in this order: one message.
+    /// The bytes of one message, in this order.
     pub octets: Slices,
     /// The peer's handle to invalidate on arrival.
     pub invalidate: Option<u32>,
@@ -42,31 +43,32 @@ pub struct Send {
 /// An RDMA Write.
 #[derive(Debug, Default)]
 pub struct Write {
-    /// Named in the completion.
+    /// The name in the completion.
     pub token: Token,
-    /// What to write, in this order.
+    /// The bytes to write, in this order.
     pub octets: Slices,
     /// The peer's handle.
     pub handle: u32,
-    /// Where the first byte goes.
+    /// The position of the first byte.
     pub offset: u64,
-    /// Report success with [`Completion::Done`]. Failure is always reported before that; without that, also when the
-    /// peer refuses bytes that had left already, as far as the provider learns which they were.
+    /// Report success with [`Completion::Done`]. Failure before that completion is always reported. Of unsignaled
+    /// Writes, failure is also reported if the peer refuses bytes that had already left, as far as the provider learns
+    /// which bytes they were.
     pub signaled: bool,
 }
 
-/// RDMA Reads that fill one buffer from several places, in order. One completion reports them all.
+/// RDMA Reads that fill one buffer from several ranges, in order. One completion reports them all.
 #[derive(Debug)]
 pub struct Read {
-    /// Named in the completion.
+    /// The name in the completion.
     pub token: Token,
-    /// Where the bytes go. Its length is set to their number when all have come.
+    /// The destination. Its length becomes the number of bytes when all have arrived.
     pub sink: Buffer,
     /// The segments to read, in order.
     pub sources: Vec<RemoteSegment>,
 }
 
-/// What kind of work a completion is about.
+/// The kind of work to which a completion belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkKind {
     /// A Send.
@@ -79,16 +81,15 @@ pub enum WorkKind {
     Receive,
 }
 
-/// Something that happened on a queue pair.
+/// A completion of a queue pair.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Completion {
     /// A Send of the peer has arrived. Everything that the peer wrote before it is in place.
     Received {
-        /// The receive that the message is in; the buffer has the message's length.
+        /// The receive with the message; the buffer has the message's length.
         buffer: Buffer,
-        /// The handle of ours that the peer's Send has invalidated. The exposure's own [`Completion::Fenced`] came
-        /// before.
+        /// The handle that the peer's Send has invalidated. The exposure's own [`Completion::Fenced`] came before.
         invalidated: Option<u32>,
     },
     /// A signaled Send or Write no longer needs its bytes. They may not have arrived: a peer can still refuse them. No
@@ -96,7 +97,7 @@ pub enum Completion {
     Done {
         /// The work's token.
         token: Token,
-        /// What it was.
+        /// The kind of work.
         kind: WorkKind,
     },
     /// All bytes of a [`Read`] are in the sink.
@@ -121,21 +122,21 @@ pub enum Completion {
     Failed {
         /// The work's token; for a receive it has no meaning.
         token: Token,
-        /// What it was.
+        /// The kind of work.
         kind: WorkKind,
-        /// Why.
+        /// The reason.
         error: WorkError,
-        /// The sink or receive.
+        /// The sink of a Read, or the receive.
         buffer: Option<Buffer>,
     },
     /// The connection is over and everything has come back. Nothing follows.
     Closed {
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
 }
 
-/// What is known of a connection when it is made.
+/// What both ends know when the connection is made.
 #[derive(Clone, Debug)]
 pub struct ConnectionInfo {
     /// Our address.
@@ -144,23 +145,23 @@ pub struct ConnectionInfo {
     pub peer: SocketAddr,
     /// The private data in the peer's request or answer. Some providers pad it with zeros or put words before it.
     pub private_data: Bytes,
-    /// RDMA Reads of the peer that we serve at a time, as agreed. Zero: the peer may issue none.
+    /// The agreed number of RDMA Reads of the peer that we serve at a time. Zero: the peer may issue none.
     pub ird: u16,
-    /// RDMA Reads of ours under way at a time, as agreed. Zero: we may issue none.
+    /// The agreed number of our RDMA Reads under way at a time. Zero: we may issue none.
     pub ord: u16,
 }
 
 /// One end of a reliable connection. See the [crate's documentation](crate) for how to drive it.
 ///
-/// It is polled in the runtime in which it was connected or accepted: its descriptors belong there.
+/// Poll it in the runtime in which it was connected or accepted: its descriptors belong there.
 pub trait QueuePair: std::marker::Send {
-    /// What is known of the connection.
+    /// The facts of the connection.
     fn info(&self) -> &ConnectionInfo;
 
     /// What this queue pair can do.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Posts a receive. The peer's next Send that finds no earlier one goes into it, over its whole capacity.
+    /// Posts a receive. The peer's Sends use receives in the order of posting, each over its whole capacity.
     ///
     /// # Errors
     /// [`RefusedReason::Limit`](crate::RefusedReason::Limit) above [`Capabilities::max_receives`]. After the
@@ -171,29 +172,30 @@ pub trait QueuePair: std::marker::Send {
     /// How many receives are posted and unused, without those of a shared pool.
     fn posted_receives(&self) -> usize;
 
-    /// Posts a Send. It leaves after all Sends and Writes posted before it.
+    /// Posts a Send. It leaves after all Sends and Writes that were posted before it.
     ///
     /// # Errors
     /// If the Send exceeds a limit of the [`Capabilities`], asks for an invalidation that the provider cannot do, or
     /// the connection has ended.
     fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>>;
 
-    /// Posts an RDMA Write. A Send posted after it arrives only when its bytes are in place.
+    /// Posts an RDMA Write. A Send that is posted after it arrives only when the written bytes are in place.
     ///
     /// # Errors
     /// A limit of the [`Capabilities`], or a connection that has ended.
     fn post_write(&mut self, write: Write) -> Result<(), Refused<Write>>;
 
-    /// Posts RDMA Reads. They may finish after Sends posted later. More than [`ConnectionInfo::ord`] wait their turn.
+    /// Posts RDMA Reads. They may finish after Sends that are posted later. Reads beyond [`ConnectionInfo::ord`] wait
+    /// for their turn.
     ///
     /// # Errors
     /// A limit of the [`Capabilities`], a sink that is too small, an ORD of zero, or a connection that has ended.
     fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>>;
 
-    /// Lends memory to the peer, and says at once how the peer names it. The handle is as unpredictable as
-    /// [`Capabilities::unpredictable_handle_bits`] says and is used again as late as possible. A provider that binds a
-    /// window does so before any Send that is posted later; one that registers memory instead may sleep in the kernel
-    /// for it.
+    /// Lends memory to the peer, and returns at once how the peer names it. The handle is as unpredictable as
+    /// [`Capabilities::unpredictable_handle_bits`] says, and is used again as late as possible. A provider that binds a
+    /// window does so before any Send that is posted later; a provider that registers memory instead may sleep in the
+    /// kernel for it.
     ///
     /// # Errors
     /// A limit of the [`Capabilities`], empty memory, or a connection that has ended. The memory is in the error.
@@ -201,14 +203,14 @@ pub trait QueuePair: std::marker::Send {
 
     /// Ends an exposure. [`Completion::Fenced`] follows. A handle that is known to be no longer exposed is ignored.
     ///
-    /// Devices differ in what they do when the peer's Send with Invalidate of the same handle is on its way: some end
-    /// the connection. While such a Send may still come, invalidate only what must not stay exposed at any price.
+    /// Devices differ in what they do if the peer's Send with Invalidate of the same handle is on its way: some end the
+    /// connection. While such a Send may still come, invalidate only memory that must not stay exposed at any price.
     fn invalidate(&mut self, handle: u32);
 
-    /// Ends the connection in an orderly manner after what is posted, as far as the peer takes it within the provider's
-    /// time limit. [`Completion::Closed`] follows.
+    /// Ends the connection in an orderly manner after the posted work, as far as the peer accepts it within the
+    /// provider's time limit. [`Completion::Closed`] follows.
     fn disconnect(&mut self);
 
-    /// Moves bytes, and says what happened next. After [`Completion::Closed`] it stays pending.
+    /// Moves bytes, and returns the next completion. After [`Completion::Closed`] it stays pending.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion>;
 }

@@ -1,4 +1,4 @@
-//! Receives: the buffers that the peer's Sends land in.
+//! Receives: the buffers for the peer's Sends.
 
 use rpcrdma_env::Buffer;
 use std::{
@@ -14,7 +14,8 @@ pub trait ReceivePool: Send + Sync {
     /// How many receives are posted.
     fn posted(&self) -> usize;
 
-    /// Takes a receive for an arriving Send. For providers; hardware does this by itself and returns `None` here.
+    /// Takes a receive for an arriving Send. For providers; hardware takes receives by itself, so its pools return
+    /// `None`.
     fn take(&self) -> Option<Buffer>;
 }
 
@@ -22,7 +23,7 @@ pub trait ReceivePool: Send + Sync {
 pub enum Receives {
     /// Receives of its own. More are posted with [`QueuePair::post_receive`](crate::QueuePair::post_receive).
     Own(Vec<Buffer>),
-    /// Those of a pool, if [`Capabilities::shared_receives`](crate::Capabilities::shared_receives) allows it.
+    /// The receives of a pool, if [`Capabilities::shared_receives`](crate::Capabilities::shared_receives) allows it.
     Shared(Arc<dyn ReceivePool>),
 }
 

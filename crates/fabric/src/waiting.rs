@@ -1,4 +1,4 @@
-//! How providers wait: with a time limit, and by asking again instead of sleeping.
+//! How providers wait: with a time limit, or by polling instead of sleeping.
 
 use rpcrdma_env::{Clock, Timestamp};
 use std::{
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-/// What `future` gives within `limit`; `None` if it takes longer.
+/// The result of `future`, or `None` if it takes longer than `limit`.
 pub async fn within<T>(clock: &dyn Clock, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut timer = clock.sleep_until(clock.now() + limit);
@@ -19,8 +19,8 @@ pub async fn within<T>(clock: &dyn Clock, limit: Duration, future: impl Future<O
     .await
 }
 
-/// Asking a peer's socket or queue again and again for a while, instead of sleeping until it has something: on most
-/// machines it takes longer to wake another processor than to answer a call.
+/// Polls a peer's socket or queue for a while instead of sleeping until it has something: on most machines it takes
+/// longer to wake another processor than to answer a call.
 #[derive(Debug, Default)]
 pub struct Spin(State);
 
@@ -28,19 +28,19 @@ pub struct Spin(State);
 enum State {
     #[default]
     Off,
-    /// A message of the peer has come.
+    /// A message of the peer has arrived.
     Heard,
     Until(Timestamp),
 }
 
 impl Spin {
-    /// A message of the peer has come: the time starts again.
+    /// A message of the peer has arrived: the time starts again.
     pub fn heard(&mut self) {
         self.0 = State::Heard;
     }
 
-    /// Whether to ask once more, until `busy_poll` after the last message of the peer. Zero never does, and reads no
-    /// clock.
+    /// Whether to poll once more: until `busy_poll` after the peer's last message. If it is zero, the answer is always
+    /// no, and no clock is read.
     pub fn goes_on(&mut self, busy_poll: Duration, clock: &dyn Clock) -> bool {
         match self.0 {
             State::Off => return false,
@@ -63,7 +63,7 @@ mod tests {
         task::{Context, Waker},
     };
 
-    /// A clock that the test moves, and whose sleepers look again whenever they are polled.
+    /// A clock that the test moves. Its sleepers check the time whenever they are polled.
     #[derive(Default)]
     struct Hand(std::sync::Arc<AtomicU64>);
 

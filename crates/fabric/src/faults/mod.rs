@@ -1,10 +1,10 @@
-//! Faults around any provider: what can go wrong on a fabric goes wrong where a [`Plan`] says.
+//! Faults around any provider: whatever can go wrong on a fabric goes wrong where a [`Plan`] says.
 //!
-//! [`FaultFabric`] wraps a fabric. Each thing that a queue pair does is a [`Step`]; the plan looks at it and may answer
-//! with a [`Fault`]. A [`Script`] names steps by number, [`Chance`] draws from a seed.
+//! [`FaultFabric`] wraps a fabric. Each action of a queue pair is a [`Step`]; the plan sees it and may answer with a
+//! [`Fault`]. A [`Script`] names steps by number, [`Chance`] draws from a seed.
 //!
-//! The wrapper keeps the contract that the fabric below keeps: whatever was posted or lent comes back exactly once and
-//! before [`Completion::Closed`](crate::Completion::Closed), refused memory is in the error. What it breaks is what a
+//! The wrapper keeps the contract of the fabric below: everything that was posted or lent comes back exactly once and
+//! before [`Completion::Closed`](crate::Completion::Closed), and refused memory is in the error. It breaks only what a
 //! network may break.
 //!
 //! ```
@@ -54,7 +54,7 @@ struct Faults {
 }
 
 impl FaultFabric {
-    /// Wraps `inner`. The environment gives delays their time and corruption its bits.
+    /// Wraps `inner`. The environment's clock times delays, and its random source chooses the bits to corrupt.
     pub fn new(inner: Arc<dyn Fabric>, plan: Arc<dyn Plan>, env: Env) -> Self {
         let faults = Faults { plan, env, connections: AtomicU64::new(0), injected: Arc::default() };
         Self { layered: Layered::new(inner, Arc::new(faults)) }
@@ -67,7 +67,7 @@ impl FaultFabric {
 }
 
 impl Faults {
-    /// The fault, if any, with which the next connection begins. It has no number of its own yet.
+    /// The fault, if any, with which the next connection begins. That connection is not counted yet.
     fn set_up(&self, point: Point) -> Option<Fault> {
         let connection = self.connections.load(Ordering::Relaxed) + 1;
         let fault = self.plan.fault(&Step { connection, point, nth: 1, of_all: 0 })?;
@@ -82,7 +82,7 @@ impl Faults {
     }
 }
 
-/// Turns one bit over, if there is one.
+/// Inverts one random bit, if there is any.
 fn flip(env: &Env, octets: &mut [u8]) {
     let bit = env.random.below(octets.len() as u64 * 8);
     if let Some(octet) = octets.get_mut((bit / 8) as usize) {

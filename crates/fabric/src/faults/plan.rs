@@ -4,7 +4,7 @@ use crate::WorkError;
 use rpcrdma_env::Random;
 use std::{sync::Arc, time::Duration};
 
-/// Something that a connection does, and where it can go wrong.
+/// A kind of action of a connection, at which a fault can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Point {
@@ -38,23 +38,23 @@ pub enum Point {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A post or exposure is refused, as if a limit had been reached; a connection is not made. Elsewhere: as
+    /// A post or exposure is refused, as if a limit had been reached; a connection is not made. At other points: as
     /// [`Fault::Cut`].
     Refuse,
-    /// The work fails, and the connection with it. Where there is no work: as [`Fault::Refuse`].
+    /// The work fails, and the connection with it. At points without work: as [`Fault::Refuse`].
     Fail,
     /// As [`Fault::Fail`], with this error.
     FailAs(&'static WorkError),
-    /// The connection breaks at this step, and the step does not happen any more. The fabric below takes it down in an
+    /// The connection breaks at this step, and the step does not happen. The fabric below ends the connection in an
     /// orderly manner: the peer sees a disconnect.
     Cut,
-    /// A completion, and whatever comes after it, is known only after this time. An invalidation begins only then. A
-    /// post is not delayed: the caller could have done that.
+    /// The owner gets a completion, and everything behind it, only after this time. An invalidation begins only then. A
+    /// post is not delayed: its caller can do that.
     Delay(Duration),
-    /// A completion is not handed out; it comes back, as flushed, with the connection's end. An invalidation is not
-    /// passed on. A post goes through.
+    /// The owner does not get a completion; at the connection's end it comes back as flushed. An invalidation is not
+    /// passed on. A post succeeds.
     Withhold,
-    /// One bit of a message or a Read that has arrived, or of private data that is sent, is turned over. Elsewhere:
+    /// One bit is inverted: of a message or a Read that has arrived, or of private data that is sent. At other points:
     /// nothing.
     Corrupt,
 }
@@ -63,23 +63,23 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Step {
-    /// Which connection of the fabric, counted from 1 in the order in which they were made.
+    /// The connection's number on the fabric, counted from 1 in the order in which connections were made.
     pub connection: u64,
-    /// What is done.
+    /// The kind of action.
     pub point: Point,
-    /// How often the connection has done this, this time included.
+    /// How often the connection has done this, including this step.
     pub nth: u64,
-    /// How many steps the connection has taken in all, this one included. Zero while it is being set up.
+    /// How many steps the connection has taken in all, including this one. Zero during the set-up.
     pub of_all: u64,
 }
 
 /// Decides where faults happen.
 pub trait Plan: Send + Sync {
-    /// What goes wrong at this step, if anything. Each step is asked about once.
+    /// The fault at this step, if any. The wrapper asks once about each step.
     fn fault(&self, step: &Step) -> Option<Fault>;
 }
 
-/// Faults at steps that are known beforehand.
+/// Faults at steps that the caller knows beforehand.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     entries: Vec<(When, Fault)>,
@@ -94,33 +94,33 @@ enum When {
 }
 
 impl Script {
-    /// Nothing goes wrong.
+    /// A script without faults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// At the `nth` time, counted from 1, that a connection does this.
+    /// Adds a fault: the `nth` time, counted from 1, that a connection does this.
     #[must_use]
     pub fn at(mut self, point: Point, nth: u64, fault: Fault) -> Self {
         self.entries.push((When::Nth(point, nth), fault));
         self
     }
 
-    /// At the `n`th step, counted from 1, that a connection takes, whatever it is.
+    /// Adds a fault: at the `n`th step of a connection, counted from 1, of whatever kind.
     #[must_use]
     pub fn at_step(mut self, n: u64, fault: Fault) -> Self {
         self.entries.push((When::OfAll(n), fault));
         self
     }
 
-    /// Each time that a connection does this.
+    /// Adds a fault: each time that a connection does this.
     #[must_use]
     pub fn always(mut self, point: Point, fault: Fault) -> Self {
         self.entries.push((When::Always(point), fault));
         self
     }
 
-    /// Only on the fabric's `n`th connection, counted from 1.
+    /// Limits the faults to the fabric's `n`th connection, counted from 1.
     #[must_use]
     pub fn only_connection(mut self, n: u64) -> Self {
         self.connection = Some(n);
@@ -152,12 +152,12 @@ pub struct Chance {
 }
 
 impl Chance {
-    /// Nothing goes wrong. A seeded source makes the run repeatable.
+    /// A plan without faults. A seeded source makes the run repeatable.
     pub fn new(random: Arc<dyn Random>) -> Self {
         Self { random, entries: Vec::new() }
     }
 
-    /// One in `one_in` of these steps fails; 0 means that none fails.
+    /// Adds a fault: one in `one_in` of these steps fails; 0 means none.
     #[must_use]
     pub fn with(mut self, point: Point, one_in: u64, fault: Fault) -> Self {
         self.entries.push((point, fault, one_in));
@@ -169,7 +169,7 @@ impl Plan for Chance {
     fn fault(&self, step: &Step) -> Option<Fault> {
         let mut fault = None;
         for (point, what, one_in) in &self.entries {
-            // Every entry draws, whether or not an earlier one hit, so that runs differ only where faults do.
+            // Every entry draws, even if an earlier entry has already hit, so that a hit does not shift later draws.
             let hit = *point == step.point && *one_in > 0 && self.random.below(*one_in) == 0;
             if hit && fault.is_none() {
                 fault = Some(*what);

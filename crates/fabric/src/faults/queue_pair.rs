@@ -1,7 +1,7 @@
-//! A queue pair on which things go wrong.
+//! A queue pair on which faults happen.
 //!
-//! Memory that the fabric below hands back waits here in a queue, or among what is withheld, until its owner gets it. A
-//! cut takes the connection below down in order and turns everything that still comes from it into a flush.
+//! Memory that the fabric below hands back waits here in a queue, or among withheld completions, until its owner gets
+//! it. A cut ends the connection below in an orderly manner and turns all its further completions into flushes.
 
 use super::{Fault, Plan, Point, Step, flip};
 use crate::{
@@ -19,7 +19,7 @@ use std::{
     time::Duration,
 };
 
-/// How a post that the plan refuses is refused.
+/// The reason with which the plan's refusals are reported.
 const REFUSED: RefusedReason = RefusedReason::Limit { what: "injected fault", max: 0 };
 
 /// A completion on its way to the owner.
@@ -38,10 +38,10 @@ pub(super) struct FaultQueuePair {
     steps: u64,
     /// The connection has been cut.
     cut: bool,
-    /// The fabric below has closed it. Nothing may come behind that.
+    /// The fabric below has closed the connection. Nothing may come behind that.
     over: bool,
     waiting: VecDeque<Waiting>,
-    /// Runs while the first of those is delayed.
+    /// Runs while the first waiting completion is delayed.
     sleep: Option<BoxFuture<'static, ()>>,
     withheld: Vec<Completion>,
     invalidations: Vec<(BoxFuture<'static, ()>, u32)>,
@@ -72,7 +72,7 @@ impl FaultQueuePair {
         }
     }
 
-    /// Takes a step, and says what goes wrong with it.
+    /// Takes a step, and returns its fault, if any.
     fn step(&mut self, point: Point) -> Option<Fault> {
         if self.cut || self.over {
             return None;
@@ -92,7 +92,7 @@ impl FaultQueuePair {
         self.inner.disconnect();
     }
 
-    /// The connection ends with work that has failed so.
+    /// The connection ends, and this work fails with `why`.
     fn fail(&mut self, completion: Completion, why: &WorkError) {
         self.cut();
         let mut completion = flushed(completion);
@@ -106,7 +106,7 @@ impl FaultQueuePair {
         self.waiting.push_back(Waiting { completion, delay });
     }
 
-    /// Posts work, unless something goes wrong with it. `failed` makes a completion of work that was cut off.
+    /// Posts work, unless a fault prevents it. `failed` makes a completion of work that was cut off.
     fn post<T>(
         &mut self,
         point: Point,
@@ -129,11 +129,11 @@ impl FaultQueuePair {
         Ok(())
     }
 
-    /// Takes what the fabric below says to the owner, or does not.
+    /// Passes a completion of the fabric below to the owner, or withholds it.
     fn pass(&mut self, mut completion: Completion) {
         if let Completion::Closed { reason } = completion {
             self.over = true;
-            // Nothing may be missing when it is over.
+            // After the end nothing may be missing, so withheld completions come first.
             for completion in std::mem::take(&mut self.withheld) {
                 self.queue(flushed(completion), None);
             }
@@ -166,7 +166,7 @@ impl FaultQueuePair {
         }
     }
 
-    /// Begins the invalidations whose time has come. True if there was one.
+    /// Begins the invalidations whose delay is over. Returns whether there was one.
     fn invalidate_due(&mut self, cx: &mut Context<'_>) -> bool {
         let before = self.invalidations.len();
         let inner = &mut self.inner;
@@ -181,19 +181,19 @@ impl FaultQueuePair {
     }
 }
 
-/// The step that a completion is.
+/// The step to which a completion belongs.
 fn point_of(completion: &Completion) -> Option<Point> {
     Some(match completion {
         Completion::Received { .. } => Point::Received,
         Completion::Done { .. } => Point::Done,
         Completion::Read { .. } => Point::Read,
         Completion::Fenced { .. } => Point::Fenced,
-        // What has failed already cannot go wrong.
+        // Work that has failed already cannot fail again.
         Completion::Failed { .. } | Completion::Closed { .. } => return None,
     })
 }
 
-/// What would have come if the connection had ended before.
+/// The completion that would have come if the connection had ended before.
 fn flushed(completion: Completion) -> Completion {
     let failed = |token, kind, buffer| Completion::Failed { token, kind, error: WorkError::Flushed, buffer };
     match completion {
@@ -299,7 +299,7 @@ impl QueuePair for FaultQueuePair {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
         loop {
-            // Also while completions wait here: the fabric below moves bytes only when it is polled.
+            // Also while completions wait in the queue: the fabric below moves bytes only when it is polled.
             while let Poll::Ready(completion) = self.inner.poll(cx) {
                 self.pass(completion);
             }

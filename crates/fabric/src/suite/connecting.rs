@@ -1,4 +1,4 @@
-//! Connections coming about, or not.
+//! How connections come about, or fail.
 
 use super::{
     Case, Given, Verdict, case,
@@ -24,7 +24,8 @@ fn with_data(private_data: Bytes) -> ConnectionParams {
     ConnectionParams { private_data, ..params(Vec::new(), 1) }
 }
 
-/// Some providers pad private data with zeros, and some put words of their own before it.
+/// Whether `got` contains what was sent: some providers pad private data with zeros, and some put words of their own
+/// before it.
 fn carries(got: &Bytes, sent: &Bytes) -> bool {
     sent.is_empty() || got.windows(sent.len()).any(|window| window == &sent[..])
 }
@@ -171,7 +172,7 @@ async fn requests_wait_for_their_turn(setup: Given) -> Verdict {
     };
     let (first, second) = (connecting(), connecting());
     let accepting = async {
-        // Both have asked before the first is answered.
+        // Both peers have asked before the listener answers one.
         let one = poll_fn(|cx| listener.poll_accept(cx)).await.expect("a peer connects");
         let two = poll_fn(|cx| listener.poll_accept(cx)).await.expect("another connects");
         assert_ne!(one.peer(), two.peer());
@@ -183,7 +184,7 @@ async fn requests_wait_for_their_turn(setup: Given) -> Verdict {
         both(&setup.env, "two connections", both(&setup.env, "both", first, second), accepting).await;
     let locals = [first.expect("connected").info().local, second.expect("connected").info().local];
     assert!(locals.contains(&one.info().peer) && locals.contains(&two.info().peer));
-    // And the listener goes on.
+    // And the listener continues.
     let (third, _) = join(&setup, &mut *listener, params(Vec::new(), 1), params(Vec::new(), 1)).await;
     assert_eq!(third.info().peer, to);
     Verdict::Passed

@@ -1,5 +1,5 @@
-//! One end of a connection under test: it keeps account of what the queue pair was given and checks each completion
-//! against that.
+//! One end of a connection under test: it records what the queue pair was given and checks each completion against
+//! that.
 
 use super::ledger::number;
 use crate::{Access, CloseReason, Completion, Connected, Lent, Read, RemoteSegment, Send, Token, WorkKind, Write};
@@ -17,7 +17,7 @@ pub(super) struct End {
     /// Completions that no check has taken yet.
     pub(super) events: VecDeque<Completion>,
     pub(super) closed: Option<CloseReason>,
-    /// Receives come from a pool that is not this end's.
+    /// Whether receives come from a pool that is not this end's.
     pub(super) pooled: bool,
     receives: BTreeSet<u64>,
     reads: BTreeMap<Token, u64>,
@@ -138,7 +138,7 @@ impl End {
         std::mem::take(&mut self.dirty)
     }
 
-    /// Polls until nothing more has happened.
+    /// Polls until nothing more happens.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(completion) = self.queue_pair.poll(cx) {
             self.check(&completion);
@@ -193,7 +193,7 @@ impl End {
         assert!(self.pooled || self.receives.remove(&number), "{}: receive {number} came twice", self.name);
     }
 
-    /// The first completion that `which` wants.
+    /// The first completion for which `which` is true.
     pub(super) fn take(&mut self, mut which: impl FnMut(&Completion) -> bool) -> Option<Completion> {
         let index = self.events.iter().position(&mut which)?;
         self.events.remove(index)
@@ -207,7 +207,7 @@ impl End {
         }
     }
 
-    /// What is known of this end, for a failure's message.
+    /// The state of this end, for a failure's message.
     pub(super) fn describe(&self) -> String {
         format!(
             "{}: closed {:?}, {} receives, {} Reads, {} exposures, signaled {:?}, not looked at {:?}",

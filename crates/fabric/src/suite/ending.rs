@@ -1,4 +1,4 @@
-//! The end of a connection: what comes back, and what is still possible.
+//! The end of a connection: what comes back, and which work is still possible.
 
 use super::{
     Case, Given, Verdict, case,
@@ -99,7 +99,8 @@ async fn posting_after_a_disconnect_loses_nothing(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish { at_a: 0, ..Wish::default() }).await;
     pair.a.disconnect();
     let mut back = 0;
-    // Each is refused with what was given, or comes back with the flush: counted by the ledger, and here.
+    // Each post is refused with what was given, or its memory comes back with the flush: the ledger counts it, and this
+    // test.
     let receive = pair.ledger.buffer(10);
     let mut receives = 1;
     if let Err(refused) = pair.a.queue_pair.post_receive(receive) {
@@ -131,7 +132,7 @@ async fn posting_after_a_disconnect_loses_nothing(setup: Given) -> Verdict {
     Verdict::Passed
 }
 
-/// What was given with a post after the end. Nothing else could bring it back.
+/// What was given with a post after the end. Nothing but the refusal could bring it back.
 fn refused<T, U: std::fmt::Debug>(result: Result<U, Refused<T>>) -> T {
     match result {
         Ok(_) => panic!("the connection has ended"),

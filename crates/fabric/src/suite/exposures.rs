@@ -1,4 +1,4 @@
-//! Lending memory: fences from either side, and every way in which a peer can name what it may not reach.
+//! Lending memory: fences from either end, and every way in which a peer can name memory that it may not reach.
 
 use super::{
     Case, Given, Verdict, case,
@@ -45,7 +45,7 @@ async fn an_exposure_ends_here_exactly_once(setup: Given) -> Verdict {
     for (token, _) in &lent {
         assert_eq!(pair.fenced(At::B, *token).await.1, FenceCause::Local);
     }
-    // What is no longer exposed, and what never was: nothing happens.
+    // A handle that is no longer exposed, and one that never was: nothing happens.
     pair.b.invalidate(lent[0].1.handle);
     pair.b.invalidate(!lent[0].1.handle);
     pair.still_works().await;
@@ -116,7 +116,7 @@ async fn handles_are_many_and_as_unpredictable_as_claimed(setup: Given) -> Verdi
     }
     assert_eq!(handles.len(), count, "each has its own");
     if count >= 64 {
-        // Of so many random numbers none has a bit that is the same in all.
+        // Among so many random handles, each unpredictable bit must have both values.
         let (any, all) = handles.iter().fold((0, u32::MAX), |(any, all), handle| (any | handle, all & handle));
         let change = (any & !all).count_ones();
         assert!(change >= setup.b.capabilities().unpredictable_handle_bits.into(), "only {change} bits ever change");
@@ -148,20 +148,20 @@ async fn the_same_octets_can_be_exposed_twice(setup: Given) -> Verdict {
     Verdict::Passed
 }
 
-/// What a hostile or mistaken peer does with an exposure of 100 bytes.
+/// What a hostile or faulty peer does with an exposure of 100 bytes.
 #[derive(Clone, Copy)]
 struct Attempt {
-    /// The exposure may be written to.
+    /// Whether the peer may write to the exposure; else it may read.
     sink: bool,
-    /// The attempt is a Write.
+    /// Whether the attempt is a Write; else it is a Read.
     write: bool,
-    /// Other bits of the handle.
+    /// Bits of the handle that the attempt inverts.
     handle: u32,
-    /// How far from the beginning it starts.
+    /// Where it starts, relative to the exposure's beginning.
     at: i64,
     /// How many bytes it names.
     length: u32,
-    /// The exposure has been fenced before.
+    /// Whether the exposure is fenced before.
     fenced: bool,
 }
 
@@ -194,7 +194,7 @@ async fn try_it(pair: &mut Pair, target: RemoteSegment, write: bool) {
     } else {
         pair.a.read(pair.ledger.buffer(target.length as usize), vec![target])
     };
-    // Behind it, a message that must not be delivered.
+    // Behind it, a message that the provider must not deliver.
     pair.a.say(b"behind");
     pair.closed_by_violation().await;
     if write {
@@ -238,8 +238,8 @@ async fn a_read_that_wraps_around_ends_the_connection(setup: Given) -> Verdict {
     wraps_around(setup, false).await
 }
 
-/// The Writes around it arrive, or the peer never looks at them, and no completion reports them as failed. A provider
-/// that cannot tell which Write failed reports nothing.
+/// The other Writes arrive, or the peer never examines them, and no completion reports them as failed. A provider that
+/// cannot tell which Write failed reports nothing.
 async fn a_write_that_is_refused_is_told_by_its_token(setup: Given) -> Verdict {
     for delay in [false, true] {
         let mut pair = Pair::connect(&setup, Wish::default()).await;
@@ -270,7 +270,7 @@ async fn a_write_that_is_refused_is_told_by_its_token(setup: Given) -> Verdict {
     Verdict::Passed
 }
 
-/// The sum is small only if the code ignores the carry.
+/// The access looks allowed only to code that ignores the carry of the sum.
 async fn wraps_around(setup: Given, write: bool) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let lent = if write { pair.ledger.sink(100) } else { pair.ledger.source(&[9; 100]) };

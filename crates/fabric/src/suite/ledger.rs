@@ -12,10 +12,10 @@ use std::{
     time::Duration,
 };
 
-/// How long between two looks at the ledger.
+/// The interval between two checks of the ledger.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// The memory of a case. Clones are the same ledger.
+/// The memory of a case. Clones share one ledger.
 #[derive(Clone, Default)]
 pub(super) struct Ledger {
     counts: Arc<Counts>,
@@ -57,7 +57,7 @@ impl Ledger {
         Buffer::new(Box::new(Counted { number, octets: vec![0xEE; octets], counts: self.counts.clone() }))
     }
 
-    /// Several of them.
+    /// Several such buffers.
     pub(super) fn buffers(&self, count: usize, octets: usize) -> Vec<Buffer> {
         (0..count).map(|_| self.buffer(octets)).collect()
     }
@@ -80,7 +80,7 @@ impl Ledger {
         Lent::Sink(self.buffer(octets))
     }
 
-    /// Waits until all of it has been returned. Providers may hold bytes for a moment longer than their queue pairs
+    /// Waits until all memory has been returned. Providers may hold bytes for a moment longer than their queue pairs
     /// live.
     pub(super) async fn settle(&self, env: &Env) {
         let until = env.clock.now() + PATIENCE;
@@ -95,7 +95,7 @@ impl Ledger {
     }
 }
 
-/// A counted buffer's number. Any other buffer was not ours, which no provider may hand out.
+/// The number of a counted buffer. No provider may hand out a buffer that the case did not give it.
 pub(super) fn number(buffer: &Buffer) -> u64 {
     match buffer.memory().downcast_ref::<Counted>() {
         Some(counted) => counted.number,

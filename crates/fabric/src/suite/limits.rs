@@ -1,4 +1,4 @@
-//! The limits of the capabilities: what is past them is refused and handed back, and the connection goes on.
+//! The limits of the capabilities: work beyond them is refused and handed back, and the connection continues.
 
 use super::{
     Case, Given, Verdict, case,
@@ -23,7 +23,7 @@ pub(super) const CASES: &[Case] = &[
     case!(an_invalidation_that_cannot_be_sent_is_refused),
 ];
 
-/// Limits above this many pieces are not tried: it would take too long to get there.
+/// Limits above this many pieces are not tried: it would take too long to reach them.
 const PIECES_TO_TRY: usize = 100_000;
 
 /// Lengths above this many bytes are not tried: it would take too much memory.
@@ -47,7 +47,7 @@ async fn receives_are_limited(setup: Given) -> Verdict {
     let buffer = pair.ledger.buffer(16);
     let given = number(&buffer);
     assert_eq!(number(&limit(pair.b.queue_pair.post_receive(buffer), max)), given);
-    // One is used, one can be posted.
+    // After one is used, one more can be posted.
     pair.a.say(b"x");
     pair.received(At::B).await;
     pair.b.receive(pair.ledger.buffer(16));
@@ -149,7 +149,7 @@ async fn posted_work_is_limited(setup: Given) -> Verdict {
     for _ in 0..max {
         pair.a.say(b"");
     }
-    // A device that works by itself may be done with some of it already.
+    // A device that works by itself may have completed some of the work already, and then accepts this Send.
     let send = Send { token: Token(77), octets: vec![Bytes::from_static(b"more")].into(), ..Send::default() };
     if let Err(refused) = pair.a.queue_pair.post_send(send) {
         assert!(matches!(refused.reason, RefusedReason::Limit { max: m, .. } if m == max), "{:?}", refused.reason);

@@ -21,12 +21,12 @@ pub(super) const CASES: &[Case] = &[
 
 const LARGE_OCTETS: usize = 8 << 20;
 
-/// A sum over `octets` that notices wrong, missing and misplaced ones (FNV-1a).
+/// A checksum of `octets` that changes if bytes are wrong, missing or misplaced (FNV-1a).
 fn checksum(octets: &[u8]) -> u64 {
     octets.iter().fold(0xCBF2_9CE4_8422_2325, |sum, octet| (sum ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01B3))
 }
 
-/// How much one exposure and one message can carry.
+/// How much one exposure and one message can carry, at most [`LARGE_OCTETS`].
 fn piece_octets(setup: &Given) -> usize {
     let (a, b) = (setup.a.capabilities(), setup.b.capabilities());
     b.max_exposure_octets.min(a.max_message_octets).min(LARGE_OCTETS)
@@ -99,7 +99,7 @@ async fn everything_at_once_in_both_directions(setup: Given) -> Verdict {
             assert!(pair.read(at, read).await.filled() == source, "{at:?}: the bytes read differ");
         }
     }
-    // The last Write has won: its message has come.
+    // The last Write has won, because the message behind it has arrived.
     let last = pattern(ROUNDS as u64 - 1, EACH_OCTETS);
     assert!(pair.take_sink(At::A, sink_at_a, into_a.handle).await == last, "a's sink");
     assert!(pair.take_sink(At::B, sink_at_b, into_b.handle).await == last, "b's sink");
@@ -126,7 +126,7 @@ async fn many_connections_side_by_side(setup: Given) -> Verdict {
         }
         lent.push((token, sink));
     }
-    // Every message is answered, on all connections at once.
+    // Every message gets an answer, on all connections at once.
     let mut seen = [(0, 0); CONNECTIONS];
     {
         let mut ends: Vec<&mut End> = pairs.iter_mut().flat_map(|pair| [&mut pair.a, &mut pair.b]).collect();
@@ -183,7 +183,7 @@ async fn connections_share_receives(setup: Given) -> Verdict {
             assert_eq!(pair.b.queue_pair.posted_receives(), 0, "those of a pool are not counted");
         }
     }
-    // The connections end; what is in the pool stays there.
+    // The connections end; the buffers in the pool stay there.
     for buffer in ledger.buffers(2, 100) {
         pool.post(buffer);
     }

@@ -1,12 +1,13 @@
-//! The behaviour that every provider owes, as a suite that a provider's own tests run (feature `suite`).
+//! The behaviour that every provider must have, as a suite that a provider's own tests run (feature `suite`).
 //!
 //! Each [`Case`] takes two fabrics, one that connects and one that listens, makes its connections and checks the
-//! contract on them: order, visibility, bounds, fences, the end. It asks the [`Capabilities`](crate::Capabilities)
-//! where providers differ, never for a name. Cases are plain futures and start nothing: any executor can run them, and
-//! time-outs come from the [`Env`], so that a hang fails. A case fails by panicking with what it waited for.
+//! contract on them: order, visibility, bounds, fences, the end. Where providers differ, it asks the
+//! [`Capabilities`](crate::Capabilities), never for a name. Cases are plain futures and start nothing: any executor can
+//! run them, and time-outs come from the [`Env`], so that a hang fails. A case that fails panics with what it waited
+//! for.
 //!
-//! Every buffer of a case is counted. Whatever a queue pair was given must come back exactly once and before it is
-//! closed, and when a case is over none of its memory may be left anywhere.
+//! Every buffer of a case is counted. Everything that a queue pair was given must come back exactly once and before it
+//! is closed, and when a case is over nothing may still hold any of its memory.
 //!
 //! Connections of the suite begin with a Send of the connecting side, because on some fabrics (iWARP) the accepting
 //! side may not be the first to send.
@@ -36,36 +37,36 @@ use crate::{BoxFuture, Fabric};
 use rpcrdma_env::Env;
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-/// What a case is given.
+/// The input of a case.
 #[derive(Clone)]
 pub struct Setup {
     /// The fabric that connects.
     pub a: Arc<dyn Fabric>,
-    /// The fabric that listens. It may be the same.
+    /// The fabric that listens. It may be the same fabric.
     pub b: Arc<dyn Fabric>,
-    /// Where to listen: an address of `b`, port 0.
+    /// The address at which to listen: an address of `b`, port 0.
     pub listen: SocketAddr,
     /// Time and randomness.
     pub env: Env,
 }
 
-/// How a case ended that did not panic.
+/// The result of a case that did not panic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The provider keeps the promise.
     Passed,
-    /// The provider does not claim what the case is about.
+    /// The provider does not have the capability that the case checks.
     Skipped(&'static str),
 }
 
-/// One promise of the contract.
+/// A case: it checks one promise of the contract.
 #[derive(Clone, Copy)]
 pub struct Case {
     name: &'static str,
     run: fn(Given) -> BoxFuture<'static, Verdict>,
 }
 
-/// What a case's function is given.
+/// The input of a case's function.
 #[derive(Clone)]
 struct Given {
     setup: Setup,
@@ -82,21 +83,21 @@ impl std::ops::Deref for Given {
 }
 
 impl Case {
-    /// What is promised.
+    /// The promise.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Checks it.
+    /// Checks the promise.
     ///
     /// # Panics
-    /// If the provider does not keep it, or does not answer within half a minute.
+    /// If the provider does not keep the promise, or does not answer within half a minute.
     pub fn run(&self, setup: Setup) -> BoxFuture<'static, Verdict> {
         (self.run)(Given { setup, exact_reasons: true })
     }
 
-    /// Checks it, except for the reasons that the provider gives for failures and ends: devices report one misdeed in
-    /// different words, or only flush.
+    /// Checks the promise, except the reasons that the provider gives for failures and ends: devices report one error
+    /// in different words, or report only a flush.
     ///
     /// # Panics
     /// As [`run`](Case::run).
@@ -117,7 +118,7 @@ pub fn cases() -> Vec<Case> {
         .concat()
 }
 
-/// How long a case waits for any one thing.
+/// How long a case waits for any one event.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A case, by its function's name.

@@ -20,7 +20,7 @@ use std::{
 /// The size of receives, unless a case wants another.
 pub(super) const RECEIVE_OCTETS: usize = 1024;
 
-/// What a connection begins with.
+/// The parameters of a connection.
 #[derive(Clone, Copy)]
 pub(super) struct Wish {
     /// Receives at the connecting end.
@@ -55,7 +55,7 @@ pub(super) enum At {
     B,
 }
 
-/// Runs two futures to their ends, within the suite's patience.
+/// Runs two futures to completion, within the suite's patience.
 pub(super) async fn both<A, B>(
     env: &Env,
     what: &str,
@@ -86,7 +86,7 @@ pub(super) async fn both<A, B>(
     .await
 }
 
-/// Polls until ready; panics when the suite's patience is over.
+/// Polls until ready; panics after the suite's patience.
 pub(super) async fn within<T>(env: &Env, what: &str, mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>) -> T {
     let mut sleep = env.clock.sleep_until(env.clock.now() + PATIENCE);
     poll_fn(|cx| {
@@ -129,7 +129,7 @@ pub(super) async fn join(
 }
 
 impl Pair {
-    /// A connection, past its first message.
+    /// A connection whose first message has arrived.
     pub(super) async fn connect(setup: &Given, wish: Wish) -> Self {
         let mut listener = listen(setup).await;
         Self::connect_at(setup, &mut *listener, wish).await
@@ -153,7 +153,7 @@ impl Pair {
         Self { a, b, ledger, env: setup.env.clone(), exact_reasons: setup.exact_reasons }
     }
 
-    /// The connecting side speaks first. When this is over, nothing is under way.
+    /// The connecting end sends first. After this call nothing is under way.
     pub(super) async fn greet(&mut self) {
         let token = self.a.send(vec![Bytes::from_static(b"!")], None, true);
         let (message, _) = self.received(At::B).await;
@@ -168,7 +168,7 @@ impl Pair {
         }
     }
 
-    /// Drives both ends until `done` has what it wants.
+    /// Drives both ends until `done` returns something.
     pub(super) async fn drive<T>(&mut self, what: &str, mut done: impl FnMut(&mut End, &mut End) -> Option<T>) -> T {
         let (a, b) = (&mut self.a, &mut self.b);
         drive(&self.env, &mut [a, b], what, |ends| match ends {
@@ -178,7 +178,7 @@ impl Pair {
         .await
     }
 
-    /// The next completion at an end that `which` wants.
+    /// The next completion at an end for which `which` is true.
     pub(super) async fn event(&mut self, at: At, what: &str, which: impl Fn(&Completion) -> bool) -> Completion {
         self.drive(what, |a, b| if at == At::A { a } else { b }.take(&which)).await
     }
@@ -211,7 +211,7 @@ impl Pair {
         }
     }
 
-    /// Invalidates a sink and gives what the peer has written there.
+    /// Invalidates a sink and returns what the peer has written there.
     pub(super) async fn take_sink(&mut self, at: At, token: Token, handle: u32) -> Vec<u8> {
         self.end(at).invalidate(handle);
         match self.fenced(at, token).await {
@@ -220,12 +220,12 @@ impl Pair {
         }
     }
 
-    /// Waits for the end of both, and returns the reason that each reports.
+    /// Waits until both ends are closed, and returns the reason that each reports.
     pub(super) async fn closed(&mut self) -> (CloseReason, CloseReason) {
         self.drive("the end", |a, b| Some((a.closed.clone()?, b.closed.clone()?))).await
     }
 
-    /// Waits for the end of both, which b brought about because a broke a rule.
+    /// Waits until both ends are closed, which b has caused because a broke a rule.
     pub(super) async fn closed_by_violation(&mut self) {
         let (at_a, at_b) = self.closed().await;
         if self.exact_reasons {
@@ -234,7 +234,7 @@ impl Pair {
         }
     }
 
-    /// Waits for the end of both, which the end at `by` has asked for.
+    /// Waits until both ends are closed, for which the end at `by` has asked.
     pub(super) async fn closed_in_order(&mut self, by: At) {
         let (at_a, at_b) = self.closed().await;
         if self.exact_reasons {
@@ -268,7 +268,7 @@ impl Pair {
     }
 }
 
-/// Drives many ends until `done` has what it wants. What `done` posts starts at once.
+/// Drives many ends until `done` returns something. Work that `done` posts starts at once.
 pub(super) async fn drive<T>(
     env: &Env,
     ends: &mut [&mut End],

@@ -148,7 +148,7 @@ async fn a_send_may_be_posted_behind_a_read(setup: Given) -> Verdict {
     let (_, source) = pair.b.expose(pair.ledger.source(&octets));
     let reads: Vec<_> = (0..3).map(|_| pair.a.read(pair.ledger.buffer(30_000), vec![source])).collect();
     pair.a.say(b"behind");
-    // The contract does not say which of them comes first.
+    // The contract does not define their order.
     assert_eq!(pair.received(At::B).await.0.filled(), b"behind");
     for read in reads {
         assert!(pair.read(At::A, read).await.filled() == octets, "the bytes differ");
@@ -167,7 +167,7 @@ async fn writes_of_nothing_change_nothing(setup: Given) -> Verdict {
         offset: sink.offset,
         signaled: false,
     };
-    // Taken or refused; never an end of the connection.
+    // The provider may accept or refuse it; the connection must not end.
     if let Err(refused) = pair.a.queue_pair.post_write(write) {
         assert_eq!(refused.reason, RefusedReason::Empty);
         assert_eq!(refused.returned.token, Token(900));
@@ -191,7 +191,7 @@ async fn reads_of_nothing_bring_nothing(setup: Given) -> Verdict {
                 assert_eq!(refused.returned.sink.capacity(), 8);
             }
             Ok(()) => {
-                // Not through the account: whether it is taken is the provider's choice.
+                // Not through the end's records: a provider may accept or refuse this Read.
                 let sink = super::pair::within(&pair.env.clone(), "a Read of nothing", |cx| {
                     pair.b.poll(cx);
                     pair.a.queue_pair.poll(cx)
@@ -204,7 +204,7 @@ async fn reads_of_nothing_bring_nothing(setup: Given) -> Verdict {
             }
         }
     }
-    // Nothing among something is nothing.
+    // An empty segment among others changes nothing.
     let read = pair.a.read(pair.ledger.buffer(6), vec![part(source, 0, 3), part(source, 0, 0), part(source, 3, 3)]);
     assert_eq!(pair.read(At::A, read).await.filled(), b"octets");
     pair.finish().await;

@@ -42,7 +42,7 @@ async fn a_message_gathers_its_slices(setup: Given) -> Verdict {
     let mut octets = Vec::new();
     let mut at = 0;
     for n in 0..slices {
-        // Lengths 0, 1, 2, ...; the last takes the rest.
+        // Lengths 0, 1, 2, ...; the last slice has the rest.
         let next = if n + 1 == slices { whole.len() } else { at + n };
         octets.push(whole.slice(at..next));
         at = next;

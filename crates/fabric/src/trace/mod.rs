@@ -1,7 +1,7 @@
 //! Tracing around any provider: an [`Event`] for each connection, post, exposure, invalidation and completion.
 //!
-//! [`TraceFabric`] wraps a fabric and changes nothing. Events borrow what they are about, messages and memory included,
-//! so that a [`Tracer`] that needs only numbers copies only numbers. The connection's own task calls the tracer, which
+//! [`TraceFabric`] wraps a fabric and changes nothing. Events borrow their contents, messages and memory included, so
+//! that a [`Tracer`] that needs only numbers copies only numbers. The connection's own task calls the tracer, which
 //! must not block.
 
 mod queue_pair;
@@ -22,21 +22,22 @@ use std::{
     },
 };
 
-/// Sees what happens.
+/// Receives the events of a traced fabric.
 pub trait Tracer: std::marker::Send + Sync {
-    /// Something happens now.
+    /// This event happens now.
     fn event(&self, event: &Event<'_>);
 }
 
-/// Something that happens.
+/// An event of a traced fabric.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// When, by the environment's clock.
+    /// The time by the environment's clock.
     pub at: Timestamp,
-    /// Which connection of the fabric, counted from 1 in the order in which they were made; zero before that.
+    /// The connection's number on the fabric, counted from 1 in the order in which connections were made; zero before
+    /// that.
     pub connection: u64,
-    /// What.
+    /// What happens.
     pub kind: EventKind<'a>,
 }
 
@@ -44,41 +45,41 @@ pub struct Event<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum EventKind<'a> {
-    /// A connection is asked for.
+    /// Our end asks for a connection.
     Connecting {
-        /// Of whom.
+        /// The peer's address.
         peer: SocketAddr,
-        /// With what.
+        /// The parameters of our end.
         params: &'a ConnectionParams,
     },
-    /// It was not made.
+    /// Our end asked for a connection, and none was made.
     NotConnected {
-        /// With whom.
+        /// The peer's address.
         peer: SocketAddr,
-        /// Why.
+        /// The error.
         error: &'a ConnectError,
     },
     /// A peer asks for a connection.
     Requested(&'a ConnectionInfo),
-    /// Its request is accepted.
+    /// Our end accepts a peer's request.
     Accepting {
-        /// Whose.
+        /// The peer's address.
         peer: SocketAddr,
-        /// With what.
+        /// The parameters of our end.
         params: &'a ConnectionParams,
     },
-    /// Its request is rejected.
+    /// Our end rejects a peer's request.
     Rejecting {
-        /// Whose.
+        /// The peer's address.
         peer: SocketAddr,
         /// The private data of the rejection.
         private_data: &'a Bytes,
     },
     /// A connection was made.
     Connected {
-        /// On the side that was asked.
+        /// Whether the peer had asked for it.
         accepted: bool,
-        /// What is known of it.
+        /// The facts of the connection.
         info: &'a ConnectionInfo,
     },
     /// A receive is posted.
@@ -92,7 +93,7 @@ pub enum EventKind<'a> {
     PostWrite(&'a Write),
     /// A Read is posted.
     PostRead(&'a Read),
-    /// The post of which the last event of this connection spoke, or an exposure, was refused.
+    /// The provider refused the post that this connection's last event reported, or an exposure.
     Refused(RefusedReason),
     /// Memory has been lent.
     Exposed {
@@ -103,14 +104,14 @@ pub enum EventKind<'a> {
         /// Whether the peer may write.
         writable: bool,
     },
-    /// An exposure is being ended here.
+    /// Our end ends an exposure.
     Invalidating {
         /// Its handle.
         handle: u32,
     },
-    /// The connection is being ended here.
+    /// Our end ends the connection.
     Disconnecting,
-    /// Something has happened.
+    /// A completion was handed out.
     Completed(&'a Completion),
     /// The queue pair is dropped.
     Dropped,
@@ -129,7 +130,7 @@ struct Trace {
 }
 
 impl TraceFabric {
-    /// Wraps `inner`. The environment gives events their time.
+    /// Wraps `inner`. The environment's clock gives events their time.
     pub fn new(inner: Arc<dyn Fabric>, tracer: Arc<dyn Tracer>, env: Env) -> Self {
         let trace = Trace { tracer, env, connections: AtomicU64::new(0) };
         Self { layered: Layered::new(inner, Arc::new(trace)) }
