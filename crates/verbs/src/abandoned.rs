@@ -1,7 +1,8 @@
-//! Memory that is given up: the device did not end a registration, so a peer may still reach what it names.
+//! Memory that is given up: the device did not end a registration, so a peer that knows its key may still reach the
+//! memory.
 //!
-//! If such memory were handed back, a peer could read and write it while other code uses it. So it is leaked instead
-//! and never used again. Each time the total is reported, because the process no longer has it.
+//! If such memory were handed back, a peer could read and write it while other code uses it. So this module leaks it,
+//! and it is never used again. Each time it logs the total, because the process no longer has this memory.
 
 use rpcrdma_fabric::Lent;
 use std::{
@@ -9,7 +10,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// How much memory a device has cost.
+/// How much memory the process has given up because of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Abandoned {
     pieces: AtomicU64,
@@ -17,7 +18,7 @@ pub(crate) struct Abandoned {
 }
 
 impl Abandoned {
-    /// What of lent memory can be handed back once its registration was `ended`: all of it, or nothing.
+    /// Returns lent memory if its registration was `ended`; else gives it up.
     pub(crate) fn unless_ended(&self, ended: io::Result<()>, memory: Lent) -> Option<Lent> {
         let Err(error) = ended else { return Some(memory) };
         let bytes = match &memory {
@@ -31,7 +32,7 @@ impl Abandoned {
         None
     }
 
-    /// Gives up what is kept alive by `owner`, for the same reason.
+    /// Gives up the memory that `owner` keeps alive, for the same reason.
     pub(crate) fn forget<T>(&self, owner: T, bytes: usize, error: &io::Error) {
         std::mem::forget(owner);
         self.count(bytes, error);
@@ -61,7 +62,7 @@ mod tests {
         atomic::{AtomicUsize, Ordering},
     };
 
-    /// Memory that reports when it is free.
+    /// Memory that reports when it is freed.
     struct Watched(Vec<u8>, Arc<AtomicUsize>);
 
     impl Memory for Watched {

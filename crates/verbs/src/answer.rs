@@ -1,9 +1,9 @@
-//! What becomes of the answers of the libraries' functions.
+//! Turns the answers of the libraries' functions into results.
 
 use std::{ffi::c_int, io};
 
-/// The answer of a function that returns an error's number or, by the connection manager's custom, -1 and the number
-/// aside. Some providers return the number negated.
+/// The result of a function that returns an error's number or, as the connection manager's functions do, -1 and the
+/// number in `errno`. Some providers return the number negated.
 pub(crate) fn check(answer: c_int) -> io::Result<()> {
     match answer {
         0 => Ok(()),
@@ -12,7 +12,7 @@ pub(crate) fn check(answer: c_int) -> io::Result<()> {
     }
 }
 
-/// Reports an error of a tear-down, although the program can do nothing about it.
+/// Logs an error of a tear-down, although the program can do nothing about it.
 pub(crate) fn report(what: &'static str, result: io::Result<()>) {
     if let Err(error) = result {
         tracing::warn!(%error, "{what} failed");

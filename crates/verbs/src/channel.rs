@@ -19,7 +19,7 @@ use std::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// A descriptor of a library's, which closes it.
+/// A descriptor that belongs to a library, which closes it.
 pub(crate) struct Descriptor(RawFd);
 
 impl AsRawFd for Descriptor {
@@ -28,10 +28,10 @@ impl AsRawFd for Descriptor {
     }
 }
 
-/// Makes a library's descriptor one that does not block, and registers it with this thread's runtime.
+/// Makes a library's descriptor non-blocking, and registers it with this thread's runtime.
 ///
 /// # Safety
-/// The descriptor is open, and stays so until the result has been dropped.
+/// The descriptor is open, and stays open until the result has been dropped.
 pub(crate) unsafe fn watch(fd: RawFd) -> io::Result<AsyncFd<Descriptor>> {
     // SAFETY: the caller's promise.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -41,7 +41,7 @@ pub(crate) unsafe fn watch(fd: RawFd) -> io::Result<AsyncFd<Descriptor>> {
     Ok(unsafe { AsyncFd::register_with_interest(Descriptor(fd), Interest::READABLE) }?)
 }
 
-/// What the connection manager says.
+/// An event of the connection manager.
 pub(crate) struct Event {
     pub(crate) kind: c_int,
     pub(crate) status: c_int,
@@ -53,7 +53,7 @@ pub(crate) struct Event {
 }
 
 impl Event {
-    /// The error for an event other than the awaited one.
+    /// The error for an event that is not the awaited one.
     pub(crate) fn error(&self, library: &Library) -> io::Error {
         let name = library.event(self.kind);
         if self.kind == cm::DEVICE_REMOVAL {
@@ -67,11 +67,11 @@ impl Event {
     }
 }
 
-/// Where events come from.
+/// The source of events.
 pub(crate) struct Channel {
     raw: *mut cm::EventChannel,
     library: &'static Library,
-    /// Gone before the descriptor is closed.
+    /// Dropped before the descriptor is closed.
     fd: Option<AsyncFd<Descriptor>>,
 }
 
@@ -88,7 +88,7 @@ impl Channel {
             return Err(io::Error::last_os_error());
         }
         let mut channel = Self { raw, library, fd: None };
-        // SAFETY: the channel was just made. Its descriptor is closed in `drop`, after this has been dropped.
+        // SAFETY: the channel was just made. `drop` closes its descriptor after it has dropped this.
         channel.fd = Some(unsafe { watch((*raw).fd) }?);
         Ok(Arc::new(channel))
     }
@@ -115,7 +115,7 @@ impl Channel {
             let conn = &event.conn;
             if !conn.private_data.is_null() {
                 let octets = usize::from(conn.private_data_len);
-                // SAFETY: the library keeps so many bytes there until the event is acknowledged.
+                // SAFETY: the library keeps so many bytes at this pointer until the event is acknowledged.
                 let data = unsafe { std::slice::from_raw_parts(conn.private_data.cast(), octets) };
                 seen.private_data = Bytes::copy_from_slice(data);
             }
@@ -152,24 +152,25 @@ impl Drop for Channel {
     }
 }
 
-/// What a side brings to a connection.
+/// What one end brings to a connection.
 pub(crate) struct Bring<'a> {
     pub(crate) private_data: &'a [u8],
     pub(crate) ird: u16,
     pub(crate) ord: u16,
 }
 
-/// The transport's retries when a peer does not answer: together some seconds. The most there are would be seven, which
-/// soft-RoCE takes for "for ever".
+/// The transport's retries when a peer does not answer: together some seconds. Seven would be possible, but soft-RoCE
+/// reads it as "for ever".
 const RETRIES: u8 = 6;
-/// The retries when a peer has no receive, up to 655 ms each: it is a fault of the peer, but a moment may mend it.
+/// The retries when a peer has no receive, up to 655 ms each: that is a fault of the peer, but it may have one a moment
+/// later.
 const NO_RECEIVE_RETRIES: u8 = 2;
 
 impl Bring<'_> {
     fn parameters(&self) -> cm::ConnectionParameters {
         cm::ConnectionParameters {
             private_data: self.private_data.as_ptr().cast(),
-            // The capabilities' limit has been checked, and is below.
+            // The length was checked against the capabilities' limit, which is below 255.
             private_data_len: u8::try_from(self.private_data.len()).unwrap_or(u8::MAX),
             responder_resources: u8::try_from(self.ird).unwrap_or(u8::MAX),
             initiator_depth: u8::try_from(self.ord).unwrap_or(u8::MAX),
@@ -182,7 +183,7 @@ impl Bring<'_> {
     }
 }
 
-/// A connection, a listener, or a request, as the connection manager knows it. Dropping a request that was not answered
+/// The connection manager's identifier of a connection, a listener, or a request. Dropping an unanswered request
 /// refuses it.
 pub(crate) struct Id {
     raw: *mut cm::Id,
@@ -192,7 +193,7 @@ pub(crate) struct Id {
 
 // SAFETY: an identifier may be used from any thread.
 unsafe impl Send for Id {}
-// SAFETY: what can be done with a shared one only reads.
+// SAFETY: methods that take a shared reference only read it.
 unsafe impl Sync for Id {}
 
 impl Id {
@@ -217,7 +218,7 @@ impl Id {
         &self.channel
     }
 
-    /// Events come on this channel from now on.
+    /// Moves the identifier to this channel, on which its events come from now on.
     pub(crate) fn migrate(&mut self, channel: &Arc<Channel>) -> io::Result<()> {
         // SAFETY: both are open.
         check(unsafe { (self.library.cm.rdma_migrate_id)(self.raw, channel.raw) })?;
@@ -225,7 +226,7 @@ impl Id {
         Ok(())
     }
 
-    /// The device to which it belongs, null as long as that is open.
+    /// The device to which the identifier is tied; null if it is tied to none yet.
     pub(crate) fn device(&self) -> *mut verbs::Context {
         // SAFETY: the identifier is open.
         unsafe { (*self.raw).verbs }
@@ -236,7 +237,7 @@ impl Id {
         unsafe { (*self.raw).qp }
     }
 
-    /// The queue pair has been destroyed.
+    /// Records that the queue pair has been destroyed.
     pub(crate) fn forget_queue_pair(&mut self) {
         // SAFETY: as above; the library knows by this field whether there is a queue pair.
         unsafe { (*self.raw).qp = ptr::null_mut() }
@@ -251,7 +252,7 @@ impl Id {
 
     pub(crate) fn bind(&self, local: SocketAddr) -> io::Result<()> {
         let local = SockAddr::from(local);
-        // SAFETY: the identifier is open, and the address is one.
+        // SAFETY: the identifier is open, and the pointer leads to an address.
         check(unsafe { (self.library.cm.rdma_bind_addr)(self.raw, local.as_ptr().cast()) })
     }
 
@@ -263,7 +264,7 @@ impl Id {
     pub(crate) fn resolve(&self, local: Option<SocketAddr>, peer: SocketAddr, limit: Duration) -> io::Result<()> {
         let (local, peer) = (local.map(SockAddr::from), SockAddr::from(peer));
         let local = local.as_ref().map_or(ptr::null(), |local| local.as_ptr().cast::<c_void>());
-        // SAFETY: the identifier is open, and the addresses are some.
+        // SAFETY: the identifier is open, and the pointers lead to addresses.
         check(unsafe {
             (self.library.cm.rdma_resolve_addr)(self.raw, local, peer.as_ptr().cast(), milliseconds(limit))
         })
@@ -279,7 +280,7 @@ impl Id {
         domain: *mut verbs::ProtectionDomain,
         init: &mut verbs::QueuePairInit,
     ) -> io::Result<()> {
-        // SAFETY: all of it is open; the caller keeps what `init` names for as long as the queue pair.
+        // SAFETY: identifier and domain are open; the caller keeps what `init` points to for as long as the queue pair.
         check(unsafe { (self.library.cm.rdma_create_qp)(self.raw, domain, init) })
     }
 
@@ -307,7 +308,7 @@ impl Id {
 
 impl Drop for Id {
     fn drop(&mut self) {
-        // SAFETY: its queue pair has been destroyed or never was, and no event of it is unacknowledged.
+        // SAFETY: its queue pair has been destroyed or never existed, and all its events are acknowledged.
         let answer = unsafe { (self.library.cm.rdma_destroy_id)(self.raw) };
         report("ending a connection's identifier", check(answer));
     }
@@ -319,8 +320,8 @@ fn milliseconds(time: Duration) -> c_int {
 
 /// A socket address in the system's form.
 fn address(raw: &cm::SocketAddress) -> Option<SocketAddr> {
-    // SAFETY: the bytes are those of a `sockaddr_storage` that the library has filled; `as_socket` detects a family
-    // that has no meaning.
+    // SAFETY: the bytes are a `sockaddr_storage` that the library has filled; `as_socket` rejects a family that it does
+    // not know.
     let (_, address) = unsafe {
         SockAddr::try_init(|storage, _| {
             let octets = raw.octets.len().min(size_of_val(&*storage));
@@ -340,8 +341,7 @@ mod tests {
     fn retries_come_to_an_end() {
         let bring = Bring { private_data: &[], ird: 1, ord: 1 };
         let parameters = bring.parameters();
-        // Three bits each. For the second, InfiniBand takes the highest value to mean "for ever"; some devices do so
-        // for both.
+        // Three bits each. InfiniBand defines the highest value of the second as "for ever"; some devices read both so.
         assert!((1..7).contains(&parameters.retry_count) && (1..7).contains(&parameters.rnr_retry_count));
     }
 }

@@ -1,4 +1,4 @@
-//! A completion queue, and the descriptor that shows when to look at it.
+//! A completion queue, and the descriptor that shows when it has completions.
 
 use crate::{
     answer::{check, report},
@@ -16,7 +16,7 @@ use tokio::io::unix::AsyncFd;
 /// Completions taken from the device at a time.
 const BATCH: usize = 16;
 
-/// Marks the numbers of receives.
+/// The bit that marks the numbers of receives.
 pub(crate) const RECEIVE: u64 = 1 << 63;
 
 /// The completion queue of one queue pair.
@@ -24,9 +24,9 @@ pub(crate) struct Completions {
     device: Device,
     channel: *mut verbs::CompletionChannel,
     queue: *mut verbs::CompletionQueue,
-    /// Gone before the channel is destroyed, which closes it.
+    /// Dropped before the channel is destroyed, which closes the descriptor.
     fd: Option<AsyncFd<Descriptor>>,
-    /// The device will announce the next completion.
+    /// Whether the device will announce the next completion.
     armed: bool,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct Completions {
 unsafe impl Send for Completions {}
 
 impl Completions {
-    /// A queue with room for so many.
+    /// A queue with room for `room` completions.
     pub(crate) fn new(device: &Device, room: usize) -> io::Result<Self> {
         let library = &device.library().verbs;
         // SAFETY: the context is open.
@@ -49,7 +49,7 @@ impl Completions {
         if this.queue.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the channel's descriptor is closed in `drop`, after this has been dropped.
+        // SAFETY: `drop` closes the channel's descriptor after it has dropped this.
         this.fd = Some(unsafe { watch((*channel).fd) }?);
         Ok(this)
     }
@@ -58,7 +58,7 @@ impl Completions {
         self.queue
     }
 
-    /// Takes what completions there are, but at most a batch.
+    /// Takes the completions in the queue, at most a batch.
     pub(crate) fn take(&self, taken: &mut Vec<verbs::WorkCompletion>) -> io::Result<()> {
         let Some(poll_cq) = self.device.ops().poll_cq else { return Err(io::ErrorKind::Unsupported.into()) };
         taken.clear();
@@ -72,8 +72,8 @@ impl Completions {
         Ok(())
     }
 
-    /// Asks the device to announce the next completion. True if it was not asked before; then look at the queue once
-    /// more.
+    /// Asks the device to announce the next completion. Returns true if that was not yet asked; then the caller must
+    /// poll the queue once more.
     pub(crate) fn arm(&mut self) -> io::Result<bool> {
         if self.armed {
             return Ok(false);
@@ -85,7 +85,7 @@ impl Completions {
         Ok(true)
     }
 
-    /// Ready when the device has told of a completion.
+    /// Ready when the device has announced a completion.
     pub(crate) fn poll_told(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(fd) = &self.fd else { return Poll::Pending };
         loop {
@@ -95,7 +95,7 @@ impl Completions {
             // SAFETY: the channel is open, and the function fills in the pointers.
             match check(unsafe { (library.ibv_get_cq_event)(self.channel, &mut queue, &mut context) }) {
                 Ok(()) => {
-                    // SAFETY: the event that was just taken is of this queue, the only one of the channel.
+                    // SAFETY: the event that was just taken belongs to this queue, the only one of the channel.
                     unsafe { (library.ibv_ack_cq_events)(queue, 1) };
                     self.armed = false;
                     return Poll::Ready(Ok(()));

@@ -1,9 +1,9 @@
 //! The devices that the connection manager has opened.
 //!
-//! Asked for the list, it opens all of them; otherwise it opens only the device to which an identifier is tied. It
-//! keeps them open, except a device that was removed: it closes that when no object uses it any more and somebody next
-//! asks for the list. Some devices cannot go before (soft-RoCE, soft-iWARP), so we do not ask for the list without
-//! need.
+//! When a program asks for the list of devices, the connection manager opens all of them; otherwise it opens only the
+//! device to which an identifier is tied. It keeps them open, except a device that was removed: it closes that one when
+//! no object uses it any more and a program next asks for the list. Some devices cannot go before (soft-RoCE,
+//! soft-iWARP). So we ask for the list only if we need it.
 
 use crate::{
     answer::check,
@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-/// The connection manager's list of open devices. It is given back when the last user of a device is gone.
+/// The connection manager's list of open devices. It is freed when the last user of a device is dropped.
 pub(crate) struct Devices {
     pub(crate) library: &'static Library,
     list: *mut *mut verbs::Context,
@@ -40,14 +40,14 @@ impl Devices {
         let list = unsafe { (library.cm.rdma_get_devices)(&mut count) };
         if list.is_null() {
             let error = io::Error::last_os_error();
-            // Without devices the library does not look for more.
+            // If the library has found no devices, it does not look again.
             let devices = std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some());
             return Err(if devices { OpenError::NoConnectionManager(error) } else { OpenError::NoDevice });
         }
         Ok(Arc::new(Self { library, list, count: usize::try_from(count).unwrap_or(0) }))
     }
 
-    /// All of them.
+    /// All devices of the list.
     pub(crate) fn all(self: &Arc<Self>) -> Vec<Context> {
         // SAFETY: the list has `count` entries, each an open device.
         let contexts = (0..self.count).map(|at| unsafe { *self.list.add(at) });
@@ -57,7 +57,7 @@ impl Devices {
 
 impl Drop for Devices {
     fn drop(&mut self) {
-        // SAFETY: every `Context` that came from the list holds a reference to this.
+        // SAFETY: every `Context` from this list holds a reference to it, so none is left.
         unsafe { (self.library.cm.rdma_free_devices)(self.list) }
     }
 }
@@ -65,17 +65,17 @@ impl Drop for Devices {
 /// What keeps a device open.
 enum Keeper {
     List(Arc<Devices>),
-    /// An identifier that is tied to it, and gets the event of its removal.
+    /// An identifier that is tied to the device, and gets the event of its removal.
     Id(Id),
 }
 
-/// An open device. Cloning is cheap.
+/// An open device. Clones are cheap.
 #[derive(Clone)]
 pub(crate) struct Context {
     raw: *mut verbs::Context,
     library: &'static Library,
     keeper: Arc<Keeper>,
-    /// The device was removed, or has failed. It stays open for those who still have something of it.
+    /// Whether the device was removed, or has failed. It stays open for objects that still use it.
     gone: Arc<AtomicBool>,
 }
 
@@ -93,7 +93,7 @@ impl Context {
         Self { raw, library, keeper: Arc::new(keeper), gone: Arc::default() }
     }
 
-    /// The device that an identifier is tied to, if it is to one.
+    /// The device to which an identifier is tied, if it is tied to one.
     pub(crate) fn of(id: Id) -> Option<Self> {
         let raw = id.device();
         (!raw.is_null()).then(|| Self::new(raw, Keeper::Id(id)))
@@ -107,9 +107,9 @@ impl Context {
         self.library
     }
 
-    /// The functions that the headers call through the context.
+    /// The table of functions that the headers call through the context.
     pub(crate) fn ops(&self) -> &verbs::ContextOps {
-        // SAFETY: the context is open, and its table does not change.
+        // SAFETY: the context is open, and its table of functions does not change.
         unsafe { &(*self.raw).ops }
     }
 
@@ -120,7 +120,7 @@ impl Context {
         name.to_string_lossy().into_owned()
     }
 
-    /// Whether it speaks iWARP: otherwise it is InfiniBand or RoCE.
+    /// Whether the device speaks iWARP; otherwise it speaks InfiniBand or RoCE.
     pub(crate) fn is_iwarp(&self) -> bool {
         // SAFETY: the device lives as long as its context.
         unsafe { (*(*self.raw).device).transport_type == verbs::TRANSPORT_IWARP }
@@ -149,7 +149,7 @@ impl Context {
         Ok(gid.raw)
     }
 
-    /// The device was removed, or has failed: no new connection uses it.
+    /// Marks the device as removed or failed: no new connection uses it.
     pub(crate) fn leave(&self) {
         self.gone.store(true, Ordering::Relaxed);
     }
@@ -158,7 +158,8 @@ impl Context {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// The same for callers that may have missed it: the event may have gone to an identifier without a connection.
+    /// As [`is_gone`](Self::is_gone), for callers that may have missed the event: it may have come for an identifier
+    /// without a connection.
     pub(crate) fn has_gone(&self) -> bool {
         if let Keeper::Id(id) = &*self.keeper
             && let Ok(Some(event)) = id.channel().next()
@@ -169,12 +170,12 @@ impl Context {
         self.is_gone()
     }
 
-    /// Whether the connection manager still lists the device. One that was removed and came back is another.
+    /// Whether the connection manager still lists the device. A device that was removed and has come back is another.
     pub(crate) fn is_listed(&self) -> bool {
         Devices::open().is_ok_and(|devices| devices.all().iter().any(|other| self.is(other.raw)))
     }
 
-    /// Whether another pointer of the libraries' means this device.
+    /// Whether another pointer of the libraries leads to this device.
     pub(crate) fn is(&self, other: *mut verbs::Context) -> bool {
         ptr::eq(self.raw, other)
     }

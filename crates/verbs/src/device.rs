@@ -1,4 +1,4 @@
-//! The devices of this machine, for programs that have to choose one.
+//! The devices of this machine, for programs that let their user choose one.
 
 use crate::{
     config::Config,
@@ -10,10 +10,10 @@ use crate::{
 use rpcrdma_fabric::Capabilities;
 use std::{ffi::CStr, fs, net::Ipv6Addr};
 
-/// GIDs of a port that are listed at most. Tables have hundreds of places, mostly empty.
+/// The most GIDs of a port that are listed. Tables have hundreds of entries, mostly empty.
 const LISTED_GIDS: i32 = 256;
 
-/// What a device speaks.
+/// The protocol of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Link {
@@ -44,7 +44,7 @@ impl std::fmt::Display for Link {
 pub struct Port {
     /// Its number, from 1.
     pub number: u8,
-    /// What it speaks.
+    /// Its protocol.
     pub link: Link,
     /// Whether it is in use.
     pub active: bool,
@@ -54,17 +54,17 @@ pub struct Port {
     pub mtu: u32,
     /// Its network interface, if it has one.
     pub interface: Option<String>,
-    /// Its addresses with their places in the table. Those of RoCE are the network interface's.
+    /// Its addresses with their indices in the table. RoCE uses the network interface's addresses.
     pub gids: Vec<(u32, Ipv6Addr)>,
 }
 
-/// A device, its limits, and what will be used of it.
+/// A device, its limits, and what this crate uses of it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DeviceInfo {
     /// Its name: `mlx5_0`.
     pub name: String,
-    /// What its firmware calls itself.
+    /// The version that its firmware reports.
     pub firmware: String,
     /// The vendor's number.
     pub vendor: u32,
@@ -74,7 +74,7 @@ pub struct DeviceInfo {
     pub max_windows: u32,
     /// Registrations at most.
     pub max_regions: u32,
-    /// What a [`Verbs`](crate::Verbs) with the default configuration says that it can do.
+    /// The capabilities of a [`Verbs`](crate::Verbs) with the default configuration.
     pub capabilities: Capabilities,
     /// Its ports.
     pub ports: Vec<Port>,
@@ -112,7 +112,7 @@ fn describe(context: &Context) -> Result<DeviceInfo, OpenError> {
     })
 }
 
-/// The ports that can be asked.
+/// The ports that answer a query.
 pub(crate) fn ports(context: &Context, attributes: &verbs::DeviceAttributes) -> Vec<Port> {
     (1..=attributes.phys_port_cnt).filter_map(|number| port(context, number)).collect()
 }

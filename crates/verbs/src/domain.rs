@@ -1,8 +1,8 @@
 //! Protection domains and registered memory.
 //!
 //! A [`Region`] is a registration; dropping it ends it, and [`Region::end`] returns whether that worked. Slabs are
-//! registered in a [`Domain`] when they are first used in it, and stay so. The caller that registers memory keeps it
-//! alive and in place for as long as the region.
+//! registered in a [`Domain`] when they are first used in it, and stay registered. The caller that registers memory
+//! keeps it alive and in place for as long as the region.
 
 use crate::{
     abandoned::Abandoned,
@@ -23,11 +23,11 @@ use std::{
 pub(crate) struct Domain {
     raw: *mut verbs::ProtectionDomain,
     context: Context,
-    /// Windows are bound over this domain's regions.
+    /// Whether windows are bound over this domain's regions.
     windows: bool,
     slabs: Arc<Slabs>,
     abandoned: Arc<Abandoned>,
-    /// By address. Their pointers stay valid as long as the domain: nothing is taken out.
+    /// By address. Their pointers stay valid as long as the domain: no entry is removed.
     registered: Mutex<BTreeMap<usize, *mut verbs::MemoryRegion>>,
 }
 
@@ -36,7 +36,7 @@ unsafe impl Send for Domain {}
 // SAFETY: as above; the table is behind a lock.
 unsafe impl Sync for Domain {}
 
-/// What registered memory is called.
+/// How work requests and binds name registered memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Key {
     pub(crate) region: *mut verbs::MemoryRegion,
@@ -67,7 +67,7 @@ impl Domain {
         &self.context
     }
 
-    /// The key of bytes that lie in a slab.
+    /// The key of bytes that lie in a slab; `None` if they lie in none.
     pub(crate) fn slab_key(&self, address: usize, octets: usize) -> Option<io::Result<Key>> {
         let base = self.slabs.slab_of(address, octets)?;
         let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +75,7 @@ impl Domain {
             return Some(Ok(key(*region)));
         }
         let bind = if self.windows { verbs::ACCESS_BIND } else { 0 };
-        // The slab outlives the registration: this holds a reference to the slabs.
+        // The slab outlives the registration: the domain holds a reference to the slabs.
         let region = match self.register_raw(base, SLAB_OCTETS, verbs::ACCESS_LOCAL_WRITE | bind) {
             Ok(region) => region,
             Err(error) => return Some(Err(error)),
@@ -93,7 +93,7 @@ impl Domain {
         Ok(Region { raw: self.register_raw(address, octets, access)?, domain: self.clone() })
     }
 
-    /// The key of some memory, and its registration if it is not in the pool.
+    /// The key of some memory, and its registration if it does not lie in the pool.
     ///
     /// # Safety
     /// As for [`Domain::register`]: the memory stays as long as the region, and no other code uses it in a way that
@@ -118,7 +118,7 @@ impl Domain {
         })
     }
 
-    /// A receive as the device wants it, over the buffer's whole capacity, and its registration if it is not in the
+    /// A receive in the device's form, over the buffer's whole capacity, and its registration if it does not lie in the
     /// pool. An empty one needs none.
     ///
     /// # Safety
@@ -154,7 +154,7 @@ impl Drop for Domain {
             // SAFETY: queue pairs, windows and regions hold a reference to their domain, so nothing uses the region any
             // more.
             if let Err(error) = check(unsafe { (library.ibv_dereg_mr)(region) }) {
-                // A window may still lead into it: the slabs stay, and with them this one.
+                // A window may still lead into this slab, so the slabs are never freed.
                 self.abandoned.forget(self.slabs.clone(), SLAB_OCTETS, &error);
             }
         }
@@ -170,7 +170,7 @@ fn key(region: *mut verbs::MemoryRegion) -> Key {
 
 /// Registered memory.
 pub(crate) struct Region {
-    /// Null once it has ended.
+    /// Null after its end.
     raw: *mut verbs::MemoryRegion,
     domain: Arc<Domain>,
 }
@@ -183,7 +183,7 @@ impl Region {
         key(self.raw)
     }
 
-    /// The key by which a peer reaches it.
+    /// The key with which a peer reaches it.
     pub(crate) fn remote_key(&self) -> u32 {
         // SAFETY: the region is registered.
         unsafe { (*self.raw).rkey }
@@ -191,7 +191,7 @@ impl Region {
 }
 
 impl Region {
-    /// Ends the registration. After an error a peer that knows its key may still reach the memory.
+    /// Ends the registration. After an error, a peer that knows its key may still reach the memory.
     pub(crate) fn end(mut self) -> io::Result<()> {
         self.deregister()
     }

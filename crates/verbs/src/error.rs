@@ -2,7 +2,7 @@
 
 use std::{io, net::IpAddr};
 
-/// What fails because its device was removed says this.
+/// The text of errors whose cause is the removal of the device.
 pub(crate) const REMOVED: &str = "the RDMA device was removed";
 
 /// A library that could not be loaded.
@@ -11,7 +11,7 @@ pub(crate) const REMOVED: &str = "the RDMA device was removed";
 pub struct LoadError {
     /// Its name.
     pub library: &'static str,
-    /// What the system says.
+    /// The system's message.
     pub reason: String,
 }
 
@@ -32,7 +32,7 @@ pub enum OpenError {
         "there is no RDMA device; `rdma link` shows what the kernel has, and `rdma link add rxe0 type rxe netdev INTERFACE` makes one of any network interface"
     )]
     NoDevice,
-    /// There is none of that name.
+    /// No device has this name.
     #[error("there is no RDMA device {name}; there is {}", known.join(", "))]
     UnknownDevice {
         /// The name.
@@ -40,20 +40,21 @@ pub enum OpenError {
         /// The names of the devices that exist.
         known: Vec<String>,
     },
-    /// There are several, and nothing says which is meant.
+    /// There are several devices, and the configuration does not choose one.
     #[error("there are several RDMA devices ({}): say which", known.join(", "))]
     SeveralDevices {
         /// Their names.
         known: Vec<String>,
     },
-    /// The connection manager found no device that leads to a peer, or the network did not answer where the peer is.
+    /// The connection manager found no device that leads to a peer, or the network did not answer for the peer's
+    /// address.
     #[error(
         "no way to {peer} over an RDMA device was found; see that {peer} answers `ping`, and that `rpcrdma devices` shows the network interface that `ip route get {peer}` names"
     )]
     NoWay {
         /// The peer's address.
         peer: IpAddr,
-        /// What the connection manager says.
+        /// The connection manager's error.
         #[source]
         error: io::Error,
     },
@@ -62,7 +63,7 @@ pub enum OpenError {
     NotOnDevice {
         /// The address.
         address: IpAddr,
-        /// What the connection manager says.
+        /// The connection manager's error.
         #[source]
         error: io::Error,
     },
@@ -74,19 +75,19 @@ pub enum OpenError {
         /// The states of its ports.
         states: String,
     },
-    /// A process may not lock enough memory.
+    /// The process may not lock enough memory.
     #[error(
         "{octets} bytes of memory cannot be registered with {device}: this process may lock {limit}; raise the limit with `ulimit -l unlimited`, in /etc/security/limits.conf (memlock), or with LimitMEMLOCK=infinity in a systemd unit"
     )]
     MemoryLock {
         /// The device.
         device: String,
-        /// How much was to be registered.
+        /// The bytes that it tried to register.
         octets: usize,
         /// The limit, in words.
         limit: String,
     },
-    /// The device has not enough of something.
+    /// The device does not have enough of something.
     #[error("{device} cannot be used: {what}")]
     Unfit {
         /// The device.
@@ -99,9 +100,9 @@ pub enum OpenError {
     Device {
         /// The device.
         device: String,
-        /// What was tried.
+        /// The step that failed.
         what: &'static str,
-        /// What the system says.
+        /// The system's error.
         #[source]
         error: io::Error,
     },

@@ -1,9 +1,9 @@
-//! What a device reports about itself, aside from connections and completions: that it has failed, that a port's link
-//! is lost or back, that a queue pair is done with its shared receives.
+//! What a device reports about itself, besides connections and completions: that it has failed, that a port's link is
+//! lost or back, that a queue pair will take no more shared receives.
 //!
 //! Events of one device come on one descriptor, in the order in which they happened. The reader passes each event to
-//! the object that it concerns, so it does not matter which object reads: the end of a connection with shared receives,
-//! or a listener, which waits for them.
+//! the object that it concerns, so it does not matter which object reads: a listener, which waits for events, or the
+//! end of a connection with shared receives.
 
 use crate::{answer::check, context::Context as Device, sys::verbs};
 use rustix::{
@@ -21,7 +21,7 @@ use std::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-/// The queue pairs, by address, whose shared receives the device has reported as done.
+/// The queue pairs, by address, of which the device has reported that they take no more shared receives.
 ///
 /// This set belongs to the process and not to a fabric: librdmacm opens a device once for the whole process, so fabrics
 /// of one device take each other's events.
@@ -30,13 +30,13 @@ static DONE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 /// What an event means for the device as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
-    /// It has failed, or goes: nothing of it works any more.
+    /// The device has failed, or is being removed: no object of it works any more.
     Gone,
     LinkLost,
     LinkBack,
     /// A queue pair has taken its last shared receive.
     LastReceive,
-    /// Of a connection, which learns of it by its completions, or of no interest.
+    /// An event of a connection, which sees it in its completions, or one of no interest.
     Other,
 }
 
@@ -50,7 +50,7 @@ fn told(event: c_int) -> Told {
     }
 }
 
-/// Makes the descriptor one that does not block. Once, before events are taken.
+/// Makes the device's descriptor non-blocking. Called once, before events are taken.
 pub(crate) fn prepare(device: &Device) -> io::Result<()> {
     let events = descriptor(device);
     fcntl_setfl(events, fcntl_getfl(events)? | OFlags::NONBLOCK)?;
@@ -62,7 +62,7 @@ fn descriptor(device: &Device) -> BorrowedFd<'_> {
     unsafe { BorrowedFd::borrow_raw((*device.raw()).async_fd) }
 }
 
-/// Takes the events that have come, and hands each to whom it concerns.
+/// Takes the events that have come, and passes each to the object that it concerns.
 pub(crate) fn take(device: &Device) {
     let library = &device.library().verbs;
     let mut event = verbs::AsyncEvent { element: ptr::null_mut(), event_type: 0 };
@@ -80,23 +80,23 @@ pub(crate) fn take(device: &Device) {
             }
             Told::Other => {}
         }
-        // SAFETY: the event was just taken, once. The objects that it names exist: destroying them waits for this.
+        // SAFETY: the event was just taken, once. The objects that it names exist: destroying them waits for this call.
         unsafe { (library.ibv_ack_async_event)(&mut event) };
     }
 }
 
-/// Whether the device has reported that it is done with a queue pair's shared receives.
+/// Whether the device has reported that a queue pair takes no more shared receives.
 pub(crate) fn is_done(device: &Device, queue_pair: *mut verbs::QueuePair) -> bool {
     take(device);
     DONE.lock().unwrap_or_else(PoisonError::into_inner).remove(&(queue_pair as usize))
 }
 
-/// The queue pair has been destroyed: its address may soon be another's.
+/// Forgets a queue pair that has been destroyed: another may soon have its address.
 pub(crate) fn forget(queue_pair: *mut verbs::QueuePair) {
     DONE.lock().unwrap_or_else(PoisonError::into_inner).remove(&(queue_pair as usize));
 }
 
-/// Announces events to an object that has no other descriptor to watch.
+/// Announces events to an object that has no other descriptor to wait for.
 pub(crate) struct Watch {
     device: Device,
     fd: AsyncFd<OwnedFd>,
@@ -105,14 +105,14 @@ pub(crate) struct Watch {
 impl Watch {
     /// Waits for events in this thread's runtime.
     pub(crate) fn new(device: &Device) -> io::Result<Self> {
-        // A descriptor of its own: others may watch the same events elsewhere.
+        // A descriptor of its own: other objects may wait for the same events elsewhere.
         let fd = fcntl_dupfd_cloexec(descriptor(device), 0)?;
         // SAFETY: the descriptor is this value's own, and stays open until it is dropped.
         let fd = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }?;
         Ok(Self { device: device.clone(), fd })
     }
 
-    /// Takes what comes. Ready once the device is gone.
+    /// Takes events. Ready when the device is gone.
     pub(crate) fn poll_gone(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             if self.device.is_gone() {

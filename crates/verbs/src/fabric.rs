@@ -24,14 +24,13 @@ use std::{
     sync::Arc,
 };
 
-/// An RDMA device. Cloning is cheap and shares everything.
+/// An RDMA device. Clones are cheap and share everything.
 ///
-/// It starts no task: connecting and set-up happen in the futures that it returns, and a queue pair is driven when it
-/// is polled. All of it wants to be polled within a tokio runtime with I/O enabled, and each connection in the runtime
-/// in which it was made.
+/// It starts no task: the futures that it returns connect and set up, and a queue pair works when it is polled. Poll
+/// all of them within a tokio runtime with I/O enabled, and each connection in the runtime in which it was made.
 ///
-/// When the device is removed its connections end. It is opened anew by the next who connects or listens; listeners
-/// wait for it to come back.
+/// When the device is removed, its connections end. The next caller that connects or listens opens it again; listeners
+/// wait until it comes back.
 #[derive(Clone)]
 pub struct Verbs {
     opener: Arc<Opener>,
@@ -46,7 +45,7 @@ impl Verbs {
         Ok(Verbs { opener: Arc::new(Opener::open(env, config).await?) })
     }
 
-    /// The device's name when it was opened.
+    /// The device's name when it was first opened.
     pub fn device(&self) -> String {
         self.opener.name.clone()
     }
@@ -92,7 +91,7 @@ impl Fabric for Verbs {
     }
 }
 
-/// Why a connection is not made.
+/// The error of a connection that could not be made.
 fn broken(peer: SocketAddr, error: io::Error) -> ConnectError {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => ConnectError::Refused { peer },
@@ -100,7 +99,7 @@ fn broken(peer: SocketAddr, error: io::Error) -> ConnectError {
     }
 }
 
-/// The event that is waited for.
+/// Waits for an event of this kind; any other event is an error.
 async fn expect(id: &Id, library: &Library, kind: c_int) -> io::Result<()> {
     let event = id.channel().wait().await?;
     if event.kind == kind { Ok(()) } else { Err(event.error(library)) }
@@ -118,7 +117,7 @@ async fn towards(opener: &Opener, peer: SocketAddr) -> io::Result<(Arc<Shared>, 
             Ok(id) if shared.context.is(id.device()) => return Ok((shared, id)),
             other => other,
         };
-        // Without connections no event has announced that the device went away, and it may be back.
+        // Without connections, no event has announced that the device was removed, and it may be back.
         if !shared.context.is_listed() {
             tracing::warn!(device = shared.context.name(), "the RDMA device is gone");
             shared.context.leave();
@@ -145,7 +144,7 @@ async fn dial(opener: &Opener, peer: SocketAddr, params: ConnectionParams) -> Re
     let event = channel.wait().await.map_err(failed)?;
     match event.kind {
         cm::ESTABLISHED => {
-            // Over iWARP the kernel gives the two numbers the other way round.
+            // For iWARP the kernel swaps the two numbers.
             let (served, issued) = if shared.limits.iwarp {
                 (event.responder_resources, event.initiator_depth)
             } else {
@@ -170,7 +169,7 @@ async fn dial(opener: &Opener, peer: SocketAddr, params: ConnectionParams) -> Re
     }
 }
 
-/// Whether TCP, below iWARP, was refused.
+/// Whether the peer refused the TCP connection below iWARP.
 fn is_refusal(event: &Event) -> bool {
     event.status == -rustix::io::Errno::CONNREFUSED.raw_os_error()
 }

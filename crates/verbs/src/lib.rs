@@ -1,4 +1,4 @@
-//! RDMA adapters by libibverbs and librdmacm: InfiniBand, RoCE and iWARP, and the kernel's software devices.
+//! RDMA adapters through libibverbs and librdmacm: InfiniBand, RoCE and iWARP, and the kernel's software devices.
 //!
 //! [`Verbs`] implements the contract of `rpcrdma-fabric` over one device. The crate loads the libraries when a program
 //! first asks for a device, so a program that contains it runs on machines without them; [`OpenError`] says what is
@@ -18,22 +18,22 @@
 //! # What to know of it
 //! - Limits are the device's ([`devices`] lists them); the crate assumes none.
 //! - On a device with memory windows of type 2, an exposure is a window: its handle works on one connection, and either
-//!   side can invalidate it. On other devices, an exposure is a registration in the connection's own protection domain,
+//!   end can invalidate it. On other devices, an exposure is a registration in the connection's own protection domain,
 //!   fenced by deregistering it, and the peer cannot end it.
 //! - [`Verbs::pool`](rpcrdma_fabric::Fabric::pool) hands out memory that is registered in slabs. Other memory is
 //!   copied if it is small, and otherwise registered for each use.
 //! - [`Config::shared_receives`] asks for pools of receives, by the device's shared receive queues.
 //! - Work that is posted together goes to the device together, such as a window's bind with the Send that announces it.
 //! - The queue pair owns every byte that a device may reach. The bytes come back when the device can no longer reach
-//!   them; at the end that is when the queue pair has been destroyed, whether or not its completions came.
+//!   them; at the connection's end that is when the queue pair has been destroyed, even if completions are missing.
 //! - Linux's soft-RoCE checks the bounds of the memory behind a window, not of the window, and lets any peer invalidate
 //!   any window: use it for tests.
 //!
 //! # Safety
-//! All `unsafe` of the crate calls the libraries or reads what they own, and hands memory to devices. It is sound
-//! because of two rules: one value owns each object of the libraries and keeps alive what it depends on; and a device
-//! gets memory only while a table of the queue pair contains the owner of that memory, which leaves the table when the
-//! device is done with it.
+//! All `unsafe` code of the crate calls the libraries or reads memory that they own, or hands memory to devices. It is
+//! sound because of two rules: one value owns each object of the libraries and keeps alive what it depends on; and a
+//! device gets memory only while a table of the queue pair contains the owner of that memory, which leaves the table
+//! when the device is done with it.
 
 mod abandoned;
 mod answer;

@@ -1,31 +1,33 @@
-//! What a device can do, and which of it is used here: the only place that decides by a device's answers.
+//! What a device can do, and what this crate uses of it: only this file decides from a device's attributes.
 
 use crate::{config::Config, context::Context, sys::verbs};
 use rpcrdma_fabric::{Capabilities, Fencing, HandleScope};
 
-/// Private data that InfiniBand's connection manager leaves of a request to the upper layer, in bytes (56 of its 92;
+/// Bytes of private data that InfiniBand's connection manager leaves to the upper layer in a request (56 of its 92;
 /// librdmacm's own header takes the rest).
 const INFINIBAND_PRIVATE_DATA_OCTETS: usize = 56;
-/// The same for iWARP: the kernel counts them, and four bytes of its own, in one byte.
+/// The same for iWARP: the kernel counts them, together with four bytes of its own, in one byte.
 const IWARP_PRIVATE_DATA_OCTETS: usize = 251;
 /// The low byte of a window's handle is ours to choose.
 const WINDOW_HANDLE_BITS: u8 = 8;
-/// The connection manager counts RDMA Reads in one byte, and takes 255 for "as many as there are".
+/// The connection manager counts RDMA Reads in one byte, in which 255 means "as many as possible".
 const MAX_DEPTH: i32 = 254;
-/// Bytes in one message, at most 2^31 by InfiniBand's rules; as in the other providers.
+/// Bytes in one message: InfiniBand allows at most 2^31; the same limit as in the other providers.
 const MAX_MESSAGE_OCTETS: usize = 1 << 30;
-/// Slices in one message, of those that a device can gather: each takes room in every element of the send queue.
+/// The most slices in one message that this crate uses, even if a device can gather more: each takes room in every
+/// element of the send queue.
 const MAX_GATHER: i32 = 16;
 
-/// Devices that are known to depart from the interface, by the vendor's number.
+/// Known deviations of devices from the interface, by the vendor's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Quirks {
-    /// Linux's soft-RoCE reports an invalidation by the kernel's bit, where libibverbs has another meaning for it.
+    /// Linux's soft-RoCE reports an invalidation by the kernel's bit, which has another meaning in libibverbs.
     pub(crate) kernel_invalidation_bit: bool,
-    /// Linux's soft-iWARP library sends the wrong handle with a Send with Invalidate.
+    /// Linux's soft-iWARP library sends a wrong handle in a Send with Invalidate.
     pub(crate) no_send_with_invalidate: bool,
-    /// Linux's soft-iWARP gives TCP the memory of a long Write that is not to be reported, and not a copy. TCP sends
-    /// from it again when something is lost, also after the Send behind it was reported: what the memory holds by then.
+    /// Linux's soft-iWARP does not copy a long unsignaled Write: it gives its memory to TCP. If something is lost, TCP
+    /// sends from this memory again, even after the Send behind the Write was reported: it then sends the memory's
+    /// present contents.
     pub(crate) sends_again_from_memory: bool,
 }
 
@@ -46,12 +48,12 @@ impl Quirks {
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
     pub(crate) quirks: Quirks,
-    /// Handles are those of memory windows of type 2, bound to a queue pair.
+    /// Whether handles belong to memory windows of type 2, which are bound to a queue pair.
     pub(crate) windows: bool,
     pub(crate) iwarp: bool,
     /// Work requests in a send queue.
     pub(crate) send_queue: usize,
-    /// Receives in a shared receive queue; none without such queues.
+    /// Receives in a shared receive queue; zero if there are no such queues.
     pub(crate) shared_receives: usize,
     pub(crate) capabilities: Capabilities,
 }
@@ -61,7 +63,7 @@ fn number(value: i32) -> usize {
 }
 
 impl Limits {
-    /// What follows from a device's attributes and the configuration.
+    /// The limits that follow from a device's attributes and the configuration.
     pub(crate) fn of(context: &Context, attributes: &verbs::DeviceAttributes, config: &Config) -> Self {
         Self::derive(context.is_iwarp(), attributes, config)
     }
@@ -74,7 +76,8 @@ impl Limits {
         let send_queue = config.send_queue.min(queue);
         let completions = number(attributes.max_cqe);
         let receives = config.max_receives.min(queue).min(completions.saturating_sub(send_queue));
-        // A queue stands in one protection domain, and only connections in the same one can use it everywhere.
+        // A shared queue belongs to one protection domain, and not every device lets connections of another domain use
+        // it.
         let shareable = windows && attributes.max_srq > 0 && attributes.max_srq_sge > 0;
         let most_shared = number(attributes.max_srq_wr).min(completions.saturating_sub(send_queue));
         let shared_receives = if shareable { config.shared_receives.min(most_shared) } else { 0 };
@@ -107,7 +110,7 @@ impl Limits {
 
 #[cfg(test)]
 impl Limits {
-    /// The limits of a device that has enough of everything.
+    /// The limits of a device that has enough of everything, and no quirks.
     pub(crate) fn of_nothing_special(iwarp: bool, config: &Config) -> Self {
         Self::derive(iwarp, &tests::attributes(|_| {}), config)
     }

@@ -1,10 +1,11 @@
 //! Listening, and the responder's side of the set-up.
 //!
 //! The connection manager reads a request before it reports it, so a slow peer delays nothing here. A request that
-//! waits for its answer costs an identifier; its events come on the listener's channel until it is accepted, so it
-//! keeps that.
+//! waits for its answer costs an identifier; until it is accepted, its events come on the listener's channel, so it
+//! keeps that channel.
 //!
-//! When the device is removed, the listener reports it once, and then waits for it to come back at the same address.
+//! When the device is removed, the listener reports this once, and then waits until the device comes back at the same
+//! address.
 
 use crate::{
     channel::{Bring, Channel, Id},
@@ -29,7 +30,7 @@ use std::{
     time::Duration,
 };
 
-/// How often a device that was removed is looked for.
+/// How often the listener looks for a device that was removed.
 const LOOK: Duration = Duration::from_secs(1);
 
 pub(crate) struct VerbsListener {
@@ -40,15 +41,15 @@ pub(crate) struct VerbsListener {
 
 enum State {
     Listening(Listening),
-    /// The device is gone, which was reported. The listener waits for it.
+    /// The device is gone, and the listener has reported it. The future waits until it is back.
     Away(BoxFuture<'static, Listening>),
 }
 
-/// What of the device belongs to a listener.
+/// The listener's objects of the device.
 struct Listening {
     shared: Arc<Shared>,
     id: Id,
-    /// None if the device's own events cannot be watched: its connections then report most of it.
+    /// `None` if the device's own events cannot be watched: then its connections report most of them.
     watch: Option<Watch>,
 }
 
@@ -75,7 +76,7 @@ impl Listening {
         Ok(Self { shared, id, watch })
     }
 
-    /// Listens again, once the device is back.
+    /// Listens again when the device is back.
     async fn again(opener: Arc<Opener>, local: SocketAddr) -> Self {
         let mut said = String::new();
         loop {
@@ -87,7 +88,7 @@ impl Listening {
                     tracing::info!(device, address = %local, "the RDMA device is back, and listened on");
                     return listening;
                 }
-                // The reason why it stays away is reported once.
+                // Each new reason why the device is not back is logged once.
                 Err(error) => {
                     let why = error.to_string();
                     if why != said {
@@ -131,13 +132,13 @@ impl Listener for VerbsListener {
                 Poll::Ready(Ok(event)) => Some(event),
             };
             let Some(event) = event.filter(|event| event.kind != cm::DEVICE_REMOVAL) else {
-                // The removal waits until everything of the device is given back.
+                // The removal can finish only when all objects of the device are freed.
                 listening.shared.context.leave();
                 self.state = State::Away(Box::pin(Listening::again(self.opener.clone(), self.local)));
                 let error = io::Error::new(io::ErrorKind::NotConnected, format!("{REMOVED}; it is waited for"));
                 return Poll::Ready(Err(AcceptError::Io(error)));
             };
-            // Events about a request before its answer are reported with the answer.
+            // Events about an unanswered request are ignored: its answer will fail and report them.
             let Some(raw) = event.request else { continue };
             let id = Id::of_request(raw, listening.id.channel());
             let (Some(local), Some(peer)) = id.addresses() else { continue };
@@ -145,7 +146,7 @@ impl Listener for VerbsListener {
                 tracing::debug!(%peer, "a request came over another device");
                 continue;
             }
-            // The connection manager has turned the numbers round already: they are seen from this side.
+            // The connection manager has already swapped the numbers: they are seen from our end.
             let info = ConnectionInfo {
                 local,
                 peer,
@@ -186,10 +187,10 @@ impl Incoming for Asked {
             params.check(shared.capabilities()).map_err(AcceptError::Misuse)?;
             let channel = Channel::new(shared.context.library()).map_err(AcceptError::Io)?;
             id.migrate(&channel).map_err(AcceptError::Io)?;
-            // The kernel does not take the lower of both sides' wishes: this side does.
+            // The kernel does not choose the lower of both ends' wishes, so this end does.
             let (ird, ord) = shared.depths(&params);
             let (ird, ord) = (ird.min(info.ird), ord.min(info.ord));
-            // Receives first, then the answer: the peer may send as soon as it has it.
+            // Receives first, then the answer: the peer may send as soon as it has the answer.
             let mut queue_pair =
                 VerbsQueuePair::with_receives(&shared, id, params.receives).map_err(AcceptError::Io)?;
             let bring = Bring { private_data: &params.private_data, ird, ord };

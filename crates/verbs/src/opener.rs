@@ -1,7 +1,8 @@
-//! Opening a device: which one is meant, and again after it was gone.
+//! Opening a device: which one to open, and opening it again after it was gone.
 //!
-//! A device can be removed, or fail, and come back. Everything that was made with it ends with it. The next caller that
-//! connects or listens opens the device anew, if it exists. The memory of the pool stays, and is registered again.
+//! A device can be removed, or fail, and come back. All objects that were made with it end with it. The next caller
+//! that connects or listens opens the device again, if it exists. The memory of the pool stays, and is registered
+//! again.
 
 use crate::{
     channel::{Channel, Id},
@@ -21,18 +22,18 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Any port: what matters is the way there.
+/// Any port: only the route to the address matters.
 const ANY_PORT: u16 = 20049;
 
-/// What a device is opened with, again and again.
+/// All that is needed to open a device, again and again.
 pub(crate) struct Opener {
     pub(crate) env: Env,
     pub(crate) config: Config,
-    /// The device's name when it was first opened, and what it could do.
+    /// The device's name when it was first opened, and its capabilities then.
     pub(crate) name: String,
     pub(crate) capabilities: Capabilities,
     pub(crate) slabs: Arc<Slabs>,
-    /// None while the device is gone.
+    /// `None` while the device is gone.
     open: Mutex<Option<Arc<Shared>>>,
 }
 
@@ -47,13 +48,13 @@ impl Opener {
         Ok(Self { env, config, name, capabilities, slabs, open })
     }
 
-    /// The open device; opened anew, if it was gone.
+    /// The open device. Opens it again if it was gone.
     pub(crate) async fn shared(&self) -> Result<Arc<Shared>, OpenError> {
         if let Some(shared) = self.still_open() {
             return Ok(shared);
         }
-        // When it is asked for its list, the connection manager closes devices that are gone, so that their removal can
-        // finish.
+        // When a program asks for the list, the connection manager closes devices that are gone, so that their removal
+        // can finish.
         listed()?;
         let context = choose(&self.env, &self.config).await?;
         let shared = Arc::new(Shared::over(self.env.clone(), self.config.clone(), context, self.slabs.clone())?);
@@ -66,7 +67,7 @@ impl Opener {
         Ok(open.get_or_insert(shared).clone())
     }
 
-    /// The device, unless it is gone. Then it is closed as soon as nothing of it is in use.
+    /// The device, unless it is gone. In that case it is closed as soon as no object of it is in use.
     pub(crate) fn still_open(&self) -> Option<Arc<Shared>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let gone = open.take_if(|shared| shared.context.has_gone());
@@ -77,7 +78,7 @@ impl Opener {
     }
 }
 
-/// The device that the configuration means.
+/// The device that the configuration chooses.
 async fn choose(env: &Env, config: &Config) -> Result<Context, OpenError> {
     match &config.device {
         Device::Local(address) if !address.is_unspecified() => by_address(env, config, *address, true).await,
@@ -94,20 +95,20 @@ async fn choose(env: &Env, config: &Config) -> Result<Context, OpenError> {
     }
 }
 
-/// The device on which an address of ours is, or that leads to an address.
+/// The device that has an address of ours, or that leads to an address.
 async fn by_address(env: &Env, config: &Config, address: IpAddr, local: bool) -> Result<Context, OpenError> {
     let failed = |error| no_device(address, local, error);
     match find(Library::get()?, env, config, address, local).await {
         Ok(id) => Context::of(id).ok_or_else(|| failed(io::ErrorKind::NotFound.into())),
         Err(error) => {
-            // If there is no device, that is the error.
+            // If no device exists at all, that is the better error.
             listed()?;
             Err(failed(error))
         }
     }
 }
 
-/// The error if no device was found for an address of ours, or for a peer's.
+/// The error if no device was found: for an address of ours, or for a peer's.
 fn no_device(address: IpAddr, is_ours: bool, error: io::Error) -> OpenError {
     match is_ours {
         true => OpenError::NotOnDevice { address, error },
@@ -115,7 +116,7 @@ fn no_device(address: IpAddr, is_ours: bool, error: io::Error) -> OpenError {
     }
 }
 
-/// All devices; there is one at least.
+/// All devices, at least one.
 fn listed() -> Result<Vec<Context>, OpenError> {
     let known = Devices::open()?.all();
     if known.is_empty() { Err(OpenError::NoDevice) } else { Ok(known) }
@@ -125,7 +126,7 @@ fn names(known: &[Context]) -> Vec<String> {
     known.iter().map(Context::name).collect()
 }
 
-/// An identifier that is tied to the device on which an address is, or that leads there.
+/// An identifier that is tied to the device that has an address, or that leads to it.
 async fn find(library: &'static Library, env: &Env, config: &Config, address: IpAddr, local: bool) -> io::Result<Id> {
     let id = if local {
         let id = Id::new(&Channel::new(library)?)?;

@@ -1,8 +1,8 @@
-//! Which device leads to an address.
+//! Finds the device that leads to an address.
 //!
-//! The connection manager asks the network for the peer's hardware address if the kernel does not know it. The answer
-//! may not reach us: the kernel (6.12.117 with soft-RoCE does so) knows the address after a millisecond, and lets the
-//! caller wait until its time is over. So we ask again before that, and get the answer from what the kernel then knows.
+//! If the kernel does not know the peer's hardware address, the connection manager asks the network for it. The answer
+//! may not reach us: the kernel (seen in 6.12.117 with soft-RoCE) knows the address after a millisecond, and still lets
+//! the caller wait until its time-out. So we ask again before that, and get the answer from what the kernel then knows.
 
 use crate::{
     channel::{Channel, Id},
@@ -12,10 +12,10 @@ use rpcrdma_env::Clock;
 use rpcrdma_fabric::within;
 use std::{io, net::SocketAddr, time::Duration};
 
-/// How long an answer is waited for before the question is asked again: many times what a network takes.
+/// How long to wait for an answer before asking again: many times what a network takes.
 const ATTEMPT: Duration = Duration::from_secs(1);
 
-/// An identifier that is tied to the device which leads from an address of ours, if one is named, to a peer.
+/// An identifier that is tied to the device that leads to a peer, from an address of ours if the caller names one.
 ///
 /// # Errors
 /// The connection manager's error; `TimedOut` if it does not answer within `limit`.

@@ -27,16 +27,16 @@ pub(crate) struct Shared {
     pub(crate) context: Context,
     pub(crate) limits: Limits,
     slabs: Arc<Slabs>,
-    /// Memory that the device did not let go of.
+    /// Memory given up because the device did not end its registration.
     pub(crate) abandoned: Arc<Abandoned>,
-    /// The domain of all connections, where a handle is tied to its connection by a window.
+    /// The domain of all connections, if windows tie each handle to its connection.
     domain: Option<Arc<Domain>>,
-    /// The pools of receives that were made and are still in use.
+    /// The pools of receives that are still in use.
     pools: Mutex<Vec<Weak<SharedReceives>>>,
 }
 
 impl Shared {
-    /// A device that is open, if it can be used. Its connections' memory comes from the slabs, which outlive it.
+    /// Checks that an open device can be used. Its connections' memory comes from the slabs, which outlive it.
     pub(crate) fn over(env: Env, config: Config, context: Context, slabs: Arc<Slabs>) -> Result<Self, OpenError> {
         let device = context.name();
         let failed = |what| {
@@ -62,7 +62,7 @@ impl Shared {
         let abandoned = Arc::new(Abandoned::default());
         let domain = |windows| Domain::new(context.clone(), slabs.clone(), abandoned.clone(), windows);
         let shared_domain = domain(limits.windows).map_err(failed("making a protection domain"))?;
-        // The first slab shows whether memory can be registered.
+        // Registering the first slab shows whether memory can be registered.
         let mut probe = SlabPool(slabs.clone()).try_allocate(SLAB_OCTETS);
         if let Some(octets) = probe.as_mut().map(|probe| probe.octets_mut().as_ptr() as usize)
             && let Some(Err(error)) = shared_domain.slab_key(octets, SLAB_OCTETS)
@@ -93,12 +93,12 @@ impl Shared {
         }
     }
 
-    /// The RDMA Reads, of the peer and our own, that can be under way.
+    /// The RDMA Reads of the peer, and our own, that can be under way at a time.
     pub(crate) fn depths(&self, params: &ConnectionParams) -> (u16, u16) {
         (params.ird.min(self.capabilities().max_ird), params.ord.min(self.capabilities().max_ord))
     }
 
-    /// A new pool of receives, where there are some.
+    /// A new pool of receives, if the device has shared receive queues.
     pub(crate) fn new_pool(&self) -> Option<Arc<SharedReceives>> {
         let domain = self.domain.as_ref().filter(|_| self.limits.shared_receives > 0)?;
         let pool = SharedReceives::new(domain, self.limits.shared_receives)
@@ -110,7 +110,7 @@ impl Shared {
         Some(pool)
     }
 
-    /// The pool that stands behind the contract's, if it is one of this device's.
+    /// This device's pool behind a pool of the contract, if it is one of this device's.
     pub(crate) fn own_pool(&self, pool: &dyn ReceivePool) -> io::Result<Arc<SharedReceives>> {
         let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         let own = pools.iter().filter_map(Weak::upgrade).find(|own| ptr::addr_eq(Arc::as_ptr(own), pool));

@@ -1,9 +1,9 @@
 //! Receives that many connections share: a device's shared receive queue, and the buffers in it.
 //!
 //! A buffer belongs to the queue until a completion of some connection takes it out, or until the queue is destroyed:
-//! when the pool and the last connection that uses it are gone. Buffers for which the device has no room wait here, and
-//! what the device gives back unused is posted again. A receive that a device loses with a connection counts as posted,
-//! and its memory is kept, until the queue is destroyed.
+//! when the pool and the last connection that uses it are dropped. Buffers for which the device has no room wait here,
+//! and a buffer that the device gives back unused is posted again. A receive that a device loses with a connection
+//! counts as posted, and its memory is kept, until the queue is destroyed.
 
 use crate::{
     answer::{check, report},
@@ -22,15 +22,15 @@ use std::{
     time::Duration,
 };
 
-/// How long a queue pair's end waits, in place, until the device has reported every shared receive that it took.
-/// Devices do so within microseconds of the queue pair's stop.
+/// How long the end of a queue pair blocks until the device has reported every shared receive that the queue pair took.
+/// Devices do so within microseconds after the queue pair was stopped.
 const LAST_RECEIVE_PATIENCE: Duration = Duration::from_millis(50);
 
 /// The pool of receives.
 pub(crate) struct SharedReceives {
     raw: *mut verbs::SharedReceiveQueue,
     domain: Arc<Domain>,
-    /// The most that the device has at a time.
+    /// The most receives that the device has at a time.
     room: usize,
     inner: Mutex<Inner>,
 }
@@ -38,12 +38,12 @@ pub(crate) struct SharedReceives {
 #[derive(Default)]
 struct Inner {
     number: u64,
-    /// What the device has.
+    /// The receives that the device has.
     posted: BTreeMap<u64, Posted>,
     waiting: VecDeque<Buffer>,
 }
 
-/// A receive, and its registration if it is not the pool's.
+/// A receive, and its registration if it does not lie in the slabs.
 struct Posted {
     _region: Option<Region>,
     buffer: Buffer,
@@ -55,7 +55,7 @@ unsafe impl Send for SharedReceives {}
 unsafe impl Sync for SharedReceives {}
 
 impl SharedReceives {
-    /// A queue for so many receives, in the domain that all its connections have.
+    /// A queue for `room` receives, in the domain of all its connections.
     pub(crate) fn new(domain: &Arc<Domain>, room: usize) -> io::Result<Arc<Self>> {
         let context = domain.context();
         let mut init = verbs::SharedReceiveQueueInit {
@@ -64,8 +64,8 @@ impl SharedReceives {
             max_sge: 1,
             srq_limit: 0,
         };
-        // SAFETY: the domain is allocated and kept as long as the queue; the function writes what it made of the
-        // numbers.
+        // SAFETY: the domain is allocated and kept as long as the queue; the function writes the numbers that it has
+        // chosen into `init`.
         let raw = unsafe { (context.library().verbs.ibv_create_srq)(domain.raw(), &mut init) };
         if raw.is_null() {
             return Err(io::Error::last_os_error());
@@ -73,12 +73,12 @@ impl SharedReceives {
         Ok(Arc::new(Self { raw, domain: domain.clone(), room, inner: Mutex::default() }))
     }
 
-    /// For the queue pairs of its connections, each of which keeps it alive.
+    /// The raw queue, for the queue pairs of its connections, each of which keeps it alive.
     pub(crate) fn raw(&self) -> *mut verbs::SharedReceiveQueue {
         self.raw
     }
 
-    /// The buffer that a connection's completion names: the device is done with it.
+    /// The buffer that a connection's completion names, with which the device is done.
     pub(crate) fn taken(&self, number: u64) -> Option<Buffer> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let posted = inner.posted.remove(&number)?;
@@ -86,7 +86,8 @@ impl SharedReceives {
         Some(posted.buffer)
     }
 
-    /// Gives the device what waits, as far as it has room. What cannot be given now is tried again with the next.
+    /// Gives the device the waiting buffers, as far as it has room. If it does not accept a buffer, the next call tries
+    /// again.
     fn fill(&self, inner: &mut Inner) {
         while inner.posted.len() < self.room {
             let Some(buffer) = inner.waiting.pop_front() else { return };
@@ -118,8 +119,8 @@ impl SharedReceives {
         };
         let mut bad = ptr::null_mut();
         // SAFETY: the queue exists, and copies the request. The buffer stays in the table, whose lock the caller holds,
-        // until a completion takes it out or the queue has been destroyed; if the queue does not take it, the device
-        // never learns of it.
+        // until a completion takes it out or the queue has been destroyed; if the queue does not accept the request,
+        // the device never sees the buffer.
         match check(unsafe { post(self.raw, &mut work, &mut bad) }) {
             Ok(()) => {
                 inner.posted.insert(number, Posted { _region: region, buffer });
@@ -149,10 +150,10 @@ impl ReceivePool for SharedReceives {
 
 impl Drop for SharedReceives {
     fn drop(&mut self) {
-        // SAFETY: queue pairs hold a reference to this, so none uses the queue any more.
+        // SAFETY: queue pairs hold a reference to this value, so none uses the queue any more.
         let answer = check(unsafe { (self.domain.context().library().verbs.ibv_destroy_srq)(self.raw) });
         if answer.is_err() {
-            // What the device may still reach is never used again.
+            // Memory that the device may still reach is never used again.
             let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(std::mem::take(&mut inner.posted));
         }
@@ -160,8 +161,8 @@ impl Drop for SharedReceives {
     }
 }
 
-/// Waits, after a queue pair was stopped, until the device has reported every shared receive that it took for it: what
-/// is not reported when the queue pair is destroyed is lost to the pool.
+/// After a queue pair was stopped, waits until the device has reported every shared receive that the queue pair took:
+/// receives that are not reported before it is destroyed are lost to the pool.
 pub(crate) fn await_last(context: &Context, queue_pair: *mut verbs::QueuePair, clock: &dyn Clock) {
     let end = clock.now() + LAST_RECEIVE_PATIENCE;
     while !events::is_done(context, queue_pair) {

@@ -1,9 +1,8 @@
-//! The memory that queue pairs reach without a registration of their own: slabs of a few MiB, cut into blocks.
+//! The memory that queue pairs reach without a further registration: slabs of a few MiB, cut into blocks.
 //!
-//! A slab is registered once in each protection domain that touches it, and lives until its device and the last block
-//! are gone. It stands at a multiple of its size, so that the slab of any byte follows from the address. Each slab has
-//! blocks of one size. When the limit is reached, blocks come from the heap: they work too, at the price of a
-//! registration for each use.
+//! A slab is registered once in each protection domain that uses it, and lives until its device and the last block are
+//! dropped. Its address is a multiple of its size, so that the address of any byte shows its slab. Each slab has blocks
+//! of one size. Above the limit, blocks come from the heap: they work too, but each use costs a registration.
 
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Heap, Memory};
 use std::{
@@ -13,8 +12,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-/// Bytes in a slab, and in the largest block: what one registration covers. Large enough that a connection without
-/// windows registers few, small enough for an ordinary memory lock limit of 8 MiB.
+/// Bytes in a slab, which are also the largest block and the extent of one registration. Large enough that a connection
+/// without windows registers few slabs, small enough for an ordinary memory lock limit of 8 MiB.
 pub(crate) const SLAB_OCTETS: usize = 4 << 20;
 /// The smallest block, in bytes: an inline message.
 const MIN_BLOCK_OCTETS: usize = 4096;
@@ -25,7 +24,7 @@ const CLASSES: usize = (SLAB_OCTETS / MIN_BLOCK_OCTETS).trailing_zeros() as usiz
 pub(crate) struct Slabs {
     /// The most bytes in slabs.
     limit: usize,
-    /// The slabs' addresses. They only ever grow in number.
+    /// The slabs' addresses. None is ever removed.
     bases: RwLock<BTreeSet<usize>>,
     free: Mutex<[Vec<NonNull<u8>>; CLASSES]>,
 }
@@ -50,19 +49,19 @@ fn class_of(len: usize) -> Option<usize> {
 }
 
 impl Slabs {
-    /// None yet; at most `limit` bytes in all.
+    /// An empty set of slabs, which grows to at most `limit` bytes in all.
     pub(crate) fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { limit, bases: RwLock::default(), free: Mutex::default() })
     }
 
-    /// The slab in which some bytes lie.
+    /// The slab in which some bytes lie, if they lie in one.
     pub(crate) fn slab_of(&self, address: usize, octets: usize) -> Option<usize> {
         let base = address & !(SLAB_OCTETS - 1);
         let inside = octets <= SLAB_OCTETS - (address - base);
         (inside && self.bases.read().unwrap_or_else(PoisonError::into_inner).contains(&base)).then_some(base)
     }
 
-    /// A new slab's address, unless the limit is reached.
+    /// The address of a new slab, or `None` at the limit.
     fn grow(&self) -> Option<NonNull<u8>> {
         let mut bases = self.bases.write().unwrap_or_else(PoisonError::into_inner);
         if (bases.len() + 1) * SLAB_OCTETS > self.limit {
@@ -93,8 +92,8 @@ impl Drop for Slabs {
     fn drop(&mut self) {
         let bases = self.bases.get_mut().unwrap_or_else(PoisonError::into_inner);
         for base in std::mem::take(bases) {
-            // SAFETY: allocated with this layout in `grow`. Blocks and registrations hold a reference to this, so none
-            // is left.
+            // SAFETY: `grow` allocated it with this layout. Blocks and registrations hold a reference to this value, so
+            // none is left.
             unsafe { std::alloc::dealloc(base as *mut u8, layout()) }
         }
     }
@@ -130,7 +129,7 @@ unsafe impl Sync for Block {}
 impl Memory for Block {
     fn octets(&self) -> &[u8] {
         // SAFETY: the block is within its slab, which was zeroed when it was made and lives as long as `slabs`. This
-        // block is in no list, so nothing else has it.
+        // block is in no free list, so it has no other owner.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), MIN_BLOCK_OCTETS << self.class) }
     }
 

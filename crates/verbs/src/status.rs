@@ -1,28 +1,28 @@
-//! What a completion's status means: in the contract's words, which side is at fault, and what an administrator does
-//! about it.
+//! What a completion's status means: the error in the contract's words, which end is at fault, and what an
+//! administrator can do about it.
 
 use crate::sys::verbs;
 use rpcrdma_fabric::{CloseReason, PeerViolation, WorkError};
 use std::{ffi::c_int, fmt};
 
-/// A fault that only the device's maker or we can mend.
+/// A fault that only the device's maker or this project can repair.
 const REPORT: &str = "update the device's driver and firmware at both ends, see `dmesg`, and report it if it stays";
 /// The device or its driver reports a feature that this crate does not use.
 const UNUSED: &str = "this feature is not used here: update the device's driver and firmware, see `dmesg`";
-/// The peer knows more.
+/// The peer's log shows more.
 const PEERS_LOG: &str = "see the peer's log, and that both ends are up to date";
-/// The path, or the peer as a whole.
+/// A fault of the path, or of the peer's machine.
 const PATH: &str = "see that the peer is up, that the cable and the switch's ports are, that RoCE's UDP port 4791 is open, and that \
                     the network loses no packets of RoCE (PFC or ECN at both ends)";
 
-/// Who has to act.
+/// Which end has to act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Whose {
-    /// The connection was over: no fault.
+    /// Neither: the connection was over, and there is no fault.
     Nobody,
-    /// The peer told the device so.
+    /// The peer, whose device has reported the error to ours.
     Peer,
-    /// The device, its driver, or the way to the peer.
+    /// Our end: the device, its driver, or the path to the peer.
     Ours,
 }
 
@@ -39,8 +39,8 @@ pub(crate) struct Meaning {
 }
 
 impl Meaning {
-    /// What the device means by it at a receive: soft-RoCE has another number than the interface for a message that is
-    /// too long.
+    /// The meaning of a receive's status: if a message is too long, soft-RoCE reports another number than the interface
+    /// defines.
     pub(crate) fn at_receive(status: c_int) -> Self {
         match status {
             verbs::STATUS_LOCAL_WORK => Self { status, ..Self::of(verbs::STATUS_LOCAL_LENGTH) },
@@ -48,7 +48,7 @@ impl Meaning {
         }
     }
 
-    /// What the device means by it.
+    /// The meaning of a status.
     pub(crate) fn of(status: c_int) -> Self {
         use Whose::{Nobody, Ours, Peer};
         let (whose, what, advice) = match status {
@@ -90,12 +90,12 @@ impl Meaning {
         Self { status, whose, what, advice, error: contract(status) }
     }
 
-    /// In the contract's words.
+    /// The error in the contract's words.
     pub(crate) fn error(&self) -> WorkError {
         self.error.clone()
     }
 
-    /// Why a connection ends whose own work came back with it.
+    /// Why a connection ends if its own work came back with this status.
     pub(crate) fn of_work(&self) -> CloseReason {
         match self.whose {
             Whose::Peer => CloseReason::Terminated(self.to_string()),
@@ -103,8 +103,8 @@ impl Meaning {
         }
     }
 
-    /// Why a connection ends whose receive came back with it: a message that is too long, or not allowed, was the
-    /// peer's fault.
+    /// Why a connection ends if a receive came back with this status: a message that is too long, or not allowed, is
+    /// the peer's fault.
     pub(crate) fn of_receive(&self) -> CloseReason {
         match self.error() {
             WorkError::LocalLength | WorkError::RemoteAccess | WorkError::RemoteOperation => {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// All that `enum ibv_wc_status` has besides success, as the header numbers them.
+    /// All numbers of `enum ibv_wc_status` besides success, as the header has them.
     const ALL: std::ops::RangeInclusive<c_int> = 1..=23;
 
     #[test]

@@ -7,11 +7,11 @@ use crate::{
 };
 use std::{io, sync::Arc};
 
-/// A window. The device gives 24 bits of its handle; the low byte is chosen here, anew for each use.
+/// A window. The device chooses 24 bits of its handle; we choose the low byte, anew for each use.
 pub(crate) struct Window {
     raw: *mut verbs::Window,
     domain: Arc<Domain>,
-    /// Odd, so that the low byte takes every value once before it takes one again.
+    /// Odd, so that the low byte takes every value once before one comes again.
     stride: u8,
     handle: u32,
 }
@@ -27,7 +27,7 @@ impl Window {
         if raw.is_null() {
             return Err(io::Error::last_os_error());
         }
-        // The header's inline function does the same for the field that the library leaves to it.
+        // The header's inline function does the same for the fields that the library leaves to it.
         // SAFETY: the window was just allocated.
         let device = unsafe {
             (*raw).context = domain.context().raw();
@@ -49,7 +49,7 @@ impl Window {
         self.handle
     }
 
-    /// A bind to this handle has been posted: providers look here for the present one.
+    /// Records that a bind to this handle has been posted: providers read the present handle from this field.
     pub(crate) fn bound(&mut self, handle: u32) {
         // SAFETY: the window is allocated, and nothing else writes to it.
         unsafe { (*self.raw).rkey = handle }
@@ -59,13 +59,13 @@ impl Window {
 impl Drop for Window {
     fn drop(&mut self) {
         if let Some(dealloc) = self.domain.context().ops().dealloc_mw {
-            // SAFETY: the window is allocated. If it is bound, this ends it.
+            // SAFETY: the window is allocated. If it is bound, this call ends the binding.
             report("freeing a memory window", check(unsafe { dealloc(self.raw) }));
         }
     }
 }
 
-/// The same handle with the low byte moved on.
+/// The same handle with the next low byte.
 fn following(handle: u32, stride: u8) -> u32 {
     let [a, b, c, low] = handle.to_be_bytes();
     u32::from_be_bytes([a, b, c, low.wrapping_add(stride)])

@@ -1,9 +1,9 @@
-//! The end: nothing of ours is reachable afterwards, so everything can be handed back whether or not the device has
-//! reported it.
+//! The end: afterwards the device can reach no memory of the connection, so everything can be handed back even if the
+//! device has not reported it.
 //!
 //! The order matters. Windows go before their regions and before the queue pair, which some drivers cannot destroy
 //! while it has windows. The queue pair goes before the memory of posted work is handed back. The identifier goes last,
-//! which tells a peer that has not learned of the end in another way.
+//! which tells the peer of the end if it has not learned of it in another way.
 
 use super::{Hardware, Phase, VerbsQueuePair};
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Token, WorkError, WorkKind};
 
 impl VerbsQueuePair {
-    /// Ends the connection, in order or not, and hands everything back.
+    /// Ends the connection, in an orderly manner or not, and hands everything back.
     pub(super) fn finish(&mut self) {
         if self.phase == Phase::Over {
             return;
@@ -64,7 +64,7 @@ impl VerbsQueuePair {
         self.out.push_back(Completion::Closed { reason });
     }
 
-    /// The device would not let go of the queue pair: what it may still reach is never used again.
+    /// The device did not destroy the queue pair: memory that it may still reach is never used again.
     fn abandon(&mut self) {
         tracing::error!("a queue pair could not be destroyed; its memory is abandoned");
         std::mem::forget(std::mem::take(&mut self.posted));
@@ -73,7 +73,7 @@ impl VerbsQueuePair {
         std::mem::forget(self.pool.take());
         self.waiting.clear();
         self.reads_waiting.clear();
-        // Nor is what the end has fenced: freeing its windows and regions may have failed as well.
+        // Nor is memory that the end has fenced: the device may not have freed its windows and regions either.
         for completion in std::mem::take(&mut self.out) {
             match completion {
                 fenced @ Completion::Fenced { cause: FenceCause::Closed, .. } => std::mem::forget(fenced),
@@ -85,7 +85,7 @@ impl VerbsQueuePair {
 }
 
 impl Hardware {
-    /// Tells the peer, and lets the device give back what it has.
+    /// Disconnects, and makes the device give back its work.
     fn stop(&self, shared: &Shared) {
         // An error means that the connection no longer exists, or does not exist yet.
         if let Err(error) = self.id.disconnect() {
@@ -103,7 +103,7 @@ impl Hardware {
         }
     }
 
-    /// Destroys the queue pair and all that belongs to it. False if the device refuses.
+    /// Destroys the queue pair and everything that belongs to it. Returns false if the device refuses.
     fn destroy(mut self, shared: &Shared) -> bool {
         let library = &shared.context.library().verbs;
         let queue_pair = self.id.queue_pair();

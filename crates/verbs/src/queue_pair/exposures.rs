@@ -1,7 +1,7 @@
-//! Lending memory: by a window where the device has them, by a registration of its own elsewhere.
+//! Lending memory: through a window if the device has windows, else through a registration of its own.
 //!
-//! An exposure owns its memory until it is fenced: the window invalidated, here or by the peer, or the registration
-//! ended. Windows are used again in the order in which they became free, each time under another handle.
+//! An exposure owns its memory until it is fenced: the window invalidated, by us or by the peer, or the registration
+//! ended. Windows are used again in the order in which they became free, each time with another handle.
 
 use super::{Kept, Phase, VerbsQueuePair, work::Work};
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 use rpcrdma_fabric::{Access, CloseReason, Completion, FenceCause, Lent, Refused, RefusedReason, RemoteSegment, Token};
 use std::io;
 
-/// Why a connection ends if the device does not release its memory.
+/// Why a connection ends if the device does not end a registration.
 const NOT_ENDED: &str = "the device did not end a registration of memory";
 
 /// Memory that the peer can reach.
@@ -21,17 +21,17 @@ pub(super) struct Exposure {
     token: Token,
     by: By,
     memory: Lent,
-    /// It is being invalidated from here.
+    /// Whether our end is invalidating it.
     ending: bool,
 }
 
-/// What the peer reaches it by.
+/// The object through which the peer reaches it.
 enum By {
     Window { window: Window, key: Key, region: Kept },
     Region(Region),
 }
 
-/// Where memory is.
+/// Address and length of memory.
 fn place(memory: &mut Lent) -> (usize, usize) {
     match memory {
         Lent::Source(octets) => (octets.as_ptr() as usize, octets.len()),
@@ -72,7 +72,7 @@ impl VerbsQueuePair {
         let binds = matches!(by, By::Window { .. });
         self.exposures.insert(handle, Exposure { token, by, memory, ending: false });
         if binds {
-            // It goes with the Send that announces it to the peer.
+            // The bind leaves together with the Send that announces the handle to the peer.
             self.waiting.push_back(Work::Bind(handle));
             if self.shared.config.await_binds {
                 self.await_bind(handle);
@@ -97,7 +97,7 @@ impl VerbsQueuePair {
         }
     }
 
-    /// What the peer can reach memory by: its handle and the first byte's offset.
+    /// Makes memory reachable for the peer: returns its handle and the first byte's offset.
     ///
     /// # Safety
     /// As for [`Domain::register`](crate::domain::Domain::register).
@@ -124,11 +124,11 @@ impl VerbsQueuePair {
                 .inspect_err(|error| tracing::warn!(%error, "there is no memory window left"))?,
         };
         let handle = window.next_handle();
-        // Offsets count from zero, so that the peer learns nothing of our addresses.
+        // Offsets count from zero, so that the peer learns none of our addresses.
         Ok((handle, 0, By::Window { window, key, region }))
     }
 
-    /// Fills in the request that binds an exposure's window.
+    /// Fills in the work request that binds an exposure's window.
     pub(super) fn prepare_bind(&mut self, handle: u32, request: &mut verbs::SendWork) -> io::Result<()> {
         let Some(Exposure { by: By::Window { window, key, .. }, memory, .. }) = self.exposures.get_mut(&handle) else {
             return Err(io::ErrorKind::NotFound.into());
@@ -159,7 +159,7 @@ impl VerbsQueuePair {
         }
     }
 
-    /// Ends an exposure from here.
+    /// Begins to end an exposure, at our own request.
     pub(super) fn fence(&mut self, handle: u32) {
         let Some(exposure) = self.exposures.get_mut(&handle).filter(|exposure| !exposure.ending) else { return };
         exposure.ending = true;
@@ -169,16 +169,16 @@ impl VerbsQueuePair {
         }
     }
 
-    /// An exposure has ended: its memory is free, unless the device does not end the registration that led to it. In
-    /// that case the memory is given up, it is not reported as fenced, and the connection ends.
+    /// An exposure has ended: its memory comes back, unless the device does not end the registration. In that case the
+    /// memory is given up, no completion reports it as fenced, and the connection ends.
     pub(super) fn fenced(&mut self, handle: u32, cause: FenceCause) {
         let Some(Exposure { token, by, memory, ending }) = self.exposures.remove(&handle) else { return };
         if ending && cause == FenceCause::Remote {
-            // The peer was first: what is no longer exposed must not be invalidated again.
+            // The peer was first: a handle that is no longer exposed must not be invalidated again.
             self.waiting.retain(|work| !matches!(work, Work::Invalidate(waiting) if *waiting == handle));
         }
         let ended = match by {
-            // At the end windows are freed: a queue pair with windows cannot be destroyed everywhere.
+            // At the connection's end windows are freed: not every driver can destroy a queue pair with windows.
             By::Window { window, region, .. } => {
                 if cause == FenceCause::Closed {
                     drop(window);
@@ -195,7 +195,7 @@ impl VerbsQueuePair {
         }
     }
 
-    /// Ends all exposures, with the connection.
+    /// Ends all exposures at the connection's end.
     pub(super) fn fence_all(&mut self) {
         while let Some((handle, _)) = self.exposures.first_key_value() {
             let handle = *handle;

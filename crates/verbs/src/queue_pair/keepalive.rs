@@ -1,7 +1,7 @@
-//! Finding out whether an idle peer is alive.
+//! Checks whether an idle peer is alive.
 //!
-//! A reliable connection finds out that its peer is gone when something is sent. A connection that only waits would
-//! wait for ever, and keep its resources. So it sends an RDMA Write of no bytes from time to time, which names no
+//! A reliable connection notices that its peer is gone only when it sends something. A connection that only waits would
+//! wait for ever, and keep its resources. So from time to time it sends an RDMA Write without data, which names no
 //! memory, takes no receive, and is acknowledged by the peer's device. Without an acknowledgement the device reports an
 //! error after its retries, and the connection ends.
 
@@ -9,7 +9,7 @@ use super::{VerbsQueuePair, work::Work};
 use std::task::Context;
 
 impl VerbsQueuePair {
-    /// Looks at the clock of an open connection. Says whether a time is up.
+    /// Checks the time-out of an open connection. Returns whether it has passed.
     pub(super) fn keep_alive(&mut self, cx: &mut Context<'_>) -> bool {
         let every = self.shared.config.keepalive;
         if every.is_zero() || self.shared.limits.iwarp {

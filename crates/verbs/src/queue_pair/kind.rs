@@ -1,10 +1,10 @@
-//! What kind of queue pair is asked for of the device.
+//! The kind of queue pair that we ask the device for.
 
 use crate::{limits::Limits, sys::verbs};
 use std::ptr;
 
-/// What we ask of the device: a reliable connection that reports work only where the work asks for it. Receives are its
-/// own, or come from a shared queue.
+/// We ask for a reliable connection that reports work only if the work asks for it. Receives are its own, or come from
+/// a shared queue.
 pub(super) fn wanted(
     limits: &Limits,
     completions: *mut verbs::CompletionQueue,

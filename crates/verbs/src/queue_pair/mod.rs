@@ -1,9 +1,9 @@
 //! The queue pair.
 //!
-//! Tables here own the memory of posted work until the device is done with it. The device's send queue is filled from a
-//! queue in memory, so callers need not know its length; RDMA Reads wait in a queue of their own, so that those above
-//! the agreed number delay nothing else. Everything happens when it is polled: post, take completions, look for events,
-//! sleep until either descriptor is ready.
+//! The tables here own the memory of posted work until the device is done with it. A queue in memory feeds the device's
+//! send queue, so callers need not know its length; RDMA Reads wait in a queue of their own, so that Reads beyond the
+//! agreed number delay nothing else. All work happens when the queue pair is polled: post, take completions, look for
+//! events, sleep until either descriptor is ready.
 
 mod ending;
 mod exposures;
@@ -40,23 +40,23 @@ use std::{
 };
 use work::{Posted, ReadPart, Reading, Work};
 
-/// How far the connection is.
+/// The phase of the connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
-    /// The handshake is not over: receives only.
+    /// The handshake is not finished: only receives can be posted.
     Setup,
     Open,
-    /// We leave, once what is posted is done or this time has come.
+    /// We disconnect when the posted work is done, or at this time.
     Draining(Timestamp),
-    /// We have left; the peer may say the same until then.
+    /// We have disconnected; until this time the peer may do the same.
     Leaving(Timestamp),
-    /// Something was flushed. Until then an event may say why.
+    /// Work was flushed. Until this time an event may show why.
     Suspect(Timestamp),
-    /// Everything is handed back.
+    /// Everything has been handed back.
     Over,
 }
 
-/// What of the device belongs to this connection.
+/// The connection's objects of the device.
 struct Hardware {
     id: Id,
     completions: Completions,
@@ -66,44 +66,45 @@ pub(crate) struct VerbsQueuePair {
     shared: Arc<Shared>,
     domain: Arc<Domain>,
     info: ConnectionInfo,
-    /// Gone with the connection.
+    /// `None` after the connection's end.
     hardware: Option<Hardware>,
     phase: Phase,
-    /// Why it ends: set once, and acted upon in the next poll.
+    /// Why the connection ends: set once; the next poll ends it.
     reason: Option<CloseReason>,
-    /// What the device has not been given yet,
+    /// Work that the device does not have yet,
     waiting: VecDeque<Work>,
-    /// and the parts of Reads, which go as their number allows.
+    /// and parts of Reads, which follow as their agreed number allows.
     reads_waiting: VecDeque<ReadPart>,
-    /// What it has, in the order of posting.
+    /// Work that the device has, in the order of posting.
     posted: VecDeque<Posted>,
     reads_posted: usize,
-    /// How much of the last that was posted is not reported.
+    /// How many of the last posted pieces of work are unsignaled.
     unreported: usize,
     reads: BTreeMap<u64, Reading>,
     receives: BTreeMap<u64, PostedReceive>,
-    /// Where receives come from instead. Kept longer than the device's queue pair, which names it.
+    /// The source of receives if they are not the connection's own. Kept longer than the device's queue pair, which
+    /// points to it.
     pool: Option<Arc<SharedReceives>>,
     exposures: BTreeMap<u32, Exposure>,
-    /// Windows that are not bound, the longest free first.
+    /// Windows that are not bound, the one that is free for the longest time first.
     windows: VecDeque<Window>,
     next_number: u64,
     out: VecDeque<Completion>,
     taken: Vec<verbs::WorkCompletion>,
     timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
-    /// When an idle peer is asked for a sign of life,
+    /// When to ask an idle peer for a sign of life,
     alive: Option<BoxFuture<'static, ()>>,
-    /// unless the device has reported something since it was last looked at.
+    /// unless the device has reported something since the last check.
     heard: bool,
     spin: Spin,
 }
 
 impl VerbsQueuePair {
-    /// A queue pair for a connection in the making, with receives of its own or a pool's.
+    /// A queue pair for a connection in set-up, with receives of its own or from a pool.
     fn new(shared: Arc<Shared>, mut id: Id, pool: Option<Arc<SharedReceives>>) -> io::Result<Self> {
         let domain = shared.domain()?;
         let limits = &shared.limits;
-        // One connection may take all that a pool has.
+        // One connection may take all receives of a pool.
         let own = if pool.is_some() { 0 } else { limits.capabilities.max_receives };
         let receives = if pool.is_some() { limits.shared_receives } else { own };
         let completions = Completions::new(&shared.context, limits.send_queue + receives)?;
@@ -139,7 +140,7 @@ impl VerbsQueuePair {
         })
     }
 
-    /// The same, with its receives in place.
+    /// As [`new`](Self::new), with its receives posted.
     pub(crate) fn with_receives(shared: &Arc<Shared>, id: Id, receives: Receives) -> io::Result<Self> {
         let (buffers, pool) = match receives {
             Receives::Own(buffers) => (buffers, None),
@@ -157,7 +158,7 @@ impl VerbsQueuePair {
         self.hardware.as_ref().map(|hardware| &hardware.id)
     }
 
-    /// The handshake is over.
+    /// The handshake is finished.
     pub(crate) fn open(&mut self, info: ConnectionInfo) {
         tracing::debug!(local = %info.local, peer = %info.peer, ird = info.ird, ord = info.ord, "connected");
         self.info = info;
@@ -169,7 +170,7 @@ impl VerbsQueuePair {
         self.next_number
     }
 
-    /// Whether work can still be taken.
+    /// Whether the connection accepts work.
     fn takes_work(&self) -> Result<(), RefusedReason> {
         match self.phase {
             Phase::Open | Phase::Suspect(_) => {}
@@ -182,7 +183,7 @@ impl VerbsQueuePair {
         Ok(())
     }
 
-    /// Whether a message of these slices can be sent.
+    /// Whether it accepts a message of these slices.
     fn takes_message(&self, octets: &[Bytes]) -> Result<(), RefusedReason> {
         self.takes_work()?;
         let limits = self.shared.capabilities();
@@ -214,16 +215,16 @@ impl VerbsQueuePair {
         }
     }
 
-    /// Why it ends, unless that is known already.
+    /// Records why the connection ends, unless a reason is known already.
     fn end(&mut self, reason: CloseReason) {
         self.reason.get_or_insert(reason);
     }
 
-    /// What the connection manager says.
+    /// Handles an event of the connection manager.
     fn event(&mut self, kind: i32) {
         match kind {
             cm::DISCONNECTED => {
-                // The peer's last Sends lie in the queue still.
+                // The peer's last Sends may still be in the queue.
                 while self.take_completions() {}
                 let leaves = matches!(self.phase, Phase::Draining(_) | Phase::Leaving(_));
                 self.end(if leaves { CloseReason::Local } else { CloseReason::Remote });
@@ -236,7 +237,7 @@ impl VerbsQueuePair {
         }
     }
 
-    /// Does what is due. Says whether anything was.
+    /// Takes the next step that is due. Returns whether there was one.
     fn step(&mut self) -> bool {
         let idle = self.posted.is_empty() && self.waiting.is_empty() && self.reads_waiting.is_empty();
         if self.reason.is_some() {
@@ -250,7 +251,7 @@ impl VerbsQueuePair {
         false
     }
 
-    /// Tells the peer that we leave.
+    /// Disconnects from the peer.
     fn leave(&mut self) {
         let told = self.id().map(Id::disconnect);
         if let Some(Err(error)) = told {
@@ -260,7 +261,7 @@ impl VerbsQueuePair {
         self.phase = Phase::Leaving(self.shared.env.clock.now() + self.shared.config.linger);
     }
 
-    /// Looks at the clock. Says whether a time is up.
+    /// Checks the phase's time limit. Returns whether it has passed.
     fn watch(&mut self, cx: &mut Context<'_>) -> bool {
         let when = match self.phase {
             Phase::Draining(when) | Phase::Leaving(when) | Phase::Suspect(when) => when,
@@ -284,7 +285,7 @@ impl VerbsQueuePair {
         true
     }
 
-    /// Looks at both descriptors. Says whether there is something.
+    /// Checks both descriptors. Returns whether there is anything to do.
     fn listen(&mut self, cx: &mut Context<'_>) -> bool {
         let Some(hardware) = &mut self.hardware else { return false };
         match hardware.id.channel().poll_next(cx) {
@@ -300,7 +301,7 @@ impl VerbsQueuePair {
         }
         let armed = hardware.completions.arm();
         let told = match armed {
-            // Something may have come between the last look and this.
+            // A completion may have come between the last poll and this.
             Ok(true) => return true,
             Ok(false) => hardware.completions.poll_told(cx),
             Err(error) => Poll::Ready(Err(error)),
@@ -316,8 +317,7 @@ impl VerbsQueuePair {
     }
 }
 
-// SAFETY: the pointers in it are those of libraries whose objects may be used from any thread, and of memory that it
-// owns.
+// SAFETY: its pointers lead to objects of the libraries, which any thread may use, and to memory that it owns.
 unsafe impl std::marker::Send for VerbsQueuePair {}
 
 impl QueuePair for VerbsQueuePair {
@@ -399,7 +399,7 @@ impl QueuePair for VerbsQueuePair {
                 continue;
             }
             if self.spin.goes_on(self.shared.config.busy_poll, &*self.shared.env.clock) {
-                // Other work on this processor, or tasks that wait for the same thread, come first.
+                // Other work on this processor, or tasks that wait for the same thread, go first.
                 std::thread::yield_now();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -417,5 +417,5 @@ impl Drop for VerbsQueuePair {
     }
 }
 
-/// A registration that is kept for its memory's sake only.
+/// A registration that is kept only because its memory is in use.
 type Kept = Option<Region>;

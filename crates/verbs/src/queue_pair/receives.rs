@@ -1,5 +1,5 @@
-//! Receives: the connection's own, which stand in its table until the device is done with them, and those that it takes
-//! of a pool.
+//! Receives: the connection's own, which stay in its table until the device is done with them, and those that it takes
+//! from a pool.
 
 use super::{Kept, Phase, VerbsQueuePair};
 use crate::{answer::check, completions::RECEIVE, status::Meaning, sys::verbs};
@@ -7,17 +7,17 @@ use rpcrdma_env::Buffer;
 use rpcrdma_fabric::{CloseReason, Completion, FenceCause, ReceivePool, Refused, RefusedReason, Token, WorkKind};
 use std::ptr;
 
-/// The kernel's mark of an invalidation, which soft-RoCE hands on as it is.
+/// The kernel's mark of an invalidation, which soft-RoCE passes on unchanged.
 const KERNEL_INVALIDATED: u32 = 1 << 2;
 
-/// A receive, and its registration if it is not the pool's.
+/// A receive, and its registration if it does not lie in the pool.
 pub(super) struct PostedReceive {
     region: Kept,
     buffer: Buffer,
 }
 
 impl PostedReceive {
-    /// The buffer, once the device is done with it.
+    /// The buffer, when the device is done with it.
     pub(super) fn take(self) -> Buffer {
         drop(self.region);
         self.buffer
@@ -56,7 +56,7 @@ impl VerbsQueuePair {
             // SAFETY: the queue pair exists as long as its identifier. Posted receives stay in the table until the
             // device is done with them or the queue pair is destroyed.
             if let Err(error) = check(unsafe { post(id.queue_pair(), &mut work, &mut bad) }) {
-                // It comes back with the end.
+                // The receive comes back with the connection's end.
                 self.end(CloseReason::Broken(format!("a receive cannot be posted: {error}")));
             }
         }
@@ -85,7 +85,7 @@ impl VerbsQueuePair {
             self.end(Meaning::at_receive(completion.status).of_receive());
         }
         if let Some(pool) = &self.pool {
-            // It is the pool's, and serves another connection.
+            // The buffer belongs to the pool, and serves another connection.
             return pool.post(buffer);
         }
         let error = Meaning::at_receive(completion.status).error();
@@ -93,13 +93,13 @@ impl VerbsQueuePair {
         self.out.push_back(Completion::Failed { token: Token(0), kind: WorkKind::Receive, error, buffer });
     }
 
-    /// The exposure that a Send of the peer has ended, if it has.
+    /// The exposure that the peer's Send has ended, if it has ended one.
     fn invalidated(&self, completion: &verbs::WorkCompletion) -> Option<u32> {
         let mut marks = verbs::COMPLETION_INVALIDATED;
         if self.shared.limits.quirks.kernel_invalidation_bit {
             marks |= KERNEL_INVALIDATED;
         }
-        // Immediate data, which no peer of ours sends, would be in the same place.
+        // Immediate data would stand in the same place; no correct peer sends it.
         let marked = completion.wc_flags & marks != 0 && completion.wc_flags & verbs::COMPLETION_IMMEDIATE == 0;
         let handle = completion.invalidated_rkey;
         (marked && self.exposures.contains_key(&handle)).then_some(handle)

@@ -1,9 +1,10 @@
-//! Posting work, and what becomes of it.
+//! Posting work, and handling its completions.
 //!
-//! The device reports only signaled work, RDMA Reads, invalidations, each Send, and the last of what is posted
-//! together. Soft-iWARP reports each Write as well: it does not copy unreported ones, and would retransmit what their
-//! memory contains by then. The report of one piece of work means that the unreported ones before it are done. After an
-//! error the device reports all that is left, or should: what it forgets comes back when the queue pair is destroyed.
+//! The device reports signaled work, RDMA Reads, invalidations, each Send, and the last piece of work that is posted
+//! together. On soft-iWARP each Write is signaled as well: the device does not copy unsignaled Writes, and would
+//! retransmit what their memory contains by then. The report of one piece of work means that the unsignaled ones before
+//! it are done. After an error the device should report all remaining work; pieces that it does not report come back
+//! when the queue pair is destroyed.
 
 use super::{Kept, Phase, VerbsQueuePair};
 use crate::{
@@ -21,16 +22,16 @@ use rpcrdma_fabric::{
 use smallvec::SmallVec;
 use std::{ffi::c_int, io, ptr};
 
-/// Slices of so many bytes at most are copied where they lie outside of the pool: cheaper than a registration.
+/// Slices of at most so many bytes that lie outside of the pool are copied: that costs less than a registration.
 const COPY_OCTETS: usize = 4096;
-/// Requests in one list at most.
+/// The most requests in one list.
 const LIST: usize = 16;
-/// Most lists are short: so many need no memory.
+/// Most lists are short: so many requests need no memory.
 const FEW: usize = 4;
-/// One piece of work of so many is reported in any case, and one of each half of the send queue.
+/// At least one of so many pieces of work is signaled, and at least one in each half of the send queue.
 const REPORT_EVERY: usize = 16;
 
-/// Work that waits for the device, or that it has.
+/// Work that waits for the device, or that the device has.
 pub(super) enum Work {
     Send(Send),
     Write(Write),
@@ -39,29 +40,29 @@ pub(super) enum Work {
     Bind(u32),
     /// Ends an exposure by a window.
     Invalidate(u32),
-    /// A Write of nothing, for a sign of life.
+    /// A Write without data, which asks for a sign of life.
     Probe,
 }
 
 /// One segment of a Read.
 pub(super) struct ReadPart {
     read: u64,
-    /// Where in the sink it goes.
+    /// Its offset in the sink.
     at: usize,
     source: RemoteSegment,
 }
 
-/// A Read of which not all parts are done.
+/// A Read whose parts are not all done.
 pub(super) struct Reading {
     pub(super) read: Read,
     parts: usize,
     pub(super) error: Option<WorkError>,
-    /// The sink's registration, if it is not the pool's.
+    /// The sink's registration, if it does not lie in the pool.
     region: Kept,
     key: Key,
 }
 
-/// Work that the device has, and the memory that it reads.
+/// Work that the device has, and the memory that the device reads for it.
 pub(super) struct Posted {
     number: u64,
     signaled: bool,
@@ -71,14 +72,14 @@ pub(super) struct Posted {
 }
 
 impl Reading {
-    /// The Read, once the device is done with it.
+    /// The Read, when the device is done with it.
     pub(super) fn take(self) -> Read {
         drop(self.region);
         self.read
     }
 }
 
-/// What a message is made of, as the device wants it.
+/// The slices of a message in the device's form.
 #[derive(Default)]
 struct Gathered {
     slices: SmallVec<[verbs::Slice; 4]>,
@@ -86,7 +87,7 @@ struct Gathered {
     regions: SmallVec<[Region; 1]>,
 }
 
-/// Work that is ready for the device, and what its request points to.
+/// Work that is ready for the device, and the memory to which its request points.
 struct Prepared {
     request: verbs::SendWork,
     gathered: Gathered,
@@ -94,7 +95,7 @@ struct Prepared {
     work: Work,
 }
 
-/// A work request with nothing in it.
+/// An otherwise empty work request.
 fn request(number: u64, opcode: c_int) -> verbs::SendWork {
     // SAFETY: numbers and pointers, for which zero is a value.
     let mut request: verbs::SendWork = unsafe { std::mem::zeroed() };
@@ -124,7 +125,8 @@ impl VerbsQueuePair {
         Ok(())
     }
 
-    /// Gives the device what waits, as far as it has room: in lists, each of which costs one ring of its bell.
+    /// Gives the device the waiting work, as far as it has room: in lists, each of which costs one write to its
+    /// doorbell.
     pub(super) fn post_waiting(&mut self) {
         while matches!(self.phase, Phase::Open | Phase::Draining(_)) && self.reason.is_none() {
             let mut list = SmallVec::new();
@@ -135,7 +137,7 @@ impl VerbsQueuePair {
                 match self.prepare(work) {
                     Ok(prepared) => list.push(prepared),
                     Err((work, error)) => {
-                        // It comes back with the end.
+                        // The work comes back with the connection's end.
                         self.waiting.push_front(work);
                         self.end(CloseReason::Broken(error.to_string()));
                         break;
@@ -187,7 +189,7 @@ impl VerbsQueuePair {
                         self.reads_posted += 1;
                         Ok(())
                     }
-                    // A Read stays in the table until all its parts are done.
+                    // Cannot happen: a Read stays in the table until all its parts are done.
                     None => Err(io::ErrorKind::NotFound.into()),
                 }
             }
@@ -214,8 +216,8 @@ impl VerbsQueuePair {
         Ok(Prepared { request, gathered, signaled, work })
     }
 
-    /// Gives the device a list. If it does not take all of it, the connection ends: until then it keeps what all of it
-    /// names.
+    /// Gives the device a list of work. If it does not accept all of it, the connection ends, and until then keeps the
+    /// memory of the whole list.
     fn post(&mut self, mut list: SmallVec<[Prepared; FEW]>) {
         let mut first = ptr::null_mut();
         for Prepared { request, gathered, .. } in list.iter_mut().rev() {
@@ -227,9 +229,9 @@ impl VerbsQueuePair {
         let mut bad = ptr::null_mut();
         let answer = match (self.shared.context.ops().post_send, self.id()) {
             // SAFETY: the queue pair exists as long as its identifier, and copies the requests, which stay in place
-            // with their slices until the call is over. The memory that they name belongs to what goes into `posted`
-            // below, a Read in the table or an exposure, which all stay until the device is done with it or the queue
-            // pair is destroyed.
+            // with their slices until the call returns. The memory that they name belongs to an entry of `posted`,
+            // added below, to a Read in the table, or to an exposure; all of these stay until the device is done with
+            // the work or the queue pair is destroyed.
             (Some(post), Some(id)) => check(unsafe { post(id.queue_pair(), first, &mut bad) }),
             _ => Err(io::ErrorKind::NotConnected.into()),
         };
@@ -245,7 +247,7 @@ impl VerbsQueuePair {
         }
     }
 
-    /// The slices of a message, for the device. Little ones outside of the pool are copied into it.
+    /// The slices of a message in the device's form. Small slices outside of the pool are copied into it.
     fn gather(&self, octets: &[Bytes]) -> io::Result<Gathered> {
         let mut gathered = Gathered::default();
         let outside = |slice: &&Bytes| {
@@ -257,7 +259,7 @@ impl VerbsQueuePair {
         if little > 0 {
             let mut buffer = self.shared.slab_pool().try_allocate(little);
             let space = buffer.as_mut().map(|buffer| buffer.octets_mut().as_mut_ptr() as usize);
-            // Without room in the pool each is registered, like long ones.
+            // If the pool has no room, each is registered, like long ones.
             if let Some(Ok(key)) = space.and_then(|space| self.domain.slab_key(space, little)) {
                 copy = buffer.map(|buffer| (buffer, key, 0));
             }
@@ -272,8 +274,7 @@ impl VerbsQueuePair {
                     (to.as_ptr() as u64, key.local)
                 }
                 _ => {
-                    // SAFETY: the slice is shared and immutable, the device only reads it, and it is kept with the
-                    // work.
+                    // SAFETY: the slice is shared and immutable, the device only reads it, and the work keeps it.
                     let (key, region) = unsafe { self.domain.key(slice.as_ptr() as usize, slice.len(), 0) }?;
                     gathered.regions.extend(region);
                     (slice.as_ptr() as u64, key.local)
@@ -285,7 +286,7 @@ impl VerbsQueuePair {
         Ok(gathered)
     }
 
-    /// Takes what the device reports. Says whether there was anything.
+    /// Takes completions from the device. Returns whether there were any.
     pub(super) fn take_completions(&mut self) -> bool {
         let Some(hardware) = &self.hardware else { return false };
         let mut taken = std::mem::take(&mut self.taken);
@@ -309,14 +310,14 @@ impl VerbsQueuePair {
         any
     }
 
-    /// The device is done with a piece of work, and with what was posted before it and is not reported.
+    /// The device is done with a piece of work, and with the unsignaled work posted before it.
     fn worked(&mut self, number: u64, status: c_int) {
         let mut at = 0;
         while let Some(posted) = self.posted.get(at).filter(|posted| posted.number <= number) {
             let own = posted.number == number;
             if !own && posted.signaled {
-                // Its own report is still to come: soft-iWARP reports a Send before the Read that was posted first. One
-                // that never comes is made up for at the end.
+                // Its own report is still to come: soft-iWARP reports a Send before a Read that was posted earlier. If
+                // the report never comes, the connection's end hands the work back.
                 at += 1;
                 continue;
             }
@@ -325,7 +326,7 @@ impl VerbsQueuePair {
         }
     }
 
-    /// Hands back a piece of work.
+    /// Reports a piece of work as completed or failed.
     pub(super) fn done(&mut self, work: Work, status: c_int) {
         let error = (status != verbs::STATUS_SUCCESS).then(|| Meaning::of(status).error());
         if error.is_some() {
@@ -339,7 +340,7 @@ impl VerbsQueuePair {
             Work::Send(send) => self.out.extend(report(send.token, WorkKind::Send, send.signaled)),
             Work::Write(write) => self.out.extend(report(write.token, WorkKind::Write, write.signaled)),
             Work::Read(part) => self.read_part(&part, error),
-            // A bind that failed has broken the connection, and the exposure comes back with its end.
+            // A failed bind has broken the connection, and the exposure comes back with its end.
             Work::Bind(_) | Work::Probe => {}
             Work::Invalidate(handle) => {
                 if error.is_none() {
@@ -353,7 +354,7 @@ impl VerbsQueuePair {
         self.reads_posted = self.reads_posted.saturating_sub(1);
         let Some(reading) = self.reads.get_mut(&part.read) else { return };
         if error.is_some() {
-            // The sink comes back with the end: other parts may be under way.
+            // The sink comes back with the connection's end: other parts may be under way.
             reading.error = reading.error.take().or(error);
             return;
         }
@@ -376,7 +377,7 @@ impl VerbsQueuePair {
         self.end(Meaning::of(status).of_work());
     }
 
-    /// Something was flushed, and it is not known why.
+    /// Work was flushed, and the reason is not known.
     pub(super) fn suspect(&mut self) {
         if matches!(self.phase, Phase::Open | Phase::Draining(_)) {
             self.phase = Phase::Suspect(self.shared.env.clock.now() + crate::config::SUSPICION);

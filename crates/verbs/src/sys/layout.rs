@@ -1,9 +1,10 @@
-//! Whether the declarations are those of rdma-core's headers, where these and a C compiler are installed.
+//! Checks that the declarations match rdma-core's headers, if these and a C compiler are installed.
 
 use super::{cm, verbs};
 use std::{fmt::Write as _, mem::offset_of, path::Path, process::Command};
 
-/// What is compared: for each structure its size, or none where it is declared in part, and the places of its fields.
+/// What the check compares: for each structure its size, unless it is declared only in part, and the offsets of its
+/// fields.
 struct Layout {
     c: &'static str,
     size: Option<usize>,
@@ -162,7 +163,7 @@ fn constants() -> Vec<(&'static str, i64)> {
     ]
 }
 
-/// Debian's packages libibverbs-dev and librdmacm-dev have them.
+/// The headers of Debian's packages libibverbs-dev and librdmacm-dev.
 const HEADERS: [&str; 2] = ["/usr/include/infiniband/verbs.h", "/usr/include/rdma/rdma_cma.h"];
 
 #[test]

@@ -1,5 +1,5 @@
-//! The functions of the two libraries, found when they are first asked for. They stay loaded for the life of the
-//! process: their providers start threads and keep state that cannot be unloaded.
+//! The functions of the two libraries, looked up when a program first needs them. The libraries stay loaded for the
+//! life of the process: their providers start threads and keep state that cannot be unloaded.
 
 use super::{cm, verbs};
 use crate::error::LoadError;
@@ -8,7 +8,7 @@ use std::{
     sync::OnceLock,
 };
 
-/// A table of functions of one library. Their types are those of the headers.
+/// A table of functions of one library, with the types of the headers.
 macro_rules! functions {
     ($(#[$meta:meta])* $table:ident, $file:literal, { $(fn $name:ident($($type:ty),*) $(-> $result:ty)?;)* }) => {
         $(#[$meta])*
@@ -101,13 +101,13 @@ impl Library {
 
     /// The name of an event.
     pub(crate) fn event(&self, event: c_int) -> String {
-        // SAFETY: any number may be asked for; the answer is a constant of the library.
+        // SAFETY: any number is allowed; the answer is a constant of the library.
         let name = text(unsafe { (self.cm.rdma_event_str)(event) });
         name.trim_start_matches("RDMA_CM_EVENT_").to_lowercase().replace('_', " ")
     }
 }
 
-/// A constant text of a library's.
+/// A constant text of a library.
 fn text(text: *const c_char) -> String {
     if text.is_null() {
         return "unknown".to_owned();

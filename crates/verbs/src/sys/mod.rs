@@ -1,4 +1,4 @@
-//! libibverbs and librdmacm as C has them: structures, constants, and the functions, which are looked up at run time.
+//! libibverbs and librdmacm as in C: structures, constants, and the functions, which are looked up at run time.
 //!
 //! Nothing here is safe to call. The modules above wrap each kind of object in a type that owns it.
 

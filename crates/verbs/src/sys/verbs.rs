@@ -1,7 +1,7 @@
 //! Structures and constants of libibverbs, as far as this crate uses them.
 //!
-//! Structures that the library allocates and that end in what is private to it are declared up to the last field that
-//! is used here: they are only ever reached by a pointer of the library's.
+//! Structures that the library allocates and that end in private fields are declared up to the last field that this
+//! crate uses: it reaches them only through the library's pointers.
 //!
 //! Made from rdma-core's `infiniband/verbs.h` under the OpenIB.org BSD option, whose notice follows.
 //
@@ -56,7 +56,7 @@ pub(crate) struct SharedReceiveQueueInit {
     pub(crate) srq_limit: u32,
 }
 
-/// `struct ibv_async_event`. What it is about is told by its kind.
+/// `struct ibv_async_event`. `event_type` tells what `element` is.
 #[repr(C)]
 pub(crate) struct AsyncEvent {
     pub(crate) element: *mut c_void,
@@ -72,7 +72,7 @@ pub(crate) struct Device {
     pub(crate) name: [c_char; 64],
 }
 
-/// `struct ibv_context_ops`: what the headers' inline functions call.
+/// `struct ibv_context_ops`: the functions that the headers' inline functions call.
 #[repr(C)]
 pub(crate) struct ContextOps {
     pub(crate) before_alloc_mw: [*mut c_void; 7],
@@ -240,7 +240,7 @@ pub(crate) struct Slice {
     pub(crate) lkey: u32,
 }
 
-/// `struct ibv_send_wr`. Of its unions the members that are used stand here; the rest is padding.
+/// `struct ibv_send_wr`. Of its unions only the members that this crate uses are declared; the rest is padding.
 #[repr(C)]
 pub(crate) struct SendWork {
     pub(crate) wr_id: u64,
@@ -317,7 +317,7 @@ pub(crate) struct AddressHandle {
     pub(crate) sgid_index: u8,
     pub(crate) hop_limit: u8,
     pub(crate) traffic_class: u8,
-    /// The end of the inner structure, which is a multiple of eight bytes long.
+    /// The end of the inner structure, whose length is a multiple of eight bytes.
     pub(crate) after_route: u8,
     pub(crate) dlid: u16,
     pub(crate) sl: u8,
@@ -397,7 +397,7 @@ pub(crate) const DEVICE_WINDOWS_2A: c_uint = 1 << 23;
 pub(crate) const DEVICE_WINDOWS_2B: c_uint = 1 << 24;
 /// `enum ibv_qp_type`.
 pub(crate) const QP_RELIABLE: c_int = 2;
-/// `enum ibv_qp_state` and the mask that changes it.
+/// `enum ibv_qp_state` and the mask with which `ibv_modify_qp` changes it.
 pub(crate) const QP_ERROR: c_int = 6;
 pub(crate) const QP_ATTRIBUTE_STATE: c_int = 1;
 /// `enum ibv_mw_type`.
@@ -418,8 +418,8 @@ pub(crate) const OP_SEND_INVALIDATE: c_int = 9;
 /// `enum ibv_send_flags`.
 pub(crate) const SEND_SIGNALED: c_uint = 1 << 1;
 pub(crate) const SEND_SOLICITED: c_uint = 1 << 2;
-/// `enum ibv_event_type`: the device has failed or goes; its port is in use again, and is not; a queue pair that was
-/// stopped has no shared receive any more.
+/// `enum ibv_event_type`: the device has failed or is being removed; its port is in use again, or no longer; a queue
+/// pair that was stopped takes no more shared receives.
 pub(crate) const EVENT_DEVICE_FATAL: c_int = 8;
 pub(crate) const EVENT_PORT_ACTIVE: c_int = 9;
 pub(crate) const EVENT_PORT_DOWN: c_int = 10;
