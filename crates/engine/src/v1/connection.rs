@@ -1,8 +1,8 @@
 //! The state machine of one connection of version 1: both halves, and what they share.
 //!
-//! See the [crate's documentation](crate) for the order in which its methods are called. It owns what its halves own.
-//! No input is an error: a mistake of the peer shows as an action, and the connection ignores names that have lost
-//! their meaning.
+//! See the [crate's documentation](crate) for the order in which to call its methods. It owns what its halves own. No
+//! input is an error: a mistake of the peer leads to an action, and the connection ignores names that are no longer
+//! valid.
 
 use super::{
     ledger::Ledger,
@@ -38,7 +38,7 @@ pub struct Connection {
     discarded: u64,
 }
 
-/// The halves and what they share, borrowed apart.
+/// Borrows the data that the halves share.
 macro_rules! shared {
     ($self:ident) => {
         Shared {
@@ -52,12 +52,12 @@ macro_rules! shared {
 }
 
 impl Connection {
-    /// A connection that has just been made. `peer` is what the other end's private data announced.
+    /// A connection that has just been established. `peer` is the private data of the other end.
     pub fn new(config: Config, peer: Option<&PrivateData>) -> Self {
         // V1-3.3.2-b
         let link = Link::new(&config, peer);
-        // A server's first credit is not announced. A client's credits are for the reverse direction, whose peer waits
-        // until the upper layer has announced it; receives cover them from the start.
+        // A server's first credit is implicit. A client's credits are for the reverse direction, whose peer waits until
+        // the upper layer has announced them; receives cover them from the start.
         let granted = match config.side {
             // V1-3.3.3-a, V1-3.3.3-b
             Side::Server => config.credits_granted.min(1),
@@ -81,12 +81,12 @@ impl Connection {
         }
     }
 
-    /// What holds on this connection.
+    /// The limits of this connection.
     pub fn link(&self) -> &Link {
         &self.link
     }
 
-    /// Numbers of the moment.
+    /// Present numbers of the connection.
     pub fn stats(&self) -> Stats {
         Stats {
             receives: self.ledger.posted(),
@@ -99,7 +99,7 @@ impl Connection {
         }
     }
 
-    /// The next thing to do.
+    /// The next action.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -107,7 +107,7 @@ impl Connection {
     /// Starts a call of ours. It is sent as soon as a credit is free.
     ///
     /// # Errors
-    /// If no message can carry it, or the XID is in use. Nothing was done then.
+    /// If no message can carry it, or the XID is in use. In that case nothing has changed.
     pub fn call(&mut self, call: Call, now: Timestamp, host: &mut dyn Host) -> Result<(), CallRefused> {
         self.requester.call(call, &shared!(self))?;
         self.send_ready(now, host);
@@ -166,7 +166,7 @@ impl Connection {
         self.responder.drained(&mut shared!(self));
     }
 
-    /// Sends calls of ours that waited until the peer gets an answer of ours. Call it after [`answer`](Self::answer).
+    /// Sends calls of ours that waited for our next answer to the peer. Call it after [`answer`](Self::answer).
     pub fn resume(&mut self, now: Timestamp, host: &mut dyn Host) {
         if self.requester.queued() > 0 {
             self.send_ready(now, host);
@@ -178,7 +178,7 @@ impl Connection {
         self.responder.answer(request, answer, &mut shared!(self));
     }
 
-    /// When to call [`wake`](Self::wake) at the latest.
+    /// The latest time at which to call [`wake`](Self::wake).
     pub fn next_wake(&self) -> Option<Timestamp> {
         if self.closing {
             return None;
@@ -186,12 +186,12 @@ impl Connection {
         [self.silence.next_wake(), self.requester.next_deadline()].into_iter().flatten().min()
     }
 
-    /// When the connection is closed if nothing comes from the peer, once that is known.
+    /// The time at which we close the connection if nothing comes from the peer, if it is already known.
     pub fn gives_up_at(&self) -> Option<Timestamp> {
         self.silence.gives_up_at()
     }
 
-    /// Time has passed.
+    /// Does what is due at this time.
     pub fn wake(&mut self, now: Timestamp, host: &mut dyn Host) {
         if self.closing {
             return;
@@ -222,8 +222,8 @@ impl Connection {
     }
 }
 
-/// Which half a message is for (RFC 8167 section 4.1). What does not say is for the half that this side has in the
-/// forward direction.
+/// The half for which a message is (RFC 8167 section 4.1). A message that does not show it is for the half that this
+/// end has in the forward direction.
 // BIDI-8167-2.4.1-a, V1-2.2.2-a
 fn role(side: Side, message: Option<(&Header, &[u8])>) -> Role {
     let forward = match side {
@@ -237,8 +237,8 @@ fn role(side: Side, message: Option<(&Header, &[u8])>) -> Role {
             Some(Direction::Reply) => Role::Requester,
             None => forward,
         },
-        // A Reply chunk alone does not show the direction. We are a server, which offers none in the reverse direction,
-        // so this is a long call without its Position Zero chunk, and gets an ERR_CHUNK.
+        // A Reply chunk alone does not show the direction. We are a server, and servers offer none in the reverse
+        // direction, so this is a long call without its Position Zero chunk, and gets an ERR_CHUNK.
         Body::Nomsg(lists) if !lists.reads.is_empty() => Role::Responder,
         Body::Error(_) => Role::Requester,
         _ => forward,

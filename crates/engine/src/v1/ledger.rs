@@ -1,8 +1,8 @@
-//! Receives and the credits that they back.
+//! Receives, and the credits for which they are posted.
 //!
-//! The one rule: receives posted >= credits granted to the peer's calls + calls of ours not yet answered + 1. The one
-//! beyond is for messages that no credit covers. Owns nothing. A promise is made only through here, so the receives
-//! behind it are always asked for first.
+//! The only rule: receives posted >= credits granted to the peer's calls + calls of ours not yet answered + 1. The
+//! additional one is for messages that no credit covers. Owns nothing. Credits are promised only through this ledger,
+//! so their receives are always asked for first.
 
 use crate::Action;
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ pub(crate) struct Ledger {
     posted: usize,
     granted: u32,
     unanswered: usize,
-    /// Calls of ours that we have sent since we last answered one of the peer's.
+    /// Calls of ours that we have sent since our last answer to a call of the peer.
     since_answer: u32,
 }
 
@@ -25,12 +25,12 @@ impl Ledger {
         Self { posted, granted, unanswered: 0, since_answer: 0 }
     }
 
-    /// Credits that the peer may know of.
+    /// The most credits that the peer may know of.
     pub(crate) fn granted(&self) -> u32 {
         self.granted
     }
 
-    /// Calls of ours that are not answered, cancelled ones included.
+    /// Calls of ours that are not answered, including cancelled ones.
     pub(crate) fn unanswered(&self) -> usize {
         self.unanswered
     }
@@ -44,8 +44,8 @@ impl Ledger {
         self.posted = self.posted.saturating_sub(1);
     }
 
-    /// The next message to the peer grants `credits`. A grant that is lower than before keeps its receives: they cover
-    /// what the peer sends until the new grant reaches it.
+    /// The next message to the peer grants `credits`. If a grant is lower than before, its receives stay posted: they
+    /// cover what the peer sends until the new grant reaches it.
     // V1-3.3.1-h, IE-4.5-a, V1-3.3.1-g
     pub(crate) fn grant(&mut self, credits: u32, actions: &mut VecDeque<Action>) {
         self.granted = self.granted.max(credits);
@@ -60,12 +60,12 @@ impl Ledger {
         self.settle(actions);
     }
 
-    /// Calls of ours that we have sent since we last answered one of the peer's.
+    /// Calls of ours that we have sent since our last answer to a call of the peer.
     pub(crate) fn since_answer(&self) -> u32 {
         self.since_answer
     }
 
-    /// A call of the peer's is answered.
+    /// We are about to answer a call of the peer.
     pub(crate) fn answering(&mut self) {
         self.since_answer = 0;
     }

@@ -1,6 +1,7 @@
-//! Which way a call of version 1 travels: what is inline, what is in chunks, what is offered for the reply.
+//! How a call of version 1 travels: which data goes inline, which into chunks, and which chunks are offered for the
+//! reply.
 //!
-//! Owns shares of the message's bytes. A call that fits no message is refused, with the number that did not fit.
+//! Owns shares of the message's bytes. A call that fits no message is refused, with the length that did not fit.
 
 use crate::{
     Call, CallRefused, Config, Link, Side,
@@ -35,8 +36,8 @@ pub(crate) fn plan(config: &Config, link: &Link, call: &Call) -> Result<CallPlan
     }
 }
 
-/// Offers nothing if the largest reply fits a Send; Write chunks if there are eligible results; and a Reply chunk if
-/// what they leave does not fit (RFC 8166 sections 4.3.2 and 4.3.3).
+/// Offers nothing if the largest reply fits a Send; Write chunks if it has eligible results; and a Reply chunk if the
+/// rest does not fit (RFC 8166 sections 4.3.2 and 4.3.3).
 // V1-4.3.2-a, V1-4.3.2.1-a, V1-4.3.2.1-c, V1-3.4.6-b, V1-3.4.6.2-a, IE-3.8.1-b
 // ULB-3.2-a, V1-4.3.2.2-b, ULB-5.1.2.1-b
 fn plan_reply(link: &Link, reply_max: usize, items: &[usize]) -> (SmallVec<[usize; 2]>, Option<usize>) {
@@ -53,7 +54,8 @@ fn plan_reply(link: &Link, reply_max: usize, items: &[usize]) -> (SmallVec<[usiz
     (writes, reply)
 }
 
-/// Moves the largest items to Read chunks until the rest fits a Send, or else the rest to a Position Zero chunk.
+/// Moves the largest items to Read chunks until the rest fits a Send; if it never fits, moves the rest to a Position
+/// Zero chunk.
 // V1-3.5.1-a, V1-3.5.2-a, V1-3.5.3-a, IE-3.4-b, V1-4.2.4-f
 fn plan_call(link: &Link, message: &Payload, plan: &mut CallPlan) {
     let base = header_octets(plan);
@@ -80,12 +82,12 @@ fn plan_call(link: &Link, message: &Payload, plan: &mut CallPlan) {
     plan.reads = reduced;
 }
 
-/// Bytes of a Write list's chunks, of one segment each or empty.
+/// Bytes of the chunks of a Write list, each with one segment or empty.
 fn write_list_octets(writes: &[usize]) -> usize {
     writes.iter().map(|&len| 8 + if len > 0 { Segment::OCTETS } else { 0 }).sum()
 }
 
-/// Bytes of the header that a plan leads to.
+/// Bytes of the header that follows from a plan.
 fn header_octets(plan: &CallPlan) -> usize {
     let reads = plan.reads.len() + usize::from(plan.zero.is_some());
     NO_CHUNKS_OCTETS

@@ -1,4 +1,4 @@
-//! The requester half of version 1: calls of ours, sent as credits allow.
+//! The requester half of version 1: calls of ours, which it sends as credits allow.
 //!
 //! Owns the table of calls. A mistake of the peer fails the call that it concerns.
 
@@ -26,7 +26,7 @@ pub(crate) struct Requester {
     granted: Option<u32>,
 }
 
-/// What the halves share while a message is handled.
+/// The data that the halves share while they handle a message.
 pub(crate) struct Shared<'a> {
     pub(crate) config: &'a Config,
     pub(crate) link: &'a Link,
@@ -37,7 +37,7 @@ pub(crate) struct Shared<'a> {
 }
 
 impl Requester {
-    /// Takes a call. It is sent as soon as there is a credit.
+    /// Takes a call, and sends it as soon as a credit is free.
     pub(crate) fn call(&mut self, call: Call, shared: &Shared<'_>) -> Result<(), CallRefused> {
         if shared.config.credits_wanted == 0 {
             return Err(CallRefused::NotEnabled);
@@ -58,7 +58,7 @@ impl Requester {
         self.granted.unwrap_or(1).clamp(1, config.credits_wanted.clamp(1, MAX_CREDITS)) as usize
     }
 
-    /// Credits for calls of the program: all but one, which is kept for a probe.
+    /// Credits for calls of the program: all but one, which is kept for a probe. If there is only one, it is for calls.
     // ULB-3.4.1-a, ULB-5.4.2-a
     fn usable(&self, config: &Config) -> usize {
         match self.limit(config) {
@@ -67,7 +67,7 @@ impl Requester {
         }
     }
 
-    /// Sends what credits allow. Returns whether anything was sent.
+    /// Sends calls as credits allow. Returns whether it sent any.
     pub(crate) fn send_ready(&mut self, host: &mut dyn Host, shared: &mut Shared<'_>) -> bool {
         let mut sent = false;
         while shared.ledger.unanswered() < self.usable(shared.config) && may_send(shared) {
@@ -77,7 +77,7 @@ impl Requester {
         sent
     }
 
-    /// Exposes what the plan says, then sends the header with what the plan keeps inline.
+    /// Exposes the memory of the plan, then sends the header and the plan's inline bytes.
     fn send(&mut self, xid: u32, host: &mut dyn Host, shared: &mut Shared<'_>) -> bool {
         let Some(entry) = self.table.get(xid) else { return false };
         let plan = std::mem::take(&mut entry.plan);
@@ -86,7 +86,7 @@ impl Requester {
         let (lists, placed_octets) = match exposed {
             Ok(exposed) => exposed,
             Err(ExposeError::Closed) => {
-                // Nothing is sent, and the call is among those that the connection's end leaves unanswered.
+                // Nothing is sent, and the call stays among the unanswered calls at the connection's end.
                 entry.state = State::Sent;
                 return false;
             }
@@ -115,7 +115,7 @@ impl Requester {
         let body = if plan.zero.is_some() { Body::Nomsg(lists) } else { Body::Msg(lists) };
         let header = Header::new(xid, about.credit, body);
         let header = shared.scratch.write(header.encoded_len(), |out| header.encode(out));
-        // The bytes are the exposures' and the Send's from here on.
+        // From here on, the exposures and the Send own the bytes.
         entry.call.message = Payload::new();
         let octets = gathered(header, plan.inline, shared.config.max_gather);
         let about = Sent { inline_octets: octets.iter().map(Bytes::len).sum(), ..about };
@@ -125,7 +125,7 @@ impl Requester {
         true
     }
 
-    /// Sends a NULL call on the credit that was kept back.
+    /// Sends a NULL call on the credit that was kept for it.
     // ULB-3.4.1-b, ULB-5.4.2-a
     pub(crate) fn probe(&mut self, host: &mut dyn Host, shared: &mut Shared<'_>) {
         let xid = host.next_xid();
@@ -138,7 +138,7 @@ impl Requester {
         self.send(xid, host, shared);
     }
 
-    /// What there is to find out about a silent peer.
+    /// The means to find out whether a silent peer is alive.
     pub(crate) fn means(&self, shared: &Shared<'_>) -> Means {
         match self.granted {
             None => Means::NeverHeard,
@@ -148,7 +148,7 @@ impl Requester {
         }
     }
 
-    /// A message for this half. Returns whether it answered a call.
+    /// Handles a message for this half. Returns whether it answered a call.
     pub(crate) fn received(&mut self, header: &Header, stream: Bytes, shared: &mut Shared<'_>) -> bool {
         let xid = header.xid;
         // V1-4.2.1-b, V1-2.2.2-a
@@ -160,7 +160,7 @@ impl Requester {
             Body::Error(error) => Err(CallError::Remote(*error)),
             _ => return false,
         };
-        // An ERR_VERS comes from a peer whose credits mean nothing in this version.
+        // A peer that sends an ERR_VERS speaks another version, in which credits have another meaning.
         if !matches!(end, Err(CallError::Remote(ErrorBody::Version { .. }))) {
             // V1-3.3.1-b, V1-3.3.1-g
             self.granted = Some(header.credit.clamp(1, MAX_CREDITS));
@@ -176,27 +176,27 @@ impl Requester {
         self.table.fenced(id, shared.actions);
     }
 
-    /// Takes the memory of a call back at once.
+    /// Cancels a call: takes its memory back at once.
     pub(crate) fn cancel(&mut self, id: CallId, shared: &mut Shared<'_>) {
         self.table.cancel(id, shared.actions);
     }
 
-    /// Leaves a call to itself.
+    /// Forgets a call, and leaves its memory lent.
     pub(crate) fn forget(&mut self, id: CallId, now: Timestamp, shared: &mut Shared<'_>) {
         self.table.forget(id, now, shared.actions);
     }
 
-    /// When the next forgotten call loses its memory.
+    /// The time at which the next forgotten call loses its memory.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         self.table.next_deadline()
     }
 
-    /// Takes back the memory of calls that were forgotten long ago.
+    /// Takes back the memory of calls whose deadline is over.
     pub(crate) fn expire(&mut self, now: Timestamp, shared: &mut Shared<'_>) {
         self.table.expire(now, shared.actions);
     }
 
-    /// The connection is over and every exposure has ended: the calls that are not answered, in their order.
+    /// The connection is over and every exposure has ended. Returns the unanswered calls, in their order.
     pub(crate) fn unanswered(&mut self, shared: &mut Shared<'_>) -> Vec<CallId> {
         self.table.unanswered(shared.actions)
     }
@@ -212,7 +212,7 @@ impl Requester {
     }
 }
 
-/// Whether the peer has receives for another call of ours, if it posts them only when it gets an answer.
+/// Whether the peer has a receive for another call of ours, if it posts them only when it gets an answer.
 fn may_send(shared: &Shared<'_>) -> bool {
     shared.ledger.since_answer() < shared.config.calls_between_answers
 }

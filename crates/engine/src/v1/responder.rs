@@ -1,8 +1,8 @@
-//! The responder half of version 1: calls of the peer, from the header to the answer's completion.
+//! The responder half of version 1: calls of the peer, from the header until the answer's Send is done.
 //!
 //! Owns shares of received messages until they are delivered, and a call's chunks for its result until it is answered.
-//! It answers a call whose header or limits are wrong with ERR_CHUNK. A peer that sends more calls than it has credits,
-//! or faulty messages faster than it takes their answers, loses the connection.
+//! It answers ERR_CHUNK to a call whose header is wrong, or that exceeds a limit. A peer that sends more calls than it
+//! has credits, or faulty messages faster than it takes their answers, loses the connection.
 
 use super::requester::Shared;
 use crate::{
@@ -18,7 +18,7 @@ use rpcrdma_env::Slices;
 use rpcrdma_wire::v1::{Body, ErrorBody, FIXED_OCTETS, Header, Lists, VERSION, WriteChunk};
 use smallvec::smallvec;
 
-/// Answers to faulty messages that may wait to be taken, beyond the peer's credits.
+/// The most answers to faulty messages whose Sends are not done, in addition to the peer's credits.
 pub(crate) const FAULT_ANSWERS: usize = 16;
 
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl Responder {
         let xid = header.xid;
         let long = matches!(header.body, Body::Nomsg(_));
         let (Body::Msg(lists) | Body::Nomsg(lists)) = header.body else { return };
-        // RFC 8167 leaves chunks in the reverse direction to agreement; here there is none.
+        // RFC 8167 leaves chunks in the reverse direction to an agreement of the ends; ours has none.
         let reverse = shared.config.side == Side::Client;
         let layout = layout(&lists, &stream, long, &shared.config.limits).ok();
         // V1-7.1-b
@@ -52,13 +52,13 @@ impl Responder {
         self.admit(shared);
     }
 
-    /// Starts calls that were held, as many as may pin memory.
+    /// Starts held calls, as many as may pin memory.
     fn admit(&mut self, shared: &mut Shared<'_>) {
         let most = shared.ledger.granted().max(shared.config.credits_granted.min(MAX_CREDITS)) as usize;
         self.requests.admit(most, shared.actions);
     }
 
-    /// The call's chunks have come. `head` is the beginning of what was pulled. Returns whether the call is delivered.
+    /// The call's chunks have come. `head` is the beginning of the pulled bytes. Returns whether the call is delivered.
     pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], shared: &mut Shared<'_>) -> bool {
         let pulled = self.requests.pulled(id, head, shared.actions);
         if pulled == Pulled::OtherXid {
@@ -67,7 +67,7 @@ impl Responder {
         pulled == Pulled::Delivered
     }
 
-    /// What the service says, or that the call cannot be served.
+    /// The service's answer, or that the driver cannot serve the call.
     pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, shared: &mut Shared<'_>) {
         let Some(request) = self.requests.take(id) else { return };
         let payload = match answer {
@@ -160,7 +160,7 @@ impl Responder {
         self.admit(shared);
     }
 
-    /// The connection is over: nothing can be answered any more.
+    /// The connection is over: no call can be answered any more.
     pub(crate) fn closed(&mut self) {
         self.requests.closed();
     }
@@ -171,7 +171,7 @@ impl Responder {
     }
 }
 
-/// Raises the peer's credits to what is configured, receives first, and says how many that is.
+/// Raises the peer's credits to the configured number, receives first, and returns it.
 // V1-3.3.1-b, V1-3.3.1-d, V1-3.3.1-h
 fn grant(shared: &mut Shared<'_>) -> u32 {
     let credits = shared.config.credits_granted.clamp(1, MAX_CREDITS);
@@ -179,7 +179,7 @@ fn grant(shared: &mut Shared<'_>) -> u32 {
     credits
 }
 
-/// The handle to invalidate: that of the memory which the reply fills, if there is one.
+/// The handle to invalidate: the handle of the memory that the reply fills, if there is one.
 fn handle_of(lists: &Lists) -> Option<u32> {
     let written = lists.writes.chunks().iter().chain(&lists.reply).flat_map(WriteChunk::segments);
     let read = lists.reads.segments().iter().map(|entry| &entry.segment);

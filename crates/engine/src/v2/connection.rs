@@ -1,10 +1,11 @@
-//! The state machine of one connection of version 2: both halves, the exchange, and what is sent when.
+//! The state machine of one connection of version 2: both halves, the exchange of properties, and the order in which
+//! messages are sent.
 //!
-//! Call its methods as those of [`Endpoint`](crate::Endpoint). It owns what its parts own. No input is
-//! an error: a mistake of the peer shows as an action, and the connection ignores names that have lost their meaning.
+//! Call its methods like those of [`Endpoint`](crate::Endpoint). It owns what its parts own. No input is an error: a
+//! mistake of the peer leads to an action, and the connection ignores names that are no longer valid.
 //!
-//! When a credit is free, this comes first: the rest of a message under way, properties, errors, replies, calls. A
-//! grant is sent alone only when the peer may have run out of credits and no other message can carry it.
+//! When a credit is free, messages go in this order: the rest of a message under way, properties, errors, replies,
+//! calls. A grant is sent alone only if the peer may have run out of credits and no other message can carry it.
 
 use super::{
     ErrorBody, ExtensionRefused, MAX_WAITING_MESSAGES, OtherBody,
@@ -28,26 +29,26 @@ use std::{
     time::Duration,
 };
 
-/// How long answers may wait for credits that the peer does not grant, before it is given up, for they hold memory; and
-/// calls of which none is under way.
+/// How long we wait if the peer grants no credits for answers, which hold memory, or for calls while none is under way.
+/// Then we close the connection.
 pub const CREDIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the parts of one message may take to come, before the connection is given up. They hold memory, and the
-/// longest message that we put together comes in this time at 140 kB/s. Other peers may wait for that memory, and
-/// meanwhile none of their calls is answered: it must be free before they take the server for dead.
+/// How long the parts of one message may take before we close the connection. They hold memory, and the longest message
+/// that we join comes in this time at 140 kB/s. Other peers may wait for that memory, and meanwhile their calls get no
+/// answer: the memory must be free before they take the server for dead.
 pub const SEQUENCE_TIMEOUT: Duration = Duration::from_secs(30);
 const _: () = assert!(SEQUENCE_TIMEOUT.as_secs() < crate::SILENCE_LIMIT.as_secs() + crate::PROBE_TIMEOUT.as_secs());
 
-/// Whether something waits for credits.
+/// Whether messages wait for credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Starving {
     No,
-    /// Since a moment that the next wake tells.
+    /// From now on: the next wake sets the time.
     Begins,
     Since(Timestamp),
 }
 
-/// The smallest Sends and Receives of this version, in bytes: what a peer may assume until we announce something else
+/// The smallest Sends and Receives of this version, in bytes: what a peer may assume until we announce other sizes
 /// (draft section 4.2.2).
 // V2-4.2.2-c, V2-5.2.2-d
 pub const MIN_OCTETS: u32 = 4096;
@@ -64,22 +65,22 @@ pub struct Connection {
     // V2-3.1.3.3-a
     responder: Responder,
     silence: Silence,
-    /// Messages of an extension that may be answered with an error: XID and header type.
+    /// Messages of an extension that the peer may answer with an error: XID and header type.
     extension_sent: VecDeque<(u32, u32)>,
     unsupported: BTreeSet<u32>,
     /// Whether the peer may be waiting for credits.
     owes_grant: bool,
-    /// Whether the message that is being handled grants and does nothing else.
+    /// Whether the present message is a grant and nothing else.
     only_grants: bool,
     negotiated: bool,
-    /// Whether a call that was refused can be sent again.
+    /// Whether a refused call can be sent again.
     again: bool,
     starving: Starving,
-    /// Since when a message in parts is under way.
+    /// The time since when a message in parts is under way.
     sequence_since: Option<Timestamp>,
-    /// Whether that time begins anew, as we have kept the peer from going on until now.
+    /// Whether that time starts again, because until now the peer had no credit to continue.
     resumes: bool,
-    /// Receives of parts that are promised anew when calls that came in parts have been answered.
+    /// Receives of parts that we promise again when calls that came in parts have been answered.
     deferred: usize,
     /// Memory for headers.
     scratch: Scratch,
@@ -115,8 +116,8 @@ macro_rules! sending {
 mod incoming;
 
 impl Connection {
-    /// A connection on which no message of version 2 has passed yet, with `posted` receives of at least [`MIN_OCTETS`].
-    /// The client then calls [`start`](Self::start).
+    /// A connection on which no message of version 2 has been sent or received, with `posted` receives of at least
+    /// [`MIN_OCTETS`]. The client then calls [`start`](Self::start).
     pub fn new(config: Config, posted: usize) -> Self {
         let (send_octets, receive_octets) = (config.send_octets.max(MIN_OCTETS), config.receive_octets.max(MIN_OCTETS));
         let config = Config { send_octets, receive_octets, ..config };
@@ -147,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// The client's first message.
+    /// Sends the client's first message.
     // V2-4.2.3-a, V2-4.2.3-b
     pub fn start(&mut self, now: Timestamp, host: &mut dyn Host) {
         if !self.exchange.has_xid() {
@@ -156,17 +157,17 @@ impl Connection {
         }
     }
 
-    /// The XID of the messages with our properties, the first of which is the probe.
+    /// The XID of our property messages, the first of which is the probe.
     pub fn exchange_xid(&self) -> u32 {
         self.exchange.xid()
     }
 
-    /// What holds now.
+    /// The present limits of this connection.
     pub fn link(&self) -> Link {
         self.exchange.link(&self.config)
     }
 
-    /// Numbers of the moment.
+    /// Present numbers of the connection.
     pub fn stats(&self) -> Stats {
         Stats {
             receives: self.credits.posted(),
@@ -179,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// The next thing to do.
+    /// The next action.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -187,8 +188,8 @@ impl Connection {
     /// Starts a call of ours. It is sent as soon as the exchange is over and a credit is free.
     ///
     /// # Errors
-    /// If the XID is in use, or this end does not call. If no message can carry it, that shows later, as
-    /// [`Action::Fail`].
+    /// If the XID is in use, or this end makes no calls. If no message can carry the call, [`Action::Fail`] reports
+    /// that later.
     pub fn call(&mut self, call: Call, now: Timestamp, host: &mut dyn Host) -> Result<(), CallRefused> {
         self.requester.call(call, &self.config)?;
         self.pump(now, host);
@@ -208,7 +209,7 @@ impl Connection {
     /// Sends a message of an extension when a credit is free.
     ///
     /// # Errors
-    /// If the peer does not know its header type, it fits no message, or too many wait.
+    /// If the peer does not know its header type, it does not fit into a Send, or too many messages wait.
     pub fn send_extension(
         &mut self,
         xid: u32,
@@ -240,7 +241,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether another message of an extension's may wait for credits.
+    /// Whether another message of an extension may wait for credits.
     pub fn extension_room(&self) -> bool {
         let controls = &self.outbox.controls;
         controls.len() < MAX_WAITING_MESSAGES || controls.len() - self.waiting_errors() < MAX_WAITING_MESSAGES
@@ -250,7 +251,7 @@ impl Connection {
         self.outbox.controls.iter().filter(|control| matches!(control, Control::Error { .. })).count()
     }
 
-    /// Tells the peer that there was no room for a message of an extension.
+    /// Answers a message of an extension for which this end has no room.
     pub fn refuse_extension(&mut self, xid: u32, now: Timestamp, host: &mut dyn Host) {
         self.outbox.error(xid, VERSION, ErrorBody::System);
         self.pump(now, host);
@@ -266,10 +267,10 @@ impl Connection {
             self.exchange.set_xid(host.next_xid());
         }
         self.exchange.begin(now);
-        // A call keeps its credit until it is answered.
+        // A call keeps its credit until it is answered; any other message gives it back.
         if !self.take(message) {
             if self.parts.is_open() && self.is_full() {
-                // No grant either: each would be a loan.
+                // No separate grant either: each would be a loan.
                 self.deferred += 1;
                 self.owes_grant = false;
             } else {
@@ -278,7 +279,7 @@ impl Connection {
             }
         }
         self.sequence_since = if self.parts.is_open() { self.sequence_since.or(Some(now)) } else { None };
-        // What this end says of its own accord is not the peer's fault.
+        // Messages that this end sends on its own initiative are not the peer's fault.
         if self.outbox.controls.len() > MAX_WAITING_ERRORS && self.waiting_errors() > MAX_WAITING_ERRORS {
             self.close(CloseCause::Peer(PeerFault::AnswersNotTaken));
         }
@@ -288,32 +289,33 @@ impl Connection {
         self.credits.settle(&mut self.actions);
     }
 
-    /// When a message in parts has taken too long. Time in which we grant nothing for its parts does not count.
+    /// The time at which a message in parts has taken too long. Time in which we grant nothing for its parts does not
+    /// count.
     fn unfinished_at(&self) -> Option<Timestamp> {
         self.sequence_since.filter(|_| self.deferred == 0 && !self.resumes).map(|since| since + SEQUENCE_TIMEOUT)
     }
 
     /// Whether to stop granting credits for parts: unanswered calls that came in parts hold more than half of
-    /// [`Limits::call_octets`](crate::Limits::call_octets). With the credits that it still has, the peer can send
-    /// little of another.
+    /// [`Limits::call_octets`](crate::Limits::call_octets). With its remaining credits, the peer can send only a little
+    /// more.
     fn is_full(&self) -> bool {
         u64::try_from(self.responder.joined_octets()).unwrap_or(u64::MAX) > self.config.limits.call_octets / 2
     }
 
-    /// Whether a message in parts would begin with this one. Parts are put together in memory that is separate from the
-    /// receives: at most one and a half times [`Limits::call_octets`](crate::Limits::call_octets), and the parts that
-    /// were under way.
+    /// Whether this message would begin a message in parts. Parts are joined in memory that is separate from the
+    /// receives: at most one and a half times [`Limits::call_octets`](crate::Limits::call_octets), and the parts under
+    /// way.
     pub fn begins_parts(&self, message: &[u8]) -> bool {
         !self.parts.is_open() && begins_parts(message)
     }
 
-    /// Whether memory is held for messages that came, or come, in parts.
+    /// Whether messages in parts, complete or not, hold memory.
     pub fn holds_parts(&self) -> bool {
         self.parts.is_open() || self.responder.joined_octets() > 0
     }
 
     /// As [`Endpoint::fenced`](crate::Endpoint::fenced). A call that is to be sent again waits for
-    /// [`wake`](Self::wake), which is due at once then.
+    /// [`wake`](Self::wake), which is then due at once.
     pub fn fenced(&mut self, exposure: ExposureId) {
         let queued = self.requester.table.queued();
         self.requester.fenced(exposure, &mut self.actions);
@@ -337,17 +339,17 @@ impl Connection {
         let silent = matches!(answer, Answer::Nothing);
         self.responder.answer(request, answer, &mut serving!(self));
         let deferred = if self.is_full() { 0 } else { std::mem::take(&mut self.deferred) };
-        // The peer can go on from here: the next wake sets its time.
+        // Now the peer can continue: the next wake sets its time.
         self.resumes |= deferred > 0 && self.sequence_since.is_some();
         for _ in 0..deferred {
             self.credits.released();
         }
-        // There may be no reply that grants the credits which have become free.
+        // Perhaps no reply will grant the credits that are free again.
         self.owes_grant |= (silent || deferred > 0) && self.credits.peer_is_short();
         self.pump_answers();
     }
 
-    /// When to call [`wake`](Self::wake) at the latest. At once, if a call is to be sent again.
+    /// The latest time at which to call [`wake`](Self::wake). At once, if a call is to be sent again.
     pub fn next_wake(&self) -> Option<Timestamp> {
         if self.closing {
             return None;
@@ -366,12 +368,12 @@ impl Connection {
         times.into_iter().flatten().min()
     }
 
-    /// When the connection is closed if nothing comes from the peer, once that is known.
+    /// The time at which we close the connection if nothing comes from the peer, if it is already known.
     pub fn gives_up_at(&self) -> Option<Timestamp> {
         self.silence.gives_up_at()
     }
 
-    /// Time has passed.
+    /// Does what is due at this time.
     pub fn wake(&mut self, now: Timestamp, host: &mut dyn Host) {
         if self.closing {
             return;
@@ -425,7 +427,7 @@ impl Connection {
         }
     }
 
-    /// Sends what credits allow, calls included.
+    /// Sends all that waits, calls included, as credits allow.
     fn pump(&mut self, now: Timestamp, host: &mut dyn Host) {
         self.again = false;
         loop {
@@ -446,7 +448,7 @@ impl Connection {
         }
     }
 
-    /// Sends everything that waits, as far as credits allow.
+    /// Sends all that waits, except new calls, as credits allow.
     // V2-4.2.1.1-e
     fn pump_answers(&mut self) {
         while !self.closing && self.credits.may_send() {
@@ -477,7 +479,7 @@ impl Connection {
                 break;
             }
         }
-        // Calls of ours wait only for credits if none is under way, whose answer would grant.
+        // Calls of ours count as waiting only if none is under way: its answer would grant credits.
         let calls = self.exchange.is_over() && self.requester.table.queued() > 0 && self.requester.unanswered() == 0;
         if (self.outbox.is_empty() && !calls) || self.credits.may_send() {
             self.starving = Starving::No;
@@ -499,7 +501,7 @@ impl Connection {
         self.actions.push_back(action);
     }
 
-    /// Reports what both ends agreed on, once.
+    /// Reports once what both ends have agreed on.
     fn settled(&mut self) {
         if !self.negotiated && self.exchange.is_over() {
             self.negotiated = true;
@@ -517,7 +519,7 @@ impl Connection {
     }
 }
 
-/// Whether a message says that more of it is to come.
+/// Whether a message announces that more parts follow.
 pub(crate) fn begins_parts(message: &[u8]) -> bool {
     Prefix::decode(message).is_ok_and(|prefix| prefix.is_continued())
 }

@@ -1,8 +1,9 @@
-//! Credits of version 2: one credit is one message, separately for each direction (draft section 4.2.1).
+//! Credits of version 2: one credit pays for one message, separately for each direction (draft section 4.2.1).
 //!
-//! Receives back what the peer may send, and we post them before we promise them: our ceiling, the peer's ceiling (each
-//! of its messages obliges us to grant one, whether we have a spare receive or not), and spare ones. What we may send
-//! is a balance that the peer's messages add to, up to the peer's ceiling. Owns only numbers.
+//! Each message that the peer may send needs a receive, and we post receives before we promise them. We need as many as
+//! our ceiling, plus the peer's ceiling (each of its messages obliges us to grant a credit, even without a spare
+//! receive), plus spare ones. Our messages spend a balance; the peer's messages add to it, up to the peer's ceiling.
+//! Owns only numbers.
 //!
 //! | number | goes up | goes down |
 //! |---|---|---|
@@ -10,46 +11,46 @@
 //! | `count` | when a receive can be used for something new | by what a message of ours grants, at least one: a loan |
 //! | `least` | by what a message of ours grants, up to our ceiling | by each message of the peer |
 //!
-//! `least` never exceeds what the peer has once it has read all that we sent. If it is zero, the peer may be waiting
-//! for us.
+//! `least` never exceeds the credits that the peer has after it has read all our messages. If it is zero, the peer may
+//! be waiting for us.
 //!
-//! A grant that found the peer's balance full is lost, and `count` would owe for it for ever. After one end has sent
-//! much more than the other, that could narrow the window of either end to a message at a time. Two rules prevent it.
-//! The end that calls learns from each reply what the peer has read: everything that was granted up to the call, so at
-//! most our ceiling is left of it. The end that answers learns nothing like that; but the client's ceiling is half of
-//! the credits that it asks of the server, and that limits how much the server can come to owe.
+//! If the peer's balance is full, a grant is lost, and `count` would owe for it for ever. After one end has sent many
+//! more messages than the other, that could narrow the window of either end to one message at a time. Two rules prevent
+//! it. The end that calls learns from each reply what the peer has read: everything that was granted up to the call, of
+//! which at most our ceiling can be left. The end that answers learns nothing like this; but the client's ceiling is
+//! half of the credits that it asks the server for, and this limits how much the server can owe.
 
 use crate::{Action, Config, Side, config::MAX_CREDITS};
 use rpcrdma_wire::v2::Credits as Word;
 use std::collections::VecDeque;
 
-/// Receives beyond those that credits cover: one for a grant without a credit (V2-4.2.1.2-b), and three for grants that
-/// crossed messages of ours on their way.
+/// Receives in addition to those for credits: one for a grant without a credit (V2-4.2.1.2-b), and three for grants
+/// that crossed messages of ours on their way.
 // V2-4.2.1.2-c
 pub const SPARE_RECEIVES: usize = 4;
 
-/// The fewest messages that we let be under way: a call and a message that it has to wait for.
+/// The lowest ceiling: a call, and a message that the call has to wait for.
 const MIN_CEILING: u32 = 2;
 
 // V2-4.2.1.1-a, V2-4.2.1.1-b
 #[derive(Debug)]
 pub(crate) struct Credits {
-    /// The most that we let be outstanding.
+    /// The most messages of the peer that we let be outstanding.
     own: i32,
-    /// The most of the peer's ceiling that we accept.
+    /// The highest ceiling that we accept from the peer.
     peer_limit: i32,
-    /// The peer's ceiling, as far as we accept it.
+    /// The peer's ceiling, limited to what we accept.
     peer: i32,
     balance: i32,
     /// Whether we have sent a grant without a credit since the last message of the peer.
     on_reserve: bool,
     count: i32,
-    /// Receives that were used by messages and cannot be promised again yet.
+    /// Receives that messages have used and that we cannot promise again yet.
     held: i32,
-    /// All that our messages have granted.
+    /// All credits that our messages have granted.
     granted: u64,
     least: i32,
-    /// What the peer can have at most: granted, and not seen to be used.
+    /// The most credits that the peer can have: granted, and not yet seen in use.
     most: i64,
     /// Grants that the peer may send without a credit: one for each message of ours that it can have read.
     free: i64,
@@ -57,7 +58,7 @@ pub(crate) struct Credits {
 }
 
 impl Credits {
-    /// Credits of a connection with `posted` receives on which no message of this version has passed.
+    /// Credits of a connection with `posted` receives, on which no message of this version has been sent or received.
     pub(crate) fn new(config: &Config, posted: usize) -> Self {
         let wanted = config.credits_wanted.max(config.credits_granted);
         let wanted = if config.side == Side::Client { wanted.div_ceil(2) } else { wanted };
@@ -89,12 +90,12 @@ impl Credits {
         self.posted
     }
 
-    /// What we announce as the most that can be outstanding.
+    /// Our ceiling, which we announce.
     pub(crate) fn own(&self) -> usize {
         usize::try_from(self.own).unwrap_or(0)
     }
 
-    /// What the peer has announced, as far as we accept it.
+    /// The peer's ceiling, limited to what we accept.
     pub(crate) fn peer(&self) -> usize {
         usize::try_from(self.peer).unwrap_or(0)
     }
@@ -105,20 +106,20 @@ impl Credits {
         self.held += 1;
     }
 
-    /// All that was granted so far: the mark of a call that has just been sent.
+    /// All credits granted so far: the mark of a call that has just been sent.
     pub(crate) fn granted(&self) -> u64 {
         self.granted
     }
 
-    /// A message in reply to a call has come. When the last part of that call was sent, everything granted amounted to
-    /// `mark`. The peer has read all of that, and had at most our ceiling before it spent a credit on the reply.
+    /// A message in reply to a call has come. `mark` is all that was granted when the last part of that call was sent.
+    /// The peer has read all of that, and had at most our ceiling before it spent a credit on the reply.
     pub(crate) fn acknowledged(&mut self, mark: u64) {
         let since = i32::try_from(self.granted.saturating_sub(mark)).unwrap_or(i32::MAX);
         let surely_free = 1i32.saturating_sub(since).saturating_sub(self.held);
         self.count = self.count.max(surely_free.min(self.own));
     }
 
-    /// What the message grants, whatever else is made of it. Returns whether the peer may have sent it.
+    /// Counts the credits of a message, whatever else is in it. Returns whether the peer had a credit for it.
     // V2-4.2.1.1-h, V2-4.2.1.1-i, V2-4.2.1.1-f
     pub(crate) fn heard(&mut self, word: Word, bare_grant: bool) -> bool {
         let ceiling = i32::from(word.maximum.max(word.granted)).min(self.peer_limit);
@@ -134,7 +135,7 @@ impl Credits {
         self.most >= 0
     }
 
-    /// The receive of a message can be promised for something new: at once, or for a call when it is answered.
+    /// A message's receive can be promised again: at once, or for a call when it is answered.
     pub(crate) fn released(&mut self) {
         self.count = (self.count + 1).min(self.own);
         self.held = (self.held - 1).max(0);
@@ -146,8 +147,8 @@ impl Credits {
         self.balance > 0
     }
 
-    /// Whether another call may be sent while `unanswered` are. One credit is kept for answers, which calls may be
-    /// waiting for.
+    /// Whether another call may be sent while `unanswered` calls are under way. One credit is kept for answers, because
+    /// the peer's calls may wait for answers.
     // ULB-3.4.1-a, V2-11.1.4-c
     pub(crate) fn may_call(&self, unanswered: usize) -> bool {
         self.balance > 1 || (self.balance == 1 && unanswered == 0)
@@ -164,15 +165,15 @@ impl Credits {
         self.least <= 0 || (self.count > 0 && self.least <= self.own / 4)
     }
 
-    /// Whether we answer a grant of the peer with one of ours: it may have spent its last credit on grants, and wait
-    /// for ever. Only a grant of several credits is an answer. Its receiver must send as many messages before there is
-    /// another, so two ends that both do this soon fall silent.
+    /// Whether we answer a grant of the peer with one of ours: the peer may have spent its last credit on grants, and
+    /// would wait for ever. We answer only with a grant of several credits. The peer must then send as many messages
+    /// before the next one, so two ends that both follow this rule soon stop.
     // V2-4.2.1.2-d
     pub(crate) fn peer_is_stuck(&self) -> bool {
         self.least <= 0 && self.count >= MIN_CEILING as i32
     }
 
-    /// The word of the next message, which is sent at once: receives first.
+    /// The credit word of the next message, which is sent at once. Asks for missing receives first.
     // V2-4.2.1.1-d, V2-4.2.1.1-h, V2-4.2.1.1-c, V2-7-d, V2-4.5.1-d, V2-4.5.2-d
     pub(crate) fn stamp(&mut self, actions: &mut VecDeque<Action>) -> Word {
         self.settle(actions);
@@ -283,8 +284,8 @@ mod tests {
         assert!(!credits.heard(Word::new(1, 1), true));
     }
 
-    /// The server has sent five messages for each of the client's, and the grants of most were lost: the client's
-    /// balance was full. When the client then sends more, the server still has receives to promise.
+    /// The server has sent five messages for each of the client's, and most of their grants were lost, because the
+    /// client's balance was full. When the client then sends more, the server still has receives to promise.
     #[test]
     fn the_server_owes_less_than_it_can_grant() {
         let mut server = credits(Side::Server, 8);
@@ -311,7 +312,7 @@ mod tests {
         client.consumed();
         client.heard(Word::new(8, 8), false);
         client.released();
-        // A call in six parts, and its reply: five grants found the balance full.
+        // A call in six parts, and its reply: five grants were lost because the balance was full.
         for _ in 0..6 {
             stamp(&mut client);
         }
@@ -322,7 +323,7 @@ mod tests {
         client.acknowledged(mark);
         client.released();
         assert_eq!(client.count, 1, "the receive of the reply, and no debt");
-        // What was granted after the call may not have been read, and another reply is held.
+        // The peer may not have read what was granted after the call, and another reply is held.
         let mark = client.granted();
         for _ in 0..3 {
             stamp(&mut client);

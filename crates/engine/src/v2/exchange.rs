@@ -1,8 +1,8 @@
 //! The exchange of transport properties (draft sections 5 and 6.3.4).
 //!
-//! Each end announces its own in one or more messages, TPMORE set in all but the last; a property that fits no message
-//! goes in pieces. What the peer announces counts from its arrival, in whole messages: one that is wrong changes
-//! nothing. Owns both ends' properties and what is not yet sent.
+//! Each end announces its own properties in one or more messages, with TPMORE set in all but the last; a property that
+//! fits no message is cut into pieces. What the peer announces counts from its arrival, one whole message at a time: a
+//! message that is wrong changes nothing. Owns both ends' properties, and our messages that are not sent yet.
 
 use crate::{
     Config, Link, Side,
@@ -16,22 +16,22 @@ use rpcrdma_wire::v2::{
 };
 use std::{collections::VecDeque, time::Duration};
 
-/// Bytes of the client's messages of the exchange: the first may go to a server that knows version 1 only.
+/// The most bytes of a client's message of the exchange: the first may go to a server that knows version 1 only.
 // V2-4.2.3-d, V2-4.2.3-f
 const CLIENT_OCTETS: usize = MIN_SIZE_OCTETS as usize;
 
-/// Bytes of the server's messages of the exchange: version 2's default threshold.
+/// The most bytes of a server's message of the exchange: version 2's default threshold.
 // V2-6.3.4-c, V2-4.2.3.1-b, V2-4.2.3-f
 const SERVER_OCTETS: usize = 4096;
 
-/// How long the peer's part of the exchange may take before calls are made with what is known.
+/// How long the peer's part of the exchange may take. After that, we make calls with what we know.
 // V2-6.2.2.3-h
 pub const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most messages of the exchange that are taken from the peer. The draft's six properties need two at most.
+/// The most messages of the exchange that we accept from the peer. The draft's six properties need at most two.
 const MAX_PEER_SETS: usize = 64;
 
-/// One message of ours.
+/// One message of ours that is not sent yet.
 #[derive(Debug)]
 enum Unsent {
     Set(PropertySet),
@@ -43,19 +43,19 @@ pub(crate) struct Exchange {
     ours: Properties,
     theirs: Properties,
     unsent: VecDeque<Unsent>,
-    /// The XID of our messages, by which errors about them are known. Not zero once there is one.
+    /// The XID of our messages, by which we recognise errors about them. Zero until it is set.
     xid: u32,
     heard: usize,
     heard_all: bool,
-    /// What was left unsent when the peer did without the exchange, in case that it comes to it late.
+    /// Our messages that were unsent when the peer skipped the exchange, in case that it begins the exchange later.
     late: Option<VecDeque<Unsent>>,
-    /// The time, as far as it is known.
+    /// The latest time that we know.
     now: Timestamp,
     authenticator: Option<Box<dyn HostAuthenticator>>,
     verdict: Verdict,
     /// The most bytes of a set in one message.
     max: usize,
-    /// When to go on without the rest.
+    /// When to continue without the rest of the exchange.
     deadline: Option<Timestamp>,
 }
 
@@ -96,7 +96,7 @@ impl Exchange {
         }
     }
 
-    /// Whether there is an XID for our messages.
+    /// Whether our messages have an XID yet.
     pub(crate) fn has_xid(&self) -> bool {
         self.xid != 0
     }
@@ -105,7 +105,7 @@ impl Exchange {
         self.xid = xid.max(1);
     }
 
-    /// Whether this is the XID of our messages.
+    /// Whether our messages have this XID.
     pub(crate) fn is_about(&self, xid: u32) -> bool {
         self.xid == xid && xid != 0
     }
@@ -119,7 +119,8 @@ impl Exchange {
         &self.theirs
     }
 
-    /// What holds now. Before the exchange is over these are the defaults, which ours are never below.
+    /// The present limits. Before the exchange is over these follow from the defaults, and our own values are never
+    /// below them.
     // V2-4.2.2-b, V2-4.2.2-c, V2-4.2.3.2-f, V2-C.7-a
     pub(crate) fn link(&self, config: &Config) -> Link {
         let default = Properties::default();
@@ -137,13 +138,13 @@ impl Exchange {
         !self.unsent.is_empty()
     }
 
-    /// Whether the last set of ours that was taken is not the last.
+    /// Whether further sets follow the one that was just taken.
     // V2-6.2.2.3-c, V2-6.3.4-d
     fn says_more(&self) -> bool {
         self.has_unsent() || self.verdict == Verdict::Pending
     }
 
-    /// What is known of the peer.
+    /// What authentication has decided about the peer.
     pub(crate) fn verdict(&self) -> Verdict {
         self.verdict
     }
@@ -153,7 +154,7 @@ impl Exchange {
         self.unsent.extend(in_messages(set, self.max));
     }
 
-    /// What the peer has announced about itself.
+    /// Handles the peer's authentication material.
     // V2-5.2.6-a, V2-5.2.6-b
     fn authenticate(&mut self, material: &Bytes) {
         if self.verdict != Verdict::Pending || material.is_empty() {
@@ -170,7 +171,7 @@ impl Exchange {
         }
     }
 
-    /// The peer says nothing more: the verdict is due.
+    /// The peer announces nothing more: the verdict is due.
     fn conclude(&mut self) {
         if self.verdict == Verdict::Pending {
             let may_go_on = self.authenticator.as_mut().is_some_and(|authenticator| authenticator.silent());
@@ -179,7 +180,7 @@ impl Exchange {
         }
     }
 
-    /// The next message of ours.
+    /// Takes our next message.
     // V2-6.3.4-b, V2-6.2.2.3-a
     pub(crate) fn next(&mut self, credits: Credits) -> Option<Header> {
         let next = self.unsent.pop_front()?;
@@ -195,7 +196,7 @@ impl Exchange {
         })
     }
 
-    /// A message of the peer's was taken. Returns whether it may send another: the last is the last.
+    /// Whether the peer may send another message of the exchange: after its last, none.
     // V2-6.2.2.3-d
     pub(crate) fn may_hear(&self) -> bool {
         (!self.heard_all || self.late.is_some()) && self.heard < MAX_PEER_SETS
@@ -205,7 +206,7 @@ impl Exchange {
     pub(crate) fn hear(&mut self, set: &PropertySet, tpmore: bool) {
         self.reopen();
         self.theirs.apply(set);
-        // The material shares the receive buffer.
+        // The material shares the receive buffer, so we copy it.
         self.theirs.host_auth = self.theirs.host_auth.as_ref().map(|octets| Bytes::copy_from_slice(octets));
         for property in &set.0 {
             if let Property::HostAuth(material) = property {
@@ -225,8 +226,8 @@ impl Exchange {
         }
     }
 
-    /// The peer skips the exchange: the defaults hold for it, and ours is not sent. If it has announced nothing yet, it
-    /// may do so later, once, unless an authenticator asks who it is (V2-6.3.4-b, V2-4.2.3-f).
+    /// The peer skips the exchange: its properties have their defaults, and we do not send ours. If it has announced
+    /// nothing yet, it may do so later, once, unless there is an authenticator (V2-6.3.4-b, V2-4.2.3-f).
     // V2-6.2.2.3-h
     pub(crate) fn skip(&mut self) {
         let may_be_late = self.heard == 0 && !self.heard_all && self.authenticator.is_none();
@@ -257,7 +258,7 @@ impl Exchange {
         self.heard == 0 && !self.heard_all
     }
 
-    /// The first message of the peer has come, or our own exchange has begun.
+    /// The peer's first message has come, or our own exchange has begun.
     pub(crate) fn begin(&mut self, now: Timestamp) {
         let timeout = if self.authenticator.is_some() { AUTHENTICATION_TIMEOUT } else { EXCHANGE_TIMEOUT };
         self.deadline.get_or_insert(now + timeout);
@@ -268,7 +269,7 @@ impl Exchange {
         self.deadline.filter(|_| !self.is_over())
     }
 
-    /// Goes on without the rest, if it is time.
+    /// Continues without the rest, if the deadline is over. Returns whether it is.
     pub(crate) fn wake(&mut self, now: Timestamp) -> bool {
         let due = self.next_wake().is_some_and(|when| when <= now);
         if due {
@@ -278,7 +279,7 @@ impl Exchange {
     }
 }
 
-/// A set as one message, or in pieces if it is one property that fits none.
+/// A set as one message, or in pieces if it is a single property that fits no message.
 // V2-6.3.4-c, V2-6.2.2.2-n
 fn in_messages(set: PropertySet, max: usize) -> Vec<Unsent> {
     if set.encoded_len() <= max {
@@ -295,7 +296,7 @@ fn in_messages(set: PropertySet, max: usize) -> Vec<Unsent> {
     pieces
 }
 
-/// What a client can do in the reverse direction; a server serves the forward one.
+/// What a client can do in the reverse direction. A server serves the forward direction.
 // V2-5.2.5-a, V2-4.5.3-a, V2-4.5.3-b
 pub(crate) fn reverse_of(config: &Config) -> ReverseSupport {
     match config.side {

@@ -1,9 +1,9 @@
 //! Version 2 of RPC-over-RDMA on one connection (draft-ietf-nfsv4-rpcrdma-version-two-01).
 //!
-//! Drive [`Connection`] as its namesake of version 1. Both share the table of calls, the planning of chunks and the
-//! lent memory. This version adds credits of both directions, the exchange of transport properties, messages in
-//! several parts, and errors that say what to do. `docs/version2.md` says how we read the draft; the ids in the tests
-//! are those of `spec/requirements.toml`.
+//! Drive [`Connection`] like its namesake of version 1. Both share the table of calls, the planning of chunks and the
+//! lent memory. This version adds credits of both directions, the exchange of transport properties, messages in several
+//! parts, and errors that say what to do. `docs/version2.md` says how we read the draft; `spec/requirements.toml`
+//! defines the ids in the tests.
 
 mod connection;
 mod credits;

@@ -1,7 +1,7 @@
-//! What waits to be sent: errors, messages of extensions, replies, and the message that is under way in parts.
+//! Messages that wait to be sent: errors, messages of extensions, replies, and the message that is under way in parts.
 //!
-//! Owns shares of the bytes until they are sent. A message that does not fit one Send goes in several, and nothing but
-//! control messages goes between them. Chunks go with the last.
+//! Owns shares of the bytes until they are sent. A message that does not fit one Send goes in several, and only control
+//! messages go between them. Chunks go with the last part.
 
 use crate::{Action, MessageKind, Sent, plan::gathered};
 use bytes::Bytes;
@@ -11,7 +11,7 @@ use rpcrdma_xdr::UNIT;
 use smallvec::smallvec;
 use std::collections::VecDeque;
 
-/// Errors that may wait for credits. A peer that causes more is not to be helped.
+/// The most errors that may wait for credits. We close the connection of a peer that causes more.
 pub const MAX_WAITING_ERRORS: usize = 160;
 
 /// A message without payload.
@@ -21,16 +21,16 @@ pub(crate) enum Control {
     Other { xid: u32, response: bool, body: OtherBody },
 }
 
-/// An RPC message on its way.
+/// An RPC message that is being sent.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) xid: u32,
     pub(crate) response: bool,
-    /// What goes with the last part.
+    /// The chunks, which go with the last part.
     pub(crate) chunks: Chunks,
-    /// The payload of the next part; none if it is in a chunk.
+    /// The payload of the next part; `None` if the payload is in a chunk.
     next: Option<Slices>,
-    /// The payloads of those that follow.
+    /// The payloads of the parts behind that.
     later: VecDeque<Slices>,
     pub(crate) invalidate: Option<u32>,
     pub(crate) signaled: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Outgoing {
 pub(crate) struct NoRoom;
 
 impl Outgoing {
-    /// A message whose payload goes inline, in as many parts as it takes.
+    /// A message whose payload goes inline, in as many parts as it needs.
     // V2-4.4.1-a, V2-4.4.2-a, V2-4.1-c
     pub(crate) fn inline(
         about: Sent,
@@ -98,7 +98,7 @@ impl Outgoing {
     }
 }
 
-/// What the completion of a part that is not the last one means.
+/// The summary of a part that is not the last one.
 fn part_of(about: Sent) -> Sent {
     Sent {
         kind: MessageKind::Part,
@@ -111,7 +111,7 @@ fn part_of(about: Sent) -> Sent {
     }
 }
 
-/// Cuts a payload: parts of `each` bytes, the last of at most `last`, none of nothing.
+/// Cuts a payload into parts of `each` bytes, the last of at most `last`; an empty payload gives no part.
 // V2-6.3.1-b, V2-4.1-c
 fn cut(payload: Slices, each: usize, last: usize, max_gather: usize) -> VecDeque<Slices> {
     let mut left: usize = payload.iter().map(Bytes::len).sum();
@@ -119,7 +119,7 @@ fn cut(payload: Slices, each: usize, last: usize, max_gather: usize) -> VecDeque
     let mut current = Bytes::new();
     let mut parts = VecDeque::with_capacity(left.div_ceil(each).max(1));
     loop {
-        // At least one unit must be left for the last part, or there would be a part without bytes.
+        // At least one unit must be left for the last part, or it would have no bytes.
         let wanted = if left <= last { left } else { each.min(left.saturating_sub(UNIT)).max(UNIT) };
         let mut part = Slices::with_capacity(max_gather.min(2));
         let mut len = 0;
@@ -142,7 +142,7 @@ fn cut(payload: Slices, each: usize, last: usize, max_gather: usize) -> VecDeque
     }
 }
 
-/// An error as a Send.
+/// A control message as a Send.
 pub(crate) fn control(control: Control, credits: Credits) -> Action {
     let (header, kind) = match control {
         Control::Error { xid, version, error } => (Header::error(xid, version, credits, error), MessageKind::Error),
@@ -151,7 +151,7 @@ pub(crate) fn control(control: Control, credits: Credits) -> Action {
     bare(&header, kind)
 }
 
-/// A message that is nothing but a header.
+/// A message that consists of a header only.
 pub(crate) fn bare(header: &Header, kind: MessageKind) -> Action {
     let octets = header.to_bytes();
     let about = Sent {
@@ -168,7 +168,7 @@ pub(crate) fn bare(header: &Header, kind: MessageKind) -> Action {
     Action::Send { octets: smallvec![octets], invalidate: None, signaled: true, about }
 }
 
-/// Everything that waits.
+/// All messages that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pub(crate) controls: VecDeque<Control>,

@@ -1,8 +1,8 @@
-//! Which way a call of version 2 travels (draft sections 4.4 and 6.4).
+//! How a call of version 2 travels (draft sections 4.4 and 6.4).
 //!
-//! As in version 1 the largest eligible items go into Read chunks until the rest fits a Send. What is still too long
-//! goes in several messages, which costs no registration, or into a Position Zero chunk if it would take many. The
-//! reply gets Write chunks for eligible results, and a Reply chunk only where it would take many messages. Owns shares
+//! As in version 1 the largest eligible items go into Read chunks until the rest fits a Send. If the rest is still too
+//! long, it goes in several messages, which costs no registration, or into a Position Zero chunk if it would need many.
+//! The reply gets Write chunks for eligible results, and a Reply chunk only if it would need many messages. Owns shares
 //! of the message's bytes.
 
 use crate::{
@@ -14,17 +14,17 @@ use rpcrdma_wire::v2::{NO_CHUNKS_OCTETS, ReadSegment, Segment};
 use rpcrdma_xdr::{Payload, padded};
 use smallvec::SmallVec;
 
-/// What may be used for a call.
+/// What a call may use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     pub(crate) link: Link,
-    /// Whether there may be chunks.
+    /// Whether it may have chunks.
     pub(crate) chunks: bool,
-    /// Whether a message may come in several parts.
+    /// Whether several messages may carry it in parts.
     pub(crate) continues: bool,
-    /// The most parts of a call that could also be pulled.
+    /// The most parts of a call that the peer could also pull.
     pub(crate) call_parts: usize,
-    /// The most parts of a reply that could also be placed.
+    /// The most parts of a reply that the peer could also place.
     pub(crate) reply_parts: usize,
     /// The most bytes in one segment.
     pub(crate) segment_octets: u32,
@@ -33,7 +33,7 @@ pub(crate) struct Way {
     pub(crate) narrowed: Narrowed,
 }
 
-/// What a refusal of the peer's has left of it.
+/// What a call may still use after refusals of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Narrowed {
     /// The most Read chunks.
@@ -42,7 +42,7 @@ pub(crate) struct Narrowed {
     pub(crate) writes: bool,
     /// The most segments in the header.
     pub(crate) segments: usize,
-    /// Bytes that the Reply chunk has to have.
+    /// The bytes that the Reply chunk must have.
     pub(crate) reply: Option<usize>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) fn plan(way: &Way, call: &Call) -> Result<CallPlan, CallRefused> {
     if fits || !way.chunks {
         return plan;
     }
-    // The peer takes few segments, or none: everything inline, if need be in parts.
+    // The peer accepts few segments, or none: everything goes inline, if necessary in parts.
     let way = Way { chunks: false, ..*way };
     with_chunks(&way, call).or(plan)
 }
@@ -88,7 +88,7 @@ fn with_chunks(way: &Way, call: &Call) -> Result<CallPlan, CallRefused> {
     }
 }
 
-/// How many messages a payload takes, with nothing but the smallest header.
+/// How many messages a payload needs, with the smallest header in each.
 fn parts(octets: usize, inline: usize) -> usize {
     octets.div_ceil(inline.saturating_sub(NO_CHUNKS_OCTETS).max(1))
 }
@@ -132,7 +132,7 @@ fn plan_call(way: &Way, message: &Payload, plan: &mut CallPlan) -> bool {
     let slices = rest(message, &reduced);
     plan.reads = reduced;
     let octets: usize = slices.iter().map(Bytes::len).sum();
-    // A Position Zero chunk is a Read chunk too.
+    // A Position Zero chunk is a Read chunk, too.
     let may_pull = way.chunks && plan.reads.len() < way.narrowed.reads;
     if total <= inline || (way.continues && (!may_pull || parts(octets, inline) <= way.call_parts)) {
         plan.inline = slices;
@@ -145,7 +145,7 @@ fn plan_call(way: &Way, message: &Payload, plan: &mut CallPlan) -> bool {
     true
 }
 
-/// Segments of a chunk.
+/// The number of segments of a chunk.
 // V2-4.3.4-a, V2-5.2.3-a
 fn pieces(octets: usize, way: &Way) -> usize {
     octets.div_ceil(usize::try_from(way.segment_octets).unwrap_or(usize::MAX).max(1))
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!(offered(100_001 + 3 + 4 * ROOM + 4, &[100_001]), (vec![100_001], Some(4 * ROOM + 4)));
     }
 
-    /// An item is reduced exactly where the message would not fit beside the chunks for its reply.
+    /// An item is reduced exactly if the message would not fit beside the chunks for its reply.
     /// proves: V2-4.4-a
     #[test]
     fn chunks_for_the_reply_leave_less_room_for_the_call() {
@@ -293,7 +293,7 @@ mod tests {
     fn a_chunk_has_a_limit() {
         let way = Way { chunk_octets: 5000, ..WAY };
         assert!(plan(&way, &message(40, &[5000]), 0, &[]).is_ok());
-        // Longer than a chunk can be: in parts after all.
+        // The item is longer than a chunk can be, so it goes in parts.
         let long = plan(&way, &message(40, &[5004]), 0, &[]).unwrap();
         assert_eq!((long.reads.len(), inline(&long)), (0, 40 + 5004 + 4));
     }

@@ -1,9 +1,8 @@
 //! The requester half of version 2: calls of ours, and how errors change them (draft sections 6.4 and 7).
 //!
-//! Owns the table of calls, and for each call what is necessary to send it again in another way. A call is planned when
-//! it is sent, because only then it is known what the peer accepts. If a refusal says that the call was not executed,
-//! or if the call may be executed twice, the requester tries another way if there is one; every other refusal ends the
-//! call.
+//! Owns the table of calls, and for each call the data to send it again in another way. It plans a call when it sends
+//! it, because only then it knows what the peer accepts. If a refusal says that the call was not executed, or if the
+//! call may be executed twice, the requester tries another way if there is one; every other refusal ends the call.
 
 use super::{
     credits::Credits,
@@ -26,27 +25,27 @@ use rpcrdma_wire::{
 use rpcrdma_xdr::{Payload, padded};
 use std::collections::VecDeque;
 
-/// How often one call is sent again in another way: once for each side of it.
+/// How often one call is sent again in another way: once because of the call, once because of its reply.
 const MAX_AGAIN: u8 = 2;
 
-/// What it takes to plan a call again.
+/// The data to plan a call again.
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
     narrowed: Narrowed,
     again: u8,
-    /// What had been granted when its last part was sent.
+    /// All that was granted when its last part was sent.
     mark: Option<u64>,
-    /// Where the reply may be long, the bytes that a short one has at most; else zero.
+    /// If the reply may be long: the most bytes of a short one; else zero.
     short_octets: usize,
-    /// Whether the peer takes chunks.
+    /// Whether the peer accepts chunks.
     chunks: bool,
-    /// What it was sent with.
+    /// The Read chunks, Write chunks and segments with which it was sent.
     reads: usize,
     writes: usize,
     segments: usize,
 }
 
-/// The most bytes of a call's reply beside what can be placed in Write chunks.
+/// The most bytes of a call's reply without the results that Write chunks can hold.
 fn reduced_reply(call: &Call) -> usize {
     call.items.iter().fold(call.reply_max, |octets, &item| octets.saturating_sub(padded(item)))
 }
@@ -56,11 +55,11 @@ pub(crate) struct Requester {
     pub(crate) table: Table<Terms>,
     /// Calls that were sent and are not answered.
     unanswered: usize,
-    /// Whether the last reply that had room to be long was.
+    /// Whether the last reply that could be long was long.
     long_replies: bool,
 }
 
-/// What stands outside of this half while a call is sent.
+/// The data outside of this half that sending a call needs.
 pub(crate) struct Sending<'a> {
     pub(crate) config: &'a Config,
     pub(crate) theirs: &'a Properties,
@@ -70,8 +69,8 @@ pub(crate) struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// What the peer lets us use, or `None` if it accepts no calls. If a reply may be long and the last one was not, we
-    /// offer no chunk: a responder whose reply is longer than expected can send it in parts.
+    /// What the peer lets us use, or `None` if it accepts no calls. If a reply may be long but the last such reply was
+    /// short, we offer no chunk: a responder whose reply is longer than expected can send it in parts.
     // V2-4.5.3-c, V2-4.5.3-e, V2-4.5.4-a, V2-4.5.4-c, V2-5.2.5-c, V2-5.2.5-e, V2-4.5.1-e
     fn way(&self, long_replies: bool) -> Option<Way> {
         let level = match self.config.side {
@@ -87,7 +86,7 @@ impl Sending<'_> {
             link: self.link,
             chunks: level == ReverseSupport::General,
             continues: level >= ReverseSupport::Continued,
-            // Longer messages would use up the window in which the other direction has to grant.
+            // Longer messages would use up the window in which the other direction has to grant credits.
             call_parts: self.config.call_parts.min(self.credits.peer() / 2),
             reply_parts: if long_replies { self.config.reply_parts.min(window) } else { window },
             segment_octets: self.theirs.segment_size,
@@ -115,14 +114,14 @@ impl Requester {
         self.unanswered
     }
 
-    /// Whether another call may be under way.
+    /// Whether another call may be sent now.
     // V2-11.1.4-c
     fn may_start(&self, config: &Config, credits: &Credits) -> bool {
         let most = usize::try_from(config.credits_wanted.min(MAX_CREDITS)).unwrap_or(usize::MAX);
         self.unanswered < most.min(credits.peer()) && credits.may_call(self.unanswered)
     }
 
-    /// The next call that can be sent, its memory exposed.
+    /// The next call that can be sent. Its memory is exposed.
     pub(crate) fn start(&mut self, host: &mut dyn Host, sending: &mut Sending<'_>) -> Option<Outgoing> {
         while self.may_start(sending.config, sending.credits) {
             let xid = self.table.pop_queued()?;
@@ -151,7 +150,7 @@ impl Requester {
         }
     }
 
-    /// What had been granted when the last part of a call was sent, if it was.
+    /// All that was granted when the last part of a call was sent, if it was sent.
     pub(crate) fn mark(&mut self, xid: u32) -> Option<u64> {
         self.table.sent(xid)?.extra.mark
     }
@@ -180,7 +179,7 @@ impl Requester {
         let (lists, placed_octets) = match exposed {
             Ok(exposed) => exposed,
             Err(ExposeError::Closed) => {
-                // Nothing is sent, and the call is among those that the connection's end leaves unanswered.
+                // Nothing is sent, and the call stays among the unanswered calls at the connection's end.
                 entry.state = State::Sent;
                 return None;
             }
@@ -266,7 +265,7 @@ impl Requester {
             None => entry.offered.long(lists),
         };
         let reply = reply.map(|mut reply| {
-            // What came back unused is inline, and that is good enough (V2-A.1-h).
+            // A result whose chunk came back unused is inline, which we accept (V2-A.1-h).
             for item in reply.items.iter_mut().filter(|item| item.returned == 0) {
                 item.offered = 0;
             }
@@ -275,12 +274,12 @@ impl Requester {
         self.answered(xid, State::Ending(reply.map_err(CallError::from)), actions)
     }
 
-    /// The reply of a call cannot be read.
+    /// The reply of a call is spoiled by a fault of the peer.
     pub(crate) fn spoiled(&mut self, xid: u32, fault: PeerFault, actions: &mut VecDeque<Action>) {
         self.answered(xid, State::Ending(Err(fault.into())), actions);
     }
 
-    /// An error. Returns whether it answered a call.
+    /// Handles an error. Returns whether it answered a call.
     // V2-7.1.1-e
     pub(crate) fn refused(
         &mut self,
@@ -314,13 +313,13 @@ impl Requester {
         self.table.fenced(id, actions);
     }
 
-    /// Takes back the memory of calls that were forgotten long ago.
+    /// Takes back the memory of calls whose deadline is over.
     pub(crate) fn expire(&mut self, now: Timestamp, actions: &mut VecDeque<Action>) {
         self.table.expire(now, actions);
     }
 }
 
-/// What to use when a call that was refused is sent again, if that can help and is safe.
+/// What a refused call may use when it is sent again, if that can help and is safe.
 fn narrower(entry: &Entry<Terms>, error: ErrorBody, side: Side, max_octets: usize) -> Option<Narrowed> {
     let Entry { call, extra: terms, .. } = entry;
     let now = terms.narrowed;
@@ -328,7 +327,7 @@ fn narrower(entry: &Entry<Terms>, error: ErrorBody, side: Side, max_octets: usiz
     let reply_octets = |needed: u32| Some(count(needed)).filter(|&octets| octets > 0 && octets <= max_octets);
     let whole_reply = Some(call.reply_max).filter(|&octets| octets > 0 && octets <= max_octets);
     match error {
-        // The client takes no chunks after all; none of these was executed.
+        // The client accepts no chunks; it has executed none of these calls.
         ErrorBody::ReadChunks { .. } | ErrorBody::WriteChunks { .. } | ErrorBody::Segments { .. }
             // V2-4.5.4-e
             if side == Side::Server =>
@@ -347,8 +346,8 @@ fn narrower(entry: &Entry<Terms>, error: ErrorBody, side: Side, max_octets: usiz
         ErrorBody::Segments { max_segments } => {
             (count(max_segments) < terms.segments).then(|| Narrowed { segments: count(max_segments), ..now })
         }
-        // These two are found out when the call has been executed. Without a Reply chunk it would only be executed
-        // again.
+        // The peer finds out the two errors below only after it has executed the call. Without a Reply chunk it would
+        // only execute the call again.
         _ if !terms.chunks => None,
         // V2-6.4-f, V2-6.4-g, V2-7.3.4-d
         ErrorBody::WriteResource { length_needed, .. } if call.repeatable && terms.writes > 0 => {
@@ -365,7 +364,7 @@ fn narrower(entry: &Entry<Terms>, error: ErrorBody, side: Side, max_octets: usiz
     }
 }
 
-/// The handle that the reply may invalidate: that of the memory which the reply fills, if there is one.
+/// The handle that the reply may invalidate: the handle of the memory that the reply fills, if there is one.
 // V2-C.7-c
 fn handle_of(lists: &Lists) -> u32 {
     let written = lists.writes.chunks().iter().chain(&lists.reply).flat_map(WriteChunk::segments);

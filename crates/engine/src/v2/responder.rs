@@ -26,11 +26,11 @@ use bytes::Bytes;
 use rpcrdma_wire::v2::{Chunks, ErrorBody, Lists, NO_CHUNKS_OCTETS, ReverseSupport, VERSION};
 use std::collections::{BTreeMap, VecDeque};
 
-/// The most calls of the peer that are not answered, those that wait for their turn included. Credits keep a peer far
-/// below that; one that gathers them all the same is not one to work with.
+/// The most unanswered calls of the peer, including those that are held. Credits keep a correct peer far below this
+/// number.
 pub const MAX_REQUESTS: usize = 256;
 
-/// Bytes of a header before its lists.
+/// Bytes of a header in front of its lists.
 const FIXED_OCTETS: usize = NO_CHUNKS_OCTETS - 12;
 
 #[derive(Debug, Default)]
@@ -41,7 +41,7 @@ pub(crate) struct Responder {
     joined_octets: usize,
 }
 
-/// What stands outside of this half while a call is handled.
+/// The data outside of this half that handling a call needs.
 pub(crate) struct Serving<'a> {
     pub(crate) config: &'a Config,
     pub(crate) link: Link,
@@ -69,8 +69,8 @@ impl Responder {
         self.joined_octets
     }
 
-    /// A call that was judged well-formed: with its stream, which may have been `joined`, or with `None` in its chunks.
-    /// Returns whether it was taken, and with it its credit.
+    /// A call that was judged well-formed: with its stream, which may have been `joined` from parts, or with `None` if
+    /// the stream is in its chunks. Returns whether the call was accepted, and keeps its credit.
     pub(crate) fn received(
         &mut self,
         xid: u32,
@@ -105,7 +105,7 @@ impl Responder {
         true
     }
 
-    /// The call's chunks have come. `head` is the beginning of what was pulled. Returns whether the call is delivered.
+    /// The call's chunks have come. `head` is the beginning of the pulled bytes. Returns whether the call is delivered.
     pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], serving: &mut Serving<'_>) -> bool {
         let pulled = self.requests.pulled(id, head, serving.actions);
         if pulled == Pulled::OtherXid {
@@ -114,7 +114,7 @@ impl Responder {
         pulled == Pulled::Delivered
     }
 
-    /// What the service says, or that the call cannot be served.
+    /// The service's answer, or that the driver cannot serve the call.
     pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, serving: &mut Serving<'_>) {
         let Some(request) = self.requests.take(id) else { return };
         self.joined_octets -= self.joined.remove(&id).unwrap_or(0);
@@ -196,7 +196,7 @@ impl Responder {
     }
 }
 
-/// Why the call's chunks, or the call itself, are refused.
+/// The error with which the call's chunks, or the call itself, are refused.
 fn refusal(lists: &Lists, serving: &Serving<'_>) -> Option<ErrorBody> {
     let (config, level) = (serving.config, serving.level());
     if config.credits_granted == 0 {

@@ -1,20 +1,20 @@
-//! Messages in several parts, put together (draft section 6.2.2.2).
+//! Joins messages that come in several parts (draft section 6.2.2.2).
 //!
-//! Owns the parts' bytes until the last has come, never more than the limit, and then joins them with one copy into
-//! memory of exactly their size. A part that fills less than half of its receive is copied at once, so that a few
-//! bytes do not hold a receive buffer. There is one sequence at a time. A part that does not fit breaks the sequence;
-//! the rest of the broken one is ignored up to its end.
+//! Owns the parts' bytes, never more than the limit, until the last has come, and then joins them with one copy into
+//! memory of exactly their size. A part that fills less than half of its receive is copied at once, so that a few bytes
+//! do not hold a receive buffer. Only one sequence is under way at a time. A part that does not fit breaks the
+//! sequence; the rest of a broken sequence is ignored up to its end.
 
 use crate::plan::join;
 use bytes::Bytes;
 use rpcrdma_wire::v2::{Place, Prefix};
 
-/// The most parts of one message. The largest message that is put together fits into fewer at the smallest threshold; a
-/// part without bytes costs time and nothing else.
+/// The most parts of one message. The largest message that we join needs fewer parts even at the smallest threshold;
+/// parts without bytes cost only time.
 // V2-6.2.2.2-i
 pub const MAX_PARTS: usize = 8192;
 
-/// Bytes of the beginning that the wire wants to see again.
+/// Bytes of the message's beginning that the wire's judgement needs again with each part.
 const HEAD_OCTETS: usize = 8;
 
 #[derive(Debug)]
@@ -40,28 +40,28 @@ impl Open {
 #[derive(Debug)]
 pub(crate) struct Reassembly {
     open: Option<Open>,
-    /// The rest of a broken sequence: XID and flag.
+    /// The broken sequence whose rest is ignored: XID and flag.
     ignored: Option<(u32, bool)>,
     max_octets: usize,
-    /// A part of at least so many bytes is held with its receive.
+    /// A part of at least so many bytes keeps its receive.
     held_octets: usize,
 }
 
-/// What a part did.
+/// The effect of a part.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The payload is complete.
     Whole(Bytes),
-    /// More is to come.
+    /// More parts must come.
     Waits,
-    /// The part does not continue what is under way.
+    /// The part does not continue the sequence under way.
     Broken,
-    /// The payload, or the number of its parts, is above the limit.
+    /// The payload, or the number of its parts, exceeds the limit.
     TooLong,
 }
 
 impl Reassembly {
-    /// For payloads of at most `max_octets` that come in receives of `receive_octets`.
+    /// Joins payloads of at most `max_octets` that come in receives of `receive_octets`.
     pub(crate) fn new(max_octets: usize, receive_octets: usize) -> Self {
         Self { open: None, ignored: None, max_octets, held_octets: receive_octets / 2 }
     }
@@ -71,7 +71,7 @@ impl Reassembly {
         self.open.is_some()
     }
 
-    /// Where a message stands.
+    /// The place of a message in the sequence under way.
     pub(crate) fn place(&self, prefix: &Prefix) -> Place<'_> {
         match &self.open {
             Some(open) if open.has(prefix) => Place::Later { head: &open.head, octets: open.octets },
@@ -79,7 +79,7 @@ impl Reassembly {
         }
     }
 
-    /// Whether a message belongs to the rest of a broken sequence.
+    /// Whether a message belongs to the rest of a broken sequence, which is ignored.
     // V2-7.1.3-b, V2-6.2.2.2-l
     pub(crate) fn passes_over(&mut self, prefix: &Prefix) -> bool {
         let over = self.ignored == Some((prefix.xid, prefix.flags.response));
@@ -90,7 +90,7 @@ impl Reassembly {
         over
     }
 
-    /// A message that could be a part, with its payload.
+    /// Handles a message that could be a part, with its payload.
     // V2-6.2.2.2-a, V2-4.4.2-b, V2-4.1-d
     pub(crate) fn part(&mut self, prefix: &Prefix, payload: Bytes) -> Step {
         match &mut self.open {
@@ -124,7 +124,8 @@ impl Reassembly {
         Step::Whole(join(&open.parts))
     }
 
-    /// A message is dropped for what is wrong with it: what is held with its XID goes too, and so does what is to come.
+    /// A message was dropped because it is wrong: a sequence under way with its XID is dropped, too, and its rest
+    /// ignored.
     // V2-6.2.2.2-l
     pub(crate) fn breaks(&mut self, prefix: &Prefix) {
         if self.open.as_ref().is_some_and(|open| open.xid == prefix.xid) {
@@ -180,7 +181,7 @@ mod tests {
         }
     }
 
-    /// A receive is given back at once unless its part fills it to a half.
+    /// A receive is free again at once unless its part fills at least half of it.
     #[test]
     fn receives_are_not_held_for_a_few_octets() {
         let mut parts = Reassembly::new(1000, 64);
@@ -192,7 +193,7 @@ mod tests {
         assert!(half.is_unique());
     }
 
-    /// The head is looked at again with every part, wherever the parts were cut.
+    /// Each part's judgement gets the first bytes of the whole message, wherever the parts were cut.
     #[test]
     fn the_head_is_that_of_the_whole() {
         let mut parts = Reassembly::new(1000, 64);

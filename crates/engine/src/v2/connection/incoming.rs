@@ -1,7 +1,8 @@
-//! What a connection of version 2 makes of a message of the peer (draft sections 6.2.2, 6.3 and 7).
+//! How a connection of version 2 handles a message of the peer (draft sections 6.2.2, 6.3 and 7).
 //!
-//! Credits first, whatever else is wrong; then what the wire judges; then what only this connection knows: sequences of
-//! parts, the state of the exchange, and whom an error is about. Owns nothing that its connection does not.
+//! It counts credits first, even if something else is wrong; then it uses the wire's judgement; then it checks what
+//! only this connection knows: sequences of parts, the state of the exchange, and which message an error answers. Owns
+//! nothing beyond its connection's data.
 
 use super::Connection;
 use crate::{
@@ -21,11 +22,11 @@ use rpcrdma_wire::v2::{
     Receiver, ReverseSupport, Role, VERSION, judge_after,
 };
 
-/// The most header types of an extension that are remembered as unknown to the peer.
+/// The most header types of an extension that we remember as unknown to the peer.
 const MAX_UNSUPPORTED: usize = 64;
 
 impl Connection {
-    /// Handles a message. Returns whether it is a call that was taken.
+    /// Handles a message. Returns whether it is a call that was accepted.
     pub(super) fn take(&mut self, message: &Bytes) -> bool {
         self.only_grants = false;
         let Ok(prefix) = Prefix::decode(message) else {
@@ -49,7 +50,7 @@ impl Connection {
             }
             // V2-6.2.2.3-h, V2-4.2.3-f
             if rpc && !bare_grant && self.config.side == Side::Server && self.exchange.is_unheard() {
-                // It does without the exchange for now, and so do we: its one credit may be for our reply.
+                // The peer skips the exchange for now, and so do we: its one credit may be for our reply.
                 self.exchange.skip();
             }
         }
@@ -91,12 +92,13 @@ impl Connection {
                 false
             }
         };
-        // A call is answered, and that grants; a grant is answered with another only by `Credits::peer_is_stuck`.
+        // A call gets an answer, which grants credits. Only `Credits::peer_is_stuck` answers a grant with another
+        // grant.
         self.owes_grant |= !taken && !bare_grant && self.credits.peer_is_short();
         taken
     }
 
-    /// A message was dropped for what is wrong with it alone.
+    /// A message was dropped because the message alone is wrong.
     fn dropped(&mut self, prefix: &Prefix) {
         let header_type = HeaderType::from_code(prefix.header_type);
         if header_type.is_some_and(HeaderType::can_continue) {
@@ -106,7 +108,7 @@ impl Connection {
                 self.requester.spoiled(prefix.xid, PeerFault::BrokenSequence, &mut self.actions);
             }
         }
-        // The set is rejected, but if it is the final one, it still ends the exchange (V2-7.2.2-c).
+        // The set is rejected, but if it is the last one, it still ends the exchange (V2-7.2.2-c).
         if header_type == Some(HeaderType::Connprop) && !prefix.flags.more && self.exchange.may_hear() {
             self.exchange.heard_set(prefix.flags.tpmore);
         }
@@ -118,7 +120,7 @@ impl Connection {
         match header.body {
             // V2-6.3.2-c, V2-4.2.1.2-d
             Body::Nomsg(chunks) if chunks.is_empty() => false,
-            // Nothing of an RPC or of an extension goes up before authentication has decided who sends it.
+            // Before authentication has a verdict, nothing of an RPC or of an extension is passed on.
             Body::Msg(_) | Body::Nomsg(_) | Body::Other(_) if !trusted => {
                 self.discarded += 1;
                 if !header.flags.response {
@@ -168,7 +170,7 @@ impl Connection {
                 false
             }
             Body::Other(body) => {
-                // The body shares the receive buffer.
+                // The body shares the receive buffer, so we copy it.
                 let octets = Bytes::copy_from_slice(body.octets());
                 if let Some(body) = OtherBody::new(body.header_type(), octets) {
                     let response = header.flags.response;
@@ -180,7 +182,7 @@ impl Connection {
         }
     }
 
-    /// Whether the first part of a message may be taken: a client that has announced Simple Format takes none.
+    /// Whether we accept the first part of a message: a client that has announced Simple Format accepts none.
     // V2-5.2.5-b, V2-4.5.4-c
     fn takes_parts(&mut self, prefix: &Prefix) -> bool {
         let simple = self.config.side == Side::Client && reverse_of(&self.config) == ReverseSupport::Simple;
@@ -191,7 +193,7 @@ impl Connection {
         !simple || prefix.flags.response
     }
 
-    /// A message that may be one of several. Returns the payload when it is complete.
+    /// Handles a message that may be one of several. Returns the payload when it is complete.
     fn part(&mut self, prefix: &Prefix, payload: Bytes) -> Option<Bytes> {
         match self.parts.part(prefix, payload) {
             Step::Whole(octets) => return Some(octets),
@@ -209,7 +211,7 @@ impl Connection {
         None
     }
 
-    /// A sequence is broken by this message.
+    /// This message breaks a sequence.
     // V2-6.2.2.2-b, V2-6.2.2.2-c, V2-7.1.3-a
     fn broken(&mut self, prefix: &Prefix) {
         self.discarded += 1;
@@ -220,7 +222,7 @@ impl Connection {
         }
     }
 
-    /// Properties that came in pieces, which the wire has not judged.
+    /// Handles properties that came in several messages, which the wire has not judged.
     // V2-5.1-k, V2-7.2.2-b, V2-7.2.2-c
     fn joined_properties(&mut self, prefix: &Prefix, octets: &Bytes) {
         let set = PropertySet::decode(octets).map(|(set, _)| set);
@@ -256,7 +258,7 @@ impl Connection {
         }
     }
 
-    /// An error of the peer about a message of ours.
+    /// Handles an error of the peer about a message of ours.
     // V2-7-g, V2-7.1.2-d
     fn error(&mut self, xid: u32, error: ErrorBody) {
         if self.requester.refused(xid, error, &self.config, &mut self.actions) {
@@ -273,7 +275,7 @@ impl Connection {
             self.actions.push_back(Action::Extension(Received::Error { xid, error }));
             return;
         }
-        // About our properties, or about nothing: there is nothing to be done.
+        // It answers our properties, or nothing: there is nothing to do.
         self.discarded += u64::from(!self.exchange.is_about(xid));
     }
 }
