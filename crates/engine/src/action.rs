@@ -1,4 +1,4 @@
-//! What a connection asks its driver to do, and the names that it gives to things.
+//! The actions that a connection asks its driver for, and its names for calls and memory.
 
 use crate::{CallError, CloseCause, ExposeError, Link, extension::Received};
 use bytes::Bytes;
@@ -8,19 +8,19 @@ use rpcrdma_xdr::Payload;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// The driver's name for a call of ours.
+/// The driver's name for a call that it makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub u64);
 
-/// The engine's name for a call of the peer.
+/// The engine's name for a call that the peer makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// The engine's name for memory that it had exposed.
+/// The engine's name for memory that was exposed for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ExposureId(pub u64);
 
-/// What memory that the peer writes to is for.
+/// The purpose of memory to which the peer writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SinkPlace {
     /// The eligible result with this index.
@@ -32,17 +32,17 @@ pub enum SinkPlace {
 /// Memory that the peer may write to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sink {
-    /// The call it belongs to.
+    /// The call to which it belongs.
     pub call: CallId,
-    /// What it is for.
+    /// Its purpose.
     pub place: SinkPlace,
-    /// The most bytes that will be written.
+    /// The most bytes that the peer may write.
     pub octets: usize,
 }
 
-/// What the engine asks its driver on the spot, while it builds a message.
+/// What the engine asks its driver for immediately, while it builds a message.
 pub trait Host {
-    /// Lets the peer read `octets`. The segment's length is that of `octets`.
+    /// Lets the peer read `octets`. The segment has the length of `octets`.
     ///
     /// # Errors
     /// If the provider refuses.
@@ -65,61 +65,61 @@ pub enum Piece {
     Inline(Bytes),
     /// Pulled bytes that belong to the stream itself.
     Run(Range<usize>),
-    /// Pulled bytes of one item, at whose place the stream goes on after its padding. Empty for an empty item.
+    /// Pulled bytes of one item. Behind them the stream continues after the item's padding. Empty for an empty item.
     Item(Range<usize>),
 }
 
-/// A received call in pieces: mostly one, or an item and what stands before and after it.
+/// A received call in pieces: usually one piece, or an item and the bytes before and after it.
 pub type Pieces = SmallVec<[Piece; 1]>;
 
-/// What a service says to a call.
+/// A service's answer to a call.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// A reply message.
     Reply(Payload),
-    /// The call placed directly what may not be (RFC 8166 section 6.1): it is refused as a whole.
+    /// The call placed data directly that may not be placed (RFC 8166 section 6.1): we refuse the whole call.
     NotEligible,
-    /// The call's chunks could not be fetched, here or on an earlier connection: it is refused as a whole.
+    /// We could not fetch the call's chunks, on this connection or an earlier one: we refuse the whole call.
     Unreadable,
-    /// Nothing.
+    /// No answer.
     Nothing,
 }
 
-/// Where the stream of a reply is.
+/// The place of a reply's stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplyBase {
     /// It came with the header.
     Inline(Bytes),
-    /// It is in the sink of the Reply chunk.
+    /// The stream is in the sink of the Reply chunk.
     Chunk {
-        /// Its bytes.
+        /// The bytes of the stream.
         octets: usize,
     },
 }
 
-/// What became of the Write chunk of one eligible result.
+/// The use of the Write chunk of one eligible result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacedItem {
-    /// Bytes that were offered; 0 if the result had to come inline.
+    /// Bytes that we offered; 0 if the result had to come inline.
     pub offered: usize,
     /// Bytes that the peer says it has written.
     pub returned: usize,
 }
 
-/// A reply, all of its memory fenced.
+/// A reply. All memory that was exposed for it is fenced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplyParts {
     /// The reduced stream.
     pub base: ReplyBase,
-    /// One for each eligible result of the call.
+    /// One entry for each eligible result of the call.
     pub items: SmallVec<[PlacedItem; 1]>,
 }
 
-/// Why version 2 is not spoken though we asked for it.
+/// Why the connection does not use version 2 though we asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoVersion2 {
-    /// The server speaks these versions.
+    /// The server speaks the versions from `low` to `high`.
     Range {
         /// The lowest.
         low: u32,
@@ -130,19 +130,19 @@ pub enum NoVersion2 {
     OtherError,
 }
 
-/// How a connection is spoken on.
+/// What both ends use on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Negotiated {
     /// The version of RPC-over-RDMA.
     pub version: u32,
-    /// Why it is not version 2, if we asked for that.
+    /// If the version is not 2 though we asked for it: the reason.
     pub refused: Option<NoVersion2>,
-    /// Thresholds, and what Sends may invalidate.
+    /// The thresholds, and whether our Sends may invalidate.
     pub link: Link,
-    /// Credits of ours: calls in version 1, messages in version 2.
+    /// Our credits: calls in version 1, messages in version 2.
     pub credits: u32,
-    /// The most credits of the peer that we accept, as far as we know it; zero in version 1, where replies say it.
+    /// The most credits of the peer that we accept, as far as we know it; zero in version 1, where each reply says it.
     pub peer_credits: u32,
     /// What the peer has announced (version 2).
     pub peer: Option<Properties>,
@@ -150,13 +150,13 @@ pub struct Negotiated {
     pub authenticated: bool,
 }
 
-/// What kind of message was sent.
+/// The kind of a sent message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MessageKind {
-    /// Our call.
+    /// A call that we make.
     Call,
-    /// Our probe, which finds out whether the peer is alive.
+    /// Our probe, which shows whether the peer is alive.
     Probe,
     /// A reply to the peer's call.
     Reply,
@@ -164,38 +164,38 @@ pub enum MessageKind {
     Error,
     /// A part of a call or reply that is not the last (version 2).
     Part,
-    /// Credits and nothing else (version 2).
+    /// A grant of credits and nothing else (version 2).
     Grant,
     /// Transport properties (version 2).
     Properties,
-    /// A header type of an extension's (version 2).
+    /// A message of an extension's header type (version 2).
     Extension,
 }
 
-/// A summary of a message, for those who watch.
+/// A summary of a sent message, for observers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// What it is.
+    /// Its kind.
     pub kind: MessageKind,
     /// Its XID.
     pub xid: u32,
-    /// The credit value in its header; in version 2 what it adds.
+    /// The credit value in its header; in version 2 the credits that it adds.
     pub credit: u32,
     /// Bytes in the Send: header and inline stream.
     pub inline_octets: usize,
-    /// Bytes in chunks that the peer pulls, or that were written to the peer's chunks.
+    /// Bytes in chunks that the peer pulls, or that we wrote to the peer's chunks.
     pub placed_octets: u64,
     /// Read chunks, the Position Zero chunk included.
     pub read_chunks: usize,
     /// Write chunks.
     pub write_chunks: usize,
-    /// Whether there is a Reply chunk.
+    /// Whether it has a Reply chunk.
     pub reply_chunk: bool,
-    /// The handle of the peer's that the Send invalidates.
+    /// The peer's handle that the Send invalidates.
     pub invalidates: Option<u32>,
 }
 
-/// What the driver has to do, in this order.
+/// What the driver has to do, in the order in which it gets the actions.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Action {
@@ -204,7 +204,7 @@ pub enum Action {
         /// How many.
         count: usize,
     },
-    /// Post a Send of these slices. If `signaled`, say [`drained`](crate::Endpoint::drained) when it is done.
+    /// Post a Send of these slices. If `signaled`, call [`drained`](crate::Endpoint::drained) when it is done.
     Send {
         /// Header, then inline stream.
         octets: Slices,
@@ -212,76 +212,76 @@ pub enum Action {
         invalidate: Option<u32>,
         /// Whether the driver must report its completion.
         signaled: bool,
-        /// What it is.
+        /// A summary of the message.
         about: Sent,
     },
     /// Post an RDMA Write of these slices.
     Write {
-        /// The XID of the call whose result it is. If the peer's memory cannot be written, and the same XID comes again
-        /// on another connection, we refuse that call (RFC 8166 section 4.5.3).
+        /// The XID of the call whose result this is. If we cannot write to the peer's memory, and the same XID comes
+        /// again on another connection, we refuse that call (RFC 8166 section 4.5.3).
         xid: u32,
-        /// Handle, bytes, and where they go.
+        /// The destination: handle, length and offset.
         to: Segment,
         /// The bytes.
         octets: Slices,
     },
-    /// Fetch the call's chunks by RDMA Read, all into one buffer, as soon as there is one, then say
+    /// Fetch the call's chunks by RDMA Read, all into one buffer, as soon as a buffer is free, then call
     /// [`pulled`](crate::Endpoint::pulled).
     Pull {
-        /// For which call.
+        /// The call.
         request: RequestId,
         /// The call's XID.
         xid: u32,
-        /// The beginning of the call, as far as it came with the message; empty if the whole call has to be fetched.
+        /// The beginning of the call, as far as it came with the message; empty if all of the call is in chunks.
         head: Bytes,
-        /// How many bytes in all.
+        /// The bytes of all sources together.
         octets: usize,
-        /// From where, in order.
+        /// The segments to read, in order.
         sources: SmallVec<[Segment; 1]>,
     },
     /// End an exposure; [`fenced`](crate::Endpoint::fenced) follows.
     Invalidate {
-        /// Whose.
+        /// The exposure.
         exposure: ExposureId,
         /// Its handle.
         handle: u32,
     },
-    /// Execute a call of the peer, then say [`answer`](crate::Endpoint::answer).
+    /// Execute a call of the peer, then call [`answer`](crate::Endpoint::answer).
     Deliver {
-        /// Its name.
+        /// The engine's name for it.
         request: RequestId,
         /// Its XID.
         xid: u32,
-        /// Its stream. Ranges are those of the buffer that was pulled.
+        /// Its stream. Ranges lie in the buffer that was pulled.
         pieces: Pieces,
     },
-    /// A call of ours was answered. The engine has forgotten it.
+    /// A call of ours has a reply. The engine has forgotten the call.
     Complete {
-        /// Which.
+        /// The call.
         call: CallId,
         /// The reply.
         reply: ReplyParts,
     },
-    /// A call of ours failed. The engine has forgotten it.
+    /// A call of ours failed. The engine has forgotten the call.
     Fail {
-        /// Which.
+        /// The call.
         call: CallId,
-        /// Why.
+        /// The error.
         error: CallError,
     },
-    /// The memory of a call that was cancelled is fenced.
+    /// The memory of a cancelled call is fenced.
     Cancelled {
-        /// Which.
+        /// The call.
         call: CallId,
     },
-    /// The memory of a call that was forgotten is fenced.
+    /// The memory of a forgotten call is fenced.
     Released {
-        /// Which.
+        /// The call.
         call: CallId,
     },
     /// The peer has answered a probe: it is alive, and slow.
     Alive,
-    /// It is settled how the connection is spoken on. Said once.
+    /// Both ends have agreed on what the connection uses. Comes once.
     Negotiated(Negotiated),
     /// Something for the extension of version 2.
     Extension(Received),

@@ -1,8 +1,8 @@
-//! Which way a reply travels: what is written to the requester's chunks, what goes inline (RFC 8166 sections 3.5, 4.3.2
-//! and 4.3.3).
+//! How a reply travels: which data we write to the requester's chunks, and which goes inline (RFC 8166 sections 3.5,
+//! 4.3.2 and 4.3.3).
 //!
-//! Owns shares of the reply's bytes. A reply that does not fit what the requester offered is an error, found before
-//! anything is written.
+//! Owns shares of the reply's bytes. A reply that does not fit into what the requester offered is an error, found
+//! before anything is written.
 
 use bytes::Bytes;
 use rpcrdma_env::Slices;
@@ -13,15 +13,15 @@ use smallvec::SmallVec;
 /// What one Send and one Write can carry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Carrier {
-    /// Bytes of a header before its lists.
+    /// Bytes of a header in front of its lists.
     pub(crate) fixed: usize,
-    /// Whether a reply can be sent in several messages.
+    /// Whether several messages can carry one reply.
     pub(crate) continues: bool,
-    /// Bytes of header and inline stream in a Send.
+    /// Bytes of header and inline stream in one Send.
     pub(crate) send_inline: usize,
-    /// Slices in a Write.
+    /// Slices in one Write.
     pub(crate) max_gather: usize,
-    /// Bytes in a Write.
+    /// Bytes in one Write.
     pub(crate) max_transfer: usize,
 }
 
@@ -37,9 +37,9 @@ pub(crate) struct Write {
 pub(crate) struct AnswerPlan {
     /// The chunks that the header repeats.
     pub(crate) lists: Lists,
-    /// What follows the header; `None` if the stream is in the Reply chunk.
+    /// The slices behind the header; `None` if the stream is in the Reply chunk.
     pub(crate) inline: Option<Slices>,
-    /// What is written first.
+    /// The Writes that come before the Send.
     pub(crate) writes: SmallVec<[Write; 1]>,
     /// Bytes of all writes.
     pub(crate) placed: u64,
@@ -50,17 +50,17 @@ pub(crate) struct AnswerPlan {
 pub(crate) enum Misfit {
     /// A Write chunk is too small for its result.
     Write {
-        /// Which one, counted from 0.
+        /// The chunk, counted from 0.
         index: usize,
         /// Bytes of the result.
         needed: usize,
     },
-    /// What is left fits neither a Send nor the Reply chunk.
+    /// The remaining stream fits neither a Send nor the Reply chunk.
     Reply {
-        /// Its bytes.
+        /// The bytes of the remaining stream.
         needed: usize,
     },
-    /// A chunk goes beyond the end of memory.
+    /// A chunk goes beyond the end of the address space.
     Chunk,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn plan(
             Part::Run(run) => rest.push(run.clone()),
             // ULB-5.1.2.1-c, ULB-5.1.2.1-g, ULB-5.1.2.1-i, V1-4.3.2.2-a, IE-3.7.1-a
             Part::Item(data) => match chunks.next() {
-                // An empty chunk asks for its result inline; so does a list that has run out.
+                // An empty chunk asks for its result inline; so does the end of the list.
                 // V1-4.3.2.3-c, V1-4.3.2.3-b
                 Some(chunk) if !chunk.segments().is_empty() => {
                     let octets = data.len() as u64;
@@ -145,8 +145,7 @@ fn push_padded(rest: &mut Slices, data: &Bytes) {
     }
 }
 
-/// Spreads `slices` over the segments of `chunk`, which are long enough for them, in as few Writes as the carrier
-/// allows.
+/// Spreads `slices` over the segments of `chunk`, which are long enough, in as few Writes as the carrier allows.
 // V1-3.4.6-c, V2-4.3.6-c, V1-3.4.6.2-b, V2-4.3.6.2-b, IE-3.8.1-a, V2-11.1.4-b
 fn scatter(
     slices: &[Bytes],
@@ -269,8 +268,8 @@ mod tests {
         assert_eq!(written, [(7, 100, 1000), (8, 20, 64), (5, 1000, 0), (6, 204, 9)]);
     }
 
-    /// An arm of a union without an eligible item marks nothing: its chunk is for the next item, and comes back unused
-    /// if none is left.
+    /// If an arm of a union has no eligible item, nothing is marked: the chunk is used for the next item, and comes
+    /// back unused if no item is left.
     /// proves: V1-4.3.2.2-a, V1-4.3.2.2-c
     #[test]
     fn a_chunk_that_was_not_needed_takes_the_next_item() {

@@ -1,10 +1,10 @@
-//! A call of ours, as the driver hands it over.
+//! A call of ours, as the driver passes it to the engine.
 
 use crate::CallId;
 use rpcrdma_xdr::Payload;
 use smallvec::SmallVec;
 
-/// A call of ours: what it is called, what is sent, and how large its reply can be.
+/// A call of ours: its names, its message, and how large its reply can be.
 ///
 /// ```
 /// use rpcrdma_engine::{Call, CallId};
@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 pub struct Call {
     /// The driver's name for it.
     pub id: CallId,
-    /// Its XID, which no other call of this end has.
+    /// Its XID. No other call of this end has the same.
     pub xid: u32,
     /// The whole RPC message, in which eligible items are marked.
     pub message: Payload,
@@ -25,17 +25,17 @@ pub struct Call {
     pub reply_max: usize,
     /// The most bytes of each eligible result of the reply, in their order.
     pub items: SmallVec<[usize; 2]>,
-    /// Whether the server may execute it twice. Version 2 then sends it again if its reply did not fit.
+    /// Whether the server may execute it twice. If so, version 2 sends it again if its reply did not fit.
     pub repeatable: bool,
 }
 
 impl Call {
-    /// A call whose reply is empty, and which may not be executed twice.
+    /// A call with an empty reply, which the server may not execute twice.
     pub fn new(id: CallId, xid: u32, message: Payload) -> Self {
         Self { id, xid, message, reply_max: 0, items: SmallVec::new(), repeatable: false }
     }
 
-    /// The same with a reply of at most `max` bytes, of which the eligible results have at most `items`.
+    /// The same call with a reply of at most `max` bytes, of which the eligible results have at most `items`.
     #[must_use]
     pub fn with_reply(self, max: usize, items: &[usize]) -> Self {
         Self { reply_max: max, items: items.into(), ..self }

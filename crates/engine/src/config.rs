@@ -1,39 +1,38 @@
-//! The settings of a connection, and what they become with both ends' private data.
+//! The settings of a connection, and what follows from them together with both ends' private data.
 
 use crate::{Side, extension::Extension, host_auth::HostAuthentication};
 use rpcrdma_wire::{PrivateData, private_data::MIN_SIZE_OCTETS, v2::ReverseSupport};
 use std::{sync::Arc, time::Duration};
 
-/// Credits that we ask for and grant unless told otherwise: enough for eight 1 MiB transfers and many small calls, at
-/// 4 KiB of receive buffer each.
+/// Credits that we ask for and grant by default: enough for eight 1 MiB transfers and many small calls, and each costs
+/// a receive buffer of 4 KiB.
 pub const DEFAULT_CREDITS: u32 = 64;
 
-/// The most credits that we use, whatever the peer grants or the configuration says. Each credit of ours costs a
-/// receive buffer.
+/// The most credits that we use, even if the peer grants more or the configuration asks for more. Each credit of ours
+/// costs a receive buffer.
 pub const MAX_CREDITS: u32 = 1024;
 
-/// Version 2: the most credits of the peer that we accept, by default. Each one costs a receive, because a message of
-/// ours that spends one has to grant one.
+/// Version 2: the most credits of the peer that we accept, by default. Each costs a receive, because each message that
+/// we send on one of them must grant a credit.
 // V2-4.2.1.1-h
 pub const MAX_PEER_CREDITS: u16 = 64;
 
-/// Bytes that one Send of ours carries, and that our receives hold, unless told otherwise. What Linux uses.
+/// Bytes that one Send of ours carries, and that our receives hold, by default. Linux uses the same.
 // V1-3.3.3-f
 pub const DEFAULT_INLINE_OCTETS: u32 = 4096;
 
 /// The most segments in one received message. A 1 MiB transfer in 4 KiB pages has 256.
 pub const MAX_SEGMENTS_PER_MESSAGE: usize = 512;
 
-/// The most bytes of one call that are pulled from the peer's memory, unless told otherwise: 1 MiB of data, four times
-/// over.
+/// The most bytes of one call that we pull from the peer's memory, by default: four times 1 MiB of data.
 pub const DEFAULT_MAX_CALL_OCTETS: u64 = 4 << 20;
 
-/// Version 2: the most Sends that a call goes in, rather than into a chunk that the server pulls, unless told
-/// otherwise. Pulling takes a round trip, which outweighs what the Sends cost up to the longest call that credits allow
-/// for by default (docs/performance.md).
+/// Version 2: the most Sends for one call, by default; a longer call goes into a chunk that the server pulls. Pulling
+/// takes a round trip, which costs more than the Sends up to the longest call that the default credits allow
+/// (docs/performance.md).
 pub const DEFAULT_CALL_PARTS: usize = 32;
 
-/// Version 2: the most Sends of a reply that does not count as long, by default. If memory is exposed for a longer
+/// Version 2: the most Sends of a reply that does not count as long, by default. If we expose memory for a longer
 /// reply, an RDMA Write brings it without a round trip and costs less than several Sends.
 pub const DEFAULT_REPLY_PARTS: usize = 2;
 
@@ -44,17 +43,17 @@ pub const FORGOTTEN_CALL_DEADLINE: Duration = Duration::from_secs(60);
 /// know whether its server is slow or dead, and a NULL call costs nothing.
 pub const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 
-/// How long a server may take to answer the first message of version 2, before it is taken for one of version 1.
+/// How long a server may take to answer the first message of version 2, before we take it for a server of version 1.
 // V2-4.2.3.2-e, V2-4.2.3.2-h, IE-4.6-a
 pub const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the answer to a probe may take. A machine that swaps, or is stopped and goes on, is not dead; but a client
-/// that renews its lease every third of 90 s has to have found out, and connected again, before the lease is over.
+/// How long the answer to a probe may take. A machine that swaps, or is stopped and continues, is not dead; but a
+/// client that renews its lease every third of 90 s must find out, and connect again, before the lease is over.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// How long a server may be silent that has left its client no credit for a probe: it has granted one alone, or has
+/// How long a server may be silent that has left its client no credit for a probe: it has granted only one, or has
 /// lowered its grant below the calls under way. Then nothing shows whether it is slow or dead. In the end we close the
-/// connection, because a call that waits for ever helps nobody; a server that was only slow finds the repetition by its
+/// connection, because a call must not wait for ever; a server that was only slow recognises the repeated call by its
 /// XID.
 pub const SPENT_LIMIT: Duration = Duration::from_secs(180);
 
@@ -66,17 +65,17 @@ pub struct Limits {
     /// The most bytes of one call that are pulled by RDMA Read.
     // V1-3.4.4-b, V2-4.3.4-d, V1-8.1.4-a, V2-11.1.4-a
     pub call_octets: u64,
-    /// The most Read chunks of one call (version 2 says so in an error; version 1 has none for it).
+    /// The most Read chunks of one call (version 2 states it in an error; version 1 has no error for it).
     pub read_chunks: usize,
     /// The most Write chunks of one call (version 2).
     pub write_chunks: usize,
 }
 
-/// The most Read chunks, and the most Write chunks, of one call. No binding has more than a few eligible items in a
-/// procedure but NFSv4's, whose compounds are far below this.
+/// The most Read chunks, and the most Write chunks, of one call. Bindings have at most a few eligible items in a
+/// procedure, except NFSv4's, whose compounds have far fewer than this.
 pub const MAX_CHUNKS_PER_LIST: usize = 64;
 
-/// Which versions of RPC-over-RDMA are spoken.
+/// The versions of RPC-over-RDMA that this end speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Versions {
     /// Version 1 only.
@@ -84,7 +83,7 @@ pub enum Versions {
     One,
     /// Version 2 only.
     Two,
-    /// Both: a client asks for version 2 first, a server goes by the client's first message.
+    /// Both: a client asks for version 2 first, a server follows the client's first message.
     Auto,
 }
 
@@ -107,18 +106,18 @@ pub struct Config {
     /// Credits to ask for: the most calls of ours in flight. At most [`MAX_CREDITS`].
     pub credits_wanted: u32,
     /// Version 1: the most calls of ours that we send before we answer the peer's next call; others wait. Some peers
-    /// post receives for calls in the reverse direction only when they receive such an answer, whatever they have
-    /// granted.
+    /// post receives for calls in the reverse direction only when they receive such an answer, even if they have
+    /// granted more.
     pub calls_between_answers: u32,
-    /// Credits to grant: the most calls of the peer in flight. Zero if none are served here.
+    /// Credits to grant: the most calls of the peer in flight. Zero if this end serves no calls.
     pub credits_granted: u32,
     /// The largest message that we send, in bytes.
     pub send_octets: u32,
     /// The largest message that we receive, in bytes: the size of our receives.
     pub receive_octets: u32,
-    /// Whether the peer may end our exposures by Send with Invalidate, and we do the same.
+    /// Whether the peer may end our exposures by Send with Invalidate, and we the peer's.
     pub remote_invalidation: bool,
-    /// Receives that were posted before the connection stood. At least two.
+    /// Receives that were posted before the connection was established. At least two.
     // V1-3.3.3-a, V2-4.2.1.1-j
     pub initial_receives: usize,
     /// The most slices in one Send or Write.
@@ -131,19 +130,19 @@ pub struct Config {
     pub versions: Versions,
     /// Version 2: the most credits of the peer that we accept. Each costs a receive.
     pub peer_credits: u16,
-    /// Version 2: the most Sends that a call goes in where it could also be pulled from a chunk. One: none is
-    /// continued.
+    /// Version 2: the most Sends for a call that the server could also pull from a chunk. One: we continue no such
+    /// call.
     pub call_parts: usize,
-    /// Version 2: the most Sends that the largest reply may need for it to be offered no chunk. One: none is continued
-    /// unless the responder has no other way.
+    /// Version 2: if the largest reply needs at most so many Sends, we offer no chunk for it. One: the responder
+    /// continues no reply unless it has no other way.
     pub reply_parts: usize,
-    /// Version 2: what a client announces for the reverse direction, if it grants credits for it.
+    /// Version 2: what a client announces for the reverse direction, if it grants credits for calls in that direction.
     // V2-4.5.3-b, V2-4.5.4-b
     pub reverse: ReverseSupport,
     /// Version 2: header types and properties beyond the draft's.
     pub extension: Option<Arc<dyn Extension>>,
-    /// Version 2: who finds out whether the peer is who it should be. Off if there is none. A peer of
-    /// version 1 cannot say anything, and is treated as one of version 2 that stays silent.
+    /// Version 2: checks whether the peer is who it should be. `None` turns it off. A peer of version 1 cannot send
+    /// anything for it, and is treated like a peer of version 2 that stays silent.
     pub host_authentication: Option<Arc<dyn HostAuthentication>>,
 }
 
@@ -177,7 +176,7 @@ impl Config {
         Self { side: Side::Server, credits_wanted: 0, credits_granted: DEFAULT_CREDITS, ..Self::client() }
     }
 
-    /// What we say about ourselves while connecting.
+    /// Our private data for the set-up.
     pub fn private_data(&self) -> PrivateData {
         PrivateData {
             remote_invalidation: self.remote_invalidation,
@@ -187,12 +186,12 @@ impl Config {
     }
 }
 
-/// What holds on one connection, from our configuration and the peer's private data.
+/// The limits of one connection, which follow from our configuration and the peer's private data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The inline threshold of what we send, in bytes.
+    /// The inline threshold of messages that we send, in bytes.
     pub send_inline: usize,
-    /// The inline threshold of what we receive, in bytes.
+    /// The inline threshold of messages that we receive, in bytes.
     pub receive_inline: usize,
     /// Whether our Sends may invalidate a handle of the peer: both ends have announced it.
     pub send_invalidates: bool,

@@ -1,9 +1,9 @@
 //! One connection of the version that both ends speak (version 2 draft, section 4.2.3).
 //!
-//! A client that speaks version 2 begins with a message of it, and holds its calls back until the server has answered.
-//! The answer settles the version; or the connection goes on in version 1; or it is closed if nothing comes in time. A
-//! server goes by the client's first message that it does not refuse. Owns the connection of the version, and held
-//! calls.
+//! A client that speaks version 2 begins with a message of version 2, and holds its calls until the server has
+//! answered. The answer settles the version, or makes the client continue in version 1; if no answer comes in time, the
+//! connection is closed. A server follows the client's first message that it does not refuse. Owns the connection of
+//! the settled version, and held calls.
 //!
 //! | state | means | leaves it when |
 //! |---|---|---|
@@ -35,7 +35,7 @@ struct Probing {
 #[derive(Debug)]
 struct Listening {
     posted: usize,
-    /// Refusals that the peer has not taken.
+    /// Refusals whose Sends are not done.
     undrained: usize,
     discarded: u64,
 }
@@ -54,14 +54,14 @@ pub struct Endpoint {
     config: Config,
     peer: Option<PrivateData>,
     state: State,
-    /// Calls that wait for the version to be settled.
+    /// Calls that wait until the version is settled.
     held: Vec<Call>,
     actions: VecDeque<Action>,
     closing: bool,
 }
 
 impl Endpoint {
-    /// A connection that has just been made. `peer` is what the other end's private data announced. A client then calls
+    /// A connection that has just been established. `peer` is the private data of the other end. A client then calls
     /// [`start`](Self::start).
     pub fn new(config: Config, peer: Option<&PrivateData>) -> Self {
         let posted = config.initial_receives;
@@ -88,7 +88,7 @@ impl Endpoint {
         Self { config, peer, state, held: Vec::new(), actions, closing }
     }
 
-    /// A client's first message, if there is one to send before any call.
+    /// Sends a client's first message, if it must send one before any call.
     // V2-4.2.3-a, V2-4.2.3-b
     pub fn start(&mut self, now: Timestamp, host: &mut dyn Host) {
         if let State::Probing(probing) = &mut self.state {
@@ -102,7 +102,7 @@ impl Endpoint {
         matches!(self.state, State::Probing(_))
     }
 
-    /// What holds on this connection at the moment.
+    /// The present limits of this connection.
     pub fn link(&self) -> Link {
         match &self.state {
             State::One(one) => *one.link(),
@@ -111,7 +111,7 @@ impl Endpoint {
         }
     }
 
-    /// Numbers of the moment.
+    /// Present numbers of the connection.
     pub fn stats(&self) -> Stats {
         let mut stats = match &self.state {
             State::One(one) => one.stats(),
@@ -125,7 +125,7 @@ impl Endpoint {
         stats
     }
 
-    /// The next thing to do.
+    /// The next action.
     pub fn poll(&mut self) -> Option<Action> {
         self.actions.pop_front().or_else(|| match &mut self.state {
             State::One(one) => one.poll(),
@@ -152,8 +152,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes a call back: its memory is fenced at once, and [`Action::Cancelled`] says when. Its credit and XID stay in
-    /// use until the peer answers. A call that has ended is ignored.
+    /// Cancels a call: its memory is fenced at once, and [`Action::Cancelled`] follows. Its credit and XID stay in use
+    /// until the peer answers. A call that has ended is ignored.
     pub fn cancel(&mut self, call: CallId) {
         if self.take_held(call) {
             return self.actions.push_back(Action::Cancelled { call });
@@ -165,8 +165,8 @@ impl Endpoint {
         }
     }
 
-    /// Leaves a call to itself. [`Action::Released`] says when its memory is fenced: after its reply, or after
-    /// [`FORGOTTEN_CALL_DEADLINE`](crate::FORGOTTEN_CALL_DEADLINE).
+    /// Forgets a call, and leaves its memory lent. [`Action::Released`] follows when the memory is fenced: after the
+    /// reply, or after [`FORGOTTEN_CALL_DEADLINE`](crate::FORGOTTEN_CALL_DEADLINE).
     pub fn forget(&mut self, call: CallId, now: Timestamp) {
         if self.take_held(call) {
             return self.actions.push_back(Action::Released { call });
@@ -201,7 +201,7 @@ impl Endpoint {
         }
     }
 
-    /// As [`v2::Connection::begins_parts`], and of the first message that settles the version.
+    /// As [`v2::Connection::begins_parts`], also for the first message, which settles the version.
     pub fn begins_parts(&self, message: &[u8]) -> bool {
         match &self.state {
             State::One(_) => false,
@@ -215,8 +215,8 @@ impl Endpoint {
         matches!(&self.state, State::Two(two) if two.holds_parts())
     }
 
-    /// As [`v2::Connection::extension_room`]; in version 1 there is always room, because sending reports that the
-    /// version is another.
+    /// As [`v2::Connection::extension_room`]; always true in version 1, because sending then reports that the version
+    /// is another.
     pub fn extension_room(&self) -> bool {
         match &self.state {
             State::Two(two) => two.extension_room(),
@@ -242,7 +242,7 @@ impl Endpoint {
         }
     }
 
-    /// The server's answer to the first message, or something else.
+    /// Handles the server's answer to the first message, or another message.
     // V2-4.2.3.2-h, V2-4.2.3-c
     fn answered(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
         let State::Probing(probing) = &mut self.state else { return };
@@ -251,7 +251,7 @@ impl Endpoint {
             probe::Answer::Version2 => return self.settle_2(message, now, host),
             probe::Answer::Versions { xid, low, high } if xid == ours => NoVersion2::Range { low, high },
             probe::Answer::OtherError { xid } if xid == ours => NoVersion2::OtherError,
-            // Nothing that answers us. Its receive is replaced, and time goes on.
+            // Not an answer to our message. Its receive is replaced, and we wait on.
             _ => return probing.two.received(&Bytes::new(), now, host),
         };
         let (low, high) = match refused {
@@ -268,7 +268,7 @@ impl Endpoint {
         }
     }
 
-    /// A client's first message, or another one after a refusal.
+    /// Handles a client's first message, or another one after a refusal.
     // V2-4.2.3.3-a, V2-4.2.3-g
     fn first(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
         let (one, two) = match self.config.versions {
@@ -285,7 +285,7 @@ impl Endpoint {
                 self.replace_receive();
                 self.refuse(words.xid, words.version);
             }
-            // Too short for its version, or an error about nothing.
+            // Too short for its version, or an error that answers nothing.
             _ => {
                 self.replace_receive();
                 self.discard();
@@ -303,7 +303,7 @@ impl Endpoint {
         self.actions.push_back(Action::PostReceives { count: 1 });
     }
 
-    /// Answers a message of a version that is not spoken here.
+    /// Answers a message of a version that this end does not speak.
     // V2-4.2.3.2-a, V2-4.2.3.2-b, V2-7.1.1-a
     fn refuse(&mut self, xid: u32, version: u32) {
         let State::Listening(listening) = &mut self.state else { return };
@@ -371,7 +371,7 @@ impl Endpoint {
         }
     }
 
-    /// What was about to be done is done first: receives that were counted are posted.
+    /// Takes over the actions of the probing connection before the end: the receives that it has counted must be posted.
     fn flush(&mut self) {
         while let State::Probing(probing) = &mut self.state
             && let Some(action) = probing.two.poll()
@@ -388,7 +388,7 @@ impl Endpoint {
         }
     }
 
-    /// Exposed memory can no longer be reached by the peer.
+    /// The peer can no longer reach an exposure's memory.
     pub fn fenced(&mut self, exposure: ExposureId) {
         match &mut self.state {
             State::One(one) => one.fenced(exposure),
@@ -397,9 +397,9 @@ impl Endpoint {
         }
     }
 
-    /// The chunks of a call of the peer have been fetched. `head` is the beginning of them, at least four bytes if
-    /// there are as many. Returns whether [`Action::Deliver`] follows: if not, the chunks are no call, the engine
-    /// answers by itself, and the driver keeps nothing of them.
+    /// The driver has fetched the chunks of a peer's call. `head` is their beginning, at least four bytes if they have
+    /// so many. Returns whether [`Action::Deliver`] follows: if not, the chunks are no call, the engine answers by
+    /// itself, and the driver keeps nothing of them.
     pub fn pulled(&mut self, request: RequestId, head: &[u8]) -> bool {
         match &mut self.state {
             State::One(one) => one.pulled(request, head),
@@ -418,8 +418,8 @@ impl Endpoint {
         }
     }
 
-    /// A service's answer to a call of the peer, or [`Answer::NotEligible`] if it cannot serve the call. A call that is
-    /// no longer known is ignored.
+    /// A service's answer to a call of the peer, or [`Answer::NotEligible`] if the driver cannot serve the call. A call
+    /// that the engine no longer knows is ignored.
     pub fn answer(&mut self, request: RequestId, answer: Answer) {
         match &mut self.state {
             State::One(one) => one.answer(request, answer),
@@ -428,15 +428,15 @@ impl Endpoint {
         }
     }
 
-    /// Sends calls of ours that waited until the peer gets an answer of ours. Call it after [`answer`](Self::answer).
-    /// In version 2 no call waits for answers.
+    /// Sends calls of ours that waited for our next answer to the peer. Call it after [`answer`](Self::answer). In
+    /// version 2 no call waits for answers.
     pub fn resume(&mut self, now: Timestamp, host: &mut dyn Host) {
         if let State::One(one) = &mut self.state {
             one.resume(now, host);
         }
     }
 
-    /// When to call [`wake`](Self::wake) at the latest.
+    /// The latest time at which to call [`wake`](Self::wake).
     pub fn next_wake(&self) -> Option<Timestamp> {
         match &self.state {
             _ if self.closing => None,
@@ -447,7 +447,7 @@ impl Endpoint {
         }
     }
 
-    /// When the connection is closed if nothing comes from the peer, once that is known.
+    /// The time at which we close the connection if nothing comes from the peer, if it is already known.
     pub fn gives_up_at(&self) -> Option<Timestamp> {
         match &self.state {
             State::One(one) => one.gives_up_at(),
@@ -456,7 +456,7 @@ impl Endpoint {
         }
     }
 
-    /// Time has passed.
+    /// Does what is due at this time.
     pub fn wake(&mut self, now: Timestamp, host: &mut dyn Host) {
         match &mut self.state {
             _ if self.closing => {}
@@ -470,9 +470,9 @@ impl Endpoint {
         }
     }
 
-    /// The connection is over, and every exposure has been reported as fenced. Returns the calls of ours that are
-    /// unanswered and whose callers still wait, in the order in which to send them again. Take [`poll`](Self::poll)
-    /// once more.
+    /// The connection is over, and every exposure has been reported as fenced. Returns the unanswered calls of ours
+    /// whose callers still wait, in the order in which to send them again. Call [`poll`](Self::poll) until it returns
+    /// `None` once more.
     pub fn closed(&mut self) -> Vec<CallId> {
         self.closing = true;
         let held = std::mem::take(&mut self.held);
@@ -486,7 +486,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a peer that cannot authenticate itself is not wanted.
+/// Whether the authenticator rejects a peer that cannot authenticate itself.
 fn refuses_silence(config: &Config) -> bool {
     config.host_authentication.as_ref().is_some_and(|made| !made.begin(config.side).silent())
 }

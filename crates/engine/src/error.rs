@@ -1,4 +1,4 @@
-//! Why a call fails, a connection is given up, or a command is refused.
+//! Why a call fails, a connection is closed, or a command is refused.
 
 use rpcrdma_wire::{v1::ErrorBody, v2};
 
@@ -6,37 +6,37 @@ use rpcrdma_wire::{v1::ErrorBody, v2};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeerFault {
-    /// More calls than credits were granted (RFC 8166 section 3.3.1).
+    /// The peer sends more calls than it has credits for (RFC 8166 section 3.3.1).
     #[error("more calls than credits")]
     CreditsOverrun,
-    /// It sends what must be answered faster than it takes the answers.
+    /// The peer sends messages that need an answer faster than it takes the answers.
     #[error("faulty messages are sent faster than their answers are taken")]
     AnswersNotTaken,
-    /// The chunks in its reply are not those that were offered (RFC 8166 section 3.4.6).
+    /// The chunks in the peer's reply are not the offered ones (RFC 8166 section 3.4.6).
     #[error("the reply's chunks are not those of the call")]
     ChunksChanged,
-    /// The reply is in a Reply chunk that was never offered.
+    /// The reply is in a Reply chunk that we never offered.
     #[error("the reply uses a Reply chunk that was not offered")]
     NoReplyChunk,
     /// A short reply says that its Reply chunk was used (RFC 8166 section 4.3.3).
     #[error("a short reply claims to use its Reply chunk")]
     ReplyChunkBesideMessage,
-    /// The parts of its reply do not belong together (version 2, section 6.2.2.2).
+    /// The parts of the peer's reply do not belong together (version 2, section 6.2.2.2).
     #[error("the parts of the reply do not belong together")]
     BrokenSequence,
-    /// It grants no credits, though answers or calls have been waiting for them (version 2).
+    /// The peer grants no credits, though answers or calls have been waiting for them (version 2).
     #[error("messages wait for credits that are not granted")]
     NoCredits,
-    /// It begins a message and does not finish it (version 2).
+    /// The peer begins a message and does not finish it (version 2).
     #[error("a message in parts was not finished in time")]
     Unfinished,
-    /// The parts of its reply are more than we put together.
+    /// The parts of the peer's reply are more than we join.
     #[error("the reply in parts is above the limit")]
     TooLong,
 }
 
 impl PeerFault {
-    /// The rule, for those who pass it on as text.
+    /// The rule, as text.
     pub fn rule(self) -> &'static str {
         match self {
             PeerFault::CreditsOverrun => "a requester keeps within its credits",
@@ -52,11 +52,11 @@ impl PeerFault {
     }
 }
 
-/// Why the engine wants the connection closed.
+/// Why the engine closes the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseCause {
-    /// The peer broke a rule after which nothing can be trusted.
+    /// The peer broke a rule, and we can no longer trust any of its messages.
     #[error("the peer broke a rule: {0}")]
     Peer(#[from] PeerFault),
     /// The peer did not answer, not even a probe.
@@ -65,15 +65,15 @@ pub enum CloseCause {
     /// The server did not answer the first message of version 2 in time. It may speak version 1, on another connection.
     #[error("the server did not answer in version 2")]
     NoAnswer,
-    /// The peer did not prove who it is.
+    /// The peer did not authenticate itself.
     #[error("the peer is not authenticated")]
     Unauthenticated,
-    /// No version is spoken by both ends.
+    /// The ends have no version in common.
     #[error("the server speaks versions {low} to {high} of RPC-over-RDMA only")]
     NoCommonVersion {
-        /// The lowest version of the server's.
+        /// The lowest version of the server.
         low: u32,
-        /// The highest.
+        /// The highest version of the server.
         high: u32,
     },
 }
@@ -82,10 +82,10 @@ pub enum CloseCause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExposeError {
-    /// No buffer is to be had.
+    /// No buffer is free.
     #[error("no memory for the reply")]
     NoMemory,
-    /// The connection has just ended. The call can be sent on another.
+    /// The connection has just ended. The call can be sent on another connection.
     #[error("the connection has ended")]
     Closed,
     /// The provider refuses.
@@ -93,14 +93,14 @@ pub enum ExposeError {
     Refused,
 }
 
-/// Why a call that was sent, or was about to be, has no reply.
+/// Why a call has no reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// The peer answered with `RDMA_ERROR`.
     #[error("the peer refused the message: {}", .0.name())]
     Remote(ErrorBody),
-    /// The peer answered with `RDMA2_ERROR`, and there is no other way to send the call.
+    /// The peer answered with `RDMA2_ERROR`, and the call cannot be sent in another way.
     #[error("the peer refused the message: {}", .0.name().unwrap_or("an unknown error"))]
     Rejected(v2::ErrorBody),
     /// The peer's reply breaks a rule.
@@ -124,7 +124,7 @@ pub enum CallRefused {
         /// The XID.
         xid: u32,
     },
-    /// It needs chunks, and in the reverse direction there are none.
+    /// The call needs chunks, which do not exist in the reverse direction.
     #[error("a message of {len} bytes does not fit the inline threshold of {max}")]
     TooLargeInline {
         /// Bytes of header and message, or of the largest reply.
@@ -132,7 +132,7 @@ pub enum CallRefused {
         /// The threshold.
         max: usize,
     },
-    /// The chunks alone fill more than a message.
+    /// A header with the chunks alone is longer than a message.
     #[error("a header of {len} bytes does not fit the inline threshold of {max}")]
     HeaderTooLarge {
         /// Bytes of the header.

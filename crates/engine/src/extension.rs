@@ -1,12 +1,13 @@
 //! What an embedder adds to version 2 (draft appendix B): header types and properties of its own.
 //!
 //! The engine carries them and does not read them. An extension says which it knows and what it announces; the engine
-//! passes up as an action what comes. Owned bytes are copies, so that nothing keeps a receive buffer.
+//! passes received ones on as actions. Their bytes are copies, so that they keep no receive buffer.
 
 use rpcrdma_wire::v2::{ErrorBody, Extensions, OtherBody, OtherProperty};
 use std::fmt::Debug;
 
-/// Messages of an extension that may wait for credits. An embedder that sends more is told to wait.
+/// The most messages of an extension that may wait for credits. An embedder that sends more gets
+/// [`ExtensionRefused::Busy`].
 pub const MAX_WAITING_MESSAGES: usize = 64;
 
 /// Header types and properties beyond the draft's.
@@ -22,19 +23,19 @@ pub trait Extension: Extensions + Debug + Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Received {
-    /// The peer has announced a property that the extension knows. Said as it comes: where the peer is asked who it is,
-    /// the answer comes later.
+    /// The peer has announced a property that the extension knows. The engine passes it on as it comes, even before
+    /// host authentication has a verdict.
     Property(OtherProperty),
     /// A message of one of the extension's header types.
     Message {
         /// Its XID.
         xid: u32,
-        /// Whether its XID was chosen at this end.
+        /// Whether this end chose its XID.
         response: bool,
-        /// The rest.
+        /// Its body.
         body: OtherBody,
     },
-    /// The peer has answered a message of the extension's with an error.
+    /// The peer has answered a message of the extension with an error.
     Error {
         /// The message's XID.
         xid: u32,
@@ -53,7 +54,7 @@ pub enum ExtensionRefused {
         /// The header type.
         header_type: u32,
     },
-    /// It does not fit a message.
+    /// The message does not fit into a Send.
     #[error("a message of {len} bytes does not fit the inline threshold of {max}")]
     TooLarge {
         /// Its bytes.
@@ -61,7 +62,7 @@ pub enum ExtensionRefused {
         /// The threshold.
         max: usize,
     },
-    /// Too many wait to be sent.
+    /// Too many messages wait for credits.
     #[error("too many messages wait for credits")]
     Busy,
     /// This connection is not one of version 2.

@@ -1,7 +1,6 @@
-//! How a call travels, in either version: which items go to chunks, and what is left of the stream.
+//! How a call travels, in either version: which items go into chunks, and which bytes of the stream remain.
 //!
-//! Owns shares of the message's bytes. Each version decides by its own rules what goes where: `v1/plan.rs`,
-//! `v2/plan.rs`.
+//! Owns shares of the message's bytes. Each version has its own rules for the choice: `v1/plan.rs`, `v2/plan.rs`.
 
 use bytes::Bytes;
 use rpcrdma_env::Slices;
@@ -26,7 +25,7 @@ pub(crate) struct CallPlan {
     pub(crate) reads: SmallVec<[Reduced; 1]>,
     /// The rest of the stream, if it does not fit the Send.
     pub(crate) zero: Option<Bytes>,
-    /// The rest of the stream, if it does.
+    /// The rest of the stream, if it fits the Send.
     pub(crate) inline: Slices,
     /// Bytes of the Write chunk of each eligible result; empty if all results come inline.
     pub(crate) writes: SmallVec<[usize; 2]>,
@@ -51,7 +50,7 @@ pub(crate) fn largest_first(message: &Payload) -> SmallVec<[(usize, &Bytes); 2]>
     by_size
 }
 
-/// These items as Read chunks, in stream order.
+/// Makes Read chunks of these items, in stream order.
 // V1-3.4.5-b, V2-4.3.5-b, V2-4.3.5-g, V1-4.3.1.1-a, V1-3.4.4.4-a, V2-4.3.4.4-a, V1-3.4.5.2-a, V1-3.4.5.2-c,
 // V2-4.3.5.2-a, V2-4.3.5.2-b
 // ULB-5.1.2.1-a
@@ -73,7 +72,7 @@ pub(crate) fn rest(message: &Payload, reduced: &[Reduced]) -> Slices {
     for part in message.parts() {
         match part {
             Part::Run(run) => out.push(run.clone()),
-            // An empty item has no bytes, so only what follows it is reduced at its position.
+            // An empty item has no bytes, so the item that is reduced at this position is the one behind it.
             Part::Item(data) if data.is_empty() => {}
             Part::Item(_) if gone.peek() == Some(&position) => {
                 gone.next();
@@ -116,7 +115,7 @@ pub(crate) fn gathered(header: Bytes, inline: Slices, max: usize) -> Slices {
     octets
 }
 
-/// What the tests of both versions' plans share.
+/// Shared by the tests of both versions' plans.
 #[cfg(test)]
 pub(crate) mod testing {
     use super::*;

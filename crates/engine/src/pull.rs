@@ -1,7 +1,7 @@
-//! Where the parts of a received call come from (RFC 8166 sections 3.4.5 and 3.5.3).
+//! The sources of the pieces of a received call (RFC 8166 sections 3.4.5 and 3.5.3).
 //!
-//! Turns the Read list into chunks to be pulled and the pieces of the stream in order. Owns shares of the received
-//! message. What is above a limit is an error before anything is asked for.
+//! Turns the Read list into the segments to pull and the pieces of the stream in order. Owns shares of the received
+//! message. A call above a limit is an error before anything is pulled.
 
 use crate::{Limits, Piece, Pieces};
 use bytes::Bytes;
@@ -9,12 +9,12 @@ use rpcrdma_wire::chunk::{Lists, Segment};
 use rpcrdma_xdr::UNIT;
 use smallvec::SmallVec;
 
-/// How a call is put together.
+/// How to put a call together.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    /// Bytes to be pulled, all chunks in the order of their Positions.
+    /// The bytes to pull: all chunks in the order of their Positions.
     pub(crate) octets: usize,
-    /// Where they are.
+    /// The segments to read.
     pub(crate) sources: SmallVec<[Segment; 1]>,
     /// The stream.
     pub(crate) pieces: Pieces,
@@ -22,12 +22,12 @@ pub(crate) struct Layout {
     pub(crate) long: bool,
 }
 
-/// A named limit is exceeded.
+/// The call exceeds a named limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AboveLimit;
 
-/// The layout of a call that was judged well-formed. `stream` is what came with the header; `long` says that the stream
-/// itself is in the Position Zero chunk.
+/// The layout of a call that was judged well-formed. `stream` is the inline stream behind the header; `long` says that
+/// the stream itself is in the Position Zero chunk.
 // V1-3.4.5-e, V2-4.3.5-f, V1-3.4.5.1-a, V2-4.3.5.1-a, IE-3.3.3-a
 pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits) -> Result<Layout, AboveLimit> {
     if lists.segment_count() > limits.segments {
@@ -53,7 +53,7 @@ pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits)
         let range = pulled..pulled + octets;
         pulled = range.end;
         if long && position == 0 {
-            // Position zero sorts first, so the stream is at the beginning of what is pulled.
+            // Position zero sorts first, so the stream is at the beginning of the pulled bytes.
             base_octets = octets;
         } else {
             pieces.extend(base.up_to(position.saturating_sub(in_chunks).min(base_octets)));

@@ -1,9 +1,9 @@
 //! The table of the peer's calls, of both versions: from the header to the service's answer.
 //!
-//! Owns shares of received messages until they are delivered, and what a call offered for its result until it is
-//! answered. A credit is free again for the peer when the answer is on its way, but the answer's memory is in use until
-//! the peer has taken it. So a call beyond `most` answers and calls together is held until an answer is out: a peer
-//! that does not read pins no more than twice its credits.
+//! Owns shares of received messages until they are delivered, and the chunks that a call offers for its result until it
+//! is answered. When the answer is sent, the peer may use the credit again, but the answer's memory is in use until the
+//! peer has taken it. So if answers and calls together reach `most`, further calls are held until an answer is taken: a
+//! peer that does not read pins memory for no more than twice its credits.
 
 use crate::{Action, Piece, Pieces, RequestId, pull::Layout};
 use bytes::Bytes;
@@ -19,29 +19,29 @@ pub(crate) struct Request {
     pub(crate) xid: u32,
     pub(crate) writes: WriteList,
     pub(crate) reply: Option<WriteChunk>,
-    /// A handle of the call's that the reply may invalidate.
+    /// A handle of the call that the reply may invalidate.
     pub(crate) handle: Option<u32>,
     stage: Stage,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// Its memory would be one too many: what is to be pulled, and how it is put together.
+    /// Held, because its memory would exceed the limit: what to pull, and how to put it together.
     Held(Layout),
-    /// Its chunks are to come.
+    /// The driver is fetching its chunks.
     Pulling { pieces: Pieces, long: bool },
-    /// The service has it.
+    /// The service executes it.
     Delivered,
 }
 
-/// What became of a call whose chunks have come.
+/// The outcome for a call whose chunks have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pulled {
     /// It is delivered.
     Delivered,
-    /// It has another XID than its header, and is to be refused.
+    /// Its XID is not its header's, so it must be refused.
     OtherXid,
-    /// There is no such call any more.
+    /// The call no longer exists.
     Unknown,
 }
 
@@ -49,7 +49,7 @@ pub(crate) enum Pulled {
 pub(crate) struct Requests {
     requests: HashMap<RequestId, Request>,
     held: VecDeque<RequestId>,
-    /// Answers that were sent and not yet taken.
+    /// Answers that were sent and that the peer has not taken.
     pub(crate) undrained: usize,
     next_request: u64,
 }
@@ -60,7 +60,7 @@ impl Requests {
         self.requests.len()
     }
 
-    /// Takes a call in and names it. It is held until [`admit`](Self::admit).
+    /// Adds a call and names it. It is held until [`admit`](Self::admit).
     pub(crate) fn insert(
         &mut self,
         xid: u32,
@@ -76,7 +76,7 @@ impl Requests {
         id
     }
 
-    /// Starts calls that were held, until `most` pin memory.
+    /// Starts held calls until `most` calls and answers pin memory.
     pub(crate) fn admit(&mut self, most: usize, actions: &mut VecDeque<Action>) {
         while self.requests.len() - self.held.len() + self.undrained < most {
             let Some(id) = self.held.pop_front() else { break };
@@ -99,11 +99,11 @@ impl Requests {
         actions.push_back(Action::Pull { request: id, xid: request.xid, head, octets, sources });
     }
 
-    /// The call's chunks have come. `head` is the beginning of what was pulled.
+    /// The call's chunks have come. `head` is the beginning of the pulled bytes.
     pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], actions: &mut VecDeque<Action>) -> Pulled {
         let Some(request) = self.requests.get_mut(&id) else { return Pulled::Unknown };
         let Stage::Pulling { pieces, long } = &mut request.stage else { return Pulled::Unknown };
-        // A long call begins with the header's XID like any other.
+        // A long call must begin with its header's XID, like any other.
         // V1-4.2.1-c, IE-3.6.1-a
         // V1-4.2.1-a
         if *long && !has_xid(head, request.xid) {
@@ -115,7 +115,7 @@ impl Requests {
         Pulled::Delivered
     }
 
-    /// Takes a call out, to answer it.
+    /// Removes a call, to answer it.
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Request> {
         self.requests.remove(&id)
     }
@@ -125,7 +125,7 @@ impl Requests {
         self.undrained = self.undrained.saturating_sub(1);
     }
 
-    /// The connection is over: nothing can be answered any more.
+    /// The connection is over: no call can be answered any more.
     pub(crate) fn closed(&mut self) {
         self.requests.clear();
         self.held.clear();

@@ -1,13 +1,14 @@
-//! Comparing the chunks in a reply with those that were offered (RFC 8166 sections 3.4.6 and 4.3.2).
+//! Compares the chunks in a reply with the offered ones (RFC 8166 sections 3.4.6 and 4.3.2).
 //!
-//! Owns nothing. Anything but the same segments with lengths filled in order is a fault of the peer.
+//! Owns nothing. The chunks must have the same segments, with lengths filled in order; anything else is a fault of the
+//! peer.
 
 use crate::{PeerFault, PlacedItem, ReplyBase, ReplyParts};
 use bytes::Bytes;
 use rpcrdma_wire::chunk::{Lists, WriteChunk, WriteList};
 use smallvec::SmallVec;
 
-/// What was offered for the reply of one call.
+/// What we offered for the reply of one call.
 #[derive(Debug, Default)]
 pub(crate) struct Offered {
     /// The Write chunks; none if results have to come inline.
@@ -19,7 +20,7 @@ pub(crate) struct Offered {
 }
 
 impl Offered {
-    /// The reply in a short message.
+    /// The reply, if it is in a short message.
     // V1-4.3.3-e
     pub(crate) fn short(&self, lists: &Lists, stream: Bytes) -> Result<ReplyParts, PeerFault> {
         match (&lists.reply, &self.reply) {
@@ -36,7 +37,7 @@ impl Offered {
         Ok(ReplyParts { base: ReplyBase::Inline(stream), items: self.placed(&lists.writes)? })
     }
 
-    /// The reply in the Reply chunk.
+    /// The reply, if it is in the Reply chunk.
     pub(crate) fn long(&self, lists: &Lists) -> Result<ReplyParts, PeerFault> {
         let (Some(got), Some(offered)) = (&lists.reply, &self.reply) else { return Err(PeerFault::NoReplyChunk) };
         let octets = usize::try_from(written(offered, got)?).map_err(|_| PeerFault::ChunksChanged)?;
@@ -47,8 +48,8 @@ impl Offered {
     fn placed(&self, got: &WriteList) -> Result<SmallVec<[PlacedItem; 1]>, PeerFault> {
         let offered = self.writes.chunks();
         if got.is_empty() || offered.is_empty() {
-            // Without a list the peer wrote nothing that counts: what we offered is unused, and nothing is taken from
-            // it, whatever stands there (V1-4.3.2.2-d).
+            // Without a list the peer wrote nothing that counts: the offered chunks are unused, and we take nothing
+            // from their memory, whatever the peer has written there (V1-4.3.2.2-d).
             return match got.chunks().iter().all(WriteChunk::is_empty) {
                 true => Ok((0..self.items)
                     .map(|k| PlacedItem { offered: offered.get(k).map_or(0, chunk_octets), returned: 0 })
@@ -74,11 +75,11 @@ fn chunk_octets(chunk: &WriteChunk) -> usize {
     usize::try_from(chunk.len()).unwrap_or(usize::MAX)
 }
 
-/// How many bytes were written to `offered`, according to `got`.
+/// How many bytes the peer has written to `offered`, according to `got`.
 // V1-3.4.6-d, V2-4.3.6-d, V2-4.3.6-e
 fn written(offered: &WriteChunk, got: &WriteChunk) -> Result<u64, PeerFault> {
     let total = got.len();
-    // Filling is decided by the total alone, so the reply's lengths must be those that the total leads to.
+    // The total alone decides how segments are filled, so the reply's lengths must follow from the total.
     match offered.filled(total) {
         Some(expected) if expected == *got => Ok(total),
         _ => Err(PeerFault::ChunksChanged),

@@ -3,8 +3,8 @@
 /// Which end of the connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// It connected. Its calls are the forward direction.
+    /// It has connected. Its calls are the forward direction.
     Client,
-    /// It accepted. Its calls are the reverse direction (RFC 8167).
+    /// It has accepted. Its calls are the reverse direction (RFC 8167).
     Server,
 }

@@ -1,12 +1,12 @@
-//! Finding out whether a silent peer is alive.
+//! Checks whether a silent peer is alive.
 //!
-//! We do not hurry an open connection: a call is not sent twice on it. But if calls are unanswered and nothing has come
-//! for [`SILENCE_LIMIT`], a NULL call on the credit that was kept back decides: any message within [`PROBE_TIMEOUT`]
-//! shows that the peer lives. If no credit could be kept back, only [`SPENT_LIMIT`] decides. Owns nothing. The verdict
-//! is the error, which means: close the connection.
+//! We do not send a call twice on an open connection. But if calls are unanswered and nothing has come for
+//! [`SILENCE_LIMIT`], we send a NULL call on the credit that we kept for it: any message within [`PROBE_TIMEOUT`] shows
+//! that the peer is alive. If no credit could be kept, only [`SPENT_LIMIT`] decides. Owns nothing. The result is a
+//! verdict: wait, probe, or close the connection.
 //!
 //! The probe is NULL in all versions of NFS, and not SEQUENCE: NULL needs no slot of a session, so it can be sent
-//! although the only slot is in use, and every server answers it in whatever state its client is.
+//! although the only slot is in use, and every server answers it, whatever the state of its client.
 
 use crate::{
     Side,
@@ -16,33 +16,33 @@ use rpcrdma_env::Timestamp;
 use rpcrdma_wire::rpc;
 use rpcrdma_xdr::{Part, Payload};
 
-/// What to do now.
+/// What the connection does now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing.
+    /// It waits.
     Wait,
-    /// Send a probe.
+    /// It sends a probe.
     Probe,
-    /// Give the connection up.
+    /// It closes.
     Dead,
 }
 
-/// What can be done to find out.
+/// The means to find out whether the peer is alive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Means {
-    /// A credit was kept back for it.
+    /// A credit was kept for a probe.
     Reserve,
     /// Every credit that the peer has granted is in use.
     Spent,
-    /// A peer that posts receives only when it gets an answer has none for a probe: we can only wait.
+    /// None: a peer that posts receives only when it gets an answer has no receive for a probe, so we can only wait.
     None,
-    /// Nothing has ever come from this peer, so that not even its grant is known.
+    /// Nothing has ever come from this peer, so we do not even know its grant.
     NeverHeard,
 }
 
 impl Means {
-    /// What an end without a credit can do. A server waits: it gives up each of its calls by itself, and its client may
-    /// have nothing to send.
+    /// The means of an end without a credit. A server waits: it gives up each of its calls by itself, and its client
+    /// may have nothing to send.
     pub(crate) fn without_credit(side: Side) -> Self {
         match side {
             Side::Client => Self::Spent,
@@ -53,35 +53,35 @@ impl Means {
 
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
-    /// Since when calls are unanswered and nothing came.
+    /// The time since when calls are unanswered and nothing has come.
     since: Option<Timestamp>,
-    /// Until when the peer must answer the probe under way.
+    /// The time until which the peer must answer the probe under way.
     probe_until: Option<Timestamp>,
 }
 
 impl Silence {
-    /// A call was sent.
+    /// We have sent a call.
     pub(crate) fn sent(&mut self, now: Timestamp) {
         self.since.get_or_insert(now);
     }
 
-    /// Something came from the peer; `waiting` says whether calls are still unanswered.
+    /// A message has come from the peer; `waiting` says whether calls are still unanswered.
     pub(crate) fn heard(&mut self, now: Timestamp, waiting: bool) {
         self.since = waiting.then_some(now);
         self.probe_until = None;
     }
 
-    /// When to ask again.
+    /// When to call [`wake`](Self::wake) again.
     pub(crate) fn next_wake(&self) -> Option<Timestamp> {
         self.probe_until.or_else(|| self.since.map(|since| since + SILENCE_LIMIT))
     }
 
-    /// When the peer is given up if nothing comes, once that is known.
+    /// The time at which we give the peer up if nothing comes, if it is already known.
     pub(crate) fn gives_up_at(&self) -> Option<Timestamp> {
         self.probe_until
     }
 
-    /// Asks.
+    /// Decides what to do at this time.
     pub(crate) fn wake(&mut self, now: Timestamp, means: Means) -> Verdict {
         match (self.next_wake(), self.probe_until) {
             (None, _) => Verdict::Wait,

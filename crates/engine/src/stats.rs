@@ -1,6 +1,6 @@
 //! Numbers about a connection, in either version.
 
-/// Numbers of the moment, for those who watch.
+/// Present numbers of a connection, for observers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -8,11 +8,11 @@ pub struct Stats {
     pub receives: usize,
     /// Credits that the peer may use.
     pub granted: u32,
-    /// Calls of ours that are not answered, cancelled ones included.
+    /// Calls of ours that are not answered, including cancelled ones.
     pub unanswered: usize,
     /// Calls of ours that wait for a credit.
     pub queued: usize,
-    /// Memory of ours that the peer can reach: how many pieces.
+    /// Pieces of our memory that the peer can reach.
     pub exposed: usize,
     /// Calls of the peer that are not answered.
     pub executing: usize,

@@ -1,8 +1,8 @@
 //! The table of our calls, of both versions: from the queue to the fenced reply.
 //!
-//! Owns shares of the messages that wait or are under way, and the names of what was exposed for them. A call ends in
+//! Owns shares of the messages that wait or are under way, and the names of the memory exposed for them. A call ends in
 //! exactly one of four actions (Complete, Fail, Cancelled, Released), and never before all its exposures have ended.
-//! Each version keeps what it needs beyond that in `X`.
+//! Each version keeps its further data in `X`.
 //!
 //! | state | means | leaves it when |
 //! |---|---|---|
@@ -23,12 +23,12 @@ use rpcrdma_xdr::Payload;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// Who learns how a call ends.
+/// The party that learns how a call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The caller waits for the reply.
     Caller,
-    /// The caller has gone away and left the memory behind.
+    /// The caller has gone away and left the memory lent.
     Nobody,
     /// The caller has been away for so long that we take the memory back.
     Expired,
@@ -36,7 +36,7 @@ pub(crate) enum Owner {
     Canceller,
     /// The memory was given back; only the XID and the credit are still in use.
     Ghost,
-    /// It is a probe of our own.
+    /// The call is a probe of our own.
     Probe,
 }
 
@@ -62,10 +62,10 @@ enum Exposed {
     Closed,
 }
 
-/// What the table knows of a call.
+/// The table's data about a call.
 #[derive(Debug)]
 pub(crate) struct Entry<X> {
-    /// The call as it was handed over. Version 1 empties its message once it is sent; version 2 keeps it.
+    /// The call as the driver passed it. Version 1 empties its message when it is sent; version 2 keeps it.
     pub(crate) call: Call,
     order: u64,
     pub(crate) owner: Owner,
@@ -84,16 +84,16 @@ impl<X> Entry<X> {
 
 #[derive(Debug)]
 pub(crate) struct Table<X> {
-    /// Calls by XID, the peer's name for them.
+    /// Calls by XID, which is the peer's name for them.
     // V2-3.1.3.4-c, V2-4.5.1-a
     calls: HashMap<u32, Entry<X>>,
-    /// XIDs by our name for a call.
+    /// XIDs by the driver's name for a call.
     xids: HashMap<CallId, u32>,
-    /// To which call an exposure belongs.
+    /// The XID of the call to which an exposure belongs.
     exposures: HashMap<ExposureId, u32>,
-    /// Calls without a credit: order and XID, in their order.
+    /// Calls that wait for a credit: order and XID, in this order.
     queue: VecDeque<(u64, u32)>,
-    /// When forgotten calls lose their memory, in that order.
+    /// The times at which forgotten calls lose their memory, in this order.
     forgotten: VecDeque<(Timestamp, CallId)>,
     next_order: u64,
     next_exposure: u64,
@@ -117,7 +117,7 @@ impl<X> Default for Table<X> {
 }
 
 impl<X> Table<X> {
-    /// Whether a call with this XID has not ended.
+    /// Whether a call with this XID has not ended yet.
     // V2-3.1.3.4-a
     pub(crate) fn contains(&self, xid: u32) -> bool {
         self.calls.contains_key(&xid)
@@ -133,7 +133,7 @@ impl<X> Table<X> {
         self.calls.get_mut(&xid).filter(|entry| matches!(entry.state, State::Sent))
     }
 
-    /// Takes a call of the program in, at the end of the queue.
+    /// Adds a call of the program at the end of the queue.
     pub(crate) fn insert(&mut self, call: Call, plan: CallPlan, extra: X) {
         self.program = program(&call.message).or(self.program);
         self.queue.push_back((self.next_order, call.xid));
@@ -141,7 +141,7 @@ impl<X> Table<X> {
         self.add(call, Owner::Caller, plan, extra);
     }
 
-    /// Takes a probe in, which has no name and no caller, and is found by its XID.
+    /// Adds a probe, which has no name and no caller, and is found by its XID.
     pub(crate) fn insert_probe(&mut self, xid: u32, message: Payload, plan: CallPlan, extra: X) {
         self.add(Call::new(CallId(u64::MAX), xid, message), Owner::Probe, plan, extra);
     }
@@ -154,13 +154,13 @@ impl<X> Table<X> {
         self.calls.insert(xid, Entry { call, order, owner, state, plan, exposures, offered, extra });
     }
 
-    /// The XID of the call that has waited longest, which waits no more.
+    /// Takes the XID of the call that has waited longest out of the queue.
     pub(crate) fn pop_queued(&mut self) -> Option<u32> {
         self.queue.pop_front().map(|(_, xid)| xid)
     }
 
-    /// Exposes what a plan says. Chunks have segments of at most `segment_octets`. Returns with them the bytes that
-    /// the peer may read.
+    /// Exposes the memory of a plan. Chunks have segments of at most `segment_octets`. Returns the chunks with the
+    /// number of bytes that the peer may read.
     // V1-3.4.3-b, V2-4.3.3-b, V1-8.1.3-a, V2-11.1.3-a, V2-6.4-a, V2-4-a, V1-3.1-a
     pub(crate) fn expose(
         &mut self,
@@ -176,7 +176,7 @@ impl<X> Table<X> {
         Ok((lists, exposing.octets))
     }
 
-    /// Ends what is still exposed for a call, and the call itself if nothing is.
+    /// Ends the open exposures of a call, and the call itself if it has none left.
     // V1-8.1.3-a, V2-11.1.3-b, V2-C.7-c
     pub(crate) fn fence(&mut self, xid: u32, actions: &mut VecDeque<Action>) {
         let Some(entry) = self.calls.get_mut(&xid) else { return };
@@ -187,7 +187,7 @@ impl<X> Table<X> {
         self.settle(xid, actions);
     }
 
-    /// An exposure has ended. Returns whether it was one of ours.
+    /// An exposure has ended. Returns whether it belonged to this table.
     pub(crate) fn fenced(&mut self, id: ExposureId, actions: &mut VecDeque<Action>) -> bool {
         let Some(xid) = self.exposures.remove(&id) else { return false };
         let Some(entry) = self.calls.get_mut(&xid) else { return false };
@@ -198,7 +198,7 @@ impl<X> Table<X> {
         true
     }
 
-    /// Says how a call ended, once nothing of it is exposed.
+    /// Reports how a call ended, when none of its memory is exposed any more.
     // V1-4.4.1-a, V1-8.1.3-b, V2-11.1.3-c, V1-3.4.5.1-b, V2-4.3.5.1-c
     // V1-4.5.4-b, V2-7.4-b
     fn settle(&mut self, xid: u32, actions: &mut VecDeque<Action>) {
@@ -239,13 +239,13 @@ impl<X> Table<X> {
                     Err(error) => Action::Fail { call: id, error },
                 });
             }
-            // Whatever the error says, a peer that refuses is alive.
+            // An error, too, shows that the peer is alive.
             Owner::Probe => actions.push_back(Action::Alive),
             Owner::Nobody | Owner::Expired | Owner::Canceller | Owner::Ghost => {}
         }
     }
 
-    /// Takes the memory of a call back at once.
+    /// Cancels a call: takes its memory back at once.
     // V1-4.4.1-b, V1-8.1.3-c, V1-8.1.4-c, V2-11.1.3-d, V2-11.1.4-d
     pub(crate) fn cancel(&mut self, id: CallId, actions: &mut VecDeque<Action>) {
         self.disown(id, Owner::Canceller, actions);
@@ -253,7 +253,7 @@ impl<X> Table<X> {
         self.fence(xid, actions);
     }
 
-    /// Leaves a call to itself: its memory stays lent until its reply or a deadline.
+    /// Forgets a call: its memory stays lent until its reply or a deadline.
     pub(crate) fn forget(&mut self, id: CallId, now: Timestamp, actions: &mut VecDeque<Action>) {
         self.disown(id, Owner::Nobody, actions);
         if self.xids.contains_key(&id) {
@@ -278,12 +278,12 @@ impl<X> Table<X> {
         }
     }
 
-    /// When the next forgotten call loses its memory.
+    /// The time at which the next forgotten call loses its memory.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
         self.forgotten.front().map(|(when, _)| *when)
     }
 
-    /// Takes back the memory of calls that were forgotten long ago.
+    /// Takes back the memory of calls whose deadline is over.
     pub(crate) fn expire(&mut self, now: Timestamp, actions: &mut VecDeque<Action>) {
         while let Some((_, id)) = self.forgotten.pop_front_if(|(when, _)| *when <= now) {
             let Some(&xid) = self.xids.get(&id) else { continue };
@@ -296,8 +296,8 @@ impl<X> Table<X> {
         }
     }
 
-    /// The connection is over and every exposure has ended: the calls that are not answered, those sent first before
-    /// those that waited, each in its order. Forgotten ones are released instead.
+    /// The connection is over and every exposure has ended. Returns the unanswered calls in order: calls that were
+    /// sent, then calls that waited. Forgotten ones are released instead.
     pub(crate) fn unanswered(&mut self, actions: &mut VecDeque<Action>) -> Vec<CallId> {
         let mut left: Vec<Entry<X>> = self.calls.drain().map(|(_, entry)| entry).collect();
         left.sort_by_key(|entry| entry.order);
@@ -332,7 +332,7 @@ impl<X> Table<X> {
     }
 }
 
-/// Exposing the memory of one call.
+/// Exposes the memory of one call.
 struct Exposing<'a, X> {
     entry: &'a mut Entry<X>,
     owners: &'a mut HashMap<ExposureId, u32>,
@@ -383,7 +383,7 @@ impl<X> Exposing<'_, X> {
         let id = self.name();
         let segment = self.host.expose_sink(id, Sink { call: self.entry.call.id, place, octets })?;
         self.keep(id, segment.handle);
-        // The memory may be larger than what is offered.
+        // The memory may be longer than the offer.
         let length = u32::try_from(octets).map_err(|_| ExposeError::Refused)?.min(segment.length);
         Ok(WriteChunk(cut(Segment { length, ..segment }, self.segment_octets).collect()))
     }
@@ -400,7 +400,7 @@ impl<X> Exposing<'_, X> {
     }
 }
 
-/// Consecutive segments of at most `max` bytes that are `whole` together; at least one.
+/// Cuts `whole` into consecutive segments of at most `max` bytes; at least one.
 // V1-3.4.4-a, V2-4.3.4-a, V2-5.2.3-a
 fn cut(whole: Segment, max: u32) -> impl Iterator<Item = Segment> {
     let max = max.max(1);
