@@ -371,7 +371,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes over the actions of the probing connection before the end: the receives that it has counted must be posted.
+    /// Takes over the actions of the probing connection before its end: the receives that it has counted must be
+    /// posted.
     fn flush(&mut self) {
         while let State::Probing(probing) = &mut self.state
             && let Some(action) = probing.two.poll()

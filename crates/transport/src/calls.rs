@@ -1,8 +1,8 @@
-//! Calls of ours: what callers lend, and what they get back.
+//! Calls of ours: the memory that callers lend, and what they get back.
 //!
 //! The table owns a call's message (shared bytes) and, whenever they are not exposed, its buffers, for as long as a
-//! caller waits for the call, across connections. Each call ends by its sender, its canceller, or silently, and its
-//! buffers go with the reply, to the canceller, or to their allocator.
+//! caller waits for the call, across connections. Each call ends with a message to its caller, to its canceller, or to
+//! neither; its buffers go with the reply, to the canceller, or back to their allocator.
 
 use crate::Event;
 use foldhash::HashMap;
@@ -28,27 +28,27 @@ use tokio::sync::{mpsc, oneshot};
 
 type Answered = Result<Reply, TransportError>;
 
-/// What callers ask of a driver.
+/// A caller's command to a driver.
 #[derive(Debug)]
 pub(crate) enum Command {
     /// Make a call.
     Call(CallId, Request, oneshot::Sender<Answered>),
-    /// Take one back.
+    /// Cancel a call.
     Cancel(CallId, oneshot::Sender<Cancelled>),
-    /// No caller waits for it any more.
+    /// Forget a call, for which no caller waits any more.
     Forget(CallId),
 }
 
 /// The callers' end of a driver: makes pending calls.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    /// Unbounded: each entry is a call whose memory its caller provides and waits for.
+    /// Unbounded: each entry is a call whose memory belongs to its caller, who waits for it.
     commands: mpsc::UnboundedSender<Command>,
     next: AtomicU64,
     pub(crate) xids: Arc<XidSource>,
     pub(crate) server: SocketAddr,
     max_message: usize,
-    /// For the driver of a server's connection.
+    /// For the driver of a server's connection: whether a caller gives the peer up.
     pub(crate) giving_up: Arc<GivingUp>,
 }
 
@@ -70,12 +70,12 @@ impl Caller {
         let id = CallId(self.next.fetch_add(1, Ordering::Relaxed));
         let lent = request.reply.items.iter().map(|room| room.buffer.is_some()).collect();
         let (sender, reply) = oneshot::channel();
-        // A driver that has ended drops the sender, and the call finds that out.
+        // A driver that has ended drops the sender, and the call then fails.
         let _ = self.commands.send(Command::Call(id, request, sender));
         PendingCall::new(InFlight { id, reply, lent, commands: self.commands.clone(), over: false })
     }
 
-    /// How large messages may be.
+    /// The limits on the length of messages.
     pub(crate) fn limits(&self) -> Limits {
         Limits::new(self.max_message, self.max_message)
     }
@@ -84,7 +84,7 @@ impl Caller {
 struct InFlight {
     id: CallId,
     reply: oneshot::Receiver<Answered>,
-    /// Which of the results' buffers are the caller's.
+    /// Which of the results' buffers belong to the caller.
     lent: SmallVec<[bool; 8]>,
     commands: mpsc::UnboundedSender<Command>,
     over: bool,
@@ -118,7 +118,7 @@ impl CallInFlight for InFlight {
         Box::pin(async move {
             match cancelled.await {
                 Ok(cancelled) => cancelled,
-                // The reply was faster, or the driver has ended.
+                // The reply came first, or the driver has ended.
                 Err(_) => match self.reply.try_recv() {
                     Ok(Ok(reply)) => Cancelled { buffers: lent_buffers(reply.stream, &self.lent) },
                     _ => Cancelled::default(),
@@ -132,7 +132,7 @@ fn lent_buffers(stream: Stream, lent: &[bool]) -> Vec<Buffer> {
     stream.into_placed().zip(lent).filter(|(_, lent)| **lent).filter_map(|(placed, _)| placed.buffer).collect()
 }
 
-/// A result's memory.
+/// The memory for a result.
 #[derive(Debug)]
 struct Room {
     max_len: usize,
@@ -144,7 +144,7 @@ struct Room {
 struct Call {
     xid: u32,
     message: Payload,
-    /// Makes the message of a further transmission, where no message may be sent twice.
+    /// Makes the message of another transmission, if the same message may not be sent twice.
     anew: Option<Arc<dyn Anew>>,
     reply_max: usize,
     repeatable: bool,
@@ -152,7 +152,7 @@ struct Call {
     reply: Option<Buffer>,
     sender: Option<oneshot::Sender<Answered>>,
     canceller: Option<oneshot::Sender<Cancelled>>,
-    /// On how many connections it was sent.
+    /// The number of connections on which it was sent.
     sent: u32,
 }
 
@@ -187,14 +187,14 @@ impl Calls {
         self.calls.is_empty()
     }
 
-    /// The calls' names, in the order in which the calls were made.
+    /// The calls' names, in the order of the calls.
     pub(crate) fn ids(&self) -> Vec<CallId> {
         let mut ids: Vec<_> = self.calls.keys().copied().collect();
         ids.sort_unstable();
         ids
     }
 
-    /// Takes a call in. Returns whether it is to be made.
+    /// Adds a call. Returns whether the driver must make it.
     pub(crate) fn add(&mut self, id: CallId, request: Request, sender: oneshot::Sender<Answered>) -> bool {
         let xid = request.xid;
         let repeatable = request.repeatable && request.anew.is_none();
@@ -213,7 +213,7 @@ impl Calls {
             message: request.message,
             anew: request.anew,
             reply_max: request.reply.max_len,
-            // The engine would send the same message again, which has been executed by then and is dropped.
+            // The engine would send the same message again. The server has already executed that message, and drops it.
             repeatable,
             rooms,
             reply: None,
@@ -237,8 +237,8 @@ impl Calls {
     }
 
     /// Builds a call's message again before it is sent on another connection, for flavours that give each transmission
-    /// a number of its own. The caller renews all calls in their order, also those that were not sent yet: so no call
-    /// is older than one that is sent before it. A call that cannot be renewed ends.
+    /// a number of its own. The caller renews all calls in their order, even those that were not sent yet: so no call
+    /// has an older number than a call that is sent before it. A call that cannot be renewed ends.
     pub(crate) fn renew(&mut self, id: CallId) -> Option<Event> {
         let call = self.calls.get_mut(&id)?;
         match call.anew.as_ref()?.message() {
@@ -250,7 +250,7 @@ impl Calls {
         }
     }
 
-    /// A call as the engine wants it.
+    /// A call in the engine's form.
     pub(crate) fn wanted(&self, id: CallId) -> Option<rpcrdma_engine::Call> {
         let call = self.calls.get(&id)?;
         Some(rpcrdma_engine::Call {
@@ -276,15 +276,15 @@ impl Calls {
         }
     }
 
-    /// The memory for a result, to be exposed.
+    /// Lends the memory for a result, to be exposed.
     pub(crate) fn lend(&mut self, id: CallId, place: SinkPlace, octets: usize) -> Result<Buffer, ExposeError> {
         let slot = self.slot(id, place).ok_or(ExposeError::Refused)?;
-        // A call that is sent again in another way may need a larger buffer than before.
+        // If a call is sent again in another way, it may need a larger buffer than before.
         let kept = slot.take_if(|buffer| buffer.capacity() >= octets);
         kept.or_else(|| self.pool.try_allocate(octets)).ok_or(ExposeError::NoMemory)
     }
 
-    /// Memory that is exposed no more.
+    /// Takes back memory that is no longer exposed.
     pub(crate) fn restore(&mut self, id: CallId, place: SinkPlace, buffer: Buffer) {
         if let Some(slot) = self.slot(id, place) {
             *slot = Some(buffer);
@@ -299,7 +299,7 @@ impl Calls {
         }
     }
 
-    /// The reply of a call, all of its memory back.
+    /// Ends a call with its reply. All of its memory is back.
     pub(crate) fn complete(&mut self, id: CallId, reply: ReplyParts) -> Option<Event> {
         let call = self.take(id)?;
         let retransmitted = call.sent > 1;
@@ -333,7 +333,7 @@ impl Calls {
         Some(Event::Answered { xid, inline_octets, placed_octets, retransmitted })
     }
 
-    /// Ends a call with an error of the engine's.
+    /// Ends a call with an error of the engine.
     pub(crate) fn fail(&mut self, id: CallId, error: CallError) -> Option<Event> {
         let error = self.transport_error(id, error);
         self.fail_with(id, error)
@@ -355,7 +355,7 @@ impl Calls {
         }
     }
 
-    /// Notes which caller wants the memory back.
+    /// Records which caller wants the memory back.
     pub(crate) fn cancelling(&mut self, id: CallId, canceller: oneshot::Sender<Cancelled>) {
         if let Some(call) = self.calls.get_mut(&id) {
             call.canceller = Some(canceller);
@@ -363,7 +363,7 @@ impl Calls {
         }
     }
 
-    /// The memory of a call is back, and goes to the caller that wants it.
+    /// The memory of a call is back, and goes to the caller that wants it, if there is one.
     pub(crate) fn released(&mut self, id: CallId) {
         if let Some(call) = self.take(id) {
             call.cancelled();
@@ -384,7 +384,7 @@ impl Calls {
                 let name = error.name().unwrap_or("an unknown error");
                 TransportError::Remote { server, source: RemoteError::Other { code: error.code(), name } }
             }
-            // BAD_XDR is version 1's ERR_CHUNK under another name.
+            // BAD_XDR is version 2's name for version 1's ERR_CHUNK.
             CallError::Remote(_) | CallError::Rejected(_) => {
                 TransportError::Remote { server, source: RemoteError::Chunk }
             }

@@ -1,8 +1,8 @@
-//! A client's transport: one server, however often the connection to it is replaced.
+//! A client's transport to one server, which replaces lost connections.
 //!
-//! The driver owns the connection and the table of calls. A lost connection is made again when a call wants it, by the
-//! rules of [`rpcrdma_oncrpc::outage`]; calls that were not answered are sent again in their order, with their XIDs.
-//! When that fails for too long the calls fail, and the next call tries again.
+//! The driver owns the connection and the table of calls. It replaces a lost connection when a call needs it, by the
+//! rules of [`rpcrdma_oncrpc::outage`], and sends unanswered calls again in their order, with their XIDs. If it finds
+//! no connection for too long, the calls fail, and the next call tries again.
 
 use crate::{
     ClientOptions, ConnectionError, Event, ExtensionChannel, NoVersion2, Observer, Reverse, STALL_LIMIT,
@@ -36,7 +36,7 @@ use tokio::sync::mpsc;
 pub struct RdmaTransport {
     caller: Caller,
     extension: Unclaimed,
-    /// Of a client's own connection.
+    /// The silence of the server, for a client's own connection.
     silence: Option<Arc<Silence>>,
 }
 
@@ -45,8 +45,8 @@ impl RdmaTransport {
         Self { caller, extension: Unclaimed::default(), silence: None }
     }
 
-    /// The channel of the extension of version 2 in the options, across reconnections. There is one, for the first
-    /// caller.
+    /// The channel of the extension of version 2 in the options. It stays the same across reconnections. Only the first
+    /// caller gets it.
     pub fn take_extension(&self) -> Option<ExtensionChannel> {
         claim(&self.extension)
     }
@@ -82,8 +82,8 @@ impl ClientTransport for RdmaTransport {
     }
 }
 
-/// Connects to a server and returns the transport and its driver, which must be polled for anything to happen. The
-/// driver completes when the transport and all its calls have been dropped.
+/// Connects to a server and returns the transport and its driver, which does all the work when it is polled. The driver
+/// completes when the transport and all its calls have been dropped.
 ///
 /// # Errors
 /// If the first connection cannot be made.
@@ -125,7 +125,7 @@ pub async fn connect(
     Ok((Arc::new(RdmaTransport { caller, extension: Unclaimed::new(extension), silence }), driver))
 }
 
-/// What kind of peer an attempt to connect has reached.
+/// What an attempt to connect has met.
 fn met(error: &ConnectError) -> Met {
     match error {
         ConnectError::Silent { .. } => Met::Silence,
@@ -134,8 +134,8 @@ fn met(error: &ConnectError) -> Met {
     }
 }
 
-/// What an end brings to a connection. `None` if there is no memory for the receives that it begins with: the peer's
-/// first message would end it.
+/// What an end brings to a new connection. `None` if there is no memory for its first receives: without them the peer's
+/// first message would end the connection.
 pub(crate) fn params(
     config: &Config,
     capabilities: &Capabilities,
@@ -154,21 +154,21 @@ pub(crate) fn params(
     })
 }
 
-/// The number of version 2 in what servers say about versions.
+/// The number of version 2 in servers' answers about versions.
 pub(crate) const VERSION_2: u32 = 2;
 
 enum Phase {
-    /// No connection, and no call needs one.
+    /// There is no connection, and no call needs one.
     Idle,
-    /// A connection is being made.
+    /// A connection is being set up.
     Connecting(BoxFuture<'static, Result<Connected, ConnectError>>),
-    /// Before the next attempt.
+    /// A pause before the next attempt.
     Pausing(BoxFuture<'static, ()>),
     /// A connection is established.
     Up(Box<Session>),
 }
 
-/// Moves a client's transport. Dropping it ends the connection and fails all calls.
+/// Does the work of a client's transport. Dropping it ends the connection and fails all calls.
 #[must_use = "nothing happens unless the driver is polled"]
 pub struct ClientDriver {
     fabric: Arc<dyn Fabric>,
@@ -178,7 +178,7 @@ pub struct ClientDriver {
     observer: Arc<dyn Observer>,
     pool: Arc<dyn Allocator>,
     commands: mpsc::UnboundedReceiver<Command>,
-    /// There is no caller left.
+    /// Whether no caller is left.
     finished: bool,
     calls: Calls,
     phase: Phase,
@@ -187,9 +187,10 @@ pub struct ClientDriver {
     outage: Outage,
     listener: Listener,
     connections: u64,
-    /// What to speak on the next connection: less than the options say once the server is known to have no version 2.
+    /// The versions for the next connection: fewer than in the options if the client knows that the server has no
+    /// version 2.
     versions: Versions,
-    /// To the embedder that knows the extension of version 2. The session has it while there is one.
+    /// Leads to the embedder that knows the extension of version 2. While there is a session, the session has it.
     port: Option<Port>,
 }
 
@@ -210,7 +211,8 @@ impl ClientDriver {
         })
     }
 
-    /// The connection with which a transport begins. Only a server that says nothing is tried more than once.
+    /// Makes the transport's first connection. Only a server that accepts connections and stays silent is tried more
+    /// than once.
     async fn first_connection(&mut self, sought: Sought) -> Result<Connected, TransportError> {
         loop {
             let error = match self.attempt().await {
@@ -236,7 +238,7 @@ impl ClientDriver {
         }
     }
 
-    /// A connection is established: calls without an answer are sent, in their order.
+    /// A connection is established: sends the unanswered calls, in their order.
     // V1-4.5.5-a, V2-7.5-a, V2-4.5.5-a, ULB-3.4.2-b
     fn connected(&mut self, qp: Connected) {
         let config = self.config(qp.capabilities());
@@ -325,14 +327,14 @@ impl ClientDriver {
         self.lingering.extend(service);
         self.port = port;
         match error {
-            // Our assumption about this server is wrong, or no longer right. A pause, because the server may answer
-            // this again and again.
+            // Our assumption about this server is wrong, or no longer right. We pause, because the server may give the
+            // same answer again and again.
             Some(&ConnectionError::Version { low, high }) if self.believes() && (low..=high).contains(&VERSION_2) => {
                 self.versions = Versions::Auto;
                 return self.failed(Failure::default());
             }
             Some(&ConnectionError::Version { low, high }) => return self.no_version(low, high),
-            // Another attempt would reach the same peer, and another version would prove nothing.
+            // Another attempt would reach the same peer, and another version would not authenticate it.
             Some(ConnectionError::Unauthenticated) => return self.distrusted(),
             _ => {}
         }
@@ -346,7 +348,7 @@ impl ClientDriver {
                 _ => {}
             }
         }
-        // A message by which the server broke a rule is not an answer.
+        // A message with which the server broke a rule is not an answer.
         let broke = matches!(error, Some(ConnectionError::Peer(_)));
         let ended = Ended {
             started: session.started,
@@ -354,7 +356,7 @@ impl ClientDriver {
             waited_for: !self.calls.is_empty(),
         };
         let failure = Failure {
-            // A server that is merely silent has set an RDMA connection up with us: it may be slow.
+            // A server that is only silent has set up an RDMA connection with us, so it may be slow.
             met: if matches!(error, Some(ConnectionError::Silent)) { Met::Nobody } else { Met::Ended },
             source: error.map(|error| Arc::new(error.clone()) as _),
         };
@@ -362,7 +364,7 @@ impl ClientDriver {
         self.go_on(next);
     }
 
-    /// The server has no version 2, as far as can be known: version 1 from here on, on a new connection at once.
+    /// As far as we can know, the server has no version 2: we use version 1 from now on, at once on a new connection.
     // V2-4.2.3.2-d, V2-4.2.3.2-h
     fn without_version_2(&mut self, why: NoVersion2) {
         self.versions = Versions::One;
@@ -411,7 +413,7 @@ impl ClientDriver {
         }
     }
 
-    /// An attempt has failed, or is not to be made at once.
+    /// An attempt has failed, or must not be made at once.
     fn failed(&mut self, failure: Failure) {
         let next = self.outage.failed(failure, self.env.clock.now(), &*self.env.random);
         self.go_on(next);
@@ -477,7 +479,7 @@ impl ClientDriver {
                 }
                 _ if this.finished => {
                     this.port = None;
-                    // The last connection's have only now been added.
+                    // The last connection's calls have only now been added.
                     this.lingering.retain_mut(|service| service.poll_rest(cx).is_pending());
                     return if this.lingering.is_empty() { Poll::Ready(()) } else { Poll::Pending };
                 }

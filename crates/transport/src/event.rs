@@ -1,12 +1,12 @@
-//! What a transport does, for those who watch: logs, metrics, pictures.
+//! What a transport does, for observers: logs, metrics, pictures.
 //!
-//! Events are small values; an observer that is slow slows the connection down.
+//! Events are small values; a slow observer slows the connection down.
 
 use crate::ConnectionError;
 use rpcrdma_engine::{Negotiated, Sent, v2::Received};
 use std::{net::SocketAddr, time::Duration};
 
-/// What something waits for.
+/// What a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stall {
@@ -16,11 +16,11 @@ pub enum Stall {
     Memory,
 }
 
-/// Why a server is taken for one without version 2.
+/// Why the client takes a server for one without version 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NoVersion2 {
-    /// It has refused; the connection goes on in version 1.
+    /// The server has refused version 2; the connection continues in version 1.
     Refused,
     /// The server did not answer in time; the client connects again, in version 1.
     NoAnswer,
@@ -28,33 +28,33 @@ pub enum NoVersion2 {
     Dropped,
 }
 
-/// Something that happened on a connection.
+/// An event of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// A connection is established.
     Connected {
-        /// The inline threshold of what we send, in bytes.
+        /// The inline threshold of messages that we send, in bytes.
         send_inline: usize,
-        /// The inline threshold of what we receive, in bytes.
+        /// The inline threshold of messages that we receive, in bytes.
         receive_inline: usize,
         /// Whether our Sends may invalidate the peer's memory.
         send_invalidates: bool,
-        /// RDMA Reads of ours under way at a time.
+        /// Our RDMA Reads under way at a time.
         ord: u16,
         /// RDMA Reads of the peer that we serve at a time.
         ird: u16,
     },
-    /// The two ends have agreed on a version and its parameters.
+    /// Both ends have agreed on a version and its parameters.
     Negotiated(Negotiated),
-    /// The server has no version 2, as far as we can know. A program that remembers it saves the next client the
-    /// attempt.
+    /// As far as we can know, the server has no version 2. If a program remembers this, its next client need not try
+    /// version 2.
     NoVersion2(NoVersion2),
     /// Something for the extension of version 2.
     Extension(Received),
-    /// A message for the extension was dropped, because its reader is too slow.
+    /// The transport dropped a message for the extension, because the embedder reads too slowly.
     ExtensionDropped {
-        /// How much was, on this transport.
+        /// How many messages it has dropped so far.
         total: u64,
     },
     /// A message was sent.
@@ -64,21 +64,21 @@ pub enum Event {
         /// Its bytes.
         octets: usize,
     },
-    /// A message of the peer was dropped without an answer.
+    /// We dropped a message of the peer without an answer.
     Discarded {
-        /// How many there were on this connection.
+        /// How many we have dropped on this connection.
         total: u64,
     },
-    /// A call of the peer was handed to the service.
+    /// The service got a call of the peer.
     Called {
         /// Its XID.
         xid: u32,
-        /// Bytes that came with it.
+        /// Bytes that came with the message.
         inline_octets: usize,
-        /// Bytes that were pulled for it.
+        /// Bytes that we pulled for it.
         pulled_octets: usize,
     },
-    /// A call of ours was answered.
+    /// A call of ours has a reply.
     Answered {
         /// Its XID.
         xid: u32,
@@ -94,7 +94,7 @@ pub enum Event {
         /// Its XID.
         xid: u32,
     },
-    /// The peer has answered a health check: it is alive, and slow with the other calls.
+    /// The peer has answered a probe: it is alive, and slow with the other calls.
     Alive,
     /// An exposure of ours has ended.
     Invalidated {
@@ -103,32 +103,32 @@ pub enum Event {
         /// Whether the peer ended it.
         by_peer: bool,
     },
-    /// Something has to wait.
+    /// A call has to wait.
     Stalled(Stall),
     /// Receives were posted.
     ReceivesPosted {
         /// How many.
         count: usize,
     },
-    /// The connection is over. Without an error it was ended in an orderly manner.
+    /// The connection is over. Without an error, its end was orderly.
     Closed {
-        /// Why.
+        /// The error.
         error: Option<ConnectionError>,
     },
-    /// A connection will be made again.
+    /// The client will connect again.
     Reconnecting {
-        /// After which pause.
+        /// The pause before.
         pause: Duration,
     },
 }
 
 /// Receives the events of a client or server.
 pub trait Observer: Send + Sync {
-    /// Something happened on the connection with `peer`.
+    /// An event of the connection with `peer`.
     fn event(&self, peer: SocketAddr, event: &Event);
 }
 
-/// Watches nothing.
+/// An observer that ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Quiet;
 

@@ -1,7 +1,6 @@
 //! Events as lines of a log: words and fields.
 //!
-//! Owns nothing; writing to the log cannot fail. A message of the peer is data, of which no line shows more than
-//! numbers.
+//! Owns nothing; writing to the log cannot fail. A message of the peer is data: no line shows more of it than numbers.
 
 use crate::{Event, NoVersion2, Observer, Stall};
 use rpcrdma_engine::{MessageKind, Negotiated, Sent, v2::Received};

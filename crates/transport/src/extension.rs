@@ -1,8 +1,8 @@
-//! Messages of an extension of version 2: between an embedder and a connection's driver.
+//! Messages of an extension of version 2, between an embedder and a connection's driver.
 //!
-//! Owns what the peer has sent until the embedder reads it, within [`MAX_UNREAD`] and [`MAX_UNREAD_OCTETS`]: what is
-//! above is refused, so that neither a peer that floods nor an embedder that does not read costs more memory than that.
-//! What the embedder sends waits for credits in the connection, within its limit, and beyond that at the embedder's.
+//! Owns what the peer has sent until the embedder reads it, within [`MAX_UNREAD`] and [`MAX_UNREAD_OCTETS`]; the rest
+//! is refused, so that neither a peer that floods nor an embedder that does not read costs more memory. Messages of the
+//! embedder wait for credits in the connection, within the connection's limit; beyond it, they wait at the embedder.
 
 use rpcrdma_engine::v2::{ExtensionRefused, OtherBody, Received};
 use std::{
@@ -14,11 +14,11 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// The most messages, properties and errors of the peer that wait for the embedder to read them. It is the default
-/// number of credits, so that an embedder that reads steadily loses nothing of a burst.
+/// The most messages, properties and errors of the peer that wait until the embedder reads them. It is the default
+/// number of credits, so that an embedder that reads steadily loses no part of a burst.
 pub const MAX_UNREAD: usize = 64;
 
-/// Their bytes in all. A property can be far longer than a message.
+/// The most bytes of these together. A property can be far longer than a message.
 pub const MAX_UNREAD_OCTETS: usize = 1 << 20;
 
 /// Messages on their way from the embedder to a driver. A sender of more waits.
@@ -28,20 +28,20 @@ const MAX_UNSENT: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExtensionEvent {
-    /// The connection. A client's transport gets another one at each reconnection; a server's channel belongs to a
-    /// single one.
+    /// The number of the connection. A client's transport has another one after each reconnection; a server's channel
+    /// belongs to a single connection.
     pub connection: u64,
-    /// What it is.
+    /// What the peer has sent.
     pub received: Received,
 }
 
-/// A message that a connection has taken.
+/// A message that a connection has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExtensionSent {
-    /// Which connection. The message is lost with it.
+    /// The number of the connection. When it ends, the message is lost.
     pub connection: u64,
-    /// The message's XID: of what the peer says about it, in a message with RESPONSE set or an error.
+    /// The message's XID. The peer's answer has the same XID, and is a message with RESPONSE set or an error.
     pub xid: u32,
 }
 
@@ -49,7 +49,7 @@ pub struct ExtensionSent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExtensionError {
-    /// It cannot be sent on this connection.
+    /// This connection cannot send it.
     #[error(transparent)]
     Refused(#[from] ExtensionRefused),
     /// There is no connection, or the named one has ended.
@@ -57,7 +57,8 @@ pub enum ExtensionError {
     NotConnected,
 }
 
-/// An embedder's end of its extension: what the peer sends, in order. Dropping it has every further message refused.
+/// The embedder's end of its extension: what the peer sends, in order. After it is dropped, every further message is
+/// refused.
 #[derive(Debug)]
 pub struct ExtensionChannel {
     sender: ExtensionSender,
@@ -73,7 +74,7 @@ impl ExtensionChannel {
         Some(event)
     }
 
-    /// What sends messages to the peer.
+    /// The sender of messages to the peer.
     pub fn sender(&self) -> &ExtensionSender {
         &self.sender
     }
@@ -87,17 +88,17 @@ pub struct ExtensionSender {
 
 impl ExtensionSender {
     /// Sends a message of one of the extension's header types, as soon as the version is settled and the connection has
-    /// room for it. The peer's answer may come later, as [`Received::Message`] or [`Received::Error`] with the XID that
-    /// is returned.
+    /// room for it. The peer's answer may come later, as [`Received::Message`] or [`Received::Error`] with the returned
+    /// XID.
     ///
     /// # Errors
-    /// If there is no connection, or it cannot carry the message. A client's transport connects for calls, not for
-    /// this.
+    /// If there is no connection, or it cannot carry the message. A client's transport connects only for calls, not for
+    /// such a message.
     pub async fn send(&self, body: OtherBody) -> Result<ExtensionSent, ExtensionError> {
         self.command(None, body).await
     }
 
-    /// The same as an answer to a message of the peer, with its connection and XID, and RESPONSE set.
+    /// Sends an answer to a message of the peer, with its connection and XID, and RESPONSE set.
     ///
     /// # Errors
     /// As for [`send`](Self::send), and if that connection has ended.
@@ -113,7 +114,7 @@ impl ExtensionSender {
     }
 }
 
-/// Where a channel waits for its owner.
+/// The channel, until its owner takes it.
 pub(crate) type Unclaimed = Mutex<Option<ExtensionChannel>>;
 
 pub(crate) fn claim(unclaimed: &Unclaimed) -> Option<ExtensionChannel> {
@@ -123,13 +124,13 @@ pub(crate) fn claim(unclaimed: &Unclaimed) -> Option<ExtensionChannel> {
 /// A message for a driver.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    /// What it answers, if it does.
+    /// The message that it answers, if it is an answer.
     pub(crate) to: Option<ExtensionSent>,
     pub(crate) body: OtherBody,
     pub(crate) sender: oneshot::Sender<Result<ExtensionSent, ExtensionError>>,
 }
 
-/// The driver's end.
+/// The driver's end of the channel.
 #[derive(Debug)]
 pub(crate) struct Port {
     /// The present connection.
@@ -137,7 +138,7 @@ pub(crate) struct Port {
     commands: mpsc::Receiver<Outgoing>,
     inbox: mpsc::Sender<ExtensionEvent>,
     unread: Arc<AtomicUsize>,
-    /// What was not delivered.
+    /// How many messages could not be delivered.
     pub(crate) dropped: u64,
 }
 
@@ -159,20 +160,20 @@ impl Port {
         }
     }
 
-    /// Tells all senders that the connection is gone.
+    /// Answers all senders that the connection is gone.
     pub(crate) fn refuse_all(&mut self, cx: &mut Context<'_>) {
         while let Some(outgoing) = self.poll(cx) {
             let _ = outgoing.sender.send(Err(ExtensionError::NotConnected));
         }
     }
 
-    /// Hands something of the peer's to the embedder. Returns whether there was room.
+    /// Passes something from the peer to the embedder. Returns whether there was room.
     pub(crate) fn deliver(&mut self, received: Received) -> bool {
         let octets = octets(&received);
-        // The embedder only makes it less.
+        // The embedder only lowers this number.
         let room = MAX_UNREAD_OCTETS.saturating_sub(self.unread.load(Ordering::Relaxed));
         let event = ExtensionEvent { connection: self.connection, received };
-        // Counted before it can be read.
+        // Counted before the embedder can read it.
         self.unread.fetch_add(octets, Ordering::Relaxed);
         if octets <= room && self.inbox.try_send(event).is_ok() {
             return true;

@@ -3,11 +3,11 @@
 //! * A client [`connect`]s and gets an [`RdmaTransport`], which implements
 //!   [`ClientTransport`](rpcrdma_oncrpc::ClientTransport), and a driver.
 //! * A [`Server`] accepts each connection of a [`Listener`](rpcrdma_fabric::Listener) and gets a [`ConnectionHandle`]
-//!   and a driver, which hands calls to a [`Handler`](rpcrdma_oncrpc::Handler).
+//!   and a driver, which passes calls to a [`Handler`](rpcrdma_oncrpc::Handler).
 //! * Both report what they do to an [`Observer`].
 //!
-//! A driver is a future that the caller spawns; nothing happens unless it is polled. No thread, no timer and no runtime
-//! is started here: time and randomness come from [`Env`](rpcrdma_env::Env).
+//! A driver is a future that the caller spawns; it works only when it is polled. The crate starts no thread, no timer
+//! and no runtime: time and randomness come from [`Env`](rpcrdma_env::Env).
 //!
 //! # Who owns memory
 //!
@@ -96,7 +96,7 @@
 //! # When things go wrong
 //!
 //! The client replaces a lost connection, and sends unanswered calls again, in their order and with their XIDs. A peer
-//! that breaks a rule loses its connection and nothing else.
+//! that breaks a rule loses its connection, and nothing else ends.
 
 mod calls;
 mod client;

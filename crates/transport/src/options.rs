@@ -1,4 +1,4 @@
-//! The options of clients and servers, and what becomes of them with a given provider.
+//! The options of clients and servers, and the configuration that follows from them with a given provider.
 
 use crate::RefusedCalls;
 use rpcrdma_engine::{
@@ -13,31 +13,32 @@ use rpcrdma_oncrpc::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// The largest RPC message, in bytes: 1 MiB of data and everything around it.
+/// The largest RPC message, in bytes: 1 MiB of data and all other fields.
 pub const DEFAULT_MAX_MESSAGE_OCTETS: usize = (1 << 20) + (64 << 10);
 
-/// RDMA Reads under way at a time in each direction: what Linux's server uses.
+/// RDMA Reads under way at a time in each direction: as many as Linux's server uses.
 pub const DEFAULT_READS: u16 = 16;
 
-/// How long a peer may leave RDMA Reads unanswered or messages untaken, without any progress, before it is dropped.
+/// If a peer leaves RDMA Reads unanswered or messages untaken for so long, without any progress, we drop the
+/// connection.
 pub const STALL_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long an orderly end of a connection may take before it is dropped as it is.
+/// How long an orderly end of a connection may take. Then the connection is dropped.
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The least that a Send can carry and its unit, in bytes.
+/// The least that a Send can carry, and the unit of this size, in bytes.
 const MIN_INLINE_OCTETS: u32 = 1024;
 
-/// The most that can be stated, in bytes (RFC 8797).
+/// The largest such size that an end can state, in bytes (RFC 8797).
 const MAX_INLINE_OCTETS: u32 = 256 * MIN_INLINE_OCTETS;
 
 /// Receives that are posted before a connection is established.
 pub(crate) const INITIAL_RECEIVES: usize = 2;
 
-/// Who executes calls in the reverse direction (RFC 8167), and how many at a time.
+/// The handler of calls in the reverse direction (RFC 8167), and how many it may get at a time.
 #[derive(Clone)]
 pub struct Reverse {
-    /// Executes them.
+    /// Executes the calls.
     pub handler: Arc<dyn Handler>,
     /// Credits to grant.
     pub credits: u32,
@@ -59,31 +60,31 @@ pub struct ClientOptions {
     pub inline_octets: u32,
     /// The largest message of a call or reply, in bytes.
     pub max_message: usize,
-    /// RDMA Reads of the server that are served at a time.
+    /// RDMA Reads of the server that the client serves at a time.
     pub ird: u16,
-    /// How long a lost connection is tried to be made again.
+    /// For how long the client tries to replace a lost connection.
     pub outage: Duration,
-    /// The same where the server ends the connections that it accepts and has never answered anything on one.
+    /// The same, if the server ends the connections that it accepts and has never answered anything on one.
     pub first_answer: Duration,
-    /// The same where something accepts connections, does not set them up and says nothing.
+    /// The same, if some program accepts connections, and then neither sets them up nor answers.
     pub first_sign: Duration,
-    /// What the server should speak, as users call it, for errors.
+    /// The users' name of the service that the server should speak, for errors.
     pub service: &'static str,
     /// Calls from the server, if it may make any.
     pub reverse: Option<Reverse>,
     /// The source of XIDs, if several transports are used as one ([`rpcrdma_oncrpc::Spread`]).
     pub xids: Option<Arc<XidSource>>,
-    /// Which versions of RPC-over-RDMA to speak.
+    /// The versions of RPC-over-RDMA that the client speaks.
     pub versions: Versions,
     /// With [`Versions::Auto`]: the client assumes that the server has no version 2, and does not ask for it at first.
     /// If the server refuses version 1, the client asks for version 2.
     pub assume_version_1: bool,
-    /// Version 2: the most Sends that a call goes in where the server could also pull it from memory that is exposed
-    /// for it. What is best depends on what exposing costs; the default is measured with software iWARP.
+    /// Version 2: the most Sends for a call that the server could also pull from exposed memory. The best number
+    /// depends on the cost of exposing; the default was measured with software iWARP.
     pub call_parts: usize,
-    /// Version 2: the most Sends that a reply may need for no memory to be exposed for it.
+    /// Version 2: if a reply needs at most so many Sends, the client exposes no memory for it.
     pub reply_parts: usize,
-    /// Version 2: what to announce for the server's calls, if there may be any.
+    /// Version 2: what to announce for the server's calls, if it may make any.
     pub reverse_support: ReverseSupport,
     /// Version 2: header types and properties beyond the draft's.
     pub extension: Option<Arc<dyn Extension>>,
@@ -121,7 +122,7 @@ impl ClientOptions {
         OutageLimits { outage, first_answer, first_sign, ..OutageLimits::default() }
     }
 
-    /// What to speak on the first connection.
+    /// The versions for the first connection.
     pub(crate) fn first_versions(&self) -> Versions {
         match self.versions {
             Versions::Auto if self.assume_version_1 => Versions::One,
@@ -159,28 +160,29 @@ pub struct ServerOptions {
     pub inline_octets: u32,
     /// The largest message of a call or reply, in bytes.
     pub max_message: usize,
-    /// RDMA Reads of ours under way at a time on one connection.
+    /// RDMA Reads of the server under way at a time on one connection.
     pub ord: u16,
-    /// The most calls under way to the client, in the reverse direction (RFC 8167). With zero the server makes none.
+    /// The most calls of the server to the client under way, in the reverse direction (RFC 8167). With zero the server
+    /// makes none.
     pub reverse_credits: u32,
-    /// Version 1: the most calls of ours to the client that are sent before one of its calls is answered; others wait.
-    /// Some clients post receives for them only when they get such an answer. No limit by default.
+    /// Version 1: the most calls to the client that the server sends before it answers one of the client's calls;
+    /// others wait. Some clients post receives for them only when they get such an answer. No limit by default.
     pub reverse_calls_between_answers: u32,
     /// How long a peer may make no progress.
     pub stall: Duration,
     /// Limits on what a peer may ask for.
     pub limits: EngineLimits,
-    /// Which versions of RPC-over-RDMA to speak.
+    /// The versions of RPC-over-RDMA that the server speaks.
     pub versions: Versions,
     /// Version 2: header types and properties beyond the draft's.
     pub extension: Option<Arc<dyn Extension>>,
     /// Checks the identity of the peer (version 2). By default there is no check.
     pub host_authentication: Option<Arc<dyn HostAuthentication>>,
-    /// Calls that offered memory which does not exist. Give several servers the same table if clients may come to any
-    /// of them.
+    /// Calls that offered memory that does not exist. Give several servers the same table if clients may come to any of
+    /// them.
     pub refused: RefusedCalls,
-    /// Where connections get their numbers. Give several servers the same where a number has to mean one connection of
-    /// all.
+    /// The source of connections' numbers. Give several servers the same source if a number must mean one connection of
+    /// all servers.
     pub connection_ids: ConnectionIds,
 }
 
@@ -222,19 +224,19 @@ impl ServerOptions {
     }
 }
 
-/// Limits for ends whose messages have at most this many bytes.
+/// Limits for an end whose messages have at most this many bytes.
 fn limits(limits: EngineLimits, max_message: usize) -> EngineLimits {
     EngineLimits { call_octets: limits.call_octets.min(max_message as u64), ..limits }
 }
 
-/// The configuration within what the provider can do.
+/// The configuration, reduced to what the provider can do.
 fn fitted(config: Config, capabilities: &Capabilities) -> Config {
-    // Every receiver takes 1,024 bytes (RFC 8166 section 3.3.3), and sizes are stated in units of as many.
+    // Every receiver accepts 1,024 bytes (RFC 8166 section 3.3.3), and sizes are stated in units of 1,024 bytes.
     let two = config.versions != Versions::One;
     let least = if two { MIN_OCTETS } else { MIN_INLINE_OCTETS };
     let inline = config.receive_octets.clamp(least, MAX_INLINE_OCTETS) / MIN_INLINE_OCTETS * MIN_INLINE_OCTETS;
     let receives = u32::try_from(capabilities.max_receives).unwrap_or(u32::MAX).saturating_sub(1);
-    // In version 2 each credit of the peer's takes a receive too.
+    // In version 2 each credit of the peer needs a receive, too.
     let peer_credits = u16::try_from(receives / 4).unwrap_or(u16::MAX).clamp(1, MAX_PEER_CREDITS);
     let spare = u32::from(peer_credits) + SPARE_RECEIVES as u32;
     let receives = if two { receives.saturating_sub(spare) } else { receives };

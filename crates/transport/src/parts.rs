@@ -1,9 +1,9 @@
 //! Memory for messages that come in several parts (version 2).
 //!
-//! The engine puts such messages together in memory that belongs to no receive and no allocator, within a limit for
-//! each connection. So that many connections keep within the budget of the server, each holds as much of the budget as
-//! the limit is, from before the first part is handled until no call that came in parts is left. It is one block, taken
-//! at once: a connection that waits for it holds none of it.
+//! The engine joins such messages in memory that belongs to no receive and no allocator, within a limit for each
+//! connection. So that many connections keep within the server's budget, each connection holds as much of the budget as
+//! this limit, from before it handles the first part until no call that came in parts is left. It takes one block at
+//! once: a connection that waits for it holds none of it.
 
 use rpcrdma_engine::Config;
 use rpcrdma_env::{Allocator, BoxFuture, Buffer};
@@ -12,24 +12,25 @@ use std::{
     task::{Context, Poll},
 };
 
-/// The most that the engine holds, in half messages: calls of one half that have come, and the one that comes.
+/// The most that the engine holds, in halves of the largest message: one half for unanswered calls, and two for the
+/// message that is coming.
 const HALF_MESSAGES: usize = 3;
 
 pub(crate) struct PartsMemory {
-    /// None if there is no budget.
+    /// `None` if there is no budget.
     budget: Option<Arc<dyn Allocator>>,
     octets: usize,
     held: Option<Buffer>,
     waiting: Option<BoxFuture<'static, Buffer>>,
 }
 
-/// Whether there is memory.
+/// Whether the connection holds the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reserved {
     Yes,
-    /// Not yet; the task is woken when there is.
+    /// Not yet, since now; the task is woken when it does.
     Begins,
-    /// Not yet, still.
+    /// Still not.
     Waits,
 }
 
@@ -58,12 +59,12 @@ impl PartsMemory {
         }
     }
 
-    /// Whether there is no memory yet.
+    /// Whether the connection waits for the memory.
     pub(crate) fn is_waiting(&self) -> bool {
         self.waiting.is_some()
     }
 
-    /// No message in parts is left.
+    /// Gives the memory back: no message in parts is left.
     pub(crate) fn release(&mut self) {
         self.held = None;
         self.waiting = None;

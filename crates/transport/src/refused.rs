@@ -1,5 +1,5 @@
-//! Calls whose results could not be written to the client's memory, or whose arguments could not be read from there
-//! (RFC 8166 section 4.5.3, version 2 section 7.3).
+//! Calls whose results the server could not write to the client's memory, or whose arguments it could not read from
+//! there (RFC 8166 section 4.5.3, version 2 section 7.3).
 //!
 //! An access to memory that does not exist ends the connection, and the client sends the same call again on the next
 //! one. If the server did not remember the call, this would repeat for ever; so it answers the second attempt with an
@@ -7,8 +7,8 @@
 //! only while it is not empty.
 //!
 //! A call is identified by its client's address, its XID, its beginning and its length. Its handles do not count: a
-//! client registers its memory again for each connection. A neighbour behind the same address makes another client's
-//! call fail only if it knows the call's XID, beginning and length.
+//! client registers its memory again for each connection. Another client behind the same address can make a call fail
+//! only if it knows the call's XID, beginning and length.
 
 use bytes::Bytes;
 use rpcrdma_engine::Piece;
@@ -24,10 +24,11 @@ use std::{
     time::Duration,
 };
 
-/// How many are remembered; the oldest goes first.
+/// How many calls are remembered; the oldest goes first.
 const MAX_REFUSED: usize = 1024;
 
-/// How long: a client's outage limit and the time that it takes to find the connection lost.
+/// How long a call is remembered: a client's outage limit, plus the time until the client notices that the connection
+/// is lost.
 const REFUSED_LIFETIME: Duration = Duration::from_secs(240);
 
 /// How many bytes of a call's beginning identify it: RPC header, credential and first arguments.
@@ -36,9 +37,9 @@ const HEAD_OCTETS: usize = 512;
 /// What identifies a call, together with its client and its XID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
-    /// Its bytes, as far as they have come or are to come.
+    /// Its length in bytes, including bytes that are still to come.
     octets: usize,
-    /// Made of its beginning.
+    /// A hash of its beginning.
     head: u64,
 }
 
@@ -50,7 +51,7 @@ impl Fingerprint {
         Self { octets, head: hasher.finish() }
     }
 
-    /// Of a call that can be executed.
+    /// The fingerprint of a call that can be executed.
     pub(crate) fn of_pieces(pieces: &[Piece], pulled: &Bytes) -> Self {
         let head = match pieces.first() {
             Some(Piece::Inline(octets)) => octets,
@@ -62,7 +63,7 @@ impl Fingerprint {
     }
 }
 
-/// A call, among all of a server.
+/// A call, among all calls of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RefusedCall {
     pub(crate) client: IpAddr,
@@ -70,9 +71,9 @@ pub(crate) struct RefusedCall {
     pub(crate) call: Fingerprint,
 }
 
-/// The calls that a server does not try to answer again, since the client's memory was not there. A process that has
-/// more than one [`Server`](crate::Server) for the same clients, such as one for each thread, gives all of them the
-/// same in their [`ServerOptions`](crate::ServerOptions). Cloning shares.
+/// The calls that a server does not try to answer again, because the client's memory did not exist. If a process has
+/// several [`Server`](crate::Server)s for the same clients, such as one for each thread, it gives all of them the same
+/// table in their [`ServerOptions`](crate::ServerOptions). Clones share the table.
 #[derive(Clone, Debug, Default)]
 pub struct RefusedCalls(Arc<Table>);
 
@@ -99,7 +100,7 @@ impl RefusedCalls {
         !self.0.any.load(Ordering::Acquire)
     }
 
-    /// Whether a call is one of those. It is forgotten then: the answer reaches the client.
+    /// Whether the table has this call. If so, the table forgets it, because the answer now reaches the client.
     pub(crate) fn take(&self, now: Timestamp, call: &RefusedCall) -> bool {
         if self.is_empty() {
             return false;
@@ -138,7 +139,7 @@ mod tests {
         assert!(!refused.take(T + REFUSED_LIFETIME, &call(1)));
     }
 
-    /// A neighbour behind the same address has chosen the XID of a call, and could make it fail.
+    /// Another client behind the same address has chosen the XID of a call, and could make it fail.
     #[test]
     fn another_call_with_the_same_xid_is_not_refused() {
         let refused = RefusedCalls::default();

@@ -7,12 +7,12 @@
 //! | `Pulled` | its delivery: the engine has put the call together |
 //! | `Delivered` | the service |
 //!
-//! A call without Read chunks begins as `Delivered`. The order of execution is that of delivery. Owns what was pulled,
+//! A call without Read chunks begins as `Delivered`. Calls are executed in the order of delivery. Owns pulled bytes,
 //! and shares of received messages.
 //!
-//! What is pulled from a peer's memory at a time is limited. A peer that answers its RDMA Reads one by one, each just
-//! before it would count as stalled, holds memory for arguments all that time. So a connection gets memory for only a
-//! few calls at a time, and all chunks of a call have to come within a limit.
+//! The server limits what it pulls from a peer's memory at a time. A peer that answers its RDMA Reads one by one, each
+//! just before it would count as stalled, makes the server hold memory for arguments all that time. So a connection
+//! gets memory for only a few calls at a time, and all chunks of a call have to come within a limit.
 
 use crate::refused::Fingerprint;
 use bytes::Bytes;
@@ -21,18 +21,18 @@ use rpcrdma_env::Timestamp;
 use rpcrdma_fabric::RemoteSegment;
 use std::{collections::VecDeque, time::Duration};
 
-/// Calls whose chunks are pulled at a time on one connection. As many as RDMA Reads by default: more would not be under
-/// way.
+/// Calls whose chunks are pulled at a time on one connection. As many as the default number of RDMA Reads: more could
+/// not be under way.
 pub const MAX_PULLS: usize = 16;
 
 /// Bytes that are pulled at a time on one connection: [`MAX_PULLS`] calls of 1 MiB. A larger call is pulled alone.
 pub const MAX_PULL_OCTETS: usize = 16 << 20;
 
-/// A peer must deliver all chunks of a call within this many times the limit for a peer that makes no progress. With
+/// A peer must deliver all chunks of a call within this many times the time-out for a peer that makes no progress. With
 /// the defaults of both limits that is 280 kB/s.
 pub const PULL_STALLS: u32 = 2;
 
-/// What is to be pulled for a call.
+/// The bytes to pull for a call.
 pub(crate) struct Wanted {
     /// What identifies the call.
     pub(crate) call: Fingerprint,
@@ -45,7 +45,7 @@ pub(crate) struct Delivered {
     pub(crate) request: RequestId,
     pub(crate) xid: u32,
     pub(crate) pieces: Pieces,
-    /// What was pulled for it. Ranges of pieces are those of these bytes.
+    /// The bytes pulled for it. Ranges of pieces lie in these bytes.
     pub(crate) pulled: Bytes,
 }
 
@@ -60,7 +60,7 @@ enum Stage {
     Pulling {
         call: Fingerprint,
         octets: usize,
-        /// By when its chunks must have come, once the peer was asked.
+        /// The time by which its chunks must have come; `None` until the peer is asked.
         due: Option<Timestamp>,
     },
     Pulled(Bytes),
@@ -72,9 +72,9 @@ enum Stage {
 
 /// The table.
 pub(crate) struct Requests {
-    /// In the order of their names, which is that of their arrival.
+    /// In the order of their names, which is the order of arrival.
     requests: VecDeque<Request>,
-    /// Those that are delivered, in the order of execution.
+    /// Delivered calls, in the order of execution.
     delivered: VecDeque<RequestId>,
     /// How long a call's chunks may take.
     limit: Duration,
@@ -85,7 +85,7 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    /// With the limit for a peer that makes no progress.
+    /// An empty table; `stall` is the time-out for a peer that makes no progress.
     pub(crate) fn new(stall: Duration) -> Self {
         let (requests, delivered) = (VecDeque::new(), VecDeque::new());
         Self { requests, delivered, limit: stall * PULL_STALLS, pulling: 0, octets: 0 }
@@ -96,7 +96,7 @@ impl Requests {
         self.limit
     }
 
-    /// Where a call stands, or would stand.
+    /// The index of a call, or the index at which to insert it.
     fn place(&self, id: RequestId) -> Result<usize, usize> {
         self.requests.binary_search_by_key(&id, |request| request.id)
     }
@@ -108,13 +108,13 @@ impl Requests {
         }
     }
 
-    /// Adds a call whose chunks are to be pulled. It has its turn when [`next_pull`](Self::next_pull) says so.
+    /// Adds a call whose chunks must be pulled. [`next_pull`](Self::next_pull) gives it its turn.
     pub(crate) fn pull(&mut self, id: RequestId, xid: u32, wanted: Wanted) {
         self.add(Request { id, xid, stage: Stage::Waits(wanted) });
     }
 
-    /// The next call that has its turn to be pulled, in the order in which they came, with its bytes and where they
-    /// are.
+    /// The next call whose turn it is to be pulled, in the order of arrival, with the number of its bytes and their
+    /// segments.
     pub(crate) fn next_pull(&mut self) -> Option<(RequestId, usize, Vec<RemoteSegment>)> {
         let waits = |request: &&mut Request| matches!(request.stage, Stage::Waits(_));
         let request = self.requests.iter_mut().find(waits)?;
@@ -130,7 +130,7 @@ impl Requests {
         Some((request.id, octets, sources))
     }
 
-    /// The peer is being asked for a call's chunks.
+    /// The peer is now asked for a call's chunks.
     pub(crate) fn asked(&mut self, id: RequestId, now: Timestamp) {
         let Ok(at) = self.place(id) else { return };
         if let Stage::Pulling { due, .. } = &mut self.requests[at].stage {
@@ -143,13 +143,13 @@ impl Requests {
         match (self.end_pull(id), octets) {
             (Some(at), Some(octets)) => self.requests[at].stage = Stage::Pulled(octets),
             (Some(at), None) => drop(self.requests.remove(at)),
-            // We had given the call up, but the engine delivers it: it must not be executed without its bytes.
+            // We had given the call up, but the engine still delivers it: it must not be executed without its bytes.
             (None, Some(octets)) => self.add(Request { id, xid: 0, stage: Stage::Pulled(octets) }),
             (None, None) => {}
         }
     }
 
-    /// A call's chunks will not come. Returns what identifies the call if it had its turn.
+    /// A call's chunks will not come. Returns what identifies the call, if it was being pulled.
     pub(crate) fn not_pulled(&mut self, id: RequestId) -> Option<(u32, Fingerprint)> {
         let at = self.end_pull(id)?;
         match self.requests.remove(at)? {
@@ -158,7 +158,7 @@ impl Requests {
         }
     }
 
-    /// Where a call stands that has its turn to be pulled, which is over.
+    /// Ends the turn of a call that is being pulled. Returns its index.
     fn end_pull(&mut self, id: RequestId) -> Option<usize> {
         let at = self.place(id).ok()?;
         let Stage::Pulling { octets, .. } = self.requests[at].stage else { return None };
@@ -167,10 +167,10 @@ impl Requests {
         Some(at)
     }
 
-    /// When the chunks of the first call are due.
+    /// The earliest time at which a call's chunks are due.
     pub(crate) fn due(&self) -> Option<Timestamp> {
         let due = |request: &Request| if let Stage::Pulling { due, .. } = request.stage { Some(due) } else { None };
-        // Most calls have no chunks: those behind the last one that is pulled are not looked at.
+        // Most calls have no chunks: the search ends at the last call that is being pulled.
         self.requests.iter().filter_map(due).take(self.pulling).flatten().min()
     }
 
@@ -196,7 +196,7 @@ impl Requests {
         !self.delivered.is_empty()
     }
 
-    /// Takes out the next call that can be executed.
+    /// Removes the next call that can be executed.
     pub(crate) fn take_delivered(&mut self) -> Option<Delivered> {
         let id = self.delivered.pop_front()?;
         let at = self.place(id).ok()?;
@@ -208,7 +208,7 @@ impl Requests {
         }
     }
 
-    /// Nothing is pulled any more.
+    /// Gives up all calls that wait to be pulled, or are being pulled.
     pub(crate) fn stop_pulling(&mut self) {
         self.requests.retain(|request| !matches!(request.stage, Stage::Waits(_) | Stage::Pulling { .. }));
         self.pulling = 0;

@@ -1,8 +1,8 @@
 //! A server's connections.
 //!
-//! Each connection has a driver, which owns it, the calls under way on it, and nothing of any other. It completes when
-//! the connection is over and every call that was dispatched has run to its end. A peer's mistakes end its own
-//! connection.
+//! Each connection has a driver, which owns it and the calls under way on it, and nothing of other connections. The
+//! driver completes when the connection is over and every dispatched call has run to its end. A peer's mistake ends
+//! only its own connection.
 
 use crate::{
     ConnectionError, ExtensionChannel, Observer, RdmaTransport, ServerMemory, ServerOptions,
@@ -28,7 +28,7 @@ use std::{
 };
 use tokio::sync::{mpsc, watch};
 
-/// What all connections of a server have in common.
+/// What all connections of a server share.
 pub struct Server {
     handler: Arc<dyn Handler>,
     memory: ServerMemory,
@@ -51,7 +51,7 @@ impl Server {
         Arc::new(Self { handler, memory, capabilities: fabric.capabilities().clone(), env, options, observer })
     }
 
-    /// Sets a connection up, within the provider's time-out. Returns its handle, and the driver that serves it.
+    /// Sets up a connection, within the provider's time-out. Returns its handle, and the driver that serves it.
     ///
     /// # Errors
     /// If the peer does not finish the set-up, or breaks a rule of it, or if there is no memory for the connection's
@@ -64,7 +64,8 @@ impl Server {
         self.accept_with(pending, memory).await
     }
 
-    /// The same with memory of the connection's own: a share of the server's, so that one client leaves some to others.
+    /// As [`accept`](Self::accept), with memory for this connection alone: a share of the server's memory, so that one
+    /// client leaves some to others.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
@@ -77,7 +78,8 @@ impl Server {
         self.accept_observed(pending, memory, observer).await
     }
 
-    /// The same with an observer of the connection's own, which gets its events instead of the server's observer.
+    /// As [`accept_with`](Self::accept_with), with an observer for this connection alone, which gets its events instead
+    /// of the server's observer.
     ///
     /// # Errors
     /// As [`accept`](Self::accept).
@@ -141,7 +143,7 @@ impl Server {
             giving_up,
             drain: Box::pin(async move {
                 if draining.wait_for(|draining| *draining).await.is_err() {
-                    // No handle is left that could ask for it.
+                    // No handle is left that could ask the driver to drain.
                     std::future::pending::<()>().await;
                 }
             }),
@@ -161,7 +163,7 @@ impl std::fmt::Debug for Server {
     }
 }
 
-/// Speaks to a connection's driver. Dropping it changes nothing.
+/// Controls a connection's driver. Dropping it changes nothing.
 #[derive(Clone, Debug)]
 pub struct ConnectionHandle {
     drain: Arc<watch::Sender<bool>>,
@@ -171,22 +173,22 @@ pub struct ConnectionHandle {
 }
 
 impl ConnectionHandle {
-    /// The connection's channel of the extension of version 2 in the options. There is one, for the first caller.
+    /// The connection's channel of the extension of version 2 in the options. Only the first caller gets it.
     pub fn take_extension(&self) -> Option<ExtensionChannel> {
         claim(&self.extension)
     }
 
-    /// Executes no further call; dispatched calls are answered, then the connection is closed.
+    /// Executes no further call of the peer; answers dispatched calls, and then closes the connection.
     pub fn drain(&self) {
         self.drain.send_replace(true);
     }
 
-    /// The client.
+    /// The client's address.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
 
-    /// Identifies the connection among all that share [`ServerOptions::connection_ids`].
+    /// The connection's number among all that share [`ServerOptions::connection_ids`].
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -199,13 +201,13 @@ pub struct ServerDriver {
     /// Calls of ours in the reverse direction.
     calls: Calls,
     commands: Option<mpsc::UnboundedReceiver<Command>>,
-    /// Whether a caller wants the connection to be ended.
+    /// Whether a caller wants to end the connection.
     giving_up: Option<Arc<GivingUp>>,
     drain: BoxFuture<'static, ()>,
     draining: bool,
     ended: Option<Result<(), ConnectionError>>,
     client: IpAddr,
-    /// After the connection's end: what still executes calls that were dispatched.
+    /// After the connection's end: the service, which still executes dispatched calls.
     rest: Option<Service>,
 }
 
@@ -260,7 +262,7 @@ impl Future for ServerDriver {
             let ended = ready!(this.poll_session(cx));
             this.session.unanswered(&mut this.calls);
             this.calls.fail_all(&TransportError::Closed);
-            // A caller in the reverse direction now finds the channel closed.
+            // Callers in the reverse direction now find the channel closed.
             this.commands = None;
             let (service, port) = this.session.give_back();
             drop(port);

@@ -1,7 +1,7 @@
-//! Calls of the peer: memory for what is pulled, execution, answers.
+//! Calls of the peer: memory for their chunks, execution, answers.
 //!
-//! Owns calls that wait for their turn or for memory, what was pulled for them, and the futures of the service. A call
-//! that was dispatched runs to its end even if its connection has ended; its result is then dropped.
+//! Owns calls that wait for their turn or for memory, the bytes pulled for them, and the futures of the service. A
+//! dispatched call runs to its end even if its connection has ended; its result is then dropped.
 
 use crate::{
     refused::{Fingerprint, RefusedCall, RefusedCalls},
@@ -25,20 +25,20 @@ use std::{
     time::Duration,
 };
 
-/// The memory of all connections of a server. Arguments that are pulled and results have a half each, so that calls
-/// which hold the one and wait for the other never wait for each other.
+/// The memory of all connections of a server. Pulled arguments and results have a half each, so that calls that hold
+/// memory of one half and wait for the other never wait for each other.
 #[derive(Clone)]
 pub struct ServerMemory {
-    /// For arguments that are pulled from clients.
+    /// For arguments that the server pulls from clients.
     pub arguments: Arc<dyn Allocator>,
-    /// For results, as the services' allocator.
+    /// For results: the services' allocator.
     pub results: Arc<dyn Allocator>,
-    /// For receives, which credits bound.
+    /// For receives, whose number credits limit.
     pub receives: Arc<dyn Allocator>,
 }
 
 impl ServerMemory {
-    /// Memory of a software provider: `octets` in all, apart from receives.
+    /// Memory for a software provider: `octets` for arguments and results together, without receives.
     pub fn budget(octets: usize) -> Self {
         let pool = Pool::new();
         let half = |octets: usize| -> Arc<Budget> { Arc::new(pool.budget(octets)) };
@@ -54,24 +54,24 @@ impl std::fmt::Debug for ServerMemory {
 
 /// Something for the session to do.
 pub(crate) enum Ready {
-    /// There is a buffer for a call's chunks.
+    /// A call has a buffer for its chunks.
     Buffer { request: RequestId, sink: Buffer, sources: Vec<RemoteSegment> },
     /// The service has an answer.
     Answer(RequestId, Answer),
-    /// The peer has not let a call's chunks be pulled in this time.
+    /// The peer has not let us pull a call's chunks in this time.
     Overdue(Duration),
 }
 
-/// How many calls a connection remembers what they are known by, in case their results cannot be written. It has no
-/// more calls and untaken answers by default.
+/// For how many calls a connection remembers the fingerprint, in case that it cannot write their results. By default it
+/// has no more calls and untaken answers.
 const REMEMBERED_CALLS: usize = 256;
 
-/// Where to look for calls that cannot be answered, and what to remember of those that are.
+/// The table of calls that cannot be answered, and the calls of this connection that may have to go there.
 pub(crate) struct Refusals {
     table: RefusedCalls,
     clock: Arc<dyn Clock>,
     client: IpAddr,
-    /// The last calls that were handed to the service, by XID.
+    /// The last calls that the service got, by XID.
     handed_over: VecDeque<(u32, Fingerprint)>,
 }
 
@@ -80,9 +80,9 @@ impl Refusals {
         Self { table, clock, client, handed_over: VecDeque::new() }
     }
 
-    /// Whether a call touches memory that the peer has refused on an earlier connection. It is forgotten then.
+    /// Whether a call uses memory that the peer has refused on an earlier connection. If so, the table forgets it.
     fn take(&self, xid: u32, call: Fingerprint) -> bool {
-        // Time is asked for only where there is something to find.
+        // Reads the clock only if the table has entries.
         !self.table.is_empty() && self.table.take(self.clock.now(), &RefusedCall { client: self.client, xid, call })
     }
 
@@ -99,12 +99,12 @@ pub(crate) struct Service {
     context: CallContext,
     arguments: Arc<dyn Allocator>,
     waiting: FuturesUnordered<BoxFuture<'static, Ready>>,
-    /// One of those has not been polled yet, so it cannot wake the task.
+    /// Whether an entry of `waiting` has not been polled yet, so that it cannot wake the task.
     unasked: bool,
     /// Calls that the handler does not have yet.
     requests: Requests,
     clock: Arc<dyn Clock>,
-    /// For the first call whose chunks are due.
+    /// Fires when the first call's chunks are due.
     timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
     executing: FuturesUnordered<BoxFuture<'static, (RequestId, Outcome)>>,
     ready: VecDeque<Ready>,
@@ -118,7 +118,7 @@ pub(crate) struct Service {
 pub(crate) struct ServiceParts {
     pub(crate) handler: Arc<dyn Handler>,
     pub(crate) context: CallContext,
-    /// Memory for what is pulled.
+    /// Memory for pulled arguments.
     pub(crate) arguments: Arc<dyn Allocator>,
     /// How long the peer may make no progress.
     pub(crate) stall: Duration,
@@ -128,12 +128,12 @@ pub(crate) struct ServiceParts {
     pub(crate) refusals: Option<Refusals>,
 }
 
-/// A call that the handler has got.
+/// A call that the handler has received.
 pub(crate) struct Executed {
     pub(crate) xid: u32,
-    /// Bytes that came with it.
+    /// Bytes that came with the message.
     pub(crate) inline_octets: usize,
-    /// Bytes that were pulled for it.
+    /// Bytes that we pulled for it.
     pub(crate) pulled_octets: usize,
 }
 
@@ -172,7 +172,7 @@ impl Service {
     fn pull_next(&mut self) -> bool {
         let mut waits = false;
         while let Some((request, octets, sources)) = self.requests.next_pull() {
-            // Calls that wait already come first.
+            // Calls that already wait come first.
             if self.waiting.is_empty()
                 && let Some(sink) = self.arguments.try_allocate(octets)
             {
@@ -196,7 +196,8 @@ impl Service {
         self.pull_next();
     }
 
-    /// A call's chunks will not come. If the peer has `denied` us its memory, the same call is not tried again.
+    /// A call's chunks will not come. If the peer has `denied` us its memory, the server does not try the same call
+    /// again.
     pub(crate) fn not_pulled(&mut self, request: RequestId, denied: bool) {
         let known_by = self.requests.not_pulled(request);
         self.pull_next();
@@ -211,10 +212,10 @@ impl Service {
         }
     }
 
-    /// A call's results could not be written to the peer's memory: the same call is not tried again.
+    /// The server could not write a call's results to the peer's memory, so it does not try the same call again.
     pub(crate) fn not_writable(&self, xid: u32) {
         let handed_over = self.refusals.as_ref().map(|refusals| &refusals.handed_over);
-        // The latest: an XID may be used again.
+        // The latest call with this XID: an XID may be used again.
         let found = handed_over.and_then(|calls| calls.iter().rev().find(|(of, _)| *of == xid));
         if let Some(&(xid, call)) = found {
             self.refuse(xid, call);
@@ -231,14 +232,14 @@ impl Service {
         self.requests.has_delivered()
     }
 
-    /// Hands the next call to the handler. Most are answered at once.
+    /// Passes the next call to the handler, which answers most at once.
     pub(crate) fn execute(&mut self, cx: &mut Context<'_>) -> Option<Executed> {
         let Delivered { request, xid, pieces, pulled } = self.requests.take_delivered()?;
         let call = Fingerprint::of_pieces(&pieces, &pulled);
         let mut inline_octets = 0;
         let mut stream = Stream::new();
         for piece in pieces {
-            // Ranges are the engine's, within the bytes that it asked for.
+            // The engine has made these ranges, within the bytes that it asked for.
             match piece {
                 Piece::Inline(octets) => {
                     inline_octets += octets.len();
@@ -290,11 +291,11 @@ impl Service {
         }
     }
 
-    /// Whether the first chunks that are due have not come.
+    /// Whether the first chunks that are due have not come in time.
     fn poll_due(&mut self, cx: &mut Context<'_>) -> Option<Ready> {
         loop {
             let due = self.requests.due()?;
-            // A timer that is too early is kept: one for each call would be dear.
+            // A timer that fires too early is kept: a timer for each call would cost too much.
             if self.timer.as_ref().is_none_or(|(when, _)| *when > due) {
                 self.timer = Some((due, self.clock.sleep_until(due)));
             }
@@ -330,7 +331,7 @@ impl Service {
         self.ready.clear();
     }
 
-    /// Runs dispatched calls to their end. Ready when nothing is left.
+    /// Runs dispatched calls to their end. Ready when none is left.
     pub(crate) fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while let Some(done) = std::task::ready!(self.executing.poll_next_unpin(cx)) {
             drop(done);

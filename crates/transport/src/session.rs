@@ -1,8 +1,8 @@
-//! One engine joined to one queue pair.
+//! Joins one engine to one queue pair.
 //!
-//! Owns the queue pair, and with it everything that is exposed or posted. Carries the engine's actions out in their
-//! order and reports to it what the queue pair reports. Ends when the queue pair has closed, or is dropped when it does
-//! not close in time; by then, what was lent is back in the table of calls, or lost with the queue pair.
+//! Owns the queue pair, and with it everything that is exposed or posted. Carries out the engine's actions in their
+//! order, and reports the queue pair's completions to it. Ends when the queue pair has closed; a queue pair that does
+//! not close in time is dropped. By then, lent memory is back in the table of calls, or lost with the queue pair.
 
 mod act;
 mod extension;
@@ -36,11 +36,12 @@ use std::{
 use timer::Timer;
 use untaken::Untaken;
 
-/// Bytes of answers that the peer has not taken, beyond which no further call is executed. Their answers would wait
-/// behind these anyway, and so the memory of results stays within a processor's cache. Larger answers go one at a time.
+/// If so many bytes of answers wait until the peer takes them, no further call is executed. Its answer would wait
+/// behind these anyway, and with this limit the memory of results stays within a processor's cache. Larger answers go
+/// one at a time.
 const UNTAKEN_OCTETS: usize = 1 << 20;
 
-/// Completions that one poll handles before other connections get their turn.
+/// Completions that one poll handles before it lets other connections run.
 const COMPLETIONS_PER_POLL: usize = 256;
 
 pub(crate) struct Session {
@@ -53,65 +54,65 @@ pub(crate) struct Session {
     observer: Arc<dyn Observer>,
     peer: SocketAddr,
     timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
-    /// Work whose completion depends on the peer, and since when none of it has completed.
+    /// Work whose completion depends on the peer, and the time since when none of it has completed.
     owed: usize,
     owed_since: Timestamp,
     stall: Duration,
     untaken: Untaken,
     /// Callers that have got their reply, and have not run since.
     told: usize,
-    /// When the queue pair is dropped if it has not closed.
+    /// The time at which the queue pair is dropped if it has not closed.
     closing: Option<Timestamp>,
-    /// When the queue pair is dropped if it has refused memory because the connection is closed, and the end does not
-    /// follow.
+    /// Set if the queue pair refuses memory because the connection is closed: the time at which it is dropped if the
+    /// end does not follow.
     refused: Option<Timestamp>,
     error: Option<ConnectionError>,
     inbox: Inbox,
     /// Messages that the engine has not seen yet.
     arrived: VecDeque<Bytes>,
     parts: PartsMemory,
-    /// Executes the peer's calls, if any are served here.
+    /// Executes the peer's calls, if this end serves any.
     service: Option<Service>,
-    /// To the embedder that knows the extension of version 2.
+    /// Leads to the embedder that knows the extension of version 2.
     port: Option<Port>,
-    /// Whether a message of the peer meant something.
+    /// Whether the engine has accepted a message of the peer.
     pub(crate) understood: bool,
-    /// Whether it has answered a call of ours.
+    /// Whether the peer has answered a call of ours.
     pub(crate) replied: bool,
-    /// What has come since this was last looked at.
+    /// What has come since the owner last took this.
     pub(crate) heard: Heard,
     discarded: u64,
     /// When the connection was established.
     pub(crate) started: Timestamp,
-    /// What both ends have settled on.
+    /// What both ends have agreed on.
     pub(crate) negotiated: Option<Negotiated>,
     /// The session uses version 1 only because the client assumes that the server has no other. If the server denies
     /// version 1, the session ends, and its calls go to the next one.
     pub(crate) believes: bool,
 }
 
-/// How often a message of the peer has come.
+/// How many messages have come from the peer.
 #[derive(Debug, Default)]
 pub(crate) struct Heard {
-    /// Messages.
+    /// All messages.
     pub(crate) messages: usize,
-    /// Those of them that answered a health check.
+    /// Those that answered a probe.
     pub(crate) alive: usize,
 }
 
-/// What a session is made of.
+/// The parts from which a session is made.
 pub(crate) struct Parts {
     pub(crate) qp: Box<dyn QueuePair>,
     pub(crate) config: Config,
     pub(crate) receives: Arc<dyn Allocator>,
-    /// The budget of what calls bring along, if there is one.
+    /// The budget for calls' arguments, if there is one.
     pub(crate) arguments: Option<Arc<dyn Allocator>>,
     pub(crate) env: Env,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) stall: Duration,
-    /// Executes the peer's calls, if any are served here.
+    /// Executes the peer's calls, if this end serves any.
     pub(crate) service: Option<Service>,
-    /// To the embedder that knows the extension of version 2.
+    /// Leads to the embedder that knows the extension of version 2.
     pub(crate) port: Option<Port>,
 }
 
@@ -121,13 +122,13 @@ impl Session {
         let parts = PartsMemory::new(arguments, &config);
         let info = qp.info().clone();
         if info.ord == 0 {
-            // We cannot read memory of this peer, so we announce that we take no Read chunks (V2-7.3.1-b).
+            // We cannot read this peer's memory, so we announce that we accept no Read chunks (V2-7.3.1-b).
             config.limits.read_chunks = 0;
         }
         let started = env.clock.now();
         let receive_octets = config.receive_octets as usize;
-        // What the peer announces counts only if it got our announcement too: otherwise it assumes that we announced
-        // nothing, and sends by the smallest sizes while we would wait for more.
+        // The peer's announcement counts only if the peer also got ours: otherwise it assumes that we announced
+        // nothing, and uses the smallest sizes, while we would expect larger ones.
         let heard = config.private_data().to_octets().len() <= qp.capabilities().max_private_data;
         let peer = PrivateData::find(&info.private_data).filter(|_| heard);
         let engine = Endpoint::new(config, peer.as_ref());
@@ -175,7 +176,7 @@ impl Session {
         }
     }
 
-    /// Sends what a client has to send before any call.
+    /// Sends a client's first message, if it must send one before any call.
     pub(crate) fn start(&mut self, calls: &mut Calls) {
         let now = self.env.clock.now();
         let (engine, mut host) = self.host(calls);
@@ -187,7 +188,7 @@ impl Session {
         self.engine.is_probing()
     }
 
-    /// When the connection will be closed if the peer sends nothing, if that is known.
+    /// The time at which we close the connection if the peer sends nothing, if it is already known.
     pub(crate) fn gives_up_at(&self) -> Option<Timestamp> {
         self.engine.gives_up_at()
     }
@@ -205,29 +206,29 @@ impl Session {
         }
     }
 
-    /// Takes a call back.
+    /// Cancels a call: takes its memory back.
     pub(crate) fn cancel(&mut self, id: CallId) {
         self.engine.cancel(id);
     }
 
-    /// Leaves a call to itself.
+    /// Forgets a call, and leaves its memory lent.
     pub(crate) fn forget(&mut self, id: CallId) {
         self.engine.forget(id, self.env.clock.now());
     }
 
-    /// No further call of the peer is executed.
+    /// Executes no further call of the peer.
     pub(crate) fn drain(&mut self) {
         if let Some(service) = &mut self.service {
             service.drain();
         }
     }
 
-    /// What outlives the session, after its end: the service, some of whose calls may still be executed, and the port.
+    /// What outlives the session, after its end: the service, which may still execute calls, and the port.
     pub(crate) fn give_back(&mut self) -> (Option<Service>, Option<Port>) {
         (self.service.take(), self.port.take())
     }
 
-    /// Whether the peer has no call that is not answered, and has taken all answers.
+    /// Whether all calls of the peer are answered, and the peer has taken all answers.
     pub(crate) fn is_quiet(&self) -> bool {
         self.engine.stats().executing == 0 && self.owed == 0
     }
@@ -246,12 +247,12 @@ impl Session {
         }
     }
 
-    /// Calls of ours that are not answered and still wanted, in the order in which they are to be sent again. For after
-    /// the session's end.
+    /// Unanswered calls of ours whose callers still wait, in the order in which to send them again. Call it after the
+    /// session's end.
     pub(crate) fn unanswered(&mut self, calls: &mut Calls) -> Vec<CallId> {
-        // A queue pair that was dropped has fenced everything. The memory that was lent for results is lost with it: a
-        // call whose reply has come, and waited only for that memory, has nothing to give to its caller, and is sent
-        // again like calls without a reply.
+        // A queue pair that was dropped has fenced everything. Memory lent for results is lost with it: if a call has
+        // its reply and waits only for that memory, there is nothing to give to its caller, so it is sent again like
+        // calls without a reply.
         let read = self.exposures.drain().filter(|(_, sink)| sink.is_none()).map(|(exposure, _)| exposure);
         let mut left: Vec<ExposureId> = read.collect();
         left.sort();
@@ -271,7 +272,7 @@ impl Session {
         loop {
             self.work(cx, calls);
             if is_part(self.told, self.told + calls.len()) {
-                // The callers that got replies call again meanwhile, and the peer begins with that.
+                // Meanwhile the callers that got replies call again, and the peer can begin with these calls.
                 self.told = 0;
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
@@ -299,8 +300,8 @@ impl Session {
         }
     }
 
-    /// Does what can be done without the queue pair. What is answered at once is posted together, before the queue pair
-    /// gets to send it.
+    /// Does the work that does not need the queue pair. Calls that are answered at once have their answers posted
+    /// together, before the queue pair sends them.
     fn work(&mut self, cx: &mut Context<'_>, calls: &mut Calls) {
         loop {
             self.hear(cx, calls);
@@ -332,7 +333,7 @@ impl Session {
         error.map_or(Ok(()), Err)
     }
 
-    /// What a service has ready.
+    /// Handles what the service has ready.
     fn ready(&mut self, ready: Ready) {
         match ready {
             Ready::Answer(request, answer) => self.engine.answer(request, answer),
@@ -343,7 +344,7 @@ impl Session {
                     Err(_) => self.not_pulled(request, false),
                 }
             }
-            // Nothing orderly is to be expected of such a peer.
+            // Such a peer would not take part in an orderly end.
             Ready::Overdue(after) => {
                 self.error = Some(ConnectionError::Stalled { after });
                 self.closing = Some(self.env.clock.now());
@@ -422,8 +423,8 @@ impl Session {
         }
     }
 
-    /// Gives the engine what has arrived, in order. A message in parts waits for memory before it begins, and
-    /// everything behind it waits as well: its receives are not replaced, so that no more can come than was granted.
+    /// Passes arrived messages to the engine, in order. A message in parts waits for memory before it begins, and
+    /// everything behind it waits as well: their receives are not replaced, so that no more can come than was granted.
     fn hear(&mut self, cx: &mut Context<'_>, calls: &mut Calls) {
         while let Some(message) = self.arrived.front() {
             if self.closing.is_none() && self.engine.begins_parts(message) {

@@ -1,4 +1,4 @@
-//! The table of calls by itself: what callers are told, and what becomes of memory.
+//! The table of calls alone: what callers learn, and where memory goes.
 
 use super::*;
 use rpcrdma_engine::{PeerFault, PlacedItem};
@@ -18,7 +18,7 @@ impl Random for Same {
     }
 }
 
-/// A table with one call of so many bytes, whose largest reply has so many.
+/// A table with one call of `call` bytes, with this shape of its largest reply.
 fn table(call: usize, reply: ReplyShape) -> (Calls, oneshot::Receiver<Answered>) {
     let mut calls = Calls::new(Arc::new(Heap), SERVER, Arc::new(XidSource::new(&Same)));
     let (sender, receiver) = oneshot::channel();
@@ -67,7 +67,7 @@ fn callers_learn_why_a_call_cannot_be_sent() {
         assert_eq!(misuse(1001, 1, refused), Misuse::CallTooLarge { len: 1001, max });
         assert_eq!(misuse(1001, 1001, refused), Misuse::CallTooLarge { len: 1001, max });
         assert_eq!(misuse(1000, 1001, refused), Misuse::ReplyTooLarge { len: 1001, max });
-        // With its header the one is too large, or both together.
+        // With its header the call is too large, or its reply, or both.
         assert_eq!(misuse(1000, 1000, refused), Misuse::CallTooLarge { len: 1000, max });
     }
     assert!(matches!(told(1, 1, ExposeError::Refused.into()), TransportError::NotLent { server: SERVER }));
@@ -88,7 +88,7 @@ fn memory_that_is_too_small_for_the_next_attempt_is_not_lent_again() {
     assert_eq!(calls.lend(CALL, SinkPlace::Item(0), 1).unwrap_err(), ExposeError::Refused, "there is no such result");
 }
 
-/// A caller has its own memory back with the reply, and the table's only where a result is in it.
+/// With the reply, a caller gets back its own memory, and the table's memory only if a result is in it.
 #[test]
 fn a_reply_comes_with_the_memory_that_belongs_to_it() {
     let lent = |lent: bool| ItemRoom { max_len: 100, buffer: lent.then(|| Buffer::from_vec(vec![0; 100])) };
@@ -110,7 +110,7 @@ fn a_reply_comes_with_the_memory_that_belongs_to_it() {
     assert_eq!(placed, [Some(0), None, Some(60)]);
 }
 
-/// Counts messages, and makes no more of them than it may.
+/// Counts messages, and makes only as many as it may.
 #[derive(Debug)]
 struct Counted(Mutex<Range<u8>>);
 
@@ -123,8 +123,8 @@ impl Anew for Counted {
     }
 }
 
-/// The engine repeats by itself what may be executed twice, with the bytes that it has: it may not where no message
-/// may be sent twice.
+/// The engine itself sends a repeatable call again, with the same bytes: it must not do so if no message may be sent
+/// twice.
 #[test]
 fn a_call_whose_messages_differ_is_made_anew_for_each_connection() {
     let mut calls = Calls::new(Arc::new(Heap), SERVER, Arc::new(XidSource::new(&Same)));

@@ -1,7 +1,7 @@
-//! What the engine asks for, carried out.
+//! Carries out the engine's actions.
 //!
-//! Work goes to the queue pair, calls of the peer to the service when it is their turn, and the ends of calls of ours
-//! to their callers. A queue pair that refuses work within its limits ends the session.
+//! Work goes to the queue pair, calls of the peer to the service when it is their turn, and the results of calls of
+//! ours to their callers. If the queue pair refuses work within its limits, the session ends.
 
 use super::{Session, UNTAKEN_OCTETS};
 use crate::{
@@ -18,7 +18,7 @@ use rpcrdma_fabric::{Refused, RefusedReason, RemoteSegment, Send, Token, Write};
 use std::task::Context;
 
 impl Session {
-    /// Carries out what the engine asks for.
+    /// Carries out the engine's actions.
     pub(super) fn act(&mut self, calls: &mut Calls) {
         while let Some(action) = self.engine.poll() {
             match action {
@@ -83,12 +83,12 @@ impl Session {
         }
     }
 
-    /// Whether a call of the peer can be executed: its answer would not have to wait behind others.
+    /// Whether a call of the peer can be executed, because its answer would not have to wait behind others.
     pub(super) fn may_execute(&self) -> bool {
         self.service.as_ref().is_some_and(Service::has_delivered) && self.untaken.octets < UNTAKEN_OCTETS
     }
 
-    /// Hands the next call to the service, if it is time for it.
+    /// Passes the next call to the service, if it may be executed now.
     pub(super) fn execute(&mut self, cx: &mut Context<'_>) {
         if !self.may_execute() {
             return;
@@ -138,7 +138,8 @@ impl Session {
         }
     }
 
-    /// A provider that refuses work within its limits cannot be worked with; one that has closed says so next.
+    /// We end the connection if the provider refuses work within its limits. A provider whose connection is closed will
+    /// say so next.
     // V1-4.5.4-c, V2-7.4-c
     pub(super) fn posted<T>(&mut self, posted: Result<(), Refused<T>>) {
         if let Err(Refused { reason, .. }) = posted

@@ -6,7 +6,7 @@ use rpcrdma_engine::v2::Received;
 use std::task::Context;
 
 impl Session {
-    /// Gives a message of the peer to the embedder that knows the extension.
+    /// Passes a message of the peer to the embedder that knows the extension.
     pub(super) fn extension(&mut self, received: Received, calls: &mut Calls) {
         self.observer.event(self.peer, &Event::Extension(received.clone()));
         let Some(port) = &mut self.port else { return };
@@ -25,7 +25,7 @@ impl Session {
         }
     }
 
-    /// Sends what the embedder has for the extension, once the version is settled. Returns whether there was anything.
+    /// Sends the embedder's messages for the extension, once the version is settled. Returns whether there were any.
     pub(super) fn extend(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> bool {
         let mut extended = false;
         while self.negotiated.is_some() && self.closing.is_none() && self.engine.extension_room() {

@@ -1,14 +1,14 @@
-//! Messages that have come: out of their receives.
+//! Takes arrived messages out of their receives.
 //!
 //! A short message is copied to memory that it shares with others, and its receive is posted again: that costs less
-//! than a receive of its own. A long one stays where it is. Owns receives that wait to be posted.
+//! than keeping a receive for it. A long message stays where it is. Owns receives that wait to be posted.
 
 use bytes::Bytes;
 use rpcrdma_env::{Allocator, Buffer, Scratch};
 
 /// Messages of at most this many bytes are copied: small calls and replies, whose copy costs less than an allocation.
 const COPIED_OCTETS: usize = 512;
-/// Receives that wait to be posted. They have no memory, where the pool can take it back.
+/// The most receives that wait to be posted. They hold no memory if the pool can take it back.
 const SPARE_RECEIVES: usize = 16;
 
 #[derive(Default)]

@@ -1,6 +1,6 @@
-//! Memory that the engine lends to the peer while it builds a message.
+//! Exposes memory to the peer while the engine builds a message.
 //!
-//! Owns nothing: what is exposed goes to the queue pair, and what cannot be goes back to the table of calls.
+//! Owns nothing: exposed memory goes to the queue pair, and memory that cannot be exposed back to the table of calls.
 
 use crate::{CLOSE_TIMEOUT, calls::Calls};
 use bytes::Bytes;
@@ -15,7 +15,7 @@ pub(super) struct Lender<'a> {
     pub(super) exposures: &'a mut HashMap<ExposureId, Option<Sink>>,
     pub(super) calls: &'a mut Calls,
     pub(super) clock: &'a dyn Clock,
-    /// Set where the queue pair refuses memory because the connection is closed: by when the end has to follow.
+    /// Set if the queue pair refuses memory because the connection is closed: the time by which the end must follow.
     pub(super) refused: &'a mut Option<Timestamp>,
 }
 

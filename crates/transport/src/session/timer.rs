@@ -1,31 +1,33 @@
-//! When a session has to act without an event of its queue pair.
+//! Acts at the times at which a session must do something without an event of its queue pair.
 
 use super::Session;
 use crate::{ConnectionError, calls::Calls};
 use std::task::Context;
 
 pub(super) enum Timer {
-    /// It will wake the task.
+    /// The timer will wake the task.
     Set,
     /// Something may be due.
     Fired,
-    /// The queue pair is not worth waiting for.
+    /// The queue pair must be dropped.
     Abandon,
 }
 
 impl Session {
     pub(super) fn poll_timer(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> Timer {
         let stalled = (self.owed > 0).then(|| self.owed_since + self.stall);
-        // What is closed to its provider has ended, whether or not a word of it comes: calls would wait for ever.
+        // A connection that its provider reports as closed has ended, even if no completion says so: otherwise its
+        // calls would wait for ever.
         let refused = self.refused;
         let wanted = match self.closing {
             Some(when) => Some(when),
-            // The peer is not to blame for messages that wait here unhandled.
+            // The peer is not to blame for messages that wait here.
             None if self.parts.is_waiting() => [stalled, refused].into_iter().flatten().min(),
             None => [self.engine.next_wake(), stalled, refused].into_iter().flatten().min(),
         };
         let Some(wanted) = wanted else { return Timer::Set };
-        // A timer that is too early is kept: times move with every message, and a timer each would be dear.
+        // A timer that fires too early is kept: times change with every message, and a new timer for each would cost
+        // too much.
         if self.timer.as_ref().is_none_or(|(when, _)| *when > wanted) {
             self.timer = Some((wanted, self.env.clock.sleep_until(wanted)));
         }

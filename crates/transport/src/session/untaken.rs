@@ -1,14 +1,14 @@
-//! Replies that the peer has not taken yet.
+//! Counts replies that the peer has not taken yet.
 
 use std::collections::VecDeque;
 
-/// Bytes of answers that were posted and are not sent.
+/// Bytes of answers that were posted and whose Sends are not done.
 #[derive(Default)]
 pub(super) struct Untaken {
     pub(super) octets: usize,
-    /// Those before each signaled Send, in their order.
+    /// The bytes before each signaled Send, in their order.
     before_sends: VecDeque<usize>,
-    /// Those since the last.
+    /// The bytes since the last signaled Send.
     since: usize,
 }
 
