@@ -1,4 +1,4 @@
-//! Which users of this machine principals are, by the machine's own databases (NSS).
+//! Finds the users of this machine that stand for principals, in the machine's own databases (NSS).
 
 use rpcrdma_oncrpc::gss::{GssUser, Names};
 use std::{
@@ -12,7 +12,7 @@ use std::{
 pub const MAX_GROUPS: usize = 65_536;
 /// How many groups are asked for at first.
 const USUAL_GROUPS: usize = 64;
-/// The most memory for an entry of the databases of users and groups, in bytes. A group has its members there.
+/// The most memory for an entry of the databases of users and groups, in bytes. A group's entry lists its members.
 const MAX_ENTRY: usize = 1 << 20;
 
 /// Finds users by the names that the mechanism's rules give to principals, with all their groups.
@@ -35,9 +35,9 @@ impl Names for Accounts {
     }
 }
 
-/// Each fails if the databases cannot be asked, or do not answer.
+/// Each function fails if the databases cannot be asked, or do not answer.
 impl Accounts {
-    /// All groups of the user of this number, his own first; none if there is no such user.
+    /// All groups of the user with this number, the primary one first; none if there is no such user.
     ///
     /// # Errors
     /// If the databases do not answer.
@@ -48,7 +48,7 @@ impl Accounts {
         }
     }
 
-    /// The name of the user of this number; `None` if there is none, or the name is not UTF-8.
+    /// The name of the user with this number; `None` if there is none, or the name is not UTF-8.
     ///
     /// # Errors
     /// If the databases do not answer.
@@ -57,7 +57,7 @@ impl Accounts {
         Ok(name.and_then(|name| name.into_string().ok()))
     }
 
-    /// The name of the group of this number; `None` as for users.
+    /// The name of the group with this number; `None` as for users.
     ///
     /// # Errors
     /// If the databases do not answer.
@@ -90,7 +90,7 @@ impl Accounts {
     }
 }
 
-/// A text as the databases are asked for it, if it can be a name.
+/// A text in the form that the databases take, if it can be a name.
 fn name(text: &str) -> Option<CString> {
     if text.len() <= MAX_NAME { CString::new(text).ok() } else { None }
 }
@@ -102,7 +102,7 @@ fn find(name: &CStr) -> io::Result<Option<GssUser>> {
     }
 }
 
-/// What is taken of the entry of the user of a number, and of his name.
+/// The result of `take` for the entry and the name of the user with this number.
 fn user<T>(uid: u32, take: impl FnOnce(&libc::passwd, &CStr) -> T) -> io::Result<Option<T>> {
     // SAFETY: all memory that is written to is as long as the arguments say.
     let ask = |entry, memory, len, found| unsafe { libc::getpwuid_r(uid, entry, memory, len, found) };
@@ -110,16 +110,16 @@ fn user<T>(uid: u32, take: impl FnOnce(&libc::passwd, &CStr) -> T) -> io::Result
     entry(ask, |entry: &libc::passwd| take(entry, unsafe { CStr::from_ptr(entry.pw_name) }))
 }
 
-/// The numbers of a user and of his group; `None` if there is none of that name.
+/// The numbers of a user and of the user's primary group; `None` if there is no user of that name.
 fn numbers(name: &CStr) -> io::Result<Option<(u32, u32)>> {
     // SAFETY: the name ends in a zero, and all memory that is written to is as long as the arguments say.
     let ask = |entry, memory, len, found| unsafe { libc::getpwnam_r(name.as_ptr(), entry, memory, len, found) };
     entry(ask, |entry: &libc::passwd| (entry.pw_uid, entry.pw_gid))
 }
 
-/// What `take` makes of the entry that a function of C finds, with as much memory as that needs. The function gets the
-/// place for the entry, memory for what the entry points to with its length, and a place for the answer whether it was
-/// found.
+/// The result of `take` for the entry that a function of C finds, with as much memory as that needs. The function gets
+/// a place for the entry, memory for the data that the entry points to, the length of this memory, and a place where it
+/// notes whether it has found the entry.
 fn entry<E, T>(
     ask: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> c_int,
     take: impl FnOnce(&E) -> T,
@@ -132,14 +132,15 @@ fn entry<E, T>(
             libc::ERANGE if memory.len() < MAX_ENTRY => memory.resize(memory.len() * 2, 0),
             // SAFETY: the entry was found, and so is written; the memory that it points to exists until `take` is done.
             0 if !found.is_null() => return Ok(Some(take(unsafe { entry.assume_init_ref() }))),
-            // Some databases say so by an error.
+            // Some databases report by an error that there is no entry.
             0 | libc::ENOENT | libc::ESRCH => return Ok(None),
             error => return Err(io::Error::from_raw_os_error(error)),
         }
     }
 }
 
-/// All groups of a user but his own. The C library does not report that a database failed: its groups are then missing.
+/// All groups of a user but the primary one. The C library does not report that a database failed: its groups are then
+/// missing.
 fn groups(name: &CStr, gid: u32) -> io::Result<Vec<u32>> {
     let too_many = || io::Error::other("a user has too many groups");
     let mut room = USUAL_GROUPS;
@@ -166,7 +167,7 @@ mod tests {
     use super::*;
     use std::process::Command;
 
-    /// What `id` says.
+    /// The numbers that the command `id` prints.
     fn id(option: &str, user: &str) -> Vec<u32> {
         let output = Command::new("id").args([option, user]).output().unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
@@ -215,7 +216,7 @@ mod tests {
         }
     }
 
-    /// If a database does not answer, the user must not be taken for nobody.
+    /// If a database does not answer, that does not mean that there is no such user.
     #[test]
     fn an_error_is_not_nobody() {
         let fails = |status| entry(move |_: *mut libc::passwd, _, _, _| status, |_| ());

@@ -8,13 +8,13 @@ const KERBEROS_ERRORS: i32 = -1_765_328_384;
 enum Remedy {
     /// There are no tickets.
     GetTicket,
-    /// They have expired.
+    /// The tickets have expired.
     RenewTicket,
     /// The KDC does not answer.
     ReachKdc,
-    /// It does not know the service.
+    /// The KDC does not know the service.
     AddService,
-    /// The server has not the key that the KDC has.
+    /// The server does not have the key that the KDC has.
     ExportKey,
     /// Clocks differ.
     SetClock,
@@ -26,13 +26,14 @@ enum Remedy {
 const EXPIRED: [u32; 2] = [11, 12];
 
 impl Remedy {
-    /// By the statuses of the library, of this host or of the peer.
+    /// The remedy for the statuses of the library, of this host or of the peer.
     // OPS-SEC-e, OPS-SEC-l
     fn of(major: u32, minor: u32) -> Option<Self> {
         Some(match i64::from(minor as i32) - i64::from(KERBEROS_ERRORS) {
             // The service is unknown.
             7 => Self::AddService,
-            // A ticket that cannot be decrypted, of another service, without a key of its kind or version.
+            // A ticket that cannot be decrypted, that is for another service, or for whose kind or version there is no
+            // key.
             31 | 35 | 44 | 45 | 144 | 181 | 230 => Self::ExportKey,
             32 => Self::RenewTicket,
             33 => Self::SetClockOrWait,

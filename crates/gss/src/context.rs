@@ -12,7 +12,7 @@ pub(crate) struct Owned {
     pub(crate) gss: Gss,
 }
 
-// SAFETY: a context belongs to no thread, and is used by the one that has it.
+// SAFETY: a context belongs to no thread, and only the thread that has it uses it.
 unsafe impl Send for Owned {}
 
 impl Owned {
@@ -31,8 +31,8 @@ impl Drop for Owned {
     fn drop(&mut self) {
         let mut minor = 0;
         if !self.raw.is_null() {
-            // SAFETY: the context is ours, and nothing refers to it any more. No token is asked for, which none of the
-            // library's peers expects.
+            // SAFETY: the context is ours, and nothing refers to it any more. We ask for no token, because no peer of
+            // the library expects one.
             unsafe { (self.gss.0.gss_delete_sec_context)(&mut minor, &mut self.raw, null_mut()) };
         }
     }
@@ -41,9 +41,9 @@ impl Drop for Owned {
 /// A message that was opened.
 #[derive(Debug)]
 pub struct Opened {
-    /// What was sealed.
+    /// The message.
     pub octets: Octets,
-    /// Whether nobody could read it on its way; otherwise it was only signed.
+    /// Whether it was sealed, so that nobody could read it on its way; otherwise it was only signed.
     pub is_confidential: bool,
 }
 
@@ -57,7 +57,7 @@ impl Context {
         Self(raw)
     }
 
-    /// The checksum that says that `message` is ours.
+    /// The checksum that proves that this end has written `message`.
     ///
     /// # Errors
     /// If the context has expired.
@@ -88,7 +88,7 @@ impl Context {
     /// Seals a message, so that only the peer can read it.
     ///
     /// # Errors
-    /// If the context has expired, or cannot.
+    /// If the context has expired, or cannot seal.
     pub fn seal(&mut self, message: &[u8]) -> Result<Octets, Error> {
         const WHAT: &str = "cannot seal a message";
         let gss = self.0.gss;
@@ -150,7 +150,7 @@ impl Context {
         self.names().map(|(initiator, _)| initiator)
     }
 
-    /// With whom it was begun.
+    /// The service that it was begun with.
     ///
     /// # Errors
     /// If the library fails.

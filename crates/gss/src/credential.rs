@@ -1,4 +1,4 @@
-//! What one has to show: keys of a service, or tickets of a user.
+//! Credentials: keys of a service, or tickets of a user.
 
 use crate::{
     Error, Gss, Name,
@@ -30,7 +30,7 @@ struct Owned {
 unsafe impl Send for Owned {}
 
 impl Gss {
-    /// The keys of a keytab, to accept contexts with: of any service in it. Without a path the machine's own keytab.
+    /// The keys of all services in a keytab, to accept contexts with. Without a path it is the machine's own keytab.
     ///
     /// # Errors
     /// If the keytab cannot be read, or has no key.
@@ -40,7 +40,7 @@ impl Gss {
         self.acquire(what, None, ACCEPT, stores.as_slice())
     }
 
-    /// The same of one service alone.
+    /// The same with the keys of one service alone.
     ///
     /// # Errors
     /// If the keytab cannot be read, or has no key of that service.
@@ -116,7 +116,7 @@ impl Credential {
         call(self.raw.lock().unwrap_or_else(PoisonError::into_inner).raw)
     }
 
-    /// Whose it is, and for how long it is valid; `None` for one that does not expire. The keys of a whole keytab
+    /// Its principal, and for how long it is valid; `None` for one that does not expire. The keys of a whole keytab
     /// belong to no single principal: then there is no name.
     ///
     /// # Errors

@@ -10,11 +10,11 @@ use std::ffi::c_int;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("MIT's Kerberos library cannot be loaded ({reason}); install it (Debian: libgssapi-krb5-2)")]
 pub struct LoadError {
-    /// What the system says.
+    /// The reason that the system gives.
     pub reason: String,
 }
 
-/// What kind of error it is, for those who answer a peer.
+/// The kind of an error, for code that answers a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
@@ -34,9 +34,9 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {text}")]
 pub struct Error {
-    /// What was tried.
+    /// The action that failed.
     pub what: &'static str,
-    /// What the library says, and what Kerberos says.
+    /// The texts of the library, and of Kerberos.
     pub text: String,
     /// The major status (RFC 2744 section 3.9.1), as RPCSEC_GSS tells it to the peer.
     pub major: u32,
@@ -57,7 +57,7 @@ impl Error {
         }
     }
 
-    /// What the library did, but not as it was asked to.
+    /// The error if the library has done something other than what it was asked for.
     pub(crate) fn unfit(what: &'static str, text: &str) -> Self {
         /// GSS_S_FAILURE.
         const FAILURE: Word = 13 << 16;
@@ -81,7 +81,7 @@ impl Gss {
         Err(Error { what, text: self.explain(major, minor), major, minor })
     }
 
-    /// What statuses say, also those that a peer has told.
+    /// The texts of statuses, also of those that a peer has sent.
     pub(crate) fn explain(self, major: Word, minor: Word) -> String {
         let mut texts = self.texts(major, OF_GSS);
         if minor != 0 {

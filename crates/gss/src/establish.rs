@@ -10,21 +10,21 @@ use crate::{
 };
 use std::ptr::null_mut;
 
-/// How far it is.
+/// How far a context is.
 #[derive(Debug)]
 pub enum Progress<Unfinished> {
     /// The peer has to answer.
     More {
-        /// What takes the answer.
+        /// The state that takes the answer.
         unfinished: Unfinished,
-        /// What the peer is sent.
+        /// The token to send to the peer.
         token: Octets,
     },
     /// This end has its context.
     Done {
         /// The context.
         context: Context,
-        /// What the peer is still to be sent; empty if nothing.
+        /// The last token to send to the peer; it may be empty.
         token: Octets,
     },
 }
@@ -67,8 +67,8 @@ impl Initiator {
         let (mut minor, mut answer, mut flags) = (0, Octets::empty(gss), 0);
         let token = RawBuffer::lend(token);
         let context = &mut self.raw.raw;
-        // SAFETY: all that is pointed to lives until the call ends. The context is none before the first step and the
-        // one of the step before afterwards; the library deletes none that fails later than in its first step.
+        // SAFETY: all that is pointed to lives until the call ends. The context is none before the first step, and then
+        // the one of the step before; the library deletes a context only if its first step fails.
         let major = self.credential.with(|credential| unsafe {
             (gss.0.gss_init_sec_context)(
                 &mut minor,
@@ -111,7 +111,7 @@ impl Acceptor {
         let (mut minor, mut answer, mut flags) = (0, Octets::empty(gss), 0);
         let token = RawBuffer::lend(token);
         let context = &mut self.raw.raw;
-        // SAFETY: as in the initiator's step. A credential that the peer delegates is not asked for.
+        // SAFETY: as in the initiator's step. We do not ask for a credential that the peer delegates.
         let major = self.credential.with(|credential| unsafe {
             (gss.0.gss_accept_sec_context)(
                 &mut minor,
@@ -144,10 +144,10 @@ const NO_TOKEN: &str = "the token does not begin a context of Kerberos";
 /// GSS_S_DEFECTIVE_TOKEN.
 const DEFECTIVE_TOKEN: Word = 9 << 16;
 
-/// Whether a first token names the Kerberos mechanism (RFC 2743 section 3.1). The library would take one without any
-/// bytes, or of a mechanism that negotiates, and begin to negotiate.
+/// Whether a first token names the Kerberos mechanism (RFC 2743 section 3.1). The library would also take an empty
+/// token, or one of a mechanism that negotiates, and begin to negotiate.
 fn is_kerberos(token: &[u8]) -> bool {
-    /// The longest length: its bytes, after the first, are few.
+    /// The most bytes of a length, after the first one.
     const MAX_LENGTH_OCTETS: usize = 4;
     let [0x60, length, rest @ ..] = token else { return false };
     let rest = match length {

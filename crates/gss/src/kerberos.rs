@@ -22,8 +22,8 @@ impl Kerberos {
         Self::several(gss, || gss.accept_with(keytab))
     }
 
-    /// Accepts with the keys of one service alone, such as `nfs`, of whichever host: tickets for another service of the
-    /// same machine are none for this one.
+    /// Accepts with the keys of one service alone, such as `nfs`, of any host: tickets for another service of the same
+    /// machine are refused.
     ///
     /// # Errors
     /// If the keytab cannot be read, or has no key of that service.
@@ -37,8 +37,8 @@ impl Kerberos {
         Ok(Self { gss, credentials })
     }
 
-    /// The credential that the fewest contexts are made with now. Where two ask at once they may get the same, and one
-    /// of them waits for the other.
+    /// The credential with which the fewest contexts are being made. If two threads ask at once, they may get the same
+    /// one, and one thread waits for the other.
     fn credential(&self) -> &Credential {
         self.credentials.iter().min_by_key(|credential| credential.uses()).expect("several")
     }
@@ -71,10 +71,10 @@ impl Handshake for Acceptor {
     }
 }
 
-/// The user that a machine calls as: root, if the machine is of the realm that our service is of. Linux uses the first
-/// of these keys of its keytab that it finds. It is squashed as root is (OPS-SEC-k).
+/// The local user that stands for a machine: root, if the machine is of the same realm as our service. Linux uses the
+/// first of these keys that it finds in its keytab. The server squashes this user as it squashes root (OPS-SEC-k).
 fn machine(principal: &str, service: &str) -> Option<&'static str> {
-    // Names in which a character is written with a backslash cannot be taken apart so, and no machine has one.
+    // Names in which a backslash escapes a character cannot be split like this, and no machine has one.
     let (name, realm) = principal.rsplit_once('@').filter(|_| !principal.contains('\\'))?;
     let (kind, host) = name.split_once('/')?;
     let is_machine = matches!(kind, "nfs" | "host" | "root") && !host.is_empty() && !host.contains('/');

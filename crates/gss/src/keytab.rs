@@ -1,7 +1,7 @@
-//! Whose keys a keytab has, without the keys: what an error tells the administrator.
+//! The principals whose keys a keytab has, without the keys: for errors that an administrator reads.
 //!
-//! The layout is MIT's, version 2: after two bytes come entries, each a length and that many bytes, of which the
-//! first name the principal; all numbers are big-endian. A negative length is that of a hole.
+//! The layout is MIT's, version 2: after two bytes come entries, each a length and that many bytes, of which the first
+//! name the principal; all numbers are big-endian. A negative length marks a hole.
 
 use std::{
     fs::File,
@@ -9,7 +9,7 @@ use std::{
     path::Path,
 };
 
-/// The most that is read of a keytab. One has a hundred bytes for each key.
+/// The most bytes that are read of a keytab. It has a hundred bytes for each key.
 const MAX_BYTES: u64 = 1 << 20;
 /// The first bytes of a keytab whose layout is known.
 const VERSION_2: [u8; 2] = [5, 2];
@@ -17,7 +17,7 @@ const VERSION_2: [u8; 2] = [5, 2];
 /// The principals in a keytab, each once, in their order: `nfs/host@REALM`.
 ///
 /// # Errors
-/// If it cannot be read, or is none.
+/// If the file cannot be read, or is no keytab.
 pub fn principals(keytab: &Path) -> io::Result<Vec<String>> {
     let mut bytes = Vec::new();
     File::open(keytab)?.take(MAX_BYTES).read_to_end(&mut bytes)?;
@@ -42,7 +42,7 @@ fn principal(entry: &[u8]) -> Option<String> {
     Some(format!("{}@{realm}", names.join("/")))
 }
 
-/// What is left.
+/// The bytes that are left.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
         String::from_utf8(self.take(len.into())?.to_vec()).ok()
     }
 
-    /// The next entry, or nothing for a hole; at the end neither.
+    /// The next entry; `Some(None)` for a hole, and `None` at the end.
     fn entry(&mut self) -> Option<Option<&'a [u8]>> {
         let len = i32::from_be_bytes(self.take(4)?.try_into().ok()?);
         let bytes = self.take(usize::try_from(len.unsigned_abs()).ok()?)?;

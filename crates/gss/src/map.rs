@@ -1,7 +1,7 @@
-//! A file that says which users of this machine principals are, before the rules of the library do.
+//! A file that maps principals to users of this machine. It goes before the rules of the library.
 //!
-//! A line has a principal and a user, between them spaces or tabs; `#` begins a comment. The user is a name that this
-//! machine knows, with all its groups; or numbers, `UID:GID`, which it need not know; or `-`, nobody.
+//! A line has a principal and a user, separated by spaces or tabs; `#` begins a comment. The user is a name that this
+//! machine knows, with all its groups; or numbers, `UID:GID`, which it need not know; or `-` for no user.
 //!
 //! ```text
 //! alice@EXAMPLE.COM            alice
@@ -23,7 +23,7 @@ use std::{
 /// The most that is read of the file, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// Who a principal is.
+/// The user that stands for a principal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Target {
     Named(String),
@@ -31,11 +31,11 @@ enum Target {
     Nobody,
 }
 
-/// Which users principals are, by a file, and for those that it does not have by the rules of the library.
+/// Maps principals to users by a file, and those that the file does not have by the rules of the library.
 #[derive(Clone, Debug, Default)]
 pub struct PrincipalMap(HashMap<String, Target>);
 
-/// Why a file is none of principals.
+/// Why a file cannot be used as a map of principals.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// It cannot be read.
@@ -44,10 +44,10 @@ pub enum MapError {
     /// It is too large.
     #[error("the file is larger than {} MiB", MAX_BYTES >> 20)]
     TooLarge,
-    /// A line is not what it should be.
+    /// A line is malformed.
     #[error("line {number}: {what}")]
     Line {
-        /// Which, from 1.
+        /// The line's number, from 1.
         number: usize,
         /// What is wrong.
         what: &'static str,
@@ -58,7 +58,7 @@ impl PrincipalMap {
     /// Reads a file.
     ///
     /// # Errors
-    /// If it cannot be read, or has a line that says nothing.
+    /// If it cannot be read, is too large, or has a malformed line.
     pub fn read(path: &Path) -> Result<Self, MapError> {
         let mut text = String::new();
         if File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_BYTES {

@@ -6,7 +6,7 @@ use crate::{
 };
 use std::{fmt, ptr::null_mut};
 
-/// What a text is that names a principal.
+/// The form of a text that names a principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameKind {
     /// `service@host`, whose realm follows from the host.
@@ -30,7 +30,7 @@ impl Gss {
     /// Reads a name.
     ///
     /// # Errors
-    /// If the text is none.
+    /// If the text is no such name.
     pub fn name(self, text: &str, kind: NameKind) -> Result<Name, Error> {
         let kind = match kind {
             NameKind::Service => &HOST_SERVICE,
@@ -63,8 +63,8 @@ impl Name {
         Ok(text.to_text())
     }
 
-    /// The name of the local user that it is, by the rules of this machine (`auth_to_local` of krb5.conf). Whether
-    /// there is such a user is another question.
+    /// The name of the local user that stands for it, by the rules of this machine (`auth_to_local` of krb5.conf). Such
+    /// a user need not exist.
     ///
     /// # Errors
     /// If no rule makes it a local user.

@@ -15,12 +15,12 @@ unsafe impl Send for Octets {}
 unsafe impl Sync for Octets {}
 
 impl Octets {
-    /// None yet, for the library to fill.
+    /// No bytes yet: the library fills it.
     pub(crate) fn empty(gss: Gss) -> Self {
         Self { raw: RawBuffer::EMPTY, gss }
     }
 
-    /// Where the library puts them.
+    /// The place where the library puts the bytes.
     pub(crate) fn as_mut_ptr(&mut self) -> *mut RawBuffer {
         &mut self.raw
     }

@@ -25,7 +25,7 @@ pub const USERS: [&str; 2] = ["alice", "bob"];
 /// Programs that a realm needs, and the Debian packages that have them.
 const PROGRAMS: [(&str, &str); 4] =
     [("krb5kdc", "krb5-kdc"), ("kdb5_util", "krb5-kdc"), ("kadmin.local", "krb5-admin-server"), ("kinit", "krb5-user")];
-/// How often a realm is tried to be made.
+/// How often [`Realm::start`] tries to make a realm.
 const ATTEMPTS: usize = 4;
 /// How long the KDC may take to listen.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -71,7 +71,7 @@ pub fn within(name: &str, test: impl FnOnce(&Realm)) {
     let told = String::from_utf8_lossy(&output.stdout);
     let failed = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && told.contains("1 passed"), "{told}\n{failed}");
-    // What it has found, or that something was not tested.
+    // The findings of the test, or a note that something was not tested.
     eprint!("{failed}");
 }
 
@@ -81,7 +81,7 @@ pub struct Realm {
     running: Option<Running>,
 }
 
-/// Of the process that has started it.
+/// The parts of a realm that belong to the process that has started it.
 struct Running {
     kdc: Child,
     #[allow(dead_code, reason = "its drop removes the folder")]
@@ -111,7 +111,7 @@ impl Realm {
     /// # Errors
     /// If a program is missing or fails.
     pub fn start() -> io::Result<Self> {
-        // A port that is free may be another's a moment later.
+        // Another process may take a free port a moment later.
         (1..ATTEMPTS).find_map(|_| Self::try_start().ok()).map_or_else(Self::try_start, Ok)
     }
 
@@ -134,7 +134,7 @@ impl Realm {
         Ok(realm)
     }
 
-    /// The folder with all of it.
+    /// The folder with all files of the realm.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -149,7 +149,7 @@ impl Realm {
         self.folder.join("users.keytab")
     }
 
-    /// The variables by which a process lives in this realm.
+    /// The environment variables of a process in this realm.
     pub fn environment(&self) -> [(&'static str, OsString); 5] {
         let file = |kind: &str, name: &str| {
             let mut value = OsString::from(kind);
@@ -165,7 +165,7 @@ impl Realm {
         ]
     }
 
-    /// Gets a ticket for a user into the process's own cache, which `lifetime` bounds, as in `kinit -l`.
+    /// Gets a ticket for a user into the process's own cache. It is valid for `lifetime`, as in `kinit -l`.
     ///
     /// # Errors
     /// If `kinit` fails.
@@ -185,14 +185,14 @@ impl Realm {
         succeeded(&mut command).map(drop)
     }
 
-    /// That cache, as `KRB5CCNAME` names it.
+    /// The user's own cache, as `KRB5CCNAME` names it.
     pub fn cache_of(&self, user: &str) -> OsString {
         let mut cache = OsString::from("FILE:");
         cache.push(self.folder.join(format!("tickets.{user}")));
         cache
     }
 
-    /// Runs a command of kadmin's.
+    /// Runs a command of `kadmin`.
     ///
     /// # Errors
     /// If it fails.
@@ -212,7 +212,7 @@ impl Realm {
     }
 }
 
-/// What a program has written that did what it was to do.
+/// The output of a program, if it has succeeded.
 fn succeeded(command: &mut Command) -> io::Result<Output> {
     let output = command.output()?;
     if output.status.success() {

@@ -4,36 +4,36 @@ use crate::{Credential, Error, Gss, Initiator, NameKind, Progress, advice};
 use rpcrdma_oncrpc::gss::{Failure, Handshake, Mechanism, Peer, Progress as Advance};
 use std::sync::Arc;
 
-/// Begins contexts of Kerberos with one service. The tickets are looked for whenever a context is made, so that those
-/// which `kinit` gets in the meantime are found.
+/// Begins contexts of Kerberos with one service. It looks for the tickets whenever it makes a context, so that it finds
+/// those that `kinit` has got in the meantime.
 #[derive(Clone, Debug)]
 pub struct Tickets {
     gss: Gss,
     /// `nfs@host` or `nfs/host@REALM`.
     service: Arc<str>,
     kind: NameKind,
-    /// Without one the user's own cache.
+    /// `None` for the user's own cache.
     credential: Option<Credential>,
 }
 
 impl Tickets {
     /// Begins contexts with the NFS service of `host`, by the tickets of the user's own cache, as `kinit` has left it.
-    /// The name is that by which the realm knows the host.
+    /// `host` is the name by which the realm knows the host.
     pub fn of_user(gss: Gss, host: &str) -> Self {
         Self { gss, service: format!("nfs@{host}").into(), kind: NameKind::Service, credential: None }
     }
 
-    /// The same with the service whose principal this is, `nfs/host` or `nfs/host@REALM`, wherever it answers.
+    /// The same with the service of this principal, `nfs/host` or `nfs/host@REALM`, whichever host answers.
     pub fn of_user_for(gss: Gss, principal: &str) -> Self {
         Self { gss, service: principal.into(), kind: NameKind::Principal, credential: None }
     }
 
-    /// The same by this credential.
+    /// The same with this credential.
     pub fn with_credential(gss: Gss, host: &str, credential: Credential) -> Self {
         Self { credential: Some(credential), ..Self::of_user(gss, host) }
     }
 
-    /// The service's, as administrators write it.
+    /// The service's principal, as administrators write it.
     fn principal(&self) -> String {
         match self.kind {
             NameKind::Service => self.service.replacen('@', "/", 1),

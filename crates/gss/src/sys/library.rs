@@ -78,7 +78,7 @@ impl Library {
     }
 }
 
-/// What the system says. The error alone says only which of its functions has failed.
+/// The reason that the system gives. The error itself says only which of its functions has failed.
 fn reason(error: &libloading::Error) -> String {
     error.source().map_or_else(|| error.to_string(), ToString::to_string)
 }

@@ -15,7 +15,7 @@ use std::{
 /// A status, a set of flags or a number of seconds: 32 bits without a sign.
 pub(crate) type Word = u32;
 
-/// What is only known by its address.
+/// Types that are known only by their address.
 macro_rules! opaque {
     ($(#[$meta:meta] $name:ident)*) => {
         $(
@@ -46,10 +46,10 @@ pub(crate) struct RawBuffer {
 }
 
 impl RawBuffer {
-    /// One without bytes, for the library to fill.
+    /// A buffer without bytes, for the library to fill.
     pub(crate) const EMPTY: Self = Self { length: 0, value: null_mut() };
 
-    /// One that lends `octets` to the library, which only reads them.
+    /// A buffer that lends `octets` to the library, which only reads them.
     pub(crate) fn lend(octets: &[u8]) -> Self {
         Self { length: octets.len(), value: octets.as_ptr().cast_mut().cast() }
     }
@@ -121,9 +121,9 @@ pub(crate) const INDEFINITE: Word = Word::MAX;
 /// The usual way of protection.
 pub(crate) const DEFAULT_PROTECTION: Word = 0;
 
-/// Of a major status: the bits that show an error, in the call or in the routine (RFC 2744 section 3.9.1).
+/// The bits of a major status that show an error, in the call or in the routine (RFC 2744 section 3.9.1).
 pub(crate) const ERRORS: Word = 0xffff_0000;
-/// Of a major status that is not an error: the other end has to send another token.
+/// The bit of a major status without an error that means: the other end has to send another token.
 pub(crate) const CONTINUE_NEEDED: Word = 1;
 
 /// Whose status `gss_display_status` explains.
