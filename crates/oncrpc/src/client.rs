@@ -1,8 +1,8 @@
 //! Calling procedures of one program.
 //!
-//! A [`Client`] adds the RPC header and the credential to encoded arguments, states the largest reply, and reads
-//! the reply's header. What a call lends, and what becomes of it, is the transport's matter: see
-//! [`PendingCall`](crate::PendingCall).
+//! A [`Client`] adds the RPC header and the credential to encoded arguments, states the size of the largest reply, and
+//! reads the reply's header. [`PendingCall`](crate::PendingCall) says what becomes of memory that a call lends to the
+//! transport.
 
 mod signed;
 
@@ -44,7 +44,7 @@ impl Client {
         Self { transport, flavour, program, version, scratch: SharedScratch::default() }
     }
 
-    /// The same program and transport as another identity.
+    /// The same client with another identity.
     pub fn with_flavour(&self, flavour: Arc<dyn ClientFlavour>) -> Self {
         Self { flavour, ..self.clone() }
     }
@@ -145,7 +145,7 @@ impl Client {
     /// Calls procedure 0, which does nothing.
     ///
     /// # Errors
-    /// As [`Call`]'s.
+    /// The errors of [`Call`].
     pub async fn null(&self) -> Result<(), CallError> {
         let results = self.call_repeatable(0, Payload::new(), ReplyShape::inline(0)).await?;
         Ok(results.decoder.finish()?)
@@ -182,8 +182,8 @@ fn header(id: CallId, reply: Reply) -> Result<(ReplyHeader, Decoder), CallError>
     Ok((header, decoder))
 }
 
-/// A call on its way. As with [`PendingCall`], dropping it leaves its memory lent. Where its flavour has to wait before
-/// it can sign the call, that goes on while the call is polled, and the call is sent then.
+/// A call on its way. As with [`PendingCall`], dropping it leaves its memory lent. If its flavour must wait before it
+/// can sign the call, polling the call continues this wait, and then sends the call.
 #[must_use = "a call that is not awaited has no result"]
 pub struct Call {
     id: CallId,
@@ -233,7 +233,7 @@ impl std::fmt::Debug for Call {
 /// The results of a successful call.
 #[derive(Debug)]
 pub struct Results {
-    /// Its position is the first result.
+    /// It stands at the first result.
     pub decoder: Decoder,
     /// Whether the call was sent more than once, so that the server may have executed it more than once.
     pub retransmitted: bool,
@@ -262,7 +262,7 @@ mod tests {
     use rpcrdma_xdr::{DecodeError, Stream};
     use std::sync::Mutex;
 
-    /// Answers each call with what a function makes of it.
+    /// Answers each call with the result of a function.
     struct Echo<F> {
         xids: XidSource,
         seen: Mutex<Vec<(usize, usize, bool)>>,

@@ -14,7 +14,7 @@ pub struct ConnectionIds(Arc<AtomicU64>);
 impl ConnectionIds {
     /// The next number. No number is returned twice.
     pub fn next_id(&self) -> u64 {
-        // One a nanosecond would last for 584 years.
+        // At one number a nanosecond, they last for 584 years.
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 }

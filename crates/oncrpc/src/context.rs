@@ -14,14 +14,14 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// What executes whole RPC messages.
+/// Executes whole RPC messages.
 pub trait Handler: Send + Sync {
     /// Executes the RPC call in `message`. The future must be polled to its end; if the connection has ended, its
     /// result is dropped.
     fn handle(&self, context: CallContext, message: Stream) -> BoxFuture<'static, Outcome>;
 
-    /// The same as far as possible at once: most calls wait for nothing, and then need no memory for a future. `cx` is
-    /// the context of the task that polls the rest.
+    /// Executes the call as far as possible at once: most calls wait for nothing, and then need no memory for a future.
+    /// `cx` is the context of the task that polls the rest.
     fn begin(&self, context: CallContext, message: Stream, cx: &mut Context<'_>) -> Begun {
         let mut call = self.handle(context, message);
         match call.as_mut().poll(cx) {
@@ -39,7 +39,7 @@ pub enum Begun {
     Waits(BoxFuture<'static, Outcome>),
 }
 
-/// What becomes of a received call.
+/// What a transport does about a received call.
 #[derive(Debug)]
 pub enum Outcome {
     /// A whole RPC reply message, to be sent.
@@ -67,13 +67,13 @@ impl Outcome {
 pub struct Connection {
     /// The client's address.
     pub peer: SocketAddr,
-    /// The address that it connected to.
+    /// The address that the client connected to.
     pub local: SocketAddr,
     /// Identifies the connection among all that share [`ConnectionIds`](crate::ConnectionIds).
     pub id: u64,
     /// What carries the messages.
     pub kind: TransportKind,
-    /// How large they may be.
+    /// How large messages may be.
     pub limits: Limits,
     /// The source of buffers for results: memory that the transport can send without a copy.
     pub allocator: Arc<dyn Allocator>,
@@ -113,7 +113,7 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-/// Where a call came from and as whom. Cloning shares.
+/// Where a call came from, and its caller's identity. Cloning shares.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CallContext {
@@ -121,7 +121,7 @@ pub struct CallContext {
     pub connection: Arc<Connection>,
     /// The caller's identity. A transport says [`Credential::None`]; the RPC layer fills it in.
     pub credential: Credential,
-    /// Gets the first word of the results before they are sealed, after which nobody on this side can read it.
+    /// Gets the first word of the results before they are sealed: afterwards this end cannot read it.
     pub(crate) first_word: Option<Arc<FirstWord>>,
 }
 

@@ -24,13 +24,13 @@ pub const AUTH_SYS: u32 = 1;
 /// The flavour number of AUTH_SHORT.
 pub const AUTH_SHORT: u32 = 2;
 
-/// A caller's identity, as its credential was understood.
+/// A caller's identity, as the server understood its credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Credential {
     /// None was given.
     None,
-    /// What AUTH_SYS says, taken on trust.
+    /// The identity that AUTH_SYS states, without proof.
     Sys(Arc<SysCredential>),
     /// A principal that has proven who it is by RPCSEC_GSS.
     Gss(Arc<GssCaller>),
@@ -39,7 +39,7 @@ pub enum Credential {
 /// An identity of AUTH_SYS. Nothing in it is proven.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SysCredential {
-    /// An arbitrary number of the client's.
+    /// A number that the client chooses.
     pub stamp: u32,
     /// The client's name for itself, at most 255 bytes.
     pub machine: Bytes,

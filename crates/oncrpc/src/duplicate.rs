@@ -36,22 +36,22 @@ pub(crate) const MAX_WAITING: usize = 4;
 /// Into how many parts the cache is divided, each with its lock, so that connections seldom wait for each other.
 const SHARDS: usize = 16;
 
-/// What makes two calls the same call.
+/// Two calls with the same key are the same call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) client: IpAddr,
-    /// The client's port where kept replies are for it alone: 0 where they are not, as it changes when a client
-    /// connects again.
+    /// The client's port, if only calls from this port get the kept reply; else 0, because a client that connects again
+    /// has another port.
     pub(crate) port: u16,
     pub(crate) xid: u32,
     pub(crate) program: u32,
     pub(crate) version: u32,
     pub(crate) procedure: u32,
-    /// The caller, if it is proven; else 0, and the credential is a part of the call.
+    /// The caller's number, if the caller is proven; else 0, and the credential is a part of the call.
     pub(crate) caller: u64,
     /// The length in bytes of the whole call, or of the arguments where the caller is proven.
     pub(crate) len: usize,
-    /// A checksum of the same, of long data only of a sample ([`measure`]).
+    /// A checksum of the same bytes; of long data it covers only a sample ([`measure`]).
     pub(crate) checksum: u64,
 }
 
@@ -70,8 +70,8 @@ pub(crate) struct Origin {
     pub(crate) id: u64,
 }
 
-/// The first bytes of a call that its checksum covers completely: all of a small call, and of a WRITE all but most of
-/// its data.
+/// How many bytes at the beginning of a call the checksum covers completely: a small call whole, and of a WRITE all but
+/// most of its data.
 const CHECKED_HEAD: usize = 16 << 10;
 /// Behind the head, the checksum covers the first [`SAMPLE`] bytes of each piece of this length.
 const SAMPLE_STEP: usize = 4 << 10;
@@ -81,8 +81,8 @@ const SAMPLE: usize = 64;
 /// The length in bytes and the checksum of a whole call. Both are the same for each way in which the call can come: an
 /// item that was placed directly has no padding, but may have come inline the first time, over another connection.
 ///
-/// Reading a mebibyte once more costs a WRITE a seventh of its rate, so the checksum of a long call is that of a sample
-/// (docs/decisions/0015).
+/// Reading a mebibyte once more costs a WRITE a seventh of its rate, so the checksum of a long call covers only a
+/// sample (docs/decisions/0015).
 pub(crate) fn measure<'a>(parts: impl Iterator<Item = &'a StreamPart>) -> (usize, u64) {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
     let mut len = 0;
@@ -99,7 +99,7 @@ pub(crate) fn measure<'a>(parts: impl Iterator<Item = &'a StreamPart>) -> (usize
     (len, digest.finalize())
 }
 
-/// Adds to the checksum what it covers of `bytes`, which begin at position `at` of the call.
+/// Adds those of `bytes` that the checksum covers; `bytes` begin at position `at` of the call.
 fn sample(digest: &mut crc_fast::Digest, at: usize, bytes: &[u8]) {
     let mut from = 0;
     while from < bytes.len() {
@@ -119,7 +119,7 @@ fn sample(digest: &mut crc_fast::Digest, at: usize, bytes: &[u8]) {
 pub(crate) enum Lookup {
     /// It is new, and from now on in progress until the guard is used or dropped.
     New(InProgress),
-    /// It is being executed, and its answer goes over the same connection.
+    /// It is being executed, and its reply goes over the same connection.
     InProgress,
     /// It is being executed for another connection. The receiver gets the reply, or nothing if none is kept.
     Wait(oneshot::Receiver<Payload>),
@@ -140,7 +140,7 @@ struct Shard {
     kept: Kept,
 }
 
-/// A call in progress: to which client it belongs, and which duplicates wait for its reply.
+/// A call in progress: the connection that it came over, and the duplicates that wait for its reply.
 struct Executing {
     origin: Origin,
     waiting: Vec<oneshot::Sender<Payload>>,
@@ -194,7 +194,7 @@ impl DuplicateCache {
     }
 }
 
-/// A call that is being executed. Dropped without a reply, the call is forgotten.
+/// A call that is being executed. If it is dropped without a reply, the cache forgets the call.
 pub(crate) struct InProgress {
     cache: DuplicateCache,
     key: Key,
@@ -219,7 +219,8 @@ impl InProgress {
 }
 
 impl InProgress {
-    /// The call was executed, and may be executed again: its reply goes to those who wait for it, and is not kept.
+    /// The call was executed, and may be executed again: passes its reply to the duplicates that wait, and does not
+    /// keep it.
     pub(crate) fn pass_on(mut self, reply: &Payload) {
         let waiting = self.cache.shard(&self.key).in_progress.remove(&self.key.executing());
         self.finished = true;

@@ -1,9 +1,9 @@
 //! Credential flavours: they make credentials and verifiers, and check them.
 //!
 //! A flavour sees whole bodies: the arguments or results of a call as a [`Payload`] on the way out and as a [`Decoder`]
-//! at the body's beginning on the way in. AUTH_NONE and AUTH_SYS pass them through; one with integrity or privacy
-//! rewrites them and calls [`Payload::without_placement`]. It also states how large its credential and verifier can
-//! become, so that the size of calls and replies is known before they are sent.
+//! at the body's beginning on the way in. AUTH_NONE and AUTH_SYS pass them through; a flavour with integrity or privacy
+//! rewrites them and calls [`Payload::without_placement`]. A flavour also states how large its credential and verifier
+//! can become, so that the size of calls and replies is known before they are sent.
 //!
 //! For each call, a client's flavour says whether its message is made once ([`Wrapped::Plain`]), or again for each
 //! transmission ([`Signed`]), which may have to wait for something.
@@ -21,7 +21,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// A call's body together with what precedes it.
+/// A call's body, and the credential and verifier that precede it.
 #[derive(Debug)]
 pub struct Protected {
     /// The credential.
@@ -32,17 +32,17 @@ pub struct Protected {
     pub body: Payload,
 }
 
-/// What a client's flavour makes of a call.
+/// How a client's flavour protects a call.
 pub enum Wrapped {
     /// It is protected once, and each transmission is the same.
     Plain(Protected),
     /// Each transmission has a protection of its own.
     Signed(Arc<dyn Signed>),
-    /// The same, but something must come first. It fails if that does not come.
+    /// The same, but the flavour must wait for something first, and fails if that does not come.
     Later(SignedLater),
 }
 
-/// A call that is signed once something was waited for.
+/// A call that can be signed after a wait.
 pub type SignedLater = BoxFuture<'static, Result<Arc<dyn Signed>, CallError>>;
 
 /// A call whose transmissions are protected one by one. Dropped with the call.
@@ -59,8 +59,8 @@ pub trait Signed: fmt::Debug + Send + Sync {
     /// If the verifier answers none of the transmissions, or the protection is wrong.
     fn unwrap(&self, verifier: &OpaqueAuth, results: Option<Decoder>) -> Result<Option<Decoder>, AuthStat>;
 
-    /// The same call once more, after the server did not know what it was signed with, or that has come to its end. It
-    /// keeps its XID.
+    /// Prepares the same call, with the same XID, to be sent once more: the server did not know the context that the
+    /// call was signed with, or the context has ended.
     fn renew(&self, transport: &Arc<dyn ClientTransport>) -> SignedLater;
 }
 
@@ -94,12 +94,12 @@ pub trait ClientFlavour: Send + Sync {
         None
     }
 
-    /// Makes credential and verifier of a call that goes over `transport`, and protects its arguments; or says how that
-    /// is done.
+    /// Makes credential and verifier of a call that goes over `transport`, and protects its arguments; or returns what
+    /// does so later.
     fn wrap(&self, call: &CallId, args: Payload, transport: &Arc<dyn ClientTransport>) -> Wrapped;
 
-    /// Checks the verifier of a successful reply to a [plain](Wrapped::Plain) call and gives the results free. Without
-    /// its own a flavour ignores the verifier.
+    /// Checks the verifier of a successful reply to a [plain](Wrapped::Plain) call and takes the protection from the
+    /// results. The default implementation ignores the verifier.
     ///
     /// # Errors
     /// If the verifier or the protection is wrong.
@@ -178,7 +178,7 @@ pub trait ServerFlavour: Send + Sync {
         false
     }
 
-    /// Understands a call's credential and verifier and gives its arguments free.
+    /// Checks a call's credential and verifier, and takes the protection from its arguments.
     fn accept(&self, peer: SocketAddr, call: &CallHeader, args: Decoder) -> Verdict;
 }
 
@@ -198,14 +198,14 @@ impl ServerFlavour for AcceptNone {
 
 /// AUTH_SYS on the server's side.
 ///
-/// The calls of a connection mostly come with the credential of the call before. A few of the last ones are kept, by
-/// the caller's address, and are not decoded again.
+/// Most calls of a connection have the same credential as the call before. So a few of the last credentials are kept,
+/// by the caller's port, and are not decoded again.
 #[derive(Debug, Default)]
 pub struct AcceptSys {
     last: [Mutex<Option<Read>>; KEPT_CREDENTIALS],
 }
 
-/// How many credentials are kept. Callers whose addresses fall into one place take it from each other.
+/// How many credentials are kept. Callers whose ports share a place replace each other's credential.
 const KEPT_CREDENTIALS: usize = 32;
 
 /// A credential's body and what it says.
@@ -224,7 +224,7 @@ impl AcceptSys {
         {
             return Ok(read.identity.clone());
         }
-        // A copy, so that what is kept does not keep the whole message.
+        // A copy: a slice of the message would keep the whole message's memory.
         let body = Bytes::copy_from_slice(body);
         let mut decoder = Decoder::new(Stream::from(body.clone()));
         let identity = Arc::new(SysCredential::decode(&mut decoder)?);
@@ -268,7 +268,7 @@ mod tests {
         for uid in [7, 7, 8, 7, 7] {
             assert_eq!(flavour.identity(PEER, &body(uid)).unwrap().uid, uid);
         }
-        // What begins or ends as the last one did is another.
+        // A shorter or longer credential with the same beginning is another credential.
         let octets = body(7);
         assert!(flavour.identity(PEER, &octets.slice(..octets.len() - 4)).is_err());
         let longer = Bytes::from([&octets[..], &[0; 4]].concat());

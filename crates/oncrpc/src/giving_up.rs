@@ -1,9 +1,9 @@
-//! A caller's message to a connection's driver that the peer no longer answers.
+//! A caller's message to the driver of a connection: the peer no longer answers.
 //!
-//! A caller on a connection may know more than its transport: that a client from which the server should have heard
-//! long ago leaves a call unanswered, and sends nothing else either. The transport alone would wait as long as the
-//! peer's system acknowledges what arrives. The first caller that gives up names the reason; the driver ends the
-//! connection with it.
+//! A caller on a connection may know more than its transport: for example, that a client leaves a call unanswered and
+//! sends nothing else either, although the server should have heard from it long ago. The transport alone would wait as
+//! long as the peer's system acknowledges what arrives. The first caller that gives up names the reason; the driver
+//! ends the connection with it.
 
 use futures_util::task::AtomicWaker;
 use std::{
@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// Between those who call over a connection and its driver.
+/// What the callers on a connection share with its driver.
 #[derive(Debug, Default)]
 pub struct GivingUp {
     why: OnceLock<&'static str>,
@@ -19,14 +19,14 @@ pub struct GivingUp {
 }
 
 impl GivingUp {
-    /// The connection is to be ended, and why. The first word counts.
+    /// Asks the driver to end the connection, and gives the reason. The first reason counts.
     pub fn say(&self, why: &'static str) {
         if self.why.set(why).is_ok() {
             self.driver.wake();
         }
     }
 
-    /// For the driver: ready when the connection is to be ended.
+    /// For the driver: ready when it must end the connection.
     pub fn poll(&self, cx: &mut Context<'_>) -> Poll<&'static str> {
         if self.why.get().is_none() {
             self.driver.register(cx.waker());

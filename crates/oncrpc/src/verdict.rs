@@ -1,15 +1,15 @@
-//! What a server's flavour says to a call.
+//! The decision of a server's flavour about a call.
 
 use crate::{AuthStat, Credential, OpaqueAuth, Rejection};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_xdr::{Decoder, Payload};
 
-/// What becomes of a call, as its flavour decides by credential and verifier.
+/// What a flavour decides about a call by its credential and verifier.
 #[non_exhaustive]
 pub enum Verdict {
-    /// It is executed.
+    /// The call is executed.
     Accepted(Accepted),
-    /// It concerns the flavour alone, or is refused.
+    /// The flavour answers the call itself, or refuses it.
     Answered(Answered),
     /// The same, after work that waits for something: a file, another host. The flavour decides where the work is done,
     /// and the call waits for it; the work is dropped when the call's connection ends.
@@ -31,13 +31,13 @@ impl From<Result<Accepted, AuthStat>> for Verdict {
 
 /// A call whose credential was understood.
 pub struct Accepted {
-    /// Who calls.
+    /// The caller's identity.
     pub credential: Credential,
     /// The arguments.
     pub args: Decoder,
     /// Protects the reply; without one the verifier is AUTH_NONE and the results go as they are.
     pub reply: Option<Box<dyn ReplyFlavour>>,
-    /// The caller, for the duplicate request cache, of a flavour that [signs each
+    /// The caller's number for the duplicate request cache, if the flavour [signs each
     /// transmission](crate::ServerFlavour::signs_each_transmission). Two callers share a number only by chance, and
     /// neither can choose it.
     pub caller: Option<u64>,
@@ -60,7 +60,7 @@ pub struct Answered {
 }
 
 impl Answered {
-    /// The credential or the verifier does not do.
+    /// The credential or the verifier is not accepted.
     pub fn denied(stat: AuthStat) -> Self {
         Self::rejected(Rejection::Auth(stat))
     }

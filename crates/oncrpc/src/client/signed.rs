@@ -33,7 +33,7 @@ pub(super) struct Sending {
 
 /// The state of the call.
 enum State {
-    /// The flavour waits for what it signs with.
+    /// The flavour waits until it can sign.
     Waiting(SignedLater),
     /// It is on its way.
     Sent(PendingCall, Arc<dyn Signed>),
@@ -51,7 +51,7 @@ pub(super) struct SignedCall {
     state: State,
     /// The call was sent before, and may have been executed.
     was_sent: bool,
-    /// Whether it was tried with something new to sign with.
+    /// Whether the call was renewed ([`Signed::renew`]), which happens at most once.
     was_renewed: bool,
 }
 
@@ -114,7 +114,7 @@ impl SignedCall {
         Poll::Ready(result)
     }
 
-    /// What becomes of an answer: nothing if the call is to be signed with something new.
+    /// Turns an answer into the call's result, or into `None` if the call must be signed and sent again.
     fn answered(
         &mut self,
         answered: Result<Reply, TransportError>,
@@ -150,7 +150,7 @@ impl SignedCall {
                 self.take_back(decoder.take_unused_buffers());
                 None
             }
-            // A call that is denied has no verifier.
+            // The reply to a denied call has no verifier.
             Rejection::Auth(_) | Rejection::RpcMismatch { .. } => Some(Err(rejection.into())),
             _ => match signed.unwrap(&header.verifier, None) {
                 Ok(_) => Some(Err(rejection.into())),
@@ -161,7 +161,8 @@ impl SignedCall {
 
     /// Makes room for another answer, in the caller's memory if it has come back.
     fn take_back(&mut self, buffers: Vec<Buffer>) {
-        // Otherwise it is unknown which buffer belongs to which result, and the transport takes memory of its own.
+        // If some are missing, it is unknown which buffer belongs to which result: the transport takes memory of its
+        // own.
         let has_all = buffers.len() == self.rooms.len();
         let mut buffers = buffers.into_iter().filter(|_| has_all);
         let room = |&(max_len, is_callers): &(usize, bool)| {

@@ -19,14 +19,14 @@ pub enum GssService {
 pub struct GssCaller {
     /// Its name, `user@REALM`.
     pub principal: Arc<str>,
-    /// The user of this machine that it is, if it is one.
+    /// The user of this machine that stands for the principal, if there is one.
     pub user: Option<GssUser>,
     /// What the protection of the call covers.
     pub service: GssService,
 }
 
 impl GssCaller {
-    /// A principal, and the user that it is.
+    /// A principal, and the user of this machine that stands for it, if there is one.
     pub fn new(principal: impl Into<Arc<str>>, user: Option<GssUser>, service: GssService) -> Self {
         Self { principal: principal.into(), user, service }
     }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 #[derive(Default)]
 pub(super) struct Kept {
     replies: HashMap<Key, Payload>,
-    /// All of them by number, which is the order in which they came.
+    /// All replies by number: the numbers grow in the order in which the replies came.
     order: BTreeMap<u64, (Timestamp, Key)>,
     shares: HashMap<ClientNetwork, Share>,
     /// How much each client holds, the largest last.
@@ -23,7 +23,7 @@ pub(super) struct Kept {
     next: u64,
 }
 
-/// What one client holds.
+/// The replies that one client holds.
 #[derive(Default)]
 struct Share {
     octets: usize,
@@ -36,7 +36,8 @@ impl Kept {
         self.replies.get(key)
     }
 
-    /// Keeps a reply, so that all together have at most `limit` bytes. A larger one is not kept.
+    /// Keeps a reply, so that all kept replies together have at most `limit` bytes. A reply above this limit is not
+    /// kept.
     pub(super) fn insert(&mut self, now: Timestamp, key: Key, reply: Payload, limit: usize) {
         let octets = octets(&reply);
         if octets > limit {
@@ -58,7 +59,7 @@ impl Kept {
         });
     }
 
-    /// Forgets what is too old.
+    /// Forgets replies that are too old.
     pub(super) fn expire(&mut self, now: Timestamp) {
         while let Some((&number, (when, _))) = self.order.first_key_value()
             && now.since(*when) >= DUPLICATE_LIFETIME
@@ -109,7 +110,7 @@ impl Kept {
     }
 }
 
-/// What keeping a reply costs.
+/// The bytes that a kept reply costs.
 fn octets(reply: &Payload) -> usize {
     DUPLICATE_ENTRY_OCTETS.saturating_add(reply.len())
 }
@@ -149,7 +150,7 @@ mod tests {
         keep(&mut kept, "192.0.2.2", 0..5000, ROOM * COST);
         assert_eq!(held(&kept, "192.0.2.1", 0..10), 10, "the quiet client keeps all that it has");
         assert_eq!(held(&kept, "192.0.2.2", 4970..5000), 30, "the other its latest");
-        // All of an IPv6 network are one client, whichever addresses they take.
+        // All hosts of an IPv6 network are one client, whichever addresses they use.
         for host in 0..2000 {
             keep(&mut kept, &format!("2001:db8::{host:x}"), 0..1, ROOM * COST);
         }
