@@ -25,14 +25,14 @@ impl GssService {
         if self.protects_bodies() { MAX_EXPANSION_OCTETS } else { 0 }
     }
 
-    /// The most bytes that are added to a call: those, and a verifier.
+    /// The most bytes that are added to a call: as many as to results, and a verifier.
     pub(super) fn max_call_expansion(self) -> usize {
         padded(MAX_AUTH_BODY_OCTETS) + self.max_expansion()
     }
 }
 
-/// Bytes made from others whose memory is counted. The count stays until these are dropped, because they are not
-/// counted themselves.
+/// Bytes that were made from others whose memory is counted. They are not counted themselves, so they hold the others,
+/// and with them the count, until they are dropped.
 struct Instead<T> {
     octets: Bytes,
     _of: T,
@@ -71,7 +71,7 @@ pub(super) fn open(
     sequence: u32,
     mut body: Decoder,
 ) -> Result<Decoder, Unreadable> {
-    // What has come is here already: its length bounds what is read of it.
+    // The whole body has arrived: its length bounds the lengths in it.
     let max = body.remaining();
     let message = match service {
         GssService::Authentication => return Ok(body),
@@ -188,7 +188,8 @@ mod tests {
         (Bytes::from_owner(Owner(memory)), still)
     }
 
-    /// A reply that the client does not take, and a call that is executed, hold the budget that they came from.
+    /// A reply that the client does not take, and a call during its execution, occupy the budget that their memory came
+    /// from.
     #[test]
     fn memory_counts_for_as_long_as_what_protection_has_made_of_it() {
         for service in [GssService::Integrity, GssService::Privacy] {

@@ -1,4 +1,4 @@
-//! Which users of this machine principals are.
+//! Which user of this machine stands for a principal.
 
 use super::GssUser;
 use std::io;
@@ -12,15 +12,15 @@ pub enum Known {
     Later,
 }
 
-/// Which users of this machine principals are.
+/// Tells which user of this machine stands for a principal.
 pub trait Names: Send + Sync {
-    /// The user that `principal` is, if that takes no waiting.
+    /// The user that stands for `principal`, if the answer needs no wait.
     fn known(&self, _principal: &str, _local: Option<&str>) -> Known {
         Known::Later
     }
 
-    /// The user that `principal` is; `local` is the name that the mechanism's rules give it. Asked once for each
-    /// context, in its client's turn, on a thread for such questions. May wait.
+    /// The user that stands for `principal`; `local` is the name that the mechanism's rules give it. Called once for
+    /// each context, in its client's turn, on a thread for such look-ups. May wait.
     ///
     /// # Errors
     /// If that cannot be known now. The context is not made then.

@@ -33,7 +33,7 @@ pub struct GssCredential {
     pub procedure: Procedure,
     /// The number of the call in its context.
     pub sequence: u32,
-    /// Nothing of messages that make contexts, where it says nothing.
+    /// `None` in messages that make contexts, where the service has no meaning.
     pub service: Option<GssService>,
     /// The context.
     pub handle: Bytes,
@@ -66,7 +66,7 @@ impl GssCredential {
         };
         let handle = decoder.opaque(body.len()).map_err(bad)?;
         decoder.finish().map_err(bad)?;
-        // GSS-2203-5.2.2-a: what makes contexts has no service.
+        // GSS-2203-5.2.2-a: messages that make contexts have no service.
         let needs_service = matches!(procedure, Procedure::Data | Procedure::Destroy);
         if needs_service && service.is_none() {
             return Err(AuthStat::BAD_CREDENTIAL);

@@ -33,7 +33,7 @@ const CALL_OCTETS: usize = 4 << 10;
 /// after a restart of the server.
 pub(super) const TOKENS: Bounds =
     Bounds { at_once: TOKENS_AT_ONCE, at_once_of_client: 2, waiting: 16 << 20, waiting_of_client: 4 << 20 };
-/// What waits here has weight one: a context, and the call that makes it.
+/// Each waiting look-up has weight one: a context, and the call that makes it.
 pub(super) const USERS: Bounds =
     Bounds { at_once: USERS_AT_ONCE, at_once_of_client: 2, waiting: 4_096, waiting_of_client: 1_024 };
 
@@ -43,11 +43,11 @@ const CONTINUE_NEEDED: u32 = 1;
 pub(super) const NO_CONTEXT: u32 = 8 << 16;
 const UNAVAILABLE: u32 = 16 << 16;
 
-/// Where contexts are made.
+/// The threads that make contexts.
 pub struct Workshop {
-    /// Does tokens: has at least [`TOKENS_AT_ONCE`] threads.
+    /// Works on tokens, with at least [`TOKENS_AT_ONCE`] threads.
     pub tokens: Arc<dyn Work>,
-    /// Asks for users: has at least [`USERS_AT_ONCE`] threads.
+    /// Looks up users, with at least [`USERS_AT_ONCE`] threads.
     pub users: Arc<dyn Work>,
 }
 
@@ -57,7 +57,7 @@ impl Workshop {
     }
 }
 
-/// Who wants a context, and where the answer goes.
+/// A client's request for a context, and the channel for the answer.
 pub(super) struct Making {
     house: Arc<House>,
     observer: Arc<dyn GssObserver>,
@@ -90,7 +90,7 @@ impl Making {
         let queue = house.tokens.clone();
         let making = Self { house, observer, peer, client, answer };
         let weight = CALL_OCTETS + token.len();
-        // What it is cut out of may be larger, and would not be counted.
+        // A copy: the token may be a slice of more memory, which would not be counted.
         let token = Bytes::copy_from_slice(&token);
         let job = move |turn| match turn {
             Turn::Comes => making.step(begun, &token),
@@ -106,7 +106,7 @@ impl Making {
         if self.answer.is_closed() {
             return;
         }
-        // Begun here, so that no more are under way than are worked on.
+        // The handshake begins only here, so that there are no more of them than threads work on.
         let (handle, handshake) =
             begun.unwrap_or_else(|| (Handle::new(&*self.house.random), self.house.mechanism.begin()));
         match handshake.step(token) {
@@ -138,7 +138,7 @@ impl Making {
         queue.enter(client, 1, Box::new(job));
     }
 
-    /// Keeps a context, unless its user cannot be looked up: as nobody's it would stay so for as long as it lasts.
+    /// Keeps a context, unless its user cannot be looked up: it would have no user for as long as it lasts.
     // GSS-2203-5.2.3.1-b
     fn keep(self, made: Made, user: io::Result<Option<GssUser>>) {
         let Made { handle, mut protection, peer: Peer { principal, lifetime, .. }, token } = made;
@@ -189,7 +189,7 @@ fn told(handle: &[u8], major: u32, minor: u32, token: &[u8]) -> Payload {
     encoder.finish()
 }
 
-/// There is neither handle nor token. GSS-2203-5.2.3.1-a.
+/// An answer without handle and token. GSS-2203-5.2.3.1-a.
 pub(super) fn no_context(major: u32, minor: u32) -> Payload {
     told(b"", major, minor, b"")
 }

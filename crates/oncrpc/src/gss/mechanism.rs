@@ -14,12 +14,12 @@ pub trait Mechanism: Send + Sync {
     }
 }
 
-/// A context that is being made. It is dropped where it fails.
+/// A context that is being made. It is dropped if a step fails.
 pub trait Handshake: Send {
     /// Takes the peer's next token; an initiator takes an empty one first. May wait for files and other hosts.
     ///
     /// # Errors
-    /// What to tell the initiator.
+    /// The failure that the initiator gets.
     fn step(self: Box<Self>, token: &[u8]) -> Result<Progress, Failure>;
 }
 
@@ -27,9 +27,9 @@ pub trait Handshake: Send {
 pub enum Progress {
     /// The peer has to send another token.
     More {
-        /// What takes it.
+        /// The handshake that takes it.
         handshake: Box<dyn Handshake>,
-        /// What the peer is sent.
+        /// The token to send to the peer.
         token: Bytes,
     },
     /// It is made.
@@ -38,7 +38,7 @@ pub enum Progress {
         protection: Box<dyn Protection>,
         /// Who began it.
         peer: Peer,
-        /// What the peer is still sent, perhaps nothing.
+        /// The last token to send to the peer; it may be empty.
         token: Bytes,
     },
 }
@@ -59,7 +59,7 @@ pub struct Peer {
 /// Signs and seals the messages of one context, which may come in any order and twice. An error has no details; the
 /// mechanism knows them.
 pub trait Protection: Send {
-    /// The checksum that says that a message is ours.
+    /// The checksum that proves that this end has written a message.
     ///
     /// # Errors
     /// If the context cannot be used any more.
@@ -77,7 +77,7 @@ pub trait Protection: Send {
     /// If the context cannot be used any more.
     fn seal(&mut self, message: &[u8]) -> Result<Bytes, Failure>;
 
-    /// Opens a message of the peer that nobody else could read.
+    /// Opens a sealed message of the peer.
     ///
     /// # Errors
     /// If it is malformed, not the peer's or was not sealed, or the context cannot be used any more.
@@ -105,6 +105,6 @@ impl Failure {
 
 /// Runs work that waits for files, on threads of the program. The library starts no thread.
 pub trait Work: Send + Sync {
-    /// Does `job` on some thread, soon. One that is dropped instead fails the call that waits for it.
+    /// Runs `job` on some thread, soon. If the job is dropped instead, the call that waits for it fails.
     fn run(&self, job: Box<dyn FnOnce() + Send>);
 }

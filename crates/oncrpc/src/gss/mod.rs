@@ -3,7 +3,7 @@
 //!
 //! [`AcceptGss`] is the flavour on the server's side, [`GssAuth`] on the client's. They know no mechanism: a
 //! [`Mechanism`] makes contexts from tokens, and a [`Protection`] signs and seals. Contexts are made on the threads of
-//! [`Work`], because that reads files and asks other hosts; signing and sealing happen where the call is.
+//! [`Work`], because that reads files and asks other hosts; a call is signed and sealed on the thread that handles it.
 //!
 //! A server limits its callers in four ways. Tokens wait for threads, in turn for each client, and so do look-ups of
 //! principals. Unfinished contexts, which cost an attacker one message each, are limited to a few: a new one displaces
@@ -14,8 +14,8 @@
 //! A client's calls share one context. The client makes it for the first call, and makes a new one before it ends, or
 //! when the server has lost it.
 //!
-//! A server that calls its client back does so in the context of that client: [`BackAuth`] signs such calls, and
-//! [`AcceptBack`] checks them.
+//! A server that calls its client back does so in a context that the client has made: [`BackAuth`] signs such calls,
+//! and [`AcceptBack`] checks them.
 //!
 //! Version 3 (RFC 7861) and version 2's channel bindings (RFC 5403) are refused like every unknown version.
 

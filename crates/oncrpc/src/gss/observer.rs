@@ -9,9 +9,10 @@ use std::net::SocketAddr;
 pub enum Refused<'a> {
     /// The credential is malformed, or of another version.
     Credential,
-    /// Too much waits for its turn, of the client's address or of all: then the address with the most is refused.
+    /// Too much work waits, for the client's address or in all. In the second case the address with the most is
+    /// refused.
     Busy,
-    /// The mechanism does not take the token.
+    /// The mechanism refuses the token.
     Token(&'a Failure),
     /// There is no such context: it ended, was displaced by others, or belongs to another server.
     Unknown,
@@ -41,7 +42,7 @@ impl Refused<'_> {
     }
 }
 
-/// Hears of what happens, on whichever thread it does. Others can bring it about as often as they like.
+/// Gets the events, each on the thread on which it happens. Peers can cause events as often as they like.
 pub trait GssObserver: Send + Sync {
     /// A principal has made a context.
     fn made(&self, _peer: SocketAddr, _principal: &str) {}

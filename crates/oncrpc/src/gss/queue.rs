@@ -14,12 +14,12 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// What becomes of a job.
+/// Whether a job's turn comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// It is on a thread, and does its work.
     Comes,
-    /// It is refused, as too much waits.
+    /// It is refused, because too many jobs wait.
     Never,
 }
 
@@ -30,11 +30,11 @@ pub(super) type Job = Box<dyn FnOnce(Turn) + Send>;
 pub(super) struct Bounds {
     /// How many jobs the threads have at a time.
     pub(super) at_once: usize,
-    /// How many of them may be one client's.
+    /// How many of them may belong to one client.
     pub(super) at_once_of_client: usize,
-    /// The weight of all that waits.
+    /// The most weight that all waiting jobs may have.
     pub(super) waiting: usize,
-    /// The weight of what waits for one client.
+    /// The most weight that the waiting jobs of one client may have.
     pub(super) waiting_of_client: usize,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Queue {
 
 #[derive(Default)]
 struct State {
-    /// The jobs of each client that has some waiting.
+    /// The waiting jobs of each client that has some.
     waiting: HashMap<ClientNetwork, Own>,
     /// The same clients, the one whose turn is next at the front.
     turns: VecDeque<ClientNetwork>,
@@ -71,7 +71,7 @@ impl Queue {
         self.state().waiting.values().map(|own| own.jobs.len()).sum()
     }
 
-    /// Has `job` done in the client's turn.
+    /// Puts `job` into the queue, to be done in the client's turn.
     pub(super) fn enter(self: &Arc<Self>, client: ClientNetwork, weight: usize, job: Job) {
         let mut state = self.state();
         let mut refused = Vec::new();
@@ -101,7 +101,7 @@ impl Queue {
         while let Some((client, job)) = state.next(&self.bounds) {
             next.push((Running { queue: self.clone(), client }, job));
         }
-        // Threads may do a job at once, here.
+        // [`Work`] may run a job at once, on this thread.
         drop(state);
         for (running, job) in next {
             self.work.run(Box::new(move || {
@@ -128,7 +128,7 @@ impl State {
         if self.running.values().sum::<usize>() >= bounds.at_once {
             return None;
         }
-        // No more clients than jobs that run are passed over.
+        // At most as many clients are passed over as jobs run.
         let may_run = |client| self.running.get(client).is_none_or(|running| *running < bounds.at_once_of_client);
         let place = self.turns.iter().position(may_run)?;
         let client = self.turns.remove(place)?;
@@ -162,7 +162,7 @@ impl State {
     }
 }
 
-/// A job that the threads have. It is over in any case: also where it panics, or they drop it.
+/// A job that the threads have. Dropping it ends the job for the queue, also if the job panics or the threads drop it.
 struct Running {
     queue: Arc<Queue>,
     client: ClientNetwork,

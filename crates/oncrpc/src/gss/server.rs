@@ -126,8 +126,8 @@ impl AcceptGss {
             // GSS-2203-5.3.3.3-a
             return refused(Refused::Unknown, AuthStat::GSS_CREDENTIAL_PROBLEM);
         };
-        // Some protect the nothing that destroys a context, and Linux sends it as it is (GSS-2203-5.4-c):
-        // it is answered in the same way.
+        // Some clients protect the empty body of the message that destroys a context, and Linux sends it unprotected
+        // (GSS-2203-5.4-c): the reply has the form of the call.
         let is_bare = credential.procedure == Procedure::Destroy && args.remaining() == 0;
         let service = if is_bare { GssService::Authentication } else { service };
         let sequence = credential.sequence;
@@ -141,7 +141,7 @@ impl AcceptGss {
         }
         let opened = {
             let mut live = context.live();
-            // What is dropped anyway needs no checksum (RFC 2203 section 7.2.2).
+            // A call that is dropped anyway needs no checksum (RFC 2203 section 7.2.2).
             // GSS-2203-5.3.3.1-a
             if live.window.is_late(sequence) {
                 self.observer.dropped(peer);
@@ -215,7 +215,7 @@ fn verify(live: &mut Live, call: &CallHeader) -> Result<(), AuthStat> {
     })
 }
 
-/// What a call's reply is protected with.
+/// Protects the reply to a call.
 struct Seal {
     context: Arc<Established>,
     service: GssService,

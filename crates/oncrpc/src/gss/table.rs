@@ -1,8 +1,8 @@
 //! The contexts of a server: finished ones, and those that are being made.
 //!
-//! It owns them. If there is no room for one more, the client that holds the most contexts loses one: the least used of
-//! those whose principal has the most there. Of unfinished contexts the oldest goes. A caller learns that its context
-//! is gone when it uses it, and makes another.
+//! It owns them. If there is no room for one more, the client that holds the most contexts loses one: the least
+//! recently used one of the principals that have the most there. Of unfinished contexts, the oldest goes. A caller
+//! learns that its context is gone when it uses it, and makes another.
 
 use super::{GssUser, Handshake, Protection, window::Window};
 use crate::ClientNetwork;
@@ -21,10 +21,10 @@ pub const CONTEXTS_OF_CLIENT: usize = 1024;
 pub const UNFINISHED: usize = 64;
 /// How many of them a client may have.
 pub(super) const UNFINISHED_OF_CLIENT: usize = 16;
-/// How often unused contexts are looked at.
+/// How often the table looks for contexts that are over.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// The name of a context in a client's calls. It is random, so that one says nothing about another.
+/// The name of a context in a client's calls. It is random, so that one name reveals nothing about another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Handle([u8; 16]);
 
@@ -37,7 +37,7 @@ impl Handle {
         Self(handle)
     }
 
-    /// What a credential has.
+    /// The handle in a credential, if it has the right length.
     pub(super) fn read(octets: &[u8]) -> Option<Self> {
         octets.try_into().ok().map(Self)
     }
@@ -58,7 +58,7 @@ pub(super) struct Established {
     pub(super) live: Mutex<Live>,
 }
 
-/// What a context's messages change.
+/// The state that a context's messages change.
 pub(super) struct Live {
     pub(super) window: Window,
     /// The number of the next call to the client (see [`BackAuth`](super::BackAuth)).
@@ -79,7 +79,7 @@ impl Established {
 struct Entry {
     context: Arc<Established>,
     client: ClientNetwork,
-    /// The count of uses of all contexts at its last.
+    /// The table's count of all uses, when this context was last used.
     used: u64,
 }
 
@@ -106,7 +106,7 @@ impl Table {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A finished context, which is used by that.
+    /// A finished context; this counts as a use of it.
     pub(super) fn get(&self, handle: Handle) -> Option<Arc<Established>> {
         let mut inner = self.inner();
         inner.count += 1;
@@ -179,7 +179,7 @@ impl Inner {
         less(&mut self.held, client);
     }
 
-    /// Forgets a context of a client: the least used one of the principals that have the most there.
+    /// Forgets a context of a client: the least recently used one of the principals that have the most there.
     fn forget_one_of(&mut self, client: ClientNetwork) {
         let of_client = || self.contexts.iter().filter(|(_, entry)| entry.client == client);
         let mut held: HashMap<u64, usize> = HashMap::new();
@@ -191,7 +191,7 @@ impl Inner {
         }
     }
 
-    /// Forgets what is over.
+    /// Forgets contexts that are over.
     fn sweep(&mut self, now: Timestamp) {
         if self.swept.is_some_and(|swept| now.since(swept) < SWEEP) {
             return;
@@ -203,7 +203,7 @@ impl Inner {
     }
 }
 
-/// Counts one less of a client.
+/// Counts one context less for a client.
 fn less(counts: &mut HashMap<ClientNetwork, usize>, client: ClientNetwork) {
     if let Some(count) = counts.get_mut(&client) {
         *count -= 1;
@@ -220,7 +220,7 @@ mod tests {
     use bytes::Bytes;
     use rpcrdma_env::SeededRandom;
 
-    /// What contexts are made of here is never asked.
+    /// A protection that these tests never use.
     struct Unasked;
 
     impl Protection for Unasked {
@@ -311,7 +311,7 @@ mod tests {
         );
     }
 
-    /// Each user of a machine has one, as usual: an active user keeps it.
+    /// Each user of a machine has one context, as usual: active users keep theirs.
     #[test]
     fn of_principals_with_as_many_contexts_the_least_used_one_goes() {
         let house = House::new();

@@ -5,8 +5,8 @@ use crate::{AuthStat, OpaqueAuth};
 use rpcrdma_xdr::Decoder;
 use smallvec::SmallVec;
 
-/// How many are remembered. Each is on a connection of its own: what answers an older one than these has been under way
-/// for as long as eight reconnects.
+/// How many transmissions are remembered. Each is on a connection of its own: a reply to an older one would have been
+/// under way during eight reconnects.
 const MAX_TRANSMISSIONS: usize = 8;
 
 /// The last numbers of a call, the newest at the end. None before the first transmission. GSS-2203-5.3.3.1-f.

@@ -1,7 +1,7 @@
 //! Which sequence numbers of a context were seen (RFC 2203 section 5.3.3.1).
 
-/// How many sequence numbers back a call may come: more than a client's slots and credits. The server announces it to
-/// the client.
+/// A call is late if its sequence number is this much or more below the highest one: the window is larger than a
+/// client's slots and credits. The server announces it to the client.
 pub const WINDOW: u32 = 1024;
 const WORD_BITS: u32 = u64::BITS;
 const WORDS: usize = (WINDOW / WORD_BITS) as usize;
@@ -96,7 +96,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against a set of all that was seen.
+        /// Compared with a set of all numbers that were seen.
         ///
         /// proves: GSS-2203-5.3.3.1-a, GSS-2203-5.3.3.1-b
         #[test]

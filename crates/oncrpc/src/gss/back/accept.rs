@@ -29,19 +29,20 @@ use std::{
 /// under way.
 const MAX_CONTEXTS: usize = 2;
 
-/// By what a server may call: what CREATE_SESSION and BACKCHANNEL_CTL say of RPCSEC_GSS (`gss_cb_handles4`).
+/// The handles and the service with which a server may call: CREATE_SESSION and BACKCHANNEL_CTL carry them
+/// (`gss_cb_handles4`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackHandles {
     /// What the protection of calls covers: the same as of calls to the server.
     pub service: GssService,
     /// The server's handle of the context.
     pub from_server: Bytes,
-    /// The client's handle of it, which calls come with.
+    /// The client's handle of the context, which the server's calls carry.
     pub from_client: Bytes,
 }
 
-/// RPCSEC_GSS for the calls of servers, in contexts that calls to them are made in. A flavour of the router that the
-/// transport hands such calls to.
+/// RPCSEC_GSS for calls that come from servers, in the contexts in which the client calls these servers. It is a
+/// flavour of the router to which the transport passes such calls.
 ///
 /// It keeps the contexts that it has named: the server can call in them for as long as they last.
 pub struct AcceptBack {
@@ -53,11 +54,11 @@ pub struct AcceptBack {
     has_heard: AtomicBool,
 }
 
-/// A context that the server knows the handle of.
+/// A context whose handle the server knows.
 struct Named {
     handle: Handle,
     context: Arc<Context>,
-    /// Of the numbers that the server counts.
+    /// Of the sequence numbers of the server's calls.
     window: Window,
 }
 
@@ -77,12 +78,12 @@ impl AcceptBack {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the server has called in a context, since [`expect`](Self::expect). One that does makes no other calls.
+    /// Whether the server has called in a context, since [`expect`](Self::expect). Such a server makes no other calls.
     pub fn has_heard(&self) -> bool {
         self.has_heard.load(Ordering::Relaxed)
     }
 
-    /// Nothing is known of whether the server can call in a context: it has restarted, perhaps.
+    /// Forgets whether the server can call in a context: it may have restarted.
     pub fn expect(&self) {
         self.has_heard.store(false, Ordering::Relaxed);
     }
@@ -104,7 +105,7 @@ impl AcceptBack {
         let oldest = if named.len() == MAX_CONTEXTS { named.pop_front() } else { None };
         named.push_back(Named { handle, context, window: Window::new() });
         drop(named);
-        // It may say goodbye to the server.
+        // Dropping it may send a message to the server.
         drop(oldest);
         Some(BackHandles { service, from_server, from_client: Bytes::copy_from_slice(handle.octets()) })
     }
@@ -188,7 +189,7 @@ impl fmt::Debug for AcceptBack {
     }
 }
 
-/// What the reply to a server's call is protected with.
+/// Protects the reply to a server's call.
 struct Seal {
     context: Arc<Context>,
     service: GssService,

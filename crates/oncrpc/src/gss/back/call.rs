@@ -19,15 +19,15 @@ use std::{
     time::Duration,
 };
 
-/// Of a credential: all but its handle's bytes.
+/// The bytes of a credential without those of its handle.
 const CREDENTIAL_OCTETS: usize = 20;
 
-/// Calls a client with the service that the client used. It does not keep a context alive: one that was destroyed, or
-/// had to make room for others, signs nothing any more. Cloning shares.
+/// Calls a client with the service that the client used. It does not keep a context alive: a context that was destroyed
+/// or displaced signs nothing any more. Cloning shares.
 #[derive(Clone)]
 pub struct BackAuth {
     context: Weak<Established>,
-    /// By what the client knows the context.
+    /// The client's handle of the context.
     handle: Bytes,
     service: GssService,
     clock: Arc<dyn Clock>,
@@ -43,7 +43,7 @@ impl BackAuth {
         Self { context: Arc::downgrade(context), handle, service, clock }
     }
 
-    /// Whether calls can be signed for so long from now on, as far as is known.
+    /// Whether, as far as is known, the context can sign calls for this long from now on.
     pub fn lasts(&self, time: Duration) -> bool {
         let until = self.clock.now() + time;
         self.context.upgrade().is_some_and(|context| !context.is_over(until))
@@ -54,7 +54,7 @@ impl BackAuth {
         self.context.ptr_eq(&other.context) && self.handle == other.handle
     }
 
-    /// The context, if it is good still.
+    /// The context, if it is still valid.
     fn context(&self) -> Result<Arc<Established>, ContextError> {
         let context = self.context.upgrade().filter(|context| !context.is_over(self.clock.now()));
         context.ok_or_else(|| ContextError::new("the context that the client is called in has ended"))
@@ -97,7 +97,7 @@ impl fmt::Debug for BackAuth {
 struct BackCall {
     auth: BackAuth,
     id: CallId,
-    /// Without protection: each transmission has its own.
+    /// The arguments without protection: each transmission has its own.
     args: Payload,
     sent: Mutex<Sent>,
 }
@@ -155,8 +155,8 @@ impl Signed for BackCall {
         sent.numbers.unwrap(&mut *live.protection, self.auth.service, verifier, results)
     }
 
-    /// Only the client can make another context, and its answer asks the server to wait for one. In this case it has
-    /// certainly not executed the call.
+    /// Only the client can make another context, and its rejection asks the server to wait for one. With such a
+    /// rejection the client has certainly not executed the call.
     fn renew(&self, _: &Arc<dyn ClientTransport>) -> SignedLater {
         let error = match self.sent().is_doubtful {
             true => ContextError::new("the context that the client is called in has ended").into(),

@@ -2,8 +2,9 @@
 //! handle of its own (RFC 8881 sections 2.10.8 and 18.36.3).
 //!
 //! The client names both handles when it makes a session. [`AcceptBack`] is its part: it gives contexts handles, and
-//! understands calls that come by them. [`BackAuth`] is the server's part: it signs calls as the service that was
-//! called. The numbers of calls are counted in each direction by themselves. Neither end makes a context for that.
+//! understands calls that come by them. [`BackAuth`] is the server's part: it signs calls as the service that the
+//! client has called. Each direction numbers its calls by itself. Neither end makes a context for calls in this
+//! direction.
 
 mod accept;
 mod call;

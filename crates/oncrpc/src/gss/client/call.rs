@@ -23,7 +23,7 @@ pub(super) struct GssCall {
     house: Arc<House>,
     context: Arc<Context>,
     id: CallId,
-    /// Without protection: each transmission has its own.
+    /// The arguments without protection: each transmission has its own.
     args: Payload,
     sent: Mutex<Sent>,
 }

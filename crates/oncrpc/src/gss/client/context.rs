@@ -33,10 +33,10 @@ const ENOUGH_SEQUENCES: u32 = MAX_SEQUENCE - (1 << 20);
 pub(super) struct Made {
     pub(super) handle: Bytes,
     pub(super) window: u32,
-    /// Who began it: this end.
+    /// The initiator, which is this end.
     pub(super) peer: Peer,
     pub(super) protection: Box<dyn Protection>,
-    /// Where the context was made, for its destruction.
+    /// The transport over which it was made, for the message that destroys it.
     pub(super) transport: Weak<dyn ClientTransport>,
     pub(super) program: (u32, u32),
 }
@@ -59,9 +59,9 @@ pub(in crate::gss) struct Context {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AboutContext {
-    /// As whom calls are made, `user@REALM`.
+    /// The principal that calls, `user@REALM`.
     pub principal: Arc<str>,
-    /// Who the server has proven to be, `nfs/host@REALM`.
+    /// The service that the server has proven to be, `nfs/host@REALM`.
     pub acceptor: Arc<str>,
     /// For how long it is still good; `None` if for ever.
     pub left: Option<Duration>,
@@ -69,7 +69,7 @@ pub struct AboutContext {
     pub window: u32,
 }
 
-/// What calls change.
+/// The state that calls change.
 pub(in crate::gss) struct Live {
     pub(in crate::gss) protection: Box<dyn Protection>,
     next: u32,
@@ -159,13 +159,13 @@ impl Context {
         number.map(|number| Place { context: self.clone(), number })
     }
 
-    /// A number for a call, once there is one.
+    /// Waits for a number for a call.
     pub(super) async fn place(self: &Arc<Self>) -> Place {
         let _waiting = Waiting::begin(self);
         loop {
             let number = self.live().take(self.window);
             if let Some(number) = number {
-                // There may be room for the next, too.
+                // There may be room for the next waiting call, too.
                 self.room.notify_one();
                 return Place { context: self.clone(), number };
             }
@@ -179,8 +179,9 @@ impl Context {
         GssCredential { procedure, sequence, service: Some(service), handle }.write()
     }
 
-    /// Sends the message that destroys it at the server, if there is a way and the server has it still. Its body is
-    /// empty, and signed by the verifier alone, as servers disagree about more. GSS-2203-5.4-a.
+    /// Sends the message that destroys the context at the server, if the transport exists and the server still has the
+    /// context. The body is empty, and only the verifier signs the message, because servers disagree about more.
+    /// GSS-2203-5.4-a.
     pub(super) fn destroy(&self) -> Option<PendingCall> {
         let transport = self.transport.upgrade()?;
         let mut live = self.live();

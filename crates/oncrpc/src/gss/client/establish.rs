@@ -20,12 +20,13 @@ use tokio::sync::oneshot;
 
 /// The largest token that is taken from a server: Kerberos' have some 150 bytes.
 const MAX_ANSWER_OCTETS: usize = 2048;
-/// The longest handle: what a credential has room for.
+/// The longest handle for which a credential has room.
 const MAX_HANDLE_OCTETS: usize = MAX_AUTH_BODY_OCTETS - 20;
 /// The most tokens that are sent for one context. Kerberos needs one, mechanisms that negotiate a few.
 const MAX_STEPS: usize = 8;
-/// How often a context is tried to be made, where the transport has sent a token twice, as the server takes the second
-/// for a replay, and where the server has lost the context that it was making, as nfsd does when its cache is flushed.
+/// How often the client tries to make a context. It tries again if the transport has sent a token twice, because the
+/// server takes the second one for a replay, and if the server has lost the context that it was making, as nfsd does
+/// when its cache is flushed.
 const ATTEMPTS: usize = 3;
 /// The bits of a major status that show an error (RFC 2744 section 3.9.1).
 const ERRORS: u32 = 0xffff_0000;
@@ -41,7 +42,7 @@ pub(super) struct Establishing {
     pub(super) program: (u32, u32),
 }
 
-/// What a server says to a token (RFC 2203 section 5.2.3.1).
+/// A server's answer to a token (RFC 2203 section 5.2.3.1).
 struct Answer {
     handle: Bytes,
     major: u32,
@@ -54,7 +55,8 @@ struct Answer {
 
 /// Why a context was not made.
 enum Refused {
-    /// A token was sent twice, and the server has refused it, or has lost the context that it has made of it.
+    /// The transport has sent a token twice, and the server has refused it or has lost the context that it made from
+    /// it.
     Repeated(CallError),
     Finally(CallError),
 }
@@ -104,7 +106,7 @@ impl Establishing {
         Err(self.broken("it asks for one token after the other").into())
     }
 
-    /// A step of the mechanism's, where work is done.
+    /// Runs a step of the mechanism on a thread of [`Work`].
     async fn step(&self, handshake: Box<dyn Handshake>, token: Bytes) -> Result<Progress, CallError> {
         let (sender, receiver) = oneshot::channel();
         let job = move || {

@@ -43,19 +43,19 @@ struct House {
 #[derive(Default)]
 struct State {
     context: Option<Arc<Context>>,
-    /// With its number, by which those who wait for the same one know it.
+    /// With its number, by which the calls that wait for this context recognise it.
     making: Option<(u64, Making)>,
     made: u64,
 }
 
 impl GssAuth {
-    /// The flavour over a mechanism, which begins contexts. Tokens are made where `work` is done.
+    /// The flavour over a mechanism, which begins contexts. Tokens are made on the threads of `work`.
     pub fn new(env: &Env, mechanism: Arc<dyn Mechanism>, work: Arc<dyn Work>, service: GssService) -> Self {
         let (clock, state) = (env.clock.clone(), Mutex::default());
         Self { house: Arc::new(House { mechanism, work, clock, service, state }) }
     }
 
-    /// As whom calls are made: the principal of the present context, if there is one.
+    /// The principal of the present context, if there is one: calls are made in its name.
     pub fn principal(&self) -> Option<Arc<str>> {
         self.house.state().context.as_ref().map(|context| context.principal().clone())
     }
@@ -136,13 +136,13 @@ impl House {
             if let Ok(context) = &made {
                 let replaced = state.context.replace(context.clone());
                 drop(state);
-                // Its last call sends a goodbye, which may be this one.
+                // The last call that holds it sends the message that destroys it, and this may be that call.
                 drop(replaced);
                 return made;
             }
         }
         match (made, &state.context) {
-            // It is still good for a while, and later is soon enough to try again.
+            // The present context is still valid for a while: the client tries again later.
             (Err(error), Some(context)) if context.postpone(now) => {
                 tracing::debug!(%error, "a context cannot be made before the present one ends");
                 Ok(context.clone())
@@ -151,7 +151,7 @@ impl House {
         }
     }
 
-    /// The same, after the server has refused `context`, or it cannot sign any more.
+    /// Forgets `context`, after the server has refused it or it cannot sign any more.
     // GSS-2203-5.3.3.3-d, OPS-SEC-f
     fn forget(&self, context: &Arc<Context>) {
         context.lost();

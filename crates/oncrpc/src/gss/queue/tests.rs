@@ -1,8 +1,8 @@
-//! Whose turn it is, and who is refused.
+//! Which client has its turn, and which job is refused.
 
 use super::*;
 
-/// Keeps the jobs until they are wanted.
+/// Keeps the jobs until a test asks for them.
 #[derive(Default)]
 struct Held(Mutex<VecDeque<Box<dyn FnOnce() + Send>>>);
 
@@ -21,7 +21,7 @@ impl Held {
         self.0.lock().unwrap().pop_front()
     }
 
-    /// Does all jobs, those that come meanwhile too.
+    /// Does all jobs, also those that come meanwhile.
     fn finish(&self) {
         while let Some(job) = self.next() {
             job();
@@ -81,7 +81,7 @@ fn clients_have_their_turns_whatever_one_of_them_has_waiting() {
     assert_eq!(house.queue.len(), 0);
 }
 
-/// Two crowds have all threads: who comes then waits for one job of each before his own.
+/// Two clients with many jobs have all threads: a third client waits for one job of each before its own.
 #[test]
 fn a_client_has_its_turn_among_others_that_have_all_threads() {
     let house = House::new();
@@ -123,7 +123,7 @@ fn what_waits_is_bounded_for_a_client() {
 #[test]
 fn who_has_most_makes_room_for_who_has_less() {
     let house = House::new();
-    // Four run, and nothing more of these two does.
+    // Four jobs run, and no further job of these two clients may run.
     for of in [1, 2] {
         (0..2).for_each(|_| house.enter(of, 1));
     }
