@@ -7,7 +7,7 @@ use crate::{AUTH_NONE, MAX_AUTH_BODY_OCTETS};
 use bytes::Bytes;
 use rpcrdma_xdr::{DecodeError, Decoder, Encoder};
 
-/// The version of RPC that this is (RFC 5531 section 7).
+/// The version of RPC that this crate implements (RFC 5531 section 7).
 pub const RPC_VERSION: u32 = 2;
 /// Bytes of a call's header without the bodies of credential and verifier.
 pub const CALL_HEADER_OCTETS: usize = 40;
@@ -84,7 +84,7 @@ pub struct CallHeader {
     pub verifier: OpaqueAuth,
 }
 
-/// Why a received message is not a call that can be looked at further.
+/// Why a received message is not a usable call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadCall {
     /// It is not a call, or too short to be recognised as one: it gets no reply.
@@ -172,7 +172,7 @@ impl AuthStat {
     /// The context of RPCSEC_GSS has come to its end.
     pub const GSS_CONTEXT_PROBLEM: Self = Self(14);
 
-    /// Those above with their names.
+    /// The reasons above, with their names.
     const NAMES: [(Self, &str); 9] = [
         (Self::BAD_CREDENTIAL, "AUTH_BADCRED"),
         (Self::REJECTED_CREDENTIAL, "AUTH_REJECTEDCRED"),
@@ -266,7 +266,7 @@ impl Rejection {
         }))
     }
 
-    /// The name that RFC 5531 section 9 or RFC 2203 gives it: of AUTH_ERROR, its reason's.
+    /// The name that RFC 5531 section 9 or RFC 2203 gives it; for AUTH_ERROR, the name of its reason.
     pub fn name(self) -> &'static str {
         match self {
             Rejection::ProgramUnavailable => "PROG_UNAVAIL",

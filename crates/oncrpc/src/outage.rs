@@ -17,7 +17,7 @@ use crate::{NoAnswer, TransportError, TransportKind};
 use rpcrdma_env::{Random, Timestamp};
 use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
 
-/// How long a lost connection is tried to be made again before its calls fail.
+/// How long a client tries to connect again before its calls fail.
 pub const DEFAULT_OUTAGE: Duration = Duration::from_secs(120);
 
 /// The pause before the second attempt to connect. It doubles up to [`DEFAULT_MAX_PAUSE`].
@@ -26,7 +26,7 @@ pub const DEFAULT_MIN_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause between attempts to connect. Each has up to its half added at random.
 pub const DEFAULT_MAX_PAUSE: Duration = Duration::from_secs(5);
 
-/// For how long connections that bring no answer are made to a server that has never answered.
+/// How long a client keeps connecting to a server that ends its connections and has never answered.
 pub const DEFAULT_FIRST_ANSWER: Duration = Duration::from_secs(10);
 
 /// The same for a server that has never sent anything: a healthy server may be stopped for some seconds, or wait for
@@ -71,9 +71,9 @@ impl Default for OutageLimits {
 pub struct Sought {
     /// The server.
     pub server: SocketAddr,
-    /// What it should speak, as users call it: `NFS`.
+    /// The protocol that it should speak, as users name it: `NFS`.
     pub service: &'static str,
-    /// Over what.
+    /// The transport to it.
     pub over: TransportKind,
 }
 
@@ -114,9 +114,9 @@ pub struct Ended {
 pub struct Standing {
     /// Since when it has brought nothing.
     pub since: Timestamp,
-    /// For how long that is borne before the connection counts as lost.
+    /// How long it may bring nothing before it counts as lost.
     pub patience: Duration,
-    /// If a server is silent on it from the beginning, it counts as a server of another protocol.
+    /// Whether silence on it from the beginning counts as a sign that the server speaks another protocol.
     pub is_proof: bool,
 }
 
@@ -136,7 +136,7 @@ pub enum Next {
 pub struct Outage {
     sought: Sought,
     limits: OutageLimits,
-    /// The server has answered, on whichever connection.
+    /// The server has answered, on any connection.
     has_answered: bool,
     /// Since when a call has waited.
     asked: Timestamp,
@@ -336,7 +336,7 @@ mod tests {
         );
         let (_, after, connections) = until_it_fails(&mut outage(), 2 * DEFAULT_FIRST_SIGN, Met::Silence);
         assert_eq!((connections, after.as_secs()), (MIN_UNANSWERED, 120), "one silent connection is not enough");
-        // One that was silent once and then ends connections, as when it is being started, has the longer time too.
+        // A server that was silent once and then ends connections, as during its start, has the longer time, too.
         let mut outage = outage();
         let silent = Ended { started: T, answered: false, waited_for: true };
         let random = SeededRandom::new(1);

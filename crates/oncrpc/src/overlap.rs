@@ -2,12 +2,13 @@
 //!
 //! A driver that first handles everything that has come, and only then lets other tasks work, makes the ends of a
 //! connection take turns: the callers wait until all replies are handed out, and the server waits until all of them
-//! have called again. So it handles a quarter at a time, and what follows from each quarter leaves before the next.
+//! have called again. So a driver handles a quarter at a time, and what follows from each quarter leaves before the
+//! next.
 
 /// Portions in which messages that came together are handled.
 const PARTS: usize = 4;
 
-/// Whether, after `done` of the messages that have come, others get their turn; `all` are under way together.
+/// Whether other tasks get their turn after `done` of the messages that have come; `all` are under way together.
 pub fn is_part(done: usize, all: usize) -> bool {
     done > 0 && done.saturating_mul(PARTS) >= all
 }

@@ -1,7 +1,7 @@
 //! A look at a whole message without taking it apart: which procedure a call is for, and how a reply answers.
 //!
-//! For those who count, between a transport and a service. Nothing is copied, shared or allocated. What cannot be read
-//! is `None`: the message's owner finds out why.
+//! For code that counts messages between a transport and a service. Nothing is copied, shared or allocated. For parts
+//! that cannot be read the result is `None`: the message's owner finds out why.
 
 use crate::{CallId, MAX_AUTH_BODY_OCTETS, Rejection, message::Word};
 use rpcrdma_xdr::{Decoder, Part, Payload, Stream, StreamPart};
@@ -9,7 +9,7 @@ use rpcrdma_xdr::{Decoder, Part, Payload, Stream, StreamPart};
 /// How a reply answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replied {
-    /// The call was executed. With the first word of the results, in many programs a status, if there is one.
+    /// The call was executed. Holds the first word of the results, if there is one: in many programs it is a status.
     Results(Option<u32>),
     /// The call was not executed.
     Rejected(Rejection),
@@ -92,7 +92,7 @@ pub(crate) fn peek_word(results: &Payload) -> Option<u32> {
     .next()
 }
 
-/// Asks something of the words that arguments begin with.
+/// Lets `ask` read the words that arguments begin with.
 pub(crate) fn ask_words<T>(arguments: &Decoder, ask: impl FnOnce(&mut ArgumentWords<'_>) -> T) -> T {
     let mut runs = arguments.parts().map_while(|part| match part {
         StreamPart::Run(run) => Some(&run[..]),
@@ -122,7 +122,7 @@ fn words_of(message: &Stream) -> Words<'_, impl Iterator<Item = &[u8]>> {
 /// The words of a call's arguments in their order, up to its first chunk.
 pub struct ArgumentWords<'a>(Words<'a, &'a mut dyn Iterator<Item = &'a [u8]>>);
 
-/// Asks something of the words of a call's arguments, if its header is inline and whole.
+/// Lets `ask` read the words of a call's arguments, if its header is inline and whole.
 pub(crate) fn ask_arguments<T>(message: &Stream, ask: impl FnOnce(&mut ArgumentWords<'_>) -> T) -> Option<T> {
     let mut runs = message.parts().map_while(|part| match part {
         StreamPart::Run(run) => Some(&run[..]),
@@ -147,7 +147,7 @@ impl ArgumentWords<'_> {
         self.0.next()
     }
 
-    /// Goes behind bytes of variable length; `None` if there are more of them than `max`.
+    /// Skips bytes of variable length; `None` if there are more of them than `max`.
     pub fn skip_opaque(&mut self, max: u32) -> Option<()> {
         let octets = self.next().filter(|octets| *octets <= max)?;
         (0..octets.div_ceil(4)).try_for_each(|_| self.next().map(drop))

@@ -1,8 +1,8 @@
 //! From whole RPC messages to services.
 //!
-//! The router reads a call's header, has its credential understood, asks the duplicate request cache about calls
+//! The router reads a call's header, lets a flavour check its credential, asks the duplicate request cache about calls
 //! that must not be executed twice, and hands the arguments to the service. It owns the message until then. Every
-//! way in which this can fail is an answer that RFC 5531 names, or silence.
+//! failure leads to a reply that RFC 5531 names, or to no reply.
 
 mod reply;
 
@@ -91,7 +91,7 @@ impl Router {
         key(context, id, repetition, || measure(message.parts()))
     }
 
-    /// The same of a call by a proven caller, without what differs in each of its transmissions.
+    /// The same for a call by a proven caller. The key leaves out what differs between transmissions of the call.
     fn signed_key(&self, context: &CallContext, id: CallId, caller: u64, args: &Decoder) -> Option<Key> {
         let service = self.find(id.program, id.version).ok()?;
         if id.procedure == 0 {
@@ -112,7 +112,7 @@ impl Router {
         self.try_dispatch(context, message).unwrap_or_else(Dispatched::Known)
     }
 
-    /// What the call was found to be. An error is an answer that is known without the service.
+    /// Finds out how to handle the call. An error is an answer that needs no service.
     fn try_dispatch(&self, context: CallContext, message: Stream) -> Result<Dispatched, Outcome> {
         let scratch = context.connection.scratch.clone();
         let key = if self.is_signed(&message) { None } else { self.duplicate_key(&context, &message) };
@@ -131,7 +131,7 @@ impl Router {
                 return Ok(Dispatched::Waits(Box::pin(async move {
                     match select(answer, pin!(gone)).await {
                         Either::Left((answer, _)) => answered(xid, answer),
-                        // The flavour learns from the drop of its answer that no caller waits for it.
+                        // The flavour learns from the drop of its answer that the caller no longer waits.
                         Either::Right(_) => Outcome::Nothing,
                     }
                 })));
@@ -220,13 +220,13 @@ fn again(flavour: Option<&dyn ReplyFlavour>, kept: Payload) -> Outcome {
     }
 }
 
-/// What a call was found to be.
+/// How a call is handled.
 enum Dispatched {
-    /// One whose outcome is known without the service.
+    /// The outcome is known without the service.
     Known(Outcome),
-    /// One that waits for the answer to the same call.
+    /// It waits for the answer to the same call.
     Waits(BoxFuture<'static, Outcome>),
-    /// One that the service executes.
+    /// The service executes it.
     Called(BoxFuture<'static, Answer>, Called),
 }
 

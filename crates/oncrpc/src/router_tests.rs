@@ -1,4 +1,4 @@
-//! The router's tests: what is answered to which call, and the duplicate request cache in its place.
+//! The router's tests: the answers to calls, and the duplicate request cache in its place.
 
 use super::*;
 use crate::{
@@ -185,7 +185,7 @@ async fn a_repeated_call_is_answered_from_the_cache_whatever_its_port() {
     assert_eq!(count(ask(700, 6, 2).await), 1, "another XID");
 }
 
-/// A transport that begins a call has its outcome without a future, if nothing is to be waited for.
+/// A transport that begins a call gets its outcome without a future, if the call waits for nothing.
 #[tokio::test]
 async fn what_waits_for_nothing_is_over_at_once() {
     let sample = Sample { version: 1, ..Sample::default() };
@@ -208,7 +208,7 @@ async fn what_waits_for_nothing_is_over_at_once() {
     assert_eq!(outcome_to_header(kept).1.u32(), Ok(1));
 }
 
-/// One client comes to a socket of both families, and to one of IPv4; another asks for what the first was told.
+/// One client calls over a socket of both families, and over one of IPv4; another client sends the same call.
 ///
 /// proves: ULB-3.4.2-a
 #[tokio::test]
@@ -228,14 +228,14 @@ async fn a_kept_reply_is_for_the_address_of_its_client() {
         assert_eq!(count(stranger, rdma, 5, b"").await, others, "{stranger}");
     }
     assert_eq!(count("192.0.2.1", rdma, 5, b"").await, 0, "nobody has driven it out");
-    // The same XID and other contents: executed anew, each.
+    // The same XID with other contents: each call is executed.
     let others = [count("192.0.2.1", tcp, 5, &[0; 4]).await, count("192.0.2.1", tcp, 5, &[0; 8]).await];
     assert_eq!(others, [5, 6]);
     let altered = [count("192.0.2.1", tcp, 5, &[0, 0, 0, 1]).await, count("192.0.2.1", tcp, 5, &[0; 4]).await];
     assert_eq!(altered, [7, 5], "one byte differs");
 }
 
-/// Who sends calls that must be remembered without end takes no more memory than there is for it, and keeps his latest.
+/// A client that sends calls to be remembered without end takes no more memory than the limit, and keeps its latest.
 ///
 /// proves: RPC-DRC-c
 #[tokio::test]
@@ -315,7 +315,7 @@ proptest! {
     ) {
         if shaped && octets.len() >= 24 {
             let head = call(1, 77, 1, u32::from(octets[0] % 9), b"");
-            // Procedure 3 waits for a gate that nobody opens here.
+            // Procedure 3 waits for a gate that stays closed here.
             let procedure = if head[23] == 3 { 2 } else { head[23] };
             octets[..23].copy_from_slice(&head[..23]);
             octets[23] = procedure;
@@ -328,7 +328,7 @@ proptest! {
     }
 }
 
-/// Counts calls; the first word of their arguments says what becomes of one that comes again.
+/// Counts calls; the first word of a call's arguments says how its repetition is handled.
 #[derive(Default)]
 struct Various(AtomicU32);
 
@@ -376,9 +376,9 @@ async fn a_service_says_of_each_call_whether_it_is_told_from_its_repetitions() {
     assert_eq!([said(tcp, 700, 0).await, said(tcp, 700, 0).await], [0, 1]);
     // Answered, whatever the port is.
     assert_eq!([said(tcp, 700, 1).await, said(tcp, 701, 1).await, said(rdma, 702, 1).await], [2, 2, 2]);
-    // Answered to the port; a device gives each connection another one.
+    // Answered to the same port only; a device gives each connection another port.
     assert_eq!([said(tcp, 700, 2).await, said(tcp, 700, 2).await, said(tcp, 701, 2).await], [3, 3, 4]);
     assert_eq!([said(rdma, 700, 2).await, said(rdma, 701, 2).await], [5, 5]);
-    // Results that nobody keeps.
+    // Results that are not kept.
     assert_eq!([said(tcp, 700, 3).await, said(tcp, 700, 3).await], [6, 7]);
 }

@@ -207,7 +207,7 @@ impl Rpcbind {
         self.port_over(Protocol::Tcp, program, version).await
     }
 
-    /// The same of a service over this transport.
+    /// The same for a service over this transport.
     ///
     /// # Errors
     /// If the port mapper cannot be asked.

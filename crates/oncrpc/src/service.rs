@@ -1,4 +1,4 @@
-//! Programs that a server exports, as their implementers write them.
+//! The interface of the programs that a server exports.
 //!
 //! A service gets a decoder over the received message and answers with a payload; both share bytes with their owners.
 //! Its future is `'static`: a call that was dispatched runs to its end.
@@ -15,12 +15,12 @@ pub trait Service: Send + Sync {
     /// The version's number.
     fn version(&self) -> u32;
 
-    /// Whether executing the procedure twice does no harm. The replies of all others are kept in the duplicate
-    /// request cache.
+    /// Whether executing the procedure twice does no harm. The duplicate request cache keeps the replies of all other
+    /// procedures.
     fn is_idempotent(&self, procedure: u32) -> bool;
 
-    /// The same for a program in which calls of one procedure differ, as the first words of their arguments show. It is
-    /// called before anything of the call is understood, and costs the reading of those words.
+    /// The same for a program in which the first words of the arguments decide this, and not the procedure alone. The
+    /// router calls it before it has decoded anything of the call; it costs the reading of those words.
     fn repetition(&self, procedure: u32, arguments: &mut ArgumentWords<'_>) -> Repetition {
         let _ = arguments;
         if self.is_idempotent(procedure) { Repetition::Executed } else { Repetition::Answered }
@@ -30,20 +30,20 @@ pub trait Service: Send + Sync {
     fn call(&self, context: CallContext, procedure: u32, args: Decoder) -> BoxFuture<'static, Answer>;
 }
 
-/// What becomes of a call that comes again.
+/// How a call is handled that comes again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repetition {
     /// It is executed again.
     Executed,
-    /// It gets the answer of the first call, from whichever port of its client it comes.
+    /// It gets the reply to the first call, whichever port of its client it comes from.
     Answered,
     /// The same, but over TCP only if it comes from the same port: a client that connects again from another port may
-    /// count its calls from the start, and mean other calls by the same bytes. If it comes while the first is executed,
-    /// it waits for that answer, from whichever port it comes.
+    /// count its calls from the start, and send other calls that have the same bytes. If it comes while the first call
+    /// is executed, it waits for that reply, whichever port it comes from.
     AnsweredToPort,
 }
 
-/// What a service answers with.
+/// A service's answer to a call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Answer {
@@ -57,7 +57,7 @@ pub enum Answer {
     ProcUnavail,
     /// The server failed in a way that the results cannot express.
     SystemErr,
-    /// The credential does not do for this procedure.
+    /// The credential is not enough for this procedure.
     AuthError(AuthStat),
     /// Data was placed directly where the binding does not allow it.
     NotEligible,

@@ -89,7 +89,7 @@ impl Listener {
         Self { silence: Arc::default(), since: now, alive: None, heard: false }
     }
 
-    /// What others look at.
+    /// The state that others read.
     pub fn silence(&self) -> Arc<Silence> {
         self.silence.clone()
     }
@@ -110,7 +110,8 @@ impl Listener {
         self.alive = Some(now);
     }
 
-    /// So much came from the server since the last time, and so much of it answered health checks, in any unit.
+    /// Notes how much came from the server since the last time, in any unit: `all`, of which `alive` answered health
+    /// checks.
     pub fn came(&mut self, all: u64, alive: u64, now: Timestamp) {
         if all > alive {
             self.heard(now);

@@ -41,7 +41,7 @@ struct Member {
 
 #[derive(Default)]
 struct Load {
-    /// Of all calls under way, with the largest replies that they can have.
+    /// The bytes of all calls under way, with the largest replies that they can have.
     octets: AtomicUsize,
     /// Whether the last call that has ended was answered.
     answers: AtomicBool,
@@ -52,7 +52,7 @@ impl Load {
         self.octets.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing says that a call would wait here.
+    /// Whether there is no sign that a call would wait here.
     fn is_free(&self) -> bool {
         self.answers.load(Ordering::Relaxed) || self.octets() == 0
     }
@@ -240,7 +240,7 @@ mod tests {
         (Spread::new(first, all, Arc::new(XidSource::new(&SeededRandom::new(1)))), members)
     }
 
-    /// A call whose reply has so many bytes at most.
+    /// A call whose reply has at most this many bytes.
     fn call(spread: &Spread, octets: usize) -> PendingCall {
         let (xid, reply) = (spread.next_xid(), ReplyShape::inline(octets));
         spread.call(Request { xid, message: Payload::new(), reply, repeatable: false, anew: None })
@@ -262,7 +262,7 @@ mod tests {
         xids.sort_unstable();
         xids.dedup();
         assert_eq!(xids.len(), 7, "no XID twice");
-        // Answered, dropped, cancelled: each makes room, and the second's calls stay.
+        // Answered, dropped or cancelled, each call makes room. The second member's calls stay.
         let (_, sender) = members[0].calls.lock().unwrap().remove(0);
         assert!(sender.send(Reply { stream: Stream::default(), retransmitted: true }).is_ok());
         assert!(pending.remove(0).await.unwrap().retransmitted);

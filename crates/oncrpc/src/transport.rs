@@ -1,4 +1,4 @@
-//! The seam between the RPC client and whatever carries its messages.
+//! The seam between the RPC client and the transports that carry its messages.
 //!
 //! A [`Request`] lends the transport the call's bytes (shared) and the buffers for its results (exclusive).
 //! The buffers come back in the [`Reply`], or by [`PendingCall::cancel`]; dropping a [`PendingCall`] leaves them
@@ -24,7 +24,7 @@ use std::{
     task::{Context, Poll},
 };
 
-/// What carries RPC messages.
+/// The protocol that carries RPC messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TransportKind {
@@ -66,7 +66,7 @@ impl Limits {
 /// A place for one result that may be placed directly.
 #[derive(Debug)]
 pub struct ItemRoom {
-    /// The largest the item can be, in bytes, without padding.
+    /// The largest size of the item, in bytes, without padding.
     pub max_len: usize,
     /// The caller's buffer for it, of at least `max_len` bytes. Without one a transport that places data
     /// directly takes a buffer of its own allocator.
@@ -88,8 +88,8 @@ impl ItemRoom {
 /// How large the answer to a call can become.
 #[derive(Debug, Default)]
 pub struct ReplyShape {
-    /// The largest the answer can be, in bytes, with every item and its padding in place. In a [`Request`] it
-    /// is the whole RPC message; in a binding's statement the results alone.
+    /// The largest size of the answer, in bytes, with every item and its padding in place. In a [`Request`] it is the
+    /// whole RPC message; in a binding's statement the results alone.
     pub max_len: usize,
     /// One for each eligible result, in the order in which the binding marks them.
     pub items: SmallVec<[ItemRoom; 1]>,
@@ -101,7 +101,7 @@ impl ReplyShape {
         Self { max_len, items: SmallVec::new_const() }
     }
 
-    /// The largest that is left of the answer when every item travels on its own, its padding too.
+    /// The largest rest of the answer when every item travels on its own, together with its padding.
     pub fn reduced_len(&self) -> usize {
         self.items.iter().fold(self.max_len, |len, item| len.saturating_sub(padded(item.max_len)))
     }
@@ -119,8 +119,8 @@ pub struct Request {
     /// Whether executing the call twice does no harm. With some transports the server can answer that the reply did not
     /// fit the room offered for it; such a call is then sent again with more room, and any other fails.
     pub repeatable: bool,
-    /// Makes the message of each further transmission, where no message may be sent twice. Without it `message` is sent
-    /// as often as it takes.
+    /// Makes the message of each further transmission, where no message may be sent twice. Without it, every
+    /// transmission sends `message`.
     pub anew: Option<Arc<dyn Anew>>,
 }
 
@@ -274,7 +274,7 @@ pub trait ClientTransport: Send + Sync {
 pub struct XidSource(AtomicU32);
 
 impl XidSource {
-    /// A source that starts anywhere.
+    /// A source that starts at a random XID.
     pub fn new(random: &dyn Random) -> Self {
         Self(AtomicU32::new(random.next_u32()))
     }

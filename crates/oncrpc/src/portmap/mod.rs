@@ -1,11 +1,10 @@
-//! A portmapper of the program's own: versions 2, 3 and 4 of program 100000 (RFC 1833), for a table that does not
-//! change.
+//! A portmapper inside the program: versions 2, 3 and 4 of program 100000 (RFC 1833), for a table that does not change.
 //!
-//! It answers where this server's programs are, on a machine without rpcbind. Nobody can register anything, and it
-//! calls no program in anybody's name: attackers have abused portmappers for that.
+//! It says where this server's programs are, on a machine without rpcbind. It registers nothing, and it calls no
+//! program for a caller: attackers have abused portmappers for that.
 //!
 //! The table is limited and owned by the services. An answer is built from it and from the address by which the caller
-//! has reached the portmapper. What cannot be understood is answered as RFC 5531 says; nothing here can fail.
+//! has reached the portmapper. Malformed calls are answered as RFC 5531 says; nothing here can fail.
 
 mod services;
 mod statistics;
@@ -34,7 +33,7 @@ pub mod procedure {
     pub const GETADDR: u32 = 3;
     /// Lists all.
     pub const DUMP: u32 = 4;
-    /// Calls a program in the name of the caller.
+    /// Calls a program for the caller.
     pub const CALLIT: u32 = 5;
     /// The time of day.
     pub const GETTIME: u32 = 6;
@@ -44,7 +43,7 @@ pub mod procedure {
     pub const TADDR2UADDR: u32 = 8;
     /// Where exactly this version of a program is.
     pub const GETVERSADDR: u32 = 9;
-    /// Calls a program in the name of the caller, and returns errors.
+    /// Calls a program for the caller, and returns errors.
     pub const INDIRECT: u32 = 10;
     /// Where a program is, over each transport.
     pub const GETADDRLIST: u32 = 11;
@@ -79,7 +78,7 @@ pub fn services(table: Table, env: &Env) -> Vec<Arc<dyn Service>> {
     Versions::all(table, env).map(|service| Arc::new(service) as Arc<dyn Service>).collect()
 }
 
-/// A router with nothing but the portmapper. It keeps no replies: each call may as well be executed again.
+/// A router with nothing but the portmapper. It keeps no replies: every call may be executed again.
 pub fn router(table: Table, env: &Env) -> Router {
     let router = Router::new(env).with_duplicate_cache_octets(0);
     services(table, env).into_iter().fold(router, Router::with_service)

@@ -52,7 +52,7 @@ impl Versions {
         };
         let asked = Asked { version: self.version, local, netid };
         let answered = match (self.version, procedure) {
-            // The portmapper calls nothing in anybody's name, and such a call gets no answer: RFC 1833 section 2.2.1.
+            // The portmapper calls no program for a caller, and does not answer such a call: RFC 1833 section 2.2.1.
             (_, procedure::CALLIT | procedure::INDIRECT) => return Answer::Nothing,
             (2, _) => version2::answer(&self.known, asked, procedure, args),
             _ => version3::answer(&self.known, asked, procedure, args),
@@ -71,7 +71,7 @@ impl Service for Versions {
     }
 
     fn is_idempotent(&self, _: u32) -> bool {
-        // Nothing changes anything.
+        // No procedure changes anything.
         true
     }
 

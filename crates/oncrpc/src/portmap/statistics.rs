@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The number of procedures that are counted, from NULL on: in each version as many as version 4 has.
 const PROCEDURES: usize = 13;
 
-/// The numbers. They wrap, as the protocol's do.
+/// The counters. They wrap, as the protocol's do.
 pub(super) struct Statistics {
     procedures: [[AtomicU32; PROCEDURES]; VERSIONS.len()],
     /// How often each entry of the table was the answer, by version of the question.

@@ -45,11 +45,11 @@ pub struct Table(Vec<Entry>);
 /// How well a caller reaches a place: the last is the best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Reach {
-    /// At another address than the one that the caller has used.
+    /// At an address that the caller has not used.
     Elsewhere,
-    /// By all.
+    /// At all addresses of this machine.
     Everywhere,
-    /// By the very address that the caller knows.
+    /// At the address that the caller has used.
     Here,
 }
 
@@ -70,8 +70,8 @@ impl Table {
         &self.0
     }
 
-    /// Everything that a caller gets who has reached us at our address `local`: the best place for each program,
-    /// version and transport, in the order of the table.
+    /// All entries for a caller that has reached us at our address `local`: the best place for each program, version
+    /// and transport, in the order of the table.
     pub(super) fn told(&self, local: IpAddr) -> impl Iterator<Item = Entry> {
         let key = |entry: &Entry| (entry.program, entry.version, entry.netid);
         let best = move |(at, entry): (usize, &Entry)| {
@@ -109,7 +109,7 @@ fn reach(entry: &Entry, local: IpAddr) -> Option<Reach> {
     (!listens.is_loopback() || local.is_loopback()).then_some(Reach::Elsewhere)
 }
 
-/// The entry with the address by which the caller reaches it, where it listens at all of them.
+/// The entry; if its program listens at all addresses, with the address by which the caller reaches it.
 fn merged(mut entry: Entry, local: IpAddr) -> Entry {
     let local = local.to_canonical();
     // RPC-1833-2.2.1-b

@@ -127,9 +127,9 @@ fn version_2_tells_ports_and_zero_for_what_is_not_there() {
     };
     assert_eq!(ports(&Asker::tcp()), [2049, 2049, 0, 20048, 662, 0, 0]);
     assert_eq!(ports(&Asker::new(TransportKind::Udp, "192.0.2.1:111")), [2049, 2049, 0, 20048, 662, 0, 0]);
-    // By another address MOUNT is not reached, and the port alone would lead there.
+    // MOUNT does not listen at this address, and a port alone would lead the caller to it.
     assert_eq!(ports(&Asker::new(TransportKind::Tcp, "192.0.2.2:111")), [2049, 2049, 0, 0, 662, 0, 0]);
-    // Version 4 is there over IPv6, and stands for version 3.
+    // Only version 4 listens on IPv6, and the answer for version 3 is its port.
     assert_eq!(ports(&Asker::new(TransportKind::Tcp, "[2001:db8::1]:111"))[..2], [2050, 2050]);
 }
 

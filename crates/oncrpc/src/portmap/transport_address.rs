@@ -5,7 +5,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
-/// Linux's number of IPv4 addresses, and of IPv6's.
+/// Linux's numbers of the address families IPv4 and IPv6.
 const FAMILY_IPV4: u16 = 2;
 const FAMILY_IPV6: u16 = 10;
 /// Bytes of an address of IPv4: family, port, address, and eight that mean nothing.
@@ -27,7 +27,7 @@ pub(super) fn encode(address: SocketAddr) -> Vec<u8> {
     octets
 }
 
-/// The address, if it is one.
+/// Reads an address; `None` if the bytes are none.
 pub(super) fn decode(octets: &[u8]) -> Option<SocketAddr> {
     let (family, rest) = octets.split_first_chunk()?;
     let (port, rest) = rest.split_first_chunk()?;

@@ -1,6 +1,6 @@
-//! Version 2, the port mapper of old: ports of TCP and UDP.
+//! Version 2, the old port mapper: ports of TCP and UDP.
 //!
-//! It was made for IPv4. Over IPv6 it answers with the ports there: the caller knows the address that it has asked.
+//! It was made for IPv4. Over IPv6 it answers with the ports on IPv6: the caller knows the address that it has asked.
 
 use super::{
     Entry, procedure,
@@ -9,11 +9,11 @@ use super::{
 use crate::{Answer, Netid};
 use rpcrdma_xdr::{DecodeError, Decoder, Encoder};
 
-/// The number of TCP among the protocols above IP, and UDP's.
+/// The numbers of TCP and UDP among the protocols above IP.
 const PROTOCOL_TCP: u32 = 6;
 const PROTOCOL_UDP: u32 = 17;
 
-/// The protocol's number of a transport that has one here.
+/// The protocol's number for a transport; `None` for RDMA, which has none here.
 fn protocol(netid: Netid) -> Option<u32> {
     match netid {
         Netid::Tcp | Netid::Tcp6 => Some(PROTOCOL_TCP),
@@ -27,7 +27,7 @@ pub(super) fn answer(known: &Known, asked: Asked, number: u32, mut args: Decoder
     match number {
         procedure::SET | procedure::UNSET | procedure::GETADDR => {
             let (program, version, protocol) = (args.u32()?, args.u32()?, args.u32()?);
-            // The port says nothing in a question.
+            // The port has no meaning in a question.
             args.u32()?;
             args.finish()?;
             match number {

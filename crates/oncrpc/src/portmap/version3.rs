@@ -1,8 +1,8 @@
 //! Versions 3 and 4: universal addresses, over any transport.
 //!
-//! RFC 1833 has GETADDR answered for the transport of the question, whatever netid it contains. Then nobody could ask
-//! where something is over RDMA. So we answer for a netid that we know, and for the transport of the question
-//! otherwise.
+//! By RFC 1833, GETADDR answers for the transport of the question, whatever netid the question contains. Then no client
+//! could ask where a program is over RDMA. So we answer for the netid if we know it, else for the transport of the
+//! question.
 
 use super::{
     Entry, procedure,

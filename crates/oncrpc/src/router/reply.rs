@@ -1,7 +1,7 @@
-//! Whole reply messages, and what a flavour makes of them.
+//! Whole reply messages, and their protection by a flavour.
 //!
-//! The duplicate request cache keeps the replies of flavours that protect them as they were before: each transmission
-//! of a call has a verifier and a protection of its own, and no reply is sent twice with the same (RFC 2203 section
+//! If a flavour protects replies, the duplicate request cache keeps them as they were before: each transmission of a
+//! call has a verifier and a protection of its own, and no reply is sent twice with the same (RFC 2203 section
 //! 5.3.3.1).
 
 use crate::{
@@ -17,7 +17,7 @@ const SHORT_RESULT_OCTETS: usize = 256;
 /// A longer run has memory of its own already: [`rpcrdma_env::Scratch`] does not put it into shared memory.
 const MAX_COPY_OCTETS: usize = 1024;
 
-/// A flavour, and the observer that gets the first word of the results before it.
+/// A flavour, and the observer that gets the first word of the results before the flavour protects them.
 pub(super) struct Telling {
     pub(super) flavour: Box<dyn ReplyFlavour>,
     pub(super) word: Arc<FirstWord>,
@@ -90,7 +90,7 @@ pub(super) fn protected(flavour: &dyn ReplyFlavour, plain: Payload) -> Outcome {
     let mut parts = plain.into_parts().into_iter();
     let header = match parts.next() {
         Some(Part::Run(header)) => ReplyHeader::decode(&mut Decoder::new(Stream::from(header))),
-        // Nothing that was not made by `plain` comes here.
+        // Only replies that `plain` has made come here.
         _ => return Outcome::Nothing,
     };
     let Ok(ReplyHeader { xid, status, .. }) = header else { return Outcome::Nothing };
@@ -143,7 +143,7 @@ fn split(result: Result<Payload, Rejection>) -> (Result<(), Rejection>, Payload)
 mod tests {
     use super::*;
 
-    /// A kept reply would keep 2 KiB of its connection's otherwise, and the duplicate request cache counts its bytes.
+    /// Otherwise a kept reply would keep 2 KiB of its connection's memory, and the cache counts only the reply's bytes.
     #[test]
     fn a_reply_that_is_kept_keeps_no_memory_of_others() {
         let scratch = SharedScratch::default();

@@ -1,4 +1,4 @@
-//! What the router does with a flavour that speaks: that answers calls, drops them, needs time, and protects each
+//! What the router does with a flavour that itself answers calls, drops them, needs time, and protects each
 //! transmission anew.
 
 use super::tests::{Sample, context, env, outcome_to_header};
@@ -177,7 +177,7 @@ async fn a_flavour_answers_drops_and_takes_its_time() {
     assert_eq!(house.ask(wrong).await.0.status, Err(Rejection::GarbageArgs));
 }
 
-/// What a flavour does before a call is executed is done for nobody once the connection is gone.
+/// Once the connection has ended, the router does not wait for a flavour's work that precedes the execution of a call.
 #[tokio::test]
 async fn a_flavour_that_takes_its_time_is_not_waited_for_when_the_caller_is_gone() {
     let house = house();
@@ -210,7 +210,7 @@ async fn rejections_have_the_flavours_verifier_unless_the_call_is_denied() {
     assert_eq!((header.verifier, header.status, words), (verifier(7), Ok(()), vec![7]), "procedure 0, too");
 }
 
-/// Who counts by status sees it before nobody else can read it.
+/// An observer that counts by status gets the status before the results are protected.
 #[tokio::test]
 async fn what_results_begin_with_is_told_before_they_are_protected() {
     let house = house();

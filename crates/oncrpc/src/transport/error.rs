@@ -20,7 +20,7 @@ pub enum TransportError {
     Lost {
         /// The server.
         server: SocketAddr,
-        /// How long it was tried.
+        /// How long the client tried.
         after: Duration,
         /// Why the last attempt failed, if an attempt was made.
         source: Option<Arc<dyn Error + Send + Sync>>,
@@ -30,9 +30,9 @@ pub enum TransportError {
     NotSpoken {
         /// The server.
         server: SocketAddr,
-        /// What it should speak, as the transport's options call it.
+        /// The protocol that it should speak, as the transport's options name it.
         service: &'static str,
-        /// Over what.
+        /// The transport.
         over: TransportKind,
         /// What it did instead: [`NoAnswer`], or what the set-up of a connection found wrong.
         source: Arc<dyn Error + Send + Sync>,
@@ -44,20 +44,20 @@ pub enum TransportError {
     SaysNothing {
         /// The server.
         server: SocketAddr,
-        /// What it should speak, as the transport's options call it.
+        /// The protocol that it should speak, as the transport's options name it.
         service: &'static str,
-        /// Over what.
+        /// The transport.
         over: TransportKind,
-        /// How long it has tried.
+        /// How long the client has tried, and on how many connections.
         source: NoAnswer,
     },
     /// The other end of an established connection did not answer a call in the reverse direction, or a server did not
     /// answer over UDP.
     #[error("{server} did not answer a call for {} seconds", after.as_secs())]
     NotAnswered {
-        /// Whom was called.
+        /// The end that was called.
         server: SocketAddr,
-        /// For how long it was waited.
+        /// How long the caller waited.
         after: Duration,
     },
     /// The server broke a rule of the protocol.
@@ -107,7 +107,7 @@ pub enum TransportError {
     Closed,
 }
 
-/// There is nothing to sign calls with. The text says what to do about it.
+/// The flavour cannot sign calls. The text says what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct ContextError {
@@ -151,9 +151,9 @@ pub enum RemoteError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{connections} connections in {} s brought no answer to a call", after.as_secs())]
 pub struct NoAnswer {
-    /// How many.
+    /// How many connections.
     pub connections: u32,
-    /// In which time.
+    /// The time in which they were made.
     pub after: Duration,
     /// How the last one ended.
     pub source: Option<Arc<dyn Error + Send + Sync>>,
