@@ -1,4 +1,4 @@
-//! Calls on their way over a connection, as their callers see them: both of a client's and of a server's.
+//! Calls on their way over a connection, as their callers see them: those of a client, and those of a server.
 //!
 //! A caller's buffers stay with its pending call: over TCP results are slices of the record that was received. A driver
 //! that ends drops the sender of each reply, and the call fails with [`TransportError::Closed`].

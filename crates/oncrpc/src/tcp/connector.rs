@@ -27,7 +27,7 @@ pub trait Connector: Send + Sync {
 
 /// The reserved ports that are tried, from the highest down. Below 665 many belong to well-known services.
 const RESERVED_PORTS: std::ops::Range<u16> = 665..1024;
-/// How many reserved ports are tried before any port will do.
+/// How many reserved ports are tried before any port is taken.
 const RESERVED_PORT_ATTEMPTS: usize = 32;
 
 /// Connects over TCP.

@@ -9,13 +9,13 @@ use std::sync::atomic::AtomicUsize;
 enum Port {
     /// It is accepted and closed.
     Closes,
-    /// It is accepted, and that is all.
+    /// It is accepted, and nothing follows.
     Silent,
     /// It is closed when a call has come.
     ClosesAfterCall,
     /// A banner comes, as of SSH.
     Banner,
-    /// A request that cannot be understood is answered in another protocol.
+    /// The answer, in another protocol, is that the request cannot be understood.
     Http,
     /// A record comes that is no reply.
     NoReply,
@@ -133,7 +133,7 @@ async fn a_server_that_is_stopped_for_a_while_at_first_is_waited_for() {
     Client::new(transport, Arc::new(NoAuth), 77, 1).null().await.unwrap();
 }
 
-/// What is looked at to tell a user that he waits says so no longer when he has given up.
+/// When the call is dropped, the state that a program shows its user no longer says that a call waits.
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_once_the_call_is_dropped() {
     let connector = Arc::new(Counted(Port::Closes, AtomicUsize::new(0)));
@@ -147,7 +147,7 @@ async fn nobody_waits_once_the_call_is_dropped() {
     assert_eq!(silence.waiting(), None);
 }
 
-/// A server that answers, and ends each connection with the same call, is sought again after pauses that grow.
+/// A server answers, and ends each connection with the same call: the client connects again after pauses that grow.
 ///
 /// proves: RPC-OUTAGE-b
 #[tokio::test(start_paused = true)]
@@ -164,7 +164,7 @@ async fn connections_that_end_with_a_call_are_not_made_at_full_speed() {
     assert!((2..=30).contains(&made), "{made} connections in a minute");
 }
 
-/// One that closes a connection on which nothing is unanswered keeps nobody waiting.
+/// A server that closes a connection on which no call is unanswered delays no call.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_ends_while_nothing_waits_is_replaced_at_once() {
     const BETWEEN: Duration = Duration::from_millis(10);

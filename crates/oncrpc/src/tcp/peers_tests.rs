@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Counts what it hands out and holds callers back beyond its budget.
+/// Counts the buffers that it hands out, and makes callers wait beyond its budget.
 struct Budget(Arc<Semaphore>, Arc<AtomicU32>);
 
 impl rpcrdma_env::Allocator for Budget {
@@ -63,8 +63,7 @@ async fn peers_that_stop_half_way_or_do_not_read_are_dropped() {
     assert!(sent > 10);
 }
 
-/// Whoever waits for something before a call is executed learns that the peer has left; a call that is executed is
-/// answered.
+/// A call that waits before its execution learns that the peer has left; a call that is executed gets its reply.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_sends_nothing_more_is_gone() {
     struct Leaves;
@@ -129,7 +128,7 @@ async fn peers_that_hold_memory_and_get_nowhere_are_dropped() {
     assert!(matches!(ended, Err(ConnectionError::Stalled { .. })), "{ended:?}");
 }
 
-/// A few bytes taken now and then are no progress: the reply holds memory for as long.
+/// A peer that takes a few bytes now and then makes no progress: the reply holds memory meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_peer_that_takes_a_reply_too_slowly_is_dropped() {
     let options = ServerOptions::default();
@@ -189,7 +188,7 @@ async fn a_record_has_to_be_whole_in_time() {
     }
 }
 
-/// A slow peer is no stalled one: calls that come one by one, and a large one that takes most of the time that it has.
+/// A slow peer is not a stalled one: its calls come one by one, and a large call takes most of its time limit.
 #[tokio::test(start_paused = true)]
 async fn peers_that_are_merely_slow_are_served() {
     let (mut near, far) = duplex(64);
@@ -208,7 +207,7 @@ async fn peers_that_are_merely_slow_are_served() {
             near.write_all(&[0; 8192]).await.unwrap();
             tokio::time::sleep(Duration::from_millis(450)).await;
         }
-        // It was of RPC version 0, and is answered so.
+        // The call has RPC version 0, which the reply rejects.
         near.read_exact(&mut [0; 28]).await.unwrap();
     };
     let (ended, ()) = tokio::join!(driver, client);

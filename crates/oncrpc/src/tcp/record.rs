@@ -27,10 +27,11 @@ const STAGE_OCTETS: usize = 16 << 10;
 /// Records up to this many bytes are taken from the stage; fragments beyond get buffers of their own, which the
 /// allocator counts.
 const SMALL_RECORD_OCTETS: usize = 8 << 10;
-/// Bytes written that are progress. A quarter of the largest record: a peer that holds memory by taking a byte now
-/// and then gets nowhere.
+/// So many written bytes count as progress, a quarter of the largest record. A peer that takes a byte now and then
+/// cannot hold memory by that.
 const PROGRESS_OCTETS: u64 = 256 << 10;
-/// What headers are cut from: the next piece is made when this one is used up, and used again once all are written.
+/// The size of a piece that headers are cut from: the next piece is made when this one is used up, and used again once
+/// all headers are written.
 const HEADERS_OCTETS: usize = 1 << 10;
 /// The most slices in one vectored write.
 const WRITE_SLICES: usize = 64;
@@ -210,7 +211,7 @@ impl RecordReader {
         Ok(())
     }
 
-    /// Moves what the stage holds of the fragment into its buffer.
+    /// Moves the fragment's bytes that the stage holds into its buffer.
     fn begin_large(&mut self, len: usize, mut buffer: Buffer) {
         let filled = self.stage.len().min(len);
         buffer.octets_mut()[..filled].copy_from_slice(&self.stage.split_to(filled));

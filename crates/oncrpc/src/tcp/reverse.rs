@@ -2,7 +2,8 @@
 //!
 //! [`ReverseTransport`] is the callers' end; [`Reverse`] belongs to the connection's driver and owns the calls that are
 //! under way and those that wait for their turn. A call ends by its reply, by a deadline, or with the connection. A
-//! reply that answers no call is dropped and counted: it may be late, or another's. Nothing of it ends the connection.
+//! reply that answers no call is dropped and counted: it may be late, or belong to another call. None of this ends the
+//! connection.
 
 use super::{
     calls::{self, Command},
@@ -26,7 +27,7 @@ use tokio::sync::mpsc;
 /// Calls a client over its own connection.
 #[derive(Debug)]
 pub(super) struct ReverseTransport {
-    /// Unbounded: each entry is a call whose memory its caller, the server's own, provides and waits for.
+    /// Unbounded: each entry is a call of this server, whose caller provides its memory and waits for it.
     commands: mpsc::UnboundedSender<Command>,
     xids: XidSource,
     peer: SocketAddr,
@@ -51,7 +52,7 @@ impl ClientTransport for ReverseTransport {
         Limits::new(self.max_record, self.max_record)
     }
 
-    /// The client, as it is the one that answers.
+    /// The client, because in this direction it answers.
     fn server(&self) -> SocketAddr {
         self.peer
     }
@@ -67,7 +68,7 @@ pub(super) struct Reverse {
     /// Calls that were sent and are not answered, by XID. Those whose caller has gone away stay until their end, so
     /// that their replies are recognised.
     sent: HashMap<u32, Command>,
-    /// Those that wait until fewer are under way.
+    /// Calls that wait until fewer are under way.
     waiting: VecDeque<Command>,
     /// Until when each sent call must be answered, in that order; some of them may have ended.
     due: VecDeque<(Timestamp, u32)>,
@@ -82,7 +83,7 @@ pub(super) struct Reverse {
 }
 
 impl Reverse {
-    /// Calls to `peer`, of which so many may be under way, for so long each.
+    /// For calls to `peer`, of which at most `limit` are under way, each for at most `deadline`.
     pub(super) fn new(
         (peer, connection): (SocketAddr, u64),
         max_record: usize,
@@ -91,7 +92,7 @@ impl Reverse {
         stray: Arc<AtomicU64>,
     ) -> (Self, Arc<ReverseTransport>) {
         let (sender, commands) = mpsc::unbounded_channel();
-        // No two connections begin alike, so that a client which remembers XIDs takes no call for an earlier one.
+        // Each connection begins at another XID, so that a client that remembers XIDs takes no call for an earlier one.
         let first = (clock.now().as_nanos() ^ connection.wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 16;
         let xids = XidSource::starting_at(first as u32);
         let giving_up = Arc::<GivingUp>::default();
@@ -111,7 +112,7 @@ impl Reverse {
         !self.sent.is_empty()
     }
 
-    /// Sends what callers have brought, as far as the limit allows, and ends calls that were not answered in time.
+    /// Sends the calls of callers, as far as the limit allows, and ends calls that were not answered in time.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>, clock: &dyn Clock, writer: &mut RecordWriter) {
         while let Poll::Ready(Some(command)) = self.commands.poll_recv(cx) {
             self.waiting.push_back(command);
@@ -120,7 +121,7 @@ impl Reverse {
         while self.sent.len() < self.limit
             && let Some(command) = self.waiting.pop_front()
         {
-            // A caller that has gone away before it was sent does not need it.
+            // A call whose caller has gone away is not sent.
             if command.sender.is_closed() {
                 continue;
             }
@@ -132,7 +133,7 @@ impl Reverse {
             self.due.push_back((clock.now() + self.deadline, command.xid));
             self.sent.insert(command.xid, command);
         }
-        // The first may just have been sent.
+        // The call that is due first may just have been sent.
         self.poll_due(cx, clock);
     }
 

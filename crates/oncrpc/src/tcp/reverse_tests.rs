@@ -1,5 +1,5 @@
-//! Calls in both directions over one stream: replies between calls, limits, deadlines, and peers that answer what
-//! nobody asked.
+//! Calls in both directions over one stream: replies between calls, limits, deadlines, and peers that send replies to
+//! no call.
 
 use super::*;
 use crate::{
@@ -29,10 +29,10 @@ const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 9);
 /// The program of the server, and that of the client.
 const FORWARD: u32 = 77;
 const BACKWARD: u32 = 0x4000_0000;
-/// Procedures of both: the number that came and one; one that waits for the gate.
+/// Procedures of both programs: one returns its argument plus one; one waits for the gate.
 const NEXT: u32 = 1;
 const WAIT: u32 = 2;
-/// Of the server alone: calls the client's [`NEXT`] in between.
+/// A procedure of the server alone: calls the client's [`NEXT`] before it answers.
 const THERE_AND_BACK: u32 = 3;
 
 fn env() -> Env {
@@ -46,7 +46,7 @@ struct Sample {
     gate: Arc<Notify>,
     running: Arc<AtomicUsize>,
     most: Arc<AtomicUsize>,
-    /// The way back to whoever called last.
+    /// The reverse direction to the last caller.
     back: Arc<Mutex<Option<Arc<dyn ClientTransport>>>>,
 }
 
@@ -125,7 +125,7 @@ fn start_server(far: DuplexStream, sample: &Sample, options: ServerOptions) -> (
     (handle, tokio::spawn(driver))
 }
 
-/// Connections that are there already, and then none.
+/// Connections that exist already, and then none.
 struct Prepared(Mutex<VecDeque<DuplexStream>>);
 
 impl Connector for Prepared {
@@ -244,7 +244,7 @@ async fn bare(sample: &Sample, options: ServerOptions) -> (DuplexStream, Connect
     (near, handle, driver)
 }
 
-/// The reply is found behind more calls than are executed at a time, and is one of none of them.
+/// The server finds the reply behind more calls than it executes at a time.
 #[tokio::test]
 async fn a_reply_is_found_behind_calls_that_are_not_executed_yet() {
     let sample = Sample::of(FORWARD);
@@ -271,8 +271,8 @@ async fn a_reply_is_found_behind_calls_that_are_not_executed_yet() {
     assert_eq!(sample.most.load(Ordering::SeqCst), options.max_calls, "never more at a time");
 }
 
-/// One call more than is held, and the reply behind it waits for the peer's own calls; the call of the server's fails
-/// in time.
+/// With one call more than the server holds, the reply behind it waits for the peer's own calls, and the server's call
+/// fails in time.
 #[tokio::test(start_paused = true)]
 async fn a_reply_behind_too_many_calls_waits_for_them() {
     let sample = Sample::of(FORWARD);
@@ -295,8 +295,8 @@ async fn a_reply_behind_too_many_calls_waits_for_them() {
     assert!(!driver.is_finished());
 }
 
-/// Late replies, replies to others' calls, twice the same, cut short: dropped and counted, and the connection serves
-/// on.
+/// Late replies, replies to other calls, repeated and truncated replies: they are dropped and counted, and the
+/// connection goes on.
 #[tokio::test(start_paused = true)]
 async fn replies_that_nobody_has_asked_for_are_dropped_and_counted() {
     let sample = Sample::of(FORWARD);
@@ -338,7 +338,7 @@ async fn a_server_that_calls_nobody_counts_replies_too() {
     assert_eq!(handle.stray_replies(), 1);
 }
 
-/// However it ends, calls that were sent, that wait and that are made afterwards fail at once.
+/// However the connection ends, calls that were sent, that wait and that are made afterwards fail at once.
 #[tokio::test]
 async fn the_end_of_the_connection_ends_all_calls() {
     for end in 0..3 {
@@ -361,8 +361,8 @@ async fn the_end_of_the_connection_ends_all_calls() {
     }
 }
 
-/// A call that waits for the client's reply gets it although the connection drains, and what comes beside is not
-/// executed.
+/// A call that waits for the client's reply gets it although the connection drains, and calls that come meanwhile are
+/// not executed.
 #[tokio::test]
 async fn a_connection_that_drains_reads_the_replies_that_its_calls_wait_for() {
     let sample = Sample::of(FORWARD);
@@ -379,7 +379,8 @@ async fn a_connection_that_drains_reads_the_replies_that_its_calls_wait_for() {
     assert_eq!(sample.most.load(Ordering::SeqCst), 0);
 }
 
-/// Who goes away before its call is sent takes it along; who goes away later leaves a place that the reply frees.
+/// If a caller goes away before its call is sent, the call is not sent; if it goes away later, the reply frees its
+/// place.
 #[tokio::test]
 async fn calls_whose_callers_have_gone_away_leave_nothing() {
     let sample = Sample::of(FORWARD);
@@ -431,7 +432,7 @@ async fn a_call_of_the_servers_outlives_its_connection() {
     assert_eq!(pending.await.unwrap().unwrap(), 2);
 }
 
-/// A client without a handler drops what the server calls, whatever it is, and its own calls go on.
+/// A client without a handler drops every call of the server, and its own calls go on.
 #[tokio::test]
 async fn a_client_that_serves_nothing_answers_nothing() {
     let (near, mut far) = duplex(1 << 12);
@@ -444,7 +445,7 @@ async fn a_client_that_serves_nothing_answers_nothing() {
     let call: Payload = encoder.finish();
     let octets: Bytes = call.to_bytes();
     far.write_all(&(0x8000_0000 | octets.len() as u32).to_be_bytes()).await.unwrap();
-    // It has the XID of the client's own call, which it does not answer.
+    // This call has the XID of the client's own call, and does not answer it.
     far.write_all(&octets).await.unwrap();
     far.write_all(&good_reply(sent[0], 2)).await.unwrap();
     assert_eq!(pending.await.unwrap().unwrap(), 2);

@@ -51,8 +51,8 @@ pub struct ServerOptions {
     /// How long the client may take for the answer to one of them. The connection stays: the call fails, and its reply
     /// is dropped if it comes.
     pub reverse_deadline: Duration,
-    /// How long the peer may take for a whole record, and how long it may leave replies unread without progress worth
-    /// the name, before it is dropped. Found out within twice this time.
+    /// How long the peer may take for a whole record, and how long it may leave replies unread without enough progress,
+    /// before the server drops it. The server notices within twice this time.
     pub stall: Duration,
 }
 
@@ -70,12 +70,12 @@ impl Default for ServerOptions {
     }
 }
 
-/// What a connection's calls learn about it.
+/// What the calls of a connection know about it.
 #[derive(Clone)]
 pub struct Endpoint {
     /// The client's address.
     pub peer: SocketAddr,
-    /// The address that it connected to.
+    /// The address that the client connected to.
     pub local: SocketAddr,
     /// Identifies the connection among all of the same server.
     pub id: u64,
@@ -96,15 +96,15 @@ pub enum ConnectionError {
     /// The peer left a record half sent or replies unread for too long.
     #[error("the peer made no progress for {} seconds", after.as_secs())]
     Stalled {
-        /// How long.
+        /// The time without progress.
         after: Duration,
     },
-    /// A caller has given the peer up, for this reason.
+    /// A caller has given up the peer, for this reason.
     #[error("{0}")]
     GivenUp(&'static str),
 }
 
-/// Speaks to a connection's driver. Dropping it changes nothing.
+/// Controls a connection's driver. Dropping it changes nothing.
 #[derive(Clone, Debug)]
 pub struct ConnectionHandle {
     drain: Arc<watch::Sender<bool>>,
@@ -181,9 +181,9 @@ struct Driver<T> {
     /// Replies that have not been handed to the stream.
     unsent: usize,
     calls: FuturesUnordered<BoxFuture<'static, Outcome>>,
-    /// Calls that were read on the way to a reply, and are executed when others have ended.
+    /// Calls that were read in search of a reply. They are executed when others have ended.
     held: VecDeque<Stream>,
-    /// Calls of ours to the peer, while they can be made.
+    /// Our calls to the peer, while they can be made.
     reverse: Option<Reverse>,
     /// Replies that answered no call.
     stray: Arc<AtomicU64>,
@@ -197,7 +197,7 @@ struct Driver<T> {
     context: CallContext,
     signal: Option<GoneSignal>,
     handler: Arc<dyn Handler>,
-    /// Whether the rest of a record comes, and whether replies are taken.
+    /// Watch whether the rest of a record comes, and whether the peer takes replies.
     sending: Watch,
     taking: Watch,
     clock: Arc<dyn Clock>,
@@ -235,7 +235,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
                     Poll::Pending => read_all = true,
                 }
             }
-            // Replies that are ready together leave together, or in parts: the client begins with the first meanwhile.
+            // Replies that are ready together leave together, or in parts: the client begins with the first part
+            // meanwhile.
             self.unsent = 0;
             if self.ended.is_none()
                 && let Poll::Ready(Err(error)) = self.writer.poll_flush(Pin::new(&mut self.io), cx)
@@ -295,8 +296,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
         }
     }
 
-    /// The peer sends nothing more: no reply to a call of ours can come. It has left, most likely: what is executed is
-    /// answered, and nothing else is begun for it.
+    /// The peer sends nothing more: no reply to our calls can come. Most likely it has left: calls in execution are
+    /// answered, and no further call is begun.
     fn read_to_the_end(&mut self) {
         self.reading = false;
         self.signal = None;

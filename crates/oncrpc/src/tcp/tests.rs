@@ -344,7 +344,7 @@ async fn a_silent_server_is_asked_by_a_null_and_only_then_left() {
     assert!(call.await.unwrap().unwrap().retransmitted);
 }
 
-/// Has a NULL answered by hand.
+/// Makes a NULL call and answers it by hand.
 async fn answer_one(client: &Client, server: &mut DuplexStream) {
     let null = client.null();
     let answering = async {

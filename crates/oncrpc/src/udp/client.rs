@@ -23,14 +23,14 @@ use std::{
 };
 use tokio::{net::UdpSocket, sync::Mutex};
 
-/// The largest call and the largest reply over UDP, in bytes: what implementations of RPC agree on without asking.
+/// The largest call and the largest reply over UDP, in bytes: implementations of RPC agree on this without asking.
 pub const MAX_CLIENT_DATAGRAM_OCTETS: usize = 8800;
 
 /// Times of a client's transport over UDP.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct UdpClientOptions {
-    /// How long the first answer is awaited before the call is sent again. Twice as long each time.
+    /// How long the client waits for an answer before it sends the call again. The wait doubles each time.
     pub first_wait: Duration,
     /// The longest such wait.
     pub longest_wait: Duration,
@@ -135,7 +135,7 @@ async fn exchange(link: Arc<Link>, request: Request) -> Result<Reply, TransportE
     let mut call = request.message.to_bytes();
     let mut wait = options.first_wait;
     let mut is_first = true;
-    // One byte more than a reply may have: a longer one is not taken for its beginning.
+    // One byte more than a reply may have: a longer reply shows itself, and its beginning is not taken for a reply.
     let mut buffer = vec![0; request.reply.max_len + 1];
     loop {
         link.socket.send(&call).await.map_err(unreachable)?;

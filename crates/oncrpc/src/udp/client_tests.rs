@@ -67,12 +67,12 @@ async fn answers_of_strangers_and_to_other_calls_are_ignored() {
     let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let answering = async {
         let call = receive(&server).await;
-        // Somebody who has guessed the XID, at another port.
+        // A stranger at another port has guessed the XID.
         stranger.send_to(&reply(&call, 1), from).await.unwrap();
         let mut other = reply(&call, 2);
         other[3] ^= 1;
         server.send_to(&other, from).await.unwrap();
-        // The call itself, come back.
+        // The call itself comes back.
         server.send_to(&call, from).await.unwrap();
         for junk in [&b""[..], b"abc", &call[..4], &vec![0; 2000]] {
             server.send_to(junk, from).await.unwrap();
@@ -155,7 +155,7 @@ async fn calls_go_one_after_another_and_large_ones_not_at_all() {
     assert!(matches!(failed, Err(CallError::Transport(TransportError::Misuse(Misuse::ReplyTooLarge { .. })))));
 }
 
-/// What Linux's rpcbind is asked by those who know version 2 alone.
+/// How programs that know only version 2 ask Linux's rpcbind.
 #[tokio::test]
 async fn a_portmapper_is_asked_for_a_port_of_udp() {
     let (client, server, from) = pair(OPTIONS).await;

@@ -24,7 +24,7 @@ pub const MAX_DATAGRAM_OCTETS: usize = 1232;
 pub const MAX_CALLS: usize = 64;
 /// Calls of one source ([`ClientNetwork`](crate::ClientNetwork)) that are executed at a time, in number.
 pub const MAX_CALLS_BY_SOURCE: usize = 8;
-/// The most calls of one source that are accepted: so many at once, and then so many a second.
+/// The most calls of one source that are accepted: this many at once, and then this many a second.
 pub const CALLS_BY_SOURCE_PER_SECOND: u32 = 100;
 /// How many times as large as its question an answer may be.
 pub const MAX_AMPLIFICATION: usize = 3;

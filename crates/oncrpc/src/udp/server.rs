@@ -2,8 +2,8 @@
 //!
 //! The driver owns the socket and the calls in flight. A datagram is read into the driver's own memory and looked at
 //! there; only a call that passes every limit is copied, and handed on. Calls run concurrently and are answered in the
-//! order in which they finish, each to where it came from and from the address that it was sent to. What is not
-//! answered is counted by its reason: senders of datagrams expect that some get lost, and send again.
+//! order in which they finish. An answer goes to the source of its call, from the address that the call was sent to.
+//! Datagrams without an answer are counted by reason: senders of datagrams expect that some get lost, and send again.
 
 use super::{
     CALLS_BY_SOURCE_PER_SECOND, DATAGRAMS_A_TURN, Datagrams, Local, MAX_AMPLIFICATION, MAX_CALLS, MAX_CALLS_BY_SOURCE,
@@ -31,7 +31,7 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// After reading has failed it is tried again after this time.
+/// How long the driver waits before it reads again after reading has failed.
 const READ_PAUSE: Duration = Duration::from_millis(100);
 
 /// Limits of a socket.
@@ -62,10 +62,10 @@ impl Default for ServerOptions {
     }
 }
 
-/// What a socket's calls learn about it.
+/// What the calls of a socket know about it.
 #[derive(Clone)]
 pub struct Endpoint {
-    /// Where the socket is bound.
+    /// The address that the socket is bound to.
     pub local: SocketAddr,
     /// Identifies the socket among all connections of the same server.
     pub id: u64,
@@ -79,13 +79,13 @@ pub struct Endpoint {
 pub struct Dropped {
     /// They are not calls: too short, or replies, or from an address to which nothing can be sent.
     pub malformed: u64,
-    /// They are larger than what is accepted.
+    /// They are larger than the socket accepts.
     pub too_large: u64,
-    /// They were sent to many.
+    /// They were sent to many receivers.
     pub to_many: u64,
     /// Their source has sent too many in the last second.
     pub too_often: u64,
-    /// Too many calls were executed, of their source or at all.
+    /// Too many calls were executed, of their source or in all.
     pub busy: u64,
     /// Their answers would have been too large for their questions.
     pub amplified: u64,
@@ -138,7 +138,7 @@ impl Counts {
     }
 }
 
-/// Speaks to a socket's driver. Dropping it changes nothing.
+/// Controls a socket's driver. Dropping it changes nothing.
 #[derive(Clone, Debug)]
 pub struct ServerHandle {
     drain: Arc<watch::Sender<bool>>,
@@ -156,7 +156,7 @@ impl ServerHandle {
         self.counts.of(Count::Answered)
     }
 
-    /// What was not answered.
+    /// How many datagrams were not answered, by reason.
     pub fn dropped(&self) -> Dropped {
         let of = |count| self.counts.of(count);
         Dropped {
@@ -227,7 +227,7 @@ struct Driver<T> {
     calls: FuturesUnordered<BoxFuture<'static, (Question, Outcome)>>,
     /// The sources of the calls that are executed.
     under_way: Vec<ClientNetwork>,
-    /// Until reading is tried again.
+    /// Until when the driver waits before it reads again.
     pause: Option<BoxFuture<'static, ()>>,
     draining: bool,
     drain: BoxFuture<'static, ()>,
@@ -247,7 +247,7 @@ impl<T: Datagrams> Driver<T> {
         }
         self.poll_calls(cx);
         self.poll_socket(cx);
-        // Those that were just dispatched, so that they wake the driver.
+        // Polls the calls that were just dispatched, so that they wake the driver.
         self.poll_calls(cx);
         if self.draining && self.calls.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     }
@@ -278,12 +278,12 @@ impl<T: Datagrams> Driver<T> {
                 Poll::Pending => return,
             }
         }
-        // There is more, after the others' turn.
+        // More may have come: the driver goes on after other tasks.
         cx.waker().wake_by_ref();
     }
 
     fn cannot_read(&mut self, error: &io::Error) {
-        // What became of an earlier answer says nothing about the socket.
+        // An error about an earlier answer says nothing about the socket.
         let is_of_an_answer = matches!(error.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::HostUnreachable);
         self.counts.add(Count::Unread);
         tracing::debug!(%error, local = %self.endpoint.local, "reading a datagram failed");
@@ -292,7 +292,7 @@ impl<T: Datagrams> Driver<T> {
         }
     }
 
-    /// A datagram has come: executed, or dropped and counted. Until it is known to be executed it costs no memory.
+    /// A datagram has come: it is executed, or dropped and counted. It costs no memory before it passes all limits.
     fn received(&mut self, received: Received, cx: &mut Context<'_>) {
         let question = match self.admit(received) {
             Ok(question) => question,

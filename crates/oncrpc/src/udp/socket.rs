@@ -19,12 +19,12 @@ use std::{
 };
 use tokio::io::Interest;
 
-/// What datagrams come and go through.
+/// Receives and sends datagrams.
 pub trait Datagrams: Send {
     /// The next datagram, copied into `room` as far as it fits.
     ///
     /// # Errors
-    /// If it cannot be read. The next one may.
+    /// If it cannot be read. It may be possible to read the next one.
     fn poll_receive(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<Received>>;
 
     /// Sends a datagram now, or not at all.
@@ -37,11 +37,11 @@ pub trait Datagrams: Send {
 /// A datagram that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Its length in bytes, also of what did not fit.
+    /// Its whole length in bytes, even if it did not fit.
     pub len: usize,
-    /// Who says to have sent it.
+    /// The sender's address, which may be false.
     pub peer: SocketAddr,
-    /// To which address it was sent, if the kernel reports it.
+    /// The address that it was sent to, if the kernel reports it.
     pub local: Option<Local>,
 }
 
@@ -50,9 +50,9 @@ pub struct Received {
 pub struct Local {
     /// The address of this machine that it was sent to; where it was sent to many, one that it reached.
     pub address: IpAddr,
-    /// The interface that it came in by, in the system's number.
+    /// The system's number of the interface that it came in by.
     pub interface: u32,
-    /// Whether it was sent to many.
+    /// Whether it was sent to many receivers.
     pub to_many: bool,
 }
 
@@ -79,7 +79,7 @@ impl Socket {
         Ok(Self { socket: tokio::net::UdpSocket::from_std(socket)?, told })
     }
 
-    /// Where it is bound.
+    /// The address that it is bound to.
     ///
     /// # Errors
     /// If the kernel does not say.
@@ -124,7 +124,7 @@ impl Datagrams for Socket {
                 send(&[ControlMessage::Ipv4PacketInfo(&info)])
             }
             Some((IpAddr::V6(address), interface)) => {
-                // A link-local address is another host's on another interface.
+                // On another interface, a link-local address belongs to another host.
                 let interface = if address.is_unicast_link_local() { interface } else { 0 };
                 let source = libc::in6_addr { s6_addr: address.octets() };
                 let info = libc::in6_pktinfo { ipi6_addr: source, ipi6_ifindex: interface };

@@ -20,14 +20,14 @@ const ROWS: usize = 2;
 /// The table.
 pub(super) struct Sources {
     secret: [u64; 2],
-    /// How long one call takes of a source's share.
+    /// The part of a source's share, in time, that one call takes.
     interval: Duration,
     /// Until when each place's share is spent, in each row.
     spent: Box<[[Timestamp; PLACES]; ROWS]>,
 }
 
 impl Sources {
-    /// A table in which each source has so many calls in a second.
+    /// A table in which each source has this many calls a second.
     pub(super) fn new(calls_per_second: NonZeroU32, random: &dyn Random) -> Self {
         Self {
             secret: [random.next_u64(), random.next_u64()],
@@ -52,7 +52,7 @@ impl Sources {
             return false;
         }
         for (row, place) in rows() {
-            // A place that others have filled further keeps that.
+            // A place that other sources have filled further stays as it is.
             let spent = &mut self.spent[row][place];
             *spent = (*spent).max(after);
         }

@@ -1,4 +1,4 @@
-//! The server over sockets of this machine, and in memory where time and senders are to be made up.
+//! The server over sockets of this machine, and in memory where a test chooses time and senders.
 
 use super::*;
 use crate::{Answer, AuthStat, CallContext, CallHeader, CallId, OpaqueAuth, Rejection, ReplyHeader, Router, Service};
@@ -20,9 +20,9 @@ use tokio::sync::{mpsc, watch};
 const PROGRAM: u32 = 400_000;
 /// Answers with as many bytes as its argument says.
 const OCTETS: u32 = 1;
-/// Answers when it is let go.
+/// Answers when the test releases it.
 const HELD: u32 = 2;
-/// Answers how often it was called, and is not repeated.
+/// Answers how often it was called; a repeated call is not executed again.
 const COUNTED: u32 = 3;
 /// Answers with the address by which it was called.
 const WHERE: u32 = 4;
@@ -79,7 +79,7 @@ impl Clock for Standing {
 
 type Sent = Arc<Mutex<Vec<(Bytes, SocketAddr, Option<Local>)>>>;
 
-/// A datagram, who has sent it, and where it came; or why there was none.
+/// A datagram, its sender and its destination; or an error.
 type Come = io::Result<(Vec<u8>, SocketAddr, Option<Local>)>;
 
 /// Datagrams in memory.
@@ -139,7 +139,7 @@ impl World {
         self.come.send(Ok((octets, peer.parse().unwrap(), None))).unwrap();
     }
 
-    /// What was sent until nothing more happens.
+    /// All that the server has sent, once nothing more happens.
     async fn sent(&self) -> Vec<(Bytes, SocketAddr, Option<Local>)> {
         for _ in 0..100 {
             tokio::task::yield_now().await;
@@ -218,7 +218,7 @@ async fn what_is_no_call_is_answered_with_nothing_and_takes_nothing_of_a_share()
     world.come.send(Ok((call(1, 0, &[]), A.parse().unwrap(), Some(to_many)))).unwrap();
     assert_eq!(world.sent().await, []);
     assert_eq!(world.dropped(), [("malformed", 7), ("too_large", 1), ("to_many", 1)]);
-    // The largest, and the only call of this second.
+    // The largest datagram, and the only call of this second.
     let largest = [call(1, 0, &[]), vec![0; MAX_DATAGRAM_OCTETS - 40]].concat();
     world.send(largest, A);
     let sent = world.sent().await;

@@ -88,7 +88,7 @@ impl Driver {
         }
     }
 
-    /// One connection, to its end. Returns what to do next; nothing if there is no caller left.
+    /// Runs one connection to its end. Returns what to do next; `None` if there is no caller left.
     async fn connection(&mut self, io: Box<dyn Io>) -> Option<Next> {
         let server = self.sought.server;
         let started = self.env.clock.now();
@@ -105,7 +105,7 @@ impl Driver {
                 self.take_commands();
                 match answered || self.outage.has_answered() {
                     true => self.fail(&TransportError::Violation { server, rule }),
-                    // It need not be tried again to be known for what it is.
+                    // One attempt is enough to know that it speaks another protocol.
                     false => self.fail(&not_spoken(self.sought, Arc::new(NoRecord(rule)))),
                 }
                 Failure { met: Met::Ended, source: Some(Arc::new(NoRecord(rule))) }

@@ -1,4 +1,4 @@
-//! One connection: records out and in, and what its silence means.
+//! One connection: it writes and reads records, and decides what the server's silence means.
 
 use super::{
     ClientOptions, Command,
@@ -65,7 +65,7 @@ pub(super) struct Link<'a> {
     io: Box<dyn Io>,
     reader: RecordReader,
     writer: RecordWriter,
-    /// What is waited for, the last sign of the server when the timer was set and the bytes that had come by then, and
+    /// What the timer waits for; the last sign of the server, and the bytes that had come, when the timer was set; and
     /// the timer.
     timer: Option<(Watch, (Timestamp, u64), BoxFuture<'static, ()>)>,
     commands_open: bool,
@@ -80,7 +80,7 @@ pub(super) struct Link<'a> {
     null: Option<u32>,
     /// Bytes of answers to NULLs that the watch has not noted.
     alive: u64,
-    /// What calls of the server learn about this connection, if any are executed.
+    /// The connection as the server's calls see it, if the client executes such calls.
     peer: Option<Peer>,
 }
 
@@ -115,7 +115,7 @@ impl<'a> Link<'a> {
         link
     }
 
-    /// To its end. Also says whether anything was answered.
+    /// Runs the connection to its end. Also returns whether the server has answered anything.
     pub(super) async fn run(mut self) -> (End, bool) {
         let end = poll_fn(|cx| {
             let end = self.poll(cx);
@@ -136,7 +136,7 @@ impl<'a> Link<'a> {
         }
         self.answer(cx);
         self.told = 0;
-        // What a server has sent before it closed is read even where nothing can be sent to it any more.
+        // Data that the server sent before it closed is read even if nothing can be sent to it any more.
         let flushed = self.writer.poll_flush(Pin::new(&mut *self.io), cx);
         loop {
             match self.reader.poll_record(Pin::new(&mut *self.io), cx) {
@@ -145,7 +145,7 @@ impl<'a> Link<'a> {
                         return Poll::Ready(End::Violation(rule));
                     }
                     if is_part(self.told, self.told + self.driver.calls.len()) {
-                        // The callers that got replies call again meanwhile, and the server begins with that.
+                        // Meanwhile the callers that got replies call again, and the server begins with these calls.
                         cx.waker().wake_by_ref();
                         break;
                     }
@@ -161,7 +161,7 @@ impl<'a> Link<'a> {
                 Poll::Pending => break,
             }
         }
-        // Calls of the server that were answered at once.
+        // Replies to calls of the server that were executed at once.
         let flushed = match flushed {
             Poll::Ready(Ok(())) if self.writer.queued() > 0 => self.writer.poll_flush(Pin::new(&mut *self.io), cx),
             flushed => flushed,
@@ -184,7 +184,8 @@ impl<'a> Link<'a> {
         self.driver.listener.came(new, alive, self.driver.env.clock.now());
     }
 
-    /// The last sign of the server on this connection, or since when one has been waited for.
+    /// The time of the server's last sign on this connection; before the first sign, the time when the connection
+    /// began.
     fn last(&self) -> Timestamp {
         self.started.max(self.driver.listener.last())
     }
@@ -241,7 +242,7 @@ impl<'a> Link<'a> {
     /// Answers calls of the server that have been executed.
     fn answer(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(Some((connection, reply))) = self.driver.serving.poll(cx) {
-            // One of an earlier connection has nowhere to go.
+            // A reply to a call of an earlier connection is dropped.
             if self.peer.as_ref().is_some_and(|peer| peer.number() == connection)
                 && let Some(reply) = reply
             {

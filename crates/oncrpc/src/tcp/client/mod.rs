@@ -26,13 +26,13 @@ use serving::Serving;
 use std::{collections::BTreeMap, future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 
-/// Who executes calls of the server over the client's connection, and how many at a time.
+/// The handler for calls of the server over the client's connection, and how many it executes at a time.
 #[derive(Clone)]
 pub struct Reverse {
     /// Executes them.
     pub handler: Arc<dyn Handler>,
-    /// The most that are executed at a time. One more is dropped without a reply: a server may not have more under way
-    /// than the client has announced, and to stop reading would keep replies from us.
+    /// The most calls that are executed at a time. One more is dropped without a reply: a server may not have more
+    /// under way than the client has announced, and if the client stopped reading, it would get no replies either.
     pub calls: usize,
 }
 
@@ -50,7 +50,7 @@ pub struct ClientOptions {
     pub max_record: usize,
     /// How long one attempt to connect may take.
     pub connect: Duration,
-    /// How long a lost connection is tried to be made again before its calls fail.
+    /// How long the client tries to connect again before its calls fail.
     pub outage: Duration,
     /// The same where the server ends the connections that it accepts, and has never answered.
     pub first_answer: Duration,
@@ -65,7 +65,7 @@ pub struct ClientOptions {
     pub min_pause: Duration,
     /// The longest pause between attempts. Each has up to its half added at random.
     pub max_pause: Duration,
-    /// What the server should speak, as users call it, for errors.
+    /// The protocol that the server should speak, as users name it, for errors.
     pub service: &'static str,
     /// Calls from the server, if it may make any.
     pub reverse: Option<Reverse>,

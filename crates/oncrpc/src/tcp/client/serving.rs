@@ -1,7 +1,7 @@
 //! Calls of the server that a client answers over its own connection.
 //!
-//! Owns those that are executed, across connections: one that was begun is polled on the next connection if its own is
-//! lost, and what it returns then goes nowhere. Without a handler a server's calls are dropped, as they always were.
+//! Owns the calls that are executed, across connections: if a call's connection is lost, the call is polled on the next
+//! connection, and its reply is dropped. Without a handler, the server's calls are dropped.
 
 use super::Reverse;
 use crate::{Begun, CallContext, Connection, GoneSignal, Limits, Outcome, TransportKind};
@@ -14,14 +14,14 @@ use std::{
     task::{Context, Poll},
 };
 
-/// A connection as calls of the server see it. Dropped with it.
+/// A connection as calls of the server see it. It is dropped when the connection ends.
 pub(super) struct Peer {
     context: CallContext,
     _signal: GoneSignal,
 }
 
 impl Peer {
-    /// Its number among the transport's.
+    /// The connection's number among those of the transport.
     pub(super) fn number(&self) -> u64 {
         self.context.connection.id
     }
@@ -44,7 +44,7 @@ impl Serving {
         self.reverse.as_ref()?;
         self.connections += 1;
         let (signal, gone) = GoneSignal::new();
-        // Streams need not have addresses: the own one is unknown here.
+        // A stream need not have addresses: the address of this end is unknown here.
         let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let connection = Connection::new(server, local, self.connections, TransportKind::Tcp, limits, allocator, gone);
         Some(Peer { context: CallContext::new(Arc::new(connection)), _signal: signal })
@@ -67,7 +67,7 @@ impl Serving {
         }
     }
 
-    /// The next that has been executed: on which connection it came, and its reply.
+    /// The next call that has been executed: the number of its connection, and its reply.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u64, Option<Payload>)>> {
         let polled = self.running.poll_next_unpin(cx);
         polled.map(|done| done.map(|(connection, outcome)| (connection, outcome.into_reply())))
