@@ -6,25 +6,25 @@ use rpcrdma_nfs::{
     v4,
 };
 
-/// An operation with what it was given or gave.
+/// An operation with its arguments or its results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operation {
     /// The name that its protocol gives it.
     pub name: &'static str,
-    /// What is known of it.
+    /// Its fields, as far as they are known.
     pub fields: Vec<Field>,
-    /// What it has returned, where operations have a status of their own: in the reply to a COMPOUND.
+    /// Its status, where operations have one of their own: in the reply to a COMPOUND.
     pub status: Option<v4::Status>,
 }
 
 /// A field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its key in JSON; in text only where the value does not speak for itself.
+    /// Its key in JSON; in text only where the value is not clear without it.
     pub key: &'static str,
     /// Its value.
     pub value: Value,
-    /// It is where something leads, such as the new name of RENAME.
+    /// It is a destination, such as the new name of RENAME.
     pub target: bool,
 }
 
@@ -35,9 +35,9 @@ pub enum Value {
     Handle(Handle),
     /// A name or a path: any bytes.
     Name(Bytes),
-    /// How many bytes are meant.
+    /// A number of bytes.
     Count(u64),
-    /// Where in a file they begin.
+    /// A position in a file, in bytes.
     Offset(u64),
     /// A number that needs its key.
     Number(u64),
@@ -45,9 +45,9 @@ pub enum Value {
     Mode(u32),
     /// A word of the protocol.
     Word(&'static str),
-    /// It is so.
+    /// A flag that is set.
     Flag,
-    /// Eight bytes that mean something to the server alone.
+    /// Eight bytes that only the server understands.
     Verifier([u8; 8]),
     /// A time.
     Time(Time),
@@ -67,7 +67,7 @@ pub enum Value {
     Session([u8; v4::SESSION_ID_OCTETS]),
     /// An open, a lock or a delegation: how often it has changed, and its name.
     State(u32, [u8; v4::STATE_ID_OTHER_OCTETS]),
-    /// So many bytes that the reader does not have: they travelled in a chunk.
+    /// This many bytes that the reader does not have: they travelled in a chunk.
     Elsewhere(u64),
 }
 
@@ -102,7 +102,7 @@ impl Operation {
         if is { self.put(key, Value::Flag) } else { self }
     }
 
-    /// The field that was put last is where something leads.
+    /// Marks the field that was put last as a destination.
     pub(super) fn is_target(&mut self) -> &mut Self {
         if let Some(field) = self.fields.last_mut() {
             field.target = true;

@@ -1,7 +1,7 @@
-//! What RPCSEC_GSS puts around a message (RFC 2203): which context, with which service, under which number, and what
-//! its protection leaves readable.
+//! The data of RPCSEC_GSS around a message (RFC 2203): context, service, sequence number, and the part of the message
+//! that its protection leaves readable.
 //!
-//! Signed arguments and results are in clear and are read on; of sealed ones only the length is shown. Nothing is
+//! Signed arguments and results are readable, and are decoded; of sealed ones only the length is shown. Nothing is
 //! verified, because a reader of captures has no keys. Owns a handle, whose length its credential limits.
 
 use super::Body;
@@ -17,21 +17,21 @@ const MAX_HANDLE_OCTETS: usize = 400;
 /// Bytes before what is signed: its length, and the sequence number.
 const SIGNED_HEAD_OCTETS: usize = 8;
 
-/// What a call's credential says. Its reply is protected in the same way.
+/// The contents of a call's credential. Its reply is protected in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GssCall {
     /// The purpose of the message.
     pub procedure: GssProcedure,
-    /// What the protection covers; nothing where a context is made.
+    /// What the protection covers; `None` in messages that make a context.
     pub service: Option<GssService>,
     /// The number of the call in its context.
     pub sequence: u32,
 }
 
-/// What RPCSEC_GSS says of a call or of a reply.
+/// The data of RPCSEC_GSS in a call or in a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gss {
-    /// What the call's credential says.
+    /// The contents of the call's credential.
     pub call: GssCall,
     /// The context's handle. A reply has one if it has made the context.
     pub context: Bytes,
@@ -46,19 +46,19 @@ pub struct Gss {
 pub enum GssBody {
     /// Arguments or results as they are.
     Plain,
-    /// The same, signed: with the number that is signed with them.
+    /// The same, signed together with the sequence number.
     Signed {
         /// Equal to the number in the credential, unless somebody has changed one of them.
         sequence: u32,
     },
     /// Sealed: only the other end can read it.
     Sealed {
-        /// How long it is.
+        /// Its length in bytes.
         octets: u64,
     },
-    /// Part of the conversation that makes a context.
+    /// A token of the exchange that makes a context.
     Token {
-        /// How long it is.
+        /// Its length in bytes.
         octets: u64,
     },
     /// The answer to a token.
@@ -78,13 +78,13 @@ pub enum GssBody {
 pub(crate) struct Inside<'a> {
     /// The message up to their end.
     pub(crate) body: Body<'a>,
-    /// How many words stand between the header and them.
+    /// How many words stand between the header and the arguments or results.
     pub(crate) words_before: usize,
 }
 
 impl Gss {
-    /// Of a call, whose arguments begin at byte `at`. `None` if it has another credential, an error if its credential
-    /// cannot be read.
+    /// Reads a call, whose arguments begin at byte `at`. `None` if it has another credential, an error if its
+    /// credential cannot be read.
     pub(crate) fn of_call(header: &CallHeader, body: &Body<'_>, at: usize) -> Option<Result<Self, String>> {
         let credential = &header.credential;
         (credential.flavour == RPCSEC_GSS).then(|| {
@@ -105,7 +105,7 @@ impl Gss {
         })
     }
 
-    /// Of the reply to such a call, whose results begin at byte `at`.
+    /// Reads the reply to such a call, whose results begin at byte `at`.
     pub(crate) fn of_reply(call: GssCall, header: &ReplyHeader, body: &Body<'_>, at: usize) -> Result<Self, String> {
         let mut decoder = behind(body, at);
         let (context, body) = match call.procedure {
@@ -140,7 +140,7 @@ impl Gss {
     }
 }
 
-/// What was kept behind byte `at`.
+/// The kept bytes from byte `at` on.
 fn behind(body: &Body<'_>, at: usize) -> Decoder {
     Decoder::new(Stream::from(body.kept.slice(at.min(body.kept.len())..)))
 }
@@ -149,7 +149,7 @@ fn unread(error: &DecodeError) -> String {
     format!("what RPCSEC_GSS has put around it does not decode: {error}")
 }
 
-/// The length of bytes that follow, all of which need not be there.
+/// The length of the bytes that follow. The reader need not have all of them.
 fn length(decoder: &mut Decoder) -> Result<u64, DecodeError> {
     decoder.u32().map(u64::from)
 }

@@ -23,7 +23,7 @@ pub use gss::{Gss, GssBody, GssCall};
 pub(crate) use read::{Body, Item, arguments, callback_arguments, compound_results, results};
 pub use v4::Compound;
 
-/// What an RPC message says behind its header.
+/// The contents of an RPC message behind its header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     /// The operations, in their order. Empty if nothing could be decoded.
@@ -32,7 +32,7 @@ pub struct Content {
     pub problem: Option<String>,
     /// What stands before the operations of a COMPOUND of NFS version 4.
     pub compound: Option<Compound>,
-    /// What stands around all of it, if its caller is proven by RPCSEC_GSS.
+    /// The data of RPCSEC_GSS around all of it, if RPCSEC_GSS proves the caller.
     pub gss: Option<Gss>,
 }
 

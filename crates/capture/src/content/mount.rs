@@ -30,7 +30,7 @@ impl Describe for MountReply {
     fn describe(&self, to: &mut Operation) {
         if let MountReply::Ok { root, flavors } = self {
             to.handle("root", root);
-            // The one that the server prefers.
+            // The flavour that the server prefers.
             if let Some(flavor) = flavors.first() {
                 to.number("flavor", *flavor);
             }

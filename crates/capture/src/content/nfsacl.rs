@@ -1,5 +1,5 @@
-//! NFSACL: lists as `getfacl` and `setfacl` write them in short, as they were sent and in their order, whether or not
-//! they mean something.
+//! NFSACL: lists in the short form of `getfacl` and `setfacl`, as they were sent and in their order, whether or not
+//! they are valid.
 
 use super::{Describe, Operation, Value, info::rights, nfs2};
 use rpcrdma_nfs::{
@@ -8,7 +8,7 @@ use rpcrdma_nfs::{
 };
 use std::fmt::Write as _;
 
-/// What of the lists a mask names, with the words of the program.
+/// The parts of the lists that a mask names, with the words of the program.
 const MASKS: [(u32, &str); 4] = [
     (mask::ACCESS, "acl"),
     (mask::ACCESS_COUNT, "aclcnt"),
@@ -25,7 +25,7 @@ fn asked(bits: u32, to: &mut Operation) {
     }
 }
 
-/// `u:1000:rw-`, of a default list `d:u:1000:rw-`; a type or rights that there are not in hexadecimal.
+/// `u:1000:rw-`, of a default list `d:u:1000:rw-`; unknown types and rights in hexadecimal.
 fn shown(Entry { kind, id, rights }: &Entry, text: &mut String) {
     if kind & entry::OF_DEFAULT != 0 {
         text.push_str("d:");

@@ -6,7 +6,7 @@ use rpcrdma_nfs::nlm::{
     ShareDeny, ShareResponse, Status, TestArguments, TestResponse, Tested, UnlockArguments, VERSION_4, Width,
 };
 
-/// What a call asks for. Those that answer another call have its answer as their arguments.
+/// The arguments of a call. A call that answers another call has the answer as its arguments.
 pub(super) fn arguments(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
     let procedure = Procedure::from_number(procedure).filter(|procedure| procedure.is_in(version))?;
     Some(match version {
@@ -34,7 +34,7 @@ fn arguments_of<W: Width>(procedure: Procedure, reading: Reading) -> Content {
     }
 }
 
-/// What its results say. Calls that are answered by another call have none.
+/// The results of a call. A call that another call answers has none.
 pub(super) fn results(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
     let procedure = Procedure::from_number(procedure).filter(|procedure| procedure.is_in(version))?;
     Some(match procedure {
@@ -181,7 +181,7 @@ mod tests {
         encoder.finish().to_bytes()
     }
 
-    /// What is shown of bytes, as they are and cut off.
+    /// The fields that are shown for bytes, whole and cut off.
     fn told(name: ProcedureName, octets: &Bytes, is_call: bool) -> Vec<(&'static str, Value)> {
         let body = Body { kept: octets.clone(), missing_octets: Some(0), items: &[] };
         let read = if is_call { arguments } else { results };

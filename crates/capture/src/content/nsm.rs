@@ -5,7 +5,7 @@ use rpcrdma_nfs::nsm::{
     Asker, Monitor, Notify, Outcome, SimulateCrash, Stat, StatReply, State, Unmonitor, UnmonitorAll,
 };
 
-/// What a call asks for.
+/// The arguments of a call.
 pub(super) fn arguments(procedure: u32, reading: Reading) -> Option<Content> {
     use rpcrdma_nfs::nsm::procedure::{MONITOR, NOTIFY, NULL, SIMULATE_CRASH, STAT, UNMONITOR, UNMONITOR_ALL};
     Some(match procedure {
@@ -20,7 +20,7 @@ pub(super) fn arguments(procedure: u32, reading: Reading) -> Option<Content> {
     })
 }
 
-/// What its results say.
+/// The results of a call.
 pub(super) fn results(procedure: u32, reading: Reading) -> Option<Content> {
     use rpcrdma_nfs::nsm::procedure::{MONITOR, NOTIFY, NULL, SIMULATE_CRASH, STAT, UNMONITOR, UNMONITOR_ALL};
     Some(match procedure {
@@ -31,7 +31,7 @@ pub(super) fn results(procedure: u32, reading: Reading) -> Option<Content> {
     })
 }
 
-/// State numbers are not negative, unless somebody has invented them.
+/// Real state numbers are not negative.
 fn state(to: &mut Operation, state: i32) {
     to.number("state", state as u32);
 }
@@ -113,7 +113,7 @@ mod tests {
         let values: Vec<_> = operation.fields.iter().map(|field| (field.key, field.value.clone())).collect();
         assert_eq!(values, [("host", Value::Name(Bytes::from_static(b"client\x1b1"))), ("state", Value::Number(7)),]);
         assert_eq!(name(6).to_string(), "NSM 1 SM_NOTIFY");
-        // Cut off, and with too much.
+        // Too few bytes, and too many.
         assert!(arguments(name(6), decoder(&octets.slice(..9)), &body).unwrap().problem.is_some());
         let reply = Bytes::from_static(b"\0\0\0\x01\0\0\0\x03");
         let content = results(name(2), decoder(&reply), &body).unwrap();

@@ -1,5 +1,5 @@
-//! From a message's bytes to its operations. Zeros that no memory holds stand for data that travelled in chunks, or
-//! was too long to be kept: only its length is shown.
+//! From a message's bytes to its operations. Zeros that take no memory stand for data that travelled in chunks, or was
+//! too long to be kept: only its length is shown.
 
 use super::{Content, Describe, Operation, Value, rpcbind, v4};
 use crate::event::ProcedureName;
@@ -13,13 +13,13 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Stream};
 
 /// The most bytes that zeros stand for: what one READ or WRITE may carry, with its padding.
 const MAX_STOOD_FOR_OCTETS: usize = v3::MAX_TRANSFER_OCTETS + 4;
-/// A static without contents takes no room in the program and, unread, none in memory.
+/// A static of zeros takes no room in the program's file and, as long as nobody reads it, none in memory.
 static ZEROS: [u8; MAX_STOOD_FOR_OCTETS] = [0; MAX_STOOD_FOR_OCTETS];
 
 /// An item that travelled in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Item {
-    /// Where in the message, chunks included, it belongs. A reply's chunks do not say: they follow the rest.
+    /// Its position in the message, chunks included. A reply's chunks do not say it: they follow the rest.
     pub(crate) position: Option<u32>,
     /// Its bytes.
     pub(crate) octets: u64,
@@ -28,11 +28,11 @@ pub(crate) struct Item {
 /// An RPC message, from its header on.
 #[derive(Clone, Debug)]
 pub(crate) struct Body<'a> {
-    /// What was kept of it.
+    /// The bytes of it that were kept.
     pub(crate) kept: Bytes,
-    /// Bytes behind that were not kept. `None` if their number is unknown.
+    /// How many bytes behind these were not kept. `None` if their number is unknown.
     pub(crate) missing_octets: Option<u64>,
-    /// What travelled apart.
+    /// The items that travelled in chunks.
     pub(crate) items: &'a [Item],
 }
 
@@ -65,7 +65,7 @@ impl Body<'_> {
         Ok(stream)
     }
 
-    /// The stream without what travelled apart.
+    /// The stream without the items that travelled in chunks.
     pub(crate) fn inline(&self) -> Stream {
         let mut stream = Stream::new();
         stream.push_run(self.kept.clone());
@@ -75,13 +75,13 @@ impl Body<'_> {
         stream
     }
 
-    /// Zeros for the bytes that were not kept, if their number is known and no more than data have.
+    /// Zeros for the bytes that were not kept, if their number is known and not above the limit for data.
     pub(super) fn stood_for(&self) -> Option<Bytes> {
         zeros(usize::try_from(self.missing_octets?).unwrap_or(usize::MAX)).ok()
     }
 
-    /// Why what a decoder says of bytes that were not kept means nothing. `data`: the message ends with data, which
-    /// are not told.
+    /// Why a decoder's error about bytes that were not kept means nothing. `data`: the message ends with data, whose
+    /// contents are not shown.
     pub(super) fn incomplete(&self, data: bool) -> Option<Problem> {
         match self.missing_octets {
             Some(0) => None,
@@ -92,7 +92,7 @@ impl Body<'_> {
     }
 }
 
-/// Zeros for what a chunk brings.
+/// Zeros for the data of a chunk.
 pub(super) fn zeros(octets: usize) -> Result<Bytes, Problem> {
     match ZEROS.get(..octets) {
         Some(zeros) => Ok(Bytes::from_static(zeros)),
@@ -108,7 +108,7 @@ pub(super) fn path(path: &Bytes) -> Value {
     }
 }
 
-/// What a call asks for. The decoder stands behind the call's header.
+/// The arguments of a call. The decoder stands behind the call's header.
 pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) -> Option<Content> {
     if name.is_compound() {
         let read = if name.callback { v4::callback_call } else { v4::call };
@@ -134,7 +134,7 @@ pub(crate) fn callback_arguments(decoder: Decoder, body: &Body<'_>) -> Option<Co
     Some(v4::callback_call(decoder, body)).filter(|content| !content.operations.is_empty())
 }
 
-/// What a call's results say. The decoder stands behind the reply's header.
+/// The results of a call. The decoder stands behind the reply's header.
 pub(crate) fn results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) -> Option<Content> {
     let called = name.procedure_name()?;
     let path_apart = path_octets(body);
@@ -151,13 +151,12 @@ pub(crate) fn results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) ->
     }
 }
 
-/// What the results of a COMPOUND say. The decoder reads what was kept, without chunks, and stands behind the reply's
-/// header.
+/// The results of a COMPOUND. The decoder reads what was kept, without chunks, and stands behind the reply's header.
 pub(crate) fn compound_results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) -> Content {
     v4::reply(decoder, body, name.callback)
 }
 
-/// The bytes of a path that is not in the message.
+/// The length of a path that is not in the message.
 fn path_octets(body: &Body<'_>) -> Option<u64> {
     body.items.first().map(|item| item.octets).filter(|&octets| octets > 0)
 }
@@ -181,7 +180,7 @@ impl Reading {
         };
         let mut operation = Operation::new(self.called);
         value.describe(&mut operation);
-        // What stands for the path of a link is not shown as the path.
+        // The zeros that stand for the path of a link are not shown as the path.
         if let Some(octets) = self.path_apart {
             for field in operation.fields.iter_mut().filter(|field| field.key == "path") {
                 field.value = Value::Elsewhere(octets);

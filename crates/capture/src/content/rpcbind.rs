@@ -8,7 +8,7 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder};
 /// The most bytes of a call that is made for a client, or of its results: the most that a datagram holds.
 const MAX_REMOTE_OCTETS: usize = 65_507;
 
-/// What version 2 asks by.
+/// The question of version 2.
 pub(super) struct Mapping {
     program: u32,
     version: u32,
@@ -59,22 +59,22 @@ pub(super) struct Remote {
     procedure: u32,
 }
 
-/// What became of it in versions 3 and 4: where the program is.
+/// The result of such a call in versions 3 and 4: the program's address.
 pub(super) struct RemoteDone(Bytes);
 
 /// The same in version 2.
 pub(super) struct RemoteDone2(u32);
 
-/// Ports.
+/// How many ports a list has.
 pub(super) struct Mappings(u64);
 
-/// Registrations.
+/// How many registrations a list has.
 pub(super) struct Registrations(u64);
 
-/// The addresses of a program.
+/// How many addresses of a program a list has.
 pub(super) struct Addresses(u64);
 
-/// Numbers, which are not told.
+/// Statistics, whose numbers are not shown.
 pub(super) struct Statistics;
 
 impl Decode for Port {
@@ -127,7 +127,7 @@ impl Describe for Seconds {
 
 impl Decode for OfSocket {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        // How much room there is says nothing of the address.
+        // The size of the buffer says nothing about the address.
         decoder.u32()?;
         decoder.opaque(MAX_STRING_OCTETS).map(Self)
     }
@@ -181,7 +181,7 @@ impl Describe for RemoteDone2 {
     }
 }
 
-/// How many there are, each behind a flag; the last flag is false.
+/// How many entries a list has: a flag precedes each, and the last flag is false.
 fn count<T: Decode>(decoder: &mut Decoder) -> Result<u64, DecodeError> {
     let mut count = 0;
     while decoder.optional::<T>()?.is_some() {

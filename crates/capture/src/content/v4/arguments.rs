@@ -1,4 +1,4 @@
-//! What each operation of a COMPOUND is given.
+//! The arguments of each operation of a COMPOUND.
 
 use super::attributes::{attributes, lock, range, share, slot, stability, state};
 use crate::content::{Operation, Value, info};
@@ -44,7 +44,7 @@ fn describe(args: &Args, to: &mut Operation) {
         }
         Args::SetAttr(set) => {
             attributes(&set.attributes, to);
-            // Without a size it means nothing.
+            // Without a size, the stateid means nothing.
             if set.state != StateId::ANONYMOUS {
                 state(to, &set.state);
             }

@@ -1,4 +1,4 @@
-//! What many operations tell: attributes, states, sessions, rights to share.
+//! Data that many operations have: attributes, states, sessions, rights to share.
 
 use crate::content::{Operation, Value};
 use rpcrdma_nfs::v4::{self, FileAttributes, FileType, StateId, ops};
@@ -17,7 +17,7 @@ fn file_type(file_type: FileType) -> &'static str {
     }
 }
 
-/// The attributes in which a person is interested; of bytes that cannot be decoded only how many there should be.
+/// The attributes in which a person is interested; if they cannot be decoded, only how many there should be.
 pub(super) fn attributes(attributes: &FileAttributes, to: &mut Operation) {
     let Ok(values) = attributes.values() else {
         to.number("unread_attributes", attributes.set.len() as u64);

@@ -1,4 +1,4 @@
-//! What each operation of a CB_COMPOUND is given, and has returned.
+//! The arguments and the results of each operation of a CB_COMPOUND.
 
 use super::attributes::{attributes, range, slot, state};
 use crate::content::{Operation, Value};

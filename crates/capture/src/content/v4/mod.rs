@@ -26,7 +26,7 @@ pub struct Compound {
     pub callback: bool,
     /// The minor version; a reply does not say it.
     pub minor: Option<u32>,
-    /// What the requester calls it, mostly nothing.
+    /// The requester's name for it, mostly empty.
     pub tag: Bytes,
 }
 
@@ -40,9 +40,9 @@ const WRITE_FRONT_OCTETS: usize = 36;
 /// Why an operation could not be read.
 enum Fault {
     Xdr(DecodeError),
-    /// It is none of the minor version.
+    /// The minor version does not have this operation.
     Version(u32, u32),
-    /// What a chunk brings cannot stand there.
+    /// The data of a chunk cannot stand there.
     Chunk(String),
 }
 
@@ -56,11 +56,11 @@ impl From<DecodeError> for Fault {
 struct Walk<'a> {
     body: &'a Body<'a>,
     decoder: Decoder,
-    /// Where what was kept ends, in bytes of the message with its chunks.
+    /// The end of the kept bytes, as a position in the message with its chunks.
     kept_end: usize,
-    /// What travelled in Write chunks and was not met yet; in calls nothing, since Read chunks say where they belong.
+    /// Items of Write chunks that the walk has not met yet; none in calls, since Read chunks say where they belong.
     items: &'a [Item],
-    /// The bytes of each that was met, padding included.
+    /// The bytes of each item that the walk has met, padding included.
     apart: Vec<usize>,
 }
 
@@ -95,7 +95,7 @@ impl<'a> Walk<'a> {
                 Err(fault) => return (operations, Some(self.at_fault(&fault, Some((at, begin))))),
             };
             if self.decoder.position() > self.kept_end {
-                // Data may end where nothing was kept: only its length is shown.
+                // Data may end behind the kept bytes: only its length is shown.
                 let front = match operation.name {
                     "READ" => READ_FRONT_OCTETS,
                     "WRITE" => WRITE_FRONT_OCTETS,
@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
         (operations, problem)
     }
 
-    /// What is wrong with an operation: the how manieth, and where it begins.
+    /// What is wrong with an operation. `operation`: its number, and where it begins.
     fn at_fault(&self, fault: &Fault, operation: Option<(usize, usize)>) -> String {
         let ends =
             matches!(fault, Fault::Xdr(DecodeError::Truncated { .. })) || self.decoder.position() > self.kept_end;
@@ -215,7 +215,7 @@ fn read_call(
         let tag = Tag::decode(&mut decoder)?;
         let minor = decoder.u32()?;
         if callback {
-            // The results of SETCLIENTID, in minor version 0.
+            // `callback_ident`, which the client has set by SETCLIENTID in minor version 0.
             decoder.u32()?;
         }
         Ok::<_, DecodeError>((tag, minor))
@@ -252,7 +252,7 @@ pub(super) fn reply(mut decoder: Decoder, body: &Body<'_>, callback: bool) -> Co
     Content { operations, problem, compound: Some(compound), gss: None }
 }
 
-/// Even what stands before the operations cannot be read.
+/// The content if not even the part before the operations can be read.
 fn unread(body: &Body<'_>, error: &DecodeError) -> Content {
     let problem = body.incomplete(false).unwrap_or_else(|| format!("does not decode: {error}"));
     Content { problem: Some(problem), ..Content::default() }

@@ -1,4 +1,4 @@
-//! What each operation of a COMPOUND has returned.
+//! The results of each operation of a COMPOUND.
 
 use super::attributes::{attributes, delegation, lock, range, slot, stability, state};
 use crate::content::{Operation, Value, info, read};
@@ -60,7 +60,7 @@ fn describe(outcome: &Outcome, to: &mut Operation) {
     }
 }
 
-/// Who holds the conflicting lock.
+/// The conflicting lock and its owner.
 fn denied(failure: &ops::LockFailure, to: &mut Operation) {
     if let ops::Refusal::Told(denied) = failure {
         lock(to, denied.kind);

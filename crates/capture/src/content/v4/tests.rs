@@ -1,4 +1,4 @@
-//! Messages of which the reader has kept the beginning.
+//! Messages of which the reader has kept only the beginning.
 
 use super::*;
 use rpcrdma_nfs::v4::{Args, Arguments, Outcome, Results, StateId, ops};
@@ -10,7 +10,7 @@ fn encoded(value: &impl Encode) -> Bytes {
     encoder.finish().to_bytes()
 }
 
-/// What is told of a message of which so many bytes were kept: names, and the count of data.
+/// What is shown of a message of which this many bytes were kept: names, and the count of data.
 fn told(octets: &Bytes, kept: usize, is_call: bool) -> (Vec<String>, Option<String>) {
     let missing_octets = Some((octets.len() - kept) as u64);
     let body = Body { kept: octets.slice(..kept), missing_octets, items: &[] };
@@ -33,7 +33,7 @@ fn data_that_were_not_kept_are_told_by_their_length() {
     let read: Outcome = Outcome::Read(Ok(ops::ReadOk { end: true, data }));
     let reply =
         encoded(&Results::of(Tag::default(), vec![Outcome::PutRootFh(Ok(())), read, Outcome::PutRootFh(Ok(()))]));
-    // What stands before the second operation, and with it before the data.
+    // How many bytes stand before the second operation, and how many of the operation before the data.
     let cases = [(&call, true, 16, WRITE_FRONT_OCTETS, "WRITE"), (&reply, false, 20, READ_FRONT_OCTETS, "READ")];
     for (octets, is_call, first, front, name) in cases {
         let with_data = format!("{name} Count(3000)");
