@@ -1,6 +1,6 @@
 //! Which call a message belongs to: by XID, by the handles that the call's chunks name, by the order of RDMA Reads.
 //!
-//! Holds what is unanswered, within limits: a capture whose replies are missing pushes the oldest out.
+//! Holds unanswered calls and RDMA Reads, within limits: if the replies are missing in a capture, the oldest goes.
 
 use crate::{
     content::{Content, GssCall, Item},
@@ -21,23 +21,23 @@ const MAX_ITEMS: usize = 4;
 /// RDMA Reads of one end that are not answered: several times the depth in use.
 pub(super) const MAX_READS: usize = 1024;
 
-/// What a call is, as its reply is read by it.
+/// What a reader must know of a call to read its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Called {
-    /// What it is for.
+    /// Its procedure.
     pub(super) name: ProcedureName,
     /// How it is protected.
     pub(super) gss: Option<GssCall>,
 }
 
 impl Called {
-    /// By a call's header, and by what it says.
+    /// From a call's header and its content.
     pub(super) fn of(id: CallId, content: Option<&Content>) -> Self {
         Self { name: ProcedureName::of(id, content), gss: gss_call(content) }
     }
 }
 
-/// How a call is protected, by what it says.
+/// How a call is protected, by its content.
 pub(super) fn gss_call(content: Option<&Content>) -> Option<GssCall> {
     Some(content?.gss.as_ref()?.call)
 }
@@ -172,7 +172,8 @@ impl Calls {
         Some((call.tag, time.saturating_sub(call.time)))
     }
 
-    /// A later part of a Call was sent: the call, which has these chunks too. Its last part shows how it is protected.
+    /// A later part of a Call was sent, which has these chunks too. Returns the call. Its last part shows how it is
+    /// protected.
     pub(super) fn goes_on(&mut self, xid: u32, requester: End, lists: &Lists, gss: Option<GssCall>) -> Option<CallTag> {
         let call = self.open.iter_mut().find(|call| (call.tag.xid, call.tag.requester) == (xid, requester))?;
         call.expose(lists);
@@ -180,7 +181,7 @@ impl Calls {
         Some(call.tag)
     }
 
-    /// A part of a Reply was sent by `from` that others follow: the call.
+    /// `from` sent a part of a Reply that others follow. Returns the call.
     pub(super) fn being_answered(&self, xid: u32, from: End) -> Option<CallTag> {
         let call = self.open.iter().find(|call| (call.tag.xid, call.tag.requester.other()) == (xid, from))?;
         Some(call.tag)
@@ -226,19 +227,19 @@ impl Calls {
         self.open.iter().find(|call| call.tag.number == number)
     }
 
-    /// Of a long call that begins with so many bytes: how many follow, and its Read chunks.
+    /// For a long call that begins with `here` bytes: how many follow, and its Read chunks.
     pub(super) fn long_call(&self, tag: Option<CallTag>, here: u64) -> (Option<u64>, Vec<Item>) {
         let call = self.tagged(tag);
         let missing = call.and_then(|call| call.long_call_octets.checked_sub(here));
         (missing, call.map(|call| call.items.clone()).unwrap_or_default())
     }
 
-    /// Whether a long reply that begins with a whole RDMA Write ends with it: it has nowhere else to go.
+    /// Whether a long reply that begins with a whole RDMA Write ends with it: there is no other memory for it.
     pub(super) fn long_reply_ends(&self, tag: Option<CallTag>) -> bool {
         self.tagged(tag).is_some_and(|call| !call.more_room)
     }
 
-    /// What a long call is has been seen.
+    /// The content of a long call was seen: notes its procedure and protection.
     pub(super) fn named(&mut self, tag: CallTag, Called { name, gss }: Called) -> CallTag {
         self.is_for(tag.requester, Some(name));
         for call in self.open.iter_mut().filter(|call| call.tag.number == tag.number) {

@@ -60,7 +60,7 @@ struct Sequence {
     /// The payload so far, and the bytes of it that were not kept.
     kept: Vec<u8>,
     missing_octets: u64,
-    /// What travels in Read chunks.
+    /// The items that travel in Read chunks.
     items: Vec<Item>,
 }
 
@@ -78,7 +78,7 @@ impl Sequence {
 
     /// Adds a message's payload, of which `missing_octets` are not there.
     fn add(&mut self, payload: &[u8], missing_octets: u64) {
-        // Nothing is kept behind what is missing.
+        // Nothing is kept behind missing bytes.
         let room = if self.missing_octets == 0 { MAX_SEQUENCE_OCTETS.saturating_sub(self.kept.len()) } else { 0 };
         let here = payload.get(..room).unwrap_or(payload);
         self.kept.extend_from_slice(here);
@@ -87,7 +87,7 @@ impl Sequence {
     }
 }
 
-/// What happened, and what the RPC message in it says.
+/// An event, and the content of the RPC message in it.
 struct Told {
     kind: EventKind,
     content: Option<Content>,
@@ -105,12 +105,12 @@ struct Common {
     ends: [SocketAddr; 2],
     /// Which of the two asked for the connection.
     initiator: usize,
-    /// Whether it was seen who asked for it.
+    /// Whether the capture shows which end asked for it.
     begun: bool,
-    /// Once it is known what it carries.
+    /// The connection, once it is known what it carries.
     identity: Option<Rc<Connection>>,
     calls: Calls,
-    /// For each end: what it has begun and not ended.
+    /// For each end: the sequence that it has begun and not ended.
     sequences: [Option<Sequence>; 2],
     request_crc: bool,
     /// Nothing more is to be read.
@@ -127,7 +127,7 @@ pub(super) struct Flow {
     pub(super) last_used: u64,
 }
 
-/// What a packet is handled with.
+/// What is needed to handle a packet.
 pub(super) struct Context<'a> {
     pub(super) shared: &'a mut Shared,
     pub(super) time: Duration,
@@ -178,7 +178,7 @@ impl Flow {
             self.halves[from].fin = Some(sequence.wrapping_add(segment.payload.len() as u32));
         }
         if segment.reset || self.halves.iter().all(|half| half.fin.is_some()) {
-            // The end that was first.
+            // The end that closed first.
             self.close(if segment.reset { from } else { 1 - from }, segment.reset, context)?;
         }
         Ok(())
@@ -234,7 +234,7 @@ impl Flow {
         Ok(())
     }
 
-    /// No more comes: what is held is read as far as it goes, and given up.
+    /// No more packets come: reads what is held as far as possible, and drops the rest.
     pub(super) fn finish(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         if self.closed {
             return Ok(());
@@ -558,7 +558,7 @@ mod tests {
         assert_eq!((sequence.kept.len(), sequence.missing_octets), (MAX_SEQUENCE_OCTETS, 0));
         sequence.add(&[2, 3], 4);
         assert_eq!((sequence.kept.len(), sequence.missing_octets), (MAX_SEQUENCE_OCTETS, 6));
-        // What follows a gap is not what it would be taken for.
+        // Bytes behind a gap are not kept, because they would seem to follow the bytes before it.
         let mut sequence = new();
         sequence.add(&[1], 1);
         sequence.add(&[2], 0);

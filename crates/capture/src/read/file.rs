@@ -67,7 +67,7 @@ fn pcapng(file: impl Read, take: &mut Take<'_>) -> Result<bool, ReadError> {
         };
         match &block {
             Block::EnhancedPacket(found) => take(found.timestamp, link(found.interface_id), &found.data)?,
-            // Has no time.
+            // This block has no time.
             Block::SimplePacket(found) => take(Duration::ZERO, link(0), &found.data)?,
             _ => continue,
         }

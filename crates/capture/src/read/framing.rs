@@ -1,6 +1,6 @@
 //! From bytes in order to MPA's frames, and back into step where bytes are missing.
 //!
-//! Holds one frame at most, in search of one a few. A search takes an FPDU for one when its CRC is right, or, where
+//! Holds at most one frame; a search holds a few. A search takes an FPDU for one when its CRC is right, or, where
 //! CRCs may be off, when [`CHAIN_FPDUS`] in a row look like FPDUs.
 
 use rpcrdma_iwarp::protocol::{
@@ -11,17 +11,17 @@ use rpcrdma_iwarp::protocol::{
     rdmap::{Opcode, READ_REQUEST_OCTETS},
 };
 
-/// FPDUs in a row that look right, for a search without CRCs. Each has some 20 bits that must be as they are.
+/// FPDUs in a row that look right, for a search without CRCs. Each has some 20 bits whose values are fixed.
 const CHAIN_FPDUS: usize = 3;
-/// After this many bytes in which a search has found nothing, a stream whose beginning was not captured counts as no
-/// iWARP. The longest FPDU has 65,544.
+/// After this many bytes in which a search has found nothing, a stream whose beginning was not captured does not count
+/// as iWARP. The longest FPDU has 65,544.
 const MAX_SKIPPED_OCTETS: u64 = 1 << 20;
-/// What both set-up frames begin with.
+/// The beginning of both set-up frames.
 const KEY: &[u8] = b"MPA ID Re";
 /// Bytes that tell whether something looks like an FPDU.
 const LOOK_OCTETS: usize = LENGTH_OCTETS + UNTAGGED_OCTETS;
 
-/// What comes out.
+/// The output of the framing.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unit<'a> {
     SetUp(Kind, Frame),
@@ -43,7 +43,7 @@ enum State {
     SetUp,
     /// FPDUs come.
     Fpdus,
-    /// Where the next begins is not known.
+    /// It is not known where the next FPDU begins.
     Search,
     /// The rest is not looked at.
     Ended,
@@ -66,7 +66,7 @@ pub(super) struct Framing {
     found: bool,
 }
 
-/// What is done with the front of the bytes.
+/// What to do with the first of the bytes.
 enum Step<'a> {
     Wait,
     Skip(usize),
@@ -85,7 +85,7 @@ impl Framing {
         self.state == State::Ended
     }
 
-    /// Looks at nothing more.
+    /// Reads no more bytes.
     pub(super) fn end(&mut self) {
         self.state = State::Ended;
         self.held = Vec::new();
@@ -100,7 +100,7 @@ impl Framing {
         }
     }
 
-    /// Takes the next bytes. `last`: no more will come, so what looks right is taken for it.
+    /// Takes the next bytes. `last`: no more will come, so bytes that look right are accepted.
     pub(super) fn octets<E>(
         &mut self,
         octets: &[u8],

@@ -21,7 +21,7 @@ pub(super) enum Whole {
     Terminate(Vec<u8>),
 }
 
-/// A tagged message, or what has come of it.
+/// A tagged message, or the part of it that has come.
 #[derive(Debug)]
 pub(super) struct TaggedRun {
     pub(super) opcode: Opcode,
@@ -125,7 +125,7 @@ impl Messages {
         }
     }
 
-    /// What is left of messages that the capture does not finish.
+    /// The messages that the capture does not finish, as far as they have come.
     pub(super) fn finish(&mut self) -> Vec<Whole> {
         let untagged = self.untagged.iter_mut().filter_map(Option::take);
         let mut whole: Vec<_> = untagged.filter_map(|begun| Begun { partial: true, ..begun }.whole()).collect();

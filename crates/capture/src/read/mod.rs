@@ -1,7 +1,7 @@
 //! Reading a capture: packets, TCP streams, FPDUs or records, messages, calls.
 //!
-//! One pass over the file; nothing is kept but what is under way. Whatever a file holds, memory stays within the limits
-//! named here and in the modules; what they cut off is reported as a gap.
+//! One pass over the file keeps only what is under way. Whatever a file holds, memory stays within the limits named
+//! here and in the modules; data beyond a limit is reported as a gap.
 
 mod calls;
 mod connection;
@@ -27,13 +27,13 @@ pub const MAX_SEARCHED_OCTETS: u64 = 1 << 30;
 
 /// Takes events.
 pub trait Sink {
-    /// The next one, in the order in which messages were complete.
+    /// The next event, in the order in which messages were complete.
     ///
     /// # Errors
     /// If it cannot be shown; reading ends.
     fn event(&mut self, event: &Event) -> io::Result<()>;
 
-    /// There are no more.
+    /// There are no more events.
     ///
     /// # Errors
     /// If messages that were held back cannot be shown.
@@ -95,7 +95,7 @@ impl Summary {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The file.
+    /// The file cannot be read.
     #[error("cannot read the capture")]
     Io(#[source] io::Error),
     /// It is neither pcap nor pcapng.

@@ -29,7 +29,7 @@ const LOOPBACK_OCTETS: usize = 4;
 const ROCE_ETHER_TYPE: EtherType = EtherType(0x8915);
 /// The UDP port of RoCE version 2.
 const ROCE_PORT: u16 = 4791;
-/// The types of ERF records that hold InfiniBand's packets: of the link, and those with the link's own.
+/// The types of ERF records that hold InfiniBand's packets: TYPE_INFINIBAND and TYPE_INFINIBAND_LINK.
 const ERF_INFINIBAND: [u8; 2] = [21, 25];
 /// Where an ERF record has its type; the highest bit says that more of the header follows.
 const ERF_TYPE_AT: usize = 8;
@@ -193,7 +193,7 @@ mod tests {
             assert_eq!((found.from, found.to), ("10.0.0.1:7".parse().unwrap(), "10.0.0.2:9".parse().unwrap()));
             assert_eq!((found.sequence, found.acknowledgment, found.payload), (1, Some(3), &b"payload"[..]));
             for end in 0..octets.len() {
-                // Nothing that is cut off is read.
+                // A packet that is cut off is not read beyond its end.
                 segment(link, &octets[..end]);
             }
         }

@@ -1,7 +1,7 @@
 //! One direction of a TCP connection: segments in any order become bytes in order.
 //!
-//! Owns the bytes that wait for earlier ones. What the capture lacks becomes a gap as soon as that is certain: the
-//! other end has acknowledged what lies behind, or too much waits.
+//! Owns the bytes that wait for earlier ones. Bytes that the capture lacks become a gap as soon as that is certain: the
+//! other end has acknowledged later bytes, or too many bytes wait.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ pub(super) const MAX_DIRECTION_OCTETS: usize = 6 << 20;
 /// Segments that wait in one direction.
 pub(super) const MAX_DIRECTION_SEGMENTS: usize = 16_384;
 
-/// What comes out.
+/// The output of the reassembly.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Piece<'a> {
     /// The next bytes.
     Octets(&'a [u8]),
-    /// The capture lacks so many.
+    /// The capture lacks this many bytes.
     Gap(u64),
 }
 

@@ -13,7 +13,7 @@ const MAX_KEPT_OCTETS: usize = 64 << 10;
 const MAX_RECORD_OCTETS: u64 = 64 << 20;
 /// The mark of a fragment.
 const MARK_OCTETS: usize = 4;
-/// In the mark: it is the record's last fragment.
+/// The bit of a mark that says: this is the record's last fragment.
 const LAST: u32 = 1 << 31;
 /// Bytes that show whether something looks like a record: the mark, the XID, the kind, and what follows it.
 const LOOK_OCTETS: usize = MARK_OCTETS + 12;
@@ -36,14 +36,14 @@ enum State {
     Search,
     /// A mark comes.
     Mark,
-    /// So many bytes of a fragment come, of the last one or not.
+    /// This many bytes of a fragment come, of the last one or not.
     Fragment(u32, bool),
 }
 
 #[derive(Debug)]
 pub(super) struct Records {
     state: State,
-    /// A mark, or what a search looks at, as far as it has come.
+    /// The bytes of a mark, or those that a search looks at, as far as they have come.
     held: Vec<u8>,
     record: Record,
 }
@@ -58,8 +58,8 @@ impl Records {
         *self = Records::new();
     }
 
-    /// What of the next bytes, which begin where a segment does, belongs to records: all of them, once one was found.
-    /// `is_called`: whether a Reply with this XID is waited for.
+    /// The part of the next bytes, which begin with a segment, that belongs to records: all of them, once a record was
+    /// found. `is_called`: whether a call waits for a Reply with this XID.
     pub(super) fn sought<'a>(&mut self, octets: &'a [u8], is_called: impl Fn(u32) -> bool) -> Cow<'a, [u8]> {
         if self.state != State::Search {
             return Cow::Borrowed(octets);
@@ -121,7 +121,7 @@ impl Records {
     }
 }
 
-/// Whether a record with a Call begins here, or with a Reply that is waited for.
+/// Whether a record with a Call begins here, or with a Reply for which a call waits.
 fn looks_right(octets: &[u8], is_called: &dyn Fn(u32) -> bool) -> bool {
     let word = |index: usize| {
         let at = MARK_OCTETS * index;

@@ -14,8 +14,8 @@ use rpcrdma_xdr::{Decoder, Stream};
 /// The procedure by which servers call back.
 const CB_COMPOUND: u32 = v4::callback::Arguments::PROCEDURE;
 
-/// The RPC header at the beginning of `body`, and what follows it. `called`: what a Reply answers, if that is known.
-/// `may_call_back`: a Call may be one of NFS version 4's callbacks, whatever its program's number is.
+/// The RPC header at the beginning of `body`, and what follows it. `called`: the call that a Reply answers, if it is
+/// known. `may_call_back`: a Call may be one of NFS version 4's callbacks, whatever its program's number is.
 pub(super) fn message(
     body: &Body<'_>,
     may_call_back: bool,
@@ -55,8 +55,8 @@ pub(super) fn message(
     Some((Rpc::Reply { xid: header.xid, outcome }, content))
 }
 
-/// What RPCSEC_GSS says, and what `read` finds in what it has not sealed: in a body, behind so many words after the
-/// header.
+/// The data of RPCSEC_GSS, and the content that `read` finds in the part that is not sealed. `read` gets a body, and
+/// how many words precede this part behind the header.
 fn protected(
     gss: Result<Gss, String>,
     body: &Body<'_>,
@@ -72,7 +72,7 @@ fn protected(
     })
 }
 
-/// What a Call asks for, behind so many words after its header.
+/// The arguments of a Call, which begin `words_before` words behind its header.
 fn arguments(id: CallId, body: &Body<'_>, words_before: usize, may_call_back: bool) -> Option<Content> {
     let name = ProcedureName::from(id);
     let may_call_back = may_call_back && name.program_name().is_none() && id.procedure == CB_COMPOUND;
@@ -89,7 +89,7 @@ fn arguments(id: CallId, body: &Body<'_>, words_before: usize, may_call_back: bo
     }
 }
 
-/// What the results of a call say, behind so many words after the Reply's header.
+/// The results of a call, which begin `words_before` words behind the Reply's header.
 fn results(called: ProcedureName, body: &Body<'_>, words_before: usize) -> Option<Content> {
     // Which of its items travelled in chunks shows only when the operations of a COMPOUND are read.
     let stream = if called.is_compound() { Ok(body.inline()) } else { body.stream() };
@@ -110,7 +110,7 @@ fn pass(decoder: &mut Decoder, words: usize) -> Option<()> {
     (0..words).try_for_each(|_| decoder.u32().map(drop)).ok()
 }
 
-/// The same of a message whose other parts follow.
+/// The same for a message whose other parts follow.
 pub(super) fn beginning(octets: &Bytes, called: impl FnOnce(u32) -> Option<Called>) -> Option<Rpc> {
     let body = Body { kept: octets.clone(), missing_octets: None, items: &[] };
     message(&body, false, called).map(|(rpc, _)| rpc)

@@ -1,4 +1,4 @@
-//! All TCP connections of a capture, by their ports and addresses. Bounded: the one silent longest makes room.
+//! All TCP connections of a capture, by their ports and addresses. Bounded: the one that was silent longest makes room.
 
 use super::{
     MAX_CONNECTIONS, Shared, Sink, Summary,
