@@ -1,6 +1,6 @@
 //! What a capture shows: one [`Event`] for each message, with the connection and the call that it belongs to.
 //!
-//! Events own what they tell; it is bounded by what one Send can hold of chunk lists.
+//! Events own their data, which is bounded by the chunk lists that one Send can hold.
 
 use crate::content::Content;
 use crate::header::{TransportHeader, Unreadable};
@@ -96,7 +96,7 @@ pub fn operation_names() -> impl Iterator<Item = &'static str> {
     v4::Op::ALL.iter().map(|op| op.name()).chain(v4::callback::Op::ALL.iter().map(|op| op.name()))
 }
 
-/// What `v3::Status` calls those that have no name.
+/// The name that `v3::Status` gives to all statuses without a name.
 const UNKNOWN_STATUS: &str = "NFS3ERR_?";
 
 /// What a TCP connection carries.
@@ -115,7 +115,8 @@ pub struct Connection {
     pub number: u64,
     /// What it carries.
     pub carries: Carries,
-    /// Who asked for it, drawn on the left: by its SYN, by MPA's request, or, where neither was captured, by ports.
+    /// The end that asked for it, drawn on the left: its SYN or MPA's request shows it, or the ports, if neither was
+    /// captured.
     pub initiator: SocketAddr,
     /// The other end.
     pub responder: SocketAddr,
@@ -124,9 +125,9 @@ pub struct Connection {
 /// An end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum End {
-    /// Who asked for the connection.
+    /// The end that asked for the connection.
     Initiator,
-    /// Who was asked.
+    /// The end that was asked.
     Responder,
 }
 
@@ -175,7 +176,7 @@ impl ProcedureName {
         (is_nfs3 || self.program == nfsacl::PROGRAM) && self.procedure != 0
     }
 
-    /// What a call is for, by its header and by what it says.
+    /// The procedure of a call, by its header and its content.
     pub fn of(id: CallId, content: Option<&Content>) -> Self {
         let name = ProcedureName::from(id);
         ProcedureName { callback: name.callback || content.is_some_and(Content::is_callback), ..name }
@@ -258,13 +259,13 @@ pub struct CallTag {
     pub number: u64,
     /// Its XID.
     pub xid: u32,
-    /// Who made it.
+    /// The end that made it.
     pub requester: End,
-    /// What it is for, once that was seen.
+    /// Its procedure, once that was seen.
     pub name: Option<ProcedureName>,
 }
 
-/// What the results of an executed call begin with.
+/// The status at the beginning of an executed call's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// A status of NFS version 2.
@@ -297,7 +298,7 @@ impl fmt::Display for Status {
 pub enum Outcome {
     /// The call was executed; with its status, where there is one.
     Executed(Option<Status>),
-    /// It was not.
+    /// The call was not executed.
     Rejected(Rejection),
 }
 
@@ -310,7 +311,7 @@ pub enum Rpc {
     Reply {
         /// The call's XID.
         xid: u32,
-        /// What has become of it.
+        /// The call's outcome.
         outcome: Outcome,
     },
 }
@@ -331,9 +332,9 @@ pub enum Message {
         /// It continues the message before, as version 2 allows.
         continues: bool,
     },
-    /// No such message.
+    /// A message that cannot be read.
     Unreadable(Unreadable),
-    /// The capture has not all of it.
+    /// The capture does not have all of it.
     Partial,
 }
 
@@ -347,12 +348,12 @@ pub enum EventKind {
     Unread(&'static str),
     /// The capture lacks bytes here.
     Gap {
-        /// How many.
+        /// How many bytes.
         octets: u64,
     },
     /// FPDUs are read from here on, after bytes that could not be.
     Resumed {
-        /// How many.
+        /// How many bytes were skipped.
         skipped_octets: u64,
     },
     /// An FPDU whose CRC is wrong.
@@ -362,7 +363,7 @@ pub enum EventKind {
     },
     /// One of the four Sends.
     Send {
-        /// Which.
+        /// Which of the four.
         opcode: Opcode,
         /// The handle it invalidates.
         invalidate: Option<u32>,
@@ -421,17 +422,17 @@ pub struct Tagged {
 /// Something that happened, where and when.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// Since the capture's first packet: when the message's last byte was seen.
+    /// When the message's last byte was seen, since the capture's first packet.
     pub time: Duration,
-    /// On which connection.
+    /// The connection on which it happened.
     pub connection: Rc<Connection>,
-    /// Who sent it.
+    /// The end that sent it.
     pub from: End,
     /// The call that it belongs to.
     pub call: Option<CallTag>,
-    /// What it is.
+    /// The kind of event.
     pub kind: EventKind,
-    /// What the RPC message says that it brings or completes, if the message's program is one that is read.
+    /// The content of the RPC message that it brings or completes, if the reader knows the message's program.
     pub content: Option<Content>,
 }
 

@@ -18,10 +18,10 @@ pub enum TransportHeader {
     V2(v2::Header),
 }
 
-/// Why there is none.
+/// Why a header cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// As version 1, or as none that is known.
+    /// As version 1, or as an unknown version.
     #[error(transparent)]
     V1(#[from] V1Error),
     /// As version 2.
@@ -97,7 +97,7 @@ impl TransportHeader {
         }
     }
 
-    /// The flags, which version 1 has not.
+    /// The flags, which version 1 does not have.
     pub fn flags(&self) -> v2::Flags {
         match self {
             TransportHeader::V1(_) => v2::Flags::default(),
@@ -108,7 +108,7 @@ impl TransportHeader {
     pub(crate) fn meaning(&self) -> Meaning<'_> {
         match self {
             TransportHeader::V1(header) => match &header.body {
-                // Only a long Call has something to read.
+                // Only a long Call has Read chunks here.
                 v1::Body::Nomsg(lists) if !lists.reads.is_empty() => Meaning::Call(lists),
                 v1::Body::Nomsg(_) | v1::Body::Error(_) => Meaning::Reply,
                 v1::Body::Msg(lists) | v1::Body::Msgp { lists, .. } => Meaning::CallOrReply(lists),

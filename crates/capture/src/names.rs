@@ -1,4 +1,4 @@
-//! Names in JSON, for programs; how people see them is what [`rpcrdma_nfs::names`] says.
+//! Names in JSON, for programs. [`rpcrdma_nfs::names`] has the form for people.
 
 pub use rpcrdma_nfs::names::{escaped, is_deceptive};
 use serde_json::Value;

@@ -175,7 +175,7 @@ fn operation(operation: &Operation) -> Json {
     Json::Object(fields)
 }
 
-/// Bytes that are text, or under another key what they are.
+/// Bytes as text if they are text, else in hexadecimal under another key.
 fn octets(fields: &mut Map<String, Json>, key: &str, octets: &[u8]) {
     match std::str::from_utf8(octets) {
         Ok(text) => fields.insert(key.into(), text.into()),

@@ -1,7 +1,7 @@
-//! Calls of interest: passes on what belongs to them, with their replies, and leaves out the rest.
+//! Passes on the events of calls of interest, with their replies, and leaves out the rest.
 //!
-//! Holds what cannot be decided yet, at most [`MAX_HELD_OCTETS`]: a long call is named only by its RDMA Read Response,
-//! and whether a call is slow shows with its reply. What must make room undecided is shown.
+//! Holds events about which it cannot decide yet, at most [`MAX_HELD_OCTETS`]: only the RDMA Read Response names a long
+//! call's procedure, and only the reply shows whether a call is slow. Undecided events that must make room are shown.
 
 use crate::{
     event::{CallTag, Event, EventKind, operation_names},
@@ -11,22 +11,22 @@ use std::{collections::BTreeMap, io, time::Duration};
 
 /// Bytes of events that are held, by what each may take: some seconds of a busy server.
 pub const MAX_HELD_OCTETS: usize = 64 << 20;
-/// What an event counts at least.
+/// The least that an event counts for, in bytes.
 const EVENT_OCTETS: usize = 1 << 10;
-/// What a message's header with its chunk lists takes for each of its bytes.
+/// How many bytes of memory each byte of a message's header and chunk lists takes.
 const HEADER_FACTOR: u64 = 4;
 /// The longest header that is kept.
 const MAX_HEADER_OCTETS: u64 = 64 << 10;
 
-/// Which calls are shown: those that meet everything that is asked for.
+/// Which calls are shown: those that meet all conditions.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Those with one of these XIDs; empty: with any.
+    /// Calls with one of these XIDs; empty: with any.
     pub xids: Vec<u32>,
-    /// Those of one of these procedures, in any case of letters, and COMPOUNDs with one of these operations; empty: of
-    /// any.
+    /// Calls of one of these procedures, in any case of letters, and COMPOUNDs with one of these operations; empty:
+    /// calls of any.
     pub procedures: Vec<String>,
-    /// Those whose reply took longer, and those that waited longer for one that the capture does not have.
+    /// Calls whose reply took longer, and calls that waited longer for a reply that the capture does not have.
     pub slower_than: Option<Duration>,
 }
 
@@ -36,7 +36,7 @@ impl Wanted {
         self.xids.is_empty() && self.procedures.is_empty() && self.slower_than.is_none()
     }
 
-    /// What a message of a call says of it; `None`: its procedure or its operations are not known yet.
+    /// Whether a message shows that its call is wanted; `None`: its procedure or its operations are not known yet.
     fn call(&self, tag: &CallTag, event: &Event) -> Option<bool> {
         if !self.xids.is_empty() && !self.xids.contains(&tag.xid) {
             return Some(false);
@@ -55,7 +55,7 @@ impl Wanted {
         let content = event.content.as_ref()?;
         match content.operations.iter().any(|operation| is_wanted(operation.name)) {
             true => Some(true),
-            // What could not be read of the call, the reply may tell.
+            // The reply may show operations that could not be read in the call.
             false => (content.problem.is_none() && event.from == tag.requester).then_some(false),
         }
     }
@@ -73,13 +73,13 @@ enum Call {
     LeftOut,
 }
 
-/// What is held of a call.
+/// The events that are held of a call.
 struct Held {
     events: Vec<Event>,
     began: Duration,
-    /// Whether what the call is for is wanted, once that is known.
+    /// Whether the call's procedure is wanted, once it is known.
     named: Option<bool>,
-    /// What all of it counts with.
+    /// The bytes that all events count for.
     octets: usize,
 }
 
@@ -93,7 +93,7 @@ pub struct Filtered<S> {
     last_time: Duration,
 }
 
-/// The bytes that an event is counted with.
+/// The bytes that an event counts for.
 fn weight(event: &Event) -> usize {
     let octets = match &event.kind {
         EventKind::Send { octets, .. } => octets.min(&MAX_HEADER_OCTETS) * HEADER_FACTOR,
@@ -186,7 +186,7 @@ impl<S: Sink> Sink for Filtered<S> {
         }
     }
 
-    /// Shows unanswered calls that waited long enough, then what the sink makes of the whole capture's summary.
+    /// Shows unanswered calls that waited long enough, then passes on the whole capture's summary.
     fn finish(&mut self, summary: &Summary) -> io::Result<()> {
         for (_, call) in std::mem::take(&mut self.calls) {
             let Call::Held(held) = call else { continue };

@@ -1,11 +1,11 @@
-//! What RPCSEC_GSS says of a message, in words and as JSON.
+//! The data of RPCSEC_GSS in a message, in words and as JSON.
 
 use crate::content::{Gss, GssBody};
 use rpcrdma_oncrpc::gss::{GssProcedure, GssService};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-/// The status of GSS-API by which more tokens are asked for.
+/// The status of GSS-API that asks for another token.
 const CONTINUE_NEEDED: u32 = 1;
 
 fn procedure(procedure: GssProcedure) -> &'static str {
@@ -17,7 +17,7 @@ fn procedure(procedure: GssProcedure) -> &'static str {
     }
 }
 
-/// As mounts call it: Kerberos is the only mechanism in use.
+/// The name in mount options: Kerberos is the only mechanism in use.
 fn service(service: GssService) -> &'static str {
     match service {
         GssService::Authentication => "krb5",
@@ -29,7 +29,7 @@ fn service(service: GssService) -> &'static str {
 /// In brackets, with a space before them.
 pub(super) fn text(gss: &Gss) -> String {
     let mut text = format!(" [{}", procedure(gss.call.procedure));
-    // What makes contexts has neither (RFC 2203 section 5.2.2).
+    // Messages that make contexts have neither (RFC 2203 section 5.2.2).
     let in_context = matches!(gss.call.procedure, GssProcedure::Data | GssProcedure::Destroy);
     if let Some(of) = gss.call.service.filter(|_| in_context) {
         let _ = write!(text, " {}, sequence {}", service(of), gss.call.sequence);

@@ -22,7 +22,7 @@ const WIDTH: usize = 96;
 /// Columns left of the requester's line: time, and "Call".
 const MARGIN: usize = 18;
 
-/// With which signs lines are drawn.
+/// The signs with which lines are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// `|`, `-`, `<`, `>`.
@@ -72,7 +72,7 @@ struct Group {
     outcome: Option<Outcome>,
 }
 
-/// Draws a ladder for each call when it is answered, and what belongs to none in between.
+/// Draws a ladder for each call when it is answered, and between them the messages that belong to no call.
 pub struct Ladder<W> {
     out: W,
     style: Style,
@@ -179,7 +179,7 @@ impl<W: Write> Sink for Ladder<W> {
             EventKind::Send { since_call, message, .. } => {
                 mark = match (event.from == tag.requester, since_call) {
                     (true, _) => Mark::Call,
-                    // Others follow.
+                    // Other parts follow.
                     (false, None) => Mark::None,
                     (false, Some(_)) => Mark::Reply,
                 };

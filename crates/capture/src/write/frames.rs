@@ -11,7 +11,7 @@ use rpcrdma_iwarp::protocol::{
 /// The longest frame: an FPDU with a ULPDU of 65,535 bytes.
 #[cfg(test)]
 const MAX_FRAME_OCTETS: usize = LENGTH_OCTETS + 65_535 + pad_octets(65_535) + CRC_OCTETS;
-/// What both set-up frames begin with.
+/// The beginning of both set-up frames.
 const KEY: &[u8] = b"MPA ID Re";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

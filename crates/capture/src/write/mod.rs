@@ -64,7 +64,7 @@ pub struct Written {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WriteError {
-    /// The file.
+    /// The file cannot be written.
     #[error("cannot write the capture file")]
     Io(#[from] io::Error),
     /// A block does not fit the format.
@@ -83,7 +83,7 @@ pub fn capture(clock: Arc<dyn Clock>, options: Options) -> (Arc<Capture>, Captur
     (Arc::new(tap), CaptureWriter { queue, segment_octets })
 }
 
-/// Sees the connections. The capture ends with [`finish`](Capture::finish) or when it is dropped.
+/// The tap, which sees the connections. The capture ends with [`finish`](Capture::finish) or when it is dropped.
 pub struct Capture {
     queue: Arc<Queue>,
     clock: Arc<dyn Clock>,

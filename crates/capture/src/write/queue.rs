@@ -1,6 +1,6 @@
-//! The queue between the taps and the writer: bounded in bytes, never waited for by a tap.
+//! The queue between the taps and the writer: bounded in bytes. A tap never waits for it.
 //!
-//! Owns the copies of the bytes. What does not fit is counted for its stream and for the whole.
+//! Owns the copies of the bytes. Bytes that do not fit are counted, for their stream and in all.
 
 use rpcrdma_iwarp::Direction;
 use std::{
@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-/// What an event counts for besides its bytes, so that many small ones are bounded too.
+/// The bytes that an event counts for besides its own, so that many small ones are bounded too.
 const EVENT_OCTETS: usize = 128;
 /// Slices of one direction are joined up to this size: a system call's worth.
 const JOINED_OCTETS: usize = 128 << 10;
@@ -70,7 +70,7 @@ impl Queue {
         self.limit_octets
     }
 
-    /// Nothing that runs under the lock panics half-way, so a poisoned state is as good as any.
+    /// Nothing that runs under the lock panics half-way, so a poisoned state is still whole.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -119,7 +119,7 @@ impl Queue {
         self.push(&mut state, Event::Octets { id, time, direction, octets: octets.to_vec(), lost_before });
     }
 
-    /// Always has room: there is one for each connection that was opened.
+    /// Always has room: each connection that was opened is closed once.
     pub(super) fn close(&self, id: u64, time: Duration) {
         let mut state = self.lock();
         state.lost.remove(&(id, true));

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, io::Write, net::SocketAddr, time::Duration};
 /// The first sequence numbers of two connections lie this far apart, so that a reader tells a port's next use from the
 /// one before.
 const SEQUENCE_STEP: u32 = 0x0100_0193;
-/// How the two ends are told apart in Ethernet addresses: the one that connects, and the one that accepts.
+/// The numbers of the two ends in Ethernet addresses: the end that connects, and the end that accepts.
 const INITIATOR: u8 = 1;
 const RESPONDER: u8 = 2;
 

@@ -14,7 +14,7 @@ pub(super) const MAX_OPEN_CALLS: usize = 1 << 16;
 pub(super) struct Ended {
     pub(super) name: Option<ProcedureName>,
     pub(super) is_repeated: bool,
-    /// From the requester, and from the responder.
+    /// Bytes from the requester, and from the responder.
     pub(super) octets: [u64; 2],
     pub(super) answer: Option<(String, Duration)>,
 }
@@ -90,7 +90,7 @@ impl Calls {
         Some(Ended { name: open.name, is_repeated: open.is_repeated, octets: open.octets, answer })
     }
 
-    /// All that have no answer.
+    /// Ends all calls that have no answer.
     pub(super) fn rest(&mut self) -> Vec<Ended> {
         let keys: Vec<Key> = self.open.keys().copied().collect();
         keys.into_iter().filter_map(|key| self.end(key, None)).collect()

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, rc::Rc};
 /// Connections whose credits are shown; the capture's later ones are only counted.
 pub(super) const MAX_TOLD_CONNECTIONS: usize = 256;
 
-/// The lowest and the highest of what was seen.
+/// The lowest and the highest value that was seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Range(pub(super) Option<(u64, u64)>);
 
@@ -20,7 +20,7 @@ impl Range {
     }
 }
 
-/// Of the calls that a connection's initiator makes.
+/// The credits for calls that a connection's initiator makes.
 pub(super) struct OfConnection {
     pub(super) connection: Rc<Connection>,
     /// Credits that a responder's messages of version 1 grant, or the most that those of version 2 announce.

@@ -1,4 +1,4 @@
-//! What all calls of a capture come to: a table by procedure, credits by connection.
+//! The sums over all calls of a capture: a table by procedure, credits by connection.
 //!
 //! Holds a histogram for each procedure and what is under way, all of it within the limits named here.
 
@@ -91,7 +91,7 @@ impl<W: Write> Statistics<W> {
     }
 
     fn procedure(&mut self, name: Option<ProcedureName>) -> &mut Procedure {
-        // Those without a name, and those that are too many.
+        // Calls without a name, and calls of procedures beyond the limit.
         let is_told = self.procedures.contains_key(&name) || self.procedures.len() < MAX_PROCEDURES;
         self.procedures.entry(name.filter(|_| is_told)).or_insert_with(Procedure::new)
     }
@@ -133,7 +133,7 @@ fn status(rpc: Rpc) -> Option<String> {
     }
 }
 
-/// The bytes that a message brings, and the status in one that is not the answer's last.
+/// The bytes that a message brings, and the status in a message that is not the last part of an answer.
 fn brought(event: &Event) -> (u64, Option<String>) {
     match &event.kind {
         EventKind::Send { octets, message, .. } => match message {

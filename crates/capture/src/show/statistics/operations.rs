@@ -20,7 +20,7 @@ pub(super) struct Operation {
 pub(super) struct Operations(pub(super) BTreeMap<&'static str, Operation>);
 
 impl Operations {
-    /// Counts what a message says, if it is that of a COMPOUND.
+    /// Counts the operations in a message, if it is a COMPOUND's.
     pub(super) fn add(&mut self, content: &Content, by_requester: bool) {
         if content.compound.is_none() {
             return;
