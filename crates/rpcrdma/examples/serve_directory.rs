@@ -9,7 +9,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let [directory, state, address] = &words[..] else { return Err("DIRECTORY STATE ADDRESS:PORT".into()) };
 
-    // With what the state directory holds, clients go on after a restart.
+    // The state directory lets clients go on after a restart.
     let builder = Server::builder().directory("/", directory).state(state).listen(address.parse::<SocketAddr>()?);
     let server = builder.start().await?;
     println!("list it with: rpcrdma ls nfs://{}/", server.addresses(Spoken::Rdma)[0]);

@@ -18,7 +18,7 @@ pub enum Carrier {
 /// Opens a device.
 ///
 /// # Errors
-/// If it cannot be used, or what is asked for is iWARP's.
+/// If it cannot be used, or if the caller asks for options of iWARP.
 pub(crate) async fn verbs(
     env: &Env,
     device: Device,

@@ -41,7 +41,7 @@ impl Error {
         Self(Box::new(Repr::Message(text.into())))
     }
 
-    /// An error of the program that calls: it has asked for what cannot be.
+    /// An error of the program that calls: it has asked for something impossible.
     pub(crate) fn misuse(text: impl Into<String>) -> Self {
         Self(Box::new(Repr::Misuse(text.into())))
     }
@@ -51,8 +51,8 @@ impl Error {
         Self(Box::new(Repr::Context(text.into(), self)))
     }
 
-    /// Whether the program has asked for what cannot be, such as options that contradict each other: asking again does
-    /// not help.
+    /// Whether the program has asked for something impossible, such as options that contradict each other: asking again
+    /// does not help.
     pub fn is_misuse(&self) -> bool {
         match &*self.0 {
             Repr::Misuse(_) => true,
@@ -94,7 +94,7 @@ impl fmt::Display for Error {
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What `main` prints that returns an error.
+        // A `main` that returns an error prints this.
         write!(f, "{self:#}")
     }
 }

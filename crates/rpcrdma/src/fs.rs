@@ -14,7 +14,7 @@ pub use rpcrdma_nfsd::{
     Told, Usage, Via, Written, XattrNames, failed,
 };
 
-/// A file system in this process's memory, of at most so many bytes, in which every caller may make files.
+/// A file system in this process's memory, of at most `max_bytes` bytes, in which every caller may make files.
 ///
 /// ```
 /// let files = rpcrdma::fs::memory(64 << 20)?;

@@ -51,7 +51,7 @@ pub struct Program {
 
 impl Program {
     /// A program by its number and version. Numbers from 0x2000_0000 to 0x3fff_ffff are for programs of one's own (RFC
-    /// 5531 section 13). Procedure 0 is there, and does nothing.
+    /// 5531 section 13). Procedure 0 exists already, and does nothing.
     pub fn new((number, version): (u32, u32)) -> Self {
         Self { number, version, procedures: BTreeMap::new() }
     }
@@ -120,8 +120,8 @@ impl Service for Program {
     }
 }
 
-/// Connects to a server of a program, over RDMA by software iWARP, and returns what calls it: see
-/// [`Client::call_inline`]. Over other providers [`rpcrdma_transport::connect`] makes the transport.
+/// Connects to a server of a program, over RDMA by software iWARP, and returns its client: see [`Client::call_inline`].
+/// Over other providers [`rpcrdma_transport::connect`] makes the transport.
 ///
 /// # Errors
 /// If the server cannot be reached.

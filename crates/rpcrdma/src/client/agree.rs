@@ -59,7 +59,7 @@ impl NfsVersion {
         self.allows(SessionVersion::V3) || self.allows(SessionVersion::V2)
     }
 
-    /// Whether servers may call back by the session that is asked for.
+    /// Whether servers may call back over a session that the URL asks for.
     pub(super) fn has_callbacks(self) -> bool {
         self.minors().iter().any(|minors| *minors.end() > 0)
     }

@@ -12,7 +12,7 @@ use std::{
 /// itself when the lease ends.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What was made at servers, to be ended there. Clones are the same.
+/// The sessions and contexts that were made at servers, to be ended there. Clones share them.
 #[derive(Clone, Default)]
 pub struct Ending(Arc<Mutex<Made>>);
 

@@ -1,7 +1,7 @@
 //! What to write into a URL instead, if a server takes other flavours of credentials than the URL names.
 //!
-//! MOUNT returns the flavours of an export with its root. A server of version 4 is asked after it has refused a file:
-//! there an export begins that takes others.
+//! MOUNT returns the flavours of an export with its root. The client asks a server of version 4 after the server has
+//! refused a file: there begins an export that takes other flavours.
 
 use super::NfsUrl;
 use super::Result;
@@ -30,7 +30,7 @@ pub(super) fn check_mounted(url: &NfsUrl, numbers: &[u32]) -> Result<()> {
     }
 }
 
-/// What to write instead, if an error says that the flavour is not taken where `path` leads.
+/// What to write instead, if an error says that the file at `path` does not take the URL's flavour.
 pub(super) async fn explain(url: &NfsUrl, error: &Error, nfs: Option<&Nfs4>, path: &[u8]) -> Option<String> {
     let is_wrong = error.status() == Some(Status::WRONGSEC.into());
     match nfs {
@@ -55,13 +55,13 @@ async fn of_way(url: &NfsUrl, nfs: &Nfs4, path: &[u8]) -> Option<String> {
     None
 }
 
-/// The same where the server does not say more than that.
+/// The same if the server does not say which flavours it takes.
 fn other(url: &NfsUrl) -> String {
     let (host, own) = (escaped(url.host.as_bytes()), url.security);
     format!("{host} does not take {own} there: another may do (sec=sys, krb5, krb5i or krb5p in the URL)")
 }
 
-/// Where servers refuse credentials, and do not say what they take.
+/// The same for servers that refuse credentials, and do not say which ones they take.
 fn refused(url: &NfsUrl, error: &Error) -> Option<String> {
     let Error::Call { source: CallError::Rejected(Rejection::Auth(stat)), .. } = error else { return None };
     match *stat {

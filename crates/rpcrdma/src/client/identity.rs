@@ -20,10 +20,10 @@ use std::{
     thread,
 };
 
-/// As whom a URL's calls are made.
+/// The identity with which a URL's calls are made.
 #[derive(Clone)]
 pub enum Identity {
-    /// The client says so.
+    /// The client states it, without proof.
     Sys(Arc<SysAuth>),
     /// A ticket proves it.
     Kerberos(GssAuth),
@@ -38,7 +38,7 @@ impl Identity {
         }
     }
 
-    /// What answers the calls of a server that is called so.
+    /// The program that answers calls of a server which this identity calls.
     pub(super) fn callbacks(&self, env: &Env) -> Callbacks {
         match self {
             Self::Sys(_) => Callbacks::new(),
@@ -47,7 +47,7 @@ impl Identity {
     }
 }
 
-/// With which service, and how calls are protected.
+/// The service of a context, and how its calls are protected.
 #[derive(PartialEq)]
 struct Key {
     service: Service,
@@ -96,7 +96,7 @@ impl Identities {
     }
 }
 
-/// By AUTH_SYS: MOUNT is called so in any case, as its servers expect it.
+/// The caller by AUTH_SYS. The client calls MOUNT by it in any case, because servers of MOUNT expect it.
 pub(super) fn sys(url: &NfsUrl) -> SysAuth {
     let groups = rustix::process::getgroups().unwrap_or_default();
     let machine = rustix::system::uname().nodename().to_bytes().to_vec();

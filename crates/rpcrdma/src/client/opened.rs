@@ -119,7 +119,7 @@ impl Client {
             Ok::<_, rpcrdma_nfs_client::Error>(all.freeze())
         };
         let read = read.await;
-        // Whatever came of it, the server need not keep it open.
+        // In any case the server need not keep the file open.
         let closed = file.close().await;
         read.and_then(|all| closed.map(|()| all)).with_context(|| escaped(path))
     }
@@ -138,7 +138,7 @@ impl Client {
             writer.finish().await
         };
         let written = written.await;
-        // Whatever came of it, the server need not keep it open.
+        // In any case the server need not keep the file open.
         let closed = file.close().await;
         written.and(closed).with_context(|| escaped(path))
     }

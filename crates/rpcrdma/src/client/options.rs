@@ -18,9 +18,9 @@ pub struct Options {
     pub busy_poll: Duration,
     /// Sees all data that software iWARP sends and receives.
     pub tap: Option<Arc<dyn Tap>>,
-    /// Told of what a person may want to know.
+    /// Receives what a person may want to know.
     pub watch: Arc<dyn Watch>,
-    /// Told what a connection over RDMA does.
+    /// Receives the events of connections over RDMA.
     pub observer: Option<Arc<dyn Observer>>,
     /// Whether the client remembers servers without version 2 of RPC-over-RDMA in the user's cache directory, and does
     /// not ask them again for a day.
@@ -42,7 +42,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The options given that are of RDMA alone, as the command has them.
+    /// The given options that only RDMA has, by their names in the command.
     pub(super) fn of_rdma(&self) -> impl Iterator<Item = &'static str> {
         let given =
             [(!self.crc, "--no-crc"), (self.tap.is_some(), "--capture"), (!self.busy_poll.is_zero(), "--busy-poll")];

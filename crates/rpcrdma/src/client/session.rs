@@ -41,7 +41,7 @@ const DEFAULT_MOUNT_PORT: u16 = 20048;
 pub struct Session {
     /// Its files.
     pub files: Files,
-    /// The root of what is mounted.
+    /// The root of the mounted export.
     pub root: Handle,
     /// How much the server moves at a time.
     pub transfer: Transfer,
@@ -62,7 +62,7 @@ struct Carried {
 struct Mounted {
     export: Vec<u8>,
     root: Handle,
-    /// What is left of the URL's path below the export.
+    /// The part of the URL's path below the export.
     path: Vec<u8>,
 }
 
@@ -87,7 +87,7 @@ impl Sessions {
         Ok(Self { identities, env, options, ending, open: Vec::new() })
     }
 
-    /// Ends what is made at servers, when it is no longer needed.
+    /// Ends the sessions and contexts at servers when they are no longer needed.
     pub fn ending(&self) -> &Ending {
         &self.ending
     }
@@ -116,7 +116,7 @@ impl Sessions {
     }
 
     async fn connect(&self, url: &NfsUrl) -> Result<(Session, Vec<u8>)> {
-        // What is missing here need not be looked for there.
+        // If something is missing on this machine, no server need be looked for.
         self.identities.of(url)?;
         let addresses = resolve(url).await?;
         first_that_answers(&addresses, async |address| self.connect_to(url, address).await).await
@@ -167,10 +167,10 @@ impl Sessions {
         }
     }
 
-    /// A session of version 4: nothing but NFS's own port.
+    /// A session of version 4, which needs only NFS's own port.
     async fn session_4(&self, url: &NfsUrl, server: SocketAddr, nfs: Nfs4, pool: Pool) -> Result<(Session, Vec<u8>)> {
         self.ending.of_session(&nfs);
-        // Ends with the runtime.
+        // The task ends with the runtime.
         tokio::spawn(nfs.driver());
         let (root, export) = match top(&nfs, &url.path).await {
             Ok(top) => top,
@@ -316,7 +316,7 @@ impl Sessions {
         Ok(Mounted { export, root, path })
     }
 
-    /// What rpcbind says, or the usual port.
+    /// The port of MOUNT that rpcbind returns, or the usual port.
     async fn mount_port(&self, address: SocketAddr, version: u32) -> u16 {
         let rpcbind = at_port(address, RPCBIND_PORT);
         let Ok(transport) = transports::tcp_once(rpcbind, &self.env, &self.options.watch).await else {
@@ -353,7 +353,7 @@ impl Session {
         }
     }
 
-    /// What finding the file at a path has failed with, and what to do about it.
+    /// The error of finding the file at a path, with what to do about it.
     pub async fn explained(&self, error: NfsError, path: &[u8]) -> Error {
         explained(&self.url, error, self.files.version_4(), path).await
     }
@@ -363,7 +363,7 @@ impl Session {
 pub struct Bare {
     /// Makes the calls.
     pub client: Client,
-    /// As whom others are made.
+    /// The identity with which other calls are made.
     pub identity: Identity,
     /// What answers the calls of the server.
     pub callbacks: Option<Callbacks>,
@@ -396,7 +396,7 @@ impl Session {
     /// Whether the session can serve another URL too: the same server, the same user and transport, and a version that
     /// the URL allows.
     fn serves(&self, url: &NfsUrl) -> bool {
-        // Where MOUNT answers is nothing to version 4.
+        // The port of MOUNT does not matter to version 4.
         let mount_port =
             |url: &NfsUrl| url.mount_port.filter(|_| matches!(self.spoken, SessionVersion::V2 | SessionVersion::V3));
         let place = |url: &NfsUrl| (url.host.clone(), url.zone.clone(), url.port, mount_port(url));

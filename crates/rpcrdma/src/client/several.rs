@@ -22,10 +22,10 @@ pub(super) struct Connected {
     pub(super) driver: BoxFuture<'static, ()>,
 }
 
-/// Makes a connection; with where it takes XIDs from, if that is not its own affair.
+/// Makes a connection. The argument is the source of its XIDs, if it does not have its own.
 type Connect = dyn Fn(Option<Arc<XidSource>>) -> BoxFuture<'static, Result<Connected>> + Send + Sync;
 
-/// Makes so many connections. If the first one succeeds and others do not, it warns, and goes on without them.
+/// Makes `count` connections. If the first one succeeds and others do not, it warns, and goes on without them.
 pub(super) async fn connect(
     count: u8,
     env: &Env,

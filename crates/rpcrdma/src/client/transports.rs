@@ -24,9 +24,9 @@ const RPCBIND_WAIT: Duration = Duration::from_secs(3);
 /// How long setting up a connection over RDMA takes at most, over iWARP; devices say how long they try themselves.
 const RDMA_SETUP: Duration = rpcrdma_iwarp::DEFAULT_SETUP_TIMEOUT;
 
-/// What errors say that a server should speak.
+/// The protocol that a server should speak, as errors name it.
 pub(super) const NFS: &str = "NFS";
-/// The same of the port of MOUNT.
+/// The same for the port of MOUNT.
 pub(super) const MOUNT: &str = "NFS's MOUNT";
 
 fn connector(server: SocketAddr) -> Arc<dyn Connector> {
@@ -38,13 +38,13 @@ fn connector(server: SocketAddr) -> Arc<dyn Connector> {
     }
 }
 
-/// What answers the calls of the server, if it may make any.
+/// The handler for calls of the server, if it may make any.
 fn answers(callbacks: Option<&Callbacks>, env: &Env) -> Option<Arc<dyn Handler>> {
     callbacks.map(|callbacks| Arc::new(callbacks.router(env)) as Arc<dyn Handler>)
 }
 
-/// RPC over record-marked TCP, over so many connections. `service` names the service that the server should have, for
-/// error messages.
+/// RPC over record-marked TCP, over this number of connections. `service` names the service that the server should
+/// have, for error messages.
 pub(super) async fn tcp(
     server: SocketAddr,
     env: &Env,
@@ -97,7 +97,7 @@ pub(super) async fn tcp_once(
     Ok(transport)
 }
 
-/// RPC over RDMA by what the URL names, and a pool for data that it moves without a registration.
+/// RPC over RDMA with the provider that the URL names, and a pool for data that it moves without a registration.
 pub(super) async fn rdma(
     server: SocketAddr,
     env: &Env,

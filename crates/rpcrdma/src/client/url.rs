@@ -60,7 +60,7 @@ impl fmt::Display for NfsVersion {
     }
 }
 
-/// The service that Kerberos is asked for a ticket for.
+/// The service for which the client asks Kerberos for a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Service {
     /// NFS of this host, by the name that the realm knows it by.
@@ -106,7 +106,7 @@ pub struct NfsUrl {
     pub principal: Option<String>,
     /// The user in whose name AUTH_SYS calls; without it, the user of this process.
     pub uid: Option<u32>,
-    /// The same of the group.
+    /// The same for the group.
     pub gid: Option<u32>,
 }
 
@@ -135,7 +135,7 @@ impl NfsUrl {
         })
     }
 
-    /// With which service contexts of Kerberos are made.
+    /// The service with which contexts of Kerberos are made.
     pub(super) fn service(&self) -> Service {
         match &self.principal {
             Some(principal) => Service::Principal(principal.clone()),
@@ -246,7 +246,7 @@ impl FromStr for NfsUrl {
 }
 
 impl NfsUrl {
-    /// What names the caller or the server has to do with the way in which calls are made.
+    /// Checks that the parts of the URL that name the caller or the server fit the flavour.
     fn check_caller(&self, said: &[&str]) -> Result<(), BadUrl> {
         if !self.security.is_kerberos() {
             return match self.principal {

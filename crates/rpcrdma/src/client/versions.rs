@@ -116,7 +116,7 @@ fn remember(file: &Path, server: SocketAddr, sure: bool, now: u64) -> std::io::R
     let mut servers = read(file, now);
     let before = servers.iter().find(|known| known.server == server).copied();
     let entry = match before {
-        // Another command that began before this was known.
+        // Another command, which began before the silence was known, proves nothing more.
         Some(known) if !sure && known.spares_asking(now) => known,
         Some(_) => Entry { since: now, server, sure: true },
         None => Entry { since: now, server, sure },
@@ -226,7 +226,7 @@ mod tests {
         assert!(remember(Path::new("/proc/nowhere/file"), server(1), true, now).is_err());
     }
 
-    /// What the file says of the one server in it: whether it is sure, and whether it is asked now and in a while.
+    /// What the file says of the one server in it: whether it is sure, and whether it spares the question now.
     fn known(file: &Path, now: u64) -> Option<(bool, bool)> {
         read(file, now).first().map(|entry| (entry.sure, entry.spares_asking(now)))
     }
@@ -245,7 +245,7 @@ mod tests {
         remember(&file, server(1), false, begin + MINUTE).unwrap();
         assert_eq!(known(&file, begin + MINUTE + DAY - 1), Some((true, true)));
         assert_eq!(known(&file, begin + MINUTE + DAY), None);
-        // And no less sure by another silence; a refusal is sure at once.
+        // Another silence does not make it less sure; a refusal is sure at once.
         remember(&file, server(1), false, begin + 2 * MINUTE).unwrap();
         assert_eq!(known(&file, begin + 3 * MINUTE), Some((true, true)));
         forget(&file, server(1), begin).unwrap();

@@ -8,7 +8,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 /// Receives what a person may want to know of a client's connections. The default methods do nothing, except that
 /// warnings go to the log.
 pub trait Watch: Send + Sync {
-    /// A connection is being made, which takes `limit` at most. What this returns is dropped when that has failed.
+    /// A connection is being made, which takes `limit` at most. The returned value is dropped when that has failed.
     fn connecting(&self, server: SocketAddr, env: &Env, limit: Duration) -> Box<dyn Attempt> {
         let _ = (server, env, limit);
         Box::new(Unwatched)
