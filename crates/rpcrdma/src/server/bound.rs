@@ -41,7 +41,7 @@ pub struct Server {
     env: Env,
     options: Options,
     services: Vec<Arc<dyn Service>>,
-    /// Nothing if no files are served.
+    /// `None` if no files are served.
     nfsd: Option<Arc<Nfsd>>,
     /// The threads that work on them.
     files: Option<Ended>,
@@ -205,7 +205,7 @@ impl Server {
         Ok((programs, nfs))
     }
 
-    /// Begins to count, and to look at what is counted by looking.
+    /// Starts the metrics, and the tasks that update gauges.
     fn count(&self, memory: &memory::Memory, tasks: &mut JoinSet<()>) {
         metrics::start();
         tasks.spawn(metrics::watch_memory(memory.parts()));
@@ -223,10 +223,11 @@ impl Server {
     }
 }
 
-/// What executes calls to each program over TCP and UDP, and to NFS over RDMA.
+/// The handlers of calls to each program over TCP and UDP, and of calls to NFS over RDMA.
 type Programs = (Vec<(Spoken, Arc<dyn Handler>)>, Arc<dyn Handler>);
 
-/// Warns the administrator if the server serves clients of every network. Services take callers at their word.
+/// Warns the administrator if the server serves clients of every network. Services trust what callers say of
+/// themselves.
 fn warn_of_strangers(options: &Options, has_services: bool, ports: &Ports) {
     let is_open = |export: &super::Export| {
         export.clients.is_empty() && kerberos::securities(options, export).iter().any(|one| !one.is_kerberos())

@@ -69,13 +69,13 @@ impl Builder {
         self
     }
 
-    /// Serves only clients of this network, and of others that are named so.
+    /// Serves only clients of this network, and of the networks that other calls of this method name.
     pub fn allow(mut self, network: Cidr) -> Self {
         self.options.allow.push(network);
         self
     }
 
-    /// Keeps here what must survive a restart.
+    /// Keeps in this directory what must survive a restart.
     pub fn state(mut self, directory: impl Into<PathBuf>) -> Self {
         self.options.state = Some(directory.into());
         self

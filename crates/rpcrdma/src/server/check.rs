@@ -1,5 +1,5 @@
-//! What is refused before anything is opened: options that contradict each other or that nothing can be served with,
-//! and programs that would take each other's calls.
+//! Checks before anything is opened. They refuse options that contradict each other or with which nothing can be
+//! served, and programs that would take each other's calls.
 
 use super::{Options, Result, Rpcbind};
 use crate::{Carrier, Error};
@@ -9,8 +9,8 @@ use std::{collections::BTreeSet, ops::RangeInclusive, sync::Arc, time::Duration}
 /// Descriptors that a server needs beside one for each connection: ports, files, the state.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// How long a lease and a grace period may be, as with Linux's server. What a client that has gone has locked stays
-/// locked for this time.
+/// How long a lease and a grace period may be, as with Linux's server. The locks of a client that has gone stay for
+/// this time.
 const LEASES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3_600);
 /// How long a client may make no progress.
 const STALLS: RangeInclusive<Duration> = Duration::from_millis(500)..=Duration::from_secs(24 * 3_600);
@@ -86,7 +86,7 @@ impl Options {
         ]
     }
 
-    /// What to tell if a process that may open so many files cannot hold all the connections.
+    /// The text to log if a process that may open `limit` files cannot hold all the connections.
     pub(super) fn too_few_descriptors(&self, limit: Option<u64>) -> Option<String> {
         let connections = self.max_connections;
         let limit = limit.filter(|limit| *limit < u64::from(connections) + OTHER_DESCRIPTORS)?;

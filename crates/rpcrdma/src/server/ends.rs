@@ -27,9 +27,9 @@ pub(super) struct Ends(Mutex<Told>);
 struct Told {
     /// When the span began.
     since: Option<Instant>,
-    /// The number that were logged in it.
+    /// How many ends were logged in it.
     told: u32,
-    /// How many were not since the last that was.
+    /// How many ends were left out since the last logged one.
     untold: u64,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Why {
     Client,
     /// The server stops.
     Stopping,
-    /// Something went wrong: what.
+    /// Something went wrong: this.
     Failed(String),
 }
 
@@ -74,7 +74,7 @@ impl Ends {
         }
     }
 
-    /// Whether the end at this time is logged; then how many ends before it were left out.
+    /// Whether the end at this time is logged. If it is, returns how many ends before it were left out.
     fn count(&self, now: Instant) -> Option<u64> {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.since.is_none_or(|since| now.saturating_duration_since(since) >= SPAN) {

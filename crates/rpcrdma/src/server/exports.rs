@@ -1,4 +1,4 @@
-//! What is exported, and what exports can be wrong in together.
+//! The exports, and the checks of exports against each other.
 
 use super::Result;
 use crate::Error;
@@ -29,7 +29,7 @@ pub struct Export {
     pub(super) read_only: bool,
     /// The networks whose clients may use it; all networks if it is empty.
     pub(super) clients: Vec<Cidr>,
-    /// What it takes, if it says so itself.
+    /// The flavours that it takes, if it names its own.
     pub(super) securities: Option<Securities>,
 }
 
@@ -61,7 +61,8 @@ impl Export {
         self
     }
 
-    /// Serves clients of this network and of others that are named so, instead of those that the server allows.
+    /// Serves clients of this network and of the networks that other calls of this method name, instead of those that
+    /// the server allows.
     pub fn allow(mut self, network: Cidr) -> Self {
         self.clients.push(network);
         self
@@ -132,7 +133,7 @@ fn has_its_place(inner: &Export, exports: &[Export]) -> Result<()> {
     };
     let outer = exports.iter().filter_map(|outer| Some((outer, behind(outer)?)));
     let Some((outer, rest)) = outer.max_by_key(|(outer, _)| outer.path.len()) else { return Ok(()) };
-    // What a file system of the program's own has in it is its affair.
+    // Nothing is checked inside a file system of the program's own.
     let Some(mut place) = outer.path_here().map(Path::to_owned) else { return Ok(()) };
     for name in rest.split(|octet| *octet == b'/').filter(|name| !name.is_empty()) {
         place.push(OsStr::from_bytes(name));

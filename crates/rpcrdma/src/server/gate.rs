@@ -92,7 +92,7 @@ impl std::fmt::Display for Refusal {
 }
 
 impl Gate {
-    /// Accepts at most so many connections at a time, of these networks; of all networks if the list is empty.
+    /// Accepts at most `max_connections` connections at a time, from these networks; from all if the list is empty.
     pub fn new(max_connections: u32, allow: Vec<Cidr>) -> Self {
         let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
         let max_per_address = max_connections - max_connections / OTHERS_PART;

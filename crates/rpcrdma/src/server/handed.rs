@@ -2,7 +2,7 @@
 //!
 //! A socket can be shared by threads that each accept from it; a device's listener cannot. So the main thread takes the
 //! requests and gives each thread the next in turn; the connection is made there, and stays. A thread that is far
-//! behind makes the others wait, as the connection manager keeps what is not taken.
+//! behind makes the others wait, because the connection manager keeps requests that are not taken.
 
 use super::thread::stopped;
 use rpcrdma_fabric::{AcceptError, Listener, Pending};
@@ -19,7 +19,7 @@ use tokio::{
 
 /// Requests that wait for one thread.
 const WAITING: usize = 64;
-/// After taking a request has failed it is tried again after this time.
+/// How long a task waits before it takes requests again after a failure.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// One thread's share of the requests.

@@ -19,7 +19,7 @@ const SERVICE: &str = "nfs";
 /// Where a machine has its keys.
 const MACHINES_KEYTAB: &str = "/etc/krb5.keytab";
 
-/// What an export takes.
+/// The flavours that an export takes.
 pub(super) fn securities(options: &Options, export: &Export) -> Securities {
     let own = export.securities.clone();
     own.unwrap_or_else(|| Securities::new(options.sec.iter().copied()))
@@ -45,7 +45,7 @@ pub(super) fn principal(options: &Options) -> Option<String> {
     all.into_iter().find(|principal| principal.split_once('/').is_some_and(|(kind, _)| kind == SERVICE))
 }
 
-/// Understands Kerberos, if an export takes it.
+/// The flavour that understands Kerberos, if an export takes it.
 pub(super) fn start(options: &Options, env: &Env) -> Result<Option<Arc<AcceptGss>>> {
     let wanted = wanted(options);
     if wanted.is_empty() {

@@ -30,7 +30,7 @@ impl Addresses {
         Self { all: all.to_vec(), are_default: false }
     }
 
-    /// What is named, else this port for programs of this machine.
+    /// The named addresses; if there are none, this port on loopback, for programs of this machine.
     fn or_loopback(named: &[SocketAddr], port: u16) -> Self {
         match named {
             [] => Self { all: vec![(Ipv4Addr::LOCALHOST, port).into()], are_default: true },

@@ -12,7 +12,7 @@ use std::{
 
 /// The RAM, in bytes, that the server assumes if the system does not say how much there is.
 const UNKNOWN_RAM: usize = 1 << 30;
-/// The least that is any use, in bytes: a few calls of the largest size at a time.
+/// The least that is useful, in bytes: a few calls of the largest size at a time.
 const LEAST: usize = 16 << 20;
 
 /// The part of all memory that one address leaves to others: a quarter, as of the places for connections.
@@ -34,7 +34,7 @@ struct Parts {
     tcp: Budget,
 }
 
-/// What the connections of one address may use of it.
+/// The part of the memory that the connections of one address may use.
 pub(super) struct Share {
     pool: Pool,
     parts: Arc<Parts>,

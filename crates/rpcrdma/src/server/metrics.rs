@@ -212,10 +212,10 @@ impl Observer for Counting {
     }
 }
 
-/// What [`reason`] can say.
+/// All values of [`reason`].
 const RDMA_ENDS: [&str; 8] =
     ["orderly", "rpcrdma_violation", "fabric_violation", "terminated_by_peer", "silent", "stalled", "broken", "local"];
-/// What [`tcp_reason`] can say.
+/// All values of [`tcp_reason`].
 const TCP_ENDS: [&str; 5] = ["orderly", "rpc_violation", "silent", "stalled", "broken"];
 
 /// Why a connection over RDMA ended, in a word.
@@ -289,7 +289,7 @@ impl TcpConnection {
         (self.0.bytes_in.clone(), self.0.bytes_out.clone())
     }
 
-    /// The connection has ended, after so many replies that answered no call of the server.
+    /// The connection has ended, after this many replies that answered no call of the server.
     pub(super) fn ended(self, how: &Result<(), tcp::ConnectionError>, stray_replies: u64) {
         stray().increment(stray_replies);
         ended("tcp", tcp_reason(how)).increment(1);

@@ -11,7 +11,7 @@ pub const DEFAULT_NFS_VERSIONS: &str = "3,4.0,4.1,4.2";
 /// What a list of versions may name, in order.
 const KNOWN: [&str; 5] = ["2", "3", "4.0", "4.1", "4.2"];
 
-/// The part of `--memory` that the replies take which sessions of version 4 remember: a sixteenth.
+/// The part of `--memory` for the replies that sessions of version 4 remember: a sixteenth.
 const REPLIES_PART: usize = 16;
 
 /// The versions of NFS that are served: what `rpcrdma serve --nfs` reads, such as `3,4.1,4.2`. By default 3, 4.0, 4.1
@@ -24,7 +24,7 @@ const REPLIES_PART: usize = 16;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NfsVersions {
-    /// As [`KNOWN`].
+    /// In the order of [`KNOWN`].
     served: [bool; 5],
 }
 
@@ -58,7 +58,7 @@ impl NfsVersions {
         self.minors().is_some()
     }
 
-    /// The minor versions of version 4: those between the first and the last, as what is read has no gap.
+    /// The minor versions of version 4, from the first to the last: a list that was read has no gap.
     fn minors(self) -> Option<RangeInclusive<u32>> {
         let served = || (0..).zip(&self.served[2..]).filter(|(_, is_served)| **is_served).map(|(minor, _)| minor);
         Some(served().min()?..=served().max()?)
@@ -69,7 +69,7 @@ impl NfsVersions {
         KNOWN.into_iter().zip(self.served).filter(|(_, is_served)| *is_served).map(|(name, _)| name)
     }
 
-    /// What of `memory` bytes is left for calls under way, and what the remembered replies of version 4 get.
+    /// How many of `memory` bytes are for calls under way, and how many for the remembered replies of version 4.
     pub(super) fn share(self, memory: usize) -> (usize, usize) {
         let replies = if self.has_4() { memory / REPLIES_PART } else { 0 };
         (memory - replies, replies)
@@ -106,11 +106,11 @@ pub(super) struct Version4Options {
     pub(super) lease: Option<Duration>,
     /// How long clients may reclaim after a restart; by default as long as the lease.
     pub(super) grace: Option<Duration>,
-    /// Whether programs of the host are excluded by what clients lock.
+    /// Whether locks of clients also exclude programs of the host.
     pub(super) host_locks: bool,
     /// Whether files are delegated to clients.
     pub(super) delegations: bool,
-    /// What remembered replies may take, in bytes.
+    /// The most bytes that remembered replies may take.
     pub(super) reply_octets: usize,
     /// Is called with each operation.
     pub(super) observer: Option<Arc<dyn Observer>>,

@@ -69,7 +69,7 @@ pub struct Options {
     pub lease: Option<Duration>,
     /// For how long after a restart clients may reclaim opens and locks; as long as `lease` by default.
     pub grace: Option<Duration>,
-    /// Whether what clients lock is locked against programs of this machine, too.
+    /// Whether locks of clients also exclude programs of this machine.
     pub host_locks: bool,
     /// Whether files are delegated to clients of version 4.
     pub delegations: bool,
@@ -78,7 +78,7 @@ pub struct Options {
     pub sec: Vec<Security>,
     /// The file with the keys of Kerberos; the machine's by default.
     pub keytab: Option<PathBuf>,
-    /// A file that says which users principals of Kerberos are.
+    /// A file that maps principals of Kerberos to users.
     pub principals: Option<PathBuf>,
     /// The domain of users and groups in version 4.
     pub domain: Option<Domain>,

@@ -12,7 +12,7 @@ struct Beside {
     nfs: Option<Arc<dyn Handler>>,
 }
 
-/// What executes the calls at the ports of NFS.
+/// The handler of calls at the ports of NFS.
 pub(super) fn handler(services: &[Arc<dyn Service>], nfs: Option<Arc<dyn Handler>>, env: &Env) -> Arc<dyn Handler> {
     match nfs {
         Some(nfs) if services.is_empty() => nfs,

@@ -54,7 +54,7 @@ impl Spoken {
         }
     }
 
-    /// Whether files are reached by it.
+    /// Whether clients reach files by it.
     fn is_nfs(self) -> bool {
         matches!(self, Spoken::Rdma | Spoken::Nfs)
     }
@@ -66,7 +66,7 @@ pub(super) struct Port {
     pub(super) address: SocketAddr,
     /// The socket of a TCP port; a device's port has none.
     pub(super) listener: Option<TcpListener>,
-    /// Its socket if it is one of UDP.
+    /// The socket of a UDP port.
     pub(super) datagrams: Option<UdpSocket>,
 }
 
@@ -211,7 +211,7 @@ fn portmapper_addresses(named: &[SocketAddr], ports: &[Port]) -> Vec<SocketAddr>
     all
 }
 
-/// Says what is in the portmapper's way.
+/// Explains why the portmapper cannot have its port.
 fn explain_portmapper(error: Error, address: SocketAddr) -> Error {
     let kind = error.find::<std::io::Error>().map(std::io::Error::kind);
     let told = match kind {

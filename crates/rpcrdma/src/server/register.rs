@@ -28,13 +28,13 @@ use std::{
     time::Duration,
 };
 
-/// How long a server may take to accept a connection before it counts as one that lives, but is busy.
+/// How long a server may take to accept a connection before it counts as alive, but busy.
 const PROBE_TIME: Duration = Duration::from_secs(2);
 
 /// Says whether something listens at an address.
 type Probe<'a> = &'a (dyn Fn(Netid, SocketAddr) -> BoxFuture<'a, bool> + Sync);
 
-/// What was registered, to be taken back at the end.
+/// The registrations of this server, to be removed at the end.
 pub(super) struct Registered {
     rpcbind: Rpcbind,
     owner: String,
@@ -137,7 +137,7 @@ fn is_udp(netid: Netid) -> bool {
     matches!(netid, Netid::Udp | Netid::Udp6)
 }
 
-/// Whether a server listens at a registered address. `own` are the addresses where we do.
+/// Whether a server listens at a registered address. `own` are the addresses where this server listens.
 async fn is_listened_at(netid: Netid, address: SocketAddr, own: &[SocketAddr], env: &Env) -> bool {
     // If this server has a port on one address, no other server has it on all addresses. A call would reach this
     // server.
@@ -145,7 +145,7 @@ async fn is_listened_at(netid: Netid, address: SocketAddr, own: &[SocketAddr], e
     if address.ip().is_unspecified() && own.iter().any(is_ours) {
         return false;
     }
-    // Nor has another server the port on one address of this machine if this server has it on all.
+    // If this server has the port on all addresses, no other server has it on one address of this machine.
     if own.iter().any(|own| own.ip().is_unspecified() && is_ours(own)) {
         return false;
     }
@@ -159,7 +159,7 @@ async fn is_listened_at(netid: Netid, address: SocketAddr, own: &[SocketAddr], e
             Netid::Rdma | Netid::Rdma6 => is_listened_on_device(address, env).await,
             _ => false,
         },
-        // Only where the address is this machine's may it be a server's that is busy.
+        // Only an address of this machine may belong to a server that is busy.
         _ => TcpListener::bind((address.ip(), 0)).is_ok(),
     }
 }
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(addresses(&table), ["192.0.2.1.78.81", "192.0.2.1.15.160"]);
         registered.remove().await;
         assert_eq!(addresses(&table), [""; 0]);
-        // Another user's is not ours to replace.
+        // The server does not replace a registration of another user.
         table.lock().unwrap().push(registration("tcp", "192.0.2.1:4001", "another"));
         let wanted = vec![entry(Netid::Tcp, "192.0.2.1:4000")];
         let error = Registered::register(rpcbind(&table).await, wanted, &lives).await.err().unwrap();

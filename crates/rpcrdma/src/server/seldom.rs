@@ -17,12 +17,12 @@ pub struct Seldom(Mutex<Told>);
 struct Told {
     /// When the last one was logged.
     last: Option<Instant>,
-    /// How many were not since then.
+    /// How many were left out since then.
     untold: u64,
 }
 
 impl Seldom {
-    /// Whether a warning at this time is logged; then how many before it were left out.
+    /// Whether a warning at this time is logged. If it is, returns how many before it were left out.
     pub fn tell(&self, now: Instant) -> Option<u64> {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.last.is_some_and(|last| now.saturating_duration_since(last) < BETWEEN_WARNINGS) {

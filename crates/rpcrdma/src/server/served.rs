@@ -35,7 +35,7 @@ const DEFAULT_GRACE: Duration = Duration::from_secs(90);
 pub(super) struct Built {
     pub(super) nfsd: Nfsd,
     pub(super) directories: Vec<DirectoryFs>,
-    /// What is removed at the end.
+    /// The directory that is removed at the end, if there is one.
     pub(super) temporary: Option<Temporary>,
 }
 
@@ -97,7 +97,7 @@ pub(super) fn build(
     Ok(Built { nfsd: nfsd.with_locks(locks, env)?, directories, temporary })
 }
 
-/// An export with what the options say of it.
+/// An export with the options that concern it.
 fn exported(options: &Options, export: &Export, files: Arc<dyn FileSystem>) -> Exported {
     let squash = if options.no_root_squash { Squash::None } else { Squash::Root };
     let clients = if export.clients.is_empty() { &options.allow } else { &export.clients };
@@ -147,7 +147,8 @@ fn open_state(options: &Options, env: &Env) -> Result<(StateDirectory, Option<Te
     }
     let state = state_directory(options)?;
     if options.exports.iter().filter_map(Export::path_here).any(|directory| is_served(&state, directory)) {
-        // By default it is where it is: clients do not reach it. Who says where it is can say a better place.
+        // The default place is accepted, because clients do not reach it. A user who names a place can name a better
+        // one.
         ensure!(
             options.state.is_none(),
             "--state {}: this lies in the directory that is served; say one outside of it",

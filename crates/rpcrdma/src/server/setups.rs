@@ -28,7 +28,7 @@ impl FailedSetups {
     }
 }
 
-/// What [`reason`] can say.
+/// All values of [`reason`].
 pub(super) const REASONS: [&str; 5] = ["violation", "timed_out", "no_memory", "broken", "local"];
 
 /// Why a set-up failed, in a word.

@@ -18,7 +18,7 @@ pub(super) struct Share {
     thread: usize,
 }
 
-/// A share for each of so many threads.
+/// A share for each of `threads` threads.
 pub(super) fn among(threads: usize) -> impl Iterator<Item = Share> {
     let (counts, seen) = watch::channel(vec![0; threads]);
     let counts = Arc::new(counts);
@@ -32,9 +32,9 @@ impl Share {
         counts.iter().min() == counts.get(self.thread)
     }
 
-    /// Completes when the connections are others than at the last look.
+    /// Completes when the counts have changed since the last look.
     pub(super) async fn changed(&mut self) {
-        // The sender is this share's, too.
+        // It cannot fail: this share has the sender, too.
         let _ = self.seen.changed().await;
     }
 

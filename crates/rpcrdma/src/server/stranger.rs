@@ -67,7 +67,7 @@ pub(super) async fn answer(stream: TcpStream, peer: SocketAddr, place: gate::Str
     tokio::select! {
         biased;
         () = thread::stopped(&mut stopping) => {}
-        // What it has done wrong is its own affair.
+        // The client's mistakes do not matter here.
         _ = tokio::time::timeout(STRANGER_TIME, driver) => {}
     }
     drop(place);

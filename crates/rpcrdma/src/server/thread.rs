@@ -38,7 +38,7 @@ use tokio::{
     task::JoinSet,
 };
 
-/// After accepting has failed (no descriptors left, say) it is tried again after this time.
+/// How long a loop waits before it accepts again after a failure, such as a lack of descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The most calls under way to one client over one connection: Linux's client has as many receives and slots. Over RDMA
@@ -64,7 +64,7 @@ pub(super) struct Shared {
     pub(super) nfs: Arc<dyn Handler>,
     /// The handlers of calls over TCP and UDP, by protocol.
     pub(super) programs: Arc<[(Spoken, Arc<dyn Handler>)]>,
-    /// What answers clients that are not allowed.
+    /// The handler that answers clients that are not allowed.
     pub(super) stranger: Arc<dyn Handler>,
     /// The NFS service, which is informed when a connection has ended.
     pub(super) nfsd: Option<Arc<Nfsd>>,
@@ -108,7 +108,7 @@ pub(super) fn start(threads: usize, ports: &Ports, dealt: Option<Dealt>, shared:
         let sockets = ports.0.iter().filter_map(|port| Some((port.spoken, port.address, port.listener.as_ref()?)));
         let listeners = sockets.map(|(spoken, address, listener)| Ok((spoken, address, listener.try_clone()?)));
         let listeners = listeners.collect::<std::io::Result<Vec<_>>>().context("cannot share a port")?;
-        // What a source may ask in a second is counted by socket: one thread has them all.
+        // The calls of a source in a second are counted by socket: one thread has all sockets of UDP.
         let sockets = ports.0.iter().filter(|_| number == 0);
         let sockets = sockets.filter_map(|port| Some((port.spoken, port.datagrams.as_ref()?)));
         let datagrams = sockets.map(|(spoken, socket)| Ok((spoken, socket.try_clone()?)));
@@ -132,7 +132,7 @@ pub(super) fn start(threads: usize, ports: &Ports, dealt: Option<Dealt>, shared:
     Ok(Serving::new(ended))
 }
 
-/// What a thread listens on, a device apart.
+/// The sockets on which a thread listens. A device's listener is apart.
 struct Sockets {
     listeners: Vec<(Spoken, SocketAddr, TcpListener)>,
     datagrams: Vec<(Spoken, UdpSocket)>,
@@ -166,7 +166,7 @@ async fn serve(sockets: Sockets, device: Option<(Arc<dyn Fabric>, Handed)>, shar
     );
     let mut loops = JoinSet::new();
     if let Some((_, handed)) = device {
-        // These are dealt out already.
+        // These requests are dealt out already.
         loops.spawn(accept_rdma(Box::new(handed), server.clone(), None, shared.clone()));
     }
     for (spoken, address, listener) in sockets.listeners {
@@ -236,8 +236,8 @@ pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|&stop| stop).await;
 }
 
-/// Accepts until the server is to stop, then waits for the connections. With a share only while it is this thread's
-/// turn.
+/// Accepts until the server is to stop, then waits for the connections. With a share, it accepts only while it is this
+/// thread's turn.
 async fn accept_all<T>(
     mut accept: impl FnMut(&mut Context<'_>) -> Poll<Result<(SocketAddr, T), String>>,
     mut share: Option<Share>,

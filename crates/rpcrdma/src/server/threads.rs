@@ -16,13 +16,13 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// A thread that has had no job for so long ends, unless it is the last.
+/// A thread that has had no job for this long ends, unless it is the last.
 const IDLE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// So many threads at most, which start when there is work for them. The callers limit how many jobs wait for them.
-/// When this is dropped, the threads do what waits, and end.
+/// At most `most` threads, which start when there is work for them. The callers limit how many jobs wait for them. When
+/// this is dropped, the threads do what waits, and end.
 pub(super) struct Threads(Arc<Pool>);
 
 struct Pool {
@@ -82,7 +82,7 @@ impl Work for Threads {
             state.threads += 1;
             drop(state);
             if let Err(error) = self.0.start() {
-                // The job waits for the threads that there are.
+                // The job waits for the existing threads.
                 self.0.state().threads -= 1;
                 if let Some(untold) = self.0.failed.tell(Instant::now()) {
                     tracing::warn!(%error, threads = self.0.name, untold, "cannot start a thread; work waits");

@@ -30,7 +30,7 @@ fn exports_have_names_files_and_places_of_their_own() {
     refused(&[("a", "/"), ("b", "/none")], "make the directory");
     refused(&[("b", "/deep/er/none"), ("a", "/")], "make the directory");
     refused(&[("a", "/"), ("c", "/to-b")], "make the directory");
-    // The nearest one above counts.
+    // The nearest export above counts.
     refused(&[("a", "/"), ("b", "/deep"), ("c", "/deep/er")], "within the export /deep");
     assert_eq!(told(&[("a", "/a"), ("b", "/a-b"), ("c", "/ab")]), Ok(()), "names, not letters");
 }

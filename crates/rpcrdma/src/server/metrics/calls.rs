@@ -43,7 +43,7 @@ pub(super) const ALARMING: [&str; 5] = ["IO", "NOSPC", "DQUOT", "STALE", "SERVER
 /// Names a status.
 type Word = fn(u32) -> Option<&'static str>;
 
-/// A program of which calls are counted by procedure.
+/// A program whose calls are counted by procedure.
 struct Program {
     number: u32,
     versions: &'static [u32],
@@ -54,7 +54,7 @@ struct Program {
     has_status: fn(u32) -> bool,
     /// The name of a status.
     word: Word,
-    /// What it is served over.
+    /// The transports over which it is served.
     transports: &'static [usize],
 }
 
@@ -138,12 +138,12 @@ fn transport_index(kind: TransportKind) -> usize {
     match kind {
         TransportKind::Rdma => 1,
         TransportKind::Udp => 2,
-        // TCP, and what else there may be.
+        // TCP, and any other transport.
         _ => 0,
     }
 }
 
-/// Every value that the label `status` can have. It is bounded: what is not among them is [`OTHER`].
+/// Every value that the label `status` can have. It is bounded: all other statuses count as [`OTHER`].
 fn statuses() -> Vec<&'static str> {
     let mut all: Vec<_> = Status::ALL.iter().filter_map(|status| status.word()).collect();
     let of_2 = v2::Status::ALL.iter().filter_map(|status| status.word());
@@ -163,7 +163,7 @@ fn status(outcome: &Outcome, word: Option<Word>, told: Option<&FirstWord>) -> &'
         Outcome::Nothing => NOT_ANSWERED,
         Outcome::Reply(reply) => match peek_reply(reply) {
             Some(Replied::Rejected(rejection)) => rejection.name(),
-            // What is signed or sealed begins with something else than the status.
+            // Signed or sealed results do not begin with the status.
             Some(Replied::Results(first)) => match (word, told.map_or(first, FirstWord::get)) {
                 (Some(word), Some(first)) => word(first).unwrap_or(OTHER),
                 (Some(_), None) => OTHER,
@@ -178,7 +178,7 @@ fn status(outcome: &Outcome, word: Option<Word>, told: Option<&FirstWord>) -> &'
 struct Procedure {
     program: &'static str,
     name: &'static str,
-    /// Names the status that its results begin with, if they do.
+    /// Names the status at the beginning of its results, if they have one.
     word: Option<Word>,
     seconds: Histogram,
     /// By transport, and by status as [`Calls`] lists them.
@@ -215,7 +215,7 @@ impl Procedure {
 /// The numbers of all procedures.
 pub(in crate::server) struct Calls {
     statuses: Vec<&'static str>,
-    /// As [`PROGRAMS`]; the last of each has the procedures without a name.
+    /// In the order of [`PROGRAMS`]; the last entry of each is for the procedures without a name.
     programs: Vec<Vec<Procedure>>,
     /// All other programs and versions, and messages that are not calls.
     other: Procedure,
@@ -254,7 +254,7 @@ impl Calls {
         Arc::new(calls)
     }
 
-    /// Where the numbers of the procedure are that a call is for: its program's place, and its own.
+    /// The place of the numbers for a call's procedure: its program's place, and its own.
     fn place(&self, message: &Stream) -> Option<(usize, usize)> {
         let id = peek_call(message)?;
         let is_its = |program: &Program| program.number == id.program && program.versions.contains(&id.version);

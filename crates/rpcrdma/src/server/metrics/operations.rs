@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// A number that no operation has, as the protocol calls it.
+/// The protocol's name for a number that no operation has.
 const ILLEGAL: &str = "ILLEGAL";
 /// A status that has no name.
 const OTHER: &str = "other";
@@ -59,7 +59,7 @@ fn word(event: CallbackEvent) -> &'static str {
     }
 }
 
-/// How often something has happened to clients that hold delegations and are silent.
+/// Counts an event of clients that hold delegations and are silent.
 fn checked(event: HealthEvent) -> Counter {
     let word = match event {
         HealthEvent::Asked => "asked",
@@ -69,7 +69,7 @@ fn checked(event: HealthEvent) -> Counter {
     counter!("rpcrdma_nfs4_health_checks_total", "event" => word)
 }
 
-/// How often something has happened to calls to clients. They are few: each looks its counter up.
+/// Counts an event of calls to clients. They are few: each looks its counter up.
 fn called_back(op: Option<callback::Op>, event: CallbackEvent) -> Counter {
     let operation = op.map_or(NULL, |op| op.name());
     counter!("rpcrdma_nfs4_callbacks_total", "operation" => operation, "event" => word(event))
@@ -103,7 +103,7 @@ impl Operation {
 /// The numbers of all operations.
 struct Operations {
     statuses: Vec<&'static str>,
-    /// As [`Op::ALL`]; the last is [`ILLEGAL`].
+    /// In the order of [`Op::ALL`]; the last is [`ILLEGAL`].
     operations: Vec<Operation>,
 }
 

@@ -45,7 +45,7 @@ struct Kept {
 #[derive(Default)]
 pub(super) struct Lines(Mutex<HashMap<Key, Kept>>);
 
-/// Connects once: a connection that is lost is not made again behind its callers' backs.
+/// Connects once: a lost connection is not made again without the knowledge of its callers.
 struct Once {
     from: IpAddr,
     to: SocketAddr,
@@ -87,7 +87,7 @@ impl Lines {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A connection for one question, from whichever port.
+    /// A connection for one question, from any port.
     pub(super) async fn once(
         &self,
         from: IpAddr,

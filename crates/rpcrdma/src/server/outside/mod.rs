@@ -39,7 +39,7 @@ const MAX_PORTS: usize = 512;
 /// The largest results that are taken from a client, in bytes: a name, a cookie and some numbers.
 const MAX_RESULT_OCTETS: usize = 4096;
 
-/// Which service of which host.
+/// A service of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Asked {
     host: IpAddr,
@@ -57,7 +57,7 @@ impl Asked {
 
 /// Calls with sockets of the host.
 pub(super) struct Sockets {
-    /// Where they run.
+    /// The runtime in which they run.
     runtime: Handle,
     inner: Arc<Inner>,
 }
@@ -138,7 +138,7 @@ impl Inner {
         }
         let port = self.ask(call).await?;
         self.remember(asked, port);
-        // What does not end in time is to be found out before the time is over, so that its connection ends, too.
+        // The call must fail before the caller's time is over, so that its connection ends, too.
         let left = call.limit.saturating_sub(begun.elapsed()) * 9 / 10;
         self.call_at(call, port, left).await.map_err(|error| {
             if is_of_the_port(&error) {
@@ -213,7 +213,7 @@ impl Inner {
         let mut arguments = Payload::new();
         arguments.push_run(call.arguments.clone());
         let calling = client.call(call.procedure, arguments, ReplyShape::inline(MAX_RESULT_OCTETS));
-        // A connection that says nothing is of no use to the next call either.
+        // A silent connection is of no use to the next call either.
         let done = match tokio::time::timeout(limit, calling).await {
             Ok(done) => done,
             Err(_) => Err(TransportError::NotAnswered { server: at, after: limit }.into()),

@@ -14,7 +14,7 @@ use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 
 /// The reserved ports that are tried. Below 665 many belong to well-known services.
 const PORTS: Range<u16> = 665..1024;
-/// How many of them are tried before any port will do.
+/// How many of them are tried before any port is taken.
 const ATTEMPTS: u16 = 32;
 
 static NEXT: AtomicU16 = AtomicU16::new(0);

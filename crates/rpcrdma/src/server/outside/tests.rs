@@ -1,4 +1,4 @@
-//! Calls to clients over real sockets: a portmapper and a program of this host that answer as told.
+//! Calls to clients over real sockets: a portmapper and a program of this host that answer as a test says.
 
 use super::*;
 use rpcrdma_env::{Heap, tokio_env};
@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, UdpSocket};
 
 const PROGRAM: u32 = 100_024;
 
-/// A portmapper that says a port, and counts.
+/// A portmapper that returns a port, and counts the questions.
 struct Portmapper {
     version: u32,
     port: AtomicU16,
@@ -83,7 +83,7 @@ async fn execute(handler: &dyn Handler, kind: TransportKind, peer: SocketAddr, c
     }
 }
 
-/// Serves a handler at a port of its own, over both.
+/// Serves a handler at a port of its own, over TCP and UDP.
 async fn serve(handler: Arc<dyn Handler>) -> (u16, tokio::task::JoinHandle<()>) {
     let (listener, socket) = loop {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
