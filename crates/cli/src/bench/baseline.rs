@@ -1,4 +1,4 @@
-//! What plain TCP does between two processes on this machine, to compare other figures with.
+//! The speed of plain TCP between two processes on this machine, to compare other figures with.
 //!
 //! This process starts itself once more as the peer, which sends. Each part has a connection of its own, whose first
 //! byte says what the peer must do; closing it ends the part.
@@ -27,7 +27,7 @@ const STREAM: u8 = b'S';
 /// How long the peer may take to start.
 const START: Duration = Duration::from_secs(10);
 
-/// Another process of this measurement, which ends however the measurement does.
+/// Another process of this measurement, which ends with it in any case.
 pub(super) struct Peer(pub(super) Child);
 
 impl Drop for Peer {

@@ -8,12 +8,12 @@ use rustix::time::{ClockId, clock_gettime};
 const USER_FIELD: usize = 11;
 const SYSTEM_FIELD: usize = 12;
 
-/// What is measured.
+/// The processes whose time is measured.
 pub(super) struct CpuMeter {
     other: Option<u32>,
 }
 
-/// When it was begun.
+/// Their times at the beginning.
 pub(super) struct CpuStart {
     own_s: f64,
     other_s: Option<f64>,

@@ -46,7 +46,7 @@ pub(super) struct Load {
     /// How many blocks have been asked for, by all connections: they walk the file together.
     walked: AtomicU64,
     octets: Bytes,
-    /// What the connections speak.
+    /// The version of NFS that the connections speak.
     spoken: OnceLock<SessionVersion>,
 }
 
@@ -70,7 +70,7 @@ impl Load {
     }
 }
 
-/// What came of it.
+/// The results of a load.
 pub(super) struct Sample {
     times_ns: Histogram<u64>,
     pub(super) octets: u64,
@@ -99,7 +99,7 @@ impl Sample {
         Ok(())
     }
 
-    /// Whether nothing says that the server has restarted between the writes and `verifier`.
+    /// Whether there is no sign that the server has restarted between the writes and `verifier`.
     pub(super) fn same_verifier(&mut self, verifier: Verifier) -> bool {
         *self.verifier.get_or_insert(verifier) == verifier
     }
@@ -108,13 +108,14 @@ impl Sample {
         self.times_ns.len()
     }
 
-    /// The time in microseconds below which this part of the operations took.
+    /// The time in microseconds within which this part of the operations ended.
     pub(super) fn micros(&self, part: f64) -> f64 {
         self.times_ns.value_at_quantile(part) as f64 / 1000.0
     }
 }
 
-/// One connection's work: connects, reports that it is ready, waits for the start, and goes on until the time in it.
+/// One connection's work: connects, reports that it is ready, waits for the start, and goes on until the time that the
+/// start names.
 ///
 /// # Errors
 /// If a call fails after the start. An earlier error goes to `ready`.
@@ -140,7 +141,7 @@ pub(super) async fn work(
     tokio::spawn(lanes(load, caller, end)).await?
 }
 
-/// Keeps calls under way until the time.
+/// Keeps calls under way until `end`.
 async fn lanes(load: Arc<Load>, caller: Caller, end: Instant) -> Result<Sample> {
     let sample = Mutex::new(Sample::new());
     let mut lanes: FuturesUnordered<_> = (0..load.depth).map(|_| lane(&load, &caller, &sample, end)).collect();
@@ -151,10 +152,10 @@ async fn lanes(load: Arc<Load>, caller: Caller, end: Instant) -> Result<Sample> 
     Ok(sample.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Who calls.
+/// The caller of a connection.
 enum Caller {
     Null(Client),
-    /// Asks for attributes, of whatever it is.
+    /// Asks for attributes, of any kind of file.
     Attributes(Files, Handle),
     File {
         file: File,

@@ -1,4 +1,4 @@
-//! `rpcrdma bench`: how fast a server answers, and beside what plain TCP does on the same machine.
+//! `rpcrdma bench`: how fast a server answers, and how fast plain TCP is on the same machine.
 //!
 //! Calls of one kind are kept under way on one or more connections for a time, each connection on a thread of its own.
 //! Buffers for READ belong to the calls and are used again; WRITE sends the same bytes again and again.
@@ -232,7 +232,7 @@ fn check(args: &BenchArgs) -> Result<(), Usage> {
 
 /// A connection on its thread.
 struct Worker {
-    /// Nothing once it has been waited for.
+    /// `None` once it was awaited.
     ready: Option<oneshot::Receiver<Result<()>>>,
     done: oneshot::Receiver<Result<Sample>>,
 }

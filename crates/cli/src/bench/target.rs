@@ -14,12 +14,12 @@ use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs::attr::{FileType, NewAttributes};
 use rpcrdma_nfs_client::{Access, CreateHow, File, Node, Verifier, Writer};
 
-/// What is made to be written over.
+/// The bytes of a file that is made to be written over.
 const NEW_FILE_OCTETS: u64 = 256 << 20;
 /// The permissions of a file that is made.
 const NEW_FILE_MODE: u32 = 0o644;
 
-/// A file. One that is read or written is open by the session that it was found by, over which it is committed.
+/// A file. If it is read or written, it is open in the session that found it, which also commits it.
 pub(super) struct Target {
     node: Node,
     file: Option<File>,

@@ -1,5 +1,5 @@
-//! Bytes in frames as MPA and DDP make them on loopback: a header, up to 65,472 bytes, and a CRC of both. What the
-//! headers say is of no matter here, and they are as long as theirs.
+//! Bytes in frames as MPA and DDP make them on loopback: a header, up to 65,472 bytes, and a CRC of both. The contents
+//! of the headers do not matter here; they are as long as those of MPA and DDP.
 
 use anyhow::{Result, ensure};
 use crc_fast::{CrcAlgorithm, Digest};
@@ -15,7 +15,7 @@ const CRC: usize = 4;
 /// What one system call receives, at most.
 const AT_ONCE: usize = 512 << 10;
 
-/// The CRC of a header and what it stands before, as it is sent.
+/// The CRC of a header and of the bytes behind it, as it is sent.
 pub(super) fn crc(head: &[u8], octets: &[u8]) -> [u8; CRC] {
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     digest.update(head);

@@ -38,15 +38,15 @@ const ANSWER: usize = 128;
 const CRC: usize = 4;
 /// The largest block that is answered without frames.
 const SMALL: usize = 16 << 10;
-/// What the file has, if it is made here.
+/// The bytes of the file, if it is made here.
 const FILE_OCTETS: u64 = 256 << 20;
-/// What it is written in, as a file that is copied is: one that is written in small pieces is read two to three times
-/// as slowly afterwards.
+/// The size of the pieces in which the file is written, as in a copy: a file that was written in small pieces is read
+/// two to three times as slowly afterwards.
 const FILE_PIECE: usize = 1 << 20;
-/// The socket's room: beyond it the processor's caches are left.
+/// The socket's buffer: with a larger one, data leave the processor's caches.
 const SEND_BUFFER: usize = 512 << 10;
 
-/// What is done.
+/// The work that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Work {
     pub(super) op: Op,
@@ -72,7 +72,7 @@ impl Work {
     }
 }
 
-/// Opens the file, which is made if it is missing, and gives its size. What is in it is in memory afterwards.
+/// Opens the file, which is made if it is missing, and gives its size. Its contents are in memory afterwards.
 fn open(path: &Path, work: Work) -> Result<(File, u64)> {
     let shown = || path.display().to_string();
     let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
@@ -93,7 +93,7 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
     ensure!(work.waits == Waits::Read || work.is_small(), "--waits is for small calls");
     let (_, size) = open(path, work)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;
-    // Connections have what their listener has.
+    // Connections inherit this from their listener.
     set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
     listener.set_nonblocking(true)?;
     let (at, block, depth) = (listener.local_addr()?.to_string(), work.block.to_string(), work.depth.to_string());
@@ -157,7 +157,7 @@ impl Asking {
         [run(from, count - wrapped), run(0, wrapped)]
     }
 
-    /// Asks for what is answered with one CRC. What has come together is taken together.
+    /// Asks for answers with one CRC. Answers that have come together are taken together.
     async fn small(&mut self, mut wire: Wire, end: Instant) -> Result<Sample> {
         let Work { depth, .. } = self.work;
         let (answer, octets) = (self.work.answer(), self.work.data() as u64);

@@ -15,7 +15,7 @@ use std::{
     path::Path,
 };
 
-/// What is read and sent, or received and written, before the next: frames of about 256 KiB.
+/// The bytes that are read and sent, or received and written, at a time: frames of about 256 KiB.
 const PIECE: usize = 4 * frame::PAYLOAD;
 
 /// Answers until the other end goes.
@@ -36,7 +36,7 @@ fn place(request: &[u8]) -> Result<u64> {
     Ok(u64::from_be_bytes(*octets))
 }
 
-/// Answers all requests that one system call has brought with one more.
+/// Answers all requests that one system call has brought by one further system call.
 async fn small(mut wire: Wire, file: &File, work: Work) -> Result<()> {
     // One more than can come, as at the other end.
     let mut asks = vec![0; REQUEST * work.depth + 1];

@@ -1,5 +1,5 @@
-//! How an end of the yardstick waits for the other: in the system call that reads, or as a server of many connections
-//! has to, by epoll, or as a task of tokio. What one of these adds is what no server built on it can save.
+//! How an end of this measurement waits for the other: in the system call that reads, or, as a server of many
+//! connections has to, by epoll or as a task of tokio. A server that is built on one of these cannot save what it adds.
 
 use super::frame;
 use anyhow::{Context as _, Result};
@@ -45,7 +45,7 @@ pub(super) enum Wire {
 }
 
 impl Wire {
-    /// In [`run`].
+    /// An end of the connection, which must be made within [`run`].
     pub(super) fn new(stream: TcpStream, waits: Waits) -> Result<Self> {
         Ok(match waits {
             Waits::Read => Self::Read(stream),

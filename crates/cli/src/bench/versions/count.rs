@@ -57,7 +57,7 @@ impl Counts {
     }
 }
 
-/// What a connection sends before it receives anything else, unless it lacks credits.
+/// The message that a connection sends before it receives anything else, unless it lacks credits.
 #[derive(Clone, Copy, Debug, Default)]
 struct Due {
     /// The XID of a message whose next part, or of a call whose reply, comes next.

@@ -46,36 +46,36 @@ use std::{
 
 pub(super) use peer::run as peer;
 
-/// Bytes of what is moved: from what fits any Send to what fits one FPDU.
+/// The lengths that are moved, in bytes: from one that fits any Send to one that fits one FPDU.
 const SIZES: [u32; 8] = [512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
-/// How often the versions take turns. Medians are taken over so many samples.
+/// How often the versions take turns. Medians are taken over this many samples.
 const ROUNDS: usize = 5;
 /// Calls before each sample, which are not timed.
 const WARM_UP: usize = 8;
 /// Calls that are counted. What is done once in several calls, such as to grant credits, shows as a fraction.
 const COUNTED: u64 = 64;
 
-/// What is done.
+/// A kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
     /// A long call, answered with eight bytes.
     Call,
     /// A short call whose reply has this many bytes, as the client knows.
     Reply,
-    /// READDIRPLUS of a large directory, with room for so many bytes.
+    /// READDIRPLUS of a large directory, with room for this many bytes.
     Listing,
     /// READDIRPLUS of a directory with three files, with the same room.
     ShortListing,
     /// A file's attributes, in a version of NFS.
     Attributes(nfs::Version),
-    /// READ of so many bytes.
+    /// READ of this many bytes.
     Read(nfs::Version),
-    /// WRITE of so many bytes.
+    /// WRITE of this many bytes.
     Write(nfs::Version),
 }
 
 impl Case {
-    /// All with their lengths, those together that take turns: over both versions of RPC-over-RDMA, in both of NFS.
+    /// All cases with their lengths, in groups that take turns: over both versions of RPC-over-RDMA, in both of NFS.
     fn groups(only: Option<u32>) -> Vec<(Vec<Case>, u32)> {
         let transport = [Case::Call, Case::Reply, Case::Listing, Case::ShortListing];
         let transport = transport.iter().flat_map(|case| SIZES.map(|octets| (vec![*case], octets)));
@@ -106,16 +106,16 @@ impl Case {
     }
 }
 
-/// How it is measured.
+/// How the calls are measured.
 #[derive(Clone, Copy)]
 pub(super) struct Plan {
-    /// For how long each line, all rounds together.
+    /// The time for each line, all rounds together.
     pub(super) time: Duration,
     /// A processor for each process.
     pub(super) apart: bool,
     pub(super) busy_poll: Duration,
     pub(super) json: bool,
-    /// This length alone.
+    /// The only length to measure, if one is given.
     pub(super) octets: Option<u32>,
     /// The most Sends of a call and of a reply, if not the usual.
     pub(super) call_parts: Option<usize>,
@@ -135,7 +135,7 @@ pub(super) fn run(plan: &Plan) -> Result<()> {
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command.args(["bench", "--versions-peer", "--cpu", &others.to_string()]);
     command.args(["--busy-poll", &plan.busy_poll.as_micros().to_string()]);
-    // Closing it ends the other process, if this one cannot.
+    // Closing its standard input ends the other process, if this one cannot.
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("starting the other process")?;
     let mut peer = Peer(child);
     let mut line = String::new();
@@ -167,7 +167,7 @@ async fn measure(addresses: Addresses, plan: Plan) -> Result<Vec<Line>> {
         counting.push(End::connect(&traced, addresses.traced, &env, options.clone(), counter.clone()).await?);
         timing.push(End::connect(&plain, addresses.plain, &env, options, Arc::new(Quiet)).await?);
     }
-    // Asked over a connection that is not counted.
+    // The server is asked over a connection that is not counted.
     let control = timing.first().context("no connection")?.echo.clone();
     let mut lines = Vec::new();
     for (cases, octets) in Case::groups(plan.octets) {
@@ -199,12 +199,12 @@ async fn measure(addresses: Addresses, plan: Plan) -> Result<Vec<Line>> {
     Ok(lines)
 }
 
-/// What the server has counted, and used of its processor.
+/// The server's counts, and the processor time that it has used.
 async fn server(control: &Client) -> Result<ServerState> {
     Ok(control.call_inline(COUNTS, &(), ServerState::OCTETS).await?)
 }
 
-/// Connections' worth of callers: one version, all programs.
+/// The callers of one connection: one version, all programs.
 struct End {
     echo: Client,
     nfs: Nfs3,
@@ -255,7 +255,7 @@ impl End {
         }
     }
 
-    /// A call with so many bytes, answered with so many.
+    /// A call with `call` bytes, answered with `reply` bytes.
     async fn echo(&self, call: usize, reply: usize) -> Result<()> {
         let mut args = Encoder::new();
         args.u32(u32::try_from(reply)?);

@@ -45,7 +45,7 @@ pub(super) struct Data {
     v3: Opened,
     v4: Opened,
     octets: Bytes,
-    /// What was read into, to be read into again.
+    /// The buffer of the last READ, to be used again.
     buffer: Mutex<Option<Buffer>>,
 }
 
@@ -80,7 +80,7 @@ impl Data {
         Ok(())
     }
 
-    /// Reads so many bytes.
+    /// Reads `octets` bytes.
     pub(super) async fn read(&self, version: Version, octets: u32) -> Result<()> {
         let len = octets as usize;
         let kept = self.buffer.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -94,7 +94,7 @@ impl Data {
         Ok(())
     }
 
-    /// Writes so many bytes, unstably.
+    /// Writes `octets` bytes, unstably.
     pub(super) async fn write(&self, version: Version, octets: u32) -> Result<()> {
         let data = self.octets.slice(..octets as usize);
         let written = self.opened(version).file.write(0, Stability::Unstable, data).await?;

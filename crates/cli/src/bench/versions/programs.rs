@@ -27,7 +27,7 @@ pub(super) const COUNTS: u32 = 2;
 pub(super) const DIRECTORIES: [&str; 2] = ["/large", "/small"];
 /// Files in each: more than the largest listing can hold, and what a small directory may have.
 const FILES: [u32; 2] = [1000, 3];
-/// Bytes that a file system may take which holds nothing but empty files.
+/// The bytes that a file system with only empty files may take.
 const FILE_SYSTEM_OCTETS: u64 = 1 << 20;
 
 /// What is exported besides: a directory with one file that is read and written, its name, and its bytes.
@@ -44,7 +44,7 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// As the server writes them: two addresses on a line.
+    /// Reads the addresses as the server writes them: two on a line.
     pub(super) fn parse(line: &str) -> Option<Self> {
         let (plain, traced) = line.trim().split_once(' ')?;
         Some(Self { plain: plain.parse().ok()?, traced: traced.parse().ok()? })
@@ -144,13 +144,13 @@ pub(super) struct Programs {
 
 impl Drop for Programs {
     fn drop(&mut self) {
-        // What is left of it is a secret and an empty journal, in a directory for such things.
+        // If this fails, a secret and an empty journal stay, in a directory for such things.
         let _ = std::fs::remove_dir_all(&self.state);
     }
 }
 
 impl Programs {
-    /// Makes the file systems, and what serves them. Upkeep becomes a task.
+    /// Makes the file systems, and the programs that serve them. Upkeep becomes a task.
     pub(super) async fn new(env: &Env, counter: Arc<Counter>) -> Result<Self> {
         let mut exports = Vec::new();
         for (path, files) in DIRECTORIES.into_iter().zip(FILES) {
