@@ -29,7 +29,7 @@ const LEFT_OUT_TOLD: usize = 10;
 /// Holes are looked for in units of this many bytes: the block size of most file systems.
 const HOLE_OCTETS: usize = 4096;
 
-/// In which blocks and how many of them at a time to move a file of `size` bytes: a small file takes one call.
+/// The block size, and how many blocks at a time, for a file of `size` bytes: a small file takes one call.
 pub(crate) fn block_size(size: u64, largest: u32, depth: usize) -> (u32, usize) {
     let block = u32::try_from(size).unwrap_or(u32::MAX).clamp(1, largest.max(1));
     let blocks = usize::try_from(size.div_ceil(u64::from(block))).unwrap_or(usize::MAX);
@@ -71,7 +71,7 @@ pub(crate) async fn beside<T, Ended>(
     }
 }
 
-/// Closes a file that has been copied, or not. If both fail, why it was not copied is what counts.
+/// Closes a file after its copy has succeeded or failed. If both fail, the error of the copy counts.
 pub(crate) async fn close_after<T>(file: File, copied: Result<T>) -> Result<T> {
     // Without a server there is nothing to close.
     if !copied.as_ref().is_err_and(is_hopeless) {
@@ -89,7 +89,7 @@ fn set_style(bar: &ProgressBar, template: &str) {
     }
 }
 
-/// What has been copied, shown while it happens and told at the end.
+/// What has been copied, shown while it happens and reported at the end.
 pub(crate) struct Tally {
     begin: Instant,
     bar: Option<ProgressBar>,
@@ -110,13 +110,13 @@ pub(crate) struct Tally {
     attributes_not_kept: u64,
     /// Extended attributes and lists that were not kept.
     extras_not_kept: u64,
-    /// Of the bytes those that the server copied itself, where that can be.
+    /// How many of the bytes the server copied itself, where that can be.
     by_server: Option<u64>,
-    /// What could not be copied and why: the first of it.
+    /// The first files that could not be copied, and why.
     left_out: Vec<(String, String)>,
 }
 
-/// A copy's progress while nothing is known but what was done.
+/// A copy's progress line while only the work that was done is known.
 const BAR: &str = "{spinner} {prefix}{bytes}, {binary_bytes_per_sec}, {msg}";
 /// The same once it is known how much there is.
 const BAR_OF_TOTAL: &str = "{spinner} {prefix}{bytes} of {total_bytes}, {binary_bytes_per_sec}, {msg}, {eta} left";
@@ -151,7 +151,7 @@ impl Tally {
         }
     }
 
-    /// Says how files take their places, on which it depends whether a later copy can go on.
+    /// Sets how files take their places: that decides whether a later copy can go on.
     pub(crate) fn placed(self, placing: Placing) -> Self {
         Self { placing, ..self }
     }
@@ -233,7 +233,7 @@ impl Tally {
         Ok(())
     }
 
-    /// The same of a path on the server.
+    /// The same for a path on the server.
     pub(crate) fn check_remote(&mut self, path: &[u8], error: anyhow::Error) -> Result<()> {
         if is_hopeless(&error) {
             return Err(error);
@@ -372,7 +372,7 @@ impl Tally {
         } else if (self.bar.is_some() || self.is_tree) && !quiet {
             failure::write(&self.summary(seconds));
         }
-        // An object for a program has it already.
+        // The object for a program contains it already.
         if !json {
             self.tell_left_out();
         }
@@ -401,7 +401,7 @@ mod tests {
         assert_eq!(block_size(10, 0, 8), (1, 8));
     }
 
-    /// As with a slot of the session: what is done waits for a copy that waits for nothing.
+    /// As with a slot of the session: the work beside waits for a copy, which itself waits for nothing.
     #[tokio::test]
     async fn copies_go_on_beside_what_waits_for_them() {
         let slot = tokio::sync::Mutex::new(());

@@ -27,7 +27,7 @@ impl Counterparts {
         Some(names.fold(remote.clone(), |path, name| join(&path, name.as_bytes())))
     }
 
-    /// An error of `local` that the server has answered names the path there.
+    /// Adds the path on the server to an error about `local`, if the error comes from the server.
     pub(crate) fn name(&self, local: &Path, error: anyhow::Error) -> anyhow::Error {
         match self.of(local).filter(|_| is_the_servers(&error)) {
             Some(remote) => error.context(At::copied(remote)),

@@ -144,26 +144,26 @@ struct Copier<'a> {
     args: &'a CpArgs,
     random: Arc<dyn Random>,
     tally: RefCell<Tally>,
-    /// What the server has shown that it does.
+    /// What the server has shown that it does not do.
     ways: data::Ways,
     /// Who we are to the target's server, once that is known.
     own: RefCell<Option<Who>>,
-    /// What is to be removed if it does not become whole.
+    /// Files to be removed if they do not become whole.
     unfinished: RefCell<Vec<Unfinished>>,
     /// Where each file goes.
     places: RefCell<HashMap<(Handle, Name), FileId>>,
-    /// Where a file with several names was copied to first; without a handle until that is made.
+    /// The first copy of a file with several names; without a handle until it is made.
     first_names: RefCell<HashMap<FileId, Option<Handle>>>,
     /// Further names of files that are copied.
     later: RefCell<Vec<Item>>,
     /// The directories of the target that this run has made, or found there and goes into.
     made: RefCell<HashSet<Handle>>,
-    /// What is to be done with directories when they are full.
+    /// Directories that get their attributes when they are full.
     directories: RefCell<Vec<Filled>>,
 }
 
 /// The mode and the times of a source. Between servers a regular file gets no set-user-id or set-group-id bit: another
-/// server's word is not enough for that.
+/// server is not trusted with that.
 fn mode_and_times(attributes: &Attributes, is_one_server: bool) -> NewAttributes {
     let keep = if is_one_server || attributes.file_type == FileType::Directory { 0o7777 } else { 0o1777 };
     NewAttributes { mode: Some(attributes.mode & keep), ..times(attributes) }
@@ -232,8 +232,8 @@ impl Copier<'_> {
         }
     }
 
-    /// Whether two files are one, as far as is known: numbers and times of files in two sessions, which may be of one
-    /// server, are compared.
+    /// Whether two files are the same, as far as is known. In two sessions, which may be of one server, their numbers
+    /// and times are compared.
     fn is_one(&self, from: &Arc<Session>, source: &Attributes, there: &Attributes) -> bool {
         if Arc::ptr_eq(from, self.to) {
             return (source.file_system, source.file_id) == (there.file_system, there.file_id);
@@ -242,7 +242,7 @@ impl Copier<'_> {
             && (source.size, source.modified, source.changed) == (there.size, there.modified, there.changed)
     }
 
-    /// A directory that is copied into itself has no end.
+    /// Refuses to copy a directory into itself, which would have no end.
     async fn refuse_into_itself(
         &self,
         from: &Arc<Session>,
@@ -334,7 +334,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Makes the directory that another is copied to, or finds it there.
+    /// Makes the directory to which another is copied, or finds it there.
     async fn enter(&self, item: &Item) -> Result<Handle> {
         let is_new_one = Arc::ptr_eq(&item.from, self.to) && self.made.borrow().contains(&item.found.file);
         ensure!(!is_new_one, "is what this run copies into, and is not copied");

@@ -35,13 +35,14 @@ const MAX_OCTETS: usize = 16 << 20;
 const USER: &[u8] = b"user.";
 /// The longest name on Linux.
 const MAX_NAME_OCTETS: usize = 255;
-/// Where Linux keeps lists.
+/// The attributes in which Linux keeps lists.
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
-/// Told once, where a server has nothing to ask for lists.
+/// The notice, given once, if a server has no protocol for lists.
 const NO_NFSACL: &str = "the server has no access control lists beside NFS version 3 (NFSACL): none is kept";
 
-/// What cannot be kept ends nothing; what makes going on hopeless, or may be better soon, is an error.
+/// The reason why something is not kept, which ends nothing. An error that makes going on hopeless, or that may pass
+/// soon, stays an error.
 fn unkept(error: Error) -> Result<String> {
     match error.status() {
         Some(status) => Ok(status.to_string()),
@@ -119,11 +120,11 @@ pub(crate) async fn across(from: &Files, source: &Handle, to: &Files, target: &H
     Ok(told)
 }
 
-/// Lists that say more than a mode, as a server has told them or as this machine has them.
+/// Lists that say more than a mode, as a server has sent them or as this machine has them.
 pub(crate) enum Lists {
     /// Of version 4, with the POSIX lists that say the same, or why there are none.
     V4(Acl, Result<Acls, String>),
-    /// POSIX ones: of version 3, which has NFSACL beside it, or of this machine.
+    /// POSIX lists: from version 3, which has NFSACL beside it, or from this machine.
     Posix(Acls),
 }
 
@@ -161,7 +162,7 @@ async fn lists_of(files: &Files, file: &Handle, is_directory: bool) -> Result<Re
     Ok(match told {
         Ok(Lists::V4(_, Ok(acls)) | Lists::Posix(acls)) if acls.is_mode() => Ok(None),
         Ok(lists) => Ok(Some(lists)),
-        // Nothing that could be kept.
+        // There is no list that could be kept.
         Err(error) if error.is_not_supported() => {
             if error.status().is_none() && files.version_3().is_some() {
                 failure::warning_once(NO_NFSACL);
@@ -289,7 +290,7 @@ fn mode_of(here: &impl AsFd) -> Option<u32> {
 
 /// The names of the user's attributes of an open file.
 fn local_names(here: &impl AsFd) -> Result<Vec<Vec<u8>>, Errno> {
-    // What the system has room for in one list.
+    // The most that the system returns in one list.
     let mut list = vec![0; MAX_VALUE_OCTETS];
     let len = flistxattr(here, &mut list)?;
     let names = list.get(..len).unwrap_or(&list).split(|octet| *octet == 0);
@@ -307,7 +308,7 @@ fn local_value(here: &impl AsFd, name: &[u8]) -> Result<Vec<u8>, Errno> {
 mod tests {
     use super::*;
 
-    /// Where the test's directory lies on a file system that has them.
+    /// Only where the file system of the temporary file has such attributes.
     #[test]
     fn attributes_of_users_are_found_and_no_others() {
         let file = tempfile::tempfile().unwrap();
@@ -316,7 +317,7 @@ mod tests {
             return;
         }
         set("user.a", b"").unwrap();
-        // Only users who may set them have those of the system, if anybody has.
+        // Only users with this right can set attributes of the system, if any user can.
         let _ = set("trusted.c", b"three");
         let mut names = local_names(&file).unwrap();
         names.sort();
@@ -333,7 +334,7 @@ mod tests {
         let access = PosixAcl::new([7, 5, 0], vec![(4711, 7)], vec![], Some(7)).unwrap();
         let both = Acls { access: access.clone(), default: Some(access.clone()) };
         match set_local(&here, &both) {
-            // No file system for lists.
+            // The file system has no lists.
             Err(Errno::OPNOTSUPP) => return,
             set => set.unwrap(),
         }

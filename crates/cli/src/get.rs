@@ -74,7 +74,7 @@ pub(crate) async fn run(args: GetArgs) -> Result<()> {
     copier.xattrs = args.copy.xattrs;
     let done = tokio::select! {
         biased;
-        // Dropped, the other future takes its temporary files with it.
+        // When the other future is dropped, it removes its temporary files.
         interrupted = signals.next() => Err(interrupted.into()),
         done = copier.all(&args, &mut sessions) => done,
     };
@@ -95,7 +95,7 @@ struct Copier {
     tally: RefCell<Tally>,
     known: RefCell<Known>,
     later: RefCell<Vec<Later>>,
-    /// Directories and what they shall have when they are full.
+    /// Directories, and the attributes that they get when they are full.
     directories: RefCell<Vec<(PathBuf, Attributes)>>,
     counterparts: RefCell<Counterparts>,
     /// Directories whose extended attributes are to come.
@@ -298,7 +298,7 @@ impl Copier {
     }
 }
 
-/// What is in a directory, and where each goes. A listing that has failed does not go on; a single bad name or lost
+/// The entries of a directory, and where each goes. A listing that has failed does not go on; a single bad name or lost
 /// file does.
 fn entries<'a>(
     session: &'a Session,
@@ -354,7 +354,7 @@ impl<'a> Copies<'a> {
         }
     }
 
-    /// What is done next; nothing if nothing is under way.
+    /// The next copy that is done; `None` if none is under way.
     async fn next(&mut self) -> Option<Done> {
         tokio::select! {
             Some(done) = self.small.next() => Some(done),
@@ -386,7 +386,7 @@ fn make_fifo(local: &Path, attributes: &Attributes) -> Result<()> {
     }
 }
 
-/// Mode and times. A regular file gets no set-user-id or set-group-id bit: the server's word is not enough for that.
+/// Mode and times. A regular file gets no set-user-id or set-group-id bit: the server is not trusted with that.
 fn set_file(file: &File, attributes: &Attributes) -> Result<()> {
     let keep = if attributes.file_type == FileType::Directory { 0o7777 } else { 0o1777 };
     file.set_permissions(Permissions::from_mode(attributes.mode & keep)).context("setting the mode")?;

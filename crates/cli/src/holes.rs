@@ -1,7 +1,7 @@
-//! Holes of files on a server: where the bytes are that need to be moved.
+//! Holes of files on a server: which bytes need to be moved.
 //!
-//! In version 4.2 the server is asked (SEEK), so that holes are not read. Where it cannot tell, the whole file is data,
-//! and zeros are left out where they are written ([`data_runs`](crate::copy::data_runs)).
+//! In version 4.2 the command asks the server (SEEK), so that it does not read holes. Where the server cannot tell, the
+//! whole file is data, and zeros are left out where they are written ([`data_runs`](crate::copy::data_runs)).
 
 use anyhow::Result;
 use rpcrdma_nfs_client::{Cause, Error, File, Sought};

@@ -1,5 +1,5 @@
-//! Links on a server that may take the place of something, and the names there that are removed if nothing comes of
-//! them.
+//! Links on a server that may take the place of something, and the names there that are removed if the links are not
+//! made.
 
 use crate::partial::temporary_name;
 use anyhow::{Context, Result};
@@ -7,7 +7,7 @@ use rpcrdma_env::Random;
 use rpcrdma_nfs_client::{Error, Files, Handle, Name};
 use std::cell::RefCell;
 
-/// A name on a server under which there is something that is not whole.
+/// The name on a server of a file that is not whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unfinished {
     pub(crate) directory: Handle,
@@ -21,7 +21,7 @@ pub(crate) struct Unfinished {
 pub(crate) struct Links<'a> {
     pub(crate) files: &'a Files,
     pub(crate) random: &'a dyn Random,
-    /// What is to be removed if it does not become whole.
+    /// Files to be removed if they do not become whole.
     pub(crate) unfinished: &'a RefCell<Vec<Unfinished>>,
 }
 
@@ -54,7 +54,7 @@ impl Links<'_> {
     ) -> Result<T> {
         let beside = self.new_name(directory, name);
         let made = make(&beside.name).await;
-        // What the server has refused to make is not ours to remove.
+        // The server has made nothing, so nothing is ours to remove.
         if made.as_ref().is_err_and(Error::has_made_nothing) {
             self.settle(&beside);
         }

@@ -58,7 +58,8 @@ pub(crate) fn same_time(copy: Time, source: Time) -> bool {
     copy.seconds == source.seconds && (copy.nanoseconds == source.nanoseconds || copy.nanoseconds == 0)
 }
 
-/// From where a part file of `len` bytes, marked with `mark`, is continued: `None` if it is not a part of this source.
+/// The position from which a part file of `len` bytes, marked with `mark`, is continued: `None` if it is not a part of
+/// this source.
 pub(crate) fn resume_at(len: u64, mark: Time, source_size: u64, source_modified: Time) -> Option<u64> {
     (same_time(mark, source_modified) && len <= source_size).then(|| len.saturating_sub(RESUME_SPAN))
 }

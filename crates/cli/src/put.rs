@@ -1,8 +1,8 @@
 //! `rpcrdma put`: copies files to a server, as `cp -r` does.
 //!
 //! A file takes its place when it is whole: until then, and if anything fails, the old file stays ([`upload`]). The
-//! command reads what the user has named or what lies below it, whatever an attacker puts in its place meanwhile
-//! ([`source`]).
+//! command reads only files that the user has named, or that lie below those, even if an attacker replaces them
+//! meanwhile ([`source`]).
 
 mod extra;
 mod node;
@@ -119,7 +119,7 @@ fn own_name(local: &Path) -> Result<Name> {
     Ok(Name::from(name.as_bytes()))
 }
 
-/// What an argument names, and where it is copied to.
+/// The file that an argument names, and where it is copied to.
 fn argument(local: &Local, path: &Path, recursive: bool, target: &Target) -> Result<(Facts, Handle, Name)> {
     let facts = local.facts()?;
     ensure!(facts.kind != LocalType::Directory || recursive, "is a directory; copy it with -r");
@@ -130,7 +130,7 @@ fn argument(local: &Local, path: &Path, recursive: bool, target: &Target) -> Res
     Ok((facts, directory, name))
 }
 
-/// What ends next of small and of other copies; nothing if there are none.
+/// The next small or other copy that ends; `None` if there are none.
 async fn next_of<F: Future>(small: &mut FuturesUnordered<F>, others: &mut FuturesUnordered<F>) -> Option<F::Output> {
     tokio::select! {
         Some(done) = small.next() => Some(done),
@@ -161,12 +161,12 @@ struct Copier<'a> {
     tally: RefCell<Tally>,
     /// Who we are to the server, once that is known.
     own: RefCell<Option<Who>>,
-    /// What is to be removed if it does not become whole.
+    /// Files to be removed if they do not become whole.
     unfinished: RefCell<Vec<Unfinished>>,
-    /// Where a file with several names was copied to first, by device and inode; without a handle until that is made.
+    /// The first copy of a file with several names, by device and inode; without a handle until it is made.
     first_names: RefCell<HashMap<(u64, u64), Option<Handle>>>,
     later: RefCell<Vec<LaterLink>>,
-    /// Directories and what they shall have when they are full.
+    /// Directories, and the attributes that they get when they are full.
     directories: RefCell<Vec<(PathBuf, Handle, NewAttributes)>>,
     counterparts: RefCell<Counterparts>,
 }
@@ -182,7 +182,7 @@ impl Copier<'_> {
         );
         for path in &args.local {
             let local = Local::named(path, !args.copy.recursive);
-            // What is wrong with one argument must not cost the others their links, modes and times.
+            // An error of one argument must not keep the others from their links, modes and times.
             match argument(&local, path, args.copy.recursive, &target) {
                 Ok((facts, directory, name)) => {
                     let remote = match &target {
@@ -330,7 +330,7 @@ impl Copier<'_> {
         }
     }
 
-    /// What a directory gets when it is full.
+    /// The attributes that a directory gets when it is full.
     fn directory_attributes(&self, facts: &Facts, is_new: bool) -> Option<NewAttributes> {
         match (self.no_attributes, is_new) {
             (false, _) => Some(facts.mode_and_times()),

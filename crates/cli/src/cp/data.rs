@@ -1,8 +1,8 @@
 //! Moving the bytes of a file: shared or copied by the server where both ends are one server of version 4.2, else read
 //! and written.
 //!
-//! What a server copies it may still lose until a COMMIT, as with writes, and the verifier says whether it has. Holes
-//! stay holes: a server is asked to copy what is between them.
+//! A server may lose what it has copied until a COMMIT, as with writes; the verifier says whether it has. Holes stay
+//! holes: the server is asked to copy the data between them.
 
 use super::{Copier, Item};
 use crate::{
@@ -17,7 +17,7 @@ use std::{cell::Cell, sync::Arc};
 
 /// Bytes that a server is asked to copy in one call: the work between two updates of the progress.
 const COPY_OCTETS: u64 = 256 << 20;
-/// How often what the server has lost is copied again before the copy fails.
+/// How often lost data is copied again before the copy fails.
 const COPIED_AGAIN_TIMES: u32 = 16;
 
 /// What the server has shown that it does not do, so that it is not asked again for each file.
@@ -145,7 +145,7 @@ impl Moving<'_> {
                 self.copier.tally.borrow_mut().moved_by_server(copied.count);
             }
         }
-        // What was cut off meanwhile was not copied, and must not look like a hole.
+        // Bytes that were cut off meanwhile were not copied, and must not look like a hole.
         let now = self.source.getattr().await?;
         ensure!(
             now.size == self.size,

@@ -14,13 +14,13 @@ use rpcrdma_nfs::attr::{Attributes, FileType, NewAttributes, Who};
 use rpcrdma_nfs_client::{Access, Cause, CreateHow, Error, File, Found, Handle, Name};
 use std::{sync::Arc, time::Duration};
 
-/// How long removing what is not whole may take when a copy fails or is interrupted: the server may be what is wrong.
+/// How long the removal of unfinished files may take when a copy fails or is interrupted: the server may be the cause.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(5);
 
 /// A file that is being written.
 pub(super) struct Written {
     pub(super) file: File,
-    /// What goes if the copy fails; `None` if it was there before.
+    /// The file that is removed if the copy fails; `None` if it existed before.
     unfinished: Option<Unfinished>,
     /// It has the target's name already.
     has_name: bool,
@@ -39,7 +39,7 @@ fn cause(error: &anyhow::Error) -> Option<Cause> {
 }
 
 impl Copier<'_> {
-    /// Copies a regular file. Nothing is made or changed before it could be opened.
+    /// Copies a regular file. Nothing is made or changed before the source could be opened.
     pub(super) async fn regular(&self, item: &Item) -> Result<Handle> {
         let existing = self.existing(item).await?;
         if let Some(existing) = &existing {
@@ -75,7 +75,7 @@ impl Copier<'_> {
         }
     }
 
-    /// The existing file of the target's name.
+    /// The existing file with the target's name.
     ///
     /// # Errors
     /// If it is of a kind that is not written to.
@@ -114,7 +114,7 @@ impl Copier<'_> {
                 close_after(written.file, removed).await?;
                 reason
             }
-            // Without the right to make a file there one may still have the right to write to this one.
+            // A user who may not make a file there may still be allowed to write to this one.
             (Some(_), Err(error)) => match cause(&error) {
                 Some(Cause::Denied | Cause::NotOwner) => "its directory cannot be written to",
                 Some(Cause::NameTooLong) => "there is no room for the longer name of a temporary file",
@@ -148,7 +148,7 @@ impl Copier<'_> {
     async fn make(&self, item: &Item, name: Name) -> Result<(File, Unfinished, Who)> {
         let unfinished = Unfinished { directory: item.directory.clone(), name, unsure: false };
         let is_fresh = unfinished.name != item.name;
-        // Before it exists: an interruption must not come between. A name that is not fresh may become another
+        // Noted before it exists: an interruption must not come between. A name that is not fresh may become another
         // program's.
         if is_fresh {
             self.unfinished.borrow_mut().push(unfinished.clone());
@@ -159,7 +159,7 @@ impl Copier<'_> {
         let made = match self.to.files.create(&item.directory, &unfinished.name, how).await {
             Ok(made) => made,
             Err(error) => {
-                // What the server did not make is not ours to remove.
+                // The server has not made the file, so it is not ours to remove.
                 if error.has_made_nothing() {
                     self.settle(Some(&unfinished));
                 }
@@ -176,11 +176,11 @@ impl Copier<'_> {
         Ok((made.file, unfinished, owner))
     }
 
-    /// Copies the bytes, and then what the file has besides.
+    /// Copies the bytes, and then the other properties of the file.
     async fn fill(&self, item: &Item, source: &File, written: &Written) -> Result<()> {
         let (target, attributes) = (&written.file, &item.found.attributes);
         if written.is_in_place() {
-            // What comes may be secret: who could read the old bytes is not to read these.
+            // The new bytes may be secret: users who could read the old ones must not read them.
             let mode = (!self.args.no_attributes).then_some(written.mode & attributes.mode);
             let shorter = NewAttributes { size: Some(0), ..Default::default() };
             match target.setattr(NewAttributes { mode, ..shorter }).await {
@@ -213,7 +213,7 @@ impl Copier<'_> {
         };
         ensure!(now == size, "{size} bytes were copied, the file at the target has {now}");
         if self.args.xattrs {
-            // A list says more than a mode, which would change it.
+            // The list comes last: it says more than the mode, and setting the mode would change it.
             let (source, target) = (source.handle(), target.handle());
             let told = extras::acl_across((&item.from.files, &source), (&self.to.files, &target), false).await?;
             self.tally.borrow_mut().extras_not_kept(&item.shown, &told);
@@ -221,12 +221,12 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// A copy has failed: removes what is of no use.
+    /// A copy has failed: removes a file that is of no use.
     async fn abandon(&self, item: &Item, written: &Written, error: &anyhow::Error) {
         if written.is_in_place() {
             self.note(&item.shown, "was written in place at the target, and may not be whole now");
         } else if !is_hopeless(error) {
-            // If it fails, it is tried once more at the end, and told.
+            // If this fails, it is tried once more at the end, and reported.
             let _ = tokio::time::timeout(CLEAN_UP_TIME, self.remove(written.unfinished.as_ref())).await;
         }
     }

@@ -54,7 +54,7 @@ impl Copier<'_> {
         Ok(file)
     }
 
-    /// Makes further names, and gives directories what they have, the innermost first.
+    /// Makes further names, and gives directories their attributes, the innermost first.
     pub(super) async fn finish(&self) -> Result<()> {
         loop {
             // Taken one by one: what is left when the command ends is reported.

@@ -20,7 +20,7 @@ pub(super) struct Full {
 }
 
 impl Copier {
-    /// Keeps what a file has, if that is asked for, before it gets its mode.
+    /// Keeps a file's attributes and list, if that is asked for, before it gets its mode.
     pub(super) async fn file_extras(&self, session: &Session, file: &Handle, here: &File, local: &Path) -> Result<()> {
         if self.xattrs {
             let told = extras::fetched(&session.files, file, false, here).await?;
@@ -29,7 +29,7 @@ impl Copier {
         Ok(())
     }
 
-    /// The same of all directories, before they get theirs.
+    /// The same for all directories, before they get their modes.
     pub(super) async fn directory_extras(&self) -> Result<()> {
         for Full { local, session, directory } in self.full.take() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -54,7 +54,7 @@ impl Later {
 /// Where a file with several names is copied to first.
 struct First {
     local: PathBuf,
-    /// Before that, the file at this place is another one.
+    /// Until then, the file at this place is another one.
     is_copied: bool,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Known {
     places: HashMap<PathBuf, FileId>,
 }
 
-/// What is to be done with a file.
+/// What to do with a file.
 pub(super) enum Turn {
     Copy,
     /// It is another name of a file that this run copies.
@@ -225,7 +225,7 @@ mod tests {
         assert!(put_at(&old, &random, refuse).is_err());
         assert_eq!(fs::read(&old).unwrap(), b"old");
         let count = || fs::read_dir(scratch.path()).unwrap().count();
-        // Another name of itself.
+        // Another name of the same file.
         put_at(&old, &random, |path| fs::hard_link(&old, path)).unwrap();
         assert_eq!((count(), fs::read(&old).unwrap()), (1, b"old".to_vec()));
         put_at(&old, &random, |path| symlink("nowhere", path)).unwrap();

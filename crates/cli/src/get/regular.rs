@@ -28,7 +28,7 @@ struct Download<'a> {
     file: &'a File,
     source: &'a Attributes,
     local: &'a Path,
-    /// Not there before the first bytes are.
+    /// `None` until the first bytes have come.
     output: Option<Output>,
 }
 

@@ -48,7 +48,7 @@ impl Wanted {
 }
 
 impl Copier {
-    /// Whether a file is read in this way: it is small, no part of it can be here, and it alone is asked for.
+    /// Whether a file is read in this way: it is small, no part of it can be here, and only its contents are asked for.
     pub(super) fn is_small(&self, found: &Found, local: &Path, most: u32) -> bool {
         let Attributes { file_type, size, .. } = found.attributes;
         file_type == FileType::Regular
@@ -73,7 +73,7 @@ impl Copier {
         self.ended(wanted, copied)
     }
 
-    /// Writes one that has come whole.
+    /// Writes a file that has come whole.
     async fn place(&self, Wanted { found, local, is_in_new, .. }: &Wanted, data: Bytes) -> Result<()> {
         let (len, source) = (data.len(), found.attributes.clone());
         let whole = Whole { local: local.clone(), is_in_new: *is_in_new, source, data };
@@ -95,7 +95,7 @@ impl Copier {
         Ok(self.writing.get_or_init(|| writing))
     }
 
-    /// Remembers what became of a file.
+    /// Remembers whether a file was copied.
     pub(super) fn ended(&self, wanted: Wanted, copied: Result<()>) -> Done {
         match &copied {
             Ok(()) => self.known.borrow_mut().copied(wanted.id),

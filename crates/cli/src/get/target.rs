@@ -3,8 +3,8 @@
 //! A temporary file that is not finished is removed when it is dropped, whatever the reason, so that a copy that fails
 //! or is interrupted leaves only the old file. In a directory that this run has made, a small file has no name until it
 //! is whole: it then gets its own, which costs less than a temporary one. Nothing is written through a symbolic link,
-//! whoever made it, and only files are written to: a server that lists one name as a pipe and again as a file could
-//! make us wait for the pipe's reader.
+//! and only files are written to: a server that lists one name as a pipe and again as a file could make us wait for the
+//! pipe's reader.
 
 use super::{set_file, times};
 use crate::{
@@ -39,15 +39,15 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Output {
     file: File,
-    /// What is open: a temporary name, or the target. Nothing while it has no name.
+    /// The name of the open file: a temporary one, or the target. `None` while it has no name.
     path: Option<PathBuf>,
     target: PathBuf,
     /// It was made by this copy.
     made: bool,
-    /// It stays for `--resume` though the copy does not end well.
+    /// It stays for `--resume` even if the copy fails.
     kept: bool,
     finished: bool,
-    /// From where on it is written.
+    /// The position from which it is written.
     pub(super) offset: u64,
     /// Bytes that the file has so far.
     len: Cell<u64>,
@@ -93,7 +93,7 @@ fn way(found: Option<&Metadata>, placing: Placing) -> Way {
     }
 }
 
-/// What is opened neither waits nor leads elsewhere.
+/// With these options, opening a file does not wait, and follows no symbolic link.
 fn careful(options: &mut OpenOptions) -> &mut OpenOptions {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
     options.write(true).mode(0o600).custom_flags(flags)
@@ -103,7 +103,7 @@ impl Output {
     /// Opens the part of the file that becomes `target`, if it is to be written with `--resume` and not in place.
     pub(super) fn open_part(target: &Path, placing: Placing, source: &Attributes) -> Result<Option<Self>> {
         let beside = matches!(way(existing(target)?.as_ref(), placing), Way::Beside);
-        // What has no size, or none that it tells, has no part that is worth anything.
+        // A file that is empty, or does not tell its size, has no part that is worth anything.
         if !placing.resume || !beside || source.size == 0 {
             return Ok(None);
         }
@@ -143,7 +143,7 @@ impl Output {
         match way(found.as_ref(), placing) {
             Way::InPlace(reason) => Self::in_place(target, found.is_some(), source, reason),
             Way::Beside => match Self::temporary(target, random) {
-                // Without the right to make a file there one may still have the right to write to this one.
+                // A user who may not make a file there may still be allowed to write to this one.
                 Err(error) if found.is_some() && may_not_make(&error) => {
                     Self::in_place(target, true, source, Some("its directory cannot be written to"))
                 }
@@ -386,7 +386,7 @@ fn narrow(file: &File, here: &Metadata, source: &Attributes) -> Result<()> {
 /// Whether a file system may report that there is no room, or another error, only after a write has succeeded: all but
 /// those that are known to take room when they are written to.
 fn tells_late(file_system: rustix::fs::FsWord) -> bool {
-    /// ext2 to ext4, XFS, Btrfs, F2FS, ZFS, tmpfs, overlayfs: what statfs(2) calls them.
+    /// ext2 to ext4, XFS, Btrfs, F2FS, ZFS, tmpfs, overlayfs: their numbers in statfs(2).
     const AT_ONCE: [u32; 7] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x2FC1_2FC1, 0x0102_1994, 0x794C_7630];
     // The word has 32 bits on some machines, with a sign.
     !AT_ONCE.contains(&(file_system as u32))

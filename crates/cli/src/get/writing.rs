@@ -1,8 +1,8 @@
-//! The thread that writes small files: the file system takes as much time for them as the server's answers do, so that
-//! both are done at a time.
+//! The thread that writes small files: the file system takes as much time for them as the server's answers do, so both
+//! go on at the same time.
 //!
-//! Owns what is given to it until it has answered. When it is dropped, it ends what it is about, and begins nothing
-//! more: no temporary file is left.
+//! Owns what is given to it until it has answered. When it is dropped, it ends the file that it is writing, and begins
+//! no other: no temporary file is left.
 
 use super::target::{Output, is_errno};
 use crate::args::Placing;
@@ -120,7 +120,7 @@ impl Writer {
         let Whole { local, is_in_new, source, .. } = whole;
         if *is_in_new && let Some(output) = Output::open_unnamed(local) {
             match self.write(output, whole, notes) {
-                // Whatever it is that has come there since, it is replaced.
+                // A file that has appeared there meanwhile is replaced.
                 Err(error) if is_errno(&error, &[Errno::EXIST]) => {}
                 written => return written,
             }
@@ -147,7 +147,7 @@ impl Writer {
     fn tells_late(&mut self, output: &Output, local: &Path) -> Result<bool> {
         let directory = local.parent().unwrap_or(local);
         match &self.tells_late {
-            // What has several names is written where it lies, but into the file system of its directory.
+            // A file with several names is written in place, but into the file system of its directory.
             Some((known, late)) if known == directory => Ok(*late),
             _ => {
                 let late = output.tells_late()?;

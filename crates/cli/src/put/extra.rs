@@ -6,7 +6,7 @@ use anyhow::Result;
 use rpcrdma_nfs_client::Handle;
 use std::{fs::File, os::unix::ffi::OsStrExt, path::PathBuf};
 
-/// The list of a directory, which it gets when it is full: before, what is made in it would inherit it.
+/// The list of a directory, which it gets when it is full: before, new entries would inherit it.
 pub(super) struct Full {
     local: PathBuf,
     made: Handle,
@@ -23,7 +23,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// Keeps its list, which says more than the mode, after it has that.
+    /// Keeps a file's list, which says more than the mode, after the file has its mode.
     pub(super) async fn file_list(&self, local: &Local, here: &File, upload: &Upload) -> Result<()> {
         if self.xattrs {
             let told = match extras::local_lists(here, false) {

@@ -21,14 +21,14 @@ pub(super) struct Small<'a> {
     pub(super) directory: &'a Handle,
     pub(super) name: &'a Name,
     pub(super) facts: &'a Facts,
-    /// What has its name.
+    /// The file that has the name, if there is one.
     pub(super) existing: Option<&'a Existing>,
     /// All of it.
     pub(super) data: Bytes,
 }
 
 impl Copier<'_> {
-    /// Makes a small file in one call. Returns its handle, or nothing if it must be sent in the usual way.
+    /// Makes a small file in one call. Returns its handle, or `None` if it must be sent in the usual way.
     ///
     /// # Errors
     /// If the server cannot be reached.

@@ -1,4 +1,5 @@
-//! What `put` reads: local names, looked at and opened without following what an attacker has put in their place.
+//! The local files that `put` reads: looked at and opened without following links that an attacker has put in their
+//! place.
 //!
 //! Below the directories that are named on the command line everything is opened by one name in a directory that is
 //! open, so that no link on the way leads elsewhere; files are opened without waiting, and looked at again when they
@@ -33,10 +34,10 @@ use std::{
 pub(super) struct Local {
     /// Its path for messages.
     pub(super) path: PathBuf,
-    /// The directory that it stands in; none for what the command line names.
+    /// The directory that it stands in; `None` for a name of the command line.
     directory: Option<Rc<OwnedFd>>,
     name: OsString,
-    /// It may be a symbolic link to what is meant.
+    /// The name may be a symbolic link, which is followed.
     follow: bool,
 }
 
@@ -95,7 +96,7 @@ impl Facts {
 }
 
 impl Local {
-    /// What the command line names.
+    /// A name of the command line.
     pub(super) fn named(path: &Path, follow: bool) -> Self {
         Self { path: path.to_owned(), directory: None, name: path.as_os_str().to_owned(), follow }
     }
@@ -104,7 +105,7 @@ impl Local {
         self.directory.as_ref().map_or(CWD, |directory| directory.as_fd())
     }
 
-    /// The last name, for what is in a directory.
+    /// The last name, for a file in a directory.
     pub(super) fn own_name(&self) -> Name {
         Name::from(self.name.as_bytes())
     }
@@ -135,12 +136,12 @@ impl Local {
         Ok((File::from(file), facts))
     }
 
-    /// Opens a directory, without what is in it.
+    /// Opens a directory, without its entries.
     pub(super) fn open_directory_alone(&self) -> Result<OwnedFd> {
         self.open(OFlags::DIRECTORY)
     }
 
-    /// Opens a directory. Gives what is in it one by one.
+    /// Opens a directory. Gives its entries one by one.
     pub(super) fn open_directory(&self) -> Result<impl Iterator<Item = Result<Local>> + use<>> {
         let directory = Rc::new(self.open(OFlags::DIRECTORY)?);
         let entries = Dir::read_from(&directory)?;
@@ -159,7 +160,7 @@ impl Local {
     }
 }
 
-/// In which blocks a file of unknown size is read.
+/// The block size with which a file of unknown size is read.
 const UNSIZED_BLOCK_OCTETS: u32 = 64 << 10;
 
 /// The unit in which the kernel counts storage.
@@ -173,7 +174,7 @@ pub(super) struct Octets {
     /// The size, or `None` while it is unknown: files of /proc say that they are empty, others of the kernel say that
     /// they are longer than they are. They have no storage.
     size: Option<u64>,
-    /// What is read next.
+    /// The range that is read next.
     run: Range<u64>,
 }
 

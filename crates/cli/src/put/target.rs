@@ -23,7 +23,7 @@ pub(super) struct Existing {
 }
 
 impl Copier<'_> {
-    /// The existing file of the target's name.
+    /// The existing file with the target's name.
     ///
     /// # Errors
     /// If it is of a kind that is not written to.
@@ -101,7 +101,7 @@ impl Copier<'_> {
             _ => self.temporary(directory, name).await.map(Some),
         };
         let made = match made {
-            // Without the right to make a file there one may still have the right to write to this one.
+            // A user who may not make a file there may still be allowed to write to this one.
             Err(error) => return why_in_place(error).map(|reason| Err(Some(reason))),
             Ok(made) => made,
         };
@@ -139,14 +139,15 @@ impl Copier<'_> {
     /// Makes a file that is removed if it does not become whole. `unsure`: its name is not fresh.
     async fn make(&self, directory: &Handle, target: &Name, name: Name, unsure: bool) -> Result<Upload> {
         let mut unfinished = Unfinished { directory: directory.clone(), name: name.clone(), unsure };
-        // Before it exists: an interruption must not come between.
+        // Noted before it exists: an interruption must not come between.
         self.unfinished.borrow_mut().push(unfinished.clone());
         // Nobody else opens it before it is whole.
         let attributes = NewAttributes { mode: Some(0o600), ..Default::default() };
         let made = match self.session.files.create(directory, &name, CreateHow::Guarded(attributes)).await {
             Ok(made) => made,
             Err(error) => {
-                // What the server did not make is not ours to remove; of what it may have made it told nothing.
+                // A file that the server did not make is not ours to remove; of one that it may have made, we know
+                // nothing.
                 if error.has_made_nothing() {
                     self.settle(Some(&unfinished));
                 } else if error.is_after_creation() {
@@ -208,7 +209,7 @@ impl Copier<'_> {
                         let beside = Some(name);
                         Upload { file, beside, unfinished: None, kept: true, old_size: 0, offset, mode: 0o600 }
                     }
-                    // Not written over: what the earlier copy sent may still be on its way, to that file.
+                    // It is not written over: WRITEs of the earlier copy may still be on their way to that file.
                     None => {
                         nfs.remove(directory, &name).await?;
                         self.make(directory, target, name, true).await.context("cannot make a file beside it")?
@@ -234,7 +235,7 @@ impl Existing {
         self.attributes.size == 0 && user.is_some_and(|user| self.is_alone_of(user))
     }
 
-    /// Whether it is this user's, by this name alone: another may take its place.
+    /// Whether it belongs to this user, and has only this name: then another file may take its place.
     pub(super) fn is_alone_of(&self, user: &Who) -> bool {
         self.attributes.links == 1 && self.attributes.owner() == *user
     }
@@ -258,7 +259,7 @@ fn cause(error: &anyhow::Error) -> Option<Cause> {
 
 const NO_ROOM_FOR_NAME: &str = "there is no room for the longer name of a temporary file";
 
-/// Why no file could be made beside the target, where the target itself may be one that can be written to.
+/// Why no file could be made beside the target, if the target itself may still be writable.
 fn why_in_place(error: anyhow::Error) -> Result<&'static str> {
     match cause(&error) {
         Some(Cause::Denied | Cause::NotOwner) => Ok("its directory cannot be written to"),

@@ -1,8 +1,8 @@
-//! One regular file to a server: to a temporary name beside the target, which it leaves for the target's when it is
-//! whole, or into the target ([`target`](super::target)).
+//! One regular file to a server: to a temporary name beside the target, which becomes the target's name when the file
+//! is whole, or into the target ([`target`](super::target)).
 //!
 //! A temporary file is removed when the copy fails, and when the command is interrupted ([`Copier::clean_up`]). With
-//! `--resume` it is called so that the next copy finds it, and stays.
+//! `--resume` it has a name by which the next copy finds it, and stays.
 
 use super::{
     Copier, default_mode,
@@ -22,7 +22,7 @@ use rpcrdma_nfs::attr::NewAttributes;
 use rpcrdma_nfs_client::{File, Handle, Name, Writer};
 use std::time::Duration;
 
-/// How long removing what is not whole may take when a copy fails or is interrupted: the server may be what is wrong.
+/// How long the removal of unfinished files may take when a copy fails or is interrupted: the server may be the cause.
 pub(super) const CLEAN_UP_TIME: Duration = Duration::from_secs(5);
 
 /// A file on the server that is being written.
@@ -30,20 +30,20 @@ pub(super) struct Upload {
     pub(super) file: File,
     /// The name that it has, if that is not the target's.
     pub(super) beside: Option<Name>,
-    /// What goes if the copy fails.
+    /// The file that is removed if the copy fails.
     pub(super) unfinished: Option<Unfinished>,
     /// It stays for `--resume`.
     pub(super) kept: bool,
     /// The size of the file into which we write.
     pub(super) old_size: u64,
-    /// From where on it is written.
+    /// The position from which it is written.
     pub(super) offset: u64,
     /// The mode that a new file gets if it does not get its source's.
     pub(super) mode: u32,
 }
 
 impl Upload {
-    /// Whether it is a file that was there, under its own name.
+    /// Whether it existed before, and is written under its own name.
     fn is_in_place(&self) -> bool {
         self.beside.is_none() && self.unfinished.is_none()
     }
@@ -127,7 +127,7 @@ impl Copier<'_> {
         if self.no_attributes { Ok(()) } else { self.narrow(upload, old_mode, facts).await }
     }
 
-    /// Sends what is to be sent, makes it durable, and gives the file its attributes.
+    /// Sends the data, makes it durable, and gives the file its attributes.
     async fn send(
         &self,
         local: &Local,
@@ -156,7 +156,7 @@ impl Copier<'_> {
             if upload.kept && offset + len as u64 - checkpoint > RESUME_SPAN {
                 writer.checkpoint().await?;
                 checkpoint = offset;
-                // From now on the part is worth something.
+                // From now on the part is worth keeping.
                 self.settle(upload.unfinished.as_ref());
             }
             writer.write(offset, data).await?;
@@ -219,7 +219,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// A copy has failed: removes what is of no use.
+    /// A copy has failed: removes a file that is of no use.
     async fn abandon(&self, local: &Local, upload: &Upload, error: &anyhow::Error) {
         let is_worthless = upload.unfinished.as_ref().is_some_and(|file| self.unfinished.borrow().contains(file));
         if let (true, false, Some(part)) = (upload.kept, is_worthless, &upload.beside) {
@@ -228,7 +228,7 @@ impl Copier<'_> {
         } else if !is_worthless {
             self.note(&local.path, "was written in place on the server, and may not be whole now");
         } else if !is_hopeless(error) {
-            // If it fails, it is tried once more at the end, and told.
+            // If this fails, it is tried once more at the end, and reported.
             let _ = tokio::time::timeout(CLEAN_UP_TIME, self.remove(upload)).await;
         }
     }
