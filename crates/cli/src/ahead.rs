@@ -15,10 +15,10 @@ use std::{
 
 /// Directories that are still to be looked into, and files with several names that were met, each: some megabytes.
 const WALK_DIRECTORIES: usize = 1 << 14;
-/// Bytes of a block in what `stat` says of storage.
+/// Bytes of a block, the unit in which `stat` counts storage.
 const STAT_BLOCK: u64 = 512;
 
-/// How much there is.
+/// How much there is to copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Total {
     pub(crate) files: u64,
@@ -54,7 +54,7 @@ impl Ahead {
     }
 }
 
-/// Nothing if there is more to keep in mind than `limit`.
+/// `None` if there is more to keep in mind than `limit`.
 fn local_total(roots: Vec<PathBuf>, limit: usize) -> Option<Total> {
     let (mut total, mut met) = (Total::default(), HashSet::new());
     let mut directories: Vec<(PathBuf, usize)> = Vec::new();
@@ -112,7 +112,7 @@ async fn remote_total(session: &Session, root: &Handle, attributes: &Attributes)
     }
     while let Some((directory, depth)) = directories.pop() {
         let mut listing = session.files.list(&directory, session.transfer);
-        // What cannot be listed, the copy tells.
+        // If the directory cannot be listed, the copy reports it.
         while let Some(entry) = listing.next().await.ok()? {
             let (file, found) = entry.file.zip(entry.attributes)?;
             if found.file_type == FileType::Directory {

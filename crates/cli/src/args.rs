@@ -77,7 +77,7 @@ pub(crate) fn parse_octets(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is out of range"))
 }
 
-/// The same for what is never nothing, and fits into memory.
+/// The same for a size that is not zero, and fits into memory.
 pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
     let size = usize::try_from(parse_octets(text)?).ok().filter(|&size| size > 0);
     size.ok_or_else(|| format!("{text:?} is out of range"))
@@ -89,7 +89,7 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is out of range"))
 }
 
-/// The longest: beyond it a sleep would be cheaper than anything it saves.
+/// The longest such time: beyond it, a sleep costs less than busy polling saves.
 const MAX_BUSY_POLL: Duration = Duration::from_millis(10);
 
 /// Microseconds of a thread's time after each message.

@@ -144,7 +144,7 @@ fn start(path: &Path, force: bool) -> Result<Arc<Capturing>> {
         .name("rpcrdma-capture".into())
         .spawn(move || {
             CaptureWriter::run(writer, file).inspect_err(|error| {
-                // A server goes on, and says at its end only what its exit code is for.
+                // A server goes on, and gives at its end only the reason for its exit code.
                 let error: &dyn std::error::Error = error;
                 tracing::error!(path = shown, error, "the capture has ended");
             })
@@ -215,7 +215,7 @@ pub(crate) enum Shown {
     Summary { json: bool },
 }
 
-/// How a capture is shown, and what of it.
+/// How a capture is shown, and which part of it.
 pub(crate) struct Showing {
     pub(crate) shown: Shown,
     pub(crate) wanted: Wanted,

@@ -106,8 +106,8 @@ impl Command {
     }
 }
 
-/// The words of a command line, with the value of --rpcbind joined to it. The option had none once, and a directory may
-/// stand behind it: only its two values are taken for one (./own is a directory).
+/// The words of a command line, with the value of --rpcbind joined to it. The option once had no value, and a directory
+/// may follow it: only its two values are taken for a value (./own is a directory).
 pub(crate) fn joined(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut joined: Vec<OsString> = Vec::new();
     for word in words {

@@ -6,8 +6,8 @@ use std::fmt;
 /// do. No path of a local file system has room for as many unless their names are very short.
 pub(crate) const MAX_DEPTH: usize = 1024;
 
-/// A tree on a server is deeper than [`MAX_DEPTH`]. That ends a command, which goes down before it goes on: where each
-/// directory has two within it, passing one over at the bottom would leave no less to do.
+/// A tree on a server is deeper than [`MAX_DEPTH`]. This ends a command, because it walks depth first: if each
+/// directory contains two, skipping one at the bottom would leave as much to do.
 #[derive(Debug)]
 pub(crate) struct TooDeep;
 

@@ -1,8 +1,8 @@
-//! The end of sessions of version 4 and of contexts of Kerberos: a command that goes away without a word leaves its
-//! server with what it held until the lease or the ticket ends.
+//! The end of sessions of version 4 and of contexts of Kerberos: if a command does not end them, its server keeps what
+//! it held until the lease or the ticket ends.
 //!
-//! A command can end anywhere, by an error or a signal. What it has connected to is noted where it runs, and ended when
-//! it is over, however that came.
+//! A command can end anywhere, by an error or a signal. So the sessions and contexts of each connection are noted, and
+//! are ended when the command is over, whatever has ended it.
 
 use crate::failure::is_hopeless;
 use anyhow::Result;
@@ -13,13 +13,13 @@ tokio::task_local! {
     static MADE: RefCell<Vec<Ending>>;
 }
 
-/// Ends what a client has made at servers when the command is over.
+/// Ends a client's sessions and contexts at servers when the command is over.
 pub(crate) fn later(ending: &Ending) {
-    // Where no command runs, leases end it.
+    // Outside a command, leases end them.
     let _ = MADE.try_with(|made| made.borrow_mut().push(ending.clone()));
 }
 
-/// Runs a command, and then ends what it has begun.
+/// Runs a command, and then ends its sessions and contexts.
 pub(crate) async fn after<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
     let ended = async {
         let done = command.await;

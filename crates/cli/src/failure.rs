@@ -43,7 +43,7 @@ impl fmt::Display for Failed {
 
 impl std::error::Error for Failed {}
 
-/// What is wrong with the command line is found out after it has been read: exit code 2.
+/// Wrong usage that is found after the command line was read: exit code 2.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
 
@@ -132,7 +132,7 @@ pub(crate) fn warning(text: &str) {
     write(&warning_line(text));
 }
 
-/// The same for what several connections of a command would tell, each of them.
+/// The same for a notice that several connections of a command would each give.
 pub(crate) fn warning_once(text: &str) {
     static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned()) {

@@ -1,4 +1,4 @@
-//! Signals that end `get`, `put` and `cp`, which take their temporary files with them, and `lock`, which gives the lock
+//! Signals that end `get`, `put` and `cp`, which then remove their temporary files, and `lock`, which gives the lock
 //! back: they exit with 128 and the signal's number.
 
 use std::{fmt, io};
@@ -9,7 +9,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(crate) struct Interrupted(SignalKind);
 
 impl Interrupted {
-    /// What shells take for the exit code of a command that the signal ended.
+    /// The exit code that shells use for a command that the signal ended.
     pub(crate) fn exit_code(&self) -> u8 {
         u8::try_from(self.0.as_raw_value()).map_or(u8::MAX, |number| number.saturating_add(128))
     }
@@ -38,9 +38,9 @@ impl std::error::Error for Interrupted {}
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// The terminal has gone; not with nohup(1).
+    /// The terminal has gone; `None` under nohup(1).
     hang_up: Option<Signal>,
-    /// Writing beyond RLIMIT_FSIZE is then an error of the write, and does not end the process with its files left
+    /// With this handler, a write beyond RLIMIT_FSIZE fails, and does not end the process with its temporary files left
     /// over.
     _too_large: Signal,
 }
@@ -57,7 +57,7 @@ impl Signals {
         })
     }
 
-    /// What comes of `doing`, unless a signal that ends the command comes first.
+    /// The result of `doing`, unless a signal that ends the command comes first.
     pub(crate) async fn unless_interrupted<T>(&mut self, doing: impl Future<Output = T>) -> Result<T, Interrupted> {
         tokio::select! {
             biased;

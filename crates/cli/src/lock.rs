@@ -24,14 +24,14 @@ use rpcrdma_nfs::attr::{FileType, NewAttributes};
 use rpcrdma_nfs_client::{Access, CreateHow, Error, File, LockKind, TO_THE_END};
 use std::{ffi::OsString, fmt, time::Duration};
 
-/// Another client has the lock, with `--nonblock`, or for as long as the command waited: as of flock(1).
+/// Another client has the lock, with `--nonblock`, or for as long as the command waited: the exit code of flock(1).
 const CONFLICT: u8 = 1;
 /// The lock was lost, and the command was ended.
 const LOST: u8 = 124;
 /// The file could not be locked for another reason.
 const CANNOT_LOCK: u8 = 125;
 
-/// How often it is looked whether the lock is still there.
+/// How often the command checks whether it still has the lock.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a command that has lost its lock has to end by itself.
 const TIME_TO_END: Duration = Duration::from_secs(10);
@@ -255,7 +255,7 @@ fn tell_lost(args: &LockArgs, why: anyhow::Error) {
     failure::tell(&lost.context("the lock is lost, others may have it now"));
 }
 
-/// Whether the lock is surely there.
+/// Whether the lock is surely held.
 fn is_held(session: &Session, file: &File) -> Result<()> {
     file.is_held().map_err(|error: Error| anyhow::Error::from(error))?;
     let is_alive = session.files.lease_left() != Some(Duration::ZERO);

@@ -11,7 +11,7 @@ use tracing_subscriber::{EnvFilter, fmt};
 
 /// Lines that wait to be written: minutes of a busy server's log, and at some 200 bytes each about 1 MB.
 const WAITING_LINES: usize = 4096;
-/// How often it is looked whether lines were dropped.
+/// How often the log is checked for dropped lines.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// How many lines were dropped so far.

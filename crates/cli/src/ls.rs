@@ -41,7 +41,7 @@ pub(crate) struct LsArgs {
     pub(crate) client: ClientArgs,
 }
 
-/// What is held of one directory to sort it: some millions of entries.
+/// The most memory for the entries of one directory, to sort them: some millions of entries.
 const LISTED_OCTETS: usize = 1 << 30;
 
 /// A line of the listing.
@@ -86,7 +86,7 @@ pub(crate) async fn run(args: LsArgs) -> Result<()> {
 struct Lister<'a> {
     args: &'a LsArgs,
     out: BufWriter<StdoutLock<'static>>,
-    /// Lists of files that have been begun: between them stands an empty line.
+    /// How many lists have begun: an empty line stands between them.
     sections: u64,
 }
 
@@ -139,7 +139,7 @@ impl Lister<'_> {
             let name = entry.name.as_slice().to_vec();
             let (file, attributes) = match files.found(directory, entry).await {
                 Ok(found) => (found.file, found.attributes),
-                // Removed while we look.
+                // It was removed meanwhile.
                 Err(error) if error.is_absent() => continue,
                 Err(error) => return Err(error.into()),
             };

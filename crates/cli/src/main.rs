@@ -48,7 +48,7 @@ use interrupt::Interrupted;
 use running::captured;
 use std::process::ExitCode;
 
-/// The exit code of wrong usage, as of what clap finds.
+/// The exit code of wrong usage, the same as of errors that clap finds.
 const WRONG_USAGE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The reader of our output has seen enough.
+/// Whether the reader of our output has gone.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }

@@ -1,5 +1,4 @@
-//! `rpcrdma completions` and `rpcrdma man`: written from the command's own definition, so that they are never behind
-//! it.
+//! `rpcrdma completions` and `rpcrdma man`: written from the command's own definition, so that they always match it.
 
 use anyhow::{Context, Result};
 use clap::{Args, Command};

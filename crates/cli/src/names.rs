@@ -1,4 +1,4 @@
-//! Names are bytes, and come from servers that may mean harm: how they are shown to people and to programs.
+//! Names are bytes, and come from servers that may be hostile: how they are shown to people and to programs.
 //!
 //! What could steer a terminal, reverse the order of what is shown, or hide a part of it is escaped for people and in
 //! JSON, by the rules that `rpcrdma_capture::names` has for names in captures too. A program that reads standard output
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(escaped(b"a\x1b[2J\n\xff"), "a\\u{1b}[2J\\n\\xff");
     }
 
-    /// C1's CSI, what turns the rest around, what is not seen, and what begins a line.
+    /// C1's CSI, and characters that reverse the text, that cannot be seen, and that begin a line.
     const DECEPTIVE: &str = "a\u{9b}31m\u{7f}b\u{202e}txt.exe\u{2066}\u{200b}\u{200e}\u{61c}\u{2028}\u{feff}\u{e0041}z";
 
     #[test]

@@ -8,7 +8,7 @@ use crate::{
 use rpcrdma_nfs::attr::Attributes;
 use rpcrdma_nfs_client::{Block, Error, File, Reader};
 
-/// In which blocks a file of unknown size is read.
+/// The block size with which a file of unknown size is read.
 const UNSIZED_BLOCK_OCTETS: u32 = 64 << 10;
 
 /// Below this size a file's holes are not worth the calls that find them.
@@ -18,10 +18,10 @@ const SPARSE_FROM_OCTETS: u64 = 256 << 10;
 pub(crate) enum Octets {
     /// A file with a size.
     Sized(Box<Reader>),
-    /// A file that says it is empty: it may be one of /proc, whose size is unknown, and of which a server believes at
-    /// each answer that it ends there. Read on until nothing comes.
+    /// A file that says it is empty: it may be one of /proc, whose size is unknown, and a server says with each answer
+    /// that it ends there. It is read until nothing comes.
     Unsized { file: Box<File>, offset: u64, end: u64, block: u32 },
-    /// Of one with holes, of which only what is between them is read.
+    /// A file with holes, of which only the data between them is read.
     Sparse(Box<Sparse>),
 }
 
@@ -64,7 +64,7 @@ impl Octets {
         Octets::Sparse(Box::new(Sparse { file, size, largest, segments, reader: None, is_beyond: false }))
     }
 
-    /// How long the file is of which bytes came up to `end`: behind them there may be a hole.
+    /// The length of the file, if bytes came up to `end`: behind them there may be a hole.
     pub(crate) async fn len(&self, end: u64) -> Result<u64, Error> {
         match self {
             Octets::Sparse(sparse) => Ok(sparse.file.getattr().await?.size.min(end.max(sparse.size))),
@@ -111,7 +111,7 @@ impl Sparse {
                     let (block, depth) = block_size(data.end - data.start, self.largest, DEPTH);
                     Reader::new(file, data.start, data.end, block, depth)
                 }
-                // What was appended meanwhile.
+                // Then the bytes that were appended meanwhile.
                 None => {
                     self.is_beyond = true;
                     Reader::new(file, self.size, u64::MAX, UNSIZED_BLOCK_OCTETS.min(self.largest), 1)

@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-/// A file on the way to a name is not a directory: what a server would answer to LOOKUP.
+/// The error if a file on the way to a name is not a directory: the same that a server would answer to LOOKUP.
 pub(crate) fn no_directory(session: &Session, path: &[u8]) -> anyhow::Error {
     anyhow::Error::from(session.files.no_directory())
         .context(format!("{} is not a directory", escaped(&session.shown(path))))

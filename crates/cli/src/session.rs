@@ -5,7 +5,7 @@ use anyhow::Result;
 pub(crate) use rpcrdma::client::command::{Bare, Session, version_2, version_3, version_4};
 use std::ops::{Deref, DerefMut};
 
-/// The library's sessions, and who tells the user when a server does not answer.
+/// The library's sessions, and the watch that tells the user when a server does not answer.
 pub(crate) struct Sessions {
     sessions: rpcrdma::client::command::Sessions,
     watch: Watch,
@@ -20,7 +20,7 @@ impl Sessions {
         Ok(Self { sessions, watch })
     }
 
-    /// Tells the user when a server does not answer.
+    /// The watch that tells the user when a server does not answer.
     pub(crate) fn watch(&self) -> &Watch {
         &self.watch
     }

@@ -20,7 +20,7 @@ pub(crate) struct Options {
     pub(crate) tap: Option<Arc<dyn Tap>>,
     /// Shows the user when a server does not answer.
     pub(crate) watch: Watch,
-    /// Wants to know what a connection over RDMA does.
+    /// Gets the events of connections over RDMA.
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often the thread looks.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// Watches the connections of a command. Clones are the same.
+/// Watches the connections of a command. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Watch(Arc<Shared>);
 
@@ -55,7 +55,7 @@ impl Attempt for Connecting {
         Arc::new(TriedAgain { silence: Arc::downgrade(&self.0), next })
     }
 
-    /// It stands.
+    /// The connection is established.
     fn done(self: Box<Self>) {
         self.0.set(None, true);
     }
@@ -86,7 +86,7 @@ impl Drop for Connecting {
 }
 
 impl Watch {
-    /// Says nothing, if that is asked for.
+    /// Sets whether to show nothing.
     pub(crate) fn set_quiet(&self, is_quiet: bool) {
         lock(&self.0.watched).is_quiet = is_quiet;
     }
@@ -182,7 +182,7 @@ impl Longest {
     }
 }
 
-/// Where it is shown.
+/// The place where a wait is shown.
 #[derive(Default)]
 struct Line {
     /// The progress of a copy.

@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(percent(&status(1000, 999, 999)), "1%");
     }
 
-    /// A server may say anything.
+    /// A server may send any numbers.
     #[test]
     fn nonsense_is_no_overflow() {
         assert_eq!(percent(&status(0, 0, 0)), "-");

@@ -47,7 +47,7 @@ pub(crate) struct Connecting {
 }
 
 impl Connecting {
-    /// Writes with `--json` what was done to `path`, and with what else.
+    /// With `--json`, writes what was done to `path`, with one more member if there is one.
     fn done(&self, command: &str, path: &[u8], more: Option<(&str, &[u8])>) -> Result<()> {
         if !self.json {
             return Ok(());

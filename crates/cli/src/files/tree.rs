@@ -40,7 +40,7 @@ type Removal<'a> = BoxFuture<'a, (Name, Result<(), Error>)>;
 /// Removes trees.
 pub(super) struct Tree<'a> {
     session: &'a Session,
-    /// What the user calls the top.
+    /// The user's name for the top.
     shown: &'a [u8],
     errors: &'a mut Errors,
     levels: Vec<Level>,
@@ -106,7 +106,7 @@ impl<'a> Tree<'a> {
         if self.levels.len() >= MAX_DEPTH {
             bail!(TooDeep);
         }
-        // What is under way belongs to the directory above.
+        // The removals under way belong to the directory above.
         self.settle().await?;
         self.enter(parent, name.clone(), file);
         Ok(())

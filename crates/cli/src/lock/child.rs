@@ -25,7 +25,7 @@ impl Running {
         let pid = pid_of(&child);
         std::thread::Builder::new().name("command".into()).spawn(move || {
             if let Some(pid) = pid {
-                // Left to be waited for: until then it can be sent signals.
+                // The child is not reaped here: until then it can be sent signals.
                 while let Err(rustix::io::Errno::INTR) =
                     waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
                 {}

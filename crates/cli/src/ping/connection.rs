@@ -22,7 +22,7 @@ pub(super) struct Agreed {
 }
 
 impl Agreed {
-    /// What became of version 2, if there is something to tell.
+    /// The result of asking for version 2, if there is something to tell.
     fn version_2(&self, asked_for: Versions) -> Option<&'static str> {
         let negotiated = self.negotiated.as_ref()?;
         match (negotiated.version, asked_for) {

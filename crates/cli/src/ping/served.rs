@@ -20,11 +20,11 @@ use std::io::{self, Write};
 pub(super) struct Served {
     /// The version that is spoken.
     spoken: String,
-    /// All that it serves, or why it does not say.
+    /// All versions that it serves, or why that is unknown.
     versions: Result<Vec<String>>,
     /// Why there is no session, if version 4 is spoken without one.
     about: Option<Result<About>>,
-    /// Where the URL leads.
+    /// The features of the file to which the URL leads.
     features: Option<Result<Vec<Feature>>>,
 }
 
@@ -140,7 +140,7 @@ fn tell_about(about: &About, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "the server keeps what a silent client holds for {} s", about.lease.as_secs())
 }
 
-/// As programs read it.
+/// The name for programs.
 fn name(back_channel: BackChannel) -> &'static str {
     match back_channel {
         BackChannel::NotAsked => "not asked",

@@ -1,15 +1,15 @@
-//! Who the caller is to a server: by whose word, and with Kerberos for how long.
+//! The identity of the caller at a server: who vouches for it, and with Kerberos for how long.
 
 use rpcrdma::client::{NfsUrl, command::Identity};
 use rpcrdma_oncrpc::{ClientFlavour as _, gss::AboutContext};
 use serde_json::{Value, json};
 use std::io::{self, Write};
 
-/// As whom calls are made.
+/// The identity with which calls are made.
 pub(super) enum Who {
-    /// By the client's own word.
+    /// The client states it.
     Sys { uid: u32, gid: u32 },
-    /// By a ticket. The context is that of the first call.
+    /// A ticket proves it. The context is that of the first call.
     Kerberos(AboutContext),
     /// There is no context, because no call was answered.
     Nobody,

@@ -36,7 +36,7 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-/// Reads one of the library's values: they stand here with their names and what the help says of them.
+/// Reads one of the library's values: they stand here with their names and help texts.
 pub(crate) fn one_of<T: Copy + Send + Sync + 'static>(
     values: &'static [(T, &'static str, &'static str)],
 ) -> impl TypedValueParser<Value = T> {
@@ -54,7 +54,7 @@ fn parse_whole_seconds(text: &str) -> Result<Duration, String> {
 const CARRIERS: &[(Carrier, &str, &str)] =
     &[(Carrier::Iwarp, "iwarp", "Software over TCP"), (Carrier::Verbs, "verbs", "A device of this machine")];
 
-/// Who tells clients the ports.
+/// Which portmapper tells clients the ports.
 const RPCBINDS: &[(Rpcbind, &str, &str)] = &[
     (Rpcbind::Own, "own", "This server, as a portmapper of its own"),
     (Rpcbind::System, "system", "rpcbind of this machine, with which the server registers"),

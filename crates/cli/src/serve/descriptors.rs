@@ -4,7 +4,7 @@
 /// connections take. The usual soft limit of 1024 is for programs that use select(2).
 const DESCRIPTORS: u64 = 65_536;
 
-/// Allows this process what the administrator allows it.
+/// Raises this process's limit, as far as the administrator allows it.
 pub(super) fn raise() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

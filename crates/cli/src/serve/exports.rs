@@ -20,11 +20,11 @@ pub(super) struct ExportOption {
     pub(super) directory: PathBuf,
     /// Where clients see it: absolute, with no empty name in it.
     pub(super) path: Vec<u8>,
-    /// Nobody changes anything through it.
+    /// Clients cannot change anything through it.
     pub(super) read_only: bool,
-    /// Who may use it; everybody if it is empty.
+    /// The networks whose clients may use it; all if it is empty.
     pub(super) clients: Vec<Cidr>,
-    /// What it takes, if it says so itself.
+    /// The flavours that it takes, if it names its own.
     pub(super) securities: Option<Securities>,
 }
 
@@ -57,7 +57,7 @@ impl ExportOption {
     /// Reads an option.
     ///
     /// # Errors
-    /// If it is none.
+    /// If the text is no such option.
     pub(super) fn parse(text: &OsStr) -> Result<Self, BadExport> {
         let mut parts = text.as_bytes().split(|octet| *octet == b',');
         let directory = parts.next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Options of `serve` that cannot be what was asked for: the impossible are wrong usage, and those of which something
-//! else is made are told in the log.
+//! Options of `serve` that cannot be done as asked: impossible ones are wrong usage, and the log tells of those that
+//! the server changes.
 
 use super::args::ServeArgs;
 use crate::failure::Usage;
@@ -14,7 +14,7 @@ pub(super) fn check(args: &ServeArgs, options: &Options) -> Result<()> {
     Ok(options.check()?)
 }
 
-/// Tells of what was asked for and is not done as it was asked for.
+/// Logs which options are not done as they were asked for.
 pub(super) fn tell_changed(args: &ServeArgs, options: &Options) {
     for line in changed(args, options, rustix::process::geteuid().is_root()) {
         tracing::warn!("{line}");

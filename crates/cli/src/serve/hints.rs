@@ -26,13 +26,14 @@ pub(super) struct Ready<'a> {
 }
 
 impl Ready<'_> {
-    /// The addresses where something is spoken.
+    /// The addresses at which a protocol is spoken.
     fn of(&self, spoken: Spoken) -> impl Iterator<Item = SocketAddr> {
         self.running.addresses(spoken).into_iter()
     }
 }
 
-/// One line that begins `ready`, then how to mount and how to list. Nobody reading is no reason to stop serving.
+/// One line that begins `ready`, then how to mount and how to list. If nobody reads them, the server serves all the
+/// same.
 pub(super) fn ready(ready: &Ready<'_>) {
     let text = if ready.args.json { ready_json(ready) } else { ready_text(ready) };
     let mut out = std::io::stdout().lock();
@@ -114,7 +115,7 @@ fn mount_command(ready: &Ready<'_>) -> Option<String> {
     Some(format!("mount -t nfs -o {options} {host}:{path} /mnt"))
 }
 
-/// What a client has to say to be served by Kerberos, where the export takes nothing else.
+/// The flavour that a client must name, if the export takes only Kerberos.
 fn needed(options: &Options, export: &ExportOption) -> Option<Security> {
     let securities = options.security_of(&Export::from(export));
     securities.iter().next().filter(|_| securities.iter().all(Security::is_kerberos))
@@ -134,11 +135,11 @@ fn url(ready: &Ready<'_>) -> Option<String> {
     if !args.nfs.has_3() && !args.nfs.has_4() {
         said.push("version=2".to_owned());
     }
-    // Versions 2 and 3 need it.
+    // Versions 2 and 3 need MOUNT.
     said.extend(ready.of(Spoken::Mount).next().map(|mount| format!("mountport={}", mount.port())));
     if let Some(needed) = needed(options, first) {
         if args.nfs.has_3() && !args.nfs.has_4() {
-            // With Kerberos nothing goes down to it by itself.
+            // With Kerberos, a client does not fall back to version 3 by itself.
             said.push("version=3".to_owned());
         }
         // OPS-SEC-i

@@ -10,8 +10,8 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 /// Seconds: from a call answered from memory to one that waits for a disk.
 const LATENCY_BUCKETS: [f64; 14] =
     [20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.5, 2.0];
-/// How often what was counted is put in order. Without it the histograms would grow from one request for them to the
-/// next.
+/// How often the recorder puts its counts in order. Without it the histograms would grow from one request for them to
+/// the next.
 const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Serves the numbers on `address`, before anything is counted. Has to be called within a runtime, where it goes on.

@@ -1,8 +1,8 @@
 //! The metrics port: HTTP/1.1 for Prometheus and for nobody else, with limits of its own.
 //!
-//! Whoever reaches the port may ask, so it takes no more than a few connections, each for a few seconds, a short
-//! request and one answer: it cannot take the descriptors that NFS needs. All addresses of one client leave a quarter
-//! of the places to others. A request that is wrong has an answer of HTTP and is nothing to warn of.
+//! Anyone who reaches the port may ask, so it takes only a few connections, each for a few seconds, a short request and
+//! one answer: it cannot take the descriptors that NFS needs. All addresses of one client leave a quarter of the places
+//! to others. A wrong request gets an answer of HTTP, and no warning.
 
 use httparse::{EMPTY_HEADER, Request, Status};
 use rpcrdma::server::beside::{ACCEPT_PAUSE, Entry, Gate, Seldom};
@@ -24,10 +24,10 @@ const REQUEST_BYTES: usize = 8 << 10;
 const REQUEST_FIELDS: usize = 64;
 /// How long a connection may last, from its beginning to the end of the answer. Prometheus gives up after 10 s, too.
 const SCRAPE_TIME: Duration = Duration::from_secs(10);
-/// Where the numbers are.
+/// The path of the numbers.
 const PATH: &str = "/metrics";
 
-/// What the numbers are written with.
+/// Writes the numbers.
 pub(super) type Render = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Answers until the runtime ends.
