@@ -1,5 +1,5 @@
-//! Attributes of files that belong to no version of NFS: what a file system has. Each version converts to and from its
-//! own.
+//! File attributes that do not depend on a version of NFS: those that a file system has. Each version converts them
+//! from and to its own.
 //!
 //! Times are signed 64-bit seconds. Version 3 has unsigned 32-bit ones: a time outside 1970 to 2106 becomes the nearest
 //! that it can express.
@@ -10,7 +10,7 @@ pub use acl::{Acls, Asker, EXECUTE, MAX_NAMED, PosixAcl, READ, WRITE};
 
 use std::{sync::Arc, time::Duration};
 
-/// What a file is.
+/// The type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileType {
     /// A regular file.
@@ -51,14 +51,14 @@ impl Time {
 }
 
 impl From<Duration> for Time {
-    /// So long after 1970.
+    /// The time that is this long after 1970.
     fn from(since_1970: Duration) -> Self {
         let seconds = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
         Self { seconds, nanoseconds: since_1970.subsec_nanos() }
     }
 }
 
-/// Which device a special file is.
+/// The device of a special file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Device {
     /// Major number.
@@ -79,7 +79,7 @@ pub struct Device {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Attributes {
-    /// What it is.
+    /// The type of the file.
     pub file_type: FileType,
     /// Permission bits, with set-user-id, set-group-id and sticky.
     pub mode: u32,
@@ -89,11 +89,11 @@ pub struct Attributes {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Size in octets.
+    /// Size in bytes.
     pub size: u64,
-    /// Octets of storage in use.
+    /// Bytes of storage in use.
     pub used: u64,
-    /// Which device it is, if it is one.
+    /// The device, if the file is one.
     pub device: Device,
     /// Identifies the file system.
     pub file_system: u64,
@@ -114,7 +114,7 @@ pub struct Attributes {
 }
 
 /// The owner and the group of a file, each if a server sends it by name, such as `anna@example.com`. The server chooses
-/// the name, which may be any octets.
+/// the name, which may be any bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Named {
     /// The owner.
@@ -133,7 +133,8 @@ pub enum Who {
 }
 
 impl Attributes {
-    /// Those of an empty file with one link, no permissions, the superuser's, from the beginning of time.
+    /// The attributes of an empty file with one link and no permissions, owned by the superuser, with all times at
+    /// 1970.
     pub fn new(file_type: FileType, file_system: u64, file_id: u64) -> Self {
         Self {
             file_type,
@@ -173,10 +174,10 @@ impl Attributes {
     }
 }
 
-/// What is compared to notice that another program changed a file: as it was before an operation.
+/// The attributes of a file before an operation: comparing them shows whether another program has changed the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Before {
-    /// Size in octets.
+    /// Size in bytes.
     pub size: u64,
     /// Last change of the contents.
     pub modified: Time,
@@ -195,7 +196,7 @@ pub struct Change {
     pub after: Option<Attributes>,
 }
 
-/// Attributes to set; what is absent stays as it is.
+/// Attributes to set; absent ones stay as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewAttributes {
     /// Permission bits.
@@ -207,7 +208,7 @@ pub struct NewAttributes {
     pub uid: Option<u32>,
     /// Group.
     pub gid: Option<u32>,
-    /// Size in octets: cuts the file or extends it with a hole.
+    /// Size in bytes: cuts the file or extends it with a hole.
     pub size: Option<u64>,
     /// Last access.
     pub accessed: SetTime,
@@ -221,7 +222,7 @@ pub enum SetTime {
     /// Unchanged.
     #[default]
     Keep,
-    /// To the server's present.
+    /// To the server's present time.
     Server,
     /// To this time.
     Client(Time),

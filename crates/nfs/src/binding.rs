@@ -11,7 +11,7 @@ pub struct Binding {
     pub program: u32,
     /// Its version.
     pub version: u32,
-    /// The procedure's number, in version 4 the operation's.
+    /// The number of the procedure; in version 4 of the operation.
     pub procedure: u32,
     /// The procedure's or operation's name.
     pub name: &'static str,

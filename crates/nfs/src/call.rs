@@ -1,4 +1,4 @@
-//! A procedure's arguments, which know what is called and what can come back.
+//! The arguments of a procedure: their type knows the procedure, and how large the results can be.
 
 use rpcrdma_oncrpc::ReplyShape;
 use rpcrdma_xdr::{Decode, Encode};

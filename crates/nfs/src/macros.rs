@@ -1,6 +1,6 @@
 //! Declaring XDR types: structures, enumerations, unions, strings of octets, statuses.
 //!
-//! In tests every declared type can be drawn at random too ([`crate::sample`]), so that tests go over all of them.
+//! In tests, values of every declared type can be drawn at random ([`crate::sample`]), so that tests cover all types.
 
 macro_rules! xdr_struct {
     ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* })*) => {$(
@@ -215,7 +215,7 @@ macro_rules! xdr_octets {
     )*};
 }
 
-/// Octets of a length that both sides know.
+/// Octets of a fixed length that both sides know.
 macro_rules! xdr_fixed {
     ($($(#[$meta:meta])* pub struct $name:ident: $len:expr;)*) => {$(
         $(#[$meta])*

@@ -22,7 +22,7 @@ pub const MAX_PATH_OCTETS: usize = 1024;
 pub const MAX_NAME_OCTETS: usize = 255;
 /// The most authentication flavours that are read from a reply.
 const MAX_FLAVORS: usize = 32;
-/// The octets of a file handle of version 1, which are always as many.
+/// The fixed number of octets of a file handle of version 1.
 pub const VERSION_1_HANDLE_OCTETS: usize = 32;
 /// The largest list of exports or mounts that a client takes, in octets.
 const MAX_LIST_OCTETS: usize = 1 << 20;
@@ -121,7 +121,7 @@ impl Decode for DirectoryPath {
 /// MNT of version 3: asks for the handle of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Which path.
+    /// The path to mount.
     pub path: DirectoryPath,
 }
 
@@ -142,7 +142,7 @@ pub enum MountReply {
 /// MNT of version 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount1 {
-    /// Which path.
+    /// The path to mount.
     pub path: DirectoryPath,
 }
 
@@ -158,7 +158,7 @@ pub enum MountReply1 {
 /// UMNT: takes a mount from the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unmount {
-    /// Of which path.
+    /// The path of the mount.
     pub path: DirectoryPath,
 }
 
@@ -175,20 +175,20 @@ pub struct ListMounts;
 pub struct Export {
     /// Its path.
     pub path: DirectoryPath,
-    /// Who may mount it; empty means everybody.
+    /// The hosts or groups that may mount it; empty means all.
     pub groups: Vec<Bytes>,
 }
 
 /// A mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
-    /// Who.
+    /// The client's host.
     pub host: Bytes,
-    /// What.
+    /// The path that it has mounted.
     pub path: DirectoryPath,
 }
 
-/// The list of exports, as the linked list that it is in the encoding.
+/// The list of exports, encoded as a linked list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exports(pub Vec<Export>);
 

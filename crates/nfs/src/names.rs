@@ -1,6 +1,7 @@
-//! Names are octets, and come from peers that may mean harm: how they are shown to people.
+//! Names are bytes, and come from peers that may be hostile: how names are shown to people.
 //!
-//! What could steer a terminal, reverse the order of what is shown, or hide a part of it ([`is_deceptive`]) is escaped.
+//! Characters that could steer a terminal, reverse the order of the text, or hide a part of it ([`is_deceptive`]) are
+//! escaped.
 
 /// Whether a character shows something other than itself: control characters (C0, DEL, C1), those that set the
 /// direction of text, those that take no place, and the separators of lines and paragraphs.
@@ -17,7 +18,7 @@ pub fn is_deceptive(character: char) -> bool {
         )
 }
 
-/// A name for a terminal or a message: deceptive characters and octets that are not UTF-8 are escaped.
+/// A name for a terminal or a message: deceptive characters and bytes that are not UTF-8 are escaped.
 pub fn escaped(octets: &[u8]) -> String {
     let mut shown = String::with_capacity(octets.len());
     for chunk in octets.utf8_chunks() {

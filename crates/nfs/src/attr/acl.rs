@@ -1,8 +1,8 @@
 //! Access control lists as POSIX has them (the withdrawn 1003.1e, which Linux and others have): what a file system
 //! keeps beside a mode. Each protocol converts to and from its own.
 //!
-//! A list cannot hold what has no meaning: users and groups are sorted, each stands in it once, and there is a mask if
-//! any user or group is named.
+//! A list always has a meaning: users and groups are sorted, each stands in it once, and there is a mask if any user or
+//! group is named.
 
 /// The most users and groups in one list: what the 64 KiB of Linux's `XATTR_SIZE_MAX` hold, without the entries for
 /// owner, group, mask and others.
@@ -35,7 +35,7 @@ pub struct PosixAcl {
     others: u8,
 }
 
-/// A caller that wants to do something with a file: what a list asks about it.
+/// A caller that wants to use a file: the user and the groups that a list is compared with.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker<'a> {
     /// The user.
@@ -45,7 +45,7 @@ pub struct Asker<'a> {
 }
 
 impl PosixAcl {
-    /// The list that says what a mode says.
+    /// The list with the same meaning as a mode.
     pub fn of_mode(mode: u32) -> Self {
         let [owner, group, others] = [mode >> 6, mode >> 3, mode].map(|bits| bits as u8 & ALL);
         Self { owner, users: Vec::new(), group, groups: Vec::new(), mask: None, others }
@@ -104,7 +104,7 @@ impl PosixAcl {
         self.mask
     }
 
-    /// What rights become by the mask.
+    /// The rights that the mask leaves.
     pub fn masked(&self, rights: u8) -> u8 {
         rights & self.mask.unwrap_or(ALL)
     }
@@ -114,12 +114,12 @@ impl PosixAcl {
         u32::from(self.owner) << 6 | u32::from(self.mask.unwrap_or(self.group)) << 3 | u32::from(self.others)
     }
 
-    /// Whether a mode says all that it says.
+    /// Whether a mode can express the whole list.
     pub fn is_mode(&self) -> bool {
         self.mask.is_none()
     }
 
-    /// The same on a file that gets this mode: what the mode says of the group becomes the mask, where there is one.
+    /// The list of a file that gets this mode: the mode's group bits replace the mask, if there is one.
     #[must_use]
     pub fn with_mode(&self, mode: u32) -> Self {
         let Self { owner, group, others, .. } = Self::of_mode(mode);
@@ -152,9 +152,9 @@ impl PosixAcl {
 /// The lists of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acls {
-    /// Who may do what with it.
+    /// The rights to the file.
     pub access: PosixAcl,
-    /// What is made in a directory begins with this list.
+    /// New files in the directory begin with this list.
     pub default: Option<PosixAcl>,
 }
 
@@ -164,7 +164,7 @@ impl Acls {
         Self { access: PosixAcl::of_mode(mode), default: None }
     }
 
-    /// Whether a mode says all that they say.
+    /// Whether a mode can express both lists.
     pub fn is_mode(&self) -> bool {
         self.access.is_mode() && self.default.is_none()
     }

@@ -1,7 +1,7 @@
-//! Lists as they are sent, and the POSIX lists that they say.
+//! Lists as they are sent, and the POSIX lists that they mean.
 //!
-//! A decoded list has no more entries than the program allows, and as many as it says. Whether its entries make a list
-//! that means something, [`List::posix`] finds out: what a peer sends is never taken for more.
+//! A decoded list has as many entries as it says, and at most as many as the program allows. [`List::posix`] checks
+//! whether its entries make a valid list.
 
 use crate::attr::PosixAcl;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
@@ -14,7 +14,7 @@ const ENTRY_OCTETS: usize = 12;
 /// Octets of a list without its entries.
 const COUNTS_OCTETS: usize = 8;
 
-/// What of a file's lists is asked for or set.
+/// The parts of a file's lists that a call asks for or sets.
 pub mod mask {
     /// The entries of the access list.
     pub const ACCESS: u32 = 0x1;
@@ -24,11 +24,11 @@ pub mod mask {
     pub const DEFAULT: u32 = 0x4;
     /// Their number.
     pub const DEFAULT_COUNT: u32 = 0x8;
-    /// All that there is.
+    /// All parts.
     pub const ALL: u32 = 0xF;
 }
 
-/// Types of entries: which class of users one is about.
+/// Types of entries: the class of users that an entry is about.
 pub mod entry {
     /// The file's owner.
     pub const OWNER: u32 = 0x01;
@@ -42,11 +42,11 @@ pub mod entry {
     pub const MASK: u32 = 0x10;
     /// All others.
     pub const OTHERS: u32 = 0x20;
-    /// Beside one of the others: the entry is one of a default list.
+    /// A flag beside one of the others: the entry belongs to a default list.
     pub const OF_DEFAULT: u32 = 0x1000;
 }
 
-/// The rights that there are: to read, to write, to execute.
+/// All rights: to read, to write, to execute.
 const RIGHTS: u32 = 7;
 
 xdr_struct! {
@@ -82,7 +82,7 @@ impl List {
         Self::with_flags(acl, (owner, group), 0)
     }
 
-    /// The same of a default list.
+    /// The same for a default list.
     pub fn of_default(acl: &PosixAcl, (owner, group): (u32, u32)) -> Option<Self> {
         Self::with_flags(acl, (owner, group), entry::OF_DEFAULT)
     }
@@ -126,7 +126,7 @@ impl List {
         let (mut users, mut groups) = (Vec::new(), Vec::new());
         let [mut owner, mut group, mut mask, mut others] = [None; 4];
         for Entry { kind, id, rights } in self.entries.iter().copied() {
-            // Solaris sets further bits of the mask, which say nothing.
+            // Solaris sets further bits of the mask, which have no meaning.
             let rights = if kind & !entry::OF_DEFAULT == entry::MASK { rights & RIGHTS } else { rights };
             let rights = u8::try_from(rights).ok()?;
             let single = match kind & !entry::OF_DEFAULT {
@@ -183,7 +183,7 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// What of two lists `mask` names.
+    /// The parts of two lists that `mask` names.
     pub fn new(mask: u32, access: List, default: List) -> Self {
         let named = |list: List, entries: u32, count: u32| match mask {
             mask if mask & entries != 0 => list,
@@ -194,7 +194,7 @@ impl Lists {
         Self { mask, access, default: named(default, mask::DEFAULT, mask::DEFAULT_COUNT) }
     }
 
-    /// What of the lists is meant: bits of [`mask`], and perhaps others.
+    /// The parts that are meant: bits of [`mask`], and perhaps others.
     pub fn mask(&self) -> u32 {
         self.mask
     }
@@ -360,7 +360,7 @@ mod tests {
         assert!(of(3, 3, 2).is_err() && of(1024, 1024, 0).is_err() && of(1024, 1024, 1023).is_err(), "entries missing");
         assert_eq!(of(1024, 1024, 1024), Ok(MAX_ENTRIES));
         assert!(of(1025, 1025, 1025).is_err() && of(1025, 0, 0).is_err() && of(u32::MAX, u32::MAX, 0).is_err());
-        // What the mask names has its entries.
+        // A part that the mask names has its entries.
         let lists = |mask: u32, count: u32| decoded::<Lists>(&[mask, count, 0, 0, 0]);
         assert!(lists(mask::ACCESS, 3).is_err() && lists(mask::DEFAULT_COUNT, 3).is_ok());
         assert!(decoded::<Lists>(&[mask::DEFAULT, 3, 0, 3, 0]).is_err());

@@ -1,7 +1,7 @@
 //! NFSACL versions 2 and 3: POSIX access control lists beside NFS versions 2 and 3, on the same connection and port.
 //!
-//! The program has no public definition. What stands here is what Linux and Solaris send: two lists with their numbers
-//! of entries, each list there only if the mask asks for it.
+//! The program has no public definition. The types here follow what Linux and Solaris send: two lists with their
+//! numbers of entries, each list present only if the mask asks for it.
 //!
 //! ```text
 //! entry:   type (4)  user or group (4)  rights (4)

@@ -1,7 +1,7 @@
 //! The procedures of version 2, which go with NFS version 2: handles of 32 octets, and attributes that are always
-//! there.
+//! present.
 //!
-//! They are not served, and nothing makes such calls; what captures have of them is read.
+//! The server does not serve them, and the client does not call them: they are for readers of captures.
 
 use super::{Lists, PROGRAM, VERSION_2, mask, procedure};
 use crate::{Call, v3::Answer};
@@ -17,9 +17,9 @@ const ATTRIBUTES: usize = 68;
 xdr_struct! {
     /// GETACL: asks for the lists of a file.
     pub struct GetAcl {
-        /// Of which file.
+        /// The file whose lists are asked for.
         pub file: Handle,
-        /// What of them: bits of [`mask`].
+        /// The parts that are asked for: bits of [`mask`].
         pub mask: u32,
     }
 
@@ -33,7 +33,7 @@ xdr_struct! {
 
     /// SETACL: sets the lists of a file.
     pub struct SetAcl {
-        /// Of which file.
+        /// The file that gets the lists.
         pub file: Handle,
         /// The lists to set: those whose entries are present.
         pub lists: Lists,
@@ -41,13 +41,13 @@ xdr_struct! {
 
     /// GETATTR: asks for attributes.
     pub struct GetAttributes {
-        /// Of which file.
+        /// The file whose attributes are asked for.
         pub file: Handle,
     }
 
     /// ACCESS: asks what the caller may do.
     pub struct Access {
-        /// With which file.
+        /// The file that the caller wants to use.
         pub file: Handle,
         /// The rights asked about, numbered as in version 3 of NFS.
         pub rights: u32,

@@ -35,9 +35,9 @@ pub mod procedure {
 xdr_struct! {
     /// GETACL: asks for the lists of a file.
     pub struct GetAcl {
-        /// Of which file.
+        /// The file whose lists are asked for.
         pub file: Handle,
-        /// What of them: bits of [`mask`].
+        /// The parts that are asked for: bits of [`mask`].
         pub mask: u32,
     }
 
@@ -51,7 +51,7 @@ xdr_struct! {
 
     /// SETACL: sets the lists of a file.
     pub struct SetAcl {
-        /// Of which file.
+        /// The file that gets the lists.
         pub file: Handle,
         /// The lists to set: those whose entries are present.
         pub lists: Lists,

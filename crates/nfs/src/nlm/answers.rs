@@ -1,4 +1,4 @@
-//! What procedures answer, and what the calls are made of that answer those that end in `_MSG`.
+//! The results of procedures, and the arguments of the calls that answer the procedures that end in `_MSG`.
 
 use super::{
     basic::{Cookie, OwnerHandle, Widen, Width},
@@ -7,23 +7,23 @@ use super::{
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 located! {
-    /// Who holds the conflicting lock (`nlm_holder`, `nlm4_holder`).
+    /// The conflicting lock and its holder (`nlm_holder`, `nlm4_holder`).
     pub struct Holder<W> {
-        /// Whether it excludes even those who want to read.
+        /// Whether the lock excludes even readers.
         pub exclusive: bool,
-        /// The process that has it.
+        /// The process that has the lock.
         pub process: i32,
-        /// Whose.
+        /// The owner of the lock.
         pub owner: OwnerHandle,
         /// Its first octet.
         pub offset: W,
-        /// How many; 0 for all to the end of the file.
+        /// How many octets; 0 for all to the end of the file.
         pub length: W,
     }
 
-    /// What TEST answers, and what TEST_RES is called with (`nlm_testres`).
+    /// The results of TEST, and the arguments of TEST_RES (`nlm_testres`).
     pub struct TestResponse<W> {
-        /// The cookie of the question.
+        /// The cookie of the call.
         pub cookie: Cookie,
         /// The answer.
         pub tested: Tested<W>,
@@ -31,11 +31,11 @@ located! {
 }
 
 xdr_struct! {
-    /// What LOCK, CANCEL, UNLOCK, GRANTED and NM_LOCK answer, and what the `_RES` of these are called with (`nlm_res`).
+    /// The results of LOCK, CANCEL, UNLOCK, GRANTED and NM_LOCK, and the arguments of their `_RES` (`nlm_res`).
     pub struct Response {
         /// The cookie of the call.
         pub cookie: Cookie,
-        /// What came of it.
+        /// The outcome.
         pub status: Status,
     }
 }
@@ -103,7 +103,7 @@ impl TestResponse<u64> {
 }
 
 impl super::TestArguments<u64> {
-    /// What GRANTED is called with in a version of this width. The lock was asked for in it, so it fits.
+    /// The arguments of GRANTED in a version of this width. The lock was asked for in this version, so it fits.
     pub fn narrow<W: Width>(self) -> super::TestArguments<W> {
         let Self { cookie, exclusive, lock } = self;
         let super::Lock { caller, file, owner, process, offset, length } = lock;

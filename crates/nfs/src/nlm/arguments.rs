@@ -1,23 +1,23 @@
-//! What procedures are called with.
+//! The arguments of procedures.
 
 use super::basic::{CallerName, Cookie, OwnerHandle, Widen};
 use crate::v3::Handle;
 
 located! {
-    /// Which octets of which file, and for whom (`nlm_lock`, `nlm4_lock`).
+    /// A lock: octets of a file, and their owner (`nlm_lock`, `nlm4_lock`).
     // NLM-6.1.4-b, NLM-6.1.4-d
     pub struct Lock<W> {
-        /// The caller's host, by its own account.
+        /// The caller's host, as it names itself.
         pub caller: CallerName,
         /// The file.
         pub file: Handle,
         /// The owner on that host.
         pub owner: OwnerHandle,
-        /// The owner's process, as the host numbers it. It is a part of who the owner is.
+        /// The owner's process, as the host numbers it. It is a part of the owner's identity.
         pub process: i32,
         /// The first octet.
         pub offset: W,
-        /// How many; 0 for all to the end of the file, however long it becomes.
+        /// How many octets; 0 for all to the end of the file, however long it becomes.
         pub length: W,
     }
 
@@ -25,9 +25,9 @@ located! {
     pub struct LockArguments<W> {
         /// Comes back with the answer.
         pub cookie: Cookie,
-        /// Whether to wait for it.
+        /// Whether to wait for the lock.
         pub block: bool,
-        /// Whether others may not have it even for reading.
+        /// Whether the lock excludes even readers.
         pub exclusive: bool,
         /// What is to be locked.
         pub lock: Lock<W>,
@@ -37,23 +37,23 @@ located! {
         pub state: i32,
     }
 
-    /// CANCEL: ends waiting for a lock that was asked for with the same words.
+    /// CANCEL: ends waiting for a lock that a LOCK with the same arguments asked for.
     pub struct CancelArguments<W> {
         /// Comes back with the answer.
         pub cookie: Cookie,
-        /// As it was asked for.
+        /// As in the LOCK.
         pub block: bool,
-        /// As it was asked for.
+        /// As in the LOCK.
         pub exclusive: bool,
-        /// As it was asked for.
+        /// As in the LOCK.
         pub lock: Lock<W>,
     }
 
-    /// TEST, and GRANTED, by which a server says that a lock has been given to who waited for it.
+    /// TEST, and GRANTED, by which a server says that a caller that waited now has its lock.
     pub struct TestArguments<W> {
         /// Comes back with the answer.
         pub cookie: Cookie,
-        /// Whether others may not have it even for reading.
+        /// Whether the lock excludes even readers.
         pub exclusive: bool,
         /// What is to be locked.
         pub lock: Lock<W>,
@@ -71,7 +71,7 @@ located! {
 xdr_struct! {
     /// FREE_ALL: a host has started again, and holds nothing that it did not reclaim (`nlm_notify`).
     pub struct Notice {
-        /// The host, by its own account.
+        /// The host, as it names itself.
         pub name: CallerName,
         /// Its state number (NSM).
         pub state: i32,

@@ -1,4 +1,4 @@
-//! What everything else is made of: names, owners, cookies, and offsets of either width.
+//! The basic types: names, owners, cookies, and offsets of either width.
 
 use crate::v3::Handle;
 use rpcrdma_xdr::{Decode, Encode};
@@ -15,10 +15,10 @@ xdr_octets! {
     /// The name that a host gives itself (`caller_name`): any octets. Nothing says that it is true.
     pub struct CallerName: MAX_NAME_OCTETS, copied;
 
-    /// Who on a host owns a lock or a share (`oh`): octets that mean something to the host alone.
+    /// The owner of a lock or a share on a host (`oh`): octets that only the host understands.
     pub struct OwnerHandle: MAX_OBJECT_OCTETS, copied;
 
-    /// What a caller puts into a call to know its answer again.
+    /// A value that a caller puts into a call to recognise the answer.
     pub struct Cookie: MAX_OBJECT_OCTETS, copied;
 }
 
@@ -28,11 +28,11 @@ pub trait Width: Encode + Decode + Copy + Into<u64> + narrowed::Narrow + Send + 
 impl Width for u32 {}
 impl Width for u64 {}
 
-/// From 64 bits, for the code that answers. Nothing else has a width.
+/// Converts from 64 bits, for the code that answers. No other type has a width.
 pub(super) mod narrowed {
     /// How this width expresses a place in a file.
     pub trait Narrow {
-        /// This offset, or the last that there is.
+        /// This offset, or the last one that fits.
         fn offset(offset: u64) -> Self;
         /// This length. One that does not fit reaches to the end of the file, which is 0.
         fn length(length: u64) -> Self;
@@ -60,7 +60,7 @@ pub(super) mod narrowed {
     }
 }
 
-/// What has the same meaning in version 4, with offsets of 64 bits.
+/// A type that has the same meaning in version 4, with offsets of 64 bits.
 pub trait Widen {
     /// The type of version 4.
     type Wide;

@@ -1,10 +1,10 @@
 //! NLM versions 1, 3 and 4: locks for clients of NFS version 3 and older (RFC 1813 appendix II).
 //!
 //! * Versions 1 and 3 have offsets of 32 bits, version 4 of 64 ([`Width`]). All else is the same, so each type is
-//!   written once: [`Lock<u32>`](Lock), [`Lock<u64>`](Lock). A server takes the narrow into the wide ([`Widen`]) and
-//!   knows only those.
+//!   written once: [`Lock<u32>`](Lock), [`Lock<u64>`](Lock). A server converts the narrow type into the wide one
+//!   ([`Widen`]) and works only with the wide one.
 //! * A [`Procedure`] with an answer of its own has two more of its kind, for callers that do not wait: one ends in
-//!   `_MSG`, and what it brings about comes as a call in the other direction that ends in `_RES`.
+//!   `_MSG`, and its answer comes as a call in the other direction that ends in `_RES`.
 //! * The program has no binding to RPC-over-RDMA and travels over TCP and UDP.
 //!
 //! Names, owners and cookies have limits (1,024 octets) and are copied when they are read: what a server keeps of them

@@ -56,13 +56,13 @@ pub enum Form {
 procedures! {
     /// Does nothing.
     Null = 0, "NULL", Answered;
-    /// Asks which lock conflicts with one.
+    /// Asks which lock conflicts with a requested lock.
     Test = 1, "TEST", Answered;
     /// Asks for a lock.
     Lock = 2, "LOCK", Answered;
-    /// Ends waiting for one.
+    /// Ends waiting for a lock.
     Cancel = 3, "CANCEL", Answered;
-    /// Gives one back.
+    /// Gives a lock back.
     Unlock = 4, "UNLOCK", Answered;
     /// A server tells a client that it has the lock for which it waits.
     Granted = 5, "GRANTED", Answered;
@@ -92,12 +92,12 @@ procedures! {
     Unshare = 21, "UNSHARE", Answered;
     /// LOCK by a client that no server monitors: it gets no notice when the server starts again.
     UnmonitoredLock = 22, "NM_LOCK", Answered;
-    /// Gives all back that a host has.
+    /// Gives back all that a host has.
     FreeAll = 23, "FREE_ALL", Answered;
 }
 
 impl Procedure {
-    /// Whether a version has it: share reservations came with version 3. Of NULL all versions of RPC programs have one.
+    /// Whether a version has it: share reservations came with version 3. Every version has NULL.
     // NLM-6.2-a
     pub fn is_in(self, version: u32) -> bool {
         match version {
@@ -108,8 +108,8 @@ impl Procedure {
     }
 
     /// Whether executing a call twice does the same as once. All calls but questions change what another host may have
-    /// changed since: a LOCK that comes again after its UNLOCK would lock what nobody ever unlocks. The `_RES` are
-    /// matched by their cookies, which are valid once.
+    /// changed since: a LOCK that comes again after its UNLOCK would lock a range that no host ever unlocks. The `_RES`
+    /// are matched by their cookies, which are valid once.
     pub fn is_idempotent(self) -> bool {
         matches!(
             self,

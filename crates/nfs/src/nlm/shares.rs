@@ -1,4 +1,5 @@
-//! Share reservations: what a file is opened for, and what is denied others meanwhile. Not in version 1.
+//! Share reservations: the access for which a file is opened, and the access that others are denied meanwhile. Not in
+//! version 1.
 
 use super::{
     basic::{CallerName, Cookie, OwnerHandle},
@@ -7,7 +8,7 @@ use super::{
 use crate::v3::Handle;
 
 xdr_enum! {
-    /// What is denied others (`fsh_mode`): bits of reading and writing.
+    /// The access that others are denied (`fsh_mode`): bits of reading and writing.
     pub enum ShareDeny: "what a share denies" {
         /// Nothing.
         None = 0,
@@ -19,7 +20,7 @@ xdr_enum! {
         Both = 3,
     }
 
-    /// What the file is opened for (`fsh_access`): bits of reading and writing.
+    /// The access for which the file is opened (`fsh_access`): bits of reading and writing.
     pub enum ShareAccess: "what a share is for" {
         /// Nothing.
         None = 0,
@@ -33,17 +34,17 @@ xdr_enum! {
 }
 
 xdr_struct! {
-    /// Which file, for whom and how (`nlm_share`).
+    /// A reservation: file, owner and access (`nlm_share`).
     pub struct Share {
-        /// The caller's host, by its own account.
+        /// The caller's host, as it names itself.
         pub caller: CallerName,
         /// The file.
         pub file: Handle,
         /// The owner on that host.
         pub owner: OwnerHandle,
-        /// What is denied others.
+        /// The access that others are denied.
         pub deny: ShareDeny,
-        /// What the file is opened for.
+        /// The access for which the file is opened.
         pub access: ShareAccess,
     }
 
@@ -51,17 +52,17 @@ xdr_struct! {
     pub struct ShareArguments {
         /// Comes back with the answer.
         pub cookie: Cookie,
-        /// What the caller wants, or gives back.
+        /// The reservation that the caller wants, or gives back.
         pub share: Share,
         /// Whether the caller had it before the server started again.
         pub reclaim: bool,
     }
 
-    /// What SHARE and UNSHARE answer (`nlm_shareres`).
+    /// The results of SHARE and UNSHARE (`nlm_shareres`).
     pub struct ShareResponse {
         /// The cookie of the call.
         pub cookie: Cookie,
-        /// What came of it.
+        /// The outcome.
         pub status: Status,
         /// A value without use.
         pub sequence: i32,

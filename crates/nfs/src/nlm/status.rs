@@ -1,4 +1,4 @@
-//! What comes of a call.
+//! The outcome of a call.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ xdr_enum! {
     /// A status (`nlm_stats`, `nlm4_stats`). Those from [`Deadlock`](Self::Deadlock) on exist in version 4 alone.
     // NLM-6.1.4-a
     pub enum Status: "status of NLM" {
-        /// Done. Of UNLOCK and FREE_ALL also where there was nothing to do.
+        /// Done. UNLOCK and FREE_ALL return it also if there was nothing to do.
         Granted = 0,
         /// Not done, because another host has it; later the answer may differ.
         Denied = 1,

@@ -15,7 +15,7 @@ fn encoded(value: &impl Encode) -> Bytes {
     encoder.finish().to_bytes()
 }
 
-/// What a value is encoded to decodes to it, and not if it is cut anywhere.
+/// The encoding of a value decodes to the value, and fails to decode if it is cut anywhere.
 fn survives<T: Encode + Decode + Sample + PartialEq + Debug>(draw: &mut Draw) {
     let value = T::sample(draw);
     let octets = encoded(&value);
@@ -48,7 +48,7 @@ proptest! {
         survives::<Procedure>(draw);
     }
 
-    /// A narrow lock is the same place in the wide, and is told as it was.
+    /// Widening a narrow value keeps its offsets, and narrowing it again returns the same value.
     #[test]
     fn what_is_widened_is_the_same(seed: u64) {
         let draw = &mut Draw::new(seed);

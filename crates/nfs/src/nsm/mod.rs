@@ -52,16 +52,16 @@ xdr_octets! {
 }
 
 xdr_fixed! {
-    /// What a lockd wants to have back: it means something to that lockd alone.
+    /// Octets that a lockd wants to get back: only this lockd understands them.
     pub struct Private: PRIVATE_OCTETS;
 }
 
 xdr_enum! {
     /// Whether the request was carried out.
     pub enum Outcome: "result of NSM" {
-        /// It is.
+        /// It was.
         Succeeded = 0,
-        /// It is not.
+        /// It was not.
         Failed = 1,
     }
 }
@@ -69,7 +69,7 @@ xdr_enum! {
 xdr_struct! {
     /// SM_STAT: asks whether this host is monitored.
     pub struct Stat {
-        /// Which host.
+        /// The host that is asked about.
         pub name: HostName,
     }
 
@@ -81,7 +81,7 @@ xdr_struct! {
         pub state: i32,
     }
 
-    /// Which program of the same machine asks, and where it is called.
+    /// The program of the same machine that asks, and the procedure to call in it.
     pub struct Asker {
         /// Its host.
         pub host: HostName,
@@ -95,9 +95,9 @@ xdr_struct! {
 
     /// SM_MON: asks that a host be monitored.
     pub struct Monitor {
-        /// Which host.
+        /// The host to monitor.
         pub name: HostName,
-        /// Whom to notify.
+        /// The program to notify.
         pub asker: Asker,
         /// What to send with the notice.
         pub private: Private,
@@ -105,15 +105,15 @@ xdr_struct! {
 
     /// SM_UNMON: takes SM_MON back.
     pub struct Unmonitor {
-        /// Which host.
+        /// The host to monitor no longer.
         pub name: HostName,
-        /// Who had asked for the notice.
+        /// The program that had asked for the notice.
         pub asker: Asker,
     }
 
     /// SM_UNMON_ALL: takes back all that a program has asked for.
     pub struct UnmonitorAll {
-        /// Who had asked for the notice.
+        /// The program that had asked for the notices.
         pub asker: Asker,
     }
 
