@@ -1,9 +1,9 @@
-//! Results: one thing on success, a status alone on failure.
+//! Results: a value on success, only a status on failure.
 
 use super::Status;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
-/// The results of a procedure: a status word, and what belongs to it on success.
+/// The results of a procedure: a status word, and the returned value on success.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer<T> {
     /// `NFS_OK`, and what the procedure returns.

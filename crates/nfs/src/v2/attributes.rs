@@ -3,8 +3,8 @@
 use super::{Answer, HANDLE_OCTETS, procedure, sizes};
 use rpcrdma_oncrpc::ReplyShape;
 
-/// What a file is (`ftype`), as the first word of its attributes says it. The mode says it, too, and of sockets and
-/// named pipes, which this list does not have, it alone.
+/// The type of a file (`ftype`), as the first word of its attributes says it. The mode says it, too; for sockets and
+/// named pipes, which this list does not have, only the mode says it.
 pub mod file_type {
     /// No file: a socket.
     pub const NONE: u32 = 0;
@@ -37,7 +37,7 @@ xdr_struct! {
 
     /// The attributes of a file (`fattr`): 68 octets.
     pub struct Attributes {
-        /// What it is: see [`file_type`].
+        /// The type of the file: see [`file_type`].
         pub file_type: u32,
         /// Permission bits, together with the bits of the type.
         pub mode: u32,
@@ -51,7 +51,7 @@ xdr_struct! {
         pub size: u32,
         /// Octets of a block.
         pub block_octets: u32,
-        /// Which device it is, if it is one.
+        /// The device, if the file is one.
         pub device: u32,
         /// Blocks in use, of 512 octets whatever the size of a block is.
         pub blocks: u32,
@@ -69,7 +69,7 @@ xdr_struct! {
 
     /// GETATTR: asks for attributes.
     pub struct GetAttributes {
-        /// Of which file.
+        /// The file whose attributes are asked for.
         pub file: Handle,
     }
 }

@@ -8,9 +8,9 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 xdr_struct! {
     /// READDIR: asks for names in a directory.
     pub struct ReadDirectory {
-        /// Which directory.
+        /// The directory to read.
         pub directory: Handle,
-        /// Where to go on: 0, or the cookie of the last entry seen. Four octets that mean something to the server.
+        /// Where to go on: 0, or the cookie of the last entry seen. Four octets that only the server understands.
         pub cookie: u32,
         /// The most octets of results.
         pub count: u32,
@@ -48,7 +48,7 @@ impl Encode for ReadDirectoryOk {
 }
 
 impl Decode for ReadDirectoryOk {
-    /// The list ends with the message at the latest.
+    /// The list ends at the latest with the message.
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let mut entries = Vec::new();
         while decoder.bool()? {

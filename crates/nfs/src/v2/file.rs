@@ -9,7 +9,7 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, ItemData, padde
 /// READ: asks for octets of a file. A third word, the total count, means nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// Which file.
+    /// The file to read.
     pub file: Handle,
     /// Where to begin.
     pub offset: u32,
@@ -78,7 +78,7 @@ impl Call for Read {
 /// nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Which file.
+    /// The file to write to.
     pub file: Handle,
     /// Where to begin.
     pub offset: u32,

@@ -1,4 +1,5 @@
-//! What asks about the file system as a whole (RFC 1094 section 2.2.18), and the procedures that do nothing.
+//! The procedure that asks about the file system as a whole (RFC 1094 section 2.2.18), and the procedures that do
+//! nothing.
 
 use super::{Answer, Handle, procedure, sizes};
 use rpcrdma_oncrpc::ReplyShape;

@@ -39,9 +39,9 @@ impl crate::sample::Sample for Path {
 xdr_struct! {
     /// LOOKUP: asks for the file of a name.
     pub struct Lookup {
-        /// In which directory.
+        /// The directory to search.
         pub directory: Handle,
-        /// By which name.
+        /// The name to find.
         pub name: Name,
     }
 
@@ -55,7 +55,7 @@ xdr_struct! {
 
     /// READLINK: asks what a symbolic link points to.
     pub struct ReadLink {
-        /// Which link.
+        /// The link to read.
         pub link: Handle,
     }
 
@@ -65,74 +65,74 @@ xdr_struct! {
         pub path: Path,
     }
 
-    /// CREATE: makes a regular file, or uses one that exists. By the mode's bits for the type, special files are made
-    /// as well: the size is the number of a device then.
+    /// CREATE: makes a regular file, or uses one that exists. If the mode has bits for a type, it makes a special file:
+    /// the size is then the number of the device.
     pub struct Create {
-        /// In which directory.
+        /// The directory of the new file.
         pub directory: Handle,
-        /// By which name.
+        /// The name of the new file.
         pub name: Name,
-        /// With which attributes.
+        /// The attributes of the new file.
         pub attributes: NewAttributes,
     }
 
     /// REMOVE: removes a name of a file that is not a directory.
     pub struct Remove {
-        /// From which directory.
+        /// The directory that has the name.
         pub directory: Handle,
-        /// Which name.
+        /// The name to remove.
         pub name: Name,
     }
 
-    /// RENAME: gives a file another name, in place of what had it.
+    /// RENAME: gives a file another name, in place of the file that had it.
     pub struct Rename {
-        /// From which directory.
+        /// The directory that has the old name.
         pub from_directory: Handle,
-        /// Which name.
+        /// The old name.
         pub from: Name,
-        /// To which directory.
+        /// The directory that gets the new name.
         pub to_directory: Handle,
-        /// By which name.
+        /// The new name.
         pub to: Name,
     }
 
     /// LINK: gives a file a further name.
     pub struct Link {
-        /// Which file.
+        /// The file that gets the name.
         pub file: Handle,
-        /// In which directory.
+        /// The directory that gets the name.
         pub directory: Handle,
-        /// By which name.
+        /// The new name.
         pub name: Name,
     }
 
-    /// SYMLINK: makes a symbolic link. Its handle is not told.
+    /// SYMLINK: makes a symbolic link. The server does not return its handle.
     pub struct SymbolicLink {
-        /// In which directory.
+        /// The directory of the new link.
         pub directory: Handle,
-        /// By which name.
+        /// The name of the new link.
         pub name: Name,
         /// What it points to: an item that may be placed directly.
         pub path: Path,
-        /// With which attributes.
+        /// The attributes of the new link.
         pub attributes: NewAttributes,
     }
 
     /// MKDIR: makes a directory.
     pub struct MakeDirectory {
-        /// In which directory.
+        /// The parent of the new directory.
         pub directory: Handle,
-        /// By which name.
+        /// The name of the new directory.
         pub name: Name,
-        /// With which attributes.
+        /// The attributes of the new directory.
         pub attributes: NewAttributes,
     }
 
     /// RMDIR: removes an empty directory.
     pub struct RemoveDirectory {
-        /// From which directory.
+        /// The directory that has the name.
         pub directory: Handle,
-        /// Which name.
+        /// The name to remove.
         pub name: Name,
     }
 }

@@ -1,18 +1,18 @@
-//! From and to the attributes that belong to no version of NFS ([`crate::attr`]).
+//! Conversions from and to the attributes that do not depend on a version of NFS ([`crate::attr`]).
 //!
-//! A value that has more bits there than here becomes the nearest one: a size that is too large becomes the largest,
-//! and the number of a file or a file system is its halves combined.
+//! A value that does not fit here becomes the nearest one: a size that is too large becomes the largest, and the number
+//! of a file or a file system is its halves combined.
 
 use super::{Attributes, NewAttributes, SetTime, Time, file_type};
 use crate::attr::{self, FileType};
 
-/// Octets of the blocks that a file takes up, whatever the blocks of its file system have.
+/// Octets of the blocks in which a file's storage is counted, whatever size the blocks of its file system have.
 pub const BLOCK_OCTETS: u64 = 512;
 /// Bytes of a block, the size in which clients should read.
 const PREFERRED_OCTETS: u32 = 4096;
-/// What has no device number. A character device without one is a named pipe.
+/// The device number of a file that is no device. A character device with it is a named pipe.
 const NO_DEVICE: u32 = u32::MAX;
-/// The bits of a mode that say what a file is, and the others.
+/// The bits of a mode that say the type of a file, and the others.
 const TYPE_BITS: u32 = 0o170_000;
 const MODE_BITS: u32 = 0o7777;
 const NANOSECONDS: u32 = 1000;
@@ -50,11 +50,11 @@ pub fn word_device(word: u32) -> attr::Device {
 }
 
 impl NewAttributes {
-    /// The type in the mode: `None` if it names none, or one that there is not.
+    /// The type in the mode: `None` if the mode names no type, or an unknown one.
     // NFS2-CREATE-a
     pub fn file_type(&self) -> Option<FileType> {
         let named = self.mode? & TYPE_BITS;
-        // A pipe is asked for as a character device that has no number.
+        // A client asks for a pipe as a character device without a number.
         if named == bits(FileType::Character).0 && self.size.is_none() {
             return Some(FileType::Fifo);
         }
@@ -79,7 +79,7 @@ impl NewAttributes {
 }
 
 impl Attributes {
-    /// What the file is: as the mode says it, or else its word. `None` if neither says something that there is.
+    /// The type of the file: by the mode, or else by the type word. `None` if neither names a type.
     pub fn kind(&self) -> Option<FileType> {
         if self.file_type == file_type::CHARACTER && self.device == NO_DEVICE {
             return Some(FileType::Fifo);
@@ -89,8 +89,8 @@ impl Attributes {
         by_mode.or_else(by_word).map(|(what, ..)| *what)
     }
 
-    /// As no version has them; `None` if the type of the file is missing. This version has no creation
-    /// time, and no change number: the time of the last change of the attributes stands for the latter.
+    /// The attributes that do not depend on a version; `None` if the type of the file is missing. This version has no
+    /// creation time, and no change number: the time of the last change of the attributes stands for the latter.
     pub fn neutral(&self) -> Option<attr::Attributes> {
         let kind = self.kind()?;
         let is_device = matches!(kind, FileType::Block | FileType::Character);
@@ -160,7 +160,7 @@ impl From<attr::Time> for Time {
 }
 
 impl From<Time> for attr::Time {
-    /// More microseconds than a second has are the last that it has.
+    /// A number of microseconds that is a second or more becomes the last microsecond of the second.
     fn from(time: Time) -> Self {
         let nanoseconds = time.microseconds.min(999_999) * NANOSECONDS;
         attr::Time { seconds: time.seconds.into(), nanoseconds }
@@ -178,7 +178,7 @@ impl From<SetTime> for attr::SetTime {
 }
 
 impl From<attr::SetTime> for SetTime {
-    /// The last second, whose number means "not set", is the one before it.
+    /// The last second, whose number means "not set", becomes the second before it.
     fn from(how: attr::SetTime) -> Self {
         match how {
             attr::SetTime::Keep => SetTime::Keep,
@@ -201,14 +201,14 @@ impl From<NewAttributes> for attr::NewAttributes {
     }
 }
 
-/// Why attributes cannot be set by this version: a size that has no place in 32 bits.
+/// Why this version cannot set attributes: a size that does not fit into 32 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeTooLarge;
 
 impl TryFrom<attr::NewAttributes> for NewAttributes {
     type Error = SizeTooLarge;
 
-    /// This version has no mask: the creator of a file takes it from the mode before.
+    /// This version has no mask: the creator of a file applies it to the mode before.
     fn try_from(new: attr::NewAttributes) -> Result<Self, SizeTooLarge> {
         let attr::NewAttributes { mode, umask: _, uid, gid, size, accessed, modified } = new;
         // All bits mean that no size is set.

@@ -10,12 +10,12 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 /// Means that a field is not set.
 const ABSENT: u32 = u32::MAX;
-/// The same of a mode, from clients that widen a word of 16 bits.
+/// The same for a mode, from clients that widen a word of 16 bits.
 const ABSENT_MODE: u32 = 0xFFFF;
-/// Microseconds that mean the server's present, and the first number that is none of microseconds.
+/// Microseconds that mean the server's present time, and the first number that no time has.
 const PRESENT: u32 = 1_000_000;
 
-/// Attributes to set; what is absent stays as it is (`sattr`).
+/// Attributes to set; absent ones stay as they are (`sattr`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewAttributes {
     /// Permission bits; for a new file together with the bits of the type.
@@ -28,7 +28,7 @@ pub struct NewAttributes {
     pub size: Option<u32>,
     /// Last access.
     pub accessed: SetTime,
-    /// Last change of the contents. The server's present goes for the last access as well, if that is set.
+    /// Last change of the contents. The server's present time applies to the last access as well, if that is set.
     pub modified: SetTime,
 }
 
@@ -38,7 +38,7 @@ pub enum SetTime {
     /// Unchanged.
     #[default]
     Keep,
-    /// To the server's present.
+    /// To the server's present time.
     Server,
     /// To this time.
     Client(Time),
@@ -97,9 +97,9 @@ impl Decode for NewAttributes {
 xdr_struct! {
     /// SETATTR: sets attributes.
     pub struct SetAttributes {
-        /// Of which file.
+        /// The file that gets the attributes.
         pub file: Handle,
-        /// What to set.
+        /// The attributes to set.
         pub attributes: NewAttributes,
     }
 }

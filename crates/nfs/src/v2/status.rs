@@ -1,4 +1,4 @@
-//! What procedures can say about their outcome (RFC 1094 section 2.3.1).
+//! The outcomes of procedures (RFC 1094 section 2.3.1).
 
 statuses! {
     /// An outcome (`stat`). Values that the protocol does not define are kept as they came: servers send other error

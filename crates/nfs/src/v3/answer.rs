@@ -1,4 +1,4 @@
-//! Results: one thing on success, another on failure, told apart by the status before them.
+//! Results: one value on success, another on failure; the status before them says which.
 
 use super::Status;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};

@@ -7,7 +7,7 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 use std::time::Duration;
 
 xdr_enum! {
-    /// What a file is (`ftype3`).
+    /// The type of a file (`ftype3`).
     pub enum FileType: "file type" {
         /// A regular file.
         Regular = 1,
@@ -47,7 +47,7 @@ xdr_struct! {
 
     /// The attributes of a file (`fattr3`): 84 octets.
     pub struct Attributes {
-        /// What it is.
+        /// The type of the file.
         pub file_type: FileType,
         /// Permission bits, with set-user-id, set-group-id and sticky.
         pub mode: u32,
@@ -61,7 +61,7 @@ xdr_struct! {
         pub size: u64,
         /// Octets of storage in use.
         pub used: u64,
-        /// Which device it is, if it is one.
+        /// The device, if the file is one.
         pub device: Specification,
         /// Identifies the file system.
         pub file_system: u64,
@@ -75,7 +75,7 @@ xdr_struct! {
         pub changed: Time,
     }
 
-    /// What is compared to notice that another program changed a file (`wcc_attr`): 24 octets.
+    /// The attributes that show, when compared, that another program has changed a file (`wcc_attr`): 24 octets.
     #[derive(Copy)]
     pub struct WeakAttributes {
         /// Size in octets.
@@ -95,7 +95,7 @@ xdr_struct! {
         pub after: Option<Attributes>,
     }
 
-    /// Attributes to set; what is absent stays as it is (`sattr3`).
+    /// Attributes to set; absent ones stay as they are (`sattr3`).
     #[derive(Copy, Default)]
     pub struct NewAttributes {
         /// Permission bits.
@@ -114,23 +114,23 @@ xdr_struct! {
 
     /// GETATTR: asks for attributes.
     pub struct GetAttributes {
-        /// Of which file.
+        /// The file whose attributes are asked for.
         pub file: Handle,
     }
 
     /// SETATTR: sets attributes.
     pub struct SetAttributes {
-        /// Of which file.
+        /// The file that gets the attributes.
         pub file: Handle,
-        /// What to set.
+        /// The attributes to set.
         pub attributes: NewAttributes,
-        /// Only if the file's `changed` is this (`sattrguard3`).
+        /// Sets them only if the file's `changed` is this (`sattrguard3`).
         pub guard: Option<Time>,
     }
 }
 
 impl From<Duration> for Time {
-    /// The last second that the protocol can tell, if it is later.
+    /// The last second that the protocol can express, if the time is later.
     fn from(since_1970: Duration) -> Self {
         match u32::try_from(since_1970.as_secs()) {
             Ok(seconds) => Time { seconds, nanoseconds: since_1970.subsec_nanos() },
@@ -146,13 +146,13 @@ impl Attributes {
     }
 }
 
-/// How to set a time: one word (`time_how`), and the time where it comes from the client.
+/// How to set a time: one word (`time_how`), and the time if it comes from the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SetTime {
     /// Unchanged.
     #[default]
     Keep,
-    /// To the server's present.
+    /// To the server's present time.
     Server,
     /// To this time.
     Client(Time),

@@ -101,31 +101,31 @@ impl Decode for NodeKind {
 xdr_struct! {
     /// CREATE: makes a regular file.
     pub struct Create {
-        /// In which directory.
+        /// The directory of the new file.
         pub directory: Handle,
-        /// By which name.
+        /// The name of the new file.
         pub name: Name,
-        /// What if it exists, and its attributes.
+        /// What to do if the file exists, and its attributes.
         pub how: CreateHow,
     }
 
     /// MKDIR: makes a directory.
     pub struct MakeDirectory {
-        /// In which directory.
+        /// The parent of the new directory.
         pub directory: Handle,
-        /// By which name.
+        /// The name of the new directory.
         pub name: Name,
-        /// With which attributes.
+        /// The attributes of the new directory.
         pub attributes: NewAttributes,
     }
 
     /// SYMLINK: makes a symbolic link.
     pub struct SymbolicLink {
-        /// In which directory.
+        /// The directory of the new link.
         pub directory: Handle,
-        /// By which name.
+        /// The name of the new link.
         pub name: Name,
-        /// With which attributes.
+        /// The attributes of the new link.
         pub attributes: NewAttributes,
         /// What it points to: an item that may be placed directly.
         pub path: Path,
@@ -133,11 +133,11 @@ xdr_struct! {
 
     /// MKNOD: makes a special file.
     pub struct MakeNode {
-        /// In which directory.
+        /// The directory of the new file.
         pub directory: Handle,
-        /// By which name.
+        /// The name of the new file.
         pub name: Name,
-        /// Which kind, with which attributes.
+        /// The kind and the attributes of the new file.
         pub kind: NodeKind,
     }
 
@@ -153,29 +153,29 @@ xdr_struct! {
 
     /// REMOVE: removes a name of a file that is not a directory.
     pub struct Remove {
-        /// From which directory.
+        /// The directory that has the name.
         pub directory: Handle,
-        /// Which name.
+        /// The name to remove.
         pub name: Name,
     }
 
     /// RMDIR: removes an empty directory.
     pub struct RemoveDirectory {
-        /// From which directory.
+        /// The directory that has the name.
         pub directory: Handle,
-        /// Which name.
+        /// The name to remove.
         pub name: Name,
     }
 
-    /// RENAME: gives a file another name, in place of what had it.
+    /// RENAME: gives a file another name, in place of the file that had it.
     pub struct Rename {
-        /// From which directory.
+        /// The directory that has the old name.
         pub from_directory: Handle,
-        /// Which name.
+        /// The old name.
         pub from: Name,
-        /// To which directory.
+        /// The directory that gets the new name.
         pub to_directory: Handle,
-        /// By which name.
+        /// The new name.
         pub to: Name,
     }
 
@@ -190,11 +190,11 @@ xdr_struct! {
 
     /// LINK: gives a file a further name.
     pub struct Link {
-        /// Which file.
+        /// The file that gets the name.
         pub file: Handle,
-        /// In which directory.
+        /// The directory that gets the name.
         pub directory: Handle,
-        /// By which name.
+        /// The new name.
         pub name: Name,
     }
 

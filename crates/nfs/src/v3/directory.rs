@@ -8,7 +8,7 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 xdr_struct! {
     /// READDIR: asks for names in a directory.
     pub struct ReadDirectory {
-        /// Which directory.
+        /// The directory to read.
         pub directory: Handle,
         /// Where to go on: 0, or the cookie of the last entry seen.
         pub cookie: u64,
@@ -20,7 +20,7 @@ xdr_struct! {
 
     /// READDIRPLUS: asks for names, attributes and handles.
     pub struct ReadDirectoryPlus {
-        /// Which directory.
+        /// The directory to read.
         pub directory: Handle,
         /// Where to go on: 0, or the cookie of the last entry seen.
         pub cookie: u64,
@@ -67,7 +67,7 @@ fn encode_list<T: Encode>(entries: &[T], end: bool, encoder: &mut Encoder) {
     encoder.bool(end);
 }
 
-/// The list and the end-of-directory flag. It ends with the message at the latest.
+/// The list and the end-of-directory flag. The list ends at the latest with the message.
 fn decode_list<T: Decode>(decoder: &mut Decoder) -> Result<(Vec<T>, bool), DecodeError> {
     let mut entries = Vec::new();
     while decoder.bool()? {
@@ -83,7 +83,7 @@ macro_rules! listing {
         pub struct $name {
             /// The directory's attributes, if known.
             pub attributes: Option<Attributes>,
-            /// What makes the cookies valid.
+            /// The verifier of the cookies.
             pub verifier: Verifier,
             /// The entries.
             pub entries: Vec<$entry>,

@@ -24,7 +24,7 @@ xdr_enum! {
 xdr_struct! {
     /// READ: asks for octets of a file.
     pub struct Read {
-        /// Which file.
+        /// The file to read.
         pub file: Handle,
         /// Where to begin.
         pub offset: u64,
@@ -34,9 +34,9 @@ xdr_struct! {
 
     /// COMMIT: makes what was written unstably durable.
     pub struct Commit {
-        /// In which file.
+        /// The file whose writes become durable.
         pub file: Handle,
-        /// From where.
+        /// Where to begin.
         pub offset: u64,
         /// How many octets; 0 means up to the end.
         pub count: u32,
@@ -96,7 +96,7 @@ impl Call for Read {
 /// WRITE: puts octets into a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// Which file.
+    /// The file to write to.
     pub file: Handle,
     /// Where to begin.
     pub offset: u64,
@@ -117,7 +117,7 @@ impl Encode for Write {
 }
 
 impl Decode for Write {
-    /// Where `count` and the length of the data differ, the lower of the two counts, as RFC 1813 leaves it open.
+    /// If `count` and the length of the data differ, the lower of the two counts, as RFC 1813 leaves it open.
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let file = Decode::decode(decoder)?;
         let offset = decoder.u64()?;

@@ -1,4 +1,4 @@
-//! File handles: up to 64 octets that mean something to the server alone.
+//! File handles: up to 64 octets that only the server understands.
 
 use bytes::Bytes;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
@@ -20,7 +20,7 @@ pub struct Handle {
 /// A handle of more than 64 octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandleTooLong {
-    /// How many there were.
+    /// How many octets there were.
     pub octets: usize,
 }
 

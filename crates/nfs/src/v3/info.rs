@@ -21,13 +21,13 @@ pub mod access {
     pub const EXECUTE: u32 = 0x20;
 }
 
-/// Properties that FSINFO tells.
+/// Properties that FSINFO returns.
 pub mod properties {
     /// There are hard links.
     pub const LINK: u32 = 0x01;
     /// There are symbolic links.
     pub const SYMLINK: u32 = 0x02;
-    /// PATHCONF says the same of every file.
+    /// PATHCONF returns the same for every file.
     pub const HOMOGENEOUS: u32 = 0x08;
     /// Times can be set.
     pub const CAN_SET_TIME: u32 = 0x10;
@@ -40,9 +40,9 @@ xdr_struct! {
 
     /// LOOKUP: asks for the file of a name.
     pub struct Lookup {
-        /// In which directory.
+        /// The directory to search.
         pub directory: Handle,
-        /// Which name.
+        /// The name to find.
         pub name: Name,
     }
 
@@ -58,9 +58,9 @@ xdr_struct! {
 
     /// ACCESS: asks what the caller may do.
     pub struct Access {
-        /// With which file.
+        /// The file that the caller wants to use.
         pub file: Handle,
-        /// The rights asked about, of those in [`access`].
+        /// The rights that the caller asks about, of those in [`access`].
         pub rights: u32,
     }
 
@@ -74,7 +74,7 @@ xdr_struct! {
 
     /// READLINK: asks what a symbolic link points to.
     pub struct ReadLink {
-        /// Which link.
+        /// The link to read.
         pub link: Handle,
     }
 
@@ -88,7 +88,7 @@ xdr_struct! {
 
     /// FSSTAT: asks how full a file system is.
     pub struct FileSystemStatus {
-        /// Its root.
+        /// The root of the file system.
         pub root: Handle,
     }
 
@@ -114,7 +114,7 @@ xdr_struct! {
 
     /// FSINFO: asks what a file system can do.
     pub struct FileSystemInfo {
-        /// Its root.
+        /// The root of the file system.
         pub root: Handle,
     }
 
@@ -140,13 +140,13 @@ xdr_struct! {
         pub max_file_octets: u64,
         /// How exactly times are kept.
         pub time_precision: Time,
-        /// What there is, of [`properties`].
+        /// Properties of the file system, of those in [`properties`].
         pub properties: u32,
     }
 
     /// PATHCONF: asks for limits of names and links.
     pub struct PathConfiguration {
-        /// At which file.
+        /// The file whose limits are asked for.
         pub file: Handle,
     }
 

@@ -1,4 +1,4 @@
-//! From and to the attributes that no version of NFS owns ([`crate::attr`]).
+//! Conversions from and to the attributes that do not depend on a version of NFS ([`crate::attr`]).
 
 use super::{Attributes, FileType, NewAttributes, SetTime, Specification, Stability, Time, WeakAttributes, WeakCache};
 use crate::attr;
@@ -127,7 +127,7 @@ impl From<attr::SetTime> for SetTime {
 }
 
 impl From<attr::NewAttributes> for NewAttributes {
-    /// This version has no mask: the creator of a file takes it from the mode before.
+    /// This version has no mask: the creator of a file applies it to the mode before.
     fn from(new: attr::NewAttributes) -> Self {
         let attr::NewAttributes { mode, umask: _, uid, gid, size, accessed, modified } = new;
         NewAttributes { mode, uid, gid, size, accessed: accessed.into(), modified: modified.into() }

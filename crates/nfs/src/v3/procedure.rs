@@ -55,7 +55,7 @@ impl Procedure {
     /// Whether executing a call twice does the same as once. If not, a server remembers its reply for retransmissions,
     /// and a client does not repeat it for more room.
     ///
-    /// Calls that look change nothing (READ may change the access time, as a second READ would), and COMMIT makes
+    /// Calls that only read change nothing (READ may change the access time, as a second READ would), and COMMIT makes
     /// existing data durable. SETATTR and WRITE would undo what others did between two executions; the rest would fail
     /// the second time, or change what another client has put in the place.
     pub const fn is_idempotent(self) -> bool {

@@ -58,7 +58,7 @@ impl Sample for NodeKind {
     }
 }
 
-/// What is drawn survives the wire.
+/// Drawn values survive the wire.
 #[test]
 fn drawn_arguments_survive_the_wire() {
     fn survives<T: Sample + rpcrdma_xdr::Encode + rpcrdma_xdr::Decode + PartialEq + std::fmt::Debug>(draw: &mut Draw) {

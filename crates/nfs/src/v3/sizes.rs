@@ -3,8 +3,8 @@
 use super::{MAX_HANDLE_OCTETS, MAX_NAME_OCTETS};
 use rpcrdma_xdr::padded;
 
-/// The most octets in one READ or WRITE that this implementation takes part in: what Linux's client and server use at
-/// most in one call.
+/// The most octets that this implementation sends or takes in one READ or WRITE: the most that Linux's client and
+/// server use in one call.
 pub const MAX_TRANSFER_OCTETS: usize = 1 << 20;
 
 pub(super) const WORD: usize = 4;
@@ -41,8 +41,8 @@ pub const fn entry_plus_octets(name_octets: usize, handle_octets: usize) -> usiz
     entry_octets(name_octets) + OPTIONAL_ATTRIBUTES + 2 * WORD + padded(handle_octets)
 }
 
-/// The largest READDIR or READDIRPLUS answer for a client that asked for `count` octets. A server counts differently
-/// from another what `count` covers, and the first entry may exceed it; both get their room.
+/// The largest READDIR or READDIRPLUS answer for a client that asked for `count` octets. Servers differ in what `count`
+/// covers, and the first entry may exceed it: there is room for both.
 pub(super) fn largest_directory_reply(count: u32) -> usize {
     let first_entry = entry_plus_octets(MAX_NAME_OCTETS, MAX_HANDLE_OCTETS);
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(2 * MAX_TRANSFER_OCTETS);

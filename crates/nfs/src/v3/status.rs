@@ -1,4 +1,4 @@
-//! What a procedure says about its outcome (`nfsstat3`, RFC 1813 section 2.6).
+//! The outcome of a procedure (`nfsstat3`, RFC 1813 section 2.6).
 
 statuses! {
     /// An outcome: one word. Values that this version does not define are kept as they came. MOUNT's statuses have the
