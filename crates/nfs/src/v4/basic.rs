@@ -1,4 +1,4 @@
-//! What many operations name: clients, sessions, state, owners, changes (RFC 8881 sections 2.4, 2.10, 8.2, 3.3).
+//! Types that many operations use: clients, sessions, state, owners, changes (RFC 8881 sections 2.4, 2.10, 8.2, 3.3).
 
 use bytes::Bytes;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
@@ -7,7 +7,7 @@ use std::fmt;
 /// The most octets in a handle (`NFS4_FHSIZE`).
 pub const MAX_HANDLE_OCTETS: usize = 128;
 
-/// The most octets in a client's name of itself or an owner's (`NFS4_OPAQUE_LIMIT`).
+/// The most octets in the name that a client gives itself or an owner (`NFS4_OPAQUE_LIMIT`).
 pub const MAX_OPAQUE_OCTETS: usize = 1024;
 
 /// Octets of a session id (`NFS4_SESSIONID_SIZE`).
@@ -54,13 +54,13 @@ xdr_struct! {
     /// Names an open, a lock or a delegation, and how often it has changed (`stateid4`): 16 octets.
     #[derive(Copy, Hash)]
     pub struct StateId {
-        /// Counts the changes of what is named, from 1; 0 means whichever is current (RFC 8881 section 8.2.2).
+        /// Counts the changes of the state, from 1; 0 means the current number (RFC 8881 section 8.2.2).
         pub sequence: u32,
-        /// What is named.
+        /// Names the state.
         pub other: StateIdOther,
     }
 
-    /// An owner of opens or locks: a name that means something to its client alone (`state_owner4`).
+    /// An owner of opens or locks: a name that only its client understands (`state_owner4`).
     #[derive(Hash)]
     pub struct Owner {
         /// The client. Minor versions from 1 on ignore it, because the session shows to which client the owner belongs.
@@ -105,7 +105,8 @@ impl StateId {
     /// Names no state, where an operation returns one that is not to be used.
     pub const INVALID: StateId = StateId { sequence: u32::MAX, other: StateIdOther([0; STATE_ID_OTHER_OCTETS]) };
 
-    /// Whether the rest is all zero or all ones, which names no state whatever the sequence number is.
+    /// Whether the part without the sequence number is all zero or all ones, which names no state with any sequence
+    /// number.
     pub fn is_special(&self) -> bool {
         self.other == Self::ANONYMOUS.other || self.other == Self::BYPASS.other
     }
@@ -115,7 +116,7 @@ xdr_octets! {
     /// The name of an [`Owner`]: at most [`MAX_OPAQUE_OCTETS`].
     pub struct OwnerName: MAX_OPAQUE_OCTETS, copied;
 
-    /// The name of a client, by itself: at most [`MAX_OPAQUE_OCTETS`].
+    /// The name that a client gives itself: at most [`MAX_OPAQUE_OCTETS`].
     pub struct ClientName: MAX_OPAQUE_OCTETS, copied;
 }
 

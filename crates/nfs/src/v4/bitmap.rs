@@ -8,8 +8,8 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 /// Words of a [`Bitmap`]: the highest attribute is 86.
 pub const BITMAP_WORDS: usize = 3;
 
-/// The most words that are read, 4,096 numbers: far above what any minor version defines, so that clients of later ones
-/// are understood, and far below what would make reading them work.
+/// The most words that are read, 4,096 numbers: far above what any minor version defines, so that a server understands
+/// later clients, and low enough that reading them costs little.
 pub const MAX_BITMAP_WORDS: usize = 128;
 
 /// The largest encoding in octets.
@@ -80,12 +80,12 @@ impl Bitmap {
         self.words.get((number / 32) as usize).is_some_and(|word| word & (1 << (number % 32)) != 0)
     }
 
-    /// Whether the peer's set had numbers of 96 or more, which nothing here knows.
+    /// Whether the peer's set had numbers of 96 or more, which this crate does not know.
     pub fn has_more(&self) -> bool {
         self.beyond
     }
 
-    /// Whether the set has no number, not even one that nothing here knows.
+    /// Whether the set has no number, not even one that this crate does not know.
     pub fn is_empty(&self) -> bool {
         *self == Self::EMPTY
     }
@@ -101,7 +101,7 @@ impl Bitmap {
         (0..32 * BITMAP_WORDS as u32).filter(move |number| set.contains(*number))
     }
 
-    /// What is in both sets. What two sets have in common beyond number 96 is unknown and counts as nothing.
+    /// The numbers in both sets. Numbers of 96 or more that both sets have are unknown and count as nothing.
     #[must_use]
     pub fn and(mut self, other: &Bitmap) -> Self {
         self.words.iter_mut().zip(other.words).for_each(|(word, other)| *word &= other);
@@ -109,7 +109,7 @@ impl Bitmap {
         self
     }
 
-    /// What is in either set.
+    /// The numbers in either set.
     #[must_use]
     pub fn or(mut self, other: &Bitmap) -> Self {
         self.words.iter_mut().zip(other.words).for_each(|(word, other)| *word |= other);
@@ -117,21 +117,21 @@ impl Bitmap {
         self
     }
 
-    /// What is in this set and not in the other.
+    /// The numbers in this set and not in the other.
     #[must_use]
     pub fn without(mut self, other: &Bitmap) -> Self {
         self.words.iter_mut().zip(other.words).for_each(|(word, other)| *word &= !other);
         self
     }
 
-    /// Whether all of this set is in the other, and nothing that nothing here knows.
+    /// Whether the other set has all numbers of this one, and this one has no number that this crate does not know.
     pub fn is_within(&self, other: &Bitmap) -> bool {
         self.without(other).is_empty()
     }
 }
 
 impl Encode for Bitmap {
-    /// As few words as hold the set.
+    /// Encodes as few words as hold the set.
     fn encode(&self, encoder: &mut Encoder) {
         let used = BITMAP_WORDS - self.words.iter().rev().take_while(|word| **word == 0).count();
         encoder.array(&self.words[..used]);

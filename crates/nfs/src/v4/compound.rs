@@ -17,7 +17,7 @@ pub const MAX_COMPOUND_OPS: usize = 64;
 pub const MAX_TAG_OCTETS: usize = 1024;
 
 xdr_octets! {
-    /// What a client calls a COMPOUND, for those who read what is on the wire: at most [`MAX_TAG_OCTETS`].
+    /// A client's name for a COMPOUND, for readers of captures: at most [`MAX_TAG_OCTETS`].
     pub struct Tag: MAX_TAG_OCTETS, copied;
 }
 
@@ -31,13 +31,13 @@ xdr_octets! {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arguments {
-    /// What the client calls it.
+    /// The name that the client gives the call.
     pub tag: Tag,
     /// The minor version. Of one above [`MAX_MINOR`] no operation is decoded.
     pub minor: u32,
     /// How many operations the call says that it has.
     pub announced: u32,
-    /// Those that could be decoded.
+    /// The operations that could be decoded.
     pub ops: Vec<Args>,
     /// Why there are no more, if the call has more.
     pub broken: Option<Broken>,
@@ -62,7 +62,7 @@ pub enum Fault {
     Illegal,
     /// This minor version forbids an operation of an earlier one: `NOTSUPP`.
     NotSupported,
-    /// It stands behind [`MAX_COMPOUND_OPS`] others. `TOO_MANY_OPS` where there are sessions, else `RESOURCE`.
+    /// It stands behind [`MAX_COMPOUND_OPS`] others: `TOO_MANY_OPS` in minor versions with sessions, else `RESOURCE`.
     TooMany,
 }
 
@@ -111,7 +111,7 @@ impl From<Status> for Fault {
     }
 }
 
-/// Reads operations until the call ends or stops being decodable. What is left is passed over.
+/// Reads operations until the call ends or stops being decodable. The rest is passed over.
 ///
 /// # Errors
 /// If a chunk stands where nothing may be placed directly.
@@ -219,8 +219,9 @@ impl Call for Arguments {
 }
 
 impl Op {
-    /// Whether it changes nothing, on the server or in what the server knows of its clients, but how long a lease
-    /// lasts and what a session remembers of a call: its results may be found not to fit after it was executed.
+    /// Whether it changes nothing on the server, nor what the server knows of its clients, except how long a lease
+    /// lasts and what a session remembers of a call. The server may then execute it first, and find that its results do
+    /// not fit.
     pub fn only_looks(self) -> bool {
         matches!(
             self,
@@ -263,12 +264,12 @@ pub struct Results<D = Bytes> {
     pub status: Status,
     /// As in the call.
     pub tag: Tag,
-    /// What the operations returned, up to the first that failed.
+    /// The results of the operations, up to the first that failed.
     pub results: Vec<Outcome<D>>,
 }
 
 impl<D> Results<D> {
-    /// What operations have returned, with the last one's status.
+    /// The results of operations, with the status of the last one.
     pub fn of(tag: Tag, results: Vec<Outcome<D>>) -> Self {
         let status = results.last().map_or(Status::OK, Outcome::status);
         Self { status, tag, results }

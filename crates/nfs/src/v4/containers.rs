@@ -1,4 +1,4 @@
-//! Lists and strings of octets with a limit that belongs to their type: what is longer cannot be decoded.
+//! Lists and strings of octets with a limit that belongs to their type: longer ones cannot be decoded.
 
 use bytes::Bytes;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
@@ -40,7 +40,7 @@ impl<T: Decode, const MAX: usize> Decode for List<T, MAX> {
     }
 }
 
-/// Octets that mean nothing to most who pass them on: at most `MAX`, never placed directly.
+/// Octets that most programs pass on without understanding them: at most `MAX`, never placed directly.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Opaque<const MAX: usize>(pub Bytes);
 

@@ -2,12 +2,12 @@
 //! 7863).
 //!
 //! A call is a COMPOUND, [`Arguments`], of operations, [`Args`], whose arguments are in [`ops`]; its answer is
-//! [`Results`] of [`Outcome`]s. [`Op`] says which operations there are, in which minor versions, and what of them may
-//! be placed directly. [`callback`] has the same names for what a server calls. Attributes are [`FileAttributes`] on
-//! the wire and [`Value`]s elsewhere.
+//! [`Results`] of [`Outcome`]s. [`Op`] says which operations there are, in which minor versions, and which of their
+//! items may be placed directly. [`callback`] has the same names for calls of a server. Attributes are
+//! [`FileAttributes`] on the wire and [`Value`]s elsewhere.
 //!
-//! Every list and string has a limit of its own. What is longer, or cut, or no value of its type, ends the decoding of
-//! the call at that operation, [`Broken`]; what stands before it can be executed.
+//! Every list and string has a limit of its own. A value that is longer, or cut, or not valid for its type, ends the
+//! decoding of the call at that operation, [`Broken`]; the operations before it can be executed.
 //!
 //! ```
 //! use rpcrdma_nfs::{Call, v4::{Args, Arguments, Attribute, Bitmap, Outcome, Results, Status, ops}};

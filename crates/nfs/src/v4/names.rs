@@ -1,4 +1,4 @@
-//! Names in directories: octets as they came, and what is wrong with those that no file can have.
+//! Names in directories: octets as they came, and the faults of names that no file can have.
 //!
 //! The protocol wants UTF-8 (RFC 8881 section 14); file systems on Linux hold any octets. As Linux's server does, we
 //! accept names that are not UTF-8 as they are, so that clients can reach every file.

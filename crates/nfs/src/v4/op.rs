@@ -4,7 +4,7 @@ use super::{BITMAP_OCTETS, MAX_LINK_OCTETS, MAX_OPAQUE_OCTETS, SESSION_ID_OCTETS
 use bytes::Bytes;
 use rpcrdma_xdr::padded;
 
-/// The number under which a server answers an operation that there is not (`OP_ILLEGAL`, `OP_CB_ILLEGAL`).
+/// The number under which a server answers an operation that does not exist (`OP_ILLEGAL`, `OP_CB_ILLEGAL`).
 pub const ILLEGAL: u32 = 10_044;
 
 /// The highest minor version.
@@ -13,22 +13,22 @@ pub const MAX_MINOR: u32 = 2;
 /// In which minor versions an operation exists. A later one may forbid what an earlier one brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Minors {
-    /// The first that has it.
+    /// The first minor version that has it.
     pub first: u32,
-    /// The last that has it.
+    /// The last minor version that has it.
     pub last: u32,
 }
 
 impl Minors {
-    /// All.
+    /// All minor versions.
     pub const ALL: Minors = Minors { first: 0, last: MAX_MINOR };
-    /// 0 alone: sessions do what it did.
+    /// Minor version 0 alone: sessions replace the operation.
     pub const ZERO: Minors = Minors { first: 0, last: 0 };
-    /// 1 alone.
+    /// Minor version 1 alone.
     pub const ONE: Minors = Minors { first: 1, last: 1 };
-    /// From 1 on.
+    /// Minor versions from 1 on.
     pub const FROM_ONE: Minors = Minors { first: 1, last: MAX_MINOR };
-    /// From 2 on.
+    /// Minor versions from 2 on.
     pub const FROM_TWO: Minors = Minors { first: 2, last: MAX_MINOR };
 
     /// Whether a minor version has it.
@@ -36,7 +36,8 @@ impl Minors {
         (self.first..=self.last).contains(&minor)
     }
 
-    /// Whether a minor version knows its number: has it, or forbids what an earlier one had.
+    /// Whether a minor version knows the operation's number: has the operation, or forbids it after an earlier one had
+    /// it.
     pub fn know(self, minor: u32) -> bool {
         minor >= self.first
     }
@@ -216,7 +217,8 @@ operations! {
 }
 
 impl Op {
-    /// What a server says of this operation in a minor version that does not have it; `None` where it exists.
+    /// The status with which a server refuses this operation in a minor version that does not have it; `None` if it
+    /// exists.
     pub fn refused_in(self, minor: u32) -> Option<Status> {
         refused(self.minors(), minor)
     }
@@ -232,8 +234,8 @@ impl<D> Outcome<D> {
     }
 }
 
-/// An operation that a minor version does not know is illegal there; one that it forbids, it knows (RFC 8178 section 8,
-/// RFC 8881 section 15.1.1.5).
+/// An operation that a minor version does not know is illegal there; a minor version knows the operations that it
+/// forbids (RFC 8178 section 8, RFC 8881 section 15.1.1.5).
 pub(super) fn refused(minors: Minors, minor: u32) -> Option<Status> {
     match minors {
         minors if minors.have(minor) => None,

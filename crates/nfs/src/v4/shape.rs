@@ -1,5 +1,5 @@
-//! How large results can become, in octets: the sizes of their fields, and the largest of those that have no size of
-//! their own.
+//! How large results can become, in octets: the sizes of their fields, and the largest sizes of fields whose size is
+//! not fixed.
 
 use super::{
     Attribute, BITMAP_OCTETS, Bitmap, MAX_ATTRIBUTES_OCTETS, MAX_HANDLE_OCTETS, MAX_OPAQUE_OCTETS,
@@ -18,7 +18,7 @@ const OPAQUE: usize = WORD + MAX_OPAQUE_OCTETS;
 pub(super) const LOCK_DENIED: usize = 8 + 8 + WORD + 8 + OPAQUE;
 /// `nfsace4` with the longest name.
 const ACE: usize = 3 * WORD + WORD + MAX_PRINCIPAL_OCTETS;
-/// `open_delegation4`: one for writing.
+/// `open_delegation4`: a delegation for writing.
 pub(super) const DELEGATION: usize = WORD + STATE_ID + WORD + 3 * WORD + ACE;
 /// `OPEN4resok`.
 pub(super) const OPEN: usize = STATE_ID + CHANGE + WORD + BITMAP_OCTETS + DELEGATION;
@@ -33,8 +33,8 @@ pub(super) const CHANNEL: usize = 6 * WORD + 2 * WORD;
 /// `write_response4`.
 pub(super) const WRITE_RESPONSE: usize = WORD + STATE_ID + 8 + WORD + VERIFIER;
 
-/// What a client offers for an attribute whose size it cannot know before (ULB-5.2-a): the longest access control list
-/// that Linux takes. If a session's `ca_maxresponsesize` is lower, a client offers that.
+/// The size that a client offers for an attribute whose size it cannot know before (ULB-5.2-a): the longest access
+/// control list that Linux takes. If a session's `ca_maxresponsesize` is lower, a client offers that.
 pub const GUESSED_OCTETS: usize = 64 << 10;
 
 /// How many octets a READ with this count can bring.

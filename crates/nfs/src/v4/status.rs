@@ -1,4 +1,4 @@
-//! What an operation says about its outcome (`nfsstat4`: RFC 8881 section 15, RFC 7862 section 11, RFC 8276).
+//! The outcome of an operation (`nfsstat4`: RFC 8881 section 15, RFC 7862 section 11, RFC 8276).
 
 use super::Op;
 
@@ -120,7 +120,7 @@ statuses! {
 }
 
 impl Status {
-    /// Whether the owner of an operation that ended so counts it, in minor version 0 (RFC 7530 section 9.1.7).
+    /// Whether the owner of an operation with this outcome counts it, in minor version 0 (RFC 7530 section 9.1.7).
     pub const fn is_counted(self) -> bool {
         // NFS4-7530-9.1.7-b
         !matches!(
@@ -136,8 +136,8 @@ impl Status {
         )
     }
 
-    /// What an operation says in a minor version that does not have this status: 0 knows those up to `CB_PATH_DOWN`
-    /// (RFC 7530 section 13.1).
+    /// The outcome of an operation in a minor version that does not have this status: 0 knows those up to
+    /// `CB_PATH_DOWN` (RFC 7530 section 13.1).
     #[must_use]
     pub fn in_minor(self, minor: u32, op: Op) -> Self {
         if minor > 0 || self.0 <= Self::CB_PATH_DOWN.0 {

@@ -87,7 +87,7 @@ macro_rules! operations {
             /// Reads the arguments of `op`: its number was read already.
             ///
             /// # Errors
-            /// If the octets there are none.
+            /// If the octets there are no such arguments.
             pub fn decode_of(
                 op: Op,
                 decoder: &mut ::rpcrdma_xdr::Decoder,
@@ -137,7 +137,7 @@ macro_rules! operations {
                 }
             }
 
-            /// Which operation; `None` for one that there is not.
+            /// The operation; `None` if it does not exist.
             pub fn op(&self) -> Option<Op> {
                 match self {
                     $(Self::$variant(_) => Some(Op::$variant),)*

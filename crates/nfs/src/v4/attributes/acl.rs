@@ -27,7 +27,7 @@ xdr_struct! {
         pub flags: u32,
         /// What is allowed or denied: rights of [`ace`].
         pub rights: u32,
-        /// To whom.
+        /// The user or group that the entry is about.
         pub who: Principal,
     }
 
@@ -57,13 +57,13 @@ pub mod ace {
     pub const DIRECTORY_INHERIT: u32 = 0x02;
     /// Flag: it is inherited no further.
     pub const NO_PROPAGATE_INHERIT: u32 = 0x04;
-    /// Flag: it concerns what inherits it alone.
+    /// Flag: it applies only to the files and directories that inherit it.
     pub const INHERIT_ONLY: u32 = 0x08;
     /// Flag: accesses that succeed are written down.
     pub const SUCCESSFUL_ACCESS: u32 = 0x10;
     /// Flag: accesses that fail are written down.
     pub const FAILED_ACCESS: u32 = 0x20;
-    /// Flag: the name is a group's.
+    /// Flag: the name is the name of a group.
     pub const IDENTIFIER_GROUP: u32 = 0x40;
     /// Flag: it was inherited.
     pub const INHERITED: u32 = 0x80;
@@ -80,11 +80,11 @@ pub mod ace {
     pub const WRITE_NAMED_ATTRIBUTES: u32 = 0x10;
     /// Right: to execute a file, to look up in a directory.
     pub const EXECUTE: u32 = 0x20;
-    /// Right: to remove what is in a directory.
+    /// Right: to remove entries of a directory.
     pub const DELETE_CHILD: u32 = 0x40;
     /// Right: to read basic attributes.
     pub const READ_ATTRIBUTES: u32 = 0x80;
-    /// Right: to set times to other than the present.
+    /// Right: to set times to values other than the present time.
     pub const WRITE_ATTRIBUTES: u32 = 0x100;
     /// Right: to set how long a file is retained.
     pub const WRITE_RETENTION: u32 = 0x200;
@@ -101,20 +101,20 @@ pub mod ace {
     /// Right: to use the file synchronously.
     pub const SYNCHRONIZE: u32 = 0x10_0000;
 
-    /// For attribute `aclsupport`: allowing entries can be had.
+    /// For attribute `aclsupport`: the server supports allowing entries.
     pub const SUPPORT_ALLOW: u32 = 1;
-    /// For attribute `aclsupport`: denying entries can be had.
+    /// For attribute `aclsupport`: the server supports denying entries.
     pub const SUPPORT_DENY: u32 = 2;
-    /// For attribute `aclsupport`: audit entries can be had.
+    /// For attribute `aclsupport`: the server supports audit entries.
     pub const SUPPORT_AUDIT: u32 = 4;
-    /// For attribute `aclsupport`: alarm entries can be had.
+    /// For attribute `aclsupport`: the server supports alarm entries.
     pub const SUPPORT_ALARM: u32 = 8;
 
     /// Name: the owner of the file.
     pub const OWNER: &str = "OWNER@";
-    /// Name: the file's group, whichever that is.
+    /// Name: the file's group.
     pub const GROUP: &str = "GROUP@";
-    /// Name: everybody, owner and group among them.
+    /// Name: everybody, including owner and group.
     pub const EVERYONE: &str = "EVERYONE@";
 }
 

@@ -1,4 +1,4 @@
-//! Attributes on the wire (`fattr4`): which they are, and their values in octets.
+//! Attributes on the wire (`fattr4`): their set, and their values in octets.
 
 use super::{Attribute, Value};
 use crate::v4::Bitmap;
@@ -11,7 +11,7 @@ pub const MAX_ATTRIBUTES_OCTETS: usize = 96 << 10;
 
 /// Attributes as they stand on the wire (`fattr4`): a set, and the values of its members in ascending order.
 ///
-/// Two of them tell the same exactly if they are equal, which is what VERIFY and NVERIFY compare.
+/// Two of them have the same meaning exactly if they are equal, which is what VERIFY and NVERIFY compare.
 ///
 /// ```
 /// use rpcrdma_nfs::v4::{Attribute, Bitmap, FileAttributes, Value};
@@ -27,14 +27,14 @@ pub const MAX_ATTRIBUTES_OCTETS: usize = 96 << 10;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileAttributes {
-    /// Which attributes.
+    /// The set of attributes.
     pub set: Bitmap,
     /// Their values, one after the other.
     pub octets: Bytes,
 }
 
 impl FileAttributes {
-    /// What a server returns of the attributes that a client asks for: `value` is called for each in ascending order,
+    /// The attributes that a client asks for, as a server returns them: `value` is called for each in ascending order,
     /// and returns `None` for one that the server does not support. Unknown numbers are left out (RFC 8881 section
     /// 18.7.3).
     pub fn tell(asked: Bitmap, mut value: impl FnMut(Attribute) -> Option<Value>) -> Self {
@@ -50,7 +50,7 @@ impl FileAttributes {
         Self { set, octets: encoder.finish().to_bytes() }
     }
 
-    /// These values. The order does not matter; of two of one attribute the first counts.
+    /// These values. The order does not matter; if an attribute has two, the first counts.
     pub fn of(values: &[Value]) -> Self {
         let asked = Bitmap::of_numbers(values.iter().map(|value| value.attribute() as u32));
         Self::tell(asked, |attribute| values.iter().find(|value| value.attribute() == attribute).cloned())

@@ -1,4 +1,4 @@
-//! Between these attributes and those that belong to no version of NFS ([`crate::attr`]).
+//! Conversions from and to the attributes that do not depend on a version of NFS ([`crate::attr`]).
 //!
 //! Owners and groups are decimal numbers in both directions, so both ends need no common names (RFC 8881 section 5.9).
 
@@ -20,7 +20,7 @@ impl From<attr::FileType> for FileType {
 }
 
 impl FileType {
-    /// What the file is to those who know no named attributes: these are files, their directory is a directory.
+    /// The type of the file for code that knows no named attributes: these are files, their directory is a directory.
     pub fn kind(self) -> attr::FileType {
         match self {
             Self::Regular | Self::NamedAttribute => attr::FileType::Regular,
@@ -52,7 +52,8 @@ impl Principal {
         Self(id.to_string().into())
     }
 
-    /// The number, if the text is one in decimal digits, without sign or leading zeroes, so that each has one text.
+    /// The number, if the text is one in decimal digits, without sign or leading zeroes, so that each number has one
+    /// text.
     pub fn number(&self) -> Option<u32> {
         let text = std::str::from_utf8(self.as_slice()).ok()?;
         let number = text.parse().ok()?;
@@ -60,8 +61,8 @@ impl Principal {
     }
 }
 
-/// The value of an attribute, if a file's own attributes say it. What file systems, exports and leases say is
-/// elsewhere.
+/// The value of an attribute, if a file's own attributes contain it. Other code returns the values that describe file
+/// systems, exports and leases.
 pub fn value_of(attribute: Attribute, file: &attr::Attributes) -> Option<Value> {
     Some(match attribute {
         Attribute::Type => Value::Type(file.file_type.into()),
@@ -93,7 +94,7 @@ pub fn attributes_of(values: &[Value], nobody: u32) -> Option<attr::Attributes> 
         match value {
             Value::Change(change) => file.change = *change,
             Value::Size(size) => file.size = *size,
-            // Both halves count; the first alone where the second is nothing, as it is with servers of this house.
+            // Both halves count. If the second is 0, as servers of this project send it, the result is the first.
             Value::FileSystem(id) => file.file_system = id.major ^ id.minor.rotate_left(32),
             Value::FileId(id) => file.file_id = *id,
             Value::Mode(mode) => file.mode = *mode,

@@ -83,7 +83,7 @@ macro_rules! attributes {
         }
 
         impl Value {
-            /// Which attribute it is of.
+            /// The attribute that has the value.
             pub fn attribute(&self) -> Attribute {
                 match self {
                     $(Self::$variant(_) => Attribute::$variant,)*
@@ -93,7 +93,7 @@ macro_rules! attributes {
             /// Reads a value of `attribute`.
             ///
             /// # Errors
-            /// If the octets there are none.
+            /// If the octets there are no such value.
             pub fn decode(attribute: Attribute, decoder: &mut Decoder) -> Result<Self, DecodeError> {
                 match attribute {
                     $(Attribute::$variant => Decode::decode(decoder).map(Self::$variant),)*
@@ -101,7 +101,7 @@ macro_rules! attributes {
             }
         }
 
-        /// The value alone: which attribute it is of stands elsewhere.
+        /// The value alone: the number of its attribute stands elsewhere.
         impl Encode for Value {
             fn encode(&self, encoder: &mut Encoder) {
                 match self {
@@ -128,7 +128,8 @@ impl From<Attribute> for u32 {
 }
 
 impl Attribute {
-    /// All that a minor version knows. A later one's is as unknown there as a number that is none (RFC 8178 section 8).
+    /// All that a minor version knows. An attribute of a later one is as unknown there as a number without an attribute
+    /// (RFC 8178 section 8).
     pub fn all_in(minor: u32) -> Bitmap {
         Bitmap::of_numbers(Self::ALL.iter().filter(|attribute| attribute.since() <= minor).map(|one| *one as u32))
     }

@@ -1,4 +1,4 @@
-//! Attributes that a client sets: read once, into a type that cannot hold one that may not be set.
+//! Attributes that a client sets: read once, into a type that has a place only for attributes that may be set.
 
 use super::{
     Acl, Acl41, Attribute, FileAttributes, LayoutHint, ModeMasked, ModeUmask, Principal, RetentionSet, SecurityLabel,
@@ -11,11 +11,11 @@ use std::fmt;
 /// Nanoseconds in a second: a time has fewer.
 const SECOND_NANOSECONDS: u32 = 1_000_000_000;
 
-/// Why attributes cannot be set as they came. No two causes share a status but the two of `INVAL`.
+/// Why attributes cannot be set as they came. Only the causes of `INVAL` share a status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SetFault {
-    /// The server does not support it, or nothing here knows it: `None`.
+    /// The server does not support the attribute; `None` if this crate does not know it.
     NotSupported(Option<Attribute>),
     /// It can be read only.
     ReadOnly(Attribute),
@@ -35,8 +35,8 @@ impl SetFault {
         match self {
             // RFC 8881 section 5.5.
             Self::NotSupported(_) => Status::ATTRNOTSUPP,
-            // RFC 8881 section 18.30.3. RFC 8881 section 5.9 says nothing of no name; Linux's server takes it for a
-            // wrong argument in all minor versions.
+            // RFC 8881 section 18.30.3. RFC 8881 section 5.9 says nothing about an empty name; Linux's server
+            // takes it for a wrong argument in all minor versions.
             Self::ReadOnly(_) | Self::BadTime(_) | Self::NoOwner(_) => Status::INVAL,
             Self::BadOwner(_) => Status::BADOWNER,
             Self::BadXdr(_) => Status::BADXDR,
@@ -122,11 +122,11 @@ settable! {
     created: Time = TimeCreate;
     /// Last change of the contents.
     modified: SetTime = TimeModifySet;
-    /// The list of who may do what, with flags.
+    /// The list of allowed and denied rights, with flags.
     dacl: Acl41 = Dacl;
-    /// The list of what is written down, with flags.
+    /// The list of audited accesses, with flags.
     sacl: Acl41 = Sacl;
-    /// Which layout the client would like.
+    /// The layout that the client would like.
     layout_hint: LayoutHint = LayoutHint;
     /// How long to retain it.
     retention: RetentionSet = RetentionSet;
@@ -147,10 +147,11 @@ settable! {
 }
 
 impl FileAttributes {
-    /// What a client wants to set, of which the server supports `supported`.
+    /// The attributes that a client wants to set, of which the server supports `supported`.
     ///
     /// # Errors
-    /// The first cause of these, in this order: one that is not supported, one that is read-only, values that are none.
+    /// The first of these causes, in this order: an attribute that is not supported, one that is read-only, an invalid
+    /// value.
     pub fn to_set(&self, supported: &Bitmap) -> Result<NewAttributes, SetFault> {
         let surplus = self.set.without(supported);
         // NFS4-8881-5.5-b
@@ -175,7 +176,7 @@ impl FileAttributes {
     }
 }
 
-/// Whether a value is possible.
+/// Whether a value is valid.
 fn check(value: &Value) -> Result<(), SetFault> {
     let attribute = value.attribute();
     match value {

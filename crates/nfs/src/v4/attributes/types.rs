@@ -12,7 +12,7 @@ const MAX_HINT_OCTETS: usize = 4096;
 const MAX_LABEL_OCTETS: usize = 2048;
 
 xdr_enum! {
-    /// What a file is (`nfs_ftype4`).
+    /// The type of a file (`nfs_ftype4`).
     pub enum FileType: "type of file" {
         /// A regular file.
         Regular = 1,
@@ -40,15 +40,15 @@ xdr_enum! {
         Monotonic = 0,
         /// It counts changes.
         Counter = 1,
-        /// It counts changes but those through pNFS.
+        /// It counts changes except those through pNFS.
         CounterWithoutPnfs = 2,
         /// It is the time of the last change.
         Time = 3,
-        /// It differs after a change, and nothing more.
+        /// It differs after a change, and has no further meaning.
         Undefined = 4,
     }
 
-    /// What a file system is to its server (`fs4_status_type`).
+    /// The status of a file system at its server (`fs4_status_type`).
     pub enum FileSystemStatusKind: "status of a file system" {
         /// It never changes.
         Fixed = 1,
@@ -66,7 +66,7 @@ xdr_enum! {
 xdr_union! {
     /// How to set a time (`settime4`).
     pub enum SetTime: "way to set a time" {
-        /// To the server's present.
+        /// To the server's present time.
         Server = 0,
         /// To this time.
         Client(time: Time) = 1,
@@ -83,7 +83,7 @@ xdr_struct! {
         pub minor: u64,
     }
 
-    /// Which device a special file is (`specdata4`).
+    /// The device of a special file (`specdata4`).
     #[derive(Copy)]
     pub struct Device {
         /// Major number.
@@ -138,7 +138,7 @@ xdr_struct! {
         pub items: List<LocationsItem, MAX_LOCATIONS>,
     }
 
-    /// What a file system is to its server (`fs4_status`).
+    /// The status of a file system at its server (`fs4_status`).
     pub struct FileSystemStatus {
         /// It is absent.
         pub absent: bool,
@@ -154,15 +154,15 @@ xdr_struct! {
         pub version: Time,
     }
 
-    /// What layout a client would like (`layouthint4`).
+    /// The layout that a client would like (`layouthint4`).
     pub struct LayoutHint {
         /// The layout type.
         pub layout_type: u32,
-        /// What that type defines.
+        /// Octets that the layout type defines.
         pub body: Opaque<MAX_HINT_OCTETS>,
     }
 
-    /// From which size on a layout is worth it (`threshold_item4`).
+    /// The size from which a layout is worth its cost (`threshold_item4`).
     pub struct ThresholdItem {
         /// The layout type.
         pub layout_type: u32,
@@ -202,7 +202,7 @@ xdr_struct! {
     pub struct ModeMasked {
         /// Their values.
         pub mode: u32,
-        /// Which of them.
+        /// The bits that are meant.
         pub mask: u32,
     }
 

@@ -6,8 +6,8 @@ use crate::v4::{
 };
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
-/// The most sessions that a CB_SEQUENCE refers to, and calls of each: as many as a client has slots (Linux: 1,024) are
-/// never under way for one file.
+/// The most sessions that a CB_SEQUENCE refers to, and the most calls of each. A client may have more slots (Linux:
+/// 1,024), but never so many calls under way for one file.
 pub const MAX_REFERRING_CALLS: usize = 64;
 
 /// The most notifications of one CB_NOTIFY or CB_NOTIFY_DEVICEID.
@@ -19,9 +19,9 @@ const MAX_NOTIFICATION_OCTETS: usize = 16 << 10;
 xdr_struct! {
     /// CB_GETATTR: asks for what only the holder of a delegation for writing knows: size and change.
     pub struct CbGetAttr {
-        /// Of which file.
+        /// The file whose attributes are asked for.
         pub file: Handle,
-        /// Which attributes.
+        /// The attributes that are asked for.
         pub asked: Bitmap,
     }
 
@@ -31,31 +31,31 @@ xdr_struct! {
         pub attributes: FileAttributes,
     }
 
-    /// CB_RECALL: wants a delegation back.
+    /// CB_RECALL: asks for a delegation back.
     pub struct CbRecall {
-        /// Which one.
+        /// The delegation to give back.
         pub state: StateId,
         /// Whether the file will be cut to nothing, so that nothing need be written back.
         pub truncate: bool,
-        /// Of which file.
+        /// The file of the delegation.
         pub file: Handle,
     }
 
-    /// CB_LAYOUTRECALL: wants layouts back.
+    /// CB_LAYOUTRECALL: asks for layouts back.
     pub struct CbLayoutRecall {
-        /// Of which layout type.
+        /// The layout type.
         pub layout_type: u32,
         /// 1: for reading; 2: for reading and writing; 3: any.
         pub io_mode: u32,
         /// Whether data has moved.
         pub changed: bool,
-        /// Which ones.
+        /// The layouts to give back.
         pub recalled: LayoutsRecalled,
     }
 
     /// A range of a file whose layouts are recalled (`layoutrecall_file4`).
     pub struct LayoutRecallFile {
-        /// Which file.
+        /// The file.
         pub file: Handle,
         /// Where the range begins.
         pub offset: u64,
@@ -67,25 +67,25 @@ xdr_struct! {
 
     /// Something that has happened (`notify4`).
     pub struct Notification {
-        /// Numbers of what follows.
+        /// The numbers of the notifications that follow.
         pub kinds: Bitmap,
         /// The notifications, one after the other.
         pub octets: Opaque<MAX_NOTIFICATION_OCTETS>,
     }
 
-    /// CB_NOTIFY: tells of changes of a directory.
+    /// CB_NOTIFY: reports changes of a directory.
     pub struct CbNotify {
-        /// By which delegation.
+        /// The delegation of the directory.
         pub state: StateId,
-        /// Of which directory.
+        /// The directory.
         pub directory: Handle,
         /// The changes.
         pub changes: List<Notification, MAX_NOTIFICATIONS>,
     }
 
-    /// CB_PUSH_DELEG: brings a delegation that was wanted.
+    /// CB_PUSH_DELEG: brings a delegation that the client wanted.
     pub struct CbPushDeleg {
-        /// Of which file.
+        /// The file of the delegation.
         pub file: Handle,
         /// The delegation.
         pub delegation: Delegation,
@@ -94,23 +94,23 @@ xdr_struct! {
     /// CB_RECALL_ANY, CB_RECALLABLE_OBJ_AVAIL: delegations and layouts in general.
     #[derive(Copy)]
     pub struct CbRecallAny {
-        /// How many to keep.
+        /// How many the client may keep.
         pub keep: u32,
         /// Numbers of kinds: 0 and 1 delegations for reading and writing, 2 of directories, from 3 on layouts.
         pub kinds: Bitmap,
     }
 
-    /// CB_RECALL_SLOT: wants slots back.
+    /// CB_RECALL_SLOT: asks for slots back.
     #[derive(Copy)]
     pub struct CbRecallSlot {
-        /// The highest to keep.
+        /// The highest slot to keep.
         pub target_highest_slot: u32,
     }
 
     /// A call of the client that may be under way still (`referring_call4`).
     #[derive(Copy)]
     pub struct ReferringCall {
-        /// The slot's number then.
+        /// The number that the slot had then.
         pub sequence: u32,
         /// The slot.
         pub slot: u32,
@@ -118,23 +118,23 @@ xdr_struct! {
 
     /// Calls of a session (`referring_call_list4`).
     pub struct ReferringCalls {
-        /// Which session.
+        /// The session.
         pub session: SessionId,
-        /// Which calls.
+        /// The calls.
         pub calls: List<ReferringCall, MAX_REFERRING_CALLS>,
     }
 
     /// CB_SEQUENCE: says by which slot of which session's back channel a call comes.
     pub struct CbSequence {
-        /// Which session.
+        /// The session.
         pub session: SessionId,
-        /// The slot's last number and one.
+        /// One more than the slot's last number.
         pub sequence: u32,
         /// The slot.
         pub slot: u32,
         /// The highest slot that the server uses now.
         pub highest_slot: u32,
-        /// Whether the answer is to be remembered.
+        /// Whether the client must remember the reply.
         pub cache: bool,
         /// Calls of the client that this one refers to: their answers may be under way still.
         pub referring: List<ReferringCalls, MAX_REFERRING_CALLS>,
@@ -158,17 +158,17 @@ xdr_struct! {
     /// CB_WANTS_CANCELLED: what the client wanted will not come.
     #[derive(Copy)]
     pub struct CbWantsCancelled {
-        /// What others use.
+        /// Whether this is so for files that others use.
         pub contended: bool,
-        /// What the server has too little for.
+        /// Whether this is so where the server has too few resources.
         pub resourced: bool,
     }
 
-    /// CB_NOTIFY_LOCK: a lock can perhaps be had now.
+    /// CB_NOTIFY_LOCK: the client can perhaps get a lock now.
     pub struct CbNotifyLock {
-        /// Of which file.
+        /// The file to lock.
         pub file: Handle,
-        /// Whose.
+        /// The owner that asked for the lock.
         pub owner: Owner,
     }
 
@@ -182,7 +182,7 @@ xdr_struct! {
     pub struct CbOffload {
         /// The file that was copied to.
         pub file: Handle,
-        /// Which copy.
+        /// The copy.
         pub state: StateId,
         /// How it ended.
         pub outcome: OffloadOutcome,
@@ -190,7 +190,7 @@ xdr_struct! {
 }
 
 xdr_union! {
-    /// Which layouts (`layoutrecall4`).
+    /// The layouts that a CB_LAYOUTRECALL asks for (`layoutrecall4`).
     pub enum LayoutsRecalled: "kind of layouts" {
         /// The layouts of a range of a file.
         File(file: LayoutRecallFile) = 1,
@@ -208,9 +208,9 @@ pub enum OffloadOutcome {
     Done(WriteResponse),
     /// It failed.
     Failed {
-        /// Why, never [`Status::OK`].
+        /// The reason, never [`Status::OK`].
         status: Status,
-        /// After so many octets.
+        /// How many octets were copied before.
         copied: u64,
     },
 }

@@ -8,7 +8,7 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, padded};
 /// callback program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arguments {
-    /// What the server calls it.
+    /// The name that the server gives the call, for readers of captures.
     pub tag: Tag,
     /// The minor version. Of one above [`MAX_MINOR`](crate::v4::MAX_MINOR) no operation is decoded.
     pub minor: u32,
@@ -16,7 +16,7 @@ pub struct Arguments {
     pub ident: u32,
     /// How many operations the call says that it has.
     pub announced: u32,
-    /// Those that could be decoded.
+    /// The operations that could be decoded.
     pub ops: Vec<Args>,
     /// Why there are no more, if the call has more.
     pub broken: Option<Broken>,
@@ -84,12 +84,12 @@ pub struct Results {
     pub status: Status,
     /// As in the call.
     pub tag: Tag,
-    /// What the operations returned, up to the first that failed.
+    /// The results of the operations, up to the first that failed.
     pub results: Vec<Outcome>,
 }
 
 impl Results {
-    /// What operations have returned, with the last one's status.
+    /// The results of operations, with the status of the last one.
     pub fn of(tag: Tag, results: Vec<Outcome>) -> Self {
         let status = results.last().map_or(Status::OK, Outcome::status);
         Self { status, tag, results }

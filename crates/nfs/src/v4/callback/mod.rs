@@ -1,8 +1,8 @@
 //! Calls of the server to the client: CB_COMPOUND and its operations (RFC 8881 sections 19 and 20, RFC 7862 section
 //! 16). Nothing of them may be placed directly (ULB-5.1-c, ULB-6.2-c).
 //!
-//! Minor versions from 1 on call over a connection that the client has opened; minor version 0 over one of the server's
-//! own.
+//! In minor versions from 1 on, these calls come over a connection that the client has opened; in minor version 0, over
+//! one that the server opens.
 
 mod args;
 mod compound;
@@ -22,28 +22,28 @@ pub const VERSION: u32 = 1;
 operations! {
     "callback operation of NFS version 4";
 
-    /// CB_GETATTR: asks for what only the holder of a delegation knows.
+    /// CB_GETATTR: asks for attributes that only the holder of a delegation knows.
     GetAttr(get: CbGetAttr) -> (CbGetAttrOk, Status) = 3, "CB_GETATTR", ALL, shape::attributes(&get.asked);
-    /// CB_RECALL: wants a delegation back.
+    /// CB_RECALL: asks for a delegation back.
     Recall(recall: CbRecall) -> ((), Status) = 4, "CB_RECALL", ALL, 0;
-    /// CB_LAYOUTRECALL: wants layouts back.
+    /// CB_LAYOUTRECALL: asks for layouts back.
     LayoutRecall(recall: CbLayoutRecall) -> ((), Status) = 5, "CB_LAYOUTRECALL", FROM_ONE, 0;
-    /// CB_NOTIFY: tells of changes of a directory.
+    /// CB_NOTIFY: reports changes of a directory.
     Notify(notify: CbNotify) -> ((), Status) = 6, "CB_NOTIFY", FROM_ONE, 0;
-    /// CB_PUSH_DELEG: brings a delegation that was wanted.
+    /// CB_PUSH_DELEG: brings a delegation that the client wanted.
     PushDeleg(push: Box<CbPushDeleg>) -> ((), Status) = 7, "CB_PUSH_DELEG", FROM_ONE, 0;
-    /// CB_RECALL_ANY: wants some delegations or layouts back.
+    /// CB_RECALL_ANY: asks for some delegations or layouts back.
     RecallAny(recall: CbRecallAny) -> ((), Status) = 8, "CB_RECALL_ANY", FROM_ONE, 0;
-    /// CB_RECALLABLE_OBJ_AVAIL: something that was wanted can be had now.
+    /// CB_RECALLABLE_OBJ_AVAIL: the client can get something now that it wanted.
     RecallableObjAvail(available: CbRecallAny) -> ((), Status) = 9, "CB_RECALLABLE_OBJ_AVAIL", FROM_ONE, 0;
-    /// CB_RECALL_SLOT: wants slots back.
+    /// CB_RECALL_SLOT: asks for slots back.
     RecallSlot(recall: CbRecallSlot) -> ((), Status) = 10, "CB_RECALL_SLOT", FROM_ONE, 0;
     /// CB_SEQUENCE: says by which slot a call comes.
     Sequence(sequence: CbSequence) -> (CbSequenceOk, Status) = 11, "CB_SEQUENCE", FROM_ONE,
         SESSION_ID_OCTETS + 4 * shape::WORD;
     /// CB_WANTS_CANCELLED: what the client wanted will not come.
     WantsCancelled(cancelled: CbWantsCancelled) -> ((), Status) = 12, "CB_WANTS_CANCELLED", FROM_ONE, 0;
-    /// CB_NOTIFY_LOCK: a lock can perhaps be had now.
+    /// CB_NOTIFY_LOCK: the client can perhaps get a lock now.
     NotifyLock(notify: CbNotifyLock) -> ((), Status) = 13, "CB_NOTIFY_LOCK", FROM_ONE, 0;
     /// CB_NOTIFY_DEVICEID: a device has changed.
     NotifyDeviceId(notify: CbNotifyDeviceId) -> ((), Status) = 14, "CB_NOTIFY_DEVICEID", FROM_ONE, 0;
@@ -52,7 +52,8 @@ operations! {
 }
 
 impl Op {
-    /// What a client says of this operation in a minor version that does not have it; `None` where it exists.
+    /// The status with which a client refuses this operation in a minor version that does not have it; `None` if it
+    /// exists.
     pub fn refused_in(self, minor: u32) -> Option<Status> {
         op::refused(self.minors(), minor)
     }

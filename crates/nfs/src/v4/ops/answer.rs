@@ -1,4 +1,4 @@
-//! Results of one operation: one thing on success; on failure a status, and for a few statuses more.
+//! Results of one operation: one value on success; on failure a status, and for a few statuses further fields.
 
 use crate::v4::Status;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
@@ -6,7 +6,7 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 /// The results of an operation. In the encoding the status comes first, [`Status::OK`] or the failure's.
 pub type Answer<T = (), F = Status> = Result<T, F>;
 
-/// What an operation says when it fails: a status, never [`Status::OK`], and whatever the protocol lets it add.
+/// The failure of an operation: a status, never [`Status::OK`], and the fields that the protocol adds to it.
 pub trait Failure: From<Status> {
     /// The status.
     fn status(&self) -> Status;
@@ -38,7 +38,7 @@ impl Failure for Status {
 pub enum Refusal<T, const STATUS: u32> {
     /// The status is `STATUS`.
     Told(T),
-    /// It is another.
+    /// The status is another.
     Plain(Status),
 }
 

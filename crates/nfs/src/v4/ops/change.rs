@@ -9,7 +9,7 @@ xdr_struct! {
     /// GETATTR: asks for attributes of the current file.
     #[derive(Copy)]
     pub struct GetAttr {
-        /// Which attributes.
+        /// The attributes that are asked for.
         pub asked: Bitmap,
     }
 
@@ -23,14 +23,14 @@ xdr_struct! {
     pub struct SetAttr {
         /// For the size: an open for writing, or a special stateid.
         pub state: StateId,
-        /// What to set.
+        /// The attributes to set.
         pub attributes: FileAttributes,
     }
 
     /// What SETATTR returns.
     #[derive(Copy)]
     pub struct SetAttrOk {
-        /// Which attributes were set.
+        /// The attributes that were set.
         pub set: Bitmap,
     }
 
@@ -42,7 +42,7 @@ xdr_struct! {
 
     /// CREATE: makes a file that is not a regular one.
     pub struct Create {
-        /// What it is.
+        /// The kind of file.
         pub kind: CreateKind,
         /// Its name in the current directory.
         pub name: Name,
@@ -55,7 +55,7 @@ xdr_struct! {
     pub struct CreateOk {
         /// The directory before and after.
         pub directory: ChangeInfo,
-        /// Which attributes were set.
+        /// The attributes that were set.
         pub set: Bitmap,
     }
 
@@ -74,7 +74,7 @@ xdr_struct! {
 
     /// REMOVE: takes a name away.
     pub struct Remove {
-        /// Which name in the current directory.
+        /// The name in the current directory.
         pub name: Name,
     }
 
@@ -87,9 +87,9 @@ xdr_struct! {
 
     /// RENAME: moves a name from the saved directory to the current one.
     pub struct Rename {
-        /// Which name.
+        /// The old name.
         pub from: Name,
-        /// What it becomes.
+        /// The new name.
         pub to: Name,
     }
 
@@ -105,7 +105,7 @@ xdr_struct! {
     /// OPENATTR: goes to the directory of the current file's named attributes.
     #[derive(Copy)]
     pub struct OpenAttr {
-        /// Whether to make it.
+        /// Whether to make the directory if it does not exist.
         pub create: bool,
     }
 }
@@ -126,7 +126,7 @@ xdr_union! {
         /// A named pipe.
         Fifo = 7,
     } else {
-        /// What CREATE does not make, a regular file among them: `NFS4ERR_BADTYPE`.
+        /// A type that CREATE does not make, also a regular file: `NFS4ERR_BADTYPE`.
         Other
     }
 }
@@ -134,9 +134,9 @@ xdr_union! {
 /// SETATTR has failed, perhaps after some attributes were set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetAttrFailure {
-    /// Why.
+    /// The reason.
     pub status: Status,
-    /// Which attributes were set all the same.
+    /// The attributes that were set all the same.
     pub set: Bitmap,
 }
 

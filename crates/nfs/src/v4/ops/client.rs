@@ -22,11 +22,12 @@ xdr_struct! {
         pub name: ClientName,
     }
 
-    /// A server, as it names itself (`server_owner4`): connections to equal ones may be used for the same sessions.
+    /// A server, as it names itself (`server_owner4`): connections to servers with equal names may be used for the same
+    /// sessions.
     pub struct ServerOwner {
-        /// Equal: sessions may be used over both.
+        /// If equal, sessions may be used over both connections.
         pub minor_id: u64,
-        /// Equal: client ids may be used over both.
+        /// If equal, client ids may be used over both connections.
         pub major_id: Opaque<MAX_OPAQUE_OCTETS>,
     }
 
@@ -43,9 +44,9 @@ xdr_struct! {
     /// Operations that need the machine's credential (`state_protect_ops4`): sets of their numbers.
     #[derive(Copy, Default)]
     pub struct ProtectedOps {
-        /// They must have it.
+        /// The operations that must have it.
         pub must_enforce: Bitmap,
-        /// They may have it.
+        /// The operations that may have it.
         pub must_allow: Bitmap,
     }
 
@@ -59,7 +60,7 @@ xdr_struct! {
         pub encryption_algorithms: List<Opaque<MAX_OID_OCTETS>, MAX_SSV_CHOICES>,
         /// How many versions of the secret are kept.
         pub window: u32,
-        /// How many handles it wants.
+        /// How many handles the client wants.
         pub handles: u32,
     }
 
@@ -67,9 +68,9 @@ xdr_struct! {
     pub struct SsvInfo {
         /// The operations.
         pub ops: ProtectedOps,
-        /// Which of the client's hash algorithms.
+        /// The chosen one of the client's hash algorithms.
         pub hash_algorithm: u32,
-        /// Which of the client's encryption algorithms.
+        /// The chosen one of the client's encryption algorithms.
         pub encryption_algorithm: u32,
         /// Octets of the secret.
         pub secret_octets: u32,
@@ -79,15 +80,15 @@ xdr_struct! {
         pub handles: List<Opaque<MAX_GSS_HANDLE_OCTETS>, MAX_SSV_CHOICES>,
     }
 
-    /// EXCHANGE_ID: makes a client known, or asks for what is known of it.
+    /// EXCHANGE_ID: makes a client known, or asks what the server knows of it.
     pub struct ExchangeId {
-        /// Which client.
+        /// The client.
         pub owner: ClientOwner,
         /// Flags of [`exchange_id`].
         pub flags: u32,
-        /// Whose calls may change its state.
+        /// The calls that may change the client's state.
         pub protection: StateProtection,
-        /// Which program it is.
+        /// The client's program.
         pub implementation: Option<Implementation>,
     }
 
@@ -95,31 +96,31 @@ xdr_struct! {
     pub struct ExchangeIdOk {
         /// The client's id.
         pub client: ClientId,
-        /// For CREATE_SESSION.
+        /// The sequence number for CREATE_SESSION.
         pub sequence: u32,
         /// Flags of [`exchange_id`].
         pub flags: u32,
-        /// Whose calls may change its state.
+        /// The calls that may change the client's state.
         pub protection: StateProtectionOk,
-        /// Which server this is.
+        /// The server.
         pub server: ServerOwner,
         /// File handles of servers with equal scopes mean the same.
         pub scope: Opaque<MAX_OPAQUE_OCTETS>,
-        /// Which program it is.
+        /// The server's program.
         pub implementation: Option<Implementation>,
     }
 
     /// DESTROY_CLIENTID: the client will not be back.
     #[derive(Copy)]
     pub struct DestroyClientId {
-        /// Which client.
+        /// The client.
         pub client: ClientId,
     }
 
     /// RECLAIM_COMPLETE: the client has reclaimed what it held.
     #[derive(Copy)]
     pub struct ReclaimComplete {
-        /// On the current file's file system alone, which has moved here.
+        /// Whether it is about the current file's file system alone, which has moved here.
         pub one_file_system: bool,
     }
 
@@ -132,21 +133,21 @@ xdr_struct! {
         pub address: Opaque<MAX_ADDRESS_OCTETS>,
     }
 
-    /// Where a client of minor version 0 can be called back (`cb_client4`).
+    /// The address at which a server can call a client of minor version 0 back (`cb_client4`).
     pub struct CallbackClient {
         /// The program.
         pub program: u32,
-        /// Where it is.
+        /// The address.
         pub address: NetAddress,
     }
 
     /// SETCLIENTID: makes a client of minor version 0 known.
     pub struct SetClientId {
-        /// Which client.
+        /// The client.
         pub owner: ClientOwner,
-        /// Where it can be called back.
+        /// The program and the address for callbacks.
         pub callback: CallbackClient,
-        /// Stands in callbacks.
+        /// The number that callbacks carry.
         pub callback_ident: u32,
     }
 
@@ -155,49 +156,49 @@ xdr_struct! {
     pub struct SetClientIdOk {
         /// The client's id.
         pub client: ClientId,
-        /// For SETCLIENTID_CONFIRM.
+        /// The verifier for SETCLIENTID_CONFIRM.
         pub confirm: Verifier,
     }
 
     /// SETCLIENTID_CONFIRM: the client has the answer to SETCLIENTID.
     #[derive(Copy)]
     pub struct SetClientIdConfirm {
-        /// Which client.
+        /// The client.
         pub client: ClientId,
-        /// What SETCLIENTID returned.
+        /// The verifier that SETCLIENTID returned.
         pub confirm: Verifier,
     }
 
     /// RENEW: the client is still there.
     #[derive(Copy)]
     pub struct Renew {
-        /// Which client.
+        /// The client.
         pub client: ClientId,
     }
 
     /// RELEASE_LOCKOWNER: the owner will lock nothing more.
     pub struct ReleaseLockOwner {
-        /// Which owner.
+        /// The owner.
         pub owner: Owner,
     }
 }
 
 xdr_union! {
-    /// Whose calls may change a client's state (`state_protect4_a`).
+    /// The calls that may change a client's state (`state_protect4_a`).
     pub enum StateProtection: "way to protect state" {
-        /// Everybody's.
+        /// All calls.
         None = 0,
-        /// For these operations those with the machine's credential.
+        /// For these operations, calls with the machine's credential.
         MachineCredential(ops: ProtectedOps) = 1,
         /// As `MachineCredential`, with a secret.
         Ssv(parameters: Box<SsvParameters>) = 2,
     }
 
-    /// What the server makes of it (`state_protect4_r`).
+    /// The protection that the server applies (`state_protect4_r`).
     pub enum StateProtectionOk: "way to protect state" {
-        /// Everybody's.
+        /// All calls.
         None = 0,
-        /// For these operations those with the machine's credential.
+        /// For these operations, calls with the machine's credential.
         MachineCredential(ops: ProtectedOps) = 1,
         /// As `MachineCredential`, with a secret.
         Ssv(info: Box<SsvInfo>) = 2,
@@ -208,8 +209,8 @@ xdr_union! {
 pub type SetClientIdFailure = Refusal<NetAddress, { Status::CLID_INUSE.0 }>;
 
 impl ExchangeId {
-    /// The question of a client that wants no protection of its state and does not say which program it is. `verifier`
-    /// differs after it has restarted.
+    /// The arguments of a client that wants no protection of its state and does not say which program it is. `verifier`
+    /// differs after the client has restarted.
     pub fn new(name: ClientName, verifier: Verifier, flags: u32) -> Self {
         let owner = ClientOwner { verifier, name };
         Self { owner, flags, protection: StateProtection::None, implementation: None }
@@ -234,10 +235,10 @@ pub mod exchange_id {
     pub const USE_PNFS_DS: u32 = 0x4_0000;
     /// The three `USE_` flags.
     pub const MASK_PNFS: u32 = 0x7_0000;
-    /// What is known of a confirmed client is to be changed.
+    /// The call is to change what the server knows of a confirmed client.
     pub const UPDATE_CONFIRMED_RECORD: u32 = 0x4000_0000;
     /// The client is confirmed. In answers alone.
     pub const CONFIRMED: u32 = 0x8000_0000;
-    /// All that a client may set.
+    /// All flags that a client may set.
     pub const CLIENT_MASK: u32 = 0x4007_0107;
 }

@@ -23,13 +23,13 @@ xdr_struct! {
     /// CLONE: makes a range of the current file share what a range of the saved file holds.
     #[derive(Copy)]
     pub struct CloneRange {
-        /// By which open of the saved file.
+        /// The open of the saved file.
         pub source_state: StateId,
-        /// By which open of the current file.
+        /// The open of the current file.
         pub state: StateId,
-        /// Where in the saved file.
+        /// Where to begin in the saved file.
         pub source_offset: u64,
-        /// Where in the current file.
+        /// Where to begin in the current file.
         pub offset: u64,
         /// How many octets; 0 means up to the end.
         pub count: u64,
@@ -37,19 +37,19 @@ xdr_struct! {
 
     /// COPY: copies from the saved file, or from another server's, to the current file.
     pub struct CopyRange {
-        /// By which open of the source.
+        /// The open of the source.
         pub source_state: StateId,
-        /// By which open of the current file.
+        /// The open of the current file.
         pub state: StateId,
-        /// Where in the source.
+        /// Where to begin in the source.
         pub source_offset: u64,
-        /// Where in the current file.
+        /// Where to begin in the current file.
         pub offset: u64,
         /// How many octets; 0 means up to the end.
         pub count: u64,
         /// Whether octets must be copied one after the other.
         pub consecutive: bool,
-        /// Whether to answer when it is done.
+        /// Whether the server must answer only when the copy is done.
         pub synchronous: bool,
         /// Where the source is, if on another server.
         pub source_servers: List<ServerLocation, MAX_SERVERS>,
@@ -60,11 +60,11 @@ xdr_struct! {
     pub struct CopyRequirements {
         /// One octet after the other.
         pub consecutive: bool,
-        /// The answer comes when it is done.
+        /// The answer comes when the copy is done.
         pub synchronous: bool,
     }
 
-    /// How much was written, or by which name it goes on (`write_response4`).
+    /// How much was written, or the name of a copy that goes on (`write_response4`).
     #[derive(Copy)]
     pub struct WriteResponse {
         /// The name of a copy that continues and ends with CB_OFFLOAD.
@@ -80,15 +80,15 @@ xdr_struct! {
     /// What COPY returns.
     #[derive(Copy)]
     pub struct CopyOk {
-        /// How much was copied, or by which name it goes on.
+        /// How much was copied, or the name of a copy that goes on.
         pub response: WriteResponse,
-        /// How it is made.
+        /// How the copy is made.
         pub requirements: CopyRequirements,
     }
 
     /// COPY_NOTIFY: tells the source's server which server will read the current file.
     pub struct CopyNotify {
-        /// By which open.
+        /// The open of the file.
         pub state: StateId,
         /// The server that copies.
         pub destination: ServerLocation,
@@ -98,23 +98,23 @@ xdr_struct! {
     pub struct CopyNotifyOk {
         /// For how long the copy may begin.
         pub lease: Time,
-        /// By which name the other server reads.
+        /// The name by which the other server reads.
         pub state: StateId,
-        /// Where it finds this one.
+        /// The addresses at which the other server finds this server.
         pub servers: List<ServerLocation, MAX_SERVERS>,
     }
 
     /// OFFLOAD_CANCEL: ends a copy that goes on.
     #[derive(Copy)]
     pub struct OffloadCancel {
-        /// Which one.
+        /// The copy.
         pub state: StateId,
     }
 
     /// OFFLOAD_STATUS: asks how far a copy has come.
     #[derive(Copy)]
     pub struct OffloadStatus {
-        /// Which one.
+        /// The copy.
         pub state: StateId,
     }
 

@@ -20,7 +20,7 @@ xdr_struct! {
     /// READ: asks for octets of the current file.
     #[derive(Copy)]
     pub struct Read {
-        /// By which open, lock or delegation.
+        /// The open, lock or delegation that permits it.
         pub state: StateId,
         /// Where to begin.
         pub offset: u64,
@@ -42,7 +42,7 @@ xdr_struct! {
     /// COMMIT: makes what was written unstably to the current file durable.
     #[derive(Copy)]
     pub struct Commit {
-        /// From where.
+        /// Where to begin.
         pub offset: u64,
         /// How many octets; 0 means up to the end.
         pub count: u32,
@@ -84,7 +84,7 @@ impl<D: From<ItemData>> Decode for ReadOk<D> {
 /// WRITE: puts octets into the current file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
-    /// By which open, lock or delegation.
+    /// The open, lock or delegation that permits it.
     pub state: StateId,
     /// Where to begin.
     pub offset: u64,

@@ -4,7 +4,7 @@
 use crate::v4::{Ace, Bitmap, ClientId, StateId, Time, Verifier};
 
 xdr_enum! {
-    /// Which delegation (`open_delegation_type4`).
+    /// A kind of delegation (`open_delegation_type4`).
     pub enum DelegationKind: "kind of delegation" {
         /// None.
         None = 0,
@@ -38,13 +38,13 @@ xdr_union! {
         WriteAttributes(delegation: Box<WriteDelegation>) = 5,
     }
 
-    /// Why there is none (`open_none_delegation4`).
+    /// Why there is no delegation (`open_none_delegation4`).
     pub enum WhyNoDelegation: "reason for no delegation" {
         /// None was wanted.
         NotWanted = 0,
-        /// Others use the file; whether it comes when they do not any more.
+        /// Others use the file; whether the server will offer the delegation when they no longer do.
         Contention(will_push: bool) = 1,
-        /// The server has too few resources; whether it will signal when it has more.
+        /// The server has too few resources; whether the server will signal when it has more.
         Resource(will_signal: bool) = 2,
         /// Not for this type of file.
         NotSupportedType = 3,
@@ -54,7 +54,7 @@ xdr_union! {
         NotSupportedUpgrade = 5,
         /// One for writing cannot become one for reading.
         NotSupportedDowngrade = 6,
-        /// The wish was taken back.
+        /// The client has taken back its wish.
         Cancelled = 7,
         /// It is a directory.
         IsDirectory = 8,
@@ -71,7 +71,7 @@ xdr_union! {
         Blocks(blocks: BlockLimit) = 2,
     }
 
-    /// By what right WANT_DELEGATION asks (`deleg_claim4`).
+    /// The right by which WANT_DELEGATION asks (`deleg_claim4`).
     pub enum DelegationClaim: "claim" {
         /// It was held before the server restarted.
         Previous(kind: DelegationKind) = 1,
@@ -94,53 +94,53 @@ xdr_struct! {
     /// A number of blocks (`nfs_modified_limit4`).
     #[derive(Copy)]
     pub struct BlockLimit {
-        /// How many.
+        /// How many blocks.
         pub blocks: u32,
-        /// Octets of each.
+        /// Octets of a block.
         pub block_octets: u32,
     }
 
     /// A delegation for reading (`open_read_delegation4`).
     pub struct ReadDelegation {
-        /// Names it.
+        /// Names the delegation.
         pub state: StateId,
         /// Whether it is recalled already.
         pub recalled: bool,
-        /// Who may open without asking.
+        /// The users that may open the file without asking the server.
         pub permissions: Ace,
     }
 
     /// A delegation for writing (`open_write_delegation4`).
     pub struct WriteDelegation {
-        /// Names it.
+        /// Names the delegation.
         pub state: StateId,
         /// Whether it is recalled already.
         pub recalled: bool,
         /// How far the file may grow before it is written back.
         pub limit: SpaceLimit,
-        /// Who may open without asking.
+        /// The users that may open the file without asking the server.
         pub permissions: Ace,
     }
 
     /// DELEGPURGE: gives up delegations from before the client restarted.
     #[derive(Copy)]
     pub struct DelegPurge {
-        /// Whose. Minor versions from 1 on ignore it.
+        /// The client. Minor versions from 1 on ignore it.
         pub client: ClientId,
     }
 
     /// DELEGRETURN: gives back a delegation of the current file.
     #[derive(Copy)]
     pub struct DelegReturn {
-        /// Which one.
+        /// The delegation.
         pub state: StateId,
     }
 
     /// WANT_DELEGATION: asks for a delegation of the current file.
     pub struct WantDelegation {
-        /// Which one: bits of [`share`](super::share).
+        /// The wanted delegation: bits of [`share`](super::share).
         pub want: u32,
-        /// By what right.
+        /// The right to ask for it.
         pub claim: DelegationClaim,
     }
 
@@ -155,30 +155,30 @@ xdr_struct! {
     pub struct GetDirDelegation {
         /// Whether the server should signal when one is available.
         pub signal_when_available: bool,
-        /// Of which changes.
+        /// The changes that the client wants to know.
         pub notifications: Bitmap,
-        /// How soon of changes of a file's attributes.
+        /// How soon the client wants to know changes of a file's attributes.
         pub child_delay: Time,
-        /// How soon of changes of the directory's attributes.
+        /// How soon the client wants to know changes of the directory's attributes.
         pub directory_delay: Time,
-        /// Which attributes of files.
+        /// The attributes of files that the client wants to know.
         pub child_attributes: Bitmap,
-        /// Which attributes of the directory.
+        /// The attributes of the directory that the client wants to know.
         pub directory_attributes: Bitmap,
     }
 
     /// A delegation of a directory (`GET_DIR_DELEGATION4resok`).
     #[derive(Copy)]
     pub struct DirectoryDelegation {
-        /// For READDIR.
+        /// The verifier for READDIR.
         pub verifier: Verifier,
-        /// Names it.
+        /// Names the delegation.
         pub state: StateId,
-        /// Which changes the server tells.
+        /// The changes that the server will report.
         pub notifications: Bitmap,
-        /// With which attributes of files.
+        /// The attributes of files that the server will report.
         pub child_attributes: Bitmap,
-        /// With which attributes of the directory.
+        /// The attributes of the directory that the server will report.
         pub directory_attributes: Bitmap,
     }
 }

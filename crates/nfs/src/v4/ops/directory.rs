@@ -18,7 +18,7 @@ xdr_struct! {
         pub directory_count: u32,
         /// The most octets of [`ReadDirOk`].
         pub max_count: u32,
-        /// Which attributes of each file.
+        /// The attributes that are asked for of each file.
         pub asked: Bitmap,
     }
 
@@ -46,7 +46,7 @@ impl Entry {
 /// What READDIR returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadDirOk {
-    /// What makes the cookies valid.
+    /// The verifier of the cookies.
     pub verifier: Verifier,
     /// The entries, at most [`MAX_ENTRIES`].
     pub entries: Vec<Entry>,

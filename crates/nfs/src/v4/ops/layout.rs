@@ -22,7 +22,7 @@ xdr_fixed! {
 pub type LayoutBody = Opaque<MAX_LAYOUT_OCTETS>;
 
 xdr_union! {
-    /// What LAYOUTRETURN returns (`layoutreturn4`).
+    /// The layouts that LAYOUTRETURN returns (`layoutreturn4`).
     pub enum LayoutReturned: "kind of layouts" {
         /// The layouts of a range of the current file.
         File(file: LayoutReturnFile) = 1,
@@ -71,13 +71,13 @@ xdr_struct! {
     /// GETDEVICEINFO: asks where a device is.
     #[derive(Copy)]
     pub struct GetDeviceInfo {
-        /// Which device.
+        /// The device.
         pub device: DeviceId,
         /// The layout type.
         pub layout_type: u32,
         /// The most octets of the answer.
         pub max_count: u32,
-        /// Of which changes the server should notify.
+        /// The changes of which the server should notify.
         pub notifications: Bitmap,
     }
 
@@ -87,7 +87,7 @@ xdr_struct! {
         pub layout_type: u32,
         /// Where the device is.
         pub address: LayoutBody,
-        /// Which changes the server tells.
+        /// The changes that the server will report.
         pub notifications: Bitmap,
     }
 
@@ -108,7 +108,7 @@ xdr_struct! {
     pub struct GetDeviceListOk {
         /// Where to go on.
         pub cookie: u64,
-        /// What makes the cookie valid.
+        /// The verifier of the cookie.
         pub verifier: Verifier,
         /// The devices.
         pub devices: List<DeviceId, MAX_LAYOUTS>,
@@ -154,9 +154,9 @@ xdr_struct! {
         pub offset: u64,
         /// Its length.
         pub length: u64,
-        /// The least length that is of use.
+        /// The least length that is useful.
         pub min_length: u64,
-        /// By which open, lock, delegation or layout.
+        /// The open, lock, delegation or layout that permits it.
         pub state: StateId,
         /// The most octets of the answer.
         pub max_count: u32,
@@ -164,9 +164,9 @@ xdr_struct! {
 
     /// What LAYOUTGET returns.
     pub struct LayoutGetOk {
-        /// Whether they end with the last CLOSE.
+        /// Whether the layouts end with the last CLOSE.
         pub return_on_close: bool,
-        /// Names them.
+        /// Names the layouts.
         pub state: StateId,
         /// The layouts.
         pub layouts: List<Layout, MAX_LAYOUTS>,
@@ -180,14 +180,14 @@ xdr_struct! {
         pub layout_type: u32,
         /// As in [`Layout`].
         pub io_mode: u32,
-        /// Which ones.
+        /// The layouts to give back.
         pub returned: LayoutReturned,
     }
 
     /// What LAYOUTRETURN returns.
     #[derive(Copy)]
     pub struct LayoutReturnOk {
-        /// Names those that are left, if any.
+        /// Names the layouts that are left, if any.
         pub state: Option<StateId>,
     }
 
@@ -199,18 +199,18 @@ xdr_struct! {
         pub length: u64,
         /// The layout.
         pub state: StateId,
-        /// What has failed.
+        /// The devices that have failed.
         pub errors: List<DeviceError, MAX_LAYOUTS>,
     }
 
     /// A device that has failed (`device_error4`).
     #[derive(Copy)]
     pub struct DeviceError {
-        /// Which device.
+        /// The device.
         pub device: DeviceId,
         /// The status that it returned.
         pub status: Status,
-        /// To which operation, by number.
+        /// The number of the operation that failed.
         pub operation: u32,
     }
 
@@ -235,7 +235,7 @@ xdr_struct! {
         pub read: IoInfo,
         /// What was written.
         pub write: IoInfo,
-        /// Which device.
+        /// The device.
         pub device: DeviceId,
         /// What the layout type adds.
         pub update: LayoutUpdate,

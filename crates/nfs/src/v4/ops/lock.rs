@@ -4,7 +4,7 @@ use super::Refusal;
 use crate::v4::{ClientId, Owner, OwnerName, StateId, Status};
 
 xdr_enum! {
-    /// Which lock (`nfs_lock_type4`).
+    /// A kind of lock (`nfs_lock_type4`).
     pub enum LockKind: "kind of lock" {
         /// Others may read.
         Read = 1,
@@ -18,7 +18,7 @@ xdr_enum! {
 }
 
 xdr_union! {
-    /// Who locks (`locker4`).
+    /// The owner of a lock (`locker4`).
     pub enum Locker: "kind of locker" {
         /// An owner that has locked this file before.
         Known(locker: KnownLocker) = 0,
@@ -32,11 +32,11 @@ xdr_struct! {
     pub struct NewLocker {
         /// In minor version 0 the open owner's next number.
         pub open_sequence: u32,
-        /// By which open.
+        /// The open of the file.
         pub open_state: StateId,
         /// In minor version 0 the lock owner's first number.
         pub lock_sequence: u32,
-        /// To whom the lock belongs.
+        /// The owner of the lock.
         pub owner: Owner,
     }
 
@@ -45,13 +45,13 @@ xdr_struct! {
     pub struct KnownLocker {
         /// The owner of the locks.
         pub state: StateId,
-        /// In minor version 0 its next number.
+        /// In minor version 0 the owner's next number.
         pub sequence: u32,
     }
 
     /// LOCK: locks a range of the current file.
     pub struct Lock {
-        /// Which lock.
+        /// The kind of lock.
         pub kind: LockKind,
         /// Whether it was held before the server restarted.
         pub reclaim: bool,
@@ -59,7 +59,7 @@ xdr_struct! {
         pub offset: u64,
         /// Its length; all ones means up to the end, however far that moves.
         pub length: u64,
-        /// Whose.
+        /// The owner of the lock.
         pub locker: Locker,
     }
 
@@ -76,32 +76,32 @@ xdr_struct! {
         pub offset: u64,
         /// Its length.
         pub length: u64,
-        /// Which lock.
+        /// The kind of lock.
         pub kind: LockKind,
-        /// Whose.
+        /// The owner of the lock.
         pub owner: Owner,
     }
 
     /// LOCKT: asks whether a range of the current file could be locked.
     pub struct LockT {
-        /// Which lock.
+        /// The kind of lock.
         pub kind: LockKind,
         /// Where the range begins.
         pub offset: u64,
         /// Its length.
         pub length: u64,
-        /// For whom.
+        /// The owner that would lock.
         pub owner: Owner,
     }
 
     /// LOCKU: unlocks a range of the current file.
     #[derive(Copy)]
     pub struct LockU {
-        /// Which lock.
+        /// The kind of lock.
         pub kind: LockKind,
         /// In minor version 0 the owner's next number.
         pub sequence: u32,
-        /// Whose.
+        /// The owner's locks on the file.
         pub state: StateId,
         /// Where the range begins.
         pub offset: u64,
@@ -118,8 +118,8 @@ xdr_struct! {
 }
 
 impl Default for LockDenied {
-    /// The whole file for writing, without an owner: what a server may return that knows no better (RFC 8881 section
-    /// 18.10.3).
+    /// A lock of the whole file for writing, without an owner: a server that does not know the lock may return this
+    /// (RFC 8881 section 18.10.3).
     fn default() -> Self {
         let owner = Owner { client: ClientId(0), name: OwnerName::default() };
         Self { offset: 0, length: u64::MAX, kind: LockKind::Write, owner }
@@ -138,5 +138,5 @@ impl LockKind {
     }
 }
 
-/// LOCK or LOCKT has failed; with `DENIED` the server says who holds the conflicting lock.
+/// LOCK or LOCKT has failed; with `DENIED` the server describes the conflicting lock.
 pub type LockFailure = Refusal<LockDenied, { Status::DENIED.0 }>;

@@ -16,7 +16,7 @@ xdr_struct! {
     pub struct AccessOk {
         /// The rights about which the server can answer.
         pub supported: u32,
-        /// Which of them the caller has.
+        /// The rights that the caller has, of those that the server supports.
         pub rights: u32,
     }
 
@@ -28,13 +28,13 @@ xdr_struct! {
 
     /// LOOKUP: goes to the file of a name in the current directory.
     pub struct Lookup {
-        /// Which name.
+        /// The name to find.
         pub name: Name,
     }
 
     /// PUTFH: makes a file the current one.
     pub struct PutFh {
-        /// Which file.
+        /// The file.
         pub file: Handle,
     }
 

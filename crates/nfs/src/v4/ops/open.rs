@@ -25,7 +25,7 @@ xdr_union! {
         Exclusive41(create: CreateExclusive) = 3,
     }
 
-    /// By what right OPEN opens, and which file (`open_claim4`).
+    /// The right by which OPEN opens, and the file (`open_claim4`).
     pub enum Claim: "claim" {
         /// None; the file of this name in the current directory.
         Null(name: Name) = 0,
@@ -69,11 +69,11 @@ xdr_struct! {
         pub access: u32,
         /// What others may not do meanwhile: [`share`].
         pub deny: u32,
-        /// For whom.
+        /// The owner of the open.
         pub owner: Owner,
-        /// Whether to make it.
+        /// Whether to make the file.
         pub how: OpenHow,
-        /// Which file, by what right.
+        /// The file, and the right to open it.
         pub claim: Claim,
     }
 
@@ -85,7 +85,7 @@ xdr_struct! {
         pub directory: ChangeInfo,
         /// Flags of [`open_result`].
         pub flags: u32,
-        /// Which attributes were set.
+        /// The attributes that were set.
         pub set: Bitmap,
         /// A delegation, perhaps.
         pub delegation: Delegation,
@@ -94,7 +94,7 @@ xdr_struct! {
     /// OPEN_CONFIRM: says that the owner is known. Minor version 0 alone.
     #[derive(Copy)]
     pub struct OpenConfirm {
-        /// Which open.
+        /// The open.
         pub state: StateId,
         /// The owner's next number.
         pub sequence: u32,
@@ -110,11 +110,11 @@ xdr_struct! {
     /// OPEN_DOWNGRADE: gives up some of what an open may do.
     #[derive(Copy)]
     pub struct OpenDowngrade {
-        /// Which open.
+        /// The open.
         pub state: StateId,
         /// In minor version 0 the owner's next number.
         pub sequence: u32,
-        /// What is left: [`share`].
+        /// The access that is left: [`share`].
         pub access: u32,
         /// What others still may not do: [`share`].
         pub deny: u32,
@@ -132,21 +132,21 @@ xdr_struct! {
     pub struct Close {
         /// In minor version 0 the owner's next number.
         pub sequence: u32,
-        /// Which open.
+        /// The open.
         pub state: StateId,
     }
 
     /// What CLOSE returns.
     #[derive(Copy)]
     pub struct CloseOk {
-        /// Names nothing any more.
+        /// A stateid that names nothing any more.
         pub state: StateId,
     }
 }
 
 impl Open {
-    /// Whether a minor version has the fields in it. What it does not have cannot be decoded there (RFC 8178 section
-    /// 8).
+    /// Whether a minor version has all forms that stand in the fields. Other forms cannot be decoded there (RFC 8178
+    /// section 8).
     pub fn exists_in(&self, minor: u32) -> bool {
         let how = matches!(self.how, OpenHow::Create(CreateHow::Exclusive41(_)));
         let claim =
@@ -174,7 +174,7 @@ pub mod share {
     pub const WANT_ANY: u32 = 0x0300;
     /// Wants none.
     pub const WANT_NONE: u32 = 0x0400;
-    /// Wants no longer what it wanted.
+    /// Takes back what the client wanted.
     pub const WANT_CANCEL: u32 = 0x0500;
     /// The client wants a signal when one is available.
     pub const WANT_SIGNAL_WHEN_AVAILABLE: u32 = 0x1_0000;
@@ -190,7 +190,7 @@ pub mod share {
 pub mod open_result {
     /// OPEN_CONFIRM has to follow. Minor version 0 alone.
     pub const CONFIRM: u32 = 0x02;
-    /// Locks are as POSIX has them.
+    /// Locks behave as POSIX defines them.
     pub const LOCKTYPE_POSIX: u32 = 0x04;
     /// The file stays until it is closed, though its last name is removed.
     pub const PRESERVE_UNLINKED: u32 = 0x08;

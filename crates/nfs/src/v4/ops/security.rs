@@ -1,4 +1,4 @@
-//! Which security a file wants: SECINFO, SECINFO_NO_NAME (RFC 8881 sections 18.29, 18.45).
+//! The security that a file requires: SECINFO, SECINFO_NO_NAME (RFC 8881 sections 18.29, 18.45).
 
 use crate::v4::{List, Name, Opaque};
 
@@ -19,7 +19,7 @@ xdr_enum! {
         Privacy = 3,
     }
 
-    /// Of which file SECINFO_NO_NAME asks (`secinfo_style4`).
+    /// The file that SECINFO_NO_NAME asks about (`secinfo_style4`).
     pub enum SecInfoStyle: "style of SECINFO_NO_NAME" {
         /// The current one.
         Current = 0,
@@ -56,18 +56,18 @@ xdr_struct! {
 
     /// SECINFO: asks for the flavours of a name in the current directory.
     pub struct SecInfo {
-        /// Which name.
+        /// The name.
         pub name: Name,
     }
 
     /// SECINFO_NO_NAME: asks for the flavours of the current file or its directory.
     #[derive(Copy)]
     pub struct SecInfoNoName {
-        /// Which of the two.
+        /// The file or its directory.
         pub style: SecInfoStyle,
     }
 
-    /// What both return.
+    /// What SECINFO and SECINFO_NO_NAME return.
     pub struct SecInfoOk {
         /// The flavours, best first.
         pub flavours: List<Flavour, MAX_FLAVOURS>,

@@ -5,7 +5,7 @@ use super::{ExchangeIdOk, GssService, MAX_GSS_HANDLE_OCTETS};
 use crate::v4::{ClientId, List, MAX_OPAQUE_OCTETS, Opaque, SessionId, StateId, Status};
 use rpcrdma_oncrpc::SysCredential;
 
-/// The most ways to call back that a client offers.
+/// The most forms of security for callbacks that a client offers.
 pub const MAX_CALLBACK_SECURITY: usize = 16;
 
 /// The most stateids of one TEST_STATEID.
@@ -36,7 +36,7 @@ xdr_enum! {
 }
 
 xdr_union! {
-    /// By which credential the server may call (`callback_sec_parms4`).
+    /// The credential with which the server may call (`callback_sec_parms4`).
     pub enum CallbackSecurity: "callback security flavour" {
         /// None.
         None = 0,
@@ -62,16 +62,16 @@ xdr_struct! {
     pub struct BackchannelCtl {
         /// The program to call.
         pub program: u32,
-        /// By which credentials.
+        /// The credentials for calls.
         pub security: List<CallbackSecurity, MAX_CALLBACK_SECURITY>,
     }
 
     /// BIND_CONN_TO_SESSION: uses a connection for a session.
     #[derive(Copy)]
     pub struct BindConnToSession {
-        /// Which session.
+        /// The session.
         pub session: SessionId,
-        /// For what.
+        /// The directions that the client wants.
         pub direction: ClientDirection,
         /// Whether to go on with RDMA.
         pub rdma_mode: bool,
@@ -80,9 +80,9 @@ xdr_struct! {
     /// What BIND_CONN_TO_SESSION returns.
     #[derive(Copy)]
     pub struct BindConnToSessionOk {
-        /// Which session.
+        /// The session.
         pub session: SessionId,
-        /// For what.
+        /// The directions that will be used.
         pub direction: ServerDirection,
         /// Whether to go on with RDMA.
         pub rdma_mode: bool,
@@ -109,9 +109,9 @@ xdr_struct! {
 
     /// CREATE_SESSION: makes a session, and confirms the client.
     pub struct CreateSession {
-        /// Whose.
+        /// The client.
         pub client: ClientId,
-        /// From EXCHANGE_ID, one more each time.
+        /// The sequence number from EXCHANGE_ID, one more each time.
         pub sequence: u32,
         /// Flags of [`create_session`].
         pub flags: u32,
@@ -121,7 +121,7 @@ xdr_struct! {
         pub back: ChannelAttributes,
         /// The program to call.
         pub callback_program: u32,
-        /// By which credentials.
+        /// The credentials for calls.
         pub callback_security: List<CallbackSecurity, MAX_CALLBACK_SECURITY>,
     }
 
@@ -143,22 +143,22 @@ xdr_struct! {
     /// DESTROY_SESSION: ends a session.
     #[derive(Copy)]
     pub struct DestroySession {
-        /// Which one.
+        /// The session.
         pub session: SessionId,
     }
 
     /// SEQUENCE: says by which slot of which session a call comes, and renews the lease.
     #[derive(Copy)]
     pub struct Sequence {
-        /// Which session.
+        /// The session.
         pub session: SessionId,
-        /// The slot's last number and one.
+        /// One more than the slot's last number.
         pub sequence: u32,
         /// The slot.
         pub slot: u32,
         /// The highest slot that the client uses now.
         pub highest_slot: u32,
-        /// Whether the answer is to be remembered.
+        /// Whether the server must remember the reply.
         pub cache: bool,
     }
 
@@ -181,41 +181,41 @@ xdr_struct! {
 
     /// SET_SSV: changes the secret.
     pub struct SetSsv {
-        /// What is mixed into it.
+        /// The octets that are mixed into the secret.
         pub ssv: Opaque<MAX_OPAQUE_OCTETS>,
-        /// A proof that the client knows it.
+        /// A proof that the client knows the secret.
         pub digest: Opaque<MAX_OPAQUE_OCTETS>,
     }
 
     /// What SET_SSV returns.
     pub struct SetSsvOk {
-        /// A proof that the server knows it.
+        /// A proof that the server knows the secret.
         pub digest: Opaque<MAX_OPAQUE_OCTETS>,
     }
 
-    /// FREE_STATEID: the client knows that this was revoked, or has no more use for it.
+    /// FREE_STATEID: the client knows that this stateid was revoked, or has no more use for it.
     #[derive(Copy)]
     pub struct FreeStateId {
-        /// Which one.
+        /// The stateid.
         pub state: StateId,
     }
 
     /// TEST_STATEID: asks which stateids are good.
     pub struct TestStateId {
-        /// Which ones.
+        /// The stateids.
         pub states: List<StateId, MAX_TESTED_STATES>,
     }
 
     /// What TEST_STATEID returns.
     pub struct TestStateIdOk {
-        /// A status for each.
+        /// A status for each stateid.
         pub statuses: List<Status, MAX_TESTED_STATES>,
     }
 }
 
 impl ChannelAttributes {
-    /// Calls and replies of up to `octets` each, of which replies of up to `cached` octets are remembered, with so many
-    /// operations, and so many slots.
+    /// Calls and replies of up to `octets` each, with up to `operations` operations in a call, and `slots` slots. The
+    /// server remembers replies of up to `cached` octets.
     pub fn new(octets: u32, cached: u32, operations: u32, slots: u32) -> Self {
         Self {
             header_padding: 0,
@@ -233,7 +233,7 @@ impl ChannelAttributes {
 pub const TRANSIENT_PROGRAM: u32 = 0x4000_0000;
 
 impl CreateSession {
-    /// The next session of a client, as EXCHANGE_ID has told it, with both channels alike. The server may call
+    /// The next session of a client, as EXCHANGE_ID returned it, with both channels alike. The server may call
     /// [`TRANSIENT_PROGRAM`] without a credential.
     pub fn new(known: &ExchangeIdOk, channel: ChannelAttributes) -> Self {
         Self {

@@ -24,7 +24,7 @@ xdr_struct! {
     /// ALLOCATE: reserves space for a range of the current file.
     #[derive(Copy)]
     pub struct Allocate {
-        /// By which open.
+        /// The open of the file.
         pub state: StateId,
         /// Where the range begins.
         pub offset: u64,
@@ -35,7 +35,7 @@ xdr_struct! {
     /// DEALLOCATE: makes a range of the current file a hole.
     #[derive(Copy)]
     pub struct Deallocate {
-        /// By which open.
+        /// The open of the file.
         pub state: StateId,
         /// Where the range begins.
         pub offset: u64,
@@ -46,7 +46,7 @@ xdr_struct! {
     /// IO_ADVISE: says how a range of the current file will be used.
     #[derive(Copy)]
     pub struct IoAdvise {
-        /// By which open.
+        /// The open of the file.
         pub state: StateId,
         /// Where the range begins.
         pub offset: u64,
@@ -59,15 +59,15 @@ xdr_struct! {
     /// What IO_ADVISE returns.
     #[derive(Copy)]
     pub struct IoAdviseOk {
-        /// Which hints are taken.
+        /// The hints that the server follows.
         pub hints: Bitmap,
     }
 
-    /// READ_PLUS: asks for octets of the current file, holes told as such. Nothing of it may be placed directly
+    /// READ_PLUS: asks for octets of the current file, with holes marked as such. Nothing of it may be placed directly
     /// (ULB-5.1.1-a).
     #[derive(Copy)]
     pub struct ReadPlus {
-        /// By which open, lock or delegation.
+        /// The open, lock or delegation that permits it.
         pub state: StateId,
         /// Where to begin.
         pub offset: u64,
@@ -104,9 +104,9 @@ xdr_struct! {
     /// SEEK: asks for the next data or hole of the current file.
     #[derive(Copy)]
     pub struct Seek {
-        /// By which open.
+        /// The open of the file.
         pub state: StateId,
-        /// From where.
+        /// Where to begin.
         pub offset: u64,
         /// What to look for.
         pub what: Content,
@@ -117,13 +117,13 @@ xdr_struct! {
     pub struct SeekOk {
         /// Whether the end of the file was reached.
         pub end: bool,
-        /// Where it begins.
+        /// Where the data or hole begins.
         pub offset: u64,
     }
 
     /// WRITE_SAME: writes a pattern again and again to the current file.
     pub struct WriteSame {
-        /// By which open.
+        /// The open of the file.
         pub state: StateId,
         /// How durable it must be when the reply comes.
         pub stability: Stability,
@@ -145,7 +145,7 @@ xdr_struct! {
 
     /// What WRITE_SAME returns.
     pub struct WriteSameOk {
-        /// How much was written, or by which name it goes on.
+        /// How much was written, or the name of a write that goes on.
         pub response: WriteResponse,
     }
 }

@@ -7,7 +7,7 @@ use crate::v4::{ChangeInfo, List, Name, Opaque};
 pub const MAX_XATTR_OCTETS: usize = 64 << 10;
 
 /// The largest value that is read from a call, so that a value longer than [`MAX_XATTR_OCTETS`] gets its own status and
-/// not that of a call that cannot be decoded. What a call can hold limits it.
+/// not the status of a call that cannot be decoded. The size of a call limits it.
 pub const MAX_XATTR_ARGUMENT_OCTETS: usize = 1 << 20;
 
 /// The most names in one list: what the 64 KiB of Linux's `XATTR_LIST_MAX` can hold of names of 6 octets and their
@@ -41,7 +41,7 @@ xdr_struct! {
 
     /// SETXATTR: sets an extended attribute of the current file.
     pub struct SetXattr {
-        /// What if it exists.
+        /// What to do if the attribute exists.
         pub option: SetXattrOption,
         /// Its name, without a namespace.
         pub name: Name,

@@ -234,8 +234,8 @@ fn only_calls_of_minor_version_0_that_look_are_repeated() {
     assert!(!Arguments::new(0, [look, vec![remove]].concat()).is_repeatable());
 }
 
-/// Who adds an operation says on which side it stands: one that changes something is neither executed twice, nor
-/// executed before it is known whether its results fit.
+/// A developer who adds an operation must say on which side it stands: an operation that changes something is neither
+/// executed twice, nor executed before it is known whether its results fit.
 ///
 /// proves: NFS4-REPEAT-a
 #[test]
@@ -322,7 +322,7 @@ fn several_writes_have_each_its_own_data() {
     decoder.finish().unwrap();
 }
 
-/// What is left behind a fault may hold chunks: nobody knows whose.
+/// Octets behind a fault may hold chunks, and their operations are unknown.
 #[test]
 fn chunks_behind_a_fault_are_passed_over() {
     let mut encoder = Encoder::new();

@@ -24,7 +24,7 @@ const STATE_WORDS: [u32; 4] = [5, 1 << 24, 2 << 24, 3 << 24];
 const SESSION: SessionId = SessionId([9; 16]);
 const NINES: u32 = 0x0909_0909;
 
-/// What Linux's client sends to look a name up: SEQUENCE PUTFH LOOKUP GETFH GETATTR.
+/// The call by which Linux's client looks a name up: SEQUENCE PUTFH LOOKUP GETFH GETATTR.
 #[test]
 fn a_lookup_is_written_as_the_protocol_says() {
     let sequence = ops::Sequence { session: SESSION, sequence: 2, slot: 1, highest_slot: 3, cache: true };
@@ -146,7 +146,7 @@ fn failures_are_written_as_the_protocol_says() {
     is_written(&<Outcome>::Copy(Err(ops::Refusal::Told(requirements))), &[60, 10_094, 1, 0]);
     is_written(&<Outcome>::GetDeviceInfo(Err(ops::Refusal::Told(4096))), &[47, 10_005, 4096]);
     is_written(&<Outcome>::LayoutGet(Err(ops::Refusal::Told(true))), &[50, 10_058, 1]);
-    // A status alone, where more belongs to it, is filled up: what is sent can always be read.
+    // A status alone, where further fields belong to it, is filled up: what is sent can always be read.
     assert_eq!(encode(&<Outcome>::failed(crate::v4::Op::LayoutGet, Status::LAYOUTTRYLATER)).len(), 12);
     let plain = <Outcome>::LayoutGet(Err(ops::Refusal::Plain(Status::LAYOUTTRYLATER)));
     assert_eq!(encode(&plain).len(), 12);

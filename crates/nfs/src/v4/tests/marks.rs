@@ -1,5 +1,5 @@
-//! What of a COMPOUND may be placed directly, and in which order results find their chunks (ULB sections 5.1 and
-//! 5.1.2).
+//! The items of a COMPOUND that may be placed directly, and the order in which results find their chunks (ULB sections
+//! 5.1 and 5.1.2).
 
 use super::encode;
 use crate::{
@@ -115,7 +115,7 @@ fn a_client_finds_each_result_where_its_chunk_was() {
         (&[Some(16), Some(4096), Some(8)], [true, true]),
         // B is empty: the link comes inline, and C still belongs to the second READ.
         (&[Some(16), None, Some(8)], [true, true]),
-        // One chunk: what has none comes inline.
+        // One chunk: an item without a chunk comes inline.
         (&[Some(16)], [true, false]),
         (&[], [false, false]),
     ];

@@ -16,7 +16,7 @@ fn encode(value: &impl Encode) -> Payload {
     encoder.finish()
 }
 
-/// The stream that a transport hands up which has moved every item.
+/// The stream that a transport delivers if it has moved every item.
 fn chunked(payload: &Payload) -> Stream {
     let mut stream = Stream::new();
     for part in payload.parts() {
@@ -28,7 +28,8 @@ fn chunked(payload: &Payload) -> Stream {
     stream
 }
 
-/// What a value is encoded to decodes to it, inline and with its items in chunks, and not if it is cut anywhere.
+/// The encoding of a value decodes to the value, inline and with its items in chunks, and fails to decode if it is cut
+/// anywhere.
 fn survives<T: Encode + PartialEq + Debug>(value: &T, decode: impl Fn(&mut Decoder) -> Option<T>) {
     let payload = encode(value);
     for stream in [Stream::from(payload.to_bytes()), chunked(&payload)] {
@@ -85,7 +86,7 @@ proptest! {
     }
 }
 
-/// Operations whose results have a size of their own, without strings and lists: it is exactly what is said.
+/// Operations whose results have a fixed size, without strings and lists: the stated size is exact.
 const EXACT: &[Op] = &[
     Op::Access,
     Op::Close,
@@ -140,7 +141,7 @@ const EXACT: &[Op] = &[
     Op::IoAdvise,
 ];
 
-/// Operations whose largest results depend on what was asked for: others than the drawn.
+/// Operations whose largest results depend on their arguments: drawn results need not belong to the drawn arguments.
 const ASKED: &[Op] = &[
     Op::GetAttr,
     Op::Read,
