@@ -1,7 +1,7 @@
 //! The ordinary tests also run the seeds of the fuzzers, and the inputs that fuzzing has found.
 
 use rpcrdma_env::{Random, SeededRandom};
-use rpcrdma_tests::fuzz::{MAX_KEPT_OCTETS, TARGETS, inputs, seeds};
+use rpcrdma_tests::fuzz::{MAX_KEPT_BYTES, TARGETS, inputs, seeds};
 use std::{fs, panic, path::Path};
 
 /// The most bytes that all corpora in the repository may have together.
@@ -35,7 +35,7 @@ fn kept_inputs_are_survived() {
         let text = fs::read_to_string(corpora.join(format!("{}.hex", target.name))).unwrap();
         octets += text.len();
         let all = inputs(&text);
-        assert!(all.iter().all(|input| input.len() <= MAX_KEPT_OCTETS), "{} has a larger input", target.name);
+        assert!(all.iter().all(|input| input.len() <= MAX_KEPT_BYTES), "{} has a larger input", target.name);
         replay(target.name, &all, target.run);
     }
     assert!(octets <= MAX_CORPORA_OCTETS, "{octets} bytes of corpora");
@@ -69,7 +69,7 @@ fn neighbours_of_seeds_are_survived() {
                     _ => input[at] = random.below(256) as u8,
                 }
             }
-            input.truncate(MAX_KEPT_OCTETS);
+            input.truncate(MAX_KEPT_BYTES);
             replay(target.name, &[input], target.run);
         }
     }

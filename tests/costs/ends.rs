@@ -22,7 +22,7 @@ use std::{
 };
 use tokio::runtime::{Builder, Runtime};
 
-const SECRET: [u8; rpcrdma_nfsd::SECRET_OCTETS] = [7; rpcrdma_nfsd::SECRET_OCTETS];
+const SECRET: [u8; rpcrdma_nfsd::SECRET_BYTES] = [7; rpcrdma_nfsd::SECRET_BYTES];
 /// Threads for work on files.
 const FILE_THREADS: usize = 8;
 const SMALL: u32 = 4096;

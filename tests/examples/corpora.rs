@@ -3,7 +3,7 @@
 //!
 //! `unpack` writes seeds and kept inputs as files; `pack` keeps small enough files, the smallest first, up to a limit.
 
-use rpcrdma_tests::fuzz::{MAX_KEPT_OCTETS, TARGETS, inputs, seeds};
+use rpcrdma_tests::fuzz::{MAX_KEPT_BYTES, TARGETS, inputs, seeds};
 use std::{fs, io, path::Path};
 
 /// The most bytes of inputs that are kept for each target.
@@ -34,7 +34,7 @@ fn pack(fuzz: &Path, name: &str) -> io::Result<()> {
         all.push(fs::read(entry?.path())?);
     }
     let of_seeds = seeds(name);
-    all.retain(|input| !input.is_empty() && input.len() <= MAX_KEPT_OCTETS && !of_seeds.contains(input));
+    all.retain(|input| !input.is_empty() && input.len() <= MAX_KEPT_BYTES && !of_seeds.contains(input));
     all.sort_by_key(|input| (input.len(), input.clone()));
     all.dedup();
     let path = fuzz.join(format!("corpora/{name}.hex"));

@@ -77,7 +77,7 @@ impl House {
         let export = Export::new("/", Arc::new(MemoryFs::new(64 << 20, &env)))
             .with_identities(Identities { squash: Squash::None, ..Identities::default() })
             .with_securities(Securities::new([Security::Krb5, Security::Krb5i, Security::Krb5p]));
-        let nfsd = Nfsd::new(vec![export], [7; rpcrdma_nfsd::SECRET_OCTETS], &env).unwrap();
+        let nfsd = Nfsd::new(vec![export], [7; rpcrdma_nfsd::SECRET_BYTES], &env).unwrap();
         let nfsd = nfsd.with_contexts(contexts.clone(), &env);
         let version_4 = Version4::new(&state, Queue::in_place()).with_lease(LEASE);
         let nfsd = nfsd.with_version_4(version_4, false, &env).unwrap();

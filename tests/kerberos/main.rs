@@ -105,7 +105,7 @@ fn calls_of_all_sizes(name: &str, wire: Wire) {
                 assert_eq!((&*caller.principal, caller.service), (&*format!("alice@{REALM}"), service));
             }
             let reduced = |event: &Event| match event {
-                Event::Sent(sent) => sent.write_chunks > 0 || sent.read_chunks > 0 && sent.inline_octets > 400,
+                Event::Sent(sent) => sent.write_chunks > 0 || sent.read_chunks > 0 && sent.inline_bytes > 400,
                 _ => false,
             };
             let reduced = log.0.lock().unwrap().iter().filter(|event| reduced(event)).count();

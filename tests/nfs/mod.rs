@@ -24,7 +24,7 @@ use std::{
 pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 pub const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
-const SECRET: [u8; rpcrdma_nfsd::SECRET_OCTETS] = [7; rpcrdma_nfsd::SECRET_OCTETS];
+const SECRET: [u8; rpcrdma_nfsd::SECRET_BYTES] = [7; rpcrdma_nfsd::SECRET_BYTES];
 /// Bytes of the server's file system.
 const STORAGE: u64 = 64 << 20;
 
@@ -293,9 +293,9 @@ pub async fn every_procedure(files: &Files, export: &Handle) {
     assert_eq!(seen, expected, "READDIR");
 
     let status = nfs.fsstat(root).await.unwrap();
-    assert!(status.free_octets < status.total_octets);
+    assert!(status.free_bytes < status.total_bytes);
     assert!(nfs.fsinfo(root).await.unwrap().read_max >= 4096);
-    assert!(nfs.pathconf(root).await.unwrap().max_name_octets >= 255);
+    assert!(nfs.pathconf(root).await.unwrap().max_name_bytes >= 255);
 
     let full = nfs.rmdir(root, &name("every")).await.unwrap_err();
     assert_eq!(full.status(), Some(Status::NOTEMPTY.into()));

@@ -12,7 +12,7 @@ const SETACL: u32 = 2;
 /// Both lists with their numbers of entries.
 const ALL: u32 = 0xF;
 /// Where the arguments of a call begin.
-const HEADER_OCTETS: u32 = 60;
+const HEADER_BYTES: u32 = 60;
 
 /// An RPC call as root.
 fn call(xid: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
@@ -81,7 +81,7 @@ fn nothing_of_it_may_be_placed() {
         let mut xid = 80;
         for at in (0..=args.len()).step_by(4) {
             xid += 1;
-            let lists = Lists::reads(&[(HEADER_OCTETS + at as u32, source)]);
+            let lists = Lists::reads(&[(HEADER_BYTES + at as u32, source)]);
             say(&mut client, xid, &lists, call(xid, SETACL, &args)).await;
             let message = client.wire.hear().await;
             assert_eq!(message[..], client.wire.error(xid, Refusal::BadXdr), "a chunk at byte {at} of the arguments");

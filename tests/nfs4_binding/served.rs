@@ -22,18 +22,18 @@ use std::{
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
-const SECRET: [u8; rpcrdma_nfsd::SECRET_OCTETS] = [7; rpcrdma_nfsd::SECRET_OCTETS];
+const SECRET: [u8; rpcrdma_nfsd::SECRET_BYTES] = [7; rpcrdma_nfsd::SECRET_BYTES];
 
 /// The contents of the files; the length of the first is no multiple of four.
 pub const FIRST: &[u8] = b"the first file, of 35 octets in all";
 pub const LINK: &[u8] = b"../elsewhere";
 pub const SECOND: &[u8] = b"the second";
 pub const LONG_LINK: &[u8] = &[b'l'; 4095];
-pub const LARGE_OCTETS: usize = 256 << 10;
+pub const LARGE_BYTES: usize = 256 << 10;
 
 /// The bytes of the large file.
 pub fn large() -> Vec<u8> {
-    (0..LARGE_OCTETS as u32).map(|at| (at.wrapping_mul(0x9E37) >> 7) as u8).collect()
+    (0..LARGE_BYTES as u32).map(|at| (at.wrapping_mul(0x9E37) >> 7) as u8).collect()
 }
 
 /// The settings that a test may change.

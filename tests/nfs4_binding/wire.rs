@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use rpcrdma_fabric::{
-    Buffer, Completion, Connected, ConnectionParams, Fabric, Lent, Receives, RemoteSegment, Send, Token,
+    Buffer, Completion, Connected, ConnectionParams, Fabric, Lent, Receives, RemoteSegment, SendWork, Token,
 };
 use rpcrdma_sim::World;
 use rpcrdma_transport::Versions;
@@ -17,7 +17,7 @@ use std::{
 pub type Segment = RemoteSegment;
 
 /// Bytes of a receive: as many as both ends announce.
-const RECEIVE_OCTETS: usize = 4096;
+const RECEIVE_BYTES: usize = 4096;
 /// What memory holds before the server writes to it.
 pub const BLANK: u8 = 0xEE;
 /// The XID of the exchange of properties in version 2.
@@ -151,7 +151,7 @@ impl Wire {
     /// Connects, with these private data: format 1, no remote invalidation, Sends and receives of 4 KiB. In version 2
     /// an exchange of properties follows, which changes nothing.
     pub async fn connect(world: &World, from: IpAddr, to: SocketAddr, version: Version, credits: u32) -> Self {
-        let receives = (0..128).map(|_| Buffer::from_vec(vec![0; RECEIVE_OCTETS])).collect();
+        let receives = (0..128).map(|_| Buffer::from_vec(vec![0; RECEIVE_BYTES])).collect();
         let private_data = Bytes::from_static(&[0xF6, 0xAB, 0x0E, 0x18, 1, 0, 3, 3]);
         let params = ConnectionParams { private_data, ird: 4, ord: 4, receives: Receives::Own(receives) };
         let qp = world.fabric(from).connect(to, params).await.unwrap();
@@ -207,7 +207,7 @@ impl Wire {
     fn took(&mut self, completion: Completion) {
         match completion {
             Completion::Received { buffer, .. } => {
-                let _ = self.qp.post_receive(Buffer::from_vec(vec![0; RECEIVE_OCTETS]));
+                let _ = self.qp.post_receive(Buffer::from_vec(vec![0; RECEIVE_BYTES]));
                 self.heard.push_back(buffer.freeze());
             }
             Completion::Fenced { handle, memory, .. } => self.fenced.push((handle, memory)),
@@ -224,8 +224,8 @@ impl Wire {
 
     /// Sends a message.
     pub async fn say(&mut self, octets: Vec<u8>) {
-        assert!(octets.len() <= RECEIVE_OCTETS, "{} bytes", octets.len());
-        let send = Send { token: self.token(), octets: vec![octets.into()].into(), ..Send::default() };
+        assert!(octets.len() <= RECEIVE_BYTES, "{} bytes", octets.len());
+        let send = SendWork { token: self.token(), octets: vec![octets.into()].into(), ..SendWork::default() };
         self.qp.post_send(send).unwrap();
         // A queue pair sends nothing unless it is polled.
         poll_fn(|cx| {
@@ -276,7 +276,7 @@ impl Wire {
             if let Some(at) = self.fenced.iter().position(|(handle, _)| *handle == segment.handle) {
                 return match self.fenced.remove(at).1 {
                     Lent::Source(octets) => octets.to_vec(),
-                    Lent::Sink(mut buffer) => buffer.octets_mut().to_vec(),
+                    Lent::Sink(mut buffer) => buffer.bytes_mut().to_vec(),
                 };
             }
             self.wait().await;

@@ -326,7 +326,7 @@ pub enum Message {
         /// Its header.
         header: TransportHeader,
         /// Bytes behind it.
-        inline_octets: u64,
+        inline_bytes: u64,
         /// The RPC message that begins behind it.
         rpc: Option<Rpc>,
         /// It continues the message before, as version 2 allows.
@@ -354,7 +354,7 @@ pub enum EventKind {
     /// FPDUs are read from here on, after bytes that could not be.
     Resumed {
         /// How many bytes were skipped.
-        skipped_octets: u64,
+        skipped_bytes: u64,
     },
     /// An FPDU whose CRC is wrong.
     BadCrc {

@@ -114,7 +114,7 @@ fn neither_segments_nor_addresses_nor_formats_matter() {
         let (events, summary) = read(&file);
         assert_eq!(kinds(&events), expected, "{here} {segment}");
         assert_eq!(events[0].connection.initiator, here.parse().unwrap());
-        assert_eq!(summary.unwrap().missing_octets, 0);
+        assert_eq!(summary.unwrap().missing_bytes, 0);
     }
     let mut cooked = [0; 16];
     cooked[14] = 8;
@@ -154,7 +154,7 @@ fn a_network_that_repeats_and_reorders_does_not_matter() {
     }
     let file = pcap(&twice, DataLink::RAW, &[]);
     let (events, summary) = read(&file);
-    assert_eq!(summary.unwrap().missing_octets, 0);
+    assert_eq!(summary.unwrap().missing_bytes, 0);
     let messages = |kinds: Vec<EventKind>| -> Vec<String> {
         let mut all: Vec<_> = kinds.iter().map(|kind| format!("{kind:?}")).collect();
         all.sort();
@@ -192,7 +192,7 @@ fn a_missing_packet_is_a_gap() {
         let (events, summary) = read(&pcap(&some, DataLink::RAW, &[]));
         let summary = summary.unwrap();
         // Ethernet, IPv4 and TCP without options.
-        assert_eq!(summary.missing_octets, lost.1.len() as u64 - 54, "packet {missing}");
+        assert_eq!(summary.missing_bytes, lost.1.len() as u64 - 54, "packet {missing}");
         assert!(events.iter().any(|event| matches!(event.kind, EventKind::Gap { .. })));
         assert!(events.len() + 6 > whole, "packet {missing}: {} of {whole}", events.len());
     }

@@ -5,7 +5,7 @@ mod common;
 use common::{Kept, captured, captured_steps, exchange, read};
 use rpcrdma_capture::{
     Event, EventKind, Sink, Summary, read_capture,
-    show::{Filtered, MAX_HELD_OCTETS, Wanted},
+    show::{Filtered, MAX_HELD_BYTES, Wanted},
 };
 use std::{collections::BTreeSet, io, time::Duration};
 
@@ -103,7 +103,7 @@ fn what_is_held_ends_at_its_limit() {
         event
     };
     // Each call counts as more than a KiB.
-    let more_than_fit = (MAX_HELD_OCTETS / 1024) as u64;
+    let more_than_fit = (MAX_HELD_BYTES / 1024) as u64;
     for at in 0..more_than_fit {
         filter.event(&number(at)).unwrap();
     }

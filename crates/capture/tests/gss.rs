@@ -16,7 +16,7 @@ use rpcrdma_capture::{
 /// The handle of the context.
 const CONTEXT: [u8; 8] = [0x0A, 0x1B, 0, 0, 0, 0x2C, 0x3D, 0x4E];
 /// Bytes of a verifier, as Kerberos makes them.
-const VERIFIER_OCTETS: usize = 28;
+const VERIFIER_BYTES: usize = 28;
 /// Services.
 const KRB5: u32 = 1;
 const KRB5I: u32 = 2;
@@ -36,13 +36,13 @@ fn opaque(octets: &[u8]) -> Vec<u8> {
 fn call(xid: u32, procedure: u32, [gss, service]: [u32; 2], body: &[u8]) -> Vec<u8> {
     let context = if gss == INIT { &[][..] } else { &CONTEXT };
     let credential = [words(&[1, gss, xid, service]), opaque(context)].concat();
-    let verifier = if gss == INIT { words(&[0, 0]) } else { [words(&[6]), opaque(&[7; VERIFIER_OCTETS])].concat() };
+    let verifier = if gss == INIT { words(&[0, 0]) } else { [words(&[6]), opaque(&[7; VERIFIER_BYTES])].concat() };
     let head = [words(&[xid, 0, 2, 100_003, 3, procedure, 6]), opaque(&credential), verifier].concat();
     record(&[&head, body].concat())
 }
 
 fn reply(xid: u32, body: &[u8]) -> Vec<u8> {
-    let head = [words(&[xid, 1, 0, 6]), opaque(&[7; VERIFIER_OCTETS]), words(&[0])].concat();
+    let head = [words(&[xid, 1, 0, 6]), opaque(&[7; VERIFIER_BYTES]), words(&[0])].concat();
     record(&[&head, body].concat())
 }
 
@@ -50,7 +50,7 @@ fn reply(xid: u32, body: &[u8]) -> Vec<u8> {
 fn protected(sequence: u32, service: u32, body: &[u8]) -> Vec<u8> {
     match service {
         KRB5 => body.to_vec(),
-        KRB5I => [opaque(&[&words(&[sequence])[..], body].concat()), opaque(&[9; VERIFIER_OCTETS])].concat(),
+        KRB5I => [opaque(&[&words(&[sequence])[..], body].concat()), opaque(&[9; VERIFIER_BYTES])].concat(),
         _ => opaque(&vec![0xEE; body.len() + 60]),
     }
 }

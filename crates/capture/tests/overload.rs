@@ -29,7 +29,7 @@ fn comments(file: &[u8]) -> String {
 }
 
 /// Room for everything in the exchange but the segments of its RDMA Write.
-const PENDING_OCTETS: usize = 6000;
+const PENDING_BYTES: usize = 6000;
 
 /// A file that a test can read while it is written.
 #[derive(Clone, Default)]
@@ -48,7 +48,7 @@ impl Write for Shared {
 #[test]
 fn what_is_left_out_is_told() {
     let mut options = Options::default();
-    options.pending_octets = PENDING_OCTETS;
+    options.pending_bytes = PENDING_BYTES;
     let (tap, writer) = capture(tokio_env().unwrap().clock, options);
     let (here, there) = ("[::1]:1000".parse().unwrap(), "[::1]:20049".parse().unwrap());
     let mut stream = tap.connection(here, there, true);
@@ -73,16 +73,16 @@ fn what_is_left_out_is_told() {
     let written = running.join().unwrap();
     let file = std::mem::take(&mut *shared.0.lock().unwrap());
     let total: u64 = exchange().iter().map(|(_, octets)| octets.len() as u64).sum();
-    assert!(written.dropped_octets > 8192, "{written:?}");
-    assert_eq!(written.octets + written.dropped_octets, total);
+    assert!(written.dropped_bytes > 8192, "{written:?}");
+    assert_eq!(written.octets + written.dropped_bytes, total);
     let told = comments(&file);
     assert!(told.contains("bytes before these are not in this file: more than 6000 bytes"), "{told}");
     assert!(
-        told.contains(&format!("{} bytes and 0 connections are not in this file", written.dropped_octets)),
+        told.contains(&format!("{} bytes and 0 connections are not in this file", written.dropped_bytes)),
         "{told}"
     );
     let (events, summary) = read(&file);
-    assert_eq!(summary.unwrap().missing_octets, written.dropped_octets);
+    assert_eq!(summary.unwrap().missing_bytes, written.dropped_bytes);
     assert!(events.iter().any(|event| matches!(event.kind, EventKind::Gap { .. })));
     assert!(matches!(events.last().unwrap().kind, EventKind::Closed { reset: false }));
 }

@@ -209,7 +209,7 @@ fn what_comes_after_a_gap_is_read() {
     nfsd.asks(&mut file, &call(2, v3::PROGRAM, 3, 21, 0));
     nfsd.answers(&mut file, &reply(2, &[0]));
     let (events, summary) = summary_of(&file.octets);
-    assert_eq!((summary.missing_octets, summary.records), (1400, 2));
+    assert_eq!((summary.missing_bytes, summary.records), (1400, 2));
     let calls = events.iter().filter(|event| matches!(event.kind, EventKind::Record { rpc: Some(Rpc::Call(_)), .. }));
     assert_eq!(calls.filter_map(|event| event.call).map(|tag| tag.xid).collect::<Vec<_>>(), [2]);
 }

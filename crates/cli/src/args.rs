@@ -63,7 +63,7 @@ pub(crate) struct CopyArgs {
 }
 
 /// A number of bytes, with a suffix K, M, G or T for powers of 1024.
-pub(crate) fn parse_octets(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (&text[..at], 10),
         Some((at, 'M' | 'm')) => (&text[..at], 20),
@@ -79,7 +79,7 @@ pub(crate) fn parse_octets(text: &str) -> Result<u64, String> {
 
 /// The same for a size that is not zero, and fits into memory.
 pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
-    let size = usize::try_from(parse_octets(text)?).ok().filter(|&size| size > 0);
+    let size = usize::try_from(parse_bytes(text)?).ok().filter(|&size| size > 0);
     size.ok_or_else(|| format!("{text:?} is out of range"))
 }
 
@@ -114,11 +114,11 @@ mod tests {
 
     #[test]
     fn places_in_files_may_be_zero_and_large() {
-        assert_eq!(parse_octets("0"), Ok(0));
-        assert_eq!(parse_octets("5G"), Ok(5 << 30));
-        assert_eq!(parse_octets("18446744073709551615"), Ok(u64::MAX));
+        assert_eq!(parse_bytes("0"), Ok(0));
+        assert_eq!(parse_bytes("5G"), Ok(5 << 30));
+        assert_eq!(parse_bytes("18446744073709551615"), Ok(u64::MAX));
         for wrong in ["", "G", "-1", "+1", "0x10", "18446744073709551616", "16777216T"] {
-            assert!(parse_octets(wrong).is_err(), "{wrong}");
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -167,10 +167,10 @@ impl Capturing {
         let path = self.path.display();
         let written = thread.join().ok().with_context(|| format!("{path}: the thread that writes it has panicked"))?;
         let written = written.with_context(|| path.to_string())?;
-        if written.dropped_octets > 0 || written.dropped_connections > 0 {
+        if written.dropped_bytes > 0 || written.dropped_connections > 0 {
             crate::failure::warning(&format!(
                 "{path}: {} bytes and {} connections are not in it, the disk was too slow",
-                written.dropped_octets, written.dropped_connections
+                written.dropped_bytes, written.dropped_connections
             ));
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! `rpcrdma cat`.
 
 use crate::{
-    args::{ClientArgs, parse_octets},
+    args::{ClientArgs, parse_bytes},
     copy::close_after,
     failure::At,
     octets::Octets,
@@ -19,10 +19,10 @@ pub(crate) struct CatArgs {
     #[arg(required = true)]
     pub(crate) urls: Vec<NfsUrl>,
     /// Begin so far from the beginning of each file, such as 4096 or 5G; a file that ends before has nothing there
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_octets)]
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
     pub(crate) offset: u64,
     /// Write so much of each file at most, such as 512 or 16M (default: up to its end)
-    #[arg(long, value_name = "SIZE", value_parser = parse_octets)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) length: Option<u64>,
     #[command(flatten)]
     pub(crate) client: ClientArgs,

@@ -27,7 +27,7 @@ pub(crate) const FILES: usize = 8;
 /// How many files that were left out are listed again at the end, with the reason; the rest are counted.
 const LEFT_OUT_TOLD: usize = 10;
 /// Holes are looked for in units of this many bytes: the block size of most file systems.
-const HOLE_OCTETS: usize = 4096;
+const HOLE_BYTES: usize = 4096;
 
 /// The block size, and how many blocks at a time, for a file of `size` bytes: a small file takes one call.
 pub(crate) fn block_size(size: u64, largest: u32, depth: usize) -> (u32, usize) {
@@ -39,11 +39,11 @@ pub(crate) fn block_size(size: u64, largest: u32, depth: usize) -> (u32, usize) 
 /// The runs of `octets` that are not merely zero, as ranges, in units that a file system can leave out.
 pub(crate) fn data_runs(octets: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
-    for (index, unit) in octets.chunks(HOLE_OCTETS).enumerate() {
+    for (index, unit) in octets.chunks(HOLE_BYTES).enumerate() {
         if unit.iter().all(|&octet| octet == 0) {
             continue;
         }
-        let begin = index * HOLE_OCTETS;
+        let begin = index * HOLE_BYTES;
         let end = begin + unit.len();
         match runs.last_mut() {
             Some(last) if last.end == begin => last.end = end,
@@ -436,12 +436,12 @@ mod tests {
 
     #[test]
     fn holes_are_found_in_whole_units() {
-        let mut octets = vec![0; 5 * HOLE_OCTETS + 10];
+        let mut octets = vec![0; 5 * HOLE_BYTES + 10];
         assert!(data_runs(&octets).is_empty());
-        octets[HOLE_OCTETS] = 1;
-        octets[3 * HOLE_OCTETS - 1] = 1;
-        octets[5 * HOLE_OCTETS + 9] = 1;
+        octets[HOLE_BYTES] = 1;
+        octets[3 * HOLE_BYTES - 1] = 1;
+        octets[5 * HOLE_BYTES + 9] = 1;
         let end = octets.len();
-        assert_eq!(data_runs(&octets), [HOLE_OCTETS..3 * HOLE_OCTETS, 5 * HOLE_OCTETS..end]);
+        assert_eq!(data_runs(&octets), [HOLE_BYTES..3 * HOLE_BYTES, 5 * HOLE_BYTES..end]);
     }
 }

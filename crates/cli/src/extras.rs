@@ -28,13 +28,13 @@ use rustix::{
 /// The most extended attributes of one file that are kept.
 const MAX_NAMES: usize = 4_096;
 /// The longest value: Linux has no room for more.
-const MAX_VALUE_OCTETS: usize = 64 << 10;
+const MAX_VALUE_BYTES: usize = 64 << 10;
 /// The most bytes of all values of one file.
 const MAX_OCTETS: usize = 16 << 20;
 /// Linux's name of a user's attribute begins with it; NFS's has no such beginning.
 const USER: &[u8] = b"user.";
 /// The longest name on Linux.
-const MAX_NAME_OCTETS: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 /// The attributes in which Linux keeps lists.
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -98,7 +98,7 @@ impl<'a> Values<'a> {
                 }
             };
             self.octets = self.octets.saturating_add(value.len());
-            if value.len() > MAX_VALUE_OCTETS || self.octets > MAX_OCTETS {
+            if value.len() > MAX_VALUE_BYTES || self.octets > MAX_OCTETS {
                 told.push(not_kept(name.as_slice(), "it is too large"));
                 continue;
             }
@@ -196,7 +196,7 @@ pub(crate) async fn fetched(files: &Files, file: &Handle, is_directory: bool, he
     let mut values = Values::of(files, file, &mut told).await?;
     while let Some((name, value)) = values.next(&mut told).await? {
         let local = [USER, name.as_slice()].concat();
-        if name.as_slice().is_empty() || name.as_slice().contains(&0) || local.len() > MAX_NAME_OCTETS {
+        if name.as_slice().is_empty() || name.as_slice().contains(&0) || local.len() > MAX_NAME_BYTES {
             told.push(not_kept(name.as_slice(), "it is not a valid name here"));
         } else if let Err(error) = fsetxattr(&here, &local[..], &value, XattrFlags::empty()) {
             told.push(not_kept(name.as_slice(), &std::io::Error::from(error).to_string()));
@@ -291,14 +291,14 @@ fn mode_of(here: &impl AsFd) -> Option<u32> {
 /// The names of the user's attributes of an open file.
 fn local_names(here: &impl AsFd) -> Result<Vec<Vec<u8>>, Errno> {
     // The most that the system returns in one list.
-    let mut list = vec![0; MAX_VALUE_OCTETS];
+    let mut list = vec![0; MAX_VALUE_BYTES];
     let len = flistxattr(here, &mut list)?;
     let names = list.get(..len).unwrap_or(&list).split(|octet| *octet == 0);
     Ok(names.filter(|name| name.len() > USER.len() && name.starts_with(USER)).map(<[u8]>::to_vec).collect())
 }
 
 fn local_value(here: &impl AsFd, name: &[u8]) -> Result<Vec<u8>, Errno> {
-    let mut value = vec![0; MAX_VALUE_OCTETS];
+    let mut value = vec![0; MAX_VALUE_BYTES];
     let len = fgetxattr(here, name, &mut value)?;
     value.truncate(len);
     Ok(value)

@@ -7,7 +7,7 @@
 mod child;
 
 use crate::{
-    args::{ClientArgs, parse_octets, parse_seconds},
+    args::{ClientArgs, parse_bytes, parse_seconds},
     copy::close_after,
     failure::{self, At, Failed, Usage},
     files::umask,
@@ -85,7 +85,7 @@ pub(crate) struct Range {
 
 fn parse_range(text: &str) -> Result<Range, String> {
     let (offset, length) = text.split_once(',').ok_or_else(|| format!("{text:?} is not OFFSET,LENGTH"))?;
-    let (offset, length) = (parse_octets(offset)?, parse_octets(length)?);
+    let (offset, length) = (parse_bytes(offset)?, parse_bytes(length)?);
     let length = if length == 0 { TO_THE_END } else { length };
     // The last byte that can be locked is the one of the highest number.
     if length != TO_THE_END && offset.checked_add(length - 1).is_none() {

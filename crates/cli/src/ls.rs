@@ -13,7 +13,7 @@ use clap::Args;
 use rpcrdma::client::NfsUrl;
 use rpcrdma_nfs::{
     attr::{Attributes, FileType, Who},
-    v4::MAX_PRINCIPAL_OCTETS,
+    v4::MAX_PRINCIPAL_BYTES,
 };
 use rpcrdma_nfs_client::Handle;
 use serde_json::{Map, Value};
@@ -42,7 +42,7 @@ pub(crate) struct LsArgs {
 }
 
 /// The most memory for the entries of one directory, to sort them: some millions of entries.
-const LISTED_OCTETS: usize = 1 << 30;
+const LISTED_BYTES: usize = 1 << 30;
 
 /// A line of the listing.
 struct Line {
@@ -146,8 +146,8 @@ impl Lister<'_> {
             let wanted = attributes.file_type == FileType::Symlink && (self.args.long || self.args.client.json);
             let target = if wanted { Some(files.readlink(&file).await?) } else { None };
             held += size_of::<Line>() + name.len() + target.as_ref().map_or(0, Bytes::len);
-            held += attributes.named.as_ref().map_or(0, |named| size_of_val(&**named) + 2 * MAX_PRINCIPAL_OCTETS);
-            ensure!(held <= LISTED_OCTETS, "has more than {} MiB of entries, or no end", LISTED_OCTETS >> 20);
+            held += attributes.named.as_ref().map_or(0, |named| size_of_val(&**named) + 2 * MAX_PRINCIPAL_BYTES);
+            ensure!(held <= LISTED_BYTES, "has more than {} MiB of entries, or no end", LISTED_BYTES >> 20);
             lines.push(Line { name, file, attributes, target });
         }
         lines.sort_by(|a, b| a.name.cmp(&b.name));

@@ -9,10 +9,10 @@ use rpcrdma_nfs::attr::Attributes;
 use rpcrdma_nfs_client::{Block, Error, File, Reader};
 
 /// The block size with which a file of unknown size is read.
-const UNSIZED_BLOCK_OCTETS: u32 = 64 << 10;
+const UNSIZED_BLOCK_BYTES: u32 = 64 << 10;
 
 /// Below this size a file's holes are not worth the calls that find them.
-const SPARSE_FROM_OCTETS: u64 = 256 << 10;
+const SPARSE_FROM_BYTES: u64 = 256 << 10;
 
 /// The bytes of a file, from an offset on.
 pub(crate) enum Octets {
@@ -42,7 +42,7 @@ impl Octets {
     pub(crate) fn new(session: &Session, file: File, size: u64, offset: u64, end: u64) -> Self {
         let largest = session.transfer.read;
         if size == 0 {
-            let block = UNSIZED_BLOCK_OCTETS.min(largest);
+            let block = UNSIZED_BLOCK_BYTES.min(largest);
             return Octets::Unsized { file: Box::new(file), offset, end, block };
         }
         let (block, depth) = block_size(end.min(size).saturating_sub(offset), largest, DEPTH);
@@ -53,7 +53,7 @@ impl Octets {
     /// they are left out, and what follows comes with its offset.
     pub(crate) fn of(session: &Session, file: File, attributes: &Attributes, offset: u64) -> Self {
         // A file that uses less storage than it has bytes has holes.
-        let has_holes = attributes.used < attributes.size && attributes.size >= SPARSE_FROM_OCTETS;
+        let has_holes = attributes.used < attributes.size && attributes.size >= SPARSE_FROM_BYTES;
         let can_tell = session.files.version_4().is_some_and(|nfs| nfs.minor() >= 2);
         if !has_holes || !can_tell {
             return Self::new(session, file, attributes.size, offset, u64::MAX);
@@ -114,7 +114,7 @@ impl Sparse {
                 // Then the bytes that were appended meanwhile.
                 None => {
                     self.is_beyond = true;
-                    Reader::new(file, self.size, u64::MAX, UNSIZED_BLOCK_OCTETS.min(self.largest), 1)
+                    Reader::new(file, self.size, u64::MAX, UNSIZED_BLOCK_BYTES.min(self.largest), 1)
                 }
             });
         }

@@ -15,7 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// this is what a slow disk writes in a tenth of a second. A shorter part file is useless.
 pub(crate) const RESUME_SPAN: u64 = 8 << 20;
 /// Bytes of a name, on nearly all file systems.
-const NAME_OCTETS: usize = 255;
+const NAME_BYTES: usize = 255;
 /// Names tried for a temporary file before we assume an attack.
 pub(crate) const NAMES_TRIED: u32 = 16;
 
@@ -34,7 +34,7 @@ pub(crate) fn temporary_name(name: &[u8], random: &dyn Random) -> Vec<u8> {
 /// The name beside `name` that `--resume` looks for: `.NAME.rpcrdma-part`.
 pub(crate) fn part_name(name: &[u8]) -> Vec<u8> {
     const SUFFIX: &[u8] = b"part";
-    if BEFORE.len() + name.len() + BETWEEN.len() + SUFFIX.len() <= NAME_OCTETS {
+    if BEFORE.len() + name.len() + BETWEEN.len() + SUFFIX.len() <= NAME_BYTES {
         return beside(name, SUFFIX);
     }
     // Two long names may begin alike.
@@ -47,7 +47,7 @@ const BEFORE: &[u8] = b".";
 const BETWEEN: &[u8] = b".rpcrdma-";
 
 fn beside(name: &[u8], suffix: &[u8]) -> Vec<u8> {
-    let room = NAME_OCTETS - BEFORE.len() - BETWEEN.len() - suffix.len();
+    let room = NAME_BYTES - BEFORE.len() - BETWEEN.len() - suffix.len();
     let name = &name[..name.len().min(room)];
     [BEFORE, name, BETWEEN, suffix].concat()
 }

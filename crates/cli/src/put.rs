@@ -36,7 +36,7 @@ use rpcrdma_env::Random;
 use rpcrdma_nfs::attr::{FileType, NewAttributes, Who};
 use rpcrdma_nfs_client::{Handle, Name};
 use rustix::fs::FileType as LocalType;
-use small::{SMALL_FILES, SMALL_OCTETS};
+use small::{SMALL_BYTES, SMALL_FILES};
 use source::{Facts, Local};
 use std::{
     cell::RefCell,
@@ -265,7 +265,7 @@ impl Copier<'_> {
                 if facts.kind == LocalType::Directory {
                     directories.push((entry, facts, made.clone(), name, depth + 1));
                 } else {
-                    let is_small = facts.kind == LocalType::RegularFile && facts.size <= SMALL_OCTETS;
+                    let is_small = facts.kind == LocalType::RegularFile && facts.size <= SMALL_BYTES;
                     if let Some(copy) = self.other(entry, facts, made.clone(), name, is_new) {
                         if is_small { small.push(copy) } else { files.push(copy) }
                     }

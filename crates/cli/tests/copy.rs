@@ -43,7 +43,7 @@ fn make_tree(root: &Path) {
     }
 }
 
-fn storage_octets(path: &Path) -> u64 {
+fn storage_bytes(path: &Path) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }
 
@@ -58,11 +58,11 @@ fn there_and_back(url: impl Fn(&Server, &str) -> String, more: &[&str]) {
 
     run(["put".as_ref(), "-r".as_ref(), local.as_os_str(), url(&server, "copy").as_ref()]);
     assert_eq!(describe(&served.join("copy")), describe(&local));
-    assert!(storage_octets(&served.join("copy/sparse")) < 16 << 20, "the holes are holes on the server");
+    assert!(storage_bytes(&served.join("copy/sparse")) < 16 << 20, "the holes are holes on the server");
 
     run(["get".as_ref(), "-r".as_ref(), OsStr::new(&url(&server, "copy")), back.as_os_str()]);
     assert_eq!(describe(&back), describe(&local));
-    assert!(storage_octets(&back.join("sparse")) < 16 << 20, "and here");
+    assert!(storage_bytes(&back.join("sparse")) < 16 << 20, "and here");
 
     // Again, over the existing files.
     run(["put".as_ref(), "-r".as_ref(), local.as_os_str(), url(&server, "").as_ref()]);

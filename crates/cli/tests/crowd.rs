@@ -38,7 +38,7 @@ use std::{
 /// How long one measurement takes, in seconds.
 const MEASURED: &str = "0.4";
 /// The size of the file that measurements use.
-const MEASURED_OCTETS: usize = 1 << 20;
+const MEASURED_BYTES: usize = 1 << 20;
 /// How often a failing comparison is repeated before the test fails: the machine has other work, too.
 const ROUNDS: usize = 6;
 /// The fraction of its speed that the client keeps beside peers that use no processor time.
@@ -82,7 +82,7 @@ fn speed(stage: &Stage, op: &str) -> f64 {
 fn keeps_its_speed<T>(stage: &mut Stage, part: f64, mut gather: impl FnMut(&Stage) -> T) {
     let quiet = QUIET.lock().unwrap_or_else(PoisonError::into_inner);
     let measured = stage.scratch.path().join("export/measured");
-    fs::write(&measured, common::contents(MEASURED_OCTETS)).unwrap();
+    fs::write(&measured, common::contents(MEASURED_BYTES)).unwrap();
     fs::set_permissions(&measured, fs::Permissions::from_mode(0o666)).unwrap();
     for op in ["read", "write", "null"] {
         let mut seen = Vec::new();

@@ -36,7 +36,7 @@ const ROUNDS: usize = 3;
 const FILES: usize = 16;
 /// Writes that a connection has under way: as many as the server allows.
 const DEPTH: usize = 64;
-const WRITE_OCTETS: usize = 4096;
+const WRITE_BYTES: usize = 4096;
 const FLOOD: From4 = [127, 0, 0, 1];
 const VICTIM: From4 = [127, 0, 0, 2];
 
@@ -150,11 +150,11 @@ fn flood(
     (stop, written): (&AtomicBool, &AtomicUsize),
 ) {
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-    let data = [7; WRITE_OCTETS];
+    let data = [7; WRITE_BYTES];
     let mut xid = first;
     let mut send = |stream: &mut TcpStream| {
         let file = &files[xid as usize % files.len()];
-        let count = WRITE_OCTETS as u32;
+        let count = WRITE_BYTES as u32;
         let args = Xdr::default().opaque(file).u64(0).words(&[count, stability]).opaque(&data);
         let mut call = rpc::call(xid, rpc::NFS, 3, 7).0;
         call.extend(&args.0);

@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 
 const OCTETS: usize = 24 << 20;
 /// After how many bytes a connection is cut: each of three carries at least a quarter of its share.
-const CUT_AT_OCTETS: u64 = 1 << 20;
+const CUT_AT_BYTES: u64 = 1 << 20;
 /// Every version of NFS over every transport.
 const WAYS: [&str; 9] = [
     "version=3&transport=tcp",
@@ -64,14 +64,14 @@ fn a_connection_that_is_cut_costs_a_repetition() {
         // The first connection also carries the calls that make the session.
         for cut in [0, 2] {
             let (to, mount) = ends(&server, way);
-            let (address, counted) = counting(&to, Some((cut, CUT_AT_OCTETS)));
+            let (address, counted) = counting(&to, Some((cut, CUT_AT_BYTES)));
             let url = |path: &str| format!("nfs://{address}/{path}?{way}&nconnect=3{mount}");
             run(["put".as_ref(), "-q".as_ref(), local.as_os_str(), url("new").as_ref()]);
             let there = served(scratch.path()).join("new");
             assert!(fs::read(&there).unwrap() == contents(OCTETS + 1), "{way}");
             assert_eq!(counted.octets().len(), 4, "the one that was cut was made again, and no other: {way}");
             fs::remove_file(there).unwrap();
-            let (address, counted) = counting(&to, Some((cut, CUT_AT_OCTETS)));
+            let (address, counted) = counting(&to, Some((cut, CUT_AT_BYTES)));
             let url = format!("nfs://{address}/file?{way}&nconnect=3{mount}");
             assert!(run(["cat", &url]).stdout == contents(OCTETS), "{way}");
             assert_eq!(counted.octets().len(), 4, "{way}");

@@ -175,13 +175,13 @@ fn hostile_datagrams_cost_others_nothing() {
     let longest = questions.iter().map(Vec::len).max().unwrap();
     assert!(longest < 65_000);
     let begin = Instant::now();
-    let (mut sent, mut octets_back, mut back, mut room) = (0, 0, 0, [0; 65_536]);
+    let (mut sent, mut bytes_back, mut back, mut room) = (0, 0, 0, [0; 65_536]);
     while begin.elapsed() < Duration::from_secs(2) {
         for question in &questions {
             sent += usize::from(attacker.send(question).is_ok());
             while let Ok(len) = attacker.recv(&mut room) {
                 assert!(len <= MAX_AMPLIFICATION * 64, "{len} bytes");
-                octets_back += len;
+                bytes_back += len;
                 back += 1;
             }
         }
@@ -194,7 +194,7 @@ fn hostile_datagrams_cost_others_nothing() {
     assert!(answered, "a decent client is not heard");
     let seconds = begin.elapsed().as_secs() as usize + 2;
     assert!(back <= seconds * CALLS_PER_SECOND, "{back} answers to {sent} datagrams in {seconds} s");
-    assert!(octets_back <= back * MAX_AMPLIFICATION * 64);
+    assert!(bytes_back <= back * MAX_AMPLIFICATION * 64);
     assert!(sent > 4 * back, "{sent} datagrams, {back} answers: this was no flood");
     let count = |reason: &str| counted(&metrics, &format!("rpcrdma_datagrams_dropped_total{{reason=\"{reason}\"}}"));
     let look = Instant::now();

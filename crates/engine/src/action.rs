@@ -182,9 +182,9 @@ pub struct Sent {
     /// The credit value in its header; in version 2 the credits that it adds.
     pub credit: u32,
     /// Bytes in the Send: header and inline stream.
-    pub inline_octets: usize,
+    pub inline_bytes: usize,
     /// Bytes in chunks that the peer pulls, or that we wrote to the peer's chunks.
-    pub placed_octets: u64,
+    pub placed_bytes: u64,
     /// Read chunks, the Position Zero chunk included.
     pub read_chunks: usize,
     /// Write chunks.
@@ -199,7 +199,7 @@ pub struct Sent {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Action {
-    /// Post this many more receives of [`Config::receive_octets`](crate::Config::receive_octets).
+    /// Post this many more receives of [`Config::receive_bytes`](crate::Config::receive_bytes).
     PostReceives {
         /// How many.
         count: usize,

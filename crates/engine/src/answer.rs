@@ -113,26 +113,26 @@ pub(crate) fn plan(
         // V1-4.3.3-c, V1-4.3.3-e, IE-3.6.1-c
         reply: reply.map(|chunk| chunk.filled(0).ok_or(Misfit::Chunk)).transpose()?,
     };
-    let rest_octets: usize = rest.iter().map(Bytes::len).sum();
+    let rest_bytes: usize = rest.iter().map(Bytes::len).sum();
     let header = carrier.fixed + lists.encoded_len();
     // V1-4.3.3-b, V2-6.4-c
     // V2-5.2.2-c
-    if header + rest_octets <= carrier.send_inline {
+    if header + rest_bytes <= carrier.send_inline {
         return Ok(AnswerPlan { lists, inline: Some(rest), writes, placed });
     }
     // V1-3.5.3-g, V2-4.4.3-f, V2-4.4.3-i, V1-4.3.3-d
-    let chunk = reply.filter(|_| header <= carrier.send_inline && rest_octets > 0);
-    let Some((chunk, filled)) = chunk.and_then(|chunk| Some((chunk, chunk.filled(rest_octets as u64)?))) else {
+    let chunk = reply.filter(|_| header <= carrier.send_inline && rest_bytes > 0);
+    let Some((chunk, filled)) = chunk.and_then(|chunk| Some((chunk, chunk.filled(rest_bytes as u64)?))) else {
         return match carrier.continues {
             // V2-6.4-d, ULB-3.2-e
             true => Ok(AnswerPlan { lists, inline: Some(rest), writes, placed }),
             // V2-7.3.5-a, V1-4.5.3-a
-            false => Err(Misfit::Reply { needed: rest_octets }),
+            false => Err(Misfit::Reply { needed: rest_bytes }),
         };
     };
     lists.reply = Some(filled);
     scatter(&rest, chunk, carrier, &mut writes)?;
-    Ok(AnswerPlan { lists, inline: None, writes, placed: placed + rest_octets as u64 })
+    Ok(AnswerPlan { lists, inline: None, writes, placed: placed + rest_bytes as u64 })
 }
 
 // V1-3.5.3-h, V2-4.4.3-h, IE-3.8.1-c
@@ -209,7 +209,7 @@ mod tests {
         chunk.segments().iter().map(|segment| segment.length).collect()
     }
 
-    fn inline_octets(plan: &AnswerPlan) -> Option<usize> {
+    fn inline_bytes(plan: &AnswerPlan) -> Option<usize> {
         plan.inline.as_ref().map(|inline| inline.iter().map(Bytes::len).sum())
     }
 
@@ -225,7 +225,7 @@ mod tests {
             plan.lists.writes.chunks().iter().map(lengths).collect::<Vec<_>>(),
             [vec![100, 50], vec![49], vec![0]]
         );
-        assert_eq!((inline_octets(&plan), plan.placed), (Some(48), 199));
+        assert_eq!((inline_bytes(&plan), plan.placed), (Some(48), 199));
         assert!(plan.lists.reads.is_empty());
     }
 
@@ -235,7 +235,7 @@ mod tests {
         let offered = WriteList(vec![chunk(1, &[]), chunk(2, &[50]), chunk(3, &[50])].into());
         let plan = plan(&offered, None, &reply(40, &[10, 0, 50]), &CARRIER).unwrap();
         assert_eq!(plan.lists.writes.chunks().iter().map(lengths).collect::<Vec<_>>(), [vec![], vec![0], vec![50]]);
-        assert_eq!(inline_octets(&plan), Some(40 + 12 + 12), "the first with its padding");
+        assert_eq!(inline_bytes(&plan), Some(40 + 12 + 12), "the first with its padding");
     }
 
     /// proves: V1-3.5.3-g, V1-4.3.3-b, V1-4.3.3-c, V1-4.3.3-d, V1-4.3.3-e, V1-3.5.3-h, V1-4.3.2.3-d, IE-3.6.1-c
@@ -244,9 +244,9 @@ mod tests {
     fn the_reply_chunk_is_for_what_does_not_fit_inline() {
         let room = chunk(7, &[2000, 3000]);
         let short = plan(&WriteList::default(), Some(&room), &reply(1024 - 28 - 36, &[]), &CARRIER).unwrap();
-        assert_eq!((inline_octets(&short), lengths(short.lists.reply.as_ref().unwrap())), (Some(960), vec![0, 0]));
+        assert_eq!((inline_bytes(&short), lengths(short.lists.reply.as_ref().unwrap())), (Some(960), vec![0, 0]));
         let long = plan(&WriteList::default(), Some(&room), &reply(2048, &[5]), &CARRIER).unwrap();
-        assert_eq!((inline_octets(&long), lengths(long.lists.reply.as_ref().unwrap())), (None, vec![2000, 60]));
+        assert_eq!((inline_bytes(&long), lengths(long.lists.reply.as_ref().unwrap())), (None, vec![2000, 60]));
         assert_eq!(long.placed, 2060, "padding included");
         let full = plan(&WriteList::default(), Some(&room), &reply(5000, &[]), &CARRIER);
         assert!(full.is_ok());

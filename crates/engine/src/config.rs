@@ -19,13 +19,13 @@ pub const MAX_PEER_CREDITS: u16 = 64;
 
 /// Bytes that one Send of ours carries, and that our receives hold, by default. Linux uses the same.
 // V1-3.3.3-f
-pub const DEFAULT_INLINE_OCTETS: u32 = 4096;
+pub const DEFAULT_INLINE_BYTES: u32 = 4096;
 
 /// The most segments in one received message. A 1 MiB transfer in 4 KiB pages has 256.
 pub const MAX_SEGMENTS_PER_MESSAGE: usize = 512;
 
 /// The most bytes of one call that we pull from the peer's memory, by default: four times 1 MiB of data.
-pub const DEFAULT_MAX_CALL_OCTETS: u64 = 4 << 20;
+pub const DEFAULT_MAX_CALL_BYTES: u64 = 4 << 20;
 
 /// Version 2: the most Sends for one call, by default; a longer call goes into a chunk that the server pulls. Pulling
 /// takes a round trip, which costs more than the Sends up to the longest call that the default credits allow
@@ -64,7 +64,7 @@ pub struct Limits {
     pub segments: usize,
     /// The most bytes of one call that are pulled by RDMA Read.
     // V1-3.4.4-b, V2-4.3.4-d, V1-8.1.4-a, V2-11.1.4-a
-    pub call_octets: u64,
+    pub call_bytes: u64,
     /// The most Read chunks of one call (version 2 states it in an error; version 1 has no error for it).
     pub read_chunks: usize,
     /// The most Write chunks of one call (version 2).
@@ -91,7 +91,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             segments: MAX_SEGMENTS_PER_MESSAGE,
-            call_octets: DEFAULT_MAX_CALL_OCTETS,
+            call_bytes: DEFAULT_MAX_CALL_BYTES,
             read_chunks: MAX_CHUNKS_PER_LIST,
             write_chunks: MAX_CHUNKS_PER_LIST,
         }
@@ -112,9 +112,9 @@ pub struct Config {
     /// Credits to grant: the most calls of the peer in flight. Zero if this end serves no calls.
     pub credits_granted: u32,
     /// The largest message that we send, in bytes.
-    pub send_octets: u32,
+    pub send_bytes: u32,
     /// The largest message that we receive, in bytes: the size of our receives.
-    pub receive_octets: u32,
+    pub receive_bytes: u32,
     /// Whether the peer may end our exposures by Send with Invalidate, and we the peer's.
     pub remote_invalidation: bool,
     /// Receives that were posted before the connection was established. At least two.
@@ -123,7 +123,7 @@ pub struct Config {
     /// The most slices in one Send or Write.
     pub max_gather: usize,
     /// The most bytes in one Write or exposure.
-    pub max_transfer_octets: usize,
+    pub max_transfer_bytes: usize,
     /// Limits on what the peer may ask for.
     pub limits: Limits,
     /// Which versions are spoken.
@@ -154,12 +154,12 @@ impl Config {
             credits_wanted: DEFAULT_CREDITS,
             calls_between_answers: u32::MAX,
             credits_granted: 0,
-            send_octets: DEFAULT_INLINE_OCTETS,
-            receive_octets: DEFAULT_INLINE_OCTETS,
+            send_bytes: DEFAULT_INLINE_BYTES,
+            receive_bytes: DEFAULT_INLINE_BYTES,
             remote_invalidation: true,
             initial_receives: 2,
             max_gather: 16,
-            max_transfer_octets: u32::MAX as usize,
+            max_transfer_bytes: u32::MAX as usize,
             limits: Limits::default(),
             versions: Versions::One,
             peer_credits: MAX_PEER_CREDITS,
@@ -180,8 +180,8 @@ impl Config {
     pub fn private_data(&self) -> PrivateData {
         PrivateData {
             remote_invalidation: self.remote_invalidation,
-            send_size: self.send_octets,
-            receive_size: self.receive_octets,
+            send_size: self.send_bytes,
+            receive_size: self.receive_bytes,
         }
     }
 }
@@ -225,7 +225,7 @@ mod tests {
     /// proves: V1-3.3.2-a, V1-3.3.3-b, V1-3.3.3-f, V1-3.3.3-g, V1-3.3.2-b, CM-8797-4-d
     #[test]
     fn thresholds_are_the_smaller_of_both_ends() {
-        let config = Config { send_octets: 8192, receive_octets: 2048, ..Config::client() };
+        let config = Config { send_bytes: 8192, receive_bytes: 2048, ..Config::client() };
         let link = Link::new(&config, None);
         assert_eq!((link.send_inline, link.receive_inline, link.send_invalidates), (1024, 1024, false));
         let peer = PrivateData { remote_invalidation: true, send_size: 4096, receive_size: 4096 };

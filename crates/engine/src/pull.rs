@@ -36,14 +36,14 @@ pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits)
     let chunks = lists.reads.chunks();
     let total = chunks.iter().map(|chunk| chunk.len()).fold(0, u64::saturating_add);
     // V1-8.1.4-a, V2-11.1.4-a, V2-4.3.4-d
-    if total > limits.call_octets {
+    if total > limits.call_bytes {
         return Err(AboveLimit);
     }
     // ULB-5.1.2.2-a
     let mut sources = SmallVec::with_capacity(lists.reads.segments().len());
     let mut pieces = Pieces::with_capacity(2 * chunks.len() + 1);
     let mut base = Base { stream, long, used: 0 };
-    let mut base_octets = stream.len();
+    let mut base_bytes = stream.len();
     let mut in_chunks = 0usize;
     let mut pulled = 0usize;
     for chunk in chunks {
@@ -54,16 +54,16 @@ pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits)
         pulled = range.end;
         if long && position == 0 {
             // Position zero sorts first, so the stream is at the beginning of the pulled bytes.
-            base_octets = octets;
+            base_bytes = octets;
         } else {
-            pieces.extend(base.up_to(position.saturating_sub(in_chunks).min(base_octets)));
+            pieces.extend(base.up_to(position.saturating_sub(in_chunks).min(base_bytes)));
             pieces.push(Piece::Item(range));
             // V2-4.3.5-g, V1-3.4.5.2-d, V2-4.3.5.2-c
             in_chunks = in_chunks.saturating_add(octets.next_multiple_of(UNIT));
         }
         sources.extend(chunk.segments.into_iter().filter(|segment| segment.length > 0));
     }
-    pieces.extend(base.up_to(base_octets));
+    pieces.extend(base.up_to(base_bytes));
     Ok(Layout { octets: pulled, sources, pieces, long })
 }
 
@@ -132,7 +132,7 @@ mod tests {
     /// proves: V1-8.1.4-a, V1-3.4.4-b
     #[test]
     fn limits_hold_at_the_limit_and_one_past_it() {
-        let limits = Limits { segments: 2, call_octets: 100, ..Limits::default() };
+        let limits = Limits { segments: 2, call_bytes: 100, ..Limits::default() };
         let stream = Bytes::from(vec![0; 8]);
         assert!(layout(&lists(&[(8, 50), (60, 50)]), &stream, false, &limits).is_ok());
         assert_eq!(layout(&lists(&[(8, 50), (60, 51)]), &stream, false, &limits), Err(AboveLimit));

@@ -52,7 +52,7 @@ impl Offered {
             // from their memory, whatever the peer has written there (V1-4.3.2.2-d).
             return match got.chunks().iter().all(WriteChunk::is_empty) {
                 true => Ok((0..self.items)
-                    .map(|k| PlacedItem { offered: offered.get(k).map_or(0, chunk_octets), returned: 0 })
+                    .map(|k| PlacedItem { offered: offered.get(k).map_or(0, chunk_bytes), returned: 0 })
                     .collect()),
                 false => Err(PeerFault::ChunksChanged),
             };
@@ -65,13 +65,13 @@ impl Offered {
             .zip(got.chunks())
             .map(|(offered, got)| {
                 let returned = usize::try_from(written(offered, got)?).map_err(|_| PeerFault::ChunksChanged)?;
-                Ok(PlacedItem { offered: chunk_octets(offered), returned })
+                Ok(PlacedItem { offered: chunk_bytes(offered), returned })
             })
             .collect()
     }
 }
 
-fn chunk_octets(chunk: &WriteChunk) -> usize {
+fn chunk_bytes(chunk: &WriteChunk) -> usize {
     usize::try_from(chunk.len()).unwrap_or(usize::MAX)
 }
 

@@ -159,19 +159,19 @@ impl<X> Table<X> {
         self.queue.pop_front().map(|(_, xid)| xid)
     }
 
-    /// Exposes the memory of a plan. Chunks have segments of at most `segment_octets`. Returns the chunks with the
+    /// Exposes the memory of a plan. Chunks have segments of at most `segment_bytes`. Returns the chunks with the
     /// number of bytes that the peer may read.
     // V1-3.4.3-b, V2-4.3.3-b, V1-8.1.3-a, V2-11.1.3-a, V2-6.4-a, V2-4-a, V1-3.1-a
     pub(crate) fn expose(
         &mut self,
         xid: u32,
         plan: &CallPlan,
-        segment_octets: u32,
+        segment_bytes: u32,
         host: &mut dyn Host,
     ) -> Result<(Lists, u64), ExposeError> {
         let entry = self.calls.get_mut(&xid).ok_or(ExposeError::Refused)?;
         let (owners, next) = (&mut self.exposures, &mut self.next_exposure);
-        let mut exposing = Exposing { entry, owners, next, host, xid, segment_octets, octets: 0 };
+        let mut exposing = Exposing { entry, owners, next, host, xid, segment_bytes, octets: 0 };
         let lists = exposing.expose(plan)?;
         Ok((lists, exposing.octets))
     }
@@ -339,7 +339,7 @@ struct Exposing<'a, X> {
     next: &'a mut u64,
     host: &'a mut dyn Host,
     xid: u32,
-    segment_octets: u32,
+    segment_bytes: u32,
     octets: u64,
 }
 
@@ -374,7 +374,7 @@ impl<X> Exposing<'_, X> {
         let segment = self.host.expose_source(id, octets)?;
         self.octets += octets.len() as u64;
         self.keep(id, segment.handle);
-        reads.extend(cut(segment, self.segment_octets).map(|segment| ReadSegment { position, segment }));
+        reads.extend(cut(segment, self.segment_bytes).map(|segment| ReadSegment { position, segment }));
         Ok(())
     }
 
@@ -385,7 +385,7 @@ impl<X> Exposing<'_, X> {
         self.keep(id, segment.handle);
         // The memory may be longer than the offer.
         let length = u32::try_from(octets).map_err(|_| ExposeError::Refused)?.min(segment.length);
-        Ok(WriteChunk(cut(Segment { length, ..segment }, self.segment_octets).collect()))
+        Ok(WriteChunk(cut(Segment { length, ..segment }, self.segment_bytes).collect()))
     }
 
     fn name(&mut self) -> ExposureId {

@@ -18,8 +18,8 @@ pub trait Memory: Any + Send + Sync {
     /// All bytes.
     fn octets(&self) -> &[u8];
     /// All bytes, to write to.
-    fn octets_mut(&mut self) -> &mut [u8];
-    /// How many bytes [`octets_mut`](Memory::octets_mut) gives.
+    fn bytes_mut(&mut self) -> &mut [u8];
+    /// How many bytes [`bytes_mut`](Memory::bytes_mut) gives.
     fn capacity(&self) -> usize {
         self.octets().len()
     }
@@ -37,7 +37,7 @@ impl Memory for Nothing {
     fn octets(&self) -> &[u8] {
         &[]
     }
-    fn octets_mut(&mut self) -> &mut [u8] {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         &mut []
     }
 }
@@ -46,7 +46,7 @@ impl Memory for Vec<u8> {
     fn octets(&self) -> &[u8] {
         self
     }
-    fn octets_mut(&mut self) -> &mut [u8] {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         self
     }
 }
@@ -96,7 +96,7 @@ impl Buffer {
         self.len = len.min(self.capacity());
         if self.memory.octets().len() < self.len {
             // The memory does not exist yet, because nothing was written to it.
-            self.len = self.len.min(self.memory.octets_mut().len());
+            self.len = self.len.min(self.memory.bytes_mut().len());
         }
     }
 
@@ -113,8 +113,8 @@ impl Buffer {
 
     /// All bytes up to the capacity. Bytes that were never written may be left over from an earlier use of the memory:
     /// do not send them anywhere.
-    pub fn octets_mut(&mut self) -> &mut [u8] {
-        self.memory.octets_mut()
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        self.memory.bytes_mut()
     }
 
     /// Shares the meaningful bytes, without a copy. The memory is returned when the last clone of the
@@ -191,7 +191,7 @@ mod tests {
         fn octets(&self) -> &[u8] {
             &self.0
         }
-        fn octets_mut(&mut self) -> &mut [u8] {
+        fn bytes_mut(&mut self) -> &mut [u8] {
             &mut self.0
         }
     }
@@ -223,7 +223,7 @@ mod tests {
         fn octets(&self) -> &[u8] {
             &self.0
         }
-        fn octets_mut(&mut self) -> &mut [u8] {
+        fn bytes_mut(&mut self) -> &mut [u8] {
             self.0.resize(4, 7);
             &mut self.0
         }
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!((buffer().capacity(), buffer().len(), buffer().filled().len()), (4, 0, 0));
         assert!(buffer().freeze().is_empty());
         let mut written = buffer();
-        written.octets_mut()[0] = 1;
+        written.bytes_mut()[0] = 1;
         written.set_len(1);
         assert_eq!(&written.freeze()[..], [1]);
         let mut said = buffer();

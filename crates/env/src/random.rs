@@ -38,12 +38,12 @@ pub struct OsRandom {
 
 struct OsState {
     source: File,
-    stock: [u8; OS_STOCK_OCTETS],
+    stock: [u8; OS_STOCK_BYTES],
     used: usize,
 }
 
 /// Bytes read from the system at a time.
-const OS_STOCK_OCTETS: usize = 512;
+const OS_STOCK_BYTES: usize = 512;
 
 impl OsRandom {
     /// Opens the system's generator.
@@ -52,7 +52,7 @@ impl OsRandom {
     /// Whatever opening `/dev/urandom` says.
     pub fn open() -> std::io::Result<Self> {
         let mut source = File::open("/dev/urandom")?;
-        let mut stock = [0; OS_STOCK_OCTETS];
+        let mut stock = [0; OS_STOCK_BYTES];
         source.read_exact(&mut stock)?;
         Ok(Self { state: Mutex::new(OsState { source, stock, used: 0 }) })
     }
@@ -65,7 +65,7 @@ impl Random for OsRandom {
     fn fill(&self, out: &mut [u8]) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         for octet in out {
-            if state.used == OS_STOCK_OCTETS {
+            if state.used == OS_STOCK_BYTES {
                 let OsState { source, stock, used } = &mut *state;
                 source.read_exact(stock).expect("/dev/urandom was opened and never ends");
                 *used = 0;
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn the_system_refills_its_stock() {
         let random = OsRandom::open().unwrap();
-        let mut many = vec![0; 3 * OS_STOCK_OCTETS + 1];
+        let mut many = vec![0; 3 * OS_STOCK_BYTES + 1];
         random.fill(&mut many);
         assert!(many.windows(64).all(|w| w.iter().any(|&o| o != 0)));
     }

@@ -6,7 +6,7 @@
 use bytes::{Bytes, BytesMut};
 
 /// The size in bytes of a piece of memory.
-const PIECE_OCTETS: usize = 2048;
+const PIECE_BYTES: usize = 2048;
 
 /// Memory for short runs of bytes. It allocates when the first run is made.
 #[derive(Debug, Default)]
@@ -27,12 +27,12 @@ impl Scratch {
 
     /// Memory for `octets` bytes, not yet written. A long run gets memory of its own.
     pub fn lend(&mut self, octets: usize) -> BytesMut {
-        if octets > PIECE_OCTETS / 2 {
+        if octets > PIECE_BYTES / 2 {
             return BytesMut::with_capacity(octets);
         }
         if self.rest.capacity() < octets {
             // Uses the same piece again from its beginning if no run of it is left.
-            self.rest.reserve(PIECE_OCTETS);
+            self.rest.reserve(PIECE_BYTES);
         }
         std::mem::take(&mut self.rest)
     }
@@ -40,7 +40,7 @@ impl Scratch {
     /// Takes back the unused rest of lent memory.
     pub fn give_back(&mut self, mut rest: BytesMut) {
         rest.clear();
-        if rest.capacity() > self.rest.capacity() && rest.capacity() <= PIECE_OCTETS {
+        if rest.capacity() > self.rest.capacity() && rest.capacity() <= PIECE_BYTES {
             self.rest = rest;
         }
     }
@@ -76,9 +76,9 @@ mod tests {
     #[test]
     fn a_long_run_has_memory_of_its_own() {
         let mut scratch = Scratch::default();
-        let short = run(&mut scratch, 1, PIECE_OCTETS / 2);
-        let long = run(&mut scratch, 2, PIECE_OCTETS / 2 + 1);
-        assert_eq!((short.len(), long.len()), (PIECE_OCTETS / 2, PIECE_OCTETS / 2 + 1));
+        let short = run(&mut scratch, 1, PIECE_BYTES / 2);
+        let long = run(&mut scratch, 2, PIECE_BYTES / 2 + 1);
+        assert_eq!((short.len(), long.len()), (PIECE_BYTES / 2, PIECE_BYTES / 2 + 1));
         assert_eq!(run(&mut scratch, 3, 8).as_ptr(), short.as_ptr().wrapping_add(short.len()));
     }
 }

@@ -38,11 +38,11 @@ pub struct Capabilities {
     /// One [`ReceivePool`](crate::ReceivePool) can serve many queue pairs.
     pub shared_receives: bool,
     /// The most bytes in one exposure.
-    pub max_exposure_octets: usize,
+    pub max_exposure_bytes: usize,
     /// The most exposures at a time on one queue pair.
     pub max_exposures: usize,
     /// The most bytes in one Send, Write, or one segment of a Read.
-    pub max_message_octets: usize,
+    pub max_message_bytes: usize,
     /// The most slices gathered into one Send or Write.
     pub max_gather: usize,
     /// The most receives posted on one queue pair.

@@ -45,7 +45,9 @@ pub use error::{
 };
 pub use exposure::{Access, FenceCause, Lent};
 pub use provider::{Connected, ConnectionParams, Fabric, Incoming, Listener, Pending, check_private_data};
-pub use queue_pair::{Completion, ConnectionInfo, QueuePair, Read, RemoteSegment, Send, Token, WorkKind, Write};
+pub use queue_pair::{
+    Completion, ConnectionInfo, QueuePair, ReadWork, RemoteSegment, SendWork, Token, WorkKind, WriteWork,
+};
 pub use receives::{ReceivePool, Receives, SharedReceives};
 pub use rpcrdma_env::{Allocator, BoxFuture, Buffer};
 pub use waiting::{Spin, within};

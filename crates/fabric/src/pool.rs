@@ -13,15 +13,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// The smallest block, in bytes: an inline message.
-const MIN_BLOCK_OCTETS: usize = 4096;
+const MIN_BLOCK_BYTES: usize = 4096;
 /// Classes double from the smallest block: 4 KiB to 4 MiB. Larger blocks are not kept.
 const CLASSES: usize = 11;
 /// Unused bytes that the pool keeps for each class. This limits the memory of an idle process.
-const KEPT_OCTETS_PER_CLASS: usize = 32 << 20;
+const KEPT_BYTES_PER_CLASS: usize = 32 << 20;
 /// Blocks without bytes that the pool keeps; each has less than a hundred bytes.
 const KEPT_EMPTY: usize = 1024;
 /// The unit of a budget, in bytes, so that its count fits the semaphore's.
-const BUDGET_UNIT_OCTETS: usize = 1024;
+const BUDGET_UNIT_BYTES: usize = 1024;
 
 /// Blocks of memory, kept for the next user. Clones are cheap and share the blocks.
 #[derive(Clone, Default)]
@@ -47,14 +47,14 @@ struct FreeLists {
 
 /// The class whose blocks hold `len` bytes, if there is one.
 fn class_of(len: usize) -> Option<usize> {
-    let blocks = len.div_ceil(MIN_BLOCK_OCTETS).max(1).checked_next_power_of_two()?;
+    let blocks = len.div_ceil(MIN_BLOCK_BYTES).max(1).checked_next_power_of_two()?;
     let class = blocks.trailing_zeros() as usize;
     (class < CLASSES).then_some(class)
 }
 
 /// The size in bytes of the block that holds `len` bytes.
-fn block_octets(len: usize) -> usize {
-    class_of(len).map_or(len, |class| MIN_BLOCK_OCTETS << class)
+fn block_bytes(len: usize) -> usize {
+    class_of(len).map_or(len, |class| MIN_BLOCK_BYTES << class)
 }
 
 impl Pool {
@@ -71,7 +71,7 @@ impl Pool {
 
     /// An allocator over this pool that hands out at most `octets` at a time.
     pub fn budget(&self, octets: usize) -> Budget {
-        let units = (octets / BUDGET_UNIT_OCTETS).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        let units = (octets / BUDGET_UNIT_BYTES).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
         Budget { pool: self.clone(), units: units as u32, left: Arc::new(Semaphore::new(units)), whole: None }
     }
 
@@ -81,7 +81,7 @@ impl Pool {
             return Buffer::new(Box::new(Borrowed { buffer, _permits: permits }));
         }
         let mut block = self.free.take_empty();
-        (block.size, block.free, block.permits) = (block_octets(len), Some(self.free.clone()), permits);
+        (block.size, block.free, block.permits) = (block_bytes(len), Some(self.free.clone()), permits);
         Buffer::new(block)
     }
 }
@@ -118,23 +118,23 @@ impl Budget {
     /// the rest to others. A share of a share is a share of the whole.
     pub fn share(&self, octets: usize) -> Budget {
         let whole = self.whole.clone().unwrap_or_else(|| (self.left.clone(), self.units));
-        let share = self.pool.budget(octets.min(whole.1 as usize * BUDGET_UNIT_OCTETS));
+        let share = self.pool.budget(octets.min(whole.1 as usize * BUDGET_UNIT_BYTES));
         Budget { whole: Some(whole), ..share }
     }
 
     /// The most bytes that the budget hands out at a time.
     pub fn limit(&self) -> usize {
-        self.units as usize * BUDGET_UNIT_OCTETS
+        self.units as usize * BUDGET_UNIT_BYTES
     }
 
     /// Bytes that are handed out at present.
     pub fn in_use(&self) -> usize {
-        (self.units as usize).saturating_sub(self.left.available_permits()) * BUDGET_UNIT_OCTETS
+        (self.units as usize).saturating_sub(self.left.available_permits()) * BUDGET_UNIT_BYTES
     }
 
     /// The units that a block of `len` bytes takes. If they exceed the budget, callers take the whole budget instead.
     fn units_for(len: usize) -> u32 {
-        let units = block_octets(len).div_ceil(BUDGET_UNIT_OCTETS);
+        let units = block_bytes(len).div_ceil(BUDGET_UNIT_BYTES);
         u32::try_from(units).unwrap_or(u32::MAX)
     }
 }
@@ -176,8 +176,8 @@ impl Memory for Borrowed {
         self.buffer.filled()
     }
 
-    fn octets_mut(&mut self) -> &mut [u8] {
-        self.buffer.octets_mut()
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buffer.bytes_mut()
     }
 }
 
@@ -196,7 +196,7 @@ impl Memory for Block {
         &self.octets
     }
 
-    fn octets_mut(&mut self) -> &mut [u8] {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         if let Some(free) = self.free.as_ref().filter(|_| self.octets.is_empty()) {
             self.octets = free.take(self.size);
         }
@@ -235,7 +235,7 @@ impl FreeLists {
         let size = octets.len();
         let Some(class) = class_of(size).filter(|_| size > 0) else { return };
         let mut kept = self.classes[class].lock().unwrap_or_else(PoisonError::into_inner);
-        if (kept.len() + 1) * size <= KEPT_OCTETS_PER_CLASS {
+        if (kept.len() + 1) * size <= KEPT_BYTES_PER_CLASS {
             kept.push(octets);
         }
     }
@@ -269,11 +269,11 @@ mod tests {
         let first = pool.try_allocate(5000).unwrap();
         assert_eq!(first.capacity(), 8192);
         let mut first = first;
-        let address = first.octets_mut().as_ptr();
+        let address = first.bytes_mut().as_ptr();
         first.set_len(10);
         let shared = first.freeze();
         drop(shared);
-        assert_eq!(pool.try_allocate(8192).unwrap().octets_mut().as_ptr(), address);
+        assert_eq!(pool.try_allocate(8192).unwrap().bytes_mut().as_ptr(), address);
     }
 
     /// The next buffer uses the parts of the last one: neither its bytes nor the structures around them come from the
@@ -306,13 +306,13 @@ mod tests {
         let budget = pool.budget(64 << 10);
         let mut waiting: Vec<_> = (0..2).map(|_| budget.try_allocate(4096).unwrap()).collect();
         assert_eq!((waiting[0].capacity(), waiting[0].filled().len(), budget.in_use()), (4096, 0, 8192));
-        waiting[1].octets_mut()[0] = 1;
+        waiting[1].bytes_mut()[0] = 1;
         drop(waiting);
         assert_eq!((of_class(0), budget.in_use()), (1, 0), "the one that was written to is kept");
         drop(pool.try_allocate(4096).unwrap().freeze());
         assert_eq!(of_class(0), 1, "and stays where it is until somebody writes");
         let mut used = budget.try_allocate(4096).unwrap();
-        used.octets_mut()[0] = 1;
+        used.bytes_mut()[0] = 1;
         used.set_len(1);
         assert_eq!(of_class(0), 0);
         used.clear();
@@ -321,27 +321,27 @@ mod tests {
             (1, 0, 4096, 4096),
             "others may have it"
         );
-        used.octets_mut()[4095] = 1;
+        used.bytes_mut()[4095] = 1;
         assert_eq!(of_class(0), 0);
     }
 
     #[test]
     fn classes_end_at_their_limit() {
-        let largest = MIN_BLOCK_OCTETS << (CLASSES - 1);
+        let largest = MIN_BLOCK_BYTES << (CLASSES - 1);
         assert_eq!(class_of(0), Some(0));
         assert_eq!(class_of(largest), Some(CLASSES - 1));
         assert_eq!(class_of(largest + 1), None);
         assert_eq!(class_of(usize::MAX), None);
-        assert_eq!(block_octets(largest + 1), largest + 1);
+        assert_eq!(block_bytes(largest + 1), largest + 1);
     }
 
     #[test]
     fn idle_blocks_are_kept_up_to_the_limit_and_no_more() {
         let pool = Pool::new();
-        let size = MIN_BLOCK_OCTETS << (CLASSES - 1);
-        let fits = KEPT_OCTETS_PER_CLASS / size;
+        let size = MIN_BLOCK_BYTES << (CLASSES - 1);
+        let fits = KEPT_BYTES_PER_CLASS / size;
         let mut blocks: Vec<_> = (0..=fits).map(|_| pool.try_allocate(size).unwrap()).collect();
-        blocks.iter_mut().for_each(|block| block.octets_mut()[0] = 1);
+        blocks.iter_mut().for_each(|block| block.bytes_mut()[0] = 1);
         drop(blocks);
         assert_eq!(pool.free.classes[CLASSES - 1].lock().unwrap().len(), fits);
     }
@@ -370,11 +370,11 @@ mod tests {
     fn a_budget_over_another_pool_counts_its_blocks() {
         let source = Pool::new();
         let mut first = source.try_allocate(8192).unwrap();
-        let address = first.octets_mut().as_ptr();
+        let address = first.bytes_mut().as_ptr();
         drop(first);
         let budget = Pool::over(Arc::new(source)).budget(8 << 10);
         let mut block = budget.try_allocate(5000).unwrap();
-        assert_eq!((block.octets_mut().as_ptr(), block.capacity(), block.len()), (address, 8192, 0));
+        assert_eq!((block.bytes_mut().as_ptr(), block.capacity(), block.len()), (address, 8192, 0));
         assert!(budget.try_allocate(1).is_none());
         drop(block);
         assert_eq!(budget.in_use(), 0);

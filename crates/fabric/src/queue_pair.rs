@@ -27,7 +27,7 @@ pub struct RemoteSegment {
 
 /// A Send.
 #[derive(Debug, Default)]
-pub struct Send {
+pub struct SendWork {
     /// The name in the completion.
     pub token: Token,
     /// The bytes of one message, in this order.
@@ -42,7 +42,7 @@ pub struct Send {
 
 /// An RDMA Write.
 #[derive(Debug, Default)]
-pub struct Write {
+pub struct WriteWork {
     /// The name in the completion.
     pub token: Token,
     /// The bytes to write, in this order.
@@ -59,7 +59,7 @@ pub struct Write {
 
 /// RDMA Reads that fill one buffer from several ranges, in order. One completion reports them all.
 #[derive(Debug)]
-pub struct Read {
+pub struct ReadWork {
     /// The name in the completion.
     pub token: Token,
     /// The destination. Its length becomes the number of bytes when all have arrived.
@@ -100,7 +100,7 @@ pub enum Completion {
         /// The kind of work.
         kind: WorkKind,
     },
-    /// All bytes of a [`Read`] are in the sink.
+    /// All bytes of a [`ReadWork`] are in the sink.
     Read {
         /// The work's token.
         token: Token,
@@ -154,7 +154,7 @@ pub struct ConnectionInfo {
 /// One end of a reliable connection. See the [crate's documentation](crate) for how to drive it.
 ///
 /// Poll it in the runtime in which it was connected or accepted: its descriptors belong there.
-pub trait QueuePair: std::marker::Send {
+pub trait QueuePair: Send {
     /// The facts of the connection.
     fn info(&self) -> &ConnectionInfo;
 
@@ -177,20 +177,20 @@ pub trait QueuePair: std::marker::Send {
     /// # Errors
     /// If the Send exceeds a limit of the [`Capabilities`], asks for an invalidation that the provider cannot do, or
     /// the connection has ended.
-    fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>>;
+    fn post_send(&mut self, send: SendWork) -> Result<(), Refused<SendWork>>;
 
     /// Posts an RDMA Write. A Send that is posted after it arrives only when the written bytes are in place.
     ///
     /// # Errors
     /// A limit of the [`Capabilities`], or a connection that has ended.
-    fn post_write(&mut self, write: Write) -> Result<(), Refused<Write>>;
+    fn post_write(&mut self, write: WriteWork) -> Result<(), Refused<WriteWork>>;
 
     /// Posts RDMA Reads. They may finish after Sends that are posted later. Reads beyond [`ConnectionInfo::ord`] wait
     /// for their turn.
     ///
     /// # Errors
     /// A limit of the [`Capabilities`], a sink that is too small, an ORD of zero, or a connection that has ended.
-    fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>>;
+    fn post_read(&mut self, read: ReadWork) -> Result<(), Refused<ReadWork>>;
 
     /// Lends memory to the peer, and returns at once how the peer names it. The handle is as unpredictable as
     /// [`Capabilities::unpredictable_handle_bits`] says, and is used again as late as possible. A provider that binds a

@@ -16,7 +16,8 @@ use crate::{
 };
 use rpcrdma_env::{BoxFuture, Buffer, Timestamp};
 use rpcrdma_fabric::{
-    Capabilities, Completion, ConnectionInfo, Lent, QueuePair, Read, Refused, RemoteSegment, Send, Spin, Token, Write,
+    Capabilities, Completion, ConnectionInfo, Lent, QueuePair, ReadWork, Refused, RemoteSegment, SendWork, Spin, Token,
+    WriteWork,
 };
 use socket2::SockRef;
 use std::{
@@ -236,16 +237,16 @@ impl QueuePair for IwarpQueuePair {
         self.endpoint.posted_receives()
     }
 
-    fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
+    fn post_send(&mut self, send: SendWork) -> Result<(), Refused<SendWork>> {
         self.overlap.posted();
         self.endpoint.post_send(send)
     }
 
-    fn post_write(&mut self, write: Write) -> Result<(), Refused<Write>> {
+    fn post_write(&mut self, write: WriteWork) -> Result<(), Refused<WriteWork>> {
         self.endpoint.post_write(write)
     }
 
-    fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>> {
+    fn post_read(&mut self, read: ReadWork) -> Result<(), Refused<ReadWork>> {
         self.endpoint.post_read(read)
     }
 

@@ -6,7 +6,8 @@ mod common;
 use bytes::Bytes;
 use common::*;
 use rpcrdma_fabric::{
-    CloseReason, Completion, FenceCause, Lent, Read, RefusedReason, RemoteSegment, Send, Token, WorkKind, Write,
+    CloseReason, Completion, FenceCause, Lent, ReadWork, RefusedReason, RemoteSegment, SendWork, Token, WorkKind,
+    WriteWork,
 };
 use rpcrdma_iwarp::{Config, MAX_GATHER};
 
@@ -38,11 +39,11 @@ async fn sends_arrive_in_order_in_every_way() {
             let octets = pattern(size, size);
             let half = size / 2;
             for signaled in [false, true] {
-                let send = Send {
+                let send = SendWork {
                     token: Token(size as u64),
                     octets: vec![octets.slice(..half), octets.slice(half..)].into(),
                     signaled,
-                    ..Send::default()
+                    ..SendWork::default()
                 };
                 pair.here.qp.post_send(send).unwrap();
             }
@@ -71,7 +72,7 @@ async fn writes_land_before_the_send_that_follows() {
             let cut = size / 3;
             pair.here
                 .qp
-                .post_write(Write {
+                .post_write(WriteWork {
                     token: Token(1),
                     octets: vec![octets.slice(..cut), octets.slice(cut..)].into(),
                     handle: segment.handle,
@@ -79,12 +80,12 @@ async fn writes_land_before_the_send_that_follows() {
                     signaled: true,
                 })
                 .unwrap();
-            let send = Send { octets: vec![Bytes::from_static(b"done")].into(), ..Send::default() };
-            pair.here.qp.post_send(Send { invalidate: Some(segment.handle), ..send }).unwrap();
+            let send = SendWork { octets: vec![Bytes::from_static(b"done")].into(), ..SendWork::default() };
+            pair.here.qp.post_send(SendWork { invalidate: Some(segment.handle), ..send }).unwrap();
             match pair.next_there().await {
                 Completion::Fenced { token: Token(7), handle, memory: Lent::Sink(mut sink), cause } => {
                     assert_eq!((handle, cause), (segment.handle, FenceCause::Remote));
-                    assert!(sink.octets_mut() == &octets[..], "{size} bytes");
+                    assert!(sink.bytes_mut() == &octets[..], "{size} bytes");
                 }
                 other => panic!("{other:?}"),
             }
@@ -108,17 +109,17 @@ async fn parts_written_backwards_stay_whole() {
             let range = index * part..(index + 1) * part;
             pair.here
                 .qp
-                .post_write(Write {
+                .post_write(WriteWork {
                     octets: vec![octets.slice(range.clone())].into(),
                     handle: segment.handle,
                     offset: range.start as u64,
-                    ..Write::default()
+                    ..WriteWork::default()
                 })
                 .unwrap();
         }
-        pair.here.qp.post_send(Send { invalidate: Some(segment.handle), ..Send::default() }).unwrap();
+        pair.here.qp.post_send(SendWork { invalidate: Some(segment.handle), ..SendWork::default() }).unwrap();
         match pair.next_there().await {
-            Completion::Fenced { memory: Lent::Sink(mut sink), .. } => assert!(sink.octets_mut() == &octets[..]),
+            Completion::Fenced { memory: Lent::Sink(mut sink), .. } => assert!(sink.bytes_mut() == &octets[..]),
             other => panic!("{other:?}"),
         }
     }
@@ -140,7 +141,7 @@ async fn reads_fill_the_sink_from_all_their_sources() {
             at += size;
         }
         for round in 0..6 {
-            let read = |sources: &Vec<RemoteSegment>| Read {
+            let read = |sources: &Vec<RemoteSegment>| ReadWork {
                 token: Token(round),
                 sink: buffer(octets.len()),
                 sources: sources.clone(),
@@ -166,8 +167,11 @@ async fn reads_fill_the_sink_from_all_their_sources() {
 #[tokio::test]
 async fn a_responder_waits_for_the_first_word() {
     let mut pair = Pair::new(V4, Config::default()).await;
-    let send =
-        |text: &'static [u8]| Send { octets: vec![Bytes::from_static(text)].into(), signaled: true, ..Send::default() };
+    let send = |text: &'static [u8]| SendWork {
+        octets: vec![Bytes::from_static(text)].into(),
+        signaled: true,
+        ..SendWork::default()
+    };
     pair.there.qp.post_send(send(b"eager")).unwrap();
     let waited = tokio::time::timeout(std::time::Duration::from_millis(50), pair.next_there()).await;
     assert!(waited.is_err(), "nothing has left");
@@ -182,12 +186,15 @@ async fn a_responder_waits_for_the_first_word() {
 async fn an_orderly_end_comes_after_what_was_posted() {
     let mut pair = Pair::open(V4, Config::default()).await;
     let segment = pair.there.qp.expose(Token(5), Lent::Source(pattern(1 << 20, 0))).unwrap();
-    let read = Read { token: Token(1), sink: buffer(1 << 20), sources: vec![segment] };
+    let read = ReadWork { token: Token(1), sink: buffer(1 << 20), sources: vec![segment] };
     pair.here.qp.post_read(read).unwrap();
-    pair.here.qp.post_send(Send { octets: vec![Bytes::from_static(b"last")].into(), ..Send::default() }).unwrap();
+    pair.here
+        .qp
+        .post_send(SendWork { octets: vec![Bytes::from_static(b"last")].into(), ..SendWork::default() })
+        .unwrap();
     let exposed = pair.here.qp.expose(Token(6), Lent::Sink(buffer(10))).unwrap();
     pair.here.qp.disconnect();
-    assert!(pair.here.qp.post_send(Send::default()).is_err_and(|r| r.reason == RefusedReason::Closed));
+    assert!(pair.here.qp.post_send(SendWork::default()).is_err_and(|r| r.reason == RefusedReason::Closed));
     assert_eq!(pair.closed().await, (CloseReason::Local, CloseReason::Remote));
     assert!(
         matches!(pair.here.seen.front(), Some(Completion::Read { token: Token(1), sink }) if sink.len() == 1 << 20)
@@ -213,10 +220,10 @@ async fn messages_gather_many_slices() {
     let octets = pattern(MAX_GATHER + 1, 0);
     let slices = |count: usize| (0..count).map(|at| octets.slice(at..at + 1)).collect::<Vec<Bytes>>();
     for _ in 0..3 {
-        pair.here.qp.post_send(Send { octets: slices(MAX_GATHER).into(), ..Send::default() }).unwrap();
+        pair.here.qp.post_send(SendWork { octets: slices(MAX_GATHER).into(), ..SendWork::default() }).unwrap();
     }
     let refused =
-        pair.here.qp.post_send(Send { octets: slices(MAX_GATHER + 1).into(), ..Send::default() }).unwrap_err();
+        pair.here.qp.post_send(SendWork { octets: slices(MAX_GATHER + 1).into(), ..SendWork::default() }).unwrap_err();
     assert!(matches!(refused.reason, RefusedReason::Limit { max: MAX_GATHER, .. }));
     for _ in 0..3 {
         assert_eq!(received(pair.next_there().await).0.filled(), &octets[..MAX_GATHER]);
@@ -238,18 +245,18 @@ async fn limits_hold_at_the_limit_and_one_past() {
     let empty = pair.there.qp.expose(Token(0), Lent::Source(Bytes::new())).unwrap_err();
     assert_eq!(empty.reason, RefusedReason::Empty);
     for _ in 0..3 {
-        pair.here.qp.post_write(Write::default()).unwrap();
+        pair.here.qp.post_write(WriteWork::default()).unwrap();
     }
-    let refused = pair.here.qp.post_send(Send::default()).unwrap_err();
+    let refused = pair.here.qp.post_send(SendWork::default()).unwrap_err();
     assert!(matches!(refused.reason, RefusedReason::Limit { max: 3, .. }));
     pair.there.qp.post_receive(buffer(1)).unwrap();
     pair.there.qp.post_receive(buffer(1)).unwrap();
     let refused = pair.there.qp.post_receive(buffer(1)).unwrap_err();
     assert!(matches!(refused.reason, RefusedReason::Limit { max: 17, .. }));
     let source = RemoteSegment { handle: 1, length: 9, offset: 0 };
-    let read = Read { token: Token(0), sink: buffer(8), sources: vec![source] };
+    let read = ReadWork { token: Token(0), sink: buffer(8), sources: vec![source] };
     let refused = pair.there.qp.post_read(read).unwrap_err();
     assert!(matches!(refused.reason, RefusedReason::Limit { max: 8, .. }));
-    let read = Read { token: Token(0), sink: buffer(8), sources: vec![] };
+    let read = ReadWork { token: Token(0), sink: buffer(8), sources: vec![] };
     assert_eq!(pair.there.qp.post_read(read).unwrap_err().reason, RefusedReason::Empty);
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Pair, V4, buffer, pattern};
-use rpcrdma_fabric::{Completion, Send};
+use rpcrdma_fabric::{Completion, SendWork};
 use rpcrdma_iwarp::{Config, Direction, Tap, TapStream};
 use smallvec::smallvec;
 use std::{
@@ -45,7 +45,7 @@ async fn answers_leave_in_quarters_of_what_has_come() {
     let mut pair = Pair::open(V4, config).await;
     for _ in 0..MESSAGES {
         pair.there.qp.post_receive(buffer(100)).unwrap();
-        pair.here.qp.post_send(Send { octets: smallvec![pattern(40, 1)], ..Send::default() }).unwrap();
+        pair.here.qp.post_send(SendWork { octets: smallvec![pattern(40, 1)], ..SendWork::default() }).unwrap();
     }
     poll_fn(|cx| {
         assert!(pair.here.qp.poll(cx).is_pending());
@@ -62,7 +62,7 @@ async fn answers_leave_in_quarters_of_what_has_come() {
             left.push(told);
             last = now;
         }
-        pair.there.qp.post_send(Send { octets: smallvec![pattern(40, 2)], ..Send::default() }).unwrap();
+        pair.there.qp.post_send(SendWork { octets: smallvec![pattern(40, 2)], ..SendWork::default() }).unwrap();
     }
     assert_eq!(left, [8, 16, 24], "after how many completions something had left");
 }

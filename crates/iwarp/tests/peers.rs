@@ -8,8 +8,8 @@ use common::{
     wire::{output, parse, send, tagged},
 };
 use rpcrdma_fabric::{
-    AcceptError, CloseReason, Completion, ConnectError, Connected, Fabric, Lent, Read, RefusedReason, RemoteSegment,
-    Send, Token, Write,
+    AcceptError, CloseReason, Completion, ConnectError, Connected, Fabric, Lent, ReadWork, RefusedReason,
+    RemoteSegment, SendWork, Token, WriteWork,
 };
 use rpcrdma_iwarp::{
     Config, Direction, NUDGE_DELAYS, Tap, TapStream,
@@ -266,7 +266,7 @@ async fn a_peer_that_takes_nothing_is_given_up() {
     stream.write_all(&send(1, b"go")).await.unwrap();
     for _ in 0..64 {
         let octets = vec![Bytes::from(vec![0; 1 << 20])];
-        qp.post_write(Write { octets: octets.into(), signaled: true, ..Write::default() }).unwrap();
+        qp.post_write(WriteWork { octets: octets.into(), signaled: true, ..WriteWork::default() }).unwrap();
     }
     let end = until_closed(qp).await;
     assert!(matches!(reason(&end), CloseReason::Stalled { .. }));
@@ -287,7 +287,7 @@ async fn a_peer_that_answers_no_read_is_given_up() {
     let (mut stream, _, mut qp) = accepted(impatient(), request()).await;
     stream.write_all(&send(1, b"hello")).await.unwrap();
     let sources = vec![RemoteSegment { handle: 1, length: 10, offset: 0 }];
-    qp.post_read(Read { token: Token(4), sink: buffer(10), sources }).unwrap();
+    qp.post_read(ReadWork { token: Token(4), sink: buffer(10), sources }).unwrap();
     qp.disconnect();
     let end = until_closed(qp).await;
     assert!(matches!(reason(&end), CloseReason::Stalled { .. } | CloseReason::Local));
@@ -296,7 +296,7 @@ async fn a_peer_that_answers_no_read_is_given_up() {
     let (mut stream, _, mut qp) = accepted(impatient(), request()).await;
     stream.write_all(&send(1, b"hello")).await.unwrap();
     let sources = vec![RemoteSegment { handle: 1, length: 10, offset: 0 }];
-    qp.post_read(Read { token: Token(4), sink: buffer(10), sources }).unwrap();
+    qp.post_read(ReadWork { token: Token(4), sink: buffer(10), sources }).unwrap();
     assert!(matches!(reason(&until_closed(qp).await), CloseReason::Stalled { .. }));
 }
 
@@ -305,7 +305,10 @@ async fn an_idle_peer_is_not_given_up() {
     let mut pair = Pair::open(V4, impatient()).await;
     let waited = tokio::time::timeout(SHORT * 4, pair.next_here()).await;
     assert!(waited.is_err());
-    pair.here.qp.post_send(Send { octets: vec![Bytes::from_static(b"still")].into(), ..Send::default() }).unwrap();
+    pair.here
+        .qp
+        .post_send(SendWork { octets: vec![Bytes::from_static(b"still")].into(), ..SendWork::default() })
+        .unwrap();
     assert!(matches!(pair.next_there().await, Completion::Received { .. }));
 }
 
@@ -327,7 +330,9 @@ async fn a_responder_that_says_nothing_is_nudged() {
         let mut end = End::new(qp.unwrap());
         let silence: Duration = NUDGE_DELAYS.iter().sum();
         drive(&mut end, SHORT).await;
-        end.qp.post_send(Send { octets: vec![Bytes::from_static(b"hello")].into(), ..Send::default() }).unwrap();
+        end.qp
+            .post_send(SendWork { octets: vec![Bytes::from_static(b"hello")].into(), ..SendWork::default() })
+            .unwrap();
         if answers {
             stream.write_all(&send(1, b"there")).await.unwrap();
         }
@@ -412,8 +417,11 @@ async fn a_tap_sees_all_octets() {
     let mut pair = Pair::open(V4, config).await;
     let segment = pair.there.qp.expose(Token(0), Lent::Sink(buffer(500_000))).unwrap();
     let octets = vec![common::pattern(500_000, 0)];
-    pair.here.qp.post_write(Write { octets: octets.into(), handle: segment.handle, ..Write::default() }).unwrap();
-    pair.here.qp.post_send(Send { invalidate: Some(segment.handle), ..Send::default() }).unwrap();
+    pair.here
+        .qp
+        .post_write(WriteWork { octets: octets.into(), handle: segment.handle, ..WriteWork::default() })
+        .unwrap();
+    pair.here.qp.post_send(SendWork { invalidate: Some(segment.handle), ..SendWork::default() }).unwrap();
     pair.next_there().await;
     pair.next_there().await;
     pair.here.qp.disconnect();
@@ -432,6 +440,6 @@ async fn a_tap_sees_all_octets() {
 #[tokio::test]
 async fn the_protocol_alone_says_the_same() {
     let mut endpoint = common::wire::endpoint(rpcrdma_iwarp::protocol::Role::Initiator, common::wire::AGREED, 0, 1448);
-    endpoint.post_send(Send { octets: vec![Bytes::from_static(b"hello")].into(), ..Send::default() }).unwrap();
+    endpoint.post_send(SendWork { octets: vec![Bytes::from_static(b"hello")].into(), ..SendWork::default() }).unwrap();
     assert_eq!(output(&mut endpoint), send(1, b"hello"));
 }

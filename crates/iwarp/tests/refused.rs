@@ -3,7 +3,7 @@
 mod common;
 
 use common::wire::{AGREED, completions, endpoint, untagged};
-use rpcrdma_fabric::{Completion, Token, WorkError, WorkKind, Write};
+use rpcrdma_fabric::{Completion, Token, WorkError, WorkKind, WriteWork};
 use rpcrdma_iwarp::protocol::{
     Role,
     ddp::{Header, Placement},
@@ -15,7 +15,7 @@ use rpcrdma_iwarp::protocol::{
 /// proves: RDMAP-5040-4.8-d
 #[test]
 fn the_write_that_a_terminate_quotes_has_failed() {
-    let write = |token: u64, stag: u32, offset: u64, octets: usize| Write {
+    let write = |token: u64, stag: u32, offset: u64, octets: usize| WriteWork {
         token: Token(token),
         octets: vec![vec![7; octets].into()].into(),
         handle: stag,

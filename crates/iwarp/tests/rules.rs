@@ -9,7 +9,7 @@ use common::{
 };
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::{
-    CloseReason, Completion, Fabric, Lent, Read, RemoteSegment, Send, Token, WorkError, WorkKind, Write,
+    CloseReason, Completion, Fabric, Lent, ReadWork, RemoteSegment, SendWork, Token, WorkError, WorkKind, WriteWork,
     suite::{Setup, Verdict, cases},
 };
 use rpcrdma_iwarp::{
@@ -18,8 +18,8 @@ use rpcrdma_iwarp::{
 };
 use std::sync::Arc;
 
-fn say(octets: impl Into<Bytes>) -> Send {
-    Send { octets: vec![octets.into()].into(), ..Send::default() }
+fn say(octets: impl Into<Bytes>) -> SendWork {
+    SendWork { octets: vec![octets.into()].into(), ..SendWork::default() }
 }
 
 /// Runs the cases with these names from the suite for all providers.
@@ -40,15 +40,15 @@ async fn keeps(names: &[&str]) {
 fn memory_is_named_by_32_and_64_bits() {
     for (handle, offset) in [(1, 0), (u32::MAX, 0), (0x8000_0001, u64::MAX - 7), (u32::MAX, 1 << 63)] {
         let mut here = endpoint(Role::Initiator, AGREED, 1, 1448);
-        here.post_write(Write {
+        here.post_write(WriteWork {
             octets: vec![Bytes::from_static(b"8 octets")].into(),
             handle,
             offset,
-            ..Write::default()
+            ..WriteWork::default()
         })
         .unwrap();
         let source = RemoteSegment { handle, length: 5, offset };
-        here.post_read(Read { token: Token(1), sink: buffer(5), sources: vec![source] }).unwrap();
+        here.post_read(ReadWork { token: Token(1), sink: buffer(5), sources: vec![source] }).unwrap();
         let sent = parse(&output(&mut here));
         assert_eq!(sent[0].0.placement, Placement::Tagged { stag: handle, offset });
         let asked = ReadRequest::decode(sent[1].1.first_chunk().unwrap());
@@ -74,11 +74,11 @@ async fn sends_are_reliable_and_in_order() {
             let octets = vec![pattern(150_000, n)];
             pair.here
                 .qp
-                .post_write(Write {
+                .post_write(WriteWork {
                     octets: octets.into(),
                     handle: sink.handle,
                     offset: sink.offset,
-                    ..Write::default()
+                    ..WriteWork::default()
                 })
                 .unwrap();
         }
@@ -108,7 +108,7 @@ async fn writes_complete_here_only_and_stand_before_a_later_send() {
     let octets = pattern(1 << 20, 3);
     for part in 0..16usize {
         let at = part << 16;
-        let write = Write {
+        let write = WriteWork {
             token: Token(part as u64),
             octets: vec![octets.slice(at..at + (1 << 16))].into(),
             handle: sink.handle,
@@ -124,12 +124,12 @@ async fn writes_complete_here_only_and_stand_before_a_later_send() {
         }
     }
     assert!(pair.there.seen.is_empty(), "nothing tells of a Write where it goes to");
-    pair.here.qp.post_send(Send { invalidate: Some(sink.handle), ..say(&b"all is there"[..]) }).unwrap();
+    pair.here.qp.post_send(SendWork { invalidate: Some(sink.handle), ..say(&b"all is there"[..]) }).unwrap();
     pair.until(|_, there| there.seen.len() == 2).await;
     let Some(Completion::Fenced { memory: Lent::Sink(mut written), .. }) = pair.there.seen.pop_front() else {
         panic!("the fence, then the message")
     };
-    assert!(written.octets_mut() == &octets[..], "when the Send is there, so is all that was written before it");
+    assert!(written.bytes_mut() == &octets[..], "when the Send is there, so is all that was written before it");
     assert!(matches!(pair.there.seen.front(), Some(Completion::Received { .. })));
 }
 
@@ -153,17 +153,20 @@ async fn errors_of_rdma_come_up_at_both_ends_and_end_the_connection() {
                     Wrong::Handle => RemoteSegment { handle: source.handle ^ 1, ..source },
                     _ => RemoteSegment { length: 101, ..source },
                 };
-                pair.here.qp.post_read(Read { token: Token(1), sink: buffer(101), sources: vec![segment] }).unwrap();
+                pair.here
+                    .qp
+                    .post_read(ReadWork { token: Token(1), sink: buffer(101), sources: vec![segment] })
+                    .unwrap();
             }
             Wrong::ReplyChunk => {
                 let octets = vec![pattern(101, 2)];
                 pair.here
                     .qp
-                    .post_write(Write {
+                    .post_write(WriteWork {
                         octets: octets.into(),
                         handle: sink.handle,
                         offset: sink.offset,
-                        ..Write::default()
+                        ..WriteWork::default()
                     })
                     .unwrap();
             }

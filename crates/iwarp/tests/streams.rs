@@ -8,7 +8,7 @@ use common::{
     wire::{AGREED, completions, deliver, endpoint, output},
 };
 use proptest::prelude::*;
-use rpcrdma_fabric::{Completion, Lent, Read, RemoteSegment, Send, Token, Write};
+use rpcrdma_fabric::{Completion, Lent, ReadWork, RemoteSegment, SendWork, Token, WriteWork};
 use rpcrdma_iwarp::protocol::{
     Endpoint, Phase, Role,
     fpdu::Segmentation,
@@ -52,22 +52,22 @@ fn ends(acts: &[Act], fpdu_octets: usize, crc: bool) -> Ends {
         match *act {
             Act::Send(len) => {
                 let octets = vec![pattern(len, index)];
-                here.post_send(Send { octets: octets.into(), ..Send::default() }).unwrap();
+                here.post_send(SendWork { octets: octets.into(), ..SendWork::default() }).unwrap();
             }
             Act::Write(at, len) => {
                 let octets = pattern(len, index);
                 let cut = len / 2;
-                let write = Write {
+                let write = WriteWork {
                     octets: vec![octets.slice(..cut), octets.slice(cut..)].into(),
                     handle: sink.handle,
                     offset: at as u64,
-                    ..Write::default()
+                    ..WriteWork::default()
                 };
                 here.post_write(write).unwrap();
             }
             Act::Read(len) => {
                 let sources = vec![RemoteSegment { length: len as u32, ..source }];
-                there.post_read(Read { token: Token(index as u64), sink: buffer(len), sources }).unwrap();
+                there.post_read(ReadWork { token: Token(index as u64), sink: buffer(len), sources }).unwrap();
             }
         }
     }
@@ -82,9 +82,7 @@ fn results(endpoint: &mut Endpoint, sink: RemoteSegment) -> Vec<(String, Vec<u8>
         .map(|completion| match completion {
             Completion::Received { buffer, .. } => ("received".to_owned(), buffer.filled().to_vec()),
             Completion::Read { token, sink } => (format!("read {}", token.0), sink.filled().to_vec()),
-            Completion::Fenced { memory: Lent::Sink(mut sink), .. } => {
-                ("fenced".to_owned(), sink.octets_mut().to_vec())
-            }
+            Completion::Fenced { memory: Lent::Sink(mut sink), .. } => ("fenced".to_owned(), sink.bytes_mut().to_vec()),
             other => panic!("{other:?}"),
         })
         .collect()
@@ -277,7 +275,7 @@ fn a_read_takes_many_segments() {
         let mut here = endpoint(Role::Initiator, AGREED, 1, fpdu);
         let sink = there.expose(Token(0), Lent::Sink(buffer(4 << 20))).unwrap();
         let octets = vec![pattern(4 << 20, 0)];
-        here.post_write(Write { octets: octets.into(), handle: sink.handle, ..Write::default() }).unwrap();
+        here.post_write(WriteWork { octets: octets.into(), handle: sink.handle, ..WriteWork::default() }).unwrap();
         let stream = output(&mut here);
         there.feed(&stream[..20]);
         let slices = there.read_slices();
@@ -288,7 +286,7 @@ fn a_read_takes_many_segments() {
         there.invalidate(sink.handle);
         match completions(&mut there).remove(0) {
             Completion::Fenced { memory: Lent::Sink(mut sink), .. } => {
-                assert!(sink.octets_mut() == &pattern(4 << 20, 0)[..]);
+                assert!(sink.bytes_mut() == &pattern(4 << 20, 0)[..]);
             }
             other => panic!("{other:?}"),
         }

@@ -8,7 +8,8 @@ use common::{
     wire::{AGREED, completions, endpoint, fpdu, output, parse, raw_fpdu, send, tagged, untagged},
 };
 use rpcrdma_fabric::{
-    CloseReason, Completion, Lent, Read, RefusedReason, RemoteSegment, Send, Token, WorkError, WorkKind, Write,
+    CloseReason, Completion, Lent, ReadWork, RefusedReason, RemoteSegment, SendWork, Token, WorkError, WorkKind,
+    WriteWork,
 };
 use rpcrdma_iwarp::protocol::{
     Endpoint, ErrorCode, Phase, Role,
@@ -54,7 +55,7 @@ fn breaks(what: &str, octets: impl FnOnce(&Target) -> Vec<u8>, layer: u8, etype:
     let mut target = target();
     let octets = octets(&target);
     // Work that has not left when the violation comes.
-    target.endpoint.post_write(Write { token: Token(8), ..Write::default() }).unwrap();
+    target.endpoint.post_write(WriteWork { token: Token(8), ..WriteWork::default() }).unwrap();
     target.endpoint.feed(&octets);
     assert!(matches!(target.endpoint.phase(), Phase::Terminating(CloseReason::Violation(_))), "{what}");
     let (told, payload) = terminate_of(&mut target.endpoint);
@@ -76,7 +77,7 @@ fn breaks(what: &str, octets: impl FnOnce(&Target) -> Vec<u8>, layer: u8, etype:
     assert_eq!((fenced, receives + received), (2, 2), "{what}: {back:?}");
     assert!(matches!(target.endpoint.phase(), Phase::Lingering(_)), "{what}");
     assert!(target.endpoint.wants_fin() && !target.endpoint.wants_fin(), "{what}");
-    let late = target.endpoint.post_send(Send::default());
+    let late = target.endpoint.post_send(SendWork::default());
     assert!(late.is_err_and(|refused| refused.reason == RefusedReason::Closed), "{what}");
     target.endpoint.feed(&send(1, b"ignored"));
     assert!(output(&mut target.endpoint).is_empty(), "{what}: nothing is sent after the Terminate");
@@ -255,7 +256,7 @@ fn a_sink_takes_only_what_was_asked_for() {
         let mut endpoint = endpoint(Role::Initiator, AGREED, 1, 1448);
         let sources = vec![RemoteSegment { handle: 5, length: 8, offset: 0 }];
         let sink = common::buffer(100);
-        endpoint.post_read(Read { token: Token(1), sink, sources }).unwrap();
+        endpoint.post_read(ReadWork { token: Token(1), sink, sources }).unwrap();
         let (_, request) = parse(&output(&mut endpoint)).remove(0);
         let stag = ReadRequest::decode(request.first_chunk().unwrap()).sink_stag;
         endpoint.feed(&octets(stag));
@@ -306,10 +307,10 @@ fn the_peers_terminate_ends_everything() {
         let mut endpoint = endpoint(Role::Initiator, AGREED, 1, 1448);
         let sources = vec![RemoteSegment { handle: 5, length: 8, offset: 0 }];
         let sink = common::buffer(100);
-        endpoint.post_read(Read { token: Token(1), sink, sources }).unwrap();
+        endpoint.post_read(ReadWork { token: Token(1), sink, sources }).unwrap();
         let (_, request) = parse(&output(&mut endpoint)).remove(0);
         let stag = ReadRequest::decode(request.first_chunk().unwrap()).sink_stag;
-        endpoint.post_send(Send { token: Token(2), ..Send::default() }).unwrap();
+        endpoint.post_send(SendWork { token: Token(2), ..SendWork::default() }).unwrap();
         endpoint.feed(&untagged(Opcode::Terminate, true, (2, 1, 0, 0), &payload(stag)));
         let seen = completions(&mut endpoint);
         let error = if guilty { WorkError::RemoteAccess } else { WorkError::Flushed };
@@ -354,10 +355,10 @@ fn a_fence_in_the_middle_of_a_segment_holds() {
     target.endpoint.invalidate(target.sink);
     let back = completions(&mut target.endpoint).remove(0);
     let Completion::Fenced { memory: Lent::Sink(mut sink), .. } = back else { panic!("{back:?}") };
-    sink.octets_mut().fill(1);
+    sink.bytes_mut().fill(1);
     target.endpoint.feed(&octets[40..]);
     assert_eq!(terminate_of(&mut target.endpoint).0, ErrorCode { layer: 1, etype: 1, code: 0 });
-    assert!(sink.octets_mut().iter().all(|o| *o == 1));
+    assert!(sink.bytes_mut().iter().all(|o| *o == 1));
 }
 
 /// A ready-to-receive indication is no message and takes no receive.
@@ -367,7 +368,9 @@ fn ready_to_receive_indications() {
     let by_read = rpcrdma_iwarp::protocol::negotiation::Agreed { ready_by_read: true, ird: 0, ..AGREED };
     let post = |agreed, ready: &[u8]| {
         let mut endpoint = endpoint(Role::Responder, agreed, 1, 1448);
-        endpoint.post_send(Send { octets: vec![Bytes::from_static(b"hello")].into(), ..Send::default() }).unwrap();
+        endpoint
+            .post_send(SendWork { octets: vec![Bytes::from_static(b"hello")].into(), ..SendWork::default() })
+            .unwrap();
         assert!(output(&mut endpoint).is_empty());
         endpoint.feed(ready);
         let opcodes: Vec<Opcode> = parse(&output(&mut endpoint)).iter().map(|(h, _)| h.opcode).collect();

@@ -36,7 +36,7 @@ mod write;
 pub use denied::{Denied, Owner};
 pub use error::Error;
 pub use files::{
-    Access, Copied, CreateHow, Created, CreatedFile, Entry, File, Files, Found, Handle, LockKind, MAX_HANDLE_OCTETS,
+    Access, Copied, CreateHow, Created, CreatedFile, Entry, File, Files, Found, Handle, LockKind, MAX_HANDLE_BYTES,
     Name, NewFile, Node, NodeKind, Place, ReadOk, SetXattr, Sought, Space, TO_THE_END, Verifier, WriteOk,
 };
 pub use list::{Listing, MAX_ENTRIES};

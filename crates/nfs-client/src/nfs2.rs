@@ -11,7 +11,7 @@ use rpcrdma_nfs::{
     Call,
     attr::FileType,
     v2::{
-        self, Answer, Attributes, FileSystemStatusOk, Handle, LookupOk, MAX_TRANSFER_OCTETS, Name, NewAttributes, Path,
+        self, Answer, Attributes, FileSystemStatusOk, Handle, LookupOk, MAX_TRANSFER_BYTES, Name, NewAttributes, Path,
         ReadDirectoryOk, ReadOk, Status,
     },
 };
@@ -19,7 +19,7 @@ use rpcrdma_oncrpc::{CallError, Client, ItemRoom};
 use rpcrdma_xdr::{Decode, ItemData};
 
 /// The smallest READ and WRITE that the client accepts from a server, in bytes.
-const LEAST_TRANSFER_OCTETS: u32 = 512;
+const LEAST_TRANSFER_BYTES: u32 = 512;
 
 /// A client of NFS version 2. Cloning shares the connection.
 #[derive(Clone, Debug)]
@@ -114,9 +114,9 @@ impl Nfs2 {
         Ok(self.simple(&v2::ReadLink { link }).await?.path)
     }
 
-    /// READ: up to `count` bytes, and at most [`MAX_TRANSFER_OCTETS`].
+    /// READ: up to `count` bytes, and at most [`MAX_TRANSFER_BYTES`].
     pub async fn read(&self, file: Handle, offset: u32, count: u32) -> Result<ReadOk, Error> {
-        let count = count.min(MAX_TRANSFER_OCTETS as u32);
+        let count = count.min(MAX_TRANSFER_BYTES as u32);
         let ReadOk { attributes, data } = self.simple(&v2::Read { file, offset, count }).await?;
         let data = data.into_bytes();
         if data.len() > count as usize {
@@ -128,12 +128,12 @@ impl Nfs2 {
     /// READ into the caller's buffer, as many bytes as it holds and the version allows. If the transport places data
     /// directly, the bytes arrive in this very buffer, and it comes back as [`ItemData::Placed`].
     pub async fn read_into(&self, file: Handle, offset: u32, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
-        let count = u32::try_from(buffer.capacity().min(MAX_TRANSFER_OCTETS)).unwrap_or(u32::MAX);
+        let count = u32::try_from(buffer.capacity().min(MAX_TRANSFER_BYTES)).unwrap_or(u32::MAX);
         let outcome = self.exchange(&v2::Read { file, offset, count }, Some(buffer)).await?;
         outcome.result.map_err(|status| self.refused::<v2::Read>(status))
     }
 
-    /// WRITE: puts bytes into a file, at most [`MAX_TRANSFER_OCTETS`]. They are durable when the reply comes.
+    /// WRITE: puts bytes into a file, at most [`MAX_TRANSFER_BYTES`]. They are durable when the reply comes.
     pub async fn write(&self, file: Handle, offset: u32, data: Bytes) -> Result<Attributes, Error> {
         self.simple(&v2::Write { file, offset, data }).await
     }
@@ -262,7 +262,7 @@ impl Nfs2 {
 
     /// READDIR: names in a directory, after `cookie`.
     pub async fn readdir(&self, directory: Handle, cookie: u32, count: u32) -> Result<ReadDirectoryOk, Error> {
-        let count = count.min(MAX_TRANSFER_OCTETS as u32);
+        let count = count.min(MAX_TRANSFER_BYTES as u32);
         self.simple(&v2::ReadDirectory { directory, cookie, count }).await
     }
 
@@ -273,8 +273,8 @@ impl Nfs2 {
 
     /// The sizes in which to move data, from STATFS.
     pub async fn transfer(&self, root: Handle) -> Result<Transfer, Error> {
-        let most = MAX_TRANSFER_OCTETS as u32;
-        let octets = self.statfs(root).await?.transfer_octets.clamp(LEAST_TRANSFER_OCTETS, most);
+        let most = MAX_TRANSFER_BYTES as u32;
+        let octets = self.statfs(root).await?.transfer_bytes.clamp(LEAST_TRANSFER_BYTES, most);
         Ok(Transfer { read: octets, write: octets, directory: most })
     }
 }

@@ -299,7 +299,7 @@ impl Nfs3 {
     pub async fn transfer(&self, root: &Handle) -> Result<Transfer, Error> {
         let info = self.fsinfo(root).await?;
         let limit = |server: u32, transport: usize| {
-            let ours = v3::MAX_TRANSFER_OCTETS.min(transport.saturating_sub(HEADROOM_OCTETS)).max(1);
+            let ours = v3::MAX_TRANSFER_BYTES.min(transport.saturating_sub(HEADROOM_BYTES)).max(1);
             server.max(1).min(u32::try_from(ours).unwrap_or(u32::MAX))
         };
         Ok(Transfer {
@@ -311,4 +311,4 @@ impl Nfs3 {
 }
 
 /// Bytes of arguments or results, without the data of a WRITE or READ.
-const HEADROOM_OCTETS: usize = 512;
+const HEADROOM_BYTES: usize = 512;

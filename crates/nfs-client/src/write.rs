@@ -10,7 +10,7 @@ use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::attr::Stability;
 
 /// How many bytes the writer keeps before it makes a COMMIT, to bound the client's memory.
-const UNCOMMITTED_OCTETS: usize = 128 << 20;
+const UNCOMMITTED_BYTES: usize = 128 << 20;
 /// How often the writer sends lost bytes again before it gives up.
 const SENT_AGAIN_TIMES: u32 = 16;
 
@@ -31,7 +31,7 @@ pub struct Writer {
     stability: Stability,
     under_way: FuturesUnordered<BoxFuture<'static, Result<Vec<Kept>, Error>>>,
     kept: Vec<Kept>,
-    kept_octets: usize,
+    kept_bytes: usize,
 }
 
 impl Writer {
@@ -44,7 +44,7 @@ impl Writer {
             stability: Stability::Unstable,
             under_way: FuturesUnordered::new(),
             kept: Vec::new(),
-            kept_octets: 0,
+            kept_bytes: 0,
         }
     }
 
@@ -61,7 +61,7 @@ impl Writer {
     /// As [`File::write`], for this or an earlier call. The file's contents are then unknown.
     pub async fn write(&mut self, offset: u64, data: Bytes) -> Result<(), Error> {
         self.send(offset, data).await?;
-        if self.kept_octets >= UNCOMMITTED_OCTETS {
+        if self.kept_bytes >= UNCOMMITTED_BYTES {
             self.commit().await?;
         }
         Ok(())
@@ -99,7 +99,7 @@ impl Writer {
     async fn wait_for_one(&mut self) -> Result<(), Error> {
         if let Some(written) = self.under_way.next().await {
             for kept in written? {
-                self.kept_octets += kept.data.len();
+                self.kept_bytes += kept.data.len();
                 self.kept.push(kept);
             }
         }
@@ -115,7 +115,7 @@ impl Writer {
                 return Ok(());
             }
             let verifier = self.file.commit(0, 0).await?;
-            self.kept_octets = 0;
+            self.kept_bytes = 0;
             let lost: Vec<_> = self.kept.drain(..).filter(|kept| kept.verifier != verifier).collect();
             if !lost.is_empty() {
                 tracing::info!(blocks = lost.len(), "the server has restarted: sending again what it may have lost");

@@ -40,7 +40,7 @@ fn attributes(file_type: u32, mode: u32, file_id: u32) -> Attributes {
         uid: 0,
         gid: 0,
         size: 0,
-        block_octets: 4096,
+        block_bytes: 4096,
         device: 0,
         blocks: 0,
         file_system: 1,

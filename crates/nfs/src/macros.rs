@@ -157,7 +157,7 @@ macro_rules! xdr_union {
 
 /// Octets of variable length, at most this many, that may not be placed directly. Shown as text. They share the memory
 /// of the message, unless they are declared `copied`: those are kept for long, and would keep the message.
-macro_rules! xdr_octets {
+macro_rules! xdr_bytes {
     ($($(#[$meta:meta])* pub struct $name:ident: $max:expr $(, $copied:ident)?;)*) => {$(
         $(#[$meta])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

@@ -17,15 +17,15 @@ pub const VERSION_1: u32 = 1;
 /// As version 1, with a procedure for limits of names that no RFC describes and that is not served.
 pub const VERSION_2: u32 = 2;
 /// The longest path, in octets (`MNTPATHLEN`).
-pub const MAX_PATH_OCTETS: usize = 1024;
+pub const MAX_PATH_BYTES: usize = 1024;
 /// The longest host or group name, in octets (`MNTNAMLEN`).
-pub const MAX_NAME_OCTETS: usize = 255;
+pub const MAX_NAME_BYTES: usize = 255;
 /// The most authentication flavours that are read from a reply.
 const MAX_FLAVORS: usize = 32;
 /// The fixed number of octets of a file handle of version 1.
-pub const VERSION_1_HANDLE_OCTETS: usize = 32;
+pub const VERSION_1_HANDLE_BYTES: usize = 32;
 /// The largest list of exports or mounts that a client takes, in octets.
-const MAX_LIST_OCTETS: usize = 1 << 20;
+const MAX_LIST_BYTES: usize = 1 << 20;
 
 /// Procedures by number.
 pub mod procedure {
@@ -114,7 +114,7 @@ impl Encode for DirectoryPath {
 
 impl Decode for DirectoryPath {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        decoder.opaque(MAX_PATH_OCTETS).map(Self)
+        decoder.opaque(MAX_PATH_BYTES).map(Self)
     }
 }
 
@@ -150,7 +150,7 @@ pub struct Mount1 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountReply1 {
     /// The handle.
-    Ok([u8; VERSION_1_HANDLE_OCTETS]),
+    Ok([u8; VERSION_1_HANDLE_BYTES]),
     /// A Unix error number.
     Failed(u32),
 }
@@ -317,7 +317,7 @@ impl Decode for Exports {
             let path = Decode::decode(decoder)?;
             let mut groups = Vec::new();
             while decoder.bool()? {
-                groups.push(decoder.opaque(MAX_NAME_OCTETS)?);
+                groups.push(decoder.opaque(MAX_NAME_BYTES)?);
             }
             exports.push(Export { path, groups });
         }
@@ -340,7 +340,7 @@ impl Decode for Mounts {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let mut mounts = Vec::new();
         while decoder.bool()? {
-            mounts.push(MountEntry { host: decoder.opaque(MAX_NAME_OCTETS)?, path: Decode::decode(decoder)? });
+            mounts.push(MountEntry { host: decoder.opaque(MAX_NAME_BYTES)?, path: Decode::decode(decoder)? });
         }
         Ok(Self(mounts))
     }
@@ -350,11 +350,11 @@ calls! {
     PROGRAM, VERSION_3, procedure::is_repeatable;
     Mount, procedure::MOUNT, MountReply, ReplyShape::inline(4 + 4 + 64 + 4 + 4 * MAX_FLAVORS);
     Unmount, procedure::UNMOUNT, (), ReplyShape::inline(0);
-    ListExports, procedure::EXPORT, Exports, ReplyShape::inline(MAX_LIST_OCTETS);
-    ListMounts, procedure::DUMP, Mounts, ReplyShape::inline(MAX_LIST_OCTETS);
+    ListExports, procedure::EXPORT, Exports, ReplyShape::inline(MAX_LIST_BYTES);
+    ListMounts, procedure::DUMP, Mounts, ReplyShape::inline(MAX_LIST_BYTES);
 }
 
 calls! {
     PROGRAM, VERSION_1, procedure::is_repeatable;
-    Mount1, procedure::MOUNT, MountReply1, ReplyShape::inline(4 + VERSION_1_HANDLE_OCTETS);
+    Mount1, procedure::MOUNT, MountReply1, ReplyShape::inline(4 + VERSION_1_HANDLE_BYTES);
 }

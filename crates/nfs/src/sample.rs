@@ -9,7 +9,7 @@ use rpcrdma_oncrpc::SysCredential;
 pub(crate) struct Draw(u64);
 
 /// The most octets of a drawn string, where its type would allow more: tests cut messages at every octet.
-const LONG_OCTETS: usize = 300;
+const LONG_BYTES: usize = 300;
 
 impl Draw {
     pub(crate) fn new(seed: u64) -> Self {
@@ -42,7 +42,7 @@ impl Draw {
 
     pub(crate) fn octets(&mut self, max: usize) -> Bytes {
         let len = match self.below(16) {
-            0 => max.min(LONG_OCTETS),
+            0 => max.min(LONG_BYTES),
             1 => 0,
             _ => self.below(12).min(max),
         };

@@ -14,7 +14,7 @@ use rpcrdma_nfs::{
 use rpcrdma_xdr::{Decode, Decoder, Encoder, ItemData, Stream};
 
 fn handle() -> v3::Handle {
-    v3::Handle::new(&[0xA5; v3::MAX_HANDLE_OCTETS]).unwrap()
+    v3::Handle::new(&[0xA5; v3::MAX_HANDLE_BYTES]).unwrap()
 }
 
 fn name() -> v3::Name {
@@ -86,7 +86,7 @@ fn all_facts() -> Vec<Facts> {
             &v3::ReadLink { link: handle() },
             &v3::Answer::<_, ()>::Ok(v3::ReadLinkOk {
                 attributes: Some(attributes()),
-                path: v3::Path(vec![b'p'; v3::MAX_PATH_OCTETS].into()),
+                path: v3::Path(vec![b'p'; v3::MAX_PATH_BYTES].into()),
             }),
         ),
         facts(
@@ -155,7 +155,7 @@ fn all_facts() -> Vec<Facts> {
                 verifier: v3::Verifier([9; 8]),
                 entries: vec![v3::EntryPlus {
                     file_id: 1,
-                    name: v3::Name(vec![b'n'; v3::MAX_NAME_OCTETS].into()),
+                    name: v3::Name(vec![b'n'; v3::MAX_NAME_BYTES].into()),
                     cookie: 2,
                     attributes: Some(attributes()),
                     file: Some(handle()),
@@ -167,9 +167,9 @@ fn all_facts() -> Vec<Facts> {
             &v3::FileSystemStatus { root: handle() },
             &v3::Answer::<_, ()>::Ok(v3::FileSystemStatusOk {
                 attributes: Some(attributes()),
-                total_octets: 1,
-                free_octets: 2,
-                available_octets: 3,
+                total_bytes: 1,
+                free_bytes: 2,
+                available_bytes: 3,
                 total_files: 4,
                 free_files: 5,
                 available_files: 6,
@@ -187,7 +187,7 @@ fn all_facts() -> Vec<Facts> {
                 write_preferred: 5,
                 write_multiple: 6,
                 directory_preferred: 7,
-                max_file_octets: 8,
+                max_file_bytes: 8,
                 time_precision: v3::Time { seconds: 0, nanoseconds: 1 },
                 properties: 0x1B,
             }),
@@ -197,7 +197,7 @@ fn all_facts() -> Vec<Facts> {
             &v3::Answer::<_, ()>::Ok(v3::PathConfigurationOk {
                 attributes: Some(attributes()),
                 max_links: 1,
-                max_name_octets: 255,
+                max_name_bytes: 255,
                 no_truncation: true,
                 chown_restricted: true,
                 case_insensitive: false,
@@ -259,8 +259,8 @@ fn handles_names_and_transfers_end_at_their_limits() {
         let name = v3::Name(vec![b'x'; octets].into());
         v3::Name::decode(&mut Decoder::new(Stream::from(encode(&name).to_bytes())))
     };
-    assert!(decode_name(v3::MAX_NAME_OCTETS).is_ok());
-    assert!(decode_name(v3::MAX_NAME_OCTETS + 1).is_err());
+    assert!(decode_name(v3::MAX_NAME_BYTES).is_ok());
+    assert!(decode_name(v3::MAX_NAME_BYTES + 1).is_err());
     let decode_write = |octets: usize| {
         let write = v3::Write {
             file: handle(),
@@ -270,8 +270,8 @@ fn handles_names_and_transfers_end_at_their_limits() {
         };
         v3::Write::decode(&mut Decoder::new(Stream::from(encode(&write).to_bytes())))
     };
-    assert!(decode_write(v3::MAX_TRANSFER_OCTETS).is_ok());
-    assert!(decode_write(v3::MAX_TRANSFER_OCTETS + 1).is_err());
+    assert!(decode_write(v3::MAX_TRANSFER_BYTES).is_ok());
+    assert!(decode_write(v3::MAX_TRANSFER_BYTES + 1).is_err());
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_read_whose_count_is_not_its_length_is_refused() {
 #[test]
 fn sizes_of_entries_are_exact() {
     let entry = v3::Entry { file_id: 1, name: v3::Name::from("12345"), cookie: 2 };
-    assert_eq!(4 + encode(&entry).len(), v3::entry_octets(5));
+    assert_eq!(4 + encode(&entry).len(), v3::entry_bytes(5));
     let plus = v3::EntryPlus {
         file_id: 1,
         name: v3::Name::from("12345"),
@@ -296,14 +296,14 @@ fn sizes_of_entries_are_exact() {
         attributes: Some(attributes()),
         file: Some(v3::Handle::new(&[1; 30]).unwrap()),
     };
-    assert_eq!(4 + encode(&plus).len(), v3::entry_plus_octets(5, 30));
+    assert_eq!(4 + encode(&plus).len(), v3::entry_plus_bytes(5, 30));
     let empty: v3::Answer<_, ()> = v3::Answer::Ok(v3::ReadDirectoryOk {
         attributes: Some(attributes()),
         verifier: v3::Verifier::default(),
         entries: Vec::new(),
         end: true,
     });
-    assert_eq!(encode(&empty).len(), v3::read_directory_octets());
+    assert_eq!(encode(&empty).len(), v3::read_directory_bytes());
 }
 
 /// A client offers as much room as the largest answers need: for as many entries as a list can have, if it asks for
@@ -338,11 +338,11 @@ fn the_answers_of_directories_have_a_limit() {
         let plain = v3::ReadDirectory { directory: directory.clone(), cookie: 0, verifier, count };
         let plus = v3::ReadDirectoryPlus { directory, cookie: 0, verifier, directory_count: 0, max_count: count };
         assert_eq!(plain.reply_shape().max_len, plus.reply_shape().max_len);
-        plain.reply_shape().max_len - v3::read_directory_octets()
+        plain.reply_shape().max_len - v3::read_directory_bytes()
     };
-    let entry = v3::entry_plus_octets(v3::MAX_NAME_OCTETS, v3::MAX_HANDLE_OCTETS);
+    let entry = v3::entry_plus_bytes(v3::MAX_NAME_BYTES, v3::MAX_HANDLE_BYTES);
     assert_eq!([0, entry, entry + 1].map(|count| of(count as u32)), [entry, entry, entry + 1]);
-    let most = 2 * v3::MAX_TRANSFER_OCTETS;
+    let most = 2 * v3::MAX_TRANSFER_BYTES;
     assert_eq!([most, most + 1, u32::MAX as usize].map(|count| of(count as u32)), [most; 3]);
 }
 

@@ -141,7 +141,7 @@ fn no_part_of_an_access_control_list_may_be_placed() {
 /// proves: V1-4.3.2.2-b
 #[test]
 fn a_chunk_is_as_large_as_the_largest_item_that_can_land_in_it() {
-    for count in [0, 1, 4096, v3::MAX_TRANSFER_OCTETS as u32] {
+    for count in [0, 1, 4096, v3::MAX_TRANSFER_BYTES as u32] {
         let shape = v3::Read { file: handle(), offset: 0, count }.reply_shape();
         let [room] = &shape.items[..] else { panic!("one result, and so nothing is passed on to a next one") };
         assert_eq!(room.max_len, count as usize);
@@ -149,7 +149,7 @@ fn a_chunk_is_as_large_as_the_largest_item_that_can_land_in_it() {
     }
     let shape = v3::ReadLink { link: handle() }.reply_shape();
     let [room] = &shape.items[..] else { panic!("one result") };
-    assert_eq!(room.max_len, v3::MAX_PATH_OCTETS);
+    assert_eq!(room.max_len, v3::MAX_PATH_BYTES);
 }
 
 /// The results of READDIR and READDIRPLUS have no size of their own: the arguments say how large they may be.
@@ -160,9 +160,9 @@ fn listings_are_as_long_as_their_arguments_say() {
     for count in [512, 4096, 65_536] {
         let shape = v3::ReadDirectory { directory: handle(), cookie: 0, verifier, count }.reply_shape();
         let mut entries = Vec::new();
-        let mut octets = v3::read_directory_octets();
-        while octets + v3::entry_octets(7) <= count as usize {
-            octets += v3::entry_octets(7);
+        let mut octets = v3::read_directory_bytes();
+        while octets + v3::entry_bytes(7) <= count as usize {
+            octets += v3::entry_bytes(7);
             let file_id = entries.len() as u64;
             entries.push(v3::Entry { file_id, name: v3::Name::from("entries"), cookie: file_id + 1 });
         }

@@ -11,7 +11,7 @@ use rpcrdma_nfs::{Call, binding, v2};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Stream, padded};
 
 fn handle() -> v2::Handle {
-    v2::Handle([0xA5; v2::HANDLE_OCTETS])
+    v2::Handle([0xA5; v2::HANDLE_BYTES])
 }
 
 fn name() -> v2::Name {
@@ -27,7 +27,7 @@ fn attributes() -> v2::Attributes {
         uid: 2,
         gid: 3,
         size: 1 << 30,
-        block_octets: 4096,
+        block_bytes: 4096,
         device: u32::MAX,
         blocks: 8,
         file_system: 77,
@@ -61,7 +61,7 @@ fn link_ok(octets: usize) -> v2::Answer<v2::ReadLinkOk> {
 
 /// As many entries as fit a reply to a request for `count` bytes, and their size.
 fn listing(count: usize) -> v2::Answer<v2::ReadDirectoryOk> {
-    let each = v2::entry_octets(4);
+    let each = v2::entry_bytes(4);
     let entry = |number: usize| v2::Entry { file_id: number as u32, name: name(), cookie: number as u32 + 1 };
     v2::Answer::Ok(v2::ReadDirectoryOk { entries: (0..count / each).map(entry).collect(), end: true })
 }
@@ -85,7 +85,7 @@ fn all_facts() -> Vec<Facts> {
         facts(&v2::SetAttributes { file: handle(), attributes: some }, &told()),
         facts(&v2::Root {}, &()),
         facts(&v2::Lookup { directory, name: name() }, &found()),
-        facts(&v2::ReadLink { link: handle() }, &link_ok(v2::MAX_PATH_OCTETS)),
+        facts(&v2::ReadLink { link: handle() }, &link_ok(v2::MAX_PATH_BYTES)),
         facts(&v2::Read { file: handle(), offset: 1 << 30, count: 4097 }, &read_ok(4097)),
         facts(&v2::WriteCache {}, &()),
         facts(&write(4097), &told()),
@@ -100,8 +100,8 @@ fn all_facts() -> Vec<Facts> {
         facts(
             &v2::FileSystemStatus { root: handle() },
             &v2::Answer::Ok(v2::FileSystemStatusOk {
-                transfer_octets: 1,
-                block_octets: 2,
+                transfer_bytes: 1,
+                block_bytes: 2,
                 blocks: 3,
                 free: 4,
                 available: 5,
@@ -185,20 +185,20 @@ fn a_failure_marks_nothing_and_an_empty_result_does() {
 #[test]
 fn transfers_and_paths_end_at_their_limits() {
     let again = |octets: usize| decode::<v2::Write>(&[encode(&write(octets)).to_bytes()]);
-    assert!(again(v2::MAX_TRANSFER_OCTETS).is_ok() && again(v2::MAX_TRANSFER_OCTETS + 1).is_err());
+    assert!(again(v2::MAX_TRANSFER_BYTES).is_ok() && again(v2::MAX_TRANSFER_BYTES + 1).is_err());
     let again = |octets: usize| decode::<<v2::ReadLink as Call>::Reply>(&[encode(&link_ok(octets)).to_bytes()]);
-    assert!(again(v2::MAX_PATH_OCTETS).is_ok() && again(v2::MAX_PATH_OCTETS + 1).is_err());
+    assert!(again(v2::MAX_PATH_BYTES).is_ok() && again(v2::MAX_PATH_BYTES + 1).is_err());
     let shape = v2::Read { file: handle(), offset: 0, count: u32::MAX }.reply_shape();
-    assert_eq!(shape.items[0].max_len, v2::MAX_TRANSFER_OCTETS);
+    assert_eq!(shape.items[0].max_len, v2::MAX_TRANSFER_BYTES);
     let shape = v2::ReadDirectory { directory: handle(), cookie: 0, count: u32::MAX }.reply_shape();
-    assert_eq!(shape.max_len, v2::list_octets() + v2::MAX_TRANSFER_OCTETS);
+    assert_eq!(shape.max_len, v2::list_bytes() + v2::MAX_TRANSFER_BYTES);
     let entry = v2::Entry { file_id: 1, name: v2::Name::from("12345"), cookie: 2 };
-    assert_eq!(4 + encode(&entry).len(), v2::entry_octets(5));
-    let longest = v2::Entry { name: v2::Name(vec![b'n'; v2::MAX_NAME_OCTETS].into()), ..entry };
+    assert_eq!(4 + encode(&entry).len(), v2::entry_bytes(5));
+    let longest = v2::Entry { name: v2::Name(vec![b'n'; v2::MAX_NAME_BYTES].into()), ..entry };
     let one = encode(&v2::Answer::Ok(v2::ReadDirectoryOk { entries: vec![longest], end: false }));
     let shape = v2::ReadDirectory { directory: handle(), cookie: 0, count: 0 }.reply_shape();
     assert_eq!(one.len(), shape.max_len, "room for one entry with the longest name");
-    assert_eq!(padded(v2::MAX_NAME_OCTETS), 256);
+    assert_eq!(padded(v2::MAX_NAME_BYTES), 256);
 }
 
 fn survive<T: Encode + Decode + PartialEq + std::fmt::Debug>(octets: &[u8]) {

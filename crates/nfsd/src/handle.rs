@@ -9,18 +9,18 @@
 //! then 16      SipHash-2-4 (128 bits) of everything before, under the server's secret
 //! ```
 
-use crate::{FileId, MAX_FILE_ID_OCTETS};
-use rpcrdma_nfs::v3::{Handle, MAX_HANDLE_OCTETS};
+use crate::{FileId, MAX_FILE_ID_BYTES};
+use rpcrdma_nfs::v3::{Handle, MAX_HANDLE_BYTES};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 
 const FORMAT: u8 = 1;
 const HEAD_OCTETS: usize = 14;
-const CHECK_OCTETS: usize = 16;
-const _: () = assert!(HEAD_OCTETS + MAX_FILE_ID_OCTETS + CHECK_OCTETS == MAX_HANDLE_OCTETS);
+const CHECK_BYTES: usize = 16;
+const _: () = assert!(HEAD_OCTETS + MAX_FILE_ID_BYTES + CHECK_BYTES == MAX_HANDLE_BYTES);
 
 /// Bytes in the secret that handles are checked with.
-pub const SECRET_OCTETS: usize = 16;
+pub const SECRET_BYTES: usize = 16;
 
 /// What a handle names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,17 +33,17 @@ pub(crate) struct Target {
 /// Makes handles and checks them.
 #[derive(Clone)]
 pub(crate) struct Seal {
-    secret: [u8; SECRET_OCTETS],
+    secret: [u8; SECRET_BYTES],
 }
 
 impl Seal {
-    pub(crate) fn new(secret: [u8; SECRET_OCTETS]) -> Self {
+    pub(crate) fn new(secret: [u8; SECRET_BYTES]) -> Self {
         Self { secret }
     }
 
     /// The handle of a target.
     pub(crate) fn handle(&self, target: &Target) -> Handle {
-        let mut octets = [0; MAX_HANDLE_OCTETS];
+        let mut octets = [0; MAX_HANDLE_BYTES];
         let id = target.file.as_slice();
         let checked = HEAD_OCTETS + id.len();
         octets[0] = FORMAT;
@@ -52,20 +52,20 @@ impl Seal {
         octets[6..14].copy_from_slice(&target.file_system.to_be_bytes());
         octets[HEAD_OCTETS..checked].copy_from_slice(id);
         let check = self.check(&octets[..checked]);
-        octets[checked..checked + CHECK_OCTETS].copy_from_slice(&check);
-        Handle::new(&octets[..checked + CHECK_OCTETS]).expect("the constants above add up to 64 bytes at most")
+        octets[checked..checked + CHECK_BYTES].copy_from_slice(&check);
+        Handle::new(&octets[..checked + CHECK_BYTES]).expect("the constants above add up to 64 bytes at most")
     }
 
     /// The target of a handle that this server has made, else `None`.
     pub(crate) fn open(&self, handle: &Handle) -> Option<Target> {
-        self.open_octets(handle.as_slice())
+        self.open_bytes(handle.as_slice())
     }
 
     /// The same for a handle's bytes from any version: they mean the same file in all versions.
     // NFS3-FH-a
     // NFS3-ESC-b
-    pub(crate) fn open_octets(&self, handle: &[u8]) -> Option<Target> {
-        let (checked, check) = handle.split_last_chunk::<CHECK_OCTETS>()?;
+    pub(crate) fn open_bytes(&self, handle: &[u8]) -> Option<Target> {
+        let (checked, check) = handle.split_last_chunk::<CHECK_BYTES>()?;
         let (head, id) = checked.split_first_chunk::<HEAD_OCTETS>()?;
         // The comparison takes the same time wherever the bytes differ.
         let differing = self.check(checked).iter().zip(check).fold(0, |all, (a, b)| all | (a ^ b));
@@ -80,7 +80,7 @@ impl Seal {
         })
     }
 
-    fn check(&self, octets: &[u8]) -> [u8; CHECK_OCTETS] {
+    fn check(&self, octets: &[u8]) -> [u8; CHECK_BYTES] {
         let mut hasher = SipHasher24::new_with_key(&self.secret);
         hasher.write(octets);
         hasher.finish128().as_bytes()
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn a_handle_is_accepted_only_as_it_was_made() {
         let seal = Seal::new([3; 16]);
-        let handle = seal.handle(&target(&[5; MAX_FILE_ID_OCTETS]));
+        let handle = seal.handle(&target(&[5; MAX_FILE_ID_BYTES]));
         assert_eq!(handle.as_slice().len(), 64);
-        assert_eq!(seal.open(&handle), Some(target(&[5; MAX_FILE_ID_OCTETS])));
+        assert_eq!(seal.open(&handle), Some(target(&[5; MAX_FILE_ID_BYTES])));
         for at in 0..64 {
             for bit in 0..8 {
                 let mut octets = handle.as_slice().to_vec();
@@ -114,7 +114,7 @@ mod tests {
             assert_eq!(seal.open(&Handle::new(&handle.as_slice()[..len]).unwrap()), None);
         }
         assert_eq!(Seal::new([4; 16]).open(&handle), None, "another server's secret");
-        assert_eq!(Seal::new([3; 16]).open(&handle), Some(target(&[5; MAX_FILE_ID_OCTETS])), "after a restart");
+        assert_eq!(Seal::new([3; 16]).open(&handle), Some(target(&[5; MAX_FILE_ID_BYTES])), "after a restart");
     }
 
     proptest! {

@@ -39,12 +39,12 @@ pub use caller::{ANONYMOUS_ID, BadCidr, Caller, Cidr, Identities, Squash};
 pub use directory::{DirectoryFs, IndexUse, OfdLocks, OpenError};
 pub use fs::{
     Access, Broken, Changed, Content, Copied, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found,
-    HostLease, Linked, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS, MAX_XATTR_OCTETS, Made, New, NodeKind,
+    HostLease, Linked, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_BYTES, MAX_XATTR_BYTES, Made, New, NodeKind,
     OpenFile, Piece, PieceBudget, ReadData, Reading, Renamed, Rights, SetXattr, Sought, Span, SparseData, Told, Usage,
     Via, Workers, Written, XattrNames, failed,
 };
 pub use groups::{Groups, ManagedGroups};
-pub use handle::SECRET_OCTETS;
+pub use handle::SECRET_BYTES;
 pub use memory::MemoryFs;
 pub use nfs2::Version2Error;
 pub use nfs4::{CallbackEvent, Counts, Dial, HealthEvent, Observer, Version4, Version4Error};
@@ -55,7 +55,7 @@ pub use nlm::{
 pub use nsm::{MonitorCounts, MonitorError};
 pub use origin::Origin;
 pub use outside::{Outside, OutsideCall, OutsideError, OutsideTransport};
-pub use owners::{Accounts, BadDomain, Domain, Kind, MAX_DOMAIN_OCTETS, OwnerNames};
+pub use owners::{Accounts, BadDomain, Domain, Kind, MAX_DOMAIN_BYTES, OwnerNames};
 pub use queue::Queue;
 pub use security::{BadSecurity, Securities, Security};
 pub use server::{ConfigError, Export, Locks, Nfsd};

@@ -75,7 +75,7 @@ impl Server {
             };
             self.version_2.get()?.target(handle, file_system_of)
         };
-        self.seal.open_octets(handle).or_else(of_2)
+        self.seal.open_bytes(handle).or_else(of_2)
     }
 
     /// The file of a handle, whichever version has handed it out.

@@ -8,13 +8,13 @@
 
 use crate::lookups::{Found, Lookups};
 use rpcrdma_env::Clock;
-use rpcrdma_nfs::v4::{MAX_PRINCIPAL_OCTETS, Principal};
+use rpcrdma_nfs::v4::{MAX_PRINCIPAL_BYTES, Principal};
 use rpcrdma_oncrpc::{ClientNetwork, gss::Work};
 use std::{fmt, io, str::FromStr, sync::Arc};
 
-/// The longest domain, in bytes, as for names of hosts (RFC 1035 section 2.3.4). The rest of [`MAX_PRINCIPAL_OCTETS`]
+/// The longest domain, in bytes, as for names of hosts (RFC 1035 section 2.3.4). The rest of [`MAX_PRINCIPAL_BYTES`]
 /// is for the name.
-pub const MAX_DOMAIN_OCTETS: usize = 127;
+pub const MAX_DOMAIN_BYTES: usize = 127;
 
 /// Whether a name or a number belongs to a user or to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,7 +46,7 @@ pub struct Domain(Arc<str>);
 
 /// A text that is not a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a domain has letters, digits, hyphens, underscores and dots, and no more than {MAX_DOMAIN_OCTETS} of them")]
+#[error("a domain has letters, digits, hyphens, underscores and dots, and no more than {MAX_DOMAIN_BYTES} of them")]
 pub struct BadDomain;
 
 impl FromStr for Domain {
@@ -54,7 +54,7 @@ impl FromStr for Domain {
 
     fn from_str(text: &str) -> Result<Self, BadDomain> {
         let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        let is_domain = (1..=MAX_DOMAIN_OCTETS).contains(&text.len()) && text.chars().all(is_fit);
+        let is_domain = (1..=MAX_DOMAIN_BYTES).contains(&text.len()) && text.chars().all(is_fit);
         if is_domain { Ok(Self(text.into())) } else { Err(BadDomain) }
     }
 }
@@ -70,7 +70,7 @@ impl fmt::Display for Domain {
 fn is_name(text: &str) -> bool {
     let is_fit = |c: char| !c.is_control() && !matches!(c, '@' | ':' | '/');
     let is_number = text.bytes().all(|c| c.is_ascii_digit());
-    !is_number && text.len() <= MAX_PRINCIPAL_OCTETS && text.chars().all(is_fit)
+    !is_number && text.len() <= MAX_PRINCIPAL_BYTES && text.chars().all(is_fit)
 }
 
 /// The host did not answer. [`Lookups`] has logged it.
@@ -138,7 +138,7 @@ impl Domain {
     /// `name@domain`; `None` if the text cannot be such a name.
     fn told(&self, name: &str) -> Option<Principal> {
         let len = name.len() + 1 + self.0.len();
-        (is_name(name) && len <= MAX_PRINCIPAL_OCTETS).then(|| format!("{name}@{self}").as_str().into())
+        (is_name(name) && len <= MAX_PRINCIPAL_BYTES).then(|| format!("{name}@{self}").as_str().into())
     }
 
     /// The name in `name@domain` of this domain; `None` for anything else.
@@ -180,7 +180,7 @@ mod tests {
     /// proves: NFS4-8881-5.9-d
     #[test]
     fn what_could_be_something_else_is_no_name() {
-        let longest = "n".repeat(MAX_PRINCIPAL_OCTETS - "@Example.com".len());
+        let longest = "n".repeat(MAX_PRINCIPAL_BYTES - "@Example.com".len());
         assert!(domain().told(&longest).is_some_and(|told| domain().name_of(&told) == Some(&longest)));
         assert_eq!(domain().told(&format!("{longest}n")), None, "no client reads it");
         for name in ["", "1000", "0", "a@b", "a/b", "../a", "/etc/passwd", "a\0", "\0", "a:b", "a\nb", "@", "a@b@"] {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn domains_are_as_hosts_have_them() {
-        let longest = "d".repeat(MAX_DOMAIN_OCTETS);
+        let longest = "d".repeat(MAX_DOMAIN_BYTES);
         for good in ["localdomain", "test.example", "a_b-c.d", &longest] {
             assert_eq!(good.parse::<Domain>().unwrap().to_string(), good);
         }

@@ -15,7 +15,7 @@
 //! ```
 
 use crate::{
-    Cidr, FileSystem, Identities, MonitorCounts, MonitorError, Origin, Outside, Queue, SECRET_OCTETS, Securities,
+    Cidr, FileSystem, Identities, MonitorCounts, MonitorError, Origin, Outside, Queue, SECRET_BYTES, Securities,
     StateDirectory,
     borders::Borders,
     claims::Claims,
@@ -178,7 +178,7 @@ impl Nfsd {
     ///
     /// # Errors
     /// If a path is not absolute, or two exports have the same id.
-    pub fn new(exports: Vec<Export>, secret: [u8; SECRET_OCTETS], env: &Env) -> Result<Self, ConfigError> {
+    pub fn new(exports: Vec<Export>, secret: [u8; SECRET_BYTES], env: &Env) -> Result<Self, ConfigError> {
         for (at, export) in exports.iter().enumerate() {
             if export.path.first() != Some(&b'/') {
                 return Err(ConfigError::NotAbsolute { path: export.path.clone() });

@@ -3,7 +3,7 @@
 //! It holds the secret for the check in handles (`secret`, which only its owner may read) and an index for each served
 //! directory. Opening it creates what is missing.
 
-use crate::SECRET_OCTETS;
+use crate::SECRET_BYTES;
 use rpcrdma_env::Random;
 use std::{
     fs::{self, File, OpenOptions},
@@ -21,7 +21,7 @@ const OTHERS_WRITE: u32 = 0o022;
 #[derive(Debug)]
 pub struct StateDirectory {
     path: PathBuf,
-    secret: [u8; SECRET_OCTETS],
+    secret: [u8; SECRET_BYTES],
 }
 
 /// Why a state directory cannot be used.
@@ -43,7 +43,7 @@ pub enum StateError {
         path: PathBuf,
     },
     /// The secret has been changed since it was written.
-    #[error("{} does not hold a secret of {SECRET_OCTETS} bytes", path.display())]
+    #[error("{} does not hold a secret of {SECRET_BYTES} bytes", path.display())]
     BadSecret {
         /// The file.
         path: PathBuf,
@@ -79,7 +79,7 @@ impl StateDirectory {
     }
 
     /// The secret.
-    pub fn secret(&self) -> [u8; SECRET_OCTETS] {
+    pub fn secret(&self) -> [u8; SECRET_BYTES] {
         self.secret
     }
 
@@ -92,13 +92,13 @@ impl StateDirectory {
 /// Reads at most one byte more than a secret has.
 fn read_all(path: &Path) -> io::Result<Vec<u8>> {
     let mut octets = Vec::new();
-    File::open(path)?.take(SECRET_OCTETS as u64 + 1).read_to_end(&mut octets)?;
+    File::open(path)?.take(SECRET_BYTES as u64 + 1).read_to_end(&mut octets)?;
     Ok(octets)
 }
 
 /// Writes a new secret to a temporary file and moves it into place, unless another server has been faster.
 fn create_secret(directory: &Path, random: &dyn Random) -> io::Result<()> {
-    let mut secret = [0; SECRET_OCTETS];
+    let mut secret = [0; SECRET_BYTES];
     random.fill(&mut secret);
     let draft = directory.join(format!("{SECRET_FILE}.{:016x}", random.next_u64()));
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;

@@ -1,6 +1,6 @@
 //! A client for tests: whole RPC messages to the handlers, without a transport.
 
-use crate::{Export, FileSystem, Nfsd, SECRET_OCTETS};
+use crate::{Export, FileSystem, Nfsd, SECRET_BYTES};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Env, Heap, Memory, SeededRandom, TokioClock};
 use rpcrdma_nfs::{
     Call,
@@ -26,7 +26,7 @@ use std::{
     },
 };
 
-pub(crate) const SECRET: [u8; SECRET_OCTETS] = [9; SECRET_OCTETS];
+pub(crate) const SECRET: [u8; SECRET_BYTES] = [9; SECRET_BYTES];
 
 pub(crate) fn env() -> Env {
     Env { clock: Arc::new(TokioClock::new()), random: Arc::new(SeededRandom::new(1)) }
@@ -48,7 +48,7 @@ impl Memory for Piece {
         &self.0
     }
 
-    fn octets_mut(&mut self) -> &mut [u8] {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.0
     }
 }

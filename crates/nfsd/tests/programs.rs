@@ -2,7 +2,7 @@
 
 use rpcrdma_env::{Heap, tokio_env};
 use rpcrdma_nfs::{mount, v3};
-use rpcrdma_nfsd::{Export, MemoryFs, Nfsd, SECRET_OCTETS};
+use rpcrdma_nfsd::{Export, MemoryFs, Nfsd, SECRET_BYTES};
 use rpcrdma_oncrpc::{
     CallContext, Connection, GoneSignal, Handler, Limits, Outcome, Rejection, ReplyHeader, TransportKind,
 };
@@ -12,7 +12,7 @@ use std::{net::SocketAddr, sync::Arc};
 fn nfsd() -> Nfsd {
     let env = tokio_env().unwrap();
     let storage = Arc::new(MemoryFs::new(1 << 20, &env));
-    Nfsd::new(vec![Export::new("/", storage)], [7; SECRET_OCTETS], &env).unwrap()
+    Nfsd::new(vec![Export::new("/", storage)], [7; SECRET_BYTES], &env).unwrap()
 }
 
 /// The result of a program's procedure 0.

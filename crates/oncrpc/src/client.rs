@@ -7,8 +7,8 @@
 mod signed;
 
 use crate::{
-    CALL_HEADER_OCTETS, CallError, CallHeader, CallId, Cancelled, ClientFlavour, ClientTransport, MISMATCH_OCTETS,
-    PendingCall, Protected, REPLY_HEADER_OCTETS, Reply, ReplyHeader, ReplyShape, Request, Wrapped,
+    CALL_HEADER_BYTES, CallError, CallHeader, CallId, Cancelled, ClientFlavour, ClientTransport, MISMATCH_BYTES,
+    PendingCall, Protected, REPLY_HEADER_BYTES, Reply, ReplyHeader, ReplyShape, Request, Wrapped,
 };
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload, SharedScratch, padded};
 use signed::{Sending, SignedCall};
@@ -31,7 +31,7 @@ pub struct Client {
 }
 
 /// Room for arguments in the same memory as the header: enough for most calls.
-const SHORT_ARGUMENTS_OCTETS: usize = 128;
+const SHORT_ARGUMENTS_BYTES: usize = 128;
 
 impl Client {
     /// A client of `program` and `version` over `transport`.
@@ -79,7 +79,7 @@ impl Client {
 
     /// The most bytes of arguments that a call can carry over this transport now.
     pub fn max_args(&self) -> usize {
-        let header = CALL_HEADER_OCTETS + padded(self.flavour.max_credential()) + self.flavour.max_call_expansion();
+        let header = CALL_HEADER_BYTES + padded(self.flavour.max_credential()) + self.flavour.max_call_expansion();
         self.transport.limits().max_call.saturating_sub(header)
     }
 
@@ -90,7 +90,7 @@ impl Client {
 
     /// An encoder for the arguments of a call, in memory that they share with the arguments of other calls.
     pub fn encoder(&self) -> Encoder {
-        self.scratch.encoder(SHORT_ARGUMENTS_OCTETS)
+        self.scratch.encoder(SHORT_ARGUMENTS_BYTES)
     }
 
     /// Calls `procedure` with encoded arguments; `results` says how large its results can be.
@@ -107,7 +107,7 @@ impl Client {
     fn send(&self, procedure: u32, args: Payload, results: ReplyShape, repeatable: bool) -> Call {
         let id = CallId { xid: self.transport.next_xid(), program: self.program, version: self.version, procedure };
         let wrapped = self.flavour.wrap(&id, args, &self.transport);
-        let max_len = results.max_len.max(MISMATCH_OCTETS).saturating_add(self.reply_overhead());
+        let max_len = results.max_len.max(MISMATCH_BYTES).saturating_add(self.reply_overhead());
         // A protected body is one item: no part of it can be placed by itself.
         let items = if self.flavour.protects_bodies() { Default::default() } else { results.items };
         let reply = ReplyShape { max_len, items };
@@ -152,7 +152,7 @@ impl Client {
     }
 
     fn reply_overhead(&self) -> usize {
-        REPLY_HEADER_OCTETS + padded(self.flavour.max_verifier()) + self.flavour.max_expansion()
+        REPLY_HEADER_BYTES + padded(self.flavour.max_verifier()) + self.flavour.max_expansion()
     }
 }
 
@@ -165,8 +165,8 @@ impl std::fmt::Debug for Client {
 /// The message of a call.
 fn message(id: CallId, protected: Protected, scratch: &SharedScratch) -> Payload {
     let header = CallHeader { id, credential: protected.credential, verifier: protected.verifier };
-    let octets = CALL_HEADER_OCTETS + header.credential.body.len() + header.verifier.body.len() + 8;
-    let mut encoder = scratch.encoder(octets + protected.body.len().min(SHORT_ARGUMENTS_OCTETS));
+    let octets = CALL_HEADER_BYTES + header.credential.body.len() + header.verifier.body.len() + 8;
+    let mut encoder = scratch.encoder(octets + protected.body.len().min(SHORT_ARGUMENTS_BYTES));
     header.encode(&mut encoder);
     encoder.payload(protected.body);
     encoder.finish()

@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 /// The largest body of a credential or verifier in bytes (RFC 5531 section 8.2).
 // RPC-5531-8.2-a
-pub const MAX_AUTH_BODY_OCTETS: usize = 400;
+pub const MAX_AUTH_BODY_BYTES: usize = 400;
 /// The largest machine name of AUTH_SYS in bytes (RFC 5531 appendix A).
 // RPC-5531-A-a
-pub const MAX_MACHINE_NAME_OCTETS: usize = 255;
+pub const MAX_MACHINE_NAME_BYTES: usize = 255;
 /// The most supplementary groups of AUTH_SYS (RFC 5531 appendix A).
 // RPC-5531-A-a
 pub const MAX_GROUPS: usize = 16;
@@ -68,7 +68,7 @@ impl Encode for SysCredential {
 impl Decode for SysCredential {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let stamp = decoder.u32()?;
-        let machine = decoder.opaque(MAX_MACHINE_NAME_OCTETS)?;
+        let machine = decoder.opaque(MAX_MACHINE_NAME_BYTES)?;
         let uid = decoder.u32()?;
         let gid = decoder.u32()?;
         let count = decoder.count(MAX_GROUPS)?;
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn the_largest_legal_credential_fits_and_one_more_does_not() {
         let largest = encoded(&sys(255, 16));
-        assert!(largest.len() <= MAX_AUTH_BODY_OCTETS);
+        assert!(largest.len() <= MAX_AUTH_BODY_BYTES);
         let mut decoder = Decoder::new(Stream::from(largest));
         assert_eq!(SysCredential::decode(&mut decoder), Ok(sys(255, 16)));
         decoder.finish().unwrap();

@@ -27,9 +27,9 @@ use tokio::sync::oneshot;
 /// How long a reply is kept: longer than clients take to notice a lost connection and to send again.
 pub const DUPLICATE_LIFETIME: Duration = Duration::from_secs(120);
 /// How many bytes of replies the cache may hold by default: some 40,000 of usual size.
-pub const DUPLICATE_CACHE_OCTETS: usize = 16 << 20;
+pub const DUPLICATE_CACHE_BYTES: usize = 16 << 20;
 /// What an entry costs beyond its reply's bytes, roughly: key, bookkeeping, allocations.
-pub const DUPLICATE_ENTRY_OCTETS: usize = 256;
+pub const DUPLICATE_ENTRY_BYTES: usize = 256;
 /// How many duplicates wait for one call in progress. Each is from a connection of its own, and only the client's
 /// latest matters; when there are more, the one that has waited longest is dropped.
 pub(crate) const MAX_WAITING: usize = 4;
@@ -131,7 +131,7 @@ pub(crate) enum Lookup {
 #[derive(Clone)]
 pub(crate) struct DuplicateCache {
     shards: Arc<[Mutex<Shard>]>,
-    shard_octets: usize,
+    shard_bytes: usize,
 }
 
 #[derive(Default)]
@@ -147,9 +147,9 @@ struct Executing {
 }
 
 impl DuplicateCache {
-    pub(crate) fn new(max_octets: usize) -> Self {
+    pub(crate) fn new(max_bytes: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, shard_octets: max_octets / SHARDS }
+        Self { shards, shard_bytes: max_bytes / SHARDS }
     }
 
     // RPC-DRC-a
@@ -214,7 +214,7 @@ impl InProgress {
             let _ = waiting.send(reply.clone());
         }
         self.finished = true;
-        shard.kept.insert(now, self.key, reply, self.cache.shard_octets);
+        shard.kept.insert(now, self.key, reply, self.cache.shard_bytes);
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_reply_that_is_passed_on_reaches_who_waits_and_is_not_kept() {
-        let cache = DuplicateCache::new(DUPLICATE_CACHE_OCTETS);
+        let cache = DuplicateCache::new(DUPLICATE_CACHE_BYTES);
         let Lookup::New(call) = cache.lookup(key(1), origin(1), NOW) else { panic!("the call was known") };
         let Lookup::Wait(mut waiting) = cache.lookup(key(1), origin(2), NOW) else { panic!("nothing to wait for") };
         call.pass_on(&reply(40));
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_reply_is_kept_for_120_seconds() {
-        let cache = DuplicateCache::new(DUPLICATE_CACHE_OCTETS);
+        let cache = DuplicateCache::new(DUPLICATE_CACHE_BYTES);
         execute(&cache, key(1), 100, NOW);
         let end = NOW + DUPLICATE_LIFETIME;
         assert!(is_done(&cache, key(1), Timestamp::from_nanos(end.as_nanos() - 1)));
@@ -308,7 +308,7 @@ mod tests {
 
     #[test]
     fn every_part_of_the_key_counts() {
-        let cache = DuplicateCache::new(DUPLICATE_CACHE_OCTETS);
+        let cache = DuplicateCache::new(DUPLICATE_CACHE_BYTES);
         execute(&cache, key(1), 100, NOW);
         let others = [
             Key { client: IpAddr::from([127, 0, 0, 2]), ..key(1) },
@@ -416,7 +416,7 @@ mod tests {
     /// proves: RPC-DRC-b
     #[test]
     fn a_call_in_progress_is_not_executed_for_another_port() {
-        let cache = DuplicateCache::new(DUPLICATE_CACHE_OCTETS);
+        let cache = DuplicateCache::new(DUPLICATE_CACHE_BYTES);
         let [first, second] = [700, 701].map(|port| Key { port, ..key(1) });
         for is_kept in [false, true] {
             let Lookup::New(call) = cache.lookup(first, origin(1), NOW) else { panic!("the call was known") };
@@ -440,7 +440,7 @@ mod tests {
 
     #[test]
     fn the_oldest_replies_make_room() {
-        let share = 2 * (DUPLICATE_ENTRY_OCTETS + 100);
+        let share = 2 * (DUPLICATE_ENTRY_BYTES + 100);
         let cache = DuplicateCache::new(share * SHARDS);
         let [first, second, third] = [0, 1, 2].map(|n| key(n * SHARDS as u32));
         execute(&cache, first, 100, NOW);
@@ -458,7 +458,7 @@ mod tests {
     /// proves: RPC-DRC-c
     #[test]
     fn calls_in_progress_and_floods_of_others_drive_no_reply_out() {
-        let cache = DuplicateCache::new(100 * DUPLICATE_ENTRY_OCTETS * SHARDS);
+        let cache = DuplicateCache::new(100 * DUPLICATE_ENTRY_BYTES * SHARDS);
         execute(&cache, key(0), 100, NOW);
         let other = |n: u32| Key { client: IpAddr::from([192, 0, 2, 9]), ..key(n * SHARDS as u32) };
         let held: Vec<_> = (1..=4000).map(|n| cache.lookup(other(n), origin(9), NOW)).collect();
@@ -472,7 +472,7 @@ mod tests {
 
     #[test]
     fn a_reply_above_the_share_is_not_kept() {
-        let cache = DuplicateCache::new((DUPLICATE_ENTRY_OCTETS + 100) * SHARDS);
+        let cache = DuplicateCache::new((DUPLICATE_ENTRY_BYTES + 100) * SHARDS);
         execute(&cache, key(1), 100, NOW);
         assert!(is_done(&cache, key(1), NOW));
         execute(&cache, key(2), 101, NOW);

@@ -10,7 +10,7 @@
 
 use crate::{
     AUTH_NONE, AUTH_SYS, Accepted, Answered, AuthStat, CallError, CallHeader, CallId, ClientTransport, ContextError,
-    Credential, MAX_AUTH_BODY_OCTETS, OpaqueAuth, SysCredential, Verdict,
+    Credential, MAX_AUTH_BODY_BYTES, OpaqueAuth, SysCredential, Verdict,
 };
 use bytes::Bytes;
 use rpcrdma_env::BoxFuture;
@@ -120,7 +120,7 @@ impl ClientFlavour for NoAuth {
 
     /// A server may send any verifier; AUTH_NONE ignores it.
     fn max_verifier(&self) -> usize {
-        MAX_AUTH_BODY_OCTETS
+        MAX_AUTH_BODY_BYTES
     }
 
     fn wrap(&self, _: &CallId, args: Payload, _: &Arc<dyn ClientTransport>) -> Wrapped {
@@ -138,7 +138,7 @@ pub struct SysAuth {
 impl SysAuth {
     /// The identity, cut to what AUTH_SYS can carry: a machine name of 255 bytes, 16 groups.
     pub fn new(mut identity: SysCredential) -> Self {
-        identity.machine.truncate(crate::MAX_MACHINE_NAME_OCTETS);
+        identity.machine.truncate(crate::MAX_MACHINE_NAME_BYTES);
         identity.groups.truncate(crate::MAX_GROUPS);
         let mut encoder = Encoder::new();
         identity.encode(&mut encoder);
@@ -157,7 +157,7 @@ impl ClientFlavour for SysAuth {
 
     /// AUTH_SHORT verifiers are allowed and ignored.
     fn max_verifier(&self) -> usize {
-        MAX_AUTH_BODY_OCTETS
+        MAX_AUTH_BODY_BYTES
     }
 
     fn wrap(&self, _: &CallId, args: Payload, _: &Arc<dyn ClientTransport>) -> Wrapped {

@@ -48,16 +48,15 @@ pub use client_network::ClientNetwork;
 pub use connection_ids::ConnectionIds;
 pub use context::{Begun, CallContext, Connection, FirstWord, Gone, GoneSignal, Handler, Outcome};
 pub use credential::{
-    AUTH_NONE, AUTH_SHORT, AUTH_SYS, Credential, MAX_AUTH_BODY_OCTETS, MAX_GROUPS, MAX_MACHINE_NAME_OCTETS,
-    SysCredential,
+    AUTH_NONE, AUTH_SHORT, AUTH_SYS, Credential, MAX_AUTH_BODY_BYTES, MAX_GROUPS, MAX_MACHINE_NAME_BYTES, SysCredential,
 };
-pub use duplicate::{DUPLICATE_CACHE_OCTETS, DUPLICATE_ENTRY_OCTETS, DUPLICATE_LIFETIME};
+pub use duplicate::{DUPLICATE_CACHE_BYTES, DUPLICATE_ENTRY_BYTES, DUPLICATE_LIFETIME};
 pub use flavour::{
     AcceptNone, AcceptSys, ClientFlavour, NoAuth, Protected, ServerFlavour, Signed, SignedLater, SysAuth, Wrapped,
 };
 pub use giving_up::GivingUp;
 pub use message::{
-    AuthStat, BadCall, CALL_HEADER_OCTETS, CallHeader, CallId, MISMATCH_OCTETS, OpaqueAuth, REPLY_HEADER_OCTETS,
+    AuthStat, BadCall, CALL_HEADER_BYTES, CallHeader, CallId, MISMATCH_BYTES, OpaqueAuth, REPLY_HEADER_BYTES,
     RPC_VERSION, Rejection, ReplyHeader,
 };
 pub use netid::{Netid, parse_universal_address, universal_address};

@@ -3,18 +3,18 @@
 //! Decoding shares bytes with the received message. Headers are small and bounded: a credential and a verifier
 //! of at most 400 bytes each.
 
-use crate::{AUTH_NONE, MAX_AUTH_BODY_OCTETS};
+use crate::{AUTH_NONE, MAX_AUTH_BODY_BYTES};
 use bytes::Bytes;
 use rpcrdma_xdr::{DecodeError, Decoder, Encoder};
 
 /// The version of RPC that this crate implements (RFC 5531 section 7).
 pub const RPC_VERSION: u32 = 2;
 /// Bytes of a call's header without the bodies of credential and verifier.
-pub const CALL_HEADER_OCTETS: usize = 40;
+pub const CALL_HEADER_BYTES: usize = 40;
 /// Bytes of a successful reply's header without the verifier's body.
-pub const REPLY_HEADER_OCTETS: usize = 24;
+pub const REPLY_HEADER_BYTES: usize = 24;
 /// Bytes that follow the header of a reply with PROG_MISMATCH: the versions.
-pub const MISMATCH_OCTETS: usize = 8;
+pub const MISMATCH_BYTES: usize = 8;
 
 /// The words that the headers of messages are made of (RFC 5531 section 9).
 pub(crate) struct Word;
@@ -56,7 +56,7 @@ impl OpaqueAuth {
 
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         // RPC-5531-8.2-a
-        Ok(Self { flavour: decoder.u32()?, body: decoder.opaque(MAX_AUTH_BODY_OCTETS)? })
+        Ok(Self { flavour: decoder.u32()?, body: decoder.opaque(MAX_AUTH_BODY_BYTES)? })
     }
 }
 
@@ -381,7 +381,7 @@ mod tests {
         let octets = encoder.finish().to_bytes();
         let expected = [words(&[7, 0, 2, 100_003, 3, 6, 1, 5]), b"12345\0\0\0".to_vec(), words(&[0, 0])].concat();
         assert_eq!(&octets[..], &expected[..]);
-        assert_eq!(octets.len(), CALL_HEADER_OCTETS + 8);
+        assert_eq!(octets.len(), CALL_HEADER_BYTES + 8);
         assert_eq!(decode_call(expected), Ok(header));
     }
 
@@ -438,7 +438,7 @@ mod tests {
             let mut encoder = Encoder::new();
             header.encode(&mut encoder);
             let payload = encoder.finish();
-            assert!(payload.len() <= REPLY_HEADER_OCTETS + MISMATCH_OCTETS);
+            assert!(payload.len() <= REPLY_HEADER_BYTES + MISMATCH_BYTES);
             let mut decoder = Decoder::new(Stream::from(payload.to_bytes()));
             assert_eq!(ReplyHeader::decode(&mut decoder), Ok(header));
             decoder.finish().unwrap();

@@ -3,7 +3,7 @@
 //! For code that counts messages between a transport and a service. Nothing is copied, shared or allocated. For parts
 //! that cannot be read the result is `None`: the message's owner finds out why.
 
-use crate::{CallId, MAX_AUTH_BODY_OCTETS, Rejection, message::Word};
+use crate::{CallId, MAX_AUTH_BODY_BYTES, Rejection, message::Word};
 use rpcrdma_xdr::{Decoder, Part, Payload, Stream, StreamPart};
 
 /// How a reply answers.
@@ -135,7 +135,7 @@ pub(crate) fn ask_arguments<T>(message: &Stream, ask: impl FnOnce(&mut ArgumentW
     // The credential and the verifier.
     for _ in 0..2 {
         words.next()?;
-        words.skip_opaque(MAX_AUTH_BODY_OCTETS as u32)?;
+        words.skip_opaque(MAX_AUTH_BODY_BYTES as u32)?;
     }
     Some(ask(&mut words))
 }
@@ -282,10 +282,10 @@ mod tests {
             Stream::from(encoder.finish().to_bytes())
         };
         let minor = |words: &mut ArgumentWords<'_>| words.skip_opaque(4).and_then(|()| words.next());
-        for body in [0, 3, 4, MAX_AUTH_BODY_OCTETS] {
+        for body in [0, 3, 4, MAX_AUTH_BODY_BYTES] {
             assert_eq!(ask_arguments(&call(body), minor), Some(Some(7)), "{body} bytes");
         }
-        assert_eq!(ask_arguments(&call(MAX_AUTH_BODY_OCTETS + 1), minor), None);
+        assert_eq!(ask_arguments(&call(MAX_AUTH_BODY_BYTES + 1), minor), None);
         assert_eq!(ask_arguments(&call(0), |words| words.skip_opaque(2)), Some(None), "the tag is longer");
         assert_eq!(ask_arguments(&Stream::from(Bytes::from_static(&[0; 20])), minor), None);
     }

@@ -9,7 +9,7 @@ mod reply;
 use crate::{
     AcceptNone, AcceptSys, Accepted, Answer, Answered, AuthStat, BadCall, Begun, CallContext, CallHeader, CallId,
     Handler, Outcome, Rejection, Repetition, ReplyFlavour, ServerFlavour, Service, TransportKind, Verdict,
-    duplicate::{DUPLICATE_CACHE_OCTETS, DuplicateCache, InProgress, Key, Lookup, Origin, measure},
+    duplicate::{DUPLICATE_CACHE_BYTES, DuplicateCache, InProgress, Key, Lookup, Origin, measure},
     peek::{ask_arguments, ask_words, first_words, peek_flavour},
 };
 use futures_util::future::{Either, select};
@@ -40,7 +40,7 @@ impl Router {
             services: Vec::new(),
             flavours: vec![Arc::new(AcceptSys::default()), Arc::new(AcceptNone)],
             signs: false,
-            duplicates: DuplicateCache::new(DUPLICATE_CACHE_OCTETS),
+            duplicates: DuplicateCache::new(DUPLICATE_CACHE_BYTES),
             clock: env.clock.clone(),
         }
     }
@@ -59,7 +59,7 @@ impl Router {
     }
 
     /// Limits the duplicate request cache to `octets`.
-    pub fn with_duplicate_cache_octets(mut self, octets: usize) -> Self {
+    pub fn with_duplicate_cache_bytes(mut self, octets: usize) -> Self {
         self.duplicates = DuplicateCache::new(octets);
         self
     }

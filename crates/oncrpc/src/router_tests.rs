@@ -241,7 +241,7 @@ async fn a_kept_reply_is_for_the_address_of_its_client() {
 #[tokio::test]
 async fn a_flood_of_calls_is_remembered_within_bounds() {
     const OCTETS: usize = 64 << 10;
-    let router = router().with_duplicate_cache_octets(OCTETS);
+    let router = router().with_duplicate_cache_bytes(OCTETS);
     let ask = async |xid: u32| ask(&router, call(xid, 77, 1, 2, b"")).await.unwrap().u32().unwrap();
     for xid in 0..20_000 {
         assert_eq!(ask(xid).await, xid);

@@ -15,7 +15,7 @@ pub const RPCBIND_PORT: u16 = 111;
 /// the user who made them; over TCP rpcbind wants a reserved port.
 pub const RPCBIND_SOCKET: &str = "/run/rpcbind.sock";
 /// The longest netid, address or owner that is accepted, in bytes. The longest universal address has 47.
-pub const MAX_STRING_OCTETS: usize = 128;
+pub const MAX_STRING_BYTES: usize = 128;
 /// The most registrations that a listing may have.
 pub const MAX_REGISTRATIONS: usize = 1024;
 
@@ -25,7 +25,7 @@ const GETADDR: u32 = 3;
 const GETPORT: u32 = 3;
 const DUMP: u32 = 4;
 /// The largest [`Registration`]: two words, three strings.
-const MAX_REGISTRATION_OCTETS: usize = 8 + 3 * (4 + padded(MAX_STRING_OCTETS));
+const MAX_REGISTRATION_BYTES: usize = 8 + 3 * (4 + padded(MAX_STRING_BYTES));
 
 /// A transport, as version 2 of the protocol names it: by the number that the internet protocol has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl Encode for Registration {
 impl Decode for Registration {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let (program, version) = (decoder.u32()?, decoder.u32()?);
-        let mut text = || decoder.opaque(MAX_STRING_OCTETS).map(Vec::from);
+        let mut text = || decoder.opaque(MAX_STRING_BYTES).map(Vec::from);
         Ok(Self { program, version, netid: text()?, address: text()?, owner: text()? })
     }
 }
@@ -81,7 +81,7 @@ struct Text(Vec<u8>);
 
 impl Decode for Text {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        decoder.opaque(MAX_STRING_OCTETS).map(|text| Text(text.into()))
+        decoder.opaque(MAX_STRING_BYTES).map(|text| Text(text.into()))
     }
 }
 
@@ -184,7 +184,7 @@ impl Rpcbind {
     pub async fn address(&self, program: u32, version: u32, netid: Netid) -> Result<Option<SocketAddr>, CallError> {
         let netid = netid.as_str().into();
         let registration = Registration { program, version, netid, ..Registration::default() };
-        let Text(address) = self.newest(GETADDR, &registration, 4 + padded(MAX_STRING_OCTETS)).await?;
+        let Text(address) = self.newest(GETADDR, &registration, 4 + padded(MAX_STRING_BYTES)).await?;
         Ok(std::str::from_utf8(&address).ok().and_then(parse_universal_address))
     }
 
@@ -194,7 +194,7 @@ impl Rpcbind {
     /// If rpcbind cannot be asked, or has more than [`MAX_REGISTRATIONS`].
     // RPC-1833-2.2.1-a
     pub async fn registrations(&self) -> Result<Vec<Registration>, CallError> {
-        let wanted = 4 + MAX_REGISTRATIONS * (4 + MAX_REGISTRATION_OCTETS);
+        let wanted = 4 + MAX_REGISTRATIONS * (4 + MAX_REGISTRATION_BYTES);
         let max = wanted.min(self.v4.max_results());
         self.newest(DUMP, &(), max).await.map(|Listing(registrations)| registrations)
     }

@@ -122,12 +122,12 @@ fn a_listing_ends_at_its_limit() {
 
 #[test]
 fn there_is_room_for_the_largest_registrations() {
-    let longest = || vec![b'x'; MAX_STRING_OCTETS];
+    let longest = || vec![b'x'; MAX_STRING_BYTES];
     let largest = Registration { program: 1, version: 2, netid: longest(), address: longest(), owner: longest() };
     let mut encoder = Encoder::new();
     largest.encode(&mut encoder);
     let octets = encoder.finish().to_bytes();
-    assert_eq!(octets.len(), MAX_REGISTRATION_OCTETS);
+    assert_eq!(octets.len(), MAX_REGISTRATION_BYTES);
     assert_eq!(Registration::decode(&mut Decoder::new(Stream::from(octets))), Ok(largest));
 }
 

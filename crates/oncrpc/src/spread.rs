@@ -1,6 +1,6 @@
 //! One transport made of several connections to the same server: each call goes over the one with the least load.
 //!
-//! As long as all bytes under way are fewer than [`SHARE_OCTETS`], one member carries them: small calls are then read
+//! As long as all bytes under way are fewer than [`SHARE_BYTES`], one member carries them: small calls are then read
 //! and written many at a time, and wake one thread at each end. Two members with half of them each would cost more
 //! system calls and twice the wake-ups, and would be slower than one on few processors. Only a member whose last call
 //! was answered, or that has no call, gets calls in this way: if one hangs, the others are used.
@@ -29,9 +29,9 @@ use std::{
 };
 
 /// The bytes under way above which a second member helps: moving them takes a thread longer than waking another.
-const SHARE_OCTETS: usize = 256 << 10;
+const SHARE_BYTES: usize = 256 << 10;
 /// The least number of bytes for which a call counts: without any data it costs both ends as much as moving them.
-const CALL_OCTETS: usize = 4 << 10;
+const CALL_BYTES: usize = 4 << 10;
 
 /// A connection, and what it has to carry.
 struct Member {
@@ -84,7 +84,7 @@ impl Spread {
     /// The member for the next call: the first that answers if little is under way, else the one with the least.
     fn next(&self) -> &Member {
         let under_way = self.members().map(|member| member.load.octets()).fold(0, usize::saturating_add);
-        let free = self.members().find(|member| under_way < SHARE_OCTETS && member.load.is_free());
+        let free = self.members().find(|member| under_way < SHARE_BYTES && member.load.is_free());
         free.or_else(|| self.members().min_by_key(|member| member.load.octets())).unwrap_or(&self.first)
     }
 }
@@ -96,7 +96,7 @@ impl ClientTransport for Spread {
 
     fn call(&self, request: Request) -> PendingCall {
         let member = self.next();
-        let octets = request.message.len().saturating_add(request.reply.max_len).max(CALL_OCTETS);
+        let octets = request.message.len().saturating_add(request.reply.max_len).max(CALL_BYTES);
         let under_way = UnderWay::begin(&member.load, octets);
         PendingCall::new(Spreading { pending: Some(member.transport.call(request)), under_way: Some(under_way) })
     }
@@ -253,7 +253,7 @@ mod tests {
     #[tokio::test]
     async fn a_large_call_goes_where_the_least_is_under_way() {
         let (spread, members) = spread(3);
-        let mut pending: Vec<_> = (0..7).map(|_| call(&spread, SHARE_OCTETS)).collect();
+        let mut pending: Vec<_> = (0..7).map(|_| call(&spread, SHARE_BYTES)).collect();
         assert_eq!(counts(&members), [3, 2, 2]);
         let mut xids: Vec<_> = members
             .iter()
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(third.cancel().await.buffers.len(), 1, "what was lent comes back");
         drop(pending.remove(1));
         assert_eq!(counts(&members), [2, 2, 2]);
-        let _more: Vec<_> = (0..2).map(|_| call(&spread, SHARE_OCTETS)).collect();
+        let _more: Vec<_> = (0..2).map(|_| call(&spread, SHARE_BYTES)).collect();
         assert_eq!(counts(&members), [3, 2, 3], "one is under way at the first, and one at the third");
     }
 
@@ -293,7 +293,7 @@ mod tests {
 
     #[tokio::test]
     async fn small_calls_stay_together_until_they_are_a_share() {
-        const SHARE: usize = SHARE_OCTETS / CALL_OCTETS;
+        const SHARE: usize = SHARE_BYTES / CALL_BYTES;
         let (spread, members) = spread(2);
         answered_by(&spread, &members[0]).await;
         let mut pending: Vec<_> = (0..SHARE).map(|_| call(&spread, 8)).collect();

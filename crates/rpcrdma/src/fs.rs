@@ -9,7 +9,7 @@ pub use rpcrdma_env::{BoxFuture, Buffer};
 pub use rpcrdma_nfs::attr::{Acls, Attributes, Change, FileType, NewAttributes, Stability, Time};
 pub use rpcrdma_nfsd::{
     Access, Broken, Caller, Changed, Content, Copied, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found,
-    HostLease, Linked, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS, Made, MemoryFs as Memory, New,
+    HostLease, Linked, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_BYTES, Made, MemoryFs as Memory, New,
     NodeKind, OpenFile, Piece, PieceBudget, ReadData, Reading, Renamed, Rights, SetXattr, Sought, Span, SparseData,
     Told, Usage, Via, Written, XattrNames, failed,
 };

@@ -58,7 +58,7 @@ impl State {
             let (token, memory) = (exposure.token, exposure.memory);
             self.complete(id, Completion::Fenced { token, handle, memory, cause: FenceCause::Remote });
         }
-        gather(octets, buffer.octets_mut());
+        gather(octets, buffer.bytes_mut());
         buffer.set_len(length);
         self.complete(id, Completion::Received { buffer, invalidated: invalidate });
         self.acknowledge(id, number);
@@ -78,7 +78,7 @@ impl State {
         // A Write of zero bytes names no memory, whatever its handle is.
         if length > 0 {
             match reach(end, Access::Write, handle, offset, length) {
-                Some((Lent::Sink(buffer), at)) => gather(octets, &mut buffer.octets_mut()[at..at + length]),
+                Some((Lent::Sink(buffer), at)) => gather(octets, &mut buffer.bytes_mut()[at..at + length]),
                 _ => {
                     let rule = format!("a Write of {length} bytes at {offset:#x} of handle {handle:#010x}");
                     let failing = Failing { number, error: WorkError::RemoteAccess };

@@ -8,8 +8,8 @@ use crate::{config::Link, log::Side};
 use bytes::Bytes;
 use rpcrdma_env::Buffer;
 use rpcrdma_fabric::{
-    Capabilities, CloseReason, Completion, ConnectionInfo, Lent, Read, ReceivePool, RemoteSegment, Send, Token,
-    WorkError, WorkKind, Write,
+    Capabilities, CloseReason, Completion, ConnectionInfo, Lent, ReadWork, ReceivePool, RemoteSegment, SendWork, Token,
+    WorkError, WorkKind, WriteWork,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -43,9 +43,9 @@ const MAX_DEPARTED: usize = 4096;
 /// Work that is posted and not yet started.
 #[derive(Debug)]
 pub(crate) enum Work {
-    Send(Send),
-    Write(Write),
-    Read(Read),
+    Send(SendWork),
+    Write(WriteWork),
+    Read(ReadWork),
 }
 
 /// A Send or Write under way.

@@ -13,8 +13,8 @@ use crate::{
 };
 use rpcrdma_env::{Buffer, Random};
 use rpcrdma_fabric::{
-    Capabilities, Completion, Connected, ConnectionInfo, FenceCause, Lent, QueuePair, Read, Refused, RefusedReason,
-    RemoteSegment, Send, Token, WorkError, WorkKind, Write,
+    Capabilities, Completion, Connected, ConnectionInfo, FenceCause, Lent, QueuePair, ReadWork, Refused, RefusedReason,
+    RemoteSegment, SendWork, Token, WorkError, WorkKind, WriteWork,
 };
 use std::{
     sync::{Arc, MutexGuard},
@@ -77,7 +77,7 @@ fn at_most(what: &'static str, value: usize, max: usize) -> Result<(), RefusedRe
 
 fn check_message(octets: &[bytes::Bytes], capabilities: &Capabilities) -> Result<(), RefusedReason> {
     at_most("slices of a message", octets.len(), capabilities.max_gather)?;
-    at_most("bytes of a message", total(octets), capabilities.max_message_octets)
+    at_most("bytes of a message", total(octets), capabilities.max_message_bytes)
 }
 
 impl QueuePair for SimQueuePair {
@@ -118,8 +118,8 @@ impl QueuePair for SimQueuePair {
         self.state().endpoints.get(&self.id).map_or(0, |end| end.receives.len())
     }
 
-    fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
-        let check = |send: &Send, end: &Endpoint| {
+    fn post_send(&mut self, send: SendWork) -> Result<(), Refused<SendWork>> {
+        let check = |send: &SendWork, end: &Endpoint| {
             if send.invalidate.is_some() && !end.capabilities.send_with_invalidate {
                 return Err(RefusedReason::Unsupported("Send with Invalidate"));
             }
@@ -128,19 +128,19 @@ impl QueuePair for SimQueuePair {
         self.post(send, 1, check, Work::Send)
     }
 
-    fn post_write(&mut self, write: Write) -> Result<(), Refused<Write>> {
+    fn post_write(&mut self, write: WriteWork) -> Result<(), Refused<WriteWork>> {
         self.post(write, 1, |write, end| check_message(&write.octets, &end.capabilities), Work::Write)
     }
 
-    fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>> {
-        let check = |read: &Read, end: &Endpoint| {
+    fn post_read(&mut self, read: ReadWork) -> Result<(), Refused<ReadWork>> {
+        let check = |read: &ReadWork, end: &Endpoint| {
             if end.info.ord == 0 {
                 return Err(RefusedReason::Unsupported("RDMA Read"));
             }
             if read.sources.is_empty() {
                 return Err(RefusedReason::Empty);
             }
-            let max = end.capabilities.max_message_octets;
+            let max = end.capabilities.max_message_bytes;
             read.sources.iter().try_for_each(|s| at_most("bytes of a Read segment", s.length as usize, max))?;
             at_most("bytes of a Read", segments_total(&read.sources), read.sink.capacity())
         };
@@ -156,10 +156,10 @@ impl QueuePair for SimQueuePair {
             Some(end) if end.is_open() && end.fin == Fin::No => {
                 let capabilities = &end.capabilities;
                 at_most("exposures", end.exposures.len() + 1, capabilities.max_exposures)
-                    .and(at_most("bytes of an exposure", octets, capabilities.max_exposure_octets))
+                    .and(at_most("bytes of an exposure", octets, capabilities.max_exposure_bytes))
                     .and(if octets == 0 { Err(RefusedReason::Empty) } else { Ok(()) })
                     .and(u32::try_from(octets).map_err(|_| {
-                        let max = capabilities.max_exposure_octets;
+                        let max = capabilities.max_exposure_bytes;
                         RefusedReason::Limit { what: "bytes of an exposure", max }
                     }))
             }

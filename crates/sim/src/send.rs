@@ -5,7 +5,7 @@ use crate::{
     log::Event,
     state::State,
 };
-use rpcrdma_fabric::{CloseReason, Completion, Read, RemoteSegment, Send, Token, WorkKind, Write};
+use rpcrdma_fabric::{CloseReason, Completion, ReadWork, RemoteSegment, SendWork, Token, WorkKind, WriteWork};
 
 impl State {
     /// Starts all work that end `id` can start now.
@@ -42,7 +42,7 @@ impl State {
         number
     }
 
-    fn start_send(&mut self, id: u64, send: Send) {
+    fn start_send(&mut self, id: u64, send: SendWork) {
         let octets = total(&send.octets);
         let number = self.note_sent(id, send.token, WorkKind::Send, send.signaled);
         self.record_started(id, WorkKind::Send, send.token, octets);
@@ -51,7 +51,7 @@ impl State {
         });
     }
 
-    fn start_write(&mut self, id: u64, write: Write) {
+    fn start_write(&mut self, id: u64, write: WriteWork) {
         let octets = total(&write.octets);
         let number = self.note_sent(id, write.token, WorkKind::Write, write.signaled);
         self.record_started(id, WorkKind::Write, write.token, octets);
@@ -60,7 +60,7 @@ impl State {
         });
     }
 
-    fn start_read(&mut self, id: u64, read: Read) {
+    fn start_read(&mut self, id: u64, read: ReadWork) {
         let Some(end) = self.endpoints.get_mut(&id) else { return };
         let number = end.number();
         let mut at = 0;
@@ -117,7 +117,7 @@ impl State {
         let Some(end) = self.open_end(id) else { return };
         end.reading = end.reading.saturating_sub(1);
         let Some(open) = end.reads.get_mut(&read) else { return };
-        open.sink.octets_mut()[at..at + octets.len()].copy_from_slice(octets);
+        open.sink.bytes_mut()[at..at + octets.len()].copy_from_slice(octets);
         open.segments_left -= 1;
         if open.segments_left == 0
             && let Some(mut open) = end.reads.remove(&read)

@@ -5,8 +5,8 @@ mod common;
 use bytes::Bytes;
 use common::{A, B, address, connect, connect_with, drain, next, params, start};
 use rpcrdma_fabric::{
-    Buffer, CloseReason, Completion, ConnectError, Connected, Fabric, FenceCause, Lent, Read, RemoteSegment, Send,
-    Token, WorkError, WorkKind, Write,
+    Buffer, CloseReason, Completion, ConnectError, Connected, Fabric, FenceCause, Lent, ReadWork, RemoteSegment,
+    SendWork, Token, WorkError, WorkKind, WriteWork,
 };
 use rpcrdma_sim::{Link, SimConfig, World};
 use std::{
@@ -17,12 +17,12 @@ use std::{
     time::Duration,
 };
 
-fn send(octets: &'static [u8]) -> Send {
-    Send { token: Token(1), octets: vec![Bytes::from_static(octets)].into(), signaled: true, ..Send::default() }
+fn send(octets: &'static [u8]) -> SendWork {
+    SendWork { token: Token(1), octets: vec![Bytes::from_static(octets)].into(), signaled: true, ..SendWork::default() }
 }
 
-fn read(source: RemoteSegment) -> Read {
-    Read { token: Token(2), sink: Buffer::from_vec(vec![0; source.length as usize]), sources: vec![source] }
+fn read(source: RemoteSegment) -> ReadWork {
+    ReadWork { token: Token(2), sink: Buffer::from_vec(vec![0; source.length as usize]), sources: vec![source] }
 }
 
 /// How the work with this token failed.
@@ -60,7 +60,7 @@ fn reads_finish_before_and_after_sends_that_were_posted_later() {
             let (mut a, mut b) = connect(&world, 1).await;
             let source = b.expose(Token(3), Lent::Source(Bytes::from(vec![1; 100]))).unwrap();
             a.post_read(read(source)).unwrap();
-            a.post_send(Send { signaled: false, ..send(b"later") }).unwrap();
+            a.post_send(SendWork { signaled: false, ..send(b"later") }).unwrap();
             seen.insert(matches!(first(&mut a, &mut b).await, Completion::Read { .. }));
         });
     }
@@ -89,7 +89,7 @@ fn a_peer_that_is_faster_may_still_reach_what_is_being_fenced() {
         world.block_on(async {
             let (mut a, mut b) = connect(&world, 1).await;
             let sink = b.expose(Token(3), Lent::Sink(Buffer::from_vec(vec![0; 8]))).unwrap();
-            a.post_send(Send { invalidate: Some(sink.handle), ..send(b"done") }).unwrap();
+            a.post_send(SendWork { invalidate: Some(sink.handle), ..send(b"done") }).unwrap();
             start(&mut a).await;
             b.invalidate(sink.handle);
             let Completion::Fenced { cause, .. } = next(&mut b).await else { panic!("no fence") };
@@ -124,7 +124,7 @@ fn work_that_is_done_early_fails_no_more() {
         world.block_on(async {
             let (mut a, mut b) = connect(&world, 0).await;
             let octets = vec![Bytes::from_static(b"x")];
-            a.post_write(Write { token: Token(8), octets: octets.into(), handle: 5, offset: 0, signaled: true })
+            a.post_write(WriteWork { token: Token(8), octets: octets.into(), handle: 5, offset: 0, signaled: true })
                 .unwrap();
             a.post_send(send(b"no receive")).unwrap();
             start(&mut a).await;
@@ -161,7 +161,7 @@ fn an_invalidation_that_the_peer_does_not_allow_ends_the_connection() {
     world.block_on(async {
         let (mut a, mut b) = connect_with(&world, config, 1).await;
         let sink = b.expose(Token(3), Lent::Sink(Buffer::from_vec(vec![0; 8]))).unwrap();
-        a.post_send(Send { invalidate: Some(sink.handle), ..send(b"done") }).unwrap();
+        a.post_send(SendWork { invalidate: Some(sink.handle), ..send(b"done") }).unwrap();
         start(&mut a).await;
         drain(&mut a).await;
         let at_b = drain(&mut b).await;

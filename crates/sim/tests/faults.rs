@@ -5,13 +5,18 @@ mod common;
 use bytes::Bytes;
 use common::{A, B, address, connect, drain, next, params, start};
 use rpcrdma_fabric::{
-    Buffer, CloseReason, Completion, ConnectError, Fabric, FenceCause, Lent, Send, Token, WorkError, WorkKind,
+    Buffer, CloseReason, Completion, ConnectError, Fabric, FenceCause, Lent, SendWork, Token, WorkError, WorkKind,
 };
 use rpcrdma_sim::World;
 use std::{future::poll_fn, time::Duration};
 
-fn send(token: u64) -> Send {
-    Send { token: Token(token), octets: vec![Bytes::from_static(b"x")].into(), signaled: true, ..Send::default() }
+fn send(token: u64) -> SendWork {
+    SendWork {
+        token: Token(token),
+        octets: vec![Bytes::from_static(b"x")].into(),
+        signaled: true,
+        ..SendWork::default()
+    }
 }
 
 fn reason(completions: &[Completion]) -> CloseReason {

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use common::{A, B, address, drain, next, params, start};
 use rpcrdma_env::SeededRandom;
 use rpcrdma_fabric::{
-    Buffer, CloseReason, Completion, ConnectError, Connected, ConnectionParams, Fabric, FenceCause, Lent, Read,
-    RefusedReason, RemoteSegment, Send, Token, WorkError, WorkKind, Write,
+    Buffer, CloseReason, Completion, ConnectError, Connected, ConnectionParams, Fabric, FenceCause, Lent, ReadWork,
+    RefusedReason, RemoteSegment, SendWork, Token, WorkError, WorkKind, WriteWork,
     faults::{Chance, Fault, FaultFabric, Plan, Point, Script},
     suite::{Setup, cases},
 };
@@ -33,8 +33,13 @@ async fn connect(world: &World, a: &Arc<FaultFabric>, receives: usize) -> (Conne
     (connecting.await, accepted)
 }
 
-fn send(token: u64, octets: &'static [u8]) -> Send {
-    Send { token: Token(token), octets: vec![Bytes::from_static(octets)].into(), signaled: true, ..Send::default() }
+fn send(token: u64, octets: &'static [u8]) -> SendWork {
+    SendWork {
+        token: Token(token),
+        octets: vec![Bytes::from_static(octets)].into(),
+        signaled: true,
+        ..SendWork::default()
+    }
 }
 
 fn reason(completions: &[Completion]) -> CloseReason {
@@ -115,7 +120,7 @@ impl Side {
     }
 
     fn read(&mut self, from: RemoteSegment) {
-        let read = Read { token: Token(3), sink: Buffer::from_vec(vec![0; 500]), sources: vec![from] };
+        let read = ReadWork { token: Token(3), sink: Buffer::from_vec(vec![0; 500]), sources: vec![from] };
         self.given += usize::from(self.queue_pair.post_read(read).is_ok());
     }
 
@@ -157,7 +162,7 @@ async fn exchange(world: &World, fabric: &Arc<FaultFabric>) -> CloseReason {
     let other = a.expose(Lent::Source(Bytes::from(vec![6; 500])));
     for n in 0..5 {
         let octets = vec![Bytes::from(vec![n; 500])];
-        let write = Write {
+        let write = WriteWork {
             token: Token(2),
             octets: octets.into(),
             handle: sink.handle,

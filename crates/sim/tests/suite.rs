@@ -47,9 +47,9 @@ fn a_device_without_invalidation() {
 fn a_small_device() {
     let config = SimConfig::default().with_capabilities(|c| {
         c.shared_receives = false;
-        c.max_exposure_octets = 1 << 20;
+        c.max_exposure_bytes = 1 << 20;
         c.max_exposures = 32;
-        c.max_message_octets = 1 << 20;
+        c.max_message_bytes = 1 << 20;
         c.max_gather = 3;
         c.max_receives = 64;
         c.max_posted = 64;

@@ -5,7 +5,7 @@ mod common;
 use bytes::Bytes;
 use common::{A, B, address, drain, next, params, start};
 use rpcrdma_fabric::{
-    Buffer, Completion, Fabric, Lent, RefusedReason, Send, Token,
+    Buffer, Completion, Fabric, Lent, RefusedReason, SendWork, Token,
     suite::{Setup, cases},
     trace::{Event, EventKind, TraceFabric, Tracer},
 };
@@ -78,7 +78,8 @@ fn every_step_is_told_in_order() {
         b.invalidate(lent.handle);
         assert!(matches!(next(&mut b).await, Completion::Fenced { .. }));
         let octets = vec![Bytes::from_static(b"h"), Bytes::from_static(b"i")];
-        a.post_send(Send { token: Token(9), octets: octets.into(), signaled: true, ..Send::default() }).unwrap();
+        a.post_send(SendWork { token: Token(9), octets: octets.into(), signaled: true, ..SendWork::default() })
+            .unwrap();
         assert!(matches!(next(&mut a).await, Completion::Done { .. }));
         assert!(matches!(next(&mut b).await, Completion::Received { .. }));
         a.disconnect();

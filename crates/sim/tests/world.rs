@@ -4,7 +4,7 @@ mod common;
 
 use bytes::Bytes;
 use common::{connect, drain, next};
-use rpcrdma_fabric::{Access, Buffer, Completion, Lent, Read, Send, Token, Write};
+use rpcrdma_fabric::{Access, Buffer, Completion, Lent, ReadWork, SendWork, Token, WriteWork};
 use rpcrdma_sim::{Logged, World};
 use std::{
     sync::{Arc, Mutex},
@@ -37,10 +37,10 @@ async fn exchange(world: &World) {
     let sink = b.expose(Token(2), Lent::Sink(Buffer::from_vec(vec![0; 3000]))).unwrap();
     assert_eq!(Lent::Source(source.clone()).access(), Access::Read);
     for token in 0..3 {
-        a.post_read(Read { token: Token(10 + token), sink: Buffer::from_vec(vec![0; 3000]), sources: vec![read] })
+        a.post_read(ReadWork { token: Token(10 + token), sink: Buffer::from_vec(vec![0; 3000]), sources: vec![read] })
             .unwrap();
     }
-    a.post_write(Write {
+    a.post_write(WriteWork {
         token: Token(20),
         octets: vec![source].into(),
         handle: sink.handle,
@@ -48,11 +48,11 @@ async fn exchange(world: &World) {
         signaled: true,
     })
     .unwrap();
-    a.post_send(Send {
+    a.post_send(SendWork {
         token: Token(21),
         octets: vec![Bytes::from_static(b"written")].into(),
         invalidate: Some(sink.handle),
-        ..Send::default()
+        ..SendWork::default()
     })
     .unwrap();
     let reader = world.spawn(async move {

@@ -304,22 +304,22 @@ impl Calls {
         let call = self.take(id)?;
         let retransmitted = call.sent > 1;
         let mut stream = Stream::new();
-        let mut inline_octets = 0;
-        let mut placed_octets = 0;
+        let mut inline_bytes = 0;
+        let mut placed_bytes = 0;
         match reply.base {
             ReplyBase::Inline(octets) => {
-                inline_octets = octets.len();
+                inline_bytes = octets.len();
                 stream.push_run(octets);
             }
             ReplyBase::Chunk { octets } => {
-                placed_octets = octets;
+                placed_bytes = octets;
                 let mut buffer = call.reply?;
                 buffer.set_len(octets);
                 stream.push_run(buffer.freeze());
             }
         }
         for (mut room, item) in call.rooms.into_iter().zip(reply.items) {
-            placed_octets += item.returned;
+            placed_bytes += item.returned;
             if let Some(buffer) = &mut room.buffer {
                 buffer.set_len(item.returned);
             }
@@ -330,7 +330,7 @@ impl Calls {
         if let Some(sender) = call.sender {
             let _ = sender.send(Ok(Reply { stream, retransmitted }));
         }
-        Some(Event::Answered { xid, inline_octets, placed_octets, retransmitted })
+        Some(Event::Answered { xid, inline_bytes, placed_bytes, retransmitted })
     }
 
     /// Ends a call with an error of the engine.

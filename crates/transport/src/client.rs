@@ -144,7 +144,7 @@ pub(crate) fn params(
 ) -> Option<ConnectionParams> {
     let block = config.private_data().to_octets();
     let fits = block.len() <= capabilities.max_private_data;
-    let buffers = (0..INITIAL_RECEIVES).map(|_| receives.try_allocate(config.receive_octets as usize));
+    let buffers = (0..INITIAL_RECEIVES).map(|_| receives.try_allocate(config.receive_bytes as usize));
     let buffers = buffers.collect::<Option<Vec<_>>>()?;
     Some(ConnectionParams {
         private_data: if fits { Bytes::copy_from_slice(&block) } else { Bytes::new() },
@@ -278,7 +278,7 @@ impl ClientDriver {
     // ULB-6.2-a, IE-5.1-a
     fn reverse(&self, reverse: &Reverse, qp: &dyn rpcrdma_fabric::QueuePair) -> Service {
         let (signal, gone) = GoneSignal::new();
-        let limits = Limits::new(self.options.inline_octets as usize, self.options.inline_octets as usize);
+        let limits = Limits::new(self.options.inline_bytes as usize, self.options.inline_bytes as usize);
         let info = qp.info();
         let pool = self.pool.clone();
         let kind = TransportKind::Rdma;

@@ -74,18 +74,18 @@ pub enum Event {
         /// Its XID.
         xid: u32,
         /// Bytes that came with the message.
-        inline_octets: usize,
+        inline_bytes: usize,
         /// Bytes that we pulled for it.
-        pulled_octets: usize,
+        pulled_bytes: usize,
     },
     /// A call of ours has a reply.
     Answered {
         /// Its XID.
         xid: u32,
         /// Bytes of the reply that came inline.
-        inline_octets: usize,
+        inline_bytes: usize,
         /// Bytes that the peer placed in our memory.
-        placed_octets: usize,
+        placed_bytes: usize,
         /// Whether the call was sent more than once.
         retransmitted: bool,
     },

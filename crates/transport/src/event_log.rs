@@ -47,11 +47,10 @@ fn traced(peer: SocketAddr, event: &Event) {
         Event::Sent(sent) => self::sent(peer, sent),
         Event::Received { octets } => trace!(%peer, bytes = octets, "message received"),
         Event::Discarded { total } => trace!(%peer, total, "message dropped without an answer"),
-        Event::Called { xid, inline_octets, pulled_octets } => {
-            trace!(%peer, xid, inline_bytes = inline_octets, pulled_bytes = pulled_octets, "call taken");
+        Event::Called { xid, inline_bytes, pulled_bytes } => {
+            trace!(%peer, xid, inline_bytes, pulled_bytes, "call taken");
         }
-        Event::Answered { xid, inline_octets, placed_octets, retransmitted } => {
-            let (inline_bytes, placed_bytes) = (inline_octets, placed_octets);
+        Event::Answered { xid, inline_bytes, placed_bytes, retransmitted } => {
             trace!(%peer, xid, inline_bytes, placed_bytes, retransmitted, "call answered");
         }
         Event::Failed { xid } => trace!(%peer, xid, "call failed"),
@@ -74,8 +73,8 @@ fn sent(peer: SocketAddr, sent: &Sent) {
         kind = kind(sent.kind),
         xid,
         credit,
-        inline_bytes = sent.inline_octets,
-        placed_bytes = sent.placed_octets,
+        inline_bytes = sent.inline_bytes,
+        placed_bytes = sent.placed_bytes,
         read_chunks,
         write_chunks,
         reply_chunk,

@@ -1,6 +1,6 @@
 //! Messages of an extension of version 2, between an embedder and a connection's driver.
 //!
-//! Owns what the peer has sent until the embedder reads it, within [`MAX_UNREAD`] and [`MAX_UNREAD_OCTETS`]; the rest
+//! Owns what the peer has sent until the embedder reads it, within [`MAX_UNREAD`] and [`MAX_UNREAD_BYTES`]; the rest
 //! is refused, so that neither a peer that floods nor an embedder that does not read costs more memory. Messages of the
 //! embedder wait for credits in the connection, within the connection's limit; beyond it, they wait at the embedder.
 
@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 pub const MAX_UNREAD: usize = 64;
 
 /// The most bytes of these together. A property can be far longer than a message.
-pub const MAX_UNREAD_OCTETS: usize = 1 << 20;
+pub const MAX_UNREAD_BYTES: usize = 1 << 20;
 
 /// Messages on their way from the embedder to a driver. A sender of more waits.
 const MAX_UNSENT: usize = 16;
@@ -171,7 +171,7 @@ impl Port {
     pub(crate) fn deliver(&mut self, received: Received) -> bool {
         let octets = octets(&received);
         // The embedder only lowers this number.
-        let room = MAX_UNREAD_OCTETS.saturating_sub(self.unread.load(Ordering::Relaxed));
+        let room = MAX_UNREAD_BYTES.saturating_sub(self.unread.load(Ordering::Relaxed));
         let event = ExtensionEvent { connection: self.connection, received };
         // Counted before the embedder can read it.
         self.unread.fetch_add(octets, Ordering::Relaxed);
@@ -219,8 +219,8 @@ mod tests {
     async fn octets_are_limited_too_and_come_back_when_they_are_read() {
         let (mut channel, mut port) = Port::new(0);
         let property = |len| Received::Property(OtherProperty::new(900, Bytes::from(vec![1; len])).unwrap());
-        assert!(!port.deliver(property(MAX_UNREAD_OCTETS + 1)));
-        assert!(port.deliver(property(MAX_UNREAD_OCTETS)));
+        assert!(!port.deliver(property(MAX_UNREAD_BYTES + 1)));
+        assert!(port.deliver(property(MAX_UNREAD_BYTES)));
         assert!(!port.deliver(message(1)));
         assert!(port.deliver(message(0)));
         channel.recv().await.unwrap();

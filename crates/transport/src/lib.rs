@@ -117,13 +117,13 @@ pub use error::ConnectionError;
 pub use event::{Event, NoVersion2, Observer, Quiet, Stall};
 pub use event_log::Tracing;
 pub use extension::{
-    ExtensionChannel, ExtensionError, ExtensionEvent, ExtensionSender, ExtensionSent, MAX_UNREAD, MAX_UNREAD_OCTETS,
+    ExtensionChannel, ExtensionError, ExtensionEvent, ExtensionSender, ExtensionSent, MAX_UNREAD, MAX_UNREAD_BYTES,
 };
 pub use options::{
-    CLOSE_TIMEOUT, ClientOptions, DEFAULT_MAX_MESSAGE_OCTETS, DEFAULT_READS, Reverse, STALL_LIMIT, ServerOptions,
+    CLOSE_TIMEOUT, ClientOptions, DEFAULT_MAX_MESSAGE_BYTES, DEFAULT_READS, Reverse, STALL_LIMIT, ServerOptions,
 };
 pub use refused::RefusedCalls;
-pub use requests::{MAX_PULL_OCTETS, MAX_PULLS, PULL_STALLS};
+pub use requests::{MAX_PULL_BYTES, MAX_PULLS, PULL_STALLS};
 pub use rpcrdma_engine::{
     CloseCause, Limits as EngineLimits, Link, MessageKind, Negotiated, PeerFault, Sent, Versions, v2,
 };

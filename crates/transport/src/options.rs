@@ -2,9 +2,9 @@
 
 use crate::RefusedCalls;
 use rpcrdma_engine::{
-    Config, DEFAULT_CALL_PARTS, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, DEFAULT_REPLY_PARTS,
+    Config, DEFAULT_CALL_PARTS, DEFAULT_CREDITS, DEFAULT_INLINE_BYTES, DEFAULT_MAX_CALL_BYTES, DEFAULT_REPLY_PARTS,
     Limits as EngineLimits, Versions,
-    v2::{Extension, HostAuthentication, MAX_PEER_CREDITS, MIN_OCTETS, ReverseSupport, SPARE_RECEIVES},
+    v2::{Extension, HostAuthentication, MAX_PEER_CREDITS, MIN_BYTES, ReverseSupport, SPARE_RECEIVES},
 };
 use rpcrdma_fabric::Capabilities;
 use rpcrdma_oncrpc::{
@@ -14,7 +14,7 @@ use rpcrdma_oncrpc::{
 use std::{sync::Arc, time::Duration};
 
 /// The largest RPC message, in bytes: 1 MiB of data and all other fields.
-pub const DEFAULT_MAX_MESSAGE_OCTETS: usize = (1 << 20) + (64 << 10);
+pub const DEFAULT_MAX_MESSAGE_BYTES: usize = (1 << 20) + (64 << 10);
 
 /// RDMA Reads under way at a time in each direction: as many as Linux's server uses.
 pub const DEFAULT_READS: u16 = 16;
@@ -27,10 +27,10 @@ pub const STALL_LIMIT: Duration = Duration::from_secs(30);
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The least that a Send can carry, and the unit of this size, in bytes.
-const MIN_INLINE_OCTETS: u32 = 1024;
+const MIN_INLINE_BYTES: u32 = 1024;
 
 /// The largest such size that an end can state, in bytes (RFC 8797).
-const MAX_INLINE_OCTETS: u32 = 256 * MIN_INLINE_OCTETS;
+const MAX_INLINE_BYTES: u32 = 256 * MIN_INLINE_BYTES;
 
 /// Receives that are posted before a connection is established.
 pub(crate) const INITIAL_RECEIVES: usize = 2;
@@ -57,7 +57,7 @@ pub struct ClientOptions {
     /// Credits to ask for: the most calls under way.
     pub credits: u32,
     /// The largest Send in each direction, in bytes.
-    pub inline_octets: u32,
+    pub inline_bytes: u32,
     /// The largest message of a call or reply, in bytes.
     pub max_message: usize,
     /// RDMA Reads of the server that the client serves at a time.
@@ -96,8 +96,8 @@ impl Default for ClientOptions {
     fn default() -> Self {
         Self {
             credits: DEFAULT_CREDITS,
-            inline_octets: DEFAULT_INLINE_OCTETS,
-            max_message: DEFAULT_MAX_MESSAGE_OCTETS,
+            inline_bytes: DEFAULT_INLINE_BYTES,
+            max_message: DEFAULT_MAX_MESSAGE_BYTES,
             ird: DEFAULT_READS,
             outage: DEFAULT_OUTAGE,
             first_answer: DEFAULT_FIRST_ANSWER,
@@ -136,8 +136,8 @@ impl ClientOptions {
             credits_wanted: self.credits.max(1),
             credits_granted: granted,
             limits: limits(EngineLimits::default(), self.max_message),
-            send_octets: self.inline_octets,
-            receive_octets: self.inline_octets,
+            send_bytes: self.inline_bytes,
+            receive_bytes: self.inline_bytes,
             versions: self.versions,
             call_parts: self.call_parts,
             reply_parts: self.reply_parts,
@@ -157,7 +157,7 @@ pub struct ServerOptions {
     /// Credits to grant to each connection: the most calls that it may have under way.
     pub credits: u32,
     /// The largest Send in each direction, in bytes.
-    pub inline_octets: u32,
+    pub inline_bytes: u32,
     /// The largest message of a call or reply, in bytes.
     pub max_message: usize,
     /// RDMA Reads of the server under way at a time on one connection.
@@ -190,13 +190,13 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             credits: DEFAULT_CREDITS,
-            inline_octets: DEFAULT_INLINE_OCTETS,
-            max_message: DEFAULT_MAX_MESSAGE_OCTETS,
+            inline_bytes: DEFAULT_INLINE_BYTES,
+            max_message: DEFAULT_MAX_MESSAGE_BYTES,
             ord: DEFAULT_READS,
             reverse_credits: 0,
             reverse_calls_between_answers: u32::MAX,
             stall: STALL_LIMIT,
-            limits: EngineLimits { call_octets: DEFAULT_MAX_CALL_OCTETS, ..EngineLimits::default() },
+            limits: EngineLimits { call_bytes: DEFAULT_MAX_CALL_BYTES, ..EngineLimits::default() },
             versions: Versions::One,
             extension: None,
             host_authentication: None,
@@ -212,8 +212,8 @@ impl ServerOptions {
             credits_granted: self.credits.max(1),
             credits_wanted: self.reverse_credits,
             calls_between_answers: self.reverse_calls_between_answers,
-            send_octets: self.inline_octets,
-            receive_octets: self.inline_octets,
+            send_bytes: self.inline_bytes,
+            receive_bytes: self.inline_bytes,
             limits: limits(self.limits, self.max_message),
             versions: self.versions,
             extension: self.extension.clone(),
@@ -226,15 +226,15 @@ impl ServerOptions {
 
 /// Limits for an end whose messages have at most this many bytes.
 fn limits(limits: EngineLimits, max_message: usize) -> EngineLimits {
-    EngineLimits { call_octets: limits.call_octets.min(max_message as u64), ..limits }
+    EngineLimits { call_bytes: limits.call_bytes.min(max_message as u64), ..limits }
 }
 
 /// The configuration, reduced to what the provider can do.
 fn fitted(config: Config, capabilities: &Capabilities) -> Config {
     // Every receiver accepts 1,024 bytes (RFC 8166 section 3.3.3), and sizes are stated in units of 1,024 bytes.
     let two = config.versions != Versions::One;
-    let least = if two { MIN_OCTETS } else { MIN_INLINE_OCTETS };
-    let inline = config.receive_octets.clamp(least, MAX_INLINE_OCTETS) / MIN_INLINE_OCTETS * MIN_INLINE_OCTETS;
+    let least = if two { MIN_BYTES } else { MIN_INLINE_BYTES };
+    let inline = config.receive_bytes.clamp(least, MAX_INLINE_BYTES) / MIN_INLINE_BYTES * MIN_INLINE_BYTES;
     let receives = u32::try_from(capabilities.max_receives).unwrap_or(u32::MAX).saturating_sub(1);
     // In version 2 each credit of the peer needs a receive, too.
     let peer_credits = u16::try_from(receives / 4).unwrap_or(u16::MAX).clamp(1, MAX_PEER_CREDITS);
@@ -242,18 +242,15 @@ fn fitted(config: Config, capabilities: &Capabilities) -> Config {
     let receives = if two { receives.saturating_sub(spare) } else { receives };
     let credits_granted = config.credits_granted.min(receives.saturating_sub(config.credits_wanted.min(1)));
     Config {
-        send_octets: inline,
-        receive_octets: inline,
+        send_bytes: inline,
+        receive_bytes: inline,
         credits_granted,
         peer_credits,
         credits_wanted: config.credits_wanted.min(receives.saturating_sub(credits_granted)),
         remote_invalidation: capabilities.remote_invalidation && capabilities.send_with_invalidate,
         initial_receives: INITIAL_RECEIVES,
         max_gather: capabilities.max_gather,
-        max_transfer_octets: capabilities
-            .max_exposure_octets
-            .min(capabilities.max_message_octets)
-            .min(u32::MAX as usize),
+        max_transfer_bytes: capabilities.max_exposure_bytes.min(capabilities.max_message_bytes).min(u32::MAX as usize),
         ..config
     }
 }
@@ -271,9 +268,9 @@ mod tests {
             handle_scope: HandleScope::Connection,
             unpredictable_handle_bits: 32,
             shared_receives: false,
-            max_exposure_octets: 1 << 30,
+            max_exposure_bytes: 1 << 30,
             max_exposures: 100,
-            max_message_octets: 1 << 20,
+            max_message_bytes: 1 << 20,
             max_gather: 4,
             max_receives: 100,
             max_posted: 100,
@@ -287,9 +284,9 @@ mod tests {
     #[test]
     fn messages_of_the_least_size_are_always_taken() {
         for (asked, used) in [(0, 1024), (1024, 1024), (4095, 3072), (262_144, 262_144), (262_145, 262_144)] {
-            let options = ServerOptions { inline_octets: asked, ..ServerOptions::default() };
+            let options = ServerOptions { inline_bytes: asked, ..ServerOptions::default() };
             let config = options.config(&capabilities());
-            assert_eq!((config.send_octets, config.receive_octets), (used, used));
+            assert_eq!((config.send_bytes, config.receive_bytes), (used, used));
         }
     }
 
@@ -299,7 +296,7 @@ mod tests {
         let config = options.config(&capabilities());
         assert!(config.credits_granted + config.credits_wanted < 100);
         assert!(config.credits_granted > 0 && config.credits_wanted > 0);
-        assert_eq!((config.max_gather, config.max_transfer_octets), (4, 1 << 20));
+        assert_eq!((config.max_gather, config.max_transfer_bytes), (4, 1 << 20));
         let config = ClientOptions { credits: 99, ..ClientOptions::default() }.config(&capabilities());
         assert_eq!(config.credits_wanted, 99);
         let config = ClientOptions { credits: 100, ..ClientOptions::default() }.config(&capabilities());
@@ -310,9 +307,9 @@ mod tests {
     #[test]
     fn version_2_has_larger_messages_and_receives_for_the_peers_credits() {
         let versions = Versions::Auto;
-        let options = ServerOptions { inline_octets: 1024, credits: 1000, versions, ..ServerOptions::default() };
+        let options = ServerOptions { inline_bytes: 1024, credits: 1000, versions, ..ServerOptions::default() };
         let config = options.config(&capabilities());
-        assert_eq!((config.send_octets, config.receive_octets), (4096, 4096));
+        assert_eq!((config.send_bytes, config.receive_bytes), (4096, 4096));
         let receives = config.credits_granted as usize + usize::from(config.peer_credits) + SPARE_RECEIVES;
         assert!(receives <= 100 && config.peer_credits == 24, "{receives}");
         let config = ClientOptions { versions, ..ClientOptions::default() }.config(&capabilities());
@@ -322,8 +319,8 @@ mod tests {
     #[test]
     fn what_a_call_can_make_us_pull_is_no_more_than_a_message() {
         let config = ServerOptions::default().config(&capabilities());
-        assert_eq!(config.limits.call_octets, DEFAULT_MAX_MESSAGE_OCTETS as u64);
+        assert_eq!(config.limits.call_bytes, DEFAULT_MAX_MESSAGE_BYTES as u64);
         let config = ClientOptions::default().config(&capabilities());
-        assert_eq!(config.limits.call_octets, DEFAULT_MAX_MESSAGE_OCTETS as u64, "nor what it makes us offer");
+        assert_eq!(config.limits.call_bytes, DEFAULT_MAX_MESSAGE_BYTES as u64, "nor what it makes us offer");
     }
 }

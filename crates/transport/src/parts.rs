@@ -36,7 +36,7 @@ pub(crate) enum Reserved {
 
 impl PartsMemory {
     pub(crate) fn new(budget: Option<Arc<dyn Allocator>>, config: &Config) -> Self {
-        let octets = usize::try_from(config.limits.call_octets).unwrap_or(usize::MAX) / 2;
+        let octets = usize::try_from(config.limits.call_bytes).unwrap_or(usize::MAX) / 2;
         Self { budget, octets: octets.saturating_mul(HALF_MESSAGES), held: None, waiting: None }
     }
 

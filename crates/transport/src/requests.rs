@@ -26,7 +26,7 @@ use std::{collections::VecDeque, time::Duration};
 pub const MAX_PULLS: usize = 16;
 
 /// Bytes that are pulled at a time on one connection: [`MAX_PULLS`] calls of 1 MiB. A larger call is pulled alone.
-pub const MAX_PULL_OCTETS: usize = 16 << 20;
+pub const MAX_PULL_BYTES: usize = 16 << 20;
 
 /// A peer must deliver all chunks of a call within this many times the time-out for a peer that makes no progress. With
 /// the defaults of both limits that is 280 kB/s.
@@ -120,7 +120,7 @@ impl Requests {
         let request = self.requests.iter_mut().find(waits)?;
         let Stage::Waits(Wanted { call, octets, sources }) = &mut request.stage else { return None };
         let sum = self.octets.saturating_add(*octets);
-        if self.pulling > 0 && (self.pulling >= MAX_PULLS || sum > MAX_PULL_OCTETS) {
+        if self.pulling > 0 && (self.pulling >= MAX_PULLS || sum > MAX_PULL_BYTES) {
             return None;
         }
         let (call, octets, sources) = (*call, *octets, std::mem::take(sources));
@@ -255,13 +255,13 @@ mod tests {
 
     #[test]
     fn so_many_octets_at_a_time_and_no_more() {
-        let mut at = pulls([MAX_PULL_OCTETS - 1, 1, 0]);
+        let mut at = pulls([MAX_PULL_BYTES - 1, 1, 0]);
         assert_eq!(take(&mut at), [0, 1, 2]);
-        let mut past = pulls([MAX_PULL_OCTETS - 1, 2, 1]);
+        let mut past = pulls([MAX_PULL_BYTES - 1, 2, 1]);
         assert_eq!(take(&mut past), [0], "in their order: a small one does not overtake");
         past.not_pulled(RequestId(0));
         assert_eq!(take(&mut past), [1, 2]);
-        let mut large = pulls([1, MAX_PULL_OCTETS + 1, 1]);
+        let mut large = pulls([1, MAX_PULL_BYTES + 1, 1]);
         assert_eq!(take(&mut large), [0]);
         large.not_pulled(RequestId(0));
         assert_eq!(take(&mut large), [1], "alone, but it is pulled");

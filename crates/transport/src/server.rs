@@ -105,7 +105,7 @@ impl Server {
         let (mut commands, mut giving_up) = (None, None);
         if config.credits_wanted > 0 {
             let max_message = match config.versions {
-                Versions::One => config.send_octets as usize,
+                Versions::One => config.send_bytes as usize,
                 _ => self.options.max_message,
             };
             let (caller, receiver) = Caller::new(xids.clone(), info.peer, max_message);

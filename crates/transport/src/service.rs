@@ -132,9 +132,9 @@ pub(crate) struct ServiceParts {
 pub(crate) struct Executed {
     pub(crate) xid: u32,
     /// Bytes that came with the message.
-    pub(crate) inline_octets: usize,
+    pub(crate) inline_bytes: usize,
     /// Bytes that we pulled for it.
-    pub(crate) pulled_octets: usize,
+    pub(crate) pulled_bytes: usize,
 }
 
 impl Service {
@@ -236,20 +236,20 @@ impl Service {
     pub(crate) fn execute(&mut self, cx: &mut Context<'_>) -> Option<Executed> {
         let Delivered { request, xid, pieces, pulled } = self.requests.take_delivered()?;
         let call = Fingerprint::of_pieces(&pieces, &pulled);
-        let mut inline_octets = 0;
+        let mut inline_bytes = 0;
         let mut stream = Stream::new();
         for piece in pieces {
             // The engine has made these ranges, within the bytes that it asked for.
             match piece {
                 Piece::Inline(octets) => {
-                    inline_octets += octets.len();
+                    inline_bytes += octets.len();
                     stream.push_run(octets);
                 }
                 Piece::Run(range) => stream.push_run(part(&pulled, range)),
                 Piece::Item(range) => stream.push_chunk(part(&pulled, range)),
             }
         }
-        let executed = Executed { xid, inline_octets, pulled_octets: pulled.len() };
+        let executed = Executed { xid, inline_bytes, pulled_bytes: pulled.len() };
         if self.draining {
             self.ready.push_back(Ready::Answer(request, Answer::Nothing));
             return Some(executed);

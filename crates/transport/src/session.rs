@@ -24,7 +24,7 @@ use inbox::Inbox;
 use lender::Lender;
 use rpcrdma_engine::{Answer, CallId, Config, Endpoint, ExposureId, Negotiated, PrivateData, RequestId, Sink};
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
-use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Lent, QueuePair, Read, Token, WorkError, WorkKind};
+use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Lent, QueuePair, ReadWork, Token, WorkError, WorkKind};
 use rpcrdma_oncrpc::overlap::is_part;
 use std::{
     collections::VecDeque,
@@ -39,7 +39,7 @@ use untaken::Untaken;
 /// If so many bytes of answers wait until the peer takes them, no further call is executed. Its answer would wait
 /// behind these anyway, and with this limit the memory of results stays within a processor's cache. Larger answers go
 /// one at a time.
-const UNTAKEN_OCTETS: usize = 1 << 20;
+const UNTAKEN_BYTES: usize = 1 << 20;
 
 /// Completions that one poll handles before it lets other connections run.
 const COMPLETIONS_PER_POLL: usize = 256;
@@ -49,7 +49,7 @@ pub(crate) struct Session {
     engine: Endpoint,
     exposures: HashMap<ExposureId, Option<Sink>>,
     receives: Arc<dyn Allocator>,
-    receive_octets: usize,
+    receive_bytes: usize,
     env: Env,
     observer: Arc<dyn Observer>,
     peer: SocketAddr,
@@ -126,7 +126,7 @@ impl Session {
             config.limits.read_chunks = 0;
         }
         let started = env.clock.now();
-        let receive_octets = config.receive_octets as usize;
+        let receive_bytes = config.receive_bytes as usize;
         // The peer's announcement counts only if the peer also got ours: otherwise it assumes that we announced
         // nothing, and uses the smallest sizes, while we would expect larger ones.
         let heard = config.private_data().to_octets().len() <= qp.capabilities().max_private_data;
@@ -148,7 +148,7 @@ impl Session {
             engine,
             exposures: HashMap::default(),
             receives,
-            receive_octets,
+            receive_bytes,
             owed_since: started,
             env,
             observer,
@@ -338,7 +338,7 @@ impl Session {
         match ready {
             Ready::Answer(request, answer) => self.engine.answer(request, answer),
             Ready::Buffer { request, sink, sources } => {
-                match self.qp.post_read(Read { token: Token(request.0), sink, sources }) {
+                match self.qp.post_read(ReadWork { token: Token(request.0), sink, sources }) {
                     Ok(()) => self.owe(),
                     // The peer allows no RDMA Reads, or the connection has just ended.
                     Err(_) => self.not_pulled(request, false),

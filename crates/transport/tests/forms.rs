@@ -6,7 +6,7 @@ use bytes::Bytes;
 use common::{Log, bulk, bytes, client, finish_read, read, router, start_read, store, write};
 use rpcrdma_env::{Env, tokio_env};
 use rpcrdma_fabric::{
-    Buffer, Completion, ConnectionParams, Fabric, Lent, Listener, Read, Receives, RemoteSegment, Send, Token,
+    Buffer, Completion, ConnectionParams, Fabric, Lent, Listener, ReadWork, Receives, RemoteSegment, SendWork, Token,
 };
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_oncrpc::Client;
@@ -78,37 +78,37 @@ fn each_message_takes_the_form_that_is_due() {
         bulk(&client, 900).await;
         let (call, reply) = pair();
         assert_eq!((chunks(&call), chunks(&reply)), ((0, 0, false), (0, 0, false)));
-        assert_eq!((call.placed_octets, reply.placed_octets), (0, 0));
+        assert_eq!((call.placed_bytes, reply.placed_bytes), (0, 0));
         // An argument and a result that may be placed: the rest stays inline.
         write(&client, LARGE, 1).await;
         let (call, reply) = pair();
-        assert_eq!((chunks(&call), call.placed_octets), ((1, 0, false), LARGE as u64));
-        assert_eq!((chunks(&reply), reply.placed_octets), ((0, 0, false), 0));
+        assert_eq!((chunks(&call), call.placed_bytes), ((1, 0, false), LARGE as u64));
+        assert_eq!((chunks(&reply), reply.placed_bytes), ((0, 0, false), 0));
         read(&client, LARGE, 2).await;
         let (call, reply) = pair();
-        assert_eq!((chunks(&call), call.placed_octets), ((0, 1, false), 0), "what is left of the reply fits");
-        assert_eq!((chunks(&reply), reply.placed_octets), ((0, 1, false), LARGE as u64));
+        assert_eq!((chunks(&call), call.placed_bytes), ((0, 1, false), 0), "what is left of the reply fits");
+        assert_eq!((chunks(&reply), reply.placed_bytes), ((0, 1, false), LARGE as u64));
         // Too long, without an item that may be placed: the call goes in one chunk, and the reply in a Reply chunk.
         bulk(&client, LARGE).await;
         let (call, reply) = pair();
         assert_eq!(chunks(&call), (1, 0, true));
         assert_eq!(chunks(&reply), (0, 0, true));
         let whole = LARGE as u64 + 4;
-        assert_eq!((call.placed_octets, reply.placed_octets), (whole + 40, whole + 24), "with the headers of RPC");
-        assert!(call.inline_octets < 200 && reply.inline_octets < 200, "and nothing of it inline");
+        assert_eq!((call.placed_bytes, reply.placed_bytes), (whole + 40, whole + 24), "with the headers of RPC");
+        assert!(call.inline_bytes < 200 && reply.inline_bytes < 200, "and nothing of it inline");
         // Messages at the threshold, and one word longer.
         let mut forms = Vec::new();
         for len in (INLINE - 128..INLINE + 4).step_by(4) {
             bulk(&client, len).await;
             let (call, reply) = pair();
             for sent in [&call, &reply] {
-                assert!(sent.inline_octets <= INLINE, "{sent:?}");
+                assert!(sent.inline_bytes <= INLINE, "{sent:?}");
                 // Short if it fits: 28 bytes of header without chunks, and the stream.
                 let stream = if sent.kind == MessageKind::Call { 40 } else { 24 } + 4 + len;
                 let lists = if call.reply_chunk { 4 + 16 } else { 0 };
-                assert!(sent.placed_octets == 0 || 28 + lists + stream > INLINE, "{len}: {sent:?}");
+                assert!(sent.placed_bytes == 0 || 28 + lists + stream > INLINE, "{len}: {sent:?}");
             }
-            forms.push((call.placed_octets > 0, reply.placed_octets > 0));
+            forms.push((call.placed_bytes > 0, reply.placed_bytes > 0));
         }
         assert_eq!(forms.first(), Some(&(false, false)));
         assert_eq!(forms.last(), Some(&(true, true)));
@@ -167,7 +167,7 @@ async fn look_at_calls(mut listener: Box<dyn Listener>) {
             let sources: Vec<_> =
                 from.map(|at| RemoteSegment { handle: at.handle, length: at.length, offset: at.offset }).collect();
             let octets = sources.iter().map(|source| source.length as usize).sum();
-            qp.post_read(Read { token: Token(1), sink: Buffer::from_vec(vec![0; octets]), sources }).unwrap();
+            qp.post_read(ReadWork { token: Token(1), sink: Buffer::from_vec(vec![0; octets]), sources }).unwrap();
             stream = loop {
                 if let Completion::Read { sink, .. } = poll_fn(|cx| qp.poll(cx)).await {
                     break sink.filled().to_vec();
@@ -180,7 +180,7 @@ async fn look_at_calls(mut listener: Box<dyn Listener>) {
         let reply = Header::new(header.xid, 8, Body::Msg(Lists::default())).to_bytes();
         let results = if looked_at == 0 { bytes(&[header.xid, 1, 0, 0, 0, 0]) } else { Bytes::new() };
         if !results.is_empty() {
-            qp.post_send(Send { octets: vec![reply, results].into(), ..Send::default() }).unwrap();
+            qp.post_send(SendWork { octets: vec![reply, results].into(), ..SendWork::default() }).unwrap();
         }
         looked_at += 1;
     }
@@ -216,20 +216,18 @@ async fn replies_are_headers_and_messages(fabric: &dyn Fabric, address: SocketAd
         }
         let header = Header::new(xid, 8, Body::Msg(lists)).to_bytes();
         let call = bytes(&[xid, 0, 2, common::PROGRAM, 1, common::READ, 0, 0, 0, 0, 0, 0, len, 7]);
-        qp.post_send(Send { octets: vec![header, call].into(), ..Send::default() }).unwrap();
+        qp.post_send(SendWork { octets: vec![header, call].into(), ..SendWork::default() }).unwrap();
         let mut fenced = None;
         let message = loop {
             match poll_fn(|cx| qp.poll(cx)).await {
                 Completion::Received { buffer, .. } => break buffer.filled().to_vec(),
-                Completion::Fenced { memory: Lent::Sink(mut buffer), .. } => {
-                    fenced = Some(buffer.octets_mut().to_vec())
-                }
+                Completion::Fenced { memory: Lent::Sink(mut buffer), .. } => fenced = Some(buffer.bytes_mut().to_vec()),
                 Completion::Closed { reason } => panic!("{reason:?}"),
                 _ => {}
             }
         };
-        let (header, header_octets) = Header::decode(&message).unwrap();
-        let mut stream = message[header_octets..].to_vec();
+        let (header, header_bytes) = Header::decode(&message).unwrap();
+        let mut stream = message[header_bytes..].to_vec();
         assert_eq!(header.xid, xid);
         if let Body::Nomsg(_) = header.body {
             assert!(stream.is_empty() && len > 4000);
@@ -241,7 +239,7 @@ async fn replies_are_headers_and_messages(fabric: &dyn Fabric, address: SocketAd
                     break octets;
                 }
                 if let Completion::Fenced { memory: Lent::Sink(mut buffer), .. } = poll_fn(|cx| qp.poll(cx)).await {
-                    fenced = Some(buffer.octets_mut().to_vec());
+                    fenced = Some(buffer.bytes_mut().to_vec());
                 }
             };
         } else {

@@ -4,7 +4,7 @@ mod common;
 
 use bytes::Bytes;
 use common::{Log, bytes, params, read, router, store, write};
-use rpcrdma_fabric::{Buffer, CloseReason, Completion, Connected, Fabric, Lent, RemoteSegment, Send, Token};
+use rpcrdma_fabric::{Buffer, CloseReason, Completion, Connected, Fabric, Lent, RemoteSegment, SendWork, Token};
 use rpcrdma_oncrpc::Client;
 use rpcrdma_sim::World;
 use rpcrdma_transport::{ClientOptions, ConnectionError, Event, PeerFault, Server, ServerMemory, ServerOptions};
@@ -47,7 +47,7 @@ async fn foe(world: &World, receives: usize) -> Connected {
 }
 
 fn post(qp: &mut Connected, octets: Bytes) {
-    let _ = qp.post_send(Send { token: Token(1), octets: vec![octets].into(), ..Send::default() });
+    let _ = qp.post_send(SendWork { token: Token(1), octets: vec![octets].into(), ..SendWork::default() });
 }
 
 async fn next(qp: &mut Connected) -> Completion {
@@ -203,7 +203,7 @@ fn memory_that_was_never_registered_costs_its_namer_the_connection_and_us_no_mem
         assert!(is_quiet(&mut owner).await, "the owner notices nothing");
         owner.invalidate(sink.handle);
         let Completion::Fenced { memory: Lent::Sink(mut back), .. } = next(&mut owner).await else { panic!("fenced") };
-        assert!(back.octets_mut().iter().all(|octet| *octet == 7), "and nobody wrote to it");
+        assert!(back.bytes_mut().iter().all(|octet| *octet == 7), "and nobody wrote to it");
         assert!(memory.arguments.try_allocate(2 << 20).is_some(), "all of it has come back");
         assert!(memory.results.try_allocate(2 << 20).is_some());
         write(&friend, 1 << 20, 1).await;

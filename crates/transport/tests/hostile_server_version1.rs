@@ -6,7 +6,7 @@ mod common;
 use bytes::Bytes;
 use common::{End, Log, PROGRAM, READ, bytes, finish_read, pattern, script, serve_after, start_read};
 use rpcrdma_env::Random;
-use rpcrdma_fabric::Write;
+use rpcrdma_fabric::WriteWork;
 use rpcrdma_oncrpc::{Client, ItemRoom, ReplyShape};
 use rpcrdma_sim::World;
 use rpcrdma_transport::{ClientOptions, Event, MessageKind, Versions};
@@ -62,7 +62,12 @@ impl Foe {
 
     async fn write(&mut self, to: &Segment, octets: Vec<u8>) {
         let (handle, offset) = (to.handle, to.offset);
-        let _ = self.0.qp.post_write(Write { octets: vec![octets.into()].into(), handle, offset, ..Write::default() });
+        let _ = self.0.qp.post_write(WriteWork {
+            octets: vec![octets.into()].into(),
+            handle,
+            offset,
+            ..WriteWork::default()
+        });
         self.0.look().await;
     }
 }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use common::{COUNT, Log, bulk, bytes, client, finish_read, params, read, router, start_read, store, swap, write};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_fabric::{
-    Completion, Fabric, Lent, Send, Token, Write,
+    Completion, Fabric, Lent, SendWork, Token, WriteWork,
     faults::{Fault, FaultFabric, Point, Script},
 };
 use rpcrdma_oncrpc::{
@@ -119,7 +119,7 @@ fn a_reply_whose_memory_cannot_be_fenced_costs_the_connection() {
                     let events = log.0.lock().unwrap();
                     let at = |wanted: &dyn Fn(&Event) -> bool| events.iter().position(wanted).expect("it happened");
                     let fenced = at(&|event| matches!(event, Event::Invalidated { by_peer: false, .. }));
-                    fenced < at(&|event| matches!(event, Event::Answered { placed_octets: 100_000, .. }))
+                    fenced < at(&|event| matches!(event, Event::Answered { placed_bytes: 100_000, .. }))
                 };
                 assert!(fenced_first, "the reply is given out when nobody reaches its memory any more");
                 read(&client, 100_000, 6).await;
@@ -146,7 +146,7 @@ fn an_answer_whose_memory_is_lost_with_the_connection_is_asked_for_again() {
             read(&client, 100_000, 5).await;
             assert_eq!(connections(&log), 2, "{versions:?}");
             let again =
-                |event: &Event| matches!(event, Event::Answered { placed_octets: 100_000, retransmitted: true, .. });
+                |event: &Event| matches!(event, Event::Answered { placed_bytes: 100_000, retransmitted: true, .. });
             assert_eq!(log.count(again), 1);
             assert_eq!(log.count(|event| matches!(event, Event::Answered { .. })), 1, "once, with its data");
         });
@@ -192,7 +192,7 @@ fn callers_notice_nothing_of_what_is_agreed_upon() {
     let small = SimConfig::default().with_capabilities(|capabilities| {
         capabilities.max_gather = 2;
         capabilities.max_ord = 1;
-        capabilities.max_exposure_octets = 1 << 20;
+        capabilities.max_exposure_bytes = 1 << 20;
     });
     for versions in [Versions::One, Versions::Two, Versions::Auto] {
         for (ours, theirs) in [(4096, 4096), (65_536, 4096), (4096, 65_536), (65_536, 65_536)] {
@@ -201,13 +201,13 @@ fn callers_notice_nothing_of_what_is_agreed_upon() {
                     let world = World::new(3);
                     world.block_on(async {
                         let mut options = server_options(versions);
-                        (options.credits, options.inline_octets) = (credits, theirs);
+                        (options.credits, options.inline_bytes) = (credits, theirs);
                         // Version 1 cannot announce how many segments an end takes.
                         options.limits.segments = if versions == Versions::One { 512 } else { segments };
                         let handler = router(&world.env(), &store(&world.env()));
                         serve(&world, plain(&world, SERVER, config.clone()), options, handler);
                         let mut options = client_options(versions);
-                        (options.credits, options.inline_octets) = (credits, ours);
+                        (options.credits, options.inline_bytes) = (credits, ours);
                         let fabric = plain(&world, CLIENT, config.clone());
                         let (client, log) = connected(&world, fabric, options).await;
                         for len in [0, 5, 4000, 9000, 70_001] {
@@ -338,13 +338,14 @@ fn memory_behind_an_unused_chunk_is_taken_for_nothing() {
                 for segment in chunks.iter().flat_map(|chunk| chunk.segments()) {
                     let octets = vec![Bytes::from(vec![0xBA; segment.length as usize])];
                     let (handle, offset) = (segment.handle, segment.offset);
-                    qp.post_write(Write { octets: octets.into(), handle, offset, ..Write::default() }).unwrap();
+                    qp.post_write(WriteWork { octets: octets.into(), handle, offset, ..WriteWork::default() }).unwrap();
                 }
                 let writes = WriteList(chunks.iter().filter_map(|chunk| chunk.filled(0)).collect());
                 let reply = Header::new(header.xid, 8, Body::Msg(Lists { writes, ..Lists::default() })).to_bytes();
                 // The result is inline: a seed, no bytes, the seed.
                 let results = bytes(&[header.xid, 1, 0, 0, 0, 0, 7, 0, 7]);
-                qp.post_send(Send { token: Token(1), octets: vec![reply, results].into(), ..Send::default() }).unwrap();
+                qp.post_send(SendWork { token: Token(1), octets: vec![reply, results].into(), ..SendWork::default() })
+                    .unwrap();
             }
         });
         let fabric = plain(&world, CLIENT, SimConfig::default());
@@ -378,7 +379,7 @@ fn padding_in_a_chunk_is_taken_and_never_sent() {
                 connected(&world, plain(&world, CLIENT, SimConfig::default()), client_options(versions)).await;
             for len in [9001, 70_003] {
                 write(&client, len, 6).await;
-                let exactly = |event: &Event| matches!(event, Event::Sent(sent) if sent.placed_octets == len as u64);
+                let exactly = |event: &Event| matches!(event, Event::Sent(sent) if sent.placed_bytes == len as u64);
                 assert_eq!(log.count(exactly), 1, "{len} bytes in the chunk and no more");
             }
             let mut qp = world.fabric(FOREIGNER).connect(ADDRESS, params(8)).await.unwrap();
@@ -400,7 +401,8 @@ fn padding_in_a_chunk_is_taken_and_never_sent() {
                     _ => v2::Header::msg(xid, v2::Credits::new(8, 8), false, false, v2::Chunks::from(lists)).to_bytes(),
                 };
                 let call = bytes(&[xid, 0, 2, common::PROGRAM, 1, common::WRITE, 0, 0, 0, 0, 6, 5]);
-                qp.post_send(Send { token: Token(1), octets: vec![header, call].into(), ..Send::default() }).unwrap();
+                qp.post_send(SendWork { token: Token(1), octets: vec![header, call].into(), ..SendWork::default() })
+                    .unwrap();
                 // The reply says that five bytes came, and that they are correct.
                 let answer = loop {
                     match poll_fn(|cx| qp.poll(cx)).await {
@@ -416,7 +418,7 @@ fn padding_in_a_chunk_is_taken_and_never_sent() {
                 };
                 assert_eq!(answer[..4], xid.to_be_bytes());
             }
-            let pulled = |event: &Event| matches!(event, Event::Called { pulled_octets: 8, .. });
+            let pulled = |event: &Event| matches!(event, Event::Called { pulled_bytes: 8, .. });
             assert_eq!(served.count(pulled), 2);
         });
     }
@@ -443,7 +445,7 @@ fn odd_server(world: &World, versions: Versions, returned: u64, results: &'stati
                     v2::Body::Msg(chunks) => (header.xid, chunks.lists, octets.slice(len..)),
                     v2::Body::Connprop(_) => {
                         let ours = v2::Header::connprop(9, grants, false, v2::PropertySet::default()).to_bytes();
-                        qp.post_send(Send { octets: vec![ours].into(), ..Send::default() }).unwrap();
+                        qp.post_send(SendWork { octets: vec![ours].into(), ..SendWork::default() }).unwrap();
                         continue;
                     }
                     _ => continue,
@@ -455,11 +457,11 @@ fn odd_server(world: &World, versions: Versions, returned: u64, results: &'stati
                 writes.extend(chunk.filled(returned));
                 let to = &chunk.segments()[0];
                 let octets = vec![Bytes::from(vec![0xBA; returned as usize])];
-                qp.post_write(Write {
+                qp.post_write(WriteWork {
                     octets: octets.into(),
                     handle: to.handle,
                     offset: to.offset,
-                    ..Write::default()
+                    ..WriteWork::default()
                 })
                 .unwrap();
             }
@@ -469,7 +471,7 @@ fn odd_server(world: &World, versions: Versions, returned: u64, results: &'stati
                 _ => v2::Header::msg(xid, grants, true, false, v2::Chunks::from(lists)).to_bytes(),
             };
             let reply = bytes(&[&[xid, 1, 0, 0, 0, 0][..], if null { &[] } else { results }].concat());
-            qp.post_send(Send { octets: vec![header, reply].into(), ..Send::default() }).unwrap();
+            qp.post_send(SendWork { octets: vec![header, reply].into(), ..SendWork::default() }).unwrap();
         }
     });
 }

@@ -25,9 +25,9 @@ const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 /// The flavour's number, which no real flavour has.
 const NUMBER: u32 = 0x3000_0001;
 /// The largest size of a credential.
-const CREDENTIAL_OCTETS: usize = 400;
+const CREDENTIAL_BYTES: usize = 400;
 /// A verifier that takes a good part of a small reply.
-const VERIFIER_OCTETS: usize = 396;
+const VERIFIER_BYTES: usize = 396;
 
 /// What the flavour does to bodies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,10 +84,10 @@ impl Sealed {
 
 impl ClientFlavour for Sealed {
     fn max_credential(&self) -> usize {
-        CREDENTIAL_OCTETS
+        CREDENTIAL_BYTES
     }
     fn max_verifier(&self) -> usize {
-        VERIFIER_OCTETS
+        VERIFIER_BYTES
     }
     fn max_expansion(&self) -> usize {
         if self.0 == Service::Authentication { 0 } else { 12 }
@@ -96,11 +96,11 @@ impl ClientFlavour for Sealed {
         self.0 != Service::Authentication
     }
     fn wrap(&self, _: &CallId, args: Payload, _: &Arc<dyn ClientTransport>) -> Wrapped {
-        let (credential, verifier) = (auth(CREDENTIAL_OCTETS), auth(VERIFIER_OCTETS));
+        let (credential, verifier) = (auth(CREDENTIAL_BYTES), auth(VERIFIER_BYTES));
         Wrapped::Plain(Protected { credential, verifier, body: self.seal(args, false) })
     }
     fn unwrap(&self, _: &CallId, verifier: &OpaqueAuth, results: Decoder) -> Result<Decoder, AuthStat> {
-        assert_eq!(*verifier, auth(VERIFIER_OCTETS));
+        assert_eq!(*verifier, auth(VERIFIER_BYTES));
         self.open(results)
     }
 }
@@ -110,7 +110,7 @@ impl ServerFlavour for Sealed {
         NUMBER
     }
     fn accept(&self, _: SocketAddr, call: &CallHeader, args: Decoder) -> Verdict {
-        assert_eq!(call.credential, auth(CREDENTIAL_OCTETS));
+        assert_eq!(call.credential, auth(CREDENTIAL_BYTES));
         let reply: Option<Box<dyn ReplyFlavour>> = Some(Box::new(*self));
         self.open(args).map(|args| Accepted { reply, ..Accepted::plain(Credential::None, args) }).into()
     }
@@ -119,7 +119,7 @@ impl ServerFlavour for Sealed {
 impl ReplyFlavour for Sealed {
     fn wrap(&self, results: Option<Payload>) -> Result<(OpaqueAuth, Payload), Unanswered> {
         let results = results.map(|results| self.seal(results, self.0 == Service::Broken));
-        Ok((auth(VERIFIER_OCTETS), results.unwrap_or_default()))
+        Ok((auth(VERIFIER_BYTES), results.unwrap_or_default()))
     }
 }
 
@@ -162,7 +162,7 @@ fn authentication_alone_leaves_what_may_be_placed() {
             }
             let placed = |log: &Log, kind| {
                 log.count(
-                    |event| matches!(event, Event::Sent(sent) if sent.kind == kind && sent.placed_octets >= 1 << 20),
+                    |event| matches!(event, Event::Sent(sent) if sent.kind == kind && sent.placed_bytes >= 1 << 20),
                 )
             };
             // The items go by Read chunk and by Write chunk; the rest needs no Reply chunk.
@@ -189,10 +189,10 @@ fn sizes_allow_for_credential_and_verifier() {
             assert_eq!((served.count(error), log.count(|event| matches!(event, Event::Failed { .. }))), (0, 0));
             // The last reply: all of it is in its Reply chunk.
             let placed = |event: &Event| match event {
-                Event::Answered { placed_octets, .. } => Some(*placed_octets).filter(|octets| *octets > 100_000),
+                Event::Answered { placed_bytes, .. } => Some(*placed_bytes).filter(|octets| *octets > 100_000),
                 _ => None,
             };
-            assert_eq!(log.find(placed), Some(24 + VERIFIER_OCTETS + 4 + 300_000));
+            assert_eq!(log.find(placed), Some(24 + VERIFIER_BYTES + 4 + 300_000));
         });
     }
 }
@@ -215,14 +215,14 @@ fn protected_bodies_and_headers_are_never_reduced() {
                 assert_eq!(sent.write_chunks, 0, "{sent:?}");
                 assert!(sent.read_chunks <= 1, "the Position Zero chunk at most: {sent:?}");
                 // A chunk always holds the whole message, with its header.
-                let whole = sent.placed_octets == 0 || sent.inline_octets < 200;
+                let whole = sent.placed_bytes == 0 || sent.inline_bytes < 200;
                 assert!(sent.kind != MessageKind::Call || whole, "{sent:?}");
             }
             // In version 1 the header of a long call with a long reply has both chunks.
             let both = |event: &Event| matches!(event, Event::Sent(sent) if sent.read_chunks == 1 && sent.reply_chunk);
             assert!(versions == Versions::Two || log.count(both) > 0);
             // Large bodies travel by RDMA all the same, and the receiver then unwraps them.
-            let by_rdma = |event: &Event| matches!(event, Event::Sent(sent) if sent.placed_octets > 1 << 20);
+            let by_rdma = |event: &Event| matches!(event, Event::Sent(sent) if sent.placed_bytes > 1 << 20);
             assert!(log.count(by_rdma) == 1 && served.count(by_rdma) >= 1);
         });
     }

@@ -7,7 +7,7 @@ mod common;
 use bytes::Bytes;
 use common::{Log, bytes, params, router, store};
 use rpcrdma_env::{Env, tokio_env};
-use rpcrdma_fabric::{Buffer, Completion, Connected, ConnectionParams, Fabric, Lent, Listener, Send, Token};
+use rpcrdma_fabric::{Buffer, Completion, Connected, ConnectionParams, Fabric, Lent, Listener, SendWork, Token};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_sim::World;
 use rpcrdma_transport::{Server, ServerMemory, ServerOptions, Versions};
@@ -125,7 +125,7 @@ async fn attempt(
         let handle = if xid == BAD { there.handle ^ 0x8000_0001 } else { there.handle };
         let segment = Segment { handle, length: OCTETS, offset: there.offset };
         let octets = message(versions, xid, offer, segment);
-        let _ = qp.post_send(Send { token: Token(1), octets: octets.into(), ..Send::default() });
+        let _ = qp.post_send(SendWork { token: Token(1), octets: octets.into(), ..SendWork::default() });
         let wanted = if index == 0 { 1 } else { XIDS.len() };
         while (index == 0 || index == XIDS.len() - 1) && said.len() < wanted {
             match poll_fn(|cx| qp.poll(cx)).await {
@@ -198,7 +198,7 @@ fn a_call_that_cannot_be_read_is_answered() {
             let segment = Segment { handle: there.handle, length: OCTETS, offset: there.offset };
             for wanted in XIDS {
                 let octets = message(versions, wanted, Offer::Read, segment);
-                qp.post_send(Send { token: Token(1), octets: octets.into(), ..Send::default() }).unwrap();
+                qp.post_send(SendWork { token: Token(1), octets: octets.into(), ..SendWork::default() }).unwrap();
                 let answer = loop {
                     match poll_fn(|cx| qp.poll(cx)).await {
                         Completion::Received { buffer, .. } if buffer.filled().starts_with(&wanted.to_be_bytes()) => {

@@ -11,7 +11,7 @@ use rpcrdma_oncrpc::{
 };
 use rpcrdma_sim::World;
 use rpcrdma_transport::{
-    ClientOptions, DEFAULT_MAX_MESSAGE_OCTETS, Event, MessageKind, Reverse, Server, ServerMemory, ServerOptions,
+    ClientOptions, DEFAULT_MAX_MESSAGE_BYTES, Event, MessageKind, Reverse, Server, ServerMemory, ServerOptions,
     Versions, connect, v2,
 };
 use rpcrdma_xdr::{Decoder, Encoder, Payload};
@@ -192,7 +192,7 @@ fn a_result_beyond_the_limits_is_not_asked_for_again() {
     world.block_on(async {
         let rig = Rig::new(&world, Versions::Two).await;
         // The client adds the room offered before, and RPC's header and verifier, to the size that the error names.
-        let most = DEFAULT_MAX_MESSAGE_OCTETS as u32 - 8000 - 424;
+        let most = DEFAULT_MAX_MESSAGE_BYTES as u32 - 8000 - 424;
         assert!(rig.call(ITEM, most, 4000, true).await.unwrap());
         assert_eq!(rig.executed(), [2, 0]);
         let error = rig.call(ITEM, most + 1, 4000, true).await.unwrap_err();

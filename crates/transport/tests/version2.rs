@@ -5,7 +5,7 @@ mod common;
 use bytes::Bytes;
 use common::{COUNT, Log, bulk, client, finish_read, params, read, router, start_read, store, swap, write};
 use rpcrdma_env::{Env, tokio_env};
-use rpcrdma_fabric::{Completion, Fabric, Pending, Send, Token};
+use rpcrdma_fabric::{Completion, Fabric, Pending, SendWork, Token};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_oncrpc::{CallError, Client, ClientTransport, Rejection, RemoteError, ReplyShape, TransportError};
 use rpcrdma_sim::{SimConfig, World};
@@ -52,8 +52,12 @@ async fn spoil(pending: Box<dyn Pending>, first: First) {
             Completion::Received { buffer, .. } if first == First::Refused => {
                 let xid = buffer.filled().first_chunk().copied().map(u32::from_be_bytes).unwrap();
                 let octets = vec![probe::refusal(xid, 2, 32, 1, 1)];
-                let _ =
-                    qp.post_send(Send { token: Token(1), octets: octets.into(), signaled: true, ..Send::default() });
+                let _ = qp.post_send(SendWork {
+                    token: Token(1),
+                    octets: octets.into(),
+                    signaled: true,
+                    ..SendWork::default()
+                });
             }
             Completion::Done { .. } => qp.disconnect(),
             Completion::Closed { .. } => return,

@@ -69,7 +69,7 @@ mod tests {
         fn octets(&self) -> &[u8] {
             &self.0
         }
-        fn octets_mut(&mut self) -> &mut [u8] {
+        fn bytes_mut(&mut self) -> &mut [u8] {
             &mut self.0
         }
     }

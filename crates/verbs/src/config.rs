@@ -27,7 +27,7 @@ pub const DEFAULT_MAX_POSTED: usize = 16_384;
 /// Length of the device's queue for Sends, Writes, Reads and windows.
 pub const DEFAULT_SEND_QUEUE: usize = 256;
 /// Bytes of memory in registered slabs; beyond that, memory comes from the heap.
-pub const DEFAULT_POOL_OCTETS: usize = 256 << 20;
+pub const DEFAULT_POOL_BYTES: usize = 256 << 20;
 /// Requests that the connection manager keeps until the program takes them.
 pub const LISTEN_BACKLOG: i32 = 1_024;
 
@@ -84,8 +84,8 @@ pub struct Config {
     pub max_posted: usize,
     /// See [`DEFAULT_SEND_QUEUE`].
     pub send_queue: usize,
-    /// See [`DEFAULT_POOL_OCTETS`]. Slabs are allocated as they are needed.
-    pub pool_octets: usize,
+    /// See [`DEFAULT_POOL_BYTES`]. Slabs are allocated as they are needed.
+    pub pool_bytes: usize,
     /// Exposing waits, a fraction of a millisecond, until the device has bound the window. Needed only if a peer can
     /// learn a handle in another way than from a Send on the same connection, which never overtakes the bind.
     pub await_binds: bool,
@@ -110,7 +110,7 @@ impl Default for Config {
             shared_receives: 0,
             max_posted: DEFAULT_MAX_POSTED,
             send_queue: DEFAULT_SEND_QUEUE,
-            pool_octets: DEFAULT_POOL_OCTETS,
+            pool_bytes: DEFAULT_POOL_BYTES,
             await_binds: false,
             busy_poll: Duration::ZERO,
         }

@@ -9,7 +9,7 @@ use crate::{
     answer::{check, report},
     context::Context,
     memory_lock::{is_memory_lock, memory_lock_limit},
-    slabs::{SLAB_OCTETS, Slabs},
+    slabs::{SLAB_BYTES, Slabs},
     sys::verbs,
 };
 use rpcrdma_env::Buffer;
@@ -76,7 +76,7 @@ impl Domain {
         }
         let bind = if self.windows { verbs::ACCESS_BIND } else { 0 };
         // The slab outlives the registration: the domain holds a reference to the slabs.
-        let region = match self.register_raw(base, SLAB_OCTETS, verbs::ACCESS_LOCAL_WRITE | bind) {
+        let region = match self.register_raw(base, SLAB_BYTES, verbs::ACCESS_LOCAL_WRITE | bind) {
             Ok(region) => region,
             Err(error) => return Some(Err(error)),
         };
@@ -127,7 +127,7 @@ impl Domain {
         self: &Arc<Self>,
         buffer: &mut Buffer,
     ) -> io::Result<(verbs::Slice, Option<Region>)> {
-        let octets = buffer.octets_mut();
+        let octets = buffer.bytes_mut();
         let (address, octets) = (octets.as_mut_ptr() as usize, octets.len());
         let mut slice = verbs::Slice { addr: address as u64, length: octets.try_into().unwrap_or(u32::MAX), lkey: 0 };
         if octets == 0 {
@@ -155,7 +155,7 @@ impl Drop for Domain {
             // more.
             if let Err(error) = check(unsafe { (library.ibv_dereg_mr)(region) }) {
                 // A window may still lead into this slab, so the slabs are never freed.
-                self.abandoned.forget(self.slabs.clone(), SLAB_OCTETS, &error);
+                self.abandoned.forget(self.slabs.clone(), SLAB_BYTES, &error);
             }
         }
         // SAFETY: as above.

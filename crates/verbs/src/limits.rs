@@ -5,9 +5,9 @@ use rpcrdma_fabric::{Capabilities, Fencing, HandleScope};
 
 /// Bytes of private data that InfiniBand's connection manager leaves to the upper layer in a request (56 of its 92;
 /// librdmacm's own header takes the rest).
-const INFINIBAND_PRIVATE_DATA_OCTETS: usize = 56;
+const INFINIBAND_PRIVATE_DATA_BYTES: usize = 56;
 /// The same for iWARP: the kernel counts them, together with four bytes of its own, in one byte.
-const IWARP_PRIVATE_DATA_OCTETS: usize = 251;
+const IWARP_PRIVATE_DATA_BYTES: usize = 251;
 /// The low byte of a window's handle is ours to choose.
 const WINDOW_HANDLE_BITS: u8 = 8;
 /// The connection manager counts RDMA Reads in one byte, in which 255 means "as many as possible".
@@ -89,20 +89,20 @@ impl Limits {
             handle_scope: if windows { HandleScope::Connection } else { HandleScope::ProtectionDomain },
             unpredictable_handle_bits: if windows { WINDOW_HANDLE_BITS } else { 0 },
             shared_receives: shared_receives > 0,
-            max_exposure_octets: usize::try_from(attributes.max_mr_size).unwrap_or(usize::MAX).min(u32::MAX as usize),
+            max_exposure_bytes: usize::try_from(attributes.max_mr_size).unwrap_or(usize::MAX).min(u32::MAX as usize),
             max_exposures: config.max_exposures.min(number(if windows {
                 attributes.max_mw
             } else {
                 attributes.max_mr
             })),
-            max_message_octets: MAX_MESSAGE_OCTETS,
+            max_message_bytes: MAX_MESSAGE_OCTETS,
             max_gather: number(attributes.max_sge.min(MAX_GATHER)),
             max_receives: receives,
             max_posted: config.max_posted,
             // V1-3.3.1-k, V2-4.2.1.1-g
             max_ird: depth(attributes.max_qp_rd_atom, config.max_ird),
             max_ord: depth(attributes.max_qp_init_rd_atom, config.max_ord),
-            max_private_data: if iwarp { IWARP_PRIVATE_DATA_OCTETS } else { INFINIBAND_PRIVATE_DATA_OCTETS },
+            max_private_data: if iwarp { IWARP_PRIVATE_DATA_BYTES } else { INFINIBAND_PRIVATE_DATA_BYTES },
         };
         Self { quirks, windows, iwarp, send_queue, shared_receives, capabilities }
     }

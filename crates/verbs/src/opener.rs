@@ -11,7 +11,7 @@ use crate::{
     error::OpenError,
     resolve::resolved,
     shared::Shared,
-    slabs::{SLAB_OCTETS, Slabs},
+    slabs::{SLAB_BYTES, Slabs},
     sys::Library,
 };
 use rpcrdma_env::Env;
@@ -41,7 +41,7 @@ impl Opener {
     /// Opens the device for the first time.
     pub(crate) async fn open(env: Env, config: Config) -> Result<Self, OpenError> {
         let context = choose(&env, &config).await?;
-        let slabs = Slabs::new(config.pool_octets.max(SLAB_OCTETS));
+        let slabs = Slabs::new(config.pool_bytes.max(SLAB_BYTES));
         let shared = Shared::over(env.clone(), config.clone(), context, slabs.clone())?;
         let (name, capabilities) = (shared.context.name(), shared.capabilities().clone());
         let open = Mutex::new(Some(Arc::new(shared)));

@@ -11,7 +11,7 @@ use crate::{
     limits::Limits,
     memory_lock::{is_memory_lock, memory_lock_limit},
     shared_receives::SharedReceives,
-    slabs::{SLAB_OCTETS, SlabPool, Slabs},
+    slabs::{SLAB_BYTES, SlabPool, Slabs},
 };
 use rpcrdma_env::{Allocator, Env};
 use rpcrdma_fabric::{Capabilities, ConnectionParams, ReceivePool};
@@ -63,12 +63,12 @@ impl Shared {
         let domain = |windows| Domain::new(context.clone(), slabs.clone(), abandoned.clone(), windows);
         let shared_domain = domain(limits.windows).map_err(failed("making a protection domain"))?;
         // Registering the first slab shows whether memory can be registered.
-        let mut probe = SlabPool(slabs.clone()).try_allocate(SLAB_OCTETS);
-        if let Some(octets) = probe.as_mut().map(|probe| probe.octets_mut().as_ptr() as usize)
-            && let Some(Err(error)) = shared_domain.slab_key(octets, SLAB_OCTETS)
+        let mut probe = SlabPool(slabs.clone()).try_allocate(SLAB_BYTES);
+        if let Some(octets) = probe.as_mut().map(|probe| probe.bytes_mut().as_ptr() as usize)
+            && let Some(Err(error)) = shared_domain.slab_key(octets, SLAB_BYTES)
         {
             return Err(match memory_lock_limit() {
-                Some(limit) if is_memory_lock(&error) => OpenError::MemoryLock { device, octets: SLAB_OCTETS, limit },
+                Some(limit) if is_memory_lock(&error) => OpenError::MemoryLock { device, octets: SLAB_BYTES, limit },
                 _ => failed("registering memory")(error),
             });
         }

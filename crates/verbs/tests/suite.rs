@@ -127,7 +127,7 @@ async fn with_busy_polling_and_a_pool_of_one_slab() {
     for (device, address) in in_use() {
         run_all(&device, address, |config| {
             config.busy_poll = Duration::from_micros(200);
-            config.pool_octets = 1;
+            config.pool_bytes = 1;
         })
         .await;
     }

@@ -31,9 +31,9 @@ pub const CALL_LIMIT: Duration = Duration::from_secs(60);
 const LONGEST_US: u64 = 600_000_000;
 /// Files that a crowd shares, and their size in bytes.
 const FILES: usize = 16;
-const FILE_OCTETS: u64 = 1 << 20;
+const FILE_BYTES: u64 = 1 << 20;
 /// Bytes of the crowd's READs and WRITEs.
-pub const BLOCK_OCTETS: u32 = 16 << 10;
+pub const BLOCK_BYTES: u32 = 16 << 10;
 /// Of ten calls, so many are READs and so many WRITEs; the others are GETATTRs.
 pub const READS_OF_TEN: u64 = 5;
 /// See [`READS_OF_TEN`].
@@ -199,7 +199,7 @@ impl Crowd {
 /// The files that all connections use.
 async fn files(nfs: &Files, root: &Handle) -> anyhow::Result<Vec<Handle>> {
     let mut files = Vec::new();
-    let octets = Bytes::from(vec![0x5A; FILE_OCTETS as usize]);
+    let octets = Bytes::from(vec![0x5A; FILE_BYTES as usize]);
     for number in 0..FILES {
         let name = Name::from(format!("shared-{number}").as_str());
         let attributes = NewAttributes { mode: Some(0o666), ..NewAttributes::default() };
@@ -222,8 +222,8 @@ async fn lane_of(
     end: Instant,
 ) -> anyhow::Result<Histogram<u64>> {
     let mut times = Histogram::new_with_max(LONGEST_US, 3)?;
-    let data = Bytes::from(vec![0x5A; BLOCK_OCTETS as usize]);
-    let blocks = FILE_OCTETS / u64::from(BLOCK_OCTETS);
+    let data = Bytes::from(vec![0x5A; BLOCK_BYTES as usize]);
+    let blocks = FILE_BYTES / u64::from(BLOCK_BYTES);
     let mut files = Vec::new();
     for handle in &handles {
         files.push(nfs.open(handle, Access::Both).await?);
@@ -238,11 +238,11 @@ async fn lane_of(
             return Ok(times);
         }
         let file = &files[random.below(files.len() as u64) as usize];
-        let offset = random.below(blocks) * u64::from(BLOCK_OCTETS);
+        let offset = random.below(blocks) * u64::from(BLOCK_BYTES);
         let kind = random.below(10);
         let call = async {
             if kind < READS_OF_TEN {
-                let read = file.read(offset, BLOCK_OCTETS).await?;
+                let read = file.read(offset, BLOCK_BYTES).await?;
                 anyhow::ensure!(read.data == data, "other bytes than were written");
             } else if kind < READS_OF_TEN + WRITES_OF_TEN {
                 file.write(offset, Stability::Unstable, data.clone()).await?;

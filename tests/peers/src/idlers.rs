@@ -26,10 +26,10 @@ pub fn dial_from(from: From4, to: &str) -> TcpStream {
     dial_buffered(from, to, None)
 }
 
-fn dial_buffered(from: From4, to: &str, receive_octets: Option<usize>) -> TcpStream {
+fn dial_buffered(from: From4, to: &str, receive_bytes: Option<usize>) -> TcpStream {
     // Programs that are started meanwhile must not inherit the socket: it would stay open there.
     let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
-    if let Some(octets) = receive_octets {
+    if let Some(octets) = receive_bytes {
         sockopt::set_socket_recv_buffer_size(&socket, octets).unwrap();
     }
     bind(&socket, &SocketAddr::from((from, 0))).unwrap();

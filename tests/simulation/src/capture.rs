@@ -8,13 +8,13 @@
 use crate::lock;
 use rpcrdma_capture::{Options, WriteError, Written, capture};
 use rpcrdma_env::Clock;
-use rpcrdma_fabric::{RemoteSegment, Send, Write};
+use rpcrdma_fabric::{RemoteSegment, SendWork, WriteWork};
 use rpcrdma_iwarp::{
     Direction, Tap, TapStream,
     protocol::{
         crc::Crc,
         ddp::{Header, Placement, UNTAGGED_OCTETS},
-        fpdu::pad_octets,
+        fpdu::pad_bytes,
         mpa::{Enhanced, Frame, Head, Kind},
         rdmap::{Opcode, ReadRequest},
     },
@@ -50,7 +50,7 @@ impl Recorder {
     /// A recorder without records.
     pub fn new(clock: Arc<dyn Clock>) -> Arc<Self> {
         let mut options = Options::default();
-        options.pending_octets = CAPTURE_OCTETS;
+        options.pending_bytes = CAPTURE_OCTETS;
         let (tap, writer) = capture(clock, options);
         Arc::new(Self { tap, writer: Mutex::new(Some(writer)), streams: Mutex::default() })
     }
@@ -85,7 +85,7 @@ impl Recorder {
         lock(&self.streams).remove(&initiator);
     }
 
-    pub(crate) fn send(&self, end: End, send: &Send) {
+    pub(crate) fn send(&self, end: End, send: &SendWork) {
         self.on(end, |stream, direction, side| {
             let octets = send.octets.concat();
             let msn = stream.numbers[side].0;
@@ -99,7 +99,7 @@ impl Recorder {
         });
     }
 
-    pub(crate) fn write_posted(&self, end: End, write: &Write) {
+    pub(crate) fn write_posted(&self, end: End, write: &WriteWork) {
         self.on(end, |stream, direction, _| {
             pieces(&write.octets.concat(), |at, last, piece| {
                 let placement = Placement::Tagged { stag: write.handle, offset: write.offset + at as u64 };
@@ -181,7 +181,7 @@ fn fpdu(opcode: Opcode, last: bool, placement: Placement, payload: &[u8]) -> Vec
     let mut out = (ulpdu as u16).to_be_bytes().to_vec();
     out.extend_from_slice(&header[..len]);
     out.extend_from_slice(payload);
-    out.resize(2 + ulpdu + pad_octets(ulpdu), 0);
+    out.resize(2 + ulpdu + pad_bytes(ulpdu), 0);
     let mut crc = Crc::new();
     crc.update(&out);
     out.extend_from_slice(&crc.octets());

@@ -72,8 +72,8 @@ mod tests {
     use crate::{ledger::Ledger, memory::Registry, tally::Tally};
     use bytes::Bytes;
     use rpcrdma_env::Buffer;
-    use rpcrdma_fabric::{Connected, ConnectionParams, Fabric, Lent, RemoteSegment, Token, Write};
-    use rpcrdma_fabric::{Receives, Send};
+    use rpcrdma_fabric::{Connected, ConnectionParams, Fabric, Lent, RemoteSegment, Token, WriteWork};
+    use rpcrdma_fabric::{Receives, SendWork};
     use std::{future::poll_fn, sync::Arc, task::Poll};
 
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
@@ -115,8 +115,12 @@ mod tests {
             let (mut client, mut server) = connect(&world).await;
             let lent = Lent::Sink(Buffer::from_vec(vec![0; 10]));
             let RemoteSegment { handle, offset, .. } = client.expose(Token(1), lent).unwrap();
-            let write =
-                || Write { octets: vec![Bytes::from_static(b"octets")].into(), handle, offset, ..Write::default() };
+            let write = || WriteWork {
+                octets: vec![Bytes::from_static(b"octets")].into(),
+                handle,
+                offset,
+                ..WriteWork::default()
+            };
             server.post_write(write()).unwrap();
             settle(&world, &mut [&mut server, &mut client]).await;
             world.sleep(pause).await;
@@ -156,7 +160,7 @@ mod tests {
             let (mut client, mut server) = connect(&world).await;
             for _ in 0..2 {
                 server
-                    .post_send(Send { octets: vec![Bytes::from_static(b"octets")].into(), ..Send::default() })
+                    .post_send(SendWork { octets: vec![Bytes::from_static(b"octets")].into(), ..SendWork::default() })
                     .unwrap();
             }
             settle(&world, &mut [&mut server, &mut client]).await;

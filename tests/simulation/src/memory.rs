@@ -150,8 +150,8 @@ impl Memory for Numbered {
         self.buffer.filled()
     }
 
-    fn octets_mut(&mut self) -> &mut [u8] {
-        self.buffer.octets_mut()
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        self.buffer.bytes_mut()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     memory::Registry,
     record::Record,
     tally::Tally,
-    work::{BACK, ITEMS, ITEMS_ONCE, MAX_KEPT_OCTETS, MAX_OCTETS, PAIR, PROGRAM, RUNS, RUNS_ONCE, Work},
+    work::{BACK, ITEMS, ITEMS_ONCE, MAX_KEPT_BYTES, MAX_OCTETS, PAIR, PROGRAM, RUNS, RUNS_ONCE, Work},
     work::{answer_to, is_once, pattern, second_octets, second_of},
 };
 use bytes::Bytes;
@@ -129,7 +129,7 @@ impl Executor {
             asked.sleep = asked.sleep.min(DOUBTED_SLEEP);
             asked.wanted = match procedure {
                 BACK => asked.wanted.min(DOUBTED_TIMES),
-                _ if once => asked.wanted % MAX_KEPT_OCTETS,
+                _ if once => asked.wanted % MAX_KEPT_BYTES,
                 _ => asked.wanted,
             };
         }
@@ -167,7 +167,7 @@ impl Executor {
             return octets.into();
         }
         let mut buffer = self.context.connection.allocator.allocate(octets.len()).await;
-        buffer.octets_mut()[..octets.len()].copy_from_slice(&octets);
+        buffer.bytes_mut()[..octets.len()].copy_from_slice(&octets);
         buffer.set_len(octets.len());
         buffer.freeze()
     }

@@ -26,7 +26,7 @@ pub(crate) const MAX_OCTETS: usize = 1 << 20;
 /// The most bytes in each direction of a call from the server: it must fit into the smallest inline threshold.
 pub(crate) const MAX_BACK_OCTETS: u64 = 400;
 /// The most bytes of a reply that is kept for duplicates: so few that no cache of these runs must forget one.
-pub(crate) const MAX_KEPT_OCTETS: usize = 10_000;
+pub(crate) const MAX_KEPT_BYTES: usize = 10_000;
 /// Inline thresholds around which sizes are drawn, in bytes.
 const THRESHOLDS: [usize; 4] = [1024, 4096, 8192, 20 * 4096];
 
@@ -113,7 +113,7 @@ impl Work {
         let work = Self { procedure, sleep, octets: octets(random), wanted: octets(random), room: Room::Fits };
         match procedure {
             BACK => Self { octets: work.octets % 64, wanted: 1 + work.wanted % 3, ..work },
-            ITEMS_ONCE | RUNS_ONCE => Self { wanted: work.wanted % MAX_KEPT_OCTETS, ..work },
+            ITEMS_ONCE | RUNS_ONCE => Self { wanted: work.wanted % MAX_KEPT_BYTES, ..work },
             _ => work,
         }
     }
@@ -142,7 +142,7 @@ impl Work {
             _ => {}
         }
         if is_once(self.procedure) {
-            self.wanted %= MAX_KEPT_OCTETS;
+            self.wanted %= MAX_KEPT_BYTES;
         }
         self
     }

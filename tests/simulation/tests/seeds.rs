@@ -240,7 +240,7 @@ fn a_capture_of_a_run_can_be_read() {
         let mut events = Nothing(0);
         let summary = rpcrdma_capture::read_capture(&file[..], &mut events).unwrap();
         assert!(summary.connections > 0 && summary.messages > 0 && events.0 > 0);
-        assert_eq!((summary.bad_crcs, summary.missing_octets, summary.cut_short), (0, 0, false), "seed {seed}");
+        assert_eq!((summary.bad_crcs, summary.missing_bytes, summary.cut_short), (0, 0, false), "seed {seed}");
     }
 }
 

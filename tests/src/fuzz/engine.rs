@@ -92,7 +92,7 @@ fn run(input: &[u8], version: Versions) {
     let versions = if flags & 2 == 0 { version } else { Versions::Auto };
     let peer = PrivateData { remote_invalidation: flags & 4 != 0, send_size: 4096, receive_size: 4096 };
     let config = Config { versions, remote_invalidation: flags & 8 != 0, ..config };
-    let (posted, largest) = (config.initial_receives, config.send_octets as usize);
+    let (posted, largest) = (config.initial_receives, config.send_bytes as usize);
     let engine = Endpoint::new(config, (flags & 16 != 0).then_some(&peer));
     let mut driver = Driver {
         engine,

@@ -4,7 +4,8 @@ use super::mint::Mint;
 use bytes::Bytes;
 use rpcrdma_env::{SeededRandom, tokio_env};
 use rpcrdma_fabric::{
-    Buffer, Capabilities, Completion, Fabric, Lent, Read, Receives, RemoteSegment, Send, Token, WorkKind, Write,
+    Buffer, Capabilities, Completion, Fabric, Lent, ReadWork, Receives, RemoteSegment, SendWork, Token, WorkKind,
+    WriteWork,
 };
 use rpcrdma_iwarp::{
     Config, Iwarp,
@@ -12,7 +13,7 @@ use rpcrdma_iwarp::{
         Endpoint, ReceiveQueue, Role, Setup,
         crc::Crc,
         ddp::{self, Header, Placement, UNTAGGED_OCTETS},
-        fpdu::{Segmentation, pad_octets},
+        fpdu::{Segmentation, pad_bytes},
         mpa::{Frame, HEAD_OCTETS, Head, Kind},
         negotiation::{self, Agreed},
         rdmap::{Opcode, READ_REQUEST_OCTETS, ReadRequest},
@@ -23,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Receives of the endpoint, and the bytes of each.
 const RECEIVES: usize = 8;
-const RECEIVE_OCTETS: usize = 600;
+const RECEIVE_BYTES: usize = 600;
 /// Bytes of memory that the endpoint lends.
 const LENT_OCTETS: usize = 2000;
 /// FPDUs of 512 bytes, so that messages have several.
@@ -47,7 +48,7 @@ pub(super) fn headers(input: &[u8]) {
     if let Ok(header) = Header::decode(input) {
         let mut octets = [0; UNTAGGED_OCTETS];
         let len = header.encode(&mut octets);
-        assert_eq!(len, ddp::header_octets(input[0]));
+        assert_eq!(len, ddp::header_bytes(input[0]));
         assert_eq!(Header::decode(&octets[..len]).ok(), Some(header));
     }
     if let Some(request) = input.first_chunk::<READ_REQUEST_OCTETS>() {
@@ -75,7 +76,7 @@ fn buffer(octets: usize) -> Buffer {
 pub(super) fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
     let mut out = (ulpdu.len() as u16).to_be_bytes().to_vec();
     out.extend(ulpdu);
-    out.resize(out.len() + pad_octets(ulpdu.len()), 0);
+    out.resize(out.len() + pad_bytes(ulpdu.len()), 0);
     let mut crc = Crc::new();
     crc.update(&out);
     out.extend(crc.octets());
@@ -102,7 +103,7 @@ impl End {
             role: if flags & 1 == 0 { Role::Initiator } else { Role::Responder },
             agreed,
             segmentation: Segmentation::for_fpdu(FPDU_OCTETS),
-            receives: ReceiveQueue::new(Receives::Own((0..RECEIVES).map(|_| buffer(RECEIVE_OCTETS)).collect())),
+            receives: ReceiveQueue::new(Receives::Own((0..RECEIVES).map(|_| buffer(RECEIVE_BYTES)).collect())),
             capabilities: capabilities(),
         };
         let mut endpoint = Endpoint::new(setup, &SeededRandom::new(1));
@@ -128,17 +129,21 @@ impl End {
             }
             6 => {
                 let octets = vec![Bytes::from(vec![7; usize::from(mint.u16() % 1500)])];
-                let _ = self.endpoint.post_send(Send { octets: octets.into(), ..Send::default() });
+                let _ = self.endpoint.post_send(SendWork { octets: octets.into(), ..SendWork::default() });
             }
             7 => {
                 let length = u32::from(mint.u16() % 1500);
                 let sources = vec![RemoteSegment { handle: 77, length, offset: mint.u32().into() }];
-                let _ = self.endpoint.post_read(Read { token: Token(1), sink: buffer(length as usize), sources });
+                let _ = self.endpoint.post_read(ReadWork { token: Token(1), sink: buffer(length as usize), sources });
             }
             8 => {
                 let octets = vec![Bytes::from(vec![8; usize::from(mint.u16() % 1500)])];
-                let write =
-                    Write { octets: octets.into(), handle: mint.u32(), offset: mint.u32().into(), ..Write::default() };
+                let write = WriteWork {
+                    octets: octets.into(),
+                    handle: mint.u32(),
+                    offset: mint.u32().into(),
+                    ..WriteWork::default()
+                };
                 let _ = self.endpoint.post_write(write);
             }
             9 => {
@@ -245,7 +250,7 @@ impl End {
             assert!(!self.over, "nothing comes after the end");
             match completion {
                 Completion::Received { buffer, .. } => {
-                    assert!(buffer.filled().len() <= RECEIVE_OCTETS);
+                    assert!(buffer.filled().len() <= RECEIVE_BYTES);
                     self.receives += 1;
                 }
                 Completion::Failed { kind: WorkKind::Receive, .. } => self.receives += 1,

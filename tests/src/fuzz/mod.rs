@@ -23,7 +23,7 @@ mod wire;
 pub use seeds::seeds;
 
 /// The largest input that is kept, in bytes. Larger ones find little more, and slow replays down.
-pub const MAX_KEPT_OCTETS: usize = 4096;
+pub const MAX_KEPT_BYTES: usize = 4096;
 
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]

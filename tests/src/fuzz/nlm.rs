@@ -8,11 +8,11 @@ use super::{
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Clock, Env, Heap, SeededRandom, Timestamp};
 use rpcrdma_nfs::nlm::{
-    CancelArguments, LockArguments, MAX_NAME_OCTETS, Notice, PROGRAM, Response, ShareArguments, ShareResponse,
+    CancelArguments, LockArguments, MAX_NAME_BYTES, Notice, PROGRAM, Response, ShareArguments, ShareResponse,
     TestArguments, TestResponse, UnlockArguments, VERSIONS, Widen,
 };
 use rpcrdma_nfsd::{
-    Export, Locks, MemoryFs, Nfsd, Outside, OutsideCall, OutsideError, Queue, SECRET_OCTETS, StateDirectory,
+    Export, Locks, MemoryFs, Nfsd, Outside, OutsideCall, OutsideError, Queue, SECRET_BYTES, StateDirectory,
 };
 use rpcrdma_oncrpc::{
     CallContext, CallHeader, CallId, Connection, GoneSignal, Limits, OpaqueAuth, Outcome, TransportKind,
@@ -56,7 +56,7 @@ pub(super) fn types(input: &[u8]) {
 
 fn widened(octets: Bytes) {
     let Ok(narrow) = TestArguments::<u32>::decode(&mut Decoder::new(Stream::from(octets))) else { return };
-    assert!(narrow.lock.caller.as_slice().len() <= MAX_NAME_OCTETS);
+    assert!(narrow.lock.caller.as_slice().len() <= MAX_NAME_BYTES);
     let wide = narrow.clone().widen();
     assert_eq!(encoded(&wide.narrow::<u32>()), encoded(&narrow));
 }
@@ -105,7 +105,7 @@ fn calls(octets: &[u8]) {
         grace: Duration::ZERO,
         host_locks: false,
     };
-    let nfsd = Nfsd::new(vec![Export::new("/", storage)], [7; SECRET_OCTETS], &env).expect("one export");
+    let nfsd = Nfsd::new(vec![Export::new("/", storage)], [7; SECRET_BYTES], &env).expect("one export");
     let nfsd = nfsd.with_locks(locks, &env).expect("an empty list");
     let mut mint = Mint::new(octets);
     for xid in 0..32 {

@@ -7,7 +7,7 @@ use rpcrdma_oncrpc::{
     Netid, ReplyHeader,
     portmap::{self, Entry, Table},
     rpcbind::RPCBIND_PROGRAM,
-    udp::{self, Datagrams, Local, MAX_AMPLIFICATION, MAX_DATAGRAM_OCTETS, Received},
+    udp::{self, Datagrams, Local, MAX_AMPLIFICATION, MAX_DATAGRAM_BYTES, Received},
 };
 use rpcrdma_xdr::{Decoder, Stream};
 use std::{
@@ -43,7 +43,7 @@ impl Datagrams for Watched {
     fn send(&mut self, octets: &[u8], to: SocketAddr, _: Option<Local>) -> io::Result<()> {
         let (question, peer) = &self.asked;
         assert_eq!(to, *peer, "an answer goes to who has asked");
-        assert!(question.len() <= MAX_DATAGRAM_OCTETS, "a question that is too large is answered");
+        assert!(question.len() <= MAX_DATAGRAM_BYTES, "a question that is too large is answered");
         assert!(octets.len() <= MAX_AMPLIFICATION * question.len(), "{} bytes", octets.len());
         let answer = Stream::from(bytes::Bytes::copy_from_slice(octets));
         let header = ReplyHeader::decode(&mut Decoder::new(answer)).expect("a reply");

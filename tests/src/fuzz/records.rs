@@ -4,7 +4,7 @@
 use super::mint::Mint;
 use rpcrdma_env::{Env, Heap, SeededRandom, TokioClock};
 use rpcrdma_nfs::{mount, v3};
-use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, SECRET_OCTETS, Squash};
+use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, SECRET_BYTES, Squash};
 use rpcrdma_oncrpc::{Handler, tcp};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A record's only fragment.
 const LAST_FRAGMENT: u32 = 0x8000_0000;
 /// Bytes of an accepted reply's header, with the record mark.
-const REPLY_HEADER_OCTETS: usize = 28;
+const REPLY_HEADER_BYTES: usize = 28;
 
 pub(super) fn calls(input: &[u8]) {
     answers(input);
@@ -34,14 +34,14 @@ fn answers(input: &[u8]) -> Vec<u8> {
     let storage = Arc::new(MemoryFs::new(STORAGE_OCTETS, &env));
     let everybody = Identities { squash: Squash::None, ..Identities::default() };
     let export = Export::new("/", storage).with_identities(everybody);
-    let nfsd = Nfsd::new(vec![export], [7; SECRET_OCTETS], &env).expect("one export");
+    let nfsd = Nfsd::new(vec![export], [7; SECRET_BYTES], &env).expect("one export");
     let mut mint = Mint::new(input);
     let handler = if mint.u8().is_multiple_of(8) { nfsd.mount() } else { nfsd.nfs() };
     let mount = call(1, mount::PROGRAM, mount::procedure::MOUNT, &[0, 0, 0, 1, b'/', 0, 0, 0]);
     let told = runtime.block_on(exchange(&nfsd.mount(), &env, &mount));
-    let (status, root) = told[REPLY_HEADER_OCTETS..].split_first_chunk().expect("the root is told");
+    let (status, root) = told[REPLY_HEADER_BYTES..].split_first_chunk().expect("the root is told");
     assert_eq!(u32::from_be_bytes(*status), 0, "the export is there");
-    let octets = script(&mut mint, &root[..root.len().min(4 + v3::MAX_HANDLE_OCTETS)]);
+    let octets = script(&mut mint, &root[..root.len().min(4 + v3::MAX_HANDLE_BYTES)]);
     runtime.block_on(exchange(&handler, &env, &octets))
 }
 
@@ -112,7 +112,7 @@ mod tests {
         let (mut served, mut refused) = (0, 0);
         for seed in crate::fuzz::seeds("records") {
             let answers = answers(&seed);
-            match answers.get(REPLY_HEADER_OCTETS..).and_then(|results| results.first_chunk()) {
+            match answers.get(REPLY_HEADER_BYTES..).and_then(|results| results.first_chunk()) {
                 Some([0, 0, 0, 0]) => served += 1,
                 _ => refused += 1,
             }

@@ -13,7 +13,7 @@ use rpcrdma_iwarp::{
         rdmap::Opcode,
     },
 };
-use rpcrdma_nfsd::{Export, MemoryFs, Nfsd, SECRET_OCTETS};
+use rpcrdma_nfsd::{Export, MemoryFs, Nfsd, SECRET_BYTES};
 use rpcrdma_transport::{Quiet, Server, ServerMemory, ServerOptions};
 use rpcrdma_wire::{PrivateData, v1};
 use std::{
@@ -28,7 +28,7 @@ use std::{
 /// Bytes of the server's file system.
 const STORAGE_OCTETS: u64 = 1 << 20;
 /// Memory for calls.
-const MEMORY_OCTETS: usize = 8 << 20;
+const MEMORY_BYTES: usize = 8 << 20;
 /// How long an answer may take; a slower server counts as one that hangs.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -48,9 +48,9 @@ fn address() -> SocketAddr {
 async fn serve(told: mpsc::Sender<SocketAddr>) {
     let env = tokio_env().expect("the system has randomness");
     let storage = Arc::new(MemoryFs::new(STORAGE_OCTETS, &env));
-    let nfsd = Nfsd::new(vec![Export::new("/", storage)], [7; SECRET_OCTETS], &env).expect("one export");
+    let nfsd = Nfsd::new(vec![Export::new("/", storage)], [7; SECRET_BYTES], &env).expect("one export");
     let fabric = Iwarp::new(env.clone(), Config::default());
-    let memory = ServerMemory::budget(MEMORY_OCTETS);
+    let memory = ServerMemory::budget(MEMORY_BYTES);
     let server = Server::new(&fabric, nfsd.nfs(), memory, env, ServerOptions::default(), Arc::new(Quiet));
     let mut listener = fabric.listen(([127, 0, 0, 1], 0).into()).await.expect("a port");
     told.send(listener.local_addr()).expect("somebody asked");

@@ -67,7 +67,7 @@ pub(super) struct Wire {
     /// Headers that could not be read.
     pub(super) unreadable: u64,
     /// Bytes that the capture lacks.
-    pub(super) missing_octets: u64,
+    pub(super) missing_bytes: u64,
     /// The answered calls by name, such as `NFS 3 READ`.
     pub(super) calls: BTreeMap<String, u64>,
 }
@@ -151,7 +151,7 @@ impl Wire {
         }
         if kind == "summary" {
             self.bad_crcs = record["bad_crcs"].as_u64().unwrap_or(0);
-            self.missing_octets = record["missing_octets"].as_u64().unwrap_or(0);
+            self.missing_bytes = record["missing_octets"].as_u64().unwrap_or(0);
             return;
         }
         // Without the beginning of a connection we cannot know its credits.

@@ -16,7 +16,7 @@ use std::{
 };
 
 /// The address space of a test program, in bytes: a fault that allocates without end must not bring down the machine.
-const MEMORY_OCTETS: u64 = 8 << 30;
+const MEMORY_BYTES: u64 = 8 << 30;
 /// The processor time of a test program, in seconds: a program that spins ends even if it outlives us.
 const PROCESSOR_SECONDS: u64 = 1800;
 /// How often we check whether a program that prints nothing still runs.
@@ -128,7 +128,7 @@ fn start(program: &Program, only: Option<&str>) -> anyhow::Result<(Child, Receiv
         .process_group(0)
         .spawn()
         .with_context(|| format!("cannot start {}", program.executable.display()))?;
-    for (resource, limit) in [(Resource::As, MEMORY_OCTETS), (Resource::Cpu, PROCESSOR_SECONDS)] {
+    for (resource, limit) in [(Resource::As, MEMORY_BYTES), (Resource::Cpu, PROCESSOR_SECONDS)] {
         // A program that has already ended needs no limit.
         let _ = prlimit(pid(&child), resource, Rlimit { current: Some(limit), maximum: Some(limit) });
     }

@@ -64,9 +64,9 @@ pub enum Value {
     /// A client, as the server names it.
     Client(u64),
     /// A session, as the server names it.
-    Session([u8; v4::SESSION_ID_OCTETS]),
+    Session([u8; v4::SESSION_ID_BYTES]),
     /// An open, a lock or a delegation: how often it has changed, and its name.
-    State(u32, [u8; v4::STATE_ID_OTHER_OCTETS]),
+    State(u32, [u8; v4::STATE_ID_OTHER_BYTES]),
     /// This many bytes that the reader does not have: they travelled in a chunk.
     Elsewhere(u64),
 }

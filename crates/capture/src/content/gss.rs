@@ -13,9 +13,9 @@ use rpcrdma_oncrpc::{
 use rpcrdma_xdr::{DecodeError, Decoder, Stream};
 
 /// The largest handle of a context that is read: a credential has no room for a longer one.
-const MAX_HANDLE_OCTETS: usize = 400;
+const MAX_HANDLE_BYTES: usize = 400;
 /// Bytes before what is signed: its length, and the sequence number.
-const SIGNED_HEAD_OCTETS: usize = 8;
+const SIGNED_HEAD_BYTES: usize = 8;
 
 /// The contents of a call's credential. Its reply is protected in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub struct Gss {
     /// The context's handle. A reply has one if it has made the context.
     pub context: Bytes,
     /// Bytes of the verifier.
-    pub verifier_octets: usize,
+    pub verifier_bytes: usize,
     /// What stands in the place of arguments or results.
     pub body: GssBody,
 }
@@ -70,7 +70,7 @@ pub enum GssBody {
         /// How far a number may stay behind the highest one.
         window: u32,
         /// Bytes of the server's token.
-        token_octets: u64,
+        token_bytes: u64,
     },
 }
 
@@ -101,7 +101,7 @@ impl Gss {
                 GssProcedure::Data => protected(service, &mut decoder),
             };
             let body = body.map_err(|error| unread(&error))?;
-            Ok(Self { call, context: handle, verifier_octets: header.verifier.body.len(), body })
+            Ok(Self { call, context: handle, verifier_bytes: header.verifier.body.len(), body })
         })
     }
 
@@ -114,7 +114,7 @@ impl Gss {
             GssProcedure::Data => protected(call.service, &mut decoder).map(|body| (Bytes::new(), body)),
         }
         .map_err(|error| unread(&error))?;
-        Ok(Self { call, context, verifier_octets: header.verifier.body.len(), body })
+        Ok(Self { call, context, verifier_bytes: header.verifier.body.len(), body })
     }
 
     /// The arguments or results, if they can be read. They begin, with what protects them, at byte `at` of `body`.
@@ -127,13 +127,13 @@ impl Gss {
                 let end = at.checked_add(4)?.checked_add(usize::try_from(len).ok()?)?;
                 let here = body.kept.len().min(end);
                 let lacks = end.saturating_sub(here) as u64;
-                let missing_octets = match body.missing_octets {
+                let missing_bytes = match body.missing_bytes {
                     Some(missing) if missing >= lacks => Some(lacks),
                     _ if lacks == 0 => Some(0),
                     _ => None,
                 };
-                let body = Body { kept: body.kept.slice(..here), missing_octets, items: body.items };
-                Some(Inside { body, words_before: SIGNED_HEAD_OCTETS / 4 })
+                let body = Body { kept: body.kept.slice(..here), missing_bytes, items: body.items };
+                Some(Inside { body, words_before: SIGNED_HEAD_BYTES / 4 })
             }
             GssBody::Sealed { .. } | GssBody::Token { .. } | GssBody::Answer { .. } => None,
         }
@@ -166,7 +166,7 @@ fn protected(service: Option<GssService>, decoder: &mut Decoder) -> Result<GssBo
 }
 
 fn answer(decoder: &mut Decoder) -> Result<(Bytes, GssBody), DecodeError> {
-    let context = decoder.opaque(MAX_HANDLE_OCTETS)?;
+    let context = decoder.opaque(MAX_HANDLE_BYTES)?;
     let [major, minor, window] = [decoder.u32()?, decoder.u32()?, decoder.u32()?];
-    Ok((context, GssBody::Answer { major, minor, window, token_octets: length(decoder)? }))
+    Ok((context, GssBody::Answer { major, minor, window, token_bytes: length(decoder)? }))
 }

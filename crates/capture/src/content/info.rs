@@ -57,8 +57,8 @@ impl Describe for FileSystemStatus {
 
 impl Describe for FileSystemStatusOk {
     fn describe(&self, to: &mut Operation) {
-        to.number("total", self.total_octets).number("free", self.free_octets);
-        to.number("available", self.available_octets);
+        to.number("total", self.total_bytes).number("free", self.free_bytes);
+        to.number("available", self.available_bytes);
         to.number("files", self.total_files).number("free_files", self.free_files);
     }
 }
@@ -73,7 +73,7 @@ impl Describe for FileSystemInfoOk {
     fn describe(&self, to: &mut Operation) {
         to.number("rtmax", self.read_max).number("rtpref", self.read_preferred);
         to.number("wtmax", self.write_max).number("wtpref", self.write_preferred);
-        to.number("dtpref", self.directory_preferred).number("maxfilesize", self.max_file_octets);
+        to.number("dtpref", self.directory_preferred).number("maxfilesize", self.max_file_bytes);
     }
 }
 
@@ -85,7 +85,7 @@ impl Describe for PathConfiguration {
 
 impl Describe for PathConfigurationOk {
     fn describe(&self, to: &mut Operation) {
-        to.number("linkmax", self.max_links).number("name_max", self.max_name_octets);
+        to.number("linkmax", self.max_links).number("name_max", self.max_name_bytes);
         to.flag("no_trunc", self.no_truncation).flag("chown_restricted", self.chown_restricted);
         to.flag("case_insensitive", self.case_insensitive).flag("case_preserving", self.case_preserving);
     }

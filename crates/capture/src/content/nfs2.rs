@@ -194,7 +194,7 @@ impl Describe for FileSystemStatus {
 
 impl Describe for FileSystemStatusOk {
     fn describe(&self, to: &mut Operation) {
-        to.number("tsize", self.transfer_octets).number("bsize", self.block_octets);
+        to.number("tsize", self.transfer_bytes).number("bsize", self.block_bytes);
         to.number("blocks", self.blocks).number("bfree", self.free).number("bavail", self.available);
     }
 }

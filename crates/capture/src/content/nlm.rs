@@ -175,7 +175,7 @@ mod tests {
         ProcedureName { program: PROGRAM, version, procedure: procedure as u32, callback: false }
     }
 
-    fn octets_of(value: &impl Encode) -> Bytes {
+    fn bytes_of(value: &impl Encode) -> Bytes {
         let mut encoder = Encoder::new();
         value.encode(&mut encoder);
         encoder.finish().to_bytes()
@@ -183,7 +183,7 @@ mod tests {
 
     /// The fields that are shown for bytes, whole and cut off.
     fn told(name: ProcedureName, octets: &Bytes, is_call: bool) -> Vec<(&'static str, Value)> {
-        let body = Body { kept: octets.clone(), missing_octets: Some(0), items: &[] };
+        let body = Body { kept: octets.clone(), missing_bytes: Some(0), items: &[] };
         let read = if is_call { arguments } else { results };
         let decoder = |octets: &Bytes| Decoder::new(Stream::from(octets.clone()));
         let content = read(name, decoder(octets), &body).unwrap();
@@ -217,17 +217,17 @@ mod tests {
             ("svid", Value::Number(7)),
             ("cookie", octets("cookie")),
         ];
-        assert_eq!(told(name(Procedure::Lock, 1), &octets_of(&args), true), expected);
+        assert_eq!(told(name(Procedure::Lock, 1), &bytes_of(&args), true), expected);
         let wide = rpcrdma_nfs::nlm::Widen::widen(args);
-        assert_eq!(told(name(Procedure::LockMessage, 4), &octets_of(&wide), true), expected);
+        assert_eq!(told(name(Procedure::LockMessage, 4), &bytes_of(&wide), true), expected);
         let test = TestArguments { cookie: Cookie::default(), exclusive: false, lock };
-        let told = told(name(Procedure::Granted, 3), &octets_of(&test), true);
+        let told = told(name(Procedure::Granted, 3), &bytes_of(&test), true);
         assert_eq!(told.first(), Some(&("kind", Value::Word("shared"))));
     }
 
     #[test]
     fn an_answer_is_told_as_a_reply_and_as_a_call() {
-        let blocked = octets_of(&Response { cookie: Cookie::from("c"), status: Status::Blocked });
+        let blocked = bytes_of(&Response { cookie: Cookie::from("c"), status: Status::Blocked });
         let expected = [("status", Value::Word("NLM4_BLOCKED")), ("cookie", octets("c"))];
         assert_eq!(told(name(Procedure::Lock, 4), &blocked, false), expected);
         assert_eq!(told(name(Procedure::LockResponse, 4), &blocked, true), expected);
@@ -235,7 +235,7 @@ mod tests {
         let owner = OwnerHandle::from("o");
         let holder = rpcrdma_nfs::nlm::Holder { exclusive: true, process: 3, owner, offset: 1_u64 << 40, length: 2 };
         let denied = TestResponse { cookie: Cookie::default(), tested: Tested::Denied(holder) };
-        let told = told(name(Procedure::Test, 4), &octets_of(&denied), false);
+        let told = told(name(Procedure::Test, 4), &bytes_of(&denied), false);
         assert!(told.contains(&("offset", Value::Offset(1 << 40))) && told.contains(&("svid", Value::Number(3))));
     }
 

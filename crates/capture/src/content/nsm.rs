@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn a_notice_is_told_with_its_host_and_state() {
         let octets = nsm::notice(b"client\x1b1", 7);
-        let body = Body { kept: octets.clone(), missing_octets: Some(0), items: &[] };
+        let body = Body { kept: octets.clone(), missing_bytes: Some(0), items: &[] };
         let decoder = |octets: &Bytes| Decoder::new(Stream::from(octets.clone()));
         let content = arguments(name(6), decoder(&octets), &body).unwrap();
         let [operation] = &content.operations[..] else { panic!("{content:?}") };

@@ -12,9 +12,9 @@ use rpcrdma_oncrpc::{
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Stream};
 
 /// The most bytes that zeros stand for: what one READ or WRITE may carry, with its padding.
-const MAX_STOOD_FOR_OCTETS: usize = v3::MAX_TRANSFER_OCTETS + 4;
+const MAX_STOOD_FOR_BYTES: usize = v3::MAX_TRANSFER_BYTES + 4;
 /// A static of zeros takes no room in the program's file and, as long as nobody reads it, none in memory.
-static ZEROS: [u8; MAX_STOOD_FOR_OCTETS] = [0; MAX_STOOD_FOR_OCTETS];
+static ZEROS: [u8; MAX_STOOD_FOR_BYTES] = [0; MAX_STOOD_FOR_BYTES];
 
 /// An item that travelled in a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) struct Body<'a> {
     /// The bytes of it that were kept.
     pub(crate) kept: Bytes,
     /// How many bytes behind these were not kept. `None` if their number is unknown.
-    pub(crate) missing_octets: Option<u64>,
+    pub(crate) missing_bytes: Option<u64>,
     /// The items that travelled in chunks.
     pub(crate) items: &'a [Item],
 }
@@ -77,15 +77,15 @@ impl Body<'_> {
 
     /// Zeros for the bytes that were not kept, if their number is known and not above the limit for data.
     pub(super) fn stood_for(&self) -> Option<Bytes> {
-        zeros(usize::try_from(self.missing_octets?).unwrap_or(usize::MAX)).ok()
+        zeros(usize::try_from(self.missing_bytes?).unwrap_or(usize::MAX)).ok()
     }
 
     /// Why a decoder's error about bytes that were not kept means nothing. `data`: the message ends with data, whose
     /// contents are not shown.
     pub(super) fn incomplete(&self, data: bool) -> Option<Problem> {
-        match self.missing_octets {
+        match self.missing_bytes {
             Some(0) => None,
-            Some(octets) if data && octets <= MAX_STOOD_FOR_OCTETS as u64 => None,
+            Some(octets) if data && octets <= MAX_STOOD_FOR_BYTES as u64 => None,
             Some(octets) => Some(format!("not read: {octets} bytes at its end were not kept")),
             None => Some("not read: its end is not here".into()),
         }
@@ -96,7 +96,7 @@ impl Body<'_> {
 pub(super) fn zeros(octets: usize) -> Result<Bytes, Problem> {
     match ZEROS.get(..octets) {
         Some(zeros) => Ok(Bytes::from_static(zeros)),
-        None => Err(format!("a chunk of {octets} bytes, READ and WRITE have {MAX_STOOD_FOR_OCTETS} at most")),
+        None => Err(format!("a chunk of {octets} bytes, READ and WRITE have {MAX_STOOD_FOR_BYTES} at most")),
     }
 }
 
@@ -115,7 +115,7 @@ pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) 
         return Some(read(decoder, body));
     }
     let called = name.procedure_name()?;
-    let path_apart = path_octets(body);
+    let path_apart = path_bytes(body);
     let reading = Reading { called, decoder, incomplete: body.incomplete(called == "WRITE"), path_apart };
     match (name.program, name.version) {
         (v2::PROGRAM, v2::VERSION) => v2::Procedure::from_number(name.procedure).map(|of| nfs2_arguments(of, reading)),
@@ -137,7 +137,7 @@ pub(crate) fn callback_arguments(decoder: Decoder, body: &Body<'_>) -> Option<Co
 /// The results of a call. The decoder stands behind the reply's header.
 pub(crate) fn results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) -> Option<Content> {
     let called = name.procedure_name()?;
-    let path_apart = path_octets(body);
+    let path_apart = path_bytes(body);
     let reading = Reading { called, decoder, incomplete: body.incomplete(called == "READ"), path_apart };
     match (name.program, name.version) {
         (v2::PROGRAM, v2::VERSION) => v2::Procedure::from_number(name.procedure).map(|of| nfs2_results(of, reading)),
@@ -157,7 +157,7 @@ pub(crate) fn compound_results(name: ProcedureName, decoder: Decoder, body: &Bod
 }
 
 /// The length of a path that is not in the message.
-fn path_octets(body: &Body<'_>) -> Option<u64> {
+fn path_bytes(body: &Body<'_>) -> Option<u64> {
     body.items.first().map(|item| item.octets).filter(|&octets| octets > 0)
 }
 

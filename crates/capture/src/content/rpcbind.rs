@@ -2,11 +2,11 @@
 
 use super::{Describe, Operation};
 use bytes::Bytes;
-use rpcrdma_oncrpc::rpcbind::{MAX_REGISTRATIONS, MAX_STRING_OCTETS, Registration};
+use rpcrdma_oncrpc::rpcbind::{MAX_REGISTRATIONS, MAX_STRING_BYTES, Registration};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder};
 
 /// The most bytes of a call that is made for a client, or of its results: the most that a datagram holds.
-const MAX_REMOTE_OCTETS: usize = 65_507;
+const MAX_REMOTE_BYTES: usize = 65_507;
 
 /// The question of version 2.
 pub(super) struct Mapping {
@@ -103,7 +103,7 @@ impl Describe for Done {
 
 impl Decode for Address {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        decoder.opaque(MAX_STRING_OCTETS).map(Self)
+        decoder.opaque(MAX_STRING_BYTES).map(Self)
     }
 }
 
@@ -129,7 +129,7 @@ impl Decode for OfSocket {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         // The size of the buffer says nothing about the address.
         decoder.u32()?;
-        decoder.opaque(MAX_STRING_OCTETS).map(Self)
+        decoder.opaque(MAX_STRING_BYTES).map(Self)
     }
 }
 
@@ -142,7 +142,7 @@ impl Describe for OfSocket {
 impl Decode for Remote {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let (program, version, procedure) = (decoder.u32()?, decoder.u32()?, decoder.u32()?);
-        decoder.opaque(MAX_REMOTE_OCTETS)?;
+        decoder.opaque(MAX_REMOTE_BYTES)?;
         Ok(Self { program, version, procedure })
     }
 }
@@ -155,8 +155,8 @@ impl Describe for Remote {
 
 impl Decode for RemoteDone {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        let address = decoder.opaque(MAX_STRING_OCTETS)?;
-        decoder.opaque(MAX_REMOTE_OCTETS)?;
+        let address = decoder.opaque(MAX_STRING_BYTES)?;
+        decoder.opaque(MAX_REMOTE_BYTES)?;
         Ok(Self(address))
     }
 }
@@ -170,7 +170,7 @@ impl Describe for RemoteDone {
 impl Decode for RemoteDone2 {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let port = decoder.u32()?;
-        decoder.opaque(MAX_REMOTE_OCTETS)?;
+        decoder.opaque(MAX_REMOTE_BYTES)?;
         Ok(Self(port))
     }
 }
@@ -199,11 +199,11 @@ struct Listed;
 
 impl Decode for Listed {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        decoder.opaque(MAX_STRING_OCTETS)?;
-        decoder.opaque(MAX_STRING_OCTETS)?;
+        decoder.opaque(MAX_STRING_BYTES)?;
+        decoder.opaque(MAX_STRING_BYTES)?;
         decoder.u32()?;
-        decoder.opaque(MAX_STRING_OCTETS)?;
-        decoder.opaque(MAX_STRING_OCTETS)?;
+        decoder.opaque(MAX_STRING_BYTES)?;
+        decoder.opaque(MAX_STRING_BYTES)?;
         Ok(Self)
     }
 }

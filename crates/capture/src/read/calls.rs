@@ -52,7 +52,7 @@ struct Call {
     /// Where the whole call stands, if it is a long one: its Position Zero chunk.
     long_call: Option<Segment>,
     /// The bytes of all segments of that chunk.
-    long_call_octets: u64,
+    long_call_bytes: u64,
     /// Where the whole reply goes, if it is a long one.
     reply_chunk: Option<Segment>,
     /// Whether more than that segment is offered: others for a long reply, or chunks for data.
@@ -90,8 +90,8 @@ impl Call {
         let long_call = lists.reads.segments().first().filter(|read| read.position == 0).map(|read| read.segment);
         self.long_call = self.long_call.or(long_call);
         let long = lists.reads.segments().iter().filter(|read| read.position == 0);
-        self.long_call_octets =
-            long.fold(self.long_call_octets, |sum, read| sum.saturating_add(read.segment.length.into()));
+        self.long_call_bytes =
+            long.fold(self.long_call_bytes, |sum, read| sum.saturating_add(read.segment.length.into()));
         add_read_items(lists, &mut self.items);
         let segments = lists.reply.as_ref().map_or(0, |chunk| chunk.segments().len());
         self.more_room |= segments > 1 || !lists.writes.chunks().is_empty();
@@ -155,7 +155,7 @@ impl Calls {
             time,
             handles: Vec::new(),
             long_call: None,
-            long_call_octets: 0,
+            long_call_bytes: 0,
             reply_chunk: None,
             more_room: false,
             items: Vec::new(),
@@ -230,7 +230,7 @@ impl Calls {
     /// For a long call that begins with `here` bytes: how many follow, and its Read chunks.
     pub(super) fn long_call(&self, tag: Option<CallTag>, here: u64) -> (Option<u64>, Vec<Item>) {
         let call = self.tagged(tag);
-        let missing = call.and_then(|call| call.long_call_octets.checked_sub(here));
+        let missing = call.and_then(|call| call.long_call_bytes.checked_sub(here));
         (missing, call.map(|call| call.items.clone()).unwrap_or_default())
     }
 

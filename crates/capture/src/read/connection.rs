@@ -6,7 +6,7 @@ use super::{
     Shared, Sink,
     calls::{Called, Calls, add_read_items, gss_call, written_items},
     framing::{Framing, Known, Unit},
-    messages::{MAX_SEND_OCTETS, Messages, TaggedRun, Whole},
+    messages::{MAX_SEND_BYTES, Messages, TaggedRun, Whole},
     packet::Segment,
     reassembly::{Piece, Reassembly},
     records::{Record, Records},
@@ -49,7 +49,7 @@ impl Half {
 }
 
 /// Bytes of a sequence's payload that are kept: as many as of one Send.
-const MAX_SEQUENCE_OCTETS: usize = MAX_SEND_OCTETS;
+const MAX_SEQUENCE_BYTES: usize = MAX_SEND_BYTES;
 
 /// Messages of version 2 whose payloads belong together.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ struct Sequence {
     response: bool,
     /// The payload so far, and the bytes of it that were not kept.
     kept: Vec<u8>,
-    missing_octets: u64,
+    missing_bytes: u64,
     /// The items that travel in Read chunks.
     items: Vec<Item>,
 }
@@ -68,7 +68,7 @@ impl Sequence {
     fn of(prefix: &v2::Prefix) -> Self {
         let (kept, items) = (Vec::new(), Vec::new());
         let response = prefix.flags.response;
-        Sequence { xid: prefix.xid, header_type: prefix.header_type, response, kept, missing_octets: 0, items }
+        Sequence { xid: prefix.xid, header_type: prefix.header_type, response, kept, missing_bytes: 0, items }
     }
 
     /// Whether a message goes on with it.
@@ -76,14 +76,14 @@ impl Sequence {
         (self.xid, self.header_type, self.response) == (prefix.xid, prefix.header_type, prefix.flags.response)
     }
 
-    /// Adds a message's payload, of which `missing_octets` are not there.
-    fn add(&mut self, payload: &[u8], missing_octets: u64) {
+    /// Adds a message's payload, of which `missing_bytes` are not there.
+    fn add(&mut self, payload: &[u8], missing_bytes: u64) {
         // Nothing is kept behind missing bytes.
-        let room = if self.missing_octets == 0 { MAX_SEQUENCE_OCTETS.saturating_sub(self.kept.len()) } else { 0 };
+        let room = if self.missing_bytes == 0 { MAX_SEQUENCE_BYTES.saturating_sub(self.kept.len()) } else { 0 };
         let here = payload.get(..room).unwrap_or(payload);
         self.kept.extend_from_slice(here);
         let left_out = payload.len().saturating_sub(here.len()) as u64;
-        self.missing_octets = self.missing_octets.saturating_add(left_out).saturating_add(missing_octets);
+        self.missing_bytes = self.missing_bytes.saturating_add(left_out).saturating_add(missing_bytes);
     }
 }
 
@@ -192,8 +192,8 @@ impl Flow {
     ) -> io::Result<()> {
         let (Half { reassembly, framing, messages, records, .. }, common, known) =
             (&mut self.halves[from], &mut self.common, &mut self.known);
-        known.searched_octets = context.shared.searched_octets;
-        let mut waiting = context.shared.waiting_octets;
+        known.searched_bytes = context.shared.searched_bytes;
+        let mut waiting = context.shared.waiting_bytes;
         act(reassembly, &mut waiting, &mut |piece| match piece {
             Piece::Octets(octets) => {
                 if common.carries() != Some(Carries::Iwarp) {
@@ -205,7 +205,7 @@ impl Flow {
                     .octets(octets, false, known, &mut |unit, known| common.unit(from, unit, known, messages, context))
             }
             Piece::Gap(octets) => {
-                context.shared.summary.missing_octets += octets;
+                context.shared.summary.missing_bytes += octets;
                 framing.gap();
                 records.gap();
                 let goes_on = match common.carries() {
@@ -218,8 +218,8 @@ impl Flow {
                 Ok(())
             }
         })?;
-        context.shared.waiting_octets = waiting;
-        context.shared.searched_octets = known.searched_octets;
+        context.shared.waiting_bytes = waiting;
+        context.shared.searched_bytes = known.searched_bytes;
         if common.ended {
             self.halves.iter_mut().for_each(|half| half.framing.end());
         }
@@ -304,8 +304,8 @@ impl Common {
     fn record(&mut self, from: usize, record: Record, context: &mut Context<'_>) -> io::Result<()> {
         let replier = self.end(from);
         let kept = Bytes::from(record.head);
-        let missing_octets = record.octets.checked_sub(kept.len() as u64);
-        let body = Body { kept, missing_octets, items: &[] };
+        let missing_bytes = record.octets.checked_sub(kept.len() as u64);
+        let body = Body { kept, missing_bytes, items: &[] };
         let (rpc, content) =
             rpc::message(&body, self.calls.may_call_back(replier), |xid| self.calls.called(xid, replier)).unzip();
         if !self.begun && self.identity.is_none() && matches!(rpc, Some(Rpc::Call(_))) {
@@ -363,7 +363,7 @@ impl Common {
                 context.shared.summary.bad_crcs += 1;
                 self.report(from, None, EventKind::BadCrc { octets }, context)
             }
-            Unit::Resumed { skipped_octets } => self.report(from, None, EventKind::Resumed { skipped_octets }, context),
+            Unit::Resumed { skipped_bytes } => self.report(from, None, EventKind::Resumed { skipped_bytes }, context),
             Unit::Unread(why) => self.report(from, None, EventKind::Unread(why), context),
             Unit::Foreign => {
                 self.ended |= self.identity.is_none();
@@ -409,7 +409,7 @@ impl Common {
         };
         let more = header.flags().more;
         let payload = head.slice(end.min(head.len())..);
-        let missing_octets = octets.saturating_sub(head.len() as u64);
+        let missing_bytes = octets.saturating_sub(head.len() as u64);
         let replier = self.end(from);
         let called = |calls: &Calls, xid| calls.called(xid, replier);
         let may_call_back = self.calls.may_call_back(replier);
@@ -421,15 +421,15 @@ impl Common {
                     if !goes_on {
                         rpc = rpc::beginning(&payload, |xid| called(&self.calls, xid));
                     }
-                    begun.add(&payload, missing_octets);
+                    begun.add(&payload, missing_bytes);
                 }
                 header.lists().into_iter().for_each(|lists| add_read_items(lists, &mut begun.items));
                 if more {
                     self.put_sequence(from, Some(begun));
                 } else if header.has_payload() {
                     let items = if begun.response { written(&header) } else { begun.items };
-                    let missing_octets = Some(begun.missing_octets);
-                    let body = Body { kept: begun.kept.into(), missing_octets, items: &items };
+                    let missing_bytes = Some(begun.missing_bytes);
+                    let body = Body { kept: begun.kept.into(), missing_bytes, items: &items };
                     content =
                         rpc::message(&body, may_call_back, |xid| called(&self.calls, xid)).map(|(_, content)| content);
                 }
@@ -438,12 +438,12 @@ impl Common {
             self.put_sequence(from, sequence);
             if header.has_payload() {
                 let items = if is_call(&payload) { read(&header) } else { written(&header) };
-                let body = Body { kept: payload, missing_octets: Some(missing_octets), items: &items };
+                let body = Body { kept: payload, missing_bytes: Some(missing_bytes), items: &items };
                 (rpc, content) = rpc::message(&body, may_call_back, |xid| called(&self.calls, xid)).unzip();
             }
         }
-        let inline_octets = octets.saturating_sub(end as u64);
-        (Message::Transport { header, inline_octets, rpc, continues: goes_on }, content.flatten())
+        let inline_bytes = octets.saturating_sub(end as u64);
+        (Message::Transport { header, inline_bytes, rpc, continues: goes_on }, content.flatten())
     }
 
     fn put_sequence(&mut self, from: usize, sequence: Option<Sequence>) {
@@ -496,7 +496,7 @@ impl Common {
         let mut content = None;
         if brings_header {
             let kept = Bytes::from(run.head);
-            let (missing_octets, items) = match (run.complete, is_read) {
+            let (missing_bytes, items) = match (run.complete, is_read) {
                 (false, _) => (None, Vec::new()),
                 (true, true) => self.calls.long_call(call, kept.len() as u64),
                 (true, false) if self.calls.long_reply_ends(call) => {
@@ -504,7 +504,7 @@ impl Common {
                 }
                 (true, false) => (None, Vec::new()),
             };
-            let body = Body { kept, missing_octets, items: &items };
+            let body = Body { kept, missing_bytes, items: &items };
             (tagged.rpc, content) =
                 rpc::message(&body, self.calls.may_call_back(from), |xid| self.calls.called(xid, from)).unzip();
         }
@@ -548,20 +548,20 @@ mod tests {
             header_type: 0,
             response: false,
             kept: Vec::new(),
-            missing_octets: 0,
+            missing_bytes: 0,
             items: Vec::new(),
         };
-        let payload = vec![7; MAX_SEQUENCE_OCTETS - 1];
+        let payload = vec![7; MAX_SEQUENCE_BYTES - 1];
         let mut sequence = new();
         sequence.add(&payload, 0);
         sequence.add(&[1], 0);
-        assert_eq!((sequence.kept.len(), sequence.missing_octets), (MAX_SEQUENCE_OCTETS, 0));
+        assert_eq!((sequence.kept.len(), sequence.missing_bytes), (MAX_SEQUENCE_BYTES, 0));
         sequence.add(&[2, 3], 4);
-        assert_eq!((sequence.kept.len(), sequence.missing_octets), (MAX_SEQUENCE_OCTETS, 6));
+        assert_eq!((sequence.kept.len(), sequence.missing_bytes), (MAX_SEQUENCE_BYTES, 6));
         // Bytes behind a gap are not kept, because they would seem to follow the bytes before it.
         let mut sequence = new();
         sequence.add(&[1], 1);
         sequence.add(&[2], 0);
-        assert_eq!((sequence.kept, sequence.missing_octets), (vec![1], 2));
+        assert_eq!((sequence.kept, sequence.missing_bytes), (vec![1], 2));
     }
 }

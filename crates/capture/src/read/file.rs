@@ -12,7 +12,7 @@ use std::{
 };
 
 /// The longest packet or block, in bytes: far above any snap length in use.
-pub(super) const MAX_BLOCK_OCTETS: usize = 8 << 20;
+pub(super) const MAX_BLOCK_BYTES: usize = 8 << 20;
 /// Interfaces of one section. Each takes some hundred bytes for twenty in the file.
 pub(super) const MAX_INTERFACES: usize = 4096;
 
@@ -49,7 +49,7 @@ fn is_end(error: &io::Error) -> bool {
 
 fn pcapng(file: impl Read, take: &mut Take<'_>) -> Result<bool, ReadError> {
     let damaged = |packet| move |source| ReadError::Pcapng { packet, source };
-    let mut reader = PcapNgReader::with_capacity(file, MAX_BLOCK_OCTETS).map_err(damaged(0))?;
+    let mut reader = PcapNgReader::with_capacity(file, MAX_BLOCK_BYTES).map_err(damaged(0))?;
     let mut packet = 0;
     loop {
         if reader.interfaces().len() > MAX_INTERFACES {
@@ -77,7 +77,7 @@ fn pcapng(file: impl Read, take: &mut Take<'_>) -> Result<bool, ReadError> {
 
 fn pcap(file: impl Read, take: &mut Take<'_>) -> Result<bool, ReadError> {
     let damaged = |packet| move |source| ReadError::Pcap { packet, source };
-    let mut reader = PcapReader::with_capacity(file, MAX_BLOCK_OCTETS).map_err(damaged(0))?;
+    let mut reader = PcapReader::with_capacity(file, MAX_BLOCK_BYTES).map_err(damaged(0))?;
     let link = reader.header().datalink;
     let mut packet = 0;
     while let Some(found) = reader.next_packet() {

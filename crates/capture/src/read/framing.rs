@@ -5,8 +5,8 @@
 
 use rpcrdma_iwarp::protocol::{
     crc::Crc,
-    ddp::{Header, Placement, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, UNTAGGED_OCTETS, header_octets},
-    fpdu::{CRC_OCTETS, LENGTH_OCTETS, pad_octets},
+    ddp::{Header, Placement, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, UNTAGGED_OCTETS, header_bytes},
+    fpdu::{CRC_OCTETS, LENGTH_OCTETS, pad_bytes},
     mpa::{Frame, HEAD_OCTETS, Head, Kind},
     rdmap::{Opcode, READ_REQUEST_OCTETS},
 };
@@ -15,11 +15,11 @@ use rpcrdma_iwarp::protocol::{
 const CHAIN_FPDUS: usize = 3;
 /// After this many bytes in which a search has found nothing, a stream whose beginning was not captured does not count
 /// as iWARP. The longest FPDU has 65,544.
-const MAX_SKIPPED_OCTETS: u64 = 1 << 20;
+const MAX_SKIPPED_BYTES: u64 = 1 << 20;
 /// The beginning of both set-up frames.
 const KEY: &[u8] = b"MPA ID Re";
 /// Bytes that tell whether something looks like an FPDU.
-const LOOK_OCTETS: usize = LENGTH_OCTETS + UNTAGGED_OCTETS;
+const LOOK_BYTES: usize = LENGTH_OCTETS + UNTAGGED_OCTETS;
 
 /// The output of the framing.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(super) enum Unit<'a> {
         octets: usize,
     },
     Resumed {
-        skipped_octets: u64,
+        skipped_bytes: u64,
     },
     Unread(&'static str),
     /// The stream carries something else.
@@ -54,14 +54,14 @@ enum State {
 pub(super) struct Known {
     /// Whether CRCs are on, once that was seen.
     pub(super) crc: Option<bool>,
-    pub(super) searched_octets: u64,
+    pub(super) searched_bytes: u64,
 }
 
 #[derive(Debug)]
 pub(super) struct Framing {
     state: State,
     held: Vec<u8>,
-    skipped_octets: u64,
+    skipped_bytes: u64,
     /// Something was read in this direction.
     found: bool,
 }
@@ -77,7 +77,7 @@ impl Framing {
     /// `from_start`: the SYN was seen.
     pub(super) fn new(from_start: bool) -> Self {
         let state = if from_start { State::SetUp } else { State::Search };
-        Framing { state, held: Vec::new(), skipped_octets: 0, found: false }
+        Framing { state, held: Vec::new(), skipped_bytes: 0, found: false }
     }
 
     #[cfg(test)]
@@ -94,7 +94,7 @@ impl Framing {
     /// Bytes are missing here.
     pub(super) fn gap(&mut self) {
         if self.state != State::Ended {
-            self.skipped_octets += self.held.len() as u64;
+            self.skipped_bytes += self.held.len() as u64;
             self.held.clear();
             self.state = State::Search;
         }
@@ -119,8 +119,8 @@ impl Framing {
                 Step::Wait => break,
                 Step::Skip(octets) => {
                     at += octets;
-                    self.skipped_octets += octets as u64;
-                    if !self.found && self.skipped_octets > MAX_SKIPPED_OCTETS {
+                    self.skipped_bytes += octets as u64;
+                    if !self.found && self.skipped_bytes > MAX_SKIPPED_BYTES {
                         self.end();
                         return out(Unit::Foreign, known);
                     }
@@ -200,8 +200,8 @@ impl Framing {
                 Look::SetUp | Look::Fpdu if at > 0 => break,
                 found @ (Look::SetUp | Look::Fpdu) => {
                     self.state = if matches!(found, Look::SetUp) { State::SetUp } else { State::Fpdus };
-                    let skipped_octets = std::mem::take(&mut self.skipped_octets);
-                    return Step::Take(0, Some(Unit::Resumed { skipped_octets }));
+                    let skipped_bytes = std::mem::take(&mut self.skipped_bytes);
+                    return Step::Take(0, Some(Unit::Resumed { skipped_bytes }));
                 }
                 Look::GiveUp => {
                     self.end();
@@ -222,7 +222,7 @@ struct Fpdu {
 impl Fpdu {
     fn at(octets: &[u8]) -> Option<Fpdu> {
         let ulpdu_octets = usize::from(u16::from_be_bytes(*octets.first_chunk()?));
-        let octets = LENGTH_OCTETS + ulpdu_octets + pad_octets(ulpdu_octets) + CRC_OCTETS;
+        let octets = LENGTH_OCTETS + ulpdu_octets + pad_bytes(ulpdu_octets) + CRC_OCTETS;
         Some(Fpdu { ulpdu_octets, octets })
     }
 }
@@ -254,8 +254,8 @@ fn looks_right(here: &[u8], last: bool, known: &mut Known) -> Look {
         Some(true) => Fpdu::at(here).map_or(0, |frame| frame.octets),
     };
     let Some(whole) = here.get(..first) else { return more };
-    known.searched_octets += first as u64;
-    if known.searched_octets > super::MAX_SEARCHED_OCTETS {
+    known.searched_bytes += first as u64;
+    if known.searched_bytes > super::MAX_SEARCHED_BYTES {
         return Look::GiveUp;
     }
     if crc_is_right(whole) {
@@ -288,12 +288,12 @@ fn has_fpdu_header(here: &[u8]) -> Option<bool> {
         return Some(false);
     }
     let ulpdu_octets = Fpdu::at(here)?.ulpdu_octets;
-    if ulpdu_octets < header_octets(ddp) {
+    if ulpdu_octets < header_bytes(ddp) {
         return Some(false);
     }
-    let header = match Header::decode(here.get(LENGTH_OCTETS..here.len().min(LOOK_OCTETS))?) {
+    let header = match Header::decode(here.get(LENGTH_OCTETS..here.len().min(LOOK_BYTES))?) {
         Ok(header) => header,
-        Err(_) if here.len() < LOOK_OCTETS => return None,
+        Err(_) if here.len() < LOOK_BYTES => return None,
         Err(_) => return Some(false),
     };
     Some(match header.placement {
@@ -323,7 +323,7 @@ mod tests {
         let mut out = (ulpdu as u16).to_be_bytes().to_vec();
         out.extend(&header[..len]);
         out.extend(payload);
-        out.resize(LENGTH_OCTETS + ulpdu + pad_octets(ulpdu), 0);
+        out.resize(LENGTH_OCTETS + ulpdu + pad_bytes(ulpdu), 0);
         let mut sum = Crc::new();
         sum.update(&out);
         out.extend(if crc { sum.octets() } else { [0; 4] });
@@ -351,7 +351,7 @@ mod tests {
             let octets = [vec![0x40; 33], fpdu(&[5; 100], true), fpdu(b"", true)].concat();
             let seen: Vec<_> =
                 octets.chunks(step).flat_map(|octets| read(&mut framing, &mut known, octets, false)).collect();
-            assert_eq!(seen, ["Resumed { skipped_octets: 33 }", "ulpdu 118", "ulpdu 18"], "{step} at a time");
+            assert_eq!(seen, ["Resumed { skipped_bytes: 33 }", "ulpdu 118", "ulpdu 18"], "{step} at a time");
             assert_eq!(known.crc, Some(true));
         }
     }
@@ -362,10 +362,10 @@ mod tests {
         let two = [vec![9; 5], fpdu(b"one", false), fpdu(b"two", false)].concat();
         assert_eq!(read(&mut framing, &mut known, &two, false), [""; 0]);
         let seen = read(&mut framing, &mut known, &fpdu(b"three", false), false);
-        assert_eq!(seen, ["Resumed { skipped_octets: 5 }", "ulpdu 21", "ulpdu 21", "ulpdu 23"]);
+        assert_eq!(seen, ["Resumed { skipped_bytes: 5 }", "ulpdu 21", "ulpdu 21", "ulpdu 23"]);
         let (mut framing, mut known) = (Framing::new(false), Known::default());
         let seen = read(&mut framing, &mut known, &two, true);
-        assert_eq!(seen, ["Resumed { skipped_octets: 5 }", "ulpdu 21", "ulpdu 21"], "up to the end of the stream");
+        assert_eq!(seen, ["Resumed { skipped_bytes: 5 }", "ulpdu 21", "ulpdu 21"], "up to the end of the stream");
     }
 
     #[test]
@@ -384,17 +384,17 @@ mod tests {
         assert_eq!(read(&mut framing, &mut known, b"SSH-2.0", false), ["Foreign"]);
         assert!(framing.is_ended());
         let (mut framing, mut known) = (Framing::new(false), Known::default());
-        let most = vec![0xEE; MAX_SKIPPED_OCTETS as usize];
+        let most = vec![0xEE; MAX_SKIPPED_BYTES as usize];
         assert_eq!(read(&mut framing, &mut known, &most, false), [""; 0]);
-        assert_eq!(read(&mut framing, &mut known, &[0xEE; LOOK_OCTETS + 1], false), ["Foreign"]);
+        assert_eq!(read(&mut framing, &mut known, &[0xEE; LOOK_BYTES + 1], false), ["Foreign"]);
     }
 
     #[test]
     fn a_search_ends_at_its_limit() {
         let octets = fpdu(b"found", true);
-        let before = super::super::MAX_SEARCHED_OCTETS - octets.len() as u64;
-        for (searched_octets, expected) in [(before, "Resumed"), (before + 1, "Unread")] {
-            let (mut framing, mut known) = (Framing::new(false), Known { searched_octets, ..Known::default() });
+        let before = super::super::MAX_SEARCHED_BYTES - octets.len() as u64;
+        for (searched_bytes, expected) in [(before, "Resumed"), (before + 1, "Unread")] {
+            let (mut framing, mut known) = (Framing::new(false), Known { searched_bytes, ..Known::default() });
             let seen = read(&mut framing, &mut known, &octets, false);
             assert!(seen[0].starts_with(expected), "{seen:?}");
         }

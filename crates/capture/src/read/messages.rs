@@ -1,16 +1,16 @@
 //! From ULPDUs to RDMAP's messages: segments of one message are joined, as far as their bytes are looked at.
 //!
-//! Holds one untagged message for each queue and one tagged one, each direction: at most [`MAX_SEND_OCTETS`] of each.
+//! Holds one untagged message for each queue and one tagged one, each direction: at most [`MAX_SEND_BYTES`] of each.
 
 use rpcrdma_iwarp::protocol::{
-    ddp::{Header, Placement, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, header_octets},
+    ddp::{Header, Placement, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, header_bytes},
     rdmap::{Opcode, ReadRequest},
 };
 
 /// Bytes of a Send that are kept: more than any transport header with the RPC header behind it.
-pub(super) const MAX_SEND_OCTETS: usize = 64 << 10;
+pub(super) const MAX_SEND_BYTES: usize = 64 << 10;
 /// Bytes of a tagged message that are kept: as many as of a Send, since it may be a long call or reply.
-pub(super) const MAX_TAGGED_OCTETS: usize = MAX_SEND_OCTETS;
+pub(super) const MAX_TAGGED_BYTES: usize = MAX_SEND_BYTES;
 
 /// A message.
 #[derive(Debug)]
@@ -61,7 +61,7 @@ impl Messages {
     pub(super) fn ulpdu(&mut self, ulpdu: &[u8]) -> Vec<Whole> {
         let mut whole = Vec::new();
         let (Ok(header), Some(&control)) = (Header::decode(ulpdu), ulpdu.first()) else { return whole };
-        let payload = ulpdu.get(header_octets(control)..).unwrap_or_default();
+        let payload = ulpdu.get(header_bytes(control)..).unwrap_or_default();
         match header.placement {
             Placement::Tagged { stag, offset } => self.tagged(&header, (stag, offset), payload, &mut whole),
             Placement::Untagged { queue, msn, offset, invalidate } => {
@@ -87,7 +87,7 @@ impl Messages {
                 });
                 begun.octets = begun.octets.saturating_add(payload.len() as u64);
                 begun.fpdus = begun.fpdus.saturating_add(1);
-                keep(&mut begun.head, payload, MAX_SEND_OCTETS);
+                keep(&mut begun.head, payload, MAX_SEND_BYTES);
                 if header.last {
                     whole.extend(begun.whole());
                 } else {
@@ -117,7 +117,7 @@ impl Messages {
         run.octets = run.octets.saturating_add(payload.len() as u64);
         run.fpdus = run.fpdus.saturating_add(1);
         run.complete = header.last;
-        keep(&mut run.head, payload, MAX_TAGGED_OCTETS);
+        keep(&mut run.head, payload, MAX_TAGGED_BYTES);
         if header.last {
             whole.push(Whole::Tagged(run));
         } else {
@@ -192,13 +192,13 @@ mod tests {
         assert!(messages.ulpdu(&send(1, 0, false, &piece)).is_empty());
         let whole = messages.ulpdu(&send(1, 40_000, true, &piece));
         let [Whole::Send { octets: 80_000, head, .. }] = &whole[..] else { panic!("{whole:?}") };
-        assert_eq!(head.len(), MAX_SEND_OCTETS);
+        assert_eq!(head.len(), MAX_SEND_BYTES);
         let write = |offset, last| ulpdu(Opcode::Write, last, Placement::Tagged { stag: 7, offset }, &piece);
         assert!(messages.ulpdu(&write(100, false)).is_empty());
         assert!(messages.ulpdu(&write(40_100, false)).is_empty());
         let whole = messages.ulpdu(&write(0, true));
         let [Whole::Tagged(cut), Whole::Tagged(last)] = &whole[..] else { panic!("{whole:?}") };
-        assert!(!cut.complete && last.complete && cut.octets == 80_000 && cut.head.len() == MAX_TAGGED_OCTETS);
+        assert!(!cut.complete && last.complete && cut.octets == 80_000 && cut.head.len() == MAX_TAGGED_BYTES);
         assert!(messages.ulpdu(&write(u64::MAX, false)).is_empty(), "the end of the range is no next offset");
         assert_eq!(messages.ulpdu(&write(0, true)).len(), 2);
     }

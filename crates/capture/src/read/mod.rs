@@ -20,10 +20,10 @@ use std::io::{self, Read};
 /// TCP connections that are followed at a time; the one that was silent longest is given up for a new one.
 pub const MAX_CONNECTIONS: usize = 1024;
 /// Bytes that wait for earlier ones, over all connections.
-pub const MAX_WAITING_OCTETS: usize = 64 << 20;
+pub const MAX_WAITING_BYTES: usize = 64 << 20;
 /// Bytes whose CRC is computed in search of an FPDU, in a whole file: some seconds. Without a limit, a file made for
 /// it would take the square of its length.
-pub const MAX_SEARCHED_OCTETS: u64 = 1 << 30;
+pub const MAX_SEARCHED_BYTES: u64 = 1 << 30;
 
 /// Takes events.
 pub trait Sink {
@@ -75,7 +75,7 @@ pub struct Summary {
     /// Records.
     pub records: u64,
     /// Bytes that the capture lacks, as far as sequence numbers tell.
-    pub missing_octets: u64,
+    pub missing_bytes: u64,
     /// FPDUs with a wrong CRC.
     pub bad_crcs: u64,
     /// The file ends in the middle of a packet.
@@ -134,8 +134,8 @@ pub enum ReadError {
 #[derive(Debug, Default)]
 struct Shared {
     summary: Summary,
-    waiting_octets: usize,
-    searched_octets: u64,
+    waiting_bytes: usize,
+    searched_bytes: u64,
 }
 
 /// Reads a pcap or pcapng file to its end.

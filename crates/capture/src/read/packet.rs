@@ -19,11 +19,11 @@ pub(super) struct Segment<'a> {
 }
 
 /// The header of Linux "cooked" captures: the protocol stands at the end.
-const COOKED_OCTETS: usize = 16;
+const COOKED_BYTES: usize = 16;
 /// The header of their second version: the protocol stands at the beginning.
-const COOKED_2_OCTETS: usize = 20;
+const COOKED_2_BYTES: usize = 20;
 /// The header of BSD loopback: an address family.
-const LOOPBACK_OCTETS: usize = 4;
+const LOOPBACK_BYTES: usize = 4;
 
 /// The Ethertype of RoCE version 1.
 const ROCE_ETHER_TYPE: EtherType = EtherType(0x8915);
@@ -82,10 +82,10 @@ fn sliced(link: DataLink, octets: &[u8]) -> Option<LaxSlicedPacket<'_>> {
     Some(match link {
         DataLink::ETHERNET => LaxSlicedPacket::from_ethernet(octets).ok()?,
         DataLink::LINUX_SLL => {
-            LaxSlicedPacket::from_ether_type(ether_type(COOKED_OCTETS - 2)?, octets.get(COOKED_OCTETS..)?)
+            LaxSlicedPacket::from_ether_type(ether_type(COOKED_BYTES - 2)?, octets.get(COOKED_BYTES..)?)
         }
-        DataLink::LINUX_SLL2 => LaxSlicedPacket::from_ether_type(ether_type(0)?, octets.get(COOKED_2_OCTETS..)?),
-        DataLink::NULL | DataLink::LOOP => LaxSlicedPacket::from_ip(octets.get(LOOPBACK_OCTETS..)?).ok()?,
+        DataLink::LINUX_SLL2 => LaxSlicedPacket::from_ether_type(ether_type(0)?, octets.get(COOKED_2_BYTES..)?),
+        DataLink::NULL | DataLink::LOOP => LaxSlicedPacket::from_ip(octets.get(LOOPBACK_BYTES..)?).ok()?,
         DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 | DataLink::Unknown(12 | 14) => {
             LaxSlicedPacket::from_ip(octets).ok()?
         }

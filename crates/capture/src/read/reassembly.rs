@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 /// Bytes that wait in one direction: the largest receive window of Linux's defaults.
-pub(super) const MAX_DIRECTION_OCTETS: usize = 6 << 20;
+pub(super) const MAX_DIRECTION_BYTES: usize = 6 << 20;
 /// Segments that wait in one direction.
 pub(super) const MAX_DIRECTION_SEGMENTS: usize = 16_384;
 
@@ -26,7 +26,7 @@ pub(super) struct Reassembly {
     /// How many bytes came out or are missing: the position of `next`.
     position: u64,
     waiting: BTreeMap<u64, Vec<u8>>,
-    waiting_octets: usize,
+    waiting_bytes: usize,
 }
 
 impl Reassembly {
@@ -48,8 +48,8 @@ impl Reassembly {
     }
 
     #[cfg(test)]
-    pub(super) fn waiting_octets(&self) -> usize {
-        self.waiting_octets
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.waiting_bytes
     }
 
     /// Where `sequence` lies from `next`.
@@ -85,12 +85,12 @@ impl Reassembly {
         let longer = self.waiting.get(&at).is_none_or(|held| held.len() < payload.len());
         if longer {
             let held = self.waiting.insert(at, payload.to_vec()).map_or(0, |held| held.len());
-            self.waiting_octets = self.waiting_octets + payload.len() - held;
+            self.waiting_bytes = self.waiting_bytes + payload.len() - held;
             *all_waiting = *all_waiting + payload.len() - held;
         }
-        while self.waiting_octets > MAX_DIRECTION_OCTETS
+        while self.waiting_bytes > MAX_DIRECTION_BYTES
             || self.waiting.len() > MAX_DIRECTION_SEGMENTS
-            || (*all_waiting > super::MAX_WAITING_OCTETS && !self.waiting.is_empty())
+            || (*all_waiting > super::MAX_WAITING_BYTES && !self.waiting.is_empty())
         {
             self.skip(all_waiting, out)?;
         }
@@ -156,7 +156,7 @@ impl Reassembly {
     fn drain<E>(&mut self, all_waiting: &mut usize, out: &mut dyn FnMut(Piece<'_>) -> Result<(), E>) -> Result<(), E> {
         while let Some(entry) = self.waiting.first_entry().filter(|entry| *entry.key() <= self.position) {
             let (at, held) = entry.remove_entry();
-            self.waiting_octets -= held.len();
+            self.waiting_bytes -= held.len();
             *all_waiting = all_waiting.saturating_sub(held.len());
             let old = usize::try_from(self.position - at).unwrap_or(usize::MAX);
             if let Some(new) = held.get(old..).filter(|new| !new.is_empty()) {
@@ -218,15 +218,15 @@ mod tests {
     fn waiting_octets_end_at_the_limit() {
         let mut run = Run::new(0);
         let piece = vec![7; 1 << 16];
-        let most = MAX_DIRECTION_OCTETS / piece.len();
+        let most = MAX_DIRECTION_BYTES / piece.len();
         for number in 0..most {
             run.segment(8 + (number * piece.len()) as u32, &piece);
         }
-        assert_eq!((run.stream.waiting_octets(), run.waiting), (MAX_DIRECTION_OCTETS, MAX_DIRECTION_OCTETS));
+        assert_eq!((run.stream.waiting_bytes(), run.waiting), (MAX_DIRECTION_BYTES, MAX_DIRECTION_BYTES));
         assert!(run.gaps.is_empty());
         run.segment(8 + (most * piece.len()) as u32, &[1]);
-        assert_eq!((run.stream.waiting_octets(), run.waiting, &run.gaps[..]), (0, 0, &[8][..]));
-        assert_eq!(run.octets.len(), MAX_DIRECTION_OCTETS + 1);
+        assert_eq!((run.stream.waiting_bytes(), run.waiting, &run.gaps[..]), (0, 0, &[8][..]));
+        assert_eq!(run.octets.len(), MAX_DIRECTION_BYTES + 1);
     }
 
     proptest! {

@@ -8,19 +8,19 @@ use rpcrdma_oncrpc::RPC_VERSION;
 use std::borrow::Cow;
 
 /// Bytes of a record that are kept: as many as of a Send. All calls but WRITE are shorter, and most listings.
-const MAX_KEPT_OCTETS: usize = 64 << 10;
+const MAX_KEPT_BYTES: usize = 64 << 10;
 /// A mark that announces more bytes than this is not a mark: records in use have some MiB.
-const MAX_RECORD_OCTETS: u64 = 64 << 20;
+const MAX_RECORD_BYTES: u64 = 64 << 20;
 /// The mark of a fragment.
-const MARK_OCTETS: usize = 4;
+const MARK_BYTES: usize = 4;
 /// The bit of a mark that says: this is the record's last fragment.
 const LAST: u32 = 1 << 31;
 /// Bytes that show whether something looks like a record: the mark, the XID, the kind, and what follows it.
-const LOOK_OCTETS: usize = MARK_OCTETS + 12;
+const LOOK_BYTES: usize = MARK_BYTES + 12;
 /// The shortest Call: a header without credential and verifier.
-const MIN_CALL_OCTETS: u32 = 40;
+const MIN_CALL_BYTES: u32 = 40;
 /// The shortest Reply: a rejection.
-const MIN_REPLY_OCTETS: u32 = 20;
+const MIN_REPLY_BYTES: u32 = 20;
 
 /// A record.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Records {
             return Cow::Borrowed(octets);
         }
         self.held.extend_from_slice(octets);
-        if self.held.len() < LOOK_OCTETS {
+        if self.held.len() < LOOK_BYTES {
             return Cow::Borrowed(&[]);
         }
         let held = std::mem::take(&mut self.held);
@@ -89,13 +89,13 @@ impl Records {
                 State::Mark => {
                     self.held.push(*first);
                     rest = behind;
-                    let Some(&mark) = self.held.first_chunk::<MARK_OCTETS>() else { continue };
+                    let Some(&mark) = self.held.first_chunk::<MARK_BYTES>() else { continue };
                     self.held.clear();
                     let mark = u32::from_be_bytes(mark);
                     let (octets, last) = (mark & !LAST, mark & LAST != 0);
                     self.record.octets = self.record.octets.saturating_add(octets.into());
                     self.record.fragments = self.record.fragments.saturating_add(1);
-                    if self.record.octets > MAX_RECORD_OCTETS {
+                    if self.record.octets > MAX_RECORD_BYTES {
                         self.gap();
                         return Ok(());
                     }
@@ -103,7 +103,7 @@ impl Records {
                 }
                 State::Fragment(left, last) => {
                     let here = rest.get(..left as usize).unwrap_or(rest);
-                    let room = MAX_KEPT_OCTETS.saturating_sub(self.record.head.len());
+                    let room = MAX_KEPT_BYTES.saturating_sub(self.record.head.len());
                     self.record.head.extend(here.iter().take(room));
                     rest = rest.get(here.len()..).unwrap_or_default();
                     // At most `left`.
@@ -124,16 +124,16 @@ impl Records {
 /// Whether a record with a Call begins here, or with a Reply for which a call waits.
 fn looks_right(octets: &[u8], is_called: &dyn Fn(u32) -> bool) -> bool {
     let word = |index: usize| {
-        let at = MARK_OCTETS * index;
+        let at = MARK_BYTES * index;
         octets.get(at..)?.first_chunk().map(|raw| u32::from_be_bytes(*raw))
     };
     let (Some(mark), Some(xid), Some(kind), Some(behind)) = (word(0), word(1), word(2), word(3)) else { return false };
     let (octets, last) = (mark & !LAST, mark & LAST != 0);
     let long_enough = |least| !last || octets >= least;
-    u64::from(octets) <= MAX_RECORD_OCTETS
+    u64::from(octets) <= MAX_RECORD_BYTES
         && match kind {
-            0 => behind == RPC_VERSION && long_enough(MIN_CALL_OCTETS),
-            1 => behind <= 1 && long_enough(MIN_REPLY_OCTETS) && is_called(xid),
+            0 => behind == RPC_VERSION && long_enough(MIN_CALL_BYTES),
+            1 => behind <= 1 && long_enough(MIN_REPLY_BYTES) && is_called(xid),
             _ => false,
         }
 }
@@ -172,7 +172,7 @@ mod tests {
         for size in [1, 3, 16, 17, 100, stream.len()] {
             let pieces: Vec<&[u8]> = stream.chunks(size).collect();
             let found = read(&mut Records::new(), &pieces, false);
-            assert_eq!(found, [(40, 1, 40), (49, 1, 49), (100_040, 1, MAX_KEPT_OCTETS)], "pieces of {size}");
+            assert_eq!(found, [(40, 1, 40), (49, 1, 49), (100_040, 1, MAX_KEPT_BYTES)], "pieces of {size}");
         }
         let mut cut = call(4, 0);
         cut[..4].copy_from_slice(&16_u32.to_be_bytes());
@@ -192,7 +192,7 @@ mod tests {
             b"MPA ID Req Frame\x50\x02\0\x0c",
         ];
         assert_eq!(read(&mut records, &other, true), []);
-        assert!(records.held.len() < LOOK_OCTETS);
+        assert!(records.held.len() < LOOK_BYTES);
         // A Reply is only taken for one when there was a Call.
         let reply = record(&[9, 1, 0, 0, 0, 0], 0);
         assert_eq!(read(&mut Records::new(), &[&reply], false), []);
@@ -214,14 +214,11 @@ mod tests {
 
     #[test]
     fn a_record_ends_at_the_limit() {
-        let most = MAX_RECORD_OCTETS as usize;
+        let most = MAX_RECORD_BYTES as usize;
         let head = call(1, 0);
         let marked = |octets: u32| [&octets.to_be_bytes()[..], &head[4..]].concat();
         let fits = marked(LAST | most as u32);
-        assert_eq!(
-            read(&mut Records::new(), &[&fits, &vec![0; most - 40]], false),
-            [(most as u64, 1, MAX_KEPT_OCTETS)]
-        );
+        assert_eq!(read(&mut Records::new(), &[&fits, &vec![0; most - 40]], false), [(most as u64, 1, MAX_KEPT_BYTES)]);
         assert_eq!(read(&mut Records::new(), &[&marked(LAST | (most as u32 + 1)), &vec![0; most]], false), []);
         // In two fragments, one byte more: what follows is searched for the next record.
         let two = [&marked(40)[..], &(LAST | (most as u32 - 39)).to_be_bytes()].concat();

@@ -112,7 +112,7 @@ fn pass(decoder: &mut Decoder, words: usize) -> Option<()> {
 
 /// The same for a message whose other parts follow.
 pub(super) fn beginning(octets: &Bytes, called: impl FnOnce(u32) -> Option<Called>) -> Option<Rpc> {
-    let body = Body { kept: octets.clone(), missing_octets: None, items: &[] };
+    let body = Body { kept: octets.clone(), missing_bytes: None, items: &[] };
     message(&body, false, called).map(|(rpc, _)| rpc)
 }
 

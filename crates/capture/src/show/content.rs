@@ -5,14 +5,14 @@ use crate::{
     content::{Content, Field, Operation, Value},
     event, names,
 };
-use rpcrdma_nfs::v4::{STATE_ID_OTHER_OCTETS, StateId, Status};
+use rpcrdma_nfs::v4::{STATE_ID_OTHER_BYTES, StateId, Status};
 use serde_json::{Map, Value as Json};
 use std::fmt::Write as _;
 
 /// Bytes of a name that text shows; JSON has it whole, which the protocol's types bound.
-const MAX_SHOWN_NAME_OCTETS: usize = 128;
+const MAX_SHOWN_NAME_BYTES: usize = 128;
 /// Bytes of a handle that text shows at its beginning and at its end, where servers put what differs most.
-const SHOWN_HANDLE_OCTETS: (usize, usize) = (2, 4);
+const SHOWN_HANDLE_BYTES: (usize, usize) = (2, 4);
 
 /// The operations with their fields. The name of an operation that `named` has named already is left out.
 pub(super) fn text(content: &Content, named: Option<&str>) -> String {
@@ -74,7 +74,7 @@ fn field(field: &Field) -> String {
 }
 
 /// The name of a stateid that stands for no open or lock of its own (RFC 8881 section 8.2.3).
-fn special(sequence: u32, octets: &[u8; STATE_ID_OTHER_OCTETS]) -> Option<&'static str> {
+fn special(sequence: u32, octets: &[u8; STATE_ID_OTHER_BYTES]) -> Option<&'static str> {
     let named = [
         (StateId::ANONYMOUS, "anonymous"),
         (StateId::BYPASS, "bypass"),
@@ -86,7 +86,7 @@ fn special(sequence: u32, octets: &[u8; STATE_ID_OTHER_OCTETS]) -> Option<&'stat
 }
 
 pub(super) fn handle(octets: &[u8]) -> String {
-    let (first, last) = SHOWN_HANDLE_OCTETS;
+    let (first, last) = SHOWN_HANDLE_BYTES;
     match (octets.get(..first), octets.len().checked_sub(last).and_then(|at| octets.get(at..))) {
         (Some(begin), Some(end)) if octets.len() > first + last => {
             format!("{}..{}", super::json::hex(begin), super::json::hex(end))
@@ -107,7 +107,7 @@ fn words(octets: &[u8]) -> String {
 }
 
 fn name(octets: &[u8]) -> String {
-    let shown = octets.get(..MAX_SHOWN_NAME_OCTETS).unwrap_or(octets);
+    let shown = octets.get(..MAX_SHOWN_NAME_BYTES).unwrap_or(octets);
     // A name must not end the quotes that it stands in.
     let text = names::escaped(shown).replace('"', "\\\"");
     if shown.len() == octets.len() { format!("\"{text}\"") } else { format!("\"{text}\"..({} bytes)", octets.len()) }

@@ -23,9 +23,9 @@ pub(super) fn event(event: &Event) -> String {
         EventKind::SetUp(kind, frame) => set_up(*kind, frame),
         EventKind::Unread(why) => format!("not read from here on: {why}"),
         EventKind::Gap { octets } => format!("{} not in the capture", count(*octets, "byte")),
-        EventKind::Resumed { skipped_octets: 0 } => "read from here on".into(),
-        EventKind::Resumed { skipped_octets } => {
-            format!("read again from here on, after {} that could not be", count(*skipped_octets, "byte"))
+        EventKind::Resumed { skipped_bytes: 0 } => "read from here on".into(),
+        EventKind::Resumed { skipped_bytes } => {
+            format!("read again from here on, after {} that could not be", count(*skipped_bytes, "byte"))
         }
         EventKind::BadCrc { octets } => format!("FPDU with a wrong CRC, {}", count(*octets as u64, "byte")),
         EventKind::Send { opcode, invalidate, octets, message, .. } => {
@@ -41,12 +41,12 @@ pub(super) fn event(event: &Event) -> String {
                         let _ = write!(text, ": {cause}");
                     }
                 }
-                Message::Transport { header, inline_octets, rpc, continues } => {
+                Message::Transport { header, inline_bytes, rpc, continues } => {
                     text += " ";
                     let rpc = rpc.map(|rpc| self::rpc(rpc, content));
                     // The last part of a message that came in several completes it.
                     let rpc = rpc.or(content.map(|content| content::text(content, None).trim_start().to_owned()));
-                    text += &header_text::text(header, *inline_octets, rpc, *continues);
+                    text += &header_text::text(header, *inline_bytes, rpc, *continues);
                 }
             }
             text
@@ -180,8 +180,8 @@ pub(super) fn summary(summary: &Summary) -> String {
     if summary.record_connections > 0 {
         let _ = write!(text, ", {}", count(summary.records, "record"));
     }
-    if summary.missing_octets > 0 {
-        let _ = write!(text, ", {} missing", count(summary.missing_octets, "byte"));
+    if summary.missing_bytes > 0 {
+        let _ = write!(text, ", {} missing", count(summary.missing_bytes, "byte"));
     }
     if summary.bad_crcs > 0 {
         let _ = write!(text, ", {}", count(summary.bad_crcs, "wrong CRC"));

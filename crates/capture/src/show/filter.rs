@@ -1,6 +1,6 @@
 //! Passes on the events of calls of interest, with their replies, and leaves out the rest.
 //!
-//! Holds events about which it cannot decide yet, at most [`MAX_HELD_OCTETS`]: only the RDMA Read Response names a long
+//! Holds events about which it cannot decide yet, at most [`MAX_HELD_BYTES`]: only the RDMA Read Response names a long
 //! call's procedure, and only the reply shows whether a call is slow. Undecided events that must make room are shown.
 
 use crate::{
@@ -10,9 +10,9 @@ use crate::{
 use std::{collections::BTreeMap, io, time::Duration};
 
 /// Bytes of events that are held, by what each may take: some seconds of a busy server.
-pub const MAX_HELD_OCTETS: usize = 64 << 20;
+pub const MAX_HELD_BYTES: usize = 64 << 20;
 /// The least that an event counts for, in bytes.
-const EVENT_OCTETS: usize = 1 << 10;
+const EVENT_BYTES: usize = 1 << 10;
 /// How many bytes of memory each byte of a message's header and chunk lists takes.
 const HEADER_FACTOR: u64 = 4;
 /// The longest header that is kept.
@@ -89,7 +89,7 @@ pub struct Filtered<S> {
     wanted: Wanted,
     sink: S,
     calls: BTreeMap<(u64, u64), Call>,
-    held_octets: usize,
+    held_bytes: usize,
     last_time: Duration,
 }
 
@@ -99,7 +99,7 @@ fn weight(event: &Event) -> usize {
         EventKind::Send { octets, .. } => octets.min(&MAX_HEADER_OCTETS) * HEADER_FACTOR,
         _ => 0,
     };
-    EVENT_OCTETS + octets as usize
+    EVENT_BYTES + octets as usize
 }
 
 fn answered_after(event: &Event) -> Option<Duration> {
@@ -112,7 +112,7 @@ fn answered_after(event: &Event) -> Option<Duration> {
 impl<S: Sink> Filtered<S> {
     /// Filters what goes to `sink`.
     pub fn new(wanted: Wanted, sink: S) -> Self {
-        Filtered { wanted, sink, calls: BTreeMap::new(), held_octets: 0, last_time: Duration::ZERO }
+        Filtered { wanted, sink, calls: BTreeMap::new(), held_bytes: 0, last_time: Duration::ZERO }
     }
 
     fn show(&mut self, events: &[Event]) -> io::Result<()> {
@@ -122,7 +122,7 @@ impl<S: Sink> Filtered<S> {
     /// Takes a call out; gives what is held of it.
     fn take(&mut self, key: (u64, u64)) -> Option<Call> {
         let call = self.calls.remove(&key)?;
-        self.held_octets -= Self::octets(&call);
+        self.held_bytes -= Self::octets(&call);
         Some(call)
     }
 
@@ -130,14 +130,14 @@ impl<S: Sink> Filtered<S> {
     fn octets(call: &Call) -> usize {
         match call {
             Call::Held(held) => held.octets,
-            Call::Shown | Call::LeftOut => EVENT_OCTETS,
+            Call::Shown | Call::LeftOut => EVENT_BYTES,
         }
     }
 
     fn put(&mut self, key: (u64, u64), call: Call) -> io::Result<()> {
-        self.held_octets += Self::octets(&call);
+        self.held_bytes += Self::octets(&call);
         self.calls.insert(key, call);
-        while self.held_octets > MAX_HELD_OCTETS
+        while self.held_bytes > MAX_HELD_BYTES
             && let Some(oldest) = self.calls.first_key_value().map(|(key, _)| *key)
         {
             if let Some(Call::Held(held)) = self.take(oldest) {
@@ -155,7 +155,7 @@ impl<S: Sink> Sink for Filtered<S> {
         let key = (event.connection.number, tag.number);
         let took = answered_after(event);
         let mut held = match self.take(key) {
-            None => Held { events: Vec::new(), began: event.time, named: None, octets: EVENT_OCTETS },
+            None => Held { events: Vec::new(), began: event.time, named: None, octets: EVENT_BYTES },
             Some(Call::Held(held)) => held,
             Some(Call::Shown) => {
                 self.sink.event(event)?;
@@ -194,7 +194,7 @@ impl<S: Sink> Sink for Filtered<S> {
                 self.show(&held.events)?;
             }
         }
-        self.held_octets = 0;
+        self.held_bytes = 0;
         self.sink.finish(summary)
     }
 }

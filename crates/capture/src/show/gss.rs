@@ -37,8 +37,8 @@ pub(super) fn text(gss: &Gss) -> String {
     if !gss.context.is_empty() {
         let _ = write!(text, ", context {}", super::content::handle(&gss.context));
     }
-    if gss.verifier_octets > 0 {
-        let _ = write!(text, ", verifier {}", gss.verifier_octets);
+    if gss.verifier_bytes > 0 {
+        let _ = write!(text, ", verifier {}", gss.verifier_bytes);
     }
     let _ = match gss.body {
         GssBody::Plain => Ok(()),
@@ -46,11 +46,11 @@ pub(super) fn text(gss: &Gss) -> String {
         GssBody::Signed { sequence } => write!(text, ", signed for sequence {sequence}"),
         GssBody::Sealed { octets } => write!(text, ", {octets} bytes sealed"),
         GssBody::Token { octets } => write!(text, ", token of {octets} bytes"),
-        GssBody::Answer { major: 0, window, token_octets, .. } => {
-            write!(text, ", made, window {window}, token of {token_octets} bytes")
+        GssBody::Answer { major: 0, window, token_bytes, .. } => {
+            write!(text, ", made, window {window}, token of {token_bytes} bytes")
         }
-        GssBody::Answer { major: CONTINUE_NEEDED, token_octets, .. } => {
-            write!(text, ", goes on, token of {token_octets} bytes")
+        GssBody::Answer { major: CONTINUE_NEEDED, token_bytes, .. } => {
+            write!(text, ", goes on, token of {token_bytes} bytes")
         }
         GssBody::Answer { major, minor, .. } => write!(text, ", refused: major {major:#010x}, minor {minor:#010x}"),
     };
@@ -65,15 +65,15 @@ pub(super) fn json(gss: &Gss) -> Value {
         "service": gss.call.service.map(service),
         "sequence": gss.call.sequence,
         "context": super::json::hex(&gss.context),
-        "verifier_octets": gss.verifier_octets,
+        "verifier_octets": gss.verifier_bytes,
     });
     let more = match gss.body {
         GssBody::Plain => json!({}),
         GssBody::Signed { sequence } => json!({ "signed_sequence": sequence }),
         GssBody::Sealed { octets } => json!({ "sealed_octets": octets }),
         GssBody::Token { octets } => json!({ "token_octets": octets }),
-        GssBody::Answer { major, minor, window, token_octets } => {
-            json!({ "major": major, "minor": minor, "window": window, "token_octets": token_octets })
+        GssBody::Answer { major, minor, window, token_bytes } => {
+            json!({ "major": major, "minor": minor, "window": window, "token_octets": token_bytes })
         }
     };
     if let (Value::Object(fields), Value::Object(more)) = (&mut fields, more) {

@@ -15,7 +15,7 @@ const MAX_TOLD_CHUNKS: usize = 4;
 const MAX_TOLD_PROPERTIES: usize = 12;
 
 /// `rpc`: the RPC header that follows, in words. `continues`: the message is a later part of a sequence.
-pub(super) fn text(header: &TransportHeader, inline_octets: u64, rpc: Option<String>, continues: bool) -> String {
+pub(super) fn text(header: &TransportHeader, inline_bytes: u64, rpc: Option<String>, continues: bool) -> String {
     let mut text = header.type_name().to_owned();
     if continues {
         text += " continued";
@@ -29,7 +29,7 @@ pub(super) fn text(header: &TransportHeader, inline_octets: u64, rpc: Option<Str
         TransportHeader::V2(header) => text += &of_version_2(header),
     }
     if header.has_payload() {
-        let _ = write!(text, ", {} inline", count(inline_octets, "byte"));
+        let _ = write!(text, ", {} inline", count(inline_bytes, "byte"));
     }
     if header.flags().more {
         text += ", to be continued";

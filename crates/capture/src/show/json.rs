@@ -63,7 +63,7 @@ pub(super) fn summary(summary: &Summary) -> Value {
             "other_connections": summary.other_connections,
             "messages": summary.messages,
             "records": summary.records,
-            "missing_octets": summary.missing_octets,
+            "missing_octets": summary.missing_bytes,
             "bad_crcs": summary.bad_crcs,
             "cut_short": summary.cut_short,
     })
@@ -109,7 +109,7 @@ fn kind(kind: &EventKind) -> Value {
         }
         EventKind::Unread(why) => json!({ "type": "unread", "reason": why }),
         EventKind::Gap { octets } => json!({ "type": "gap", "octets": octets }),
-        EventKind::Resumed { skipped_octets } => json!({ "type": "resumed", "skipped_octets": skipped_octets }),
+        EventKind::Resumed { skipped_bytes } => json!({ "type": "resumed", "skipped_octets": skipped_bytes }),
         EventKind::BadCrc { octets } => json!({ "type": "bad_crc", "octets": octets }),
         EventKind::Send { opcode, invalidate, octets, fpdus, message, since_call } => {
             let mut fields = json!({
@@ -123,12 +123,12 @@ fn kind(kind: &EventKind) -> Value {
                 Message::Empty => {}
                 Message::Partial => fields["partial"] = true.into(),
                 Message::Unreadable(error) => fields["error"] = error.to_string().into(),
-                Message::Transport { header, inline_octets, rpc, continues } => {
+                Message::Transport { header, inline_bytes, rpc, continues } => {
                     fields["header"] = header_json::fields(header);
                     if *continues {
                         fields["continues"] = true.into();
                     }
-                    fields["inline_octets"] = (*inline_octets).into();
+                    fields["inline_octets"] = (*inline_bytes).into();
                     fields["rpc"] = rpc.map_or(Value::Null, rpc_fields);
                 }
             }

@@ -12,7 +12,7 @@ mod ladder;
 mod statistics;
 mod text;
 
-pub use filter::{Filtered, MAX_HELD_OCTETS, Wanted};
+pub use filter::{Filtered, MAX_HELD_BYTES, Wanted};
 pub use json::Json;
 pub use ladder::{Ladder, MAX_HELD_LINES, Style};
 pub use statistics::{MAX_PROCEDURES, MAX_STATUSES, Statistics};

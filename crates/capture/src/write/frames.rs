@@ -1,16 +1,16 @@
 //! Where MPA's frames end in a byte stream, so that each begins a packet of its own. Readers like tshark look for an
 //! FPDU only at the beginning of a segment.
 //!
-//! Holds at most one frame that is not complete: less than [`MAX_FRAME_OCTETS`].
+//! Holds at most one frame that is not complete: less than [`MAX_FRAME_BYTES`].
 
 use rpcrdma_iwarp::protocol::{
-    fpdu::{CRC_OCTETS, LENGTH_OCTETS, pad_octets},
+    fpdu::{CRC_OCTETS, LENGTH_OCTETS, pad_bytes},
     mpa::HEAD_OCTETS,
 };
 
 /// The longest frame: an FPDU with a ULPDU of 65,535 bytes.
 #[cfg(test)]
-const MAX_FRAME_OCTETS: usize = LENGTH_OCTETS + 65_535 + pad_octets(65_535) + CRC_OCTETS;
+const MAX_FRAME_BYTES: usize = LENGTH_OCTETS + 65_535 + pad_bytes(65_535) + CRC_OCTETS;
 /// The beginning of both set-up frames.
 const KEY: &[u8] = b"MPA ID Re";
 
@@ -75,7 +75,7 @@ fn length(state: &mut State, octets: &[u8]) -> Option<usize> {
         }
         State::Fpdus => {
             let ulpdu = usize::from(u16::from_be_bytes(*octets.first_chunk()?));
-            Some(LENGTH_OCTETS + ulpdu + pad_octets(ulpdu) + CRC_OCTETS)
+            Some(LENGTH_OCTETS + ulpdu + pad_bytes(ulpdu) + CRC_OCTETS)
         }
         State::Unknown => Some(octets.len()),
     }
@@ -109,8 +109,8 @@ mod tests {
         stream.extend([0, 20]);
         stream.extend([7; 20 + 2 + 4]);
         stream.extend([0xFF, 0xFF]);
-        stream.extend(vec![7; MAX_FRAME_OCTETS - 2]);
-        let expected = [28, 28, MAX_FRAME_OCTETS];
+        stream.extend(vec![7; MAX_FRAME_BYTES - 2]);
+        let expected = [28, 28, MAX_FRAME_BYTES];
         assert_eq!(stream.len(), expected.iter().sum::<usize>());
         assert_eq!(frames(&mut Frames::new(), &stream), expected);
         for step in [1, 3, 27, 29, 1000] {

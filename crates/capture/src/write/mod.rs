@@ -1,6 +1,6 @@
 //! Writing a capture: taps copy bytes to a bounded queue, one writer turns them into packets of a pcapng file.
 //!
-//! The queue owns the copies. When more than [`Options::pending_octets`] wait, bytes are left out and counted; the
+//! The queue owns the copies. When more than [`Options::pending_bytes`] wait, bytes are left out and counted; the
 //! next packet of that stream says in its comment how many. An error of the file ends the capture, never a connection.
 
 mod frames;
@@ -21,28 +21,28 @@ use std::{
 };
 
 /// Bytes that may wait for the writer: some tenths of a second of a fast disk, or a burst of 32 calls of 1 MiB.
-pub const DEFAULT_PENDING_OCTETS: usize = 32 << 20;
+pub const DEFAULT_PENDING_BYTES: usize = 32 << 20;
 /// TCP payload bytes in a packet at most: with its headers it fits an IP packet's 16-bit length, and readers' buffers.
-pub const MAX_SEGMENT_OCTETS: usize = 32 << 10;
+pub const MAX_SEGMENT_BYTES: usize = 32 << 10;
 /// TCP payload bytes in a packet at least.
-pub const MIN_SEGMENT_OCTETS: usize = 64;
+pub const MIN_SEGMENT_BYTES: usize = 64;
 /// Bytes of the file's buffer: a few packets.
-const FILE_BUFFER_OCTETS: usize = 256 << 10;
+const FILE_BUFFER_BYTES: usize = 256 << 10;
 
 /// How a capture is written.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// TCP payload bytes in a packet, from [`MIN_SEGMENT_OCTETS`] to [`MAX_SEGMENT_OCTETS`]; 1448 is what Ethernet
+    /// TCP payload bytes in a packet, from [`MIN_SEGMENT_BYTES`] to [`MAX_SEGMENT_BYTES`]; 1448 is what Ethernet
     /// carries.
-    pub segment_octets: usize,
-    /// See [`DEFAULT_PENDING_OCTETS`].
-    pub pending_octets: usize,
+    pub segment_bytes: usize,
+    /// See [`DEFAULT_PENDING_BYTES`].
+    pub pending_bytes: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { segment_octets: MAX_SEGMENT_OCTETS, pending_octets: DEFAULT_PENDING_OCTETS }
+        Options { segment_bytes: MAX_SEGMENT_BYTES, pending_bytes: DEFAULT_PENDING_BYTES }
     }
 }
 
@@ -55,7 +55,7 @@ pub struct Written {
     /// Bytes of TCP payload in them.
     pub octets: u64,
     /// Bytes that were left out because the writer was behind.
-    pub dropped_octets: u64,
+    pub dropped_bytes: u64,
     /// Connections that were left out for the same reason.
     pub dropped_connections: u64,
 }
@@ -77,10 +77,10 @@ pub enum WriteError {
 
 /// A tap and the writer of what it sees. The writer's [`run`](CaptureWriter::run) belongs on a thread of its own.
 pub fn capture(clock: Arc<dyn Clock>, options: Options) -> (Arc<Capture>, CaptureWriter) {
-    let queue = Arc::new(Queue::new(options.pending_octets));
-    let segment_octets = options.segment_octets.clamp(MIN_SEGMENT_OCTETS, MAX_SEGMENT_OCTETS);
+    let queue = Arc::new(Queue::new(options.pending_bytes));
+    let segment_bytes = options.segment_bytes.clamp(MIN_SEGMENT_BYTES, MAX_SEGMENT_BYTES);
     let tap = Capture { queue: queue.clone(), clock, next: AtomicU64::new(0) };
-    (Arc::new(tap), CaptureWriter { queue, segment_octets })
+    (Arc::new(tap), CaptureWriter { queue, segment_bytes })
 }
 
 /// The tap, which sees the connections. The capture ends with [`finish`](Capture::finish) or when it is dropped.
@@ -146,7 +146,7 @@ impl Drop for Stream {
 /// Writes the file.
 pub struct CaptureWriter {
     queue: Arc<Queue>,
-    segment_octets: usize,
+    segment_bytes: usize,
 }
 
 impl CaptureWriter {
@@ -155,8 +155,8 @@ impl CaptureWriter {
     /// # Errors
     /// If the file cannot be written. The taps then copy nothing any more.
     pub fn run(self, file: impl Write) -> Result<Written, WriteError> {
-        let packets = packets::Packets::new(BufWriter::with_capacity(FILE_BUFFER_OCTETS, file))?;
-        let mut streams = streams::Streams::new(packets, self.segment_octets, self.queue.limit_octets());
+        let packets = packets::Packets::new(BufWriter::with_capacity(FILE_BUFFER_BYTES, file))?;
+        let mut streams = streams::Streams::new(packets, self.segment_bytes, self.queue.limit_bytes());
         loop {
             match self.queue.take() {
                 queue::Taken::Events(events) => {
@@ -166,8 +166,8 @@ impl CaptureWriter {
                     self.queue.done(&events);
                 }
                 queue::Taken::Idle => streams.flush()?,
-                queue::Taken::Finished { dropped_octets, dropped_connections } => {
-                    return streams.finish(dropped_octets, dropped_connections);
+                queue::Taken::Finished { dropped_bytes, dropped_connections } => {
+                    return streams.finish(dropped_bytes, dropped_connections);
                 }
             }
         }
@@ -182,6 +182,6 @@ impl Drop for CaptureWriter {
 
 impl std::fmt::Debug for CaptureWriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("CaptureWriter").field("segment_octets", &self.segment_octets).finish_non_exhaustive()
+        f.debug_struct("CaptureWriter").field("segment_octets", &self.segment_bytes).finish_non_exhaustive()
     }
 }

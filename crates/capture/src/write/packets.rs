@@ -25,7 +25,7 @@ use std::{
 /// Hops that a packet may still make: what Linux begins with.
 const HOP_LIMIT: u8 = 64;
 /// The window that every packet offers. The real one is not known.
-const WINDOW_OCTETS: u16 = u16::MAX;
+const WINDOW_BYTES: u16 = u16::MAX;
 
 /// What a TCP header says besides its ports.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,7 +94,7 @@ impl<W: Write> Packets<W> {
             (IpAddr::V4(from), IpAddr::V4(to)) => builder.ipv4(from.octets(), to.octets(), HOP_LIMIT),
             (from, to) => builder.ipv6(v6(from), v6(to), HOP_LIMIT),
         };
-        let mut builder = builder.tcp(from.0.port(), to.0.port(), header.sequence, WINDOW_OCTETS);
+        let mut builder = builder.tcp(from.0.port(), to.0.port(), header.sequence, WINDOW_BYTES);
         if let Some(acknowledgment) = header.acknowledgment {
             builder = builder.ack(acknowledgment);
         }

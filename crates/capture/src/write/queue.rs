@@ -11,9 +11,9 @@ use std::{
 };
 
 /// The bytes that an event counts for besides its own, so that many small ones are bounded too.
-const EVENT_OCTETS: usize = 128;
+const EVENT_BYTES: usize = 128;
 /// Slices of one direction are joined up to this size: a system call's worth.
-const JOINED_OCTETS: usize = 128 << 10;
+const JOINED_BYTES: usize = 128 << 10;
 /// Events that the writer takes at a time, so that what it has taken is soon given back to the limit.
 const BATCH_EVENTS: usize = 32;
 
@@ -28,8 +28,8 @@ pub(super) enum Event {
 impl Event {
     fn weight(&self) -> usize {
         match self {
-            Event::Octets { octets, .. } => EVENT_OCTETS + octets.len(),
-            _ => EVENT_OCTETS,
+            Event::Octets { octets, .. } => EVENT_BYTES + octets.len(),
+            _ => EVENT_BYTES,
         }
     }
 }
@@ -38,7 +38,7 @@ impl Event {
 pub(super) enum Taken {
     Events(Vec<Event>),
     Idle,
-    Finished { dropped_octets: u64, dropped_connections: u64 },
+    Finished { dropped_bytes: u64, dropped_connections: u64 },
 }
 
 #[derive(Default)]
@@ -48,7 +48,7 @@ struct State {
     weight: usize,
     /// Bytes left out since the last that were kept, by connection and direction.
     lost: BTreeMap<(u64, bool), u64>,
-    dropped_octets: u64,
+    dropped_bytes: u64,
     dropped_connections: u64,
     finished: bool,
     /// The writer has nothing to do and has not yet got the request to flush.
@@ -58,16 +58,16 @@ struct State {
 pub(super) struct Queue {
     state: Mutex<State>,
     came: Condvar,
-    limit_octets: usize,
+    limit_bytes: usize,
 }
 
 impl Queue {
-    pub(super) fn new(limit_octets: usize) -> Self {
-        Queue { state: Mutex::default(), came: Condvar::new(), limit_octets }
+    pub(super) fn new(limit_bytes: usize) -> Self {
+        Queue { state: Mutex::default(), came: Condvar::new(), limit_bytes }
     }
 
-    pub(super) fn limit_octets(&self) -> usize {
-        self.limit_octets
+    pub(super) fn limit_bytes(&self) -> usize {
+        self.limit_bytes
     }
 
     /// Nothing that runs under the lock panics half-way, so a poisoned state is still whole.
@@ -87,7 +87,7 @@ impl Queue {
     /// Says whether there was room.
     pub(super) fn open(&self, event: Event) -> bool {
         let mut state = self.lock();
-        if state.finished || state.weight + EVENT_OCTETS > self.limit_octets {
+        if state.finished || state.weight + EVENT_BYTES > self.limit_bytes {
             state.dropped_connections += u64::from(!state.finished);
             return false;
         }
@@ -101,16 +101,16 @@ impl Queue {
             return;
         }
         let key = (id, direction == Direction::Sent);
-        if state.weight.saturating_add(octets.len() + EVENT_OCTETS) > self.limit_octets {
+        if state.weight.saturating_add(octets.len() + EVENT_BYTES) > self.limit_bytes {
             *state.lost.entry(key).or_default() += octets.len() as u64;
-            state.dropped_octets += octets.len() as u64;
+            state.dropped_bytes += octets.len() as u64;
             return;
         }
         let lost_before = state.lost.remove(&key).unwrap_or(0);
         if lost_before == 0
             && let Some(Event::Octets { id: last, direction: way, octets: joined, .. }) = state.events.back_mut()
             && (*last, *way) == (id, direction)
-            && joined.len() + octets.len() <= JOINED_OCTETS
+            && joined.len() + octets.len() <= JOINED_BYTES
         {
             joined.extend_from_slice(octets);
             state.weight += octets.len();
@@ -150,8 +150,8 @@ impl Queue {
                 return Taken::Events(state.events.drain(..count).collect());
             }
             if state.finished {
-                let (dropped_octets, dropped_connections) = (state.dropped_octets, state.dropped_connections);
-                return Taken::Finished { dropped_octets, dropped_connections };
+                let (dropped_bytes, dropped_connections) = (state.dropped_bytes, state.dropped_connections);
+                return Taken::Finished { dropped_bytes, dropped_connections };
             }
             if !state.flushed {
                 state.flushed = true;
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn the_limit_holds_to_the_octet_and_losses_are_told() {
         let room = 1000;
-        let queue = Queue::new(2 * EVENT_OCTETS + room);
+        let queue = Queue::new(2 * EVENT_BYTES + room);
         assert!(open(&queue));
         queue.octets(0, Direction::Sent, NOW, &vec![1; room]);
         queue.octets(0, Direction::Sent, NOW, &[2]);
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(octets.len(), 20, "slices of one direction are joined");
         queue.finish();
         queue.octets(0, Direction::Sent, NOW, &[6]);
-        let Taken::Finished { dropped_octets: 5, dropped_connections: 1 } = queue.take() else { panic!() };
+        let Taken::Finished { dropped_bytes: 5, dropped_connections: 1 } = queue.take() else { panic!() };
     }
 
     #[test]

@@ -35,14 +35,14 @@ struct Connection {
 pub(super) struct Streams<W: Write> {
     packets: Packets<W>,
     open: BTreeMap<u64, Connection>,
-    segment_octets: usize,
-    limit_octets: usize,
+    segment_bytes: usize,
+    limit_bytes: usize,
     written: Written,
 }
 
 impl<W: Write> Streams<W> {
-    pub(super) fn new(packets: Packets<W>, segment_octets: usize, limit_octets: usize) -> Self {
-        Streams { packets, open: BTreeMap::new(), segment_octets, limit_octets, written: Written::default() }
+    pub(super) fn new(packets: Packets<W>, segment_bytes: usize, limit_bytes: usize) -> Self {
+        Streams { packets, open: BTreeMap::new(), segment_bytes, limit_bytes, written: Written::default() }
     }
 
     pub(super) fn event(&mut self, event: &Event) -> Result<(), WriteError> {
@@ -56,14 +56,14 @@ impl<W: Write> Streams<W> {
                 };
                 if *lost_before > 0 {
                     let held = connection.ends[from].frames.lose_track();
-                    connection.segments(&mut self.packets, *time, from, &held, self.segment_octets)?;
-                    connection.ends[from].lose(*lost_before, self.limit_octets);
+                    connection.segments(&mut self.packets, *time, from, &held, self.segment_bytes)?;
+                    connection.ends[from].lose(*lost_before, self.limit_bytes);
                 }
                 self.written.octets += octets.len() as u64;
-                connection.octets(&mut self.packets, *time, from, octets, self.segment_octets)
+                connection.octets(&mut self.packets, *time, from, octets, self.segment_bytes)
             }
             &Event::Close { id, time } => match self.open.remove(&id) {
-                Some(connection) => connection.close(&mut self.packets, time, self.segment_octets),
+                Some(connection) => connection.close(&mut self.packets, time, self.segment_bytes),
                 None => Ok(()),
             },
         }
@@ -100,29 +100,29 @@ impl<W: Write> Streams<W> {
     }
 
     /// Writes what is held of connections that are still open, without a FIN.
-    pub(super) fn finish(mut self, dropped_octets: u64, dropped_connections: u64) -> Result<Written, WriteError> {
+    pub(super) fn finish(mut self, dropped_bytes: u64, dropped_connections: u64) -> Result<Written, WriteError> {
         let time = self.packets.last_time;
         for (_, mut connection) in std::mem::take(&mut self.open) {
-            connection.flush(&mut self.packets, time, self.segment_octets)?;
+            connection.flush(&mut self.packets, time, self.segment_bytes)?;
         }
-        let comment = (dropped_octets > 0 || dropped_connections > 0).then(|| {
+        let comment = (dropped_bytes > 0 || dropped_connections > 0).then(|| {
             format!(
-                "{dropped_octets} bytes and {dropped_connections} connections are not in this file: more than {} bytes \
+                "{dropped_bytes} bytes and {dropped_connections} connections are not in this file: more than {} bytes \
                  would have waited to be written",
-                self.limit_octets
+                self.limit_bytes
             )
         });
         let packets = self.packets.finish(comment)?;
-        Ok(Written { packets, dropped_octets, dropped_connections, ..self.written })
+        Ok(Written { packets, dropped_bytes, dropped_connections, ..self.written })
     }
 }
 
 impl End {
-    fn lose(&mut self, octets: u64, limit_octets: usize) {
+    fn lose(&mut self, octets: u64, limit_bytes: usize) {
         // Wraps, as sequence numbers do.
         self.next = self.next.wrapping_add(octets as u32);
         self.comment = Some(format!(
-            "{octets} bytes before these are not in this file: more than {limit_octets} bytes would have waited to be \
+            "{octets} bytes before these are not in this file: more than {limit_bytes} bytes would have waited to be \
              written"
         ));
     }
@@ -167,10 +167,10 @@ impl Connection {
         time: Duration,
         from: usize,
         octets: &[u8],
-        segment_octets: usize,
+        segment_bytes: usize,
     ) -> Result<(), WriteError> {
         let mut frames = std::mem::replace(&mut self.ends[from].frames, Frames::new());
-        let result = frames.push(octets, |frame| self.segments(packets, time, from, frame, segment_octets));
+        let result = frames.push(octets, |frame| self.segments(packets, time, from, frame, segment_bytes));
         self.ends[from].frames = frames;
         result
     }
@@ -181,9 +181,9 @@ impl Connection {
         time: Duration,
         from: usize,
         octets: &[u8],
-        segment_octets: usize,
+        segment_bytes: usize,
     ) -> Result<(), WriteError> {
-        let mut pieces = octets.chunks(segment_octets).peekable();
+        let mut pieces = octets.chunks(segment_bytes).peekable();
         while let Some(piece) = pieces.next() {
             let header = Header {
                 acknowledgment: Some(self.ends[1 - from].next),
@@ -199,11 +199,11 @@ impl Connection {
         &mut self,
         packets: &mut Packets<W>,
         time: Duration,
-        segment_octets: usize,
+        segment_bytes: usize,
     ) -> Result<(), WriteError> {
         for from in 0..2 {
             let held = self.ends[from].frames.lose_track();
-            self.segments(packets, time, from, &held, segment_octets)?;
+            self.segments(packets, time, from, &held, segment_bytes)?;
         }
         Ok(())
     }
@@ -212,9 +212,9 @@ impl Connection {
         mut self,
         packets: &mut Packets<W>,
         time: Duration,
-        segment_octets: usize,
+        segment_bytes: usize,
     ) -> Result<(), WriteError> {
-        self.flush(packets, time, segment_octets)?;
+        self.flush(packets, time, segment_bytes)?;
         let fin = Header { fin: true, ..Header::default() };
         self.control(packets, time, 0, fin, true)?;
         self.control(packets, time, 1, fin, true)?;

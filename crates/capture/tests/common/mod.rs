@@ -11,7 +11,7 @@ use rpcrdma_iwarp::{
     protocol::{
         crc::Crc,
         ddp::{Header as Ddp, Placement, UNTAGGED_OCTETS},
-        fpdu::{CRC_OCTETS, pad_octets},
+        fpdu::{CRC_OCTETS, pad_bytes},
         mpa::{Enhanced, Frame, Head, Kind},
         rdmap::{Opcode, ReadRequest},
     },
@@ -54,7 +54,7 @@ pub(crate) fn fpdu(opcode: Opcode, last: bool, placement: Placement, payload: &[
     let mut out = u16::try_from(ulpdu).unwrap().to_be_bytes().to_vec();
     out.extend(&header[..len]);
     out.extend(payload);
-    out.resize(2 + ulpdu + pad_octets(ulpdu), 0);
+    out.resize(2 + ulpdu + pad_bytes(ulpdu), 0);
     let mut crc = Crc::new();
     crc.update(&out);
     out.extend(crc.octets());
@@ -156,8 +156,8 @@ pub(crate) fn exchange() -> Vec<(bool, Vec<u8>)> {
 }
 
 /// The exchange's capture.
-pub(crate) fn captured(initiator: &str, responder: &str, segment_octets: usize) -> (Vec<u8>, Written) {
-    captured_steps(exchange(), initiator, responder, segment_octets)
+pub(crate) fn captured(initiator: &str, responder: &str, segment_bytes: usize) -> (Vec<u8>, Written) {
+    captured_steps(exchange(), initiator, responder, segment_bytes)
 }
 
 /// The capture of these steps.
@@ -165,10 +165,10 @@ pub(crate) fn captured_steps(
     steps: Vec<(bool, Vec<u8>)>,
     initiator: &str,
     responder: &str,
-    segment_octets: usize,
+    segment_bytes: usize,
 ) -> (Vec<u8>, Written) {
     let mut options = Options::default();
-    options.segment_octets = segment_octets;
+    options.segment_bytes = segment_bytes;
     let (tap, writer) = capture(Arc::new(Ticking(AtomicU64::new(0))), options);
     let mut stream = tap.connection(initiator.parse().unwrap(), responder.parse().unwrap(), true);
     for (from_initiator, octets) in steps {

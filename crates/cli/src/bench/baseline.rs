@@ -19,7 +19,7 @@ use std::{
 };
 
 /// A request: about an NFS call.
-const REQUEST_OCTETS: usize = 128;
+const REQUEST_BYTES: usize = 128;
 /// The peer shall answer each request with a block.
 const ANSWER: u8 = b'A';
 /// The peer shall send blocks without end.
@@ -78,7 +78,7 @@ pub(super) fn measure(block: usize, time: Duration, apart: bool) -> Result<[Repo
         anyhow::Ok(Report { op, block, depth: 1, elapsed, sample, cpu_s, server_cpu_s, rpcrdma, nfs, connections })
     };
     let request = part(ANSWER, "baseline_request", |stream, octets| {
-        stream.write_all(&[0; REQUEST_OCTETS])?;
+        stream.write_all(&[0; REQUEST_BYTES])?;
         Ok(stream.read_exact(octets)?)
     })?;
     let stream = part(STREAM, "baseline_stream", |stream, octets| Ok(stream.read_exact(octets)?))?;
@@ -118,7 +118,7 @@ pub(super) fn peer(address: SocketAddr, block: usize, cpu: Option<usize>) -> Res
         let mut kind = [0];
         stream.read_exact(&mut kind)?;
         // A part ends when the other side closes its connection.
-        let mut request = [0; REQUEST_OCTETS];
+        let mut request = [0; REQUEST_BYTES];
         while (kind == [STREAM] || stream.read_exact(&mut request).is_ok()) && stream.write_all(&octets).is_ok() {}
     }
     Ok(())

@@ -270,7 +270,7 @@ impl Memory for Block {
         &self.octets
     }
 
-    fn octets_mut(&mut self) -> &mut [u8] {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.octets
     }
 }
@@ -300,9 +300,9 @@ mod tests {
         let ring = Ring::new(100);
         let mut buffer = ring.take();
         assert_eq!(buffer.capacity(), 100);
-        let address = buffer.octets_mut().as_ptr();
+        let address = buffer.bytes_mut().as_ptr();
         drop(buffer);
-        assert_eq!(ring.take().octets_mut().as_ptr(), address);
+        assert_eq!(ring.take().bytes_mut().as_ptr(), address);
     }
 
     #[test]

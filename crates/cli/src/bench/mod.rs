@@ -39,13 +39,13 @@ use target::Target;
 use tokio::sync::{oneshot, watch};
 
 /// The bytes of a block unless told otherwise.
-const BLOCK_OCTETS: u32 = 1 << 20;
+const BLOCK_BYTES: u32 = 1 << 20;
 /// How long a measurement takes unless told otherwise.
 const TIME: Duration = Duration::from_secs(5);
 /// The same for each line of a comparison of versions, all rounds together.
 const VERSIONS_TIME: Duration = Duration::from_millis(500);
 /// The most bytes in a block: no server takes more in one call.
-const MAX_BLOCK_OCTETS: usize = 64 << 20;
+const MAX_BLOCK_BYTES: usize = 64 << 20;
 /// The most calls under way on one connection, far above any server's credits.
 const MAX_DEPTH: u64 = 4096;
 /// The most connections: each has a thread.
@@ -165,8 +165,8 @@ impl Op {
 fn parse_block(text: &str) -> Result<u32, String> {
     let octets = args::parse_size(text)?;
     match u32::try_from(octets) {
-        Ok(block) if octets <= MAX_BLOCK_OCTETS => Ok(block),
-        _ => Err(format!("{text:?} is above the limit of {} MiB", MAX_BLOCK_OCTETS >> 20)),
+        Ok(block) if octets <= MAX_BLOCK_BYTES => Ok(block),
+        _ => Err(format!("{text:?} is above the limit of {} MiB", MAX_BLOCK_BYTES >> 20)),
     }
 }
 
@@ -176,7 +176,7 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
-    let block = args.block.unwrap_or(BLOCK_OCTETS);
+    let block = args.block.unwrap_or(BLOCK_BYTES);
     if let Some(address) = args.baseline_peer {
         return baseline::peer(address, block as usize, args.cpu);
     }

@@ -15,7 +15,7 @@ use rpcrdma_nfs::attr::{FileType, NewAttributes};
 use rpcrdma_nfs_client::{Access, CreateHow, File, Node, Verifier, Writer};
 
 /// The bytes of a file that is made to be written over.
-const NEW_FILE_OCTETS: u64 = 256 << 20;
+const NEW_FILE_BYTES: u64 = 256 << 20;
 /// The permissions of a file that is made.
 const NEW_FILE_MODE: u32 = 0o644;
 
@@ -48,7 +48,7 @@ impl Target {
         let found = match session.files.walk(&session.root, &path, true).await {
             Err(error) if op == Op::Write && error.is_absent() => {
                 let (node, file) = make(&session, &path).await.with_context(|| At::new(&url.path))?;
-                return Ok(Self { node, file: Some(file), octets: NEW_FILE_OCTETS });
+                return Ok(Self { node, file: Some(file), octets: NEW_FILE_BYTES });
             }
             Err(error) => return Err(session.explained(error, &path).await).with_context(|| At::new(&url.path)),
             Ok(found) => found,
@@ -94,8 +94,8 @@ async fn make(session: &Session, path: &[u8]) -> Result<(Node, File)> {
     let octets = pattern(session.transfer.write);
     let mut writer = Writer::new(file.clone(), session.transfer.write, DEPTH);
     let mut offset = 0;
-    while offset < NEW_FILE_OCTETS {
-        let len = block.min(NEW_FILE_OCTETS - offset);
+    while offset < NEW_FILE_BYTES {
+        let len = block.min(NEW_FILE_BYTES - offset);
         writer.write(offset, octets.slice(..len as usize)).await?;
         offset += len;
     }

@@ -16,7 +16,7 @@ use rpcrdma_nfs_client::{Cause, Error, File, Span, Verifier, Writer};
 use std::{cell::Cell, sync::Arc};
 
 /// Bytes that a server is asked to copy in one call: the work between two updates of the progress.
-const COPY_OCTETS: u64 = 256 << 20;
+const COPY_BYTES: u64 = 256 << 20;
 /// How often lost data is copied again before the copy fails.
 const COPIED_AGAIN_TIMES: u32 = 16;
 
@@ -125,7 +125,7 @@ impl Moving<'_> {
         while let Some(segment) = segments.next().await? {
             let mut at = segment.start;
             while at < segment.end {
-                let count = (segment.end - at).min(COPY_OCTETS);
+                let count = (segment.end - at).min(COPY_BYTES);
                 let copied = match self.source.copy(self.target, Span { source_offset: at, offset: at, count }).await {
                     Err(error) if may_go_through(&error) => {
                         self.copier.ways.copies_nothing.set(error.is_not_supported());

@@ -164,7 +164,7 @@ pub(super) fn describe(message: &Bytes, classify: Option<Role>) -> String {
     line
 }
 
-fn header_text(shown: &Shown, message_octets: usize) -> String {
+fn header_text(shown: &Shown, message_bytes: usize) -> String {
     let prefix = shown.prefix();
     let mut line = prefix.type_name().map_or(format!("header type {}", prefix.header_type), str::to_owned);
     for flag in prefix.flags.names() {
@@ -181,7 +181,7 @@ fn header_text(shown: &Shown, message_octets: usize) -> String {
             line += &lists::text(&chunks.lists);
         }
         match &header.body {
-            Body::Msg(_) => line += &format!(", {} bytes of payload", message_octets.saturating_sub(*end)),
+            Body::Msg(_) => line += &format!(", {} bytes of payload", message_bytes.saturating_sub(*end)),
             _ if header.is_grant() => line += ", nothing but the grant",
             Body::Error(error) => {
                 line += &error.name().map_or(format!(", error {}", error.code()), |name| format!(", {name}"));

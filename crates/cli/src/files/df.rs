@@ -47,15 +47,15 @@ pub(crate) async fn run(args: DfArgs) -> Result<()> {
                 continue;
             }
         };
-        let used = status.total_octets.saturating_sub(status.free_octets);
+        let used = status.total_bytes.saturating_sub(status.free_bytes);
         if json {
             let mut object = Map::new();
             names::insert_json(&mut object, "path", &url.path);
             for (key, value) in [
-                ("size", status.total_octets),
+                ("size", status.total_bytes),
                 ("used", used),
-                ("free", status.free_octets),
-                ("available", status.available_octets),
+                ("free", status.free_bytes),
+                ("available", status.available_bytes),
                 ("files", status.total_files),
                 ("files_free", status.free_files),
                 ("files_available", status.available_files),
@@ -66,7 +66,7 @@ pub(crate) async fn run(args: DfArgs) -> Result<()> {
             continue;
         }
         let human = |bytes: u64| names::size(bytes, args.human_readable);
-        let (size, available) = (human(status.total_octets), human(status.available_octets));
+        let (size, available) = (human(status.total_bytes), human(status.available_bytes));
         let (used, percent, files) = (human(used), percent(&status), status.available_files);
         write!(out, "{size:>15} {used:>15} {available:>15} {percent:>4} {files:>12} ")?;
         out.write_all(&names::for_output(&url.path))?;
@@ -78,8 +78,8 @@ pub(crate) async fn run(args: DfArgs) -> Result<()> {
 
 /// How much of what users can have is in use, rounded up, as df(1) counts it.
 fn percent(status: &Space) -> String {
-    let used = u128::from(status.total_octets.saturating_sub(status.free_octets));
-    match used + u128::from(status.available_octets) {
+    let used = u128::from(status.total_bytes.saturating_sub(status.free_bytes));
+    match used + u128::from(status.available_bytes) {
         0 => "-".into(),
         all => format!("{}%", (used * 100).div_ceil(all)),
     }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     fn status(total: u64, free: u64, available: u64) -> Space {
-        Space { total_octets: total, free_octets: free, available_octets: available, ..Space::default() }
+        Space { total_bytes: total, free_bytes: free, available_bytes: available, ..Space::default() }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use rpcrdma_nfs_client::{Found, ReadOk};
 use std::path::{Path, PathBuf};
 
 /// The largest file that is read in this way.
-pub(super) const SMALL_OCTETS: u64 = 64 << 10;
+pub(super) const SMALL_BYTES: u64 = 64 << 10;
 /// Such calls under way.
 pub(super) const CALLS: usize = 96;
 
@@ -52,7 +52,7 @@ impl Copier {
     pub(super) fn is_small(&self, found: &Found, local: &Path, most: u32) -> bool {
         let Attributes { file_type, size, .. } = found.attributes;
         file_type == FileType::Regular
-            && size <= SMALL_OCTETS.min(most.into())
+            && size <= SMALL_BYTES.min(most.into())
             && !self.placing.inplace
             && !self.xattrs
             && (!self.placing.resume || part_path(local).is_some_and(|part| part.symlink_metadata().is_err()))

@@ -10,7 +10,7 @@ use rpcrdma_nfs::attr::NewAttributes;
 use rpcrdma_nfs_client::{Handle, Name, NewFile};
 
 /// The largest file that counts as small.
-pub(super) const SMALL_OCTETS: u64 = 64 << 10;
+pub(super) const SMALL_BYTES: u64 = 64 << 10;
 /// Small files under way, beside [`FILES`](crate::copy::FILES) others: 6 MiB at most.
 pub(super) const SMALL_FILES: usize = 96;
 /// The mode of a file that is not whole: nobody else opens it.

@@ -5,7 +5,7 @@
 //! open, so that no link on the way leads elsewhere; files are opened without waiting, and looked at again when they
 //! are open. Only what the user himself names, without `-r`, may be a symbolic link.
 
-use super::small::SMALL_OCTETS;
+use super::small::SMALL_BYTES;
 use crate::copy::{DEPTH, block_size};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -161,10 +161,10 @@ impl Local {
 }
 
 /// The block size with which a file of unknown size is read.
-const UNSIZED_BLOCK_OCTETS: u32 = 64 << 10;
+const UNSIZED_BLOCK_BYTES: u32 = 64 << 10;
 
 /// The unit in which the kernel counts storage.
-const STAT_BLOCK_OCTETS: u64 = 512;
+const STAT_BLOCK_BYTES: u64 = 512;
 
 /// The bytes of an open file, without its holes.
 pub(super) struct Octets {
@@ -182,11 +182,11 @@ impl Octets {
     pub(super) fn new(file: File, facts: &Facts, largest: u32) -> Result<Self> {
         let is_unsized = facts.blocks == 0 && (facts.size == 0 || next_data(&file, 0, facts.size)?.is_some());
         let (size, block) = match is_unsized {
-            true => (None, largest.clamp(1, UNSIZED_BLOCK_OCTETS)),
+            true => (None, largest.clamp(1, UNSIZED_BLOCK_BYTES)),
             false => (Some(facts.size), block_size(facts.size, largest, DEPTH).0),
         };
         // Holes are not looked for in a small file with as much storage as it has bytes: it hardly has any.
-        let is_full = facts.size <= SMALL_OCTETS && facts.blocks.saturating_mul(STAT_BLOCK_OCTETS) >= facts.size;
+        let is_full = facts.size <= SMALL_BYTES && facts.blocks.saturating_mul(STAT_BLOCK_BYTES) >= facts.size;
         let run = if size.is_some() && is_full { 0..facts.size } else { 0..0 };
         Ok(Self { file, block, size, run })
     }
@@ -259,7 +259,7 @@ fn next_data(file: &File, offset: u64, size: u64) -> Result<Option<Range<u64>>> 
 fn read_full(file: &File, buffer: &mut Buffer, len: usize, offset: u64) -> Result<usize> {
     let mut filled = 0;
     while filled < len {
-        match file.read_at(&mut buffer.octets_mut()[filled..len], offset + filled as u64)? {
+        match file.read_at(&mut buffer.bytes_mut()[filled..len], offset + filled as u64)? {
             0 => break,
             read => filled += read,
         }

@@ -6,7 +6,7 @@
 
 use super::{
     Copier, default_mode,
-    small::{SMALL_OCTETS, Small},
+    small::{SMALL_BYTES, Small},
     source::{Facts, Local, Octets},
 };
 use crate::{
@@ -56,7 +56,7 @@ fn all_of_small(octets: &Octets, first: Option<&(u64, Bytes)>) -> Option<Bytes> 
         Some((0, data)) => data.clone(),
         Some(_) => return None,
     };
-    let is_all = octets.size() == Some(data.len() as u64) && data.len() as u64 <= SMALL_OCTETS;
+    let is_all = octets.size() == Some(data.len() as u64) && data.len() as u64 <= SMALL_BYTES;
     is_all.then_some(data)
 }
 

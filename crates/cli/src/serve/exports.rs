@@ -1,7 +1,7 @@
 //! What is exported: `--export PATH[,pseudo=/NAME][,ro][,clients=CIDR][,sec=FLAVOURS]`, and the directory that stands
 //! alone, which is `/`.
 
-use rpcrdma_nfs::mount::MAX_PATH_OCTETS;
+use rpcrdma_nfs::mount::MAX_PATH_BYTES;
 use rpcrdma_nfsd::{Cidr, Securities, Security};
 use std::{
     ffi::{OsStr, OsString},
@@ -11,7 +11,7 @@ use std::{
 };
 
 /// The longest name that file systems have, in bytes.
-const MAX_NAME_OCTETS: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 
 /// A directory as clients may use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -129,14 +129,14 @@ fn normal(path: &[u8]) -> Result<Vec<u8>, String> {
         if matches!(name, b"." | b"..") {
             return Err(format!("{} is not a name", shown(name)));
         }
-        if name.len() > MAX_NAME_OCTETS {
-            return Err(format!("a name in it is longer than {MAX_NAME_OCTETS} bytes"));
+        if name.len() > MAX_NAME_BYTES {
+            return Err(format!("a name in it is longer than {MAX_NAME_BYTES} bytes"));
         }
         normal.push(b'/');
         normal.extend_from_slice(name);
     }
-    if normal.len() > MAX_PATH_OCTETS {
-        return Err(format!("it is longer than {MAX_PATH_OCTETS} bytes"));
+    if normal.len() > MAX_PATH_BYTES {
+        return Err(format!("it is longer than {MAX_PATH_BYTES} bytes"));
     }
     Ok(if normal.is_empty() { b"/".to_vec() } else { normal })
 }

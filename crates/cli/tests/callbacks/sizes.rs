@@ -38,7 +38,7 @@ impl World {
     async fn new(server: &Server, env: &Env, name: &str, way: Way, support: ReverseSupport, max_call: u32) -> Self {
         let has = Session::new(connect(server, way, VERSION, env).await.0, &format!("has {name}")).await;
         let connecting = connect_with(server, way, VERSION, env, |options| {
-            (options.inline_octets, options.reverse_support) = (RECEIVES, support);
+            (options.inline_bytes, options.reverse_support) = (RECEIVES, support);
         });
         let (client, calls) = connecting.await;
         Self { has, waits: Session::with(client, &format!("waits {name}"), 2, max_call).await, calls }

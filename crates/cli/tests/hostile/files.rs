@@ -4,7 +4,7 @@ use crate::{
     calls::Way,
     common::contents,
     rpc::{self, NFS, Status, Xdr},
-    stage::{FILE_OCTETS, Stage},
+    stage::{FILE_BYTES, Stage},
 };
 use std::fs;
 
@@ -246,7 +246,7 @@ fn sizes_and_positions_at_the_end_of_their_range_are_answered() {
         client.wants("a size", SETATTR, &file(&root).words(&[0, 0, 0, 1]).u64(0).words(&[0, 0, 0]), &[ISDIR, INVAL]);
         // The count differs from the length of the data: the server must not invent bytes or read beyond the data.
         let write = |count: u32, data: &[u8]| file(&regular).u64(0).words(&[count, 2]).opaque(data);
-        let same = &contents(FILE_OCTETS)[..4];
+        let same = &contents(FILE_BYTES)[..4];
         client.wants("count", WRITE, &write(5, same), &[OK, INVAL, GARBAGE, IO]);
         client.wants("count", WRITE, &write(u32::MAX, same), &[OK, INVAL, GARBAGE, IO]);
         client.wants("count", WRITE, &write(0, same), &[OK, INVAL, GARBAGE, IO]);
@@ -286,7 +286,7 @@ fn sizes_and_positions_at_the_end_of_their_range_are_answered() {
         client.wants("into itself", RENAME, &at(&root, b"dir").opaque(&inside).opaque(b"x"), &[INVAL]);
         client.wants("", RMDIR, &at(&root, b"dir"), &[OK]);
     }
-    assert!(fs::read(&secret).unwrap() == contents(FILE_OCTETS), "the file is as it was");
+    assert!(fs::read(&secret).unwrap() == contents(FILE_BYTES), "the file is as it was");
     let names: Vec<_> = fs::read_dir(secret.parent().unwrap()).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names.len(), 3, "nothing was left: {names:?}");
     stage.finish();

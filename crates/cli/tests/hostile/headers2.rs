@@ -22,7 +22,7 @@ pub(crate) const ERR_SYSTEM: u32 = 100;
 const CREDITS: u32 = 64 << 16 | 16;
 const BARRIER_XID: u32 = 0xBA88_1E88;
 /// The length of a version error in version 1's layout.
-const ERR_VERS_1_OCTETS: usize = 28;
+const ERR_VERS_1_BYTES: usize = 28;
 
 pub(crate) fn prefix(xid: u32, kind: u32, flags: u32) -> Xdr {
     Xdr::default().words(&[xid, 2, CREDITS, kind, flags])
@@ -77,7 +77,7 @@ impl Said {
     pub(crate) fn read(message: &[u8]) -> Self {
         let (xid, kind) = (word(message, 0), word(message, 12));
         let field = |at: usize| if message.len() >= at + 4 { word(message, at) } else { 0 };
-        if kind == ERROR && message.len() == ERR_VERS_1_OCTETS && field(16) == ERR_VERS && field(20) <= 2 {
+        if kind == ERROR && message.len() == ERR_VERS_1_BYTES && field(16) == ERR_VERS && field(20) <= 2 {
             return Said::ErrorOf1 { xid, version: word(message, 4), low: field(20), high: field(24) };
         }
         // A version error may repeat the version of the message that it answers.

@@ -33,7 +33,7 @@ const RDMAP_OPERATION: Code = (0, 2, 6);
 const RDMAP_UNSPECIFIED: Code = (0, 2, 0xFF);
 
 /// The size of the server's receives in bytes.
-const RECEIVE_OCTETS: usize = 4096;
+const RECEIVE_BYTES: usize = 4096;
 
 fn null() -> Vec<u8> {
     rpc::inline(&rpc::null(77))
@@ -115,9 +115,9 @@ fn cases() -> Vec<(String, Vec<u8>, Code)> {
     let other = Untagged { opcode: SEND_INVALIDATE, offset: 32, ..send }.fpdu(&null()[32..]);
     case("a message that becomes another", [first, other].concat(), RDMAP_OPERATION);
 
-    case("a Send longer than the receive", send.fpdu(&[0; RECEIVE_OCTETS + 1]), DDP_TOO_LONG);
-    let first = Untagged { last: false, ..send }.fpdu(&[0; RECEIVE_OCTETS]);
-    let next = Untagged { offset: RECEIVE_OCTETS as u32, ..send }.fpdu(&[0]);
+    case("a Send longer than the receive", send.fpdu(&[0; RECEIVE_BYTES + 1]), DDP_TOO_LONG);
+    let first = Untagged { last: false, ..send }.fpdu(&[0; RECEIVE_BYTES]);
+    let next = Untagged { offset: RECEIVE_BYTES as u32, ..send }.fpdu(&[0]);
     case("a Send longer than the receive, in two parts", [first, next].concat(), DDP_TOO_LONG);
     let invalid = Untagged { opcode: SEND_INVALIDATE, invalidate: 0x00C0_FFEE, ..send };
     case("an invalidation of what is not there", invalid.fpdu(&null()), RDMAP_INVALIDATE);
@@ -167,7 +167,7 @@ fn what_is_allowed_at_the_edge_of_each_rule_is_served() {
     peer.raw(&Tagged::new(WRITE, 0x1234_5678, u64::MAX).fpdu(&[]));
     // As long as the receive, with one byte in each segment; the bytes behind the call make it garbage.
     let mut message = null();
-    message.resize(RECEIVE_OCTETS, 0);
+    message.resize(RECEIVE_BYTES, 0);
     for (at, octet) in message.iter().enumerate() {
         let last = at + 1 == message.len();
         peer.raw(&Untagged { last, offset: at as u32, ..Untagged::new(SEND, 1) }.fpdu(&[*octet]));

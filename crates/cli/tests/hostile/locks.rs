@@ -33,8 +33,8 @@ const TOO_BIG: u32 = 8;
 const NOT_OWNER: u32 = 1;
 
 /// The longest name, owner and cookie, and handle, in bytes: the protocol's own limits.
-const MAX_OBJECT_OCTETS: usize = 1024;
-const MAX_HANDLE_OCTETS: usize = 64;
+const MAX_OBJECT_BYTES: usize = 1024;
+const MAX_HANDLE_BYTES: usize = 64;
 /// The most entries of a list.
 const MAX_ENTRIES: u32 = 1024;
 const HONEST: [u8; 4] = [127, 0, 0, 1];
@@ -133,7 +133,7 @@ fn arguments_of_nlm_that_are_not_what_they_say_lock_nothing() {
     let (mut stage, honest, place) = stage();
     let mut host = Host::at(STRANGER, stage.server.lockd.as_deref().unwrap());
     let own = Place { name: b"stranger".into(), range: (20, 1), ..place.clone() };
-    let too_long = vec![b'x'; MAX_OBJECT_OCTETS + 1];
+    let too_long = vec![b'x'; MAX_OBJECT_BYTES + 1];
     let with = |change: fn(&mut Place, Vec<u8>), octets: Vec<u8>| {
         let mut place = own.clone();
         change(&mut place, octets);
@@ -144,7 +144,7 @@ fn arguments_of_nlm_that_are_not_what_they_say_lock_nothing() {
             with(|place, octets| place.name = octets, too_long.clone()),
             with(|place, octets| place.owner = octets, too_long.clone()),
             with(|place, octets| place.cookie = octets, too_long.clone()),
-            with(|place, octets| place.file = octets, vec![0; MAX_HANDLE_OCTETS + 1]),
+            with(|place, octets| place.file = octets, vec![0; MAX_HANDLE_BYTES + 1]),
         ];
         let mut attacks: Vec<_> = places.iter().map(|place| place.arguments(procedure)).collect();
         let whole = own.arguments(procedure);
@@ -171,7 +171,7 @@ fn arguments_of_nlm_that_are_not_what_they_say_lock_nothing() {
         assert_eq!(host.status(LOCK, &Place { range, ..own.clone() }), TOO_BIG, "{range:?}");
     }
     // At the limits the call locks as usual.
-    let longest = vec![b'x'; MAX_OBJECT_OCTETS];
+    let longest = vec![b'x'; MAX_OBJECT_BYTES];
     let longest = Place { cookie: longest.clone(), name: longest.clone(), owner: longest, ..own };
     assert_eq!([LOCK, UNLOCK].map(|procedure| host.status(procedure, &longest)), [GRANTED; 2]);
     drop(host);

@@ -8,7 +8,7 @@ use crate::{
 use std::{io::Write, net::Shutdown};
 
 /// The longest record that the server takes, in bytes, and the most fragments in one: its named limits.
-const MAX_RECORD_OCTETS: u32 = (1 << 20) + (64 << 10);
+const MAX_RECORD_BYTES: u32 = (1 << 20) + (64 << 10);
 const MAX_FRAGMENTS: usize = 1024;
 const LAST: u32 = 1 << 31;
 
@@ -24,8 +24,8 @@ fn records_beyond_a_limit_end_their_connection() {
         ("fragments of a byte", fragment(1, &[0]).repeat(MAX_FRAGMENTS + 1)),
         ("a fragment of 2^31-1 bytes", fragment(LAST - 1, &[0; 64])),
         ("a last fragment of 2^31-1 bytes", fragment(u32::MAX, &[0; 64])),
-        ("one byte too many", fragment(LAST | (MAX_RECORD_OCTETS + 1), &[])),
-        ("one byte too many in two", [fragment(8, &[0; 8]), fragment(LAST | (MAX_RECORD_OCTETS - 7), &[])].concat()),
+        ("one byte too many", fragment(LAST | (MAX_RECORD_BYTES + 1), &[])),
+        ("one byte too many in two", [fragment(8, &[0; 8]), fragment(LAST | (MAX_RECORD_BYTES - 7), &[])].concat()),
         ("text", b"GET / HTTP/1.1\r\n\r\n".to_vec()),
         ("ones", vec![0xFF; 100_000]),
     ];
@@ -53,7 +53,7 @@ fn records_at_the_limits_are_served() {
     stream.write_all(&octets).unwrap();
     assert_eq!(status(&rpc::read_record(&mut stream).unwrap()), Status::Success(Vec::new()));
     let mut longest = null;
-    longest.resize(MAX_RECORD_OCTETS as usize, 0);
+    longest.resize(MAX_RECORD_BYTES as usize, 0);
     rpc::send_record(&mut stream, &longest);
     assert_eq!(status(&rpc::read_record(&mut stream).unwrap()), Status::GarbageArgs);
     // An empty record is no call.
@@ -82,7 +82,7 @@ fn half_records_hold_nothing_after_their_connection() {
             let mut stream = dial(&address);
             match number % 4 {
                 0 => stream.write_all(&[0x80, 0]).unwrap(),
-                1 => stream.write_all(&fragment(LAST | MAX_RECORD_OCTETS, &[0; 9])).unwrap(),
+                1 => stream.write_all(&fragment(LAST | MAX_RECORD_BYTES, &[0; 9])).unwrap(),
                 2 => stream.write_all(&fragment(600_000, &vec![0; 600_000])).unwrap(),
                 _ => stream.write_all(&fragment(LAST | 100, &[0; 50])).unwrap(),
             }

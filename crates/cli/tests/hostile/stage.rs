@@ -27,11 +27,11 @@ const SETTLED: Duration = Duration::from_millis(200);
 const RECOVERY: Duration = Duration::from_secs(10);
 /// The most bytes in the log besides ends of connections: peers must not cause any, but a little room is left for lines
 /// with other causes.
-const MAX_LOG_OCTETS: usize = 2048;
+const MAX_LOG_BYTES: usize = 2048;
 /// How many ends of connections the server logs in a minute.
 const ENDS_A_MINUTE: u64 = 60;
 /// The size of the file that the decent client reads, in bytes.
-pub(crate) const FILE_OCTETS: usize = 100_000;
+pub(crate) const FILE_BYTES: usize = 100_000;
 
 pub(crate) struct Stage {
     begin: Instant,
@@ -83,7 +83,7 @@ impl Stage {
         let export = scratch.path().join("export");
         fs::create_dir(&export).unwrap();
         fs::set_permissions(&export, fs::Permissions::from_mode(0o777)).unwrap();
-        fs::write(export.join("file"), contents(FILE_OCTETS)).unwrap();
+        fs::write(export.join("file"), contents(FILE_BYTES)).unwrap();
         fs::set_permissions(export.join("file"), fs::Permissions::from_mode(0o666)).unwrap();
         fs::write(export.join("written"), [0; 64]).unwrap();
         fs::set_permissions(export.join("written"), fs::Permissions::from_mode(0o666)).unwrap();
@@ -108,7 +108,7 @@ impl Stage {
         self.the_open_connection_works();
         let output = rpcrdma().arg("cat").arg(self.server.url_3("file")).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert!(output.stdout == contents(FILE_OCTETS), "other bytes");
+        assert!(output.stdout == contents(FILE_BYTES), "other bytes");
     }
 
     /// The connection from before the attack works.
@@ -167,7 +167,7 @@ impl Stage {
         let log = self.scratch.path().join("log");
         let log = fs::read_to_string(log).unwrap();
         let (ends, others): (Vec<_>, Vec<_>) = log.lines().partition(|line| line.contains("connection ended"));
-        assert!(others.concat().len() <= MAX_LOG_OCTETS, "{others:#?}");
+        assert!(others.concat().len() <= MAX_LOG_BYTES, "{others:#?}");
         let minutes = self.begin.elapsed().as_secs() / 60 + 1;
         assert!(ends.len() as u64 <= ENDS_A_MINUTE * minutes, "{} ends in {minutes} minutes", ends.len());
     }

@@ -3,12 +3,12 @@
 use crate::{
     peer::{Heard, Peer},
     rpc::{self, Header, Reply, Segment, Status, Xdr, status},
-    stage::{FILE_OCTETS, Stage},
+    stage::{FILE_BYTES, Stage},
 };
 use serde_json::Value;
 
 /// The most bytes of one call that the server reads by RDMA: its named limit.
-const MAX_CALL_OCTETS: u32 = (1 << 20) + (64 << 10);
+const MAX_CALL_BYTES: u32 = (1 << 20) + (64 << 10);
 /// The most calls that one connection may have under way.
 const CREDITS: usize = 64;
 const BARRIER_XID: u32 = 0xBA88_1E88;
@@ -101,7 +101,7 @@ fn chunks_that_lie_are_refused_and_the_connection_goes_on() {
     let writes = |chunks: &[Vec<Segment>]| Header { writes: chunks.to_vec(), ..Header::default() };
     let refused: Vec<(&str, Header, &[u8])> = vec![
         ("a Read chunk of 4 GiB", one(at, (7, u32::MAX, 0)), &write),
-        ("a Read chunk of a byte too many", one(at, (7, MAX_CALL_OCTETS + 1, 0)), &write),
+        ("a Read chunk of a byte too many", one(at, (7, MAX_CALL_BYTES + 1, 0)), &write),
         (
             "Read segments that are too much together",
             Header { reads: vec![(at, (7, 8192, 0)); 160], ..Header::default() },
@@ -120,7 +120,7 @@ fn chunks_that_lie_are_refused_and_the_connection_goes_on() {
         ("a long call without its call", Header { long: true, ..Header::default() }, &[]),
         ("a long call whose call is elsewhere", Header { long: true, ..one(4, (7, 64, 0)) }, &[]),
         ("a long call of zeros", Header { long: true, ..one(0, (7, 64, 0)) }, &[]),
-        ("a long call of a byte too many", Header { long: true, ..one(0, (7, MAX_CALL_OCTETS + 1, 0)) }, &[]),
+        ("a long call of a byte too many", Header { long: true, ..one(0, (7, MAX_CALL_BYTES + 1, 0)) }, &[]),
     ];
     for (what, header, stream) in refused {
         peer.send(&header.message(55, stream));
@@ -157,7 +157,7 @@ fn chunks_that_lie_are_refused_and_the_connection_goes_on() {
         assert_eq!(replies[0].xid(), 55, "{what}");
     }
     // The most that the server reads by RDMA: the call is garbage, but the chunk is allowed.
-    peer.send(&one(at, (7, MAX_CALL_OCTETS, 0)).message(55, &write));
+    peer.send(&one(at, (7, MAX_CALL_BYTES, 0)).message(55, &write));
     assert!(matches!(answer_and_barrier(&mut peer, "the limit")[..], [Reply::Rpc(_) | Reply::ErrChunk { .. }]));
     drop(peer);
     stage.finish();
@@ -247,8 +247,8 @@ fn calls_that_are_never_completed_hold_nothing_afterwards() {
 fn answers_that_are_not_taken_are_bounded() {
     let mut stage = Stage::new(&[]);
     let file = stage.handle(b"file");
-    let read = read_call(&file, FILE_OCTETS as u32);
-    let header = Header { writes: vec![vec![(7, FILE_OCTETS as u32, 0)]], ..Header::default() };
+    let read = read_call(&file, FILE_BYTES as u32);
+    let header = Header { writes: vec![vec![(7, FILE_BYTES as u32, 0)]], ..Header::default() };
     let mut peers = Vec::new();
     for _ in 0..4 {
         let mut peer = Peer::connect(&stage.server.rdma);

@@ -15,7 +15,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// The most bytes of a call in parts that the server collects: its named limit.
-const MAX_CALL_OCTETS: usize = (1 << 20) + (64 << 10);
+const MAX_CALL_BYTES: usize = (1 << 20) + (64 << 10);
 /// Messages that we send without waiting: the server accepts more.
 const BURST: usize = 8;
 
@@ -150,7 +150,7 @@ fn a_call_in_parts_is_served_up_to_the_limit_and_refused_beyond() {
     let file = stage.handle(b"written");
     let mut peer = settled(&stage);
     // WRITEs of zeros with their data in the stream: one of the greatest allowed length, and one with a part more.
-    for (octets, served) in [(100_000, true), (MAX_CALL_OCTETS, true), (MAX_CALL_OCTETS + 4000, false)] {
+    for (octets, served) in [(100_000, true), (MAX_CALL_BYTES, true), (MAX_CALL_BYTES + 4000, false)] {
         let head = rpc::write_call(55, &file, 0).0.len();
         let count = if octets > 1 << 20 { 1 << 20 } else { octets - head };
         let mut stream = rpc::write_call(55, &file, count as u32).0;

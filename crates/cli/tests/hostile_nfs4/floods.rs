@@ -18,16 +18,16 @@ const MAX_UNCONFIRMED: usize = 256;
 const MAX_SESSIONS: usize = 16;
 const MAX_SLOTS: u32 = 64;
 /// The most bytes of a reply that a slot remembers.
-const SLOT_CACHE_OCTETS: u32 = 2_048;
+const SLOT_CACHE_BYTES: u32 = 2_048;
 /// The most bytes of all names of a client's owners, and of one name.
-const MAX_NAME_OCTETS: usize = 8 << 20;
-const LONGEST_NAME_OCTETS: usize = 1_024;
+const MAX_NAME_BYTES: usize = 8 << 20;
+const LONGEST_NAME_BYTES: usize = 1_024;
 /// The most ranges of a file that one client may lock, if the server also locks them on the host.
 const MAX_RANGES: u64 = 4_096 / 4 * 3;
 /// Clients that read at a time, READs of a call, and bytes of each: more in all than the server's memory.
 const READERS: usize = 24;
 const READS: usize = 60;
-const READ_OCTETS: u32 = 16 << 10;
+const READ_BYTES: u32 = 16 << 10;
 /// How many operations one call has here.
 const BATCH: usize = 31;
 
@@ -131,7 +131,7 @@ fn what_a_slot_remembers_ends_at_its_limit() {
         let create = Compound::new(2).op(op::CREATE_SESSION, create.words(&[0x4000_0000, 1, 0]));
         let made = client.link.call(&create);
         let body = made.body(op::CREATE_SESSION);
-        assert_eq!(word(body, 24 + 12), SLOT_CACHE_OCTETS, "and is told how much will be");
+        assert_eq!(word(body, 24 + 12), SLOT_CACHE_BYTES, "and is told how much will be");
         let session = body[..16].try_into().unwrap();
         let (mut largest, mut smallest_refused, mut number) = (0, u32::MAX, 0);
         for tag in (900..=1_024).step_by(4) {
@@ -157,11 +157,7 @@ fn what_a_slot_remembers_ends_at_its_limit() {
                 other => panic!("{other}"),
             }
         }
-        assert_eq!(
-            (largest, smallest_refused),
-            (SLOT_CACHE_OCTETS, SLOT_CACHE_OCTETS + 4),
-            "at the limit, and past it"
-        );
+        assert_eq!((largest, smallest_refused), (SLOT_CACHE_BYTES, SLOT_CACHE_BYTES + 4), "at the limit, and past it");
         honest.works();
     }
     stage.finish();
@@ -184,9 +180,9 @@ fn a_flood_of_owners_ends_at_the_limit_of_its_names() {
         let xdr = rpcrdma_peers::rpc::Xdr::default().words(&[0, 1, 0]).u64(0);
         xdr.opaque(&name(number, octets)).words(&[0, 4])
     };
-    let ask = |call, number| put(call).op(op::OPEN, opening(number, LONGEST_NAME_OCTETS));
+    let ask = |call, number| put(call).op(op::OPEN, opening(number, LONGEST_NAME_BYTES));
     let mut states: Vec<State> = Vec::new();
-    let most = MAX_NAME_OCTETS / LONGEST_NAME_OCTETS;
+    let most = MAX_NAME_BYTES / LONGEST_NAME_BYTES;
     let seen = |results: Results| {
         let opened = results.outcomes.iter().filter(|outcome| outcome.op == op::OPEN && outcome.status == 0);
         states.extend(opened.map(|outcome| client::state_of(&outcome.body)));
@@ -194,13 +190,13 @@ fn a_flood_of_owners_ends_at_the_limit_of_its_names() {
     let (given, refused) = until_refused(&mut client, ask, 2 * most, seen);
     assert_eq!((given, refused), (most, status::DELAY), "to the byte, and one past it");
     let grown = stage.grown_kib() - before;
-    println!("{given} opens with names of {LONGEST_NAME_OCTETS} bytes: {grown} KiB");
-    assert!(grown < 64 << 10, "{grown} KiB for {} KiB of names", MAX_NAME_OCTETS >> 10);
+    println!("{given} opens with names of {LONGEST_NAME_BYTES} bytes: {grown} KiB");
+    assert!(grown < 64 << 10, "{grown} KiB for {} KiB of names", MAX_NAME_BYTES >> 10);
     let refused = client.on(&file, op::LOCK, client::lock(&open, &name(0, 9), (0, 1)));
     assert_eq!(refused.status, status::DELAY, "locks too");
     // A closed open makes room for another.
     assert_eq!(client.on(&file, op::CLOSE, client::close(&states[0])).status, status::OK);
-    let again = client.on(&file, op::OPEN, opening(most, LONGEST_NAME_OCTETS - 9));
+    let again = client.on(&file, op::OPEN, opening(most, LONGEST_NAME_BYTES - 9));
     assert_eq!(again.status, status::OK);
     let lock = client.on(&file, op::LOCK, client::lock(&open, &name(0, 9), (0, 1)));
     assert_eq!(lock.status, status::OK);
@@ -259,7 +255,7 @@ fn calls_of_many_reads_do_not_wait_for_each_other() {
                 let mut client = Client::new(place, format!("reader-{number}").as_bytes(), 2);
                 let (open, file) = client.open(b"file", b"o", 0);
                 let put = Compound::new(2).op(op::PUTFH, rpcrdma_peers::rpc::Xdr::default().opaque(&file));
-                let call = (0..READS).fold(put, |call, _| call.op(op::READ, client::read(&open, READ_OCTETS)));
+                let call = (0..READS).fold(put, |call, _| call.op(op::READ, client::read(&open, READ_BYTES)));
                 for _ in 0..8 {
                     let (answered, count) = client.call(&call).short();
                     // If there is no memory for one more READ, the client must ask again for the rest.

@@ -12,7 +12,7 @@ use rpcrdma_peers::{
 
 /// RFC 8881 section 16.2: the most operations of a session here, and bytes of a tag.
 const MAX_OPS: u32 = 64;
-const MAX_TAG_OCTETS: usize = 1_024;
+const MAX_TAG_BYTES: usize = 1_024;
 /// The most words of a bitmap that the server reads.
 const MAX_BITMAP_WORDS: usize = 128;
 
@@ -142,16 +142,16 @@ fn operations_and_tags_end_at_their_limits() {
         call.announced = 3;
         let results = client.link.call(&call);
         assert_eq!(results.short(), (status::BADXDR, 3), "what is missing: {results:?}");
-        for octets in [0, 1, MAX_TAG_OCTETS] {
+        for octets in [0, 1, MAX_TAG_BYTES] {
             let mut call = client.next(0, false, &many(1));
             call.tag = vec![b't'; octets];
             assert_eq!(client.link.call(&call).short(), (status::OK, 2), "{octets}");
         }
         let mut call = client.next(0, false, &many(1));
-        call.tag = vec![b't'; MAX_TAG_OCTETS + 1];
-        assert_eq!(client.link.call_octets(&call.args()), Status::GarbageArgs);
+        call.tag = vec![b't'; MAX_TAG_BYTES + 1];
+        assert_eq!(client.link.call_bytes(&call.args()), Status::GarbageArgs);
         for len in [1, 1 << 20, 1 << 31, u32::MAX] {
-            assert_eq!(client.link.call_octets(&Xdr::default().u32(len).0), Status::GarbageArgs, "a tag without end");
+            assert_eq!(client.link.call_bytes(&Xdr::default().u32(len).0), Status::GarbageArgs, "a tag without end");
         }
         client.slots[0] -= 1;
         assert_eq!(client.call(&many(1)).status, status::OK, "the slot waits for the call that was none");

@@ -22,7 +22,7 @@ use std::sync::{
 /// COMPOUND.
 const COMPOUND: u32 = 1;
 /// The most bytes of any reply here.
-const REPLY_OCTETS: usize = 4_096;
+const REPLY_BYTES: usize = 4_096;
 
 /// A client with its own connection, which ends when the client is dropped.
 pub(crate) struct Caller(pub(crate) Client);
@@ -49,7 +49,7 @@ impl Caller {
     }
 
     pub(crate) async fn compound(&self, minor: u32, ops: Vec<Args>) -> Results<ItemData> {
-        self.0.call_inline(COMPOUND, &Arguments::new(minor, ops), REPLY_OCTETS).await.unwrap()
+        self.0.call_inline(COMPOUND, &Arguments::new(minor, ops), REPLY_BYTES).await.unwrap()
     }
 
     pub(crate) async fn session(&self, name: &'static [u8]) -> SessionId {

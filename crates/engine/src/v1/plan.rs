@@ -19,7 +19,7 @@ pub(crate) fn plan(config: &Config, link: &Link, call: &Call) -> Result<CallPlan
     let (writes, reply) = plan_reply(link, *reply_max, items);
     let mut plan = CallPlan { writes, reply, ..CallPlan::default() };
     plan_call(link, message, &mut plan);
-    let header = header_octets(&plan);
+    let header = header_bytes(&plan);
     // V1-7.1-b
     if config.side == Side::Server && header > NO_CHUNKS_OCTETS {
         let len = if plan.writes.is_empty() && plan.reply.is_none() { message.len() } else { *reply_max };
@@ -29,8 +29,8 @@ pub(crate) fn plan(config: &Config, link: &Link, call: &Call) -> Result<CallPlan
         return Err(CallRefused::HeaderTooLarge { len: header, max: link.send_inline });
     }
     match plan.longest_chunk() {
-        len if len > config.max_transfer_octets => {
-            Err(CallRefused::ChunkTooLarge { len, max: config.max_transfer_octets })
+        len if len > config.max_transfer_bytes => {
+            Err(CallRefused::ChunkTooLarge { len, max: config.max_transfer_bytes })
         }
         _ => Ok(plan),
     }
@@ -48,7 +48,7 @@ fn plan_reply(link: &Link, reply_max: usize, items: &[usize]) -> (SmallVec<[usiz
     let reducible: usize = items.iter().map(|&len| padded(len)).fold(0, usize::saturating_add);
     let writes = if reducible > 0 { items.into() } else { SmallVec::new() };
     let reduced = reply_max.saturating_sub(if writes.is_empty() { 0 } else { reducible });
-    let header = NO_CHUNKS_OCTETS + write_list_octets(&writes);
+    let header = NO_CHUNKS_OCTETS + write_list_bytes(&writes);
     // V1-4.3.3-a, V1-3.5.3-d, IE-7.1.2-b, V1-4.3.2.3-d
     let reply = (header.saturating_add(reduced) > link.receive_inline).then_some(reduced);
     (writes, reply)
@@ -58,7 +58,7 @@ fn plan_reply(link: &Link, reply_max: usize, items: &[usize]) -> (SmallVec<[usiz
 /// Zero chunk.
 // V1-3.5.1-a, V1-3.5.2-a, V1-3.5.3-a, IE-3.4-b, V1-4.2.4-f
 fn plan_call(link: &Link, message: &Payload, plan: &mut CallPlan) {
-    let base = header_octets(plan);
+    let base = header_bytes(plan);
     let mut by_size = largest_first(message);
     let mut total = base.saturating_add(message.len());
     let mut count = 0;
@@ -83,16 +83,16 @@ fn plan_call(link: &Link, message: &Payload, plan: &mut CallPlan) {
 }
 
 /// Bytes of the chunks of a Write list, each with one segment or empty.
-fn write_list_octets(writes: &[usize]) -> usize {
+fn write_list_bytes(writes: &[usize]) -> usize {
     writes.iter().map(|&len| 8 + if len > 0 { Segment::OCTETS } else { 0 }).sum()
 }
 
 /// Bytes of the header that follows from a plan.
-fn header_octets(plan: &CallPlan) -> usize {
+fn header_bytes(plan: &CallPlan) -> usize {
     let reads = plan.reads.len() + usize::from(plan.zero.is_some());
     NO_CHUNKS_OCTETS
         + reads * ReadSegment::OCTETS
-        + write_list_octets(&plan.writes)
+        + write_list_bytes(&plan.writes)
         + if plan.reply.is_some() { 4 + Segment::OCTETS } else { 0 }
 }
 
@@ -128,7 +128,7 @@ mod tests {
         plan(&Config::client(), &link(send, 1024), message, reply_max, items).unwrap()
     }
 
-    fn inline_octets(plan: &CallPlan) -> usize {
+    fn inline_bytes(plan: &CallPlan) -> usize {
         plan.inline.iter().map(Bytes::len).sum()
     }
 
@@ -138,7 +138,7 @@ mod tests {
         let fits = planned(1024, &message(1024 - 28 - 60, &[60]), 100, &[]);
         assert_eq!((fits.reads.len(), fits.zero.is_some()), (1, false), "one unit too long: the item goes");
         let fits = planned(1024, &message(1024 - 28 - 8 - 4, &[5]), 100, &[]);
-        assert_eq!((fits.reads.len(), inline_octets(&fits)), (0, 1024 - 28), "padding is inline with its item");
+        assert_eq!((fits.reads.len(), inline_bytes(&fits)), (0, 1024 - 28), "padding is inline with its item");
     }
 
     /// proves: V1-3.5.2-a, V1-3.4.4.4-b, V1-3.4.5.2-a, V1-3.4.5.2-c, V1-4.3.1.1-a
@@ -147,7 +147,7 @@ mod tests {
         let call = message(100, &[600, 2001, 200]);
         let plan = planned(1024, &call, 100, &[]);
         assert_eq!(plan.reads.iter().map(|r| (r.position, r.data.len())).collect::<Vec<_>>(), [(100 + 600 + 4, 2001)]);
-        assert_eq!(inline_octets(&plan), call.len() - 2004);
+        assert_eq!(inline_bytes(&plan), call.len() - 2004);
         let plan = planned(1024, &message(100, &[5000, 700, 900]), 100, &[]);
         assert_eq!(plan.reads.iter().map(|r| r.data.len()).collect::<Vec<_>>(), [5000, 900]);
     }
@@ -198,7 +198,7 @@ mod tests {
         assert!(many.is_ok(), "28 + 39 * 24 + 20 bytes, and 40 of the call");
         let many = plan(&Config::client(), &link(1024, 1024), &message(40, &[]), 2000, &items);
         assert!(matches!(many, Err(CallRefused::HeaderTooLarge { len: 1032, max: 1024 })), "{many:?}");
-        let config = Config { max_transfer_octets: 5000, ..Config::client() };
+        let config = Config { max_transfer_bytes: 5000, ..Config::client() };
         assert!(plan(&config, &link(1024, 1024), &message(40, &[5000]), 0, &[]).is_ok());
         let long = plan(&config, &link(1024, 1024), &message(40, &[5001]), 0, &[]);
         assert_eq!(long, Err(CallRefused::ChunkTooLarge { len: 5001, max: 5000 }));

@@ -83,7 +83,7 @@ impl Requester {
         let plan = std::mem::take(&mut entry.plan);
         let exposed = self.table.expose(xid, &plan, u32::MAX, host);
         let Some(entry) = self.table.get(xid) else { return false };
-        let (lists, placed_octets) = match exposed {
+        let (lists, placed_bytes) = match exposed {
             Ok(exposed) => exposed,
             Err(ExposeError::Closed) => {
                 // Nothing is sent, and the call stays among the unanswered calls at the connection's end.
@@ -104,8 +104,8 @@ impl Requester {
             xid,
             // V1-3.3.1-b, V1-3.3.1-f, V1-4.2.3-a
             credit: shared.config.credits_wanted.min(MAX_CREDITS),
-            inline_octets: 0,
-            placed_octets,
+            inline_bytes: 0,
+            placed_bytes,
             read_chunks: plan.reads.len() + usize::from(plan.zero.is_some()),
             write_chunks: lists.writes.chunks().len(),
             reply_chunk: lists.reply.is_some(),
@@ -118,7 +118,7 @@ impl Requester {
         // From here on, the exposures and the Send own the bytes.
         entry.call.message = Payload::new();
         let octets = gathered(header, plan.inline, shared.config.max_gather);
-        let about = Sent { inline_octets: octets.iter().map(Bytes::len).sum(), ..about };
+        let about = Sent { inline_bytes: octets.iter().map(Bytes::len).sum(), ..about };
         // V1-3.3.1-i
         shared.ledger.sending(shared.actions);
         shared.actions.push_back(Action::Send { octets, invalidate: None, signaled: false, about });

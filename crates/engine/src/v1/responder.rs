@@ -84,7 +84,7 @@ impl Responder {
             continues: false,
             send_inline: shared.link.send_inline,
             max_gather: shared.config.max_gather,
-            max_transfer: shared.config.max_transfer_octets,
+            max_transfer: shared.config.max_transfer_bytes,
         };
         match plan(&request.writes, request.reply.as_ref(), &payload, &carrier) {
             Ok(plan) => self.reply(&request, plan, shared),
@@ -101,8 +101,8 @@ impl Responder {
             kind: MessageKind::Reply,
             xid: request.xid,
             credit,
-            inline_octets: 0,
-            placed_octets: plan.placed,
+            inline_bytes: 0,
+            placed_bytes: plan.placed,
             read_chunks: 0,
             write_chunks: plan.lists.writes.chunks().len(),
             reply_chunk: plan.inline.is_none(),
@@ -120,7 +120,7 @@ impl Responder {
         let header = Header::new(request.xid, credit, body);
         let header = shared.scratch.write(header.encoded_len(), |out| header.encode(out));
         let octets = gathered(header, inline, shared.config.max_gather);
-        let about = Sent { inline_octets: octets.iter().map(Bytes::len).sum(), ..about };
+        let about = Sent { inline_bytes: octets.iter().map(Bytes::len).sum(), ..about };
         // V1-2.3.2-d, V2-3.2.2.5-a, V2-4.3.5.1-b
         self.requests.undrained += 1;
         shared.ledger.answering();
@@ -143,8 +143,8 @@ impl Responder {
             kind: MessageKind::Error,
             xid,
             credit,
-            inline_octets: header.len(),
-            placed_octets: 0,
+            inline_bytes: header.len(),
+            placed_bytes: 0,
             read_chunks: 0,
             write_chunks: 0,
             reply_chunk: false,

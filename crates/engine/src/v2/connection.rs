@@ -51,7 +51,7 @@ enum Starving {
 /// The smallest Sends and Receives of this version, in bytes: what a peer may assume until we announce other sizes
 /// (draft section 4.2.2).
 // V2-4.2.2-c, V2-5.2.2-d
-pub const MIN_OCTETS: u32 = 4096;
+pub const MIN_BYTES: u32 = 4096;
 
 /// One connection of version 2.
 #[derive(Debug)]
@@ -117,15 +117,15 @@ mod incoming;
 
 impl Connection {
     /// A connection on which no message of version 2 has been sent or received, with `posted` receives of at least
-    /// [`MIN_OCTETS`]. The client then calls [`start`](Self::start).
+    /// [`MIN_BYTES`]. The client then calls [`start`](Self::start).
     pub fn new(config: Config, posted: usize) -> Self {
-        let (send_octets, receive_octets) = (config.send_octets.max(MIN_OCTETS), config.receive_octets.max(MIN_OCTETS));
-        let config = Config { send_octets, receive_octets, ..config };
-        let max_octets = usize::try_from(config.limits.call_octets).unwrap_or(usize::MAX);
+        let (send_bytes, receive_bytes) = (config.send_bytes.max(MIN_BYTES), config.receive_bytes.max(MIN_BYTES));
+        let config = Config { send_bytes, receive_bytes, ..config };
+        let max_bytes = usize::try_from(config.limits.call_bytes).unwrap_or(usize::MAX);
         Self {
             credits: Credits::new(&config, posted),
             exchange: Exchange::new(&config),
-            parts: Reassembly::new(max_octets, usize::try_from(config.receive_octets).unwrap_or(usize::MAX)),
+            parts: Reassembly::new(max_bytes, usize::try_from(config.receive_bytes).unwrap_or(usize::MAX)),
             outbox: Outbox::default(),
             requester: Requester::default(),
             responder: Responder::default(),
@@ -296,14 +296,14 @@ impl Connection {
     }
 
     /// Whether to stop granting credits for parts: unanswered calls that came in parts hold more than half of
-    /// [`Limits::call_octets`](crate::Limits::call_octets). With its remaining credits, the peer can send only a little
+    /// [`Limits::call_bytes`](crate::Limits::call_bytes). With its remaining credits, the peer can send only a little
     /// more.
     fn is_full(&self) -> bool {
-        u64::try_from(self.responder.joined_octets()).unwrap_or(u64::MAX) > self.config.limits.call_octets / 2
+        u64::try_from(self.responder.joined_bytes()).unwrap_or(u64::MAX) > self.config.limits.call_bytes / 2
     }
 
     /// Whether this message would begin a message in parts. Parts are joined in memory that is separate from the
-    /// receives: at most one and a half times [`Limits::call_octets`](crate::Limits::call_octets), and the parts under
+    /// receives: at most one and a half times [`Limits::call_bytes`](crate::Limits::call_bytes), and the parts under
     /// way.
     pub fn begins_parts(&self, message: &[u8]) -> bool {
         !self.parts.is_open() && begins_parts(message)
@@ -311,7 +311,7 @@ impl Connection {
 
     /// Whether messages in parts, complete or not, hold memory.
     pub fn holds_parts(&self) -> bool {
-        self.parts.is_open() || self.responder.joined_octets() > 0
+        self.parts.is_open() || self.responder.joined_bytes() > 0
     }
 
     /// As [`Endpoint::fenced`](crate::Endpoint::fenced). A call that is to be sent again waits for

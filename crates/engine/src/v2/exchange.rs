@@ -18,11 +18,11 @@ use std::{collections::VecDeque, time::Duration};
 
 /// The most bytes of a client's message of the exchange: the first may go to a server that knows version 1 only.
 // V2-4.2.3-d, V2-4.2.3-f
-const CLIENT_OCTETS: usize = MIN_SIZE_OCTETS as usize;
+const CLIENT_BYTES: usize = MIN_SIZE_OCTETS as usize;
 
 /// The most bytes of a server's message of the exchange: version 2's default threshold.
 // V2-6.3.4-c, V2-4.2.3.1-b, V2-4.2.3-f
-const SERVER_OCTETS: usize = 4096;
+const SERVER_BYTES: usize = 4096;
 
 /// How long the peer's part of the exchange may take. After that, we make calls with what we know.
 // V2-6.2.2.3-h
@@ -62,9 +62,9 @@ pub(crate) struct Exchange {
 impl Exchange {
     pub(crate) fn new(config: &Config) -> Self {
         let mut ours = Properties::default();
-        ours.send_size = config.send_octets;
-        ours.receive_size = config.receive_octets;
-        ours.segment_size = u32::try_from(config.max_transfer_octets).unwrap_or(u32::MAX);
+        ours.send_size = config.send_bytes;
+        ours.receive_size = config.receive_bytes;
+        ours.segment_size = u32::try_from(config.max_transfer_bytes).unwrap_or(u32::MAX);
         ours.segment_count = u32::try_from(config.limits.segments).unwrap_or(u32::MAX);
         ours.reverse = reverse_of(config);
         let mut authenticator = config.host_authentication.as_ref().map(|made| made.begin(config.side));
@@ -74,8 +74,8 @@ impl Exchange {
         let announced = config.extension.iter().flat_map(|extension| extension.announced());
         set.0.extend(announced.map(Property::Other));
         let max = match config.side {
-            Side::Client => CLIENT_OCTETS,
-            Side::Server => SERVER_OCTETS,
+            Side::Client => CLIENT_BYTES,
+            Side::Server => SERVER_BYTES,
         } - PREFIX_OCTETS;
         let unsent = set.split(max).into_iter().flat_map(|set| in_messages(set, max)).collect();
         // V2-4.5.3-d

@@ -21,7 +21,7 @@ pub use crate::{
     host_auth::{AUTHENTICATION_TIMEOUT, AuthenticationStep, HostAuthentication, HostAuthenticator},
 };
 pub(crate) use connection::begins_parts;
-pub use connection::{CREDIT_TIMEOUT, Connection, MIN_OCTETS, SEQUENCE_TIMEOUT};
+pub use connection::{CREDIT_TIMEOUT, Connection, MIN_BYTES, SEQUENCE_TIMEOUT};
 pub use credits::SPARE_RECEIVES;
 pub use exchange::EXCHANGE_TIMEOUT;
 pub use outbox::MAX_WAITING_ERRORS;

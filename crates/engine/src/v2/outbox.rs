@@ -89,7 +89,7 @@ impl Outgoing {
         let octets = gathered(header, payload.unwrap_or_default(), max_gather);
         let about = Sent {
             credit: credits.granted.into(),
-            inline_octets: octets.iter().map(Bytes::len).sum(),
+            inline_bytes: octets.iter().map(Bytes::len).sum(),
             ..if last { self.about } else { part_of(self.about) }
         };
         // V2-6.2.4-f
@@ -102,7 +102,7 @@ impl Outgoing {
 fn part_of(about: Sent) -> Sent {
     Sent {
         kind: MessageKind::Part,
-        placed_octets: 0,
+        placed_bytes: 0,
         read_chunks: 0,
         write_chunks: 0,
         reply_chunk: false,
@@ -158,8 +158,8 @@ pub(crate) fn bare(header: &Header, kind: MessageKind) -> Action {
         kind,
         xid: header.xid,
         credit: header.credits.granted.into(),
-        inline_octets: octets.len(),
-        placed_octets: 0,
+        inline_bytes: octets.len(),
+        placed_bytes: 0,
         read_chunks: 0,
         write_chunks: 0,
         reply_chunk: false,

@@ -27,9 +27,9 @@ pub(crate) struct Way {
     /// The most parts of a reply that the peer could also place.
     pub(crate) reply_parts: usize,
     /// The most bytes in one segment.
-    pub(crate) segment_octets: u32,
+    pub(crate) segment_bytes: u32,
     /// The most bytes in one chunk.
-    pub(crate) chunk_octets: usize,
+    pub(crate) chunk_bytes: usize,
     pub(crate) narrowed: Narrowed,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn plan(way: &Way, call: &Call) -> Result<CallPlan, CallRefused> {
 // V2-4.4.1.1-a, V2-4.4.1.1-c, V2-4.3.5-e
 fn with_chunks(way: &Way, call: &Call) -> Result<CallPlan, CallRefused> {
     let (message, reply_max) = (&call.message, call.reply_max);
-    let way = Way { chunks: way.chunks && way.segment_octets > 0 && way.narrowed.segments > 0, ..*way };
+    let way = Way { chunks: way.chunks && way.segment_bytes > 0 && way.narrowed.segments > 0, ..*way };
     let too_large = |len: usize, max| CallRefused::TooLargeInline { len: len.saturating_add(NO_CHUNKS_OCTETS), max };
     let (writes, reply) = plan_reply(&way, reply_max, &call.items);
     if !way.chunks && !way.continues && reply_max.saturating_add(NO_CHUNKS_OCTETS) > way.link.receive_inline {
@@ -78,12 +78,12 @@ fn with_chunks(way: &Way, call: &Call) -> Result<CallPlan, CallRefused> {
     if !plan_call(&way, message, &mut plan) {
         return Err(too_large(message.len(), way.link.send_inline));
     }
-    let header = header_octets(&plan, &way);
+    let header = header_bytes(&plan, &way);
     if header.saturating_add(rpcrdma_xdr::UNIT) > way.link.send_inline {
         return Err(CallRefused::HeaderTooLarge { len: header, max: way.link.send_inline });
     }
     match plan.longest_chunk() {
-        len if len > way.chunk_octets => Err(CallRefused::ChunkTooLarge { len, max: way.chunk_octets }),
+        len if len > way.chunk_bytes => Err(CallRefused::ChunkTooLarge { len, max: way.chunk_bytes }),
         _ => Ok(plan),
     }
 }
@@ -105,7 +105,7 @@ fn plan_reply(way: &Way, reply_max: usize, items: &[usize]) -> (SmallVec<[usize;
     let reducible: usize = items.iter().map(|&len| padded(len)).fold(0, usize::saturating_add);
     let writes = if reducible > 0 && way.narrowed.writes { items.into() } else { SmallVec::new() };
     let reduced = reply_max.saturating_sub(if writes.is_empty() { 0 } else { reducible });
-    let header = NO_CHUNKS_OCTETS + write_list_octets(&writes, way);
+    let header = NO_CHUNKS_OCTETS + write_list_bytes(&writes, way);
     let long = header.saturating_add(reduced) > inline;
     let place = long && (!way.continues || parts(reduced, inline) > way.reply_parts);
     (writes, place.then_some(reduced))
@@ -117,7 +117,7 @@ fn plan_call(way: &Way, message: &Payload, plan: &mut CallPlan) -> bool {
     let inline = way.link.send_inline;
     let mut by_size = largest_first(message);
     by_size.truncate(if way.chunks { way.narrowed.reads } else { 0 });
-    let mut total = header_octets(plan, way).saturating_add(message.len());
+    let mut total = header_bytes(plan, way).saturating_add(message.len());
     let mut count = 0;
     while total > inline && count < by_size.len() {
         let len = by_size[count].1.len();
@@ -148,18 +148,18 @@ fn plan_call(way: &Way, message: &Payload, plan: &mut CallPlan) -> bool {
 /// The number of segments of a chunk.
 // V2-4.3.4-a, V2-5.2.3-a
 fn pieces(octets: usize, way: &Way) -> usize {
-    octets.div_ceil(usize::try_from(way.segment_octets).unwrap_or(usize::MAX).max(1))
+    octets.div_ceil(usize::try_from(way.segment_bytes).unwrap_or(usize::MAX).max(1))
 }
 
-fn write_list_octets(writes: &[usize], way: &Way) -> usize {
+fn write_list_bytes(writes: &[usize], way: &Way) -> usize {
     writes.iter().map(|&len| 8 + pieces(len, way) * Segment::OCTETS).sum()
 }
 
-fn header_octets(plan: &CallPlan, way: &Way) -> usize {
+fn header_bytes(plan: &CallPlan, way: &Way) -> usize {
     let reads = plan.reads.iter().map(|reduced| reduced.data.len()).chain(plan.zero.iter().map(Bytes::len));
     NO_CHUNKS_OCTETS
         + reads.map(|len| pieces(len, way) * ReadSegment::OCTETS).sum::<usize>()
-        + write_list_octets(&plan.writes, way)
+        + write_list_bytes(&plan.writes, way)
         + plan.reply.map_or(0, |len| 4 + pieces(len, way) * Segment::OCTETS)
 }
 
@@ -179,8 +179,8 @@ mod tests {
         continues: true,
         call_parts: 4,
         reply_parts: 4,
-        segment_octets: 1 << 20,
-        chunk_octets: 1 << 30,
+        segment_bytes: 1 << 20,
+        chunk_bytes: 1 << 30,
         narrowed: Narrowed { reads: usize::MAX, writes: true, segments: 16, reply: None },
     };
     /// Bytes of payload beside the smallest header.
@@ -246,13 +246,12 @@ mod tests {
     /// proves: V2-5.2.4-b, V2-5.2.4-a, V2-5.2.3-a
     #[test]
     fn segments_keep_within_what_the_peer_takes() {
-        let way = Way { segment_octets: 1000, narrowed: Narrowed { segments: 4, ..WAY.narrowed }, ..WAY };
+        let way = Way { segment_bytes: 1000, narrowed: Narrowed { segments: 4, ..WAY.narrowed }, ..WAY };
         let four = plan(&way, &message(40, &[2001]), 1500, &[1000]).unwrap();
         assert_eq!((segments(&four, &way), four.reads.len(), &four.writes[..]), (4, 1, &[1000][..]));
         let five = plan(&way, &message(40, &[3001]), 1500, &[1000]).unwrap();
         assert_eq!((segments(&five, &way), inline(&five)), (0, 40 + 3004 + 4), "all inline");
-        for none in
-            [Way { segment_octets: 0, ..way }, Way { narrowed: Narrowed { segments: 0, ..way.narrowed }, ..way }]
+        for none in [Way { segment_bytes: 0, ..way }, Way { narrowed: Narrowed { segments: 0, ..way.narrowed }, ..way }]
         {
             let plan = plan(&none, &message(40, &[70_000]), 70_000, &[60_000]).unwrap();
             assert_eq!((segments(&plan, &none), inline(&plan), plan.reply), (0, 70_044, None));
@@ -291,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_chunk_has_a_limit() {
-        let way = Way { chunk_octets: 5000, ..WAY };
+        let way = Way { chunk_bytes: 5000, ..WAY };
         assert!(plan(&way, &message(40, &[5000]), 0, &[]).is_ok());
         // The item is longer than a chunk can be, so it goes in parts.
         let long = plan(&way, &message(40, &[5004]), 0, &[]).unwrap();

@@ -36,7 +36,7 @@ pub(crate) struct Terms {
     /// All that was granted when its last part was sent.
     mark: Option<u64>,
     /// If the reply may be long: the most bytes of a short one; else zero.
-    short_octets: usize,
+    short_bytes: usize,
     /// Whether the peer accepts chunks.
     chunks: bool,
     /// The Read chunks, Write chunks and segments with which it was sent.
@@ -89,8 +89,8 @@ impl Sending<'_> {
             // Longer messages would use up the window in which the other direction has to grant credits.
             call_parts: self.config.call_parts.min(self.credits.peer() / 2),
             reply_parts: if long_replies { self.config.reply_parts.min(window) } else { window },
-            segment_octets: self.theirs.segment_size,
-            chunk_octets: self.config.max_transfer_octets,
+            segment_bytes: self.theirs.segment_size,
+            chunk_bytes: self.config.max_transfer_bytes,
             narrowed: Narrowed { segments, ..Narrowed::default() },
         })
     }
@@ -163,7 +163,7 @@ impl Requester {
             let segments = way.narrowed.segments.min(terms.narrowed.segments);
             Way { narrowed: Narrowed { segments, ..terms.narrowed }, ..way }
         });
-        let chunks = way.is_some_and(|way| way.chunks && way.segment_octets > 0 && way.narrowed.segments > 0);
+        let chunks = way.is_some_and(|way| way.chunks && way.segment_bytes > 0 && way.narrowed.segments > 0);
         let planned = way.ok_or(CallRefused::NotEnabled).and_then(|way| plan(&way, &entry.call));
         let mut plan = match planned {
             Ok(plan) => plan,
@@ -176,7 +176,7 @@ impl Requester {
         // V2-11.1.3-a, V2-6.4-a
         let exposed = self.table.expose(xid, &plan, sending.theirs.segment_size, host);
         let entry = self.table.get(xid)?;
-        let (lists, placed_octets) = match exposed {
+        let (lists, placed_bytes) = match exposed {
             Ok(exposed) => exposed,
             Err(ExposeError::Closed) => {
                 // Nothing is sent, and the call stays among the unanswered calls at the connection's end.
@@ -194,7 +194,7 @@ impl Requester {
         entry.extra.chunks = chunks;
         let each = sending.link.receive_inline.saturating_sub(NO_CHUNKS_OCTETS);
         let short = each.saturating_mul(sending.config.reply_parts);
-        entry.extra.short_octets = if reduced_reply(&entry.call) > short { short } else { 0 };
+        entry.extra.short_bytes = if reduced_reply(&entry.call) > short { short } else { 0 };
         entry.extra.reads = plan.reads.len() + usize::from(plan.zero.is_some());
         entry.extra.writes = lists.writes.chunks().len();
         entry.extra.segments = lists.segment_count();
@@ -202,8 +202,8 @@ impl Requester {
             kind: if entry.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call },
             xid,
             credit: 0,
-            inline_octets: 0,
-            placed_octets,
+            inline_bytes: 0,
+            placed_bytes,
             read_chunks: entry.extra.reads,
             write_chunks: entry.extra.writes,
             reply_chunk: lists.reply.is_some(),
@@ -257,8 +257,8 @@ impl Requester {
         actions: &mut VecDeque<Action>,
     ) -> bool {
         let Some(entry) = self.table.sent(xid) else { return false };
-        if entry.extra.short_octets > 0 {
-            self.long_replies = stream.as_ref().is_none_or(|stream| stream.len() > entry.extra.short_octets);
+        if entry.extra.short_bytes > 0 {
+            self.long_replies = stream.as_ref().is_none_or(|stream| stream.len() > entry.extra.short_bytes);
         }
         let reply = match stream {
             Some(stream) => entry.offered.short(lists, stream),
@@ -289,10 +289,9 @@ impl Requester {
         actions: &mut VecDeque<Action>,
     ) -> bool {
         let Some(entry) = self.table.sent(xid) else { return false };
-        let max_octets =
-            usize::try_from(config.limits.call_octets).unwrap_or(usize::MAX).min(config.max_transfer_octets);
+        let max_bytes = usize::try_from(config.limits.call_bytes).unwrap_or(usize::MAX).min(config.max_transfer_bytes);
         let narrowed = match entry.extra.again < MAX_AGAIN {
-            true => narrower(entry, error, config.side, max_octets),
+            true => narrower(entry, error, config.side, max_bytes),
             false => None,
         };
         let state = match narrowed {
@@ -320,12 +319,12 @@ impl Requester {
 }
 
 /// What a refused call may use when it is sent again, if that can help and is safe.
-fn narrower(entry: &Entry<Terms>, error: ErrorBody, side: Side, max_octets: usize) -> Option<Narrowed> {
+fn narrower(entry: &Entry<Terms>, error: ErrorBody, side: Side, max_bytes: usize) -> Option<Narrowed> {
     let Entry { call, extra: terms, .. } = entry;
     let now = terms.narrowed;
     let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
-    let reply_octets = |needed: u32| Some(count(needed)).filter(|&octets| octets > 0 && octets <= max_octets);
-    let whole_reply = Some(call.reply_max).filter(|&octets| octets > 0 && octets <= max_octets);
+    let reply_bytes = |needed: u32| Some(count(needed)).filter(|&octets| octets > 0 && octets <= max_bytes);
+    let whole_reply = Some(call.reply_max).filter(|&octets| octets > 0 && octets <= max_bytes);
     match error {
         // The client accepts no chunks; it has executed none of these calls.
         ErrorBody::ReadChunks { .. } | ErrorBody::WriteChunks { .. } | ErrorBody::Segments { .. }
@@ -352,12 +351,12 @@ fn narrower(entry: &Entry<Terms>, error: ErrorBody, side: Side, max_octets: usiz
         // V2-6.4-f, V2-6.4-g, V2-7.3.4-d
         ErrorBody::WriteResource { length_needed, .. } if call.repeatable && terms.writes > 0 => {
             let octets = call.reply_max.saturating_add(count(length_needed));
-            let octets = reply_octets(length_needed).and(Some(octets)).filter(|&octets| octets <= max_octets);
+            let octets = reply_bytes(length_needed).and(Some(octets)).filter(|&octets| octets <= max_bytes);
             octets.map(|octets| Narrowed { writes: false, reply: Some(octets), ..now })
         }
         // V2-6.4-f, V2-6.4-g, V2-7.3.5-c
         ErrorBody::ReplyResource { length_needed } if call.repeatable => {
-            let larger = reply_octets(length_needed).filter(|octets| now.reply.is_none_or(|reply| reply < *octets));
+            let larger = reply_bytes(length_needed).filter(|octets| now.reply.is_none_or(|reply| reply < *octets));
             larger.map(|octets| Narrowed { writes: false, reply: Some(octets), ..now })
         }
         _ => None,

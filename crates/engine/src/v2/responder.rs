@@ -38,7 +38,7 @@ pub(crate) struct Responder {
     pub(crate) requests: Requests,
     /// Bytes of the calls that came in parts: their memory is separate from the receives.
     joined: BTreeMap<RequestId, usize>,
-    joined_octets: usize,
+    joined_bytes: usize,
 }
 
 /// The data outside of this half that handling a call needs.
@@ -65,8 +65,8 @@ impl Serving<'_> {
 
 impl Responder {
     /// Bytes of calls that came in parts and are not answered.
-    pub(crate) fn joined_octets(&self) -> usize {
-        self.joined_octets
+    pub(crate) fn joined_bytes(&self) -> usize {
+        self.joined_bytes
     }
 
     /// A call that was judged well-formed: with its stream, which may have been `joined` from parts, or with `None` if
@@ -99,7 +99,7 @@ impl Responder {
         let id = self.requests.insert(xid, lists.writes, lists.reply, handle, layout);
         if let Some(octets) = joined {
             self.joined.insert(id, octets);
-            self.joined_octets += octets;
+            self.joined_bytes += octets;
         }
         self.requests.admit(serving.most(), serving.actions);
         true
@@ -117,7 +117,7 @@ impl Responder {
     /// The service's answer, or that the driver cannot serve the call.
     pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, serving: &mut Serving<'_>) {
         let Some(request) = self.requests.take(id) else { return };
-        self.joined_octets -= self.joined.remove(&id).unwrap_or(0);
+        self.joined_bytes -= self.joined.remove(&id).unwrap_or(0);
         serving.credits.released();
         match answer {
             Answer::Reply(payload) => match self.reply(&request, &payload, serving) {
@@ -145,7 +145,7 @@ impl Responder {
             continues: serving.level() >= ReverseSupport::Continued,
             send_inline: serving.link.send_inline,
             max_gather: serving.config.max_gather,
-            max_transfer: serving.config.max_transfer_octets,
+            max_transfer: serving.config.max_transfer_bytes,
         };
         let octets = |octets: usize| u32::try_from(octets).unwrap_or(0);
         let AnswerPlan { lists, inline, writes, placed } =
@@ -164,8 +164,8 @@ impl Responder {
             // V2-3.1.2-b, V2-4.5.2-a
             xid: request.xid,
             credit: 0,
-            inline_octets: 0,
-            placed_octets: placed,
+            inline_bytes: 0,
+            placed_bytes: placed,
             read_chunks: 0,
             write_chunks: lists.writes.chunks().len(),
             reply_chunk: inline.is_none(),

@@ -42,9 +42,9 @@ pub(crate) struct Reassembly {
     open: Option<Open>,
     /// The broken sequence whose rest is ignored: XID and flag.
     ignored: Option<(u32, bool)>,
-    max_octets: usize,
+    max_bytes: usize,
     /// A part of at least so many bytes keeps its receive.
-    held_octets: usize,
+    held_bytes: usize,
 }
 
 /// The effect of a part.
@@ -61,9 +61,9 @@ pub(crate) enum Step {
 }
 
 impl Reassembly {
-    /// Joins payloads of at most `max_octets` that come in receives of `receive_octets`.
-    pub(crate) fn new(max_octets: usize, receive_octets: usize) -> Self {
-        Self { open: None, ignored: None, max_octets, held_octets: receive_octets / 2 }
+    /// Joins payloads of at most `max_bytes` that come in receives of `receive_bytes`.
+    pub(crate) fn new(max_bytes: usize, receive_bytes: usize) -> Self {
+        Self { open: None, ignored: None, max_bytes, held_bytes: receive_bytes / 2 }
     }
 
     /// Whether a sequence is under way.
@@ -108,14 +108,14 @@ impl Reassembly {
         }
         let Some(mut open) = self.open.take() else { return Step::Broken };
         let octets = open.octets.saturating_add(payload.len());
-        if open.parts.len() == MAX_PARTS || octets > self.max_octets {
+        if open.parts.len() == MAX_PARTS || octets > self.max_bytes {
             self.breaks(prefix);
             return Step::TooLong;
         }
         let missing = HEAD_OCTETS.saturating_sub(open.head.len()).min(payload.len());
         open.head.extend_from_slice(&payload[..missing]);
         open.octets = octets;
-        let is_held = payload.len() >= self.held_octets || !prefix.flags.more;
+        let is_held = payload.len() >= self.held_bytes || !prefix.flags.more;
         open.parts.push(if is_held { payload } else { Bytes::copy_from_slice(&payload) });
         if prefix.flags.more {
             self.open = Some(open);

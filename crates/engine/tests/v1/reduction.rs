@@ -229,7 +229,7 @@ fn credits_of_another_version_mean_nothing() {
 /// proves: V1-3.3.3-e, V1-3.3.3-a
 #[test]
 fn no_threshold_is_below_the_least() {
-    let small = Config { send_octets: 100, receive_octets: 0, ..Config::client() };
+    let small = Config { send_bytes: 100, receive_bytes: 0, ..Config::client() };
     for peer in [None, Some(&PrivateData { remote_invalidation: false, send_size: 0, receive_size: 1 })] {
         let engine = Connection::new(small.clone(), peer);
         assert_eq!((engine.link().send_inline, engine.link().receive_inline), (1024, 1024));

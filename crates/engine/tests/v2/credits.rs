@@ -104,7 +104,7 @@ fn an_answer_does_not_count_as_a_call_with_its_xid() {
 /// proves: V2-4.2.2-c, V2-6.2.2.3-h
 #[test]
 fn defaults_hold_until_the_exchange_is_over() {
-    let large = Config { send_octets: 65_536, receive_octets: 65_536, ..Config::server() };
+    let large = Config { send_bytes: 65_536, receive_bytes: 65_536, ..Config::server() };
     for (over, messages) in [(false, 3), (true, 1)] {
         let mut server = Peer::new(large.clone());
         let set = PropertySet(vec![Property::ReceiveSize(65_536), Property::SendSize(65_536)]);

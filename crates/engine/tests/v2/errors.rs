@@ -12,7 +12,7 @@ use rpcrdma_wire::v2::{Body, Chunks, ErrorBody, Header, Lists, Property, WriteCh
 use rpcrdma_xdr::Payload;
 
 fn server() -> Peer {
-    let limits = Limits { segments: 4, call_octets: 10_000, read_chunks: 2, write_chunks: 2 };
+    let limits = Limits { segments: 4, call_bytes: 10_000, read_chunks: 2, write_chunks: 2 };
     Peer::ready(Config { limits, ..Config::server() })
 }
 
@@ -308,7 +308,7 @@ fn are_answered(cases: &[(Vec<u8>, Option<ErrorBody>)]) {
     for (octets, error) in cases {
         let (octets, error) = (octets.clone(), *error);
         let xid = u32::from_be_bytes(*octets.first_chunk().unwrap());
-        let done = server.hear_octets(octets);
+        let done = server.hear_bytes(octets);
         assert_eq!(done.errors(), error.map(|error| (xid, error)).into_iter().collect::<Vec<_>>());
         assert!(done.delivered().is_empty());
     }

@@ -62,7 +62,7 @@ fn announced(config: Config) -> (Properties, Vec<(Header, usize)>) {
 /// proves: V2-6.3.4-d, V2-5.2.1-a, V2-5.2.2-a, V2-5.2.2-d
 #[test]
 fn a_client_begins_with_its_properties_in_a_small_message() {
-    let small = Config { send_octets: 1024, receive_octets: 2048, ..Config::client() };
+    let small = Config { send_bytes: 1024, receive_bytes: 2048, ..Config::client() };
     let (properties, headers) = announced(small);
     assert_eq!((properties.send_size, properties.receive_size), (4096, 4096), "never less than a peer may rely on");
     assert_eq!(headers.len(), 1);
@@ -132,7 +132,7 @@ fn count_properties(peer: &mut Peer, out: &mut Vec<Bytes>) -> usize {
 /// proves: V2-4.2.3-g
 #[test]
 fn both_ends_use_what_the_other_has_announced() {
-    let mut server = Peer::new(Config { send_octets: 65_536, receive_octets: 8192, ..Config::server() });
+    let mut server = Peer::new(Config { send_bytes: 65_536, receive_bytes: 8192, ..Config::server() });
     server.engine.start(server.now, &mut server.host);
     let unknown = OtherProperty::new(0xFFFF_FFFF, Bytes::from_static(b"whatever")).unwrap();
     let set =
@@ -161,7 +161,7 @@ fn begin_with_a_call(server: &mut Peer) {
 #[test]
 fn a_client_that_begins_with_a_call_may_announce_itself_later() {
     for late in [connprop(false, vec![Property::SegmentCount(4)]), connprop(true, vec![Property::SegmentCount(4)])] {
-        let mut server = Peer::new(Config { send_octets: 16_384, receive_octets: 16_384, ..Config::server() });
+        let mut server = Peer::new(Config { send_bytes: 16_384, receive_bytes: 16_384, ..Config::server() });
         begin_with_a_call(&mut server);
         assert_eq!(server.engine.link().receive_inline, 4096, "the defaults");
         let done = server.hear(&late, &[]);
@@ -183,7 +183,7 @@ fn a_client_that_begins_with_a_call_may_announce_itself_later() {
         assert_eq!(done.delivered().len(), 1, "calls go on");
     }
     // From then on the client's receive size counts.
-    let mut server = Peer::new(Config { send_octets: 16_384, receive_octets: 16_384, ..Config::server() });
+    let mut server = Peer::new(Config { send_bytes: 16_384, receive_bytes: 16_384, ..Config::server() });
     begin_with_a_call(&mut server);
     let sizes = vec![Property::ReceiveSize(8192), Property::SendSize(8192)];
     server.hear(&connprop(false, sizes), &[]);
@@ -222,7 +222,7 @@ fn a_bad_set_is_answered_and_changes_nothing_but_the_end() {
     for (body, error) in bad {
         for (flags, over) in [(0, true), (4, false)] {
             let mut server = Peer::new(Config::server());
-            let done = server.hear_octets([head(flags), body.clone()].concat());
+            let done = server.hear_bytes([head(flags), body.clone()].concat());
             assert_eq!(done.errors(), []);
             assert_eq!(kinds(&done), [MessageKind::Properties], "one credit: its own first");
             let done_2 = server.hear(&Header::grant(credits()), &[]);
@@ -236,7 +236,7 @@ fn a_bad_set_is_answered_and_changes_nothing_but_the_end() {
     }
     // A wrong message of another kind is not part of the exchange.
     let mut server = Peer::new(Config::server());
-    let done = server.hear_octets(words(&[1, 2, 0x0020_0001, 9, 0]));
+    let done = server.hear_bytes(words(&[1, 2, 0x0020_0001, 9, 0]));
     assert!(negotiated(&done).is_none(), "{done:?}");
     let done = server.hear(&connprop(false, vec![Property::SegmentSize(7)]), &[]);
     assert_eq!(negotiated(&done).and_then(|made| made.peer).map(|theirs| theirs.segment_size), Some(7));
@@ -245,7 +245,7 @@ fn a_bad_set_is_answered_and_changes_nothing_but_the_end() {
 /// proves: V2-6.2.2.3-h, V2-4.2.3-f, V2-5.2-b
 #[test]
 fn a_peer_without_the_exchange_is_served_with_the_defaults() {
-    let mut server = Peer::new(Config { receive_octets: 65_536, send_octets: 65_536, ..Config::server() });
+    let mut server = Peer::new(Config { receive_bytes: 65_536, send_bytes: 65_536, ..Config::server() });
     let done = server.hear(&msg(1, false, false, Lists::default()), &call(1));
     assert_eq!(done.delivered().len(), 1);
     assert_eq!(negotiated(&done).map(|made| made.link.send_inline), Some(4096));

@@ -83,10 +83,10 @@ impl Peer {
     pub fn hear(&mut self, header: &Header, payload: &[u8]) -> Done {
         let mut octets = header.to_bytes().to_vec();
         octets.extend_from_slice(payload);
-        self.hear_octets(octets)
+        self.hear_bytes(octets)
     }
 
-    pub fn hear_octets(&mut self, octets: Vec<u8>) -> Done {
+    pub fn hear_bytes(&mut self, octets: Vec<u8>) -> Done {
         self.engine.received(&octets.into(), self.now, &mut self.host);
         self.take()
     }

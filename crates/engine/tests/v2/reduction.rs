@@ -124,7 +124,7 @@ fn without_marks_a_message_is_continued_or_special_and_never_reduced() {
 /// proves: V2-4.3.4.4-c
 #[test]
 fn counts_and_flags_stay_and_elements_move_whole() {
-    let mut client = Peer::ready(Config { send_octets: 1024, ..Config::client() });
+    let mut client = Peer::ready(Config { send_bytes: 1024, ..Config::client() });
     let (message, reduced, [elements, present]) = arrays(call(1), 5000);
     // Both items have to move: with either of them, the rest is longer than a message.
     let (chunks, inline) = sent_call(&mut client, 1, message);
@@ -179,12 +179,12 @@ fn chunks_are_as_large_as_the_upper_layer_wants() {
     let mut server = Peer::ready(Config::server());
     let done = server.hear(&msg(1, false, false, writes(&[&most, &most])), &call(1));
     assert_eq!((done.delivered().len(), done.errors()), (1, vec![]), "twelve gibibytes each");
-    let limits = Limits { call_octets: 3 * u64::from(u32::MAX), ..Limits::default() };
+    let limits = Limits { call_bytes: 3 * u64::from(u32::MAX), ..Limits::default() };
     let mut server = Peer::ready(Config { limits, ..Config::server() });
     let chunk = [(24, u32::MAX), (24, u32::MAX), (24, u32::MAX)];
     let done = server.hear(&msg(1, false, false, reads(&chunk)), &call(1));
     let Some(Action::Pull { octets, .. }) = done.actions.first() else { panic!("{done:?}") };
-    assert_eq!(*octets as u64, limits.call_octets);
+    assert_eq!(*octets as u64, limits.call_bytes);
     // The limit is our own, and the error says so.
     let done =
         server.hear(&msg(2, false, false, reads(&[(24, 1), (24, u32::MAX), (24, u32::MAX), (24, u32::MAX)])), &call(2));

@@ -51,7 +51,7 @@ fn a_broken_sequence_is_answered_and_never_delivered_in_part() {
         }
         assert_eq!(server.hear(&part(xid, false), &call(xid)).delivered().len(), 1, "sent again as a whole");
     }
-    let done = server.hear_octets([words(&[6, 2, 0x0020_0001, 1, 2]), words(&[0; 4])].concat());
+    let done = server.hear_bytes([words(&[6, 2, 0x0020_0001, 1, 2]), words(&[0; 4])].concat());
     assert_eq!(done.errors(), [(6, ErrorBody::InvalidContinuation)]);
 }
 
@@ -127,7 +127,7 @@ fn a_reply_in_broken_parts_fails_its_call() {
 /// proves: V2-4.2.1.2-d
 #[test]
 fn credits_that_were_kept_back_are_granted_though_no_reply_can_go() {
-    let limits = Limits { call_octets: 8000, ..Limits::default() };
+    let limits = Limits { call_bytes: 8000, ..Limits::default() };
     let mut server = Peer::new(Config { limits, credits_granted: 4, ..Config::server() });
     let none = Credits::new(0, 32);
     let part = |xid, more| Header { credits: none, ..msg(xid, false, more, Lists::default()) };
@@ -151,7 +151,7 @@ fn credits_that_were_kept_back_are_granted_though_no_reply_can_go() {
 /// proves: V2-6.2.2.2-i, V2-7.4.1-a, V2-7.4.1-b
 #[test]
 fn what_is_put_together_has_limits() {
-    let limits = Limits { call_octets: 8000, ..Limits::default() };
+    let limits = Limits { call_bytes: 8000, ..Limits::default() };
     let mut server = Peer::ready(Config { limits, ..Config::server() });
     let long = |xid, last: usize| {
         let parts = [(msg(xid, false, true, Lists::default()), 4000), (msg(xid, false, false, Lists::default()), last)];
@@ -169,8 +169,8 @@ fn what_is_put_together_has_limits() {
     }
     // Unanswered calls that came in parts hold memory. If it is much, the server keeps back the credits for further
     // parts.
-    for (call_octets, full) in [(8000, true), (12_000, false)] {
-        let limits = Limits { call_octets, ..Limits::default() };
+    for (call_bytes, full) in [(8000, true), (12_000, false)] {
+        let limits = Limits { call_bytes, ..Limits::default() };
         let mut server = Peer::ready(Config { limits, credits_granted: 4, ..Config::server() });
         let mut delivered = Vec::new();
         for (header, octets) in long(1, 1000) {
@@ -327,10 +327,10 @@ fn so_many_errors_wait_for_credits_and_no_more() {
     server.hear(&Header::connprop(0x66, Credits::new(1, 32), false, Default::default()), &[]);
     let refused = |xid| words(&[xid, 2, 0x0020_0000, 9, 0]);
     for xid in 1..=MAX_WAITING_ERRORS as u32 {
-        let done = server.hear_octets(refused(xid));
+        let done = server.hear_bytes(refused(xid));
         assert!(done.errors().is_empty() && !done.closed(), "{xid}: {done:?}");
     }
-    assert!(server.hear_octets(refused(1)).closed());
+    assert!(server.hear_bytes(refused(1)).closed());
 }
 
 /// proves: V2-11.1.4-d
@@ -564,8 +564,8 @@ struct Joined {
 }
 
 impl Joined {
-    /// Hands messages over until both ends are silent. Answers calls at once with `reply_octets`.
-    fn settle(&mut self, reply_octets: usize) {
+    /// Hands messages over until both ends are silent. Answers calls at once with `reply_bytes`.
+    fn settle(&mut self, reply_bytes: usize) {
         let mut idle = 0;
         for side in (0..2).cycle() {
             let (end, other) = match &mut self.ends {
@@ -586,7 +586,7 @@ impl Joined {
                     }
                     Action::Deliver { request, xid, .. } => {
                         let mut octets = reply(xid);
-                        octets.resize(reply_octets, 0);
+                        octets.resize(reply_bytes, 0);
                         end.engine.answer(request, Answer::Reply(Payload::from(Bytes::from(octets))));
                     }
                     Action::Close(cause) => panic!("{cause:?}"),
@@ -600,17 +600,17 @@ impl Joined {
     }
 
     /// Makes `count` calls, one after the other.
-    fn calls(&mut self, count: u32, call_octets: usize, reply_octets: usize) -> (usize, usize) {
+    fn calls(&mut self, count: u32, call_bytes: usize, reply_bytes: usize) -> (usize, usize) {
         let before = (self.sent, self.grants);
         for _ in 0..count {
             let xid = 1 + self.sent as u32;
             let mut octets = call(xid);
-            octets.resize(call_octets, 0);
+            octets.resize(call_bytes, 0);
             let client = &mut self.ends[0];
             let message = Payload::from(Bytes::from(octets));
-            let call = Call::new(CallId(xid.into()), xid, message).with_reply(reply_octets, &[]);
+            let call = Call::new(CallId(xid.into()), xid, message).with_reply(reply_bytes, &[]);
             client.engine.call(call, client.now, &mut client.host).unwrap();
-            self.settle(reply_octets);
+            self.settle(reply_bytes);
             assert_eq!(self.ends[0].engine.stats().unanswered, 0);
         }
         (self.sent - before.0, self.grants - before.1)

@@ -161,11 +161,11 @@ impl World {
         let shape = |config: Config| {
             let limits = Limits { segments: pick(&[3, 16, 512]) as usize, ..Limits::default() };
             Config {
-                send_octets: pick(&[4096, 8192, 65_536]),
-                receive_octets: pick(&[4096, 5000, 16_384]),
+                send_bytes: pick(&[4096, 8192, 65_536]),
+                receive_bytes: pick(&[4096, 5000, 16_384]),
                 remote_invalidation: random.below(2) == 0,
                 max_gather: pick(&[2, 3, 8, 16]) as usize,
-                max_transfer_octets: pick(&[20_000, 1 << 20]) as usize,
+                max_transfer_bytes: pick(&[20_000, 1 << 20]) as usize,
                 versions: Versions::Two,
                 limits,
                 ..config
@@ -189,8 +189,8 @@ impl World {
         let (inline, invalidation, gather) = (pick(&[1024, 2048, 4096]), random.below(2) == 0, pick(&[2, 5, 9]));
         let reverse = pick(&[0, 0, 2]);
         let shape = |config: Config| Config {
-            send_octets: inline,
-            receive_octets: inline,
+            send_bytes: inline,
+            receive_bytes: inline,
             remote_invalidation: invalidation,
             max_gather: gather as usize,
             versions: Versions::One,
@@ -330,7 +330,7 @@ impl World {
                 Action::PostReceives { count } => end.posted += count,
                 Action::Send { octets, invalidate, signaled, about } => {
                     let whole = octets.concat();
-                    assert_eq!((whole.len(), invalidate), (about.inline_octets, about.invalidates), "as it is told");
+                    assert_eq!((whole.len(), invalidate), (about.inline_bytes, about.invalidates), "as it is told");
                     let inline = self.one.is_some().then(|| self.inline(at));
                     if let (Some(one), Some(inline)) = (&mut self.one, inline) {
                         one[at].sends(inline, &whole);

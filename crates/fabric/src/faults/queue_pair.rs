@@ -5,8 +5,8 @@
 
 use super::{Fault, Plan, Point, Step, flip};
 use crate::{
-    Capabilities, CloseReason, Completion, Connected, ConnectionInfo, FenceCause, Lent, QueuePair, Read, Refused,
-    RefusedReason, RemoteSegment, Send, Token, WorkError, WorkKind, Write,
+    Capabilities, CloseReason, Completion, Connected, ConnectionInfo, FenceCause, Lent, QueuePair, ReadWork, Refused,
+    RefusedReason, RemoteSegment, SendWork, Token, WorkError, WorkKind, WriteWork,
 };
 use rpcrdma_env::{BoxFuture, Buffer, Env};
 use std::{
@@ -151,7 +151,7 @@ impl FaultQueuePair {
             Some(Fault::Corrupt) => {
                 if let Completion::Received { buffer, .. } | Completion::Read { sink: buffer, .. } = &mut completion {
                     let len = buffer.len();
-                    if let Some(octets) = buffer.octets_mut().get_mut(..len) {
+                    if let Some(octets) = buffer.bytes_mut().get_mut(..len) {
                         flip(&self.env, octets);
                     }
                 }
@@ -240,20 +240,24 @@ impl QueuePair for FaultQueuePair {
         self.inner.posted_receives()
     }
 
-    fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
+    fn post_send(&mut self, send: SendWork) -> Result<(), Refused<SendWork>> {
         let failed =
-            |send: Send, error| Completion::Failed { token: send.token, kind: WorkKind::Send, error, buffer: None };
+            |send: SendWork, error| Completion::Failed { token: send.token, kind: WorkKind::Send, error, buffer: None };
         self.post(Point::PostSend, send, failed, |inner, send| inner.post_send(send))
     }
 
-    fn post_write(&mut self, write: Write) -> Result<(), Refused<Write>> {
-        let failed =
-            |write: Write, error| Completion::Failed { token: write.token, kind: WorkKind::Write, error, buffer: None };
+    fn post_write(&mut self, write: WriteWork) -> Result<(), Refused<WriteWork>> {
+        let failed = |write: WriteWork, error| Completion::Failed {
+            token: write.token,
+            kind: WorkKind::Write,
+            error,
+            buffer: None,
+        };
         self.post(Point::PostWrite, write, failed, |inner, write| inner.post_write(write))
     }
 
-    fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>> {
-        let failed = |read: Read, error| Completion::Failed {
+    fn post_read(&mut self, read: ReadWork) -> Result<(), Refused<ReadWork>> {
+        let failed = |read: ReadWork, error| Completion::Failed {
             token: read.token,
             kind: WorkKind::Read,
             error,

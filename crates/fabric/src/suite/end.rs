@@ -2,7 +2,9 @@
 //! that.
 
 use super::ledger::number;
-use crate::{Access, CloseReason, Completion, Connected, Lent, Read, RemoteSegment, Send, Token, WorkKind, Write};
+use crate::{
+    Access, CloseReason, Completion, Connected, Lent, ReadWork, RemoteSegment, SendWork, Token, WorkKind, WriteWork,
+};
 use bytes::Bytes;
 use rpcrdma_env::Buffer;
 use std::{
@@ -65,7 +67,7 @@ impl End {
     pub(super) fn send(&mut self, octets: Vec<Bytes>, invalidate: Option<u32>, signaled: bool) -> Token {
         self.dirty = true;
         let token = self.token();
-        let send = Send { token, octets: octets.into(), invalidate, solicited: false, signaled };
+        let send = SendWork { token, octets: octets.into(), invalidate, solicited: false, signaled };
         if let Err(refused) = self.queue_pair.post_send(send) {
             panic!("{}: a Send was refused: {}", self.name, refused.reason);
         }
@@ -84,7 +86,7 @@ impl End {
         self.dirty = true;
         let token = self.token();
         if let Err(refused) =
-            self.queue_pair.post_write(Write { token, octets: octets.into(), handle, offset, signaled })
+            self.queue_pair.post_write(WriteWork { token, octets: octets.into(), handle, offset, signaled })
         {
             panic!("{}: a Write was refused: {}", self.name, refused.reason);
         }
@@ -98,7 +100,7 @@ impl End {
         self.dirty = true;
         let token = self.token();
         let number = number(&sink);
-        if let Err(refused) = self.queue_pair.post_read(Read { token, sink, sources }) {
+        if let Err(refused) = self.queue_pair.post_read(ReadWork { token, sink, sources }) {
             panic!("{}: a Read was refused: {}", self.name, refused.reason);
         }
         self.reads.insert(token, number);

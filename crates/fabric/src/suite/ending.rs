@@ -5,7 +5,8 @@ use super::{
     pair::{At, Pair, Wish, drive},
 };
 use crate::{
-    CloseReason, Completion, FenceCause, Read, Refused, RefusedReason, RemoteSegment, Send, Token, WorkKind, Write,
+    CloseReason, Completion, FenceCause, ReadWork, Refused, RefusedReason, RemoteSegment, SendWork, Token, WorkKind,
+    WriteWork,
 };
 use bytes::Bytes;
 use std::{future::poll_fn, task::Poll};
@@ -73,7 +74,7 @@ async fn a_disconnect_comes_after_what_was_posted(setup: Given) -> Verdict {
     let Some(Completion::Fenced { memory: crate::Lent::Sink(mut buffer), .. }) = pair.b.take(fenced) else {
         panic!("the sink did not come back");
     };
-    assert!((0..20).all(|n| buffer.octets_mut()[n * 1000..][..1000].iter().all(|octet| usize::from(*octet) == n)));
+    assert!((0..20).all(|n| buffer.bytes_mut()[n * 1000..][..1000].iter().all(|octet| usize::from(*octet) == n)));
     drop(buffer);
     pair.finish().await;
     Verdict::Passed
@@ -107,7 +108,7 @@ async fn posting_after_a_disconnect_loses_nothing(setup: Given) -> Verdict {
         assert_eq!(refused.returned.capacity(), 10);
         receives = 0;
     }
-    let send = Send { token: Token(901), octets: vec![Bytes::from_static(b"late")].into(), ..Send::default() };
+    let send = SendWork { token: Token(901), octets: vec![Bytes::from_static(b"late")].into(), ..SendWork::default() };
     if let Err(refused) = pair.a.queue_pair.post_send(send) {
         assert_eq!(refused.reason, RefusedReason::Closed);
         assert_eq!(refused.returned.octets[..], [Bytes::from_static(b"late")]);
@@ -151,12 +152,12 @@ async fn posting_after_the_end_is_refused(setup: Given) -> Verdict {
     let (receive, sink, lent) = (buffer(), buffer(), pair.ledger.sink(10));
     let queue_pair = &mut pair.a.queue_pair;
     assert_eq!(refused(queue_pair.post_receive(receive)).capacity(), 10);
-    let send = Send { octets: vec![Bytes::from_static(b"late")].into(), ..Send::default() };
+    let send = SendWork { octets: vec![Bytes::from_static(b"late")].into(), ..SendWork::default() };
     assert_eq!(refused(queue_pair.post_send(send)).octets.len(), 1);
-    let write = Write { octets: vec![Bytes::from_static(b"late")].into(), ..Write::default() };
+    let write = WriteWork { octets: vec![Bytes::from_static(b"late")].into(), ..WriteWork::default() };
     assert_eq!(refused(queue_pair.post_write(write)).octets.len(), 1);
     let sources = vec![RemoteSegment { handle: 1, length: 1, offset: 0 }];
-    assert_eq!(refused(queue_pair.post_read(Read { token: Token(1), sink, sources })).sink.capacity(), 10);
+    assert_eq!(refused(queue_pair.post_read(ReadWork { token: Token(1), sink, sources })).sink.capacity(), 10);
     assert_eq!(refused(queue_pair.expose(Token(2), lent)).octets(), 10);
     queue_pair.invalidate(7);
     queue_pair.disconnect();

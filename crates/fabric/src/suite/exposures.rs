@@ -81,7 +81,7 @@ async fn the_peer_ends_an_exposure_with_its_send(setup: Given) -> Verdict {
         };
         assert_eq!(cause, FenceCause::Remote);
         if let Lent::Sink(buffer) = &mut memory {
-            assert!(buffer.octets_mut() == &octets[..], "the bytes differ");
+            assert!(buffer.bytes_mut() == &octets[..], "the bytes differ");
         }
         pair.b.invalidate(segment.handle);
     }
@@ -311,7 +311,7 @@ async fn a_handle_of_another_connection_ends_this_one_only(setup: Given) -> Verd
         assert_eq!(cause, FenceCause::Local);
         match memory {
             Lent::Sink(mut buffer) => {
-                assert!(buffer.octets_mut().iter().all(|octet| *octet == 0xEE), "the other connection reached it");
+                assert!(buffer.bytes_mut().iter().all(|octet| *octet == 0xEE), "the other connection reached it");
             }
             Lent::Source(octets) => assert_eq!(octets, [9; 100][..]),
         }

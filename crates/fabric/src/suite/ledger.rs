@@ -38,7 +38,7 @@ impl Memory for Counted {
         &self.octets
     }
 
-    fn octets_mut(&mut self) -> &mut [u8] {
+    fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.octets
     }
 }
@@ -65,7 +65,7 @@ impl Ledger {
     /// Shared bytes, counted like a buffer.
     pub(super) fn share(&self, octets: &[u8]) -> Bytes {
         let mut buffer = self.buffer(octets.len());
-        buffer.octets_mut().copy_from_slice(octets);
+        buffer.bytes_mut().copy_from_slice(octets);
         buffer.set_len(octets.len());
         buffer.freeze()
     }

@@ -5,7 +5,7 @@ use super::{
     ledger::number,
     pair::{At, Pair, Wish},
 };
-use crate::{Lent, Read, Refused, RefusedReason, RemoteSegment, Send, Token, Write};
+use crate::{Lent, ReadWork, Refused, RefusedReason, RemoteSegment, SendWork, Token, WriteWork};
 use bytes::Bytes;
 use rpcrdma_env::Slices;
 use std::fmt::Debug;
@@ -27,7 +27,7 @@ pub(super) const CASES: &[Case] = &[
 const PIECES_TO_TRY: usize = 100_000;
 
 /// Lengths above this many bytes are not tried: it would take too much memory.
-const OCTETS_TO_TRY: usize = 64 << 20;
+const BYTES_TO_TRY: usize = 64 << 20;
 
 fn limit<T: Debug>(result: Result<(), Refused<T>>, max: usize) -> T {
     let refused = result.expect_err("it is past the limit");
@@ -90,8 +90,8 @@ async fn exposing_nothing_is_refused(setup: Given) -> Verdict {
 }
 
 async fn the_length_of_an_exposure_is_limited(setup: Given) -> Verdict {
-    let max = setup.b.capabilities().max_exposure_octets;
-    if max > OCTETS_TO_TRY {
+    let max = setup.b.capabilities().max_exposure_bytes;
+    if max > BYTES_TO_TRY {
         return Verdict::Skipped("too long exposures are possible");
     }
     let mut pair = Pair::connect(&setup, Wish::default()).await;
@@ -111,9 +111,9 @@ async fn slices_are_limited(setup: Given) -> Verdict {
     let slices = |count: usize| vec![Bytes::from_static(b"s"); count];
     pair.a.send(slices(max), None, false);
     assert_eq!(pair.received(At::B).await.0.len(), max);
-    let send = Send { octets: slices(max + 1).into(), ..Send::default() };
+    let send = SendWork { octets: slices(max + 1).into(), ..SendWork::default() };
     assert_eq!(limit(pair.a.queue_pair.post_send(send), max).octets.len(), max + 1);
-    let write = Write { octets: slices(max + 1).into(), ..Write::default() };
+    let write = WriteWork { octets: slices(max + 1).into(), ..WriteWork::default() };
     assert_eq!(limit(pair.a.queue_pair.post_write(write), max).octets.len(), max + 1);
     pair.still_works().await;
     pair.finish().await;
@@ -121,18 +121,18 @@ async fn slices_are_limited(setup: Given) -> Verdict {
 }
 
 async fn the_length_of_a_message_is_limited(setup: Given) -> Verdict {
-    let max = setup.a.capabilities().max_message_octets;
-    if max > OCTETS_TO_TRY {
+    let max = setup.a.capabilities().max_message_bytes;
+    if max > BYTES_TO_TRY {
         return Verdict::Skipped("too long messages are possible");
     }
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let octets: Slices = [pair.ledger.share(&vec![1; max + 1])].into_iter().collect();
-    let send = Send { octets: octets.clone(), ..Send::default() };
+    let send = SendWork { octets: octets.clone(), ..SendWork::default() };
     assert_eq!(limit(pair.a.queue_pair.post_send(send), max).octets, octets);
-    let write = Write { octets: octets.clone(), ..Write::default() };
+    let write = WriteWork { octets: octets.clone(), ..WriteWork::default() };
     assert_eq!(limit(pair.a.queue_pair.post_write(write), max).octets, octets);
     let sources = vec![RemoteSegment { handle: 1, length: u32::try_from(max + 1).unwrap_or(u32::MAX), offset: 0 }];
-    let read = Read { token: Token(1), sink: pair.ledger.buffer(max + 1), sources };
+    let read = ReadWork { token: Token(1), sink: pair.ledger.buffer(max + 1), sources };
     assert_eq!(limit(pair.a.queue_pair.post_read(read), max).sink.capacity(), max + 1);
     drop(octets);
     pair.still_works().await;
@@ -150,7 +150,7 @@ async fn posted_work_is_limited(setup: Given) -> Verdict {
         pair.a.say(b"");
     }
     // A device that works by itself may have completed some of the work already, and then accepts this Send.
-    let send = Send { token: Token(77), octets: vec![Bytes::from_static(b"more")].into(), ..Send::default() };
+    let send = SendWork { token: Token(77), octets: vec![Bytes::from_static(b"more")].into(), ..SendWork::default() };
     if let Err(refused) = pair.a.queue_pair.post_send(send) {
         assert!(matches!(refused.reason, RefusedReason::Limit { max: m, .. } if m == max), "{:?}", refused.reason);
         assert_eq!(refused.returned.token, Token(77));
@@ -171,7 +171,7 @@ async fn a_read_needs_room_in_its_sink(setup: Given) -> Verdict {
     let half = RemoteSegment { length: 50, ..source };
     for sources in [vec![source], vec![half, half], vec![RemoteSegment { length: u32::MAX, ..source }; 3]] {
         let count = sources.len();
-        let refused = pair.a.queue_pair.post_read(Read { token: Token(1), sink: pair.ledger.buffer(99), sources });
+        let refused = pair.a.queue_pair.post_read(ReadWork { token: Token(1), sink: pair.ledger.buffer(99), sources });
         let refused = refused.expect_err("the sink is too small");
         assert!(matches!(refused.reason, RefusedReason::Limit { .. }), "{:?}", refused.reason);
         assert_eq!((refused.returned.sink.capacity(), refused.returned.sources.len()), (99, count));
@@ -186,7 +186,7 @@ async fn an_ord_of_zero_allows_no_read(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish { reads: 0, ..Wish::default() }).await;
     assert_eq!(pair.b.queue_pair.info().ord, 0);
     let sources = vec![RemoteSegment { handle: 1, length: 1, offset: 0 }];
-    let read = Read { token: Token(1), sink: pair.ledger.buffer(9), sources };
+    let read = ReadWork { token: Token(1), sink: pair.ledger.buffer(9), sources };
     let refused = pair.b.queue_pair.post_read(read).expect_err("no Read is allowed");
     assert_eq!(refused.returned.sink.capacity(), 9);
     drop(refused);
@@ -200,8 +200,12 @@ async fn an_invalidation_that_cannot_be_sent_is_refused(setup: Given) -> Verdict
         return Verdict::Skipped("it can be sent");
     }
     let mut pair = Pair::connect(&setup, Wish::default()).await;
-    let send =
-        Send { token: Token(5), octets: vec![Bytes::from_static(b"x")].into(), invalidate: Some(9), ..Send::default() };
+    let send = SendWork {
+        token: Token(5),
+        octets: vec![Bytes::from_static(b"x")].into(),
+        invalidate: Some(9),
+        ..SendWork::default()
+    };
     let refused = pair.a.queue_pair.post_send(send).expect_err("there is no such operation");
     assert!(matches!(refused.reason, RefusedReason::Unsupported(_)), "{:?}", refused.reason);
     assert_eq!((refused.returned.token, refused.returned.invalidate), (Token(5), Some(9)));

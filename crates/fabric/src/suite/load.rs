@@ -19,25 +19,25 @@ pub(super) const CASES: &[Case] = &[
     case!(a_shared_pool_that_is_empty_ends_the_connection),
 ];
 
-const LARGE_OCTETS: usize = 8 << 20;
+const LARGE_BYTES: usize = 8 << 20;
 
 /// A checksum of `octets` that changes if bytes are wrong, missing or misplaced (FNV-1a).
 fn checksum(octets: &[u8]) -> u64 {
     octets.iter().fold(0xCBF2_9CE4_8422_2325, |sum, octet| (sum ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01B3))
 }
 
-/// How much one exposure and one message can carry, at most [`LARGE_OCTETS`].
-fn piece_octets(setup: &Given) -> usize {
+/// How much one exposure and one message can carry, at most [`LARGE_BYTES`].
+fn piece_bytes(setup: &Given) -> usize {
     let (a, b) = (setup.a.capabilities(), setup.b.capabilities());
-    b.max_exposure_octets.min(a.max_message_octets).min(LARGE_OCTETS)
+    b.max_exposure_bytes.min(a.max_message_bytes).min(LARGE_BYTES)
 }
 
 async fn eight_mebibytes_are_written(setup: Given) -> Verdict {
-    let piece = piece_octets(&setup);
+    let piece = piece_bytes(&setup);
     let mut pair = Pair::connect(&setup, Wish::default()).await;
-    let octets = pair.ledger.share(&pattern(1, LARGE_OCTETS));
-    for at in (0..LARGE_OCTETS).step_by(piece) {
-        let part = octets.slice(at..(at + piece).min(LARGE_OCTETS));
+    let octets = pair.ledger.share(&pattern(1, LARGE_BYTES));
+    for at in (0..LARGE_BYTES).step_by(piece) {
+        let part = octets.slice(at..(at + piece).min(LARGE_BYTES));
         let (token, sink) = pair.b.expose(pair.ledger.sink(part.len()));
         let write = pair.a.write(vec![part.clone()], sink.handle, sink.offset, true);
         pair.a.say(b"");
@@ -52,11 +52,11 @@ async fn eight_mebibytes_are_written(setup: Given) -> Verdict {
 }
 
 async fn eight_mebibytes_are_read(setup: Given) -> Verdict {
-    let piece = piece_octets(&setup);
+    let piece = piece_bytes(&setup);
     let mut pair = Pair::connect(&setup, Wish::default()).await;
-    let octets = pair.ledger.share(&pattern(2, LARGE_OCTETS));
-    for at in (0..LARGE_OCTETS).step_by(piece) {
-        let part = octets.slice(at..(at + piece).min(LARGE_OCTETS));
+    let octets = pair.ledger.share(&pattern(2, LARGE_BYTES));
+    for at in (0..LARGE_BYTES).step_by(piece) {
+        let part = octets.slice(at..(at + piece).min(LARGE_BYTES));
         let (_, source) = pair.b.expose(Lent::Source(part.clone()));
         let read = pair.a.read(pair.ledger.buffer(part.len()), vec![source]);
         assert_eq!(checksum(pair.read(At::A, read).await.filled()), checksum(&part), "bytes from {at}");
@@ -68,14 +68,14 @@ async fn eight_mebibytes_are_read(setup: Given) -> Verdict {
 }
 
 const ROUNDS: usize = 20;
-const EACH_OCTETS: usize = 70_000;
+const EACH_BYTES: usize = 70_000;
 
 /// Writes, reads and messages of one end, all posted at once.
 fn post_everything(end: &mut End, ledger: &Ledger, to: RemoteSegment, from: RemoteSegment) -> Vec<Token> {
     let mut reads = Vec::new();
     for n in 0..ROUNDS {
-        end.write(vec![ledger.share(&pattern(n as u64, EACH_OCTETS))], to.handle, to.offset, false);
-        reads.push(end.read(ledger.buffer(EACH_OCTETS), vec![from]));
+        end.write(vec![ledger.share(&pattern(n as u64, EACH_BYTES))], to.handle, to.offset, false);
+        reads.push(end.read(ledger.buffer(EACH_BYTES), vec![from]));
         end.say(&pattern(n as u64, n * 10));
     }
     reads
@@ -84,9 +84,9 @@ fn post_everything(end: &mut End, ledger: &Ledger, to: RemoteSegment, from: Remo
 async fn everything_at_once_in_both_directions(setup: Given) -> Verdict {
     let wish = Wish { at_a: ROUNDS, at_b: ROUNDS, ..Wish::default() };
     let mut pair = Pair::connect(&setup, wish).await;
-    let source = pattern(99, EACH_OCTETS);
-    let (sink_at_a, into_a) = pair.a.expose(pair.ledger.sink(EACH_OCTETS));
-    let (sink_at_b, into_b) = pair.b.expose(pair.ledger.sink(EACH_OCTETS));
+    let source = pattern(99, EACH_BYTES);
+    let (sink_at_a, into_a) = pair.a.expose(pair.ledger.sink(EACH_BYTES));
+    let (sink_at_b, into_b) = pair.b.expose(pair.ledger.sink(EACH_BYTES));
     let (_, of_a) = pair.a.expose(pair.ledger.source(&source));
     let (_, of_b) = pair.b.expose(pair.ledger.source(&source));
     let by_a = post_everything(&mut pair.a, &pair.ledger, into_b, of_b);
@@ -100,7 +100,7 @@ async fn everything_at_once_in_both_directions(setup: Given) -> Verdict {
         }
     }
     // The last Write has won, because the message behind it has arrived.
-    let last = pattern(ROUNDS as u64 - 1, EACH_OCTETS);
+    let last = pattern(ROUNDS as u64 - 1, EACH_BYTES);
     assert!(pair.take_sink(At::A, sink_at_a, into_a.handle).await == last, "a's sink");
     assert!(pair.take_sink(At::B, sink_at_b, into_b.handle).await == last, "b's sink");
     pair.finish().await;

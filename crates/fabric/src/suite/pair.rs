@@ -18,7 +18,7 @@ use std::{
 };
 
 /// The size of receives, unless a case wants another.
-pub(super) const RECEIVE_OCTETS: usize = 1024;
+pub(super) const RECEIVE_BYTES: usize = 1024;
 
 /// The parameters of a connection.
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ pub(super) struct Wish {
 
 impl Default for Wish {
     fn default() -> Self {
-        Self { at_a: 4, at_b: 4, octets: RECEIVE_OCTETS, reads: 4 }
+        Self { at_a: 4, at_b: 4, octets: RECEIVE_BYTES, reads: 4 }
     }
 }
 
@@ -215,7 +215,7 @@ impl Pair {
     pub(super) async fn take_sink(&mut self, at: At, token: Token, handle: u32) -> Vec<u8> {
         self.end(at).invalidate(handle);
         match self.fenced(at, token).await {
-            (Lent::Sink(mut buffer), FenceCause::Local) => buffer.octets_mut().to_vec(),
+            (Lent::Sink(mut buffer), FenceCause::Local) => buffer.bytes_mut().to_vec(),
             other => panic!("not a sink that was fenced here: {other:?}"),
         }
     }
@@ -245,7 +245,7 @@ impl Pair {
 
     /// Shows that the connection still works.
     pub(super) async fn still_works(&mut self) {
-        self.b.receive(self.ledger.buffer(RECEIVE_OCTETS));
+        self.b.receive(self.ledger.buffer(RECEIVE_BYTES));
         self.a.say(b"still here");
         let (message, _) = self.received(At::B).await;
         assert_eq!(message.filled(), b"still here");

@@ -5,7 +5,7 @@ use super::{
     ledger::pattern,
     pair::{At, Pair, Wish},
 };
-use crate::{Completion, Lent, Read, RefusedReason, RemoteSegment, Token};
+use crate::{Completion, Lent, ReadWork, RefusedReason, RemoteSegment, Token};
 use bytes::Bytes;
 
 pub(super) const CASES: &[Case] = &[
@@ -160,7 +160,7 @@ async fn a_send_may_be_posted_behind_a_read(setup: Given) -> Verdict {
 async fn writes_of_nothing_change_nothing(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let (token, sink) = pair.b.expose(pair.ledger.sink(10));
-    let write = crate::Write {
+    let write = crate::WriteWork {
         token: Token(900),
         octets: Default::default(),
         handle: sink.handle,
@@ -184,7 +184,7 @@ async fn reads_of_nothing_bring_nothing(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let (_, source) = pair.b.expose(pair.ledger.source(b"octets"));
     for sources in [vec![], vec![part(source, 0, 0)], vec![part(source, 1, 0), part(source, 6, 0)]] {
-        let read = Read { token: Token(900), sink: pair.ledger.buffer(8), sources };
+        let read = ReadWork { token: Token(900), sink: pair.ledger.buffer(8), sources };
         match pair.a.queue_pair.post_read(read) {
             Err(refused) => {
                 assert_eq!(refused.reason, RefusedReason::Empty);
@@ -217,7 +217,7 @@ async fn a_sink_may_be_larger_than_what_is_read(setup: Given) -> Verdict {
     let read = pair.a.read(pair.ledger.buffer(100), vec![source]);
     let mut sink = pair.read(At::A, read).await;
     assert_eq!(sink.filled(), b"octets");
-    assert!(sink.octets_mut()[6..].iter().all(|octet| *octet == 0xEE), "bytes behind were touched");
+    assert!(sink.bytes_mut()[6..].iter().all(|octet| *octet == 0xEE), "bytes behind were touched");
     drop(sink);
     pair.finish().await;
     Verdict::Passed

@@ -3,7 +3,7 @@
 use super::{
     Case, Given, Verdict, case,
     ledger::{number, pattern},
-    pair::{At, Pair, RECEIVE_OCTETS, Wish},
+    pair::{At, Pair, RECEIVE_BYTES, Wish},
 };
 use crate::{Completion, WorkError, WorkKind};
 use bytes::Bytes;
@@ -21,14 +21,14 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 async fn messages_of_every_length_up_to_the_receive_arrive(setup: Given) -> Verdict {
-    let lengths = [0, 1, 2, 3, 4, 5, RECEIVE_OCTETS - 1, RECEIVE_OCTETS];
+    let lengths = [0, 1, 2, 3, 4, 5, RECEIVE_BYTES - 1, RECEIVE_BYTES];
     let mut pair = Pair::connect(&setup, Wish { at_b: lengths.len(), ..Wish::default() }).await;
     for length in lengths {
         let octets = pair.ledger.share(&pattern(length as u64, length));
         pair.a.send(vec![octets.clone()], None, false);
         let (message, invalidated) = pair.received(At::B).await;
         assert_eq!(message.filled(), &octets[..], "{length} bytes");
-        assert_eq!(message.capacity(), RECEIVE_OCTETS);
+        assert_eq!(message.capacity(), RECEIVE_BYTES);
         assert_eq!(invalidated, None);
     }
     pair.finish().await;
@@ -38,7 +38,7 @@ async fn messages_of_every_length_up_to_the_receive_arrive(setup: Given) -> Verd
 async fn a_message_gathers_its_slices(setup: Given) -> Verdict {
     let slices = setup.a.capabilities().max_gather.min(9);
     let mut pair = Pair::connect(&setup, Wish::default()).await;
-    let whole = pair.ledger.share(&pattern(5, RECEIVE_OCTETS));
+    let whole = pair.ledger.share(&pattern(5, RECEIVE_BYTES));
     let mut octets = Vec::new();
     let mut at = 0;
     for n in 0..slices {
@@ -57,7 +57,7 @@ async fn a_message_gathers_its_slices(setup: Given) -> Verdict {
 
 async fn one_octet_more_than_the_receive_ends_the_connection(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish { at_b: 3, ..Wish::default() }).await;
-    pair.a.send(vec![Bytes::from(vec![1; RECEIVE_OCTETS + 1])], None, true);
+    pair.a.send(vec![Bytes::from(vec![1; RECEIVE_BYTES + 1])], None, true);
     pair.closed_by_violation().await;
     let failed = |wanted: Option<WorkError>| {
         move |c: &&Completion| match c {
@@ -94,12 +94,12 @@ async fn sends_arrive_in_order(setup: Given) -> Verdict {
     let count = 200.min(setup.a.capabilities().max_posted).min(setup.b.capabilities().max_receives - 1);
     let mut pair = Pair::connect(&setup, Wish { at_b: count, ..Wish::default() }).await;
     for n in 0..count {
-        let message = pattern(n as u64, n % RECEIVE_OCTETS);
+        let message = pattern(n as u64, n % RECEIVE_BYTES);
         pair.a.say(&message);
     }
     for n in 0..count {
         let (message, _) = pair.received(At::B).await;
-        assert_eq!(message.filled(), pattern(n as u64, n % RECEIVE_OCTETS), "message {n}");
+        assert_eq!(message.filled(), pattern(n as u64, n % RECEIVE_BYTES), "message {n}");
     }
     pair.finish().await;
     Verdict::Passed

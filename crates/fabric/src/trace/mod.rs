@@ -8,7 +8,7 @@ mod queue_pair;
 
 use crate::{
     AcceptError, Capabilities, Completion, ConnectError, Connected, ConnectionInfo, ConnectionParams, Fabric, Lent,
-    ListenError, Listener, Read, ReceivePool, RefusedReason, RemoteSegment, Send, Token, Write,
+    ListenError, Listener, ReadWork, ReceivePool, RefusedReason, RemoteSegment, SendWork, Token, WriteWork,
     layer::{Layer, Layered},
 };
 use bytes::Bytes;
@@ -23,7 +23,7 @@ use std::{
 };
 
 /// Receives the events of a traced fabric.
-pub trait Tracer: std::marker::Send + Sync {
+pub trait Tracer: Send + Sync {
     /// This event happens now.
     fn event(&self, event: &Event<'_>);
 }
@@ -88,11 +88,11 @@ pub enum EventKind<'a> {
         octets: usize,
     },
     /// A Send is posted.
-    PostSend(&'a Send),
+    PostSend(&'a SendWork),
     /// A Write is posted.
-    PostWrite(&'a Write),
+    PostWrite(&'a WriteWork),
     /// A Read is posted.
-    PostRead(&'a Read),
+    PostRead(&'a ReadWork),
     /// The provider refused the post that this connection's last event reported, or an exposure.
     Refused(RefusedReason),
     /// Memory has been lent.

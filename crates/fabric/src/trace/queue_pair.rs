@@ -2,8 +2,8 @@
 
 use super::{Event, EventKind, Tracer, is_writable};
 use crate::{
-    Capabilities, Completion, Connected, ConnectionInfo, Lent, QueuePair, Read, Refused, RemoteSegment, Send, Token,
-    Write,
+    Capabilities, Completion, Connected, ConnectionInfo, Lent, QueuePair, ReadWork, Refused, RemoteSegment, SendWork,
+    Token, WriteWork,
 };
 use rpcrdma_env::{Buffer, Env};
 use std::{
@@ -55,19 +55,19 @@ impl QueuePair for TraceQueuePair {
         self.inner.posted_receives()
     }
 
-    fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
+    fn post_send(&mut self, send: SendWork) -> Result<(), Refused<SendWork>> {
         self.tell(EventKind::PostSend(&send));
         let outcome = self.inner.post_send(send);
         self.outcome(outcome)
     }
 
-    fn post_write(&mut self, write: Write) -> Result<(), Refused<Write>> {
+    fn post_write(&mut self, write: WriteWork) -> Result<(), Refused<WriteWork>> {
         self.tell(EventKind::PostWrite(&write));
         let outcome = self.inner.post_write(write);
         self.outcome(outcome)
     }
 
-    fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>> {
+    fn post_read(&mut self, read: ReadWork) -> Result<(), Refused<ReadWork>> {
         self.tell(EventKind::PostRead(&read));
         let outcome = self.inner.post_read(read);
         self.outcome(outcome)

@@ -65,7 +65,7 @@ pub struct Header {
 }
 
 /// The length of the header that begins with the octet `control`.
-pub const fn header_octets(control: u8) -> usize {
+pub const fn header_bytes(control: u8) -> usize {
     if control & TAGGED != 0 { TAGGED_OCTETS } else { UNTAGGED_OCTETS }
 }
 

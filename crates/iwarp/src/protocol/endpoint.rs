@@ -25,8 +25,8 @@ use super::{
 };
 use rpcrdma_env::Random;
 use rpcrdma_fabric::{
-    Buffer, Capabilities, CloseReason, Completion, FenceCause, Lent, Read, Refused, RefusedReason, RemoteSegment, Send,
-    Token, WorkError, WorkKind, Write,
+    Buffer, Capabilities, CloseReason, Completion, FenceCause, Lent, ReadWork, Refused, RefusedReason, RemoteSegment,
+    SendWork, Token, WorkError, WorkKind, WriteWork,
 };
 use std::sync::Arc;
 
@@ -125,8 +125,8 @@ impl Endpoint {
             Some(RefusedReason::Closed)
         } else if parts > limits.max_gather {
             limit("the number of slices in one message", limits.max_gather)
-        } else if octets > limits.max_message_octets as u64 {
-            limit("the number of bytes in one message", limits.max_message_octets)
+        } else if octets > limits.max_message_bytes as u64 {
+            limit("the number of bytes in one message", limits.max_message_bytes)
         } else if self.tx.posted() + self.inbound.reads.segments() + more_posted > limits.max_posted {
             limit("the number of pieces of posted work", limits.max_posted)
         } else {
@@ -138,7 +138,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// A limit, or the connection's end.
-    pub fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
+    pub fn post_send(&mut self, send: SendWork) -> Result<(), Refused<SendWork>> {
         let octets = send.octets.iter().map(|o| o.len() as u64).sum();
         match self.refusal(send.octets.len(), octets, 1) {
             Some(reason) => Err(Refused { reason, returned: send }),
@@ -153,7 +153,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// A limit, or the connection's end.
-    pub fn post_write(&mut self, write: Write) -> Result<(), Refused<Write>> {
+    pub fn post_write(&mut self, write: WriteWork) -> Result<(), Refused<WriteWork>> {
         let octets = write.octets.iter().map(|o| o.len() as u64).sum();
         match self.refusal(write.octets.len(), octets, 1) {
             Some(reason) => Err(Refused { reason, returned: write }),
@@ -168,7 +168,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// A limit, a sink that is too small, no octets, an ORD of zero, or the connection's end.
-    pub fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>> {
+    pub fn post_read(&mut self, read: ReadWork) -> Result<(), Refused<ReadWork>> {
         let total: u64 = read.sources.iter().map(|s| u64::from(s.length)).sum();
         let largest = read.sources.iter().map(|s| u64::from(s.length)).max().unwrap_or(0);
         let segments = read.sources.iter().filter(|s| s.length > 0).count();
@@ -207,8 +207,8 @@ impl Endpoint {
             RefusedReason::Closed
         } else if octets == 0 {
             RefusedReason::Empty
-        } else if octets > limits.max_exposure_octets {
-            RefusedReason::Limit { what: "the number of bytes in one exposure", max: limits.max_exposure_octets }
+        } else if octets > limits.max_exposure_bytes {
+            RefusedReason::Limit { what: "the number of bytes in one exposure", max: limits.max_exposure_bytes }
         } else if self.inbound.stags.len() >= limits.max_exposures {
             RefusedReason::Limit { what: "the number of exposures", max: limits.max_exposures }
         } else if let Ok(length) = u32::try_from(octets) {

@@ -30,7 +30,7 @@ const MIN_FPDU_OCTETS: usize = 128;
 
 /// The pad after a ULPDU of `ulpdu_octets`.
 // MPA-5044-4.1-a
-pub const fn pad_octets(ulpdu_octets: usize) -> usize {
+pub const fn pad_bytes(ulpdu_octets: usize) -> usize {
     (4 - (LENGTH_OCTETS + ulpdu_octets) % 4) % 4
 }
 
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn padding_makes_length_and_ulpdu_a_multiple_of_four() {
         for ulpdu in 0..64 {
-            let pad = pad_octets(ulpdu);
+            let pad = pad_bytes(ulpdu);
             assert!(pad < 4);
             assert_eq!((LENGTH_OCTETS + ulpdu + pad) % 4, 0);
         }
@@ -86,7 +86,7 @@ mod tests {
             let cut = Segmentation::for_mss(mss);
             for (header, payload) in [(TAGGED_OCTETS, cut.tagged_octets), (UNTAGGED_OCTETS, cut.untagged_octets)] {
                 let ulpdu = header + payload;
-                let fpdu = LENGTH_OCTETS + ulpdu + pad_octets(ulpdu) + CRC_OCTETS;
+                let fpdu = LENGTH_OCTETS + ulpdu + pad_bytes(ulpdu) + CRC_OCTETS;
                 assert!(fpdu <= mss && fpdu + 4 > mss - 3, "{fpdu} for {mss}");
             }
         }

@@ -217,10 +217,10 @@ impl Inbound {
         match target {
             Target::Nowhere => None,
             Target::Control => Some(&mut self.control),
-            Target::Receive => self.arriving.as_mut().map(|a| a.buffer.octets_mut()),
-            Target::Sink => self.reads.sink().map(Buffer::octets_mut),
+            Target::Receive => self.arriving.as_mut().map(|a| a.buffer.bytes_mut()),
+            Target::Sink => self.reads.sink().map(Buffer::bytes_mut),
             Target::Exposed(stag) => match &mut self.stags.get_mut(stag)?.memory {
-                Lent::Sink(buffer) => Some(buffer.octets_mut()),
+                Lent::Sink(buffer) => Some(buffer.bytes_mut()),
                 Lent::Source(_) => None,
             },
         }

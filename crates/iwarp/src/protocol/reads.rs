@@ -5,7 +5,7 @@
 //! sinks stand in no table of exposed memory.
 
 use super::{fault::Fault, rdmap::Opcode, rdmap::ReadRequest};
-use rpcrdma_fabric::{Buffer, Completion, Read, RemoteSegment, Token, WorkError, WorkKind};
+use rpcrdma_fabric::{Buffer, Completion, ReadWork, RemoteSegment, Token, WorkError, WorkKind};
 use std::collections::VecDeque;
 
 struct Job {
@@ -56,7 +56,7 @@ impl Reads {
     }
 
     /// Takes a Read whose sources hold `total` octets in all, at least one, and whose sink has room for them.
-    pub(crate) fn post(&mut self, read: Read, total: usize) {
+    pub(crate) fn post(&mut self, read: ReadWork, total: usize) {
         let mut sources = read.sources;
         sources.retain(|source| source.length > 0);
         self.segments += sources.len();
@@ -154,10 +154,10 @@ impl Reads {
 mod tests {
     use super::*;
 
-    fn read(token: u64, lengths: &[u32]) -> (Read, usize) {
+    fn read(token: u64, lengths: &[u32]) -> (ReadWork, usize) {
         let total = lengths.iter().map(|l| *l as usize).sum();
         let sources = lengths.iter().map(|&length| RemoteSegment { handle: 7, length, offset: 1000 }).collect();
-        (Read { token: Token(token), sink: Buffer::from_vec(vec![0; total]), sources }, total)
+        (ReadWork { token: Token(token), sink: Buffer::from_vec(vec![0; total]), sources }, total)
     }
 
     fn reads(ord: u16, all: &[(u64, &[u32])]) -> Reads {

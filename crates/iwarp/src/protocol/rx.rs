@@ -11,7 +11,7 @@ use super::{
     crc::Crc,
     ddp::{self, Header},
     fault::Fault,
-    fpdu::{CRC_OCTETS, LENGTH_OCTETS, MAX_HEADER_OCTETS, MAX_TRAILER_OCTETS, pad_octets},
+    fpdu::{CRC_OCTETS, LENGTH_OCTETS, MAX_HEADER_OCTETS, MAX_TRAILER_OCTETS, pad_bytes},
     inbound::{Inbound, Target},
     terminate::Offender,
 };
@@ -168,7 +168,7 @@ impl Receiver {
             self.pieces.push(Piece::Place { at, len: left });
             let mut at = at + left;
             let mut room = if header.last { 0 } else { inbound.untouched(target, at) };
-            let mut trailer = pad_octets(self.ulpdu_octets()) + CRC_OCTETS;
+            let mut trailer = pad_bytes(self.ulpdu_octets()) + CRC_OCTETS;
             let (mut guesses, end) = (0, at + MAX_PLANNED_OCTETS);
             while room > 0 && self.payload_octets > 0 && guesses < MAX_GUESSED_SEGMENTS && at < end {
                 let between = trailer + self.head_want;
@@ -178,7 +178,7 @@ impl Receiver {
                 self.pieces.push(Piece::Place { at, len });
                 at += len;
                 room -= len;
-                trailer = pad_octets(self.head_want - LENGTH_OCTETS + len) + CRC_OCTETS;
+                trailer = pad_bytes(self.head_want - LENGTH_OCTETS + len) + CRC_OCTETS;
                 guesses += 1;
             }
         }
@@ -251,7 +251,7 @@ impl Receiver {
                         continue;
                     }
                     if self.head_want == 0 {
-                        self.head_want = LENGTH_OCTETS + ddp::header_octets(self.head[LENGTH_OCTETS]);
+                        self.head_want = LENGTH_OCTETS + ddp::header_bytes(self.head[LENGTH_OCTETS]);
                         if self.ulpdu_octets() + LENGTH_OCTETS < self.head_want {
                             return Err(Fault::ShortUlpdu { octets: self.ulpdu_octets() });
                         }
@@ -261,7 +261,7 @@ impl Receiver {
                 }
                 Phase::Payload { target, at, left } => self.payload(target, at, left, inbound)?,
                 Phase::Trailer => {
-                    let want = pad_octets(self.ulpdu_octets()) + CRC_OCTETS;
+                    let want = pad_bytes(self.ulpdu_octets()) + CRC_OCTETS;
                     self.settle(inbound);
                     let run = run(&self.pieces, &self.stage, &self.spill, self.cursor);
                     let len = copy(run, &mut self.trailer, self.trailer_have, want);

@@ -7,14 +7,14 @@
 use super::{
     crc::Crc,
     ddp::{FIRST_MSN, Header, Placement, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, UNTAGGED_OCTETS},
-    fpdu::{CRC_OCTETS, LENGTH_OCTETS, Segmentation, pad_octets},
+    fpdu::{CRC_OCTETS, LENGTH_OCTETS, Segmentation, pad_bytes},
     inbound::Served,
     rdmap::{Opcode, ReadRequest},
     writes::{DoneWrites, Refused, Span},
 };
 use bytes::Bytes;
 use rpcrdma_env::Slices;
-use rpcrdma_fabric::{Completion, Send, Token, WorkError, WorkKind, Write};
+use rpcrdma_fabric::{Completion, SendWork, Token, WorkError, WorkKind, WriteWork};
 use smallvec::{SmallVec, smallvec};
 use std::{collections::VecDeque, io::IoSlice};
 
@@ -30,12 +30,12 @@ const MAX_SLICES: usize = 1024;
 /// Slices to write: a few for a small message.
 pub type WriteSlices<'a> = SmallVec<[IoSlice<'a>; 12]>;
 /// The room of a piece of framing: a trailer and the next header, and a few octets to spare.
-const INLINE_OCTETS: usize = 62;
+const INLINE_BYTES: usize = 62;
 
 /// A run of octets to be written.
 enum Piece {
     /// Framing.
-    Inline { octets: [u8; INLINE_OCTETS], len: u8 },
+    Inline { octets: [u8; INLINE_BYTES], len: u8 },
     /// Payload.
     Shared(Bytes),
 }
@@ -144,14 +144,14 @@ impl Transmitter {
         self.queue.is_empty() && self.current.is_none() && self.pieces.is_empty()
     }
 
-    pub(crate) fn send(&mut self, send: Send) {
+    pub(crate) fn send(&mut self, send: SendWork) {
         self.posted += 1;
         let opcode = Opcode::send(send.invalidate.is_some(), send.solicited);
         let report = Report::new(send.token, WorkKind::Send, send.signaled, None);
         self.queue.push_back(Message::new(opcode, send.invalidate.unwrap_or(0), 0, send.octets, Some(report)));
     }
 
-    pub(crate) fn write(&mut self, write: Write) {
+    pub(crate) fn write(&mut self, write: WriteWork) {
         self.posted += 1;
         let octets = write.octets.iter().map(|octets| octets.len() as u64).sum();
         let span = Span { stag: write.handle, offset: write.offset, octets };
@@ -232,9 +232,9 @@ impl Transmitter {
         let last = len == message.left;
         let placement = self.placement(&message, last);
         let mut header = [0; UNTAGGED_OCTETS];
-        let header_octets = Header { opcode: message.opcode, last, placement }.encode(&mut header);
-        let header = header.get(..header_octets).unwrap_or_default();
-        let ulpdu_octets = header_octets + len;
+        let header_bytes = Header { opcode: message.opcode, last, placement }.encode(&mut header);
+        let header = header.get(..header_bytes).unwrap_or_default();
+        let ulpdu_octets = header_bytes + len;
         if let Some(report) = &mut message.report {
             report.begins.get_or_insert(self.framed);
         }
@@ -262,7 +262,7 @@ impl Transmitter {
             self.framed += run.len() as u64;
             self.pieces.push_back(Piece::Shared(run));
         }
-        self.framing([0; 3].get(..pad_octets(ulpdu_octets)).unwrap_or_default(), true);
+        self.framing([0; 3].get(..pad_bytes(ulpdu_octets)).unwrap_or_default(), true);
         let crc = self.crc.as_ref().map_or([0; CRC_OCTETS], Crc::octets);
         self.framing(&crc, false);
 
@@ -314,7 +314,7 @@ impl Transmitter {
             *len += more.len() as u8;
             return;
         }
-        let mut octets = [0; INLINE_OCTETS];
+        let mut octets = [0; INLINE_BYTES];
         octets[..more.len()].copy_from_slice(more);
         self.pieces.push_back(Piece::Inline { octets, len: more.len() as u8 });
     }
@@ -363,7 +363,7 @@ pub fn terminate_fpdu(fault: &super::fault::Fault, with_crc: bool) -> Option<Vec
     Some(tx.slices().iter().flat_map(|slice| slice.iter().copied()).collect())
 }
 
-const _: () = assert!(INLINE_OCTETS >= LENGTH_OCTETS + UNTAGGED_OCTETS + 3 + CRC_OCTETS && INLINE_OCTETS <= 255);
+const _: () = assert!(INLINE_BYTES >= LENGTH_OCTETS + UNTAGGED_OCTETS + 3 + CRC_OCTETS && INLINE_BYTES <= 255);
 
 #[cfg(test)]
 mod tests {
@@ -395,12 +395,12 @@ mod tests {
     #[test]
     fn golden_sends_without_crc() {
         let mut tx = tx(false);
-        tx.send(Send { octets: vec![Bytes::from_static(b"hello")].into(), ..Send::default() });
-        tx.send(Send {
+        tx.send(SendWork { octets: vec![Bytes::from_static(b"hello")].into(), ..SendWork::default() });
+        tx.send(SendWork {
             octets: vec![Bytes::from_static(b"ab"), Bytes::from_static(b"cd")].into(),
             invalidate: Some(0x01020304),
             solicited: true,
-            ..Send::default()
+            ..SendWork::default()
         });
         let expected = hex("0017 4143 00000000 00000000 00000001 00000000 68656c6c6f 000000 00000000
              0016 4146 01020304 00000000 00000002 00000000 61626364 00000000");
@@ -411,11 +411,11 @@ mod tests {
     #[test]
     fn a_golden_write_with_crc() {
         let mut tx = tx(true);
-        tx.write(Write {
+        tx.write(WriteWork {
             octets: vec![Bytes::from_static(b"abc")].into(),
             handle: 0xAABBCCDD,
             offset: 0x10,
-            ..Write::default()
+            ..WriteWork::default()
         });
         let octets = drain(&mut tx, &mut VecDeque::new());
         let covered = hex("0011 c140 aabbccdd 0000000000000010 616263 00");
@@ -450,8 +450,8 @@ mod tests {
         let cut = |from: usize, to: usize| Bytes::copy_from_slice(&message[from..to]);
         let parts = || vec![cut(0, 1), cut(1, 1500), Bytes::new(), cut(1500, 3000)];
         let mut tx = tx(true);
-        tx.send(Send { octets: parts().into(), ..Send::default() });
-        tx.write(Write { octets: parts().into(), handle: 5, offset: 1 << 40, ..Write::default() });
+        tx.send(SendWork { octets: parts().into(), ..SendWork::default() });
+        tx.write(WriteWork { octets: parts().into(), handle: 5, offset: 1 << 40, ..WriteWork::default() });
         let octets = drain(&mut tx, &mut VecDeque::new());
         let mut at = 0;
         let (mut sent, mut written) = (Vec::new(), Vec::new());
@@ -460,7 +460,7 @@ mod tests {
             let len = usize::from(u16::from_be_bytes([octets[at], octets[at + 1]]));
             let ulpdu = &octets[at + 2..at + 2 + len];
             let header = Header::decode(ulpdu).unwrap();
-            let payload = &ulpdu[super::super::ddp::header_octets(ulpdu[0])..];
+            let payload = &ulpdu[super::super::ddp::header_bytes(ulpdu[0])..];
             match header.placement {
                 Placement::Untagged { msn, offset, .. } => {
                     offsets.push((msn, offset, header.last));
@@ -472,7 +472,7 @@ mod tests {
                     written.extend_from_slice(payload);
                 }
             }
-            at += LENGTH_OCTETS + len + pad_octets(len) + CRC_OCTETS;
+            at += LENGTH_OCTETS + len + pad_bytes(len) + CRC_OCTETS;
         }
         assert_eq!(offsets, [(1, 0, false), (1, 1436, false), (1, 2872, true)]);
         assert_eq!(tagged_offsets, [(0, false), (1440, false), (2880, true)]);
@@ -483,7 +483,7 @@ mod tests {
     fn work_and_answers_take_turns() {
         let mut tx = tx(false);
         for _ in 0..3 {
-            tx.write(Write { octets: vec![Bytes::from_static(b"w")].into(), ..Write::default() });
+            tx.write(WriteWork { octets: vec![Bytes::from_static(b"w")].into(), ..WriteWork::default() });
         }
         let answer = || Served { sink_stag: 0, sink_offset: 0, octets: Bytes::from_static(b"r") };
         let mut served = VecDeque::from([answer(), answer()]);
@@ -496,8 +496,12 @@ mod tests {
     fn done_is_said_when_the_last_octet_is_written_and_only_if_asked_for() {
         let mut tx = tx(false);
         for (token, signaled) in [(1, true), (2, false), (3, true)] {
-            let send =
-                Send { token: Token(token), octets: vec![vec![0; 100].into()].into(), signaled, ..Send::default() };
+            let send = SendWork {
+                token: Token(token),
+                octets: vec![vec![0; 100].into()].into(),
+                signaled,
+                ..SendWork::default()
+            };
             tx.send(send);
         }
         tx.fill(&mut VecDeque::new());

@@ -160,7 +160,7 @@ impl Pair {
     /// Opens a connection whose responder may send, as it has heard from the initiator.
     pub(crate) async fn open(local: &str, config: Config) -> Pair {
         let mut pair = Pair::new(local, config).await;
-        pair.here.qp.post_send(rpcrdma_fabric::Send::default()).unwrap();
+        pair.here.qp.post_send(rpcrdma_fabric::SendWork::default()).unwrap();
         assert!(matches!(pair.next_there().await, Completion::Received { .. }));
         pair
     }

@@ -10,7 +10,7 @@ use rpcrdma_iwarp::{
         Endpoint, ReceiveQueue, Role, Setup,
         crc::Crc,
         ddp::{Header, Placement, UNTAGGED_OCTETS},
-        fpdu::{CRC_OCTETS, LENGTH_OCTETS, Segmentation, pad_octets},
+        fpdu::{CRC_OCTETS, LENGTH_OCTETS, Segmentation, pad_bytes},
         negotiation::Agreed,
         rdmap::Opcode,
     },
@@ -44,7 +44,7 @@ pub(crate) fn fpdu(header: Header, payload: &[u8]) -> Vec<u8> {
 pub(crate) fn raw_fpdu(ulpdu: &[u8]) -> Vec<u8> {
     let mut out = (ulpdu.len() as u16).to_be_bytes().to_vec();
     out.extend(ulpdu);
-    out.resize(out.len() + pad_octets(ulpdu.len()), 0);
+    out.resize(out.len() + pad_bytes(ulpdu.len()), 0);
     let mut crc = Crc::new();
     crc.update(&out);
     out.extend(crc.octets());
@@ -107,14 +107,14 @@ pub(crate) fn parse(mut octets: &[u8]) -> Vec<(Header, Vec<u8>)> {
     let mut all = Vec::new();
     while !octets.is_empty() {
         let ulpdu_octets = usize::from(u16::from_be_bytes([octets[0], octets[1]]));
-        let covered = LENGTH_OCTETS + ulpdu_octets + pad_octets(ulpdu_octets);
+        let covered = LENGTH_OCTETS + ulpdu_octets + pad_bytes(ulpdu_octets);
         let mut crc = Crc::new();
         crc.update(&octets[..covered]);
         assert_eq!(octets[covered..covered + CRC_OCTETS], crc.octets());
         let ulpdu = &octets[LENGTH_OCTETS..LENGTH_OCTETS + ulpdu_octets];
         let header = Header::decode(ulpdu).unwrap();
-        let header_octets = rpcrdma_iwarp::protocol::ddp::header_octets(ulpdu[0]);
-        all.push((header, ulpdu[header_octets..].to_vec()));
+        let header_bytes = rpcrdma_iwarp::protocol::ddp::header_bytes(ulpdu[0]);
+        all.push((header, ulpdu[header_bytes..].to_vec()));
         octets = &octets[covered + CRC_OCTETS..];
     }
     all

@@ -30,7 +30,7 @@ pub use copies::Copied;
 pub use file::{Access, File};
 pub use holes::Sought;
 pub use locks::{LockKind, TO_THE_END};
-pub use names::{Handle, MAX_HANDLE_OCTETS, Name, Node, Place};
+pub use names::{Handle, MAX_HANDLE_BYTES, Name, Node, Place};
 pub use small::NewFile;
 pub(crate) use told::Page;
 pub use told::{CreateHow, Created, CreatedFile, Entry, Found, NodeKind, ReadOk, Space, Verifier, WriteOk};

@@ -6,16 +6,16 @@ use rpcrdma_nfs::{v2, v3, v4};
 use std::fmt;
 
 /// The most bytes in a handle of any version.
-pub const MAX_HANDLE_OCTETS: usize = 128;
+pub const MAX_HANDLE_BYTES: usize = 128;
 
 /// A file handle: bytes that only the server understands. Clones share them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Handle(Bytes);
 
 impl Handle {
-    /// A handle of these bytes; `None` if there are more than [`MAX_HANDLE_OCTETS`].
+    /// A handle of these bytes; `None` if there are more than [`MAX_HANDLE_BYTES`].
     pub fn new(octets: &[u8]) -> Option<Self> {
-        (octets.len() <= MAX_HANDLE_OCTETS).then(|| Self(Bytes::copy_from_slice(octets)))
+        (octets.len() <= MAX_HANDLE_BYTES).then(|| Self(Bytes::copy_from_slice(octets)))
     }
 
     /// The bytes.

@@ -109,11 +109,11 @@ pub struct WriteOk {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
     /// Bytes in all.
-    pub total_octets: u64,
+    pub total_bytes: u64,
     /// Bytes free.
-    pub free_octets: u64,
+    pub free_bytes: u64,
     /// Bytes that the caller may use.
-    pub available_octets: u64,
+    pub available_bytes: u64,
     /// Files in all.
     pub total_files: u64,
     /// Files that can still be made.

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::{
     attr::{Attributes, Device, FileType, NewAttributes, Stability, Time},
-    v2::{self, HANDLE_OCTETS, MAX_PATH_OCTETS, MAX_TRANSFER_OCTETS, Status},
+    v2::{self, HANDLE_BYTES, MAX_PATH_BYTES, MAX_TRANSFER_BYTES, Status},
     v3,
 };
 use rpcrdma_xdr::ItemData;
@@ -29,7 +29,7 @@ pub(super) fn refused(procedure: &'static str, status: Status) -> Error {
 
 /// A handle for this version. If its length is wrong, it comes from a server of another version.
 pub(super) fn handle(procedure: &'static str, handle: &Handle) -> Result<v2::Handle, Error> {
-    let octets: Result<[u8; HANDLE_OCTETS], _> = handle.as_slice().try_into();
+    let octets: Result<[u8; HANDLE_BYTES], _> = handle.as_slice().try_into();
     octets.map(v2::Handle).map_err(|_| refused(procedure, Status::STALE))
 }
 
@@ -130,7 +130,7 @@ pub(super) async fn symlink(
     attributes: NewAttributes,
     target: Bytes,
 ) -> Result<Created, Error> {
-    if target.len() > MAX_PATH_OCTETS {
+    if target.len() > MAX_PATH_BYTES {
         return Err(refused("SYMLINK", Status::NAMETOOLONG));
     }
     let (directory, called) = (handle("SYMLINK", directory)?, name(called));
@@ -181,11 +181,11 @@ pub(super) async fn link(nfs: &Nfs2, file: &Handle, directory: &Handle, called: 
 /// Version 2 does not say how many files there are and can be.
 pub(super) async fn statfs(nfs: &Nfs2, file: &Handle) -> Result<Space, Error> {
     let told = nfs.statfs(handle("STATFS", file)?).await?;
-    let octets = |blocks: u32| u64::from(blocks).saturating_mul(told.block_octets.into());
+    let octets = |blocks: u32| u64::from(blocks).saturating_mul(told.block_bytes.into());
     Ok(Space {
-        total_octets: octets(told.blocks),
-        free_octets: octets(told.free),
-        available_octets: octets(told.available),
+        total_bytes: octets(told.blocks),
+        free_bytes: octets(told.free),
+        available_bytes: octets(told.available),
         ..Space::default()
     })
 }
@@ -235,7 +235,7 @@ pub(super) async fn read_into(
 
 /// Writes as many bytes as one call takes. They are durable at once.
 pub(super) async fn write(nfs: &Nfs2, file: v2::Handle, offset: u64, mut data: Bytes) -> Result<WriteOk, Error> {
-    data.truncate(MAX_TRANSFER_OCTETS);
+    data.truncate(MAX_TRANSFER_BYTES);
     let (count, end) = (data.len(), offset.saturating_add(data.len() as u64));
     let offset = u32::try_from(offset).ok().filter(|_| end <= u32::MAX.into());
     let offset = offset.ok_or_else(|| refused("WRITE", Status::FBIG))?;

@@ -150,9 +150,9 @@ pub(super) async fn link(nfs: &Nfs3, file: &Handle, directory: &Handle, called: 
 pub(super) async fn statfs(nfs: &Nfs3, file: &Handle) -> Result<Space, Error> {
     let told = nfs.fsstat(&handle("FSSTAT", file)?).await?;
     Ok(Space {
-        total_octets: told.total_octets,
-        free_octets: told.free_octets,
-        available_octets: told.available_octets,
+        total_bytes: told.total_bytes,
+        free_bytes: told.free_bytes,
+        available_bytes: told.available_bytes,
         total_files: told.total_files,
         free_files: told.free_files,
         available_files: told.available_files,

@@ -19,7 +19,7 @@ use rpcrdma_xdr::{Decode as _, Encode as _, Encoder};
 use std::{sync::atomic::Ordering, time::Duration};
 
 /// The largest reply to a COMPOUND without operations: a status, a tag as long as the call's, no results.
-const EMPTY_OCTETS: usize = 1_024;
+const EMPTY_BYTES: usize = 1_024;
 
 /// What client and server have agreed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,7 +207,7 @@ pub async fn served_minors(client: &Client) -> Result<Vec<u32>, Error> {
     for minor in 0..=MAX_MINOR {
         let mut encoder = Encoder::new();
         Arguments::new(minor, Vec::new()).encode(&mut encoder);
-        let shape = ReplyShape::inline(EMPTY_OCTETS);
+        let shape = ReplyShape::inline(EMPTY_BYTES);
         let answered = client.call_repeatable(Arguments::PROCEDURE, encoder.finish(), shape).await;
         let mut results = answered.map_err(|source| Error::call(Op::Sequence, source))?.decoder;
         let status = Status::decode(&mut results).map_err(|error| Error::call(Op::Sequence, error.into()))?;

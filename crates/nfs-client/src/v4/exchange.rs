@@ -13,7 +13,7 @@ use rpcrdma_nfs::{
     Call as _,
     v4::{Args, Arguments, Op, Outcome, Results, SessionId, Status, Tag, ops},
 };
-use rpcrdma_oncrpc::{CallError, Client, ItemRoom, REPLY_HEADER_OCTETS, ReplyShape, TransportError};
+use rpcrdma_oncrpc::{CallError, Client, ItemRoom, REPLY_HEADER_BYTES, ReplyShape, TransportError};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Payload};
 use std::sync::atomic::Ordering;
 
@@ -199,7 +199,7 @@ impl Inner {
     /// The most bytes of results that a reply in a session may have. With AUTH_SYS, servers send empty verifiers.
     pub(super) fn most_results(&self, session: &Session) -> usize {
         // ULB-5.2.2-a
-        self.client.max_results().min((session.fore.max_response as usize).saturating_sub(REPLY_HEADER_OCTETS))
+        self.client.max_results().min((session.fore.max_response as usize).saturating_sub(REPLY_HEADER_BYTES))
     }
 
     /// Reads SEQUENCE in the reply, and accepts the reply if it belongs to this call.

@@ -26,11 +26,11 @@ pub struct Found {
 #[non_exhaustive]
 pub struct Usage {
     /// Bytes in all.
-    pub total_octets: u64,
+    pub total_bytes: u64,
     /// Bytes that are free.
-    pub free_octets: u64,
+    pub free_bytes: u64,
     /// Bytes that the caller may use.
-    pub available_octets: u64,
+    pub available_bytes: u64,
     /// Files in all.
     pub total_files: u64,
     /// Files that are free.
@@ -180,9 +180,9 @@ impl Nfs4 {
                 Value::MaxFileSize(octets) => usage.largest_file = octets,
                 Value::MaxLink(links) => usage.most_links = links,
                 Value::MaxName(octets) => usage.longest_name = octets,
-                Value::SpaceAvailable(octets) => usage.available_octets = octets,
-                Value::SpaceFree(octets) => usage.free_octets = octets,
-                Value::SpaceTotal(octets) => usage.total_octets = octets,
+                Value::SpaceAvailable(octets) => usage.available_bytes = octets,
+                Value::SpaceFree(octets) => usage.free_bytes = octets,
+                Value::SpaceTotal(octets) => usage.total_bytes = octets,
                 _ => {}
             }
         }

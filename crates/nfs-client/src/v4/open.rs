@@ -13,7 +13,7 @@ use super::{
 use rpcrdma_nfs::{
     attr::{Attributes, FileType, NewAttributes},
     v4::{
-        Args, FileAttributes, Handle, Name, Op, Owner, StateId, Status, VERIFIER_OCTETS, Verifier,
+        Args, FileAttributes, Handle, Name, Op, Owner, StateId, Status, VERIFIER_BYTES, Verifier,
         ops::{self, Claim, CreateExclusive, CreateHow, Delegation, OpenHow, OpenOk, open_result, share},
     },
 };
@@ -308,7 +308,7 @@ impl Inner {
             How::Unchecked(new) => (new, CreateHow::Unchecked),
             How::Guarded(new) => (new, CreateHow::Guarded),
             How::Exclusive(new) => {
-                let mut verifier = [0; VERIFIER_OCTETS];
+                let mut verifier = [0; VERIFIER_BYTES];
                 self.env.random.fill(&mut verifier);
                 return self.exclusive(&new, Verifier(verifier));
             }

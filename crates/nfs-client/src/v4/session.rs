@@ -19,18 +19,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicU32};
 /// The most operations of a call that the client asks for: enough for a call that reads many small files.
 const OPERATIONS: u32 = 64;
 /// The largest reply that the client asks the server to keep, in bytes.
-const CACHED_OCTETS: u32 = 4_096;
+const CACHED_BYTES: u32 = 4_096;
 /// The largest message of the back channel: RPC-over-RDMA carries it inline, because the reverse direction has no
 /// chunks (RFC 8167 section 5.3). A server's calls have at most one kilobyte.
-pub(super) const BACK_OCTETS: u32 = 4_096 - 28;
+pub(super) const BACK_BYTES: u32 = 4_096 - 28;
 /// The most operations of a call of the server.
 pub(super) const BACK_OPERATIONS: u32 = 16;
 /// The slots of the back channel: the most calls of the server at a time.
 pub(super) const BACK_SLOTS: u32 = 16;
 /// The largest reply in the back channel that the client keeps.
-pub(super) const BACK_CACHED_OCTETS: u32 = 2_048;
+pub(super) const BACK_CACHED_BYTES: u32 = 2_048;
 /// The least that a call and its reply need: SEQUENCE and a handle, with the heads of RPC.
-const LEAST_OCTETS: u32 = 512;
+const LEAST_BYTES: u32 = 512;
 /// The fewest useful operations of a call: SEQUENCE, PUTFH, and one more.
 const LEAST_OPERATIONS: u32 = 4;
 
@@ -85,7 +85,7 @@ impl Inner {
             sequence: client.sequence,
             flags: if callbacks.is_some() { create_session::CONN_BACK_CHAN } else { 0 },
             fore: wanted,
-            back: ChannelAttributes::new(BACK_OCTETS, BACK_CACHED_OCTETS, BACK_OPERATIONS, BACK_SLOTS),
+            back: ChannelAttributes::new(BACK_BYTES, BACK_CACHED_BYTES, BACK_OPERATIONS, BACK_SLOTS),
             callback_program: ops::TRANSIENT_PROGRAM,
             callback_security,
         };
@@ -101,7 +101,7 @@ impl Inner {
         if max_request > wanted.max_request || max_response > wanted.max_response {
             return nonsense("allows larger messages than were asked for");
         }
-        if max_request < LEAST_OCTETS || max_response < LEAST_OCTETS || max_operations < LEAST_OPERATIONS {
+        if max_request < LEAST_BYTES || max_response < LEAST_BYTES || max_operations < LEAST_OPERATIONS {
             return nonsense("allows so little that nothing can be done in the session");
         }
         if max_requests == 0 {
@@ -162,7 +162,7 @@ impl Inner {
         let slots = self.options.slots.clamp(1, super::slots::MAX_SLOTS);
         ChannelAttributes {
             max_response: octets(limits.max_reply),
-            ..ChannelAttributes::new(octets(limits.max_call), CACHED_OCTETS, OPERATIONS, slots)
+            ..ChannelAttributes::new(octets(limits.max_call), CACHED_BYTES, OPERATIONS, slots)
         }
     }
 

@@ -6,16 +6,16 @@ use super::{
     reply::done,
 };
 use crate::Transfer;
-use rpcrdma_nfs::v4::{Args, Attribute, Bitmap, MAX_TRANSFER_OCTETS, Op, Status, Value};
+use rpcrdma_nfs::v4::{Args, Attribute, Bitmap, MAX_TRANSFER_BYTES, Op, Status, Value};
 use std::{
     sync::{MutexGuard, PoisonError},
     time::Duration,
 };
 
 /// Bytes of a READ or WRITE without the data: the head of the results, and of the arguments.
-const AROUND_DATA_OCTETS: usize = 1_024;
+const AROUND_DATA_BYTES: usize = 1_024;
 /// The largest READDIR that the client asks for.
-const DIRECTORY_OCTETS: usize = 256 << 10;
+const DIRECTORY_BYTES: usize = 256 << 10;
 /// The client renews a lease three times before it ends, but not more often than this.
 const SHORTEST_RENEWAL: Duration = Duration::from_millis(300);
 /// And not less often than this.
@@ -33,7 +33,7 @@ pub(super) struct Server {
 
 impl Default for Server {
     fn default() -> Self {
-        let most = MAX_TRANSFER_OCTETS as u64;
+        let most = MAX_TRANSFER_BYTES as u64;
         Self { lease: Duration::from_secs(90), max_read: most, max_write: most, supported: Bitmap::EMPTY }
     }
 }
@@ -92,7 +92,7 @@ impl Nfs4 {
         };
         let server = *inner.server();
         let most = |allowed: usize, told: u64| {
-            let allowed = allowed.saturating_sub(AROUND_DATA_OCTETS).min(MAX_TRANSFER_OCTETS);
+            let allowed = allowed.saturating_sub(AROUND_DATA_BYTES).min(MAX_TRANSFER_BYTES);
             // Whole pages, if at least one fits.
             let allowed = if allowed >= 4_096 { allowed & !4_095 } else { allowed };
             u32::try_from(told.min(allowed as u64)).unwrap_or(u32::MAX).max(1)
@@ -100,7 +100,7 @@ impl Nfs4 {
         Transfer {
             read: most(results, server.max_read),
             write: most(args, server.max_write),
-            directory: most(results.min(DIRECTORY_OCTETS + AROUND_DATA_OCTETS), u64::MAX),
+            directory: most(results.min(DIRECTORY_BYTES + AROUND_DATA_BYTES), u64::MAX),
         }
     }
 

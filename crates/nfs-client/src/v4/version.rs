@@ -2,7 +2,7 @@
 
 use super::{Error, Inner, Nfs4, Options, held::Opens};
 use rpcrdma_env::Env;
-use rpcrdma_nfs::v4::{ClientName, Op, Status, VERIFIER_OCTETS, Verifier};
+use rpcrdma_nfs::v4::{ClientName, Op, Status, VERIFIER_BYTES, Verifier};
 use rpcrdma_oncrpc::Client;
 use std::sync::{Arc, Weak};
 
@@ -40,7 +40,7 @@ impl Nfs4 {
 
 impl Inner {
     fn new(client: Client, env: Env, options: Options, minor: u32, me: Weak<Inner>) -> Self {
-        let mut verifier = [0; VERIFIER_OCTETS];
+        let mut verifier = [0; VERIFIER_BYTES];
         env.random.fill(&mut verifier);
         // Random, so that two clients of one host have different names, and neither takes over the other's state.
         let host: String = options.host.chars().take(MAX_HOST_CHARACTERS).collect();

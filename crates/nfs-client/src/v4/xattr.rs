@@ -12,7 +12,7 @@ use rpcrdma_nfs::v4::{
 };
 
 /// How many bytes of names the client asks for in a call.
-const LIST_OCTETS: u32 = 64 << 10;
+const LIST_BYTES: u32 = 64 << 10;
 /// The most names that the client accepts from a server: Linux has no room for more.
 const MAX_NAMES: usize = 65_536;
 
@@ -45,7 +45,7 @@ impl Nfs4 {
     /// LISTXATTRS: the names of all extended attributes.
     pub async fn xattrs(&self, file: &Handle) -> Result<Vec<Name>, Error> {
         let (mut names, mut cookie) = (Vec::new(), 0);
-        let max_count = LIST_OCTETS.min(self.transfer().directory);
+        let max_count = LIST_BYTES.min(self.transfer().directory);
         loop {
             let ops = [put(file), Args::ListXattrs(ops::ListXattrs { cookie, max_count })];
             let plan = Plan::looks(Op::ListXattrs);

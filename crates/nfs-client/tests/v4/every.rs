@@ -45,7 +45,7 @@ pub(crate) async fn every_operation(nfs: &Nfs4, root: &Handle) {
     small_files(nfs, &directory).await;
 
     let usage = nfs.statfs(&directory).await.unwrap();
-    assert!(usage.total_octets >= usage.free_octets && usage.total_octets > 0 && usage.longest_name >= 255);
+    assert!(usage.total_bytes >= usage.free_bytes && usage.total_bytes > 0 && usage.longest_name >= 255);
     let busy = nfs.remove(root, &name("every")).await.unwrap_err();
     assert_eq!(busy.status(), Some(Status::NOTEMPTY));
 }

@@ -151,7 +151,7 @@ async fn names_are_made_changed_and_taken_away() {
         let rights = v3::access::READ | v3::access::LOOKUP;
         assert_eq!(files.access(root, rights).await.unwrap(), rights);
         let space = files.statfs(root).await.unwrap();
-        assert!(space.total_octets >= space.available_octets && space.available_octets > 0 && space.total_files > 0);
+        assert!(space.total_bytes >= space.available_bytes && space.available_bytes > 0 && space.total_files > 0);
     })
     .await;
 }

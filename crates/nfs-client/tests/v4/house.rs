@@ -29,7 +29,7 @@ use std::{
 };
 use tokio::{sync::oneshot, task::JoinHandle};
 
-pub(crate) const SECRET: [u8; rpcrdma_nfsd::SECRET_OCTETS] = [7; rpcrdma_nfsd::SECRET_OCTETS];
+pub(crate) const SECRET: [u8; rpcrdma_nfsd::SECRET_BYTES] = [7; rpcrdma_nfsd::SECRET_BYTES];
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 2049);
 /// The lease and the grace period of the server.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);

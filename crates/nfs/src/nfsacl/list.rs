@@ -10,9 +10,9 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 pub const MAX_ENTRIES: usize = 1024;
 
 /// Octets of an entry.
-const ENTRY_OCTETS: usize = 12;
+const ENTRY_BYTES: usize = 12;
 /// Octets of a list without its entries.
-const COUNTS_OCTETS: usize = 8;
+const COUNTS_BYTES: usize = 8;
 
 /// The parts of a file's lists that a call asks for or sets.
 pub mod mask {
@@ -215,13 +215,13 @@ impl Lists {
     }
 
     /// The most octets of the lists that a mask asks for, with the mask.
-    pub(super) const fn most_octets(mask: u32) -> usize {
-        let mut octets = 4 + 2 * COUNTS_OCTETS;
+    pub(super) const fn most_bytes(mask: u32) -> usize {
+        let mut octets = 4 + 2 * COUNTS_BYTES;
         if mask & mask::ACCESS != 0 {
-            octets += MAX_ENTRIES * ENTRY_OCTETS;
+            octets += MAX_ENTRIES * ENTRY_BYTES;
         }
         if mask & mask::DEFAULT != 0 {
-            octets += MAX_ENTRIES * ENTRY_OCTETS;
+            octets += MAX_ENTRIES * ENTRY_BYTES;
         }
         octets
     }
@@ -374,13 +374,9 @@ mod tests {
         assert_eq!((longest.count(), longest.entries().len()), (1024, MAX_ENTRIES));
         assert_eq!(List::of(&of(1021), (0, 0)), None);
         let both = Lists::new(mask::ALL, longest.clone(), longest.clone());
-        assert_eq!(
-            encoded(&both).len(),
-            Lists::most_octets(mask::ALL),
-            "the room that clients offer is what they need"
-        );
+        assert_eq!(encoded(&both).len(), Lists::most_bytes(mask::ALL), "the room that clients offer is what they need");
         let counts = Lists::new(mask::ACCESS_COUNT | mask::DEFAULT_COUNT, longest.clone(), longest);
-        assert_eq!(encoded(&counts).len(), Lists::most_octets(0));
+        assert_eq!(encoded(&counts).len(), Lists::most_bytes(0));
         assert_eq!(counts.counts(), [1024, 1024]);
         assert!(counts.access().is_none() && counts.default().is_none());
     }

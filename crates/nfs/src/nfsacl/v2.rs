@@ -7,7 +7,7 @@ use super::{Lists, PROGRAM, VERSION_2, mask, procedure};
 use crate::{Call, v3::Answer};
 use rpcrdma_oncrpc::ReplyShape;
 
-pub use crate::v2::{Attributes, HANDLE_OCTETS, Handle, Time};
+pub use crate::v2::{Attributes, HANDLE_BYTES, Handle, Time};
 
 /// Octets of a status.
 const STATUS: usize = 4;
@@ -73,7 +73,7 @@ impl Call for GetAcl {
     }
 
     fn reply_shape(&self) -> ReplyShape {
-        ReplyShape::inline(STATUS + ATTRIBUTES + Lists::most_octets(self.mask & mask::ALL))
+        ReplyShape::inline(STATUS + ATTRIBUTES + Lists::most_bytes(self.mask & mask::ALL))
     }
 }
 

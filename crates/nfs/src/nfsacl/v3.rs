@@ -71,7 +71,7 @@ impl Call for GetAcl {
     /// The client cannot know the length of a list before (ULB-4.2-c): there is room for as many entries as a list can
     /// have. If it asks only for their numbers, the size is known.
     fn reply_shape(&self) -> ReplyShape {
-        ReplyShape::inline(sizes::STATUS + sizes::OPTIONAL_ATTRIBUTES + Lists::most_octets(self.mask & mask::ALL))
+        ReplyShape::inline(sizes::STATUS + sizes::OPTIONAL_ATTRIBUTES + Lists::most_bytes(self.mask & mask::ALL))
     }
 }
 

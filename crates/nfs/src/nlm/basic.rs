@@ -5,21 +5,21 @@ use rpcrdma_xdr::{Decode, Encode};
 
 /// The longest name of a host, in octets (`LM_MAXSTRLEN`).
 // NLM-6.1.4-c
-pub const MAX_NAME_OCTETS: usize = 1024;
+pub const MAX_NAME_BYTES: usize = 1024;
 
 /// The longest owner or cookie, in octets (`MAX_NETOBJ_SZ`).
 // NLM-6.1.4-c
-pub const MAX_OBJECT_OCTETS: usize = 1024;
+pub const MAX_OBJECT_BYTES: usize = 1024;
 
-xdr_octets! {
+xdr_bytes! {
     /// The name that a host gives itself (`caller_name`): any octets. Nothing says that it is true.
-    pub struct CallerName: MAX_NAME_OCTETS, copied;
+    pub struct CallerName: MAX_NAME_BYTES, copied;
 
     /// The owner of a lock or a share on a host (`oh`): octets that only the host understands.
-    pub struct OwnerHandle: MAX_OBJECT_OCTETS, copied;
+    pub struct OwnerHandle: MAX_OBJECT_BYTES, copied;
 
     /// A value that a caller puts into a call to recognise the answer.
-    pub struct Cookie: MAX_OBJECT_OCTETS, copied;
+    pub struct Cookie: MAX_OBJECT_BYTES, copied;
 }
 
 /// The type of offsets and lengths: `u32` in versions 1 and 3, `u64` in version 4.

@@ -23,7 +23,7 @@ mod tests;
 
 pub use answers::{Holder, Response, TestResponse, Tested};
 pub use arguments::{CancelArguments, Lock, LockArguments, Notice, TestArguments, UnlockArguments};
-pub use basic::{CallerName, Cookie, MAX_NAME_OCTETS, MAX_OBJECT_OCTETS, OwnerHandle, Widen, Width};
+pub use basic::{CallerName, Cookie, MAX_NAME_BYTES, MAX_OBJECT_BYTES, OwnerHandle, Widen, Width};
 pub use procedure::{Form, Procedure};
 pub use shares::{Share, ShareAccess, ShareArguments, ShareDeny, ShareResponse};
 pub use status::Status;

@@ -77,7 +77,7 @@ proptest! {
 /// proves: NLM-6.1.4-c
 #[test]
 fn names_owners_and_cookies_have_1024_octets_and_no_more() {
-    for (len, is_read) in [(0, true), (MAX_NAME_OCTETS, true), (MAX_NAME_OCTETS + 1, false)] {
+    for (len, is_read) in [(0, true), (MAX_NAME_BYTES, true), (MAX_NAME_BYTES + 1, false)] {
         let mut encoder = Encoder::new();
         encoder.opaque(&vec![b'n'; len]);
         let octets = encoder.finish().to_bytes();

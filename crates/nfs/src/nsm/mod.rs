@@ -15,9 +15,9 @@ pub const PROGRAM: u32 = 100_024;
 /// Its version.
 pub const VERSION: u32 = 1;
 /// The longest name of a host, in octets (`SM_MAXSTRLEN`).
-pub const MAX_NAME_OCTETS: usize = 1024;
+pub const MAX_NAME_BYTES: usize = 1024;
 /// What a lockd gets back with a notice, in octets.
-pub const PRIVATE_OCTETS: usize = 16;
+pub const PRIVATE_BYTES: usize = 16;
 
 /// Procedures by number.
 pub mod procedure {
@@ -46,14 +46,14 @@ pub mod procedure {
     }
 }
 
-xdr_octets! {
+xdr_bytes! {
     /// The name of a host: any octets.
-    pub struct HostName: MAX_NAME_OCTETS, copied;
+    pub struct HostName: MAX_NAME_BYTES, copied;
 }
 
 xdr_fixed! {
     /// Octets that a lockd wants to get back: only this lockd understands them.
-    pub struct Private: PRIVATE_OCTETS;
+    pub struct Private: PRIVATE_BYTES;
 }
 
 xdr_enum! {
@@ -240,8 +240,8 @@ mod tests {
             encoder.u32(1);
             decoded::<Notify>(encoder.finish().to_bytes())
         };
-        assert!(name(MAX_NAME_OCTETS).is_ok());
-        assert!(name(MAX_NAME_OCTETS + 1).is_err());
+        assert!(name(MAX_NAME_BYTES).is_ok());
+        assert!(name(MAX_NAME_BYTES + 1).is_err());
     }
 
     #[test]

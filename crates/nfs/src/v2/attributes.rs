@@ -1,6 +1,6 @@
 //! Handles and attributes (RFC 1094 sections 2.3.2 to 2.3.5, 2.2.2).
 
-use super::{Answer, HANDLE_OCTETS, procedure, sizes};
+use super::{Answer, HANDLE_BYTES, procedure, sizes};
 use rpcrdma_oncrpc::ReplyShape;
 
 /// The type of a file (`ftype`), as the first word of its attributes says it. The mode says it, too; for sockets and
@@ -22,7 +22,7 @@ pub mod file_type {
 
 xdr_fixed! {
     /// A file handle (`fhandle`).
-    pub struct Handle: HANDLE_OCTETS;
+    pub struct Handle: HANDLE_BYTES;
 }
 
 xdr_struct! {
@@ -50,7 +50,7 @@ xdr_struct! {
         /// Size in octets.
         pub size: u32,
         /// Octets of a block.
-        pub block_octets: u32,
+        pub block_bytes: u32,
         /// The device, if the file is one.
         pub device: u32,
         /// Blocks in use, of 512 octets whatever the size of a block is.

@@ -1,6 +1,6 @@
 //! Reading and writing (RFC 1094 sections 2.2.7 and 2.2.9).
 
-use super::{Answer, Attributes, Handle, MAX_TRANSFER_OCTETS, procedure, sizes};
+use super::{Answer, Attributes, Handle, MAX_TRANSFER_BYTES, procedure, sizes};
 use crate::Call;
 use bytes::Bytes;
 use rpcrdma_oncrpc::{ItemRoom, ReplyShape};
@@ -53,7 +53,7 @@ impl Encode for ReadOk {
 
 impl Decode for ReadOk<ItemData> {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        Ok(Self { attributes: Decode::decode(decoder)?, data: decoder.item(MAX_TRANSFER_OCTETS)? })
+        Ok(Self { attributes: Decode::decode(decoder)?, data: decoder.item(MAX_TRANSFER_BYTES)? })
     }
 }
 
@@ -68,7 +68,7 @@ impl Call for Read {
     }
 
     fn reply_shape(&self) -> ReplyShape {
-        let data = usize::try_from(self.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS);
+        let data = usize::try_from(self.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_BYTES);
         let rest = sizes::STATUS + sizes::ATTRIBUTES + sizes::WORD;
         ReplyShape { max_len: rest + padded(data), items: vec![ItemRoom::new(data)].into() }
     }
@@ -103,7 +103,7 @@ impl Decode for Write {
         decoder.u32()?;
         let offset = decoder.u32()?;
         decoder.u32()?;
-        Ok(Self { file, offset, data: decoder.item(MAX_TRANSFER_OCTETS)?.into_bytes() })
+        Ok(Self { file, offset, data: decoder.item(MAX_TRANSFER_BYTES)?.into_bytes() })
     }
 }
 

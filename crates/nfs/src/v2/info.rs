@@ -27,9 +27,9 @@ xdr_struct! {
     #[derive(Copy)]
     pub struct FileSystemStatusOk {
         /// The best READ and WRITE, in octets.
-        pub transfer_octets: u32,
+        pub transfer_bytes: u32,
         /// Octets of a block.
-        pub block_octets: u32,
+        pub block_bytes: u32,
         /// Blocks in all.
         pub blocks: u32,
         /// Blocks that are free.

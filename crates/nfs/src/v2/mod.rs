@@ -28,10 +28,10 @@ pub use names::{
     Create, Link, Lookup, LookupOk, MakeDirectory, Path, ReadLink, ReadLinkOk, Remove, RemoveDirectory, Rename,
     SymbolicLink,
 };
-pub use neutral::{BLOCK_OCTETS, SizeTooLarge, device_word, word_device};
+pub use neutral::{BLOCK_BYTES, SizeTooLarge, device_word, word_device};
 pub use procedure::Procedure;
 pub use settable::{NewAttributes, SetAttributes, SetTime};
-pub use sizes::{HANDLE_OCTETS, MAX_NAME_OCTETS, MAX_PATH_OCTETS, MAX_TRANSFER_OCTETS, entry_octets, list_octets};
+pub use sizes::{HANDLE_BYTES, MAX_NAME_BYTES, MAX_PATH_BYTES, MAX_TRANSFER_BYTES, entry_bytes, list_bytes};
 pub use status::Status;
 
 /// The program number of NFS.

@@ -1,6 +1,6 @@
 //! Names: finding, making, removing and renaming (RFC 1094 sections 2.2.5, 2.2.6, 2.2.10 to 2.2.16).
 
-use super::{Answer, Attributes, HANDLE_OCTETS, Handle, MAX_PATH_OCTETS, Name, NewAttributes, procedure, sizes};
+use super::{Answer, Attributes, HANDLE_BYTES, Handle, MAX_PATH_BYTES, Name, NewAttributes, procedure, sizes};
 use crate::Call;
 use bytes::Bytes;
 use rpcrdma_oncrpc::{ItemRoom, ReplyShape};
@@ -25,7 +25,7 @@ impl Encode for Path {
 
 impl Decode for Path {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        decoder.item(MAX_PATH_OCTETS).map(|item| Self(item.into_bytes()))
+        decoder.item(MAX_PATH_BYTES).map(|item| Self(item.into_bytes()))
     }
 }
 
@@ -137,7 +137,7 @@ xdr_struct! {
     }
 }
 
-const FOUND: ReplyShape = ReplyShape::inline(sizes::STATUS + HANDLE_OCTETS + sizes::ATTRIBUTES);
+const FOUND: ReplyShape = ReplyShape::inline(sizes::STATUS + HANDLE_BYTES + sizes::ATTRIBUTES);
 const STATUS: ReplyShape = ReplyShape::inline(sizes::STATUS);
 
 calls! {
@@ -164,6 +164,6 @@ impl Call for ReadLink {
 
     fn reply_shape(&self) -> ReplyShape {
         let rest = sizes::STATUS + sizes::WORD;
-        ReplyShape { max_len: rest + padded(MAX_PATH_OCTETS), items: vec![ItemRoom::new(MAX_PATH_OCTETS)].into() }
+        ReplyShape { max_len: rest + padded(MAX_PATH_BYTES), items: vec![ItemRoom::new(MAX_PATH_BYTES)].into() }
     }
 }

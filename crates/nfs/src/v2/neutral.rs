@@ -7,9 +7,9 @@ use super::{Attributes, NewAttributes, SetTime, Time, file_type};
 use crate::attr::{self, FileType};
 
 /// Octets of the blocks in which a file's storage is counted, whatever size the blocks of its file system have.
-pub const BLOCK_OCTETS: u64 = 512;
+pub const BLOCK_BYTES: u64 = 512;
 /// Bytes of a block, the size in which clients should read.
-const PREFERRED_OCTETS: u32 = 4096;
+const PREFERRED_BYTES: u32 = 4096;
 /// The device number of a file that is no device. A character device with it is a named pipe.
 const NO_DEVICE: u32 = u32::MAX;
 /// The bits of a mode that say the type of a file, and the others.
@@ -102,7 +102,7 @@ impl Attributes {
             uid: self.uid,
             gid: self.gid,
             size: self.size.into(),
-            used: u64::from(self.blocks) * BLOCK_OCTETS,
+            used: u64::from(self.blocks) * BLOCK_BYTES,
             device: if is_device { word_device(self.device) } else { attr::Device::default() },
             file_system: self.file_system.into(),
             file_id: self.file_id.into(),
@@ -128,9 +128,9 @@ impl From<attr::Attributes> for Attributes {
             gid: told.gid,
             // NFS2-SIZE-a
             size: u32::try_from(told.size).unwrap_or(u32::MAX),
-            block_octets: PREFERRED_OCTETS,
+            block_bytes: PREFERRED_BYTES,
             device: if is_device { device_word(told.device) } else { NO_DEVICE },
-            blocks: u32::try_from(told.used.div_ceil(BLOCK_OCTETS)).unwrap_or(u32::MAX),
+            blocks: u32::try_from(told.used.div_ceil(BLOCK_BYTES)).unwrap_or(u32::MAX),
             file_system: joined(told.file_system),
             file_id: joined(told.file_id),
             accessed: told.accessed.into(),

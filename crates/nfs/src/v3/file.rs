@@ -1,6 +1,6 @@
 //! Reading and writing (RFC 1813 sections 3.3.6, 3.3.7, 3.3.21).
 
-use super::{Answer, Attributes, Handle, MAX_TRANSFER_OCTETS, WeakCache, procedure, sizes};
+use super::{Answer, Attributes, Handle, MAX_TRANSFER_BYTES, WeakCache, procedure, sizes};
 use crate::Call;
 use bytes::Bytes;
 use rpcrdma_oncrpc::{ItemRoom, ReplyShape};
@@ -68,7 +68,7 @@ impl Decode for ReadOk<ItemData> {
         let attributes = Decode::decode(decoder)?;
         let count = decoder.u32()?;
         let end = decoder.bool()?;
-        let data = decoder.item(MAX_TRANSFER_OCTETS)?;
+        let data = decoder.item(MAX_TRANSFER_BYTES)?;
         if u32::try_from(data.as_slice().len()) != Ok(count) {
             return Err(decoder.bad_value(count, "count of the bytes that follow"));
         }
@@ -87,7 +87,7 @@ impl Call for Read {
     }
 
     fn reply_shape(&self) -> ReplyShape {
-        let data = usize::try_from(self.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS);
+        let data = usize::try_from(self.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_BYTES);
         let rest = sizes::STATUS + sizes::OPTIONAL_ATTRIBUTES + 3 * sizes::WORD;
         ReplyShape { max_len: rest + padded(data), items: [ItemRoom::new(data)].into() }
     }
@@ -123,7 +123,7 @@ impl Decode for Write {
         let offset = decoder.u64()?;
         let count = usize::try_from(decoder.u32()?).unwrap_or(usize::MAX);
         let stability = Decode::decode(decoder)?;
-        let mut data = decoder.item(MAX_TRANSFER_OCTETS)?.into_bytes();
+        let mut data = decoder.item(MAX_TRANSFER_BYTES)?.into_bytes();
         data.truncate(count);
         Ok(Self { file, offset, stability, data })
     }

@@ -8,13 +8,13 @@ use std::{
 };
 
 /// The most octets in a handle (`NFS3_FHSIZE`).
-pub const MAX_HANDLE_OCTETS: usize = 64;
+pub const MAX_HANDLE_BYTES: usize = 64;
 
 /// A file handle (`nfs_fh3`): a length word and up to 64 octets. It needs no memory of its own.
 #[derive(Clone)]
 pub struct Handle {
     len: u8,
-    octets: [u8; MAX_HANDLE_OCTETS],
+    octets: [u8; MAX_HANDLE_BYTES],
 }
 
 /// A handle of more than 64 octets.
@@ -26,7 +26,7 @@ pub struct HandleTooLong {
 
 impl fmt::Display for HandleTooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a file handle of {} bytes, at most {MAX_HANDLE_OCTETS} are allowed", self.octets)
+        write!(f, "a file handle of {} bytes, at most {MAX_HANDLE_BYTES} are allowed", self.octets)
     }
 }
 
@@ -38,7 +38,7 @@ impl Handle {
     /// # Errors
     /// If there are more than 64.
     pub fn new(octets: &[u8]) -> Result<Self, HandleTooLong> {
-        let mut handle = Self { len: octets.len() as u8, octets: [0; MAX_HANDLE_OCTETS] };
+        let mut handle = Self { len: octets.len() as u8, octets: [0; MAX_HANDLE_BYTES] };
         match handle.octets.get_mut(..octets.len()) {
             Some(room) => room.copy_from_slice(octets),
             None => return Err(HandleTooLong { octets: octets.len() }),
@@ -96,7 +96,7 @@ impl Encode for Handle {
 
 impl Decode for Handle {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        let octets = decoder.opaque(MAX_HANDLE_OCTETS)?;
+        let octets = decoder.opaque(MAX_HANDLE_BYTES)?;
         Self::new(&octets).map_err(|_| decoder.bad_value(octets.len() as u32, "length of a file handle"))
     }
 }

@@ -1,7 +1,7 @@
 //! Looking up, asking for rights, and what a file system is like (RFC 1813 sections 3.3.0, 3.3.3 to 3.3.5, 3.3.18 to
 //! 3.3.20).
 
-use super::{Answer, Attributes, Handle, MAX_PATH_OCTETS, Name, Path, Time, procedure, sizes};
+use super::{Answer, Attributes, Handle, MAX_PATH_BYTES, Name, Path, Time, procedure, sizes};
 use rpcrdma_oncrpc::{ItemRoom, ReplyShape};
 use rpcrdma_xdr::padded;
 
@@ -97,11 +97,11 @@ xdr_struct! {
         /// The root's attributes, if known.
         pub attributes: Option<Attributes>,
         /// Octets in all.
-        pub total_octets: u64,
+        pub total_bytes: u64,
         /// Octets free.
-        pub free_octets: u64,
+        pub free_bytes: u64,
         /// Octets that the caller may use.
-        pub available_octets: u64,
+        pub available_bytes: u64,
         /// Files in all.
         pub total_files: u64,
         /// Files that can still be made.
@@ -137,7 +137,7 @@ xdr_struct! {
         /// The best READDIR.
         pub directory_preferred: u32,
         /// The largest file.
-        pub max_file_octets: u64,
+        pub max_file_bytes: u64,
         /// How exactly times are kept.
         pub time_precision: Time,
         /// Properties of the file system, of those in [`properties`].
@@ -157,7 +157,7 @@ xdr_struct! {
         /// The most hard links to a file.
         pub max_links: u32,
         /// The longest name, in octets.
-        pub max_name_octets: u32,
+        pub max_name_bytes: u32,
         /// Whether longer names are an error, not cut.
         pub no_truncation: bool,
         /// Whether only a privileged user may give files away.
@@ -180,8 +180,8 @@ calls! {
     Lookup, 3, Answer<LookupOk, Option<Attributes>>, with_attributes(sizes::HANDLE + sizes::OPTIONAL_ATTRIBUTES);
     Access, 4, Answer<AccessOk, Option<Attributes>>, with_attributes(sizes::WORD);
     ReadLink, 5, Answer<ReadLinkOk, Option<Attributes>>, ReplyShape {
-        max_len: sizes::STATUS + sizes::OPTIONAL_ATTRIBUTES + sizes::WORD + padded(MAX_PATH_OCTETS),
-        items: vec![ItemRoom::new(MAX_PATH_OCTETS)].into(),
+        max_len: sizes::STATUS + sizes::OPTIONAL_ATTRIBUTES + sizes::WORD + padded(MAX_PATH_BYTES),
+        items: vec![ItemRoom::new(MAX_PATH_BYTES)].into(),
     };
     FileSystemStatus, 18, Answer<FileSystemStatusOk, Option<Attributes>>, with_attributes(6 * 8 + sizes::WORD);
     FileSystemInfo, 19, Answer<FileSystemInfoOk, Option<Attributes>>, with_attributes(7 * sizes::WORD + 8 + 8 + sizes::WORD);

@@ -29,14 +29,14 @@ pub use create::{
 };
 pub use directory::{Entry, EntryPlus, ReadDirectory, ReadDirectoryOk, ReadDirectoryPlus, ReadDirectoryPlusOk};
 pub use file::{Commit, CommitOk, Read, ReadOk, Stability, Verifier, Write, WriteOk, WriteVerifier};
-pub use handle::{Handle, HandleTooLong, MAX_HANDLE_OCTETS};
+pub use handle::{Handle, HandleTooLong, MAX_HANDLE_BYTES};
 pub use info::{
     Access, AccessOk, FileSystemInfo, FileSystemInfoOk, FileSystemStatus, FileSystemStatusOk, Lookup, LookupOk, Null,
     PathConfiguration, PathConfigurationOk, ReadLink, ReadLinkOk, access, properties,
 };
-pub use names::{MAX_NAME_OCTETS, MAX_PATH_OCTETS, Name, Path};
+pub use names::{MAX_NAME_BYTES, MAX_PATH_BYTES, Name, Path};
 pub use procedure::Procedure;
-pub use sizes::{MAX_TRANSFER_OCTETS, entry_octets, entry_plus_octets, read_directory_octets};
+pub use sizes::{MAX_TRANSFER_BYTES, entry_bytes, entry_plus_bytes, read_directory_bytes};
 pub use status::Status;
 
 /// The program number of NFS.

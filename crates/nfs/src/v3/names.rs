@@ -6,10 +6,10 @@ use std::fmt;
 
 /// The longest name that is read from a message, in octets. The protocol sets no limit; file systems have one (255 on
 /// Linux), which a server answers with `NFS3ERR_NAMETOOLONG`, so somewhat longer names must be readable.
-pub const MAX_NAME_OCTETS: usize = 4096;
+pub const MAX_NAME_BYTES: usize = 4096;
 
 /// The longest path of a symbolic link, in octets: Linux's `PATH_MAX`.
-pub const MAX_PATH_OCTETS: usize = 4096;
+pub const MAX_PATH_BYTES: usize = 4096;
 
 macro_rules! octet_string {
     ($(#[$meta:meta])* $name:ident) => {
@@ -62,7 +62,7 @@ impl Encode for Name {
 
 impl Decode for Name {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        decoder.opaque(MAX_NAME_OCTETS).map(Self)
+        decoder.opaque(MAX_NAME_BYTES).map(Self)
     }
 }
 
@@ -74,6 +74,6 @@ impl Encode for Path {
 
 impl Decode for Path {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        decoder.item(MAX_PATH_OCTETS).map(|item| Self(item.into_bytes()))
+        decoder.item(MAX_PATH_BYTES).map(|item| Self(item.into_bytes()))
     }
 }

@@ -1,11 +1,11 @@
 //! Values at random of the types of version 3 that are written by hand.
 
-use super::{CreateHow, Handle, MAX_HANDLE_OCTETS, Name, NewAttributes, NodeKind, Path, SetTime, Verifier};
+use super::{CreateHow, Handle, MAX_HANDLE_BYTES, Name, NewAttributes, NodeKind, Path, SetTime, Verifier};
 use crate::sample::{Draw, Sample};
 
 impl Sample for Handle {
     fn sample(draw: &mut Draw) -> Self {
-        Handle::new(&draw.octets(MAX_HANDLE_OCTETS)).expect("not too long")
+        Handle::new(&draw.octets(MAX_HANDLE_BYTES)).expect("not too long")
     }
 }
 

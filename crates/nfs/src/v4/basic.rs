@@ -5,19 +5,19 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 use std::fmt;
 
 /// The most octets in a handle (`NFS4_FHSIZE`).
-pub const MAX_HANDLE_OCTETS: usize = 128;
+pub const MAX_HANDLE_BYTES: usize = 128;
 
 /// The most octets in the name that a client gives itself or an owner (`NFS4_OPAQUE_LIMIT`).
-pub const MAX_OPAQUE_OCTETS: usize = 1024;
+pub const MAX_OPAQUE_BYTES: usize = 1024;
 
 /// Octets of a session id (`NFS4_SESSIONID_SIZE`).
-pub const SESSION_ID_OCTETS: usize = 16;
+pub const SESSION_ID_BYTES: usize = 16;
 
 /// Octets of a stateid without its sequence number (`NFS4_OTHER_SIZE`).
-pub const STATE_ID_OTHER_OCTETS: usize = 12;
+pub const STATE_ID_OTHER_BYTES: usize = 12;
 
 /// Octets of a verifier (`NFS4_VERIFIER_SIZE`).
-pub const VERIFIER_OCTETS: usize = 8;
+pub const VERIFIER_BYTES: usize = 8;
 
 /// A client, as the server names it (`clientid4`): two words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,10 +44,10 @@ impl crate::sample::Sample for ClientId {
 
 xdr_fixed! {
     /// A session, as the server names it (`sessionid4`): 16 octets.
-    pub struct SessionId: SESSION_ID_OCTETS;
+    pub struct SessionId: SESSION_ID_BYTES;
 
     /// Octets that distinguish one incarnation, directory, or exclusive create from another (`verifier4`): 8 octets.
-    pub struct Verifier: VERIFIER_OCTETS;
+    pub struct Verifier: VERIFIER_BYTES;
 }
 
 xdr_struct! {
@@ -65,7 +65,7 @@ xdr_struct! {
     pub struct Owner {
         /// The client. Minor versions from 1 on ignore it, because the session shows to which client the owner belongs.
         pub client: ClientId,
-        /// The name, of at most [`MAX_OPAQUE_OCTETS`].
+        /// The name, of at most [`MAX_OPAQUE_BYTES`].
         pub name: OwnerName,
     }
 
@@ -92,18 +92,18 @@ xdr_struct! {
 
 xdr_fixed! {
     /// A [`StateId`] without its sequence number: 12 octets.
-    pub struct StateIdOther: STATE_ID_OTHER_OCTETS;
+    pub struct StateIdOther: STATE_ID_OTHER_BYTES;
 }
 
 impl StateId {
     /// All zero: no state (RFC 8881 section 8.2.3).
-    pub const ANONYMOUS: StateId = StateId { sequence: 0, other: StateIdOther([0; STATE_ID_OTHER_OCTETS]) };
+    pub const ANONYMOUS: StateId = StateId { sequence: 0, other: StateIdOther([0; STATE_ID_OTHER_BYTES]) };
     /// All ones: a READ that passes over locks.
-    pub const BYPASS: StateId = StateId { sequence: u32::MAX, other: StateIdOther([0xFF; STATE_ID_OTHER_OCTETS]) };
+    pub const BYPASS: StateId = StateId { sequence: u32::MAX, other: StateIdOther([0xFF; STATE_ID_OTHER_BYTES]) };
     /// The current stateid of the COMPOUND (minor versions from 1 on).
-    pub const CURRENT: StateId = StateId { sequence: 1, other: StateIdOther([0; STATE_ID_OTHER_OCTETS]) };
+    pub const CURRENT: StateId = StateId { sequence: 1, other: StateIdOther([0; STATE_ID_OTHER_BYTES]) };
     /// Names no state, where an operation returns one that is not to be used.
-    pub const INVALID: StateId = StateId { sequence: u32::MAX, other: StateIdOther([0; STATE_ID_OTHER_OCTETS]) };
+    pub const INVALID: StateId = StateId { sequence: u32::MAX, other: StateIdOther([0; STATE_ID_OTHER_BYTES]) };
 
     /// Whether the part without the sequence number is all zero or all ones, which names no state with any sequence
     /// number.
@@ -112,22 +112,22 @@ impl StateId {
     }
 }
 
-xdr_octets! {
-    /// The name of an [`Owner`]: at most [`MAX_OPAQUE_OCTETS`].
-    pub struct OwnerName: MAX_OPAQUE_OCTETS, copied;
+xdr_bytes! {
+    /// The name of an [`Owner`]: at most [`MAX_OPAQUE_BYTES`].
+    pub struct OwnerName: MAX_OPAQUE_BYTES, copied;
 
-    /// The name that a client gives itself: at most [`MAX_OPAQUE_OCTETS`].
-    pub struct ClientName: MAX_OPAQUE_OCTETS, copied;
+    /// The name that a client gives itself: at most [`MAX_OPAQUE_BYTES`].
+    pub struct ClientName: MAX_OPAQUE_BYTES, copied;
 }
 
-/// A file handle (`nfs_fh4`): a length word and up to [`MAX_HANDLE_OCTETS`].
+/// A file handle (`nfs_fh4`): a length word and up to [`MAX_HANDLE_BYTES`].
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Handle(Bytes);
 
 impl Handle {
-    /// A handle of these octets; `None` if there are more than [`MAX_HANDLE_OCTETS`].
+    /// A handle of these octets; `None` if there are more than [`MAX_HANDLE_BYTES`].
     pub fn new(octets: &[u8]) -> Option<Self> {
-        (octets.len() <= MAX_HANDLE_OCTETS).then(|| Self(Bytes::copy_from_slice(octets)))
+        (octets.len() <= MAX_HANDLE_BYTES).then(|| Self(Bytes::copy_from_slice(octets)))
     }
 
     /// The octets.
@@ -153,14 +153,14 @@ impl Encode for Handle {
 impl Decode for Handle {
     /// Copies the octets, so that a handle that is kept does not keep the message.
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        decoder.opaque(MAX_HANDLE_OCTETS).map(|octets| Self(Bytes::copy_from_slice(&octets)))
+        decoder.opaque(MAX_HANDLE_BYTES).map(|octets| Self(Bytes::copy_from_slice(&octets)))
     }
 }
 
 #[cfg(test)]
 impl crate::sample::Sample for Handle {
     fn sample(draw: &mut crate::sample::Draw) -> Self {
-        Self(draw.octets(MAX_HANDLE_OCTETS))
+        Self(draw.octets(MAX_HANDLE_BYTES))
     }
 }
 
@@ -188,14 +188,14 @@ mod tests {
             encoder.opaque(&vec![7; octets]);
             Handle::decode(&mut Decoder::new(encoder.finish().to_bytes().into()))
         };
-        assert_eq!(decoded(MAX_HANDLE_OCTETS).ok(), Handle::new(&[7; MAX_HANDLE_OCTETS]));
-        assert!(matches!(decoded(MAX_HANDLE_OCTETS + 1), Err(DecodeError::TooLong { .. })));
-        assert_eq!(Handle::new(&[7; MAX_HANDLE_OCTETS + 1]), None);
+        assert_eq!(decoded(MAX_HANDLE_BYTES).ok(), Handle::new(&[7; MAX_HANDLE_BYTES]));
+        assert!(matches!(decoded(MAX_HANDLE_BYTES + 1), Err(DecodeError::TooLong { .. })));
+        assert_eq!(Handle::new(&[7; MAX_HANDLE_BYTES + 1]), None);
     }
 
     #[test]
     fn special_stateids_name_no_state() {
-        let of = |sequence, other| StateId { sequence, other: StateIdOther([other; STATE_ID_OTHER_OCTETS]) };
+        let of = |sequence, other| StateId { sequence, other: StateIdOther([other; STATE_ID_OTHER_BYTES]) };
         assert!(
             [StateId::ANONYMOUS, StateId::BYPASS, StateId::CURRENT, StateId::INVALID].iter().all(StateId::is_special)
         );

@@ -13,7 +13,7 @@ pub const BITMAP_WORDS: usize = 3;
 pub const MAX_BITMAP_WORDS: usize = 128;
 
 /// The largest encoding in octets.
-pub const BITMAP_OCTETS: usize = 4 + 4 * BITMAP_WORDS;
+pub const BITMAP_BYTES: usize = 4 + 4 * BITMAP_WORDS;
 
 /// A set of numbers below 96 (`bitmap4`).
 ///
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(octets(Bitmap::EMPTY), [0; 4][..]);
         assert_eq!(octets(Bitmap::of(&[Attribute::Type])), [0, 0, 0, 1, 0, 0, 0, 2][..]);
         assert_eq!(octets(Bitmap::of(&[Attribute::Mode])), [0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2][..]);
-        assert_eq!(octets(Bitmap::of(&[Attribute::OpenArguments])).len(), BITMAP_OCTETS);
+        assert_eq!(octets(Bitmap::of(&[Attribute::OpenArguments])).len(), BITMAP_BYTES);
     }
 
     /// proves: NFS4-BITMAP-a

@@ -14,11 +14,11 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, ItemData};
 pub const MAX_COMPOUND_OPS: usize = 64;
 
 /// The most octets of a tag. Linux's client sends none; it comes back in the reply, so that it may not be long.
-pub const MAX_TAG_OCTETS: usize = 1024;
+pub const MAX_TAG_BYTES: usize = 1024;
 
-xdr_octets! {
-    /// A client's name for a COMPOUND, for readers of captures: at most [`MAX_TAG_OCTETS`].
-    pub struct Tag: MAX_TAG_OCTETS, copied;
+xdr_bytes! {
+    /// A client's name for a COMPOUND, for readers of captures: at most [`MAX_TAG_BYTES`].
+    pub struct Tag: MAX_TAG_BYTES, copied;
 }
 
 /// The arguments of COMPOUND.
@@ -211,7 +211,7 @@ impl Call for Arguments {
     fn reply_shape(&self) -> ReplyShape {
         let items = self.ops.iter().filter_map(|args| match args {
             Args::Read(read) => Some(ItemRoom::new(shape::transfer(read.count))),
-            Args::ReadLink => Some(ItemRoom::new(super::MAX_LINK_OCTETS)),
+            Args::ReadLink => Some(ItemRoom::new(super::MAX_LINK_BYTES)),
             _ => None,
         });
         ReplyShape { max_len: self.largest_results(), items: items.collect() }

@@ -46,18 +46,18 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use crate::v3::MAX_TRANSFER_OCTETS;
+pub use crate::v3::MAX_TRANSFER_BYTES;
 pub use attributes::*;
 pub use basic::{
-    ChangeInfo, ClientId, ClientName, Handle, MAX_HANDLE_OCTETS, MAX_OPAQUE_OCTETS, Owner, OwnerName,
-    SESSION_ID_OCTETS, STATE_ID_OTHER_OCTETS, SessionId, StateId, StateIdOther, Time, VERIFIER_OCTETS, Verifier,
+    ChangeInfo, ClientId, ClientName, Handle, MAX_HANDLE_BYTES, MAX_OPAQUE_BYTES, Owner, OwnerName, SESSION_ID_BYTES,
+    STATE_ID_OTHER_BYTES, SessionId, StateId, StateIdOther, Time, VERIFIER_BYTES, Verifier,
 };
-pub use bitmap::{BITMAP_OCTETS, BITMAP_WORDS, Bitmap, MAX_BITMAP_WORDS};
-pub use compound::{Arguments, Broken, Fault, MAX_COMPOUND_OPS, MAX_TAG_OCTETS, Null, Results, Tag};
+pub use bitmap::{BITMAP_BYTES, BITMAP_WORDS, Bitmap, MAX_BITMAP_WORDS};
+pub use compound::{Arguments, Broken, Fault, MAX_COMPOUND_OPS, MAX_TAG_BYTES, Null, Results, Tag};
 pub use containers::{List, Opaque};
-pub use names::{LinkText, MAX_LINK_OCTETS, MAX_NAME_OCTETS, MAX_PATH_NAMES, Name, Path};
+pub use names::{LinkText, MAX_LINK_BYTES, MAX_NAME_BYTES, MAX_PATH_NAMES, Name, Path};
 pub use op::{Args, ILLEGAL, MAX_MINOR, Minors, Op, Outcome};
-pub use shape::GUESSED_OCTETS;
+pub use shape::GUESSED_BYTES;
 pub use status::Status;
 
 /// The program number of NFS.

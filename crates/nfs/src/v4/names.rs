@@ -7,35 +7,35 @@ use super::{List, Status};
 
 /// The longest name that is read from a message, in octets. File systems have lower limits (255 on Linux), which a
 /// server answers with `NFS4ERR_NAMETOOLONG`, so somewhat longer names must be readable.
-pub const MAX_NAME_OCTETS: usize = 4096;
+pub const MAX_NAME_BYTES: usize = 4096;
 
 /// The longest text of a symbolic link, in octets: Linux's `PATH_MAX`.
-pub const MAX_LINK_OCTETS: usize = 4096;
+pub const MAX_LINK_BYTES: usize = 4096;
 
 /// The most names in one path (`pathname4`), which only locations of file systems hold.
 pub const MAX_PATH_NAMES: usize = 128;
 
-xdr_octets! {
+xdr_bytes! {
     /// A name in a directory (`component4`).
-    pub struct Name: MAX_NAME_OCTETS;
+    pub struct Name: MAX_NAME_BYTES;
 }
 
 /// A path as a list of names (`pathname4`).
 pub type Path = List<Name, MAX_PATH_NAMES>;
 
 impl Name {
-    /// Whether a file can have this name where names have at most `max_octets`.
+    /// Whether a file can have this name where names have at most `max_bytes`.
     ///
     /// # Errors
     /// The status that the protocol has for it (RFC 8881 section 15.1.2, RFC 7530 section 13.1.2): `INVAL` for an empty
     /// name, `NAMETOOLONG`, `BADCHAR` for octets that no name can hold (`/` and NUL), `BADNAME` for `.` and `..`, which
     /// are not names here.
-    pub fn check(&self, max_octets: usize) -> Result<(), Status> {
+    pub fn check(&self, max_bytes: usize) -> Result<(), Status> {
         let octets = self.as_slice();
         match octets {
             [] => Err(Status::INVAL),
             // NFS4-8881-14-a
-            _ if octets.len() > max_octets => Err(Status::NAMETOOLONG),
+            _ if octets.len() > max_bytes => Err(Status::NAMETOOLONG),
             b"." | b".." => Err(Status::BADNAME),
             _ if octets.contains(&b'/') || octets.contains(&0) => Err(Status::BADCHAR),
             _ => Ok(()),
@@ -88,14 +88,14 @@ impl rpcrdma_xdr::Encode for LinkText {
 
 impl rpcrdma_xdr::Decode for LinkText {
     fn decode(decoder: &mut rpcrdma_xdr::Decoder) -> Result<Self, rpcrdma_xdr::DecodeError> {
-        decoder.item(MAX_LINK_OCTETS).map(|item| Self(item.into_bytes()))
+        decoder.item(MAX_LINK_BYTES).map(|item| Self(item.into_bytes()))
     }
 }
 
 #[cfg(test)]
 impl crate::sample::Sample for LinkText {
     fn sample(draw: &mut crate::sample::Draw) -> Self {
-        Self(draw.octets(MAX_LINK_OCTETS))
+        Self(draw.octets(MAX_LINK_BYTES))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The operations of COMPOUND (RFC 8881 section 17, RFC 7862 section 13, RFC 8276, RFC 7530 section 16).
 
-use super::{BITMAP_OCTETS, MAX_LINK_OCTETS, MAX_OPAQUE_OCTETS, SESSION_ID_OCTETS, Status, ops, shape};
+use super::{BITMAP_BYTES, MAX_LINK_BYTES, MAX_OPAQUE_BYTES, SESSION_ID_BYTES, Status, ops, shape};
 use bytes::Bytes;
 use rpcrdma_xdr::padded;
 
@@ -54,7 +54,7 @@ operations! {
     Commit(commit: ops::Commit) -> (ops::CommitOk, Status) = 5, "COMMIT", ALL, shape::VERIFIER;
     /// CREATE: makes a file that is not a regular one.
     Create(create: ops::Create) -> (ops::CreateOk, Status) = 6, "CREATE", ALL,
-        shape::CHANGE + BITMAP_OCTETS, argument "linkdata";
+        shape::CHANGE + BITMAP_BYTES, argument "linkdata";
     /// DELEGPURGE: gives up delegations from before a restart.
     DelegPurge(purge: ops::DelegPurge) -> ((), Status) = 7, "DELEGPURGE", ALL, 0;
     /// DELEGRETURN: gives back a delegation.
@@ -98,7 +98,7 @@ operations! {
     /// READDIR: reads a directory.
     ReadDir(read: ops::ReadDir) -> (ops::ReadDirOk, Status) = 26, "READDIR", ALL, shape::listing(read.max_count);
     /// READLINK: asks what a symbolic link points to.
-    ReadLink -> (ops::ReadLinkOk, Status) = 27, "READLINK", ALL, shape::WORD + padded(MAX_LINK_OCTETS), result "link";
+    ReadLink -> (ops::ReadLinkOk, Status) = 27, "READLINK", ALL, shape::WORD + padded(MAX_LINK_BYTES), result "link";
     /// REMOVE: takes a name away.
     Remove(remove: ops::Remove) -> (ops::RemoveOk, Status) = 28, "REMOVE", ALL, shape::CHANGE;
     /// RENAME: moves a name.
@@ -112,7 +112,7 @@ operations! {
     /// SECINFO: asks for a name's flavours of security.
     SecInfo(info: ops::SecInfo) -> (ops::SecInfoOk, Status) = 33, "SECINFO", ALL, shape::FLAVOURS;
     /// SETATTR: sets attributes.
-    SetAttr(set: ops::SetAttr) -> (ops::SetAttrOk, ops::SetAttrFailure) = 34, "SETATTR", ALL, BITMAP_OCTETS;
+    SetAttr(set: ops::SetAttr) -> (ops::SetAttrOk, ops::SetAttrFailure) = 34, "SETATTR", ALL, BITMAP_BYTES;
     /// SETCLIENTID: makes a client known.
     SetClientId(client: ops::SetClientId) -> (ops::SetClientIdOk, ops::SetClientIdFailure) = 35, "SETCLIENTID", ZERO,
         shape::NET_ADDRESS;
@@ -129,26 +129,26 @@ operations! {
     BackchannelCtl(control: ops::BackchannelCtl) -> ((), Status) = 40, "BACKCHANNEL_CTL", FROM_ONE, 0;
     /// BIND_CONN_TO_SESSION: uses a connection for a session.
     BindConnToSession(bind: ops::BindConnToSession) -> (ops::BindConnToSessionOk, Status) = 41, "BIND_CONN_TO_SESSION",
-        FROM_ONE, SESSION_ID_OCTETS + 2 * shape::WORD;
+        FROM_ONE, SESSION_ID_BYTES + 2 * shape::WORD;
     /// EXCHANGE_ID: makes a client known.
     ExchangeId(exchange: ops::ExchangeId) -> (ops::ExchangeIdOk, Status) = 42, "EXCHANGE_ID", FROM_ONE,
         shape::exchange_id(&exchange.protection);
     /// CREATE_SESSION: makes a session.
     CreateSession(create: ops::CreateSession) -> (ops::CreateSessionOk, Status) = 43, "CREATE_SESSION", FROM_ONE,
-        SESSION_ID_OCTETS + 2 * shape::WORD + 2 * shape::CHANNEL;
+        SESSION_ID_BYTES + 2 * shape::WORD + 2 * shape::CHANNEL;
     /// DESTROY_SESSION: ends a session.
     DestroySession(destroy: ops::DestroySession) -> ((), Status) = 44, "DESTROY_SESSION", FROM_ONE, 0;
     /// FREE_STATEID: a stateid is of no more use.
     FreeStateId(free: ops::FreeStateId) -> ((), Status) = 45, "FREE_STATEID", FROM_ONE, 0;
     /// GET_DIR_DELEGATION: asks for notices of changes of a directory.
     GetDirDelegation(get: ops::GetDirDelegation) -> (ops::GetDirDelegationOk, Status) = 46, "GET_DIR_DELEGATION", FROM_ONE,
-        shape::WORD + shape::VERIFIER + shape::STATE_ID + 3 * BITMAP_OCTETS;
+        shape::WORD + shape::VERIFIER + shape::STATE_ID + 3 * BITMAP_BYTES;
     /// GETDEVICEINFO: asks where a device is.
     GetDeviceInfo(get: ops::GetDeviceInfo) -> (ops::GetDeviceInfoOk, ops::GetDeviceInfoFailure) = 47, "GETDEVICEINFO",
         FROM_ONE, shape::layouts(get.max_count);
     /// GETDEVICELIST: asks for devices.
     GetDeviceList(get: ops::GetDeviceList) -> (ops::GetDeviceListOk, Status) = 48, "GETDEVICELIST", ONE,
-        8 + shape::VERIFIER + 2 * shape::WORD + ops::MAX_LAYOUTS * ops::DEVICE_ID_OCTETS;
+        8 + shape::VERIFIER + 2 * shape::WORD + ops::MAX_LAYOUTS * ops::DEVICE_ID_BYTES;
     /// LAYOUTCOMMIT: makes what was written through a layout visible to others.
     LayoutCommit(commit: ops::LayoutCommit) -> (ops::LayoutCommitOk, Status) = 49, "LAYOUTCOMMIT", FROM_ONE,
         shape::WORD + 8;
@@ -162,9 +162,9 @@ operations! {
     SecInfoNoName(info: ops::SecInfoNoName) -> (ops::SecInfoOk, Status) = 52, "SECINFO_NO_NAME", FROM_ONE, shape::FLAVOURS;
     /// SEQUENCE: says by which slot a call comes.
     Sequence(sequence: ops::Sequence) -> (ops::SequenceOk, Status) = 53, "SEQUENCE", FROM_ONE,
-        SESSION_ID_OCTETS + 5 * shape::WORD;
+        SESSION_ID_BYTES + 5 * shape::WORD;
     /// SET_SSV: changes a secret.
-    SetSsv(set: ops::SetSsv) -> (ops::SetSsvOk, Status) = 54, "SET_SSV", FROM_ONE, shape::WORD + MAX_OPAQUE_OCTETS;
+    SetSsv(set: ops::SetSsv) -> (ops::SetSsvOk, Status) = 54, "SET_SSV", FROM_ONE, shape::WORD + MAX_OPAQUE_BYTES;
     /// TEST_STATEID: asks which stateids are good.
     TestStateId(test: ops::TestStateId) -> (ops::TestStateIdOk, Status) = 55, "TEST_STATEID", FROM_ONE,
         shape::WORD + shape::WORD * test.states.len();
@@ -186,7 +186,7 @@ operations! {
     /// DEALLOCATE: makes a hole.
     Deallocate(deallocate: ops::Deallocate) -> ((), Status) = 62, "DEALLOCATE", FROM_TWO, 0;
     /// IO_ADVISE: says how a file will be used.
-    IoAdvise(advise: ops::IoAdvise) -> (ops::IoAdviseOk, Status) = 63, "IO_ADVISE", FROM_TWO, BITMAP_OCTETS;
+    IoAdvise(advise: ops::IoAdvise) -> (ops::IoAdviseOk, Status) = 63, "IO_ADVISE", FROM_TWO, BITMAP_BYTES;
     /// LAYOUTERROR: a device has failed.
     LayoutError(error: ops::LayoutError) -> ((), Status) = 64, "LAYOUTERROR", FROM_TWO, 0;
     /// LAYOUTSTATS: how much a device has done.
@@ -206,7 +206,7 @@ operations! {
     Clone(clone: ops::CloneRange) -> ((), Status) = 71, "CLONE", FROM_TWO, 0;
     /// GETXATTR: asks for an extended attribute.
     GetXattr(get: ops::GetXattr) -> (ops::GetXattrOk, Status) = 72, "GETXATTR", FROM_TWO,
-        shape::WORD + padded(ops::MAX_XATTR_OCTETS);
+        shape::WORD + padded(ops::MAX_XATTR_BYTES);
     /// SETXATTR: sets an extended attribute.
     SetXattr(set: ops::SetXattr) -> (ops::SetXattrOk, Status) = 73, "SETXATTR", FROM_TWO, shape::CHANGE;
     /// LISTXATTRS: asks for the names of extended attributes.

@@ -11,7 +11,7 @@ use std::os::fd::AsFd;
 /// Permission bits, with set-user-id, set-group-id and sticky.
 pub(super) const MODE_BITS: u32 = 0o7777;
 /// The unit in which the kernel counts storage in use.
-const BLOCK_OCTETS: u64 = 512;
+const BLOCK_BYTES: u64 = 512;
 
 /// The kernel's attributes of an open file.
 pub(super) fn stat(fd: impl AsFd) -> Result<Statx, Errno> {
@@ -38,7 +38,7 @@ pub(super) fn attributes(stat: &Statx, file_system: u64) -> Attributes {
     told.links = stat.stx_nlink;
     (told.uid, told.gid) = (stat.stx_uid, stat.stx_gid);
     told.size = stat.stx_size;
-    told.used = stat.stx_blocks.saturating_mul(BLOCK_OCTETS);
+    told.used = stat.stx_blocks.saturating_mul(BLOCK_BYTES);
     told.device = Device { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor };
     told.accessed = time(&stat.stx_atime);
     told.modified = time(&stat.stx_mtime);

@@ -24,11 +24,11 @@ use rustix::{
 use std::sync::Arc;
 
 /// The most data of a piece, in bytes: as in the largest WRITE, for which other work waits as well.
-const PIECE_OCTETS: u64 = 1 << 20;
+const PIECE_BYTES: u64 = 1 << 20;
 /// The most holes that a piece skips: to find each one costs some microseconds.
 const PIECE_HOLES: usize = 256;
 /// Memory for data that the kernel cannot copy directly from file to file, in bytes.
-const BETWEEN_OCTETS: usize = 128 << 10;
+const BETWEEN_BYTES: usize = 128 << 10;
 
 impl Inner {
     /// Copies the first piece of a range. Also returns the file to wait for, and its descriptor.
@@ -101,11 +101,11 @@ fn copy_piece(source: &OwnedFd, target: &OwnedFd, span: &Span) -> Result<u64, Er
     // Up to this offset of the source the destination has the copy.
     let mut done = span.from;
     let mut failed = loop {
-        if at >= end || data >= PIECE_OCTETS || holes >= PIECE_HOLES {
+        if at >= end || data >= PIECE_BYTES || holes >= PIECE_HOLES {
             break None;
         }
         let to = span.to + (at - span.from);
-        match copy_extent(source, target, (at, end), to, PIECE_OCTETS - data) {
+        match copy_extent(source, target, (at, end), to, PIECE_BYTES - data) {
             Ok(Passed::Hole(length)) => (at, holes) = (at + length, holes + 1),
             Ok(Passed::Data(0)) => break None,
             Ok(Passed::Data(length)) => {
@@ -169,7 +169,7 @@ fn copy_data(source: &OwnedFd, at: u64, target: &OwnedFd, to: u64, length: usize
 }
 
 fn copy_by_memory(source: &OwnedFd, at: u64, target: &OwnedFd, to: u64, length: usize) -> Result<usize, Errno> {
-    let mut between = vec![0; length.min(BETWEEN_OCTETS)];
+    let mut between = vec![0; length.min(BETWEEN_BYTES)];
     let read = retry_on_intr(|| pread(source, &mut between[..], at))?;
     write_fully(target, &between[..read], to)
 }
@@ -197,10 +197,10 @@ mod tests {
     #[test]
     fn a_piece_has_so_much_data_and_no_more() {
         let ((source, from), (target, to)) = (file(), file());
-        source.write_all_at(&vec![7; PIECE_OCTETS as usize + 1], 0).unwrap();
+        source.write_all_at(&vec![7; PIECE_BYTES as usize + 1], 0).unwrap();
         let copy = |length| copy_piece(&from, &to, &Span { from: 0, to: 0, length }).unwrap();
-        assert_eq!([copy(1), copy(PIECE_OCTETS), copy(PIECE_OCTETS + 1)], [1, PIECE_OCTETS, PIECE_OCTETS]);
-        assert_eq!(target.metadata().unwrap().len(), PIECE_OCTETS);
+        assert_eq!([copy(1), copy(PIECE_BYTES), copy(PIECE_BYTES + 1)], [1, PIECE_BYTES, PIECE_BYTES]);
+        assert_eq!(target.metadata().unwrap().len(), PIECE_BYTES);
     }
 
     #[test]
@@ -226,12 +226,12 @@ mod tests {
     #[test]
     fn a_copy_by_memory_is_the_same() {
         let ((source, from), (target, to)) = (file(), file());
-        source.write_all_at(&vec![3; BETWEEN_OCTETS + 9], 5).unwrap();
-        assert_eq!(copy_by_memory(&from, 5, &to, 100, BETWEEN_OCTETS).unwrap(), BETWEEN_OCTETS, "at the limit");
-        assert_eq!(copy_by_memory(&from, 5, &to, 100, BETWEEN_OCTETS + 1).unwrap(), BETWEEN_OCTETS, "one past it");
-        assert_eq!(copy_by_memory(&from, BETWEEN_OCTETS as u64 + 13, &to, 0, 100).unwrap(), 1, "where the source ends");
-        let mut all = vec![9; BETWEEN_OCTETS + 100];
+        source.write_all_at(&vec![3; BETWEEN_BYTES + 9], 5).unwrap();
+        assert_eq!(copy_by_memory(&from, 5, &to, 100, BETWEEN_BYTES).unwrap(), BETWEEN_BYTES, "at the limit");
+        assert_eq!(copy_by_memory(&from, 5, &to, 100, BETWEEN_BYTES + 1).unwrap(), BETWEEN_BYTES, "one past it");
+        assert_eq!(copy_by_memory(&from, BETWEEN_BYTES as u64 + 13, &to, 0, 100).unwrap(), 1, "where the source ends");
+        let mut all = vec![9; BETWEEN_BYTES + 100];
         target.read_exact_at(&mut all, 0).unwrap();
-        assert!(all[100..] == vec![3; BETWEEN_OCTETS][..] && all[..100] == [[3].as_slice(), &[0; 99]].concat());
+        assert!(all[100..] == vec![3; BETWEEN_BYTES][..] && all[..100] == [[3].as_slice(), &[0; 99]].concat());
     }
 }

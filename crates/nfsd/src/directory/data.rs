@@ -54,7 +54,7 @@ impl Inner {
         mut buffer: Buffer,
     ) -> Result<ReadData, Buffer> {
         let count = count.min(buffer.capacity());
-        match self.try_read_now(via, offset, &mut buffer.octets_mut()[..count]) {
+        match self.try_read_now(via, offset, &mut buffer.bytes_mut()[..count]) {
             Some((object, len, stat)) => {
                 buffer.set_len(len);
                 Ok(self.data(&object, buffer, offset, &stat))
@@ -109,7 +109,7 @@ impl Inner {
         let (object, opened) = self.through(via, Mode::Read).map_err(failed)?;
         let count = count.min(buffer.capacity());
         let room = usize::try_from(MAX_OFFSET.saturating_sub(offset)).unwrap_or(usize::MAX).min(count);
-        let len = read_fully(&opened, &mut buffer.octets_mut()[..room], offset).map_err(|e| failed(fault(e)))?;
+        let len = read_fully(&opened, &mut buffer.bytes_mut()[..room], offset).map_err(|e| failed(fault(e)))?;
         buffer.set_len(len);
         let stat = stat(&object.fd).map_err(|error| failed(fault(error)))?;
         Ok(self.data(&object, buffer, offset, &stat))

@@ -78,7 +78,7 @@ impl Inner {
         let end = offset.saturating_add(budget.count()).min(size);
         let (mut at, mut filled, mut pieces) = (offset, 0, Vec::new());
         while at < end {
-            let piece = self.piece(&opened, (at, end), &mut budget, &mut buffer.octets_mut()[filled..]);
+            let piece = self.piece(&opened, (at, end), &mut budget, &mut buffer.bytes_mut()[filled..]);
             let (content, length) = match piece {
                 Ok(Some(piece)) => piece,
                 Ok(None) => break,

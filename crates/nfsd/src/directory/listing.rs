@@ -22,7 +22,7 @@ use rustix::{
 use std::{collections::BinaryHeap, mem::MaybeUninit};
 
 /// How many bytes the code asks of the kernel at once.
-const BUFFER_OCTETS: usize = 32 << 10;
+const BUFFER_BYTES: usize = 32 << 10;
 /// The cookies of `.` and `..` if cookies are hashes.
 const DOT_COOKIES: [u64; 2] = [1, 2];
 
@@ -178,7 +178,7 @@ impl From<RawName<'_>> for RawEntry {
 
 /// Calls `add` with each entry from the descriptor's position on, until it says no.
 fn each_entry(fd: &OwnedFd, add: &mut dyn FnMut(RawName<'_>) -> bool) -> Result<(), Errno> {
-    let mut buffer = vec![MaybeUninit::uninit(); BUFFER_OCTETS];
+    let mut buffer = vec![MaybeUninit::uninit(); BUFFER_BYTES];
     let mut entries = RawDir::new(fd, &mut buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;

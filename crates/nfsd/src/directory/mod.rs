@@ -109,9 +109,9 @@ struct Inner {
     local: bool,
     /// Whether the file system never waits for a disk.
     in_memory: bool,
-    max_name_octets: u32,
+    max_name_bytes: u32,
     /// The unit of clones, if the file system can clone.
-    clone_octets: Option<u32>,
+    clone_bytes: Option<u32>,
     /// Whether files may have access control lists.
     acls: bool,
     /// Whether files may have extended attributes of users.
@@ -186,8 +186,8 @@ impl FileSystem for DirectoryFs {
     }
 
     fn features(&self) -> Features {
-        let Inner { max_name_octets, clone_octets, acls, xattrs, .. } = *self.inner;
-        Features { max_links: MAX_LINKS, max_name_octets, clone_octets, acls, xattrs, ..Features::default() }
+        let Inner { max_name_bytes, clone_bytes, acls, xattrs, .. } = *self.inner;
+        Features { max_links: MAX_LINKS, max_name_bytes, clone_bytes, acls, xattrs, ..Features::default() }
     }
 
     fn attributes_at_once(&self, file: FileId) -> Option<Result<Attributes, Fault>> {
@@ -472,9 +472,9 @@ impl FileSystem for DirectoryFs {
         self.look(&caller, |inner| {
             let space = fstatvfs(&inner.root_fd).map_err(attributes::fault)?;
             let octets = |blocks: u64| blocks.saturating_mul(space.f_frsize);
-            let available_octets = octets(space.f_bavail);
+            let available_bytes = octets(space.f_bavail);
             let usage = Usage::new((octets(space.f_blocks), octets(space.f_bfree)), (space.f_files, space.f_ffree));
-            Ok(Usage { available_octets, ..usage })
+            Ok(Usage { available_bytes, ..usage })
         })
     }
 }

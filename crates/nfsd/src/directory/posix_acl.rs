@@ -31,9 +31,9 @@ const VERSION: u32 = 2;
 /// Bytes before the entries.
 const HEAD_OCTETS: usize = 4;
 /// Bytes of an entry.
-const ENTRY_OCTETS: usize = 8;
+const ENTRY_BYTES: usize = 8;
 /// The most bytes of a list: as many named entries as it can have, and owner, group, mask and others.
-const MAX_OCTETS: usize = HEAD_OCTETS + (MAX_NAMED + 4) * ENTRY_OCTETS;
+const MAX_OCTETS: usize = HEAD_OCTETS + (MAX_NAMED + 4) * ENTRY_BYTES;
 /// The permission bits of a mode.
 const PERMISSIONS: u32 = 0o777;
 /// The number in entries without a user or group.
@@ -49,13 +49,13 @@ const OTHERS: u16 = 0x20;
 /// Reads a list in the kernel's format. `None` if it is not one.
 pub fn parse(octets: &[u8]) -> Option<PosixAcl> {
     let (head, entries) = octets.split_first_chunk::<HEAD_OCTETS>()?;
-    if u32::from_le_bytes(*head) != VERSION || entries.len() % ENTRY_OCTETS != 0 || octets.len() > MAX_OCTETS {
+    if u32::from_le_bytes(*head) != VERSION || entries.len() % ENTRY_BYTES != 0 || octets.len() > MAX_OCTETS {
         return None;
     }
     let (mut users, mut groups) = (Vec::new(), Vec::new());
     // There is one entry each of owner, group, mask and others.
     let [mut owner, mut group, mut mask, mut others] = [None; 4];
-    for entry in entries.chunks_exact(ENTRY_OCTETS) {
+    for entry in entries.chunks_exact(ENTRY_BYTES) {
         let [t0, t1, r0, r1, n0, n1, n2, n3] = *entry else { return None };
         let rights = u8::try_from(u16::from_le_bytes([r0, r1])).ok()?;
         let number = u32::from_le_bytes([n0, n1, n2, n3]);

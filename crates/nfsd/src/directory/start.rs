@@ -158,7 +158,7 @@ impl DirectoryFs {
             false => (false, false),
         };
         let root_id = ids.of(&root_path_fd, &stat);
-        let clone_octets = copy::clone_unit(&root_fd, space.f_bsize);
+        let clone_bytes = copy::clone_unit(&root_fd, space.f_bsize);
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / ways.part;
         let limit = object_limit(descriptors);
         let inner = Inner {
@@ -175,8 +175,8 @@ impl DirectoryFs {
             stable_cookies: ways.positions && STABLE_COOKIES.contains(&kind),
             local: LOCAL.contains(&kind),
             in_memory: kind == TMPFS,
-            max_name_octets: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
-            clone_octets,
+            max_name_bytes: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
+            clone_bytes,
             acls,
             xattrs,
             cache: Cache::new(limit, env.clock.clone()),

@@ -10,7 +10,7 @@ use super::{
     attributes::fault,
     resolve::{name_hash, own_path},
 };
-use crate::{Caller, Changed, Fault, FileId, ListingBudget, MAX_XATTR_OCTETS, SetXattr, XattrNames, failed};
+use crate::{Caller, Changed, Fault, FileId, ListingBudget, MAX_XATTR_BYTES, SetXattr, XattrNames, failed};
 use bytes::Bytes;
 use rpcrdma_nfs::attr::{Change, FileType};
 use rustix::{
@@ -24,16 +24,16 @@ use std::sync::Arc;
 /// The prefix of the names in the kernel.
 const NAMESPACE: &[u8] = b"user.";
 /// The longest name with its namespace: Linux's `XATTR_NAME_MAX`.
-const MAX_NAME_OCTETS: usize = 255;
+const MAX_NAME_BYTES: usize = 255;
 /// The most bytes of all names of a file: Linux's `XATTR_LIST_MAX`.
-const MAX_LIST_OCTETS: usize = 64 << 10;
+const MAX_LIST_BYTES: usize = 64 << 10;
 
 /// The kernel's name.
 fn full_name(name: &[u8]) -> Result<Vec<u8>, Fault> {
     let full = [NAMESPACE, name].concat();
     match full.len() {
         _ if name.is_empty() || name.contains(&0) => Err(Fault::Invalid),
-        octets if octets > MAX_NAME_OCTETS => Err(Fault::NameTooLong),
+        octets if octets > MAX_NAME_BYTES => Err(Fault::NameTooLong),
         _ => Ok(full),
     }
 }
@@ -54,7 +54,7 @@ pub(super) fn read(path: &str, name: &[u8]) -> Result<Vec<u8>, Errno> {
     match getxattr(path, name, spare_capacity(&mut value)) {
         // Another program has set a longer value meanwhile.
         Err(Errno::RANGE) => {
-            value.reserve(MAX_XATTR_OCTETS);
+            value.reserve(MAX_XATTR_BYTES);
             getxattr(path, name, spare_capacity(&mut value))?;
         }
         got => {
@@ -120,7 +120,7 @@ impl Inner {
         let assumed = self.identity.assume(caller).map_err(fault)?;
         // The kernel shows names to all users; a caller that may not read the values gets none, as with Linux's server.
         accessat(CWD, &*path, Access::READ_OK, AtFlags::EACCESS).map_err(fault)?;
-        let mut list = Vec::with_capacity(MAX_LIST_OCTETS);
+        let mut list = Vec::with_capacity(MAX_LIST_BYTES);
         listxattr(&*path, spare_capacity(&mut list)).map_err(fault)?;
         drop(assumed);
         Ok(XattrNames::after(cookie, names(&list), place, |octets| budget.take(octets)))
@@ -135,7 +135,7 @@ impl Inner {
         how: SetXattr,
     ) -> Changed<Change> {
         let name = full_name(name).map_err(failed)?;
-        if value.len() > MAX_XATTR_OCTETS {
+        if value.len() > MAX_XATTR_BYTES {
             return Err(failed(Fault::XattrTooLarge));
         }
         let flags = match how {
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn a_name_has_a_namespace_and_a_limit() {
         assert_eq!(full_name(b"a").unwrap(), b"user.a");
-        let longest = [b'n'; MAX_NAME_OCTETS - NAMESPACE.len()];
+        let longest = [b'n'; MAX_NAME_BYTES - NAMESPACE.len()];
         assert!(full_name(&longest).is_ok());
         assert_eq!(full_name(&[&longest[..], b"n"].concat()), Err(Fault::NameTooLong));
         assert_eq!((full_name(b""), full_name(b"a\0b")), (Err(Fault::Invalid), Err(Fault::Invalid)));

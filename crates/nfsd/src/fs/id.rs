@@ -3,19 +3,19 @@
 use std::fmt;
 
 /// The most bytes in a [`FileId`]: a handle has 64 bytes, and 30 of them are the server's own.
-pub const MAX_FILE_ID_OCTETS: usize = 34;
+pub const MAX_FILE_ID_BYTES: usize = 34;
 
 /// Identifies an object of one file system, by bytes that only this file system understands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
     len: u8,
-    octets: [u8; MAX_FILE_ID_OCTETS],
+    octets: [u8; MAX_FILE_ID_BYTES],
 }
 
 impl FileId {
-    /// The id of these bytes, or `None` if there are more than [`MAX_FILE_ID_OCTETS`].
+    /// The id of these bytes, or `None` if there are more than [`MAX_FILE_ID_BYTES`].
     pub fn new(octets: &[u8]) -> Option<Self> {
-        let mut id = Self { len: u8::try_from(octets.len()).ok()?, octets: [0; MAX_FILE_ID_OCTETS] };
+        let mut id = Self { len: u8::try_from(octets.len()).ok()?, octets: [0; MAX_FILE_ID_BYTES] };
         id.octets.get_mut(..octets.len())?.copy_from_slice(octets);
         Some(id)
     }
@@ -36,7 +36,7 @@ impl FileId {
 /// For a file system that numbers its files.
 impl From<u64> for FileId {
     fn from(number: u64) -> Self {
-        let mut id = Self { len: 8, octets: [0; MAX_FILE_ID_OCTETS] };
+        let mut id = Self { len: 8, octets: [0; MAX_FILE_ID_BYTES] };
         id.octets[..8].copy_from_slice(&number.to_be_bytes());
         id
     }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn an_id_holds_up_to_its_limit() {
-        let octets = [7; MAX_FILE_ID_OCTETS + 1];
+        let octets = [7; MAX_FILE_ID_BYTES + 1];
         assert_eq!(FileId::new(&octets[1..]).unwrap().as_slice(), &octets[1..]);
         assert!(FileId::new(&octets).is_none());
         assert_eq!(FileId::from(7).number(), Some(7));

@@ -61,9 +61,9 @@ impl ListingBudget {
         (self.octets / (self.entry + shortest)).min(self.names / (self.name + shortest))
     }
 
-    /// Takes room for an entry with a name of `name_octets` bytes; false if there is not enough.
-    pub fn take(&mut self, name_octets: usize) -> bool {
-        let name = padded(name_octets);
+    /// Takes room for an entry with a name of `name_bytes` bytes; false if there is not enough.
+    pub fn take(&mut self, name_bytes: usize) -> bool {
+        let name = padded(name_bytes);
         match (self.octets.checked_sub(self.entry + name), self.names.checked_sub(self.name + name)) {
             (Some(octets), Some(names)) => {
                 (self.octets, self.names) = (octets, names);
@@ -152,22 +152,22 @@ impl Listing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rpcrdma_nfs::v3::{entry_octets, entry_plus_octets};
+    use rpcrdma_nfs::v3::{entry_bytes, entry_plus_bytes};
 
     #[test]
     fn a_budget_ends_where_the_encoding_would_exceed_it() {
-        let names_only = |octets| ListingBudget::new(octets, entry_octets(0));
-        let mut budget = names_only(2 * entry_octets(5));
+        let names_only = |octets| ListingBudget::new(octets, entry_bytes(0));
+        let mut budget = names_only(2 * entry_bytes(5));
         assert!(budget.take(5) && budget.take(5) && !budget.take(0));
-        assert_eq!((names_only(7 * entry_octets(1)).most_entries(), names_only(0).most_entries()), (7, 0));
-        let mut budget = names_only(2 * entry_octets(5) - 1);
+        assert_eq!((names_only(7 * entry_bytes(1)).most_entries(), names_only(0).most_entries()), (7, 0));
+        let mut budget = names_only(2 * entry_bytes(5) - 1);
         assert!(budget.take(5) && !budget.take(5));
         let plus = |octets, names| {
-            ListingBudget::new(octets, entry_plus_octets(0, 64)).with_names(names, entry_octets(0)).with_attributes()
+            ListingBudget::new(octets, entry_plus_bytes(0, 64)).with_names(names, entry_bytes(0)).with_attributes()
         };
-        let mut budget = plus(1 << 20, entry_octets(1));
+        let mut budget = plus(1 << 20, entry_bytes(1));
         assert!(budget.take(1) && !budget.take(1), "names have a budget of their own");
-        let mut budget = plus(entry_plus_octets(1, 64), 1 << 20);
+        let mut budget = plus(entry_plus_bytes(1, 64), 1 << 20);
         assert!(budget.wants_attributes() && budget.take(1) && !budget.take(1));
     }
 }

@@ -17,7 +17,7 @@ mod workers;
 mod xattr;
 
 pub use fault::{Changed, Failure, Fault, Told, failed};
-pub use id::{FileId, MAX_FILE_ID_OCTETS};
+pub use id::{FileId, MAX_FILE_ID_BYTES};
 pub use lease::{Broken, HostLease};
 pub use listing::{Listing, ListingBudget, ListingEntry};
 pub use open::{Access, OpenFile, Via};
@@ -26,7 +26,7 @@ pub use space::{Content, Copied, Piece, PieceBudget, Sought, Span, SparseData};
 pub use told::{CreateHow, Features, Found, Linked, Made, New, NodeKind, ReadData, Reading, Renamed, Usage, Written};
 pub(crate) use workers::InPlace;
 pub use workers::Workers;
-pub use xattr::{MAX_XATTR_OCTETS, SetXattr, XattrNames};
+pub use xattr::{MAX_XATTR_BYTES, SetXattr, XattrNames};
 
 use crate::{
     Caller,
@@ -361,7 +361,7 @@ pub trait FileSystem: Send + Sync {
     }
 
     /// Makes a range of `to` share the blocks of a range of `from`, in one step and durably. Both begin at a multiple
-    /// of [`Features::clone_octets`]; the length is a multiple of it, too, unless the range goes up to the end of the
+    /// of [`Features::clone_bytes`]; the length is a multiple of it, too, unless the range goes up to the end of the
     /// source. A length of 0 means up to that end. The source may belong to another file system if it is open;
     /// [`Fault::OtherFileSystem`] if that is not possible.
     fn clone_range(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Change>> {

@@ -66,7 +66,7 @@ impl ReadData {
     pub fn of(octets: &[u8], offset: u64, count: usize, mut buffer: Buffer, attributes: Option<Attributes>) -> Self {
         let rest = usize::try_from(offset).ok().and_then(|offset| octets.get(offset..)).unwrap_or_default();
         let len = rest.len().min(count).min(buffer.capacity());
-        buffer.octets_mut()[..len].copy_from_slice(&rest[..len]);
+        buffer.bytes_mut()[..len].copy_from_slice(&rest[..len]);
         buffer.set_len(len);
         Self { buffer, end: len == rest.len(), attributes }
     }
@@ -173,11 +173,11 @@ pub struct Linked {
 #[non_exhaustive]
 pub struct Usage {
     /// Bytes in all.
-    pub total_octets: u64,
+    pub total_bytes: u64,
     /// Bytes free.
-    pub free_octets: u64,
+    pub free_bytes: u64,
     /// Bytes free for ordinary users.
-    pub available_octets: u64,
+    pub available_bytes: u64,
     /// Files in all.
     pub total_files: u64,
     /// Files that can still be made.
@@ -188,9 +188,9 @@ impl Usage {
     /// Total and free bytes, equal for every user; and the same for files.
     pub fn new(octets: (u64, u64), files: (u64, u64)) -> Self {
         Self {
-            total_octets: octets.0,
-            free_octets: octets.1,
-            available_octets: octets.1,
+            total_bytes: octets.0,
+            free_bytes: octets.1,
+            available_bytes: octets.1,
             total_files: files.0,
             free_files: files.1,
         }
@@ -202,15 +202,15 @@ impl Usage {
 #[non_exhaustive]
 pub struct Features {
     /// The largest file, in bytes.
-    pub max_file_octets: u64,
+    pub max_file_bytes: u64,
     /// The precision of times.
     pub time_precision: Time,
     /// The most hard links to a file.
     pub max_links: u32,
     /// The longest name, in bytes.
-    pub max_name_octets: u32,
+    pub max_name_bytes: u32,
     /// The unit in which ranges can be cloned, in bytes; `None` if the file system cannot clone.
-    pub clone_octets: Option<u32>,
+    pub clone_bytes: Option<u32>,
     /// Whether access control lists can say more than a mode.
     pub acls: bool,
     /// Whether files and directories have extended attributes.
@@ -222,11 +222,11 @@ impl Default for Features {
     /// and no extended attributes.
     fn default() -> Self {
         Self {
-            max_file_octets: i64::MAX as u64,
+            max_file_bytes: i64::MAX as u64,
             time_precision: Time { seconds: 0, nanoseconds: 1 },
             max_links: 1,
-            max_name_octets: 255,
-            clone_octets: None,
+            max_name_bytes: 255,
+            clone_bytes: None,
             acls: false,
             xattrs: false,
         }

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 
 /// The largest value of an extended attribute in bytes: Linux's `XATTR_SIZE_MAX`.
-pub const MAX_XATTR_OCTETS: usize = 64 << 10;
+pub const MAX_XATTR_BYTES: usize = 64 << 10;
 
 /// How to set an extended attribute if its name may already exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! A node has lists only if they say more than its mode; the mode and the access list always agree.
 
 use super::{
-    pages::PAGE_OCTETS,
+    pages::PAGE_BYTES,
     tree::{Node, Tree},
 };
 use crate::{Caller, Fault};
@@ -16,7 +16,7 @@ const PERMISSIONS: u32 = 0o777;
 pub(super) fn pages(acls: Option<&Acls>) -> u64 {
     let named = |acl: &PosixAcl| size_of_val(acl.users()) + size_of_val(acl.groups());
     let octets = |acls: &Acls| size_of_val(acls) + named(&acls.access) + acls.default.as_ref().map_or(0, named);
-    acls.map_or(0, octets).div_ceil(PAGE_OCTETS) as u64
+    acls.map_or(0, octets).div_ceil(PAGE_BYTES) as u64
 }
 
 impl Node {
@@ -95,7 +95,7 @@ mod tests {
     /// Lists without room are refused, removed lists free their room, and a removed file takes its lists along.
     #[test]
     fn lists_count_as_pages_and_are_given_back() {
-        let mut tree = Tree::new(1, 4 * PAGE_OCTETS as u64, Time::default());
+        let mut tree = Tree::new(1, 4 * PAGE_BYTES as u64, Time::default());
         let users = |count: usize| (0..count as u32).map(|uid| (uid, 7)).collect::<Vec<_>>();
         let acls = |count| {
             let access = PosixAcl::new([7; 3], users(count), vec![], Some(7)).unwrap();
@@ -105,7 +105,7 @@ mod tests {
         set(&mut tree, ROOT, acls(1)).unwrap();
         assert_eq!(tree.pages, 1);
         let entry = size_of::<(u32, u8)>();
-        let most = (4 * PAGE_OCTETS - size_of::<Acls>()) / (2 * entry);
+        let most = (4 * PAGE_BYTES - size_of::<Acls>()) / (2 * entry);
         assert_eq!(set(&mut tree, ROOT, acls(most + 1)), Err(Fault::NoSpace));
         assert_eq!((tree.pages, tree.acl(ROOT)), (1, Ok(acls(1))), "what was there is there");
         set(&mut tree, ROOT, acls(most)).unwrap();

@@ -1,7 +1,7 @@
 //! Reading and writing files in memory, and the rights to do so.
 
 use super::{
-    MAX_FILE_OCTETS, MemoryFs, Open,
+    MAX_FILE_BYTES, MemoryFs, Open,
     pages::Pages,
     tree::{Body, EXECUTE, Node, READ, Tree, WRITE},
 };
@@ -51,7 +51,7 @@ pub(super) fn writable<'a>(tree: &'a mut Tree, via: &Via) -> Result<&'a mut Page
 
 /// No file becomes larger than the largest.
 pub(super) fn check_end(offset: u64, length: u64) -> Result<(), Fault> {
-    let is_possible = offset.checked_add(length).is_some_and(|end| end <= MAX_FILE_OCTETS);
+    let is_possible = offset.checked_add(length).is_some_and(|end| end <= MAX_FILE_BYTES);
     if is_possible { Ok(()) } else { Err(Fault::TooLarge) }
 }
 
@@ -60,7 +60,7 @@ impl MemoryFs {
         self.look(via.file(), |tree, number| {
             let pages = readable(tree, via)?;
             let count = count.min(buffer.capacity());
-            let len = pages.read(offset, &mut buffer.octets_mut()[..count]);
+            let len = pages.read(offset, &mut buffer.bytes_mut()[..count]);
             buffer.set_len(len);
             let end = offset.saturating_add(len as u64) >= pages.size();
             Ok(ReadData::new(buffer, end, tree.attributes(number)))

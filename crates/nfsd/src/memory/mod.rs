@@ -19,7 +19,7 @@ use crate::{
 };
 use bytes::Bytes;
 use data::{is_open, may_read, may_write};
-use pages::PAGE_OCTETS;
+use pages::PAGE_BYTES;
 use rpcrdma_env::{BoxFuture, Buffer, Clock, Env};
 use rpcrdma_nfs::attr::{Acls, Attributes, Change, FileType, NewAttributes, Stability, Time};
 use std::{
@@ -29,9 +29,9 @@ use std::{
 use tree::{Body, DOT_COOKIES, EXECUTE, Node, READ, ROOT, Tree, WRITE, file_id};
 
 /// The largest file, in bytes.
-const MAX_FILE_OCTETS: u64 = i64::MAX as u64;
+const MAX_FILE_BYTES: u64 = i64::MAX as u64;
 /// The longest name, in bytes.
-const MAX_NAME_OCTETS: u32 = 255;
+const MAX_NAME_BYTES: u32 = 255;
 /// The most files.
 const MAX_FILES: u64 = 1 << 20;
 
@@ -43,10 +43,10 @@ pub struct MemoryFs {
 }
 
 impl MemoryFs {
-    /// An empty file system whose files may use up to `max_octets`. Its root belongs to the superuser, with mode 755.
-    pub fn new(max_octets: u64, env: &Env) -> Self {
+    /// An empty file system whose files may use up to `max_bytes`. Its root belongs to the superuser, with mode 755.
+    pub fn new(max_bytes: u64, env: &Env) -> Self {
         let id = env.random.next_u64();
-        let tree = Tree::new(id, max_octets, env.clock.unix_time().into());
+        let tree = Tree::new(id, max_bytes, env.clock.unix_time().into());
         Self { tree: Arc::new(Mutex::new(tree)), clock: env.clock.clone(), id }
     }
 
@@ -153,10 +153,10 @@ impl FileSystem for MemoryFs {
 
     fn features(&self) -> Features {
         Features {
-            max_file_octets: MAX_FILE_OCTETS,
+            max_file_bytes: MAX_FILE_BYTES,
             max_links: tree::MAX_LINKS,
-            max_name_octets: MAX_NAME_OCTETS,
-            clone_octets: Some(PAGE_OCTETS as u32),
+            max_name_bytes: MAX_NAME_BYTES,
+            clone_bytes: Some(PAGE_BYTES as u32),
             acls: self.lock().has_acls,
             xattrs: true,
             ..Features::default()
@@ -410,8 +410,8 @@ impl FileSystem for MemoryFs {
 
     fn usage(&self, _: Caller) -> BoxFuture<'_, Result<Usage, Fault>> {
         let tree = self.lock();
-        let free = (tree.max_pages - tree.pages) * PAGE_OCTETS as u64;
-        let octets = (tree.max_pages * PAGE_OCTETS as u64, free);
+        let free = (tree.max_pages - tree.pages) * PAGE_BYTES as u64;
+        let octets = (tree.max_pages * PAGE_BYTES as u64, free);
         Box::pin(ready(Ok(Usage::new(octets, (MAX_FILES, MAX_FILES.saturating_sub(tree.count()))))))
     }
 }

@@ -5,13 +5,13 @@ use crate::Content;
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 /// Bytes in a page.
-pub(super) const PAGE_OCTETS: usize = 4096;
-const PAGE: u64 = PAGE_OCTETS as u64;
+pub(super) const PAGE_BYTES: usize = 4096;
+const PAGE: u64 = PAGE_BYTES as u64;
 
 /// Contents. Owns its pages.
 #[derive(Default)]
 pub(super) struct Pages {
-    pages: BTreeMap<u64, Arc<[u8; PAGE_OCTETS]>>,
+    pages: BTreeMap<u64, Arc<[u8; PAGE_BYTES]>>,
     size: u64,
 }
 
@@ -110,7 +110,7 @@ impl Pages {
         let there: Vec<_> = self.pages.range(range).map(|(index, _)| *index).collect();
         for index in there {
             let (from, to) = part(index, offset, end);
-            if frees && to - from == PAGE_OCTETS {
+            if frees && to - from == PAGE_BYTES {
                 self.pages.remove(&index);
             } else if let Some(page) = self.pages.get_mut(&index) {
                 Arc::make_mut(page)[from..to].fill(0);
@@ -149,12 +149,12 @@ impl Pages {
 
 /// Pages of a file, by their place behind the first.
 pub(super) struct Shared {
-    pages: Vec<(u64, Arc<[u8; PAGE_OCTETS]>)>,
+    pages: Vec<(u64, Arc<[u8; PAGE_BYTES]>)>,
     len: u64,
 }
 
-fn empty() -> Arc<[u8; PAGE_OCTETS]> {
-    Arc::new([0; PAGE_OCTETS])
+fn empty() -> Arc<[u8; PAGE_BYTES]> {
+    Arc::new([0; PAGE_BYTES])
 }
 
 /// The pages that a range touches.
@@ -197,15 +197,15 @@ mod tests {
     #[test]
     fn a_clone_shares_pages_until_one_of_them_is_written_to() {
         let (mut one, mut other) = (Pages::default(), Pages::default());
-        one.write(0, &[1; 3 * PAGE_OCTETS]);
-        other.write(0, &[2; 5 * PAGE_OCTETS]);
+        one.write(0, &[1; 3 * PAGE_BYTES]);
+        other.write(0, &[2; 5 * PAGE_BYTES]);
         let shared = one.share(PAGE, PAGE + 10);
         assert_eq!(other.added_by(2 * PAGE, &shared), 0);
         other.put(2 * PAGE, shared);
         one.write(PAGE, &[3]);
-        let mut out = vec![9; 5 * PAGE_OCTETS];
+        let mut out = vec![9; 5 * PAGE_BYTES];
         assert_eq!(other.read(0, &mut out), out.len());
-        let page = PAGE_OCTETS;
+        let page = PAGE_BYTES;
         assert!(out[..2 * page].iter().all(|octet| *octet == 2) && out[4 * page..].iter().all(|octet| *octet == 2));
         assert!(out[2 * page..3 * page + 10].iter().all(|octet| *octet == 1), "as it was when it was cloned");
         assert!(out[3 * page + 10..4 * page].iter().all(|octet| *octet == 0), "the rest of the last page");

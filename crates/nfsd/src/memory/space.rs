@@ -3,7 +3,7 @@
 use super::{
     MemoryFs, Open,
     data::{check_end, readable, writable},
-    pages::PAGE_OCTETS,
+    pages::PAGE_BYTES,
     tree::Tree,
 };
 use crate::{Changed, Content, Copied, Fault, Piece, PieceBudget, Sought, Span, SparseData, Told, Via};
@@ -12,9 +12,9 @@ use rpcrdma_nfs::attr::{Change, Stability};
 use std::sync::Arc;
 
 /// The most data of a piece of a copy, in bytes.
-const PIECE_OCTETS: u64 = 1 << 20;
+const PIECE_BYTES: u64 = 1 << 20;
 
-const PAGE: u64 = PAGE_OCTETS as u64;
+const PAGE: u64 = PAGE_BYTES as u64;
 
 impl MemoryFs {
     pub(super) fn seek_now(&self, via: &Via, offset: u64, what: Content) -> Told<Sought> {
@@ -47,7 +47,7 @@ impl MemoryFs {
                     Content::Hole if budget.take_hole(until - at) => until - at,
                     Content::Hole => 0,
                     Content::Data => {
-                        let out = &mut buffer.octets_mut()[filled..];
+                        let out = &mut buffer.bytes_mut()[filled..];
                         let room = budget.take_data(until - at).min(out.len());
                         let read = pages.read(at, &mut out[..room]);
                         filled += read;
@@ -161,7 +161,7 @@ impl MemoryFs {
                 return Ok(0);
             }
             // The code looks at no more data than it copies.
-            let (content, until) = source.extent(span.from, end.min(span.from + PIECE_OCTETS));
+            let (content, until) = source.extent(span.from, end.min(span.from + PIECE_BYTES));
             if content == Content::Hole {
                 let (_, until) = source.extent(span.from, end);
                 let pages = writable(tree, to)?;

@@ -4,7 +4,7 @@
 
 use super::{
     acls,
-    pages::{PAGE_OCTETS, Pages},
+    pages::{PAGE_BYTES, Pages},
     xattrs,
 };
 use crate::{Caller, Fault, FileId};
@@ -122,7 +122,7 @@ impl Node {
 
     pub(super) fn attributes(&self, file_system: u64) -> Attributes {
         let (size, used, device) = match &self.body {
-            Body::File(pages, _) => (pages.size(), pages.count() * PAGE_OCTETS as u64, Device::default()),
+            Body::File(pages, _) => (pages.size(), pages.count() * PAGE_BYTES as u64, Device::default()),
             Body::Directory(names) => (names.by_name.len() as u64 * 32, 0, Device::default()),
             Body::Symlink(path) => (path.len() as u64, 0, Device::default()),
             Body::Special(_, device) => (0, 0, *device),
@@ -160,8 +160,8 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    pub(super) fn new(id: u64, max_octets: u64, now: Time) -> Self {
-        let max_pages = max_octets / PAGE_OCTETS as u64;
+    pub(super) fn new(id: u64, max_bytes: u64, now: Time) -> Self {
+        let max_pages = max_bytes / PAGE_BYTES as u64;
         let mut tree = Self { id, nodes: BTreeMap::new(), next: ROOT, pages: 0, max_pages, has_acls: true };
         tree.add(Body::Directory(Names::below(ROOT)), 0o755, 2, &Caller::root(), now);
         tree
@@ -392,7 +392,7 @@ impl Tree {
         let Body::File(pages, _) = &mut node.body else {
             return Err(if node.file_type() == FileType::Directory { Fault::IsDirectory } else { Fault::Invalid });
         };
-        if size > super::MAX_FILE_OCTETS {
+        if size > super::MAX_FILE_BYTES {
             return Err(Fault::TooLarge);
         }
         let before = pages.count();

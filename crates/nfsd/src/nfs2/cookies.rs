@@ -7,7 +7,7 @@
 //! until an entry has the same bits. Forgetting costs only time: a client that makes the server forget others' cookies
 //! makes it list again.
 
-use crate::{FileId, SECRET_OCTETS};
+use crate::{FileId, SECRET_BYTES};
 use siphasher::sip::SipHasher24;
 use std::{
     collections::{HashMap, VecDeque},
@@ -25,7 +25,7 @@ type Directory = u64;
 
 /// The cookies of a server.
 pub(super) struct Cookies {
-    secret: [u8; SECRET_OCTETS],
+    secret: [u8; SECRET_BYTES],
     remembered: Mutex<Remembered>,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Place {
 }
 
 impl Cookies {
-    pub(super) fn new(secret: [u8; SECRET_OCTETS]) -> Self {
+    pub(super) fn new(secret: [u8; SECRET_BYTES]) -> Self {
         Self { secret, remembered: Mutex::default() }
     }
 
@@ -125,7 +125,7 @@ mod tests {
     /// proves: NFS2-COOKIE-a
     #[test]
     fn small_cookies_stand_for_themselves_and_others_are_remembered_by_directory() {
-        let cookies = Cookies::new([3; SECRET_OCTETS]);
+        let cookies = Cookies::new([3; SECRET_BYTES]);
         for small in [0, 1, FIRST_HASHED - 1] {
             assert_eq!(u64::from(cookies.of(small)), small);
             assert_eq!(cookies.place(1, directory(1), small as u32), Place::After(small));
@@ -139,13 +139,13 @@ mod tests {
             assert_eq!(cookies.place(1, directory(2), short), Place::Search);
             assert_eq!(cookies.place(2, directory(1), short), Place::Search);
         }
-        assert_ne!(Cookies::new([4; SECRET_OCTETS]).of(u64::MAX), cookies.of(u64::MAX));
+        assert_ne!(Cookies::new([4; SECRET_BYTES]).of(u64::MAX), cookies.of(u64::MAX));
     }
 
     /// proves: NFS2-COOKIE-b
     #[test]
     fn what_is_remembered_is_bounded() {
-        let cookies = Cookies::new([3; SECRET_OCTETS]);
+        let cookies = Cookies::new([3; SECRET_BYTES]);
         let place = |number: usize| u64::MAX - number as u64;
         (0..MAX_PLACES).for_each(|number| cookies.remember(1, directory(1), place(number)));
         let first = || cookies.place(1, directory(1), cookies.of(place(0)));

@@ -3,12 +3,12 @@
 use super::{Execution, cookies::Place, three};
 use crate::{Fault, Listing, ListingBudget, ListingEntry, Told, nfs3, opened::Opened};
 use rpcrdma_nfs::{
-    v2::{self, Entry, MAX_NAME_OCTETS, MAX_TRANSFER_OCTETS, Name, entry_octets, list_octets},
+    v2::{self, Entry, MAX_NAME_BYTES, MAX_TRANSFER_BYTES, Name, entry_bytes, list_bytes},
     v3::Status,
 };
 
 /// How many bytes of entries one step of a search looks at.
-const SEARCHED_OCTETS: usize = 64 << 10;
+const SEARCHED_BYTES: usize = 64 << 10;
 
 fn status(fault: Fault) -> Status {
     nfs3::status(fault)
@@ -22,12 +22,12 @@ impl Execution {
             0 => 0,
             cookie => self.find(&opened, cookie).await?,
         };
-        let asked = usize::try_from(args.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS);
-        let octets = asked.saturating_sub(list_octets());
+        let asked = usize::try_from(args.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_BYTES);
+        let octets = asked.saturating_sub(list_bytes());
         let mut listing = self.list(&opened, cookie, octets).await?;
         if listing.entries.is_empty() && !listing.end {
             // Version 2 cannot say that there is too little room: the reply has one entry, however long its name is.
-            listing = self.list(&opened, cookie, entry_octets(MAX_NAME_OCTETS)).await?;
+            listing = self.list(&opened, cookie, entry_bytes(MAX_NAME_BYTES)).await?;
             if listing.entries.len() > 1 {
                 listing.entries.truncate(1);
                 listing.end = false;
@@ -49,7 +49,7 @@ impl Execution {
         }
         let mut after = 0;
         loop {
-            let listing = self.list(opened, after, SEARCHED_OCTETS).await?;
+            let listing = self.list(opened, after, SEARCHED_BYTES).await?;
             let found = listing.entries.iter().find(|entry| self.version_2.cookies.of(entry.cookie) == cookie);
             if let Some(entry) = found {
                 return Ok(entry.cookie);
@@ -83,12 +83,12 @@ impl Execution {
 
     /// The present verifier of the cookies.
     async fn verifier(&self, opened: &Opened) -> Result<[u8; 8], Status> {
-        let listing = ask(opened, 0, [0; 8], entry_octets(MAX_NAME_OCTETS)).await;
+        let listing = ask(opened, 0, [0; 8], entry_bytes(MAX_NAME_BYTES)).await;
         listing.map(|listing| listing.verifier).map_err(|failure| status(failure.fault))
     }
 }
 
 async fn ask(opened: &Opened, cookie: u64, verifier: [u8; 8], octets: usize) -> Told<Listing> {
-    let budget = ListingBudget::new(octets, entry_octets(0));
+    let budget = ListingBudget::new(octets, entry_bytes(0));
     opened.file_system.list(opened.caller.clone(), opened.file, cookie, verifier, budget).await
 }

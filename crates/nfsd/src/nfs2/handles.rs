@@ -14,8 +14,8 @@
 //! file systems without handles). Both depend on the server's secret, and a file always has the same handle.
 
 use super::table::{Digest, Table};
-use crate::{FileId, SECRET_OCTETS, handle::Target};
-use rpcrdma_nfs::v2::{HANDLE_OCTETS, Handle};
+use crate::{FileId, SECRET_BYTES, handle::Target};
+use rpcrdma_nfs::v2::{HANDLE_BYTES, Handle};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::hash::Hasher;
 
@@ -23,19 +23,19 @@ use std::hash::Hasher;
 const IN_ITSELF: u8 = 2;
 const BY_TABLE: u8 = 3;
 /// The longest id that a handle itself has room for.
-const MAX_ID_OCTETS: usize = 14;
+const MAX_ID_BYTES: usize = 14;
 const ID_AT: usize = 6;
-const CHECK_AT: usize = ID_AT + MAX_ID_OCTETS;
+const CHECK_AT: usize = ID_AT + MAX_ID_BYTES;
 const DIGEST_AT: usize = 16;
 
 /// Makes checks and digests.
 #[derive(Clone)]
 pub(super) struct Seal2 {
-    secret: [u8; SECRET_OCTETS],
+    secret: [u8; SECRET_BYTES],
 }
 
 impl Seal2 {
-    pub(super) fn new(secret: [u8; SECRET_OCTETS]) -> Self {
+    pub(super) fn new(secret: [u8; SECRET_BYTES]) -> Self {
         Self { secret }
     }
 
@@ -57,18 +57,18 @@ impl Seal2 {
     /// The handle of a target with a short id.
     pub(super) fn in_itself(&self, target: &Target) -> Option<Handle> {
         let id = target.file.as_slice();
-        let mut octets = [0; HANDLE_OCTETS];
+        let mut octets = [0; HANDLE_BYTES];
         octets.get_mut(ID_AT..CHECK_AT)?.get_mut(..id.len())?.copy_from_slice(id);
         (octets[0], octets[1]) = (IN_ITSELF, id.len() as u8);
         octets[2..ID_AT].copy_from_slice(&target.export.to_be_bytes());
-        octets[CHECK_AT..].copy_from_slice(&self.hash(IN_ITSELF, target)[..HANDLE_OCTETS - CHECK_AT]);
+        octets[CHECK_AT..].copy_from_slice(&self.hash(IN_ITSELF, target)[..HANDLE_BYTES - CHECK_AT]);
         Some(Handle(octets))
     }
 }
 
 /// The handle of a target in the table.
 pub(super) fn by_table(digest: &Digest) -> Handle {
-    let mut octets = [0; HANDLE_OCTETS];
+    let mut octets = [0; HANDLE_BYTES];
     octets[0] = BY_TABLE;
     octets[DIGEST_AT..].copy_from_slice(digest);
     Handle(octets)
@@ -82,7 +82,7 @@ pub(super) fn open(
     handle: &[u8],
     file_system_of: impl Fn(u32) -> Option<u64>,
 ) -> Option<Target> {
-    let octets: &[u8; HANDLE_OCTETS] = handle.try_into().ok()?;
+    let octets: &[u8; HANDLE_BYTES] = handle.try_into().ok()?;
     match octets[0] {
         IN_ITSELF => {
             let [_, len, e0, e1, e2, e3, ..] = *octets;
@@ -102,7 +102,7 @@ pub(super) fn open(
 }
 
 /// Takes the same time wherever the bytes differ.
-fn is_same(left: &[u8; HANDLE_OCTETS], right: &[u8; HANDLE_OCTETS]) -> bool {
+fn is_same(left: &[u8; HANDLE_BYTES], right: &[u8; HANDLE_BYTES]) -> bool {
     left.iter().zip(right).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     fn seal() -> Seal2 {
-        Seal2::new([3; SECRET_OCTETS])
+        Seal2::new([3; SECRET_BYTES])
     }
 
     fn opened(seal: &Seal2, handle: &[u8]) -> Option<Target> {
@@ -127,22 +127,22 @@ mod tests {
     #[test]
     fn a_handle_is_accepted_only_as_it_was_made() {
         let seal = seal();
-        for id in [&[5; MAX_ID_OCTETS][..], &[5; 8], &[]] {
+        for id in [&[5; MAX_ID_BYTES][..], &[5; 8], &[]] {
             let handle = seal.in_itself(&target(id)).unwrap();
             assert_eq!(opened(&seal, &handle.0), Some(target(id)));
-            for at in 0..HANDLE_OCTETS {
+            for at in 0..HANDLE_BYTES {
                 for bit in 0..8 {
                     let mut octets = handle.0;
                     octets[at] ^= 1 << bit;
                     assert_eq!(opened(&seal, &octets), None, "byte {at} bit {bit}");
                 }
             }
-            assert_eq!(opened(&Seal2::new([4; SECRET_OCTETS]), &handle.0), None, "another server's secret");
+            assert_eq!(opened(&Seal2::new([4; SECRET_BYTES]), &handle.0), None, "another server's secret");
             let moved = open(&seal, &Table::in_memory(4), &handle.0, |_| Some(10));
             assert_eq!(moved, None, "another file system in the export's place");
             assert_eq!(opened(&seal, &handle.0[..31]), None);
         }
-        assert!(seal.in_itself(&target(&[5; MAX_ID_OCTETS + 1])).is_none(), "this one goes by the table");
+        assert!(seal.in_itself(&target(&[5; MAX_ID_BYTES + 1])).is_none(), "this one goes by the table");
     }
 
     /// proves: NFS2-FH-a
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(open(&handle.0), None);
         table.add(digest, long).unwrap();
         assert_eq!(open(&handle.0), Some(long));
-        for at in 0..HANDLE_OCTETS {
+        for at in 0..HANDLE_BYTES {
             let mut octets = handle.0;
             octets[at] ^= 1;
             assert_eq!(open(&octets), None, "byte {at}");
@@ -166,7 +166,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_octets_are_a_handle_by_chance(mut octets: [u8; HANDLE_OCTETS], format in 0_u8..5) {
+        fn no_octets_are_a_handle_by_chance(mut octets: [u8; HANDLE_BYTES], format in 0_u8..5) {
             octets[0] = format;
             octets[1] &= 15;
             prop_assert_eq!(opened(&seal(), &octets), None);

@@ -4,12 +4,12 @@ use super::{Execution, three};
 use crate::nfs3;
 use rpcrdma_nfs::{
     attr,
-    v2::{self, MAX_PATH_OCTETS, MAX_TRANSFER_OCTETS},
+    v2::{self, MAX_PATH_BYTES, MAX_TRANSFER_BYTES},
     v3::{self, Status},
 };
 
 /// The block size for the size of a file system, unless the number of blocks would be too large.
-const BLOCK_OCTETS: u64 = 4096;
+const BLOCK_BYTES: u64 = 4096;
 /// The most blocks in a reply: old clients take the number for a signed one.
 const MAX_BLOCKS: u64 = i32::MAX as u64;
 
@@ -60,14 +60,14 @@ impl Execution {
     pub(super) async fn read_link(self, args: v2::ReadLink) -> Result<v2::ReadLinkOk, Status> {
         let link = three(&args.link);
         let told = self.patiently(|it| it.read_link(v3::ReadLink { link: link.clone() })).await?;
-        if told.path.0.len() > MAX_PATH_OCTETS {
+        if told.path.0.len() > MAX_PATH_BYTES {
             return Err(Status::NAMETOOLONG);
         }
         Ok(v2::ReadLinkOk { path: v2::Path(told.path.0) })
     }
 
     pub(super) async fn read(self, args: v2::Read) -> Result<v2::ReadOk, Status> {
-        let (file, count) = (three(&args.file), args.count.min(MAX_TRANSFER_OCTETS as u32));
+        let (file, count) = (three(&args.file), args.count.min(MAX_TRANSFER_BYTES as u32));
         let asked = v3::Read { file: file.clone(), offset: args.offset.into(), count };
         let read = self.patiently(|it| it.read(asked.clone())).await?;
         let attributes = self.attributes(&file, read.attributes).await?;
@@ -82,14 +82,14 @@ impl Execution {
         // For a file that no longer exists this fails.
         opened.attributes().await.map_err(nfs3::status)?;
         let usage = opened.file_system.usage(opened.caller.clone()).await.map_err(nfs3::status)?;
-        let all = [usage.total_octets, usage.free_octets, usage.available_octets];
-        let mut block = BLOCK_OCTETS;
+        let all = [usage.total_bytes, usage.free_bytes, usage.available_bytes];
+        let mut block = BLOCK_BYTES;
         while all.iter().any(|octets| octets / block > MAX_BLOCKS) {
             block *= 2;
         }
         let [blocks, free, available] = all.map(|octets| u32::try_from(octets / block).unwrap_or(u32::MAX));
-        let transfer_octets = MAX_TRANSFER_OCTETS as u32;
-        let block_octets = u32::try_from(block).unwrap_or(u32::MAX);
-        Ok(v2::FileSystemStatusOk { transfer_octets, block_octets, blocks, free, available })
+        let transfer_bytes = MAX_TRANSFER_BYTES as u32;
+        let block_bytes = u32::try_from(block).unwrap_or(u32::MAX);
+        Ok(v2::FileSystemStatusOk { transfer_bytes, block_bytes, blocks, free, available })
     }
 }

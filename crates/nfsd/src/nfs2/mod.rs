@@ -19,7 +19,7 @@ mod tell;
 #[cfg(test)]
 mod tests;
 
-use crate::{Origin, Queue, SECRET_OCTETS, StateDirectory, handle::Target, nfs3, server::Server, trouble::Subject};
+use crate::{Origin, Queue, SECRET_BYTES, StateDirectory, handle::Target, nfs3, server::Server, trouble::Subject};
 use about::About;
 use cookies::Cookies;
 use handles::Seal2;
@@ -41,7 +41,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// away from a client that does not return it.
 const WAIT_LIMIT: Duration = Duration::from_secs(120);
 /// Room for the results of most procedures, in bytes.
-const SHORT_RESULT_OCTETS: usize = 128;
+const SHORT_RESULT_BYTES: usize = 128;
 
 /// The state of version 2, beside the state that all versions share.
 pub(crate) struct Version2 {
@@ -66,7 +66,7 @@ impl Version2 {
     pub(crate) fn open(
         state: &StateDirectory,
         server: u64,
-        (secret, queue, clock): ([u8; SECRET_OCTETS], Arc<Queue>, Arc<dyn Clock>),
+        (secret, queue, clock): ([u8; SECRET_BYTES], Arc<Queue>, Arc<dyn Clock>),
     ) -> Result<Self, Version2Error> {
         let path = state.path().join(format!("v2-handles-{server:016x}"));
         let seal = Seal2::new(secret);
@@ -201,7 +201,7 @@ where
             let scratch = it.context.connection.scratch.clone();
             let call = call(it, decoded);
             Box::pin(async move {
-                let mut encoder = scratch.encoder(SHORT_RESULT_OCTETS);
+                let mut encoder = scratch.encoder(SHORT_RESULT_BYTES);
                 match call.await {
                     Ok(results) if procedure.has_status() => v2::Answer::Ok(results).encode(&mut encoder),
                     Ok(results) => results.encode(&mut encoder),

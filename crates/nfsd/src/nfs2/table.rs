@@ -17,7 +17,7 @@
 //! ```
 
 use super::handles::Seal2;
-use crate::{FileId, MAX_FILE_ID_OCTETS, handle::Target};
+use crate::{FileId, MAX_FILE_ID_BYTES, handle::Target};
 use std::{
     collections::HashMap,
     fs::{File, OpenOptions},
@@ -29,15 +29,15 @@ use std::{
 
 /// The most files in the table: 8 MiB on the disk, and about twice that in memory.
 const MAX_FILES: usize = 1 << 17;
-const SLOT_OCTETS: usize = 64;
+const SLOT_BYTES: usize = 64;
 const ID_AT: usize = 14;
-const DIGEST_AT: usize = ID_AT + MAX_FILE_ID_OCTETS;
+const DIGEST_AT: usize = ID_AT + MAX_FILE_ID_BYTES;
 const USED: u8 = 1;
 
 /// A file's key in the table.
 pub(super) type Digest = [u8; 16];
 
-const _: () = assert!(DIGEST_AT + size_of::<Digest>() == SLOT_OCTETS);
+const _: () = assert!(DIGEST_AT + size_of::<Digest>() == SLOT_BYTES);
 
 /// The table.
 pub(super) struct Table {
@@ -75,12 +75,12 @@ impl Table {
     fn with_most(path: &Path, seal: &Seal2, most: usize) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let octets = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX).min(most * SLOT_OCTETS);
-        let mut whole = vec![0; octets - octets % SLOT_OCTETS];
+        let octets = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX).min(most * SLOT_BYTES);
+        let mut whole = vec![0; octets - octets % SLOT_BYTES];
         file.read_exact_at(&mut whole, 0)?;
         file.set_len(whole.len() as u64)?;
         let mut state = State::default();
-        for slot in whole.chunks_exact(SLOT_OCTETS) {
+        for slot in whole.chunks_exact(SLOT_BYTES) {
             let read = parse(slot).filter(|(digest, target)| seal.digest(target) == *digest);
             if let Some((digest, _)) = read {
                 // NFS2-FH-b
@@ -118,7 +118,7 @@ impl Table {
             state.free(self.most)
         };
         if let Some(file) = &*file {
-            file.write_all_at(&written(&digest, &target), (place * SLOT_OCTETS) as u64)?;
+            file.write_all_at(&written(&digest, &target), (place * SLOT_BYTES) as u64)?;
         }
         let mut state = lock(&self.state);
         if let Some(slot) = state.slots.get_mut(place) {
@@ -153,9 +153,9 @@ impl State {
     }
 }
 
-fn written(digest: &Digest, target: &Target) -> [u8; SLOT_OCTETS] {
+fn written(digest: &Digest, target: &Target) -> [u8; SLOT_BYTES] {
     let id = target.file.as_slice();
-    let mut octets = [0; SLOT_OCTETS];
+    let mut octets = [0; SLOT_BYTES];
     octets[0] = USED;
     octets[1..5].copy_from_slice(&target.export.to_be_bytes());
     octets[5..13].copy_from_slice(&target.file_system.to_be_bytes());
@@ -166,7 +166,7 @@ fn written(digest: &Digest, target: &Target) -> [u8; SLOT_OCTETS] {
 }
 
 fn parse(slot: &[u8]) -> Option<(Digest, Target)> {
-    let octets: &[u8; SLOT_OCTETS] = slot.try_into().ok()?;
+    let octets: &[u8; SLOT_BYTES] = slot.try_into().ok()?;
     let [USED, e0, e1, e2, e3, file_system @ .., len] = *octets.first_chunk::<ID_AT>()? else { return None };
     let file = FileId::new(octets[ID_AT..DIGEST_AT].get(..len.into())?)?;
     let export = u32::from_be_bytes([e0, e1, e2, e3]);
@@ -178,11 +178,11 @@ mod tests {
     use super::*;
 
     fn target(number: u8) -> Target {
-        Target { export: 7, file_system: 9, file: FileId::new(&[number; MAX_FILE_ID_OCTETS]).unwrap() }
+        Target { export: 7, file_system: 9, file: FileId::new(&[number; MAX_FILE_ID_BYTES]).unwrap() }
     }
 
     fn seal() -> Seal2 {
-        Seal2::new([3; crate::SECRET_OCTETS])
+        Seal2::new([3; crate::SECRET_BYTES])
     }
 
     fn digest(number: u8) -> Digest {
@@ -206,12 +206,12 @@ mod tests {
         let table = Table::with_most(&path, &seal(), 8).unwrap();
         (0..3).for_each(|number| add(&table, number));
         (0..3).for_each(|number| add(&table, number));
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), 3 * SLOT_OCTETS as u64, "each once");
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 3 * SLOT_BYTES as u64, "each once");
         drop(table);
         let table = Table::with_most(&path, &seal(), 8).unwrap();
         assert_eq!((table.find(&digest(1)), table.find(&digest(3))), (Some(target(1)), None));
         let mut octets = std::fs::read(&path).unwrap();
-        octets[SLOT_OCTETS + ID_AT] ^= 1;
+        octets[SLOT_BYTES + ID_AT] ^= 1;
         octets.extend([USED; 10]);
         std::fs::write(&path, octets).unwrap();
         let table = Table::with_most(&path, &seal(), 8).unwrap();
@@ -219,7 +219,7 @@ mod tests {
         add(&table, 5);
         let again = Table::with_most(&path, &seal(), 8).unwrap();
         assert_eq!(known(&again, 0..8), [0, 2, 5]);
-        let other = Table::with_most(&path, &Seal2::new([4; crate::SECRET_OCTETS]), 8).unwrap();
+        let other = Table::with_most(&path, &Seal2::new([4; crate::SECRET_BYTES]), 8).unwrap();
         assert!(known(&other, 0..8).is_empty(), "another secret");
     }
 
@@ -239,7 +239,7 @@ mod tests {
         }
         assert_eq!(table.find(&digest(4)), Some(target(4)), "it was in use all the time");
         assert_eq!(lock(&table.state).slots.len(), 4);
-        assert_eq!(std::fs::metadata(&path).unwrap().len(), 4 * SLOT_OCTETS as u64);
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 4 * SLOT_BYTES as u64);
         let fewer = Table::with_most(&path, &seal(), 2).unwrap();
         assert_eq!(lock(&fewer.state).slots.len(), 2);
     }

@@ -8,19 +8,19 @@ use crate::{
     Listing, ListingBudget, ListingEntry, Rights, Via,
     claims::{Access, Kind},
     opened::Opened,
-    transfer::TRANSFER_UNIT_OCTETS,
+    transfer::TRANSFER_UNIT_BYTES,
 };
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v3::{
-    self, Answer, Attributes, Entry, EntryPlus, Failure, Handle, MAX_HANDLE_OCTETS, Name, Path, Status, entry_octets,
-    entry_plus_octets, read_directory_octets,
+    self, Answer, Attributes, Entry, EntryPlus, Failure, Handle, MAX_HANDLE_BYTES, Name, Path, Status, entry_bytes,
+    entry_plus_bytes, read_directory_bytes,
 };
 
 /// The best READDIR, in bytes: some 400 entries with attributes.
-const PREFERRED_LISTING_OCTETS: u32 = 64 << 10;
+const PREFERRED_LISTING_BYTES: u32 = 64 << 10;
 
 /// A READ of at most this many bytes gets memory for all of them, however small the file is.
-const UNASKED_READ_OCTETS: usize = 64 << 10;
+const UNASKED_READ_BYTES: usize = 64 << 10;
 
 type Info = Option<Attributes>;
 
@@ -83,7 +83,7 @@ impl Execution {
         let (max, _) = self.transfer_limits();
         let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(max);
         // To ask for the size costs as much as a small read.
-        if count > UNASKED_READ_OCTETS
+        if count > UNASKED_READ_BYTES
             && let Some(size) = opened.size_at_once()
         {
             let left = size.saturating_sub(args.offset);
@@ -113,8 +113,8 @@ impl Execution {
 
     async fn try_read_directory(&self, args: v3::ReadDirectory) -> Result<v3::ReadDirectoryOk, Failure<Info>> {
         let opened = self.open(&args.directory).map_err(refused)?;
-        let octets = self.listing_octets(args.count).saturating_sub(read_directory_octets());
-        let budget = ListingBudget::new(octets, entry_octets(0));
+        let octets = self.listing_bytes(args.count).saturating_sub(read_directory_bytes());
+        let budget = ListingBudget::new(octets, entry_bytes(0));
         let listing = self.list(&opened, args.cookie, args.verifier, budget).await?;
         let entry =
             |entry: ListingEntry| Entry { file_id: entry.file_id, name: Name(entry.name), cookie: entry.cookie };
@@ -139,9 +139,9 @@ impl Execution {
     ) -> Result<v3::ReadDirectoryPlusOk, Failure<Info>> {
         let opened = self.open(&args.directory).map_err(refused)?;
         let names = usize::try_from(args.directory_count).unwrap_or(usize::MAX);
-        let octets = self.listing_octets(args.max_count).saturating_sub(read_directory_octets());
-        let budget = ListingBudget::new(octets, entry_plus_octets(0, MAX_HANDLE_OCTETS))
-            .with_names(names, entry_octets(0))
+        let octets = self.listing_bytes(args.max_count).saturating_sub(read_directory_bytes());
+        let budget = ListingBudget::new(octets, entry_plus_bytes(0, MAX_HANDLE_BYTES))
+            .with_names(names, entry_bytes(0))
             .with_attributes();
         let listing = self.list(&opened, args.cookie, args.verifier, budget).await?;
         let entry = |entry: ListingEntry| {
@@ -162,7 +162,7 @@ impl Execution {
         })
     }
 
-    pub(super) fn listing_octets(&self, asked: u32) -> usize {
+    pub(super) fn listing_bytes(&self, asked: u32) -> usize {
         usize::try_from(asked).unwrap_or(usize::MAX).min(self.listing_limit())
     }
 
@@ -188,9 +188,9 @@ impl Execution {
             let usage = opened.file_system.usage(opened.caller.clone()).await.map_err(status)?;
             Ok(v3::FileSystemStatusOk {
                 attributes: Some(attributes.into()),
-                total_octets: usage.total_octets,
-                free_octets: usage.free_octets,
-                available_octets: usage.available_octets,
+                total_bytes: usage.total_bytes,
+                free_bytes: usage.free_bytes,
+                available_bytes: usage.available_bytes,
                 total_files: usage.total_files,
                 free_files: usage.free_files,
                 available_files: usage.free_files,
@@ -210,12 +210,12 @@ impl Execution {
                 attributes: Some(opened.attributes().await.map_err(status)?.into()),
                 read_max: read,
                 read_preferred: read,
-                read_multiple: TRANSFER_UNIT_OCTETS as u32,
+                read_multiple: TRANSFER_UNIT_BYTES as u32,
                 write_max: write,
                 write_preferred: write,
-                write_multiple: TRANSFER_UNIT_OCTETS as u32,
-                directory_preferred: PREFERRED_LISTING_OCTETS.min(read),
-                max_file_octets: features.max_file_octets,
+                write_multiple: TRANSFER_UNIT_BYTES as u32,
+                directory_preferred: PREFERRED_LISTING_BYTES.min(read),
+                max_file_bytes: features.max_file_bytes,
                 time_precision: features.time_precision.into(),
                 properties: v3::properties::LINK
                     | v3::properties::SYMLINK
@@ -233,7 +233,7 @@ impl Execution {
             Ok(v3::PathConfigurationOk {
                 attributes: Some(opened.attributes().await.map_err(status)?.into()),
                 max_links: features.max_links,
-                max_name_octets: features.max_name_octets,
+                max_name_bytes: features.max_name_bytes,
                 no_truncation: true,
                 chown_restricted: true,
                 case_insensitive: false,

@@ -14,7 +14,7 @@ use crate::{
     nfs4::InTheWay,
     opened::Opened,
     server::Server,
-    transfer::{Counted, MAX_LISTING_OCTETS, MESSAGE_OVERHEAD_OCTETS, transfer_limits},
+    transfer::{Counted, MAX_LISTING_BYTES, MESSAGE_OVERHEAD_BYTES, transfer_limits},
     trouble::Subject,
 };
 pub(crate) use about::About;
@@ -94,7 +94,7 @@ impl Execution {
     }
 
     fn listing_limit(&self) -> usize {
-        self.context.connection.limits.max_reply.saturating_sub(MESSAGE_OVERHEAD_OCTETS).min(MAX_LISTING_OCTETS)
+        self.context.connection.limits.max_reply.saturating_sub(MESSAGE_OVERHEAD_BYTES).min(MAX_LISTING_BYTES)
     }
 }
 
@@ -110,7 +110,7 @@ fn check_name(opened: &Opened, name: &v3::Name) -> Result<(), Status> {
     if name.is_empty() || name.iter().any(|octet| matches!(octet, b'/' | 0)) {
         return Err(Status::INVAL);
     }
-    let max = usize::try_from(opened.file_system.features().max_name_octets).unwrap_or(usize::MAX);
+    let max = usize::try_from(opened.file_system.features().max_name_bytes).unwrap_or(usize::MAX);
     if name.len() > max { Err(Status::NAMETOOLONG) } else { Ok(()) }
 }
 
@@ -119,7 +119,7 @@ fn is_dot(name: &[u8]) -> bool {
 }
 
 /// Room for the results of most procedures, in bytes.
-const SHORT_RESULT_OCTETS: usize = 192;
+const SHORT_RESULT_BYTES: usize = 192;
 
 /// Decodes all of the arguments, and executes.
 pub(crate) fn execute<A, R, F>(
@@ -142,7 +142,7 @@ where
             let scratch = it.context.connection.scratch.clone();
             let call = call(it, decoded);
             Box::pin(async move {
-                let mut encoder = scratch.encoder(SHORT_RESULT_OCTETS);
+                let mut encoder = scratch.encoder(SHORT_RESULT_BYTES);
                 let answer = call.await;
                 server.answered(answer.status(), &subject);
                 answer.encode(&mut encoder);
@@ -172,7 +172,7 @@ where
         Err(error) => Box::pin(std::future::ready(Answer::from(error))),
         Ok(decoded) if !it.takes(procedure, &decoded) => too_weak(),
         Ok(decoded) => Box::pin(async move {
-            let counted = it.buffer(it.listing_octets(octets(&decoded))).await;
+            let counted = it.buffer(it.listing_bytes(octets(&decoded))).await;
             let (server, subject) = (it.server.clone(), it.subject(procedure, &decoded));
             let mut encoder = Encoder::new();
             let answer = call(it, decoded).await;

@@ -5,7 +5,7 @@
 //! reading, delegations, memory for its data), and the first file that fails a check ends the READs of this job. Its
 //! own READ reports the error.
 
-use super::{compound::Compound, data::READ_RESULTS_OCTETS};
+use super::{compound::Compound, data::READ_RESULTS_BYTES};
 use crate::{ReadData, Reading, Told, claims::Access};
 use rpcrdma_nfs::v4::{Args, StateId, ops};
 use rpcrdma_xdr::padded;
@@ -15,9 +15,9 @@ use std::collections::VecDeque;
 const MAX_TOGETHER: usize = 32;
 /// The most bytes of a READ that is one of several, and of all of them.
 const MAX_OCTETS: usize = 64 << 10;
-const MAX_OCTETS_TOGETHER: usize = 256 << 10;
+const MAX_BYTES_TOGETHER: usize = 256 << 10;
 /// Bytes of PUTFH's results.
-const PUTFH_RESULTS_OCTETS: usize = 8;
+const PUTFH_RESULTS_BYTES: usize = 8;
 
 /// The results of READs that come later in the call, in order.
 pub(super) type Ahead = VecDeque<Told<ReadData>>;
@@ -36,8 +36,8 @@ fn together<'a>(
     std::iter::once((None, first)).chain(pairs).take(MAX_TOGETHER).take_while(move |(_, read)| {
         let count = read.count as usize;
         octets = octets.saturating_add(count);
-        results = results.saturating_add(padded(count) + READ_RESULTS_OCTETS + PUTFH_RESULTS_OCTETS);
-        read.state == StateId::ANONYMOUS && count <= MAX_OCTETS && octets <= MAX_OCTETS_TOGETHER && results <= room
+        results = results.saturating_add(padded(count) + READ_RESULTS_BYTES + PUTFH_RESULTS_BYTES);
+        read.state == StateId::ANONYMOUS && count <= MAX_OCTETS && octets <= MAX_BYTES_TOGETHER && results <= room
     })
 }
 

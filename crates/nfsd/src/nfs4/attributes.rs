@@ -23,7 +23,7 @@ const NOT_COMPARED: Bitmap = Bitmap::of(&[Attribute::ReadAttributesError]);
 
 /// Bytes of the longest access control list: entries of four words each, with numbers for names. If names would make a
 /// list longer than this, the server sends it with numbers.
-pub(super) const LONGEST_ACL_OCTETS: usize = MAX_ACES * (4 * 4 + 12);
+pub(super) const LONGEST_ACL_BYTES: usize = MAX_ACES * (4 * 4 + 12);
 
 impl Compound {
     // NFS4-8881-18.7-a
@@ -32,7 +32,7 @@ impl Compound {
         let asked = self.asked(&file, args.asked).await?;
         let most = match asked.set.contains(Attribute::Acl) {
             // A list can be long, and a short call can ask for many: it counts as memory, like data, before it is read.
-            true => Some(self.buffer(LONGEST_ACL_OCTETS).await?),
+            true => Some(self.buffer(LONGEST_ACL_BYTES).await?),
             false => None,
         };
         let attributes = file.attributes().await.map_err(status)?;

@@ -36,9 +36,9 @@ use rpcrdma_xdr::{Encode, Encoder, Part, Payload};
 use std::{sync::Arc, time::Duration};
 
 /// Bytes of an RPC reply before COMPOUND's results, with an empty verifier: `ca_maxresponsesize` counts them, too.
-const RPC_REPLY_OCTETS: usize = 24;
+const RPC_REPLY_BYTES: usize = 24;
 /// The initial memory of a reply: for SEQUENCE, PUTFH, and the results of a READ, WRITE or GETATTR without data.
-const FIRST_OCTETS: usize = 320;
+const FIRST_BYTES: usize = 320;
 
 /// A COMPOUND that is being executed.
 pub(super) struct Compound {
@@ -84,7 +84,7 @@ pub(super) struct Reply {
 
 impl Reply {
     fn new(tag: Tag, promised: u32) -> Self {
-        let mut encoder = Encoder::with_capacity(FIRST_OCTETS);
+        let mut encoder = Encoder::with_capacity(FIRST_BYTES);
         Self::encode_head(Status::OK, &tag, promised, &mut encoder);
         Self { status: Status::OK, tag, count: 0, promised, encoder }
     }
@@ -97,7 +97,7 @@ impl Reply {
 
     /// The bytes so far, as the session counts them.
     fn octets(&self) -> usize {
-        RPC_REPLY_OCTETS + self.encoder.position()
+        RPC_REPLY_BYTES + self.encoder.position()
     }
 
     /// Appends the results of one operation.

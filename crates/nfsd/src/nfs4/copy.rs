@@ -25,7 +25,7 @@ use rpcrdma_nfs::{
 
 /// The most bytes that COPY copies before its reply; longer copies go on after it. This is four of the largest WRITEs,
 /// which is also what Linux's server copies at a time.
-pub(super) const SYNCHRONOUS_OCTETS: u64 = 4 << 20;
+pub(super) const SYNCHRONOUS_BYTES: u64 = 4 << 20;
 /// The most pieces before the reply: if many holes make pieces small, COPY copies less.
 const SYNCHRONOUS_PIECES: usize = 16;
 
@@ -114,7 +114,7 @@ impl Compound {
         let asked = Asked { source_state, state, from, to, count };
         let ends = self.ends(&asked).await?;
         let file_system = &ends.target.file.file_system;
-        let unit = u64::from(file_system.features().clone_octets.ok_or(Status::NOTSUPP)?);
+        let unit = u64::from(file_system.features().clone_bytes.ok_or(Status::NOTSUPP)?);
         let size = ends.source.file.attributes().await.map_err(status)?.size;
         let span = asked.span(size)?;
         // NFS4-7862-15.13.3-a
@@ -150,7 +150,7 @@ impl Compound {
         let span = asked.span(size)?;
         let verifier = self.verifier(&ends);
         let client = self.client()?;
-        let is_long = !args.synchronous && span.length > SYNCHRONOUS_OCTETS;
+        let is_long = !args.synchronous && span.length > SYNCHRONOUS_BYTES;
         if is_long && self.shared.can_call(&client) {
             let begun = client.begin_copy(ends.target.key, self.principal(), self.shared.now())?;
             if let Some(running) = begun {
@@ -184,7 +184,7 @@ impl Compound {
     /// Copies the first pieces of a range.
     // NFS4-LIMITS-COPIES-b
     async fn copy_now(&self, ends: Ends, span: Span, verifier: Verifier) -> Result<WriteResponse, Status> {
-        let wanted = span.length.min(SYNCHRONOUS_OCTETS);
+        let wanted = span.length.min(SYNCHRONOUS_BYTES);
         let mut response = WriteResponse { callback: None, count: 0, committed: ops::Stability::FileSync, verifier };
         for _ in 0..SYNCHRONOUS_PIECES {
             if response.count >= wanted {

@@ -17,17 +17,17 @@ use crate::{
 use rpcrdma_nfs::{
     attr::{self, FileType},
     v4::{
-        MAX_TRANSFER_OCTETS, StateId, Status, Verifier,
+        MAX_TRANSFER_BYTES, StateId, Status, Verifier,
         ops::{self, Answer},
     },
 };
 
 /// Bytes of READ's results before the data: the operation, its status, the end-of-file flag, and the length.
-pub(super) const READ_RESULTS_OCTETS: usize = 16;
+pub(super) const READ_RESULTS_BYTES: usize = 16;
 
 /// A READ of at most this many bytes gets memory for all of them, however small the file is: to ask for the size costs
 /// as much.
-const UNASKED_READ_OCTETS: usize = 64 << 10;
+const UNASKED_READ_BYTES: usize = 64 << 10;
 
 impl Compound {
     /// The open or caller by which an operation with this stateid reads or writes a file (`access` is one of the two).
@@ -106,9 +106,9 @@ impl Compound {
         }
         let via = self.via(&file, args.state, Access::READ).await?;
         // Without room for a word of data, the READ is executed and its results are then too large.
-        let room = (room.saturating_sub(READ_RESULTS_OCTETS) & !3).max(4);
-        let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS).min(room);
-        if count > UNASKED_READ_OCTETS
+        let room = (room.saturating_sub(READ_RESULTS_BYTES) & !3).max(4);
+        let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_BYTES).min(room);
+        if count > UNASKED_READ_BYTES
             && let Some(size) = file.size_at_once()
         {
             let left = size.saturating_sub(args.offset);

@@ -6,7 +6,7 @@ use super::{
     tell::{failure, status},
     told::Asked,
 };
-use crate::{Fault, Listing, ListingBudget, ListingEntry, opened::Opened, transfer::MAX_LISTING_OCTETS};
+use crate::{Fault, Listing, ListingBudget, ListingEntry, opened::Opened, transfer::MAX_LISTING_BYTES};
 use bytes::Bytes;
 use rpcrdma_nfs::{
     attr::Attributes,
@@ -17,18 +17,18 @@ use rpcrdma_nfs::{
 };
 
 /// Bytes of an outcome before its results: the operation's number and the status.
-const OUTCOME_OCTETS: usize = 8;
+const OUTCOME_BYTES: usize = 8;
 /// Bytes of an entry's cookie and of the length of its name: `dircount` counts them with the name.
-const NAME_OCTETS: usize = 8 + 4;
+const NAME_BYTES: usize = 8 + 4;
 
 /// Bytes of the name `.` or `..`.
-const DOT_OCTETS: usize = 4;
+const DOT_BYTES: usize = 4;
 /// The shortest owner or group: its length and a word of text.
-const SHORTEST_PRINCIPAL_OCTETS: usize = 4 + 4;
+const SHORTEST_PRINCIPAL_BYTES: usize = 4 + 4;
 /// The shortest handle: only its length.
-const SHORTEST_HANDLE_OCTETS: usize = 4;
+const SHORTEST_HANDLE_BYTES: usize = 4;
 /// The shortest set in an attribute: only its length.
-const SHORTEST_BITMAP_OCTETS: usize = 4;
+const SHORTEST_BITMAP_BYTES: usize = 4;
 
 /// Attributes that need no question to the file system.
 const FREE: Bitmap = Bitmap::of(&[Attribute::ReadAttributesError]);
@@ -55,19 +55,19 @@ fn taken_cookie(cookie: u64) -> Result<u64, Status> {
 }
 
 /// The fewest bytes that an entry takes beside its name. Its real size is counted when it exists.
-fn least_entry_octets(asked: &Bitmap) -> usize {
+fn least_entry_bytes(asked: &Bitmap) -> usize {
     let empty = Entry {
         cookie: 0,
         name: Name::default(),
         attributes: FileAttributes { set: *asked, ..FileAttributes::default() },
     };
     let values = asked.iter().filter_map(Attribute::from_number).map(|attribute| match attribute {
-        Attribute::Owner | Attribute::Group => SHORTEST_PRINCIPAL_OCTETS,
-        Attribute::Handle => SHORTEST_HANDLE_OCTETS,
-        Attribute::SupportedAttributes | Attribute::SupportedExclusiveCreate => SHORTEST_BITMAP_OCTETS,
+        Attribute::Owner | Attribute::Group => SHORTEST_PRINCIPAL_BYTES,
+        Attribute::Handle => SHORTEST_HANDLE_BYTES,
+        Attribute::SupportedAttributes | Attribute::SupportedExclusiveCreate => SHORTEST_BITMAP_BYTES,
         // Some files have no such attribute.
         Attribute::TimeCreate => 0,
-        attribute => attribute.largest_octets().unwrap_or(0),
+        attribute => attribute.largest_bytes().unwrap_or(0),
     });
     // Without it, the set may be shorter by its last word.
     (empty.octets() + values.sum::<usize>()).saturating_sub(4)
@@ -79,8 +79,8 @@ impl Compound {
         let cookie = taken_cookie(args.cookie)?;
         let asked = self.asked(&directory, args.asked).await?;
         let max = usize::try_from(args.max_count).unwrap_or(usize::MAX);
-        let octets = max.min(room.saturating_sub(OUTCOME_OCTETS)).min(MAX_LISTING_OCTETS);
-        let left = octets.checked_sub(ReadDirOk::EMPTY_OCTETS).ok_or(Status::TOOSMALL)?;
+        let octets = max.min(room.saturating_sub(OUTCOME_BYTES)).min(MAX_LISTING_BYTES);
+        let left = octets.checked_sub(ReadDirOk::EMPTY_BYTES).ok_or(Status::TOOSMALL)?;
         // The reply is put together on the heap, and counts as that much of the connection's memory until it was sent.
         let counted = self.buffer(octets).await?;
         let listed = self.list(&directory, &args, (cookie, left), &asked).await;
@@ -97,13 +97,13 @@ impl Compound {
         asked: &Asked,
     ) -> Answer<ReadDirOk> {
         // `.` and `..` take no room in the reply; the listing has to pass them even if there is no room for an entry.
-        let least = least_entry_octets(&asked.set);
-        let mut budget = ListingBudget::new(left.max(2 * (least + DOT_OCTETS)), least);
+        let least = least_entry_bytes(&asked.set);
+        let mut budget = ListingBudget::new(left.max(2 * (least + DOT_BYTES)), least);
         if args.directory_count != 0 {
             // `dircount` is a hint: an entry with a long name is still returned.
-            let longest = directory.file_system.features().max_name_octets;
-            let names = args.directory_count.max(longest.saturating_add(NAME_OCTETS as u32 + 3));
-            budget = budget.with_names(usize::try_from(names).unwrap_or(usize::MAX), NAME_OCTETS);
+            let longest = directory.file_system.features().max_name_bytes;
+            let names = args.directory_count.max(longest.saturating_add(NAME_BYTES as u32 + 3));
+            budget = budget.with_names(usize::try_from(names).unwrap_or(usize::MAX), NAME_BYTES);
         }
         let wants_attributes = !asked.set.without(&FREE).is_empty();
         if wants_attributes {

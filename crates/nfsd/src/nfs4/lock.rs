@@ -20,7 +20,7 @@ use crate::{
 use rpcrdma_nfs::{
     attr::FileType,
     v4::{
-        ClientId, MAX_OPAQUE_OCTETS, Owner, OwnerName, StateId, Status,
+        ClientId, MAX_OPAQUE_BYTES, Owner, OwnerName, StateId, Status,
         ops::{self, Answer, LockDenied, LockFailure, LockKind, Locker},
     },
 };
@@ -66,7 +66,7 @@ fn denied(denied: Denied) -> LockFailure {
                 Client::V4(client) | Client::Nlm(client) => ClientId(client),
             };
             // The owner bytes of a host begin with a process, and may be longer than names may be here.
-            let name = holder.owner().get(..MAX_OPAQUE_OCTETS).unwrap_or(holder.owner());
+            let name = holder.owner().get(..MAX_OPAQUE_BYTES).unwrap_or(holder.owner());
             Owner { client, name: OwnerName(bytes::Bytes::copy_from_slice(name)) }
         }
         // No client has this number.

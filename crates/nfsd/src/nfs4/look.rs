@@ -83,7 +83,7 @@ impl Compound {
 
     /// Checks a name in a directory.
     pub(super) fn check_name(&self, directory: &Opened, name: &Name) -> Result<(), Status> {
-        let max = directory.file_system.features().max_name_octets;
+        let max = directory.file_system.features().max_name_bytes;
         name.check(usize::try_from(max).unwrap_or(usize::MAX))
     }
 
@@ -141,7 +141,7 @@ impl Compound {
                 // It counts as memory, like data: a short call can ask for many links, and its client may not take the
                 // reply.
                 let mut buffer = self.buffer(text.len()).await?;
-                buffer.octets_mut()[..text.len()].copy_from_slice(&text);
+                buffer.bytes_mut()[..text.len()].copy_from_slice(&text);
                 buffer.set_len(text.len());
                 Ok(ops::ReadLinkOk { text: LinkText(buffer.freeze()) })
             }

@@ -38,7 +38,7 @@ use std::{hash::Hasher, ops::RangeInclusive, sync::Arc};
 const COMPOUND: u32 = 1;
 
 /// How many bytes of a call are compared with those of a call that claims to be its repetition.
-const DIGEST_OCTETS: usize = 1024;
+const DIGEST_BYTES: usize = 1024;
 
 /// What an open keeps alive: the file system's open file, and the reservation in the table of claims.
 pub(crate) type Pin = Arc<super::open::Pinned>;
@@ -211,7 +211,7 @@ impl Service for Nfs4 {
 
     /// Minor version 0 has no slots.
     fn repetition(&self, procedure: u32, arguments: &mut ArgumentWords<'_>) -> Repetition {
-        let minor = arguments.skip_opaque(v4::MAX_TAG_OCTETS as u32).and_then(|()| arguments.next());
+        let minor = arguments.skip_opaque(v4::MAX_TAG_BYTES as u32).and_then(|()| arguments.next());
         match (procedure, minor) {
             (COMPOUND, Some(0)) => Repetition::AnsweredToPort,
             _ => Repetition::Executed,
@@ -224,7 +224,7 @@ impl Service for Nfs4 {
             return ready(Answer::ProcUnavail);
         }
         let mut digest = SipHasher13::new();
-        args.measure(DIGEST_OCTETS, &mut digest);
+        args.measure(DIGEST_BYTES, &mut digest);
         // The RPC header with its credential stands before the arguments, which include bytes that came in chunks.
         // NFS4-8881-2.10.6.4-a
         let octets = args.position().saturating_add(args.remaining());

@@ -211,7 +211,7 @@ impl Compound {
             (None, Some(masked)) => (Some(masked.mode), masked.umask & PERMISSIONS),
             (mode, None) => (mode, 0),
         };
-        if new.size.is_some_and(|size| size > file.file_system.features().max_file_octets) {
+        if new.size.is_some_and(|size| size > file.file_system.features().max_file_bytes) {
             return Err(Status::FBIG);
         }
         let attributes = attr::NewAttributes {

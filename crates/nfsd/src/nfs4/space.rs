@@ -14,7 +14,7 @@ use bytes::Bytes;
 use rpcrdma_nfs::{
     attr::FileType,
     v4::{
-        Bitmap, List, MAX_TRANSFER_OCTETS, Opaque, Status,
+        Bitmap, List, MAX_TRANSFER_BYTES, Opaque, Status,
         ops::{self, Answer},
     },
 };
@@ -22,9 +22,9 @@ use rpcrdma_xdr::padded;
 
 /// Bytes of READ_PLUS's results before the pieces: the operation, its status, the end-of-file flag, and the number of
 /// pieces.
-const READ_PLUS_OCTETS: usize = 16;
+const READ_PLUS_BYTES: usize = 16;
 /// Bytes of a piece beside its data: its kind, its offset, and the length of a hole (the length of data takes less).
-const PIECE_OCTETS: usize = 20;
+const PIECE_BYTES: usize = 20;
 /// The most pieces that READ_PLUS returns. If holes and data alternate page by page, a mebibyte has 256; smaller pieces
 /// cost more to find than to send.
 const MAX_PIECES: usize = 256;
@@ -100,11 +100,11 @@ impl Compound {
         let file = self.file()?;
         self.check_has_data(&file).await?;
         let via = self.via(&file, args.state, Access::READ).await?;
-        let count = usize::try_from(args.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS);
+        let count = usize::try_from(args.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_BYTES);
         // The pieces take no more room than the whole range as data would, for which the client has room.
         // NFS4-7862-15.10.3-d
-        let octets = room.saturating_sub(READ_PLUS_OCTETS).min(PIECE_OCTETS + padded(count));
-        let budget = PieceBudget::new(count as u64, octets, PIECE_OCTETS, MAX_PIECES);
+        let octets = room.saturating_sub(READ_PLUS_BYTES).min(PIECE_BYTES + padded(count));
+        let budget = PieceBudget::new(count as u64, octets, PIECE_BYTES, MAX_PIECES);
         let left = file.size_at_once().map(|size| size.saturating_sub(args.offset));
         let wanted = left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX)).min(budget.data());
         let buffer = self.buffer(wanted).await?;

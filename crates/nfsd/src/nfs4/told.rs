@@ -3,7 +3,7 @@
 
 use super::{
     acl,
-    attributes::LONGEST_ACL_OCTETS,
+    attributes::LONGEST_ACL_BYTES,
     compound::Compound,
     open_arguments::open_arguments,
     settable::{exclusive, supported},
@@ -46,9 +46,9 @@ fn usage_value(attribute: Attribute, usage: &Usage) -> Option<Value> {
         Attribute::FilesAvailable => Value::FilesAvailable(usage.free_files),
         Attribute::FilesFree => Value::FilesFree(usage.free_files),
         Attribute::FilesTotal => Value::FilesTotal(usage.total_files),
-        Attribute::SpaceAvailable => Value::SpaceAvailable(usage.available_octets),
-        Attribute::SpaceFree => Value::SpaceFree(usage.free_octets),
-        Attribute::SpaceTotal => Value::SpaceTotal(usage.total_octets),
+        Attribute::SpaceAvailable => Value::SpaceAvailable(usage.available_bytes),
+        Attribute::SpaceFree => Value::SpaceFree(usage.free_bytes),
+        Attribute::SpaceTotal => Value::SpaceTotal(usage.total_bytes),
         _ => return None,
     })
 }
@@ -112,7 +112,7 @@ impl Compound {
         let acls = file.file_system.acl(file.caller.clone(), file.file).await.map_err(status)?;
         let too_long = if self.minor == 0 { Status::RESOURCE } else { Status::REP_TOO_BIG };
         let acl = acl::told(&acls, attributes.file_type == FileType::Directory).ok_or(too_long)?;
-        Ok(self.named_acl(acl, LONGEST_ACL_OCTETS).await)
+        Ok(self.named_acl(acl, LONGEST_ACL_BYTES).await)
     }
 
     /// The attributes that are supported for a file.
@@ -120,7 +120,7 @@ impl Compound {
     fn supported_of(&self, file: &Opened, attributes: &Attributes) -> Bitmap {
         let mut set = supported(self.minor);
         // NFS4-7862-12.2.1-a
-        if file.file_system.features().clone_octets.is_none() {
+        if file.file_system.features().clone_bytes.is_none() {
             set.remove(Attribute::CloneBlockSize);
         }
         if attributes.created.is_none() {
@@ -149,16 +149,16 @@ impl Compound {
             Attribute::CasePreserving => Value::CasePreserving(true),
             Attribute::ChownRestricted => Value::ChownRestricted(true),
             Attribute::Homogeneous => Value::Homogeneous(true),
-            Attribute::MaxFileSize => Value::MaxFileSize(features().max_file_octets),
+            Attribute::MaxFileSize => Value::MaxFileSize(features().max_file_bytes),
             Attribute::MaxLink => Value::MaxLink(features().max_links),
-            Attribute::MaxName => Value::MaxName(features().max_name_octets),
+            Attribute::MaxName => Value::MaxName(features().max_name_bytes),
             Attribute::MaxRead => Value::MaxRead(self.transfer_limits().0 as u64),
             Attribute::MaxWrite => Value::MaxWrite(self.transfer_limits().1 as u64),
             Attribute::NoTruncation => Value::NoTruncation(true),
             Attribute::TimeDelta => Value::TimeDelta(features().time_precision.into()),
             Attribute::SupportedExclusiveCreate => Value::SupportedExclusiveCreate(exclusive(self.minor)),
             Attribute::ChangeAttributeType => Value::ChangeAttributeType(ChangeAttributeType::Undefined),
-            Attribute::CloneBlockSize => Value::CloneBlockSize(features().clone_octets?),
+            Attribute::CloneBlockSize => Value::CloneBlockSize(features().clone_bytes?),
             Attribute::XattrSupport => Value::XattrSupport(features().xattrs),
             Attribute::OpenArguments => Value::OpenArguments(open_arguments()),
             _ => return None,

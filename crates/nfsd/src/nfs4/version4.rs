@@ -15,7 +15,7 @@ use super::{
     tasks::Tasks,
 };
 use crate::{
-    Queue, SECRET_OCTETS, StateDirectory,
+    Queue, SECRET_BYTES, StateDirectory,
     claims::{Claims, Recalls},
 };
 use bytes::Bytes;
@@ -33,7 +33,7 @@ use std::{
 pub struct Version4 {
     directory: PathBuf,
     server: Option<u64>,
-    secret: [u8; SECRET_OCTETS],
+    secret: [u8; SECRET_BYTES],
     queue: Arc<Queue>,
     minors: RangeInclusive<u32>,
     limits: Limits,
@@ -129,7 +129,7 @@ impl Version4 {
 
     /// The most bytes of all remembered replies together.
     #[must_use]
-    pub fn with_cache_octets(mut self, octets: usize) -> Self {
+    pub fn with_cache_bytes(mut self, octets: usize) -> Self {
         self.limits.cache = octets;
         self
     }

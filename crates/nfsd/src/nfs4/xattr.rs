@@ -5,8 +5,7 @@ use super::{
     tell::{change_info, status},
 };
 use crate::{
-    Fault, ListingBudget, MAX_XATTR_OCTETS, Rights, SetXattr, claims::Kind, opened::Opened,
-    transfer::MAX_LISTING_OCTETS,
+    Fault, ListingBudget, MAX_XATTR_BYTES, Rights, SetXattr, claims::Kind, opened::Opened, transfer::MAX_LISTING_BYTES,
 };
 use rpcrdma_nfs::v4::{
     Name, Opaque, Status,
@@ -14,15 +13,15 @@ use rpcrdma_nfs::v4::{
 };
 
 /// Bytes of an outcome before its results: the operation's number and the status.
-const OUTCOME_OCTETS: usize = 8;
+const OUTCOME_BYTES: usize = 8;
 /// Bytes of LISTXATTRS' results without a name: the cookie, the number of names, and whether they are the last.
-const EMPTY_LIST_OCTETS: usize = 8 + 4 + 4;
+const EMPTY_LIST_BYTES: usize = 8 + 4 + 4;
 /// Bytes of a name beside its own: its length.
-const NAME_OCTETS: usize = 4;
+const NAME_BYTES: usize = 4;
 /// The most bytes of names: if all names are the shortest, of one word, this is as many as clients accept.
-const MAX_NAMES_OCTETS: usize = MAX_XATTR_NAMES * (NAME_OCTETS + 4);
+const MAX_NAMES_BYTES: usize = MAX_XATTR_NAMES * (NAME_BYTES + 4);
 /// Bytes of GETXATTR's results before the value: its length.
-const VALUE_OCTETS: usize = 4;
+const VALUE_BYTES: usize = 4;
 
 /// The bits of ACCESS for extended attributes, each with the right to the file that it needs, as with Linux's server.
 const NEEDED: [(u32, Rights); 3] =
@@ -70,9 +69,9 @@ impl Compound {
         check_name(&args.name)?;
         // The value counts as that much of the connection's memory until it was sent. The server reads it only when
         // there is memory: otherwise the calls that wait for memory would each hold a value besides.
-        let most = self.buffer(VALUE_OCTETS + MAX_XATTR_OCTETS).await?;
+        let most = self.buffer(VALUE_BYTES + MAX_XATTR_BYTES).await?;
         let value = file.file_system.xattr(file.caller.clone(), file.file, args.name.0).await.map_err(cause)?;
-        self.counted = Some(self.fitted(most, VALUE_OCTETS + value.len()));
+        self.counted = Some(self.fitted(most, VALUE_BYTES + value.len()));
         Ok(ops::GetXattrOk { value: Opaque(value) })
     }
 
@@ -80,7 +79,7 @@ impl Compound {
     pub(super) async fn set_xattr(&mut self, args: ops::SetXattr) -> Answer<ops::SetXattrOk> {
         let file = self.file_to_change_xattrs()?;
         check_name(&args.name)?;
-        if args.value.as_slice().len() > MAX_XATTR_OCTETS {
+        if args.value.as_slice().len() > MAX_XATTR_BYTES {
             return Err(Status::XATTR2BIG);
         }
         let how = match args.option {
@@ -100,9 +99,9 @@ impl Compound {
     pub(super) async fn list_xattrs(&mut self, args: ops::ListXattrs, room: usize) -> Answer<ops::ListXattrsOk> {
         let file = self.file_with_xattrs()?;
         let max = usize::try_from(args.max_count).unwrap_or(usize::MAX);
-        let octets = max.min(room.saturating_sub(OUTCOME_OCTETS)).min(MAX_LISTING_OCTETS);
-        let left = octets.checked_sub(EMPTY_LIST_OCTETS).ok_or(Status::TOOSMALL)?;
-        let budget = ListingBudget::new(left.min(MAX_NAMES_OCTETS), NAME_OCTETS);
+        let octets = max.min(room.saturating_sub(OUTCOME_BYTES)).min(MAX_LISTING_BYTES);
+        let left = octets.checked_sub(EMPTY_LIST_BYTES).ok_or(Status::TOOSMALL)?;
+        let budget = ListingBudget::new(left.min(MAX_NAMES_BYTES), NAME_BYTES);
         // Before the names are read, as for values.
         let most = self.buffer(octets).await?;
         let listed = file.file_system.list_xattrs(file.caller.clone(), file.file, args.cookie, budget).await;
@@ -111,8 +110,8 @@ impl Compound {
             return Err(Status::TOOSMALL);
         }
         let names: Vec<Name> = listed.names.drain(..).map(Name).collect();
-        let taken = names.iter().map(|name| NAME_OCTETS + name.as_slice().len().next_multiple_of(4)).sum::<usize>();
-        self.counted = Some(self.fitted(most, EMPTY_LIST_OCTETS + taken));
+        let taken = names.iter().map(|name| NAME_BYTES + name.as_slice().len().next_multiple_of(4)).sum::<usize>();
+        self.counted = Some(self.fitted(most, EMPTY_LIST_BYTES + taken));
         Ok(ops::ListXattrsOk { cookie: listed.cookie, names: names.into(), end: listed.end })
     }
 

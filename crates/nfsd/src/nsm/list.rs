@@ -12,7 +12,7 @@
 
 use super::disk::{self, Calls, Directory};
 use bytes::Bytes;
-use rpcrdma_nfs::nsm::MAX_NAME_OCTETS;
+use rpcrdma_nfs::nsm::MAX_NAME_BYTES;
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -31,10 +31,10 @@ const STATE: &str = "state";
 const HOST: &str = "host-";
 /// The end of a damaged file's name.
 const DAMAGED: &str = ".damaged";
-const ADDRESS_OCTETS: usize = 16;
-const CHECK_OCTETS: usize = 8;
+const ADDRESS_BYTES: usize = 16;
+const CHECK_BYTES: usize = 8;
 /// The most bytes that the code reads of a file: one more than the largest has.
-const MAX_OCTETS: usize = 2 * ADDRESS_OCTETS + MAX_NAME_OCTETS + CHECK_OCTETS + 1;
+const MAX_OCTETS: usize = 2 * ADDRESS_BYTES + MAX_NAME_BYTES + CHECK_BYTES + 1;
 /// State numbers stay within these bits: Linux and others take them for signed numbers.
 const MASK: u32 = i32::MAX as u32;
 
@@ -136,7 +136,7 @@ impl List {
 
     /// Puts a host on the list. The disk has it when this returns.
     pub(super) fn put(&self, number: FileNumber, host: &Listed) -> io::Result<()> {
-        let mut body = Vec::with_capacity(2 * ADDRESS_OCTETS + host.name.len() + CHECK_OCTETS);
+        let mut body = Vec::with_capacity(2 * ADDRESS_BYTES + host.name.len() + CHECK_BYTES);
         for address in [host.address, host.local] {
             let address = match address {
                 IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -157,7 +157,7 @@ impl List {
     }
 }
 
-fn check(body: &[u8]) -> [u8; CHECK_OCTETS] {
+fn check(body: &[u8]) -> [u8; CHECK_BYTES] {
     let mut hasher = SipHasher24::new();
     hasher.write(body);
     hasher.finish().to_be_bytes()
@@ -171,13 +171,13 @@ fn with_check(mut body: Vec<u8>) -> Vec<u8> {
 
 /// The bytes before the check, if the check is right.
 fn checked(octets: &[u8]) -> Option<&[u8]> {
-    let (body, sum) = octets.split_last_chunk::<CHECK_OCTETS>()?;
+    let (body, sum) = octets.split_last_chunk::<CHECK_BYTES>()?;
     (check(body) == *sum).then_some(body)
 }
 
 fn parse(body: &[u8]) -> Option<Listed> {
-    let (address, rest) = body.split_first_chunk::<ADDRESS_OCTETS>()?;
-    let (local, name) = rest.split_first_chunk::<ADDRESS_OCTETS>()?;
+    let (address, rest) = body.split_first_chunk::<ADDRESS_BYTES>()?;
+    let (local, name) = rest.split_first_chunk::<ADDRESS_BYTES>()?;
     let [address, local] = [address, local].map(|octets| IpAddr::V6(Ipv6Addr::from(*octets)).to_canonical());
-    (name.len() <= MAX_NAME_OCTETS).then(|| Listed { address, local, name: Bytes::copy_from_slice(name) })
+    (name.len() <= MAX_NAME_BYTES).then(|| Listed { address, local, name: Bytes::copy_from_slice(name) })
 }

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use hosts::{Heard, Hosts, Wanted};
 use list::{FileNumber, List, Listed};
 use rpcrdma_env::{BoxFuture, Clock, Env, Random, Timestamp};
-use rpcrdma_nfs::nsm::MAX_NAME_OCTETS;
+use rpcrdma_nfs::nsm::MAX_NAME_BYTES;
 pub(crate) use service::NsmService;
 use std::{
     io,
@@ -45,7 +45,7 @@ pub(crate) trait Holders: Send + Sync {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotMonitored {
     /// Its name is too long.
-    #[error("the host's name is longer than {MAX_NAME_OCTETS} bytes")]
+    #[error("the host's name is longer than {MAX_NAME_BYTES} bytes")]
     Name,
     /// There is no room for another host, in all, with its address or in its network.
     #[error("no more hosts can be monitored")]
@@ -212,7 +212,7 @@ impl Monitor {
         local: IpAddr,
         name: &[u8],
     ) -> BoxFuture<'static, Result<(), NotMonitored>> {
-        if name.len() > MAX_NAME_OCTETS {
+        if name.len() > MAX_NAME_BYTES {
             return Box::pin(std::future::ready(Err(NotMonitored::Name)));
         }
         let [address, local] = [address, local].map(|address| address.to_canonical());

@@ -132,9 +132,9 @@ fn limits_are_those_of_the_transport() {
     on_each(|client| {
         let root = client.root();
         let status = plain(client.ask(v3::FileSystemStatus { root: root.clone() })).unwrap();
-        assert!(status.total_octets >= status.free_octets && status.total_octets > 0);
+        assert!(status.total_bytes >= status.free_bytes && status.total_bytes > 0);
         let path = plain(client.ask(v3::PathConfiguration { file: root })).unwrap();
-        assert!(path.max_name_octets == 255 && path.no_truncation && !path.case_insensitive);
+        assert!(path.max_name_bytes == 255 && path.no_truncation && !path.case_insensitive);
     });
 }
 

@@ -116,9 +116,9 @@ fn a_listing_ends_at_the_servers_limit() {
     let list = v3::ReadDirectory { directory: root.clone(), cookie, verifier, count: u32::MAX };
     let listing = plain(client.ask(list)).unwrap();
     let octets =
-        v3::read_directory_octets() + listing.entries.iter().map(|e| v3::entry_octets(e.name.0.len())).sum::<usize>();
-    let limit = crate::transfer::MAX_LISTING_OCTETS;
-    assert!(!listing.end && octets <= limit && octets > limit - v3::entry_octets(8), "{octets}");
+        v3::read_directory_bytes() + listing.entries.iter().map(|e| v3::entry_bytes(e.name.0.len())).sum::<usize>();
+    let limit = crate::transfer::MAX_LISTING_BYTES;
+    assert!(!listing.end && octets <= limit && octets > limit - v3::entry_bytes(8), "{octets}");
     assert_eq!(client.names(&root, u32::MAX).len(), 9002);
 }
 
@@ -140,7 +140,7 @@ fn a_listing_counts_as_memory_until_it_is_taken() {
     }
     assert_eq!(in_use(), 0);
     let (cookie, verifier) = (0, Verifier::default());
-    let limit = crate::transfer::MAX_LISTING_OCTETS;
+    let limit = crate::transfer::MAX_LISTING_BYTES;
     for (asked, counted) in [(8192, 8192), (u32::MAX, limit)] {
         let mut names = Encoder::new();
         let list = v3::ReadDirectory { directory: directory.clone(), cookie, verifier, count: asked };

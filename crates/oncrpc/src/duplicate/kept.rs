@@ -4,7 +4,7 @@
 //! displaces its own replies, and those of no other client below an equal share. A client is a [`ClientNetwork`], so
 //! that addresses which cost nothing bring no further share. Owns the replies.
 
-use super::{DUPLICATE_ENTRY_OCTETS, DUPLICATE_LIFETIME, Key};
+use super::{DUPLICATE_ENTRY_BYTES, DUPLICATE_LIFETIME, Key};
 use crate::ClientNetwork;
 use rpcrdma_env::Timestamp;
 use rpcrdma_xdr::Payload;
@@ -112,7 +112,7 @@ impl Kept {
 
 /// The bytes that a kept reply costs.
 fn octets(reply: &Payload) -> usize {
-    DUPLICATE_ENTRY_OCTETS.saturating_add(reply.len())
+    DUPLICATE_ENTRY_BYTES.saturating_add(reply.len())
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_nanos(5);
     const REPLY: usize = 44;
-    const COST: usize = REPLY + DUPLICATE_ENTRY_OCTETS;
+    const COST: usize = REPLY + DUPLICATE_ENTRY_BYTES;
 
     fn key(client: &str, xid: u32) -> Key {
         let client: IpAddr = client.parse().unwrap();

@@ -1,16 +1,16 @@
 //! Arguments and results under protection (RFC 2203 sections 5.3.2.2 and 5.3.2.3).
 
 use super::{GssService, Protection, RPCSEC_GSS};
-use crate::{AuthStat, MAX_AUTH_BODY_OCTETS, OpaqueAuth, Unanswered};
+use crate::{AuthStat, MAX_AUTH_BODY_BYTES, OpaqueAuth, Unanswered};
 use bytes::Bytes;
 use rpcrdma_xdr::{DecodeError, Decoder, Encoder, Payload, Stream, padded};
 
 /// The largest checksum in bytes that is read: Kerberos' have 28 at most (RFC 4121 section 4.2.6.1).
-const MAX_CHECKSUM_OCTETS: usize = 400;
+const MAX_CHECKSUM_BYTES: usize = 400;
 
 /// The most bytes that protection adds to arguments or results: lengths of an opaque and of a checksum, the sequence
 /// number, padding, and a checksum, which is also more than a seal adds.
-const MAX_EXPANSION_OCTETS: usize = 4 + 4 + 3 + 4 + MAX_CHECKSUM_OCTETS + 1;
+const MAX_EXPANSION_BYTES: usize = 4 + 4 + 3 + 4 + MAX_CHECKSUM_BYTES + 1;
 
 impl GssService {
     /// Whether arguments and results are rewritten.
@@ -22,12 +22,12 @@ impl GssService {
     /// The most bytes that are added to results.
     // V1-8.2.2.2-b, V2-11.2.2.2-b
     pub(super) fn max_expansion(self) -> usize {
-        if self.protects_bodies() { MAX_EXPANSION_OCTETS } else { 0 }
+        if self.protects_bodies() { MAX_EXPANSION_BYTES } else { 0 }
     }
 
     /// The most bytes that are added to a call: as many as to results, and a verifier.
     pub(super) fn max_call_expansion(self) -> usize {
-        padded(MAX_AUTH_BODY_OCTETS) + self.max_expansion()
+        padded(MAX_AUTH_BODY_BYTES) + self.max_expansion()
     }
 }
 
@@ -78,7 +78,7 @@ pub(super) fn open(
         GssService::Integrity => {
             let message = body.opaque(max)?;
             // GSS-2203-5.3.2.2-a
-            let checksum = body.opaque(MAX_CHECKSUM_OCTETS)?;
+            let checksum = body.opaque(MAX_CHECKSUM_BYTES)?;
             body.finish()?;
             protection.verify(&message, &checksum).map_err(|_| Unreadable::Wrong)?;
             message
@@ -112,7 +112,7 @@ pub(super) fn close(
     message.extend_from_slice(&sequence.to_be_bytes());
     body.slices().for_each(|slice| message.extend_from_slice(&slice));
     let message = Bytes::from(message);
-    let mut encoder = Encoder::with_capacity(padded(MAX_CHECKSUM_OCTETS));
+    let mut encoder = Encoder::with_capacity(padded(MAX_CHECKSUM_BYTES));
     if service == GssService::Integrity {
         // GSS-2203-5.3.2.2-a, V1-8.2.2.3-a, V2-11.2.2.3-a
         let checksum = protection.sign(&message)?;

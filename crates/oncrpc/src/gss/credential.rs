@@ -103,7 +103,7 @@ pub(super) fn sign(protection: &mut dyn Protection, id: CallId, credential: Opaq
 
 /// What the verifier of a call signs: the header up to its credential (RFC 2203 section 5.3.1).
 pub(super) fn signed_header(call: &CallHeader) -> Bytes {
-    let mut encoder = Encoder::with_capacity(crate::CALL_HEADER_OCTETS + call.credential.body.len());
+    let mut encoder = Encoder::with_capacity(crate::CALL_HEADER_BYTES + call.credential.body.len());
     call.encode_to_credential(&mut encoder);
     encoder.finish().to_bytes()
 }

@@ -28,7 +28,7 @@ pub const TOKENS_AT_ONCE: usize = 4;
 pub const USERS_AT_ONCE: usize = 8;
 
 /// The memory of a waiting call, in bytes, without its token.
-const CALL_OCTETS: usize = 4 << 10;
+const CALL_BYTES: usize = 4 << 10;
 /// Tokens of a few KiB are usual: two thousand fit, and some hundred of one client, whose users may all come at once
 /// after a restart of the server.
 pub(super) const TOKENS: Bounds =
@@ -89,7 +89,7 @@ impl Making {
         let client = ClientNetwork::of(peer.ip());
         let queue = house.tokens.clone();
         let making = Self { house, observer, peer, client, answer };
-        let weight = CALL_OCTETS + token.len();
+        let weight = CALL_BYTES + token.len();
         // A copy: the token may be a slice of more memory, which would not be counted.
         let token = Bytes::copy_from_slice(&token);
         let job = move |turn| match turn {

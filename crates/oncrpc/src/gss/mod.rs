@@ -41,6 +41,6 @@ pub use credential::{GssCredential, MAX_SEQUENCE, Procedure as GssProcedure, RPC
 pub use making::{TOKENS_AT_ONCE, USERS_AT_ONCE, Workshop};
 pub use mechanism::{Failure, Handshake, Mechanism, Peer, Progress, Protection, Work};
 pub use observer::{GssObserver, Refused};
-pub use server::{AcceptGss, MAX_TOKEN_OCTETS};
+pub use server::{AcceptGss, MAX_TOKEN_BYTES};
 pub use table::{CONTEXTS, CONTEXTS_OF_CLIENT, UNFINISHED};
 pub use window::WINDOW;

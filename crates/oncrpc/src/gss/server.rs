@@ -19,7 +19,7 @@ use rpcrdma_xdr::{Decoder, Payload};
 use std::{net::SocketAddr, sync::Arc};
 
 /// The largest token that is taken: tickets with what Windows adds to them have some tens of KiB.
-pub const MAX_TOKEN_OCTETS: usize = 64 << 10;
+pub const MAX_TOKEN_BYTES: usize = 64 << 10;
 
 /// RPCSEC_GSS on the server's side.
 pub struct AcceptGss {
@@ -84,7 +84,7 @@ impl AcceptGss {
         if call.verifier.flavour != AUTH_NONE || !call.verifier.body.is_empty() {
             return Verdict::Answered(Answered::denied(AuthStat::BAD_VERIFIER));
         }
-        let token = match args.opaque(MAX_TOKEN_OCTETS).and_then(|token| args.finish().map(|()| token)) {
+        let token = match args.opaque(MAX_TOKEN_BYTES).and_then(|token| args.finish().map(|()| token)) {
             Ok(token) => token,
             Err(error) if error.is_placement() => return Verdict::NotEligible,
             Err(_) => return Verdict::Answered(Answered::rejected(Rejection::GarbageArgs)),

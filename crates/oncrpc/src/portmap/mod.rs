@@ -80,7 +80,7 @@ pub fn services(table: Table, env: &Env) -> Vec<Arc<dyn Service>> {
 
 /// A router with nothing but the portmapper. It keeps no replies: every call may be executed again.
 pub fn router(table: Table, env: &Env) -> Router {
-    let router = Router::new(env).with_duplicate_cache_octets(0);
+    let router = Router::new(env).with_duplicate_cache_bytes(0);
     services(table, env).into_iter().fold(router, Router::with_service)
 }
 

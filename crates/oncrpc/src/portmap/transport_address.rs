@@ -9,9 +9,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 const FAMILY_IPV4: u16 = 2;
 const FAMILY_IPV6: u16 = 10;
 /// Bytes of an address of IPv4: family, port, address, and eight that mean nothing.
-const IPV4_OCTETS: usize = 16;
+const IPV4_BYTES: usize = 16;
 /// Bytes of an address of IPv6: family, port, flow, address, scope.
-const IPV6_OCTETS: usize = 28;
+const IPV6_BYTES: usize = 28;
 
 /// An address as a socket has it.
 pub(super) fn encode(address: SocketAddr) -> Vec<u8> {
@@ -33,11 +33,11 @@ pub(super) fn decode(octets: &[u8]) -> Option<SocketAddr> {
     let (port, rest) = rest.split_first_chunk()?;
     let port = u16::from_be_bytes(*port);
     match (u16::from_ne_bytes(*family), octets.len()) {
-        (FAMILY_IPV4, IPV4_OCTETS) => {
+        (FAMILY_IPV4, IPV4_BYTES) => {
             let ip: &[u8; 4] = rest.first_chunk()?;
             Some((Ipv4Addr::from(*ip), port).into())
         }
-        (FAMILY_IPV6, IPV6_OCTETS) => {
+        (FAMILY_IPV6, IPV6_BYTES) => {
             let ip: [u8; 16] = rest.get(4..20)?.try_into().ok()?;
             let scope = u32::from_ne_bytes(rest.get(20..24)?.try_into().ok()?);
             Some(SocketAddrV6::new(Ipv6Addr::from(ip), port, 0, scope).into())
@@ -56,7 +56,7 @@ mod tests {
         let octets = encode("192.0.2.1:2049".parse().unwrap());
         let family = FAMILY_IPV4.to_ne_bytes();
         assert_eq!(octets, [&family[..], &[8, 1, 192, 0, 2, 1], &[0; 8]].concat());
-        assert_eq!(encode("[::1]:111".parse().unwrap()).len(), IPV6_OCTETS);
+        assert_eq!(encode("[::1]:111".parse().unwrap()).len(), IPV6_BYTES);
         for (cut, octets) in [(1, octets.clone()), (0, [&octets[..], &[0]].concat()), (16, octets.clone())] {
             assert_eq!(decode(&octets[cut..]), None);
         }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Answer, Netid, parse_universal_address,
-    rpcbind::{MAX_STRING_OCTETS, Registration},
+    rpcbind::{MAX_STRING_BYTES, Registration},
     universal_address,
 };
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
@@ -46,7 +46,7 @@ pub(super) fn answer(known: &Known, asked: Asked, number: u32, mut args: Decoder
             encoder.u32(u32::try_from(known.clock.unix_time().as_secs()).unwrap_or(u32::MAX));
         }
         procedure::UADDR2TADDR => {
-            let text = args.opaque(MAX_STRING_OCTETS)?;
+            let text = args.opaque(MAX_STRING_BYTES)?;
             args.finish()?;
             let address = std::str::from_utf8(&text).ok().and_then(parse_universal_address);
             let octets = address.map(transport_address::encode).unwrap_or_default();
@@ -55,7 +55,7 @@ pub(super) fn answer(known: &Known, asked: Asked, number: u32, mut args: Decoder
         }
         procedure::TADDR2UADDR => {
             let _room = args.u32()?;
-            let octets = args.opaque(MAX_STRING_OCTETS)?;
+            let octets = args.opaque(MAX_STRING_BYTES)?;
             args.finish()?;
             let address = transport_address::decode(&octets).map(|address| universal_address(&address));
             encoder.opaque(address.unwrap_or_default().as_bytes());

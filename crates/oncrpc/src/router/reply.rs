@@ -12,10 +12,10 @@ use rpcrdma_xdr::{Decoder, Encoder, Part, Payload, SharedScratch, Stream};
 use std::sync::Arc;
 
 /// Room for results that are copied behind the header.
-const SHORT_RESULT_OCTETS: usize = 256;
+const SHORT_RESULT_BYTES: usize = 256;
 
 /// A longer run has memory of its own already: [`rpcrdma_env::Scratch`] does not put it into shared memory.
-const MAX_COPY_OCTETS: usize = 1024;
+const MAX_COPY_BYTES: usize = 1024;
 
 /// A flavour, and the observer that gets the first word of the results before the flavour protects them.
 pub(super) struct Telling {
@@ -48,7 +48,7 @@ pub(super) fn reply(
 /// A reply without any protection, in memory that it shares with others; short results follow the header there.
 fn short(scratch: &SharedScratch, xid: u32, result: Result<Payload, Rejection>) -> Payload {
     let (status, results) = split(result);
-    let mut encoder = scratch.encoder(crate::REPLY_HEADER_OCTETS + 8 + SHORT_RESULT_OCTETS);
+    let mut encoder = scratch.encoder(crate::REPLY_HEADER_BYTES + 8 + SHORT_RESULT_BYTES);
     ReplyHeader { xid, verifier: OpaqueAuth::none(), status }.encode(&mut encoder);
     if status.is_ok() {
         encoder.payload(results);
@@ -70,7 +70,7 @@ pub(super) fn kept(xid: u32, result: Result<Payload, Rejection>) -> Payload {
 
 /// The same stream, whose short runs are copied to memory of their own.
 fn apart(results: Payload) -> Payload {
-    let copy = |run: Bytes| if run.len() <= MAX_COPY_OCTETS { Bytes::copy_from_slice(&run) } else { run };
+    let copy = |run: Bytes| if run.len() <= MAX_COPY_BYTES { Bytes::copy_from_slice(&run) } else { run };
     results.into_parts().into_iter().fold(Payload::new(), |mut apart, part| {
         match part {
             Part::Run(run) => apart.push_run(copy(run)),
@@ -123,7 +123,7 @@ fn protect(xid: u32, flavour: &dyn ReplyFlavour, result: Result<Payload, Rejecti
 /// A reply whose header is a run of its own.
 fn whole(xid: u32, verifier: OpaqueAuth, result: Result<Payload, Rejection>) -> Payload {
     let (status, results) = split(result);
-    let mut encoder = Encoder::with_capacity(crate::REPLY_HEADER_OCTETS + verifier.body.len() + 8);
+    let mut encoder = Encoder::with_capacity(crate::REPLY_HEADER_BYTES + verifier.body.len() + 8);
     ReplyHeader { xid, verifier, status }.encode(&mut encoder);
     let mut reply = encoder.finish();
     if status.is_ok() {

@@ -20,7 +20,7 @@ pub use record::RecordError;
 pub use server::{ConnectionError, ConnectionHandle, Endpoint, ServerOptions, serve};
 
 /// The largest record that is accepted by default, in bytes: a data item of 1 MiB and room for the rest of the message.
-pub const MAX_RECORD_OCTETS: usize = (1 << 20) + (64 << 10);
+pub const MAX_RECORD_BYTES: usize = (1 << 20) + (64 << 10);
 /// The most fragments of one record. Senders use one; the bound keeps empty fragments from going on for ever.
 pub const MAX_FRAGMENTS: usize = 1024;
 

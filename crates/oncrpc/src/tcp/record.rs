@@ -21,18 +21,18 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
 // RPC-5531-11-a
 const LAST_FRAGMENT: u32 = 1 << 31;
-const HEADER_OCTETS: usize = 4;
+const HEADER_BYTES: usize = 4;
 /// The stage's size: how much is read at once while nothing large is expected.
-const STAGE_OCTETS: usize = 16 << 10;
+const STAGE_BYTES: usize = 16 << 10;
 /// Records up to this many bytes are taken from the stage; fragments beyond get buffers of their own, which the
 /// allocator counts.
-const SMALL_RECORD_OCTETS: usize = 8 << 10;
+const SMALL_RECORD_BYTES: usize = 8 << 10;
 /// So many written bytes count as progress, a quarter of the largest record. A peer that takes a byte now and then
 /// cannot hold memory by that.
-const PROGRESS_OCTETS: u64 = 256 << 10;
+const PROGRESS_BYTES: u64 = 256 << 10;
 /// The size of a piece that headers are cut from: the next piece is made when this one is used up, and used again once
 /// all headers are written.
-const HEADERS_OCTETS: usize = 1 << 10;
+const HEADERS_BYTES: usize = 1 << 10;
 /// The most slices in one vectored write.
 const WRITE_SLICES: usize = 64;
 
@@ -122,7 +122,7 @@ impl RecordReader {
     pub(crate) fn is_inside_record(&self) -> bool {
         match self.state {
             State::Header => self.fragments > 0 || !self.stage.is_empty(),
-            State::Memory { len, .. } => self.record_len.saturating_sub(len) > SMALL_RECORD_OCTETS,
+            State::Memory { len, .. } => self.record_len.saturating_sub(len) > SMALL_RECORD_BYTES,
             State::Small { .. } | State::Large { .. } => true,
         }
     }
@@ -135,10 +135,10 @@ impl RecordReader {
     ) -> Poll<Result<Option<Stream>, RecordError>> {
         loop {
             match &mut self.state {
-                State::Header => match self.stage.first_chunk::<HEADER_OCTETS>().copied() {
+                State::Header => match self.stage.first_chunk::<HEADER_BYTES>().copied() {
                     Some(header) => {
                         let header = u32::from_be_bytes(header);
-                        let _ = self.stage.split_to(HEADER_OCTETS);
+                        let _ = self.stage.split_to(HEADER_BYTES);
                         self.begin_fragment(header)?;
                     }
                     None if ready!(self.poll_fill(io.as_mut(), cx))? == 0 => {
@@ -165,7 +165,7 @@ impl RecordReader {
                 }
                 State::Large { len, filled, buffer } => {
                     if filled < len {
-                        let mut room = ReadBuf::new(&mut buffer.octets_mut()[*filled..*len]);
+                        let mut room = ReadBuf::new(&mut buffer.bytes_mut()[*filled..*len]);
                         ready!(io.as_mut().poll_read(cx, &mut room)).map_err(|e| RecordError::Io(Arc::new(e)))?;
                         let octets = room.filled().len();
                         if octets == 0 {
@@ -200,7 +200,7 @@ impl RecordReader {
         if self.record_len > self.max_record {
             return Err(RecordError::TooLong { len: self.record_len, max: self.max_record });
         }
-        if self.record_len <= SMALL_RECORD_OCTETS || len == 0 {
+        if self.record_len <= SMALL_RECORD_BYTES || len == 0 {
             self.state = State::Small { len };
         } else if let Some(buffer) = self.allocator.try_allocate(len) {
             self.begin_large(len, buffer);
@@ -214,7 +214,7 @@ impl RecordReader {
     /// Moves the fragment's bytes that the stage holds into its buffer.
     fn begin_large(&mut self, len: usize, mut buffer: Buffer) {
         let filled = self.stage.len().min(len);
-        buffer.octets_mut()[..filled].copy_from_slice(&self.stage.split_to(filled));
+        buffer.bytes_mut()[..filled].copy_from_slice(&self.stage.split_to(filled));
         self.state = State::Large { len, filled, buffer };
     }
 
@@ -236,10 +236,10 @@ impl RecordReader {
     ) -> Poll<Result<usize, RecordError>> {
         let needed = match self.state {
             State::Small { len } => len,
-            _ => HEADER_OCTETS,
+            _ => HEADER_BYTES,
         };
-        if self.stage.capacity() < needed.max(STAGE_OCTETS / 4) || self.stage.len() == self.stage.capacity() {
-            self.stage.reserve(STAGE_OCTETS);
+        if self.stage.capacity() < needed.max(STAGE_BYTES / 4) || self.stage.len() == self.stage.capacity() {
+            self.stage.reserve(STAGE_BYTES);
         }
         let read = pin!(io.read_buf(&mut self.stage));
         let octets = ready!(read.poll(cx)).map_err(|error| RecordError::Io(Arc::new(error)))?;
@@ -269,8 +269,8 @@ impl RecordWriter {
             let fragment = left.min((LAST_FRAGMENT - 1) as usize);
             left -= fragment;
             let last = if left == 0 { LAST_FRAGMENT } else { 0 };
-            if self.headers.capacity() < HEADER_OCTETS {
-                self.headers.reserve(HEADERS_OCTETS);
+            if self.headers.capacity() < HEADER_BYTES {
+                self.headers.reserve(HEADERS_BYTES);
             }
             self.headers.put_u32(last | fragment as u32);
             let header = self.headers.split().freeze();
@@ -311,7 +311,7 @@ impl RecordWriter {
 
     /// Changes whenever everything is written, and with every large part of it.
     pub(crate) fn progress(&self) -> u64 {
-        self.emptied.wrapping_add(self.sent / PROGRESS_OCTETS)
+        self.emptied.wrapping_add(self.sent / PROGRESS_BYTES)
     }
 
     /// Writes what is queued.
@@ -390,7 +390,7 @@ mod tests {
     /// proves: RPC-5531-11-a
     #[tokio::test]
     async fn fragments_are_joined_to_records() {
-        let large = vec![7; SMALL_RECORD_OCTETS + 1];
+        let large = vec![7; SMALL_RECORD_BYTES + 1];
         let octets = [
             fragment(true, b"whole"),
             fragment(false, b"first"),
@@ -434,7 +434,7 @@ mod tests {
         let record = poll_fn(|cx| reader.poll_record(Pin::new(&mut &octets[..]), cx)).await.unwrap().unwrap();
         assert_eq!(joined(&record), vec![1; 30_000]);
         let counted = counting.0.load(std::sync::atomic::Ordering::Relaxed);
-        assert!((30_000 - SMALL_RECORD_OCTETS..=30_000).contains(&counted), "{counted}");
+        assert!((30_000 - SMALL_RECORD_BYTES..=30_000).contains(&counted), "{counted}");
     }
 
     #[tokio::test]

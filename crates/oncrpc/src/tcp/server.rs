@@ -7,7 +7,7 @@
 //! nothing else.
 
 use super::{
-    MAX_RECORD_OCTETS, RecordError,
+    MAX_RECORD_BYTES, RecordError,
     record::{RecordReader, RecordWriter},
     reverse::Reverse,
 };
@@ -61,7 +61,7 @@ impl Default for ServerOptions {
     /// s.
     fn default() -> Self {
         Self {
-            max_record: MAX_RECORD_OCTETS,
+            max_record: MAX_RECORD_BYTES,
             max_calls: 64,
             reverse_calls: 0,
             reverse_deadline: Duration::from_secs(60),

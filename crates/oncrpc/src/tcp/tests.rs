@@ -61,7 +61,7 @@ impl Service for Sample {
         Box::pin(async move {
             let mut encoder = Encoder::new();
             match procedure {
-                1 => match args.item(MAX_RECORD_OCTETS) {
+                1 => match args.item(MAX_RECORD_BYTES) {
                     Ok(item) => encoder.item(item.into_bytes()),
                     Err(error) => return error.into(),
                 },
@@ -361,7 +361,7 @@ async fn answer_one(client: &Client, server: &mut DuplexStream) {
 async fn misuse_is_told_before_anything_is_sent() {
     let (connector, _far) = prepared(1);
     let (client, transport) = client_of(connector, ClientOptions::default()).await;
-    let max = MAX_RECORD_OCTETS;
+    let max = MAX_RECORD_BYTES;
     let refused = echo(&client, vec![0; max]).await;
     assert!(matches!(refused, Err(CallError::Transport(TransportError::Misuse(Misuse::CallTooLarge { .. })))));
     let refused = client.call(1, Payload::new(), ReplyShape::inline(max)).await;

@@ -24,7 +24,7 @@ use std::{
 use tokio::{net::UdpSocket, sync::Mutex};
 
 /// The largest call and the largest reply over UDP, in bytes: implementations of RPC agree on this without asking.
-pub const MAX_CLIENT_DATAGRAM_OCTETS: usize = 8800;
+pub const MAX_CLIENT_DATAGRAM_BYTES: usize = 8800;
 
 /// Times of a client's transport over UDP.
 #[derive(Clone, Copy, Debug)]
@@ -96,7 +96,7 @@ impl ClientTransport for UdpTransport {
     }
 
     fn limits(&self) -> Limits {
-        Limits::new(MAX_CLIENT_DATAGRAM_OCTETS, MAX_CLIENT_DATAGRAM_OCTETS)
+        Limits::new(MAX_CLIENT_DATAGRAM_BYTES, MAX_CLIENT_DATAGRAM_BYTES)
     }
 
     fn server(&self) -> SocketAddr {

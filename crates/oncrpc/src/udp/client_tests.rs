@@ -86,7 +86,7 @@ async fn answers_of_strangers_and_to_other_calls_are_ignored() {
 #[tokio::test]
 async fn an_answer_larger_than_it_may_be_is_ignored() {
     let (client, server, from) = pair(OPTIONS).await;
-    let max = crate::REPLY_HEADER_OCTETS + crate::MAX_AUTH_BODY_OCTETS + crate::MISMATCH_OCTETS;
+    let max = crate::REPLY_HEADER_BYTES + crate::MAX_AUTH_BODY_BYTES + crate::MISMATCH_BYTES;
     let answering = async {
         let call = receive(&server).await;
         let mut large = reply(&call, 1);
@@ -148,10 +148,10 @@ async fn calls_go_one_after_another_and_large_ones_not_at_all() {
     let (first, second, ()) = tokio::join!(call(&client), call(&client), answering);
     assert_eq!((first.unwrap().decoder.u32(), second.unwrap().decoder.u32()), (Ok(1), Ok(2)));
     let mut encoder = Encoder::new();
-    encoder.opaque(&vec![0; MAX_CLIENT_DATAGRAM_OCTETS]);
+    encoder.opaque(&vec![0; MAX_CLIENT_DATAGRAM_BYTES]);
     let failed = client.call(1, encoder.finish(), ReplyShape::inline(4)).await;
     assert!(matches!(failed, Err(CallError::Transport(TransportError::Misuse(Misuse::CallTooLarge { .. })))));
-    let failed = client.call(1, Payload::new(), ReplyShape::inline(MAX_CLIENT_DATAGRAM_OCTETS)).await;
+    let failed = client.call(1, Payload::new(), ReplyShape::inline(MAX_CLIENT_DATAGRAM_BYTES)).await;
     assert!(matches!(failed, Err(CallError::Transport(TransportError::Misuse(Misuse::ReplyTooLarge { .. })))));
 }
 

@@ -13,13 +13,13 @@ mod server;
 mod socket;
 mod sources;
 
-pub use client::{MAX_CLIENT_DATAGRAM_OCTETS, UdpClientOptions, UdpTransport};
+pub use client::{MAX_CLIENT_DATAGRAM_BYTES, UdpClientOptions, UdpTransport};
 pub use server::{Dropped, Endpoint, ServerHandle, ServerOptions, serve};
 pub use socket::{Datagrams, Local, Received, Socket};
 
 /// The largest datagram that is accepted, in bytes: this size passes whole through every network. Calls of the
 /// programs that are served over UDP have a tenth of it.
-pub const MAX_DATAGRAM_OCTETS: usize = 1232;
+pub const MAX_DATAGRAM_BYTES: usize = 1232;
 /// Calls that are executed at a time, in number, over one socket.
 pub const MAX_CALLS: usize = 64;
 /// Calls of one source ([`ClientNetwork`](crate::ClientNetwork)) that are executed at a time, in number.

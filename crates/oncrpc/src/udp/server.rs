@@ -7,10 +7,10 @@
 
 use super::{
     CALLS_BY_SOURCE_PER_SECOND, DATAGRAMS_A_TURN, Datagrams, Local, MAX_AMPLIFICATION, MAX_CALLS, MAX_CALLS_BY_SOURCE,
-    MAX_DATAGRAM_OCTETS, Received, sources::Sources,
+    MAX_DATAGRAM_BYTES, Received, sources::Sources,
 };
 use crate::{
-    CALL_HEADER_OCTETS, CallContext, ClientNetwork, Connection, Gone, GoneSignal, Handler, Limits, Outcome,
+    CALL_HEADER_BYTES, CallContext, ClientNetwork, Connection, Gone, GoneSignal, Handler, Limits, Outcome,
     TransportKind, message::Word,
 };
 use bytes::Bytes;
@@ -53,7 +53,7 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
-            max_datagram: MAX_DATAGRAM_OCTETS,
+            max_datagram: MAX_DATAGRAM_BYTES,
             max_calls: MAX_CALLS,
             max_calls_by_source: MAX_CALLS_BY_SOURCE,
             calls_by_source_per_second: NonZeroU32::new(CALLS_BY_SOURCE_PER_SECOND).unwrap_or(NonZeroU32::MIN),
@@ -325,7 +325,7 @@ impl<T: Datagrams> Driver<T> {
             return Err(Count::TooLarge);
         }
         let is_call = self.room.get(4..8) == Some(&Word::CALL.to_be_bytes()[..]);
-        if len < CALL_HEADER_OCTETS || !is_call || peer.port() == 0 || peer.ip().is_unspecified() {
+        if len < CALL_HEADER_BYTES || !is_call || peer.port() == 0 || peer.ip().is_unspecified() {
             return Err(Count::Malformed);
         }
         if local.is_some_and(|local| local.to_many) {

@@ -213,13 +213,13 @@ async fn what_is_no_call_is_answered_with_nothing_and_takes_nothing_of_a_share()
     }
     world.send(call(1, 0, &[]), "192.0.2.7:0");
     world.send(call(1, 0, &[]), "0.0.0.0:700");
-    world.send([call(1, 0, &[]), vec![0; MAX_DATAGRAM_OCTETS - 39]].concat(), A);
+    world.send([call(1, 0, &[]), vec![0; MAX_DATAGRAM_BYTES - 39]].concat(), A);
     let to_many = Local { address: [192, 0, 2, 1].into(), interface: 1, to_many: true };
     world.come.send(Ok((call(1, 0, &[]), A.parse().unwrap(), Some(to_many)))).unwrap();
     assert_eq!(world.sent().await, []);
     assert_eq!(world.dropped(), [("malformed", 7), ("too_large", 1), ("to_many", 1)]);
     // The largest datagram, and the only call of this second.
-    let largest = [call(1, 0, &[]), vec![0; MAX_DATAGRAM_OCTETS - 40]].concat();
+    let largest = [call(1, 0, &[]), vec![0; MAX_DATAGRAM_BYTES - 40]].concat();
     world.send(largest, A);
     let sent = world.sent().await;
     assert_eq!(reply(&sent[0].0).1, Err(Rejection::GarbageArgs));
@@ -253,7 +253,7 @@ async fn a_source_that_floods_has_its_share_and_others_have_theirs() {
 async fn an_answer_is_never_much_larger_than_its_question() {
     let world = World::new(ServerOptions::default());
     let question = call(1, OCTETS, &[0]).len();
-    let most = (question * MAX_AMPLIFICATION - crate::REPLY_HEADER_OCTETS) as u32 / 4 * 4;
+    let most = (question * MAX_AMPLIFICATION - crate::REPLY_HEADER_BYTES) as u32 / 4 * 4;
     world.send(call(1, OCTETS, &[most]), A);
     world.send(call(2, OCTETS, &[most + 4]), A);
     world.send(call(3, OCTETS, &[100_000]), A);

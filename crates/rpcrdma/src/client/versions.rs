@@ -31,7 +31,7 @@ const SUSPECTED: Duration = Duration::from_secs(60);
 /// Servers that are remembered; the oldest are forgotten first.
 const MAX_SERVERS: usize = 256;
 /// The most bytes of the file that are read. It limits the number of servers.
-const MAX_FILE_OCTETS: u64 = 32 << 10;
+const MAX_FILE_BYTES: u64 = 32 << 10;
 const FILE: &str = "rpcrdma/without-version-2";
 /// The last field of a line that is a suspicion.
 const UNSURE: &str = "?";
@@ -85,7 +85,7 @@ impl Entry {
 /// The servers that are remembered, the oldest first.
 fn read(file: &Path, now: u64) -> Vec<Entry> {
     let mut text = String::new();
-    let opened = fs::File::open(file).and_then(|file| file.take(MAX_FILE_OCTETS).read_to_string(&mut text));
+    let opened = fs::File::open(file).and_then(|file| file.take(MAX_FILE_BYTES).read_to_string(&mut text));
     if opened.is_err() {
         return Vec::new();
     }
@@ -266,7 +266,7 @@ mod tests {
     fn silence_counts_only_when_version_1_works_at_once() {
         let scratch = tempfile::tempdir().unwrap();
         let file = scratch.path().join("file");
-        let answered = || Event::Answered { xid: 1, inline_octets: 4, placed_octets: 0, retransmitted: true };
+        let answered = || Event::Answered { xid: 1, inline_bytes: 4, placed_bytes: 0, retransmitted: true };
         let lost = || Event::Closed { error: None };
         let waits = || Event::Reconnecting { pause: Duration::from_millis(100) };
         assert_eq!(after(&file, &[Event::NoVersion2(NoVersion2::Refused)]), Some(true), "the server said so");

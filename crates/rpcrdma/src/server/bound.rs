@@ -50,7 +50,7 @@ pub struct Server {
     kerberos: Option<Arc<AcceptGss>>,
     /// Counts operations of version 4.
     operations: Option<Arc<metrics::Later>>,
-    memory_octets: usize,
+    memory_bytes: usize,
     ports: Ports,
     on_device: Option<OnDevice>,
     tap: Option<Arc<dyn Tap>>,
@@ -75,7 +75,7 @@ impl Server {
             tracing::warn!("{told}");
         }
         let env = tokio_env().context("cannot read random numbers from the system")?;
-        let (memory_octets, reply_octets) = options.nfs.share(memory::budget(options.memory));
+        let (memory_bytes, reply_bytes) = options.nfs.share(memory::budget(options.memory));
         let operations = options.metrics.then(|| Arc::new(metrics::Later::default()));
         let kerberos = kerberos::start(&options, &env)?;
         let mut files_end = None;
@@ -83,7 +83,7 @@ impl Server {
             true => None,
             false => {
                 let observer = operations.clone().map(|numbers| numbers as Arc<dyn rpcrdma_nfsd::Observer>);
-                let version_4 = Version4Options::of(&options, reply_octets, observer);
+                let version_4 = Version4Options::of(&options, reply_bytes, observer);
                 let files = FileThreads::start(options.serving_threads()).context("cannot start threads for files")?;
                 files_end = Some(files.ended());
                 Some(served::build(&options, (&env, kerberos.clone()), files, version_4)?)
@@ -106,7 +106,7 @@ impl Server {
             temporary,
             kerberos,
             operations,
-            memory_octets,
+            memory_bytes,
             ports,
             on_device,
             tap,
@@ -129,9 +129,9 @@ impl Server {
     /// # Errors
     /// If threads cannot be started, or rpcbind cannot be reached.
     pub async fn start(self) -> Result<Running> {
-        let Self { env, options, nfsd, memory_octets, on_device, tap, .. } = &self;
+        let Self { env, options, nfsd, memory_bytes, on_device, tap, .. } = &self;
         let pool = on_device.as_ref().map_or_else(Pool::new, |on| Pool::over(on.device.pool()));
-        let memory = memory::Memory::new(pool, *memory_octets);
+        let memory = memory::Memory::new(pool, *memory_bytes);
         let mut tasks = JoinSet::new();
         let (programs, nfs) = self.programs(&memory, &mut tasks)?;
         let observer: Arc<dyn Observer> =

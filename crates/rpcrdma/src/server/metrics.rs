@@ -183,12 +183,12 @@ impl Observer for Counting {
                 self.connections.decrement(1);
             }
             Event::Sent(sent) => {
-                self.inline_out.increment(sent.inline_octets as u64);
+                self.inline_out.increment(sent.inline_bytes as u64);
                 match sent.kind {
                     MessageKind::Reply => {
                         self.replies.increment(1);
                         self.credits.set(sent.credit);
-                        self.placed.increment(sent.placed_octets);
+                        self.placed.increment(sent.placed_bytes);
                         self.write_chunks.increment(sent.write_chunks as u64);
                         self.reply_chunks.increment(sent.reply_chunk.into());
                         self.invalidations.increment(sent.invalidates.is_some().into());
@@ -198,10 +198,10 @@ impl Observer for Counting {
                     _ => self.other_messages.increment(1),
                 }
             }
-            Event::Called { inline_octets, pulled_octets, .. } => {
-                self.inline_in.increment(*inline_octets as u64);
-                self.pulled.increment(*pulled_octets as u64);
-                self.read_chunks.increment((*pulled_octets > 0).into());
+            Event::Called { inline_bytes, pulled_bytes, .. } => {
+                self.inline_in.increment(*inline_bytes as u64);
+                self.pulled.increment(*pulled_bytes as u64);
+                self.read_chunks.increment((*pulled_bytes > 0).into());
             }
             Event::Discarded { .. } => self.discarded.increment(1),
             Event::Stalled(Stall::Memory) => self.memory_stalls.increment(1),

@@ -111,15 +111,15 @@ pub(super) struct Version4Options {
     /// Whether files are delegated to clients.
     pub(super) delegations: bool,
     /// The most bytes that remembered replies may take.
-    pub(super) reply_octets: usize,
+    pub(super) reply_bytes: usize,
     /// Is called with each operation.
     pub(super) observer: Option<Arc<dyn Observer>>,
 }
 
 impl Version4Options {
-    pub(super) fn of(options: &Options, reply_octets: usize, observer: Option<Arc<dyn Observer>>) -> Self {
+    pub(super) fn of(options: &Options, reply_bytes: usize, observer: Option<Arc<dyn Observer>>) -> Self {
         let Options { lease, grace, host_locks, delegations, .. } = *options;
-        Self { lease, grace, host_locks, delegations, reply_octets, observer }
+        Self { lease, grace, host_locks, delegations, reply_bytes, observer }
     }
 }
 
@@ -146,7 +146,7 @@ pub(super) fn serve(
         .with_dialler(Arc::new(TcpDialler))
         .with_host_locks(options.host_locks)
         .with_delegations(options.delegations)
-        .with_cache_octets(options.reply_octets);
+        .with_cache_bytes(options.reply_bytes);
     if let Some(lease) = options.lease {
         version_4 = version_4.with_lease(lease);
     }

@@ -56,11 +56,11 @@ pub(super) struct Watched {
 impl Observer for Watched {
     fn event(&self, peer: SocketAddr, event: &Event) {
         match event {
-            Event::Called { inline_octets, pulled_octets, .. } => {
+            Event::Called { inline_bytes, pulled_bytes, .. } => {
                 self.tally.called();
-                self.tally.arrived(*inline_octets as u64 + *pulled_octets as u64);
+                self.tally.arrived(*inline_bytes as u64 + *pulled_bytes as u64);
             }
-            Event::Sent(sent) => self.tally.left(sent.inline_octets as u64 + sent.placed_octets),
+            Event::Sent(sent) => self.tally.left(sent.inline_bytes as u64 + sent.placed_bytes),
             _ => {}
         }
         self.inner.event(peer, event);

@@ -79,10 +79,10 @@ fn memory_that_is_too_small_for_the_next_attempt_is_not_lent_again() {
     let (mut calls, _receiver) = table(1, ReplyShape::inline(1));
     let lend = |calls: &mut Calls, octets| calls.lend(CALL, SinkPlace::Reply, octets).unwrap();
     let mut buffer = lend(&mut calls, 4096);
-    buffer.octets_mut()[0] = 0xAB;
+    buffer.bytes_mut()[0] = 0xAB;
     calls.restore(CALL, SinkPlace::Reply, buffer);
     let mut same = lend(&mut calls, 4096);
-    assert_eq!(same.octets_mut()[0], 0xAB, "what is large enough is used again");
+    assert_eq!(same.bytes_mut()[0], 0xAB, "what is large enough is used again");
     calls.restore(CALL, SinkPlace::Reply, same);
     assert!(lend(&mut calls, 5000).capacity() >= 5000);
     assert_eq!(calls.lend(CALL, SinkPlace::Item(0), 1).unwrap_err(), ExposeError::Refused, "there is no such result");
@@ -102,7 +102,7 @@ fn a_reply_comes_with_the_memory_that_belongs_to_it() {
     let item = |offered, returned| PlacedItem { offered, returned };
     let base = ReplyBase::Inline(bytes::Bytes::from_static(&[0; 12]));
     let reply = ReplyParts { base, items: vec![item(0, 0), item(0, 0), item(100, 60)].into() };
-    let answered = Event::Answered { xid: XID, inline_octets: 12, placed_octets: 60, retransmitted: false };
+    let answered = Event::Answered { xid: XID, inline_bytes: 12, placed_bytes: 60, retransmitted: false };
     assert_eq!(calls.complete(CALL, reply), Some(answered));
     let reply = receiver.try_recv().unwrap().unwrap();
     assert!(!reply.retransmitted, "it was sent once");

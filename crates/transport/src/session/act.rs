@@ -3,7 +3,7 @@
 //! Work goes to the queue pair, calls of the peer to the service when it is their turn, and the results of calls of
 //! ours to their callers. If the queue pair refuses work within its limits, the session ends.
 
-use super::{Session, UNTAKEN_OCTETS};
+use super::{Session, UNTAKEN_BYTES};
 use crate::{
     ConnectionError, Event, Stall,
     calls::Calls,
@@ -14,7 +14,7 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_engine::{Action, Answer, CallError, CloseCause, MessageKind, Segment, v1};
-use rpcrdma_fabric::{Refused, RefusedReason, RemoteSegment, Send, Token, Write};
+use rpcrdma_fabric::{Refused, RefusedReason, RemoteSegment, SendWork, Token, WriteWork};
 use std::task::Context;
 
 impl Session {
@@ -28,7 +28,8 @@ impl Session {
                         calls.sent(about.xid);
                     }
                     self.observer.event(self.peer, &Event::Sent(about));
-                    let send = Send { token: Token(about.xid.into()), octets, invalidate, solicited: false, signaled };
+                    let send =
+                        SendWork { token: Token(about.xid.into()), octets, invalidate, solicited: false, signaled };
                     let posted = self.qp.post_send(send);
                     if signaled && posted.is_ok() {
                         self.owe();
@@ -39,7 +40,7 @@ impl Session {
                 Action::Write { xid, to, octets } => {
                     let token = Token(xid.into());
                     self.untaken.write(octets.iter().map(Bytes::len).sum());
-                    let write = Write { token, octets, handle: to.handle, offset: to.offset, signaled: false };
+                    let write = WriteWork { token, octets, handle: to.handle, offset: to.offset, signaled: false };
                     let posted = self.qp.post_write(write);
                     self.posted(posted);
                 }
@@ -85,7 +86,7 @@ impl Session {
 
     /// Whether a call of the peer can be executed, because its answer would not have to wait behind others.
     pub(super) fn may_execute(&self) -> bool {
-        self.service.as_ref().is_some_and(Service::has_delivered) && self.untaken.octets < UNTAKEN_OCTETS
+        self.service.as_ref().is_some_and(Service::has_delivered) && self.untaken.octets < UNTAKEN_BYTES
     }
 
     /// Passes the next call to the service, if it may be executed now.
@@ -94,8 +95,8 @@ impl Session {
             return;
         }
         let executed = self.service.as_mut().and_then(|service| service.execute(cx));
-        if let Some(Executed { xid, inline_octets, pulled_octets }) = executed {
-            self.observer.event(self.peer, &Event::Called { xid, inline_octets, pulled_octets });
+        if let Some(Executed { xid, inline_bytes, pulled_bytes }) = executed {
+            self.observer.event(self.peer, &Event::Called { xid, inline_bytes, pulled_bytes });
         }
     }
 
@@ -128,7 +129,7 @@ impl Session {
     pub(super) fn post_receives(&mut self, count: usize) {
         self.observer.event(self.peer, &Event::ReceivesPosted { count });
         for _ in 0..count {
-            match self.inbox.receive(self.receive_octets, &*self.receives) {
+            match self.inbox.receive(self.receive_bytes, &*self.receives) {
                 Some(buffer) => {
                     let posted = self.qp.post_receive(buffer);
                     self.posted(posted);

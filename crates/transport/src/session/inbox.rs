@@ -7,7 +7,7 @@ use bytes::Bytes;
 use rpcrdma_env::{Allocator, Buffer, Scratch};
 
 /// Messages of at most this many bytes are copied: small calls and replies, whose copy costs less than an allocation.
-const COPIED_OCTETS: usize = 512;
+const COPIED_BYTES: usize = 512;
 /// The most receives that wait to be posted. They hold no memory if the pool can take it back.
 const SPARE_RECEIVES: usize = 16;
 
@@ -21,7 +21,7 @@ impl Inbox {
     /// The message in a receive.
     pub(super) fn take(&mut self, mut receive: Buffer) -> Bytes {
         let octets = receive.len();
-        if octets > COPIED_OCTETS {
+        if octets > COPIED_BYTES {
             return receive.freeze();
         }
         let message = self.scratch.write(octets, |out| out.extend_from_slice(receive.filled()));
@@ -46,7 +46,7 @@ mod tests {
 
     fn received(inbox: &mut Inbox, octets: usize) -> (Bytes, *const u8) {
         let mut receive = inbox.receive(4096, &Heap).unwrap();
-        receive.octets_mut()[..octets].fill(octets as u8);
+        receive.bytes_mut()[..octets].fill(octets as u8);
         receive.set_len(octets);
         let at = receive.filled().as_ptr();
         (inbox.take(receive), at)
@@ -55,13 +55,13 @@ mod tests {
     #[test]
     fn a_short_message_leaves_its_receive_and_a_long_one_stays() {
         let mut inbox = Inbox::default();
-        let (first, place) = received(&mut inbox, COPIED_OCTETS);
+        let (first, place) = received(&mut inbox, COPIED_BYTES);
         assert_ne!(first.as_ptr(), place);
         let (second, again) = received(&mut inbox, 7);
         assert_eq!(again, place, "the same receive");
-        assert_eq!((&first[..], &second[..]), (&[0; COPIED_OCTETS][..], &[7; 7][..]), "each as it came");
-        let (long, place) = received(&mut inbox, COPIED_OCTETS + 1);
-        assert_eq!((long.as_ptr(), long.len()), (place, COPIED_OCTETS + 1));
+        assert_eq!((&first[..], &second[..]), (&[0; COPIED_BYTES][..], &[7; 7][..]), "each as it came");
+        let (long, place) = received(&mut inbox, COPIED_BYTES + 1);
+        assert_eq!((long.as_ptr(), long.len()), (place, COPIED_BYTES + 1));
         let (_, other) = received(&mut inbox, 7);
         assert_ne!(other, place, "its memory is in use");
     }

@@ -1,7 +1,7 @@
 //! A peer that is only a queue pair: it sends what a test orders, and keeps what it receives.
 
 use bytes::Bytes;
-use rpcrdma_fabric::{Buffer, Completion, Connected, ConnectionParams, Pending, Receives, Send, Token};
+use rpcrdma_fabric::{Buffer, Completion, Connected, ConnectionParams, Pending, Receives, SendWork, Token};
 use std::{collections::VecDeque, future::poll_fn, task::Poll};
 
 /// The parameters of a connection: this many receives of 4 KiB, and four RDMA Reads at once in each direction.
@@ -72,6 +72,7 @@ impl End {
 
     /// Posts a message, whether there is a credit or not. It goes out when the queue pair is next polled.
     pub fn post(&mut self, octets: Vec<Bytes>, invalidate: Option<u32>) {
-        let _ = self.qp.post_send(Send { token: Token(1), octets: octets.into(), invalidate, ..Send::default() });
+        let _ =
+            self.qp.post_send(SendWork { token: Token(1), octets: octets.into(), invalidate, ..SendWork::default() });
     }
 }

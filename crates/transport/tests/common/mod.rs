@@ -94,7 +94,7 @@ async fn serve(
                 env.clock.sleep_until(env.clock.now() + Duration::from_nanos(nanos)).await;
             }
             let mut buffer = context.connection.allocator.allocate(len.max(1)).await;
-            buffer.octets_mut()[..len].copy_from_slice(&pattern(len, seed));
+            buffer.bytes_mut()[..len].copy_from_slice(&pattern(len, seed));
             buffer.set_len(len);
             results.u32(seed);
             results.item(buffer.freeze());

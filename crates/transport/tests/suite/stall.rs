@@ -8,7 +8,8 @@ use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Clock};
 use rpcrdma_fabric::{
     AcceptError, Buffer, Capabilities, CloseReason, Completion, Connected, ConnectionInfo, ConnectionParams, Fabric,
-    Incoming, Lent, Pending, QueuePair, Read, Refused, RefusedReason, RemoteSegment, Send, Token, WorkKind, Write,
+    Incoming, Lent, Pending, QueuePair, ReadWork, Refused, RefusedReason, RemoteSegment, SendWork, Token, WorkKind,
+    WriteWork,
 };
 use rpcrdma_sim::World;
 use rpcrdma_transport::{
@@ -39,7 +40,7 @@ struct Dead {
     info: ConnectionInfo,
     capabilities: Capabilities,
     says: VecDeque<Bytes>,
-    held: VecDeque<Read>,
+    held: VecDeque<ReadWork>,
     /// Sends that the peer has not completed, and the number of all.
     sent: VecDeque<Token>,
     answers: usize,
@@ -67,15 +68,15 @@ impl QueuePair for Dead {
     fn posted_receives(&self) -> usize {
         0
     }
-    fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
+    fn post_send(&mut self, send: SendWork) -> Result<(), Refused<SendWork>> {
         self.answers += 1;
         self.sent.extend(send.signaled.then_some(send.token));
         Ok(())
     }
-    fn post_write(&mut self, _: Write) -> Result<(), Refused<Write>> {
+    fn post_write(&mut self, _: WriteWork) -> Result<(), Refused<WriteWork>> {
         Ok(())
     }
-    fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>> {
+    fn post_read(&mut self, read: ReadWork) -> Result<(), Refused<ReadWork>> {
         self.held.push_back(read);
         self.most_held.fetch_max(self.held.len(), Ordering::Relaxed);
         Ok(())
@@ -110,7 +111,7 @@ impl QueuePair for Dead {
         }
         std::task::ready!(self.due.as_mut().poll(cx));
         self.due = self.clock.sleep_until(self.clock.now() + drip);
-        let Some(Read { token, mut sink, .. }) = self.held.pop_front() else { return Poll::Pending };
+        let Some(ReadWork { token, mut sink, .. }) = self.held.pop_front() else { return Poll::Pending };
         sink.set_len(sink.capacity());
         Poll::Ready(Completion::Read { token, sink })
     }

@@ -36,7 +36,7 @@ fn place(memory: &mut Lent) -> (usize, usize) {
     match memory {
         Lent::Source(octets) => (octets.as_ptr() as usize, octets.len()),
         Lent::Sink(buffer) => {
-            let octets = buffer.octets_mut();
+            let octets = buffer.bytes_mut();
             (octets.as_mut_ptr() as usize, octets.len())
         }
     }
@@ -46,11 +46,11 @@ impl VerbsQueuePair {
     pub(super) fn lend(&mut self, token: Token, mut memory: Lent) -> Result<RemoteSegment, Refused<Lent>> {
         let limits = self.shared.capabilities();
         let (address, octets) = place(&mut memory);
-        let length = u32::try_from(octets).ok().filter(|_| octets <= limits.max_exposure_octets);
+        let length = u32::try_from(octets).ok().filter(|_| octets <= limits.max_exposure_bytes);
         let checked = match (self.phase, length) {
             (Phase::Open | Phase::Suspect(_), _) if octets == 0 => Err(RefusedReason::Empty),
             (Phase::Open | Phase::Suspect(_), None) => {
-                Err(RefusedReason::Limit { what: "the length of an exposure", max: limits.max_exposure_octets })
+                Err(RefusedReason::Limit { what: "the length of an exposure", max: limits.max_exposure_bytes })
             }
             (Phase::Open | Phase::Suspect(_), Some(_)) if self.exposures.len() >= limits.max_exposures => {
                 Err(RefusedReason::Limit { what: "the number of exposures", max: limits.max_exposures })

@@ -28,8 +28,8 @@ use kind::wanted;
 use receives::PostedReceive;
 use rpcrdma_env::{Buffer, Timestamp};
 use rpcrdma_fabric::{
-    BoxFuture, Capabilities, CloseReason, Completion, ConnectionInfo, Lent, QueuePair, Read, Receives, Refused,
-    RefusedReason, RemoteSegment, Send, Spin, Token, Write,
+    BoxFuture, Capabilities, CloseReason, Completion, ConnectionInfo, Lent, QueuePair, ReadWork, Receives, Refused,
+    RefusedReason, RemoteSegment, SendWork, Spin, Token, WriteWork,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -191,19 +191,19 @@ impl VerbsQueuePair {
             return Err(RefusedReason::Limit { what: "the number of slices", max: limits.max_gather });
         }
         let total = octets.iter().try_fold(0_usize, |sum, slice| sum.checked_add(slice.len()));
-        if total.is_none_or(|total| total > limits.max_message_octets) {
-            return Err(RefusedReason::Limit { what: "the length of a message", max: limits.max_message_octets });
+        if total.is_none_or(|total| total > limits.max_message_bytes) {
+            return Err(RefusedReason::Limit { what: "the length of a message", max: limits.max_message_bytes });
         }
         Ok(())
     }
 
-    fn takes_read(&self, read: &Read) -> Result<(), RefusedReason> {
+    fn takes_read(&self, read: &ReadWork) -> Result<(), RefusedReason> {
         self.takes_work()?;
         if self.info.ord == 0 {
             return Err(RefusedReason::Unsupported("RDMA Read"));
         }
         let limits = self.shared.capabilities();
-        let max = limits.max_message_octets;
+        let max = limits.max_message_bytes;
         if read.sources.iter().any(|source| source.length as usize > max) {
             return Err(RefusedReason::Limit { what: "the length of a message", max });
         }
@@ -337,7 +337,7 @@ impl QueuePair for VerbsQueuePair {
         self.receives.len()
     }
 
-    fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
+    fn post_send(&mut self, send: SendWork) -> Result<(), Refused<SendWork>> {
         let mut checked = self.takes_message(&send.octets);
         if send.invalidate.is_some() && !self.shared.capabilities().send_with_invalidate {
             checked = checked.and(Err(RefusedReason::Unsupported("Send with Invalidate")));
@@ -351,7 +351,7 @@ impl QueuePair for VerbsQueuePair {
         }
     }
 
-    fn post_write(&mut self, write: Write) -> Result<(), Refused<Write>> {
+    fn post_write(&mut self, write: WriteWork) -> Result<(), Refused<WriteWork>> {
         match self.takes_message(&write.octets) {
             Ok(()) => {
                 self.waiting.push_back(Work::Write(write));
@@ -361,7 +361,7 @@ impl QueuePair for VerbsQueuePair {
         }
     }
 
-    fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>> {
+    fn post_read(&mut self, read: ReadWork) -> Result<(), Refused<ReadWork>> {
         match self.takes_read(&read) {
             Ok(()) => self.queue_read(read),
             Err(reason) => Err(Refused { reason, returned: read }),

@@ -17,13 +17,14 @@ use crate::{
 use bytes::Bytes;
 use rpcrdma_env::{Allocator, Buffer};
 use rpcrdma_fabric::{
-    CloseReason, Completion, FenceCause, Read, Refused, RefusedReason, RemoteSegment, Send, WorkError, WorkKind, Write,
+    CloseReason, Completion, FenceCause, ReadWork, Refused, RefusedReason, RemoteSegment, SendWork, WorkError,
+    WorkKind, WriteWork,
 };
 use smallvec::SmallVec;
 use std::{ffi::c_int, io, ptr};
 
 /// Slices of at most so many bytes that lie outside of the pool are copied: that costs less than a registration.
-const COPY_OCTETS: usize = 4096;
+const COPY_BYTES: usize = 4096;
 /// The most requests in one list.
 const LIST: usize = 16;
 /// Most lists are short: so many requests need no memory.
@@ -33,8 +34,8 @@ const REPORT_EVERY: usize = 16;
 
 /// Work that waits for the device, or that the device has.
 pub(super) enum Work {
-    Send(Send),
-    Write(Write),
+    Send(SendWork),
+    Write(WriteWork),
     Read(ReadPart),
     /// Binds the window of an exposure.
     Bind(u32),
@@ -54,7 +55,7 @@ pub(super) struct ReadPart {
 
 /// A Read whose parts are not all done.
 pub(super) struct Reading {
-    pub(super) read: Read,
+    pub(super) read: ReadWork,
     parts: usize,
     pub(super) error: Option<WorkError>,
     /// The sink's registration, if it does not lie in the pool.
@@ -73,7 +74,7 @@ pub(super) struct Posted {
 
 impl Reading {
     /// The Read, when the device is done with it.
-    pub(super) fn take(self) -> Read {
+    pub(super) fn take(self) -> ReadWork {
         drop(self.region);
         self.read
     }
@@ -105,8 +106,8 @@ fn request(number: u64, opcode: c_int) -> verbs::SendWork {
 }
 
 impl VerbsQueuePair {
-    pub(super) fn queue_read(&mut self, mut read: Read) -> Result<(), Refused<Read>> {
-        let octets = read.sink.octets_mut();
+    pub(super) fn queue_read(&mut self, mut read: ReadWork) -> Result<(), Refused<ReadWork>> {
+        let octets = read.sink.bytes_mut();
         let (address, octets) = (octets.as_mut_ptr() as usize, octets.len());
         // SAFETY: the sink goes into the table of Reads, beside the region, and nothing touches it there.
         let (key, region) = match unsafe { self.domain.key(address, octets, verbs::ACCESS_LOCAL_WRITE) } {
@@ -183,7 +184,7 @@ impl VerbsQueuePair {
                 (request.remote_addr, request.rkey) = (part.source.offset, part.source.handle);
                 match self.reads.get_mut(&part.read) {
                     Some(reading) => {
-                        let address = reading.read.sink.octets_mut().as_mut_ptr() as u64 + part.at as u64;
+                        let address = reading.read.sink.bytes_mut().as_mut_ptr() as u64 + part.at as u64;
                         let (length, lkey) = (part.source.length, reading.key.local);
                         gathered.slices.push(verbs::Slice { addr: address, length, lkey });
                         self.reads_posted += 1;
@@ -251,14 +252,14 @@ impl VerbsQueuePair {
     fn gather(&self, octets: &[Bytes]) -> io::Result<Gathered> {
         let mut gathered = Gathered::default();
         let outside = |slice: &&Bytes| {
-            let little = (1..=COPY_OCTETS).contains(&slice.len());
+            let little = (1..=COPY_BYTES).contains(&slice.len());
             little && self.domain.slab_key(slice.as_ptr() as usize, slice.len()).is_none()
         };
         let little: usize = octets.iter().filter(outside).map(Bytes::len).sum();
         let mut copy = None;
         if little > 0 {
             let mut buffer = self.shared.slab_pool().try_allocate(little);
-            let space = buffer.as_mut().map(|buffer| buffer.octets_mut().as_mut_ptr() as usize);
+            let space = buffer.as_mut().map(|buffer| buffer.bytes_mut().as_mut_ptr() as usize);
             // If the pool has no room, each is registered, like long ones.
             if let Some(Ok(key)) = space.and_then(|space| self.domain.slab_key(space, little)) {
                 copy = buffer.map(|buffer| (buffer, key, 0));
@@ -268,7 +269,7 @@ impl VerbsQueuePair {
             let length = u32::try_from(slice.len()).unwrap_or(u32::MAX);
             let (address, lkey) = match &mut copy {
                 Some((buffer, key, used)) if outside(&slice) => {
-                    let to = &mut buffer.octets_mut()[*used..*used + slice.len()];
+                    let to = &mut buffer.bytes_mut()[*used..*used + slice.len()];
                     to.copy_from_slice(slice);
                     *used += slice.len();
                     (to.as_ptr() as u64, key.local)
@@ -363,7 +364,7 @@ impl VerbsQueuePair {
             return;
         }
         if let Some(reading) = self.reads.remove(&part.read) {
-            let Read { token, mut sink, sources } = reading.take();
+            let ReadWork { token, mut sink, sources } = reading.take();
             sink.set_len(sources.iter().map(|source| source.length as usize).sum());
             self.out.push_back(Completion::Read { token, sink });
         }

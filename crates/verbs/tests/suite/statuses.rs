@@ -8,8 +8,8 @@ use super::in_use;
 use bytes::Bytes;
 use rpcrdma_env::{Buffer, tokio_env};
 use rpcrdma_fabric::{
-    CloseReason, Completion, Connected, ConnectionParams, Fabric, Read, Receives, RemoteSegment, Send, Token,
-    WorkError, WorkKind, Write,
+    CloseReason, Completion, Connected, ConnectionParams, Fabric, ReadWork, Receives, RemoteSegment, SendWork, Token,
+    WorkError, WorkKind, WriteWork,
 };
 use rpcrdma_verbs::{Config, Device, Verbs};
 use std::{
@@ -43,8 +43,13 @@ fn buffer(octets: usize) -> Buffer {
     Buffer::from_vec(vec![0; octets])
 }
 
-fn send(octets: usize) -> Send {
-    Send { token: Token(1), octets: vec![Bytes::from(vec![7; octets])].into(), signaled: true, ..Send::default() }
+fn send(octets: usize) -> SendWork {
+    SendWork {
+        token: Token(1),
+        octets: vec![Bytes::from(vec![7; octets])].into(),
+        signaled: true,
+        ..SendWork::default()
+    }
 }
 
 /// A connection whose two ends have receives of these lengths. The connecting end has sent the first Send.
@@ -157,7 +162,7 @@ async fn an_access_that_the_peer_does_not_allow() {
             let (mut a, mut b) = join(&verbs, address, &[8], &[8]).await;
             let (handle, offset) = (0x00BA_D500, 0);
             let (kind, refused) = if reads {
-                let read = Read {
+                let read = ReadWork {
                     token: Token(2),
                     sink: buffer(8),
                     sources: vec![RemoteSegment { handle, length: 8, offset }],
@@ -165,7 +170,7 @@ async fn an_access_that_the_peer_does_not_allow() {
                 (WorkKind::Read, a.post_read(read).is_err())
             } else {
                 let octets = vec![Bytes::from_static(b"12345678")];
-                let write = Write { token: Token(2), octets: octets.into(), handle, offset, signaled: true };
+                let write = WriteWork { token: Token(2), octets: octets.into(), handle, offset, signaled: true };
                 (WorkKind::Write, a.post_write(write).is_err())
             };
             assert!(!refused);

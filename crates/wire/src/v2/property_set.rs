@@ -72,15 +72,15 @@ impl PropertySet {
         }
     }
 
-    /// Splits the set into sets of at most `max_octets` each when encoded; at least one set. A property that is larger
+    /// Splits the set into sets of at most `max_bytes` each when encoded; at least one set. A property that is larger
     /// than that is alone in a set that is too large, which needs several messages.
     // V2-6.3.4-c
-    pub fn split(self, max_octets: usize) -> Vec<PropertySet> {
+    pub fn split(self, max_bytes: usize) -> Vec<PropertySet> {
         let mut sets = Vec::new();
         let (mut set, mut octets) = (PropertySet::default(), Self::COUNT_OCTETS);
         for property in self.0 {
             let len = property.encoded_len();
-            if !set.0.is_empty() && octets + len > max_octets {
+            if !set.0.is_empty() && octets + len > max_bytes {
                 sets.push(std::mem::take(&mut set));
                 octets = Self::COUNT_OCTETS;
             }

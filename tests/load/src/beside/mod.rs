@@ -37,9 +37,9 @@ use turns::Load;
 
 /// The file that is read and written: it is in memory completely.
 const FILE: &str = "file";
-const FILE_OCTETS: u64 = 256 << 20;
+const FILE_BYTES: u64 = 256 << 20;
 /// Bytes of the blocks with which the file is made.
-const BLOCK_OCTETS: usize = 1 << 20;
+const BLOCK_BYTES: usize = 1 << 20;
 /// How long a turn of one version lasts.
 const SLICE: Duration = Duration::from_millis(100);
 /// How many pairs of slices run before those that count.
@@ -116,7 +116,7 @@ impl Calls {
             Self::Read4K => (false, 4 << 10, 8),
             Self::Read4KAlone => (false, 4 << 10, 1),
         };
-        Load::new(writes, block, depth, FILE_OCTETS)
+        Load::new(writes, block, depth, FILE_BYTES)
     }
 
     /// The least that version 4 has to reach, as a fraction of version 3's rate.
@@ -155,8 +155,8 @@ pub fn run(program: &Path, folder: &Path, arguments: &Arguments) -> anyhow::Resu
 /// Makes a file whose pages are all in memory, and on the disk.
 fn make_file(path: &Path) -> anyhow::Result<()> {
     let mut file = LocalFile::create(path).with_context(|| path.display().to_string())?;
-    let block = vec![0x5A; BLOCK_OCTETS];
-    for _ in 0..FILE_OCTETS / BLOCK_OCTETS as u64 {
+    let block = vec![0x5A; BLOCK_BYTES];
+    for _ in 0..FILE_BYTES / BLOCK_BYTES as u64 {
         file.write_all(&block)?;
     }
     file.sync_all()?;

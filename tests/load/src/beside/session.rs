@@ -13,9 +13,9 @@ use rpcrdma_xdr::ItemData;
 /// The minor version.
 const MINOR: u32 = 2;
 /// Bytes of a call or reply besides 1 MiB of data: Linux asks for a similar amount.
-const HEADROOM_OCTETS: u32 = 4096;
+const HEADROOM_BYTES: u32 = 4096;
 /// The largest data of a call.
-const DATA_OCTETS: u32 = 1 << 20;
+const DATA_BYTES: u32 = 1 << 20;
 
 /// A session over one connection.
 pub(super) struct Session {
@@ -49,7 +49,7 @@ impl Session {
     pub(super) async fn new(client: &Client, name: &str, slots: u32) -> anyhow::Result<Self> {
         let exchange = ops::ExchangeId::new(ClientName::from(name), Verifier([1; 8]), exchange_id::USE_NON_PNFS);
         let known = only!(send(client, vec![Args::ExchangeId(exchange)]).await?, ExchangeId);
-        let channel = ops::ChannelAttributes::new(DATA_OCTETS + HEADROOM_OCTETS, 2_048, 8, slots);
+        let channel = ops::ChannelAttributes::new(DATA_BYTES + HEADROOM_BYTES, 2_048, 8, slots);
         let create = ops::CreateSession::new(&known, channel);
         let created = only!(send(client, vec![Args::CreateSession(create)]).await?, CreateSession);
         let given = created.fore.max_requests;

@@ -21,7 +21,7 @@ const DEPTH: usize = 3;
 /// The longest pause between operations.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The most bytes of the file that the command copies.
-const COPIED_OCTETS: u64 = 3 << 20;
+const COPIED_BYTES: u64 = 3 << 20;
 /// The command's pause between copies.
 const COPY_PAUSE: Duration = Duration::from_secs(2);
 
@@ -203,7 +203,7 @@ pub(super) async fn command(place: Place, (rdma, mount): (SocketAddr, SocketAddr
         let url = format!("nfs://{rdma}/copied?mountport={}&rpcrdma={version}", mount.port());
         let copied = {
             let (out, back, program) = (out.clone(), back.clone(), place.program.clone());
-            let octets = files::data(&random, 1 + random.below(COPIED_OCTETS));
+            let octets = files::data(&random, 1 + random.below(COPIED_BYTES));
             tokio::task::spawn_blocking(move || -> anyhow::Result<()> {
                 fs::write(&out, &octets)?;
                 let run = |command: &mut Command| -> anyhow::Result<()> {

@@ -19,7 +19,7 @@ const SLOTS: u32 = 8;
 /// Bytes of calls and replies that the client asks for.
 const MESSAGE_OCTETS: u32 = 1 << 20;
 /// Bytes of replies that the server shall remember.
-const CACHED_OCTETS: u32 = 2_048;
+const CACHED_BYTES: u32 = 2_048;
 
 /// READ and WRITE, for share access and share deny.
 pub const BOTH: u32 = 3;
@@ -41,7 +41,7 @@ pub const BACK: u32 = 2;
 
 /// The same with these flags.
 pub fn create_session_with(client: u64, sequence: u32, slots: u32, flags: u32) -> Xdr {
-    let channel = |xdr: Xdr| xdr.words(&[0, MESSAGE_OCTETS, MESSAGE_OCTETS, CACHED_OCTETS, 64, slots, 0]);
+    let channel = |xdr: Xdr| xdr.words(&[0, MESSAGE_OCTETS, MESSAGE_OCTETS, CACHED_BYTES, 64, slots, 0]);
     let xdr = channel(channel(Xdr::default().u64(client).words(&[sequence, flags])));
     // The server calls with AUTH_NONE.
     xdr.words(&[0x4000_0000, 1, 0])

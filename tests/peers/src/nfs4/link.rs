@@ -162,7 +162,7 @@ impl Link {
     }
 
     /// Sends any bytes as arguments, and returns the status of the reply.
-    pub fn call_octets(&mut self, args: &[u8]) -> Status {
+    pub fn call_bytes(&mut self, args: &[u8]) -> Status {
         self.send_args(args);
         self.hear().1
     }

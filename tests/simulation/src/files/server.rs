@@ -4,7 +4,7 @@
 use super::{SERVER, Scene, disk::Disk};
 use crate::{lock, scratch::scratch};
 use rpcrdma_fabric::Fabric;
-use rpcrdma_nfsd::{Export, Identities, Nfsd, Queue, SECRET_OCTETS, Squash, StateDirectory};
+use rpcrdma_nfsd::{Export, Identities, Nfsd, Queue, SECRET_BYTES, Squash, StateDirectory};
 use rpcrdma_oncrpc::Handler;
 use rpcrdma_sim::Task;
 use rpcrdma_transport::{Quiet, Server as Transport, ServerMemory, ServerOptions};
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 pub(super) const NFS: SocketAddr = SocketAddr::new(SERVER, 20_049);
 pub(super) const MOUNT: SocketAddr = SocketAddr::new(SERVER, 20_048);
 /// Bytes for calls.
-const MEMORY_OCTETS: usize = 4 << 20;
+const MEMORY_BYTES: usize = 4 << 20;
 
 pub(super) struct Server {
     scene: Scene,
@@ -42,7 +42,7 @@ impl Server {
         let state = StateDirectory::open(self.scratch.path(), &*env.random).expect("a state directory");
         let everybody = Identities { squash: Squash::None, ..Identities::default() };
         let export = Export::new("/", self.disk.clone()).with_identities(everybody);
-        let nfsd = Nfsd::new(vec![export], [7; SECRET_OCTETS], &env).expect("one export");
+        let nfsd = Nfsd::new(vec![export], [7; SECRET_BYTES], &env).expect("one export");
         let nfsd = nfsd.with_version_2((&state, 1, Queue::in_place()), true, &env).expect("a table of handles");
         self.listen(NFS, nfsd.nfs());
         self.listen(MOUNT, nfsd.mount());
@@ -51,7 +51,7 @@ impl Server {
     fn listen(&self, address: SocketAddr, handler: Arc<dyn Handler>) {
         let (world, fabric, tasks) = (self.scene.world.clone(), self.fabric.clone(), self.tasks.clone());
         let listening = self.scene.world.spawn(async move {
-            let memory = ServerMemory::budget(MEMORY_OCTETS);
+            let memory = ServerMemory::budget(MEMORY_BYTES);
             let options = ServerOptions::default();
             let server = Transport::new(&*fabric, handler, memory, world.env(), options, Arc::new(Quiet));
             let mut listener = fabric.listen(address).await.expect("a port");

@@ -8,9 +8,9 @@ use crate::{tally::Tally, work::pattern};
 use bytes::Bytes;
 use rpcrdma_env::{Buffer, Random, SeededRandom};
 use rpcrdma_fabric::{
-    Completion, Connected, ConnectionParams, Lent, Read, ReceivePool as _, Receives, Send, SharedReceives,
+    Completion, Connected, ConnectionParams, Lent, ReadWork, ReceivePool as _, Receives, SendWork, SharedReceives,
 };
-use rpcrdma_fabric::{RemoteSegment, Token, Write};
+use rpcrdma_fabric::{RemoteSegment, Token, WriteWork};
 use rpcrdma_sim::World;
 use rpcrdma_wire::{
     PrivateData,
@@ -33,7 +33,7 @@ const MEMORY: usize = 24;
 /// The most actions on one connection.
 const MAX_ACTS: u64 = 150;
 /// Bytes of most receives.
-const RECEIVE_OCTETS: usize = 8192;
+const RECEIVE_BYTES: usize = 8192;
 /// How often an enemy stays silent because it has no credits, before it sends nevertheless.
 const MAX_HEED: u32 = 40;
 
@@ -96,7 +96,7 @@ pub(super) fn params(random: &dyn Random) -> (ConnectionParams, Option<Arc<Share
         }
     };
     let count = if random.below(4) == 0 { 1 + random.below(3) } else { 96 };
-    let octets = if random.below(6) == 0 { 1024 } else { RECEIVE_OCTETS };
+    let octets = if random.below(6) == 0 { 1024 } else { RECEIVE_BYTES };
     let buffers = (0..count).map(|_| Buffer::from_vec(vec![0; octets]));
     let (receives, shared) = if random.below(4) == 0 {
         let pool = SharedReceives::new();
@@ -201,7 +201,7 @@ impl Enemy {
         if self.known.sent.len() > MEMORY {
             self.known.sent.pop_front();
         }
-        let _ = self.qp.post_send(Send { octets: vec![octets].into(), invalidate, ..Send::default() });
+        let _ = self.qp.post_send(SendWork { octets: vec![octets].into(), invalidate, ..SendWork::default() });
     }
 
     /// Lends memory of any size, for reading or for writing.
@@ -255,11 +255,11 @@ impl Enemy {
         let length = length.min(1 << 20);
         if self.random.below(2) == 0 {
             let octets = vec![pattern(length as usize, 11).into()];
-            let _ = self.qp.post_write(Write { octets: octets.into(), handle, offset, ..Write::default() });
+            let _ = self.qp.post_write(WriteWork { octets: octets.into(), handle, offset, ..WriteWork::default() });
         } else {
             let sink = Buffer::from_vec(vec![0; length as usize]);
             let sources = vec![RemoteSegment { handle, length, offset }];
-            let _ = self.qp.post_read(Read { token: Token(2), sink, sources });
+            let _ = self.qp.post_read(ReadWork { token: Token(2), sink, sources });
         }
     }
 

@@ -17,7 +17,7 @@ use crate::{
 use bytes::Bytes;
 use chunks::{Lending, Loans};
 use rpcrdma_env::{Buffer, Random, SeededRandom};
-use rpcrdma_fabric::{Completion, Connected, ConnectionParams, Fabric as _, Receives, Send};
+use rpcrdma_fabric::{Completion, Connected, ConnectionParams, Fabric as _, Receives, SendWork};
 use rpcrdma_oncrpc::{CallError, RemoteError, TransportError};
 use rpcrdma_sim::{SimConfig, SimFabric};
 use rpcrdma_transport::Versions;
@@ -32,7 +32,7 @@ use std::{
     task::Poll,
     time::Duration,
 };
-use talk::{Heard, INLINE_OCTETS, RECEIVES, Talk};
+use talk::{Heard, INLINE_BYTES, RECEIVES, Talk};
 
 /// Process numbers of strangers begin here.
 const PROCESSES: u64 = 200;
@@ -107,13 +107,13 @@ struct Stranger {
 }
 
 fn receive() -> Buffer {
-    Buffer::from_vec(vec![0; INLINE_OCTETS as usize])
+    Buffer::from_vec(vec![0; INLINE_BYTES as usize])
 }
 
 impl Stranger {
     async fn connect(&self, version: u32) -> Option<Line> {
         let remote_invalidation = rpcrdma_fabric::Fabric::capabilities(&self.fabric).remote_invalidation;
-        let block = PrivateData { remote_invalidation, send_size: INLINE_OCTETS, receive_size: INLINE_OCTETS };
+        let block = PrivateData { remote_invalidation, send_size: INLINE_BYTES, receive_size: INLINE_BYTES };
         let receives = Receives::Own((0..RECEIVES).map(|_| receive()).collect());
         let private_data = Bytes::copy_from_slice(&block.to_octets());
         let params = ConnectionParams { private_data, ird: 16, ord: 0, receives };
@@ -234,6 +234,6 @@ impl Stranger {
 
 impl Line {
     fn send(&mut self, octets: Bytes) -> Option<()> {
-        self.qp.post_send(Send { octets: vec![octets].into(), ..Send::default() }).ok()
+        self.qp.post_send(SendWork { octets: vec![octets].into(), ..SendWork::default() }).ok()
     }
 }

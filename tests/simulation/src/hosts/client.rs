@@ -66,7 +66,7 @@ impl ClientHost {
         let mut options = ClientOptions::default();
         options.versions = plan.versions;
         options.credits = plan.credits;
-        options.inline_octets = plan.inline_octets;
+        options.inline_bytes = plan.inline_bytes;
         options.reverse = (plan.reverse > 0).then(|| Reverse { handler: host.router(), credits: plan.reverse });
         let (fabric, env, observer) = (host.fabric.clone(), host.env.clone(), host.observer());
         let (world, tasks, transport) = (host.common.world.clone(), host.tasks.clone(), self.transport.clone());

@@ -34,7 +34,7 @@ impl ServerHost {
         let mut options = ServerOptions::default();
         options.versions = plan.versions;
         options.credits = plan.credits;
-        options.inline_octets = plan.inline_octets;
+        options.inline_bytes = plan.inline_bytes;
         options.reverse_credits = plan.reverse;
         let budget = ServerMemory::budget(plan.memory);
         let watched = |name, inner, allowance| watched(&host.common, &host.faults, name, inner, allowance);

@@ -23,9 +23,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// COMPOUND's number, and the largest reply that the client accepts.
 const COMPOUND: u32 = 1;
-const REPLY_OCTETS: usize = 3_072;
+const REPLY_BYTES: usize = 3_072;
 /// Bytes of the server's calls and their replies.
-const BACK_OCTETS: u32 = 4_096 - 28;
+const BACK_BYTES: u32 = 4_096 - 28;
 /// Slots of a session, and connections of a client.
 const SLOTS: usize = 3;
 const CONNECTIONS: usize = 2;
@@ -128,7 +128,7 @@ impl Client {
     async fn send(&mut self, call: &Arguments) -> Results<ItemData> {
         let mut at = self.random.below(CONNECTIONS as u64) as usize;
         loop {
-            let answered = self.connections[at].0.call_inline(COMPOUND, call, REPLY_OCTETS).await;
+            let answered = self.connections[at].0.call_inline(COMPOUND, call, REPLY_BYTES).await;
             match answered {
                 Ok(results) => return results,
                 Err(CallError::Transport(error)) => {
@@ -159,8 +159,8 @@ impl Client {
         }
         self.scene.tally.count("nfs4: a call comes over two connections at once");
         let (other, twin) = (self.connections[1].0.clone(), call.clone());
-        let twin = self.scene.world.spawn(async move { other.call_inline(COMPOUND, &twin, REPLY_OCTETS).await });
-        let first = self.connections[0].0.call_inline(COMPOUND, call, REPLY_OCTETS).await;
+        let twin = self.scene.world.spawn(async move { other.call_inline(COMPOUND, &twin, REPLY_BYTES).await });
+        let first = self.connections[0].0.call_inline(COMPOUND, call, REPLY_BYTES).await;
         let second = twin.await;
         match (first, second) {
             (Ok(first), Ok(second)) => {
@@ -258,7 +258,7 @@ impl Client {
         let channel = ops::ChannelAttributes::new(8_192, 2_048, 8, SLOTS as u32);
         let mut create = ops::CreateSession::new(&known, channel);
         // This fits into the reverse direction of version 1, which is always inline.
-        create.back = ops::ChannelAttributes::new(BACK_OCTETS, 0, 8, callback::SLOTS);
+        create.back = ops::ChannelAttributes::new(BACK_BYTES, 0, 8, callback::SLOTS);
         create.flags = create_session::CONN_BACK_CHAN;
         let created = match self.alone(Args::CreateSession(create)).await {
             Outcome::CreateSession(Ok(created)) => created,

@@ -5,7 +5,7 @@ use crate::{lock, scratch::scratch};
 use rpcrdma_fabric::Fabric as _;
 use rpcrdma_nfs::v4::{Op, Status};
 use rpcrdma_nfsd::{
-    Export, Identities, MemoryFs, Nfsd, Observer, Queue, SECRET_OCTETS, Squash, StateDirectory, Version4,
+    Export, Identities, MemoryFs, Nfsd, Observer, Queue, SECRET_BYTES, Squash, StateDirectory, Version4,
 };
 use rpcrdma_sim::Task;
 use rpcrdma_transport::{Quiet, Server as Transport, ServerMemory, ServerOptions};
@@ -23,7 +23,7 @@ pub(super) const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20_049);
 const CALLBACK_CREDITS: u32 = 16;
 /// Bytes of its file system, and of memory for calls.
 const STORAGE_OCTETS: u64 = 128 << 20;
-const MEMORY_OCTETS: usize = 8 << 20;
+const MEMORY_BYTES: usize = 8 << 20;
 
 /// Counts executed operations, for the checks.
 struct Executions(Scene);
@@ -60,13 +60,13 @@ impl Server {
         let version_4 = version_4.with_observer(Arc::new(Executions(self.scene.clone())));
         let everybody = Identities { squash: Squash::None, ..Identities::default() };
         let export = Export::new("/", self.storage.clone()).with_identities(everybody);
-        let nfsd = Nfsd::new(vec![export], [7; SECRET_OCTETS], &env).expect("one export");
+        let nfsd = Nfsd::new(vec![export], [7; SECRET_BYTES], &env).expect("one export");
         let nfsd = Arc::new(nfsd.with_version_4(version_4, false, &env).expect("a journal"));
         let upkeep = world.spawn(nfsd.upkeep());
         let (tasks, world, config) = (self.tasks.clone(), world.clone(), config.clone());
         let listening = self.scene.world.spawn(async move {
             let fabric = world.fabric_with(SERVER, config);
-            let memory = ServerMemory::budget(MEMORY_OCTETS);
+            let memory = ServerMemory::budget(MEMORY_BYTES);
             let mut options = ServerOptions::default();
             options.reverse_credits = CALLBACK_CREDITS;
             let server = Transport::new(&fabric, nfsd.nfs(), memory, env, options, Arc::new(Quiet));

@@ -16,7 +16,7 @@ const MAX_CALLS: u64 = 12;
 /// The most mishaps besides the faults of providers.
 const MAX_EVENTS: u64 = 8;
 /// The least and the most that a server has for arguments and results together, in bytes.
-const MEMORY_OCTETS: (u64, u64) = (64 << 10, 8 << 20);
+const MEMORY_BYTES: (u64, u64) = (64 << 10, 8 << 20);
 /// A fault hits one step in so many: the most frequent and the rarest fault.
 const ONE_IN: (u64, u64) = (16, 512);
 
@@ -29,9 +29,9 @@ pub(super) fn draw(seed: u64) -> Plan {
         host: draw_host(&random, link),
         versions: server_versions,
         credits: draw_u32(&random, 1, 32),
-        inline_octets: *one_of(&random, &[1024, 4096, 4096, 8192]),
+        inline_bytes: *one_of(&random, &[1024, 4096, 4096, 8192]),
         reverse: *one_of(&random, &[0, 1, 4]),
-        memory: spread(&random, MEMORY_OCTETS) as usize,
+        memory: spread(&random, MEMORY_BYTES) as usize,
     };
     let clients: Vec<_> =
         (0..=random.below(MAX_CLIENTS)).map(|_| draw_client(&random, link, server_versions)).collect();
@@ -107,7 +107,7 @@ fn draw_client(random: &SeededRandom, link: Link, server: Versions) -> ClientPla
         host: draw_host(random, link),
         versions,
         credits: draw_u32(random, 1, 32),
-        inline_octets: *one_of(random, &[1024, 4096, 4096, 8192]),
+        inline_bytes: *one_of(random, &[1024, 4096, 4096, 8192]),
         reverse: *one_of(random, &[0, 1, 4]),
         callers: 1 + random.below(MAX_CALLERS),
         calls: 1 + random.below(MAX_CALLS),

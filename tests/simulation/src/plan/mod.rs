@@ -35,7 +35,7 @@ pub struct ClientPlan {
     /// Credits that it asks for.
     pub credits: u32,
     /// The largest Send, in bytes.
-    pub inline_octets: u32,
+    pub inline_bytes: u32,
     /// Credits that it grants for calls of the server; with zero it takes no calls.
     pub reverse: u32,
     /// Callers at a time.
@@ -58,7 +58,7 @@ pub struct ServerPlan {
     /// Credits that it grants to each connection.
     pub credits: u32,
     /// The largest Send, in bytes.
-    pub inline_octets: u32,
+    pub inline_bytes: u32,
     /// Calls that the server itself has under way on each connection.
     pub reverse: u32,
     /// Memory for arguments and results, in bytes.

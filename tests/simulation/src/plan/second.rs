@@ -113,7 +113,7 @@ fn draw_victim(random: &SeededRandom, link: rpcrdma_sim::Link) -> ClientPlan {
         host,
         versions: *one_of(random, &[Versions::One, Versions::Two, Versions::Auto]),
         credits: 1 + random.below(16) as u32,
-        inline_octets: *one_of(random, &[1024, 4096, 8192]),
+        inline_bytes: *one_of(random, &[1024, 4096, 8192]),
         reverse: random.below(3) as u32,
         callers: 1 + random.below(3),
         calls: 4 + random.below(20),

@@ -10,8 +10,8 @@ use crate::{
 use bytes::Bytes;
 use rpcrdma_env::{Buffer, Random};
 use rpcrdma_fabric::{
-    Capabilities, Completion, Connected, ConnectionInfo, Lent, QueuePair, Read, Refused, RemoteSegment, Send, Token,
-    Write,
+    Capabilities, Completion, Connected, ConnectionInfo, Lent, QueuePair, ReadWork, Refused, RemoteSegment, SendWork,
+    Token, WriteWork,
 };
 use std::{
     collections::BTreeMap,
@@ -84,7 +84,7 @@ impl WatchedQueuePair {
         {
             let octets = vec![Bytes::copy_from_slice(buffer.filled())];
             let end = End { initiator: !self.end.initiator, ..self.end };
-            recorder.send(end, &Send { octets: octets.into(), invalidate, ..Send::default() });
+            recorder.send(end, &SendWork { octets: octets.into(), invalidate, ..SendWork::default() });
         }
     }
 
@@ -95,7 +95,7 @@ impl WatchedQueuePair {
             return;
         }
         let bit = self.faults.random.below(bits);
-        if let Some(octet) = buffer.octets_mut().get_mut((bit / 8) as usize) {
+        if let Some(octet) = buffer.bytes_mut().get_mut((bit / 8) as usize) {
             *octet ^= 1 << (bit % 8);
         }
         self.watch.tally.count("fault: a message was corrupted");
@@ -168,8 +168,8 @@ impl QueuePair for WatchedQueuePair {
         self.inner.posted_receives()
     }
 
-    fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
-        let seen = Send { octets: send.octets.clone(), ..send };
+    fn post_send(&mut self, send: SendWork) -> Result<(), Refused<SendWork>> {
+        let seen = SendWork { octets: send.octets.clone(), ..send };
         self.inner.post_send(send)?;
         let octets = seen.octets.concat();
         traits(&octets).into_iter().for_each(|what| self.watch.tally.count(what));
@@ -184,8 +184,8 @@ impl QueuePair for WatchedQueuePair {
         Ok(())
     }
 
-    fn post_write(&mut self, write: Write) -> Result<(), Refused<Write>> {
-        let seen = self.watch.recorder.is_some().then(|| Write { octets: write.octets.clone(), ..write });
+    fn post_write(&mut self, write: WriteWork) -> Result<(), Refused<WriteWork>> {
+        let seen = self.watch.recorder.is_some().then(|| WriteWork { octets: write.octets.clone(), ..write });
         self.inner.post_write(write)?;
         if let (Some(recorder), Some(write)) = (&self.watch.recorder, seen) {
             recorder.write_posted(self.end, &write);
@@ -193,7 +193,7 @@ impl QueuePair for WatchedQueuePair {
         Ok(())
     }
 
-    fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>> {
+    fn post_read(&mut self, read: ReadWork) -> Result<(), Refused<ReadWork>> {
         self.watch.registry.give(self.number, &read.sink);
         let (token, sources) = (read.token, read.sources.clone());
         self.inner

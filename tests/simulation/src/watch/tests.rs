@@ -12,8 +12,8 @@ use crate::{
 use bytes::Bytes;
 use rpcrdma_env::{Allocator, Buffer, Heap};
 use rpcrdma_fabric::{
-    Capabilities, CloseReason, Completion, ConnectionInfo, FenceCause, Lent, QueuePair, Read, Refused, RemoteSegment,
-    Send, Token, Write,
+    Capabilities, CloseReason, Completion, ConnectionInfo, FenceCause, Lent, QueuePair, ReadWork, Refused,
+    RemoteSegment, SendWork, Token, WriteWork,
 };
 use rpcrdma_sim::{SimConfig, World};
 use rpcrdma_wire::v1::{Body, Header, Lists};
@@ -46,13 +46,13 @@ impl QueuePair for Puppet {
     fn posted_receives(&self) -> usize {
         self.kept.len()
     }
-    fn post_send(&mut self, _: Send) -> Result<(), Refused<Send>> {
+    fn post_send(&mut self, _: SendWork) -> Result<(), Refused<SendWork>> {
         Ok(())
     }
-    fn post_write(&mut self, _: Write) -> Result<(), Refused<Write>> {
+    fn post_write(&mut self, _: WriteWork) -> Result<(), Refused<WriteWork>> {
         Ok(())
     }
-    fn post_read(&mut self, _: Read) -> Result<(), Refused<Read>> {
+    fn post_read(&mut self, _: ReadWork) -> Result<(), Refused<ReadWork>> {
         Ok(())
     }
     fn expose(&mut self, _: Token, memory: Lent) -> Result<RemoteSegment, Refused<Lent>> {
@@ -100,7 +100,7 @@ impl Scene {
 
     fn buffer(&self, octets: &[u8]) -> Buffer {
         let mut buffer = self.allocator.try_allocate(octets.len()).unwrap();
-        buffer.octets_mut()[..octets.len()].copy_from_slice(octets);
+        buffer.bytes_mut()[..octets.len()].copy_from_slice(octets);
         buffer.set_len(octets.len());
         buffer
     }
@@ -114,7 +114,7 @@ impl Scene {
     }
 
     fn send(&mut self, message: Vec<u8>) {
-        self.qp.post_send(Send { octets: vec![message.into()].into(), ..Send::default() }).unwrap();
+        self.qp.post_send(SendWork { octets: vec![message.into()].into(), ..SendWork::default() }).unwrap();
     }
 
     fn hear(&mut self, message: &[u8]) {

@@ -6,7 +6,7 @@ use super::{called::Called, model::CLIENTS};
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Clock, Env, Heap, SeededRandom, Timestamp};
 use rpcrdma_nfs::v4::{Arguments, PROGRAM, Results, VERSION, callback};
-use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Queue, SECRET_OCTETS, Squash, StateDirectory, Version4};
+use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Queue, SECRET_BYTES, Squash, StateDirectory, Version4};
 use rpcrdma_oncrpc::{CallContext, Connection, GoneSignal, Limits, Outcome, TransportKind};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Stream};
 use std::{
@@ -27,7 +27,7 @@ use tempfile::TempDir;
 /// Bytes of the file system: more than the files here can have, wherever the input puts their data.
 const STORAGE_OCTETS: u64 = 64 << 20;
 /// Bytes of an accepted reply before the results.
-const REPLY_HEADER_OCTETS: usize = 24;
+const REPLY_HEADER_BYTES: usize = 24;
 /// How long a lease and a grace period last, in seconds.
 pub(super) const LEASE: u64 = 10;
 
@@ -138,7 +138,7 @@ impl World {
         let version_4 = Version4::new(&state, Queue::in_place()).with_lease(lease).with_grace(lease);
         let everybody = Identities { squash: Squash::None, ..Identities::default() };
         let export = Export::new("/", self.storage.clone()).with_identities(everybody);
-        let nfsd = Nfsd::new(vec![export], [7; SECRET_OCTETS], &env).expect("one export");
+        let nfsd = Nfsd::new(vec![export], [7; SECRET_BYTES], &env).expect("one export");
         let nfsd = nfsd.with_version_4(version_4, false, &env).expect("a journal");
         self.upkeep = RefCell::new(nfsd.upkeep());
         self.server = Some(nfsd);
@@ -231,7 +231,7 @@ impl World {
         let octets = [&call.finish().to_bytes()[..], arguments].concat();
         let handled = self.server().nfs().handle(CallContext::new(connection), Stream::from(Bytes::from(octets)));
         match self.driven(handled) {
-            Outcome::Reply(reply) => reply.to_bytes().slice(REPLY_HEADER_OCTETS..),
+            Outcome::Reply(reply) => reply.to_bytes().slice(REPLY_HEADER_BYTES..),
             _ => panic!("a COMPOUND is answered"),
         }
     }

@@ -9,7 +9,7 @@
 const SETUP_OCTETS: usize = 20;
 
 /// An FPDU's length field, DDP's control byte and RDMAP's: enough to know what the FPDU is.
-const HEADER_OCTETS: usize = 4;
+const HEADER_BYTES: usize = 4;
 
 /// FPDUs are padded to a multiple of this, and end with a CRC of as many bytes.
 const WORD: usize = 4;
@@ -58,7 +58,7 @@ impl Scanner {
         let mut found = Vec::new();
         let mut at = 0;
         while let Some(&octet) = octets.get(at) {
-            let head = if self.set_up { HEADER_OCTETS } else { SETUP_OCTETS };
+            let head = if self.set_up { HEADER_BYTES } else { SETUP_OCTETS };
             if self.position < head {
                 self.header[self.position] = octet;
                 (self.position, at) = (self.position + 1, at + 1);
@@ -85,7 +85,7 @@ impl Scanner {
         let field = |at: usize| usize::from(u16::from_be_bytes([self.header[at], self.header[at + 1]]));
         match self.set_up {
             false => SETUP_OCTETS + field(SETUP_OCTETS - 2),
-            true => (2 + field(0)).next_multiple_of(WORD).max(HEADER_OCTETS) + WORD,
+            true => (2 + field(0)).next_multiple_of(WORD).max(HEADER_BYTES) + WORD,
         }
     }
 }

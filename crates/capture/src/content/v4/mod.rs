@@ -31,11 +31,11 @@ pub struct Compound {
 }
 
 /// Bytes of READ's results before the data: number, status, `eof`, length.
-const READ_FRONT_OCTETS: usize = 16;
+const READ_FRONT_BYTES: usize = 16;
 /// Bytes of READLINK's results before the text: number, status, length.
-const READLINK_FRONT_OCTETS: usize = 12;
+const READLINK_FRONT_BYTES: usize = 12;
 /// Bytes of WRITE's arguments before the data: number, stateid, offset, stability, length.
-const WRITE_FRONT_OCTETS: usize = 36;
+const WRITE_FRONT_BYTES: usize = 36;
 
 /// Why an operation could not be read.
 enum Fault {
@@ -97,8 +97,8 @@ impl<'a> Walk<'a> {
             if self.decoder.position() > self.kept_end {
                 // Data may end behind the kept bytes: only its length is shown.
                 let front = match operation.name {
-                    "READ" => READ_FRONT_OCTETS,
-                    "WRITE" => WRITE_FRONT_OCTETS,
+                    "READ" => READ_FRONT_BYTES,
+                    "WRITE" => WRITE_FRONT_BYTES,
                     _ => usize::MAX,
                 };
                 if begin.saturating_add(front) <= self.kept_end {
@@ -145,8 +145,8 @@ impl<'a> Walk<'a> {
             self.body.kept.get(at..)?.first_chunk().copied().map(u32::from_be_bytes)
         };
         let front = match (word(0), word(4)) {
-            (Some(number), Some(0)) if number == Op::Read as u32 => READ_FRONT_OCTETS,
-            (Some(number), Some(0)) if number == Op::ReadLink as u32 => READLINK_FRONT_OCTETS,
+            (Some(number), Some(0)) if number == Op::Read as u32 => READ_FRONT_BYTES,
+            (Some(number), Some(0)) if number == Op::ReadLink as u32 => READLINK_FRONT_BYTES,
             _ => return Ok(()),
         };
         let end = begin.saturating_add(front);

@@ -12,8 +12,8 @@ fn encoded(value: &impl Encode) -> Bytes {
 
 /// What is shown of a message of which this many bytes were kept: names, and the count of data.
 fn told(octets: &Bytes, kept: usize, is_call: bool) -> (Vec<String>, Option<String>) {
-    let missing_octets = Some((octets.len() - kept) as u64);
-    let body = Body { kept: octets.slice(..kept), missing_octets, items: &[] };
+    let missing_bytes = Some((octets.len() - kept) as u64);
+    let body = Body { kept: octets.slice(..kept), missing_bytes, items: &[] };
     let decoder = Decoder::new(body.inline());
     let content = if is_call { call(decoder, &body) } else { reply(decoder, &body, false) };
     let count = |operation: &Operation| operation.fields.iter().find(|field| field.key == "count").cloned();
@@ -34,7 +34,7 @@ fn data_that_were_not_kept_are_told_by_their_length() {
     let reply =
         encoded(&Results::of(Tag::default(), vec![Outcome::PutRootFh(Ok(())), read, Outcome::PutRootFh(Ok(()))]));
     // How many bytes stand before the second operation, and how many of the operation before the data.
-    let cases = [(&call, true, 16, WRITE_FRONT_OCTETS, "WRITE"), (&reply, false, 20, READ_FRONT_OCTETS, "READ")];
+    let cases = [(&call, true, 16, WRITE_FRONT_BYTES, "WRITE"), (&reply, false, 20, READ_FRONT_BYTES, "READ")];
     for (octets, is_call, first, front, name) in cases {
         let with_data = format!("{name} Count(3000)");
         for kept in first..octets.len() {

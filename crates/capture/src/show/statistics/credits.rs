@@ -96,7 +96,7 @@ mod tests {
         let ends = ["192.0.2.1:40000".parse().unwrap(), "192.0.2.2:20049".parse().unwrap()];
         let connection = Connection { number, carries: Carries::Iwarp, initiator: ends[0], responder: ends[1] };
         let header = TransportHeader::V1(Header::new(1, 32, Body::Msg(Lists::default())));
-        let message = Message::Transport { header, inline_octets: 0, rpc: None, continues: false };
+        let message = Message::Transport { header, inline_bytes: 0, rpc: None, continues: false };
         Event {
             time: std::time::Duration::ZERO,
             connection: Rc::new(connection),

@@ -36,8 +36,8 @@ struct Procedure {
     retransmissions: u64,
     statuses: BTreeMap<String, u64>,
     times_ns: hdrhistogram::Histogram<u64>,
-    requester_octets: u64,
-    responder_octets: u64,
+    requester_bytes: u64,
+    responder_bytes: u64,
 }
 
 impl Procedure {
@@ -49,8 +49,8 @@ impl Procedure {
             retransmissions: 0,
             statuses: BTreeMap::new(),
             times_ns: times_ns.expect("the bounds are constants in range"),
-            requester_octets: 0,
-            responder_octets: 0,
+            requester_bytes: 0,
+            responder_bytes: 0,
         }
     }
 
@@ -100,8 +100,8 @@ impl<W: Write> Statistics<W> {
         let procedure = self.procedure(call.name);
         procedure.calls += 1;
         procedure.retransmissions += u64::from(call.is_repeated);
-        procedure.requester_octets = procedure.requester_octets.saturating_add(call.octets[0]);
-        procedure.responder_octets = procedure.responder_octets.saturating_add(call.octets[1]);
+        procedure.requester_bytes = procedure.requester_bytes.saturating_add(call.octets[0]);
+        procedure.responder_bytes = procedure.responder_bytes.saturating_add(call.octets[1]);
         if let Some((status, took)) = call.answer {
             procedure.answered(status, took);
         }

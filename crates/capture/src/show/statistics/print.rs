@@ -37,7 +37,7 @@ impl<W: Write> Statistics<W> {
             let times = [0.5, 0.99, 1.0].map(|at| shown_ms(quantile_ms(of, at)));
             let [p50, p99, max] = times;
             let counts = [of.calls, of.answered, of.retransmissions].map(|count| count.to_string());
-            let octets = [of.requester_octets, of.responder_octets].map(|count| count.to_string());
+            let octets = [of.requester_bytes, of.responder_bytes].map(|count| count.to_string());
             write!(out, "{:<24}", name(*key))?;
             let columns = counts.iter().chain([&p50, &p99, &max]).chain(&octets);
             columns.into_iter().try_for_each(|column| write!(out, " {column:>12}"))?;
@@ -120,7 +120,7 @@ fn procedure(key: Option<ProcedureName>, of: &Procedure) -> Value {
         "p50_seconds": seconds(0.5),
         "p99_seconds": seconds(0.99),
         "max_seconds": seconds(1.0),
-        "requester_bytes": of.requester_octets,
-        "responder_bytes": of.responder_octets,
+        "requester_bytes": of.requester_bytes,
+        "responder_bytes": of.responder_bytes,
     })
 }

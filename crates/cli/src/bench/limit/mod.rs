@@ -39,7 +39,7 @@ const CRC: usize = 4;
 /// The largest block that is answered without frames.
 const SMALL: usize = 16 << 10;
 /// The bytes of the file, if it is made here.
-const FILE_OCTETS: u64 = 256 << 20;
+const FILE_BYTES: u64 = 256 << 20;
 /// The size of the pieces in which the file is written, as in a copy: a file that was written in small pieces is read
 /// two to three times as slowly afterwards.
 const FILE_PIECE: usize = 1 << 20;
@@ -79,7 +79,7 @@ fn open(path: &Path, work: Work) -> Result<(File, u64)> {
     let mut file = file.with_context(shown)?;
     if file.metadata()?.len() == 0 {
         let piece: Vec<_> = (0..FILE_PIECE).map(|at| (at * 7 + at / 256) as u8).collect();
-        for _ in 0..FILE_OCTETS / FILE_PIECE as u64 {
+        for _ in 0..FILE_BYTES / FILE_PIECE as u64 {
             file.write_all(&piece).with_context(shown)?;
         }
     }

@@ -1,6 +1,6 @@
 //! Versions 3 and 4.2 of NFS over one connection: the same file, asked about, read and written.
 
-use super::programs::{DATA, DATA_DIRECTORY, DATA_OCTETS};
+use super::programs::{DATA, DATA_BYTES, DATA_DIRECTORY};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use rpcrdma_env::{Buffer, Env};
@@ -14,7 +14,7 @@ use rpcrdma_xdr::ItemData;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Bytes that are read and written: the sizes of a small file, of a larger one, and the most that a call moves.
-pub(super) const SIZES: [u32; 3] = [4 << 10, 64 << 10, DATA_OCTETS];
+pub(super) const SIZES: [u32; 3] = [4 << 10, 64 << 10, DATA_BYTES];
 
 /// A version of NFS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ impl Data {
         tokio::spawn(nfs.driver());
         let root = Handle::from(&nfs.root().await?.file);
         let v4 = open(Files::from(nfs), &root, &format!("{DATA_DIRECTORY}/{DATA}")).await?;
-        Ok(Self { v3, v4, octets: Bytes::from(vec![1; DATA_OCTETS as usize]), buffer: Mutex::default() })
+        Ok(Self { v3, v4, octets: Bytes::from(vec![1; DATA_BYTES as usize]), buffer: Mutex::default() })
     }
 
     fn opened(&self, version: Version) -> &Opened {
@@ -76,7 +76,7 @@ impl Data {
     pub(super) async fn attributes(&self, version: Version) -> Result<()> {
         let Opened { files, file } = self.opened(version);
         let attributes = files.getattr(&file.handle()).await?;
-        ensure!(attributes.size == u64::from(DATA_OCTETS), "the file has changed");
+        ensure!(attributes.size == u64::from(DATA_BYTES), "the file has changed");
         Ok(())
     }
 

@@ -16,7 +16,7 @@ use std::{
 };
 
 /// Memory for calls and replies in progress, in bytes: there is one at a time.
-const MEMORY_OCTETS: usize = 16 << 20;
+const MEMORY_BYTES: usize = 16 << 20;
 
 pub(in crate::bench) fn run(cpu: Option<usize>, busy_poll: Duration) -> Result<()> {
     cpu.map(stay_on).transpose()?;
@@ -35,7 +35,7 @@ async fn serve(busy_poll: Duration) -> Result<()> {
     options.versions = Versions::Auto;
     let mut addresses = Vec::new();
     for fabric in [plain, traced] {
-        let memory = ServerMemory::budget(MEMORY_OCTETS);
+        let memory = ServerMemory::budget(MEMORY_BYTES);
         let server = Server::new(&*fabric, programs.clone(), memory, env.clone(), options.clone(), Arc::new(Quiet));
         let listener = fabric.listen(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await?;
         addresses.push(listener.local_addr().to_string());

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Env};
 use rpcrdma_nfs::{attr::NewAttributes, mount, v3};
 use rpcrdma_nfsd::{
-    Caller, CreateHow, Export, FileSystem, MemoryFs, New, Nfsd, Queue, SECRET_OCTETS, StateDirectory, Version4,
+    Caller, CreateHow, Export, FileSystem, MemoryFs, New, Nfsd, Queue, SECRET_BYTES, StateDirectory, Version4,
 };
 use rpcrdma_oncrpc::{Answer, CallContext, Handler, Outcome, Router, Service};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Stream, StreamPart};
@@ -28,12 +28,12 @@ pub(super) const DIRECTORIES: [&str; 2] = ["/large", "/small"];
 /// Files in each: more than the largest listing can hold, and what a small directory may have.
 const FILES: [u32; 2] = [1000, 3];
 /// The bytes that a file system with only empty files may take.
-const FILE_SYSTEM_OCTETS: u64 = 1 << 20;
+const FILE_SYSTEM_BYTES: u64 = 1 << 20;
 
 /// What is exported besides: a directory with one file that is read and written, its name, and its bytes.
 pub(super) const DATA_DIRECTORY: &str = "/data";
 pub(super) const DATA: &str = "data";
-pub(super) const DATA_OCTETS: u32 = 1 << 20;
+pub(super) const DATA_BYTES: u32 = 1 << 20;
 
 /// Where the server listens.
 pub(super) struct Addresses {
@@ -160,7 +160,7 @@ impl Programs {
         let name = format!("rpcrdma-bench-{}-{:016x}", std::process::id(), env.random.next_u64());
         let path = std::env::temp_dir().join(name);
         let state = StateDirectory::open(path.clone(), &*env.random).context("making a directory for version 4")?;
-        let nfsd = Nfsd::new(exports, [0; SECRET_OCTETS], env)?;
+        let nfsd = Nfsd::new(exports, [0; SECRET_BYTES], env)?;
         let nfsd = nfsd.with_version_4(Version4::new(&state, Queue::in_place()), true, env)?;
         tokio::spawn(nfsd.upkeep());
         let longest = SIZES.iter().copied().max().unwrap_or(0) as usize;
@@ -191,7 +191,7 @@ impl Handler for Programs {
 
 /// A file system whose root holds this many empty files.
 async fn file_system(files: u32, env: &Env) -> Result<MemoryFs> {
-    let file_system = MemoryFs::new(FILE_SYSTEM_OCTETS, env);
+    let file_system = MemoryFs::new(FILE_SYSTEM_BYTES, env);
     for number in 0..files {
         let how = CreateHow::Guarded(NewAttributes { mode: Some(0o644), ..NewAttributes::default() });
         let name = Bytes::from(format!("a file of usual name {number:04}"));
@@ -203,10 +203,10 @@ async fn file_system(files: u32, env: &Env) -> Result<MemoryFs> {
 
 /// A file system whose root holds a file that everybody may read and write.
 async fn data(env: &Env) -> Result<MemoryFs> {
-    let file_system = MemoryFs::new(FILE_SYSTEM_OCTETS + u64::from(DATA_OCTETS), env);
+    let file_system = MemoryFs::new(FILE_SYSTEM_BYTES + u64::from(DATA_BYTES), env);
     let how = CreateHow::Guarded(NewAttributes {
         mode: Some(0o666),
-        size: Some(DATA_OCTETS.into()),
+        size: Some(DATA_BYTES.into()),
         ..NewAttributes::default()
     });
     let made = file_system.make(Caller::root(), file_system.root(), Bytes::from(DATA), New::File(how)).await;

@@ -49,7 +49,7 @@ fn what_is_wrong_with_an_option_is_named() {
         let told = parse(text).expect_err(text);
         assert!(told.contains(part), "{text}: {told}");
     }
-    assert_eq!(parse(&longest).unwrap().path.len(), MAX_PATH_OCTETS);
+    assert_eq!(parse(&longest).unwrap().path.len(), MAX_PATH_BYTES);
     assert!(parse(&format!("{longest}/n")).unwrap_err().contains("longer than 1024 bytes"));
     assert!(parse(&format!("/srv,pseudo=/{}", "n".repeat(255))).is_ok());
 }

@@ -13,12 +13,12 @@ mod slots;
 
 use super::{
     Inner,
-    session::{BACK_OCTETS, BACK_SLOTS},
+    session::{BACK_BYTES, BACK_SLOTS},
 };
 use rpcrdma_env::{BoxFuture, Env};
 use rpcrdma_nfs::v4::{
     List, Opaque, SessionId, Status, callback,
-    ops::{self, CallbackSecurity, GssHandles, MAX_CALLBACK_SECURITY, MAX_GSS_HANDLE_OCTETS},
+    ops::{self, CallbackSecurity, GssHandles, MAX_CALLBACK_SECURITY, MAX_GSS_HANDLE_BYTES},
 };
 use rpcrdma_oncrpc::{
     Answer, AuthStat, CallContext, Credential, Router, Service,
@@ -136,7 +136,7 @@ impl Callbacks {
     /// The present context, if the server may not know it yet.
     pub(super) fn context(&self) -> Option<BackHandles> {
         let handles = self.shared.contexts.as_ref()?.handles()?;
-        Some(handles).filter(|handles| handles.from_server.len() <= MAX_GSS_HANDLE_OCTETS)
+        Some(handles).filter(|handles| handles.from_server.len() <= MAX_GSS_HANDLE_BYTES)
     }
 
     /// The same, if the server has called in a context.
@@ -237,7 +237,7 @@ impl Service for Shared {
         }
         let answer = match callback::Arguments::decode(&mut args) {
             _ if procedure != callback::Arguments::PROCEDURE => Answer::ProcUnavail,
-            _ if args.position() > BACK_OCTETS as usize => Answer::GarbageArgs,
+            _ if args.position() > BACK_BYTES as usize => Answer::GarbageArgs,
             Ok(call) => Answer::Results(self.answer(&call)),
             Err(error) => error.into(),
         };

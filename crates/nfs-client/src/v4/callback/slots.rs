@@ -1,7 +1,7 @@
 //! The slots of a back channel: the client executes each call of the server once, and a repetition gets the same reply
 //! (RFC 8881 section 2.10.6.1).
 
-use crate::v4::session::{BACK_CACHED_OCTETS, BACK_SLOTS};
+use crate::v4::session::{BACK_CACHED_BYTES, BACK_SLOTS};
 use rpcrdma_nfs::v4::{
     Status,
     callback::{CbSequence, CbSequenceOk},
@@ -63,7 +63,7 @@ impl BackSlots {
 impl BackSlot {
     /// Keeps a reply for a repetition, unless it is longer than the session allows.
     pub(super) fn keep(&mut self, reply: &Payload) {
-        if reply.len() <= BACK_CACHED_OCTETS as usize {
+        if reply.len() <= BACK_CACHED_BYTES as usize {
             self.reply = Some(reply.clone());
         }
     }

@@ -99,8 +99,8 @@ fn delegations() -> Vec<(&'static str, Delegation, bool)> {
         for limit in [
             SpaceLimit::Size(0),
             SpaceLimit::Size(u64::MAX),
-            SpaceLimit::Blocks(BlockLimit { blocks: u32::MAX, block_octets: u32::MAX }),
-            SpaceLimit::Blocks(BlockLimit { blocks: 0, block_octets: 0 }),
+            SpaceLimit::Blocks(BlockLimit { blocks: u32::MAX, block_bytes: u32::MAX }),
+            SpaceLimit::Blocks(BlockLimit { blocks: 0, block_bytes: 0 }),
         ] {
             all.push(("to write, limit", Delegation::Write(to_write(recalled, limit.clone(), long())), true));
             all.push(("to write and times", Delegation::WriteAttributes(to_write(recalled, limit, anybody())), true));

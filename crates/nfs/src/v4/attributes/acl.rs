@@ -7,12 +7,12 @@ use crate::v4::List;
 pub const MAX_ACES: usize = 2048;
 
 /// The longest name of a user or group in octets. Linux reads 128 of them.
-pub const MAX_PRINCIPAL_OCTETS: usize = 256;
+pub const MAX_PRINCIPAL_BYTES: usize = 256;
 
-xdr_octets! {
+xdr_bytes! {
     /// A user or group as text (`utf8str_mixed`): `name@domain`, a decimal number, or one of the special names as
     /// `OWNER@`.
-    pub struct Principal: MAX_PRINCIPAL_OCTETS;
+    pub struct Principal: MAX_PRINCIPAL_BYTES;
 }
 
 /// A list (`fattr4_acl`).
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(decoded(&of(MAX_ACES)).unwrap().len(), MAX_ACES);
         assert!(matches!(decoded(&of(MAX_ACES + 1)), Err(DecodeError::TooLong { .. })));
         let named = |octets: usize| decoded(&List::<Ace, 1>(vec![entry(&"n".repeat(octets))]));
-        assert!(named(MAX_PRINCIPAL_OCTETS).is_ok());
-        assert!(matches!(named(MAX_PRINCIPAL_OCTETS + 1), Err(DecodeError::TooLong { .. })));
+        assert!(named(MAX_PRINCIPAL_BYTES).is_ok());
+        assert!(matches!(named(MAX_PRINCIPAL_BYTES + 1), Err(DecodeError::TooLong { .. })));
     }
 }

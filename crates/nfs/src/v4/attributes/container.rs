@@ -7,7 +7,7 @@ use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 /// The most octets of values that are read: a list of 64 KiB, which is the longest that Linux reads, and everything
 /// else.
-pub const MAX_ATTRIBUTES_OCTETS: usize = 96 << 10;
+pub const MAX_ATTRIBUTES_BYTES: usize = 96 << 10;
 
 /// Attributes as they stand on the wire (`fattr4`): a set, and the values of its members in ascending order.
 ///
@@ -99,7 +99,7 @@ impl Encode for FileAttributes {
 
 impl Decode for FileAttributes {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        Ok(Self { set: Decode::decode(decoder)?, octets: decoder.opaque(MAX_ATTRIBUTES_OCTETS)? })
+        Ok(Self { set: Decode::decode(decoder)?, octets: decoder.opaque(MAX_ATTRIBUTES_BYTES)? })
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
             FileAttributes { set: Bitmap::EMPTY, octets: vec![0; octets].into() }.encode(&mut encoder);
             FileAttributes::decode(&mut Decoder::new(encoder.finish().to_bytes().into()))
         };
-        assert!(of(MAX_ATTRIBUTES_OCTETS).is_ok());
-        assert!(matches!(of(MAX_ATTRIBUTES_OCTETS + 1), Err(DecodeError::TooLong { .. })));
+        assert!(of(MAX_ATTRIBUTES_BYTES).is_ok());
+        assert!(matches!(of(MAX_ATTRIBUTES_BYTES + 1), Err(DecodeError::TooLong { .. })));
     }
 }

@@ -12,8 +12,8 @@ mod number;
 mod set;
 mod types;
 
-pub use acl::{Ace, Acl, Acl41, MAX_ACES, MAX_PRINCIPAL_OCTETS, Principal, ace};
-pub use container::{FileAttributes, MAX_ATTRIBUTES_OCTETS};
+pub use acl::{Ace, Acl, Acl41, MAX_ACES, MAX_PRINCIPAL_BYTES, Principal, ace};
+pub use container::{FileAttributes, MAX_ATTRIBUTES_BYTES};
 pub use neutral::{attributes_of, value_of};
 pub use number::{Attribute, Setting, Value};
 pub use set::{NewAttributes, SetFault};

@@ -2,10 +2,10 @@
 
 use super::{
     Acl, Acl41, ChangeAttributeType, ChangePolicy, Device, FileSystemId, FileSystemStatus, FileType, LayoutHint,
-    Locations, LocationsInfo, MAX_LOCATIONS, MAX_PRINCIPAL_OCTETS, ModeMasked, ModeUmask, OpenArguments, Principal,
+    Locations, LocationsInfo, MAX_LOCATIONS, MAX_PRINCIPAL_BYTES, ModeMasked, ModeUmask, OpenArguments, Principal,
     Retention, RetentionSet, SecurityLabel, SetTime, ThresholdItem,
 };
-use crate::v4::{BITMAP_OCTETS, Bitmap, Handle, List, MAX_HANDLE_OCTETS, Opaque, Status, Time};
+use crate::v4::{BITMAP_BYTES, Bitmap, Handle, List, MAX_HANDLE_BYTES, Opaque, Status, Time};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 /// What a client may do with an attribute (RFC 8881 sections 5.6 and 5.7).
@@ -20,7 +20,7 @@ pub enum Setting {
 }
 
 /// The most octets of a MIME type.
-const MAX_MIME_OCTETS: usize = 256;
+const MAX_MIME_BYTES: usize = 256;
 
 /// An attribute whose size has no known limit.
 const NO_LIMIT: usize = usize::MAX;
@@ -68,7 +68,7 @@ macro_rules! attributes {
             }
 
             /// The largest encoding of a value in octets, or `None` if it has no known limit (ULB-5.2-a).
-            pub fn largest_octets(self) -> Option<usize> {
+            pub fn largest_bytes(self) -> Option<usize> {
                 let largest = match self {
                     $(Self::$variant => $largest,)*
                 };
@@ -135,10 +135,10 @@ impl Attribute {
     }
 }
 
-const PRINCIPAL: usize = 4 + MAX_PRINCIPAL_OCTETS;
+const PRINCIPAL: usize = 4 + MAX_PRINCIPAL_BYTES;
 
 attributes! {
-    0 SupportedAttributes: Bitmap, "supported_attrs", 0, Read, BITMAP_OCTETS;
+    0 SupportedAttributes: Bitmap, "supported_attrs", 0, Read, BITMAP_BYTES;
     1 Type: FileType, "type", 0, Read, 4;
     2 HandleExpireType: u32, "fh_expire_type", 0, Read, 4;
     3 Change: u64, "change", 0, Read, 8;
@@ -157,7 +157,7 @@ attributes! {
     16 CaseInsensitive: bool, "case_insensitive", 0, Read, 4;
     17 CasePreserving: bool, "case_preserving", 0, Read, 4;
     18 ChownRestricted: bool, "chown_restricted", 0, Read, 4;
-    19 Handle: Handle, "filehandle", 0, Read, 4 + MAX_HANDLE_OCTETS;
+    19 Handle: Handle, "filehandle", 0, Read, 4 + MAX_HANDLE_BYTES;
     20 FileId: u64, "fileid", 0, Read, 8;
     21 FilesAvailable: u64, "files_avail", 0, Read, 8;
     22 FilesFree: u64, "files_free", 0, Read, 8;
@@ -170,7 +170,7 @@ attributes! {
     29 MaxName: u32, "maxname", 0, Read, 4;
     30 MaxRead: u64, "maxread", 0, Read, 8;
     31 MaxWrite: u64, "maxwrite", 0, Read, 8;
-    32 MimeType: Opaque<MAX_MIME_OCTETS>, "mimetype", 0, ReadWrite, 4 + MAX_MIME_OCTETS;
+    32 MimeType: Opaque<MAX_MIME_BYTES>, "mimetype", 0, ReadWrite, 4 + MAX_MIME_BYTES;
     33 Mode: u32, "mode", 0, ReadWrite, 4;
     34 NoTruncation: bool, "no_trunc", 0, Read, 4;
     35 Links: u32, "numlinks", 0, Read, 4;
@@ -213,7 +213,7 @@ attributes! {
     72 EventRetentionSet: RetentionSet, "retentevt_set", 1, Write, 16;
     73 RetentionHold: u64, "retention_hold", 1, ReadWrite, 8;
     74 ModeSetMasked: ModeMasked, "mode_set_masked", 1, Write, 8;
-    75 SupportedExclusiveCreate: Bitmap, "suppattr_exclcreat", 1, Read, BITMAP_OCTETS;
+    75 SupportedExclusiveCreate: Bitmap, "suppattr_exclcreat", 1, Read, BITMAP_BYTES;
     76 CharsetCapabilities: u32, "fs_charset_cap", 1, Read, 4;
     77 CloneBlockSize: u32, "clone_blksize", 2, Read, 4;
     78 SpaceFreed: u64, "space_freed", 2, Read, 8;
@@ -224,7 +224,7 @@ attributes! {
     83 Offline: bool, "offline", 2, Read, 4;
     84 TimeDelegatedAccess: Time, "time_deleg_access", 2, ReadWrite, 12;
     85 TimeDelegatedModify: Time, "time_deleg_modify", 2, ReadWrite, 12;
-    86 OpenArguments: OpenArguments, "open_arguments", 2, Read, 5 * BITMAP_OCTETS;
+    86 OpenArguments: OpenArguments, "open_arguments", 2, Read, 5 * BITMAP_BYTES;
 }
 
 #[cfg(test)]
@@ -265,9 +265,9 @@ mod tests {
         }
         let mut without = Vec::new();
         for (attribute, seen) in Attribute::ALL.iter().zip(largest) {
-            match attribute.largest_octets() {
+            match attribute.largest_bytes() {
                 // Sets rarely have their last word.
-                Some(said) if said == 5 * BITMAP_OCTETS => assert!(seen <= said),
+                Some(said) if said == 5 * BITMAP_BYTES => assert!(seen <= said),
                 Some(said) => assert_eq!(seen, said, "{}", attribute.name()),
                 None => without.push(attribute.name()),
             }

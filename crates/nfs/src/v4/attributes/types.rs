@@ -1,15 +1,15 @@
 //! The types of attributes that have more than a word or a name.
 
-use crate::v4::{Bitmap, List, MAX_OPAQUE_OCTETS, Opaque, Path, Time};
+use crate::v4::{Bitmap, List, MAX_OPAQUE_BYTES, Opaque, Path, Time};
 
 /// The most servers, replicas or locations in one attribute, and entries of the lists that layouts bring.
 pub const MAX_LOCATIONS: usize = 64;
 
 /// The most octets of what layout types define for themselves in an attribute.
-const MAX_HINT_OCTETS: usize = 4096;
+const MAX_HINT_BYTES: usize = 4096;
 
 /// The most octets of a security label: what Linux keeps of one.
-const MAX_LABEL_OCTETS: usize = 2048;
+const MAX_LABEL_BYTES: usize = 2048;
 
 xdr_enum! {
     /// The type of a file (`nfs_ftype4`).
@@ -95,7 +95,7 @@ xdr_struct! {
     /// Where a file system is (`fs_location4`).
     pub struct Location {
         /// Servers: names or addresses.
-        pub servers: List<Opaque<MAX_OPAQUE_OCTETS>, MAX_LOCATIONS>,
+        pub servers: List<Opaque<MAX_OPAQUE_BYTES>, MAX_LOCATIONS>,
         /// The path there.
         pub root: Path,
     }
@@ -113,9 +113,9 @@ xdr_struct! {
         /// How far behind it is, in seconds.
         pub currency: i32,
         /// Flags, classes and ranks, an octet each.
-        pub info: Opaque<MAX_OPAQUE_OCTETS>,
+        pub info: Opaque<MAX_OPAQUE_BYTES>,
         /// Its name or address.
-        pub server: Opaque<MAX_OPAQUE_OCTETS>,
+        pub server: Opaque<MAX_OPAQUE_BYTES>,
     }
 
     /// Replicas with the same path (`fs_locations_item4`).
@@ -145,9 +145,9 @@ xdr_struct! {
         /// How it changes.
         pub kind: FileSystemStatusKind,
         /// Where it comes from.
-        pub source: Opaque<MAX_OPAQUE_OCTETS>,
+        pub source: Opaque<MAX_OPAQUE_BYTES>,
         /// Its present version.
-        pub current: Opaque<MAX_OPAQUE_OCTETS>,
+        pub current: Opaque<MAX_OPAQUE_BYTES>,
         /// How old it is, in seconds.
         pub age_seconds: i32,
         /// When that version was made.
@@ -159,7 +159,7 @@ xdr_struct! {
         /// The layout type.
         pub layout_type: u32,
         /// Octets that the layout type defines.
-        pub body: Opaque<MAX_HINT_OCTETS>,
+        pub body: Opaque<MAX_HINT_BYTES>,
     }
 
     /// The size from which a layout is worth its cost (`threshold_item4`).
@@ -169,7 +169,7 @@ xdr_struct! {
         /// Which thresholds follow.
         pub hints: Bitmap,
         /// The thresholds.
-        pub values: Opaque<MAX_HINT_OCTETS>,
+        pub values: Opaque<MAX_HINT_BYTES>,
     }
 
     /// How long a file is retained (`retention_get4`).
@@ -223,7 +223,7 @@ xdr_struct! {
         /// The policy.
         pub policy: u32,
         /// The label.
-        pub label: Opaque<MAX_LABEL_OCTETS>,
+        pub label: Opaque<MAX_LABEL_BYTES>,
     }
 
     /// Which arguments of OPEN a server understands (`open_arguments4`, RFC 9754): sets of their numbers.

@@ -14,7 +14,7 @@ pub const MAX_REFERRING_CALLS: usize = 64;
 pub const MAX_NOTIFICATIONS: usize = 256;
 
 /// The most octets of one notification.
-const MAX_NOTIFICATION_OCTETS: usize = 16 << 10;
+const MAX_NOTIFICATION_BYTES: usize = 16 << 10;
 
 xdr_struct! {
     /// CB_GETATTR: asks for what only the holder of a delegation for writing knows: size and change.
@@ -70,7 +70,7 @@ xdr_struct! {
         /// The numbers of the notifications that follow.
         pub kinds: Bitmap,
         /// The notifications, one after the other.
-        pub octets: Opaque<MAX_NOTIFICATION_OCTETS>,
+        pub octets: Opaque<MAX_NOTIFICATION_BYTES>,
     }
 
     /// CB_NOTIFY: reports changes of a directory.

@@ -14,7 +14,7 @@ pub use args::{
 };
 pub use compound::{Arguments, Results};
 
-use super::{SESSION_ID_OCTETS, Status, op, shape};
+use super::{SESSION_ID_BYTES, Status, op, shape};
 
 /// The version of the callback program. The client chooses its number.
 pub const VERSION: u32 = 1;
@@ -40,7 +40,7 @@ operations! {
     RecallSlot(recall: CbRecallSlot) -> ((), Status) = 10, "CB_RECALL_SLOT", FROM_ONE, 0;
     /// CB_SEQUENCE: says by which slot a call comes.
     Sequence(sequence: CbSequence) -> (CbSequenceOk, Status) = 11, "CB_SEQUENCE", FROM_ONE,
-        SESSION_ID_OCTETS + 4 * shape::WORD;
+        SESSION_ID_BYTES + 4 * shape::WORD;
     /// CB_WANTS_CANCELLED: what the client wanted will not come.
     WantsCancelled(cancelled: CbWantsCancelled) -> ((), Status) = 12, "CB_WANTS_CANCELLED", FROM_ONE, 0;
     /// CB_NOTIFY_LOCK: the client can perhaps get a lock now.

@@ -1,17 +1,17 @@
 //! Clients: EXCHANGE_ID, DESTROY_CLIENTID, RECLAIM_COMPLETE (RFC 8881 sections 18.35, 18.50, 18.51); in minor version 0
 //! SETCLIENTID, SETCLIENTID_CONFIRM, RENEW, RELEASE_LOCKOWNER (RFC 7530 sections 16.29, 16.33, 16.34, 16.37).
 
-use super::{MAX_OID_OCTETS, Refusal};
-use crate::v4::{Bitmap, ClientId, ClientName, List, MAX_OPAQUE_OCTETS, Opaque, Owner, Status, Time, Verifier};
+use super::{MAX_OID_BYTES, Refusal};
+use crate::v4::{Bitmap, ClientId, ClientName, List, MAX_OPAQUE_BYTES, Opaque, Owner, Status, Time, Verifier};
 
 /// The most algorithms that a client offers, and handles that a server makes, for SSV.
 pub const MAX_SSV_CHOICES: usize = 32;
 
 /// The most octets of a handle of RPCSEC_GSS.
-pub const MAX_GSS_HANDLE_OCTETS: usize = 128;
+pub const MAX_GSS_HANDLE_BYTES: usize = 128;
 
 /// The most octets in each part of a network address: of an id as `tcp6` and of a universal address.
-pub const MAX_ADDRESS_OCTETS: usize = 128;
+pub const MAX_ADDRESS_BYTES: usize = 128;
 
 xdr_struct! {
     /// A client, as it names itself (`client_owner4`, in minor version 0 `nfs_client_id4`).
@@ -28,15 +28,15 @@ xdr_struct! {
         /// If equal, sessions may be used over both connections.
         pub minor_id: u64,
         /// If equal, client ids may be used over both connections.
-        pub major_id: Opaque<MAX_OPAQUE_OCTETS>,
+        pub major_id: Opaque<MAX_OPAQUE_BYTES>,
     }
 
     /// The name and version of a program (`nfs_impl_id4`).
     pub struct Implementation {
         /// Its maker: a domain name.
-        pub domain: Opaque<MAX_OPAQUE_OCTETS>,
+        pub domain: Opaque<MAX_OPAQUE_BYTES>,
         /// Its name and version.
-        pub name: Opaque<MAX_OPAQUE_OCTETS>,
+        pub name: Opaque<MAX_OPAQUE_BYTES>,
         /// When it was built.
         pub date: Time,
     }
@@ -55,9 +55,9 @@ xdr_struct! {
         /// The operations.
         pub ops: ProtectedOps,
         /// Hash algorithms, by object id.
-        pub hash_algorithms: List<Opaque<MAX_OID_OCTETS>, MAX_SSV_CHOICES>,
+        pub hash_algorithms: List<Opaque<MAX_OID_BYTES>, MAX_SSV_CHOICES>,
         /// Encryption algorithms, by object id.
-        pub encryption_algorithms: List<Opaque<MAX_OID_OCTETS>, MAX_SSV_CHOICES>,
+        pub encryption_algorithms: List<Opaque<MAX_OID_BYTES>, MAX_SSV_CHOICES>,
         /// How many versions of the secret are kept.
         pub window: u32,
         /// How many handles the client wants.
@@ -73,11 +73,11 @@ xdr_struct! {
         /// The chosen one of the client's encryption algorithms.
         pub encryption_algorithm: u32,
         /// Octets of the secret.
-        pub secret_octets: u32,
+        pub secret_bytes: u32,
         /// How many versions of the secret are kept.
         pub window: u32,
         /// The handles.
-        pub handles: List<Opaque<MAX_GSS_HANDLE_OCTETS>, MAX_SSV_CHOICES>,
+        pub handles: List<Opaque<MAX_GSS_HANDLE_BYTES>, MAX_SSV_CHOICES>,
     }
 
     /// EXCHANGE_ID: makes a client known, or asks what the server knows of it.
@@ -105,7 +105,7 @@ xdr_struct! {
         /// The server.
         pub server: ServerOwner,
         /// File handles of servers with equal scopes mean the same.
-        pub scope: Opaque<MAX_OPAQUE_OCTETS>,
+        pub scope: Opaque<MAX_OPAQUE_BYTES>,
         /// The server's program.
         pub implementation: Option<Implementation>,
     }
@@ -128,9 +128,9 @@ xdr_struct! {
     #[derive(Default)]
     pub struct NetAddress {
         /// The network id, as `tcp`.
-        pub netid: Opaque<MAX_ADDRESS_OCTETS>,
+        pub netid: Opaque<MAX_ADDRESS_BYTES>,
         /// The universal address.
-        pub address: Opaque<MAX_ADDRESS_OCTETS>,
+        pub address: Opaque<MAX_ADDRESS_BYTES>,
     }
 
     /// The address at which a server can call a client of minor version 0 back (`cb_client4`).

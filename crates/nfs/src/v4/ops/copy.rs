@@ -2,7 +2,7 @@
 //! 15.3, 15.8, 15.9, 15.13).
 
 use super::{NetAddress, Refusal, Stability};
-use crate::v4::{List, MAX_OPAQUE_OCTETS, Opaque, StateId, Status, Time, Verifier};
+use crate::v4::{List, MAX_OPAQUE_BYTES, Opaque, StateId, Status, Time, Verifier};
 
 /// The most addresses of a server.
 pub const MAX_SERVERS: usize = 16;
@@ -11,9 +11,9 @@ xdr_union! {
     /// Where a server is (`netloc4`).
     pub enum ServerLocation: "kind of server location" {
         /// By name.
-        Name(name: Opaque<MAX_OPAQUE_OCTETS>) = 1,
+        Name(name: Opaque<MAX_OPAQUE_BYTES>) = 1,
         /// By URL.
-        Url(url: Opaque<MAX_OPAQUE_OCTETS>) = 2,
+        Url(url: Opaque<MAX_OPAQUE_BYTES>) = 2,
         /// By address.
         Address(address: NetAddress) = 3,
     }

@@ -1,6 +1,6 @@
 //! Data of files: READ, WRITE, COMMIT (RFC 8881 sections 18.3, 18.22, 18.32).
 
-use crate::v4::{MAX_TRANSFER_OCTETS, StateId, Verifier};
+use crate::v4::{MAX_TRANSFER_BYTES, StateId, Verifier};
 use bytes::Bytes;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, ItemData};
 
@@ -77,7 +77,7 @@ impl Encode for ReadOk {
 impl<D: From<ItemData>> Decode for ReadOk<D> {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let end = decoder.bool()?;
-        Ok(Self { end, data: decoder.item(MAX_TRANSFER_OCTETS)?.into() })
+        Ok(Self { end, data: decoder.item(MAX_TRANSFER_BYTES)?.into() })
     }
 }
 
@@ -110,7 +110,7 @@ impl Decode for Write {
             state: Decode::decode(decoder)?,
             offset: decoder.u64()?,
             stability: Decode::decode(decoder)?,
-            data: decoder.item(MAX_TRANSFER_OCTETS)?.into_bytes(),
+            data: decoder.item(MAX_TRANSFER_BYTES)?.into_bytes(),
         })
     }
 }
@@ -122,7 +122,7 @@ mod samples {
 
     impl Sample for ReadOk {
         fn sample(draw: &mut Draw) -> Self {
-            Self { end: bool::sample(draw), data: draw.octets(MAX_TRANSFER_OCTETS) }
+            Self { end: bool::sample(draw), data: draw.octets(MAX_TRANSFER_BYTES) }
         }
     }
 
@@ -132,7 +132,7 @@ mod samples {
                 state: StateId::sample(draw),
                 offset: u64::sample(draw),
                 stability: Stability::sample(draw),
-                data: draw.octets(MAX_TRANSFER_OCTETS),
+                data: draw.octets(MAX_TRANSFER_BYTES),
             }
         }
     }

@@ -97,7 +97,7 @@ xdr_struct! {
         /// How many blocks.
         pub blocks: u32,
         /// Octets of a block.
-        pub block_octets: u32,
+        pub block_bytes: u32,
     }
 
     /// A delegation for reading (`open_read_delegation4`).

@@ -56,7 +56,7 @@ pub struct ReadDirOk {
 
 impl ReadDirOk {
     /// The octets of an answer without entries.
-    pub const EMPTY_OCTETS: usize = 8 + 4 + 4;
+    pub const EMPTY_BYTES: usize = 8 + 4 + 4;
 }
 
 impl Encode for ReadDirOk {
@@ -105,7 +105,7 @@ mod tests {
             let answer = ReadDirOk::sample(&mut Draw::new(seed));
             let mut encoder = Encoder::new();
             answer.encode(&mut encoder);
-            let said = answer.entries.iter().map(Entry::octets).sum::<usize>() + ReadDirOk::EMPTY_OCTETS;
+            let said = answer.entries.iter().map(Entry::octets).sum::<usize>() + ReadDirOk::EMPTY_BYTES;
             assert_eq!(encoder.position(), said);
         }
     }

@@ -5,21 +5,21 @@ use super::Refusal;
 use crate::v4::{Bitmap, List, Opaque, StateId, Status, Time, Verifier};
 
 /// Octets of a device's id (`NFS4_DEVICEID4_SIZE`).
-pub const DEVICE_ID_OCTETS: usize = 16;
+pub const DEVICE_ID_BYTES: usize = 16;
 
 /// The most octets of what a layout type defines for itself.
-pub const MAX_LAYOUT_OCTETS: usize = 64 << 10;
+pub const MAX_LAYOUT_BYTES: usize = 64 << 10;
 
 /// The most layouts, devices and errors of one operation.
 pub const MAX_LAYOUTS: usize = 256;
 
 xdr_fixed! {
     /// A device, as the server names it (`deviceid4`).
-    pub struct DeviceId: DEVICE_ID_OCTETS;
+    pub struct DeviceId: DEVICE_ID_BYTES;
 }
 
 /// What a layout type defines for itself.
-pub type LayoutBody = Opaque<MAX_LAYOUT_OCTETS>;
+pub type LayoutBody = Opaque<MAX_LAYOUT_BYTES>;
 
 xdr_union! {
     /// The layouts that LAYOUTRETURN returns (`layoutreturn4`).

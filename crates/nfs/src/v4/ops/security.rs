@@ -3,7 +3,7 @@
 use crate::v4::{List, Name, Opaque};
 
 /// The most octets of an object id.
-pub const MAX_OID_OCTETS: usize = 128;
+pub const MAX_OID_BYTES: usize = 128;
 
 /// The most flavours of one file.
 pub const MAX_FLAVOURS: usize = 32;
@@ -47,7 +47,7 @@ xdr_struct! {
     /// A form of RPCSEC_GSS (`rpcsec_gss_info`).
     pub struct GssFlavour {
         /// The mechanism's object id.
-        pub oid: Opaque<MAX_OID_OCTETS>,
+        pub oid: Opaque<MAX_OID_BYTES>,
         /// Quality of protection.
         pub quality: u32,
         /// The service.

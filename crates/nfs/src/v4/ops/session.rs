@@ -1,8 +1,8 @@
 //! Sessions: BACKCHANNEL_CTL, BIND_CONN_TO_SESSION, CREATE_SESSION, DESTROY_SESSION, SEQUENCE, SET_SSV, FREE_STATEID,
 //! TEST_STATEID (RFC 8881 sections 18.33, 18.34, 18.36 to 18.38, 18.46 to 18.48).
 
-use super::{ExchangeIdOk, GssService, MAX_GSS_HANDLE_OCTETS};
-use crate::v4::{ClientId, List, MAX_OPAQUE_OCTETS, Opaque, SessionId, StateId, Status};
+use super::{ExchangeIdOk, GssService, MAX_GSS_HANDLE_BYTES};
+use crate::v4::{ClientId, List, MAX_OPAQUE_BYTES, Opaque, SessionId, StateId, Status};
 use rpcrdma_oncrpc::SysCredential;
 
 /// The most forms of security for callbacks that a client offers.
@@ -53,9 +53,9 @@ xdr_struct! {
         /// How calls are protected.
         pub service: GssService,
         /// The server's handle.
-        pub from_server: Opaque<MAX_GSS_HANDLE_OCTETS>,
+        pub from_server: Opaque<MAX_GSS_HANDLE_BYTES>,
         /// The client's handle.
-        pub from_client: Opaque<MAX_GSS_HANDLE_OCTETS>,
+        pub from_client: Opaque<MAX_GSS_HANDLE_BYTES>,
     }
 
     /// BACKCHANNEL_CTL: changes how the server calls.
@@ -182,15 +182,15 @@ xdr_struct! {
     /// SET_SSV: changes the secret.
     pub struct SetSsv {
         /// The octets that are mixed into the secret.
-        pub ssv: Opaque<MAX_OPAQUE_OCTETS>,
+        pub ssv: Opaque<MAX_OPAQUE_BYTES>,
         /// A proof that the client knows the secret.
-        pub digest: Opaque<MAX_OPAQUE_OCTETS>,
+        pub digest: Opaque<MAX_OPAQUE_BYTES>,
     }
 
     /// What SET_SSV returns.
     pub struct SetSsvOk {
         /// A proof that the server knows the secret.
-        pub digest: Opaque<MAX_OPAQUE_OCTETS>,
+        pub digest: Opaque<MAX_OPAQUE_BYTES>,
     }
 
     /// FREE_STATEID: the client knows that this stateid was revoked, or has no more use for it.

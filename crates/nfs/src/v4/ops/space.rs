@@ -2,13 +2,13 @@
 //! 15.5, 15.10, 15.11, 15.12).
 
 use super::{Stability, WriteResponse};
-use crate::v4::{Bitmap, List, MAX_TRANSFER_OCTETS, Opaque, StateId};
+use crate::v4::{Bitmap, List, MAX_TRANSFER_BYTES, Opaque, StateId};
 
 /// The most pieces of one READ_PLUS answer: holes and data of 1 KiB each in a megabyte.
 pub const MAX_PIECES: usize = 1024;
 
 /// The most octets of a pattern that WRITE_SAME repeats.
-pub const MAX_PATTERN_OCTETS: usize = 64 << 10;
+pub const MAX_PATTERN_BYTES: usize = 64 << 10;
 
 xdr_enum! {
     /// What a range of a file holds (`data_content4`).
@@ -89,7 +89,7 @@ xdr_struct! {
         /// Where it begins.
         pub offset: u64,
         /// The octets.
-        pub data: Opaque<MAX_TRANSFER_OCTETS>,
+        pub data: Opaque<MAX_TRANSFER_BYTES>,
     }
 
     /// A hole in a READ_PLUS answer (`data_info4`).
@@ -140,7 +140,7 @@ xdr_struct! {
         /// Where in a block the pattern stands.
         pub pattern_offset: u64,
         /// The pattern.
-        pub pattern: Opaque<MAX_PATTERN_OCTETS>,
+        pub pattern: Opaque<MAX_PATTERN_BYTES>,
     }
 
     /// What WRITE_SAME returns.

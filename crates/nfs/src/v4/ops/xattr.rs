@@ -4,11 +4,11 @@
 use crate::v4::{ChangeInfo, List, Name, Opaque};
 
 /// The largest value in octets: Linux's `XATTR_SIZE_MAX`.
-pub const MAX_XATTR_OCTETS: usize = 64 << 10;
+pub const MAX_XATTR_BYTES: usize = 64 << 10;
 
-/// The largest value that is read from a call, so that a value longer than [`MAX_XATTR_OCTETS`] gets its own status and
+/// The largest value that is read from a call, so that a value longer than [`MAX_XATTR_BYTES`] gets its own status and
 /// not the status of a call that cannot be decoded. The size of a call limits it.
-pub const MAX_XATTR_ARGUMENT_OCTETS: usize = 1 << 20;
+pub const MAX_XATTR_ARGUMENT_BYTES: usize = 1 << 20;
 
 /// The most names in one list: what the 64 KiB of Linux's `XATTR_LIST_MAX` can hold of names of 6 octets and their
 /// ends.
@@ -36,7 +36,7 @@ xdr_struct! {
     /// What GETXATTR returns.
     pub struct GetXattrOk {
         /// Its value.
-        pub value: Opaque<MAX_XATTR_OCTETS>,
+        pub value: Opaque<MAX_XATTR_BYTES>,
     }
 
     /// SETXATTR: sets an extended attribute of the current file.
@@ -46,7 +46,7 @@ xdr_struct! {
         /// Its name, without a namespace.
         pub name: Name,
         /// Its value.
-        pub value: Opaque<MAX_XATTR_ARGUMENT_OCTETS>,
+        pub value: Opaque<MAX_XATTR_ARGUMENT_BYTES>,
     }
 
     /// What SETXATTR returns.

@@ -5,7 +5,7 @@ use crate::{
     Call,
     sample::{Draw, Sample},
     v4::{
-        Args, Arguments, Bitmap, Fault, ILLEGAL, MAX_COMPOUND_OPS, MAX_TAG_OCTETS, Name, Op, Outcome, Results, StateId,
+        Args, Arguments, Bitmap, Fault, ILLEGAL, MAX_COMPOUND_OPS, MAX_TAG_BYTES, Name, Op, Outcome, Results, StateId,
         Status, Tag, callback, ops,
     },
 };
@@ -181,8 +181,8 @@ fn operations_and_tags_end_at_their_limits() {
         let tag = Tag::from(&vec![b't'; octets][..]);
         decoded(&encode(&Arguments { tag, ..Arguments::new(1, vec![]) }).to_bytes())
     };
-    assert!(tagged(MAX_TAG_OCTETS).is_ok());
-    assert!(matches!(tagged(MAX_TAG_OCTETS + 1), Err(DecodeError::TooLong { .. })));
+    assert!(tagged(MAX_TAG_BYTES).is_ok());
+    assert!(matches!(tagged(MAX_TAG_BYTES + 1), Err(DecodeError::TooLong { .. })));
 
     let results = |count: usize| {
         let results = Results::of(Tag::default(), vec![Outcome::Illegal(Status::OP_ILLEGAL); count]);

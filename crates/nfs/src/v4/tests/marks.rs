@@ -203,7 +203,7 @@ fn callbacks_have_nothing_to_place() {
 fn shapes_add_up() {
     for count in [0, 1, 4096, 1 << 20, u32::MAX] {
         let shape = Arguments::new(1, vec![read(count)]).reply_shape();
-        let most = (count as usize).min(crate::v4::MAX_TRANSFER_OCTETS);
+        let most = (count as usize).min(crate::v4::MAX_TRANSFER_BYTES);
         assert_eq!(shape.items[0].max_len, most);
         let data = vec![1; most].into();
         let results = Results::of(Tag::default(), vec![Outcome::Read(Ok(ops::ReadOk { end: true, data }))]);

@@ -30,7 +30,7 @@ fn clones_on(make: &str, options: &[&str]) {
     let Some(disk) = Disk::of(make, options) else { return };
     let served = disk.served();
     let (directory, ends) = serve(&served, &disk.state());
-    assert_eq!(directory.features().clone_octets, Some(UNIT as u32), "{make}");
+    assert_eq!(directory.features().clone_bytes, Some(UNIT as u32), "{make}");
     directory.inner.synchronised.lock().unwrap().clear();
     assert_eq!(clone(&directory, &ends, (UNIT, 2 * UNIT, 2 * UNIT)), Ok(()), "{make}");
     assert_eq!(*directory.inner.synchronised.lock().unwrap(), [ends[1].file()], "answered when the disk has it");
@@ -80,7 +80,7 @@ fn a_file_system_that_cannot_clone_says_so() {
     let Some(disk) = Disk::of("mkfs.ext4", &["-q", "-F"]) else { return };
     let served = disk.served();
     let (directory, ends) = serve(&served, &disk.state());
-    assert_eq!(directory.features().clone_octets, None);
+    assert_eq!(directory.features().clone_bytes, None);
     assert_eq!(clone(&directory, &ends, (0, 0, UNIT)), Err(Fault::Unsupported));
     assert_eq!(host::read(served.join("to")).unwrap(), vec![8; 9 * UNIT as usize]);
 }

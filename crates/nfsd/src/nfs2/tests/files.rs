@@ -58,7 +58,7 @@ fn links_lead_where_they_were_made_to() {
         assert!(ask(client, v2::ReadLink { link: file }).is_err());
         // A link that another version has made, and that is longer than version 2 can return.
         let directory = client.root();
-        let path = rpcrdma_nfs::v3::Path("x".repeat(v2::MAX_PATH_OCTETS + 1).into_bytes().into());
+        let path = rpcrdma_nfs::v3::Path("x".repeat(v2::MAX_PATH_BYTES + 1).into_bytes().into());
         let long =
             rpcrdma_nfs::v3::SymbolicLink { directory, name: "long".into(), attributes: Default::default(), path };
         client.ask(long).into_result().unwrap();
@@ -154,8 +154,8 @@ fn a_call_that_comes_again_is_answered_as_it_was() {
 fn a_file_system_tells_how_full_it_is() {
     on_each(|client| {
         let told = ask(client, v2::FileSystemStatus { root: root(client) }).unwrap();
-        assert_eq!(told.transfer_octets, 8192);
-        assert!(told.block_octets >= 4096 && told.block_octets.is_power_of_two());
+        assert_eq!(told.transfer_bytes, 8192);
+        assert!(told.block_bytes >= 4096 && told.block_bytes.is_power_of_two());
         assert!(told.available <= told.free && told.free <= told.blocks && told.blocks <= i32::MAX as u32, "{told:?}");
         assert!(told.blocks > 0);
     });

@@ -87,7 +87,7 @@ fn garbage_is_refused() {
         assert_eq!(garbage(procedure, vec![0xFF; 4000]), refused, "procedure {procedure}: too many");
     }
     let mut encoder = Encoder::new();
-    let data = vec![0; v2::MAX_TRANSFER_OCTETS + 1].into();
+    let data = vec![0; v2::MAX_TRANSFER_BYTES + 1].into();
     v2::Write { file: root(&client), offset: 0, data }.encode(&mut encoder);
     assert_eq!(garbage(8, encoder.finish().to_bytes().to_vec()), refused, "more than a WRITE has");
     assert_eq!(garbage(3, vec![0; 4]), refused, "ROOT takes nothing");

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    Caller, Changed, Fault, FileId, Found, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS, ReadData, Told,
+    Caller, Changed, Fault, FileId, Found, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_BYTES, ReadData, Told,
     Via, Written, failed,
 };
 use bytes::Bytes;
@@ -34,7 +34,7 @@ const VERIFIER: [u8; 8] = *b"a-verify";
 
 impl Long {
     fn file(number: u64) -> FileId {
-        let mut octets = [0xEE; MAX_FILE_ID_OCTETS];
+        let mut octets = [0xEE; MAX_FILE_ID_BYTES];
         octets[..8].copy_from_slice(&number.to_be_bytes());
         FileId::new(&octets).unwrap()
     }

@@ -24,7 +24,7 @@ use rpcrdma_nfs::v4::{
     Status,
     callback::{Args, Arguments, Outcome, ReferringCalls, VERSION},
 };
-use rpcrdma_oncrpc::{CALL_HEADER_OCTETS, CallError, Client as RpcClient, ClientFlavour, Results as RpcResults};
+use rpcrdma_oncrpc::{CALL_HEADER_BYTES, CallError, Client as RpcClient, ClientFlavour, Results as RpcResults};
 use rpcrdma_xdr::padded;
 use std::{
     pin::{Pin as Pinned, pin},
@@ -117,7 +117,7 @@ fn too_much(session: &Session<Pin>, message: &Message, flavour: &dyn ClientFlavo
     if message.operations() > back.operations as usize {
         return Some(Status::TOO_MANY_OPS);
     }
-    let header = CALL_HEADER_OCTETS + padded(flavour.max_credential()) + flavour.max_call_expansion();
+    let header = CALL_HEADER_BYTES + padded(flavour.max_credential()) + flavour.max_call_expansion();
     let octets = header.saturating_add(message.octets());
     // ULB-6.2-f: a client that takes no more than its inline thresholds is never sent more.
     (octets > back.request as usize).then_some(Status::REQ_TOO_BIG)

@@ -61,7 +61,7 @@ const LEAST_TIME: Duration = Duration::from_secs(5);
 /// How long after a failed attempt a RENEW leads to the next one, in seconds.
 const NEXT_ATTEMPT: Duration = Duration::from_secs(30);
 /// The largest record that is sent to a client or taken from it, in bytes: a handle, and attributes of a file.
-const MAX_CALLBACK_OCTETS: usize = 16 << 10;
+const MAX_CALLBACK_BYTES: usize = 16 << 10;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Makes connections to clients of minor version 0: the program's part, which has the sockets.
@@ -394,7 +394,7 @@ impl Shared {
         let permit = self.dialler.permit(to, self.now()).ok_or(NoAnswer::NoPath)?;
         let connector = Arc::new(Once { dial, from: said.from, to, was_asked: AtomicBool::new(false) });
         let mut options = tcp::ClientOptions::default();
-        options.max_record = MAX_CALLBACK_OCTETS;
+        options.max_record = MAX_CALLBACK_BYTES;
         (options.connect, options.outage) = (ANSWER_TIME, Duration::ZERO);
         (options.first_answer, options.first_sign) = (ANSWER_TIME, ANSWER_TIME);
         options.service = "NFS callbacks";

@@ -15,7 +15,7 @@ use rpcrdma_oncrpc::{CallError, ReplyShape, Results as RpcResults, TransportErro
 use rpcrdma_xdr::{Encode, Encoder, Payload};
 
 /// Bytes of an RPC reply before CB_COMPOUND's results, with an empty verifier: `ca_maxresponsesize` counts them, too.
-const RPC_REPLY_OCTETS: usize = 24;
+const RPC_REPLY_BYTES: usize = 24;
 
 /// A CB_COMPOUND, which can be sent by any slot.
 #[derive(Clone)]
@@ -100,7 +100,7 @@ impl Message {
         let mut encoder = Encoder::new();
         arguments.encode(&mut encoder);
         // ULB-6.2-b
-        let most = (max_response as usize).saturating_sub(RPC_REPLY_OCTETS);
+        let most = (max_response as usize).saturating_sub(RPC_REPLY_BYTES);
         (encoder.finish(), ReplyShape::inline(arguments.largest_results().min(most)))
     }
 

@@ -10,7 +10,7 @@ use crate::{
         testing::{TestClient, TestServer, only},
     },
     testing::{self, SECRET, Watched, env, wait},
-    transfer::MAX_LISTING_OCTETS,
+    transfer::MAX_LISTING_BYTES,
 };
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Buffer};
@@ -139,7 +139,7 @@ fn one_entry_fits_or_the_answer_is_too_small() {
     let client = server.client("a");
     let root = client.walk("").unwrap();
     let max = |max_count| read(&client, &root, ops::ReadDir { max_count, ..ask(0, &[Attribute::Owner]) });
-    let empty = ReadDirOk::EMPTY_OCTETS as u32;
+    let empty = ReadDirOk::EMPTY_BYTES as u32;
     assert_eq!(max(empty - 1).err(), Some(Status::TOOSMALL));
     assert_eq!(max(empty).map(|part| (part.entries.len(), part.end)), Ok((0, true)), "nothing is in it");
     file(&server, &client, "a name of 25 octets, fully");
@@ -263,7 +263,7 @@ fn a_listing_counts_as_memory_until_it_is_taken() {
     let watched = Watched::default();
     client.rpc.memory = Arc::new(watched.clone());
     let in_use = || watched.0.load(Ordering::Relaxed);
-    for (max_count, cache, counted) in [(8192, false, 8192), (u32::MAX, false, MAX_LISTING_OCTETS), (800, true, 800)] {
+    for (max_count, cache, counted) in [(8192, false, 8192), (u32::MAX, false, MAX_LISTING_BYTES), (800, true, 800)] {
         let list = Args::ReadDir(ops::ReadDir { max_count, ..ask(0, &[Attribute::Type]) });
         let call = Arguments::new(2, vec![client.sequence(0, cache), Args::PutRootFh, list]);
         let mut encoder = Encoder::new();

@@ -10,9 +10,9 @@ use std::sync::{
 
 /// The smallest possible call, in bytes: RPC's head without credentials (40), an empty tag, minor version and count
 /// (12), SEQUENCE (36).
-pub(crate) const MIN_REQUEST_OCTETS: u32 = 88;
+pub(crate) const MIN_REQUEST_BYTES: u32 = 88;
 /// The smallest possible reply, in bytes: RPC's head (24), status, empty tag and count (12), SEQUENCE (44).
-pub(crate) const MIN_RESPONSE_OCTETS: u32 = 80;
+pub(crate) const MIN_RESPONSE_BYTES: u32 = 80;
 
 /// The attributes of a channel (`channel_attrs4`), without the depth of RDMA Read queues, which the transport decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) struct Channel {
 
 impl Channel {
     fn check(self) -> Result<(), Status> {
-        let fits = self.request >= MIN_REQUEST_OCTETS && self.response >= MIN_RESPONSE_OCTETS;
+        let fits = self.request >= MIN_REQUEST_BYTES && self.response >= MIN_RESPONSE_BYTES;
         if fits { Ok(()) } else { Err(Status::TOOSMALL) }
     }
 

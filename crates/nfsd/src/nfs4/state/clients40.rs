@@ -23,7 +23,7 @@ use super::{
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
-use rpcrdma_nfs::v4::{ClientId, StateId, Status, VERIFIER_OCTETS, Verifier, ops::CallbackClient};
+use rpcrdma_nfs::v4::{ClientId, StateId, Status, VERIFIER_BYTES, Verifier, ops::CallbackClient};
 use rpcrdma_oncrpc::ClientNetwork;
 use std::{
     net::{IpAddr, SocketAddr},
@@ -176,7 +176,7 @@ impl<P> State<P> {
 
     /// Eight bytes that cannot be guessed, and are used only once.
     fn confirm_verifier(&self) -> Verifier {
-        let mut octets = [0; VERIFIER_OCTETS];
+        let mut octets = [0; VERIFIER_BYTES];
         self.random.fill(&mut octets);
         Verifier(octets)
     }

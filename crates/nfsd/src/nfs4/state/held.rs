@@ -46,7 +46,7 @@ impl<P> Kind<P> {
     }
 
     /// Bytes of the owner's name.
-    fn name_octets(&self) -> usize {
+    fn name_bytes(&self) -> usize {
         match self {
             Kind::Open(open) => open.owner.0.len(),
             Kind::Lock(lock) => lock.owner.0.len(),
@@ -131,7 +131,7 @@ impl<P> Inner<P> {
     /// DELAY if the client, or all clients together, hold as many states of the kind as they may, or as many bytes of
     /// names; EXPIRED if the client has ended.
     pub(super) fn add(&mut self, file: FileKey, kind: Kind<P>) -> Result<StateId, Status> {
-        let (number, octets) = (kind.number(), kind.name_octets());
+        let (number, octets) = (kind.number(), kind.name_bytes());
         // NFS4-8881-18.35-e
         if self.is_ended {
             return Err(Status::EXPIRED);
@@ -222,7 +222,7 @@ impl<P> Inner<P> {
     /// Removes a state, and the locks that belong to it. A state that the server takes away is remembered by its name.
     pub(super) fn remove(&mut self, name: StateIdOther, why: Option<Why>, into: &mut Vec<Release<P>>) {
         let Some(state) = self.states.remove(&name) else { return };
-        let (number, octets) = (state.kind.number(), state.kind.name_octets());
+        let (number, octets) = (state.kind.number(), state.kind.name_bytes());
         if let Some(by_owner) = &mut self.by_owner {
             by_owner.remove(name, &state.kind);
         }

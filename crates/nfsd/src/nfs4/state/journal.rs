@@ -35,7 +35,7 @@ use std::{
 /// The name of the journal.
 pub(super) const NAME: &str = "v4-clients";
 const HEAD_OCTETS: usize = 4;
-const CHECK_OCTETS: usize = 8;
+const CHECK_BYTES: usize = 8;
 /// The most bytes that the code reads of a journal: four times a full journal in which each owner has a name of 1 KiB.
 const MAX_OCTETS: u64 = 64 << 20;
 
@@ -297,7 +297,7 @@ fn note(owners: &mut HashMap<Bytes, Known>, record: Record) {
     }
 }
 
-fn check(body: &[u8]) -> [u8; CHECK_OCTETS] {
+fn check(body: &[u8]) -> [u8; CHECK_BYTES] {
     let mut hasher = SipHasher24::new();
     hasher.write(body);
     hasher.finish().to_be_bytes()
@@ -343,10 +343,10 @@ fn parse(mut octets: &[u8]) -> (Vec<Record>, End) {
             // NFS4-8881-8.4.3-c
             break if is_unwritten(octets) { End::Torn } else { End::Damaged };
         }
-        let Some((record, rest)) = octets.split_at_checked(HEAD_OCTETS + usize::from(len) + CHECK_OCTETS) else {
+        let Some((record, rest)) = octets.split_at_checked(HEAD_OCTETS + usize::from(len) + CHECK_BYTES) else {
             break End::Torn;
         };
-        let (body, sum) = record.split_at(record.len() - CHECK_OCTETS);
+        let (body, sum) = record.split_at(record.len() - CHECK_BYTES);
         let body = body.get(HEAD_OCTETS..).unwrap_or_default();
         let Some(record) = Some(body).filter(|body| check(body)[..] == *sum).and_then(parse_body) else {
             break End::Damaged;

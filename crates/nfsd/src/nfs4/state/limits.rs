@@ -22,9 +22,9 @@ pub(crate) const MAX_CONNECTIONS: usize = 16;
 /// The most operations of a COMPOUND. Linux asks for 8, and gives up a mount that gets fewer.
 pub(crate) const MAX_COMPOUND_OPS: u32 = 64;
 /// The most bytes that a slot remembers of a reply: enough for a COMPOUND of changes, without data.
-pub(crate) const SLOT_CACHE_OCTETS: u32 = 2_048;
+pub(crate) const SLOT_CACHE_BYTES: u32 = 2_048;
 /// The bytes of all reply caches together by default. The service sets a sixteenth of `--memory`.
-pub(crate) const MAX_CACHE_OCTETS: usize = 64 << 20;
+pub(crate) const MAX_CACHE_BYTES: usize = 64 << 20;
 /// A new session takes at most this part of the remaining memory for reply caches: an eighth, so that something is left
 /// for the next session.
 pub(crate) const CACHE_SHARE: usize = 8;
@@ -38,18 +38,18 @@ pub(crate) const MAX_HELD: usize = 4 * MAX_HELD_BY_CLIENT;
 /// The most bytes of the names of a client's owners of opens and lock stateids: 64 bytes for each of the states that it
 /// may have (Linux's names have less than 40), or the longest names for 8,192 of them. Each name is in memory twice,
 /// here and in the table of claims.
-pub(crate) const MAX_NAME_OCTETS_OF_CLIENT: usize = 2 * MAX_HELD_BY_CLIENT * 64;
+pub(crate) const MAX_NAME_BYTES_OF_CLIENT: usize = 2 * MAX_HELD_BY_CLIENT * 64;
 /// The same for all clients: 32 MiB of names, where the limits of opens and locks alone would allow 512 MiB.
-pub(crate) const MAX_NAME_OCTETS: usize = 4 * MAX_NAME_OCTETS_OF_CLIENT;
+pub(crate) const MAX_NAME_BYTES: usize = 4 * MAX_NAME_BYTES_OF_CLIENT;
 /// The bytes as which an owner of minor version 0 counts beside its name: its record, and the largest reply that it
 /// remembers, which is a LOCK's that names a conflicting owner with the longest name.
-pub(crate) const OWNER_OCTETS: usize = 2_048;
+pub(crate) const OWNER_BYTES: usize = 2_048;
 /// The most bytes of the owners of a client of minor version 0, with the replies that they remember: some 16,000 owners
 /// that were used within a lease, open or not. Linux has one for each user, and one for each process and file with
 /// locks.
-pub(crate) const MAX_OWNER_OCTETS_OF_CLIENT: usize = 32 << 20;
+pub(crate) const MAX_OWNER_BYTES_OF_CLIENT: usize = 32 << 20;
 /// The same for all clients.
-pub(crate) const MAX_OWNER_OCTETS: usize = 4 * MAX_OWNER_OCTETS_OF_CLIENT;
+pub(crate) const MAX_OWNER_BYTES: usize = 4 * MAX_OWNER_BYTES_OF_CLIENT;
 /// How long the server considers a client alive after its last call. A conflict waits this long for a client that is
 /// gone.
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
@@ -91,9 +91,9 @@ pub(crate) struct Limits {
     pub(crate) connections: usize,
     /// See [`MAX_COMPOUND_OPS`].
     pub(crate) operations: u32,
-    /// See [`SLOT_CACHE_OCTETS`].
+    /// See [`SLOT_CACHE_BYTES`].
     pub(crate) slot_cache: u32,
-    /// See [`MAX_CACHE_OCTETS`].
+    /// See [`MAX_CACHE_BYTES`].
     pub(crate) cache: usize,
     /// See [`MAX_MESSAGE_OCTETS`].
     pub(crate) message: u32,
@@ -101,13 +101,13 @@ pub(crate) struct Limits {
     pub(crate) held_by_client: usize,
     /// See [`MAX_HELD`].
     pub(crate) held: usize,
-    /// See [`MAX_NAME_OCTETS_OF_CLIENT`].
+    /// See [`MAX_NAME_BYTES_OF_CLIENT`].
     pub(crate) names_of_client: usize,
-    /// See [`MAX_NAME_OCTETS`].
+    /// See [`MAX_NAME_BYTES`].
     pub(crate) names: usize,
-    /// See [`MAX_OWNER_OCTETS_OF_CLIENT`].
+    /// See [`MAX_OWNER_BYTES_OF_CLIENT`].
     pub(crate) owners_of_client: usize,
-    /// See [`MAX_OWNER_OCTETS`].
+    /// See [`MAX_OWNER_BYTES`].
     pub(crate) owners: usize,
     /// See [`LEASE`].
     pub(crate) lease: Duration,
@@ -132,15 +132,15 @@ impl Default for Limits {
             slots: MAX_SLOTS,
             connections: MAX_CONNECTIONS,
             operations: MAX_COMPOUND_OPS,
-            slot_cache: SLOT_CACHE_OCTETS,
-            cache: MAX_CACHE_OCTETS,
+            slot_cache: SLOT_CACHE_BYTES,
+            cache: MAX_CACHE_BYTES,
             message: MAX_MESSAGE_OCTETS,
             held_by_client: MAX_HELD_BY_CLIENT,
             held: MAX_HELD,
-            names_of_client: MAX_NAME_OCTETS_OF_CLIENT,
-            names: MAX_NAME_OCTETS,
-            owners_of_client: MAX_OWNER_OCTETS_OF_CLIENT,
-            owners: MAX_OWNER_OCTETS,
+            names_of_client: MAX_NAME_BYTES_OF_CLIENT,
+            names: MAX_NAME_BYTES,
+            owners_of_client: MAX_OWNER_BYTES_OF_CLIENT,
+            owners: MAX_OWNER_BYTES,
             lease: LEASE,
             grace: LEASE,
             courtesy: COURTESY_TIME,
@@ -164,7 +164,7 @@ mod tests {
         assert_eq!((limits.held_by_client, limits.held), (65_536, 262_144));
         assert_eq!((limits.lease.as_secs(), limits.courtesy.as_secs()), (90, 86_400));
         assert_eq!((crate::claims::MAX_WAITING_LOCKS, super::super::copies::MAX_COPIES), (64, 4));
-        assert_eq!(rpcrdma_nfs::v4::MAX_TAG_OCTETS, 1_024);
+        assert_eq!(rpcrdma_nfs::v4::MAX_TAG_BYTES, 1_024);
         use crate::nfs4::callback::dial40::{MAX_DIALLED, MAX_DIALLED_OF_ADDRESS, MAX_DIALS_IN_MINUTE};
         assert_eq!((MAX_DIALLED, MAX_DIALLED_OF_ADDRESS, MAX_DIALS_IN_MINUTE), (64, 4, 10));
     }

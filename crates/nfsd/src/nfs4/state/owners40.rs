@@ -6,12 +6,12 @@
 //! executed. An owner that has nothing open, or no lock stateid, is forgotten a lease after its last use; its next OPEN
 //! must then be confirmed.
 //!
-//! Owns names and answers, each within [`OWNER_OCTETS`](super::limits::OWNER_OCTETS). The table's lock comes before the
+//! Owns names and answers, each within [`OWNER_BYTES`](super::limits::OWNER_BYTES). The table's lock comes before the
 //! lock of [`Held`]. Nothing sleeps; waiting for a turn is asynchronous.
 
 use super::{
     held::{Held, Totals},
-    limits::{Limits, OWNER_OCTETS},
+    limits::{Limits, OWNER_BYTES},
     release::Release,
 };
 use crate::FileId;
@@ -103,7 +103,7 @@ impl StateOwner {
     }
 
     fn octets(&self) -> usize {
-        OWNER_OCTETS + self.name.0.len()
+        OWNER_BYTES + self.name.0.len()
     }
 }
 

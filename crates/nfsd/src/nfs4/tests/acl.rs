@@ -293,7 +293,7 @@ fn a_list_is_compared_and_listed_as_others_are() {
         let whole = list(4096).unwrap();
         let expected = told(&client, &file, &[Attribute::Acl, Attribute::Mode]).unwrap();
         assert_eq!(whole.entries[0].attributes, expected);
-        let octets = u32::try_from(ops::ReadDirOk::EMPTY_OCTETS + whole.entries[0].octets()).unwrap();
+        let octets = u32::try_from(ops::ReadDirOk::EMPTY_BYTES + whole.entries[0].octets()).unwrap();
         assert_eq!(list(octets).unwrap(), whole);
         assert_eq!(list(octets - 1), Err(Status::TOOSMALL), "the list counts");
     });

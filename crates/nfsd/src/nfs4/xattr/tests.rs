@@ -145,12 +145,12 @@ fn names_and_values_have_limits() {
             assert_eq!(get(&client, &file, name), Err(Status::INVAL));
             assert_eq!(remove(&client, &file, name), Err(Status::INVAL));
         }
-        assert_eq!(set(&client, &file, b"a", &[1; MAX_XATTR_OCTETS + 1]), Err(Status::XATTR2BIG));
+        assert_eq!(set(&client, &file, b"a", &[1; MAX_XATTR_BYTES + 1]), Err(Status::XATTR2BIG));
     }
     let server = TestServer::memory();
     let client = server.client("a");
     let file = file(&server, &client, "f");
-    let largest = vec![7; MAX_XATTR_OCTETS];
+    let largest = vec![7; MAX_XATTR_BYTES];
     set(&client, &file, b"a", &largest).unwrap();
     assert_eq!(get(&client, &file, b"a"), Ok(largest));
 }
@@ -161,14 +161,14 @@ fn a_listing_comes_in_pages_and_counts_every_octet() {
     for server in servers() {
         let client = server.client("a");
         let file = file(&server, &client, "f");
-        assert_eq!(list(&client, &file, 0, EMPTY_LIST_OCTETS as u32 - 1), Err(Status::TOOSMALL));
-        let none = list(&client, &file, 0, EMPTY_LIST_OCTETS as u32).unwrap();
+        assert_eq!(list(&client, &file, 0, EMPTY_LIST_BYTES as u32 - 1), Err(Status::TOOSMALL));
+        let none = list(&client, &file, 0, EMPTY_LIST_BYTES as u32).unwrap();
         assert_eq!((none.names.len(), none.end), (0, true));
         let mut all: Vec<_> = (0..40).map(|number| format!("name {number}")).collect();
         all.sort();
         all.iter().for_each(|name| assert!(set(&client, &file, name.as_bytes(), b"").is_ok()));
         // Each of the names has 6 or 7 bytes, and takes 12 in the reply.
-        let page = |entries: u32| EMPTY_LIST_OCTETS as u32 + entries * 12;
+        let page = |entries: u32| EMPTY_LIST_BYTES as u32 + entries * 12;
         assert_eq!(list(&client, &file, 0, page(1) - 1), Err(Status::TOOSMALL));
         assert_eq!(list(&client, &file, 0, page(1)).unwrap().names.len(), 1);
         assert_eq!(list(&client, &file, 0, page(8) - 1).unwrap().names.len(), 7);
@@ -270,7 +270,7 @@ fn a_value_that_does_not_fit_into_the_answer_is_too_big() {
     let server = TestServer::memory();
     let client = server.client("a");
     let file = file(&server, &client, "f");
-    set(&client, &file, b"a", &[1; MAX_XATTR_OCTETS]).unwrap();
+    set(&client, &file, b"a", &[1; MAX_XATTR_BYTES]).unwrap();
     let get = |count: usize| {
         let put = Args::PutFh(ops::PutFh { file: file.clone() });
         [vec![put], vec![Args::GetXattr(ops::GetXattr { name: "a".into() }); count]].concat()
@@ -309,7 +309,7 @@ fn a_value_is_read_when_there_is_memory_for_it() {
     let server = TestServer::memory();
     let (mut client, other) = (server.client("a"), server.client("b"));
     let file = file(&server, &other, "f");
-    set(&other, &file, b"a", &[1; MAX_XATTR_OCTETS]).unwrap();
+    set(&other, &file, b"a", &[1; MAX_XATTR_BYTES]).unwrap();
     let memory = Arc::new(Awaited::default());
     client.rpc.memory = memory.clone();
     let get = Args::GetXattr(ops::GetXattr { name: "a".into() });

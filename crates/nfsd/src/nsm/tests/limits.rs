@@ -84,7 +84,7 @@ fn a_network_and_all_of_them_have_so_many_hosts() {
 fn a_name_has_so_many_octets() {
     let scratch = tempfile::tempdir().unwrap();
     let start = Start::at(scratch.path(), &Arc::default());
-    let longest = "n".repeat(MAX_NAME_OCTETS);
+    let longest = "n".repeat(MAX_NAME_BYTES);
     assert_eq!(start.monitor("192.0.2.1", &longest), Ok(()));
     assert_eq!(start.monitor("192.0.2.1", &format!("{longest}n")), Err(NotMonitored::Name));
     drop(start);

@@ -159,7 +159,7 @@ fn what_cannot_be_read_is_garbage() {
     // A name that is cut off, and a name that is one byte too long.
     for args in [vec![0, 0, 0, 9, b'a'], {
         let mut encoder = Encoder::new();
-        encoder.opaque(&[b'a'; nsm::MAX_NAME_OCTETS + 1]);
+        encoder.opaque(&[b'a'; nsm::MAX_NAME_BYTES + 1]);
         encoder.u32(1);
         encoder.finish().to_bytes().to_vec()
     }] {

@@ -7,7 +7,7 @@ use super::super::{
     transmissions::Transmissions,
 };
 use crate::{
-    AuthStat, CallError, CallId, ClientFlavour, ClientTransport, ContextError, MAX_AUTH_BODY_OCTETS, OpaqueAuth,
+    AuthStat, CallError, CallId, ClientFlavour, ClientTransport, ContextError, MAX_AUTH_BODY_BYTES, OpaqueAuth,
     Protected, Rejection, Signed, SignedLater, Wrapped,
 };
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use std::{
 };
 
 /// The bytes of a credential without those of its handle.
-const CREDENTIAL_OCTETS: usize = 20;
+const CREDENTIAL_BYTES: usize = 20;
 
 /// Calls a client with the service that the client used. It does not keep a context alive: a context that was destroyed
 /// or displaced signs nothing any more. Cloning shares.
@@ -63,7 +63,7 @@ impl BackAuth {
 
 impl ClientFlavour for BackAuth {
     fn max_credential(&self) -> usize {
-        CREDENTIAL_OCTETS + padded(self.handle.len())
+        CREDENTIAL_BYTES + padded(self.handle.len())
     }
 
     fn max_call_expansion(&self) -> usize {
@@ -71,7 +71,7 @@ impl ClientFlavour for BackAuth {
     }
 
     fn max_verifier(&self) -> usize {
-        MAX_AUTH_BODY_OCTETS
+        MAX_AUTH_BODY_BYTES
     }
 
     fn max_expansion(&self) -> usize {

@@ -9,7 +9,7 @@ use super::super::{
     credential::{GssCredential, Procedure, sign},
 };
 use crate::{
-    CallId, ClientTransport, ContextError, MISMATCH_OCTETS, OpaqueAuth, PendingCall, REPLY_HEADER_OCTETS, ReplyShape,
+    CallId, ClientTransport, ContextError, MISMATCH_BYTES, OpaqueAuth, PendingCall, REPLY_HEADER_BYTES, ReplyShape,
     Request, gss::GssService,
 };
 use bytes::Bytes;
@@ -196,7 +196,7 @@ impl Context {
         drop(live);
         let mut encoder = Encoder::new();
         header.encode(&mut encoder);
-        let reply = ReplyShape::inline(REPLY_HEADER_OCTETS + crate::MAX_AUTH_BODY_OCTETS + MISMATCH_OCTETS);
+        let reply = ReplyShape::inline(REPLY_HEADER_BYTES + crate::MAX_AUTH_BODY_BYTES + MISMATCH_BYTES);
         let (message, repeatable, anew) = (encoder.finish(), false, None);
         Some(transport.call(Request { xid: id.xid, message, reply, repeatable, anew }))
     }

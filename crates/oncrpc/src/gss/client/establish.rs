@@ -9,8 +9,8 @@ use super::{
     context::{Context, Made},
 };
 use crate::{
-    AuthStat, CallError, CallId, Client, ClientFlavour, ClientTransport, ContextError, MAX_AUTH_BODY_OCTETS,
-    OpaqueAuth, Protected, ReplyShape, Results, Wrapped,
+    AuthStat, CallError, CallId, Client, ClientFlavour, ClientTransport, ContextError, MAX_AUTH_BODY_BYTES, OpaqueAuth,
+    Protected, ReplyShape, Results, Wrapped,
 };
 use bytes::Bytes;
 use rpcrdma_env::Clock;
@@ -19,9 +19,9 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::oneshot;
 
 /// The largest token that is taken from a server: Kerberos' have some 150 bytes.
-const MAX_ANSWER_OCTETS: usize = 2048;
+const MAX_ANSWER_BYTES: usize = 2048;
 /// The longest handle for which a credential has room.
-const MAX_HANDLE_OCTETS: usize = MAX_AUTH_BODY_OCTETS - 20;
+const MAX_HANDLE_BYTES: usize = MAX_AUTH_BODY_BYTES - 20;
 /// The most tokens that are sent for one context. Kerberos needs one, mechanisms that negotiate a few.
 const MAX_STEPS: usize = 8;
 /// How often the client tries to make a context. It tries again if the transport has sent a token twice, because the
@@ -127,12 +127,12 @@ impl Establishing {
         let client = Client::new(self.transport.clone(), control.clone(), program, version);
         let mut arguments = Encoder::with_capacity(4 + padded(token.len()));
         arguments.opaque_shared(token);
-        let results = ReplyShape::inline(MAX_HANDLE_OCTETS + MAX_ANSWER_OCTETS + 20);
+        let results = ReplyShape::inline(MAX_HANDLE_BYTES + MAX_ANSWER_BYTES + 20);
         let Results { mut decoder, retransmitted } = client.call(0, arguments.finish(), results).await?;
         let verifier = control.verifier.get().cloned().unwrap_or_default();
-        let handle = decoder.opaque(MAX_HANDLE_OCTETS)?;
+        let handle = decoder.opaque(MAX_HANDLE_BYTES)?;
         let (major, minor, window) = (decoder.u32()?, decoder.u32()?, decoder.u32()?);
-        let token = decoder.opaque(MAX_ANSWER_OCTETS)?;
+        let token = decoder.opaque(MAX_ANSWER_BYTES)?;
         decoder.finish()?;
         Ok(Answer { handle, major, minor, window, token, verifier, retransmitted })
     }
@@ -185,11 +185,11 @@ struct Control {
 
 impl ClientFlavour for Control {
     fn max_credential(&self) -> usize {
-        MAX_AUTH_BODY_OCTETS
+        MAX_AUTH_BODY_BYTES
     }
 
     fn max_verifier(&self) -> usize {
-        MAX_AUTH_BODY_OCTETS
+        MAX_AUTH_BODY_BYTES
     }
 
     fn wrap(&self, _: &CallId, args: Payload, _: &Arc<dyn ClientTransport>) -> Wrapped {

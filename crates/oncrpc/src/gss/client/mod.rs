@@ -9,7 +9,7 @@ mod context;
 mod establish;
 
 use super::{GssService, Mechanism, Work};
-use crate::{CallError, CallId, ClientFlavour, ClientTransport, MAX_AUTH_BODY_OCTETS, Signed, SignedLater, Wrapped};
+use crate::{CallError, CallId, ClientFlavour, ClientTransport, MAX_AUTH_BODY_BYTES, Signed, SignedLater, Wrapped};
 use call::GssCall;
 pub use context::AboutContext;
 pub(super) use context::Context;
@@ -176,7 +176,7 @@ impl House {
 impl ClientFlavour for GssAuth {
     /// As large as credentials get: the server chooses the length of its handle.
     fn max_credential(&self) -> usize {
-        MAX_AUTH_BODY_OCTETS
+        MAX_AUTH_BODY_BYTES
     }
 
     fn max_call_expansion(&self) -> usize {
@@ -185,7 +185,7 @@ impl ClientFlavour for GssAuth {
 
     /// As large as verifiers get.
     fn max_verifier(&self) -> usize {
-        MAX_AUTH_BODY_OCTETS
+        MAX_AUTH_BODY_BYTES
     }
 
     fn max_expansion(&self) -> usize {

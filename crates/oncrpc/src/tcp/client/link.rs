@@ -27,7 +27,7 @@ use std::{
 };
 
 /// Bytes of a record mark (RFC 5531 section 11).
-const MARK_OCTETS: u64 = 4;
+const MARK_BYTES: u64 = 4;
 
 /// How a connection ended.
 pub(super) enum End {
@@ -228,7 +228,7 @@ impl<'a> Link<'a> {
         }
         if self.null == Some(xid) {
             self.null = None;
-            self.alive = self.alive.saturating_add(MARK_OCTETS + record.len() as u64);
+            self.alive = self.alive.saturating_add(MARK_BYTES + record.len() as u64);
             let (server, calls) = (self.driver.sought.server, self.driver.calls.len());
             tracing::debug!(%server, calls, "the server has answered a health check: it is slow");
         }

@@ -12,7 +12,7 @@ mod link;
 mod serving;
 
 use super::{
-    Connector, MAX_RECORD_OCTETS,
+    Connector, MAX_RECORD_BYTES,
     calls::{self, Command},
 };
 use crate::{
@@ -86,7 +86,7 @@ impl Default for ClientOptions {
     fn default() -> Self {
         let OutageLimits { outage, first_answer, first_sign, min_pause, max_pause } = OutageLimits::default();
         Self {
-            max_record: MAX_RECORD_OCTETS,
+            max_record: MAX_RECORD_BYTES,
             connect: Duration::from_secs(10),
             outage,
             first_answer,

@@ -25,7 +25,7 @@ const IDLE_TIME: Duration = Duration::from_secs(20);
 /// The most connections that are kept, in number.
 const MAX_LINES: usize = 256;
 /// The largest record that is sent to a client or taken from it, in bytes.
-const MAX_RECORD_OCTETS: usize = 16 << 10;
+const MAX_RECORD_BYTES: usize = 16 << 10;
 
 type Key = (IpAddr, SocketAddr);
 type Transport = Arc<dyn ClientTransport>;
@@ -73,7 +73,7 @@ impl Connector for Once {
 async fn connect((from, to): Key, reserved: bool, env: &Env, limit: Duration) -> Result<Transport, TransportError> {
     let connector = Arc::new(Once { from, to, reserved, was_asked: AtomicBool::new(false) });
     let mut options = ClientOptions::default();
-    options.max_record = MAX_RECORD_OCTETS;
+    options.max_record = MAX_RECORD_BYTES;
     (options.connect, options.outage) = (limit, Duration::ZERO);
     (options.first_answer, options.first_sign) = (limit, limit);
     options.service = "NLM or NSM";

@@ -37,7 +37,7 @@ const PORT_LIFETIME: Duration = Duration::from_secs(60);
 /// The most ports that are remembered, in number.
 const MAX_PORTS: usize = 512;
 /// The largest results that are taken from a client, in bytes: a name, a cookie and some numbers.
-const MAX_RESULT_OCTETS: usize = 4096;
+const MAX_RESULT_BYTES: usize = 4096;
 
 /// A service of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -212,7 +212,7 @@ impl Inner {
         let client = Client::new(transport, self.flavour.clone(), call.program, call.version);
         let mut arguments = Payload::new();
         arguments.push_run(call.arguments.clone());
-        let calling = client.call(call.procedure, arguments, ReplyShape::inline(MAX_RESULT_OCTETS));
+        let calling = client.call(call.procedure, arguments, ReplyShape::inline(MAX_RESULT_BYTES));
         // A silent connection is of no use to the next call either.
         let done = match tokio::time::timeout(limit, calling).await {
             Ok(done) => done,

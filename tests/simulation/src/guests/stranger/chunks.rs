@@ -67,7 +67,7 @@ impl Loans {
             }
             full = segment.length == offer.length;
             let buffer = self.sinks.get_mut(&segment.handle).ok_or("a segment did not come back")?;
-            octets.extend_from_slice(&buffer.octets_mut()[..segment.length as usize]);
+            octets.extend_from_slice(&buffer.bytes_mut()[..segment.length as usize]);
         }
         Ok(octets)
     }

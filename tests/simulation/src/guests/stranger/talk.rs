@@ -8,7 +8,7 @@ use rpcrdma_wire::{
 };
 
 /// Bytes of the largest message, and of a receive.
-pub(super) const INLINE_OCTETS: u32 = 4096;
+pub(super) const INLINE_BYTES: u32 = 4096;
 /// How many receives are posted: more than twice the granted credits.
 pub(super) const RECEIVES: usize = 36;
 /// Version 2: messages that the server may have under way.
@@ -62,7 +62,7 @@ impl Talk {
             return None;
         }
         self.credits -= 1;
-        let properties = vec![Property::SendSize(INLINE_OCTETS), Property::ReceiveSize(INLINE_OCTETS)];
+        let properties = vec![Property::SendSize(INLINE_BYTES), Property::ReceiveSize(INLINE_BYTES)];
         let credits = Credits::new(CEILING, CEILING);
         Some(v2::Header::connprop(xid, credits, false, PropertySet(properties)).to_bytes())
     }

@@ -64,7 +64,7 @@ fn owners(limits: Limits) -> (Owners, Held<u32>, Arc<Totals>) {
 /// proves: NFS4-KEPT-a
 #[test]
 fn owners_are_limited_by_client_and_in_all() {
-    let each = OWNER_OCTETS + 1;
+    let each = OWNER_BYTES + 1;
     let small = Limits { owners_of_client: 3 * each, owners: 4 * each, ..limits() };
     let (owners, _, totals) = owners(small.clone());
     let other = Owners::new(Arc::new(small), totals);
