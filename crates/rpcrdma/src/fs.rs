@@ -3,6 +3,10 @@
 //! A read-only [`FileSystem`] has six methods; the others have defaults that answer what the protocol names, such as
 //! [`Fault::ReadOnly`] and [`Fault::Unsupported`]. `examples/serve_map.rs` is one in 50 lines. [`memory`] is a whole
 //! file system in memory.
+//!
+//! Rights are the file system's own to check: [`FileSystem`] says in which methods. Examples of the types here may use
+//! the crates that define them: `rpcrdma_nfsd` is [`rpcrdma::nfsd`](crate::nfsd), `rpcrdma_nfs` is
+//! [`rpcrdma::nfs`](crate::nfs), and `rpcrdma_env` is [`rpcrdma::env`](mod@crate::env).
 
 pub use bytes::Bytes;
 pub use rpcrdma_env::{BoxFuture, Buffer};

@@ -7,8 +7,17 @@
 //! Where there is no RDMA device, software iWARP carries RDMA over TCP. The server runs on threads of its own, and
 //! everything else in the program's tokio runtime. Each example here is a program in `examples/`, which the tests run.
 //!
-//! A program depends on this crate and on `tokio` (features `macros` and `rt-multi-thread`, and `signal` to stop by
-//! Ctrl-C), and needs no other crate of the project.
+//! A program depends on this crate and on tokio, and needs no other crate of the project, except for tests over a
+//! simulated fabric (`rpcrdma-sim`). In its `Cargo.toml`, with the path of a clone of the repository:
+//!
+//! ```toml
+//! [dependencies]
+//! rpcrdma = { path = "../rpcrdma/crates/rpcrdma" }
+//! tokio = { version = "1", features = ["macros", "rt-multi-thread", "signal"] } # signal: to stop by Ctrl-C
+//! ```
+//!
+//! Warnings and errors of the server go to the crate `tracing`, which forgets them unless the program has a subscriber,
+//! such as that of the crate `tracing-subscriber`.
 //!
 //! # Serving a directory
 //!
@@ -86,7 +95,8 @@
 //! let builder = rpcrdma::Server::builder().export("/", map);
 //! ```
 //!
-//! The program is `serve_map.rs`. [`fs::memory`] is a file system in memory that can be written.
+//! Everybody may read everything here. A file system with rights checks them in [`read`](fs::FileSystem::read) and the
+//! other methods. The program is `serve_map.rs`. [`fs::memory`] is a file system in memory that can be written.
 //!
 //! # Reading and writing files
 //!
@@ -192,7 +202,9 @@
 //! }
 //! ```
 //!
-//! The program is `two_providers.rs`, which runs these calls over iWARP and over a simulated fabric.
+//! The program is `two_providers.rs`, which runs these calls over iWARP and over a simulated fabric. For iWARP,
+//! `env` is `rpcrdma::env::tokio_env()?`, and the fabric of both ends is `rpcrdma::iwarp::Iwarp::new(env, config)`. For
+//! the simulated one, `rpcrdma_sim::World` has the environment, and a fabric for each host.
 //!
 //! # Next to a web server
 //!

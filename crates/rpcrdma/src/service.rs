@@ -1,7 +1,8 @@
 //! Programs of one's own: what a server answers beside NFS, or instead of it, and how it is called.
 //!
 //! A [`Program`] is made of closures, whose argument and result are types with an XDR encoding: [`u32`], [`String`],
-//! pairs, [`Option`]s, and what implements [`Encode`] and [`Decode`]. [`connect`] makes a [`Client`] that calls it.
+//! pairs, [`Option`]s, and types of your own that implement [`Encode`] and [`Decode`] (for a list they call
+//! [`Encoder::array`] and [`Decoder::array`], which takes a limit). [`connect`] makes a [`Client`] that calls it.
 //!
 //! ```
 //! use rpcrdma::{Server, server::Spoken, service::{self, Program}};
@@ -20,16 +21,16 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Implement [`Service`] instead if you need to know who calls, to let RDMA place data directly, or to return errors of
-//! RPC.
+//! Implement [`Service`] instead if you need to know who calls ([`CallContext::credential`]), to let RDMA place data
+//! directly, or to return errors of RPC.
 
 use crate::{Error, error::Context};
 use rpcrdma_env::{BoxFuture, tokio_env};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_oncrpc::NoAuth;
-pub use rpcrdma_oncrpc::{Answer, CallContext, CallError, Client, Service};
+pub use rpcrdma_oncrpc::{Answer, ArgumentWords, CallContext, CallError, Client, Credential, Service};
 use rpcrdma_transport::{ClientOptions, Tracing, Versions};
-pub use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder};
+pub use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Payload};
 use std::{collections::BTreeMap, future::ready, net::SocketAddr, sync::Arc};
 
 /// Executes a procedure.
@@ -52,11 +53,27 @@ pub struct Program {
 impl Program {
     /// A program by its number and version. Numbers from 0x2000_0000 to 0x3fff_ffff are for programs of one's own (RFC
     /// 5531 section 13). Procedure 0 exists already, and does nothing.
-    pub fn new((number, version): (u32, u32)) -> Self {
+    pub fn new(program: (u32, u32)) -> Self {
+        let (number, version) = program;
         Self { number, version, procedures: BTreeMap::new() }
     }
 
-    /// Adds a procedure: a function of its arguments.
+    /// Adds a procedure: a function of its arguments. Calls run at the same time, so what they share is in an [`Arc`],
+    /// of which each call gets its own:
+    ///
+    /// ```
+    /// use rpcrdma::service::Program;
+    /// use std::sync::{
+    ///     Arc,
+    ///     atomic::{AtomicU32, Ordering},
+    /// };
+    ///
+    /// let sum = Arc::new(AtomicU32::new(0));
+    /// let counter = Program::new((0x2000_0002, 1)).procedure(1, move |by: u32| {
+    ///     let sum = sum.clone();
+    ///     async move { sum.fetch_add(by, Ordering::Relaxed) + by }
+    /// });
+    /// ```
     pub fn procedure<A, R, F>(self, number: u32, run: impl Fn(A) -> F + Send + Sync + 'static) -> Self
     where
         A: Decode,
@@ -121,11 +138,13 @@ impl Service for Program {
 }
 
 /// Connects to a server of a program, over RDMA by software iWARP, and returns its client: see [`Client::call_inline`].
-/// Over other providers [`rpcrdma_transport::connect`] makes the transport.
+/// Over other providers [`transport::connect`](crate::transport::connect) makes the transport, and over TCP
+/// [`oncrpc::tcp`](crate::oncrpc::tcp).
 ///
 /// # Errors
 /// If the server cannot be reached.
-pub async fn connect(server: SocketAddr, (number, version): (u32, u32)) -> Result<Client, Error> {
+pub async fn connect(server: SocketAddr, program: (u32, u32)) -> Result<Client, Error> {
+    let (number, version) = program;
     let env = tokio_env().context("cannot read random numbers from the system")?;
     let fabric = Arc::new(Iwarp::new(env.clone(), Config::default()));
     let mut options = ClientOptions::default();

@@ -57,10 +57,15 @@ pub trait FileSystem: Send + Sync {
     /// The attributes of a file. Every caller may see them: the caller decides only in whose turn the work is done.
     fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>>;
 
-    /// The file of a name, which may also be `.` or `..`; the root is its own parent.
+    /// The file of a name, which may also be `.` or `..`; the root is its own parent. The file system checks that the
+    /// caller may search the directory.
     fn lookup(&self, caller: Caller, directory: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>>;
 
     /// Reads at most `count` bytes from `offset` into `buffer`, which has room for them.
+    ///
+    /// Nobody else checks the caller's rights: unless `via` has an [open file](Via::opened), the file system does, for
+    /// instance by [`access`](Self::access) with [`Rights::READ`]. A file system in which everybody may read
+    /// everything needs no check.
     fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>>;
 
     /// Reads from several files in order, each as [`read`](Self::read) does. If there are fewer results than reads, the
@@ -75,7 +80,8 @@ pub trait FileSystem: Send + Sync {
         })
     }
 
-    /// Entries after `cookie` (0: from the beginning), including `.` and `..`, as many as `budget` has room for.
+    /// Entries after `cookie` (0: from the beginning), including `.` and `..`, as many as `budget` has room for. The file
+    /// system checks that the caller may read the directory.
     fn list(
         &self,
         caller: Caller,

@@ -39,7 +39,8 @@ pub trait OpenFile: Any + Send + Sync {
 /// How a file is read or written, and for whom.
 #[derive(Clone)]
 pub struct Via {
-    /// The caller. It decides in whose turn the work is done; if the file is not open, its rights are checked.
+    /// The caller. It decides in whose turn the work is done; if the file is not open, the file system checks its
+    /// rights.
     pub caller: Caller,
     file: FileId,
     open: Option<Arc<dyn OpenFile>>,
@@ -48,7 +49,7 @@ pub struct Via {
 }
 
 impl Via {
-    /// With the caller's own rights, which are checked each time.
+    /// With the caller's own rights, which the file system checks each time.
     pub fn caller(caller: Caller, file: FileId) -> Self {
         Self { caller, file, open: None, _lasting: None }
     }

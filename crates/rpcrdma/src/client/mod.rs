@@ -1,6 +1,14 @@
 //! Using files of a server: over RDMA or TCP, in any version of NFS, as an `nfs://` URL says.
 //!
 //! [`Client`] is one export of one server; [`Options`] has what a URL does not say.
+//!
+//! If its connection is lost, a client connects again and sends its calls again. A call fails when the client could not
+//! connect for two minutes. A server that answers a NULL call is slow, not gone: a call waits for it without a limit. A
+//! program that has a limit of its own sets it with [`tokio::time::timeout`]. A program with both ends closes the
+//! client before it stops the server ([`Running::shutdown`](crate::server::Running::shutdown)).
+//!
+//! Examples of the types here may use the crate that defines them: `rpcrdma_nfs_client` is
+//! [`rpcrdma::nfs_client`](crate::nfs_client).
 
 mod agree;
 mod ending;
@@ -19,7 +27,7 @@ mod watch;
 pub use opened::Client;
 pub use options::Options;
 pub use rpcrdma_nfs::attr::Stability;
-pub use rpcrdma_nfs_client::{Access, Entry, File, Files, Found};
+pub use rpcrdma_nfs_client::{Access, Entry, File, Files, Found, Handle, Name, ReadOk};
 use session::{Session, Sessions};
 pub use url::{BadUrl, NfsUrl, NfsVersion, RDMA_PORT, TCP_PORT, Transport};
 use watch::Unwatched;
@@ -39,3 +47,16 @@ pub mod command {
 }
 
 type Result<T, E = crate::Error> = std::result::Result<T, E>;
+
+#[cfg(test)]
+mod tests {
+    use super::{Client, Options};
+
+    /// A program connects in a task, or in the handler of a web server.
+    #[test]
+    fn a_client_connects_in_any_thread() {
+        fn is_send<T: Send>(_: T) {}
+        is_send(Client::connect("nfs://server/"));
+        is_send(Client::connect_with("nfs://server/", Options::default()));
+    }
+}

@@ -127,6 +127,9 @@ impl Client {
     /// Replaces the contents of a file, and creates the file if it does not exist. The data are on the server's disk
     /// when this returns.
     ///
+    /// A server usually treats root of another machine as the anonymous user (root squash): then root may write only
+    /// where everybody may.
+    ///
     /// # Errors
     /// If the file cannot be created or written.
     pub async fn write(&self, path: impl AsRef<[u8]>, data: Bytes) -> Result<()> {
@@ -143,7 +146,7 @@ impl Client {
         written.and(closed).with_context(|| escaped(path))
     }
 
-    /// The entries of a directory.
+    /// The entries of a directory in the server's order, without `.` and `..`.
     ///
     /// # Errors
     /// If the directory does not exist, or the user may not read it.

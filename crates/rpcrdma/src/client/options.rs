@@ -12,9 +12,9 @@ use std::{sync::Arc, time::Duration};
 pub struct Options {
     /// A provider of the program's own, instead of the one that the URL names.
     pub fabric: Option<Arc<dyn Fabric>>,
-    /// Whether iWARP's CRC is asked for.
+    /// Whether iWARP's CRC is asked for; yes by default.
     pub crc: bool,
-    /// How long a thread looks for the next message before it sleeps.
+    /// How long a thread looks for the next message before it sleeps; it sleeps at once by default.
     pub busy_poll: Duration,
     /// Sees all data that software iWARP sends and receives.
     pub tap: Option<Arc<dyn Tap>>,
@@ -23,7 +23,7 @@ pub struct Options {
     /// Receives the events of connections over RDMA.
     pub observer: Option<Arc<dyn Observer>>,
     /// Whether the client remembers servers without version 2 of RPC-over-RDMA in the user's cache directory, and does
-    /// not ask them again for a day.
+    /// not ask them again for a day; no by default.
     pub remember: bool,
 }
 

@@ -9,6 +9,7 @@ use crate::{
     Error,
     error::{Context, bail, ensure},
 };
+use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::names::escaped;
 use rpcrdma_oncrpc::{CallError, TransportError};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice::name_to_index, socket_with};
@@ -55,9 +56,10 @@ pub(super) fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
 ///
 /// # Errors
 /// The error of the last address that was tried, with the errors of those before it.
-pub(super) async fn first_that_answers<T>(
+// An `AsyncFnMut` would do, but a future that awaits its calls cannot be spawned: the compiler does not find it `Send`.
+pub(super) async fn first_that_answers<'a, T>(
     addresses: &[SocketAddr],
-    mut attempt: impl AsyncFnMut(SocketAddr) -> Result<T>,
+    mut attempt: impl FnMut(SocketAddr) -> BoxFuture<'a, Result<T>>,
 ) -> Result<T> {
     let mut before = Vec::new();
     for (number, address) in addresses.iter().enumerate() {
@@ -82,6 +84,7 @@ fn is_unreachable(error: &Error) -> bool {
 mod tests {
     use super::*;
     use futures_util::FutureExt;
+    use std::future::ready;
 
     #[test]
     fn interfaces_have_numbers() {
@@ -99,15 +102,17 @@ mod tests {
     fn each_address_is_tried_until_one_answers() {
         let addresses: [SocketAddr; 3] = ["[::1]:1", "127.0.0.1:2", "127.0.0.2:3"].map(|text| text.parse().unwrap());
         let try_all = async |wanted: u16| {
-            let attempt = async |address: SocketAddr| {
-                if address.port() == wanted { Ok(address) } else { Err(unreachable(address)) }
+            let answer = |address: SocketAddr| match address.port() == wanted {
+                true => Ok(address),
+                false => Err(unreachable(address)),
             };
-            first_that_answers(&addresses, attempt).await
+            first_that_answers(&addresses, |address| Box::pin(ready(answer(address)))).await
         };
         assert_eq!(try_all(2).now_or_never().unwrap().unwrap(), addresses[1]);
         let error = format!("{:#}", try_all(9).now_or_never().unwrap().unwrap_err());
         assert!(["[::1]:1", "127.0.0.1:2", "127.0.0.2:3"].iter().all(|part| error.contains(part)), "{error}");
-        let refused = async |_: SocketAddr| Err::<(), _>(Error::message("refused by the server"));
+        let refused =
+            |_| -> BoxFuture<'static, Result<()>> { Box::pin(ready(Err(Error::message("refused by the server")))) };
         assert_eq!(
             first_that_answers(&addresses, refused).now_or_never().unwrap().unwrap_err().to_string(),
             "refused by the server"

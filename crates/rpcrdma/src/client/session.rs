@@ -17,7 +17,7 @@ use crate::{
     error::{Context, bail},
 };
 use bytes::Bytes;
-use rpcrdma_env::{Env, Random, tokio_env};
+use rpcrdma_env::{BoxFuture, Env, Random, tokio_env};
 use rpcrdma_fabric::pool::Pool;
 use rpcrdma_nfs::{
     mount,
@@ -119,7 +119,7 @@ impl Sessions {
         // If something is missing on this machine, no server need be looked for.
         self.identities.of(url)?;
         let addresses = resolve(url).await?;
-        first_that_answers(&addresses, async |address| self.connect_to(url, address).await).await
+        first_that_answers(&addresses, |address| Box::pin(self.connect_to(url, address))).await
     }
 
     async fn connect_to(&self, url: &NfsUrl, address: SocketAddr) -> Result<(Session, Vec<u8>)> {
@@ -253,7 +253,10 @@ impl Sessions {
         let identity = self.identities.of(url)?;
         let addresses = resolve(url).await?;
         let callbacks = url.version.has_callbacks().then(|| identity.callbacks(&self.env));
-        let attempt = async |address| self.transport(url, at_port(address, url.nfs_port()), callbacks.as_ref()).await;
+        let port = url.nfs_port();
+        let callbacks_of_all = callbacks.as_ref();
+        let attempt =
+            |address| -> BoxFuture<'_, _> { Box::pin(self.transport(url, at_port(address, port), callbacks_of_all)) };
         let Carried { transport, .. } = first_that_answers(&addresses, attempt).await?;
         let version = match url.version {
             NfsVersion::V2 => v2::VERSION,

@@ -69,7 +69,25 @@ pub(super) enum Service {
     Principal(String),
 }
 
-/// Where something is, and how it is reached: what an `nfs://` URL says. `docs/commands.md` has all options.
+/// Where something is, and how it is reached: what an `nfs://` URL says.
+///
+/// It is `nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...]`, with `%XX` for any byte. The port is 20049 for RDMA and
+/// 2049 for TCP if it is not there. An IPv6 address stands in brackets, a link-local one with its interface:
+/// `[fe80::1%25eth0]`. The client tries all addresses of a name.
+///
+/// | name | values | without it |
+/// |---|---|---|
+/// | `version` | NFS `2`, `3`, `4.0`, `4.1`, `4.2` or `auto` | `auto`: the highest from 3 on that the server has |
+/// | `transport` | `rdma`, `tcp` | `rdma` |
+/// | `fabric` | what carries RDMA: `iwarp` (software), `verbs` (a device) | `iwarp` |
+/// | `device` | with `fabric=verbs`: the device's name | the device that leads to the server |
+/// | `rpcrdma` | RPC-over-RDMA `1`, `2` or `auto` | `auto`: 2 if the server has it |
+/// | `sec` | `sys`, `krb5`, `krb5i`, `krb5p` | `sys` |
+/// | `principal` | with Kerberos: the server's, such as `nfs/NAME` | `nfs/HOST` |
+/// | `nconnect` | connections over which calls are spread, 1 to 16 | 1 |
+/// | `mountport` | the TCP port of MOUNT, for versions 2 and 3 | asks rpcbind, else 20048 |
+/// | `nfsport` | the same as `:PORT` | |
+/// | `uid`, `gid` | with `sec=sys`: the user and group that call | those of the process |
 ///
 /// ```
 /// let url: rpcrdma::client::NfsUrl = "nfs://server/export/file?version=4.2&transport=tcp".parse()?;

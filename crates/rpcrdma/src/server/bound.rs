@@ -113,7 +113,7 @@ impl Server {
         })
     }
 
-    /// The addresses at which a protocol is served.
+    /// The addresses at which a protocol is served; none if it is not served.
     pub fn addresses(&self, spoken: Spoken) -> Vec<SocketAddr> {
         self.ports.of(spoken).collect()
     }

@@ -3,13 +3,12 @@
 //! [`Server::builder`] takes what is to be served; the builder's [`bind`](Builder::bind) opens every port, and
 //! [`start`](Server::start) starts the serving threads. Each thread runs a single-threaded runtime with its own accept
 //! loops on the shared ports; a connection stays with the thread that accepted it. Work on files that may sleep has
-//! other threads of the server (`threads.rs`). The server's periodic work runs in the runtime in which the server was
+//! other threads of the server. The server's periodic work runs in the runtime in which the server was
 //! made. That runtime also listens on the ports of RDMA devices, and hands connection requests to the serving threads
 //! in turn.
 //!
-//! A server limits what its peers can use: places for connections (`gate.rs`), memory by address (`memory.rs`), and
-//! what it sends to clients of networks that are not allowed (`stranger.rs`). Its threads share the connections evenly
-//! (`shares.rs`).
+//! A server limits what its peers can use: places for connections, memory by address, and what it sends to clients of
+//! networks that are not allowed. Its threads share the connections evenly.
 
 mod bound;
 mod builder;

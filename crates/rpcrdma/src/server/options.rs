@@ -16,7 +16,7 @@ pub enum Rpcbind {
     System,
 }
 
-/// The options of a server. `docs/serving.md` explains them as options of `rpcrdma serve`. An error of this crate
+/// The options of a server. Each field says its default, unless that is no, none or nothing. `docs/serving.md` explains them as options of `rpcrdma serve`. An error of this crate
 /// names an option of the command. It means the field of that name; only these fields have other names:
 ///
 /// | option of the command | field |
@@ -57,7 +57,7 @@ pub struct Options {
     /// The addresses where NFS is also served over plain TCP. If neither this nor `listen` names an address and version
     /// 4 is served, it is 127.0.0.1:2049, if that port is free.
     pub tcp: Vec<SocketAddr>,
-    /// Whether clients of versions 2 and 3 can lock files.
+    /// Whether clients of versions 2 and 3 can lock files; yes by default.
     pub locks: bool,
     /// Where NLM is served over TCP; a free port of 127.0.0.1 if it is empty.
     pub lockd: Vec<SocketAddr>,
@@ -69,11 +69,11 @@ pub struct Options {
     pub lease: Option<Duration>,
     /// For how long after a restart clients may reclaim opens and locks; as long as `lease` by default.
     pub grace: Option<Duration>,
-    /// Whether locks of clients also exclude programs of this machine.
+    /// Whether locks of clients also exclude programs of this machine; yes by default.
     pub host_locks: bool,
-    /// Whether files are delegated to clients of version 4.
+    /// Whether files are delegated to clients of version 4; yes by default.
     pub delegations: bool,
-    /// The security flavours with which files are served, best first. Services of the program's own take AUTH_NONE and
+    /// The security flavours with which files are served, best first; AUTH_SYS by default. Services of the program's own take AUTH_NONE and
     /// AUTH_SYS, whatever this says.
     pub sec: Vec<Security>,
     /// The file with the keys of Kerberos; the machine's by default.
@@ -100,24 +100,24 @@ pub struct Options {
     pub threads: Option<u16>,
     /// Memory for calls and replies in progress, in bytes; a quarter of the machine's by default.
     pub memory: Option<usize>,
-    /// The directory where the server keeps what must survive a restart. If a directory is exported, the default is the
-    /// same as the command's. Otherwise it is a temporary directory, and the handles and locks of clients end with the
-    /// server.
+    /// The directory where the server keeps what must survive a restart. If a directory is exported, the default is
+    /// `/var/lib/rpcrdma` for root, and `rpcrdma` in `$XDG_STATE_HOME` or `~/.local/state` for other users. Otherwise it
+    /// is a temporary directory, and the handles and locks of clients end with the server.
     pub state: Option<PathBuf>,
-    /// Connections at a time, over all listeners. Each takes one of the files that the process may open.
+    /// Connections at a time, over all listeners; 1,024 by default. Each takes one of the files that the process may open.
     pub max_connections: u32,
-    /// The server drops a client that makes no progress for this time within a call or a reply.
+    /// The server drops a client that makes no progress for this time within a call or a reply; 30 seconds by default.
     pub stall_timeout: Duration,
-    /// The versions of RPC-over-RDMA that the server accepts.
+    /// The versions of RPC-over-RDMA that the server accepts; both by default.
     pub rpcrdma: Versions,
     /// How long a thread looks for the next message before it sleeps.
     pub busy_poll: Duration,
-    /// Whether iWARP's CRC is asked for.
+    /// Whether iWARP's CRC is asked for; yes by default.
     pub crc: bool,
     /// Whether the server counts what it does, in the recorder of the crate `metrics` that the program has installed.
     /// `docs/metrics.md` has the names.
     pub metrics: bool,
-    /// How long calls under way may take to finish when the server is to stop.
+    /// How long calls under way may take to finish when the server is to stop; 5 seconds by default.
     pub drain: Duration,
 }
 
