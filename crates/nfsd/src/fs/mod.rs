@@ -80,8 +80,8 @@ pub trait FileSystem: Send + Sync {
         })
     }
 
-    /// Entries after `cookie` (0: from the beginning), including `.` and `..`, as many as `budget` has room for. The file
-    /// system checks that the caller may read the directory.
+    /// Entries after `cookie` (0: from the beginning), including `.` and `..`, as many as `budget` has room for. The
+    /// file system checks that the caller may read the directory.
     fn list(
         &self,
         caller: Caller,

@@ -16,8 +16,9 @@ pub enum Rpcbind {
     System,
 }
 
-/// The options of a server. Each field says its default, unless that is no, none or nothing. `docs/serving.md` explains them as options of `rpcrdma serve`. An error of this crate
-/// names an option of the command. It means the field of that name; only these fields have other names:
+/// The options of a server. Each field says its default, unless that is no, none or nothing. `docs/serving.md` explains
+/// them as options of `rpcrdma serve`. An error of this crate names an option of the command. It means the field of
+/// that name; only these fields have other names:
 ///
 /// | option of the command | field |
 /// |---|---|
@@ -73,8 +74,8 @@ pub struct Options {
     pub host_locks: bool,
     /// Whether files are delegated to clients of version 4; yes by default.
     pub delegations: bool,
-    /// The security flavours with which files are served, best first; AUTH_SYS by default. Services of the program's own take AUTH_NONE and
-    /// AUTH_SYS, whatever this says.
+    /// The security flavours with which files are served, best first; AUTH_SYS by default. Services of the program's
+    /// own take AUTH_NONE and AUTH_SYS, whatever this says.
     pub sec: Vec<Security>,
     /// The file with the keys of Kerberos; the machine's by default.
     pub keytab: Option<PathBuf>,
@@ -101,10 +102,11 @@ pub struct Options {
     /// Memory for calls and replies in progress, in bytes; a quarter of the machine's by default.
     pub memory: Option<usize>,
     /// The directory where the server keeps what must survive a restart. If a directory is exported, the default is
-    /// `/var/lib/rpcrdma` for root, and `rpcrdma` in `$XDG_STATE_HOME` or `~/.local/state` for other users. Otherwise it
-    /// is a temporary directory, and the handles and locks of clients end with the server.
+    /// `/var/lib/rpcrdma` for root, and `rpcrdma` in `$XDG_STATE_HOME` or `~/.local/state` for other users. Otherwise
+    /// it is a temporary directory, and the handles and locks of clients end with the server.
     pub state: Option<PathBuf>,
-    /// Connections at a time, over all listeners; 1,024 by default. Each takes one of the files that the process may open.
+    /// Connections at a time, over all listeners; 1,024 by default. Each takes one of the files that the process may
+    /// open.
     pub max_connections: u32,
     /// The server drops a client that makes no progress for this time within a call or a reply; 30 seconds by default.
     pub stall_timeout: Duration,

@@ -49,8 +49,9 @@ pub enum Stopped {
 }
 
 impl Running {
-    /// The addresses at which a protocol is served, with the ports that the system has chosen; none if it is not served.
-    /// The server goes on without MOUNT, for instance, if the port that MOUNT has by default is taken, and warns of it.
+    /// The addresses at which a protocol is served, with the ports that the system has chosen; none if it is not
+    /// served. The server goes on without MOUNT, for instance, if the port that MOUNT has by default is taken, and
+    /// warns of it.
     pub fn addresses(&self, spoken: Spoken) -> Vec<SocketAddr> {
         self.ports.of(spoken).collect()
     }
