@@ -56,7 +56,7 @@ impl Memory for Vec<u8> {
 /// ```
 /// use rpcrdma_env::Buffer;
 /// let mut buffer = Buffer::from_vec(vec![0; 8]);
-/// buffer.octets_mut()[..3].copy_from_slice(b"abc");
+/// buffer.bytes_mut()[..3].copy_from_slice(b"abc");
 /// buffer.set_len(3);
 /// assert_eq!(&buffer.freeze()[..], b"abc");
 /// ```
