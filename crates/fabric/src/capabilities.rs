@@ -25,7 +25,7 @@ pub enum HandleScope {
 pub struct Capabilities {
     /// The peer may end our exposures by Send with Invalidate.
     pub remote_invalidation: bool,
-    /// Our end may use [`Send::invalidate`](crate::Send::invalidate).
+    /// Our end may use [`SendWork::invalidate`](crate::SendWork::invalidate).
     pub send_with_invalidate: bool,
     /// How exposures end.
     pub fencing: Fencing,
