@@ -23,6 +23,36 @@
 //!
 //! Implement [`Service`] instead if you need to know who calls ([`CallContext::credential`]), to let RDMA place data
 //! directly, or to return errors of RPC.
+//!
+//! ```
+//! use rpcrdma::{
+//!     env::BoxFuture,
+//!     service::{Answer, CallContext, Credential, Decoder, Encode, Encoder, Service},
+//! };
+//!
+//! /// Returns the user who calls, as AUTH_SYS says.
+//! struct WhoAmI;
+//!
+//! impl Service for WhoAmI {
+//!     fn program(&self) -> u32 {
+//!         0x2000_0003
+//!     }
+//!     fn version(&self) -> u32 {
+//!         1
+//!     }
+//!     fn is_idempotent(&self, _: u32) -> bool {
+//!         true
+//!     }
+//!     fn call(&self, context: CallContext, _: u32, _: Decoder) -> BoxFuture<'static, Answer> {
+//!         let user = if let Credential::Sys(caller) = &context.credential { Some(caller.uid) } else { None };
+//!         let mut results = Encoder::new();
+//!         user.encode(&mut results);
+//!         Box::pin(std::future::ready(Answer::Results(results.finish())))
+//!     }
+//! }
+//!
+//! let builder = rpcrdma::Server::builder().service(WhoAmI);
+//! ```
 
 use crate::{Error, error::Context};
 use rpcrdma_env::{BoxFuture, tokio_env};
