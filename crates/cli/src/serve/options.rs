@@ -1,7 +1,9 @@
 //! From the command line to the library's options.
 
-use super::args::Switch;
-use super::{args::ServeArgs, exports::ExportOption};
+use super::{
+    args::{ServeArgs, Switch},
+    exports::ExportOption,
+};
 use rpcrdma::server::{Export, Options};
 
 /// What the command line exports, `DIR` first.

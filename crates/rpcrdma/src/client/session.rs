@@ -253,10 +253,9 @@ impl Sessions {
         let identity = self.identities.of(url)?;
         let addresses = resolve(url).await?;
         let callbacks = url.version.has_callbacks().then(|| identity.callbacks(&self.env));
-        let port = url.nfs_port();
-        let callbacks_of_all = callbacks.as_ref();
-        let attempt =
-            |address| -> BoxFuture<'_, _> { Box::pin(self.transport(url, at_port(address, port), callbacks_of_all)) };
+        let attempt = |address| -> BoxFuture<'_, _> {
+            Box::pin(self.transport(url, at_port(address, url.nfs_port()), callbacks.as_ref()))
+        };
         let Carried { transport, .. } = first_that_answers(&addresses, attempt).await?;
         let version = match url.version {
             NfsVersion::V2 => v2::VERSION,
