@@ -14,6 +14,10 @@ use rpcrdma_wire::{
 };
 use std::collections::VecDeque;
 
+/// For how many calls an idle connection keeps places, of some 200 bytes each: a peer that has had many calls once must
+/// not cost more for ever.
+const KEPT_REQUESTS: usize = 56;
+
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) xid: u32,
@@ -117,7 +121,11 @@ impl Requests {
 
     /// Removes a call, to answer it.
     pub(crate) fn take(&mut self, id: RequestId) -> Option<Request> {
-        self.requests.remove(&id)
+        let request = self.requests.remove(&id);
+        if self.requests.is_empty() {
+            self.requests.shrink_to(KEPT_REQUESTS);
+        }
+        request
     }
 
     /// The peer has taken an answer.
@@ -129,5 +137,24 @@ impl Requests {
     pub(crate) fn closed(&mut self) {
         self.requests.clear();
         self.held.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use smallvec::SmallVec;
+
+    #[test]
+    fn an_idle_connection_keeps_few_places() {
+        let mut requests = Requests::default();
+        let layout = || Layout { octets: 0, sources: SmallVec::new(), pieces: Pieces::new(), long: false };
+        let insert = |_| requests.insert(7, WriteList::default(), None, None, layout());
+        let ids: Vec<_> = (0..1_000).map(insert).collect();
+        assert!(requests.requests.capacity() >= 1_000);
+        for id in ids {
+            requests.take(id);
+        }
+        assert_eq!(requests.requests.capacity(), KEPT_REQUESTS);
     }
 }
