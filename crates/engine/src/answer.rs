@@ -74,7 +74,9 @@ pub(crate) fn plan(
 ) -> Result<AnswerPlan, Misfit> {
     let mut writes = SmallVec::new();
     let mut placed = 0;
-    let mut rest = Slices::with_capacity(payload.parts().len());
+    // With room for the header (`gathered`). Most items are placed.
+    let runs = payload.parts().iter().filter(|part| matches!(part, Part::Run(_))).count();
+    let mut rest = Slices::with_capacity(runs + 1);
     let mut returned = SmallVec::with_capacity(offered.chunks().len());
     let mut chunks = offered.chunks().iter();
     for part in payload.parts() {

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use rpcrdma_env::Slices;
 use rpcrdma_xdr::{Part, Payload, padding};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 /// An item shorter than this is copied into a Position Zero chunk rather than exposed on its own, in bytes. An
 /// exposure and an RDMA Read cost more than the copy.
@@ -66,7 +66,8 @@ pub(crate) fn reduced(items: &[(usize, &Bytes)]) -> SmallVec<[Reduced; 1]> {
 /// The stream without the reduced items and their padding.
 // V1-3.4.1-a, V2-4.3.1-a, V1-3.4.4.4-b, V2-4.3.4.4-b, V2-4.3.4.4-c, IE-3.7-a, IE-3.7.1-b
 pub(crate) fn rest(message: &Payload, reduced: &[Reduced]) -> Slices {
-    let mut out = Slices::with_capacity(message.parts().len());
+    // With room for the header (`gathered`).
+    let mut out = Slices::with_capacity((message.parts().len() + 1).saturating_sub(reduced.len()));
     let mut position = 0;
     let mut gone = reduced.iter().map(|reduced| reduced.position as usize).peekable();
     for part in message.parts() {
@@ -104,15 +105,12 @@ pub(crate) fn join(slices: &[Bytes]) -> Bytes {
 /// Header and slices as one Send of at most `max` slices.
 // V1-4.2.4-f
 // V1-3.2-b
-pub(crate) fn gathered(header: Bytes, inline: Slices, max: usize) -> Slices {
-    let mut octets = Slices::with_capacity(1 + inline.len());
-    octets.push(header);
-    if inline.len() < max {
-        octets.extend(inline)
-    } else {
-        octets.push(join(&inline))
+pub(crate) fn gathered(header: Bytes, mut inline: Slices, max: usize) -> Slices {
+    if inline.len() >= max {
+        return smallvec![header, join(&inline)];
     }
-    octets
+    inline.insert(0, header);
+    inline
 }
 
 /// Shared by the tests of both versions' plans.

@@ -70,7 +70,6 @@ pub(crate) struct Entry<X> {
     order: u64,
     pub(crate) owner: Owner,
     pub(crate) state: State,
-    pub(crate) plan: CallPlan,
     exposures: SmallVec<[Exposure; 1]>,
     pub(crate) offered: Offered,
     pub(crate) extra: X,
@@ -134,24 +133,24 @@ impl<X> Table<X> {
     }
 
     /// Adds a call of the program at the end of the queue.
-    pub(crate) fn insert(&mut self, call: Call, plan: CallPlan, extra: X) {
+    pub(crate) fn insert(&mut self, call: Call, extra: X) {
         self.program = program(&call.message).or(self.program);
         self.queue.push_back((self.next_order, call.xid));
         self.xids.insert(call.id, call.xid);
-        self.add(call, Owner::Caller, plan, extra);
+        self.add(call, Owner::Caller, extra);
     }
 
     /// Adds a probe, which has no name and no caller, and is found by its XID.
-    pub(crate) fn insert_probe(&mut self, xid: u32, message: Payload, plan: CallPlan, extra: X) {
-        self.add(Call::new(CallId(u64::MAX), xid, message), Owner::Probe, plan, extra);
+    pub(crate) fn insert_probe(&mut self, xid: u32, message: Payload, extra: X) {
+        self.add(Call::new(CallId(u64::MAX), xid, message), Owner::Probe, extra);
     }
 
-    fn add(&mut self, call: Call, owner: Owner, plan: CallPlan, extra: X) {
+    fn add(&mut self, call: Call, owner: Owner, extra: X) {
         let (order, xid) = (self.next_order, call.xid);
         self.next_order += 1;
         let offered = Offered { items: call.items.len(), ..Offered::default() };
         let (state, exposures) = (State::Queued, SmallVec::new());
-        self.calls.insert(xid, Entry { call, order, owner, state, plan, exposures, offered, extra });
+        self.calls.insert(xid, Entry { call, order, owner, state, exposures, offered, extra });
     }
 
     /// Takes the XID of the call that has waited longest out of the queue.

@@ -18,11 +18,14 @@ pub struct Scratch {
 impl Scratch {
     /// The bytes that `fill` appends. These should be at most `octets`.
     pub fn write(&mut self, octets: usize, fill: impl FnOnce(&mut BytesMut)) -> Bytes {
-        let mut run = self.lend(octets);
-        fill(&mut run);
-        let written = run.split().freeze();
-        self.give_back(run);
-        written
+        if octets > PIECE_BYTES / 2 {
+            let mut run = BytesMut::with_capacity(octets);
+            fill(&mut run);
+            return run.freeze();
+        }
+        self.make_room(octets);
+        fill(&mut self.rest);
+        self.rest.split().freeze()
     }
 
     /// Memory for `octets` bytes, not yet written. A long run gets memory of its own.
@@ -30,11 +33,15 @@ impl Scratch {
         if octets > PIECE_BYTES / 2 {
             return BytesMut::with_capacity(octets);
         }
+        self.make_room(octets);
+        std::mem::take(&mut self.rest)
+    }
+
+    fn make_room(&mut self, octets: usize) {
         if self.rest.capacity() < octets {
             // Uses the same piece again from its beginning if no run of it is left.
             self.rest.reserve(PIECE_BYTES);
         }
-        std::mem::take(&mut self.rest)
     }
 
     /// Takes back the unused rest of lent memory.

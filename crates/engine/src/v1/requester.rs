@@ -21,7 +21,8 @@ use std::collections::VecDeque;
 
 #[derive(Debug, Default)]
 pub(crate) struct Requester {
-    table: Table<()>,
+    /// With how each call travels, until it is sent.
+    table: Table<CallPlan>,
     /// Credits that the peer has granted; `None` before its first reply.
     granted: Option<u32>,
 }
@@ -47,7 +48,7 @@ impl Requester {
             return Err(CallRefused::XidInUse { xid: call.xid });
         }
         let plan = plan(shared.config, shared.link, &call)?;
-        self.table.insert(call, plan, ());
+        self.table.insert(call, plan);
         Ok(())
     }
 
@@ -80,7 +81,7 @@ impl Requester {
     /// Exposes the memory of the plan, then sends the header and the plan's inline bytes.
     fn send(&mut self, xid: u32, host: &mut dyn Host, shared: &mut Shared<'_>) -> bool {
         let Some(entry) = self.table.get(xid) else { return false };
-        let plan = std::mem::take(&mut entry.plan);
+        let plan = std::mem::take(&mut entry.extra);
         let exposed = self.table.expose(xid, &plan, u32::MAX, host);
         let Some(entry) = self.table.get(xid) else { return false };
         let (lists, placed_bytes) = match exposed {
@@ -134,7 +135,7 @@ impl Requester {
         }
         let message = Payload::from(null_call(xid, self.table.program));
         let plan = CallPlan { inline: message.slices().collect(), ..CallPlan::default() };
-        self.table.insert_probe(xid, message, plan, ());
+        self.table.insert_probe(xid, message, plan);
         self.send(xid, host, shared);
     }
 

@@ -11,7 +11,7 @@ use super::{
     ErrorBody, ExtensionRefused, MAX_WAITING_MESSAGES, OtherBody,
     credits::Credits,
     exchange::Exchange,
-    outbox::{Control, MAX_WAITING_ERRORS, Outbox, bare, control},
+    outbox::{Control, MAX_WAITING_ERRORS, Outbox, Outgoing, bare, control},
     requester::{Requester, Sending},
     responder::{Responder, Serving},
     sequence::Reassembly,
@@ -337,7 +337,7 @@ impl Connection {
     /// As [`Endpoint::answer`](crate::Endpoint::answer).
     pub fn answer(&mut self, request: RequestId, answer: Answer) {
         let silent = matches!(answer, Answer::Nothing);
-        self.responder.answer(request, answer, &mut serving!(self));
+        let reply = self.responder.answer(request, answer, &mut serving!(self));
         let deferred = if self.is_full() { 0 } else { std::mem::take(&mut self.deferred) };
         // Now the peer can continue: the next wake sets its time.
         self.resumes |= deferred > 0 && self.sequence_since.is_some();
@@ -346,6 +346,14 @@ impl Connection {
         }
         // Perhaps no reply will grant the credits that are free again.
         self.owes_grant |= (silent || deferred > 0) && self.credits.peer_is_short();
+        if let Some(reply) = reply {
+            // What need not wait does not pass through the outbox.
+            if self.credits.may_send() && !self.closing && self.outbox.is_empty() && !self.exchange.has_unsent() {
+                self.advance(reply);
+            } else {
+                self.outbox.replies.push_back(reply);
+            }
+        }
         self.pump_answers();
     }
 
@@ -438,7 +446,7 @@ impl Connection {
             }
             let Some(call) = self.requester.start(host, &mut sending!(self)) else { break };
             self.silence.sent(now);
-            self.outbox.current = Some(call);
+            self.advance(call);
         }
         if self.owes_grant && !self.closing && self.credits.may_grant() {
             self.owes_grant = false;
@@ -452,19 +460,9 @@ impl Connection {
     // V2-4.2.1.1-e
     fn pump_answers(&mut self) {
         while !self.closing && self.credits.may_send() {
-            let max_gather = self.config.max_gather;
             // V2-4.1-e, V2-6.2.2.2-j, V2-4.1-i
-            if let Some(current) = &mut self.outbox.current {
-                let word = self.credits.stamp(&mut self.actions);
-                let (xid, response) = (current.xid, current.response);
-                let (action, last) = current.send(word, max_gather, &mut self.scratch);
-                if last && !response {
-                    self.requester.sent(xid, self.credits.granted());
-                }
-                if last {
-                    self.outbox.current = None;
-                }
-                self.send(action);
+            if let Some(current) = self.outbox.take_current() {
+                self.advance(current);
             } else if self.exchange.has_unsent() {
                 let word = self.credits.stamp(&mut self.actions);
                 if let Some(header) = self.exchange.next(word) {
@@ -474,7 +472,7 @@ impl Connection {
                 let word = self.credits.stamp(&mut self.actions);
                 self.send(control(error, word));
             } else if let Some(reply) = self.outbox.replies.pop_front() {
-                self.outbox.current = Some(reply);
+                self.advance(reply);
             } else {
                 break;
             }
@@ -487,6 +485,18 @@ impl Connection {
             self.starving = Starving::Begins;
         }
         self.settled();
+    }
+
+    /// Sends the next part of a message. If more follow, the message is the next that goes.
+    fn advance(&mut self, mut message: Outgoing) {
+        let word = self.credits.stamp(&mut self.actions);
+        let (action, last) = message.send(word, self.config.max_gather, &mut self.scratch);
+        if !last {
+            self.outbox.current = Some(message);
+        } else if !message.response {
+            self.requester.sent(message.xid, self.credits.granted());
+        }
+        self.send(action);
     }
 
     fn send(&mut self, action: Action) {

@@ -173,6 +173,7 @@ pub(crate) fn bare(header: &Header, kind: MessageKind) -> Action {
 pub(crate) struct Outbox {
     pub(crate) controls: VecDeque<Control>,
     pub(crate) replies: VecDeque<Outgoing>,
+    /// The message of which a part was sent, and others are left.
     // V2-4.1-e, V2-6.2.2.2-j
     pub(crate) current: Option<Outgoing>,
 }
@@ -181,6 +182,12 @@ impl Outbox {
     /// An error about a message.
     pub(crate) fn error(&mut self, xid: u32, version: u32, error: ErrorBody) {
         self.controls.push_back(Control::Error { xid, version, error });
+    }
+
+    /// Takes the message that is under way in parts.
+    pub(crate) fn take_current(&mut self) -> Option<Outgoing> {
+        // Nearly always there is none: `take` alone would move the whole place to find that out.
+        if self.current.is_none() { None } else { self.current.take() }
     }
 
     /// Replies that are not sent.

@@ -13,7 +13,6 @@ use crate::{
     Action, Call, CallError, CallRefused, Config, ExposeError, ExposureId, Host, MessageKind, PeerFault, ReplyParts,
     Sent, Side,
     config::MAX_CREDITS,
-    plan::CallPlan,
     table::{Entry, Owner, State, Table},
 };
 use bytes::Bytes;
@@ -105,7 +104,7 @@ impl Requester {
         if self.table.contains(call.xid) {
             return Err(CallRefused::XidInUse { xid: call.xid });
         }
-        self.table.insert(call, CallPlan::default(), Terms::default());
+        self.table.insert(call, Terms::default());
         Ok(())
     }
 
@@ -139,7 +138,7 @@ impl Requester {
             return None;
         }
         let message = Payload::from(null_call(xid, self.table.program));
-        self.table.insert_probe(xid, message, CallPlan::default(), Terms::default());
+        self.table.insert_probe(xid, message, Terms::default());
         self.begin(xid, host, sending)
     }
 

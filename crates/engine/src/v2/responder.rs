@@ -108,29 +108,41 @@ impl Responder {
     /// The call's chunks have come. `head` is the beginning of the pulled bytes. Returns whether the call is delivered.
     pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], serving: &mut Serving<'_>) -> bool {
         let pulled = self.requests.pulled(id, head, serving.actions);
-        if pulled == Pulled::OtherXid {
-            self.answer(id, Answer::NotEligible, serving);
+        if pulled == Pulled::OtherXid
+            && let Some(request) = self.take(id, serving)
+        {
+            // V2-A.1-c, V2-A.1-g
+            serving.outbox.error(request.xid, VERSION, ErrorBody::BadXdr);
+            self.requests.admit(serving.most(), serving.actions);
         }
         pulled == Pulled::Delivered
     }
 
-    /// The service's answer, or that the driver cannot serve the call.
-    pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, serving: &mut Serving<'_>) {
-        let Some(request) = self.requests.take(id) else { return };
+    /// The service's answer, or that the driver cannot serve the call. Returns the reply; an error goes to the outbox.
+    pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, serving: &mut Serving<'_>) -> Option<Outgoing> {
+        let request = self.take(id, serving)?;
+        let reply = match answer {
+            Answer::Reply(payload) => self.reply(&request, &payload, serving).map(Some),
+            // V2-A.1-c, V2-A.1-g
+            Answer::NotEligible => Err(ErrorBody::BadXdr),
+            // V2-7.3-c, V2-7.3-b, V2-7.4.1-a
+            Answer::Unreadable => Err(ErrorBody::System),
+            Answer::Nothing => Ok(None),
+        };
+        let reply = reply.unwrap_or_else(|error| {
+            serving.outbox.error(request.xid, VERSION, error);
+            None
+        });
+        self.requests.admit(serving.most(), serving.actions);
+        reply
+    }
+
+    /// Removes a call, to answer it. Its credit is free again.
+    fn take(&mut self, id: RequestId, serving: &mut Serving<'_>) -> Option<Request> {
+        let request = self.requests.take(id)?;
         self.joined_bytes -= self.joined.remove(&id).unwrap_or(0);
         serving.credits.released();
-        match answer {
-            Answer::Reply(payload) => match self.reply(&request, &payload, serving) {
-                Ok(outgoing) => serving.outbox.replies.push_back(outgoing),
-                Err(error) => serving.outbox.error(request.xid, VERSION, error),
-            },
-            // V2-A.1-c, V2-A.1-g
-            Answer::NotEligible => serving.outbox.error(request.xid, VERSION, ErrorBody::BadXdr),
-            // V2-7.3-c, V2-7.3-b, V2-7.4.1-a
-            Answer::Unreadable => serving.outbox.error(request.xid, VERSION, ErrorBody::System),
-            Answer::Nothing => {}
-        }
-        self.requests.admit(serving.most(), serving.actions);
+        Some(request)
     }
 
     fn reply(

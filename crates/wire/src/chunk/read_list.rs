@@ -66,6 +66,9 @@ impl ReadList {
     /// The chunks in the order of their Positions, whatever the order of the list.
     // V1-3.4.5-e, V2-4.3.5-f, V2-4.3.5-h
     pub fn chunks(&self) -> SmallVec<[ReadChunk; 1]> {
+        if self.is_empty() {
+            return SmallVec::new();
+        }
         let mut sorted: SmallVec<[&ReadSegment; 4]> = self.0.iter().collect();
         // Stable: segments of one chunk stay in list order.
         sorted.sort_by_key(|entry| entry.position);

@@ -189,15 +189,17 @@ fn msg_fits(prefix: &Prefix, chunks: &Chunks, payload: &[u8], place: Place<'_>) 
         Place::First => (&[][..], 0),
         Place::Later { head, octets } => (head, octets),
     };
-    let mut known = [0; KNOWN_OCTETS];
-    let mut len = 0;
-    for (to, octet) in known.iter_mut().zip(head.iter().chain(payload)) {
-        *to = *octet;
-        len += 1;
-    }
-    let known = known.get(..len).unwrap_or_default();
+    let mut joined = [0; KNOWN_OCTETS];
+    let known = match payload.get(..KNOWN_OCTETS) {
+        Some(known) if head.is_empty() => known,
+        _ => {
+            let octets = head.iter().chain(payload);
+            let len = joined.iter_mut().zip(octets).map(|(to, octet)| *to = *octet).count();
+            joined.get(..len).unwrap_or_default()
+        }
+    };
     // V2-6.3.1-b
-    if !begins_with(prefix, known) || (len < XID_OCTETS && !prefix.flags.more) {
+    if !begins_with(prefix, known) || (known.len() < XID_OCTETS && !prefix.flags.more) {
         return false;
     }
     if prefix.flags.response {

@@ -94,11 +94,13 @@ impl Prefix {
     }
 
     fn encode(&self, out: &mut impl BufMut) {
-        out.put_u32(self.xid);
-        out.put_u32(self.version);
-        out.put_u32(self.credits.word());
-        out.put_u32(self.header_type);
-        out.put_u32(self.flags.word());
+        let words = [self.xid, self.version, self.credits.word(), self.header_type, self.flags.word()];
+        let mut octets = [0; PREFIX_OCTETS];
+        for (to, word) in octets.chunks_exact_mut(UNIT).zip(words) {
+            to.copy_from_slice(&word.to_be_bytes());
+        }
+        // In one piece: each `put` has to look for room.
+        out.put_slice(&octets);
     }
 
     /// Whether the message is a part of a longer message of this version, and not the last part.
