@@ -100,8 +100,10 @@ fn many_connections_are_set_up_a_few_at_a_time() {
     let server = Server::start(&served, &scratch.path().join("state"), &["--threads", "1"]);
     for (rest, connections, of_each) in [("", 256, 1), ("nconnect=16", 8, 16)] {
         let (url, count) = (format!("{}&{rest}", server.url("file")), connections.to_string());
-        let lines = bench(&[&url, "--op", "null", "--connections", &count]);
-        assert_eq!(lines[0]["connections"], connections * of_each);
+        for threads in [&[][..], &["--threads", "2"]] {
+            let lines = bench(&[&[&url, "--op", "null", "--connections", &count], threads].concat());
+            assert_eq!(lines[0]["connections"], connections * of_each);
+        }
     }
 }
 

@@ -16,6 +16,8 @@ use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 const THREADS: [usize; 3] = [1, 2, 4];
 const CONNECTIONS: [u64; 6] = [1, 2, 4, 16, 64, 256];
+/// Threads of the client, or one for each connection if it has fewer: what is measured is the server.
+const CLIENT_THREADS: u64 = 2;
 /// Calls under way over all connections together; with more connections than that, each has one.
 const SMALL_CALLS: u64 = 64;
 const LARGE_CALLS: u64 = 16;
@@ -61,6 +63,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
                     let depth = (calls / connections).max(1);
                     let line = Line { place: Place::Free, op: READ, block: Some(block), depth };
                     let mut arguments = vec![url.clone(), "--connections".into(), connections.to_string()];
+                    arguments.extend(["--threads".into(), CLIENT_THREADS.min(connections).to_string()]);
                     arguments.extend(line.options(seconds));
                     arguments.extend(["--server-pid".into(), server.pid().to_string()]);
                     samples.push(one(program, &arguments)?);
@@ -86,8 +89,8 @@ pub(super) fn section(crowd: &Crowd) -> String {
     let mut out = format!(
         "Machine: {}; {} for TCP, one file in the page cache. Loopback, NFS 3 over RPC-over-RDMA 1, wherever the \
          system puts both ends, CRC on, release build, {} s for each cell, medians of {rounds} rounds. The client is \
-         one process with a thread for each connection; all connections together have {SMALL_CALLS} calls of 4 KiB \
-         under way, or {LARGE_CALLS} of 1 MiB, and each has one at least. Each cell shows READ of 4 KiB in calls a \
+         one process with {CLIENT_THREADS} threads at most; all connections together have {SMALL_CALLS} calls of \
+         4 KiB under way, or {LARGE_CALLS} of 1 MiB, and each has one at least. Each cell shows READ of 4 KiB in calls a \
          second, READ of 1 MiB in MiB/s, and the server's memory afterwards.\n\n| connections |",
         crowd.machine, crowd.congestion, crowd.seconds,
     );

@@ -15,6 +15,9 @@ use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 const GETATTR: &str = "getattr";
 
+/// What stands above a table of [`Line::server_time`].
+pub(super) const SERVER_TIME: &str = "The server's processor time for a GiB, in seconds";
+
 /// The measurements of each way, in the order of the table.
 const LINES: [Line; 9] = [
     Line { place: Place::TwoCpus, op: READ, block: Some(MIB), depth: DEPTH },
@@ -159,7 +162,7 @@ impl Line {
     }
 
     /// The text of a cell: the rate or time that was reached, and its relation to the limit.
-    pub(super) fn cell(&self, samples: &[Sample], limit: Option<&[Sample]>, seconds: f64) -> String {
+    pub(super) fn cell(&self, samples: &[Sample], limit: Option<&[Sample]>) -> String {
         let of = |value: fn(&Sample) -> f64| median(samples.iter().map(value)).unwrap_or_default();
         let share = |value: fn(&Sample) -> f64| {
             let ratios = limit?.iter().zip(samples).map(|(limit, own)| value(own) / value(limit));
@@ -176,12 +179,14 @@ impl Line {
         if let Some(share) = share {
             let _ = write!(told, " (**{share:.2}**)");
         }
-        let server = median(samples.iter().filter_map(|sample| sample.server_cpu_s));
-        if let (Some(MIB), Some(server)) = (self.block, server) {
-            let gib = of(|s| s.mib_per_s) * seconds / 1024.0;
-            let _ = write!(told, ", {:.2} s/GiB", server / gib);
-        }
         told
+    }
+
+    /// The server's processor time in seconds for a GiB, if this line moves blocks of 1 MiB and the time was measured.
+    pub(super) fn server_time(&self, samples: &[Sample], seconds: f64) -> Option<String> {
+        let server = median(samples.iter().filter_map(|sample| sample.server_cpu_s))?;
+        let gib = median(samples.iter().map(|sample| sample.mib_per_s))? * seconds / 1024.0;
+        (self.block == Some(MIB)).then(|| format!("{:.2}", server / gib))
     }
 }
 
@@ -192,15 +197,25 @@ pub(super) fn section(limits: &Limits) -> String {
         "Machine: {}; {} for TCP, one file in the page cache. Two processes of one thread on loopback, with a processor \
          each unless the line says otherwise, CRC on, release build. Each cell is the median of {rounds} rounds of {} s in \
          which all take turns. In brackets: the share of the limit within a round; with depth 1, how many times its \
-         latency. For blocks of 1 MiB the cell ends with the server's processor time for a GiB.\n\n| call | limit |",
+         latency.\n\n",
         limits.machine, limits.congestion, limits.seconds,
     );
-    WAYS.iter().for_each(|way| out += &format!(" {} |", way.told));
-    out += "\n|---|---|---|---|---|---|\n";
+    let mut columns = String::from(" limit |");
+    WAYS.iter().for_each(|way| columns += &format!(" {} |", way.told));
+    let head = |first: &str| format!("| {first} |{columns}\n|---|---|---|---|---|---|\n");
+    out += &head("call");
     for (line, row) in LINES.iter().zip(&limits.rows) {
-        let _ = write!(out, "| {} | {} |", line.told(), line.cell(&row.limit, None, limits.seconds));
+        let _ = write!(out, "| {} | {} |", line.told(), line.cell(&row.limit, None));
         for samples in &row.ways {
-            let _ = write!(out, " {} |", line.cell(samples, Some(&row.limit), limits.seconds));
+            let _ = write!(out, " {} |", line.cell(samples, Some(&row.limit)));
+        }
+        out.push('\n');
+    }
+    out += &format!("\n{SERVER_TIME}:\n\n{}", head("call"));
+    for (line, row) in LINES.iter().zip(&limits.rows).filter(|(line, _)| line.block == Some(MIB)) {
+        let _ = write!(out, "| {} |", line.told());
+        for samples in std::iter::once(&row.limit).chain(&row.ways) {
+            let _ = write!(out, " {} |", line.server_time(samples, limits.seconds).unwrap_or_default());
         }
         out.push('\n');
     }
@@ -228,14 +243,15 @@ pub(super) mod tests {
     fn the_table_tells_shares_of_the_limit() {
         let section = section(&limits());
         for begin in [
-            "| READ 1 MiB, depth 8 | 2,048 MiB/s, 0.25 s/GiB | 1,024 MiB/s (**0.50**), 0.50 s/GiB |",
+            "| READ 1 MiB, depth 8 | 2,048 MiB/s | 1,024 MiB/s (**0.50**) |",
+            "| READ 1 MiB, depth 8 | 0.25 | 0.50 |",
             "| GETATTR, depth 32 | 100,000/s | 50,000/s (**0.50**) |",
             "| NULL, depth 1, one processor | 10.0 us | 20.0 us (**2.00**) |",
         ] {
             assert!(section.lines().any(|line| line.starts_with(begin)), "{begin}\n{section}");
         }
         assert!(!section.contains("not measured"));
-        assert!(LINES[0].cell(&[], None, 1.0).contains("not measured"));
+        assert!(LINES[0].cell(&[], None).contains("not measured"));
     }
 
     #[test]

@@ -6,12 +6,12 @@
 
 use super::{
     data::{Place, Sample},
-    limit::Line,
+    limit::{Line, SERVER_TIME, one},
     machine::{self, Machine},
     measure::{Pinned, Server},
     plan::{DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, WRITE},
 };
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -42,6 +42,8 @@ const LINES: [Line; 8] = [
 const DEEP: usize = 5;
 
 const IPERF: &str = "iperf3";
+/// The yardstick twice at the same time: what the machine can do with two connections, and all that a call needs.
+const YARDSTICKS: &str = "two yardsticks";
 const GANESHA: &str = "ganesha.nfsd";
 const RPCBIND: &str = "rpcbind";
 
@@ -84,19 +86,29 @@ impl Table {
     }
 
     fn told(&self, seconds: f64) -> String {
-        let mut out = String::from("| call |");
-        self.columns.iter().for_each(|column| out += &format!(" {column} |"));
-        out += &format!("\n|---{}|\n", "|---".repeat(self.columns.len()));
+        let mut head = String::from("| call |");
+        self.columns.iter().for_each(|column| head += &format!(" {column} |"));
+        head += &format!("\n|---{}|\n", "|---".repeat(self.columns.len()));
+        let mut out = head.clone();
         for (line, row) in LINES.iter().zip(&self.rows) {
             let apart = if line.place == Place::TwoCpus { ", a processor each" } else { "" };
             let _ = write!(out, "| {}{apart} |", line.told());
             let mut beside = None;
             for number in 0..self.columns.len() {
                 let samples = row.get(number).map_or(&[][..], Vec::as_slice);
-                let _ = write!(out, " {} |", line.cell(samples, beside, seconds));
+                let _ = write!(out, " {} |", line.cell(samples, beside));
                 if beside.is_none() && !samples.is_empty() {
                     beside = Some(samples);
                 }
+            }
+            out.push('\n');
+        }
+        out += &format!("\n{SERVER_TIME}:\n\n{head}");
+        for (line, row) in LINES.iter().zip(&self.rows).filter(|(line, _)| line.block == Some(MIB)) {
+            let _ = write!(out, "| {} |", line.told());
+            for number in 0..self.columns.len() {
+                let time = row.get(number).and_then(|samples| line.server_time(samples, seconds));
+                let _ = write!(out, " {} |", time.unwrap_or_default());
             }
             out.push('\n');
         }
@@ -217,6 +229,7 @@ pub(super) fn measure(
                 let url = format!("nfs://{}/bench?version=3&mountport={}{more}", ours.rdma, ours.mount_port);
                 connections.add(number, column, line.measure(program, &url, Some(ours.pid()), seconds)?);
             }
+            connections.add(number, YARDSTICKS, yardsticks(program, line, &export, seconds)?);
         }
         let others = [Other::ganesha(&export, scratch), Other::nfs3_server(nfs3_server)];
         let processes: Vec<_> = others.iter().flatten().filter_map(Other::pid).chain([ours.pid()]).collect();
@@ -267,6 +280,25 @@ fn iperf(seconds: f64) -> anyhow::Result<Sample> {
     Ok(Sample { mib_per_s: octets / f64::from(MIB), ..Sample::default() })
 }
 
+/// Measures `rpcrdma bench --limit` twice at the same time, each with half of the calls and a file of its own.
+fn yardsticks(program: &Path, line: &Line, export: &Path, seconds: f64) -> anyhow::Result<Sample> {
+    let half = Line { depth: line.depth / 2, ..*line };
+    let measured = |file: &str| {
+        let file = export.join(file).display().to_string();
+        one(program, &[vec!["--limit".into(), file], half.options(seconds)].concat())
+    };
+    let (first, second) = thread::scope(|scope| {
+        let second = scope.spawn(|| measured("second"));
+        (measured("first"), second.join())
+    });
+    let (first, second) = (first?, second.map_err(|_| anyhow!("a thread has died"))??);
+    Ok(Sample {
+        ops_per_s: first.ops_per_s + second.ops_per_s,
+        mib_per_s: first.mib_per_s + second.mib_per_s,
+        ..Sample::default()
+    })
+}
+
 /// The part of the document.
 pub(super) fn section(others: &Others) -> String {
     let rounds = others.servers.rows.first().and_then(|row| row.first()).map_or(0, Vec::len);
@@ -274,9 +306,9 @@ pub(super) fn section(others: &Others) -> String {
         "Machine: {}; {} for TCP, one file in the page cache. Client and server on loopback, wherever the system puts \
          them unless the line says otherwise, with their default settings, CRC on, release build. Each cell is the \
          median of {rounds} rounds of {} s in which all take turns. In brackets: the share of the first column within a \
-         round; with depth 1, how many times its latency. For blocks of 1 MiB the cell ends with the server's processor \
-         time for a GiB.\n\nRPC-over-RDMA 1 beside one stream of iperf3; the depth is that of all connections \
-         together:\n\n{}\nOur server beside other people's servers of version 3 over TCP, all measured with our client; \
+         round; with depth 1, how many times its latency.\n\nRPC-over-RDMA 1 beside one stream of iperf3, which reads and writes no file and computes no CRC; \
+         the depth is that of all connections together. The last column is the [yardstick](\
+         #beside-what-the-machine-can-do) twice at the same time, with half of the depth each:\n\n{}\nOur server beside other people's servers of version 3 over TCP, all measured with our client; \
          nfs3_server keeps its file in memory:\n\n{}",
         others.machine,
         others.congestion,
@@ -324,7 +356,8 @@ pub(super) mod tests {
     fn shares_are_those_of_the_first_that_was_measured() {
         let section = section(&others());
         for line in [
-            "| READ 1 MiB, depth 8 | 2,048 MiB/s, 0.25 s/GiB | 1,024 MiB/s (**0.50**), 0.50 s/GiB | 512 MiB/s (**0.25**), 1.00 s/GiB |",
+            "| READ 1 MiB, depth 8 | 2,048 MiB/s | 1,024 MiB/s (**0.50**) | 512 MiB/s (**0.25**) |",
+            "| READ 1 MiB, depth 8 | 0.25 | 0.50 | 1.00 |",
             "| NULL, depth 32 | not measured | 50,000/s | 25,000/s (**0.50**) |",
             "| NULL, depth 32 | 100,000/s | 50,000/s (**0.50**) | 25,000/s (**0.25**) |",
             "| READ 4 KiB, depth 1 | 10.0 us | 20.0 us (**2.00**) | 40.0 us (**4.00**) |",

@@ -10,7 +10,7 @@ use crate::{
 };
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{StreamExt, future::try_join_all, stream::FuturesUnordered};
 use hdrhistogram::Histogram;
 use rpcrdma::client::{
     NfsUrl, NfsVersion,
@@ -28,7 +28,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 /// The longest time that is distinguished from longer ones, in nanoseconds: ten minutes.
 const LONGEST_NS: u64 = 600_000_000_000;
@@ -114,31 +114,46 @@ impl Sample {
     }
 }
 
-/// One connection's work: connects, reports that it is ready, waits for the start, and goes on until the time that the
+/// The connections of a thread, and what it shares with the other threads.
+pub(super) struct Crew {
+    /// How many there are.
+    pub(super) connections: u64,
+    /// Limits how many connections are set up at a time, by all threads.
+    pub(super) setups: Arc<Semaphore>,
+    /// Learns that all of them are set up, or why not.
+    pub(super) ready: oneshot::Sender<Result<()>>,
+    /// The start, which names the time of the end.
+    pub(super) going: watch::Receiver<Option<Instant>>,
+}
+
+/// One thread's work: connects, reports that it is ready, waits for the start, and goes on until the time that the
 /// start names.
 ///
 /// # Errors
-/// If a call fails after the start. An earlier error goes to `ready`.
-pub(super) async fn work(
-    load: Arc<Load>,
-    options: Options,
-    url: &NfsUrl,
-    ready: oneshot::Sender<Result<()>>,
-    mut going: watch::Receiver<Option<Instant>>,
-) -> Result<Sample> {
-    let connected = connect(&load, options, url).await;
-    let caller = match connected {
-        Ok(caller) => caller,
+/// If a call fails after the start. An earlier error goes to [`Crew::ready`].
+pub(super) async fn work(load: Arc<Load>, options: Options, url: &NfsUrl, mut crew: Crew) -> Result<Sample> {
+    let one = async || {
+        let _set_up = crew.setups.acquire().await?;
+        connect(&load, options.clone(), url).await
+    };
+    let connected = try_join_all((0..crew.connections).map(|_| one())).await;
+    let callers = match connected {
+        Ok(callers) => callers,
         Err(error) => {
-            let _ = ready.send(Err(error));
+            let _ = crew.ready.send(Err(error));
             anyhow::bail!("no connection");
         }
     };
-    let _ = ready.send(Ok(()));
-    let end =
-        going.wait_for(Option::is_some).await.context("another connection has failed")?.unwrap_or_else(Instant::now);
+    let _ = crew.ready.send(Ok(()));
+    let end = crew.going.wait_for(Option::is_some).await.context("another connection has failed")?;
+    let end = end.unwrap_or_else(Instant::now);
     // The runtime wakes its outermost future only after it has asked the system for events, a task at once.
-    tokio::spawn(lanes(load, caller, end)).await?
+    let tasks: Vec<_> = callers.into_iter().map(|caller| tokio::spawn(lanes(load.clone(), caller, end))).collect();
+    let mut all = Sample::new();
+    for task in tasks {
+        all.add(task.await??)?;
+    }
+    Ok(all)
 }
 
 /// Keeps calls under way until `end`.
@@ -152,7 +167,7 @@ async fn lanes(load: Arc<Load>, caller: Caller, end: Instant) -> Result<Sample> 
     Ok(sample.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The caller of a connection.
+/// What makes the calls of a connection.
 enum Caller {
     Null(Client),
     /// Asks for attributes, of any kind of file.
@@ -182,7 +197,7 @@ async fn connect(load: &Load, options: Options, url: &NfsUrl) -> Result<Caller> 
     Ok(Caller::File { file, octets, ring: Ring::new(load.block) })
 }
 
-/// Never contended: one thread does a connection's work.
+/// Never contended: a connection's work is one task.
 fn lock(sample: &Mutex<Sample>) -> MutexGuard<'_, Sample> {
     sample.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,7 @@
 //! `rpcrdma bench`: how fast a server answers, and how fast plain TCP is on the same machine.
 //!
-//! Calls of one kind are kept under way on one or more connections for a time, each connection on a thread of its own.
+//! Calls of one kind are kept under way on one or more connections for a time. Each connection has a thread of its own
+//! unless `--threads` says that they share a few.
 //! Buffers for READ belong to the calls and are used again; WRITE sends the same bytes again and again.
 
 mod affinity;
@@ -25,7 +26,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use cpu::CpuMeter;
 use limit::Waits;
-use load::{Load, Sample};
+use load::{Crew, Load, Sample};
 use report::Report;
 use rpcrdma::client::NfsUrl;
 use settled::Settled;
@@ -36,7 +37,7 @@ use std::{
     time::{Duration, Instant},
 };
 use target::Target;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 /// The bytes of a block unless told otherwise.
 const BLOCK_BYTES: u32 = 1 << 20;
@@ -48,65 +49,73 @@ const VERSIONS_TIME: Duration = Duration::from_millis(500);
 const MAX_BLOCK_BYTES: usize = 64 << 20;
 /// The most calls under way on one connection, far above any server's credits.
 const MAX_DEPTH: u64 = 4096;
-/// The most connections: each has a thread.
+/// The most connections: each may have a thread.
 const MAX_CONNECTIONS: u64 = 256;
 /// The most connections that are set up at a time: a server need not take more of one address (ours takes 64).
 const SETUPS: usize = 32;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With --op read and --op write the file is walked in order and from its beginning again. Writes are UNSTABLE, over what is
-in the file; one COMMIT at the end is counted. Depth is for each connection.")]
+With --op read and --op write, all connections together go through the file in order, and begin
+again at its end. Writes are UNSTABLE; the measurement includes one COMMIT at the end.")]
 pub(crate) struct BenchArgs {
-    /// Which file; for null the path does not matter
+    /// The file; --op null ignores the path
     #[arg(required_unless_present_any = ["baseline", "baseline_peer", "limit", "versions", "versions_peer"], requires = "op")]
     url: Option<NfsUrl>,
-    /// Which call
+    /// The call to measure
     #[arg(long, value_name = "OP", conflicts_with = "baseline")]
     op: Option<Op>,
-    /// Bytes in a READ or WRITE, such as 4K or 1M [default: 1M]; with --versions this length alone
+    /// Bytes in each READ or WRITE, such as 4K or 1M, at most 64M [default: 1M]; with --versions: measure only this
+    /// length
     #[arg(long, value_name = "SIZE", value_parser = parse_block)]
     block: Option<u32>,
-    /// Calls under way at a time
+    /// Calls under way at a time on each connection
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_DEPTH))]
     depth: u64,
-    /// For how long [default: 5; with --versions 0.5 for each line]
+    /// Seconds of each measurement [default: 5; with --versions: 0.5 for each line]
     #[arg(long, value_name = "S", value_parser = parse_time)]
     seconds: Option<Duration>,
-    /// Connections, each with its own thread
+    /// Number of connections
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS))]
     connections: u64,
-    /// Write over a file that exists (256 MiB are made if it does not)
+    /// Number of threads that share the connections [default: one for each connection]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS),
+        conflicts_with_all = ["baseline", "limit", "versions"])]
+    threads: Option<u64>,
+    /// With --op write: write over a file that exists (if the file does not exist, the command creates it with 256 MiB)
     #[arg(long)]
     overwrite: bool,
-    /// Also show the processor time of this process: the server on this machine
+    /// Also show the processor time of this process, which is the server on this machine
     #[arg(long, value_name = "PID")]
     server_pid: Option<u32>,
-    /// Measure plain TCP between two processes on this machine: a stream of blocks, and requests of 128 bytes that are
-    /// answered with a block, one after the other
+    /// Measure plain TCP between two processes on this machine: a stream of blocks, and requests of 128 bytes, one
+    /// after the other, each answered with a block
     #[arg(long, conflicts_with_all = ["url", "overwrite", "server_pid", "capture"])]
     baseline: bool,
-    /// Measure what this machine can do at most for --op: blocks of this file (256 MiB are made if it does not exist;
-    /// --op write writes over it), a CRC at each end, iWARP's framing and the system calls, between two processes of
-    /// one thread each, without any protocol
+    /// Measure the most that this machine can do for --op without RPC: blocks of this file (if the file does not exist,
+    /// the command creates it with 256 MiB; --op write writes over it), a CRC at each end, iWARP's framing and the
+    /// system calls, between two processes of one thread each
     #[arg(long, value_name = "FILE", requires = "op",
         conflicts_with_all = ["url", "baseline", "versions", "overwrite", "server_pid", "capture"])]
     limit: Option<PathBuf>,
-    /// With --limit and small calls: how both ends wait for each other [default: read]
+    /// With --limit and answers of at most 16 KiB: how both ends wait for messages [default: read]
     #[arg(long, value_name = "HOW", requires = "limit")]
     waits: Option<Waits>,
     /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and
-    /// replies of 512 bytes to 64 KiB without anything that could be placed directly, and directory listings with as
-    /// much room; and over both NFS 3 with NFS 4.2: a file's attributes, and READ and WRITE of 4 KiB, 64 KiB and 1 MiB
+    /// replies of 512 bytes to 64 KiB in which RDMA can place nothing directly, and directory listings with room for as
+    /// many bytes. Over both versions, compare NFS 3 with NFS 4.2: a file's attributes, and READ and WRITE of 4 KiB, 64
+    /// KiB and 1 MiB
     #[arg(long, conflicts_with_all = ["url", "baseline", "overwrite", "server_pid", "capture", "no_crc"])]
     versions: bool,
-    /// With --versions: the most Sends of a call in version 2, before it is put into memory that the server reads
+    /// With --versions: the most Sends of a call in version 2; the client puts a longer call into memory that the
+    /// server reads [default: 32]
     #[arg(long, value_name = "N", requires = "versions", value_parser = clap::value_parser!(u16).range(1..))]
     call_parts: Option<u16>,
-    /// With --versions: the most Sends of a reply in version 2, before the server is given memory to write it to
+    /// With --versions: the most Sends of a reply in version 2; for a longer reply, the client gives the server memory
+    /// to write to [default: 2]
     #[arg(long, value_name = "N", requires = "versions", value_parser = clap::value_parser!(u16).range(1..))]
     reply_parts: Option<u16>,
-    /// Run the two processes of --baseline, --limit or --versions on a processor each
+    /// Run each of the two processes of --baseline, --limit or --versions on its own processor
     #[arg(long)]
     apart: bool,
     /// The processor of the other process of --baseline, --limit or --versions
@@ -123,13 +132,13 @@ pub(crate) struct BenchArgs {
     limit_peer: Option<SocketAddr>,
     #[command(flatten)]
     capture: CaptureArgs,
-    /// Look for the next message for so long before the thread sleeps
+    /// After each message, look for the next one for this time, at most 10000 microseconds, before the thread sleeps
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = args::parse_busy_poll)]
     busy_poll: Duration,
-    /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
+    /// Do not ask for iWARP's CRC; a connection works without it only if the server does not ask for it either
     #[arg(long)]
     no_crc: bool,
-    /// Print JSON
+    /// Print results and errors as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -137,13 +146,13 @@ pub(crate) struct BenchArgs {
 /// What is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Op {
-    /// Nothing is done: the transport alone
+    /// Do nothing: the transport alone
     Null,
-    /// A file's attributes
+    /// Get a file's attributes
     Getattr,
-    /// Bytes of a file
+    /// Read bytes of a file
     Read,
-    /// Bytes into a file
+    /// Write bytes to a file
     Write,
 }
 
@@ -230,20 +239,10 @@ fn check(args: &BenchArgs) -> Result<(), Usage> {
     Ok(())
 }
 
-/// A connection on its thread.
+/// A thread with its connections.
 struct Worker {
-    /// `None` once it was awaited.
-    ready: Option<oneshot::Receiver<Result<()>>>,
+    ready: oneshot::Receiver<Result<()>>,
     done: oneshot::Receiver<Result<Sample>>,
-}
-
-impl Worker {
-    async fn is_ready(&mut self) -> Result<()> {
-        match self.ready.take() {
-            Some(ready) => ready.await.context("a connection's thread has died")?,
-            None => Ok(()),
-        }
-    }
 }
 
 async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<Report> {
@@ -267,24 +266,24 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<R
     let load = Arc::new(load);
 
     let (go, going) = watch::channel(None);
+    let setups = Arc::new(Semaphore::new((SETUPS / usize::from(url.connections)).max(1)));
+    let threads = args.threads.unwrap_or(args.connections).min(args.connections);
     let mut workers: Vec<Worker> = Vec::new();
-    let at_a_time = (SETUPS / usize::from(url.connections)).max(1);
-    for number in 0..args.connections {
-        if let Some(earlier) = workers.len().checked_sub(at_a_time) {
-            workers[earlier].is_ready().await?;
-        }
+    for number in 0..threads {
         let (ready, when_ready) = oneshot::channel();
         let (done, when_done) = oneshot::channel();
-        let (load, options, url, going) = (load.clone(), options(), url.clone(), going.clone());
+        let connections = (args.connections - number).div_ceil(threads);
+        let crew = Crew { connections, setups: setups.clone(), ready, going: going.clone() };
+        let (load, options, url) = (load.clone(), options(), url.clone());
         let work = move || {
-            // The receiver is gone if another connection has failed.
-            let _ = done.send(block_on(load::work(load, options, &url, ready, going)));
+            // The receiver is gone if another thread has failed.
+            let _ = done.send(block_on(load::work(load, options, &url, crew)));
         };
         std::thread::Builder::new().name(format!("connection {number}")).spawn(work).context("starting a thread")?;
-        workers.push(Worker { ready: Some(when_ready), done: when_done });
+        workers.push(Worker { ready: when_ready, done: when_done });
     }
     for worker in &mut workers {
-        worker.is_ready().await?;
+        (&mut worker.ready).await.context("a thread with connections has died")??;
     }
 
     let begin = Instant::now();
@@ -293,7 +292,7 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<R
     let mut all = Sample::new();
     let nfs = load.spoken().map(|spoken| spoken.to_string());
     for worker in workers {
-        all.add(worker.done.await.context("a connection's thread has died")??)?;
+        all.add(worker.done.await.context("a thread with connections has died")??)?;
     }
     if let (Op::Write, Some(target)) = (op, &target) {
         let started = Instant::now();
