@@ -19,7 +19,7 @@ use std::{
 #[derive(clap::Args)]
 #[command(max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// Judge what `cargo test` builds: slower, and built already where tests have run
+    /// Judge the build of `cargo test`: it is slower, but it exists already if tests have run
     #[arg(long)]
     debug: bool,
     /// Print JSON

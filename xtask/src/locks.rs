@@ -21,17 +21,17 @@ mod commands;
 pub(crate) struct Arguments {
     /// The file
     file: PathBuf,
-    /// Which system call
+    /// System call with which to lock
     #[arg(long, value_name = "CALL", default_value = "fcntl")]
     by: Call,
-    /// Only try to lock it, exclusively or shared, and say `free` or `taken`
+    /// Only try to get a lock of this kind, and print `free` or `taken`
     #[arg(long, value_name = "KIND", conflicts_with = "count")]
     attempt: Option<Kind>,
-    /// Write so many lines to its end, each with the number of lines that it makes
+    /// Append this many lines to the file; each is written under a lock, and contains its own line number
     #[arg(long, value_name = "N")]
     count: Option<usize>,
-    /// Do what lines on standard input say, and answer each: `write 0 100`, `unlock 40 20`, `test read 0 0`,
-    /// `exclusive`
+    /// Read commands from standard input, one on each line, and answer each with a line: `write 0 100`, `unlock 40 20`,
+    /// `test read 0 0`, `exclusive`
     #[arg(long, conflicts_with_all = ["count", "attempt"])]
     commands: bool,
 }
@@ -39,18 +39,18 @@ pub(crate) struct Arguments {
 /// System calls that lock.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Call {
-    /// The whole file, for a process
+    /// A lock of the whole file that belongs to a process
     Fcntl,
-    /// The file, for an open
+    /// A lock of the whole file that belongs to an open file
     Flock,
 }
 
 /// Kinds of locks.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Kind {
-    /// For one
+    /// One process at a time can have it
     Exclusive,
-    /// For many
+    /// Several processes can have it at a time
     Shared,
 }
 

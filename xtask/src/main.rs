@@ -21,7 +21,7 @@ mod sim;
 mod small;
 mod soak;
 
-/// Start the built programs and judge what they did.
+/// Start the built programs and judge what they do.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
 struct Arguments {
@@ -31,27 +31,27 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Count the system calls of an operation, and fail if there are more than there were
+    /// Count the system calls of each kind of operation, and fail if there are more than its limit
     Calls(calls::Arguments),
-    /// Measure and draw how fast the command is
+    /// Measure how fast the command is, and write tables and pictures
     Figures(figures::Arguments),
-    /// Let a real Linux kernel mount us, and mount a real Linux server
+    /// Let a real Linux kernel mount our server, and let our client use a real Linux server
     Interop(interop::Arguments),
     /// Measure what a thousand connections cost the server, idle and active
     Load(load::Arguments),
-    /// Break the code on purpose, one fault at a time, and see that the tests notice
+    /// Break the code on purpose, one fault at a time, and check that the tests notice each fault
     Mutants(mutants::Arguments),
-    /// Tell which test proves which rule of the specifications
+    /// Show which test proves which rule of the specifications
     Requirements(requirements::Arguments),
-    /// Run the transport in simulated worlds, each of them the world of a seed
+    /// Run the transport in simulated worlds, one world for each seed
     Sim(sim::Arguments),
     /// Measure `get -r` and `put -r` of many small files
     Small(small::Arguments),
-    /// Let decent clients check every byte beside hostile peers, for as long as you ask
+    /// Let decent clients check every byte beside hostile peers, for as long as you want
     Soak(soak::Arguments),
     /// Exercise one file with random operations and compare it with a model; runs in the guest
     Fsx(fsx::Arguments),
-    /// Lock one file from several processes, and see that each keeps the others out; runs in the guest
+    /// Lock one file from several processes, and check that each excludes the others; runs in the guest
     Locks(locks::Arguments),
     /// Show a file's data and holes, or let the kernel copy it; runs in the guest
     Ranges(ranges::Arguments),

@@ -24,9 +24,9 @@ enum What {
     },
     /// Copy a file by copy_file_range(2), and print how many bytes each call has copied
     Copy {
-        /// The file that is there
+        /// The file to copy
         from: PathBuf,
-        /// The file that is made
+        /// The new file; it must not exist
         to: PathBuf,
     },
 }

@@ -13,28 +13,30 @@ use std::{
 #[derive(clap::Args)]
 #[command(max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// How long: 90s, 10m, 2h
+    /// How long the soak lasts, such as 90s, 10m or 2h
     #[arg(long = "for", value_name = "TIME", default_value = "1m")]
     lasts: String,
-    /// Decides who does what. A random one if it is not given; it is told
+    /// Seed of the random choices (default: a random seed, which the command prints)
     #[arg(long)]
     seed: Option<u64>,
-    /// Clients, by turns of version 1 and 2; every other two over a path that is cut now and then
+    /// Number of clients: half in version 1 of RPC-over-RDMA, half in version 2; half of each over a path that is cut
+    /// now and then
     #[arg(long, value_name = "N", default_value_t = 8)]
     clients: usize,
-    /// Hostile addresses, each with several peers at a time
+    /// Number of hostile addresses, each with several peers at a time
     #[arg(long, value_name = "N", default_value_t = 6)]
     hostile: usize,
-    /// Clients of NFS version 4 that share files by delegations and locks, over TCP and RDMA
+    /// Number of clients of NFS version 4 that share files by delegations and locks, in turns over TCP and over RDMA of
+    /// version 1 and 2
     #[arg(long, value_name = "N", default_value_t = 6)]
     holders: usize,
-    /// Kill the server without a word so often, and start it again
+    /// Kill the server with SIGKILL at this interval, such as 1m, and start it again (default: never)
     #[arg(long, value_name = "TIME")]
     restart_every: Option<String>,
-    /// Judge what `cargo test` builds: slower, and built already where tests have run
+    /// Judge the build of `cargo test`: it is slower, but it exists already if tests have run
     #[arg(long)]
     debug: bool,
-    /// Say what came of it in JSON
+    /// Print the results as JSON
     #[arg(long)]
     json: bool,
 }

@@ -297,7 +297,7 @@ fn what_does_not_decode_says_where() {
         "minor 1 PUTROOTFH (operation 2 at byte 56 has number 9999, which is not an operation), xid",
         "minor 1 PUTROOTFH (operation 2 at byte 56 is RENEW, which minor version 1 does not have), xid",
         "minor 0 PUTROOTFH GETFH (operation 3 at byte 60 does not decode: a length of 200 at byte 64 is above",
-        "minor 0 PUTROOTFH GETFH (operation 3 at byte 60 does not decode: the message ends at byte 60",
+        "minor 0 PUTROOTFH GETFH (operation 3 at byte 60 does not decode: at byte 60 the message should have",
         "minor 0 PUTROOTFH (does not decode: 4 bytes are left at byte 56, after the end of the message), xid",
         "minor 7 (minor version 7 is not read), xid",
         "COMPOUND (does not decode: a length of 5000 at byte 40 is above",

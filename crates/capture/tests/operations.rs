@@ -274,7 +274,7 @@ fn data_in_chunks_are_told_by_their_length() {
         "WRITE 5f3a..0506079c 3000 @4096 data_sync, xid",
         "the item at byte 76 has 3000 bytes, its chunk 2000",
         "WRITE (a chunk at byte 476, where the message has none)",
-        "WRITE (a chunk of 4294967295 bytes, READ and WRITE have 1048580 at most)",
+        "WRITE (a chunk of 4294967295 bytes; READ and WRITE carry at most 1048580)",
         "SYMLINK 5f3a..0506079c \"link\" -> (17 bytes in a chunk), xid",
         "Reply NFS3_OK 3000, xid",
         "Reply NFS3_OK (does not decode: the item at byte",
@@ -295,10 +295,10 @@ fn what_does_not_decode_says_where() {
     let file = steps.file();
     let shown = text(&file);
     for line in [
-        "LOOKUP (does not decode: the message ends at byte 52, 12 more bytes were announced and 0 are there)",
+        "LOOKUP (does not decode: at byte 52 the message should have 12 more bytes, but it has 0)",
         "GETATTR (does not decode: a length of 65 at byte 40 is above the limit of 64)",
         "GETATTR 00000007 (does not decode: 4 bytes are left at byte 48, after the end of the message)",
-        "Reply NFS3_OK (does not decode: the message ends at byte 36",
+        "Reply NFS3_OK (does not decode: at byte 36 the message should have",
     ] {
         assert!(shown.contains(line), "{line} is not in {shown}");
     }

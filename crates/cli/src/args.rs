@@ -6,10 +6,10 @@ use std::time::Duration;
 
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Verbosity {
-    /// Say more; twice: every event
+    /// Log more: with -v each connection, with -vv every message (RUST_LOG in the environment overrides -v and -q)
     #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     pub(crate) verbose: u8,
-    /// Write only what went wrong
+    /// Log errors only, and print no hints after the ready line
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -19,10 +19,10 @@ pub(crate) struct Verbosity {
 pub(crate) struct ClientArgs {
     #[command(flatten)]
     pub(crate) capture: CaptureArgs,
-    /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
+    /// Do not ask for iWARP's CRC; a connection works without it only if the server does not ask for it either
     #[arg(long)]
     pub(crate) no_crc: bool,
-    /// Print JSON, errors too; of cat errors alone, as what it prints is the contents of files
+    /// Print results and errors as JSON; cat and lock print only errors and warnings as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -30,14 +30,15 @@ pub(crate) struct ClientArgs {
 /// How copies replace existing files.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Placing {
-    /// Write into existing files, instead of to a temporary file beside them that takes their name when it is whole.
-    /// This keeps their owner and other names, while mode and times become those of the source; a copy that fails
-    /// leaves them half written
+    /// Write into an existing file itself. Without this option, the command writes a temporary file beside it, and
+    /// renames that file when it is complete. --inplace keeps the owner and the other names of the file; mode and times
+    /// become those of the source. A copy that fails leaves the file half written
     #[arg(long)]
     pub(crate) inplace: bool,
-    /// Continue a copy that was cut off, and keep what has come if this one is cut off. Files whose size and
-    /// modification time equal those of their source are passed over; a part file is continued if its source still has
-    /// the same time and is no shorter. Contents are not compared; run one such copy to a name at a time
+    /// Continue a copy that was cut off; if this copy is cut off, keep its part files of more than 8 MiB. The command
+    /// passes over files whose size and modification time equal those of their source. It continues a part file if the
+    /// source still has the same modification time and is not shorter. It does not compare contents. Do not run two
+    /// such copies to the same name at the same time
     #[arg(long, conflicts_with = "inplace")]
     pub(crate) resume: bool,
 }
@@ -45,7 +46,7 @@ pub(crate) struct Placing {
 /// What `get` and `put` have in common.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CopyArgs {
-    /// Copy directories and what is in them
+    /// Copy directories and everything in them
     #[arg(short)]
     pub(crate) recursive: bool,
     /// Also keep extended attributes (user.*) and access control lists, if both sides have them; the command names each
@@ -55,7 +56,7 @@ pub(crate) struct CopyArgs {
     pub(crate) xattrs: bool,
     #[command(flatten)]
     pub(crate) placing: Placing,
-    /// No progress bar
+    /// Show no progress, no summary, and no messages about a server that does not answer; errors are still shown
     #[arg(short, long)]
     pub(crate) quiet: bool,
     #[command(flatten)]

@@ -29,10 +29,10 @@ use std::{
 /// What the user says of a capture. Clones share the capture once it has started.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct CaptureArgs {
-    /// Write what passes over RDMA connections to this new pcapng file, which only its owner can read
+    /// Write everything that passes over software iWARP to this new pcapng file, which only its owner can read
     #[arg(long, value_name = "FILE")]
     capture: Option<PathBuf>,
-    /// Let --capture overwrite an existing file: a regular file of yours with no other name
+    /// Let --capture overwrite an existing file, if it is a regular file of yours with no other name
     #[arg(long, requires = "capture")]
     force: bool,
     #[arg(skip)]

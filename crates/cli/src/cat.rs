@@ -15,13 +15,13 @@ use std::io::Write;
 
 #[derive(Debug, Args)]
 pub(crate) struct CatArgs {
-    /// Which files
+    /// Files to write
     #[arg(required = true)]
     pub(crate) urls: Vec<NfsUrl>,
-    /// Begin so far from the beginning of each file, such as 4096 or 5G; a file that ends before has nothing there
+    /// Begin at this offset in bytes of each file, such as 4096 or 5G; of a shorter file, write nothing
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
     pub(crate) offset: u64,
-    /// Write so much of each file at most, such as 512 or 16M (default: up to its end)
+    /// Write at most this many bytes of each file, such as 512 or 16M (default: to the end of the file)
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) length: Option<u64>,
     #[command(flatten)]

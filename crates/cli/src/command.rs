@@ -7,32 +7,39 @@ use crate::{
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 
-/// Serve and use NFS over RPC-over-RDMA, with or without RDMA hardware.
+/// Serve and use NFS over RPC-over-RDMA and TCP, with or without RDMA hardware.
 #[derive(Debug, Parser)]
 #[command(name = "rpcrdma", version, about, max_term_width = 100)]
 #[command(after_help = "\
-URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX for any byte:
-  version=auto|3|...   the version of NFS: 2, 3, 4.0, 4.1 or 4.2 (auto: the highest from 3 on that the
-                       server has)
-  transport=rdma|tcp   what carries it (rdma)
-  fabric=iwarp|verbs   rdma by software over TCP, or by a device of this machine (iwarp)
-  device=NAME          with fabric=verbs: which device (the one that leads to the server)
-  rpcrdma=auto|1|2     the version of RPC-over-RDMA (auto: 2 if the server has it)
-  sec=sys|krb5|...     who calls, and what is protected: sys, krb5, krb5i or krb5p (sys). Kerberos takes the tickets
-                       that kinit has got
-  principal=nfs/NAME   with Kerberos: the server's principal, where the realm knows it by another name than HOST
-  nconnect=N           over how many connections calls are spread, 1 to 16 (1)
-  mountport=N          where MOUNT answers over TCP, if version 2 or 3 is spoken (asks rpcbind, else 20048)
+URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX for any byte. The
+names, with the default values in parentheses:
+  version=auto|3|...   the version of NFS: 2, 3, 4.0, 4.1, 4.2 or auto. auto is the highest version
+                       that the server has, from 3 on, or with Kerberos from 4.0 on (auto)
+  transport=rdma|tcp   what carries NFS (rdma)
+  fabric=iwarp|verbs   what carries RDMA: iwarp is software over TCP, verbs is a device of this
+                       machine (iwarp)
+  device=NAME          with fabric=verbs: the device (the device through which this machine reaches
+                       HOST)
+  rpcrdma=auto|1|2     the version of RPC-over-RDMA; auto is 2 if the server has it, else 1 (auto)
+  sec=sys|krb5|...     sys: the client states who calls; krb5: a ticket from kinit proves who calls;
+                       krb5i: also, the data is protected against changes; krb5p: also, the data is
+                       encrypted (sys)
+  principal=nfs/NAME   with Kerberos: the server's principal, if it is not nfs/HOST (nfs/HOST)
+  nconnect=N           the number of connections over which the client spreads calls, 1 to 16 (1)
+  mountport=N          the TCP port of MOUNT, for versions 2 and 3 (the client asks rpcbind; without
+                       an answer: 20048)
   nfsport=N            the same as :PORT
-  uid=N, gid=N         as whom to call (the user who runs the command)
-PORT is 20049 for rdma and 2049 for tcp unless said otherwise. An IPv6 address stands in brackets, a
-link-local one with its interface: [fe80::1%25eth0]. All addresses of a name are tried.
+  uid=N, gid=N         with sec=sys: the user and the group that call (those of the command)
+The default of PORT is 20049 for rdma and 2049 for tcp. An IPv6 address stands in brackets, a
+link-local address with its interface: [fe80::1%25eth0]. If HOST has several addresses, the command
+tries one after the other until one answers.
 
--h prints sizes with units where there are sizes to read (ls, df), as in the tools of those names; --help is help.
-With --json, errors are objects on standard error: {\"error\": {\"path\", \"local\", \"procedure\", \"status\", \"message\"}}.
+In ls -l and df, -h prints sizes with units, as in the tools of those names; --help prints the help.
+With --json, errors are objects on standard error:
+{\"error\": {\"path\", \"local\", \"procedure\", \"status\", \"message\"}}.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage; get, put and cp: 128 and the number of the signal that ended them;
-lock: the command's, and some of its own.")]
+Exit codes: 0 done, 1 failed, 2 wrong usage. If a signal ends get, put or cp: 128 plus its number.
+lock: the exit code of its command, or one of its own (see rpcrdma lock --help).")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -40,7 +47,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Serve a directory over NFS/RDMA
+    /// Serve directories over NFS/RDMA and NFS/TCP
     Serve(ServeArgs),
     /// List a directory
     Ls(LsArgs),
@@ -60,21 +67,21 @@ pub(crate) enum Command {
     Rm(files::RmArgs),
     /// Move files within a server
     Mv(files::MvArgs),
-    /// Give a file a further name, or make a symbolic link
+    /// Give a file a further name (a hard link), or make a symbolic link
     Ln(files::LnArgs),
     /// Show how full file systems are
     Df(files::DfArgs),
     /// Run a command while a file on a server is locked
     Lock(lock::LockArgs),
-    /// Ask a server whether it answers, and how fast
+    /// Check whether a server answers, and how fast
     Ping(PingArgs),
     /// Measure how fast a server answers
     Bench(bench::BenchArgs),
-    /// List the RDMA devices of this machine, their limits and what is used of them
+    /// List the RDMA devices of this machine, their limits, and what this program uses of them
     Devices(devices::DevicesArgs),
-    /// Say what captures and RPC-over-RDMA messages contain
+    /// Show what captures and RPC-over-RDMA messages contain
     Decode(DecodeArgs),
-    /// Print a shell's script that completes this command's arguments
+    /// Print a script with which a shell completes the arguments of this command
     Completions(manual::CompletionsArgs),
     /// Write the manual pages
     Man(manual::ManArgs),
@@ -137,7 +144,7 @@ mod tests {
     #[test]
     fn the_help_explains_each_name_that_a_url_can_have() {
         let refusal = "nfs://host/?colour=red".parse::<NfsUrl>().unwrap_err().to_string();
-        let (_, known) = refusal.split_once("known are ").unwrap();
+        let (_, known) = refusal.split_once("the options are ").unwrap();
         let help = Cli::command().render_long_help().to_string();
         for name in known.split(", ") {
             assert!(help.contains(&format!(" {name}=")), "the help does not explain {name}=");

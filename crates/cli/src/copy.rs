@@ -302,7 +302,7 @@ impl Tally {
             && (self.files > 0 || self.octets > 0)
         {
             let (files, octets) = (self.files, HumanBytes(self.octets));
-            let hint = if self.can_resume(error) { "; --resume passes over what is whole" } else { "" };
+            let hint = if self.can_resume(error) { "; --resume skips the files that are whole" } else { "" };
             failure::write(&failure::warning_line(&format!("stopped after {files} files and {octets}{hint}")));
         }
     }
@@ -342,13 +342,13 @@ impl Tally {
         if let Some(by_server) = self.by_server {
             let through = self.octets.saturating_sub(by_server);
             let (by_server, through) = (HumanBytes(by_server), HumanBytes(through));
-            line.push_str(&format!(", {by_server} of it by the server itself, {through} through here"));
+            line.push_str(&format!(", {by_server} of it by the server itself, {through} through this host"));
         }
         let counts = [
             (self.directories, "directory", "directories"),
             (self.links, "link", "links"),
             (self.special, "special file", "special files"),
-            (self.skipped, "file passed over", "files passed over"),
+            (self.skipped, "file skipped", "files skipped"),
             (self.attributes_not_kept, "without its mode and times", "without their mode and times"),
             (self.extras_not_kept, "extended attribute or list not kept", "extended attributes and lists not kept"),
             (self.errors, "left out", "left out"),

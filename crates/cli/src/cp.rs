@@ -41,7 +41,7 @@ use std::{
 
 #[derive(Debug, Args)]
 pub(crate) struct CpArgs {
-    /// Copy directories and what is in them
+    /// Copy directories and everything in them
     #[arg(short)]
     recursive: bool,
     /// Do not try to give files the modes and times of their sources. Existing files keep their modes; new files and
@@ -52,15 +52,16 @@ pub(crate) struct CpArgs {
     /// whose attributes it could not keep
     #[arg(long)]
     xattrs: bool,
-    /// What to copy
+    /// Files and directories to copy
     #[arg(required = true)]
     urls: Vec<NfsUrl>,
-    /// Where to: a directory that exists, or the new name
+    /// Target: a directory that exists, or the new name
     target: NfsUrl,
-    /// No progress bar
+    /// Show no progress, no summary, and no messages about a server that does not answer; errors are still shown
     #[arg(short, long)]
     quiet: bool,
-    /// Say of each file whether its server copied it or it went through here, and how much that was in all
+    /// Show for each file whether the server copied it or this command read and wrote it; at the end, show how many
+    /// bytes went each way
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
     #[command(flatten)]
@@ -100,7 +101,7 @@ pub(crate) async fn run(args: CpArgs) -> Result<()> {
 
 /// The notice for a file that keeps its mode and times.
 const ATTRIBUTES_NOT_KEPT: &str =
-    "mode and times were not kept: what is at the target belongs to somebody else (--no-attributes spares the try)";
+    "mode and times were not kept: what is at the target belongs to somebody else (--no-attributes skips the attempt)";
 
 /// A file of a server: its session, file system and file number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -209,7 +210,7 @@ impl Copier<'_> {
         let (directory, name) = match target {
             Target::Name(directory, name) => (directory.clone(), name.clone()),
             Target::Directory(directory) => {
-                let own = url.last_name().context("has no name of its own: name what it is to become")?;
+                let own = url.last_name().context("has no name of its own: give the copy a name in the target")?;
                 checked_name(own)?;
                 (directory.clone(), Name::from(own))
             }
@@ -337,7 +338,7 @@ impl Copier<'_> {
     /// Makes the directory to which another is copied, or finds it there.
     async fn enter(&self, item: &Item) -> Result<Handle> {
         let is_new_one = Arc::ptr_eq(&item.from, self.to) && self.made.borrow().contains(&item.found.file);
-        ensure!(!is_new_one, "is what this run copies into, and is not copied");
+        ensure!(!is_new_one, "is a directory that this run has made, and is left out");
         // Nobody else can enter before the directory has its own mode.
         let first = NewAttributes { mode: Some(0o700), ..Default::default() };
         let nfs = &self.to.files;
@@ -376,7 +377,7 @@ impl Copier<'_> {
         let taken = self.places.borrow_mut().insert(place.clone(), id);
         match taken {
             Some(there) if there == id => {
-                self.note(&item.shown, "is asked for twice");
+                self.note(&item.shown, "is named twice, and is copied once");
                 return None;
             }
             Some(there) => {

@@ -9,7 +9,7 @@ use std::{io::Write, net::Ipv6Addr};
 
 #[derive(Debug, Args)]
 pub(crate) struct DevicesArgs {
-    /// Print JSON, one object a line
+    /// Print JSON, one object on each line
     #[arg(long)]
     pub(crate) json: bool,
 }

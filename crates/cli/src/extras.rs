@@ -39,7 +39,8 @@ const MAX_NAME_BYTES: usize = 255;
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 /// The notice, given once, if a server has no protocol for lists.
-const NO_NFSACL: &str = "the server has no access control lists beside NFS version 3 (NFSACL): none is kept";
+const NO_NFSACL: &str =
+    "the server does not serve NFSACL, which has NFS version 3's access control lists: no list is kept";
 
 /// The reason why something is not kept, which ends nothing. An error that makes going on hopeless, or that may pass
 /// soon, stays an error.

@@ -55,10 +55,10 @@ use writing::Writing;
 
 #[derive(Debug, Args)]
 pub(crate) struct GetArgs {
-    /// What to copy
+    /// Files and directories to copy
     #[arg(required = true)]
     pub(crate) urls: Vec<NfsUrl>,
-    /// Where to: a directory that exists, or the new name
+    /// Target: a directory that exists, or the new name
     pub(crate) local: PathBuf,
     #[command(flatten)]
     pub(crate) copy: CopyArgs,
@@ -240,7 +240,7 @@ impl Copier {
         match self.known.borrow_mut().begin(id, found.attributes.links, local) {
             Ok(Turn::Copy) => return Some(id),
             Ok(Turn::Link) => self.later.borrow_mut().push(Later::HardLink { id, local: local.to_owned() }),
-            Ok(Turn::Again) => self.note(local, "is asked for twice"),
+            Ok(Turn::Again) => self.note(local, "is named twice, and is copied once"),
             Err(error) => self.failed(local, &error),
         }
         None

@@ -76,7 +76,7 @@ impl Links<'_> {
     async fn take_place(&self, beside: &Unfinished, name: &Name) -> Result<()> {
         let (files, directory) = (self.files, &beside.directory);
         let renamed = files.rename(directory, &beside.name, directory, name).await;
-        renamed.context("cannot replace what is there")?;
+        renamed.context("cannot replace the file that is there")?;
         match files.remove(directory, &beside.name).await {
             Err(error) if !error.is_absent() => return Err(error.into()),
             _ => self.settle(beside),

@@ -40,38 +40,40 @@ const TIME_TO_GIVE_BACK: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The file is made if it is not there, empty, as flock(1) does. The lock is one of NFS version 4, which excludes others
-who lock the file over NFS, and on the server itself those who use fcntl or lockf.
+If the file does not exist, the command creates an empty file, as flock(1) does. The lock is a lock
+of NFS version 4. It excludes clients that lock the file over NFS, and programs on the server that
+use fcntl or lockf.
 
-Exit codes: the command's own; 128 and the number of the signal that ended it; 1 if somebody else has the lock, with
---nonblock or after --wait; 2 wrong usage; 124 if the lock was lost and the command was ended; 125 if the file could
-not be locked for another reason; 126 if the command cannot be run; 127 if it is not found.")]
+Exit codes: the exit code of COMMAND; 128 plus the number of the signal that ended it; 1 if another
+client has the lock, with --nonblock or after --wait; 2 wrong usage; 124 if the lock was lost, and
+COMMAND was therefore ended; 125 if the file could not be locked for another reason; 126 if COMMAND
+cannot be run; 127 if COMMAND is not found.")]
 pub(crate) struct LockArgs {
-    /// Which file to lock
+    /// The file to lock
     url: NfsUrl,
-    /// Let others have shared locks, too
+    /// Take a shared lock, beside which other clients can have shared locks too
     #[arg(short, long)]
     shared: bool,
-    /// Lock so many bytes from an offset on, such as 0,4096 or 1M,512; a length of 0 goes to the end of the file,
-    /// wherever that is (default: all)
+    /// Lock LENGTH bytes from OFFSET on, such as 0,4096 or 1M,512. LENGTH 0 means up to the end of the file, also when
+    /// the file grows; so 0,0 is the whole file
     #[arg(long, value_name = "OFFSET,LENGTH", value_parser = parse_range, default_value = "0,0")]
     range: Range,
     /// Do not wait for a lock that another client has
     #[arg(short, long, conflicts_with = "wait")]
     nonblock: bool,
-    /// Wait for so long at most (until it can be had)
+    /// Wait at most this many seconds for the lock (default: without a limit)
     #[arg(short, long, value_name = "SECONDS", value_parser = parse_seconds)]
     wait: Option<Duration>,
-    /// Let the command go on when the lock is lost, which is reported, instead of ending it with SIGTERM, and SIGKILL
-    /// ten seconds later
+    /// If the lock is lost, only report it and let the command go on. Without this option, a lost lock ends the command
+    /// with SIGTERM, and ten seconds later with SIGKILL
     #[arg(long)]
     keep_running: bool,
-    /// Do not show who has the lock while waiting for it
+    /// Show neither who has the lock nor that the server does not answer
     #[arg(short, long)]
     quiet: bool,
     #[command(flatten)]
     pub(crate) client: ClientArgs,
-    /// What to run
+    /// The command to run, and its arguments
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
@@ -149,7 +151,8 @@ async fn locked(args: &LockArgs) -> Result<Option<(std::sync::Arc<Session>, File
     let (session, path) = sessions.open(&args.url).await?;
     ensure!(
         session.files.version_4().is_some(),
-        "version 3 of NFS has no locks of its own, and NLM, which has them, is not spoken; say version=4.2 in the URL"
+        "versions 2 and 3 of NFS have no locks of their own, and this program does not speak NLM, which has them; say \
+         version=4.2 in the URL"
     );
     let file = open(args, &session, &path).await?;
     let kind = if args.shared { LockKind::Shared } else { LockKind::Exclusive };
@@ -259,7 +262,7 @@ fn tell_lost(args: &LockArgs, why: anyhow::Error) {
 fn is_held(session: &Session, file: &File) -> Result<()> {
     file.is_held().map_err(|error: Error| anyhow::Error::from(error))?;
     let is_alive = session.files.lease_left() != Some(Duration::ZERO);
-    ensure!(is_alive, "the server has not answered for as long as it keeps what is locked");
+    ensure!(is_alive, "the server has not answered for the time of a lease");
     Ok(())
 }
 

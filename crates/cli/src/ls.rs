@@ -22,13 +22,13 @@ use std::io::{BufWriter, StdoutLock, Write};
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct LsArgs {
-    /// What to list
+    /// Directories and files to list
     #[arg(required = true)]
     pub(crate) urls: Vec<NfsUrl>,
-    /// One line for each file, with mode, links, owner, group, size and time
+    /// Show for each file its mode, number of links, owner, group, size in bytes and time of modification
     #[arg(short)]
     pub(crate) long: bool,
-    /// Directories below, too
+    /// Also list the directories below, at every depth
     #[arg(short = 'R')]
     pub(crate) recursive: bool,
     /// With -l: print sizes with units, such as 1.50 GiB

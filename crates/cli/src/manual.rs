@@ -7,13 +7,13 @@ use std::{io::Write, path::PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
-    /// For which shell
+    /// The shell that reads the script
     shell: Shell,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Where to put the pages, rpcrdma.1 and one for each command; made if it does not exist
+    /// Directory for the pages: rpcrdma.1, and one for each command. The command creates it if it does not exist
     directory: PathBuf,
 }
 

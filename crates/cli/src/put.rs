@@ -53,10 +53,10 @@ pub(crate) struct PutArgs {
     /// new files and directories get the modes of their sources without the bits of the umask
     #[arg(long, conflicts_with = "resume")]
     pub(crate) no_attributes: bool,
-    /// What to copy
+    /// Files and directories to copy
     #[arg(required = true)]
     pub(crate) local: Vec<PathBuf>,
-    /// Where to: a directory that exists, or the new name
+    /// Target: a directory that exists, or the new name
     pub(crate) url: NfsUrl,
     #[command(flatten)]
     pub(crate) copy: CopyArgs,
@@ -100,7 +100,7 @@ pub(crate) async fn run(args: PutArgs) -> Result<()> {
 
 /// The notice for a file that keeps its mode and times.
 const ATTRIBUTES_NOT_KEPT: &str =
-    "mode and times were not kept: what is on the server belongs to somebody else (--no-attributes spares the try)";
+    "mode and times were not kept: what is on the server belongs to somebody else (--no-attributes skips the attempt)";
 
 /// The mode of something new that does not get its source's: what the umask leaves of it, as with cp.
 fn default_mode(mode: u32) -> u32 {
@@ -201,10 +201,10 @@ impl Copier<'_> {
     /// The command has ended before [`Self::finish`] was done: reports what is missing.
     fn tell_undone(&self) {
         for link in self.later.borrow().iter() {
-            self.note(&link.local, "was not made on the server: it is a further name of another file");
+            self.note(&link.local, "this hard link was not made on the server, because the command ended early");
         }
         for (local, ..) in self.directories.borrow().iter() {
-            self.note(local, "has not got its mode and times on the server");
+            self.note(local, "did not get its mode and times on the server, because the command ended early");
         }
     }
 
@@ -405,7 +405,7 @@ impl Copier<'_> {
             let first = self.first_names.borrow().get(&link.first).cloned().flatten();
             let made = match first {
                 Some(first) => self.links().hard_link(&first, &link.directory, &link.name).await,
-                None => Err(anyhow::anyhow!("the file of which it is another name was not copied")),
+                None => Err(anyhow::anyhow!("is another name of a file that was not copied")),
             };
             match made {
                 Ok(()) => self.tally.borrow_mut().links += 1,

@@ -10,7 +10,7 @@ use std::io::Write;
 
 #[derive(Debug, Args)]
 pub(crate) struct StatArgs {
-    /// Which files
+    /// Files and directories to show
     #[arg(required = true)]
     pub(crate) urls: Vec<NfsUrl>,
     #[command(flatten)]

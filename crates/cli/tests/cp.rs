@@ -149,8 +149,8 @@ fn what_leads_nowhere_is_refused_in_words() {
     for version in ["3", "4.2"] {
         let url = |path: &str| url(&server, version, "2", path);
         for (from, to, why) in [
-            ("file", "file", "the target is the same file"),
-            ("file", "second%20name", "the target is the same file"),
+            ("file", "file", "is the same file as its target"),
+            ("file", "second%20name", "is the same file as its target"),
             ("tree", "tree", "cannot be copied into itself"),
             ("tree", "tree/below", "cannot be copied into itself"),
             ("tree", "tree/below/new", "cannot be copied into itself"),
@@ -175,7 +175,7 @@ fn what_leads_nowhere_is_refused_in_words() {
     }
     // The same server over another transport.
     let said = fails(1, ["cp", &url(&server, "3", "1", "file"), &url(&server, "4.2", "2", "file")]);
-    assert!(said.contains("the target is the same file"), "{said}");
+    assert!(said.contains("is the same file as its target"), "{said}");
     let said = fails(1, ["cp", "-r", &url(&server, "3", "1", "tree"), &url(&server, "4.2", "2", "tree/below")]);
     assert!(said.contains("cannot be copied into itself"), "{said}");
     assert_eq!(names(&served), ["file", "other", "second name", "tree"]);
@@ -200,7 +200,7 @@ fn what_is_there_stays_until_the_copy_is_whole() {
         let noted = run(["cp", "-v", &url("file"), &url("named")]);
         let noted = String::from_utf8(noted.stderr).unwrap();
         assert!(noted.contains("is written in place at the target: it has several names"), "{noted}");
-        let way = if version == "3" { "went through here" } else { "the server" };
+        let way = if version == "3" { "went through this host" } else { "the server" };
         assert!(noted.contains(way) && noted.contains("by the server itself"), "{noted}");
         assert!(fs::read(served.join("twice")).unwrap() == contents(100_000));
         let said = fails(1, ["cp", &url("file"), &url("dangling/file")]);

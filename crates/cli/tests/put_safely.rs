@@ -290,7 +290,7 @@ fn a_new_file_whose_temporary_name_is_too_long_is_written_in_place_and_that_is_t
             fs::write(&local, [contents(100_000), pass.into()].concat()).unwrap();
             let output = run([&["put", local.to_str().unwrap(), &url], more].concat());
             let said = String::from_utf8_lossy(&output.stderr);
-            assert!(said.contains("is written in place on the server: there is no room"), "{more:?} {pass} {said}");
+            assert!(said.contains("is written in place on the server: the longer name"), "{more:?} {pass} {said}");
             assert!(fs::read(stage.served.join("file")).unwrap() == fs::read(&local).unwrap());
             assert_eq!(stage.names(), ["file"]);
         }

@@ -54,7 +54,7 @@ fn a_server_without_version_2_is_not_asked_again() {
     assert_eq!(connected(&url, &cache)["version_2"], "refused");
     assert_eq!(connected(&url, &cache)["version_2"], "not asked for", "it is remembered");
     let told = run_with(&cache, ["ping", "-c", "1", "-v", &url]);
-    assert!(told.contains("remembered that this server has none"), "{told}");
+    assert!(told.contains("remembers that the server does not have it"), "{told}");
     fs::remove_dir_all(&cache).unwrap();
     assert_eq!(connected(&url, &cache)["version_2"], "refused");
     let told = run_with(&tempfile::tempdir().unwrap().path().join("other"), ["ping", "-c", "1", "-v", &url]);

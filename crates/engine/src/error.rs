@@ -10,7 +10,7 @@ pub enum PeerFault {
     #[error("more calls than credits")]
     CreditsOverrun,
     /// The peer sends messages that need an answer faster than it takes the answers.
-    #[error("faulty messages are sent faster than their answers are taken")]
+    #[error("it sends faulty messages faster than it takes the answers")]
     AnswersNotTaken,
     /// The chunks in the peer's reply are not the offered ones (RFC 8166 section 3.4.6).
     #[error("the reply's chunks are not those of the call")]
@@ -25,7 +25,7 @@ pub enum PeerFault {
     #[error("the parts of the reply do not belong together")]
     BrokenSequence,
     /// The peer grants no credits, though answers or calls have been waiting for them (version 2).
-    #[error("messages wait for credits that are not granted")]
+    #[error("it grants no credits, although messages wait for them")]
     NoCredits,
     /// The peer begins a message and does not finish it (version 2).
     #[error("a message in parts was not finished in time")]
@@ -39,15 +39,15 @@ impl PeerFault {
     /// The rule, as text.
     pub fn rule(self) -> &'static str {
         match self {
-            PeerFault::CreditsOverrun => "a requester keeps within its credits",
-            PeerFault::AnswersNotTaken => "a requester takes the answers to its messages",
-            PeerFault::ChunksChanged => "a reply repeats the chunks of its call",
+            PeerFault::CreditsOverrun => "a requester must not send more calls than it has credits",
+            PeerFault::AnswersNotTaken => "a requester must take the answers to its messages",
+            PeerFault::ChunksChanged => "a reply must repeat the chunks of its call",
             PeerFault::NoReplyChunk => "a long reply needs a Reply chunk",
-            PeerFault::ReplyChunkBesideMessage => "a short reply leaves the Reply chunk unused",
-            PeerFault::BrokenSequence => "the parts of a reply follow each other",
-            PeerFault::NoCredits => "every message grants a credit at least",
-            PeerFault::Unfinished => "a message that is begun is finished",
-            PeerFault::TooLong => "a reply in parts keeps within the limit",
+            PeerFault::ReplyChunkBesideMessage => "a short reply must leave the Reply chunk unused",
+            PeerFault::BrokenSequence => "the parts of a reply must follow each other",
+            PeerFault::NoCredits => "every message must grant at least one credit",
+            PeerFault::Unfinished => "a peer must finish a message that it has begun",
+            PeerFault::TooLong => "a reply in parts must keep within the limit",
         }
     }
 }

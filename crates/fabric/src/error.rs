@@ -31,7 +31,7 @@ pub enum ConnectError {
         seconds: u64,
     },
     /// The program that listens at that address accepts connections, and did not answer the request in time.
-    #[error("what listens there did not answer the connection request within {seconds} s")]
+    #[error("the program that listens there did not answer the connection request within {seconds} s")]
     Silent {
         /// The peer's address.
         peer: SocketAddr,
@@ -39,7 +39,7 @@ pub enum ConnectError {
         seconds: u64,
     },
     /// The peer's answer breaks a rule.
-    #[error("what listens there does not speak this protocol")]
+    #[error("the program that listens there does not speak this protocol")]
     Violation {
         /// The peer's address.
         peer: SocketAddr,

@@ -82,7 +82,7 @@ impl Context {
         let (message, checksum) = (RawBuffer::lend(message), RawBuffer::lend(checksum));
         // SAFETY: the context is made; the library reads both.
         let major = unsafe { (gss.0.gss_verify_mic)(&mut minor, self.0.raw, &message, &checksum, null_mut()) };
-        gss.check("a checksum is wrong", major, minor).map(drop)
+        gss.check("cannot verify a checksum", major, minor).map(drop)
     }
 
     /// Seals a message, so that only the peer can read it.
@@ -159,7 +159,7 @@ impl Context {
     }
 
     fn names(&self) -> Result<(Name, Name), Error> {
-        const WHAT: &str = "cannot find the user of a context";
+        const WHAT: &str = "cannot find the principals of a context";
         let gss = self.0.gss;
         let (mut minor, mut initiator, mut acceptor) = (0, null_mut(), null_mut());
         // SAFETY: the context is made; the names are ours to release.
@@ -180,7 +180,7 @@ impl Context {
         gss.check(WHAT, major, minor)?;
         match names {
             (Some(initiator), Some(acceptor)) => Ok((initiator, acceptor)),
-            _ => Err(Error::unfit(WHAT, "it is not whole yet")),
+            _ => Err(Error::unfit(WHAT, "the context is not complete yet")),
         }
     }
 }

@@ -73,7 +73,7 @@ impl Gss {
         usage: c_int,
         stores: &[(&CStr, &Path)],
     ) -> Result<Credential, Error> {
-        let zero = |_| Error::unfit(what, "a path has a zero in it");
+        let zero = |_| Error::unfit(what, "a path contains a zero byte");
         let file = |path: &Path| CString::new([b"FILE:", path.as_os_str().as_bytes()].concat());
         let values: Vec<CString> = stores.iter().map(|(_, path)| file(path)).collect::<Result<_, _>>().map_err(zero)?;
         let elements: Vec<_> = stores

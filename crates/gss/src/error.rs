@@ -66,7 +66,7 @@ impl Error {
 }
 
 /// The error for a message that was only signed.
-pub(crate) const UNSEALED: &str = "everybody could read it on its way";
+pub(crate) const UNSEALED: &str = "it is signed, but not encrypted";
 
 /// The most texts of one status: a status has few bits.
 const MAX_TEXTS: usize = 8;

@@ -76,14 +76,14 @@ impl PrincipalMap {
             let (principal, user) = match (words.next(), words.next(), words.next()) {
                 (None, ..) => continue,
                 (Some(principal), Some(user), None) => (principal, user),
-                _ => return wrong("it is a principal and a user, as in alice@REALM alice"),
+                _ => return wrong("write a principal and a user, as in alice@REALM alice"),
             };
             if !principal.split_once('@').is_some_and(|(name, realm)| !name.is_empty() && !realm.is_empty()) {
                 return wrong("a principal ends with its realm, as in alice@REALM");
             }
             let Some(target) = target(user) else { return wrong("a user is a name, UID:GID or -") };
             if map.insert(principal.to_owned(), target).is_some() {
-                return wrong("the principal stands in a line above, too");
+                return wrong("the principal also stands in a line above");
             }
         }
         Ok(Self(map))

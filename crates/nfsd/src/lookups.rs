@@ -179,7 +179,7 @@ where
         let warned = &mut self.state().warned;
         if warned.is_none_or(|warned| now.since(warned) >= BETWEEN_WARNINGS) {
             *warned = Some(now);
-            tracing::warn!(%error, "this machine's databases do not tell of a user or group");
+            tracing::warn!(%error, "cannot look up a user or group in this machine's databases");
         }
     }
 }

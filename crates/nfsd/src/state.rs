@@ -37,7 +37,11 @@ pub enum StateError {
         source: io::Error,
     },
     /// Other users could change its contents, or read the secret and forge handles.
-    #[error("{} must belong to the server's user, and to nobody else's use", path.display())]
+    #[error(
+        "{} must belong to the server's user or root, and no other user may write to it or, if it is the secret, read \
+         it",
+        path.display()
+    )]
     Exposed {
         /// The file or directory.
         path: PathBuf,

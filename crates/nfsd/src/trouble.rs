@@ -30,18 +30,18 @@ const TOLD: [(Status, &str); 5] = [
     (Status::DQUOT, "a quota of the served file system is used up: raise it, or remove files of its owner"),
     (
         Status::IO,
-        "the served file system could not read or write: look for its disk in the kernel's log (dmesg); if this log says \
-         that the index of files cannot be written, look for that of --state",
+        "the served file system could not read or write: look for errors of its disk in the kernel's log (dmesg); if \
+         this log says that the index of files cannot be written, look at the disk of --state",
     ),
     (
         Status::STALE,
-        "a client uses a file that is gone: harmless where somebody has removed it; if this is said of every file, \
-         another directory or another --state is served than the client has mounted: mount again there",
+        "a client uses a file that is gone: harmless if somebody has removed it; if this log says so of every file, \
+         the server serves another directory or uses another --state than before: mount again on the clients",
     ),
     (
         Status::SERVERFAULT,
-        "the server itself has failed: if this log says that the journal of NFSv4 clients cannot be written, look for the \
-         disk of --state; else it is a bug, please report it with the log of RUST_LOG=debug",
+        "the server itself has failed: if this log says that the journal of NFSv4 clients cannot be written, look at \
+         the disk of --state; otherwise it is a bug: report it with the log of RUST_LOG=debug",
     ),
 ];
 

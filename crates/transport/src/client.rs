@@ -381,7 +381,7 @@ impl ClientDriver {
 
     /// The server did not prove who it is: calls fail, and the next tries again.
     fn distrusted(&mut self) {
-        let rule = "a server proves who it is where that is asked";
+        let rule = "a server must prove who it is if the client asks for that";
         self.calls.fail_all(&TransportError::Violation { server: self.server, rule });
         self.phase = Phase::Idle;
     }

@@ -54,7 +54,7 @@ fn traced(peer: SocketAddr, event: &Event) {
             trace!(%peer, xid, inline_bytes, placed_bytes, retransmitted, "call answered");
         }
         Event::Failed { xid } => trace!(%peer, xid, "call failed"),
-        Event::Invalidated { handle, by_peer } => trace!(%peer, handle, by_peer, "memory is exposed no more"),
+        Event::Invalidated { handle, by_peer } => trace!(%peer, handle, by_peer, "memory is no longer exposed"),
         Event::Stalled(Stall::Credits) => trace!(%peer, "a call of ours waits for credits"),
         Event::Stalled(Stall::Memory) => trace!(%peer, "a call of the peer waits for memory"),
         Event::ReceivesPosted { count } => trace!(%peer, count, "receives posted"),

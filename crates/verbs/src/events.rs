@@ -74,7 +74,7 @@ pub(crate) fn take(device: &Device) {
                 device.leave();
             }
             Told::LinkLost => tracing::warn!(device = device.name(), "the link of the RDMA device is lost"),
-            Told::LinkBack => tracing::info!(device = device.name(), "the link of the RDMA device is there"),
+            Told::LinkBack => tracing::info!(device = device.name(), "the link of the RDMA device is up"),
             Told::LastReceive => {
                 DONE.lock().unwrap_or_else(PoisonError::into_inner).insert(event.element as usize);
             }

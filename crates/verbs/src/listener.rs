@@ -85,7 +85,10 @@ impl Listening {
             match Self::new(&opener, local).await {
                 Ok(listening) => {
                     let device = listening.shared.context.name();
-                    tracing::info!(device, address = %local, "the RDMA device is back, and listened on");
+                    tracing::info!(
+                        device, address = %local,
+                        "the RDMA device is back, and the server listens on it again"
+                    );
                     return listening;
                 }
                 // Each new reason why the device is not back is logged once.
@@ -135,7 +138,7 @@ impl Listener for VerbsListener {
                 // The removal can finish only when all objects of the device are freed.
                 listening.shared.context.leave();
                 self.state = State::Away(Box::pin(Listening::again(self.opener.clone(), self.local)));
-                let error = io::Error::new(io::ErrorKind::NotConnected, format!("{REMOVED}; it is waited for"));
+                let error = io::Error::new(io::ErrorKind::NotConnected, format!("{REMOVED}; the server waits for it"));
                 return Poll::Ready(Err(AcceptError::Io(error)));
             };
             // Events about an unanswered request are ignored: its answer will fail and report them.

@@ -38,6 +38,6 @@ pub(crate) async fn resolved(
         if error.kind() != io::ErrorKind::TimedOut || clock.now() >= until {
             return Err(error);
         }
-        tracing::debug!(%peer, "the way to the peer is asked for again");
+        tracing::debug!(%peer, "asking again for the way to the peer");
     }
 }

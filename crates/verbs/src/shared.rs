@@ -58,7 +58,7 @@ impl Shared {
         if capabilities.max_gather == 0 || capabilities.max_exposures == 0 {
             return Err(few("it can register no memory"));
         }
-        events::prepare(&context).map_err(failed("watching it"))?;
+        events::prepare(&context).map_err(failed("watching its events"))?;
         let abandoned = Arc::new(Abandoned::default());
         let domain = |windows| Domain::new(context.clone(), slabs.clone(), abandoned.clone(), windows);
         let shared_domain = domain(limits.windows).map_err(failed("making a protection domain"))?;

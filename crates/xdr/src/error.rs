@@ -6,7 +6,7 @@
 #[non_exhaustive]
 pub enum DecodeError {
     /// The stream ends before the value does.
-    #[error("the message ends at byte {position}, {needed} more bytes were announced and {left} are there")]
+    #[error("at byte {position} the message should have {needed} more bytes, but it has {left}")]
     Truncated {
         /// Where the missing value would begin.
         position: usize,
@@ -26,7 +26,7 @@ pub enum DecodeError {
         max: usize,
     },
     /// A word that is not one of the values of its type.
-    #[error("{value} at byte {position} is no {what}")]
+    #[error("{value} at byte {position} is not a valid {what}")]
     BadValue {
         /// Where the word stands.
         position: usize,
@@ -75,7 +75,7 @@ pub enum DecodeError {
         offered: usize,
     },
     /// The peer placed data that belongs to no item of the message (RFC 8166 section 6.1).
-    #[error("{octets} bytes were placed directly that belong to nothing in the message")]
+    #[error("{octets} bytes were placed directly that belong to no item of the message")]
     Unclaimed {
         /// How many bytes.
         octets: usize,

@@ -27,11 +27,11 @@ enum What {
         /// How long they are active, each way
         #[arg(long, default_value_t = 5.0)]
         seconds: f64,
-        /// Decides who calls what
+        /// Seed of the random choices of calls
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// READ and WRITE in NFS 4.2 beside version 3, by turns over one connection. Fails if 4.2 is too slow
+    /// READ and WRITE in NFS 4.2 and in version 3, in turns over one connection; fail if 4.2 is too slow
     Beside(beside::Arguments),
     /// Clients that check every byte, beside peers that mean no good
     Soak(soak::Arguments),

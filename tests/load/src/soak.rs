@@ -59,25 +59,27 @@ const QUIET_PATIENCE: Duration = Duration::from_secs(4 * STALL_SECONDS + 40);
 /// How to soak.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// How long: 90s, 10m, 2h
+    /// How long the soak lasts, such as 90s, 10m or 2h
     #[arg(long = "for", value_name = "TIME", default_value = "1m", value_parser = parse_time)]
     lasts: Duration,
-    /// Decides who does what. A random one if it is not given; it is told
+    /// Seed of the random choices (default: a random seed, which the command prints)
     #[arg(long)]
     seed: Option<u64>,
-    /// Clients, by turns of version 1 and 2; every other one over a path that is cut now and then
+    /// Number of clients: half in version 1 of RPC-over-RDMA, half in version 2; half of each over a path that is cut
+    /// now and then
     #[arg(long, value_name = "N", default_value_t = 8)]
     clients: usize,
-    /// Hostile addresses, each with several peers at a time
+    /// Number of hostile addresses, each with several peers at a time
     #[arg(long, value_name = "N", default_value_t = 6)]
     hostile: usize,
-    /// Clients of NFS version 4 that share files, by turns over TCP and RDMA of version 1 and 2
+    /// Number of clients of NFS version 4 that share files by delegations and locks, in turns over TCP and over RDMA of
+    /// version 1 and 2
     #[arg(long, value_name = "N", default_value_t = 6)]
     holders: usize,
-    /// Kill the server without a word so often, and start it again
+    /// Kill the server with SIGKILL at this interval, such as 1m, and start it again (default: never)
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     restart_every: Option<Duration>,
-    /// Say what came of it in JSON
+    /// Print the results as JSON
     #[arg(long)]
     json: bool,
 }

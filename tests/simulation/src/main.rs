@@ -26,29 +26,30 @@ use std::{
 /// After so many seeds a run without a terminal prints its progress.
 const TELL_EVERY: u64 = 100;
 
-/// Run the transport in simulated worlds, each of them the world of a seed.
+/// Run the transport in simulated worlds, one world for each seed.
 #[derive(Parser)]
 struct Arguments {
-    /// How many seeds to run
+    /// Number of seeds to run
     #[arg(long, default_value_t = 100)]
     seeds: u64,
-    /// The first of them
+    /// The first seed
     #[arg(long, default_value_t = 0)]
     first: u64,
-    /// How far they are apart: 4 gives those of one kind
+    /// Distance from one seed to the next; with --first, a step of 4 or 8 selects one kind of run
     #[arg(long, default_value_t = 1)]
     step: u64,
-    /// Replay one seed: twice, compare, draw its ladder, and write a capture and the log of its events
+    /// Replay one seed: run it twice, compare both runs, and write the log of its events; if it is no run of NFS, also
+    /// write a capture and draw its ladder
     #[arg(long, conflicts_with_all = ["seeds", "first", "step"])]
     seed: Option<u64>,
-    /// How plans are drawn from seeds: 1; 2 with hostile peers, corrupted messages and more; 3 with runs of NFS version
-    /// 4; 4 with our clients in them; 5 with runs of versions 2 and 3
+    /// Edition of the plans, which seeds decide: 2 adds hostile peers, corrupted messages and more to 1; 3 adds runs of
+    /// NFS version 4; 4 adds such runs with our own clients; 5 adds runs of NFS versions 2 and 3
     #[arg(long, default_value = "5", value_parser = edition)]
     edition: Edition,
-    /// Say what came of it in JSON, with how often each thing has happened
+    /// Print the results as JSON, with how often each kind of event has happened
     #[arg(long)]
     json: bool,
-    /// Where captures and logs go
+    /// Folder for captures and logs
     #[arg(long, default_value = "target/sim")]
     output: PathBuf,
 }

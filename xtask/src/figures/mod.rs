@@ -45,19 +45,19 @@ const LIMITS_ROUNDS: usize = 5;
 const VERSIONS_SECONDS: f64 = 0.5;
 const VERSIONS_QUICK: f64 = 0.02;
 
-/// Measure and draw how fast the command is
+/// Measure how fast the command is, and write tables and pictures
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A short run that changes no document: to see whether everything works; results are in target/figures
+    /// Make a short run that changes no document, to see whether everything works; the results are in target/figures
     #[arg(long)]
     quick: bool,
-    /// Measure nothing; make tables and pictures from docs/figures/figures.json again
+    /// Measure nothing, and make the tables and pictures again from docs/figures/figures.json
     #[arg(long, conflicts_with = "quick")]
     redraw: bool,
-    /// Measure this part, and keep what docs/figures/figures.json has of the other
+    /// Measure only this part, and keep the numbers of the other parts in docs/figures/figures.json
     #[arg(long, value_name = "PART", conflicts_with = "redraw")]
     only: Option<Only>,
-    /// Measure in a network namespace whose TCP has this congestion control, such as cubic; for root
+    /// Measure in a network namespace whose TCP uses this congestion control, such as cubic; this needs root
     #[arg(long, value_name = "NAME", conflicts_with = "redraw")]
     congestion: Option<String>,
 }
@@ -75,7 +75,7 @@ enum Only {
     Others,
     /// Where the microseconds of one call go
     Steps,
-    /// From one connection to 256, with one thread of the server to four
+    /// From 1 to 256 connections, with 1, 2 and 4 threads of the server
     Crowd,
 }
 

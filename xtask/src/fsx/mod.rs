@@ -26,24 +26,24 @@ const LARGE: u64 = 8;
 /// What `xtask fsx` takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The file; it is made anew
+    /// The file; the command creates it, or empties it if it exists
     file: PathBuf,
-    /// How many operations
+    /// Number of operations
     #[arg(long, default_value_t = 10_000)]
     ops: u64,
-    /// Where the random numbers begin
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The first byte that is used; before it the file is a hole
+    /// Offset of the first byte that is used; the file has a hole before it
     #[arg(long, default_value_t = 0)]
     base: u64,
-    /// How many bytes are used
+    /// Number of bytes that are used
     #[arg(long, default_value_t = 300_000)]
     length: u64,
-    /// The largest read or write
+    /// Bytes of the largest read or write
     #[arg(long, default_value_t = 70_000)]
     largest: u64,
-    /// Half of the reads and writes go around the page cache (O_DIRECT)
+    /// Do half of the reads and writes around the page cache (O_DIRECT)
     #[arg(long)]
     direct: bool,
 }

@@ -108,42 +108,44 @@ const USUAL_OPS: u64 = 50_000;
 /// What `cargo xtask interop` takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run only jobs whose name contains one of these (otherwise a core, and a quarter of the others by the date)
+    /// Run only jobs whose names contain one of these words (default: the core, and a quarter of the other jobs, which
+    /// the date chooses)
     filter: Vec<String>,
     /// Run all jobs
     #[arg(long)]
     all: bool,
-    /// Run the core and this quarter of the others: 1 to 4 (otherwise that of the date)
+    /// Run the core and this quarter of the other jobs, 1 to 4 (default: the date chooses the quarter)
     #[arg(long, value_name = "N")]
     part: Option<u64>,
-    /// Debian's kernel: a version or its beginning
+    /// Version of Debian's kernel, or the beginning of a version
     #[arg(long, value_name = "VERSION", default_value = "6.12")]
     kernel: String,
     /// Print the jobs and end
     #[arg(long)]
     list: bool,
-    /// Print the results as JSON, too
+    /// Print the results as JSON instead of a table
     #[arg(long)]
     json: bool,
-    /// Random operations in all, over all mounts of the file system exerciser; budgets grow with it
+    /// Number of random operations of the file system exerciser, over all its mounts together; time budgets grow with
+    /// this number
     #[arg(long, value_name = "N", default_value_t = USUAL_OPS)]
     ops: u64,
-    /// Make all budgets so many times as long: for a machine that does other work meanwhile
+    /// Make all time budgets this many times as long, 1 to 100, for a machine that also does other work
     #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
     patience: u64,
-    /// Where the random operations begin (printed, else chosen anew)
+    /// Seed of the random operations (default: a random seed, which the command prints)
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Keep what was served and copied, also of jobs that pass
+    /// Keep the files that were served and copied, also of jobs that pass
     #[arg(long)]
     keep: bool,
-    /// Guests at a time
+    /// Number of guests that run at a time
     #[arg(long, value_name = "N", default_value_t = 2)]
     guests: usize,
-    /// The `rpcrdma` command to judge (built from this repository if none is given)
+    /// The `rpcrdma` command to judge (default: the command that this repository builds)
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// Make the guest (or see that it is there) and end
+    /// Make the guest, unless it exists already, and end
     #[arg(long)]
     build_only: bool,
     /// Write docs/interop.md from interop.toml and end

@@ -33,23 +33,23 @@ const CONNECTIONS: usize = 1000;
 /// Measure what a thousand connections cost the server, idle and active
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How many connections. The document is written only if they are 1000
+    /// Number of connections; the command writes the document only for 1000
     #[arg(long, value_name = "N", default_value_t = CONNECTIONS)]
     connections: usize,
-    /// A short run that changes no document
+    /// Make a short run that changes no document
     #[arg(long)]
     quick: bool,
-    /// Measure something else: READ and WRITE in NFS 4.2 beside version 3, by turns over one connection. Fails if 4.2
-    /// is too slow
+    /// Measure something else: READ and WRITE in NFS 4.2 and in version 3, in turns over one connection; fail if 4.2 is
+    /// too slow
     #[arg(long, conflicts_with_all = ["connections", "seed"])]
     versions: bool,
-    /// Measure nothing; make the tables from the numbers in docs/figures again
+    /// Measure nothing, and make the tables again from the numbers in docs/figures
     #[arg(long, conflicts_with_all = ["quick", "connections"])]
     redraw: bool,
-    /// Decides who calls what
+    /// Seed of the random choices of calls
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Say what came of it in JSON
+    /// Print the results as JSON
     #[arg(long)]
     json: bool,
 }

@@ -30,19 +30,19 @@ use std::{
 #[derive(clap::Args)]
 #[command(max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// Only faults whose names contain one of these
+    /// Try only faults whose names contain one of these words
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Only so many of them, chosen by a seed: of each crate in turn
+    /// Try only this many of them, which the seed chooses from each crate in turn
     #[arg(long, value_name = "N")]
     some: Option<usize>,
-    /// The seed of the choice; without it another one each time, which is printed
+    /// Seed of this choice (default: a random seed, which the command prints)
     #[arg(long, value_name = "SEED", requires = "some")]
     seed: Option<u64>,
-    /// Only tell what the faults are
+    /// Only print the list of the faults
     #[arg(long)]
     list: bool,
-    /// Say what came of it in JSON
+    /// Print the results as JSON
     #[arg(long)]
     json: bool,
 }

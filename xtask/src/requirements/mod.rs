@@ -14,21 +14,22 @@ mod sources;
 use anyhow::Context as _;
 use std::{path::Path, process::ExitCode};
 
-/// What to tell.
+/// What to print.
 #[derive(clap::Args)]
 #[command(max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// The shares per document and level, and the ids that are missing, as JSON
+    /// Print as JSON the counts for each document and level, the missing rules, and the rules that no place in the code
+    /// names
     #[arg(long, conflicts_with_all = ["id", "summary", "without_place"])]
     json: bool,
-    /// Only the shares per document and level, and what is missing
+    /// Print only the shares for each document and level, and the missing rules
     #[arg(long)]
     summary: bool,
-    /// One rule: what it says, the places in code that name it, and its tests or why it has none; a prefix shows
-    /// several
+    /// Print one rule: its text, the places in the code that name it, and its tests or the reason why it has none; the
+    /// beginning of an id prints several rules
     #[arg(long, value_name = "ID", conflicts_with = "summary")]
     id: Option<String>,
-    /// The rules that no place in code names, though they are kept
+    /// Print the rules that no place in the code names, without those that have an exception
     #[arg(long, conflicts_with_all = ["id", "summary"])]
     without_place: bool,
 }

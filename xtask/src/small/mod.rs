@@ -26,26 +26,26 @@ const TICKS: f64 = 100.0;
 /// Measure `get -r` and `put -r` of many small files
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A program to measure, the first being what the others are compared with; may be given several times (default:
-    /// the one that this repository builds)
+    /// A program to measure; may be given several times, and the others are compared with the first (default: the
+    /// program that this repository builds)
     #[arg(long = "program", value_name = "FILE")]
     programs: Vec<PathBuf>,
-    /// How many files
+    /// Number of files
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     files: usize,
-    /// Of how many bytes each
+    /// Bytes of each file
     #[arg(long, value_name = "N", default_value_t = 4_096)]
     octets: usize,
-    /// Turns of each kind
+    /// Number of rounds; in each round, every program does each kind of copy once
     #[arg(long, value_name = "N", default_value_t = 7)]
     rounds: usize,
-    /// Where the files are
+    /// Folder for the files
     #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
     folder: PathBuf,
-    /// Let servers make names durable before they answer (without --async)
+    /// Start servers without --async, so that names are durable before the answer
     #[arg(long)]
     durable: bool,
-    /// Microseconds that a round trip takes between client and server, on top of the machine's own
+    /// Microseconds that relays add to each round trip between client and server
     #[arg(long, value_name = "N", default_value_t = 0)]
     round_trip: u64,
 }

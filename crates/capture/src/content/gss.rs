@@ -146,7 +146,7 @@ fn behind(body: &Body<'_>, at: usize) -> Decoder {
 }
 
 fn unread(error: &DecodeError) -> String {
-    format!("what RPCSEC_GSS has put around it does not decode: {error}")
+    format!("the fields of RPCSEC_GSS do not decode: {error}")
 }
 
 /// The length of the bytes that follow. The reader need not have all of them.

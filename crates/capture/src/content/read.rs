@@ -87,7 +87,7 @@ impl Body<'_> {
             Some(0) => None,
             Some(octets) if data && octets <= MAX_STOOD_FOR_BYTES as u64 => None,
             Some(octets) => Some(format!("not read: {octets} bytes at its end were not kept")),
-            None => Some("not read: its end is not here".into()),
+            None => Some("not read: its end is not in the capture".into()),
         }
     }
 }
@@ -96,7 +96,7 @@ impl Body<'_> {
 pub(super) fn zeros(octets: usize) -> Result<Bytes, Problem> {
     match ZEROS.get(..octets) {
         Some(zeros) => Ok(Bytes::from_static(zeros)),
-        None => Err(format!("a chunk of {octets} bytes, READ and WRITE have {MAX_STOOD_FOR_BYTES} at most")),
+        None => Err(format!("a chunk of {octets} bytes; READ and WRITE carry at most {MAX_STOOD_FOR_BYTES}")),
     }
 }
 

@@ -352,7 +352,7 @@ impl Common {
                 self.ended |= frame.head.reject || markers;
                 self.report(from, None, EventKind::SetUp(kind, frame), context)?;
                 if markers {
-                    self.report(from, None, EventKind::Unread("markers are asked for"), context)?;
+                    self.report(from, None, EventKind::Unread("a peer asked for markers"), context)?;
                 }
                 Ok(())
             }

@@ -205,7 +205,7 @@ impl Framing {
                 }
                 Look::GiveUp => {
                     self.end();
-                    return Step::Take(0, Some(Unit::Unread("too much was searched for FPDUs")));
+                    return Step::Take(0, Some(Unit::Unread("the search for FPDUs has reached its limit")));
                 }
             }
         }

@@ -65,7 +65,7 @@ impl<W: Write> Packets<W> {
             ..Default::default()
         };
         let mut file = PcapNgWriter::with_section_header(file, section).map_err(format)?;
-        let description = "iWARP byte streams; the headers below MPA are made up";
+        let description = "iWARP byte streams; this program made the headers of Ethernet, IP and TCP";
         let interface = InterfaceDescriptionBlock {
             linktype: DataLink::ETHERNET,
             snaplen: 0,

@@ -107,8 +107,8 @@ impl<W: Write> Streams<W> {
         }
         let comment = (dropped_bytes > 0 || dropped_connections > 0).then(|| {
             format!(
-                "{dropped_bytes} bytes and {dropped_connections} connections are not in this file: more than {} bytes \
-                 would have waited to be written",
+                "{dropped_bytes} bytes and {dropped_connections} connections are not in this file: the disk was too \
+                 slow, and no more than {} bytes may wait to be written",
                 self.limit_bytes
             )
         });
@@ -122,8 +122,8 @@ impl End {
         // Wraps, as sequence numbers do.
         self.next = self.next.wrapping_add(octets as u32);
         self.comment = Some(format!(
-            "{octets} bytes before these are not in this file: more than {limit_bytes} bytes would have waited to be \
-             written"
+            "{octets} bytes before these are not in this file: the disk was too slow, and no more than {limit_bytes} \
+             bytes may wait to be written"
         ));
     }
 }

@@ -13,11 +13,11 @@ pub(super) fn two_processors() -> Result<[usize; 2]> {
 
 /// The first processor that this process may use.
 pub(super) fn one_processor() -> Result<usize> {
-    allowed()?.first().copied().context("no processor is allowed")
+    allowed()?.first().copied().context("this process may not use any processor")
 }
 
 fn allowed() -> Result<Vec<usize>> {
-    let allowed = sched_getaffinity(None).context("reading the affinity")?;
+    let allowed = sched_getaffinity(None).context("cannot read which processors this process may use")?;
     Ok((0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect())
 }
 
@@ -26,5 +26,5 @@ pub(super) fn stay_on(cpu: usize) -> Result<()> {
     ensure!(cpu < CpuSet::MAX_CPU, "there is no processor {cpu}");
     let mut one = CpuSet::new();
     one.set(cpu);
-    sched_setaffinity(None, &one).with_context(|| format!("running on processor {cpu}"))
+    sched_setaffinity(None, &one).with_context(|| format!("cannot move to processor {cpu}"))
 }

@@ -44,7 +44,7 @@ impl Target {
             Op::Write => session.transfer.write,
             Op::Null | Op::Getattr => u32::MAX,
         };
-        ensure!(block <= limit, "the server takes at most {limit} bytes in a {}", op.name());
+        ensure!(block <= limit, "the server allows at most {limit} bytes in a {}", op.name());
         let found = match session.files.walk(&session.root, &path, true).await {
             Err(error) if op == Op::Write && error.is_absent() => {
                 let (node, file) = make(&session, &path).await.with_context(|| At::new(&url.path))?;

@@ -52,15 +52,18 @@ impl Copier<'_> {
         let mut done = 0;
         if is_within && size > 0 {
             if moving.cloned().await? {
-                self.tell_way(item, "the server has made it share its source's bytes");
+                self.tell_way(item, "the server cloned it: it shares the bytes of its source");
                 return Ok(size);
             }
             done = moving.copied().await?;
         }
         if done < size || size == 0 {
             let len = moving.through(done).await?;
-            let way =
-                if done > 0 { "the server copied a part, the rest went through here" } else { "went through here" };
+            let way = if done > 0 {
+                "the server copied a part, the rest went through this host"
+            } else {
+                "its bytes went through this host"
+            };
             self.tell_way(item, way);
             return Ok(len);
         }

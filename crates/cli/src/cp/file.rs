@@ -44,7 +44,7 @@ impl Copier<'_> {
         let existing = self.existing(item).await?;
         if let Some(existing) = &existing {
             let is_itself = self.is_one(&item.from, &item.found.attributes, &existing.attributes);
-            ensure!(!is_itself, "is what it is to be copied onto: the target is the same file");
+            ensure!(!is_itself, "is the same file as its target");
         }
         let source = item.from.files.open(&item.found, Access::Read).await?;
         let copied = self.copy_opened(item, &source, existing).await;
@@ -117,7 +117,7 @@ impl Copier<'_> {
             // A user who may not make a file there may still be allowed to write to this one.
             (Some(_), Err(error)) => match cause(&error) {
                 Some(Cause::Denied | Cause::NotOwner) => "its directory cannot be written to",
-                Some(Cause::NameTooLong) => "there is no room for the longer name of a temporary file",
+                Some(Cause::NameTooLong) => "the longer name of a temporary file would be too long",
                 _ => return Err(error),
             },
         };

@@ -62,7 +62,7 @@ impl Copier<'_> {
             let first = self.first_names.borrow().get(&item.id()).cloned().flatten();
             let made = match first {
                 Some(first) => self.links().hard_link(&first, &item.directory, &item.name).await,
-                None => Err(anyhow::anyhow!("the file of which it is another name was not copied")),
+                None => Err(anyhow::anyhow!("is another name of a file that was not copied")),
             };
             match made {
                 Ok(()) => self.tally.borrow_mut().links += 1,
@@ -106,10 +106,13 @@ impl Copier<'_> {
     /// The command has ended before [`Self::finish`] was done: reports what is missing.
     pub(super) fn tell_undone(&self) {
         for item in self.later.borrow().iter() {
-            self.note(&item.shown, "was not made at the target: it is a further name of another file");
+            self.note(&item.shown, "this hard link was not made at the target, because the command ended early");
         }
         for filled in self.directories.borrow().iter() {
-            self.note(&filled.item.shown, "has not got its mode and times at the target");
+            self.note(
+                &filled.item.shown,
+                "did not get its mode and times at the target, because the command ended early",
+            );
         }
     }
 

@@ -10,15 +10,16 @@ use std::time::Duration;
 /// What the user says of it. Of several options a call must meet all, of several values of one option any.
 #[derive(Clone, Debug, Default, Args)]
 pub(super) struct FilterArgs {
-    /// Show only calls with this XID, decimal or 0x and hexadecimal, and their replies; may be given several times
+    /// Show only calls with this XID, in decimal or in hexadecimal with 0x, and their replies; may be given several
+    /// times
     #[arg(long, value_name = "XID", value_parser = parse_xid, value_delimiter = ',', conflicts_with = "hex")]
     xid: Vec<u32>,
-    /// Show only calls of this procedure, such as READ or getattr, and COMPOUNDs of NFS version 4 with this operation,
+    /// Show only calls of this procedure, such as READ or getattr, or COMPOUNDs of NFS version 4 with this operation,
     /// such as OPEN or cb_recall, and their replies; may be given several times
     #[arg(long, value_name = "NAME", value_parser = parse_procedure, value_delimiter = ',', conflicts_with = "hex")]
     procedure: Vec<String>,
-    /// Show only calls that were answered later than this, such as 10ms, 250us or 1s, and those that waited longer for
-    /// an answer that is not in the capture
+    /// Show only calls that waited longer than this time for their reply, such as 10ms, 250us or 1s, also if the
+    /// capture does not have the reply
     #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with = "hex")]
     slower_than: Option<Duration>,
 }

@@ -25,40 +25,41 @@ const MAX_LINE_CHARACTERS: u64 = 2 * (1 << 20);
 
 #[derive(Debug, Args)]
 pub(crate) struct DecodeArgs {
-    /// Messages in hex on standard input, one a line
+    /// Read RPC-over-RDMA messages in hexadecimal from standard input, one on each line
     #[arg(long, required_unless_present = "file", conflicts_with = "file")]
     pub(crate) hex: bool,
-    /// A capture to read, pcap or pcapng; - is standard input
+    /// Capture to read, pcap or pcapng; - is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Print JSON, one object a line; with --hex: {"decode": the header or null, "classify": what a receiver does}
+    /// Print JSON, one object on each line; with --hex: {"decode": the header or null}, and with --classify "classify":
+    /// what the receiver does
     #[arg(long)]
     pub(crate) json: bool,
-    /// Draw each call as a ladder: requester left, responder right
+    /// Draw each call as a ladder, with the requester on the left and the responder on the right
     #[arg(long, conflicts_with_all = ["hex", "json"])]
     pub(crate) ladder: bool,
-    /// Draw with Unicode's lines and arrows
+    /// With --ladder: draw with lines and arrows of Unicode instead of ASCII
     #[arg(long, requires = "ladder")]
     pub(crate) unicode: bool,
-    /// Show only the sums of all calls: for each procedure how many, their statuses, latencies, bytes, retransmissions;
-    /// for each operation of NFS version 4 how many and their statuses; credits
+    /// Show only totals: for each procedure the number of calls, their statuses, latencies, bytes and retransmissions;
+    /// for each operation of NFS version 4 the number and the statuses; and the credits
     #[arg(long, conflicts_with_all = ["hex", "ladder"])]
     pub(crate) summary: bool,
     #[command(flatten)]
     filter: FilterArgs,
-    /// With --hex: the version of RPC-over-RDMA that the connection has settled
+    /// With --hex: the version of RPC-over-RDMA that the connection speaks
     #[arg(long, value_name = "1|2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) rpcrdma: u8,
-    /// Say what this receiver does with the message
+    /// With --hex: also print what a receiver in this role does with each message
     #[arg(long, value_name = "ROLE", conflicts_with = "file")]
     pub(crate) classify: Option<Role>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Role {
-    /// Answers calls
+    /// The end that answers calls
     Responder,
-    /// Makes calls
+    /// The end that makes calls
     Requester,
 }
 

@@ -12,7 +12,7 @@ use std::io::Write;
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct DfArgs {
-    /// Which file systems, by any file in them
+    /// Any file or directory of each file system to show
     #[arg(required = true)]
     urls: Vec<NfsUrl>,
     /// Print sizes with units, such as 1.50 GiB

@@ -23,9 +23,10 @@ pub(crate) struct LnArgs {
     /// Make a symbolic link
     #[arg(short)]
     symbolic: bool,
-    /// The file that gets a further name, as a URL; with -s the path that the link shall contain, as it is
+    /// URL of the file that gets a further name; with -s: the path that the symbolic link contains, unchanged and
+    /// unchecked
     target: OsString,
-    /// The new name, or a directory that exists, in which it gets the name that it has
+    /// The new name; or a directory that exists, in which the link gets the last name of TARGET
     url: NfsUrl,
     #[command(flatten)]
     pub(crate) connecting: Connecting,

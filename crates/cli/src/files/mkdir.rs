@@ -13,10 +13,10 @@ use rustix::fs::Mode;
 
 #[derive(Debug, Args)]
 pub(crate) struct MkdirArgs {
-    /// Make the directories above as well; an existing directory is not an error
+    /// Also make the directories above that are missing; a directory that exists already is not an error
     #[arg(short)]
     parents: bool,
-    /// Which directories
+    /// Directories to make
     #[arg(required = true)]
     urls: Vec<NfsUrl>,
     #[command(flatten)]

@@ -38,10 +38,11 @@ use std::io::Write;
 pub(crate) struct Connecting {
     #[command(flatten)]
     pub(crate) capture: CaptureArgs,
-    /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
+    /// Do not ask for iWARP's CRC; a connection works without it only if the server does not ask for it either
     #[arg(long)]
     no_crc: bool,
-    /// Print JSON: an object on a line for each thing done, {"done": COMMAND, "path": ...}
+    /// Print JSON: for each thing that the command did, one line with an object {"done": COMMAND, "path": ...}; and
+    /// errors as JSON
     #[arg(long)]
     pub(crate) json: bool,
 }

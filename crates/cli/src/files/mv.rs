@@ -15,10 +15,10 @@ use std::sync::Arc;
 
 #[derive(Debug, Args)]
 pub(crate) struct MvArgs {
-    /// What to move
+    /// Files and directories to move
     #[arg(required = true)]
     urls: Vec<NfsUrl>,
-    /// Where to, in the same export of the same server: a directory that exists, or the new name
+    /// Target in the same export of the same server: a directory that exists, or the new name
     target: NfsUrl,
     #[command(flatten)]
     pub(crate) connecting: Connecting,

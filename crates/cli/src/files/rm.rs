@@ -12,10 +12,10 @@ use rpcrdma_nfs::attr::FileType;
 
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
-    /// Directories and what is in them, too; symbolic links are removed, not followed
+    /// Also remove directories and everything in them; symbolic links are removed, not followed
     #[arg(short)]
     recursive: bool,
-    /// What to remove
+    /// Files to remove
     #[arg(required = true)]
     urls: Vec<NfsUrl>,
     #[command(flatten)]

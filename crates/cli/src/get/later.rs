@@ -109,7 +109,7 @@ impl Known {
 
     fn first(&self, id: FileId) -> Result<PathBuf> {
         let first = self.first_names.get(&id).filter(|first| first.is_copied);
-        Ok(first.context("the file of which it is another name was not copied")?.local.clone())
+        Ok(first.context("is another name of a file that was not copied")?.local.clone())
     }
 }
 
@@ -136,7 +136,7 @@ impl Copier {
     /// Reports what is not made because the command ends early.
     pub(super) fn leave_out_later(&self) {
         for later in self.later.take() {
-            self.failed(later.local(), &anyhow::anyhow!("this link was not made: the copy ended before"));
+            self.failed(later.local(), &anyhow::anyhow!("this link was not made, because the command ended early"));
         }
     }
 
@@ -181,8 +181,10 @@ fn put_at(local: &Path, random: &dyn Random, make: impl Fn(&Path) -> io::Result<
         let renamed = fs::rename(&path, local);
         // To rename one name of a file to another name of it does nothing.
         match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error).context("its temporary name"),
-            _ => return renamed.context("cannot replace what is there"),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).context("cannot remove its temporary name");
+            }
+            _ => return renamed.context("cannot replace the file that is there"),
         }
     }
     bail!("cannot find a free name for a temporary file beside it")

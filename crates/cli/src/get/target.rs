@@ -152,7 +152,7 @@ impl Output {
                     target,
                     found.is_some(),
                     source,
-                    Some("there is no room for a longer name beside it"),
+                    Some("the longer name of a temporary file would be too long"),
                 ),
                 other => other,
             },
@@ -285,10 +285,10 @@ impl Output {
             set => set.map(|()| None)?,
         };
         if tells_late {
-            self.file.sync_data().context("writing it out")?;
+            self.file.sync_data().context("writing it to the disk")?;
         }
         match &self.path {
-            None => self.give_name().context("cannot get its name")?,
+            None => self.give_name().context("cannot give the copy its name")?,
             Some(path) if *path != self.target => {
                 fs::rename(path, &self.target).context("cannot replace the file that is there")?;
             }
@@ -325,7 +325,7 @@ impl Output {
             return Some("it was written in place, and is not whole now".into());
         }
         let path = self.path.as_ref().filter(|_| self.has_kept())?;
-        Some(format!("what has come is kept in {} for --resume", path.display()))
+        Some(format!("the part that has arrived is kept in {} for --resume", path.display()))
     }
 
     fn has_kept(&self) -> bool {

@@ -107,13 +107,14 @@ pub(super) fn tell(
     writeln!(out, "largest call {} bytes, largest reply {} bytes", limits.max_call, limits.max_reply)?;
     if let Some(Negotiated { version, link, peer, .. }) = &agreed.negotiated {
         let (send, receive) = (link.send_inline, link.receive_inline);
-        writeln!(out, "RPC-over-RDMA version {version}, inline up to {send} bytes there and {receive} back")?;
+        writeln!(out, "RPC-over-RDMA version {version}, inline up to {send} bytes to the server and {receive} back")?;
         match agreed.version_2(asked_for) {
             Some("refused") => writeln!(out, "version 2 was asked for and refused")?,
-            Some("unanswered") => writeln!(out, "version 2 was asked for, which was not answered")?,
+            Some("unanswered") => writeln!(out, "version 2 was asked for, and the server did not answer")?,
             Some("not asked for") => writeln!(
                 out,
-                "version 2 was not asked for: it is remembered that this server has none; rpcrdma=2 in the URL asks again"
+                "version 2 was not asked for: this program remembers that the server does not have it; rpcrdma=2 in \
+                 the URL asks again"
             )?,
             _ => {}
         }

@@ -23,15 +23,15 @@ use std::{
 
 #[derive(Debug, Args)]
 pub(crate) struct PingArgs {
-    /// Which server; the path does not matter but for the features that -v tells
+    /// The server; the path matters only with -v, which shows the features of the file system there
     pub(crate) url: NfsUrl,
-    /// How many times (until interrupted)
+    /// Number of calls (default: until you interrupt the command)
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
     /// Seconds between two calls
     #[arg(short, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
     pub(crate) interval: Duration,
-    /// Print what the connection, the session and the server can do
+    /// Also print what the connection, the session and the server can do
     #[arg(short)]
     pub(crate) verbose: bool,
     #[command(flatten)]

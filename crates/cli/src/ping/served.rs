@@ -94,7 +94,7 @@ impl Served {
         match &self.versions {
             Ok(versions) => writeln!(out, "NFS version {spoken}; the server serves {}", versions.join(", "))?,
             Err(error) => {
-                writeln!(out, "NFS version {spoken}; what else the server serves it does not say: {error:#}")?
+                writeln!(out, "NFS version {spoken}; the server does not say what else it serves: {error:#}")?
             }
         }
         match &self.about {
@@ -124,7 +124,8 @@ fn tell_about(about: &About, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "session of {slots} slots, {max_operations} operations in a call")?;
         writeln!(
             out,
-            "calls up to {max_call} bytes, replies up to {max_reply}, kept for a repetition up to {max_kept_reply}"
+            "calls up to {max_call} bytes, replies up to {max_reply} bytes; the server keeps replies up to \
+             {max_kept_reply} bytes for repeated calls"
         )?;
         writeln!(
             out,
@@ -133,7 +134,7 @@ fn tell_about(about: &About, out: &mut impl Write) -> io::Result<()> {
                 BackChannel::NotAsked => "not asked for",
                 BackChannel::Refused => "refused by the server",
                 BackChannel::Broken => "broken: the server says that it cannot call",
-                BackChannel::Works => "stands, and the server has no complaint",
+                BackChannel::Works => "stands, and the server reports no failure",
             }
         )?;
     }

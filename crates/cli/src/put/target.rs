@@ -257,7 +257,7 @@ fn cause(error: &anyhow::Error) -> Option<Cause> {
     crate::failure::cause(error).and_then(Error::cause)
 }
 
-const NO_ROOM_FOR_NAME: &str = "there is no room for the longer name of a temporary file";
+const NO_ROOM_FOR_NAME: &str = "the longer name of a temporary file would be too long";
 
 /// Why no file could be made beside the target, if the target itself may still be writable.
 fn why_in_place(error: anyhow::Error) -> Result<&'static str> {

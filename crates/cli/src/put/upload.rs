@@ -224,7 +224,7 @@ impl Copier<'_> {
         let is_worthless = upload.unfinished.as_ref().is_some_and(|file| self.unfinished.borrow().contains(file));
         if let (true, false, Some(part)) = (upload.kept, is_worthless, &upload.beside) {
             let part = escaped(part.as_slice());
-            self.note(&local.path, &format!("what the server has of it is kept in {part} for --resume"));
+            self.note(&local.path, &format!("the part that the server has is kept in {part} for --resume"));
         } else if !is_worthless {
             self.note(&local.path, "was written in place on the server, and may not be whole now");
         } else if !is_hopeless(error) {
@@ -258,7 +258,7 @@ impl Copier<'_> {
         let removed = async {
             for Unfinished { directory, name, unsure } in &unfinished {
                 if *unsure && !self.is_surely_ours(directory, name).await {
-                    self.left(name, "it may have been there before");
+                    self.left(name, "it may have existed before, so the command did not remove it");
                     continue;
                 }
                 match self.session.files.remove(directory, name).await {

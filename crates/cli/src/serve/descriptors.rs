@@ -12,7 +12,7 @@ pub(super) fn raise() {
     if limit.current.is_some_and(|current| current < wanted) {
         // Less is enough to serve, only for fewer clients.
         if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum }) {
-            tracing::debug!(%error, "the limit of open files stays");
+            tracing::debug!(%error, "cannot raise the limit of open files");
         }
     }
 }

@@ -80,8 +80,8 @@ impl ExportOption {
                 (b"sec", Some(_)) => return bad("sec= stands there twice: write sec=krb5p:krb5i for both"),
                 _ => {
                     return bad(format!(
-                        "{} is not an option of an export: ro, pseudo=/NAME, clients=CIDR and sec=FLAVOURS are (a directory with \
-                         a comma in its path is exported by a symbolic link without one)",
+                        "{} is not an option of an export: the options are ro, pseudo=/NAME, clients=CIDR and \
+                         sec=FLAVOURS (for a directory with a comma in its path, name a symbolic link without one)",
                         shown(part)
                     ));
                 }
@@ -122,7 +122,7 @@ fn network(text: &[u8]) -> Result<Cidr, BadExport> {
 /// A path without empty names.
 fn normal(path: &[u8]) -> Result<Vec<u8>, String> {
     if path.first() != Some(&b'/') {
-        return Err("a path of clients begins with a slash".into());
+        return Err("the path that clients see must begin with a slash".into());
     }
     let mut normal = Vec::new();
     for name in path.split(|octet| *octet == b'/').filter(|name| !name.is_empty()) {

@@ -31,7 +31,7 @@ fn changed(args: &ServeArgs, options: &Options, is_root: bool) -> Vec<String> {
     }
     if args.no_root_squash && !is_root {
         lines.push(
-            "--no-root-squash has no effect: this server does not run as root, and can act as nobody else".into(),
+            "--no-root-squash has no effect: this server does not run as root, and cannot act as another user".into(),
         );
     }
     if args.read_only && args.early_answers {

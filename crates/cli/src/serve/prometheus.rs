@@ -22,7 +22,8 @@ pub(super) fn serve(address: SocketAddr) -> Result<()> {
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &LATENCY_BUCKETS)?
         .build_recorder();
     let handle = recorder.handle();
-    metrics::set_global_recorder(recorder).map_err(|_| anyhow::anyhow!("metrics are counted already"))?;
+    metrics::set_global_recorder(recorder)
+        .map_err(|_| anyhow::anyhow!("this process has another recorder of metrics"))?;
     describe_counter!(
         "rpcrdma_log_lines_dropped_total",
         "Lines of the log that were dropped because standard error was not read in time"

@@ -42,15 +42,15 @@ pub(super) async fn serve(listener: TcpListener, render: Render) {
                     tokio::spawn(async move {
                         let answered = tokio::time::timeout(SCRAPE_TIME, converse(stream, &render)).await;
                         match answered {
-                            Ok(Ok(())) => tracing::debug!(%peer, "asked for metrics"),
-                            Ok(Err(error)) => tracing::debug!(%peer, %error, "asked for metrics and lost"),
-                            Err(_) => tracing::debug!(%peer, "asked for metrics for too long"),
+                            Ok(Ok(())) => tracing::debug!(%peer, "answered a request for metrics"),
+                            Ok(Err(error)) => tracing::debug!(%peer, %error, "a request for metrics failed"),
+                            Err(_) => tracing::debug!(%peer, "a request for metrics took too long"),
                         }
                         drop(place);
                     });
                 }
                 Ok(Entry::Stranger(_)) => {}
-                Err(refusal) => tracing::debug!(%peer, %refusal, "not told metrics"),
+                Err(refusal) => tracing::debug!(%peer, %refusal, "refused a connection for metrics"),
             },
             Err(error) => {
                 if let Some(untold) = not_accepted.tell(Instant::now()) {

@@ -10,7 +10,7 @@ use crate::{
 use rpcrdma_gss::realm::within;
 use std::{io::ErrorKind, net::TcpListener, thread, time::Duration};
 
-const TOLD: &str = "version 3 is not tried on such an answer";
+const TOLD: &str = "the client does not try version 3 on such an answer";
 
 /// Starts a server that answers everything with PROG_MISMATCH, versions 3 to 3. Returns its address.
 fn mismatching() -> String {

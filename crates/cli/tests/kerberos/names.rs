@@ -55,7 +55,7 @@ fn a_file_of_principals_that_says_nothing_keeps_the_server_from_starting() {
         let common = ["serve", directory.to_str().unwrap(), "--listen", "127.0.0.87:0", "--principals", map];
         let kerberos = ["--sec", "krb5", "--keytab", keytab.to_str().unwrap()];
         let text = fails(1, [&common[..], &kerberos].concat());
-        assert!(text.contains("--principals") && text.contains("line 2: it is a principal and a user"), "{text}");
+        assert!(text.contains("--principals") && text.contains("line 2: write a principal and a user"), "{text}");
         let text = fails(2, common);
         assert!(text.contains("--principals says who principals of Kerberos are"), "{text}");
     });

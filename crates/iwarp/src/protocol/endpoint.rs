@@ -180,7 +180,7 @@ impl Endpoint {
         } else if total == 0 {
             RefusedReason::Empty
         } else if total > capacity as u64 {
-            RefusedReason::Limit { what: "the number of bytes in a Read, by its sink,", max: capacity }
+            RefusedReason::Limit { what: "the number of bytes in this Read (by the size of its sink)", max: capacity }
         } else {
             self.inbound.reads.post(read, total as usize);
             self.issue_reads();

@@ -40,7 +40,7 @@ pub enum Fault {
         expected: &'static str,
     },
     /// A revision of MPA that this end does not speak, or another than it asked for.
-    #[error("MPA revision {revision} is not spoken here (1 and 2 are; a reply has the request's)")]
+    #[error("MPA revision {revision} is not spoken here (1 and 2 are; a reply must have the revision of the request)")]
     Revision {
         /// The revision.
         revision: u8,
@@ -82,7 +82,7 @@ pub enum Fault {
         octets: usize,
     },
     /// Not DDP version 1.
-    #[error("DDP version {version}")]
+    #[error("DDP version {version} instead of 1")]
     DdpVersion {
         /// The version.
         version: u8,
@@ -106,7 +106,7 @@ pub enum Fault {
         octets: usize,
     },
     /// A tagged segment whose end exceeds 64-bit offsets.
-    #[error("offset {offset} and {octets} bytes wrap")]
+    #[error("{octets} bytes at offset {offset} end beyond 64 bits")]
     OffsetWrap {
         /// The segment's offset.
         offset: u64,
@@ -120,7 +120,7 @@ pub enum Fault {
         stag: u32,
     },
     /// An untagged segment for a queue that does not exist.
-    #[error("queue {queue}")]
+    #[error("queue {queue} does not exist")]
     Queue {
         /// The queue's number.
         queue: u32,
@@ -160,7 +160,7 @@ pub enum Fault {
         max: usize,
     },
     /// Not RDMAP version 1.
-    #[error("RDMAP version {version}")]
+    #[error("RDMAP version {version} instead of 1")]
     RdmapVersion {
         /// The version.
         version: u8,
@@ -172,7 +172,7 @@ pub enum Fault {
         opcode: u8,
     },
     /// A Read Request that is not one segment of 28 octets.
-    #[error("an RDMA Read Request of {octets} bytes")]
+    #[error("an RDMA Read Request of {octets} bytes, which is not one segment of 28")]
     ReadRequestLength {
         /// The segment's length.
         octets: usize,
@@ -194,7 +194,7 @@ pub enum Fault {
         octets: u32,
     },
     /// A Read Request whose end exceeds 64-bit offsets.
-    #[error("an RDMA Read whose offset {offset} and {octets} bytes wrap")]
+    #[error("an RDMA Read of {octets} bytes at offset {offset} ends beyond 64 bits")]
     ReadOffsetWrap {
         /// The offset that the request states.
         offset: u64,

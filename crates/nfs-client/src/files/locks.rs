@@ -12,7 +12,7 @@ use std::time::Duration;
 
 /// The reason for versions 2 and 3.
 const NONE: &str =
-    "version 3 of NFS has no locks of its own, and NLM, which has them, is not spoken yet; version 4 has";
+    "version 3 of NFS has no locks of its own, and this client does not speak NLM, which has them; version 4 has locks";
 
 /// The length of a range that goes to the end of the file, wherever the end is.
 pub const TO_THE_END: u64 = u64::MAX;

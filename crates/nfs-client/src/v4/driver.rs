@@ -156,7 +156,7 @@ impl Inner {
             let inner = self.clone();
             works.duty(&self.duties, async move {
                 if let Err(error) = inner.close_in_the_end(&held).await {
-                    tracing::debug!(%error, "a file that nobody uses any more could not be closed");
+                    tracing::debug!(%error, "a file that is no longer used could not be closed");
                 }
             });
         }
@@ -174,7 +174,7 @@ impl Inner {
             course.is_heeding = true;
             if flags & sequence_status::LEASE_MOVED != 0 && !course.has_moved {
                 course.has_moved = true;
-                tracing::warn!("a file system has moved to another server, and is not followed there");
+                tracing::warn!("a file system has moved to another server, and this client does not follow it");
             }
             let (inner, at_work) = (self.clone(), self.duties.begin());
             works.begin(async move {

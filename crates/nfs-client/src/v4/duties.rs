@@ -113,7 +113,7 @@ impl Duties {
         drop(left);
         match refused {
             None => self.wake.notify_one(),
-            Some(_) => tracing::debug!("a call whose caller has gone is not brought to its end"),
+            Some(_) => tracing::debug!("a call whose caller has gone is not completed"),
         }
     }
 

@@ -42,7 +42,9 @@ pub enum Error {
         source: Rejection,
     },
     /// The server has none of the minor versions that the caller allows.
-    #[error("the server does not serve minor version {lowest} of NFS version 4, and none above it that is wanted")]
+    #[error(
+        "the server does not serve minor version {lowest} of NFS version 4, nor a higher one that the client accepts"
+    )]
     NoMinor {
         /// The lowest that the caller allows.
         lowest: u32,
@@ -56,13 +58,13 @@ pub enum Error {
         minor: u32,
     },
     /// The session does not allow a call or a reply of this size. Nothing was sent.
-    #[error("{operation}: the {what} can have {wanted} {unit}, the session allows {allowed}")]
+    #[error("{operation}: the {what} can need {wanted} {unit}, but the session allows {allowed}")]
     TooLarge {
         /// The operation.
         operation: Op,
         /// `call` or `reply`.
         what: &'static str,
-        /// `octets` or `operations`.
+        /// `bytes` or `operations`.
         unit: &'static str,
         /// How much the call or the reply can need.
         wanted: usize,
@@ -70,7 +72,7 @@ pub enum Error {
         allowed: usize,
     },
     /// The server took away the open or the locks of a file.
-    #[error("{operation}: the server gave up {what}: {status}")]
+    #[error("{operation}: the server no longer keeps {what}: {status}")]
     Lost {
         /// The operation that failed.
         operation: Op,
@@ -88,7 +90,7 @@ pub enum Error {
         denied: Conflict,
     },
     /// The file system is on another server.
-    #[error("{operation}: the file system has moved to another server, and is not followed there")]
+    #[error("{operation}: the file system has moved to another server, and this client does not follow it")]
     Moved {
         /// The operation.
         operation: Op,
@@ -97,7 +99,7 @@ pub enum Error {
     #[error(transparent)]
     AfterCreation(Box<Error>),
     /// The server takes the session or the client id away again and again.
-    #[error("{operation}: the server gave up the session of the call {times} times in a row")]
+    #[error("{operation}: the server ended the session of the call {times} times in a row")]
     Unsettled {
         /// The operation.
         operation: Op,

@@ -174,12 +174,12 @@ impl Inner {
         let (kept, gone) = before.split(range);
         for range in kept {
             if let Err(error) = self.lock_in_turn(held, range.kind, range, None).await {
-                tracing::debug!(%error, "a lock that nobody waits for could not be made what it was before");
+                tracing::debug!(%error, "a lock whose caller has gone could not be restored");
             }
         }
         for range in gone {
             if let Err(error) = self.unlock_in_turn(held, range).await {
-                tracing::debug!(%error, "a lock that nobody waits for could not be given back");
+                tracing::debug!(%error, "a lock whose caller has gone could not be given back");
             }
         }
     }

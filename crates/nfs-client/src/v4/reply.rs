@@ -48,7 +48,7 @@ pub(super) fn check<D>(called: &[Op], results: &Results<D>) -> Result<Option<Fai
     match (outcomes.len(), results.status) {
         // The server refused the whole call, for example because of its minor version.
         (0, status) if status != Status::OK => {
-            let op = called.first().copied().ok_or("refused a call of nothing")?;
+            let op = called.first().copied().ok_or("refused a call without operations")?;
             Ok(Some(Failed { op, at: 0, status }))
         }
         (_, status) if status != last => Err("returned another status than that of the last operation"),

@@ -102,7 +102,7 @@ impl Inner {
             return nonsense("allows larger messages than were asked for");
         }
         if max_request < LEAST_BYTES || max_response < LEAST_BYTES || max_operations < LEAST_OPERATIONS {
-            return nonsense("allows so little that nothing can be done in the session");
+            return nonsense("allows too few bytes or operations in a call of the session");
         }
         if max_requests == 0 {
             return nonsense("allows no call in the session");
@@ -149,7 +149,7 @@ impl Inner {
                 true
             }
             Err(error) => {
-                tracing::debug!(%error, "the server was not told in which context it can call");
+                tracing::debug!(%error, "the client could not tell the server in which context it can call");
                 false
             }
         }

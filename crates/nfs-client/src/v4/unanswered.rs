@@ -42,7 +42,7 @@ impl Nfs4 {
                     Ok(opening) => return drop(opening),
                     Err(error) if nfs.inner.is_tried_again(&error, &mut patience).await => {}
                     Err(error) => {
-                        return tracing::debug!(%error, "what a call without a reply may have opened is not looked for");
+                        return tracing::debug!(%error, "cannot find what a call without a reply may have opened");
                     }
                 }
             }

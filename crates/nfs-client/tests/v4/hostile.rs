@@ -324,8 +324,8 @@ async fn a_session_that_allows_nothing_is_refused() {
     let lies: [(Change, &str); 5] = [
         (|made| made.sequence += 1, "answered for another session"),
         (|made| made.fore.max_request = u32::MAX, "allows larger messages than were asked for"),
-        (|made| made.fore.max_response = 0, "allows so little that nothing can be done in the session"),
-        (|made| made.fore.max_operations = 1, "allows so little that nothing can be done in the session"),
+        (|made| made.fore.max_response = 0, "allows too few bytes or operations in a call of the session"),
+        (|made| made.fore.max_operations = 1, "allows too few bytes or operations in a call of the session"),
         (|made| made.fore.max_requests = 0, "allows no call in the session"),
     ];
     for (change, what) in lies {

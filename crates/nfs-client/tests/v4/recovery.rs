@@ -367,7 +367,10 @@ async fn later_is_later_and_moved_is_said() {
     assert!((600..620).contains(&waited), "{waited} s");
     wire.after(answer(Status::MOVED, 1));
     let moved = nfs.root().await.unwrap_err();
-    assert_eq!(moved.to_string(), "PUTROOTFH: the file system has moved to another server, and is not followed there");
+    assert_eq!(
+        moved.to_string(),
+        "PUTROOTFH: the file system has moved to another server, and this client does not follow it"
+    );
     wire.after(answer(Status::ACCESS, 1));
     let denied = nfs.root().await.unwrap_err();
     assert!(denied.is_denied() && denied.to_string().contains("root squash"), "{denied}");

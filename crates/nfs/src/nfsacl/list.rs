@@ -168,7 +168,7 @@ impl Decode for List {
         let entries: Vec<Entry> = decoder.array(most)?;
         // NFSACL-LINUX-a
         if !entries.is_empty() && entries.len() != most {
-            return Err(decoder.bad_value(count, "number of access control entries beside another"));
+            return Err(decoder.bad_value(count, "number of the access control entries that follow"));
         }
         Ok(Self { count, entries })
     }
@@ -242,7 +242,7 @@ impl Decode for Lists {
         for (list, bit) in [(&access, mask::ACCESS), (&default, mask::DEFAULT)] {
             let has_all = usize::try_from(list.count) == Ok(list.entries.len());
             if mask & bit != 0 && !has_all {
-                return Err(decoder.bad_value(list.count, "number of access control entries without entries"));
+                return Err(decoder.bad_value(list.count, "number of access control entries of an empty list"));
             }
         }
         Ok(Self { mask, access, default })

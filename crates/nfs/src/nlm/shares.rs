@@ -9,7 +9,7 @@ use crate::v3::Handle;
 
 xdr_enum! {
     /// The access that others are denied (`fsh_mode`): bits of reading and writing.
-    pub enum ShareDeny: "what a share denies" {
+    pub enum ShareDeny: "deny mode of a share" {
         /// Nothing.
         None = 0,
         /// Reading.
@@ -21,7 +21,7 @@ xdr_enum! {
     }
 
     /// The access for which the file is opened (`fsh_access`): bits of reading and writing.
-    pub enum ShareAccess: "what a share is for" {
+    pub enum ShareAccess: "access mode of a share" {
         /// Nothing.
         None = 0,
         /// Reading.

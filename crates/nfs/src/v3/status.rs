@@ -23,7 +23,7 @@ statuses! {
     NOTEMPTY = 66, "the directory is not empty";
     DQUOT = 69, "the quota is used up";
     STALE = 70, "the file is gone, its handle is stale";
-    REMOTE = 71, "too many levels of remote";
+    REMOTE = 71, "the file is on a remote file system of the server";
     BADHANDLE = 10001, "not a file handle of this server";
     NOT_SYNC = 10002, "the file has changed since";
     BAD_COOKIE = 10003, "the directory position is no longer valid";

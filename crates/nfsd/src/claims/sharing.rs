@@ -36,7 +36,7 @@ pub enum ShareRefused {
 
 /// The bits are not among those of the opens: NFS4ERR_INVAL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no downgrade")]
+#[error("no opens of the owner have these access and deny modes")]
 pub struct NoDowngrade;
 
 /// An open of a file by an owner. It ends when this is dropped, or with [`Claims::release_client`]; after that this

@@ -70,7 +70,7 @@ impl Found {
         if now.duration_since(self.used).is_ok_and(|unused| unused > KEPT) {
             match lock(&self.path) {
                 Ok(Some(held)) => {
-                    tracing::info!(path = %self.path.display(), "an index that nobody has used for a year goes");
+                    tracing::info!(path = %self.path.display(), "removing an index that no server has used for a year");
                     self.remove(&held);
                 }
                 Ok(None) => {}

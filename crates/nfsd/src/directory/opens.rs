@@ -156,7 +156,7 @@ impl Open {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         match reopen(&self.object().fd, flags) {
             Ok(own) => *self.read.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(own)),
-            Err(error) => tracing::debug!(%error, "a file that is read goes on by a descriptor that can write it"),
+            Err(error) => tracing::debug!(%error, "a file that is only read keeps a descriptor that can write it"),
         }
     }
 }

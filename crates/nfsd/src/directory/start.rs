@@ -56,7 +56,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The directory is the state directory itself.
-    #[error("{} is the state directory: nobody may be served the secret in it", path.display())]
+    #[error("{} is the state directory: clients must not read the secret in it", path.display())]
     ServesState {
         /// The directory.
         path: PathBuf,

@@ -39,9 +39,7 @@ impl Tasks {
         // If a task panics, only this task fails: the same driver drives all others.
         let task = AssertUnwindSafe(task).catch_unwind().map(|ended| {
             if ended.is_err() {
-                tracing::error!(
-                    "work that goes on after its call has failed with a panic: that is a fault of this program"
-                );
+                tracing::error!("a background task of the server has panicked: this is a bug in this program");
             }
         });
         // When the server ends, there is no receiver: the task is dropped.

@@ -254,8 +254,8 @@ impl Lockd {
         if said == Said::Nothing && count.is_power_of_two() {
             tracing::warn!(
                 client = %host.address(), name = %escaped(host.name()), count,
-                "a client waits for a lock and does not answer that it has it now: the lock was given back; its lockd \
-                 has to be reachable from this server, and its portmapper"
+                "a client does not confirm that it got the lock that it waits for: the server gave the lock back; this \
+                 server must be able to reach the client's lockd and portmapper"
             );
         }
     }

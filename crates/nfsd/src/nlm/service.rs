@@ -119,7 +119,7 @@ fn execute<W: Width>(lockd: Arc<Lockd>, call: Call, args: Decoder) -> Called {
         Procedure::GrantedResponse => {
             let Response { cookie, status } = decode(args)?;
             if !lockd.answers.answered(call.client(), &cookie, status) {
-                tracing::debug!(client = %call.client(), %status, "an answer to no call of ours");
+                tracing::debug!(client = %call.client(), %status, "an answer that belongs to no call of this server");
             }
             Ok(ready(empty()))
         }
@@ -165,7 +165,7 @@ impl Lockd {
                 let answered = self.outside.call(to);
                 self.tasks.spawn(async move {
                     if let Err(error) = answered.await {
-                        tracing::debug!(%error, "a host was not answered that wanted to be called");
+                        tracing::debug!(%error, "cannot call a host with the answer that it waits for");
                     }
                     drop(under_way);
                 });

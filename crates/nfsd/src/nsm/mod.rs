@@ -163,12 +163,16 @@ impl Monitor {
             tracing::error!(
                 files = past.damaged,
                 directory = %setup.directory.display(),
-                "files of the list of hosts with locks are not as they were written, and are kept aside: hosts that \
-                 stood there are not told of this restart"
+                "files of the list of hosts with locks are damaged and kept aside: the hosts in them do not learn of \
+                 this restart"
             );
         }
         if untold > 0 {
-            tracing::info!(hosts = untold, state = past.state, "telling hosts that had locks of this restart");
+            tracing::info!(
+                hosts = untold,
+                state = past.state,
+                "the server has restarted: notifying the hosts that had locks"
+            );
         }
         Ok(Arc::new(Self {
             list,
@@ -273,7 +277,10 @@ impl Monitor {
     fn failed(&self, error: &io::Error) {
         let count = self.failures.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
         if count.is_power_of_two() {
-            tracing::warn!(%error, count, "the list of hosts with locks cannot be written: they get no locks of NFS version 3");
+            tracing::warn!(
+                %error, count,
+                "the list of hosts with locks cannot be written: hosts that are not on it get no locks of NFS version 3"
+            );
         }
     }
 

@@ -76,7 +76,7 @@ impl Monitor {
             }
             Err(error) => {
                 self.totals.unanswered.fetch_add(1, Ordering::Relaxed);
-                tracing::debug!(client = %listed.address, %error, "a host was not told of our restart");
+                tracing::debug!(client = %listed.address, %error, "cannot notify a host of the restart");
                 let now = self.clock.now();
                 if self.hosts().not_told(&listed, now, self.restarted) {
                     self.totals.given_up.fetch_add(1, Ordering::Relaxed);
@@ -119,12 +119,12 @@ impl Monitor {
             tracing::warn!(
                 told,
                 not_told = given_up,
-                "hosts that had locks were not told of this restart within {} s: programs there believe that they have \
-                 locks that they do not have; the next start tells them again",
+                "some hosts that had locks could not be notified of this restart within {} s: programs there believe \
+                 that they have locks that they do not have; the next start notifies these hosts again",
                 NOTIFY_TIME.as_secs()
             );
         } else {
-            tracing::info!(told, "all hosts that had locks were told of this restart");
+            tracing::info!(told, "all hosts that had locks have been notified of this restart");
         }
     }
 }

@@ -146,7 +146,7 @@ pub(super) fn answer(
     match close(protection, service, sequence, results) {
         Ok(results) => Ok((verifier, results)),
         Err(failure) => {
-            tracing::warn!(principal, %failure, "results cannot be protected");
+            tracing::warn!(principal, %failure, "the results of a call cannot be protected: the client gets no answer");
             Err(Unanswered::Silent)
         }
     }

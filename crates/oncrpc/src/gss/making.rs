@@ -145,7 +145,7 @@ impl Making {
         let user = user.map_err(|error| Failure {
             major: UNAVAILABLE,
             minor: 0,
-            text: format!("this machine's databases do not tell which user {principal} is: {error}"),
+            text: format!("cannot look up in this machine's databases which user {principal} is: {error}"),
         });
         let signed = user.and_then(|user| Ok((user, protection.sign(&WINDOW.to_be_bytes())?)));
         let (user, body) = match signed {

@@ -119,7 +119,7 @@ impl Work for Threads {
     fn run(&self, job: Box<dyn FnOnce() + Send>) {
         // If no thread can be started, the job is dropped, and the call that waits for it fails.
         if let Err(error) = thread::Builder::new().name("rpcrdma-tokens".into()).spawn(job) {
-            tracing::debug!(%error, "no thread for a context of Kerberos");
+            tracing::debug!(%error, "cannot start a thread for a context of Kerberos");
         }
     }
 }

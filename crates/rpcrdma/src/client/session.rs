@@ -147,8 +147,8 @@ impl Sessions {
                 let own = url.security;
                 Err(Error::from(why)).with_context(|| {
                     format!(
-                        "{server} was asked for version 4; with sec={own} version 3 is not tried on such an answer, \
-                         which anybody on the way can give: write version=3 in the URL if that is what you want"
+                        "{server} was asked for version 4; with sec={own} the client does not try version 3 on such an \
+                         answer, because anybody on the path can forge it: write version=3 in the URL if you want that"
                     )
                 })
             }

@@ -244,8 +244,8 @@ impl FromStr for NfsUrl {
                 "gid" => url.gid = Some(parse_number(name, value)?),
                 _ => {
                     return bad(format!(
-                        "{name}: known are version, transport, fabric, device, rpcrdma, nconnect, sec, principal, mountport, \
-                         nfsport, uid, gid"
+                        "{name} is not an option of a URL: the options are version, transport, fabric, device, \
+                         rpcrdma, nconnect, sec, principal, mountport, nfsport, uid, gid"
                     ));
                 }
             }
@@ -389,7 +389,7 @@ fn decode_percent(text: &str) -> Result<Vec<u8>, BadUrl> {
         rest = &after[2..];
     }
     if octets.contains(&0) {
-        return bad("a path has no byte 0");
+        return bad("a URL cannot contain the byte 0");
     }
     Ok(octets)
 }
@@ -489,7 +489,7 @@ mod tests {
             ("nfs://host/?device=mlx5_0", "say fabric=verbs"),
             ("nfs://host/?fabric=iwarp&device=mlx5_0", "say fabric=verbs"),
             ("nfs://host/?fabric=verbs&device=", "name is missing"),
-            ("nfs://host/?colour=red", "known are"),
+            ("nfs://host/?colour=red", "colour is not an option of a URL"),
             ("nfs://host/?uid=1&uid=2", "twice"),
             ("nfs://host/?uid=-1", "it is a number"),
             ("nfs://host/?nconnect=0", "from 1 to 16"),

@@ -173,7 +173,7 @@ impl Remembering {
 impl Observer for Remembering {
     fn event(&self, peer: SocketAddr, event: &Event) {
         if let Err(error) = self.look(event) {
-            tracing::debug!(file = %self.file.display(), %error, "not remembered");
+            tracing::debug!(file = %self.file.display(), %error, "cannot remember whether the server has version 2");
         }
         self.next.event(peer, event);
     }

@@ -240,8 +240,8 @@ fn warn_of_strangers(options: &Options, has_services: bool, ports: &Ports) {
             (None, Carrier::Verbs) => "what the RDMA device carries is not encrypted",
         };
         tracing::warn!(
-            "anyone who reaches these ports is served: AUTH_SYS takes the client's word for who calls, and {carried}; \
-             name the networks to serve with --allow"
+            "anyone who reaches these ports is served: with AUTH_SYS the server believes what the client says about \
+             who calls, and {carried}; name the networks to serve with --allow"
         );
     }
 }

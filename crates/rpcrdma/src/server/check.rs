@@ -67,7 +67,7 @@ impl Options {
             (verbs && !self.crc, "--no-crc works with software iWARP only: a device checks what it carries by itself"),
             (
                 self.rpcbind.is_some() && self.portmapper.is_empty() && self.only_loopback(),
-                "--rpcbind: only loopback addresses are listened on, where no client finds them; add --listen",
+                "--rpcbind: the server listens on loopback only, where other hosts cannot reach it; add --listen",
             ),
             (
                 self.rpcbind != Some(Rpcbind::Own) && !self.portmapper.is_empty(),
@@ -104,7 +104,7 @@ pub(super) fn services(services: &[Arc<dyn Service>], has_files: bool) -> Result
     for service in services {
         let (program, version) = (service.program(), service.version());
         if has_files && of_nfs.contains(&program) {
-            return Err(Error::misuse(format!("program {program} is NFS's, which the server serves itself")));
+            return Err(Error::misuse(format!("program {program} belongs to NFS, which the server serves itself")));
         }
         if !known.insert((program, version)) {
             return Err(Error::misuse(format!("version {version} of program {program} is served twice")));

@@ -139,8 +139,8 @@ fn has_its_place(inner: &Export, exports: &[Export]) -> Result<()> {
         place.push(OsStr::from_bytes(name));
         if !std::fs::symlink_metadata(&place).is_ok_and(|metadata| metadata.is_dir()) {
             return bad(format!(
-                "clients would see {} as {}, within the export {}: make the directory {} for it (an empty one, as to mount \
-                 on), or give it a name outside with pseudo=",
+                "clients would see {} as {}, within the export {}: make the directory {} for it (an empty one is \
+                 enough), or give it a name outside with pseudo=",
                 inner.shown(),
                 inner.path.escape_ascii(),
                 outer.path.escape_ascii(),

@@ -85,7 +85,7 @@ impl std::fmt::Display for Refusal {
         f.write_str(match self {
             Refusal::Strangers => "its address is not in --allow",
             Refusal::All => "there are as many connections as --max-connections allows",
-            Refusal::Address => "its address has its share of the connections",
+            Refusal::Address => "its address has as many connections as one address may have",
             Refusal::Setups => "too many unfinished connections from its address",
         })
     }

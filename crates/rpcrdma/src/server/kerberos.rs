@@ -80,7 +80,7 @@ pub(super) fn start(options: &Options, env: &Env) -> Result<Option<Arc<AcceptGss
         tokens: Arc::new(threads("rpcrdma-tokens", TOKENS_AT_ONCE)?),
         users: Arc::new(threads("rpcrdma-users", USERS_AT_ONCE)?),
     };
-    tracing::info!("Kerberos is taken ({}), with {}", words(&wanted), named());
+    tracing::info!("the server accepts Kerberos ({}), with {}", words(&wanted), named());
     let names = match &options.principals {
         Some(file) => {
             let map = PrincipalMap::read(file).with_context(|| format!("--principals {}", file.display()))?;

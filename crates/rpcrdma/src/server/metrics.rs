@@ -40,7 +40,7 @@ fn describe() {
         "The program that runs, by version, operating system and processor; always 1"
     );
     describe_gauge!("process_start_time_seconds", "When the server started, in seconds since 1970 (UTC)");
-    describe_gauge!("rpcrdma_connections", "Connections that stand, by transport");
+    describe_gauge!("rpcrdma_connections", "Open connections, by transport");
     describe_counter!("rpcrdma_connections_total", "Connections made, by transport");
     describe_counter!("rpcrdma_negotiated_total", "RDMA connections whose version is settled, by version");
     describe_counter!("rpcrdma_connections_refused_total", "Connections not served, by reason");
@@ -53,7 +53,10 @@ fn describe() {
     describe_gauge!("rpcrdma_calls_in_progress", "Calls being executed");
     describe_counter!("rpcrdma_messages_sent_total", "RPC-over-RDMA messages sent, by kind");
     describe_counter!("rpcrdma_messages_discarded_total", "Messages of clients dropped without an answer");
-    describe_counter!("rpcrdma_stray_replies_total", "Replies over TCP to no call of the server's, which were dropped");
+    describe_counter!(
+        "rpcrdma_stray_replies_total",
+        "Replies over TCP that belong to no call of the server, and were dropped"
+    );
     describe_gauge!("rpcrdma_credits_granted", "Credits in the last reply");
     describe_counter!("rpcrdma_bytes_total", "Bytes of messages and data, by transport, direction and way");
     describe_counter!("rpcrdma_chunks_total", "Chunks used, by kind");

@@ -88,7 +88,10 @@ impl Registered {
                 other == address || !listens(netid, other).await,
                 "it is registered at {other}, where a server listens: stop that one, or do without --rpcbind"
             );
-            tracing::info!(%entry, address = %other, "replacing a registration with rpcbind where nothing listens");
+            tracing::info!(
+                %entry, address = %other,
+                "replacing a registration with rpcbind: nothing listens at its address"
+            );
             if !self.rpcbind.unset(program, version, netid, &self.owner).await? {
                 bail!("it is registered at {other} by another user");
             }
@@ -118,7 +121,7 @@ impl Registered {
                         self.rpcbind.unset(entry.program, entry.version, entry.netid, &self.owner).await
                     }
                     Some(_) => {
-                        tracing::info!(%entry, "somebody else has registered it since: left as it is");
+                        tracing::info!(%entry, "somebody else has registered it since: the server does not remove it");
                         Ok(true)
                     }
                     None => Ok(true),
@@ -126,8 +129,8 @@ impl Registered {
             };
             match removed.await {
                 Ok(true) => {}
-                Ok(false) => tracing::warn!(%entry, "rpcbind does not take the registration back"),
-                Err(error) => tracing::warn!(%error, %entry, "cannot take the registration with rpcbind back"),
+                Ok(false) => tracing::warn!(%entry, "rpcbind does not remove the registration"),
+                Err(error) => tracing::warn!(%error, %entry, "cannot remove the registration with rpcbind"),
             }
         }
     }

@@ -131,7 +131,7 @@ pub(super) struct Temporary(PathBuf);
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            tracing::debug!(%error, "a temporary directory stays");
+            tracing::debug!(%error, "cannot remove a temporary directory");
         }
     }
 }
@@ -169,15 +169,15 @@ fn open_directory(
     let directory = DirectoryFs::open_one_of(of, path, state, queue, env)?;
     if !directory.tells_files_apart() {
         tracing::warn!(
-            "{}: this file system tells neither handles nor birth times: a client that holds the handle of a removed \
-             file may be shown the file that took its inode number",
+            "{}: this file system gives neither file handles nor birth times: a client that holds the handle of a \
+             removed file may be shown the file that took its inode number",
             path.display()
         );
     }
     if let Some(uid) = directory.owner() {
         tracing::info!(
             "every caller has the rights of user {uid} here; callers who say that they are user {uid} are the owner of \
-             that user's files, all others have what the files' modes say"
+             that user's files, all others have the rights that the modes of the files give to user {uid}"
         );
     }
     Ok(if options.early_answers { directory.with_early_answers() } else { directory })

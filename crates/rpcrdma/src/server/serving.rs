@@ -33,7 +33,7 @@ impl Serving {
         let mut state = self.0.lock().await;
         match state.first {
             Some(how) => how,
-            None => state.next().await.unwrap_or("there is none"),
+            None => state.next().await.unwrap_or("no thread is left"),
         }
     }
 

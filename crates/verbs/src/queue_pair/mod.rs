@@ -255,7 +255,7 @@ impl VerbsQueuePair {
     fn leave(&mut self) {
         let told = self.id().map(Id::disconnect);
         if let Some(Err(error)) = told {
-            tracing::debug!(%error, "the peer cannot be told of the end");
+            tracing::debug!(%error, "cannot tell the peer that the connection ends");
             self.end(CloseReason::Local);
         }
         self.phase = Phase::Leaving(self.shared.env.clock.now() + self.shared.config.linger);

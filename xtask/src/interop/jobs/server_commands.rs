@@ -154,7 +154,7 @@ fn lock(ours: &Client<'_>) -> anyhow::Result<()> {
     let url = ours.url("made/moved");
     if !ours.context.flavour().is_version_4() {
         // Version 3 leaves locks to another protocol.
-        return ours.fails("lock", &["lock", &url, "--", "true"], "version 3 of NFS has no locks");
+        return ours.fails("lock", &["lock", &url, "--", "true"], "versions 2 and 3 of NFS have no locks");
     }
     let (held, go) = (ours.context.dir().join("held"), ours.context.dir().join("go"));
     let script = "touch \"$0\"; while [ ! -e \"$1\" ]; do sleep 0.1; done; exit 7";

@@ -88,7 +88,7 @@ fn create(create: &ops::Create, to: &mut Operation) {
         Symlink(_) => "symbolic link",
         Socket => "socket",
         Fifo => "named pipe",
-        Other(_) => "no type that it makes",
+        Other(_) => "a type that CREATE does not make",
     };
     to.name("name", create.name.as_slice()).put("file_type", Value::Word(word));
     if let Symlink(text) = &create.kind {

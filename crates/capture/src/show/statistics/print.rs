@@ -64,7 +64,7 @@ impl<W: Write> Statistics<W> {
             writeln!(out, "connection {number} {from} > {to}: credits granted {granted}, in use {in_use}")?;
         }
         if let Some(last) = self.credits.untold {
-            writeln!(out, "connections up to {last}: credits are not told")?;
+            writeln!(out, "further connections, up to connection {last}: their credits are not shown")?;
         }
         writeln!(out, "{}", describe::summary(summary))?;
         out.flush()

@@ -90,7 +90,10 @@ fn open(path: &Path, work: Work) -> Result<(File, u64)> {
 
 /// Measures one kind of work for `time`; with `apart`, on a processor each.
 pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> Result<Report> {
-    ensure!(work.waits == Waits::Read || work.is_small(), "--waits is for small calls");
+    ensure!(
+        work.waits == Waits::Read || work.is_small(),
+        "--waits works with blocks of at most {SMALL} bytes only, and not with --op write"
+    );
     let (_, size) = open(path, work)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;
     // Connections inherit this from their listener.

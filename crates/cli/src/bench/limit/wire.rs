@@ -18,12 +18,12 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 /// How an end waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(in crate::bench) enum Waits {
-    /// In the system call that reads: for programs with a thread for each connection
+    /// The thread waits in the system call that reads, as in programs with a thread for each connection
     #[default]
     Read,
-    /// By epoll, and reads then
+    /// The thread waits by epoll, and then reads
     Epoll,
-    /// As a task of tokio
+    /// A task of tokio waits
     Tokio,
 }
 

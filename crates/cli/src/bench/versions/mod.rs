@@ -139,7 +139,7 @@ pub(super) fn run(plan: &Plan) -> Result<()> {
     let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().context("starting the other process")?;
     let mut peer = Peer(child);
     let mut line = String::new();
-    let stdout = peer.0.stdout.take().context("the other process's output")?;
+    let stdout = peer.0.stdout.take().context("the other process has no output")?;
     BufReader::new(stdout).read_line(&mut line)?;
     let addresses = Addresses::parse(&line).context("the other process does not say where it listens")?;
     stay_on(own)?;
@@ -246,7 +246,7 @@ impl End {
                 let listing = self.nfs.readdirplus(directory, 0, Verifier::default(), octets).await?;
                 // The large directory never ends in one listing. The small one does not fit the least room.
                 let ends = case == Case::Listing && listing.end;
-                ensure!(!listing.entries.is_empty() && !ends, "too few names");
+                ensure!(!listing.entries.is_empty() && !ends, "the listing has too few names");
                 Ok(())
             }
             Case::Attributes(version) => self.data.attributes(version).await,
@@ -262,8 +262,8 @@ impl End {
         args.opaque_shared(self.octets.slice(..call));
         let shape = ReplyShape::inline(4 + 4 + padded(reply));
         let mut results = self.echo.call_repeatable(ECHO, args.finish(), shape).await?.decoder;
-        ensure!(results.count(call)? == call, "the call came shortened");
-        ensure!(results.opaque(reply)?.len() == reply, "the reply came shortened");
+        ensure!(results.count(call)? == call, "the server did not receive all bytes of the call");
+        ensure!(results.opaque(reply)?.len() == reply, "the reply does not have all bytes that were asked for");
         Ok(results.finish()?)
     }
 

@@ -87,7 +87,7 @@ impl Data {
         let buffer = kept.filter(|buffer| buffer.capacity() == len);
         let buffer = buffer.unwrap_or_else(|| Buffer::from_vec(vec![0; len]));
         let data = self.opened(version).file.read_into(0, buffer).await?.data;
-        ensure!(data.as_slice().len() == len, "fewer bytes came");
+        ensure!(data.as_slice().len() == len, "the server returned fewer bytes than were asked for");
         if let ItemData::Placed(buffer) = data {
             *self.buffer.lock().unwrap_or_else(PoisonError::into_inner) = Some(buffer);
         }
@@ -98,7 +98,7 @@ impl Data {
     pub(super) async fn write(&self, version: Version, octets: u32) -> Result<()> {
         let data = self.octets.slice(..octets as usize);
         let written = self.opened(version).file.write(0, Stability::Unstable, data).await?;
-        ensure!(written.count == octets, "fewer bytes were taken");
+        ensure!(written.count == octets, "the server wrote fewer bytes than it was given");
         Ok(())
     }
 }

@@ -35,7 +35,7 @@ fn what_is_wrong_with_an_option_is_named() {
         ("/srv,ro=1", "\"ro=1\" is not an option"),
         ("/srv,pseudo", "\"pseudo\" is not an option"),
         ("/srv,pseudo=/a,pseudo=/b", "twice"),
-        ("/srv,pseudo=a", "pseudo=a: a path of clients begins with a slash"),
+        ("/srv,pseudo=a", "pseudo=a: the path that clients see must begin with a slash"),
         ("/srv,pseudo=/a/../b", "pseudo=/a/../b: \"..\" is not a name"),
         ("srv", "\"srv\" cannot be the name by which clients see it"),
         ("./srv", "such as pseudo=/data"),

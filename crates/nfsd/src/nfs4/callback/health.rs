@@ -31,7 +31,7 @@ use std::{
 const SILENT_PARTS: (u32, u32) = (3, 4);
 
 /// Why such a client's connections are ended.
-const WHY: &str = "the client holds delegations, was silent, and left a call of the server's unanswered";
+const WHY: &str = "the client holds delegations, was silent, and did not answer a call of the server";
 
 /// For each client that was called, when its last call had come: so the server calls a client once in each silence.
 /// There are at most as many entries as clients with delegations.

@@ -55,7 +55,7 @@ pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoAnswer {
     /// There is no connection over which the client can be called.
-    #[error("the client has no connection for calls of the server's")]
+    #[error("the client has no connection for calls of the server")]
     NoPath,
     /// The connection has ended, or the client has not replied in time.
     #[error("the client did not answer")]

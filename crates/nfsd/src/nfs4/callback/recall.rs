@@ -68,7 +68,7 @@ impl Shared {
                 tracing::debug!(
                     client = client.id().0,
                     status = status.map(|status| status.0),
-                    "a client does not take the recall of a delegation"
+                    "a client does not accept the recall of a delegation"
                 );
                 self.delegations.unheard(key);
             }

@@ -207,7 +207,7 @@ impl Recovery {
                 let path = self.path.display();
                 tracing::error!(
                     %path, %error, count,
-                    "the journal of NFSv4 clients cannot be written: clients get no state"
+                    "the journal of NFSv4 clients cannot be written: new clients cannot open files"
                 );
             }
             Status::SERVERFAULT

@@ -57,7 +57,7 @@ impl BackAuth {
     /// The context, if it is still valid.
     fn context(&self) -> Result<Arc<Established>, ContextError> {
         let context = self.context.upgrade().filter(|context| !context.is_over(self.clock.now()));
-        context.ok_or_else(|| ContextError::new("the context that the client is called in has ended"))
+        context.ok_or_else(|| ContextError::new("the context for calls to the client has ended"))
     }
 }
 
@@ -121,7 +121,7 @@ impl BackCall {
         let context = self.auth.context()?;
         let mut live = context.live();
         if live.back >= MAX_SEQUENCE {
-            return Err(ContextError::new("the context has used up its numbers"));
+            return Err(ContextError::new("the context has used all its sequence numbers"));
         }
         Ok(self.sign_in(&mut live)?)
     }
@@ -159,7 +159,7 @@ impl Signed for BackCall {
     /// rejection the client has certainly not executed the call.
     fn renew(&self, _: &Arc<dyn ClientTransport>) -> SignedLater {
         let error = match self.sent().is_doubtful {
-            true => ContextError::new("the context that the client is called in has ended").into(),
+            true => ContextError::new("the context for calls to the client has ended").into(),
             false => CallError::Rejected(Rejection::Auth(AuthStat::GSS_CREDENTIAL_PROBLEM)),
         };
         Box::pin(std::future::ready(Err(error)))

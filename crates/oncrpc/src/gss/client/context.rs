@@ -234,7 +234,7 @@ impl Place {
     /// # Errors
     /// If the context has no number left.
     pub(super) fn renew(&mut self, live: &mut Live) -> Result<u32, ContextError> {
-        let number = live.number().ok_or_else(|| ContextError::new("the context has used up its numbers"))?;
+        let number = live.number().ok_or_else(|| ContextError::new("the context has used all its sequence numbers"))?;
         live.pending.remove(&self.number);
         live.pending.insert(number);
         self.number = number;

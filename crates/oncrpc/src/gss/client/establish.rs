@@ -103,7 +103,7 @@ impl Establishing {
             }
             handle = answer.handle;
         }
-        Err(self.broken("it asks for one token after the other").into())
+        Err(self.broken("it asks for too many tokens").into())
     }
 
     /// Runs a step of the mechanism on a thread of [`Work`].
@@ -140,10 +140,10 @@ impl Establishing {
     /// The context, once both ends have it. GSS-2203-5.2.3.1-c.
     fn made(&self, progress: Progress, answer: Answer) -> Result<Context, CallError> {
         let Progress::Done { mut protection, peer, token } = progress else {
-            return Err(self.broken("it is done before it has proven who it is"));
+            return Err(self.broken("it completes the context before it has proven who it is"));
         };
         if !token.is_empty() {
-            return Err(self.broken("it is done before it has seen a token"));
+            return Err(self.broken("it completes the context before it has seen the last token"));
         }
         let Answer { handle, window, verifier, .. } = answer;
         if verifier.flavour != RPCSEC_GSS {

@@ -153,10 +153,10 @@ impl<'a> Link<'a> {
                 Poll::Ready(Ok(None) | Err(RecordError::Truncated)) => return Poll::Ready(End::Lost(Lost::Closed)),
                 Poll::Ready(Err(RecordError::Io(error))) => return Poll::Ready(broken(error)),
                 Poll::Ready(Err(RecordError::TooLong { .. })) => {
-                    return Poll::Ready(End::Violation("a record is no longer than the largest reply"));
+                    return Poll::Ready(End::Violation("a record must not be longer than the largest reply"));
                 }
                 Poll::Ready(Err(RecordError::TooManyFragments)) => {
-                    return Poll::Ready(End::Violation("a record has few fragments"));
+                    return Poll::Ready(End::Violation("a record must not have too many fragments"));
                 }
                 Poll::Pending => break,
             }
@@ -210,7 +210,7 @@ impl<'a> Link<'a> {
     /// Gives a reply to its caller, and a call of the server to the handler. Replies without a waiting caller are
     /// dropped.
     fn receive(&mut self, record: Stream, cx: &mut Context<'_>) -> Result<(), &'static str> {
-        let (xid, direction) = peek_direction(&record).ok_or("a reply begins with an XID")?;
+        let (xid, direction) = peek_direction(&record).ok_or("a reply must begin with an XID")?;
         match direction {
             Some(Direction::Call) => {
                 if let Some(peer) = &self.peer
