@@ -302,14 +302,21 @@ fn yardsticks(program: &Path, line: &Line, export: &Path, seconds: f64) -> anyho
 /// The part of the document.
 pub(super) fn section(others: &Others) -> String {
     let rounds = others.servers.rows.first().and_then(|row| row.first()).map_or(0, Vec::len);
+    let yardsticks = match others.connections.columns.iter().any(|column| column == YARDSTICKS) {
+        true => {
+            ". The last column is the [yardstick](#beside-what-the-machine-can-do) twice at the same time, with half of \
+             the depth each"
+        }
+        false => "",
+    };
     format!(
         "Machine: {}; {} for TCP, one file in the page cache. Client and server on loopback, wherever the system puts \
          them unless the line says otherwise, with their default settings, CRC on, release build. Each cell is the \
          median of {rounds} rounds of {} s in which all take turns. In brackets: the share of the first column within a \
-         round; with depth 1, how many times its latency.\n\nRPC-over-RDMA 1 beside one stream of iperf3, which reads and writes no file and computes no CRC; \
-         the depth is that of all connections together. The last column is the [yardstick](\
-         #beside-what-the-machine-can-do) twice at the same time, with half of the depth each:\n\n{}\nOur server beside other people's servers of version 3 over TCP, all measured with our client; \
-         nfs3_server keeps its file in memory:\n\n{}",
+         round; with depth 1, how many times its latency.\n\nRPC-over-RDMA 1 beside one stream of iperf3, which reads \
+         and writes no file and computes no CRC; the depth is that of all connections together{yardsticks}:\n\n{}\n\
+         Our server beside other people's servers of version 3 over TCP, all measured with our client; nfs3_server \
+         keeps its file in memory:\n\n{}",
         others.machine,
         others.congestion,
         others.seconds,
