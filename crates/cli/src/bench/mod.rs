@@ -1,8 +1,8 @@
 //! `rpcrdma bench`: how fast a server answers, and how fast plain TCP is on the same machine.
 //!
-//! Calls of one kind are kept under way on one or more connections for a time. Each connection has a thread of its own
-//! unless `--threads` says that they share a few.
-//! Buffers for READ belong to the calls and are used again; WRITE sends the same bytes again and again.
+//! Calls of one kind are kept under way on one or more connections for a time. Each connection has a thread of its own,
+//! unless `--threads` says that they share a few. Buffers for READ belong to the calls and are used again; WRITE sends
+//! the same bytes again and again.
 
 mod affinity;
 mod baseline;

@@ -347,8 +347,9 @@ impl Connection {
         // Perhaps no reply will grant the credits that are free again.
         self.owes_grant |= (silent || deferred > 0) && self.credits.peer_is_short();
         if let Some(reply) = reply {
-            // What need not wait does not pass through the outbox.
-            if self.credits.may_send() && !self.closing && self.outbox.is_empty() && !self.exchange.has_unsent() {
+            if self.credits.may_send() && !self.closing {
+                // Where a credit is left, all that waited was sent with the input before.
+                debug_assert!(self.outbox.is_empty() && !self.exchange.has_unsent());
                 self.advance(reply);
             } else {
                 self.outbox.replies.push_back(reply);

@@ -115,13 +115,13 @@ fn plan_reply(way: &Way, reply_max: usize, items: &[usize]) -> (SmallVec<[usize;
 // V2-4.4-a, V2-6.3.2-e, V2-4.4.2.1-a, V2-5.2.2-b
 fn plan_call(way: &Way, message: &Payload, plan: &mut CallPlan) -> bool {
     let inline = way.link.send_inline;
-    if header_bytes(plan, way).saturating_add(message.len()) <= inline {
+    let mut total = header_bytes(plan, way).saturating_add(message.len());
+    if total <= inline {
         plan.inline = rest(message, &[]);
         return true;
     }
     let mut by_size = largest_first(message);
     by_size.truncate(if way.chunks { way.narrowed.reads } else { 0 });
-    let mut total = header_bytes(plan, way).saturating_add(message.len());
     let mut count = 0;
     while total > inline && count < by_size.len() {
         let len = by_size[count].1.len();

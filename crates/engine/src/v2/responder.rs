@@ -108,19 +108,18 @@ impl Responder {
     /// The call's chunks have come. `head` is the beginning of the pulled bytes. Returns whether the call is delivered.
     pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], serving: &mut Serving<'_>) -> bool {
         let pulled = self.requests.pulled(id, head, serving.actions);
-        if pulled == Pulled::OtherXid
-            && let Some(request) = self.take(id, serving)
-        {
-            // V2-A.1-c, V2-A.1-g
-            serving.outbox.error(request.xid, VERSION, ErrorBody::BadXdr);
-            self.requests.admit(serving.most(), serving.actions);
+        if pulled == Pulled::OtherXid {
+            // The answer is an error, which goes to the outbox.
+            self.answer(id, Answer::NotEligible, serving);
         }
         pulled == Pulled::Delivered
     }
 
     /// The service's answer, or that the driver cannot serve the call. Returns the reply; an error goes to the outbox.
     pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, serving: &mut Serving<'_>) -> Option<Outgoing> {
-        let request = self.take(id, serving)?;
+        let request = self.requests.take(id)?;
+        self.joined_bytes -= self.joined.remove(&id).unwrap_or(0);
+        serving.credits.released();
         let reply = match answer {
             Answer::Reply(payload) => self.reply(&request, &payload, serving).map(Some),
             // V2-A.1-c, V2-A.1-g
@@ -135,14 +134,6 @@ impl Responder {
         });
         self.requests.admit(serving.most(), serving.actions);
         reply
-    }
-
-    /// Removes a call, to answer it. Its credit is free again.
-    fn take(&mut self, id: RequestId, serving: &mut Serving<'_>) -> Option<Request> {
-        let request = self.requests.take(id)?;
-        self.joined_bytes -= self.joined.remove(&id).unwrap_or(0);
-        serving.credits.released();
-        Some(request)
     }
 
     fn reply(
