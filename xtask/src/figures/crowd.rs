@@ -3,7 +3,7 @@
 
 use super::{
     data::{Place, Sample, median},
-    limit::{Line, one},
+    line::{Line, one},
     machine::{self, Machine},
     measure::Server,
     plan::{DEPTH, KIB_4, MIB, READ, WRITE},
@@ -16,7 +16,7 @@ use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 const THREADS: [usize; 3] = [1, 2, 4];
 const CONNECTIONS: [u64; 6] = [1, 2, 4, 16, 64, 256];
-/// Threads of the client, or one for each connection if it has fewer: what is measured is the server.
+/// The most threads of the client: few, so that they do not become what is measured.
 const CLIENT_THREADS: u64 = 2;
 /// Calls under way over all connections together; with more connections than that, each has one.
 const SMALL_CALLS: u64 = 64;

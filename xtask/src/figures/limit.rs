@@ -2,21 +2,17 @@
 //! turns; the results form a table.
 
 use super::{
-    data::{Place, Sample, median},
+    data::{Place, Sample},
+    line::{Line, Row, one, tables},
     machine::{self, Machine},
-    measure::{Pinned, Server, run},
+    measure::{Pinned, Server},
     plan::{DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, WRITE},
-    table::thousands,
 };
-use anyhow::Context as _;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
 const GETATTR: &str = "getattr";
-
-/// What stands above a table of [`Line::server_time`].
-pub(super) const SERVER_TIME: &str = "The server's processor time for a GiB, in seconds";
 
 /// The measurements of each way, in the order of the table.
 const LINES: [Line; 9] = [
@@ -45,15 +41,6 @@ struct Way {
     query: &'static str,
 }
 
-/// A kind of call, and where both ends run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line {
-    pub(super) place: Place,
-    pub(super) op: &'static str,
-    pub(super) block: Option<u32>,
-    pub(super) depth: u64,
-}
-
 /// What was measured, and where.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(super) struct Limits {
@@ -64,12 +51,12 @@ pub(super) struct Limits {
     /// How long each was measured in a round, in seconds.
     seconds: f64,
     /// In the order of the lines.
-    rows: Vec<Row>,
+    rows: Vec<Rounds>,
 }
 
 /// A line of the table, with all rounds.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
-struct Row {
+struct Rounds {
     limit: Vec<Sample>,
     /// In the order of the ways.
     ways: Vec<Vec<Sample>>,
@@ -81,7 +68,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
     fs::create_dir(&export)?;
     // The server may run as root, but clients may not act as root: everybody must be able to write here.
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
-    let empty = Row { limit: Vec::new(), ways: vec![Vec::new(); WAYS.len()] };
+    let empty = Rounds { limit: Vec::new(), ways: vec![Vec::new(); WAYS.len()] };
     let mut rows = vec![empty; LINES.len()];
     let progress = ProgressBar::new((rounds * LINES.len()) as u64);
     for _ in 0..rounds {
@@ -103,7 +90,7 @@ fn round(
     server: &Server,
     export: &Path,
     seconds: f64,
-    rows: &mut [Row],
+    rows: &mut [Rounds],
     progress: &ProgressBar,
 ) -> anyhow::Result<()> {
     // Makes the file, which the limit uses as well, or brings it into the page cache.
@@ -124,72 +111,6 @@ fn round(
     Ok(())
 }
 
-pub(super) fn one(program: &Path, arguments: &[String]) -> anyhow::Result<Sample> {
-    let report = run(program, arguments)?.into_iter().next().context("bench reports nothing")?;
-    Ok(report.sample)
-}
-
-impl Line {
-    /// Measures the server at a URL; `pid` is its process, if it runs on this machine.
-    pub(super) fn measure(&self, program: &Path, url: &str, pid: Option<u32>, seconds: f64) -> anyhow::Result<Sample> {
-        let mut arguments = vec![url.to_owned()];
-        arguments.extend(self.options(seconds));
-        if self.op == WRITE {
-            arguments.push("--overwrite".into());
-        }
-        arguments.extend(pid.into_iter().flat_map(|pid| ["--server-pid".into(), pid.to_string()]));
-        one(program, &arguments)
-    }
-
-    /// The options with which `rpcrdma bench` measures this line.
-    pub(super) fn options(&self, seconds: f64) -> Vec<String> {
-        let mut options: Vec<String> = vec!["--op".into(), self.op.into(), "--depth".into(), self.depth.to_string()];
-        options.extend(["--seconds".into(), seconds.to_string()]);
-        if let Some(block) = self.block {
-            options.extend(["--block".into(), block.to_string()]);
-        }
-        options
-    }
-
-    pub(super) fn told(&self) -> String {
-        let (op, block) = (self.op.to_uppercase(), self.block);
-        let block = block.map_or_else(String::new, |block| match block {
-            MIB => " 1 MiB".into(),
-            _ => format!(" {} KiB", block >> 10),
-        });
-        let place = if self.place == Place::OneCpu { ", one processor" } else { "" };
-        format!("{op}{block}, depth {}{place}", self.depth)
-    }
-
-    /// The text of a cell: the rate or time that was reached, and its relation to the limit.
-    pub(super) fn cell(&self, samples: &[Sample], limit: Option<&[Sample]>) -> String {
-        let of = |value: fn(&Sample) -> f64| median(samples.iter().map(value)).unwrap_or_default();
-        let share = |value: fn(&Sample) -> f64| {
-            let ratios = limit?.iter().zip(samples).map(|(limit, own)| value(own) / value(limit));
-            median(ratios.filter(|ratio| ratio.is_finite()))
-        };
-        if samples.is_empty() {
-            return "not measured".into();
-        }
-        let (mut told, share) = match (self.depth, self.block) {
-            (1, _) => (format!("{:.1} us", of(|s| s.p50_us)), share(|s| s.p50_us)),
-            (_, Some(MIB)) => (format!("{} MiB/s", thousands(of(|s| s.mib_per_s))), share(|s| s.mib_per_s)),
-            _ => (format!("{}/s", thousands(of(|s| s.ops_per_s))), share(|s| s.ops_per_s)),
-        };
-        if let Some(share) = share {
-            let _ = write!(told, " (**{share:.2}**)");
-        }
-        told
-    }
-
-    /// The server's processor time in seconds for a GiB, if this line moves blocks of 1 MiB and the time was measured.
-    pub(super) fn server_time(&self, samples: &[Sample], seconds: f64) -> Option<String> {
-        let server = median(samples.iter().filter_map(|sample| sample.server_cpu_s))?;
-        let gib = median(samples.iter().map(|sample| sample.mib_per_s))? * seconds / 1024.0;
-        (self.block == Some(MIB)).then(|| format!("{:.2}", server / gib))
-    }
-}
-
 /// This part of the document, as text.
 pub(super) fn section(limits: &Limits) -> String {
     let rounds = limits.rows.first().map_or(0, |row| row.limit.len());
@@ -200,25 +121,12 @@ pub(super) fn section(limits: &Limits) -> String {
          latency.\n\n",
         limits.machine, limits.congestion, limits.seconds,
     );
-    let mut columns = String::from(" limit |");
-    WAYS.iter().for_each(|way| columns += &format!(" {} |", way.told));
-    let head = |first: &str| format!("| {first} |{columns}\n|---|---|---|---|---|---|\n");
-    out += &head("call");
-    for (line, row) in LINES.iter().zip(&limits.rows) {
-        let _ = write!(out, "| {} | {} |", line.told(), line.cell(&row.limit, None));
-        for samples in &row.ways {
-            let _ = write!(out, " {} |", line.cell(samples, Some(&row.limit)));
-        }
-        out.push('\n');
-    }
-    out += &format!("\n{SERVER_TIME}:\n\n{}", head("call"));
-    for (line, row) in LINES.iter().zip(&limits.rows).filter(|(line, _)| line.block == Some(MIB)) {
-        let _ = write!(out, "| {} |", line.told());
-        for samples in std::iter::once(&row.limit).chain(&row.ways) {
-            let _ = write!(out, " {} |", line.server_time(samples, limits.seconds).unwrap_or_default());
-        }
-        out.push('\n');
-    }
+    let columns: Vec<&str> = std::iter::once("limit").chain(WAYS.map(|way| way.told)).collect();
+    let rows = LINES.iter().zip(&limits.rows).map(|(line, row)| {
+        let cells = std::iter::once(&row.limit).chain(&row.ways).map(Vec::as_slice).collect();
+        Row { label: line.told(), line, cells }
+    });
+    out += &tables(&columns, &rows.collect::<Vec<_>>(), limits.seconds);
     out
 }
 
@@ -235,7 +143,7 @@ pub(super) mod tests {
             server_cpu_s: Some(0.5),
             ..Sample::default()
         };
-        let row = Row { limit: vec![sample(1.0); 3], ways: vec![vec![sample(0.5); 3]; WAYS.len()] };
+        let row = Rounds { limit: vec![sample(1.0); 3], ways: vec![vec![sample(0.5); 3]; WAYS.len()] };
         Limits { machine: Machine::default(), congestion: "cubic".into(), seconds: 1.0, rows: vec![row; LINES.len()] }
     }
 
@@ -243,15 +151,14 @@ pub(super) mod tests {
     fn the_table_tells_shares_of_the_limit() {
         let section = section(&limits());
         for begin in [
-            "| READ 1 MiB, depth 8 | 2,048 MiB/s | 1,024 MiB/s (**0.50**) |",
+            "| READ 1 MiB, depth 8, MiB/s | 2,048 | 1,024 (0.50) |",
             "| READ 1 MiB, depth 8 | 0.25 | 0.50 |",
-            "| GETATTR, depth 32 | 100,000/s | 50,000/s (**0.50**) |",
-            "| NULL, depth 1, one processor | 10.0 us | 20.0 us (**2.00**) |",
+            "| GETATTR, depth 32, calls/s | 100,000 | 50,000 (0.50) |",
+            "| NULL, depth 1, one processor, us | 10.0 | 20.0 (2.00) |",
         ] {
             assert!(section.lines().any(|line| line.starts_with(begin)), "{begin}\n{section}");
         }
         assert!(!section.contains("not measured"));
-        assert!(LINES[0].cell(&[], None).contains("not measured"));
     }
 
     #[test]

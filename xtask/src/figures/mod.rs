@@ -7,6 +7,7 @@
 mod crowd;
 mod data;
 mod limit;
+mod line;
 pub(crate) mod machine;
 mod measure;
 mod others;

@@ -6,7 +6,7 @@
 
 use super::{
     data::{Place, Sample},
-    limit::{Line, SERVER_TIME, one},
+    line::{Line, Row, one, tables},
     machine::{self, Machine},
     measure::{Pinned, Server},
     plan::{DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, WRITE},
@@ -15,7 +15,6 @@ use anyhow::{Context as _, anyhow, bail};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use std::{
-    fmt::Write as _,
     fs,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     os::unix::fs::PermissionsExt as _,
@@ -86,33 +85,13 @@ impl Table {
     }
 
     fn told(&self, seconds: f64) -> String {
-        let mut head = String::from("| call |");
-        self.columns.iter().for_each(|column| head += &format!(" {column} |"));
-        head += &format!("\n|---{}|\n", "|---".repeat(self.columns.len()));
-        let mut out = head.clone();
-        for (line, row) in LINES.iter().zip(&self.rows) {
+        let columns: Vec<&str> = self.columns.iter().map(String::as_str).collect();
+        let rows = LINES.iter().zip(&self.rows).map(|(line, row)| {
             let apart = if line.place == Place::TwoCpus { ", a processor each" } else { "" };
-            let _ = write!(out, "| {}{apart} |", line.told());
-            let mut beside = None;
-            for number in 0..self.columns.len() {
-                let samples = row.get(number).map_or(&[][..], Vec::as_slice);
-                let _ = write!(out, " {} |", line.cell(samples, beside));
-                if beside.is_none() && !samples.is_empty() {
-                    beside = Some(samples);
-                }
-            }
-            out.push('\n');
-        }
-        out += &format!("\n{SERVER_TIME}:\n\n{head}");
-        for (line, row) in LINES.iter().zip(&self.rows).filter(|(line, _)| line.block == Some(MIB)) {
-            let _ = write!(out, "| {} |", line.told());
-            for number in 0..self.columns.len() {
-                let time = row.get(number).and_then(|samples| line.server_time(samples, seconds));
-                let _ = write!(out, " {} |", time.unwrap_or_default());
-            }
-            out.push('\n');
-        }
-        out
+            let cells = (0..columns.len()).map(|number| row.get(number).map_or(&[][..], Vec::as_slice)).collect();
+            Row { label: line.told() + apart, line, cells }
+        });
+        tables(&columns, &rows.collect::<Vec<_>>(), seconds)
     }
 }
 
@@ -363,13 +342,13 @@ pub(super) mod tests {
     fn shares_are_those_of_the_first_that_was_measured() {
         let section = section(&others());
         for line in [
-            "| READ 1 MiB, depth 8 | 2,048 MiB/s | 1,024 MiB/s (**0.50**) | 512 MiB/s (**0.25**) |",
+            "| READ 1 MiB, depth 8, MiB/s | 2,048 | 1,024 (0.50) | 512 (0.25) |",
             "| READ 1 MiB, depth 8 | 0.25 | 0.50 | 1.00 |",
-            "| NULL, depth 32 | not measured | 50,000/s | 25,000/s (**0.50**) |",
-            "| NULL, depth 32 | 100,000/s | 50,000/s (**0.50**) | 25,000/s (**0.25**) |",
-            "| READ 4 KiB, depth 1 | 10.0 us | 20.0 us (**2.00**) | 40.0 us (**4.00**) |",
-            "| READ 4 KiB, depth 1, one processor | 10.0 us | 20.0 us (**2.00**) | 40.0 us (**4.00**) |",
-            "| READ 4 KiB, depth 1, a processor each | 10.0 us | 20.0 us (**2.00**) | 40.0 us (**4.00**) |",
+            "| NULL, depth 32, calls/s | not measured | 50,000 | 25,000 (0.50) |",
+            "| NULL, depth 32, calls/s | 100,000 | 50,000 (0.50) | 25,000 (0.25) |",
+            "| READ 4 KiB, depth 1, us | 10.0 | 20.0 (2.00) | 40.0 (4.00) |",
+            "| READ 4 KiB, depth 1, one processor, us | 10.0 | 20.0 (2.00) | 40.0 (4.00) |",
+            "| READ 4 KiB, depth 1, a processor each, us | 10.0 | 20.0 (2.00) | 40.0 (4.00) |",
         ] {
             assert!(section.lines().any(|told| told == line), "{line}\n{section}");
         }

@@ -4,7 +4,7 @@
 
 use super::{
     data::{Place, Sample, median},
-    limit::{Line, one},
+    line::{Line, one},
     machine::{self, Machine},
     measure::{Pinned, Server},
     plan::{DEPTH, KIB_4, MIB, NULL, READ, WRITE},
