@@ -10,7 +10,7 @@ use crate::{
 use rpcrdma_nfs::v4::{Op, ops};
 use std::time::Duration;
 
-/// The reason for versions 2 and 3.
+/// The reason for version 3.
 const NONE: &str =
     "version 3 of NFS has no locks of its own, and this client does not speak NLM, which has them; version 4 has locks";
 

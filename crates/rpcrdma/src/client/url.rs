@@ -77,7 +77,7 @@ pub(super) enum Service {
 ///
 /// | name | values | without it |
 /// |---|---|---|
-/// | `version` | NFS `2`, `3`, `4.0`, `4.1`, `4.2` or `auto` | `auto`: the highest from 3 on that the server has |
+/// | `version` | NFS `2`, `3`, `4.0`, `4.1`, `4.2` or `auto` | `auto`: the server's highest, from 3 (Kerberos: 4.0) |
 /// | `transport` | `rdma`, `tcp` | `rdma` |
 /// | `fabric` | what carries RDMA: `iwarp` (software), `verbs` (a device) | `iwarp` |
 /// | `device` | with `fabric=verbs`: the device's name | the device that leads to the server |

@@ -55,8 +55,8 @@ pub struct Options {
     pub fabric: Option<Arc<dyn Fabric>>,
     /// Where MOUNT is served over TCP; 127.0.0.1:20048 if it is empty. Versions 2 and 3 of NFS need it.
     pub mountd: Vec<SocketAddr>,
-    /// The addresses where NFS is also served over plain TCP. If neither this nor `listen` names an address and version
-    /// 4 is served, it is 127.0.0.1:2049, if that port is free.
+    /// The addresses where NFS is also served over plain TCP. If it is empty: with Kerberos, port 2049 of each address
+    /// of `listen`; without Kerberos or `listen`, 127.0.0.1:2049, if version 4 is served and that port is free.
     pub tcp: Vec<SocketAddr>,
     /// Whether clients of versions 2 and 3 can lock files; yes by default.
     pub locks: bool,
