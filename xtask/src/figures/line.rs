@@ -25,6 +25,13 @@ pub(super) struct Row<'a> {
     pub(super) cells: Vec<&'a [Sample]>,
 }
 
+/// What counts for a kind of call: which figure of a measurement, its unit, and how it is written.
+struct Figure {
+    of: fn(&Sample) -> f64,
+    unit: &'static str,
+    written: fn(f64) -> String,
+}
+
 /// Runs `rpcrdma bench` for one measurement.
 pub(super) fn one(program: &Path, arguments: &[String]) -> anyhow::Result<Sample> {
     let report = run(program, arguments)?.into_iter().next().context("bench reports nothing")?;
@@ -63,22 +70,21 @@ impl Line {
         format!("{op}{block}, depth {}{place}", self.depth)
     }
 
-    /// What counts for this line, its unit, and how it is written.
-    fn figure(&self) -> (fn(&Sample) -> f64, &'static str, fn(f64) -> String) {
+    fn figure(&self) -> Figure {
         match (self.depth, self.block) {
-            (1, _) => (|sample| sample.p50_us, "us", |us| format!("{us:.1}")),
-            (_, Some(MIB)) => (|sample| sample.mib_per_s, "MiB/s", thousands),
-            _ => (|sample| sample.ops_per_s, "calls/s", thousands),
+            (1, _) => Figure { of: |sample| sample.p50_us, unit: "us", written: |us| format!("{us:.1}") },
+            (_, Some(MIB)) => Figure { of: |sample| sample.mib_per_s, unit: "MiB/s", written: thousands },
+            _ => Figure { of: |sample| sample.ops_per_s, unit: "calls/s", written: thousands },
         }
     }
 
     /// The text of a cell: the rate or time that was reached, and how many times that of `beside` it is.
     fn cell(&self, samples: &[Sample], beside: Option<&[Sample]>) -> String {
-        let (value, _, told) = self.figure();
-        let Some(median_value) = median(samples.iter().map(value)) else { return "not measured".into() };
-        let ratios = beside.unwrap_or_default().iter().zip(samples).map(|(beside, own)| value(own) / value(beside));
+        let Figure { of, written, .. } = self.figure();
+        let Some(middle) = median(samples.iter().map(of)) else { return "not measured".into() };
+        let ratios = beside.unwrap_or_default().iter().zip(samples).map(|(beside, own)| of(own) / of(beside));
         let share = median(ratios.filter(|ratio| ratio.is_finite()));
-        told(median_value) + &share.map_or_else(String::new, |share| format!(" ({share:.2})"))
+        written(middle) + &share.map_or_else(String::new, |share| format!(" ({share:.2})"))
     }
 
     /// The server's processor time in seconds for a GiB, if it was measured.
@@ -96,7 +102,7 @@ pub(super) fn tables(columns: &[&str], rows: &[Row<'_>], seconds: f64) -> String
     let mut out = head.clone();
     for Row { label, line, cells } in rows {
         let first = cells.iter().position(|samples| !samples.is_empty()).unwrap_or(cells.len());
-        let _ = write!(out, "| {label}, {} |", line.figure().1);
+        let _ = write!(out, "| {label}, {} |", line.figure().unit);
         for (number, samples) in cells.iter().enumerate() {
             let beside = (number > first).then(|| cells[first]);
             let _ = write!(out, " {} |", line.cell(samples, beside));
