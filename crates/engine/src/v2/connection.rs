@@ -12,8 +12,8 @@ use super::{
     credits::Credits,
     exchange::Exchange,
     outbox::{Control, MAX_WAITING_ERRORS, Outbox, Outgoing, bare, control},
-    requester::{Requester, Sending},
-    responder::{Responder, Serving},
+    requester::{Begun, Requester, Sending},
+    responder::{Answered, Responder, Serving},
     sequence::Reassembly,
 };
 use crate::{
@@ -96,6 +96,8 @@ macro_rules! serving {
             link: $self.exchange.link(&$self.config),
             credits: &mut $self.credits,
             outbox: &mut $self.outbox,
+            at_once: false,
+            scratch: &mut $self.scratch,
             actions: &mut $self.actions,
         }
     };
@@ -106,8 +108,9 @@ macro_rules! sending {
         Sending {
             config: &$self.config,
             theirs: $self.exchange.theirs(),
-            credits: &$self.credits,
+            credits: &mut $self.credits,
             link: $self.exchange.link(&$self.config),
+            scratch: &mut $self.scratch,
             actions: &mut $self.actions,
         }
     };
@@ -337,7 +340,11 @@ impl Connection {
     /// As [`Endpoint::answer`](crate::Endpoint::answer).
     pub fn answer(&mut self, request: RequestId, answer: Answer) {
         let silent = matches!(answer, Answer::Nothing);
-        let reply = self.responder.answer(request, answer, &mut serving!(self));
+        // Credits that come free below go with the reply, too.
+        let at_once = self.credits.may_send() && !self.closing && self.deferred == 0 && self.takes_another();
+        // Where a credit is left, all that waited was sent with the input before.
+        debug_assert!(!at_once || self.outbox.is_empty() && !self.exchange.has_unsent());
+        let reply = self.responder.answer(request, answer, &mut Serving { at_once, ..serving!(self) });
         let deferred = if self.is_full() { 0 } else { std::mem::take(&mut self.deferred) };
         // Now the peer can continue: the next wake sets its time.
         self.resumes |= deferred > 0 && self.sequence_since.is_some();
@@ -346,14 +353,13 @@ impl Connection {
         }
         // Perhaps no reply will grant the credits that are free again.
         self.owes_grant |= (silent || deferred > 0) && self.credits.peer_is_short();
-        if let Some(reply) = reply {
-            if self.credits.may_send() && !self.closing {
-                // Where a credit is left, all that waited was sent with the input before.
-                debug_assert!(self.outbox.is_empty() && !self.exchange.has_unsent());
-                self.advance(reply);
-            } else {
-                self.outbox.replies.push_back(reply);
+        match reply {
+            Answered::Sent => {
+                self.owes_grant = false;
+                self.responder.requests.undrained += 1;
             }
+            Answered::Waits(reply) => self.outbox.replies.push_back(reply),
+            Answered::Nothing => {}
         }
         self.pump_answers();
     }
@@ -447,7 +453,10 @@ impl Connection {
             }
             let Some(call) = self.requester.start(host, &mut sending!(self)) else { break };
             self.silence.sent(now);
-            self.advance(call);
+            match call {
+                Begun::Sent => self.owes_grant = false,
+                Begun::Waits(call) => self.advance(call),
+            }
         }
         if self.owes_grant && !self.closing && self.credits.may_grant() {
             self.owes_grant = false;
@@ -494,20 +503,24 @@ impl Connection {
         let (action, last) = message.send(word, self.config.max_gather, &mut self.scratch);
         if !last {
             self.outbox.current = Some(message);
-        } else if !message.response {
-            self.requester.sent(message.xid, self.credits.granted());
+        } else if !message.is_reply() {
+            self.requester.sent(message.about().xid, self.credits.granted());
         }
         self.send(action);
+    }
+
+    /// Whether the peer has taken so many answers that another may be sent.
+    fn takes_another(&self) -> bool {
+        self.responder.requests.undrained < self.credits.own() + self.credits.peer() + MAX_WAITING_ERRORS
     }
 
     fn send(&mut self, action: Action) {
         self.owes_grant = false;
         if let Action::Send { signaled: true, .. } = action {
-            self.responder.requests.undrained += 1;
-            let most = self.credits.own() + self.credits.peer() + MAX_WAITING_ERRORS;
-            if self.responder.requests.undrained > most {
+            if !self.takes_another() {
                 return self.close(CloseCause::Peer(PeerFault::AnswersNotTaken));
             }
+            self.responder.requests.undrained += 1;
         }
         self.actions.push_back(action);
     }

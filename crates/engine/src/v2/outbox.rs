@@ -6,7 +6,7 @@
 use crate::{Action, MessageKind, Sent, plan::gathered};
 use bytes::Bytes;
 use rpcrdma_env::{Scratch, Slices};
-use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, NO_CHUNKS_OCTETS, OtherBody};
+use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, NO_CHUNKS_OCTETS, OtherBody, PREFIX_OCTETS, Prefix};
 use rpcrdma_xdr::UNIT;
 use smallvec::smallvec;
 use std::collections::VecDeque;
@@ -21,80 +21,96 @@ pub(crate) enum Control {
     Other { xid: u32, response: bool, body: OtherBody },
 }
 
-/// An RPC message that is being sent.
+/// An RPC message that is being sent in parts, or waits for a credit.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
-    pub(crate) xid: u32,
-    pub(crate) response: bool,
+    about: Sent,
     /// The chunks, which go with the last part.
-    pub(crate) chunks: Chunks,
+    chunks: Chunks,
     /// The payload of the next part; `None` if the payload is in a chunk.
     next: Option<Slices>,
     /// The payloads of the parts behind that.
     later: VecDeque<Slices>,
-    pub(crate) invalidate: Option<u32>,
-    pub(crate) signaled: bool,
-    pub(crate) about: Sent,
 }
 
 /// The chunks leave no room for payload in a Send.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom;
 
+/// The bytes of a payload for which the chunks leave room in a Send of `threshold` bytes.
+fn room(chunks: &Chunks, threshold: usize) -> Result<usize, NoRoom> {
+    let header = PREFIX_OCTETS + chunks.encoded_len();
+    threshold.checked_sub(header).filter(|&room| room >= UNIT).ok_or(NoRoom)
+}
+
+/// Whether one Send takes a whole message; the payload is `None` if it is in a chunk.
+pub(crate) fn fits(chunks: &Chunks, payload: Option<&Slices>, threshold: usize) -> Result<bool, NoRoom> {
+    let Some(payload) = payload else { return Ok(true) };
+    Ok(payload.iter().map(Bytes::len).sum::<usize>() <= room(chunks, threshold)?)
+}
+
+/// A part of a message as a Send, the last one if `last`.
+// V2-4.1-a, V2-4.1-d, V2-4.1-f, V2-4.1-g, V2-4.4.1.1-b, V2-4.5.1-b, V2-4.5.2-b
+pub(crate) fn part(
+    about: &Sent,
+    chunks: &Chunks,
+    payload: Option<Slices>,
+    last: bool,
+    credits: Credits,
+    max_gather: usize,
+    scratch: &mut Scratch,
+) -> Action {
+    let response = about.kind == MessageKind::Reply;
+    // V2-4.4.3-a, V2-6.3.2-a
+    let prefix = Prefix::rpc(about.xid, credits, response, !last, payload.is_some());
+    let header = scratch.write(PREFIX_OCTETS + chunks.encoded_len(), |out| prefix.encode_with(chunks, out));
+    let octets = gathered(header, payload.unwrap_or_default(), max_gather);
+    let about = Sent {
+        credit: credits.granted.into(),
+        inline_bytes: octets.iter().map(Bytes::len).sum(),
+        ..if last { *about } else { part_of(*about) }
+    };
+    // V2-6.2.4-f
+    Action::Send { octets, invalidate: about.invalidates, signaled: response && last, about }
+}
+
 impl Outgoing {
-    /// A message whose payload goes inline, in as many parts as it needs.
+    /// A message that goes in as many parts as its payload needs, which is `None` if it is in a chunk.
     // V2-4.4.1-a, V2-4.4.2-a, V2-4.1-c
-    pub(crate) fn inline(
+    pub(crate) fn new(
         about: Sent,
         chunks: Chunks,
-        payload: Slices,
+        payload: Option<Slices>,
         threshold: usize,
         max_gather: usize,
     ) -> Result<Self, NoRoom> {
-        let header = NO_CHUNKS_OCTETS - Chunks::default().encoded_len() + chunks.encoded_len();
-        let last = threshold.checked_sub(header).filter(|&room| room >= UNIT).ok_or(NoRoom)?;
-        if payload.iter().map(Bytes::len).sum::<usize>() <= last {
-            return Ok(Self::new(about, chunks, Some(payload), VecDeque::new()));
+        if fits(&chunks, payload.as_ref(), threshold)? {
+            return Ok(Self { about, chunks, next: payload, later: VecDeque::new() });
         }
+        let last = room(&chunks, threshold)?;
         let each = threshold.saturating_sub(NO_CHUNKS_OCTETS) / UNIT * UNIT;
-        let mut parts = cut(payload, each.max(UNIT), last, max_gather);
-        Ok(Self::new(about, chunks, parts.pop_front(), parts))
+        let mut parts = cut(payload.unwrap_or_default(), each.max(UNIT), last, max_gather);
+        Ok(Self { about, chunks, next: parts.pop_front(), later: parts })
     }
 
-    /// A message whose payload is in a chunk.
-    // V2-4.4.3-a, V2-6.3.2-a
-    pub(crate) fn external(about: Sent, chunks: Chunks) -> Self {
-        Self::new(about, chunks, None, VecDeque::new())
+    /// What the whole message is.
+    pub(crate) fn about(&self) -> &Sent {
+        &self.about
     }
 
-    fn new(about: Sent, chunks: Chunks, next: Option<Slices>, later: VecDeque<Slices>) -> Self {
-        let response = about.kind == MessageKind::Reply;
-        Self { xid: about.xid, response, chunks, next, later, invalidate: None, signaled: response, about }
+    /// Whether it is a reply.
+    pub(crate) fn is_reply(&self) -> bool {
+        self.about.kind == MessageKind::Reply
     }
 
     /// The next part as a Send, and whether it was the last.
-    // V2-4.1-a, V2-4.1-d, V2-4.1-f
-    // V2-4.1-g, V2-4.4.1.1-b, V2-4.5.1-b, V2-4.5.2-b
     pub(crate) fn send(&mut self, credits: Credits, max_gather: usize, scratch: &mut Scratch) -> (Action, bool) {
         let payload = self.next.take();
         self.next = self.later.pop_front();
         let last = self.next.is_none();
         // V2-6.2.2.2-f, V2-4.4.2.1-c
         let chunks = if last { std::mem::take(&mut self.chunks) } else { Chunks::default() };
-        let header = match &payload {
-            Some(_) => Header::msg(self.xid, credits, self.response, !last, chunks),
-            None => Header::nomsg(self.xid, credits, self.response, chunks),
-        };
-        let header = scratch.write(header.encoded_len(), |out| header.encode(out));
-        let octets = gathered(header, payload.unwrap_or_default(), max_gather);
-        let about = Sent {
-            credit: credits.granted.into(),
-            inline_bytes: octets.iter().map(Bytes::len).sum(),
-            ..if last { self.about } else { part_of(self.about) }
-        };
-        // V2-6.2.4-f
-        let invalidate = self.invalidate.filter(|_| last);
-        (Action::Send { octets, invalidate, signaled: self.signaled && last, about }, last)
+        (part(&self.about, &chunks, payload, last, credits, max_gather, scratch), last)
     }
 }
 
@@ -192,7 +208,7 @@ impl Outbox {
 
     /// Replies that are not sent.
     pub(crate) fn answers(&self) -> usize {
-        self.replies.iter().chain(&self.current).filter(|outgoing| outgoing.response).count()
+        self.replies.iter().chain(&self.current).filter(|outgoing| outgoing.is_reply()).count()
     }
 
     /// Whether nothing waits.

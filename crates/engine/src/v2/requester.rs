@@ -6,7 +6,7 @@
 
 use super::{
     credits::Credits,
-    outbox::Outgoing,
+    outbox::{Outgoing, fits, part},
     plan::{Narrowed, Way, plan},
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     table::{Entry, Owner, State, Table},
 };
 use bytes::Bytes;
-use rpcrdma_env::Timestamp;
+use rpcrdma_env::{Scratch, Timestamp};
 use rpcrdma_wire::{
     rpc::null_call,
     v2::{Chunks, ErrorBody, Lists, NO_CHUNKS_OCTETS, Properties, ReverseSupport, WriteChunk},
@@ -62,9 +62,19 @@ pub(crate) struct Requester {
 pub(crate) struct Sending<'a> {
     pub(crate) config: &'a Config,
     pub(crate) theirs: &'a Properties,
-    pub(crate) credits: &'a Credits,
+    pub(crate) credits: &'a mut Credits,
     pub(crate) link: crate::Link,
+    /// Memory for headers.
+    pub(crate) scratch: &'a mut Scratch,
     pub(crate) actions: &'a mut VecDeque<Action>,
+}
+
+/// What became of a call whose turn it is.
+pub(crate) enum Begun {
+    /// It was sent.
+    Sent,
+    /// It is to be sent in parts, or waits for a credit.
+    Waits(Outgoing),
 }
 
 impl Sending<'_> {
@@ -120,12 +130,13 @@ impl Requester {
         self.unanswered < most.min(credits.peer()) && credits.may_call(self.unanswered)
     }
 
-    /// The next call that can be sent. Its memory is exposed.
-    pub(crate) fn start(&mut self, host: &mut dyn Host, sending: &mut Sending<'_>) -> Option<Outgoing> {
+    /// Begins the next call that can be sent: its memory is exposed, and it is sent if one Send takes it.
+    pub(crate) fn start(&mut self, host: &mut dyn Host, sending: &mut Sending<'_>) -> Option<Begun> {
         while self.may_start(sending.config, sending.credits) {
             let xid = self.table.pop_queued()?;
-            if let Some(outgoing) = self.begin(xid, host, sending) {
-                return Some(outgoing);
+            let begun = self.begin(xid, true, host, sending);
+            if begun.is_some() {
+                return begun;
             }
         }
         None
@@ -139,7 +150,11 @@ impl Requester {
         }
         let message = Payload::from(null_call(xid, self.table.program));
         self.table.insert_probe(xid, message, Terms::default());
-        self.begin(xid, host, sending)
+        // Other messages may wait before it.
+        match self.begin(xid, false, host, sending)? {
+            Begun::Waits(outgoing) => Some(outgoing),
+            Begun::Sent => None,
+        }
     }
 
     /// The last part of a call was sent.
@@ -154,7 +169,8 @@ impl Requester {
         self.table.sent(xid)?.extra.mark
     }
 
-    fn begin(&mut self, xid: u32, host: &mut dyn Host, sending: &mut Sending<'_>) -> Option<Outgoing> {
+    /// Plans a call, exposes its memory and, if that may be `at_once`, sends it. `None` if it has ended.
+    fn begin(&mut self, xid: u32, at_once: bool, host: &mut dyn Host, sending: &mut Sending<'_>) -> Option<Begun> {
         let long_replies = self.long_replies;
         let entry = self.table.get(xid)?;
         let terms = &entry.extra;
@@ -211,23 +227,27 @@ impl Requester {
         // V2-6.2.4-a, V2-6.2.4-b, V2-C.7-a, V2-C.7-d
         let inv_handle = if sending.config.remote_invalidation { handle_of(&lists) } else { 0 };
         let chunks = Chunks { inv_handle, lists };
-        let inline = std::mem::take(&mut plan.inline);
-        let outgoing = match plan.zero {
-            Some(_) => Outgoing::external(about, chunks),
-            None => {
-                let max = sending.link.send_inline;
-                match Outgoing::inline(about, chunks, inline, max, sending.config.max_gather) {
-                    Ok(outgoing) => outgoing,
-                    Err(_) => {
-                        self.end(xid, Err(CallRefused::HeaderTooLarge { len: max, max }.into()), sending.actions);
-                        return None;
-                    }
-                }
+        let inline = if plan.zero.is_some() { None } else { Some(std::mem::take(&mut plan.inline)) };
+        let (threshold, max_gather) = (sending.link.send_inline, sending.config.max_gather);
+        let begun = match fits(&chunks, inline.as_ref(), threshold) {
+            Ok(true) if at_once => {
+                let credits = sending.credits.stamp(sending.actions);
+                let send = part(&about, &chunks, inline, true, credits, max_gather, sending.scratch);
+                sending.actions.push_back(send);
+                entry.extra.mark = Some(sending.credits.granted());
+                Ok(Begun::Sent)
             }
+            Ok(_) => Outgoing::new(about, chunks, inline, threshold, max_gather).map(Begun::Waits),
+            Err(no_room) => Err(no_room),
+        };
+        let Ok(begun) = begun else {
+            let refused = CallRefused::HeaderTooLarge { len: threshold, max: threshold };
+            self.end(xid, Err(refused.into()), sending.actions);
+            return None;
         };
         entry.state = State::Sent;
         self.unanswered += 1;
-        Some(outgoing)
+        Some(begun)
     }
 
     /// Ends a call that was never sent.

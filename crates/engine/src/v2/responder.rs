@@ -14,7 +14,7 @@
 use super::{
     credits::Credits,
     exchange::reverse_of,
-    outbox::{Outbox, Outgoing},
+    outbox::{Outbox, Outgoing, fits, part},
 };
 use crate::{
     Action, Answer, CloseCause, Config, Link, MessageKind, PeerFault, RequestId, Sent, Side,
@@ -23,6 +23,7 @@ use crate::{
     requests::{Pulled, Request, Requests},
 };
 use bytes::Bytes;
+use rpcrdma_env::Scratch;
 use rpcrdma_wire::v2::{Chunks, ErrorBody, Lists, NO_CHUNKS_OCTETS, ReverseSupport, VERSION};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -47,7 +48,21 @@ pub(crate) struct Serving<'a> {
     pub(crate) link: Link,
     pub(crate) credits: &'a mut Credits,
     pub(crate) outbox: &'a mut Outbox,
+    /// Whether a reply may be sent at once, if one Send takes it.
+    pub(crate) at_once: bool,
+    /// Memory for headers.
+    pub(crate) scratch: &'a mut Scratch,
     pub(crate) actions: &'a mut VecDeque<Action>,
+}
+
+/// What became of an answer.
+pub(crate) enum Answered {
+    /// The reply was sent.
+    Sent,
+    /// The reply waits for its turn.
+    Waits(Outgoing),
+    /// There is no reply: perhaps an error, which is in the outbox.
+    Nothing,
 }
 
 impl Serving<'_> {
@@ -115,81 +130,25 @@ impl Responder {
         pulled == Pulled::Delivered
     }
 
-    /// The service's answer, or that the driver cannot serve the call. Returns the reply; an error goes to the outbox.
-    pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, serving: &mut Serving<'_>) -> Option<Outgoing> {
-        let request = self.requests.take(id)?;
+    /// The service's answer, or that the driver cannot serve the call.
+    pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, serving: &mut Serving<'_>) -> Answered {
+        let Some(request) = self.requests.take(id) else { return Answered::Nothing };
         self.joined_bytes -= self.joined.remove(&id).unwrap_or(0);
         serving.credits.released();
         let reply = match answer {
-            Answer::Reply(payload) => self.reply(&request, &payload, serving).map(Some),
+            Answer::Reply(payload) => reply(&request, &payload, serving),
             // V2-A.1-c, V2-A.1-g
             Answer::NotEligible => Err(ErrorBody::BadXdr),
             // V2-7.3-c, V2-7.3-b, V2-7.4.1-a
             Answer::Unreadable => Err(ErrorBody::System),
-            Answer::Nothing => Ok(None),
+            Answer::Nothing => Ok(Answered::Nothing),
         };
         let reply = reply.unwrap_or_else(|error| {
             serving.outbox.error(request.xid, VERSION, error);
-            None
+            Answered::Nothing
         });
         self.requests.admit(serving.most(), serving.actions);
         reply
-    }
-
-    fn reply(
-        &mut self,
-        request: &Request,
-        payload: &rpcrdma_xdr::Payload,
-        serving: &mut Serving<'_>,
-    ) -> Result<Outgoing, ErrorBody> {
-        let carrier = Carrier {
-            fixed: FIXED_OCTETS,
-            // V2-4.5.4-c
-            continues: serving.level() >= ReverseSupport::Continued,
-            send_inline: serving.link.send_inline,
-            max_gather: serving.config.max_gather,
-            max_transfer: serving.config.max_transfer_bytes,
-        };
-        let octets = |octets: usize| u32::try_from(octets).unwrap_or(0);
-        let AnswerPlan { lists, inline, writes, placed } =
-            plan(&request.writes, request.reply.as_ref(), payload, &carrier).map_err(|misfit| match misfit {
-                // V2-7.3.4-a, V2-7.3.4-b, V2-7.3.4-c, V2-6.4-e, V2-6.4-h
-                Misfit::Write { index, needed } => ErrorBody::WriteResource {
-                    chunk_index: octets(index.saturating_add(1)),
-                    length_needed: octets(needed),
-                },
-                // V2-7.3.5-a, V2-7.3.5-b, V2-6.4-e
-                Misfit::Reply { needed } => ErrorBody::ReplyResource { length_needed: octets(needed) },
-                Misfit::Chunk => ErrorBody::System,
-            })?;
-        let about = Sent {
-            kind: MessageKind::Reply,
-            // V2-3.1.2-b, V2-4.5.2-a
-            xid: request.xid,
-            credit: 0,
-            inline_bytes: 0,
-            placed_bytes: placed,
-            read_chunks: 0,
-            write_chunks: lists.writes.chunks().len(),
-            reply_chunk: inline.is_none(),
-            // V2-6.2.4-c, V2-6.2.4-d, V2-6.2.4-e, V2-C.7-d
-            invalidates: request.handle.filter(|_| serving.link.send_invalidates),
-        };
-        // V2-6.2.4-f
-        let chunks = Chunks { inv_handle: 0, lists };
-        let mut outgoing = match inline {
-            None => Outgoing::external(about, chunks),
-            Some(inline) => {
-                let (threshold, gather) = (serving.link.send_inline, serving.config.max_gather);
-                Outgoing::inline(about, chunks, inline, threshold, gather).map_err(|_| ErrorBody::System)?
-            }
-        };
-        outgoing.invalidate = about.invalidates;
-        // V2-3.2.2.4-b, V2-4.3.6-f, V2-4.4.2.1-b
-        for write in writes {
-            serving.actions.push_back(Action::Write { xid: request.xid, to: write.to, octets: write.octets });
-        }
-        Ok(outgoing)
     }
 
     /// The peer has taken an answer.
@@ -197,6 +156,58 @@ impl Responder {
         self.requests.drained();
         self.requests.admit(serving.most(), serving.actions);
     }
+}
+
+/// Plans a reply, and sends it if that may be at once.
+fn reply(request: &Request, payload: &rpcrdma_xdr::Payload, serving: &mut Serving<'_>) -> Result<Answered, ErrorBody> {
+    let carrier = Carrier {
+        fixed: FIXED_OCTETS,
+        // V2-4.5.4-c
+        continues: serving.level() >= ReverseSupport::Continued,
+        send_inline: serving.link.send_inline,
+        max_gather: serving.config.max_gather,
+        max_transfer: serving.config.max_transfer_bytes,
+    };
+    let octets = |octets: usize| u32::try_from(octets).unwrap_or(0);
+    let AnswerPlan { lists, inline, writes, placed } = plan(&request.writes, request.reply.as_ref(), payload, &carrier)
+        .map_err(|misfit| match misfit {
+            // V2-7.3.4-a, V2-7.3.4-b, V2-7.3.4-c, V2-6.4-e, V2-6.4-h
+            Misfit::Write { index, needed } => {
+                ErrorBody::WriteResource { chunk_index: octets(index.saturating_add(1)), length_needed: octets(needed) }
+            }
+            // V2-7.3.5-a, V2-7.3.5-b, V2-6.4-e
+            Misfit::Reply { needed } => ErrorBody::ReplyResource { length_needed: octets(needed) },
+            Misfit::Chunk => ErrorBody::System,
+        })?;
+    let about = Sent {
+        kind: MessageKind::Reply,
+        // V2-3.1.2-b, V2-4.5.2-a
+        xid: request.xid,
+        credit: 0,
+        inline_bytes: 0,
+        placed_bytes: placed,
+        read_chunks: 0,
+        write_chunks: lists.writes.chunks().len(),
+        reply_chunk: inline.is_none(),
+        // V2-6.2.4-c, V2-6.2.4-d, V2-6.2.4-e, V2-C.7-d
+        invalidates: request.handle.filter(|_| serving.link.send_invalidates),
+    };
+    // V2-6.2.4-f
+    let chunks = Chunks { inv_handle: 0, lists };
+    let (threshold, max_gather) = (serving.link.send_inline, serving.config.max_gather);
+    let whole = fits(&chunks, inline.as_ref(), threshold).map_err(|_| ErrorBody::System)?;
+    // V2-3.2.2.4-b, V2-4.3.6-f, V2-4.4.2.1-b
+    for write in writes {
+        serving.actions.push_back(Action::Write { xid: request.xid, to: write.to, octets: write.octets });
+    }
+    if whole && serving.at_once {
+        let credits = serving.credits.stamp(serving.actions);
+        let send = part(&about, &chunks, inline, true, credits, max_gather, serving.scratch);
+        serving.actions.push_back(send);
+        return Ok(Answered::Sent);
+    }
+    let outgoing = Outgoing::new(about, chunks, inline, threshold, max_gather).map_err(|_| ErrorBody::System)?;
+    Ok(Answered::Waits(outgoing))
 }
 
 /// The error with which the call's chunks, or the call itself, are refused.

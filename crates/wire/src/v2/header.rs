@@ -93,6 +93,20 @@ impl Prefix {
         Ok(Self { xid, version, credits: Credits::from_word(credit), header_type: kind, flags })
     }
 
+    /// The prefix of [`Header::msg`] if the payload is in the message, and of [`Header::nomsg`] if not.
+    // V2-6.2.2.1-a
+    pub fn rpc(xid: u32, credits: Credits, response: bool, more: bool, inline: bool) -> Self {
+        let header_type = if inline { HeaderType::Msg } else { HeaderType::Nomsg };
+        let flags = Flags { response, more, tpmore: false };
+        Self { xid, version: VERSION, credits, header_type: header_type.code(), flags }
+    }
+
+    /// Appends the header of an RPC message that has this prefix and these chunks.
+    pub fn encode_with(&self, chunks: &Chunks, out: &mut impl BufMut) {
+        self.encode(out);
+        chunks.encode(out);
+    }
+
     fn encode(&self, out: &mut impl BufMut) {
         let words = [self.xid, self.version, self.credits.word(), self.header_type, self.flags.word()];
         let mut octets = [0; PREFIX_OCTETS];
