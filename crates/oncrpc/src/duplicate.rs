@@ -74,7 +74,7 @@ pub(crate) struct Origin {
 /// most of its data.
 const CHECKED_HEAD: usize = 16 << 10;
 /// Behind the head, the checksum covers the first [`SAMPLE`] bytes of each piece of this length.
-const SAMPLE_STEP: usize = 4 << 10;
+const SAMPLE_STEP: usize = 32 << 10;
 /// One line of the processor's cache.
 const SAMPLE: usize = 64;
 
@@ -354,17 +354,20 @@ mod tests {
             measure(parts.iter())
         };
         let whole = in_parts(&call, call.len());
-        for octets in [1, 63, 64, 4095, 4096, 4097, 16_384, 50_000] {
+        for octets in [1, 63, 64, 4095, 4096, 4097, 16_384, 32_768, 50_000] {
             assert_eq!(in_parts(&call, octets), whole, "in parts of {octets}");
         }
         let last_step = 98_304;
         for (at, counts) in [
             (0, true),
             (CHECKED_HEAD - 1, true),
-            (CHECKED_HEAD + SAMPLE - 1, true),
-            (CHECKED_HEAD + SAMPLE, false),
-            (CHECKED_HEAD + SAMPLE_STEP - 1, false),
-            (CHECKED_HEAD + SAMPLE_STEP, true),
+            (CHECKED_HEAD, false),
+            (SAMPLE_STEP - 1, false),
+            (SAMPLE_STEP, true),
+            (SAMPLE_STEP + SAMPLE - 1, true),
+            (SAMPLE_STEP + SAMPLE, false),
+            (last_step - 1, false),
+            (last_step, true),
             (last_step + SAMPLE - 1, true),
             (last_step + SAMPLE, false),
         ] {

@@ -13,7 +13,10 @@ use super::{attributes, change_number::Unseen, leases::Leased, opens::Opens};
 use crate::{Caller, FileId};
 use rpcrdma_env::{Clock, Timestamp};
 use rpcrdma_nfs::attr::{Attributes, FileType};
-use rustix::{fd::OwnedFd, fs::Statx};
+use rustix::{
+    fd::OwnedFd,
+    fs::{Statx, StatxAttributes},
+};
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
@@ -43,12 +46,27 @@ struct InodeRights {
     mode: u16,
     uid: u32,
     gid: u32,
+    /// Whether nobody may change it, or only append to it, the superuser included.
+    frozen: StatxAttributes,
 }
 
 impl From<&Statx> for InodeRights {
     fn from(stat: &Statx) -> Self {
-        Self { mode: stat.stx_mode, uid: stat.stx_uid, gid: stat.stx_gid }
+        let frozen = stat.stx_attributes & (StatxAttributes::IMMUTABLE | StatxAttributes::APPEND);
+        Self { mode: stat.stx_mode, uid: stat.stx_uid, gid: stat.stx_gid, frozen }
     }
+}
+
+/// What a kept descriptor is worth to its caller.
+#[derive(Debug)]
+pub(super) enum Kept {
+    /// The caller has none, or may no longer use it.
+    None,
+    /// The caller opened the file under its present rights.
+    Valid(Arc<OwnedFd>),
+    /// The inode has changed since, perhaps by a change of an access control list: only the kernel knows whether the
+    /// caller may still open the file in this mode.
+    Doubtful(Arc<OwnedFd>, Mode),
 }
 
 fn changed(stat: &Statx) -> (i64, u32) {
@@ -151,20 +169,43 @@ impl Object {
         Some(found.file.clone())
     }
 
-    /// Whether the caller opened the file under its present rights. If not, forgets the descriptor.
+    /// Whether the caller opened the file under its present rights.
     pub(super) fn still_may(&self, caller: &Caller, mode: Mode, stat: &Statx, keeping: Keeping) -> bool {
+        matches!(self.kept(caller, mode, stat, keeping), Kept::Valid(_))
+    }
+
+    /// The descriptor that the caller has opened. Forgets all descriptors that were opened under other rights.
+    pub(super) fn kept(&self, caller: &Caller, mode: Mode, stat: &Statx, keeping: Keeping) -> Kept {
         let rights = InodeRights::from(stat);
         let mut opened = lock(&self.opened);
-        let is_allowed = |opened: &Opened| match keeping {
-            Keeping::Strictly => {
-                let is_same = opened.caller.uid == rights.uid || opened.changed == changed(stat);
-                opened.rights == rights && is_same
-            }
+        opened.retain(|opened| match keeping {
+            Keeping::Strictly => opened.rights == rights,
             // NFS3-OWN-b
             Keeping::OfOwner { uid } => opened.caller.uid == uid && rights.uid == uid || opened.rights == rights,
+        });
+        let found = opened.iter_mut().find(|opened| opened.mode.serves(mode) && opened.caller.is_same_user(caller));
+        let Some(found) = found else { return Kept::None };
+        found.used = self.used();
+        let is_certain = match keeping {
+            Keeping::Strictly => found.caller.uid == rights.uid || found.changed == changed(stat),
+            Keeping::OfOwner { .. } => true,
         };
-        opened.retain(is_allowed);
-        opened.iter().any(|opened| opened.mode.serves(mode) && opened.caller.is_same_user(caller))
+        if is_certain { Kept::Valid(found.file.clone()) } else { Kept::Doubtful(found.file.clone(), found.mode) }
+    }
+
+    /// The kernel has said whether the caller may still open the file as it has opened it ([`Kept::Doubtful`]); `stat`
+    /// is from before that.
+    pub(super) fn answered(&self, caller: &Caller, mode: Mode, stat: &Statx, may: bool) {
+        let mut opened = lock(&self.opened);
+        let Some(at) = opened.iter().position(|opened| opened.mode == mode && opened.caller.is_same_user(caller))
+        else {
+            return;
+        };
+        if may {
+            opened[at].changed = changed(stat);
+        } else {
+            opened.remove(at);
+        }
     }
 
     /// Keeps a descriptor that a caller has opened.
@@ -208,8 +249,8 @@ impl Object {
 /// For which callers opened files stay open when the file's owner, group, mode or access list changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keeping {
-    /// For none. Any other change of the inode counts, too, since it may be a change of an access list; but only for
-    /// callers that do not own the file, because a list does not bind the owner.
+    /// For none. After any other change of the inode, too, the kernel is asked again, since it may be a change of an
+    /// access list; but only for callers that do not own the file, because a list does not bind the owner.
     Strictly,
     /// For the file's owner, who may override its mode (RFC 1813 section 4.4), if the owner is this user.
     OfOwner {
@@ -447,6 +488,20 @@ mod tests {
         stat.stx_ctime.tv_nsec ^= 1;
         assert!(object.still_may(&user(1), Mode::Read, &stat, of_owner));
         assert!(!object.still_may(&user(1), Mode::Read, &stat, strictly));
+        let kept = |uid, mode| object.kept(&user(uid), mode, &stat, strictly);
+        assert!(
+            matches!(kept(1, Mode::Read), Kept::Doubtful(_, Mode::Read)) && matches!(kept(2, Mode::Read), Kept::None)
+        );
+        object.answered(&user(1), Mode::Read, &stat, true);
+        assert!(matches!(kept(1, Mode::Read), Kept::Valid(_)));
+        object.answered(&user(1), Mode::Read, &stat, false);
+        assert!(matches!(kept(1, Mode::Read), Kept::None));
+        object.keep(&user(1), Mode::Both, &stat, file());
+        stat.stx_ctime.tv_nsec ^= 1;
+        let doubtful = object.kept(&user(1), Mode::Write, &stat, strictly);
+        assert!(matches!(doubtful, Kept::Doubtful(_, Mode::Both)), "all that the descriptor allows is in doubt");
+        stat.stx_attributes ^= StatxAttributes::APPEND;
+        assert!(matches!(object.kept(&user(1), Mode::Write, &stat, strictly), Kept::None), "frozen on the host");
         object.keep(&user(1), Mode::Read, &stat, file());
         object.keep(&user(2), Mode::Read, &stat, file());
         (stat.stx_mode, stat.stx_uid) = (stat.stx_mode ^ 0o400, 2);

@@ -2,7 +2,10 @@
 
 use super::*;
 use rpcrdma_env::BoxFuture;
-use rpcrdma_nfs::v3::{Stability, Write};
+use rpcrdma_nfs::{
+    attr::PosixAcl,
+    v3::{Stability, Write},
+};
 use rustix::io::Errno;
 use std::{
     process::Command,
@@ -131,4 +134,43 @@ fn what_is_removed_on_the_host_does_not_keep_its_storage() {
         assert_eq!(rig.descriptors(&made), 0, "{name}");
         assert_eq!(client.attributes(&file).map(|_| ()), Err(Status::STALE));
     }
+}
+
+/// Each WRITE changes the inode, and so would a change of an access control list, which must count at once.
+#[test]
+fn who_does_not_own_the_file_goes_on_with_its_descriptor_until_the_kernel_says_no() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let rig = Rig::new();
+    let attributes = NewAttributes { mode: Some(0o666), ..NewAttributes::default() };
+    let how = CreateHow::Guarded(attributes);
+    let file = rig.client.create(&rig.client.root(), "shared", how).unwrap().file.unwrap();
+    let path = rig.scratch.served().join("shared");
+    let user = Caller::new(2000, 2000);
+    let client = rig.client.as_user(2000, 2000, &[]);
+    let opened = |mode| {
+        let found = rig.directory.inner.cache.objects().into_iter().find_map(|object| object.opened(&user, mode));
+        found.map(|file| Arc::as_ptr(&file) as usize)
+    };
+    let write = || client.write(&file, 0, "x").map(|_| ());
+    assert_eq!(write(), Ok(()));
+    let first = opened(object::Mode::Write).unwrap();
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(10));
+        assert_eq!(write(), Ok(()));
+        assert_eq!(opened(object::Mode::Write), Some(first), "the same descriptor");
+    }
+    let list = PosixAcl::new([6, 6, 6], vec![(2000, 0)], vec![], Some(6)).unwrap();
+    let name = "system.posix_acl_access";
+    match rustix::fs::setxattr(&path, name, &posix_acl::written(&list), rustix::fs::XattrFlags::empty()) {
+        // This file system has no such lists.
+        Err(Errno::OPNOTSUPP) => return,
+        set => set.unwrap(),
+    }
+    assert_eq!(host::metadata(&path).unwrap().mode() & 0o777, 0o666, "the mode shows nothing of it");
+    assert_eq!(write(), Err(Status::ACCES));
+    assert_eq!(opened(object::Mode::Write), None);
+    rustix::fs::removexattr(&path, name).unwrap();
+    assert_eq!(write(), Ok(()));
 }
