@@ -127,8 +127,7 @@ impl Inner {
                 let may = owner == Owner::Always || self.mode_allows(caller, object, mode)?;
                 return if may { Ok((file, stat)) } else { Err(Fault::Denied) };
             }
-            // Each WRITE changes the inode. To ask takes a fifth of the time of closing the last descriptor for writing
-            // and opening another.
+            // Each WRITE changes the inode; to close the file and open it again for each takes longer than to ask.
             Kept::Doubtful(file, opened_for) => {
                 let may = self.mode_allows(caller, object, opened_for)?;
                 object.answered(caller, opened_for, &stat, may);
