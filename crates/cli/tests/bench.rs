@@ -146,6 +146,20 @@ fn the_limit_is_measured_of_a_file() {
     if std::thread::available_parallelism().unwrap().get() > 1 {
         assert_eq!(bench(&["--limit", file, "--op", "null", "--apart"]).len(), 1);
     }
+    let lines = bench(&["--limit", file, "--op", "read", "--block", "4K", "--depth", "2", "--connections", "5"]);
+    assert_eq!((lines.len(), lines[0]["connections"].as_u64()), (1, Some(5)), "{lines:?}");
+    for op in ["read", "write"] {
+        let lines = bench(&["--limit", file, "--op", op, "--block", "64K", "--depth", "3", "--as-server"]);
+        assert!(lines[0]["ops_per_s"].as_f64().unwrap() > 0.0, "{lines:?}");
+    }
+    assert!(fs::read(&path).unwrap().iter().all(|octet| *octet == 7));
+    let said = fails(1, ["bench", "--limit", file, "--op", "read", "--block", "4K", "--as-server"]);
+    assert!(said.contains("--as-server works with"), "{said}");
+    for (block, waits) in [("32K", "tokio"), ("4K", "read"), ("4K", "epoll")] {
+        let arguments = ["--op", "read", "--block", block, "--waits", waits, "--connections", "2"];
+        let said = fails(1, ["bench", "--limit", file].into_iter().chain(arguments));
+        assert!(said.contains("more than one connection") || said.contains("at most 16384 bytes"), "{said}");
+    }
     let said = fails(1, ["bench", "--limit", file, "--op", "read", "--block", "1M"]);
     assert!(said.contains("200000 bytes, fewer than a block"), "{said}");
     let absent = scratch.path().join("absent/file");

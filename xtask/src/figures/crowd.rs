@@ -1,5 +1,5 @@
-//! One connection to many connections, with one to four threads of the server: what all connections move together, and
-//! how much memory the server uses.
+//! One connection to many connections, with one to four threads of the server: what all connections move together, how
+//! much memory the server uses, and what the yardstick (`rpcrdma bench --limit`) does over as many connections.
 
 use super::{
     data::{Place, Sample, median},
@@ -30,6 +30,9 @@ pub(super) struct Crowd {
     seconds: f64,
     /// For each number of threads: a cell for each number of connections.
     rows: Vec<Vec<Cell>>,
+    /// For each number of connections: all rounds of the yardstick's small calls.
+    #[serde(default)]
+    limit: Vec<Vec<Sample>>,
 }
 
 /// All rounds with one number of connections and one number of threads.
@@ -48,8 +51,13 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
     // The server may run as root, but clients may not act as root: everybody must be able to write here.
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
     let mut rows = vec![vec![Cell::default(); CONNECTIONS.len()]; THREADS.len()];
-    let progress = ProgressBar::new((rounds * THREADS.len() * CONNECTIONS.len()) as u64);
+    let mut limit = vec![Vec::new(); CONNECTIONS.len()];
+    let progress = ProgressBar::new((rounds * (THREADS.len() + 1) * CONNECTIONS.len()) as u64);
     for _ in 0..rounds {
+        for (connections, samples) in CONNECTIONS.into_iter().zip(&mut limit) {
+            samples.push(yardstick(program, &scratch.join("crowd-limit"), connections, seconds)?);
+            progress.inc(1);
+        }
         for (threads, cells) in THREADS.into_iter().zip(&mut rows) {
             for (connections, cell) in CONNECTIONS.into_iter().zip(cells) {
                 let more = ["--threads".to_owned(), threads.to_string()];
@@ -57,11 +65,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
                 let server = Server::start_with(program, Place::Free, &export, &state, &more)?;
                 server.bench(program, WRITE, Some(MIB), DEPTH, 0.01)?;
                 let url = server.url_of(false, "version=3&rpcrdma=1");
-                for (block, calls, samples) in
-                    [(KIB_4, SMALL_CALLS, &mut cell.small), (MIB, LARGE_CALLS, &mut cell.large)]
-                {
-                    let depth = (calls / connections).max(1);
-                    let line = Line { place: Place::Free, op: READ, block: Some(block), depth };
+                for (line, samples) in [(small(connections), &mut cell.small), (large(connections), &mut cell.large)] {
                     let mut arguments = vec![url.clone(), "--connections".into(), connections.to_string()];
                     arguments.extend(["--threads".into(), CLIENT_THREADS.min(connections).to_string()]);
                     arguments.extend(line.options(seconds));
@@ -74,7 +78,29 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
         }
     }
     progress.finish_and_clear();
-    Ok(Crowd { machine: Machine::this(&export), congestion: machine::congestion()?, seconds, rows })
+    Ok(Crowd { machine: Machine::this(&export), congestion: machine::congestion()?, seconds, rows, limit })
+}
+
+/// Measures the yardstick over so many connections; it waits as with many, even over one.
+fn yardstick(program: &Path, file: &Path, connections: u64, seconds: f64) -> anyhow::Result<Sample> {
+    let mut arguments = vec!["--limit".to_owned(), file.display().to_string()];
+    arguments.extend(["--waits".into(), "tokio".into(), "--connections".into(), connections.to_string()]);
+    arguments.extend(small(connections).options(seconds));
+    one(program, &arguments)
+}
+
+/// READs of 4 KiB over so many connections.
+fn small(connections: u64) -> Line {
+    reads(KIB_4, SMALL_CALLS, connections)
+}
+
+/// READs of 1 MiB over so many connections.
+fn large(connections: u64) -> Line {
+    reads(MIB, LARGE_CALLS, connections)
+}
+
+fn reads(block: u32, calls: u64, connections: u64) -> Line {
+    Line { place: Place::Free, op: READ, block: Some(block), depth: (calls / connections).max(1) }
 }
 
 fn resident_kib(pid: u32) -> anyhow::Result<u64> {
@@ -90,21 +116,28 @@ pub(super) fn section(crowd: &Crowd) -> String {
         "Machine: {}; {} for TCP, one file in the page cache. Loopback, NFS 3 over RPC-over-RDMA 1, wherever the \
          system puts both ends, CRC on, release build, {} s for each cell, medians of {rounds} rounds. The client is \
          one process with {CLIENT_THREADS} threads at most; all connections together have {SMALL_CALLS} calls of \
-         4 KiB under way, or {LARGE_CALLS} of 1 MiB, and each has one at least. Each cell shows READ of 4 KiB in calls a \
-         second, READ of 1 MiB in MiB/s, and the server's memory afterwards.\n\n| connections |",
+         4 KiB under way, or {LARGE_CALLS} of 1 MiB, and each has one at least. The limit has one thread at each end, \
+         which waits with tokio. Each cell shows READ of 4 KiB in calls a second (in brackets: the share of the limit), \
+         READ of 1 MiB in MiB/s, and the server's memory afterwards.\n\n| connections | limit |",
         crowd.machine, crowd.congestion, crowd.seconds,
     );
     THREADS.iter().for_each(|threads| {
         let _ = write!(out, " {threads} thread{} |", if *threads == 1 { "" } else { "s" });
     });
-    let _ = write!(out, "\n|---{}|\n", "|---".repeat(THREADS.len()));
+    let _ = write!(out, "\n|---|---{}|\n", "|---".repeat(THREADS.len()));
     for (number, connections) in CONNECTIONS.iter().enumerate() {
-        let _ = write!(out, "| {connections} |");
+        let limit = crowd.limit.get(number).and_then(|samples| median(samples.iter().map(|sample| sample.ops_per_s)));
+        let _ = match limit {
+            Some(limit) => write!(out, "| {connections} | {}/s |", thousands(limit)),
+            None => write!(out, "| {connections} | not measured |"),
+        };
         for cell in crowd.rows.iter().filter_map(|cells| cells.get(number)) {
             let small = median(cell.small.iter().map(|sample| sample.ops_per_s)).unwrap_or_default();
             let large = median(cell.large.iter().map(|sample| sample.mib_per_s)).unwrap_or_default();
             let resident = median(cell.resident_kib.iter().map(|kib| *kib as f64)).unwrap_or_default();
-            let _ = write!(out, " {}/s, {} MiB/s, {:.0} MiB |", thousands(small), thousands(large), resident / 1024.0);
+            let share = limit.map_or_else(String::new, |limit| format!(" ({:.2})", small / limit));
+            let (small, large) = (thousands(small), thousands(large));
+            let _ = write!(out, " {small}/s{share}, {large} MiB/s, {:.0} MiB |", resident / 1024.0);
         }
         out.push('\n');
     }
@@ -117,15 +150,17 @@ pub(super) mod tests {
 
     pub(in crate::figures) fn crowd() -> Crowd {
         let sample = Sample { ops_per_s: 100_000.0, mib_per_s: 2048.0, ..Sample::default() };
+        let twice = Sample { ops_per_s: 200_000.0, ..Sample::default() };
         let cell = Cell { small: vec![sample.clone(); 3], large: vec![sample; 3], resident_kib: vec![10 << 10; 3] };
         let rows = vec![vec![cell; CONNECTIONS.len()]; THREADS.len()];
-        Crowd { machine: Machine::default(), congestion: "cubic".into(), seconds: 1.0, rows }
+        let limit = vec![vec![twice; 3]; CONNECTIONS.len()];
+        Crowd { machine: Machine::default(), congestion: "cubic".into(), seconds: 1.0, rows, limit }
     }
 
     #[test]
     fn a_line_has_a_cell_for_each_number_of_threads() {
-        let cell = "100,000/s, 2,048 MiB/s, 10 MiB |";
-        let line = format!("| 256 | {cell} {cell} {cell}");
+        let cell = "100,000/s (0.50), 2,048 MiB/s, 10 MiB |";
+        let line = format!("| 256 | 200,000/s | {cell} {cell} {cell}");
         let section = section(&crowd());
         assert!(section.lines().any(|told| told == line), "{section}");
     }

@@ -58,6 +58,9 @@ pub(super) struct Limits {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 struct Rounds {
     limit: Vec<Sample>,
+    /// The limit for blocks where the end with the file works as a server has to (`--as-server`).
+    #[serde(default)]
+    as_server: Vec<Sample>,
     /// In the order of the ways.
     ways: Vec<Vec<Sample>>,
 }
@@ -68,7 +71,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
     fs::create_dir(&export)?;
     // The server may run as root, but clients may not act as root: everybody must be able to write here.
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
-    let empty = Rounds { limit: Vec::new(), ways: vec![Vec::new(); WAYS.len()] };
+    let empty = Rounds { ways: vec![Vec::new(); WAYS.len()], ..Rounds::default() };
     let mut rows = vec![empty; LINES.len()];
     let progress = ProgressBar::new((rounds * LINES.len()) as u64);
     for _ in 0..rounds {
@@ -102,6 +105,10 @@ fn round(
             limit.push("--apart".into());
         }
         row.limit.push(one(program, &limit)?);
+        if line.block == Some(MIB) {
+            limit.push("--as-server".into());
+            row.as_server.push(one(program, &limit)?);
+        }
         let _pinned = line.place.is_apart().then(|| Pinned::to(1)).transpose()?;
         for (way, samples) in WAYS.iter().zip(&mut row.ways) {
             samples.push(line.measure(program, &server.url_of(way.tcp, way.query), Some(server.pid()), seconds)?);
@@ -127,6 +134,18 @@ pub(super) fn section(limits: &Limits) -> String {
         Row { label: line.told(), line, cells }
     });
     out += &tables(&columns, &rows.collect::<Vec<_>>(), limits.seconds);
+    let blocks = LINES.iter().zip(&limits.rows).filter(|(_, row)| !row.as_server.is_empty());
+    let rows = blocks.map(|(line, row)| {
+        let cells = std::iter::once(&row.as_server).chain(&row.ways).map(Vec::as_slice).collect();
+        Row { label: line.told(), line, cells }
+    });
+    let rows: Vec<_> = rows.collect();
+    if !rows.is_empty() {
+        out += "\nThe same beside a limit that works as a server has to (`--as-server`): it handles each block whole, in \
+                memory of its own for each call, and writes on a second thread. The shares are of this limit:\n\n";
+        let columns: Vec<&str> = std::iter::once("limit as a server").chain(WAYS.map(|way| way.told)).collect();
+        out += &tables(&columns, &rows, limits.seconds);
+    }
     out
 }
 
@@ -143,8 +162,13 @@ pub(super) mod tests {
             server_cpu_s: Some(0.5),
             ..Sample::default()
         };
-        let row = Rounds { limit: vec![sample(1.0); 3], ways: vec![vec![sample(0.5); 3]; WAYS.len()] };
-        Limits { machine: Machine::default(), congestion: "cubic".into(), seconds: 1.0, rows: vec![row; LINES.len()] }
+        let row = |line: &Line| Rounds {
+            limit: vec![sample(1.0); 3],
+            as_server: if line.block == Some(MIB) { vec![sample(0.8); 3] } else { Vec::new() },
+            ways: vec![vec![sample(0.5); 3]; WAYS.len()],
+        };
+        let rows = LINES.iter().map(row).collect();
+        Limits { machine: Machine::default(), congestion: "cubic".into(), seconds: 1.0, rows }
     }
 
     #[test]
@@ -153,12 +177,18 @@ pub(super) mod tests {
         for begin in [
             "| READ 1 MiB, depth 8, MiB/s | 2,048 | 1,024 (0.50) |",
             "| READ 1 MiB, depth 8 | 0.25 | 0.50 |",
+            "| READ 1 MiB, depth 8, MiB/s | 1,638 | 1,024 (0.62) |",
             "| GETATTR, depth 32, calls/s | 100,000 | 50,000 (0.50) |",
             "| NULL, depth 1, one processor, us | 10.0 | 20.0 (2.00) |",
         ] {
             assert!(section.lines().any(|line| line.starts_with(begin)), "{begin}\n{section}");
         }
         assert!(!section.contains("not measured"));
+        let before = Limits {
+            rows: limits().rows.into_iter().map(|row| Rounds { as_server: vec![], ..row }).collect(),
+            ..limits()
+        };
+        assert!(!super::section(&before).contains("as a server"), "measured before that limit was there");
     }
 
     #[test]

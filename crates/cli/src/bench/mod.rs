@@ -98,9 +98,14 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FILE", requires = "op",
         conflicts_with_all = ["url", "baseline", "versions", "overwrite", "server_pid", "capture"])]
     limit: Option<PathBuf>,
-    /// With --limit and answers of at most 16 KiB: how both ends wait for messages [default: read]
+    /// With --limit and answers of at most 16 KiB: how both ends wait for messages [default: read; with more than one
+    /// connection: tokio]
     #[arg(long, value_name = "HOW", requires = "limit")]
     waits: Option<Waits>,
+    /// With --limit, blocks of more than 16 KiB and --op write: the end that has the file works as a server has to. It
+    /// reads or receives each block whole, into memory of its own for each call under way, and a second thread writes
+    #[arg(long, requires = "limit")]
+    as_server: bool,
     /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and
     /// replies of 512 bytes to 64 KiB in which RDMA can place nothing directly, and directory listings with room for as
     /// many bytes. Over both versions, compare NFS 3 with NFS 4.2: a file's attributes, and READ and WRITE of 4 KiB, 64
@@ -194,8 +199,17 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     }
     check(args)?;
     if let (Some(file), Some(op)) = (&args.limit, args.op) {
-        let waits = args.waits.unwrap_or_default();
-        let work = limit::Work { op, block: block as usize, depth: args.depth as usize, waits };
+        let connections = args.connections;
+        // A thread that waits in one connection's system call would not hear of the others.
+        let waits = args.waits.unwrap_or(if connections > 1 { Waits::Tokio } else { Waits::Read });
+        let work = limit::Work {
+            op,
+            block: block as usize,
+            depth: args.depth as usize,
+            waits,
+            connections,
+            as_server: args.as_server,
+        };
         return match args.limit_peer {
             Some(address) => limit::peer(address, file, work, args.cpu),
             None => limit::measure(file, work, args.seconds.unwrap_or(TIME), args.apart)?.print(args.json),

@@ -4,7 +4,7 @@
 //!
 //! It is not a proven ceiling: two threads at each end can pass it. Requests have 128 bytes, and so have the answers of
 //! calls that bring no data; small answers have one CRC, larger blocks are in frames ([`frame`]). For small calls the
-//! ends can also wait as a server of many connections has to ([`wire`]).
+//! ends can also wait as a server of many connections has to ([`wire`]), and have many connections.
 
 mod frame;
 mod peer;
@@ -28,6 +28,7 @@ use std::{
     path::Path,
     time::{Duration, Instant},
 };
+use tokio::task::JoinSet;
 pub(super) use wire::Waits;
 use wire::Wire;
 
@@ -55,6 +56,10 @@ pub(super) struct Work {
     pub(super) depth: usize,
     /// How both ends of small calls wait.
     pub(super) waits: Waits,
+    /// How many connections both ends have, each with calls of its own.
+    pub(super) connections: u64,
+    /// Whether the end that has the file handles blocks as a server has to ([`peer`]).
+    pub(super) as_server: bool,
 }
 
 impl Work {
@@ -94,25 +99,34 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
         work.waits == Waits::Read || work.is_small(),
         "--waits works with blocks of at most {SMALL} bytes only, and not with --op write"
     );
+    ensure!(
+        work.connections == 1 || work.is_small() && work.waits == Waits::Tokio,
+        "more than one connection works with --waits tokio and blocks of at most {SMALL} bytes only, and not with --op \
+         write"
+    );
+    ensure!(
+        !(work.as_server && work.is_small()),
+        "--as-server works with --op write, and with blocks of more than {SMALL} bytes, only"
+    );
     let (_, size) = open(path, work)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;
     // Connections inherit this from their listener.
     set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
     listener.set_nonblocking(true)?;
     let (at, block, depth) = (listener.local_addr()?.to_string(), work.block.to_string(), work.depth.to_string());
-    let waits = work.waits.name();
-    let more = ["--op", work.op.name(), "--block", &block, "--depth", &depth, "--waits", waits, "--limit-peer", &at];
-    let more = more.map(OsStr::new);
-    let arguments: Vec<_> = [OsStr::new("--limit"), path.as_os_str()].into_iter().chain(more).collect();
+    let (waits, connections) = (work.waits.name(), work.connections.to_string());
+    let work_of_both = ["--op", work.op.name(), "--block", &block, "--depth", &depth, "--waits", waits];
+    let as_server = work.as_server.then_some("--as-server");
+    let more = work_of_both.into_iter().chain(["--connections", &connections, "--limit-peer", &at]).chain(as_server);
+    let arguments: Vec<_> = [OsStr::new("--limit"), path.as_os_str()].into_iter().chain(more.map(OsStr::new)).collect();
     let mut peer = start_peer(&arguments, apart)?;
     let meter = CpuMeter::new(Some(peer.0.id()))?;
-    let stream = accept(&listener, &mut peer.0)?;
+    let streams = (0..work.connections).map(|_| accept(&listener, &mut peer.0)).collect::<Result<Vec<_>>>()?;
     let (begin, cpu) = (Instant::now(), meter.start()?);
-    let (asks, started) = (vec![0; REQUEST * work.depth], vec![begin; work.depth]);
-    let mut asking = Asking { work, size, at: 0, asks, started };
-    let sample = match work.is_small() {
-        true => wire::run(async { asking.small(Wire::new(stream, work.waits)?, begin + time).await })?,
-        false => asking.large(&stream, begin + time)?,
+    let sample = match (<[TcpStream; 1]>::try_from(streams), work.is_small()) {
+        (Ok([stream]), true) => wire::run(small(stream, work, size, begin + time))?,
+        (Ok([stream]), false) => Asking::new(work, size).large(&stream, begin + time)?,
+        (Err(streams), _) => wire::run(many(streams, work, size, begin + time))?,
     };
     let elapsed = begin.elapsed();
     let (cpu_s, server_cpu_s) = cpu.elapsed(&meter)?;
@@ -124,7 +138,33 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
     };
     let block = work.op.moves_data().then_some(u32::try_from(work.block)?);
     let depth = work.depth as u64;
-    Ok(Report { op, block, depth, elapsed, sample, cpu_s, server_cpu_s, rpcrdma: None, nfs: None, connections: 1 })
+    Ok(Report {
+        op,
+        block,
+        depth,
+        elapsed,
+        sample,
+        cpu_s,
+        server_cpu_s,
+        rpcrdma: None,
+        nfs: None,
+        connections: work.connections,
+    })
+}
+
+/// Small calls over one connection.
+async fn small(stream: TcpStream, work: Work, size: u64, end: Instant) -> Result<Sample> {
+    Asking::new(work, size).small(Wire::new(stream, work.waits)?, end).await
+}
+
+/// Small calls over all connections at the same time.
+async fn many(streams: Vec<TcpStream>, work: Work, size: u64, end: Instant) -> Result<Sample> {
+    let mut asking: JoinSet<_> = streams.into_iter().map(|stream| small(stream, work, size, end)).collect();
+    let mut all = Sample::new();
+    while let Some(sample) = asking.join_next().await {
+        all.add(sample??)?;
+    }
+    Ok(all)
 }
 
 /// The end that asks.
@@ -140,6 +180,11 @@ struct Asking {
 }
 
 impl Asking {
+    fn new(work: Work, size: u64) -> Self {
+        let (asks, started) = (vec![0; REQUEST * work.depth], vec![Instant::now(); work.depth]);
+        Self { work, size, at: 0, asks, started }
+    }
+
     /// Writes the next request into its place.
     fn ask(&mut self, number: usize) {
         let request = &mut self.asks[number % self.work.depth * REQUEST..][..REQUEST];

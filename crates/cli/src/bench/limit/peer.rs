@@ -1,4 +1,9 @@
 //! The end that answers.
+//!
+//! It reads and sends a block, or receives and writes it, in pieces that stay in the processor's caches. A server of NFS
+//! cannot do all of that: it has to know that a READ succeeds before it answers (over RDMA, before its last word), it
+//! has memory for each call that it has taken, and a thread that writes may sleep, which must not keep others from being
+//! served. `--as-server` does the same.
 
 use super::{
     ANSWER, CRC, REQUEST, SEND_BUFFER, Work, frame, open,
@@ -8,12 +13,16 @@ use crate::bench::{Op, affinity::stay_on};
 use anyhow::{Context, Result};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use std::{
+    collections::VecDeque,
     fs::File,
     io::{IoSlice, Read, Write},
     net::{SocketAddr, TcpStream},
     os::unix::fs::FileExt,
     path::Path,
+    sync::{Arc, mpsc},
+    thread,
 };
+use tokio::task::JoinSet;
 
 /// The bytes that are read and sent, or received and written, at a time: frames of about 256 KiB.
 const PIECE: usize = 4 * frame::PAYLOAD;
@@ -22,13 +31,33 @@ const PIECE: usize = 4 * frame::PAYLOAD;
 pub(in crate::bench) fn peer(address: SocketAddr, path: &Path, work: Work, cpu: Option<usize>) -> Result<()> {
     cpu.map(stay_on).transpose()?;
     let (file, _) = open(path, work)?;
+    let streams = (0..work.connections).map(|_| connect(address)).collect::<Result<Vec<_>>>()?;
+    match (<[TcpStream; 1]>::try_from(streams), work.is_small()) {
+        (Ok([stream]), true) => wire::run(async { small(Wire::new(stream, work.waits)?, &file, work).await }),
+        (Ok([stream]), false) if work.as_server => as_server(&stream, &file, work),
+        (Ok([stream]), false) => large(stream, &file, work),
+        (Err(streams), _) => wire::run(many(streams, Arc::new(file), work)),
+    }
+}
+
+fn connect(address: SocketAddr) -> Result<TcpStream> {
     let stream = TcpStream::connect(address)?;
     stream.set_nodelay(true)?;
     set_socket_send_buffer_size(&stream, SEND_BUFFER)?;
-    match work.is_small() {
-        true => wire::run(async { small(Wire::new(stream, work.waits)?, &file, work).await }),
-        false => large(stream, &file, work),
+    Ok(stream)
+}
+
+/// Answers small calls over all connections.
+async fn many(streams: Vec<TcpStream>, file: Arc<File>, work: Work) -> Result<()> {
+    let answering = streams.into_iter().map(|stream| {
+        let file = file.clone();
+        async move { small(Wire::new(stream, work.waits)?, &file, work).await }
+    });
+    let mut answering: JoinSet<_> = answering.collect();
+    while let Some(ended) = answering.join_next().await {
+        ended??;
     }
+    Ok(())
 }
 
 fn place(request: &[u8]) -> Result<u64> {
@@ -89,4 +118,40 @@ fn large(mut stream: TcpStream, file: &File, work: Work) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The same as a server has to: each block whole, in memory of its own for each call that is under way, and written by a
+/// second thread.
+fn as_server(mut stream: &TcpStream, file: &File, work: Work) -> Result<()> {
+    let mut request = [0; REQUEST];
+    let mut rooms: VecDeque<_> = (0..work.depth).map(|_| vec![0; work.block]).collect();
+    if work.op != Op::Write {
+        while stream.read_exact(&mut request).is_ok() {
+            rooms.rotate_left(1);
+            file.read_exact_at(&mut rooms[0], place(&request)?)?;
+            frame::send(stream, &[], &rooms[0])?;
+        }
+        return Ok(());
+    }
+    let (to_writer, blocks) = mpsc::channel::<(Vec<u8>, u64)>();
+    let (give_back, given_back) = mpsc::channel();
+    thread::scope(|scope| {
+        let writer = scope.spawn(move || -> Result<()> {
+            for (octets, at) in blocks {
+                file.write_all_at(&octets, at)?;
+                // First, because the other end may then send another block.
+                give_back.send(octets).context("the thread that receives has ended")?;
+                (&mut &*stream).write_all(&[0; ANSWER])?;
+            }
+            Ok(())
+        });
+        while stream.read_exact(&mut request).is_ok() {
+            rooms.extend(given_back.try_iter());
+            let mut room = rooms.pop_front().context("the other end has more blocks under way than it said")?;
+            frame::receive(stream, &mut room)?;
+            to_writer.send((room, place(&request)?)).context("the thread that writes has ended")?;
+        }
+        drop(to_writer);
+        writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
