@@ -91,7 +91,8 @@ impl Nfs3 {
         loop {
             let mut outcome = self.exchange(call, None).await?;
             retransmitted |= outcome.retransmitted;
-            if outcome.answer.status() != Status::JUKEBOX || !patience.wait(&*self.clock).await {
+            let status = outcome.answer.status();
+            if status != Status::JUKEBOX || !patience.wait_after(status, &*self.clock).await {
                 outcome.retransmitted = retransmitted;
                 return Ok(outcome);
             }

@@ -94,6 +94,28 @@ impl Client {
     }
 
     /// Calls `procedure` with encoded arguments; `results` says how large its results can be.
+    ///
+    /// Data that RDMA may place directly are items: of the arguments by [`Encoder::item`], of the results by an
+    /// [`ItemRoom`] for each. The service reads and writes them in the same way.
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use rpcrdma_oncrpc::{CallError, Client, ItemRoom, ReplyShape};
+    /// use rpcrdma_xdr::{Encoder, ItemData};
+    ///
+    /// /// Sends data, and gets at most `most` bytes back, both placed directly where the transport can.
+    /// async fn echo(client: &Client, data: Bytes, most: usize) -> Result<ItemData, CallError> {
+    ///     let mut arguments = Encoder::new();
+    ///     arguments.item(data);
+    ///     // The largest results have a length word, and padding up to a multiple of four.
+    ///     let max_len = 4 + most.next_multiple_of(4);
+    ///     let shape = ReplyShape { max_len, items: [ItemRoom::new(most)].into_iter().collect() };
+    ///     let mut results = client.call(1, arguments.finish(), shape).await?;
+    ///     let data = results.decoder.item(most)?;
+    ///     results.decoder.finish()?;
+    ///     Ok(data)
+    /// }
+    /// ```
     pub fn call(&self, procedure: u32, args: Payload, results: ReplyShape) -> Call {
         self.send(procedure, args, results, false)
     }
@@ -128,6 +150,9 @@ impl Client {
     }
 
     /// Calls a procedure whose arguments and results have nothing that may be placed directly.
+    ///
+    /// `max_results` is the room for the results: the most bytes that they take when encoded, with length words and
+    /// padding. RPC-over-RDMA prepares for so many. Larger results may come nevertheless; if they do not, the call fails.
     ///
     /// # Errors
     /// The errors of [`Call`], and malformed results.

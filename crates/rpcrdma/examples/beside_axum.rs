@@ -14,7 +14,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let client = Arc::new(Client::connect(&url).await?);
     let page = async move |Path(name): Path<String>| {
-        client.read(&name).await.map_err(|error| (StatusCode::NOT_FOUND, format!("{error:#}\n")))
+        client.read(&name).await.map_err(|error| {
+            let status = if error.is_absent() { StatusCode::NOT_FOUND } else { StatusCode::BAD_GATEWAY };
+            (status, format!("{error:#}\n"))
+        })
     };
     let web = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("pages at http://{}/", web.local_addr()?);

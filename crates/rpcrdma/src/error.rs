@@ -61,6 +61,11 @@ impl Error {
         }
     }
 
+    /// Whether a server says that a file or a name does not exist.
+    pub fn is_absent(&self) -> bool {
+        self.find::<rpcrdma_nfs_client::Error>().is_some_and(rpcrdma_nfs_client::Error::is_absent)
+    }
+
     /// The first error of a type in the chain, from the outermost on: [`std::io::Error`], or an error of a crate below.
     pub fn find<T: StdError + 'static>(&self) -> Option<&T> {
         match &*self.0 {

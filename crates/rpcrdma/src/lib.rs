@@ -29,8 +29,11 @@
 //! # }
 //! ```
 //!
-//! `rpcrdma ls nfs://SERVER/` lists it, and so does [`Client`]. [`serve_until`](server::Builder::serve_until) stops
-//! when a future completes; [`start`](server::Builder::start) returns a handle, whose
+//! `rpcrdma ls nfs://SERVER/` lists it, and so does [`Client`]. If root runs the server, a client's root is nobody: it
+//! can write only where everybody can.
+//!
+//! `serve` never stops. [`serve_until`](server::Builder::serve_until) stops when a future completes, such as
+//! `async { drop(tokio::signal::ctrl_c().await) }` at Ctrl-C; [`start`](server::Builder::start) returns a handle, whose
 //! [`shutdown`](server::Running::shutdown) stops it. [`allow`](server::Builder::allow) names the networks that are
 //! served, [`tcp`](server::Builder::tcp) an address for plain TCP, and [`Options`](server::Options) has all the rest:
 //! Kerberos, memory, threads, limits, metrics. The program is `serve_directory.rs`.
@@ -123,7 +126,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! The program is `read_write.rs`. [`Client::files`] has the rest: directories, links, locks, attributes, copies.
+//! The program is `read_write.rs`. [`Client::files`] has the rest: directories, links, locks, attributes, copies. Print
+//! an error with `{:#}` to see its causes; [`Error::is_absent`] says whether the file is missing.
 //!
 //! # A service of one's own
 //!
@@ -144,7 +148,7 @@
 //! let server = Server::builder().service(greeter).listen(([127, 0, 0, 1], 0)).start().await?;
 //!
 //! let client = service::connect(server.addresses(Spoken::Rdma)[0], GREETER).await?;
-//! // The last argument is the room for the results, in bytes.
+//! // The last argument is the room for the results: the most bytes that they take.
 //! let greeting: String = client.call_inline(GREET, "world", 100).await?;
 //! assert_eq!(greeting, "hello, world");
 //! server.shutdown().await;
@@ -155,9 +159,9 @@
 //!
 //! # The transport over other providers
 //!
-//! [`Options::fabric`](server::Options::fabric) and [`client::Options::fabric`] take any [`Fabric`](fabric::Fabric) in
-//! place of iWARP. [`transport`] is the layer below: one connection, its server and its client, without threads and
-//! sockets of its own.
+//! [`Options::fabric`](server::Options::fabric) and [`client::Options::fabric`] take any [`Fabric`](fabric::Fabric) of
+//! the real world in place of iWARP. The simulated one, whose time passes only while it runs, needs [`transport`], the
+//! layer below: one connection, its server and its client, without threads and sockets of its own.
 //!
 //! ```
 //! use rpcrdma::{
@@ -204,7 +208,9 @@
 //!
 //! The program is `two_providers.rs`, which runs these calls over iWARP and over a simulated fabric. For iWARP,
 //! `env` is `rpcrdma::env::tokio_env()?`, and the fabric of both ends is `rpcrdma::iwarp::Iwarp::new(env, config)`. For
-//! the simulated one, `rpcrdma_sim::World` has the environment, and a fabric for each host.
+//! the simulated one, `rpcrdma_sim::World` (`rpcrdma-sim = { path = "../rpcrdma/crates/sim" }`) has the environment, and
+//! a fabric for each host; call its `block_on` outside a tokio runtime. A server of many connections accepts in a loop,
+//! and spawns `accept` and the driver for each.
 //!
 //! # Next to a web server
 //!
@@ -219,7 +225,10 @@
 //! let client = Arc::new(Client::connect(&format!("nfs://{}/", files.addresses(Spoken::Rdma)[0])).await?);
 //!
 //! let page = async move |Path(name): Path<String>| {
-//!     client.read(&name).await.map_err(|error| (StatusCode::NOT_FOUND, format!("{error:#}\n")))
+//!     client.read(&name).await.map_err(|error| {
+//!         let status = if error.is_absent() { StatusCode::NOT_FOUND } else { StatusCode::BAD_GATEWAY };
+//!         (status, format!("{error:#}\n"))
+//!     })
 //! };
 //! let web = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
 //! let stop = async { drop(tokio::signal::ctrl_c().await) };

@@ -4,7 +4,7 @@ use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_fabric::{Capabilities, Fencing, HandleScope};
 use std::time::Duration;
 
-/// A simulated host's provider.
+/// What a simulated host's provider can do, and what goes wrong with it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SimConfig {

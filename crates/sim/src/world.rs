@@ -99,9 +99,12 @@ impl World {
 
     /// Runs the world until `future` is done.
     ///
+    /// Call it outside a tokio runtime, from an ordinary `fn main` or test. Within one, `tokio::select!` and tokio's
+    /// channels count what they do, and after some time pretend that they must wait: the world takes that for a
+    /// standstill.
+    ///
     /// # Panics
-    /// If nothing can run any more, or if tasks keep waking each other while time stands still. The message contains
-    /// the seed.
+    /// If nothing can run any more, or if tasks keep waking each other while time stands still. The seed is printed.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         match self.try_block_on(future) {
             Ok(output) => output,

@@ -54,19 +54,21 @@ impl std::fmt::Debug for Reverse {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
-    /// Credits to ask for: the most calls under way.
+    /// Credits to ask for: the most calls under way ([`DEFAULT_CREDITS`], 64).
     pub credits: u32,
-    /// The largest Send in each direction, in bytes.
+    /// The largest Send in each direction, in bytes ([`DEFAULT_INLINE_BYTES`], 4096).
     pub inline_bytes: u32,
-    /// The largest message of a call or reply, in bytes.
+    /// The largest message of a call or reply, in bytes ([`DEFAULT_MAX_MESSAGE_BYTES`], 1 MiB and 64 KiB).
     pub max_message: usize,
-    /// RDMA Reads of the server that the client serves at a time.
+    /// RDMA Reads of the server that the client serves at a time ([`DEFAULT_READS`], 16).
     pub ird: u16,
-    /// For how long the client tries to replace a lost connection.
+    /// For how long the client tries to replace a lost connection (120 seconds).
     pub outage: Duration,
-    /// The same, if the server ends the connections that it accepts and has never answered anything on one.
+    /// For how long it tries if the server ends the connections that it accepts and has never answered anything on one
+    /// (10 seconds).
     pub first_answer: Duration,
-    /// The same, if some program accepts connections, and then neither sets them up nor answers.
+    /// For how long it tries if some program accepts connections, and then neither sets them up nor answers (30
+    /// seconds).
     pub first_sign: Duration,
     /// The users' name of the service that the server should speak, for errors.
     pub service: &'static str,
@@ -154,13 +156,13 @@ impl ClientOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServerOptions {
-    /// Credits to grant to each connection: the most calls that it may have under way.
+    /// Credits to grant to each connection: the most calls that it may have under way ([`DEFAULT_CREDITS`], 64).
     pub credits: u32,
-    /// The largest Send in each direction, in bytes.
+    /// The largest Send in each direction, in bytes ([`DEFAULT_INLINE_BYTES`], 4096).
     pub inline_bytes: u32,
-    /// The largest message of a call or reply, in bytes.
+    /// The largest message of a call or reply, in bytes ([`DEFAULT_MAX_MESSAGE_BYTES`], 1 MiB and 64 KiB).
     pub max_message: usize,
-    /// RDMA Reads of the server under way at a time on one connection.
+    /// RDMA Reads of the server under way at a time on one connection ([`DEFAULT_READS`], 16).
     pub ord: u16,
     /// The most calls of the server to the client under way, in the reverse direction (RFC 8167). With zero the server
     /// makes none.
@@ -168,7 +170,7 @@ pub struct ServerOptions {
     /// Version 1: the most calls to the client that the server sends before it answers one of the client's calls;
     /// others wait. Some clients post receives for them only when they get such an answer. No limit by default.
     pub reverse_calls_between_answers: u32,
-    /// How long a peer may make no progress.
+    /// How long a peer may make no progress ([`STALL_LIMIT`], 30 seconds).
     pub stall: Duration,
     /// Limits on what a peer may ask for.
     pub limits: EngineLimits,

@@ -1,6 +1,7 @@
 //! Encodings of Rust's own types.
 
 use crate::{Decode, DecodeError, Decoder, Encode, Encoder};
+use bytes::Bytes;
 
 macro_rules! scalar {
     ($($type:ident),*) => {$(
@@ -39,6 +40,26 @@ impl Encode for str {
 impl Encode for String {
     fn encode(&self, encoder: &mut Encoder) {
         self.as_str().encode(encoder);
+    }
+}
+
+/// Bytes of variable length (`opaque<>`), shared. If you need a limit below the message's, use [`Decoder::opaque`].
+impl Encode for Bytes {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.opaque_shared(self.clone());
+    }
+}
+
+impl Decode for Bytes {
+    fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        decoder.opaque(decoder.remaining())
+    }
+}
+
+/// A reference has the encoding of the value.
+impl<T: Encode + ?Sized> Encode for &T {
+    fn encode(&self, encoder: &mut Encoder) {
+        (**self).encode(encoder);
     }
 }
 

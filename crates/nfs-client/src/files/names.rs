@@ -66,6 +66,12 @@ impl Name {
     }
 }
 
+impl AsRef<[u8]> for Name {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
 impl From<&[u8]> for Name {
     fn from(octets: &[u8]) -> Self {
         Self(Bytes::copy_from_slice(octets))

@@ -56,6 +56,7 @@ impl Inner {
             let mut reply = self.attempt(&ground, plan, ops, sink.take()).await?;
             is_repeated |= reply.is_repeated;
             let again = seen(&reply);
+            let status = reply.failed.as_ref().map_or(Status::OK, |failed| failed.status);
             let mended = match reply.failed {
                 None => Mended::No,
                 Some(_) if again => Mended::Again,
@@ -70,7 +71,7 @@ impl Inner {
                 Mended::Failed(error) => return Err(error),
                 Mended::Again if mends < MAX_MENDS => mends += 1,
                 Mended::Again => return Err(Error::Unsettled { operation: plan.purpose, times: mends }),
-                Mended::Later if patience.wait(&*self.env.clock).await => {}
+                Mended::Later if patience.wait_after(status, &*self.env.clock).await => {}
                 Mended::No | Mended::Later => {
                     reply.is_repeated = is_repeated;
                     return Ok(reply);

@@ -71,7 +71,7 @@ impl Inner {
                 Step::Next if steps < MAX_STEPS => steps += 1,
                 Step::Next => return Err(Error::Unsettled { operation: purpose, times: steps }),
                 Step::Later(error) => {
-                    if !patience.wait(&*self.env.clock).await {
+                    if !patience.wait_after(&error, &*self.env.clock).await {
                         return Err(error);
                     }
                 }

@@ -5,7 +5,11 @@
 //! If its connection is lost, a client connects again and sends its calls again. A call fails when the client could not
 //! connect for two minutes. A server that answers a NULL call is slow, not gone: a call waits for it without a limit. A
 //! program that has a limit of its own sets it with [`tokio::time::timeout`]. A program with both ends closes the
-//! client before it stops the server ([`Running::shutdown`](crate::server::Running::shutdown)).
+//! client before it stops the server ([`Running::shutdown`](crate::server::Running::shutdown)); if all exports are in
+//! memory, it need not.
+//!
+//! Tasks share a client in an [`Arc`](std::sync::Arc). [`Error::is_absent`](crate::Error::is_absent) says whether a file
+//! is missing, and `{:#}` prints an error with its causes.
 //!
 //! Examples of the types here may use the crate that defines them: `rpcrdma_nfs_client` is
 //! [`rpcrdma::nfs_client`](crate::nfs_client).

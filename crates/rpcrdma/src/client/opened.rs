@@ -148,6 +148,15 @@ impl Client {
 
     /// The entries of a directory in the server's order, without `.` and `..`.
     ///
+    /// ```no_run
+    /// # async fn f(client: &rpcrdma::Client) -> Result<(), rpcrdma::Error> {
+    /// for entry in client.list("/logs").await? {
+    ///     let path = [b"/logs/", entry.name.as_slice()].concat();
+    ///     println!("{}: {} bytes", String::from_utf8_lossy(&path), client.read(&path).await?.len());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// If the directory does not exist, or the user may not read it.
     pub async fn list(&self, path: impl AsRef<[u8]>) -> Result<Vec<Entry>> {
@@ -172,7 +181,11 @@ impl Client {
     }
 
     /// Tells the server that this client leaves. Without this call the server keeps what the client held until its
-    /// lease ends.
+    /// lease ends. If the server also restarts in that time, it waits for the client to reclaim that: nobody opens a
+    /// file in NFS 4 until its grace period is over ([`Options::grace`](crate::server::Options::grace)).
+    ///
+    /// If tasks share the client in an [`Arc`](std::sync::Arc), [`Arc::into_inner`](std::sync::Arc::into_inner) gives it
+    /// back once the others have dropped theirs.
     pub async fn close(self) {
         self.sessions.ending().end().await;
     }

@@ -35,6 +35,11 @@ impl Builder {
 
     /// Serves a directory of this machine, which clients see at `path`.
     ///
+    /// To a server that root runs, a client's root is nobody unless
+    /// [`Options::no_root_squash`](super::Options::no_root_squash) says otherwise: for such clients to write, the
+    /// directory must be writable for everybody. What must survive a restart is kept in the directory that
+    /// [`state`](Self::state) names.
+    ///
     /// Two limits of a process are the program's to look after. If it has a limit of file sizes (`ulimit -f`), it must
     /// catch or ignore SIGXFSZ: otherwise a WRITE beyond the limit ends the program. And each connection takes one of
     /// the files that the process may open (`ulimit -n`), which the program shares with the server.
@@ -58,6 +63,9 @@ impl Builder {
 
     /// Listens for RPC over RDMA on this address. May be called for several addresses; without a call the server
     /// listens on 127.0.0.1:20049. With port 0 the system chooses the port, and [`Running::addresses`] returns it.
+    ///
+    /// While version 2 or 3 of NFS is served, MOUNT also listens, on 127.0.0.1:20048 by default, and NLM and NSM on free
+    /// ports of 127.0.0.1 ([`Options::mountd`](super::Options::mountd)).
     pub fn listen(mut self, address: impl Into<SocketAddr>) -> Self {
         self.options.listen.push(address.into());
         self
@@ -75,7 +83,8 @@ impl Builder {
         self
     }
 
-    /// Keeps in this directory what must survive a restart.
+    /// Keeps in this directory what must survive a restart, such as the secret with which handles are signed, and which
+    /// clients hold something. The default is that of [`Options::state`](super::Options::state).
     pub fn state(mut self, directory: impl Into<PathBuf>) -> Self {
         self.options.state = Some(directory.into());
         self

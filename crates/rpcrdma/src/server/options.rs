@@ -68,7 +68,8 @@ pub struct Options {
     pub nfs: NfsVersions,
     /// How long a client of version 4 that does not call keeps its opens and locks; 90 seconds by default.
     pub lease: Option<Duration>,
-    /// For how long after a restart clients may reclaim opens and locks; as long as `lease` by default.
+    /// For how long after a restart clients may reclaim opens and locks; as long as `lease` by default. Until all that
+    /// held something have done so, or this time is over, other opens and locks wait.
     pub grace: Option<Duration>,
     /// Whether locks of clients also exclude programs of this machine; yes by default.
     pub host_locks: bool,

@@ -141,6 +141,14 @@ impl Recovery {
         // NFS4-8881-8.4.2.1-c: clients rely on the lease that the server announced before its restart.
         let lasts = limits.grace.max(past.lease);
         let (until, latest) = (now + lasts, now + lasts + lasts);
+        if !awaited.is_empty() {
+            tracing::info!(
+                clients = awaited.len(),
+                seconds = lasts.as_secs(),
+                "clients from before the restart may reclaim what they held in NFS version 4: for so long, or until all \
+                 have done so, others get no new open file and no lock"
+            );
+        }
         Ok(Self {
             journal: Mutex::new(journal),
             later: Mutex::default(),
