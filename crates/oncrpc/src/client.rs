@@ -152,7 +152,8 @@ impl Client {
     /// Calls a procedure whose arguments and results have nothing that may be placed directly.
     ///
     /// `max_results` is the room for the results: the most bytes that they take when encoded, with length words and
-    /// padding. RPC-over-RDMA prepares for so many. Larger results may come nevertheless; if they do not, the call fails.
+    /// padding. RPC-over-RDMA prepares for so many. Larger results may come nevertheless; if they do not, the call
+    /// fails.
     ///
     /// # Errors
     /// The errors of [`Call`], and malformed results.

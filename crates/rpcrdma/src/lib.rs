@@ -208,9 +208,9 @@
 //!
 //! The program is `two_providers.rs`, which runs these calls over iWARP and over a simulated fabric. For iWARP,
 //! `env` is `rpcrdma::env::tokio_env()?`, and the fabric of both ends is `rpcrdma::iwarp::Iwarp::new(env, config)`. For
-//! the simulated one, `rpcrdma_sim::World` (`rpcrdma-sim = { path = "../rpcrdma/crates/sim" }`) has the environment, and
-//! a fabric for each host; call its `block_on` outside a tokio runtime. A server of many connections accepts in a loop,
-//! and spawns `accept` and the driver for each.
+//! the simulated one, `rpcrdma_sim::World` (`rpcrdma-sim = { path = "../rpcrdma/crates/sim" }`) has the environment,
+//! and a fabric for each host; call its `block_on` outside a tokio runtime. A server of many connections accepts in a
+//! loop, and spawns `accept` and the driver for each.
 //!
 //! # Next to a web server
 //!

@@ -1,8 +1,9 @@
 //! Programs of one's own: what a server answers beside NFS, or instead of it, and how it is called.
 //!
 //! A [`Program`] is made of closures, whose argument and result are types with an XDR encoding: [`u32`], [`String`],
-//! [`Bytes`](crate::fs::Bytes), pairs, [`Option`]s, and types of your own that implement [`Encode`] and [`Decode`] (for a list they call
-//! [`Encoder::array`] and [`Decoder::array`], which takes a limit). [`connect`] makes a [`Client`] that calls it.
+//! [`Bytes`](crate::fs::Bytes), pairs, [`Option`]s, and types of your own that implement [`Encode`] and [`Decode`] (for
+//! a list they call [`Encoder::array`] and [`Decoder::array`], which takes a limit). [`connect`] makes a [`Client`]
+//! that calls it.
 //!
 //! ```
 //! use rpcrdma::{Server, server::Spoken, service::{self, Program}};

@@ -41,16 +41,16 @@ pub use stream::{Placed, Stream, StreamPart};
 
 /// A type with an XDR encoding.
 ///
-/// Numbers (`i32`, `u32`, `i64`, `u64`), `bool`, `()`, `str` and `String`, [`Bytes`](bytes::Bytes), pairs, `Option`, `Box`
-/// and references have one; most other types in the list below are those of NFS and its companions. A list is written
-/// with [`Encoder::array`].
+/// Numbers (`i32`, `u32`, `i64`, `u64`), `bool`, `()`, `str` and `String`, [`Bytes`](bytes::Bytes), pairs, `Option`,
+/// `Box` and references have one; most other types in the list below are those of NFS and its companions. A list is
+/// written with [`Encoder::array`].
 pub trait Encode {
     /// Appends the value to `encoder`.
     fn encode(&self, encoder: &mut Encoder);
 }
 
-/// A type that can be read from an XDR stream: the types that [`Encode`] names, but neither `str` nor references. A list
-/// is read with [`Decoder::array`], which takes a limit.
+/// A type that can be read from an XDR stream: the types that [`Encode`] names, but neither `str` nor references. A
+/// list is read with [`Decoder::array`], which takes a limit.
 pub trait Decode: Sized {
     /// Reads a value at the decoder's position.
     ///

@@ -8,8 +8,8 @@
 //! client before it stops the server ([`Running::shutdown`](crate::server::Running::shutdown)); if all exports are in
 //! memory, it need not.
 //!
-//! Tasks share a client in an [`Arc`](std::sync::Arc). [`Error::is_absent`](crate::Error::is_absent) says whether a file
-//! is missing, and `{:#}` prints an error with its causes.
+//! Tasks share a client in an [`Arc`](std::sync::Arc). [`Error::is_absent`](crate::Error::is_absent) says whether a
+//! file is missing, and `{:#}` prints an error with its causes.
 //!
 //! Examples of the types here may use the crate that defines them: `rpcrdma_nfs_client` is
 //! [`rpcrdma::nfs_client`](crate::nfs_client).

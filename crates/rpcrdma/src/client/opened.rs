@@ -184,8 +184,8 @@ impl Client {
     /// lease ends. If the server also restarts in that time, it waits for the client to reclaim that: nobody opens a
     /// file in NFS 4 until its grace period is over ([`Options::grace`](crate::server::Options::grace)).
     ///
-    /// If tasks share the client in an [`Arc`](std::sync::Arc), [`Arc::into_inner`](std::sync::Arc::into_inner) gives it
-    /// back once the others have dropped theirs.
+    /// If tasks share the client in an [`Arc`](std::sync::Arc), [`Arc::into_inner`](std::sync::Arc::into_inner) gives
+    /// it back once the others have dropped theirs.
     pub async fn close(self) {
         self.sessions.ending().end().await;
     }

@@ -64,8 +64,8 @@ impl Builder {
     /// Listens for RPC over RDMA on this address. May be called for several addresses; without a call the server
     /// listens on 127.0.0.1:20049. With port 0 the system chooses the port, and [`Running::addresses`] returns it.
     ///
-    /// While version 2 or 3 of NFS is served, MOUNT also listens, on 127.0.0.1:20048 by default, and NLM and NSM on free
-    /// ports of 127.0.0.1 ([`Options::mountd`](super::Options::mountd)).
+    /// While version 2 or 3 of NFS is served, MOUNT also listens, on 127.0.0.1:20048 by default, and NLM and NSM on
+    /// free ports of 127.0.0.1 ([`Options::mountd`](super::Options::mountd)).
     pub fn listen(mut self, address: impl Into<SocketAddr>) -> Self {
         self.options.listen.push(address.into());
         self

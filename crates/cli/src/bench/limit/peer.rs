@@ -1,9 +1,9 @@
 //! The end that answers.
 //!
-//! It reads and sends a block, or receives and writes it, in pieces that stay in the processor's caches. A server of NFS
-//! cannot do all of that: it has to know that a READ succeeds before it answers (over RDMA, before its last word), it
-//! has memory for each call that it has taken, and a thread that writes may sleep, which must not keep others from being
-//! served. `--as-server` does the same.
+//! It reads and sends a block, or receives and writes it, in pieces that stay in the processor's caches. A server of
+//! NFS cannot do all of that: it has to know that a READ succeeds before it answers (over RDMA, before its last word),
+//! it has memory for each call that it has taken, and a thread that writes may sleep, which must not keep others from
+//! being served. `--as-server` does the same.
 
 use super::{
     ANSWER, CRC, REQUEST, SEND_BUFFER, Work, frame, open,
@@ -120,8 +120,8 @@ fn large(mut stream: TcpStream, file: &File, work: Work) -> Result<()> {
     Ok(())
 }
 
-/// The same as a server has to: each block whole, in memory of its own for each call that is under way, and written by a
-/// second thread.
+/// The same as a server has to: each block whole, in memory of its own for each call that is under way, and written by
+/// a second thread.
 fn as_server(mut stream: &TcpStream, file: &File, work: Work) -> Result<()> {
     let mut request = [0; REQUEST];
     let mut rooms: VecDeque<_> = (0..work.depth).map(|_| vec![0; work.block]).collect();
