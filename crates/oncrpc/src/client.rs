@@ -96,7 +96,7 @@ impl Client {
     /// Calls `procedure` with encoded arguments; `results` says how large its results can be.
     ///
     /// Data that RDMA may place directly are items: of the arguments by [`Encoder::item`], of the results by an
-    /// [`ItemRoom`] for each. The service reads and writes them in the same way.
+    /// [`ItemRoom`](crate::ItemRoom) for each. The service reads and writes them in the same way.
     ///
     /// ```
     /// use bytes::Bytes;

@@ -13,7 +13,7 @@ use super::{
     exchange::Exchange,
     outbox::{Control, MAX_WAITING_ERRORS, Outbox, Outgoing, bare, control},
     requester::{Begun, Requester, Sending},
-    responder::{Answered, Responder, Serving},
+    responder::{Responder, Serving},
     sequence::Reassembly,
 };
 use crate::{
@@ -344,7 +344,7 @@ impl Connection {
         let at_once = self.credits.may_send() && !self.closing && self.deferred == 0 && self.takes_another();
         // Where a credit is left, all that waited was sent with the input before.
         debug_assert!(!at_once || self.outbox.is_empty() && !self.exchange.has_unsent());
-        let reply = self.responder.answer(request, answer, &mut Serving { at_once, ..serving!(self) });
+        let is_sent = self.responder.answer(request, answer, &mut Serving { at_once, ..serving!(self) });
         let deferred = if self.is_full() { 0 } else { std::mem::take(&mut self.deferred) };
         // Now the peer can continue: the next wake sets its time.
         self.resumes |= deferred > 0 && self.sequence_since.is_some();
@@ -353,13 +353,9 @@ impl Connection {
         }
         // Perhaps no reply will grant the credits that are free again.
         self.owes_grant |= (silent || deferred > 0) && self.credits.peer_is_short();
-        match reply {
-            Answered::Sent => {
-                self.owes_grant = false;
-                self.responder.requests.undrained += 1;
-            }
-            Answered::Waits(reply) => self.outbox.replies.push_back(reply),
-            Answered::Nothing => {}
+        if is_sent {
+            self.owes_grant = false;
+            self.responder.requests.undrained += 1;
         }
         self.pump_answers();
     }
@@ -455,7 +451,7 @@ impl Connection {
             self.silence.sent(now);
             match call {
                 Begun::Sent => self.owes_grant = false,
-                Begun::Waits(call) => self.advance(call),
+                Begun::Waits(call) => self.advance(*call),
             }
         }
         if self.owes_grant && !self.closing && self.credits.may_grant() {

@@ -74,7 +74,7 @@ pub(crate) enum Begun {
     /// It was sent.
     Sent,
     /// It is to be sent in parts, or waits for a credit.
-    Waits(Outgoing),
+    Waits(Box<Outgoing>),
 }
 
 impl Sending<'_> {
@@ -152,7 +152,7 @@ impl Requester {
         self.table.insert_probe(xid, message, Terms::default());
         // Other messages may wait before it.
         match self.begin(xid, false, host, sending)? {
-            Begun::Waits(outgoing) => Some(outgoing),
+            Begun::Waits(outgoing) => Some(*outgoing),
             Begun::Sent => None,
         }
     }
@@ -237,7 +237,8 @@ impl Requester {
                 entry.extra.mark = Some(sending.credits.granted());
                 Ok(Begun::Sent)
             }
-            Ok(_) => Outgoing::new(about, chunks, inline, threshold, max_gather).map(Begun::Waits),
+            Ok(_) => Outgoing::new(about, chunks, inline, threshold, max_gather)
+                .map(|outgoing| Begun::Waits(outgoing.into())),
             Err(no_room) => Err(no_room),
         };
         let Ok(begun) = begun else {

@@ -55,16 +55,6 @@ pub(crate) struct Serving<'a> {
     pub(crate) actions: &'a mut VecDeque<Action>,
 }
 
-/// What became of an answer.
-pub(crate) enum Answered {
-    /// The reply was sent.
-    Sent,
-    /// The reply waits for its turn.
-    Waits(Outgoing),
-    /// There is no reply: perhaps an error, which is in the outbox.
-    Nothing,
-}
-
 impl Serving<'_> {
     fn level(&self) -> ReverseSupport {
         match self.config.side {
@@ -130,9 +120,10 @@ impl Responder {
         pulled == Pulled::Delivered
     }
 
-    /// The service's answer, or that the driver cannot serve the call.
-    pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, serving: &mut Serving<'_>) -> Answered {
-        let Some(request) = self.requests.take(id) else { return Answered::Nothing };
+    /// The service's answer, or that the driver cannot serve the call. Returns whether the reply was sent; a reply that
+    /// was not, and an error, go to the outbox.
+    pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, serving: &mut Serving<'_>) -> bool {
+        let Some(request) = self.requests.take(id) else { return false };
         self.joined_bytes -= self.joined.remove(&id).unwrap_or(0);
         serving.credits.released();
         let reply = match answer {
@@ -141,14 +132,14 @@ impl Responder {
             Answer::NotEligible => Err(ErrorBody::BadXdr),
             // V2-7.3-c, V2-7.3-b, V2-7.4.1-a
             Answer::Unreadable => Err(ErrorBody::System),
-            Answer::Nothing => Ok(Answered::Nothing),
+            Answer::Nothing => Ok(false),
         };
-        let reply = reply.unwrap_or_else(|error| {
+        let is_sent = reply.unwrap_or_else(|error| {
             serving.outbox.error(request.xid, VERSION, error);
-            Answered::Nothing
+            false
         });
         self.requests.admit(serving.most(), serving.actions);
-        reply
+        is_sent
     }
 
     /// The peer has taken an answer.
@@ -158,8 +149,8 @@ impl Responder {
     }
 }
 
-/// Plans a reply, and sends it if that may be at once.
-fn reply(request: &Request, payload: &rpcrdma_xdr::Payload, serving: &mut Serving<'_>) -> Result<Answered, ErrorBody> {
+/// Plans a reply, and sends it if that may be at once: returns whether it is sent, or in the outbox.
+fn reply(request: &Request, payload: &rpcrdma_xdr::Payload, serving: &mut Serving<'_>) -> Result<bool, ErrorBody> {
     let carrier = Carrier {
         fixed: FIXED_OCTETS,
         // V2-4.5.4-c
@@ -204,10 +195,11 @@ fn reply(request: &Request, payload: &rpcrdma_xdr::Payload, serving: &mut Servin
         let credits = serving.credits.stamp(serving.actions);
         let send = part(&about, &chunks, inline, true, credits, max_gather, serving.scratch);
         serving.actions.push_back(send);
-        return Ok(Answered::Sent);
+        return Ok(true);
     }
     let outgoing = Outgoing::new(about, chunks, inline, threshold, max_gather).map_err(|_| ErrorBody::System)?;
-    Ok(Answered::Waits(outgoing))
+    serving.outbox.replies.push_back(outgoing);
+    Ok(false)
 }
 
 /// The error with which the call's chunks, or the call itself, are refused.
