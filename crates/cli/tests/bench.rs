@@ -146,6 +146,22 @@ fn the_limit_is_measured_of_a_file() {
     if std::thread::available_parallelism().unwrap().get() > 1 {
         assert_eq!(bench(&["--limit", file, "--op", "null", "--apart"]).len(), 1);
     }
+    let said = fails(1, ["bench", "--limit", file, "--op", "read", "--block", "1M"]);
+    assert!(said.contains("200000 bytes, fewer than a block"), "{said}");
+    let absent = scratch.path().join("absent/file");
+    let said = fails(1, ["bench", "--limit", absent.to_str().unwrap(), "--op", "read"]);
+    assert!(said.contains("absent/file"), "{said}");
+    fails(2, ["bench", "--limit", file]);
+    fails(2, ["bench", "--limit", file, "--baseline", "--op", "null"]);
+}
+
+/// `--limit` over many connections, and with an end that works as a server has to.
+#[test]
+fn the_limit_is_measured_as_a_server_works() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("file");
+    fs::write(&path, [7; 200_000]).unwrap();
+    let file = path.to_str().unwrap();
     let lines = bench(&["--limit", file, "--op", "read", "--block", "4K", "--depth", "2", "--connections", "5"]);
     assert_eq!((lines.len(), lines[0]["connections"].as_u64()), (1, Some(5)), "{lines:?}");
     for op in ["read", "write"] {
@@ -154,19 +170,12 @@ fn the_limit_is_measured_of_a_file() {
     }
     assert!(fs::read(&path).unwrap().iter().all(|octet| *octet == 7));
     let said = fails(1, ["bench", "--limit", file, "--op", "read", "--block", "4K", "--as-server"]);
-    assert!(said.contains("--as-server works with"), "{said}");
+    assert!(said.contains("--as-server works only with"), "{said}");
     for (block, waits) in [("32K", "tokio"), ("4K", "read"), ("4K", "epoll")] {
         let arguments = ["--op", "read", "--block", block, "--waits", waits, "--connections", "2"];
         let said = fails(1, ["bench", "--limit", file].into_iter().chain(arguments));
         assert!(said.contains("more than one connection") || said.contains("at most 16384 bytes"), "{said}");
     }
-    let said = fails(1, ["bench", "--limit", file, "--op", "read", "--block", "1M"]);
-    assert!(said.contains("200000 bytes, fewer than a block"), "{said}");
-    let absent = scratch.path().join("absent/file");
-    let said = fails(1, ["bench", "--limit", absent.to_str().unwrap(), "--op", "read"]);
-    assert!(said.contains("absent/file"), "{said}");
-    fails(2, ["bench", "--limit", file]);
-    fails(2, ["bench", "--limit", file, "--baseline", "--op", "null"]);
 }
 
 #[test]

@@ -43,7 +43,8 @@ impl Encode for String {
     }
 }
 
-/// Bytes of variable length (`opaque<>`), shared. If you need a limit below the message's, use [`Decoder::opaque`].
+/// Bytes of variable length (`opaque<>`). Those that were read share the memory of the message, and keep it as long as
+/// they are kept. If you need a limit below the message's, use [`Decoder::opaque`].
 impl Encode for Bytes {
     fn encode(&self, encoder: &mut Encoder) {
         encoder.opaque_shared(self.clone());

@@ -500,7 +500,7 @@ impl Connection {
         if !last {
             self.outbox.current = Some(message);
         } else if !message.is_reply() {
-            self.requester.sent(message.about().xid, self.credits.granted());
+            self.requester.sent(message.xid(), self.credits.granted());
         }
         self.send(action);
     }

@@ -93,9 +93,8 @@ impl Outgoing {
         Ok(Self { about, chunks, next: parts.pop_front(), later: parts })
     }
 
-    /// What the whole message is.
-    pub(crate) fn about(&self) -> &Sent {
-        &self.about
+    pub(crate) fn xid(&self) -> u32 {
+        self.about.xid
     }
 
     /// Whether it is a reply.

@@ -393,6 +393,15 @@ mod tests {
         assert_eq!(words(&Header::msg(5, CREDITS, false, false, chunks())), [5, 2, credits, 0, 0, 0x77, 0, 0, 0]);
         assert_eq!(words(&Header::msg(5, CREDITS, true, true, chunks())), [5, 2, credits, 0, 3, 0x77, 0, 0, 0]);
         assert_eq!(words(&Header::nomsg(5, CREDITS, true, chunks())), [5, 2, credits, 1, 1, 0x77, 0, 0, 0]);
+        for (response, more, inline) in [(false, false, true), (true, true, true), (true, false, false)] {
+            let header = match inline {
+                true => Header::msg(5, CREDITS, response, more, chunks()),
+                false => Header::nomsg(5, CREDITS, response, chunks()),
+            };
+            let mut octets = BytesMut::new();
+            Prefix::rpc(5, CREDITS, response, more, inline).encode_with(&chunks(), &mut octets);
+            assert_eq!(octets, header.to_bytes(), "from its prefix and its chunks");
+        }
         assert_eq!(words(&Header::grant(CREDITS)), [0, 2, credits, 1, 0, 0, 0, 0, 0]);
         assert_eq!(words(&Header::error(5, 3, CREDITS, ErrorBody::BadXdr)), [5, 3, credits, 4, 1, 2]);
         assert_eq!(words(&Header::connprop(5, CREDITS, false, PropertySet::default())), [5, 2, credits, 5, 0, 0]);

@@ -101,12 +101,12 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
     );
     ensure!(
         work.connections == 1 || work.is_small() && work.waits == Waits::Tokio,
-        "more than one connection works with --waits tokio and blocks of at most {SMALL} bytes only, and not with --op \
+        "more than one connection works only with --waits tokio and blocks of at most {SMALL} bytes, and not with --op \
          write"
     );
     ensure!(
         !(work.as_server && work.is_small()),
-        "--as-server works with --op write, and with blocks of more than {SMALL} bytes, only"
+        "--as-server works only with --op write, and with --op read and blocks of more than {SMALL} bytes"
     );
     let (_, size) = open(path, work)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;

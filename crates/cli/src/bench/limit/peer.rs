@@ -1,9 +1,9 @@
 //! The end that answers.
 //!
 //! It reads and sends a block, or receives and writes it, in pieces that stay in the processor's caches. A server of
-//! NFS cannot do all of that: it has to know that a READ succeeds before it answers (over RDMA, before its last word),
-//! it has memory for each call that it has taken, and a thread that writes may sleep, which must not keep others from
-//! being served. `--as-server` does the same.
+//! NFS cannot do all of that. It has to know how a READ ends before it answers; it needs memory for each call that it
+//! has accepted; and a thread that writes may wait for a disk, which must not keep other clients waiting. With
+//! `--as-server` this end works in that way.
 
 use super::{
     ANSWER, CRC, REQUEST, SEND_BUFFER, Work, frame, open,
@@ -16,7 +16,7 @@ use std::{
     collections::VecDeque,
     fs::File,
     io::{IoSlice, Read, Write},
-    net::{SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     os::unix::fs::FileExt,
     path::Path,
     sync::{Arc, mpsc},
@@ -120,38 +120,85 @@ fn large(mut stream: TcpStream, file: &File, work: Work) -> Result<()> {
     Ok(())
 }
 
-/// The same as a server has to: each block whole, in memory of its own for each call that is under way, and written by
-/// a second thread.
-fn as_server(mut stream: &TcpStream, file: &File, work: Work) -> Result<()> {
-    let mut request = [0; REQUEST];
-    let mut rooms: VecDeque<_> = (0..work.depth).map(|_| vec![0; work.block]).collect();
-    if work.op != Op::Write {
-        while stream.read_exact(&mut request).is_ok() {
-            rooms.rotate_left(1);
-            file.read_exact_at(&mut rooms[0], place(&request)?)?;
-            frame::send(stream, &[], &rooms[0])?;
-        }
-        return Ok(());
+/// The same as a server has to: each block whole, in memory of its own for each call under way; a second thread writes.
+fn as_server(stream: &TcpStream, file: &File, work: Work) -> Result<()> {
+    let rooms = (0..work.depth).map(|_| vec![0; work.block]).collect();
+    match work.op {
+        Op::Write => write_on_a_thread(stream, file, rooms),
+        _ => read_whole(stream, file, rooms),
     }
-    let (to_writer, blocks) = mpsc::channel::<(Vec<u8>, u64)>();
+}
+
+fn read_whole(mut stream: &TcpStream, file: &File, mut rooms: VecDeque<Vec<u8>>) -> Result<()> {
+    let mut request = [0; REQUEST];
+    while stream.read_exact(&mut request).is_ok() {
+        rooms.rotate_left(1);
+        file.read_exact_at(&mut rooms[0], place(&request)?)?;
+        frame::send(stream, &[], &rooms[0])?;
+    }
+    Ok(())
+}
+
+fn write_on_a_thread(mut stream: &TcpStream, file: &File, mut rooms: VecDeque<Vec<u8>>) -> Result<()> {
+    let mut request = [0; REQUEST];
+    let (to_writer, blocks) = mpsc::channel();
     let (give_back, given_back) = mpsc::channel();
     thread::scope(|scope| {
-        let writer = scope.spawn(move || -> Result<()> {
-            for (octets, at) in blocks {
-                file.write_all_at(&octets, at)?;
-                // First, because the other end may then send another block.
-                give_back.send(octets).context("the thread that receives has ended")?;
-                (&mut &*stream).write_all(&[0; ANSWER])?;
+        let writer = scope.spawn(move || {
+            let written = write_blocks(stream, file, &blocks, &give_back);
+            if written.is_err() {
+                // Both ends wait for messages: this wakes them.
+                let _ = stream.shutdown(Shutdown::Both);
             }
-            Ok(())
+            written
         });
         while stream.read_exact(&mut request).is_ok() {
             rooms.extend(given_back.try_iter());
             let mut room = rooms.pop_front().context("the other end has more blocks under way than it said")?;
-            frame::receive(stream, &mut room)?;
-            to_writer.send((room, place(&request)?)).context("the thread that writes has ended")?;
+            if frame::receive(stream, &mut room).is_err() || to_writer.send((room, place(&request)?)).is_err() {
+                // The other end has gone, or the writer has failed and says why.
+                break;
+            }
         }
         drop(to_writer);
         writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+/// Writes blocks to their places until no more come, and gives their memory back.
+fn write_blocks(
+    mut stream: &TcpStream,
+    file: &File,
+    blocks: &mpsc::Receiver<(Vec<u8>, u64)>,
+    give_back: &mpsc::Sender<Vec<u8>>,
+) -> Result<()> {
+    for (octets, at) in blocks {
+        file.write_all_at(&octets, at)?;
+        // Before the answer, because the other end may then send another block. The receiving thread may have ended.
+        let _ = give_back.send(octets);
+        stream.write_all(&[0; ANSWER])?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// The other end waits for the answer, and this end for another request.
+    #[test]
+    fn a_write_that_fails_is_told_and_keeps_no_end_waiting() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut asking = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let stream = listener.accept().unwrap().0;
+        let waiting = thread::spawn(move || {
+            frame::send(&asking, &[0; REQUEST], &[7; 100]).unwrap();
+            asking.read(&mut [0; ANSWER]).unwrap()
+        });
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let failed = write_on_a_thread(&stream, &full, VecDeque::from([vec![0; 100], vec![0; 100]])).unwrap_err();
+        assert!(format!("{failed:#}").contains("No space left"), "{failed:#}");
+        assert_eq!(waiting.join().unwrap(), 0, "the connection has ended");
+    }
 }
