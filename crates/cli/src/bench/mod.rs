@@ -103,7 +103,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "HOW", requires = "limit")]
     waits: Option<Waits>,
     /// With --limit, for writes and for reads of more than 16 KiB: the end that has the file works as a server has to.
-    /// It reads or receives each block whole, into memory of its own for each call under way, and a second thread writes
+    /// It reads or receives each block whole, into memory of its own for each call under way; a second thread writes
     #[arg(long, requires = "limit")]
     as_server: bool,
     /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and
