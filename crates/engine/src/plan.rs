@@ -3,7 +3,7 @@
 //! Owns shares of the message's bytes. Each version has its own rules for the choice: `v1/plan.rs`, `v2/plan.rs`.
 
 use bytes::Bytes;
-use rpcrdma_env::Slices;
+use rpcrdma_env::{Slices, few};
 use rpcrdma_xdr::{Part, Payload, padding};
 use smallvec::{SmallVec, smallvec};
 
@@ -45,7 +45,7 @@ impl CallPlan {
 /// The eligible items of a message and their places, the largest first.
 // V1-6.1-a, V2-4.3.2-b, V1-3.4.2-b, V2-4.3.2-a
 pub(crate) fn largest_first(message: &Payload) -> SmallVec<[(usize, &Bytes); 2]> {
-    let mut by_size: SmallVec<[(usize, &Bytes); 2]> = message.items().filter(|(_, data)| !data.is_empty()).collect();
+    let mut by_size: SmallVec<[(usize, &Bytes); 2]> = few(message.items().filter(|(_, data)| !data.is_empty()));
     by_size.sort_by_key(|(position, data)| (usize::MAX - data.len(), *position));
     by_size
 }
@@ -58,7 +58,7 @@ pub(crate) fn reduced(items: &[(usize, &Bytes)]) -> SmallVec<[Reduced; 1]> {
     let reduced = |(position, data): &(usize, &Bytes)| {
         Some(Reduced { position: u32::try_from(*position).ok()?, data: Bytes::clone(data) })
     };
-    let mut reduced: SmallVec<[Reduced; 1]> = items.iter().filter_map(reduced).collect();
+    let mut reduced: SmallVec<[Reduced; 1]> = few(items.iter().filter_map(reduced));
     reduced.sort_by_key(|reduced| reduced.position);
     reduced
 }

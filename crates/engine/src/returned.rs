@@ -5,6 +5,7 @@
 
 use crate::{PeerFault, PlacedItem, ReplyBase, ReplyParts};
 use bytes::Bytes;
+use rpcrdma_env::few;
 use rpcrdma_wire::chunk::{Lists, WriteChunk, WriteList};
 use smallvec::SmallVec;
 
@@ -51,9 +52,10 @@ impl Offered {
             // Without a list the peer wrote nothing that counts: the offered chunks are unused, and we take nothing
             // from their memory, whatever the peer has written there (V1-4.3.2.2-d).
             return match got.chunks().iter().all(WriteChunk::is_empty) {
-                true => Ok((0..self.items)
-                    .map(|k| PlacedItem { offered: offered.get(k).map_or(0, chunk_bytes), returned: 0 })
-                    .collect()),
+                true => {
+                    Ok(few((0..self.items)
+                        .map(|k| PlacedItem { offered: offered.get(k).map_or(0, chunk_bytes), returned: 0 })))
+                }
                 false => Err(PeerFault::ChunksChanged),
             };
         }

@@ -24,7 +24,7 @@ mod scratch;
 mod tokio_env;
 
 pub use clock::{Clock, Timestamp};
-pub use memory::{Allocator, Buffer, Heap, Memory, Slices};
+pub use memory::{Allocator, Buffer, Heap, Memory, Slices, few};
 pub use random::{OsRandom, Random, SeededRandom};
 pub use scratch::Scratch;
 #[cfg(feature = "tokio")]

@@ -6,7 +6,7 @@
 
 use crate::BoxFuture;
 use bytes::Bytes;
-use smallvec::SmallVec;
+use smallvec::{Array, SmallVec};
 use std::any::Any;
 
 /// Memory behind a [`Buffer`]. Its address and length never change while it lives. Dropping it returns it to its
@@ -151,6 +151,21 @@ impl std::fmt::Debug for Buffer {
 /// The bytes of one message, in their order. Most messages are a header and one more slice: these need no memory of
 /// their own.
 pub type Slices = SmallVec<[Bytes; 2]>;
+
+/// These items, of which there are usually none or one. `collect` reserves and counts, which costs more than they do.
+///
+/// ```
+/// use smallvec::SmallVec;
+/// let few: SmallVec<[u32; 1]> = rpcrdma_env::few([1, 2].into_iter().filter(|n| n % 2 == 0));
+/// assert_eq!(few[..], [2]);
+/// ```
+pub fn few<A: Array>(items: impl IntoIterator<Item = A::Item>) -> SmallVec<A> {
+    let mut few = SmallVec::new();
+    for item in items {
+        few.push(item);
+    }
+    few
+}
 
 /// The source of buffers. An implementation may make a caller wait until memory is free
 /// ([`allocate`](Allocator::allocate)); no implementation clears memory that was used before.

@@ -11,6 +11,8 @@ use rpcrdma_xdr::{DecodeError, Decoder, Encoder};
 pub const RPC_VERSION: u32 = 2;
 /// Bytes of a call's header without the bodies of credential and verifier.
 pub const CALL_HEADER_BYTES: usize = 40;
+/// The words of a call's header before the credential.
+const FIXED_WORDS: usize = 6;
 /// Bytes of a successful reply's header without the verifier's body.
 pub const REPLY_HEADER_BYTES: usize = 24;
 /// Bytes that follow the header of a reply with PROG_MISMATCH: the versions.
@@ -55,6 +57,9 @@ impl OpaqueAuth {
     }
 
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        if decoder.words(|words| *words == [AUTH_NONE, 0]).is_some() {
+            return Ok(Self::none());
+        }
         // RPC-5531-8.2-a
         Ok(Self { flavour: decoder.u32()?, body: decoder.opaque(MAX_AUTH_BODY_BYTES)? })
     }
@@ -110,9 +115,8 @@ impl CallHeader {
 
     /// The same without the verifier: what a verifier signs (RFC 2203 section 5.3.1).
     pub(crate) fn encode_to_credential(&self, encoder: &mut Encoder) {
-        for word in [self.id.xid, Word::CALL, RPC_VERSION, self.id.program, self.id.version, self.id.procedure] {
-            encoder.u32(word);
-        }
+        let CallId { xid, program, version, procedure } = self.id;
+        encoder.words([xid, Word::CALL, RPC_VERSION, program, version, procedure]);
         self.credential.encode(encoder);
     }
 
@@ -122,8 +126,13 @@ impl CallHeader {
     /// If it is not a call of this RPC version.
     pub fn decode(decoder: &mut Decoder) -> Result<Self, BadCall> {
         let silent = |error: DecodeError| if error.is_placement() { BadCall::NotEligible } else { BadCall::NotACall };
-        let xid = decoder.u32().map_err(silent)?;
-        if decoder.u32().map_err(silent)? != Word::CALL {
+        let mut together = decoder.words(|_: &[u32; FIXED_WORDS]| true).map(IntoIterator::into_iter);
+        let mut word = || match &mut together {
+            Some(words) => Ok(words.next().unwrap_or_default()),
+            None => decoder.u32(),
+        };
+        let xid = word().map_err(silent)?;
+        if word().map_err(silent)? != Word::CALL {
             return Err(BadCall::NotACall);
         }
         let reject = |rejection: Rejection| {
@@ -133,13 +142,13 @@ impl CallHeader {
             }
         };
         // RPC-5531-9-b
-        if decoder.u32().map_err(reject(Rejection::GarbageArgs))? != RPC_VERSION {
+        if word().map_err(reject(Rejection::GarbageArgs))? != RPC_VERSION {
             return Err(BadCall::Rejected {
                 xid,
                 rejection: Rejection::RpcMismatch { low: RPC_VERSION, high: RPC_VERSION },
             });
         }
-        let mut word = || decoder.u32().map_err(reject(Rejection::GarbageArgs));
+        let mut word = || word().map_err(reject(Rejection::GarbageArgs));
         let id = CallId { xid, program: word()?, version: word()?, procedure: word()? };
         // RPC-5531-8.2-b
         let credential = OpaqueAuth::decode(decoder).map_err(reject(Rejection::Auth(AuthStat::BAD_CREDENTIAL)))?;
@@ -327,6 +336,11 @@ impl ReplyHeader {
     /// # Errors
     /// If it is not a reply.
     pub fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        // Most replies begin so.
+        let usual = |words: &[u32; 6]| words[1..] == [Word::REPLY, Word::MSG_ACCEPTED, AUTH_NONE, 0, Word::SUCCESS];
+        if let Some([xid, ..]) = decoder.words(usual) {
+            return Ok(Self { xid, verifier: OpaqueAuth::none(), status: Ok(()) });
+        }
         let xid = decoder.u32()?;
         match decoder.u32()? {
             Word::REPLY => {}

@@ -7,7 +7,7 @@
 use crate::Event;
 use foldhash::HashMap;
 use rpcrdma_engine::{CallError, CallId, CallRefused, ExposeError, ReplyBase, ReplyParts, SinkPlace, v1, v2};
-use rpcrdma_env::{Allocator, BoxFuture, Buffer};
+use rpcrdma_env::{Allocator, BoxFuture, Buffer, few};
 use rpcrdma_oncrpc::{
     Anew, CallInFlight, Cancelled, GivingUp, Limits, Misuse, PendingCall, RemoteError, Reply, Request, TransportError,
     XidSource,
@@ -68,7 +68,7 @@ impl Caller {
             return PendingCall::failed(misuse.into());
         }
         let id = CallId(self.next.fetch_add(1, Ordering::Relaxed));
-        let lent = request.reply.items.iter().map(|room| room.buffer.is_some()).collect();
+        let lent = few(request.reply.items.iter().map(|room| room.buffer.is_some()));
         let (sender, reply) = oneshot::channel();
         // A driver that has ended drops the sender, and the call then fails.
         let _ = self.commands.send(Command::Call(id, request, sender));
@@ -202,12 +202,9 @@ impl Calls {
             let _ = sender.send(Err(Misuse::XidInUse { xid }.into()));
             return false;
         }
-        let rooms = request
-            .reply
-            .items
-            .into_iter()
-            .map(|item| Room { max_len: item.max_len, lent: item.buffer.is_some(), buffer: item.buffer })
-            .collect();
+        let items = request.reply.items.into_iter();
+        let rooms =
+            few(items.map(|item| Room { max_len: item.max_len, lent: item.buffer.is_some(), buffer: item.buffer }));
         let call = Call {
             xid,
             message: request.message,
@@ -258,7 +255,7 @@ impl Calls {
             xid: call.xid,
             message: call.message.clone(),
             reply_max: call.reply_max,
-            items: call.rooms.iter().map(|room| room.max_len).collect(),
+            items: few(call.rooms.iter().map(|room| room.max_len)),
             repeatable: call.repeatable,
         })
     }

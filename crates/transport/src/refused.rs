@@ -11,11 +11,12 @@
 //! only if it knows the call's XID, beginning and length.
 
 use bytes::Bytes;
+use foldhash::fast::FixedState;
 use rpcrdma_engine::Piece;
 use rpcrdma_env::Timestamp;
 use std::{
     collections::VecDeque,
-    hash::{DefaultHasher, Hasher},
+    hash::BuildHasher as _,
     net::IpAddr,
     sync::{
         Arc, Mutex, PoisonError,
@@ -46,9 +47,10 @@ pub(crate) struct Fingerprint {
 impl Fingerprint {
     /// The fingerprint of a call that begins with `head` and has so many bytes.
     pub(crate) fn new(head: &[u8], octets: usize) -> Self {
-        let mut hasher = DefaultHasher::new();
-        hasher.write(&head[..head.len().min(HEAD_OCTETS)]);
-        Self { octets, head: hasher.finish() }
+        // All threads of a server have to find the same number. It needs no secret: who can make another call with the
+        // same number can also repeat the call itself.
+        let head = FixedState::default().hash_one(&head[..head.len().min(HEAD_OCTETS)]);
+        Self { octets, head }
     }
 
     /// The fingerprint of a call that can be executed.

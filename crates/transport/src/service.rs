@@ -281,10 +281,16 @@ impl Service {
         if let Some(ready) = self.ready.pop_front() {
             return Some(ready);
         }
-        if let Poll::Ready(Some((request, outcome))) = self.executing.poll_next_unpin(cx) {
+        // An empty set would take the waker for nothing, which costs more than the rest of this step.
+        if !self.executing.is_empty()
+            && let Poll::Ready(Some((request, outcome))) = self.executing.poll_next_unpin(cx)
+        {
             return Some(Ready::Answer(request, answer(outcome)));
         }
         self.unasked = false;
+        if self.waiting.is_empty() {
+            return None;
+        }
         match self.waiting.poll_next_unpin(cx) {
             Poll::Ready(ready) => ready,
             Poll::Pending => None,

@@ -51,6 +51,8 @@ pub(crate) struct Session {
     receives: Arc<dyn Allocator>,
     receive_bytes: usize,
     env: Env,
+    /// The time that counts until the poll under way ends, once something has asked for it.
+    moment: Option<Timestamp>,
     observer: Arc<dyn Observer>,
     peer: SocketAddr,
     timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
@@ -151,6 +153,7 @@ impl Session {
             receive_bytes,
             owed_since: started,
             env,
+            moment: None,
             observer,
             peer: info.peer,
             timer: None,
@@ -183,6 +186,12 @@ impl Session {
         engine.start(now, &mut host);
     }
 
+    /// The time. A poll looks at the clock once: it handles many messages, and a look for each would cost as much as a
+    /// tenth of a small call.
+    fn now(&mut self) -> Timestamp {
+        *self.moment.get_or_insert_with(|| self.env.clock.now())
+    }
+
     /// Whether the server's version is not known yet.
     pub(crate) fn is_probing(&self) -> bool {
         self.engine.is_probing()
@@ -196,7 +205,7 @@ impl Session {
     /// Makes a call that is in the table.
     pub(crate) fn call(&mut self, id: CallId, calls: &mut Calls) {
         let Some(wanted) = calls.wanted(id) else { return };
-        let now = self.env.clock.now();
+        let now = self.now();
         let (engine, mut host) = self.host(calls);
         let made = engine.call(wanted, now, &mut host);
         if let Err(refused) = made {
@@ -268,6 +277,13 @@ impl Session {
 
     /// Works until nothing is left to do. Ready when the connection is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> Poll<Result<(), ConnectionError>> {
+        self.moment = None;
+        let polled = self.poll_now(cx, calls);
+        self.moment = None;
+        polled
+    }
+
+    fn poll_now(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> Poll<Result<(), ConnectionError>> {
         let mut handled = 0;
         loop {
             self.work(cx, calls);
@@ -362,14 +378,14 @@ impl Session {
 
     fn owe(&mut self) {
         if self.owed == 0 {
-            self.owed_since = self.env.clock.now();
+            self.owed_since = self.now();
         }
         self.owed += 1;
     }
 
     fn paid(&mut self) {
         self.owed = self.owed.saturating_sub(1);
-        self.owed_since = self.env.clock.now();
+        self.owed_since = self.now();
     }
 
     fn completed(&mut self, completion: Completion, calls: &mut Calls) {
@@ -384,7 +400,7 @@ impl Session {
                 self.untaken.sent();
                 self.engine.drained();
                 if self.engine.stats().queued > 0 {
-                    let now = self.env.clock.now();
+                    let now = self.now();
                     let (engine, mut host) = self.host(calls);
                     engine.resume(now, &mut host);
                 }
@@ -436,7 +452,7 @@ impl Session {
             }
             let Some(message) = self.arrived.pop_front() else { return };
             self.heard.messages += 1;
-            let now = self.env.clock.now();
+            let now = self.now();
             let (engine, mut host) = self.host(calls);
             engine.received(&message, now, &mut host);
             let discarded = self.engine.stats().discarded;

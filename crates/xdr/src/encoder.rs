@@ -70,6 +70,14 @@ impl Encoder {
         self.run.put_u32(value);
     }
 
+    /// Unsigned integers, one behind the other.
+    pub fn words<const N: usize>(&mut self, words: [u32; N]) {
+        self.make_room(size_of_val(&words));
+        for word in words {
+            self.run.put_u32(word);
+        }
+    }
+
     /// An integer.
     pub fn i32(&mut self, value: i32) {
         self.u32(value as u32);

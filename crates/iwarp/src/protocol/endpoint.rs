@@ -13,6 +13,7 @@
 use super::{
     fault::Fault,
     fpdu::Segmentation,
+    framed::WriteSlices,
     inbound::Inbound,
     lifecycle::{Event, Phase},
     negotiation::Agreed,
@@ -20,7 +21,7 @@ use super::{
     rx::{ReadSlices, Receiver},
     stags::Stags,
     terminate,
-    tx::{Transmitter, WriteSlices},
+    tx::Transmitter,
     writes::Refused as RefusedSegment,
 };
 use rpcrdma_env::Random;

@@ -9,6 +9,7 @@ pub mod ddp;
 mod endpoint;
 mod fault;
 pub mod fpdu;
+mod framed;
 mod inbound;
 mod lifecycle;
 pub mod mpa;
@@ -24,8 +25,9 @@ mod writes;
 
 pub use endpoint::{Endpoint, Role, Setup};
 pub use fault::{ErrorCode, Fault};
+pub use framed::WriteSlices;
 pub use lifecycle::{Event, Phase};
 pub use receive_queue::ReceiveQueue;
 pub use rx::ReadSlices;
-pub use tx::{WriteSlices, terminate_fpdu};
+pub use tx::terminate_fpdu;
 pub use writes::Refused;

@@ -194,7 +194,7 @@ impl Receiver {
         let planned: usize = self.pieces.iter().map(Piece::len).sum();
         let filled = octets >= planned;
         self.cursor = Cursor { left: octets.min(planned), piece: 0, at: 0 };
-        let result = self.run(inbound);
+        let result = self.examine(inbound);
         if self.spill.capacity() > KEPT_SPILL_OCTETS {
             self.spill = Vec::new();
         }
@@ -213,7 +213,7 @@ impl Receiver {
         self.spill.clear();
         self.spill.extend_from_slice(octets);
         self.cursor = Cursor { left: octets.len(), piece: 0, at: 0 };
-        self.run(inbound)
+        self.examine(inbound)
     }
 
     /// Shows what was read, slice by slice, before [`received`](Self::received) examines it.
@@ -237,10 +237,16 @@ impl Receiver {
         u16::from_be_bytes([self.head[0], self.head[1]]).into()
     }
 
-    fn run(&mut self, inbound: &mut Inbound) -> Result<(), Fault> {
+    fn examine(&mut self, inbound: &mut Inbound) -> Result<(), Fault> {
         while self.cursor.left > 0 {
             match self.phase {
                 Phase::Header => {
+                    if self.head_have == 0
+                        && let Some(octets) = whole(run(&self.pieces, &self.stage, &self.spill, self.cursor))
+                    {
+                        self.take_whole(octets, inbound)?;
+                        continue;
+                    }
                     let want = if self.head_want == 0 { PEEK_OCTETS } else { self.head_want };
                     self.settle(inbound);
                     let run = run(&self.pieces, &self.stage, &self.spill, self.cursor);
@@ -268,7 +274,12 @@ impl Receiver {
                     self.trailer_have += len;
                     self.advance(len);
                     if self.trailer_have == want {
-                        self.finish(want, inbound)?;
+                        let (pad, crc) = self.trailer.split_at(want - CRC_OCTETS);
+                        let carried = crc.first_chunk().copied().unwrap_or_default();
+                        if self.check_crc {
+                            self.crc.update(pad);
+                        }
+                        self.finish(carried, inbound)?;
                     }
                 }
             }
@@ -277,21 +288,50 @@ impl Receiver {
     }
 
     fn begin(&mut self, inbound: &mut Inbound) -> Result<(), Fault> {
-        let head = self.head.get(..self.head_want).unwrap_or_default();
         if self.check_crc {
             self.crc.reset();
-            self.crc.update(head);
+            self.crc.update(self.head.get(..self.head_want).unwrap_or_default());
         }
-        let header = Header::decode(head.get(LENGTH_OCTETS..).unwrap_or_default())?;
-        self.payload_octets = (self.ulpdu_octets() + LENGTH_OCTETS).saturating_sub(self.head_want);
-        self.header = Some(header);
-        let (target, at) = inbound.begin(&header, self.payload_octets)?;
-        self.trailer_have = 0;
+        let (target, at) = self.judge(inbound)?;
         self.phase = match self.payload_octets {
             0 => Phase::Trailer,
             left => Phase::Payload { target, at, left },
         };
         Ok(())
+    }
+
+    /// Judges a segment by its header: the memory into which its payload goes, and the offset there.
+    fn judge(&mut self, inbound: &mut Inbound) -> Result<(Target, usize), Fault> {
+        let header = Header::decode(self.head.get(LENGTH_OCTETS..self.head_want).unwrap_or_default())?;
+        self.payload_octets = (self.ulpdu_octets() + LENGTH_OCTETS).saturating_sub(self.head_want);
+        self.header = Some(header);
+        self.trailer_have = 0;
+        inbound.begin(&header, self.payload_octets)
+    }
+
+    /// Takes an FPDU of so many octets, all of which lie together: what the phases do one after the other, and the CRC
+    /// in one piece.
+    fn take_whole(&mut self, octets: usize, inbound: &mut Inbound) -> Result<(), Fault> {
+        let fpdu = run(&self.pieces, &self.stage, &self.spill, self.cursor).get(..octets).unwrap_or_default();
+        let header_octets = LENGTH_OCTETS + fpdu.get(LENGTH_OCTETS).map_or(0, |control| ddp::header_bytes(*control));
+        self.head_have = copy(fpdu, &mut self.head, 0, header_octets);
+        self.head_want = header_octets;
+        if self.check_crc {
+            self.crc.reset();
+            self.crc.update(fpdu.get(..octets - CRC_OCTETS).unwrap_or_default());
+        }
+        let (target, at) = self.judge(inbound)?;
+        let fpdu = run(&self.pieces, &self.stage, &self.spill, self.cursor).get(..octets).unwrap_or_default();
+        let behind = fpdu.get(header_octets..).unwrap_or_default();
+        let (payload, trailer) = behind.split_at_checked(self.payload_octets).unwrap_or_default();
+        if target != Target::Nowhere && !payload.is_empty() {
+            let place = inbound.memory(target).and_then(|memory| memory.get_mut(at..at + payload.len()));
+            place.ok_or_else(|| fenced(target))?.copy_from_slice(payload);
+        }
+        self.phase = Phase::Trailer;
+        let carried = trailer.last_chunk().copied().unwrap_or_default();
+        self.advance(octets);
+        self.finish(carried, inbound)
     }
 
     fn payload(&mut self, target: Target, at: usize, left: usize, inbound: &mut Inbound) -> Result<(), Fault> {
@@ -330,15 +370,12 @@ impl Receiver {
         Ok(())
     }
 
-    fn finish(&mut self, trailer_octets: usize, inbound: &mut Inbound) -> Result<(), Fault> {
-        let trailer = self.trailer.get(..trailer_octets).unwrap_or_default();
+    /// A segment is in its place; `carried` is the CRC that came with it.
+    fn finish(&mut self, carried: [u8; CRC_OCTETS], inbound: &mut Inbound) -> Result<(), Fault> {
         if self.check_crc {
-            let (pad, carried) = trailer.split_at(trailer.len() - CRC_OCTETS);
-            self.crc.update(pad);
             let computed = self.crc.octets();
             // MPA-5044-4.4-b
             if carried != computed {
-                let carried = carried.first_chunk().copied().unwrap_or_default();
                 return Err(Fault::Crc { carried, computed });
             }
         }
@@ -414,6 +451,14 @@ fn run<'a>(pieces: &[Piece], stage: &'a [u8], spill: &'a [u8], cursor: Cursor) -
     };
     let run = run.unwrap_or_default();
     run.get(..cursor.left).unwrap_or(run)
+}
+
+/// The length of the FPDU that `run` begins with, if `run` holds all of it and its length fits its kind of header.
+fn whole(run: &[u8]) -> Option<usize> {
+    let &[high, low, control, ..] = run else { return None };
+    let ulpdu = usize::from(u16::from_be_bytes([high, low]));
+    let octets = LENGTH_OCTETS + ulpdu + pad_bytes(ulpdu) + CRC_OCTETS;
+    (ulpdu >= ddp::header_bytes(control) && octets <= run.len()).then_some(octets)
 }
 
 /// Copies octets of `run` to `out[have..want]`, and returns how many.

@@ -1,22 +1,23 @@
 //! The transmitter: cuts messages into FPDUs and lends them as slices, with payload straight from the posted octets.
 //!
-//! It owns the posted octets until they are written. Messages leave whole, one after the other; between messages,
-//! posted work and answers to the peer's Reads take turns, so that neither starves. A message is done when its last
-//! octet has been written.
+//! It owns posted work until it is done. Messages leave whole, one after the other; between messages, posted work and
+//! answers to the peer's Reads take turns, so that neither starves. A message is done when its last octet has been
+//! written.
 
 use super::{
     crc::Crc,
     ddp::{FIRST_MSN, Header, Placement, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, UNTAGGED_OCTETS},
-    fpdu::{CRC_OCTETS, LENGTH_OCTETS, Segmentation, pad_bytes},
+    fpdu::{CRC_OCTETS, Segmentation, pad_bytes},
+    framed::{Framed, WriteSlices},
     inbound::Served,
     rdmap::{Opcode, ReadRequest},
     writes::{DoneWrites, Refused, Span},
 };
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use rpcrdma_env::Slices;
 use rpcrdma_fabric::{Completion, SendWork, Token, WorkError, WorkKind, WriteWork};
-use smallvec::{SmallVec, smallvec};
-use std::{collections::VecDeque, io::IoSlice};
+use smallvec::smallvec;
+use std::collections::VecDeque;
 
 /// Octets framed ahead at most. One write takes them all if the socket accepts them. That makes four writes per MiB:
 /// with larger writes, the octets would leave the cache between their CRC and their copy into the socket.
@@ -24,30 +25,6 @@ const MAX_FRAMED_OCTETS: usize = 256 << 10;
 /// Pieces framed ahead at most, and so slices per write: well below the system's limit of 1,024, and with 1,448-octet
 /// segments six writes per MiB.
 const MAX_PIECES: usize = 256;
-/// Slices handed to one system call at most: the call fails with more. A single segment may have more.
-const MAX_SLICES: usize = 1024;
-
-/// Slices to write: a few for a small message.
-pub type WriteSlices<'a> = SmallVec<[IoSlice<'a>; 12]>;
-/// The room of a piece of framing: a trailer and the next header, and a few octets to spare.
-const INLINE_BYTES: usize = 62;
-
-/// A run of octets to be written.
-enum Piece {
-    /// Framing.
-    Inline { octets: [u8; INLINE_BYTES], len: u8 },
-    /// Payload.
-    Shared(Bytes),
-}
-
-impl Piece {
-    fn octets(&self) -> &[u8] {
-        match self {
-            Piece::Inline { octets, len } => octets.get(..usize::from(*len)).unwrap_or_default(),
-            Piece::Shared(octets) => octets,
-        }
-    }
-}
 
 /// What to report when a message is done.
 struct Report {
@@ -102,12 +79,7 @@ pub(crate) struct Transmitter {
     queue: VecDeque<Message>,
     current: Option<Message>,
     answered_last: bool,
-    pieces: VecDeque<Piece>,
-    /// Octets of the first piece that are already written.
-    skip: usize,
-    /// Octets framed and octets written, since the connection began.
-    framed: u64,
-    written: u64,
+    framed: Framed,
     /// The positions in the stream at which messages end whose completion must be reported.
     ends: VecDeque<(u64, Report)>,
     done: DoneWrites,
@@ -123,10 +95,7 @@ impl Transmitter {
             queue: VecDeque::new(),
             current: None,
             answered_last: false,
-            pieces: VecDeque::new(),
-            skip: 0,
-            framed: 0,
-            written: 0,
+            framed: Framed::default(),
             ends: VecDeque::new(),
             done: DoneWrites::default(),
             msn: [FIRST_MSN; 3],
@@ -141,7 +110,7 @@ impl Transmitter {
 
     /// Whether nothing is left to write.
     pub(crate) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.current.is_none() && self.pieces.is_empty()
+        self.queue.is_empty() && self.current.is_none() && self.framed.is_empty()
     }
 
     pub(crate) fn send(&mut self, send: SendWork) {
@@ -167,7 +136,7 @@ impl Transmitter {
 
     /// Whether any octet was ever written.
     pub(crate) fn has_written(&self) -> bool {
-        self.written > 0
+        self.framed.written() > 0
     }
 
     pub(crate) fn read_request(&mut self, request: ReadRequest) {
@@ -186,7 +155,8 @@ impl Transmitter {
         let framed = self.ends.drain(..).map(|(_, report)| report);
         let rest = self.current.take().into_iter().chain(self.queue.drain(..)).filter_map(|m| m.report);
         let undone: Vec<Report> = framed.chain(rest).collect();
-        let guilty = refused.and_then(|refused| undone.iter().rposition(|r| r.is_refused(refused, self.written)));
+        let guilty =
+            refused.and_then(|refused| undone.iter().rposition(|r| r.is_refused(refused, self.framed.written())));
         if guilty.is_none() {
             let done = refused.and_then(|refused| self.done.refused(refused));
             events.extend(done.map(|token| failed(token, WorkKind::Write, WorkError::RemoteAccess)));
@@ -198,16 +168,21 @@ impl Transmitter {
         self.done.clear();
         self.posted = 0;
         if framed_too {
-            self.pieces.clear();
-            self.skip = 0;
+            self.framed.clear();
         }
     }
 
     /// Frames ahead.
     pub(crate) fn fill(&mut self, served: &mut VecDeque<Served>) {
-        while self.framed - self.written < MAX_FRAMED_OCTETS as u64 && self.pieces.len() < MAX_PIECES {
-            let Some(message) = self.current.take().or_else(|| self.next(served)) else { return };
-            self.current = self.frame(message);
+        while self.framed.waiting() < MAX_FRAMED_OCTETS as u64 && self.framed.pieces() < MAX_PIECES {
+            let Some(mut message) = self.current.take().or_else(|| self.next(served)) else { return };
+            if self.frame(&mut message) {
+                if let Some(report) = message.report {
+                    self.ends.push_back((self.framed.end(), report));
+                }
+            } else {
+                self.current = Some(message);
+            }
         }
     }
 
@@ -223,28 +198,29 @@ impl Transmitter {
             .map(|s| Message::new(Opcode::ReadResponse, s.sink_stag, s.sink_offset, smallvec![s.octets], None))
     }
 
-    /// Frames the next segment of `message` and returns the message if octets of it are left.
+    /// Frames the next segment of `message`. Returns whether it is the last one.
     // MPA-5044-4.1-a, DDP-5041-5.1-a, MPA-5044-4.4-b
-    fn frame(&mut self, mut message: Message) -> Option<Message> {
+    fn frame(&mut self, message: &mut Message) -> bool {
         let tagged = message.opcode.tagged();
         let most = if tagged { self.cut.tagged_octets } else { self.cut.untagged_octets };
         let len = message.left.min(most);
         let last = len == message.left;
-        let placement = self.placement(&message, last);
+        let placement = self.placement(message, last);
         let mut header = [0; UNTAGGED_OCTETS];
         let header_bytes = Header { opcode: message.opcode, last, placement }.encode(&mut header);
         let header = header.get(..header_bytes).unwrap_or_default();
         let ulpdu_octets = header_bytes + len;
         if let Some(report) = &mut message.report {
-            report.begins.get_or_insert(self.framed);
+            report.begins.get_or_insert(self.framed.end());
         }
 
         if let Some(crc) = &mut self.crc {
             crc.reset();
         }
+        let mut mark = self.framed.mark();
         // The segmentation keeps a ULPDU within what its length field can state.
-        self.framing(&(ulpdu_octets as u16).to_be_bytes(), true);
-        self.framing(header, true);
+        self.framed.copy(&(ulpdu_octets as u16).to_be_bytes());
+        self.framed.copy(header);
         let mut left = len;
         while left > 0 {
             if message.part.is_empty() {
@@ -254,27 +230,31 @@ impl Transmitter {
                 }
                 continue;
             }
-            let run = message.part.split_to(left.min(message.part.len()));
-            left -= run.len();
-            if let Some(crc) = &mut self.crc {
-                crc.update(&run);
+            let now = left.min(message.part.len());
+            left -= now;
+            let run = message.part.get(..now).unwrap_or_default();
+            if Framed::is_short(run) {
+                self.framed.copy(run);
+                message.part.advance(now);
+                continue;
             }
-            self.framed += run.len() as u64;
-            self.pieces.push_back(Piece::Shared(run));
+            if let Some(crc) = &mut self.crc {
+                crc.update(self.framed.copied_since(mark));
+                crc.update(run);
+            }
+            self.framed.share(message.part.split_to(now));
+            mark = self.framed.mark();
         }
-        self.framing([0; 3].get(..pad_bytes(ulpdu_octets)).unwrap_or_default(), true);
-        let crc = self.crc.as_ref().map_or([0; CRC_OCTETS], Crc::octets);
-        self.framing(&crc, false);
+        self.framed.copy([0; 3].get(..pad_bytes(ulpdu_octets)).unwrap_or_default());
+        let crc = self.crc.as_mut().map_or([0; CRC_OCTETS], |crc| {
+            crc.update(self.framed.copied_since(mark));
+            crc.octets()
+        });
+        self.framed.copy(&crc);
 
         message.sent += len;
         message.left -= len;
-        if !last {
-            return Some(message);
-        }
-        if let Some(report) = message.report {
-            self.ends.push_back((self.framed, report));
-        }
-        None
+        last
     }
 
     // DDP-5041-5.1-a, DDP-5041-5.2-a, RDMAP-5040-4.4-a
@@ -301,48 +281,17 @@ impl Transmitter {
         Placement::Untagged { queue, msn, offset: message.sent as u32, invalidate: message.stag }
     }
 
-    /// Appends octets of framing to the last piece if they fit, else as a new piece.
-    fn framing(&mut self, more: &[u8], covered: bool) {
-        if let Some(crc) = self.crc.as_mut().filter(|_| covered) {
-            crc.update(more);
-        }
-        self.framed += more.len() as u64;
-        if let Some(Piece::Inline { octets, len }) = self.pieces.back_mut()
-            && let Some(room) = octets.get_mut(usize::from(*len)..usize::from(*len) + more.len())
-        {
-            room.copy_from_slice(more);
-            *len += more.len() as u8;
-            return;
-        }
-        let mut octets = [0; INLINE_BYTES];
-        octets[..more.len()].copy_from_slice(more);
-        self.pieces.push_back(Piece::Inline { octets, len: more.len() as u8 });
-    }
-
     /// The slices to write next, in this order.
     pub(crate) fn slices(&self) -> WriteSlices<'_> {
-        let mut slices = WriteSlices::with_capacity(self.pieces.len().min(MAX_SLICES));
-        let mut skip = self.skip;
-        for piece in self.pieces.iter().take(MAX_SLICES) {
-            slices.push(IoSlice::new(piece.octets().get(skip..).unwrap_or_default()));
-            skip = 0;
-        }
-        slices
+        self.framed.slices()
     }
 
     /// The driver has written the first `octets` octets of the [slices](Self::slices).
     // V2-3.2.2.4-a
     pub(crate) fn written(&mut self, octets: usize, events: &mut VecDeque<Completion>) {
-        self.written += octets as u64;
-        let mut done = self.skip + octets;
-        while let Some(len) = self.pieces.front().map(|piece| piece.octets().len())
-            && done >= len
-        {
-            done -= len;
-            self.pieces.pop_front();
-        }
-        self.skip = done;
-        while let Some((_, report)) = self.ends.pop_front_if(|(end, _)| *end <= self.written) {
+        self.framed.wrote(octets);
+        let written = self.framed.written();
+        while let Some((_, report)) = self.ends.pop_front_if(|(end, _)| *end <= written) {
             self.posted = self.posted.saturating_sub(1);
             if let Some(span) = report.span {
                 self.done.add(report.token, span, report.signaled);
@@ -363,10 +312,9 @@ pub fn terminate_fpdu(fault: &super::fault::Fault, with_crc: bool) -> Option<Vec
     Some(tx.slices().iter().flat_map(|slice| slice.iter().copied()).collect())
 }
 
-const _: () = assert!(INLINE_BYTES >= LENGTH_OCTETS + UNTAGGED_OCTETS + 3 + CRC_OCTETS && INLINE_BYTES <= 255);
-
 #[cfg(test)]
 mod tests {
+    use super::super::fpdu::LENGTH_OCTETS;
     use super::*;
 
     fn drain(tx: &mut Transmitter, served: &mut VecDeque<Served>) -> Vec<u8> {
