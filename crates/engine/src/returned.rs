@@ -62,14 +62,12 @@ impl Offered {
         if got.chunks().len() != offered.len() {
             return Err(PeerFault::ChunksChanged);
         }
-        offered
-            .iter()
-            .zip(got.chunks())
-            .map(|(offered, got)| {
-                let returned = usize::try_from(written(offered, got)?).map_err(|_| PeerFault::ChunksChanged)?;
-                Ok(PlacedItem { offered: chunk_bytes(offered), returned })
-            })
-            .collect()
+        let mut items = SmallVec::new();
+        for (offered, got) in offered.iter().zip(got.chunks()) {
+            let returned = usize::try_from(written(offered, got)?).map_err(|_| PeerFault::ChunksChanged)?;
+            items.push(PlacedItem { offered: chunk_bytes(offered), returned });
+        }
+        Ok(items)
     }
 }
 

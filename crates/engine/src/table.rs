@@ -17,7 +17,7 @@ use crate::{
 };
 use bytes::Bytes;
 use foldhash::HashMap;
-use rpcrdma_env::Timestamp;
+use rpcrdma_env::{Timestamp, few};
 use rpcrdma_wire::chunk::{Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
 use rpcrdma_xdr::Payload;
 use smallvec::SmallVec;
@@ -384,7 +384,7 @@ impl<X> Exposing<'_, X> {
         self.keep(id, segment.handle);
         // The memory may be longer than the offer.
         let length = u32::try_from(octets).map_err(|_| ExposeError::Refused)?.min(segment.length);
-        Ok(WriteChunk(cut(Segment { length, ..segment }, self.segment_bytes).collect()))
+        Ok(WriteChunk(few(cut(Segment { length, ..segment }, self.segment_bytes))))
     }
 
     fn name(&mut self) -> ExposureId {

@@ -131,6 +131,7 @@ impl Connection {
             return;
         }
         let side = self.config.side;
+        let before = self.actions.len();
         match judge_by(|message| role(side, message), message) {
             Judgement::Accept { header, payload_offset } => {
                 let stream = message.slice(payload_offset.min(message.len())..);
@@ -148,7 +149,12 @@ impl Connection {
         self.silence.heard(now, self.ledger.unanswered() > 0);
         self.send_ready(now, host);
         self.ledger.settle(&mut self.actions);
-        self.closing = self.actions.iter().any(|action| matches!(action, Action::Close(_)));
+        self.closing = self.closes_since(before);
+    }
+
+    /// Whether one of the actions behind the first `before` closes the connection.
+    fn closes_since(&self, before: usize) -> bool {
+        self.actions.range(before..).any(|action| matches!(action, Action::Close(_)))
     }
 
     /// As [`Endpoint::fenced`](crate::Endpoint::fenced).
@@ -175,7 +181,9 @@ impl Connection {
 
     /// As [`Endpoint::answer`](crate::Endpoint::answer).
     pub fn answer(&mut self, request: RequestId, answer: Answer) {
+        let before = self.actions.len();
         self.responder.answer(request, answer, &mut shared!(self));
+        self.closing |= self.closes_since(before);
     }
 
     /// The latest time at which to call [`wake`](Self::wake).

@@ -4,8 +4,8 @@
 //! a client or of the file system: so clients that use different files seldom meet, and none can block another.
 
 use crate::FileId;
+use foldhash::{HashMap, fast::RandomState};
 use std::{
-    collections::{HashMap, hash_map::RandomState},
     hash::{BuildHasher, Hash},
     sync::{Mutex, PoisonError},
 };
@@ -30,7 +30,7 @@ pub(super) struct Sharded<K, V> {
 
 impl<K, V> Default for Sharded<K, V> {
     fn default() -> Self {
-        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::new() }
+        Self { shards: (0..SHARDS).map(|_| Mutex::default()).collect(), hasher: RandomState::default() }
     }
 }
 

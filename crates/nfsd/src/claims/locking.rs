@@ -260,7 +260,7 @@ impl Claims {
 
     /// Whether an owner has locked anything of a file: then CLOSE may answer NFS4ERR_LOCKS_HELD.
     pub fn has_locks(&self, file: FileKey, holder: &Holder) -> bool {
-        let files = |files: &mut std::collections::HashMap<FileKey, Arc<Mutex<FileLocks>>>| files.get(&file).cloned();
+        let files = |files: &mut foldhash::HashMap<FileKey, Arc<Mutex<FileLocks>>>| files.get(&file).cloned();
         if self.table.locks.with(&file, files).is_none() {
             return false;
         }

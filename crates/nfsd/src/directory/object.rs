@@ -11,6 +11,7 @@
 
 use super::{attributes, change_number::Unseen, leases::Leased, opens::Opens};
 use crate::{Caller, FileId};
+use foldhash::HashMap;
 use rpcrdma_env::{Clock, Timestamp};
 use rpcrdma_nfs::attr::{Attributes, FileType};
 use rustix::{
@@ -18,7 +19,7 @@ use rustix::{
     fs::{Statx, StatxAttributes},
 };
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},

@@ -12,10 +12,10 @@
 
 use super::losses::Losses;
 use crate::FileId;
+use foldhash::HashMap;
 use rpcrdma_env::Timestamp;
 use rustix::{fd::OwnedFd, io::Errno};
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };

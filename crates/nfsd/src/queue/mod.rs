@@ -21,11 +21,9 @@ mod fair;
 
 use crate::{Origin, Workers, claims::FileKey, fs::InPlace};
 use fair::Fair;
+use foldhash::HashMap;
 use rpcrdma_oncrpc::ClientNetwork;
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 /// One in this many threads only looks at names and attributes.

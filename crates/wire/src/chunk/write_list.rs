@@ -37,16 +37,12 @@ impl WriteChunk {
     // V1-3.4.6-c, V1-3.4.6-d, V2-4.3.6-d, V2-4.3.6-e, V1-4.3.2.2-c, V2-4.3.6-h, V1-4.3.3-d
     pub fn filled(&self, written: u64) -> Option<Self> {
         let mut left = written;
-        let segments = self
-            .0
-            .iter()
-            .map(|segment| {
-                let here = u32::try_from(left).unwrap_or(u32::MAX).min(segment.length);
-                left -= u64::from(here);
-                Segment { length: here, ..*segment }
-            })
-            .collect();
-        (left == 0).then_some(Self(segments))
+        let mut filled = self.clone();
+        for segment in &mut filled.0 {
+            segment.length = u32::try_from(left).unwrap_or(u32::MAX).min(segment.length);
+            left -= u64::from(segment.length);
+        }
+        (left == 0).then_some(filled)
     }
 
     /// Octets of the encoded chunk: the count and the segments.
@@ -57,7 +53,11 @@ impl WriteChunk {
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
         // V1-4.5.2-a, V2-7.2.1-a
         let count = cursor.count(Segment::OCTETS)?;
-        (0..count).map(|_| Segment::decode(cursor)).collect::<Result<_, _>>().map(Self)
+        let mut segments = SmallVec::new();
+        for _ in 0..count {
+            segments.push(Segment::decode(cursor)?);
+        }
+        Ok(Self(segments))
     }
 
     pub(crate) fn encode(&self, out: &mut impl BufMut) {
