@@ -81,7 +81,7 @@ fn document(list: &List) -> String {
     let mut text = String::from(
         "# What interoperates\n\n\
          `cargo xtask interop --write-docs` makes this page from `interop.toml`.\n\
-         `cargo xtask interop` boots Linux in a guest and runs the core of these jobs and a quarter of the\n\
+         `cargo xtask interop` boots Linux in a guest and runs the core of these jobs and a sixth of the\n\
          others, which the date chooses; `--all` runs all. CI runs it, and fails when a job is missing or\n\
          fails.\n\n\
          A job that names versions of NFS runs once in each, and has a name for each: `client-tree-4.2`,\n\

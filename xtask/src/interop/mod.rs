@@ -108,13 +108,13 @@ const USUAL_OPS: u64 = 50_000;
 /// What `cargo xtask interop` takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run only jobs whose names contain one of these words (default: the core, and a quarter of the other jobs, which
+    /// Run only jobs whose names contain one of these words (default: the core, and a sixth of the other jobs, which
     /// the date chooses)
     filter: Vec<String>,
     /// Run all jobs
     #[arg(long)]
     all: bool,
-    /// Run the core and this quarter of the other jobs, 1 to 4 (default: the date chooses the quarter)
+    /// Run the core and this sixth of the other jobs, 1 to 6 (default: the date chooses the sixth)
     #[arg(long, value_name = "N")]
     part: Option<u64>,
     /// Version of Debian's kernel, or the beginning of a version

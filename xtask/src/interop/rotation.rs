@@ -1,11 +1,11 @@
-//! Which jobs a run without names does: the core, and a quarter of the others that the date chooses.
+//! Which jobs a run without names does: the core, and a sixth of the others that the date chooses.
 
 use super::jobs::{self, Job};
 use anyhow::{bail, ensure};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The number of parts: runs on so many consecutive days do each job at least once.
-pub(super) const PARTS: u64 = 4;
+pub(super) const PARTS: u64 = 6;
 
 const DAY_SECONDS: u64 = 24 * 60 * 60;
 
