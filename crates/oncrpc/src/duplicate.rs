@@ -18,6 +18,7 @@ use rpcrdma_env::Timestamp;
 use rpcrdma_xdr::{Part, Payload, StreamPart, padded};
 use std::{
     collections::HashMap,
+    hash::{Hash, Hasher},
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -37,7 +38,7 @@ pub(crate) const MAX_WAITING: usize = 4;
 const SHARDS: usize = 16;
 
 /// Two calls with the same key are the same call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) client: IpAddr,
     /// The client's port, if only calls from this port get the kept reply; else 0, because a client that connects again
@@ -53,6 +54,22 @@ pub(crate) struct Key {
     pub(crate) len: usize,
     /// A checksum of the same bytes; of long data it covers only a sample ([`measure`]).
     pub(crate) checksum: u64,
+}
+
+impl Hash for Key {
+    /// Passes several fields on together: a hasher that clients cannot foresee takes as long for a word as for four.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let client = match self.client {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        let Self { port, xid, program, version, procedure, caller, len, checksum, .. } = *self;
+        let join = |words: [u32; 4]| words.into_iter().fold(0, |all, word| (all << 32) | u128::from(word));
+        state.write_u128(client.to_bits());
+        state.write_u128(join([xid, program, version, procedure]));
+        state.write_u128((u128::from(caller) << 64) | u128::from(checksum));
+        state.write_u128((u128::from(port) << 64) | len as u128);
+    }
 }
 
 impl Key {
@@ -77,6 +94,8 @@ const CHECKED_HEAD: usize = 16 << 10;
 const SAMPLE_STEP: usize = 32 << 10;
 /// One line of the processor's cache.
 const SAMPLE: usize = 64;
+/// The samples of a mebibyte.
+const TOGETHER: usize = 2048;
 
 /// The length in bytes and the checksum of a whole call. Both are the same for each way in which the call can come: an
 /// item that was placed directly has no padding, but may have come inline the first time, over another connection.
@@ -84,23 +103,23 @@ const SAMPLE: usize = 64;
 /// Reading a mebibyte once more costs a WRITE a seventh of its rate, so the checksum of a long call covers only a
 /// sample (docs/decisions/0015).
 pub(crate) fn measure<'a>(parts: impl Iterator<Item = &'a StreamPart>) -> (usize, u64) {
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
+    let mut checksum = Checksum::new();
     let mut len = 0;
     for part in parts {
         let (StreamPart::Run(octets) | StreamPart::Chunk(octets)) = part;
-        sample(&mut digest, len, octets);
+        sample(&mut checksum, len, octets);
         len += octets.len();
         if let StreamPart::Chunk(item) = part {
             let padding = padded(item.len()) - item.len();
-            sample(&mut digest, len, &[0; 4][..padding]);
+            sample(&mut checksum, len, &[0; 4][..padding]);
             len += padding;
         }
     }
-    (len, digest.finalize())
+    (len, checksum.finish())
 }
 
 /// Adds those of `bytes` that the checksum covers; `bytes` begin at position `at` of the call.
-fn sample(digest: &mut crc_fast::Digest, at: usize, bytes: &[u8]) {
+fn sample(checksum: &mut Checksum, at: usize, bytes: &[u8]) {
     let mut from = 0;
     while from < bytes.len() {
         let position = at + from;
@@ -110,8 +129,38 @@ fn sample(digest: &mut crc_fast::Digest, at: usize, bytes: &[u8]) {
             _ => SAMPLE.saturating_sub(in_step),
         };
         let end = (from + covered).min(bytes.len());
-        digest.update(&bytes[from..end]);
+        checksum.add(&bytes[from..end]);
         from = if covered == 0 { from + SAMPLE_STEP - in_step } else { end };
+    }
+}
+
+/// A checksum of many short runs. They are put together first: to begin anew for each costs more than the copy.
+struct Checksum {
+    digest: crc_fast::Digest,
+    together: [u8; TOGETHER],
+    len: usize,
+}
+
+impl Checksum {
+    fn new() -> Self {
+        let digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
+        Self { digest, together: [0; TOGETHER], len: 0 }
+    }
+
+    fn add(&mut self, run: &[u8]) {
+        if let Some(room) = self.together.get_mut(self.len..self.len + run.len()) {
+            room.copy_from_slice(run);
+            self.len += run.len();
+            return;
+        }
+        self.digest.update(&self.together[..self.len]);
+        self.digest.update(run);
+        self.len = 0;
+    }
+
+    fn finish(mut self) -> u64 {
+        self.digest.update(&self.together[..self.len]);
+        self.digest.finalize()
     }
 }
 
