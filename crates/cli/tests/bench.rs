@@ -171,11 +171,15 @@ fn the_limit_is_measured_as_a_server_works() {
     assert!(fs::read(&path).unwrap().iter().all(|octet| *octet == 7));
     let said = fails(1, ["bench", "--limit", file, "--op", "read", "--block", "4K", "--as-server"]);
     assert!(said.contains("--as-server works only with"), "{said}");
-    for (block, waits) in [("32K", "tokio"), ("4K", "read"), ("4K", "epoll")] {
-        let arguments = ["--op", "read", "--block", block, "--waits", waits, "--connections", "2"];
+    let lines = bench(&["--limit", file, "--op", "read", "--block", "100K", "--waits", "tokio", "--connections", "3"]);
+    assert!(lines[0]["mib_per_s"].as_f64().unwrap() > 0.0, "{lines:?}");
+    for (op, block, waits) in [("write", "4K", "tokio"), ("read", "4K", "read"), ("read", "4K", "epoll")] {
+        let arguments = ["--op", op, "--block", block, "--waits", waits, "--connections", "2"];
         let said = fails(1, ["bench", "--limit", file].into_iter().chain(arguments));
-        assert!(said.contains("more than one connection") || said.contains("at most 16384 bytes"), "{said}");
+        assert!(said.contains("more than one connection") || said.contains("no --waits but read"), "{said}");
     }
+    let said = fails(1, ["bench", "--limit", file, "--op", "read", "--block", "32K", "--waits", "epoll"]);
+    assert!(said.contains("at most 16384 bytes"), "{said}");
 }
 
 #[test]

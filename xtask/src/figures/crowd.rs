@@ -30,9 +30,9 @@ pub(super) struct Crowd {
     seconds: f64,
     /// For each number of threads: a cell for each number of connections.
     rows: Vec<Vec<Cell>>,
-    /// For each number of connections: all rounds of the yardstick's small calls.
+    /// For each number of connections: what the yardstick did.
     #[serde(default)]
-    limit: Vec<Vec<Sample>>,
+    limit: Vec<Limit>,
 }
 
 /// All rounds with one number of connections and one number of threads.
@@ -44,6 +44,13 @@ struct Cell {
     resident_kib: Vec<u64>,
 }
 
+/// All rounds of the yardstick with one number of connections.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+struct Limit {
+    small: Vec<Sample>,
+    large: Vec<Sample>,
+}
+
 /// Measures every cell in `rounds` rounds of `seconds` seconds each.
 pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Crowd> {
     let export = scratch.join("crowd");
@@ -51,11 +58,13 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
     // The server may run as root, but clients may not act as root: everybody must be able to write here.
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
     let mut rows = vec![vec![Cell::default(); CONNECTIONS.len()]; THREADS.len()];
-    let mut limit = vec![Vec::new(); CONNECTIONS.len()];
+    let mut limit = vec![Limit::default(); CONNECTIONS.len()];
     let progress = ProgressBar::new((rounds * (THREADS.len() + 1) * CONNECTIONS.len()) as u64);
     for _ in 0..rounds {
-        for (connections, samples) in CONNECTIONS.into_iter().zip(&mut limit) {
-            samples.push(yardstick(program, &scratch.join("crowd-limit"), connections, seconds)?);
+        for (connections, Limit { small: of_small, large: of_large }) in CONNECTIONS.into_iter().zip(&mut limit) {
+            for (line, samples) in [(small(connections), of_small), (large(connections), of_large)] {
+                samples.push(yardstick(program, &scratch.join("crowd-limit"), connections, &line, seconds)?);
+            }
             progress.inc(1);
         }
         for (threads, cells) in THREADS.into_iter().zip(&mut rows) {
@@ -82,10 +91,10 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
 }
 
 /// Measures the yardstick over so many connections; it waits as with many, even over one.
-fn yardstick(program: &Path, file: &Path, connections: u64, seconds: f64) -> anyhow::Result<Sample> {
+fn yardstick(program: &Path, file: &Path, connections: u64, line: &Line, seconds: f64) -> anyhow::Result<Sample> {
     let mut arguments = vec!["--limit".to_owned(), file.display().to_string()];
     arguments.extend(["--waits".into(), "tokio".into(), "--connections".into(), connections.to_string()]);
-    arguments.extend(small(connections).options(seconds));
+    arguments.extend(line.options(seconds));
     one(program, &arguments)
 }
 
@@ -117,8 +126,9 @@ pub(super) fn section(crowd: &Crowd) -> String {
          system puts both ends, CRC on, release build, {} s for each cell, medians of {rounds} rounds. The client is \
          one process with {CLIENT_THREADS} threads at most; all connections together have {SMALL_CALLS} calls of \
          4 KiB under way, or {LARGE_CALLS} of 1 MiB, and each has one at least. The limit has one thread at each end, \
-         which waits with tokio. Each cell shows READ of 4 KiB in calls a second (in brackets: the share of the limit), \
-         READ of 1 MiB in MiB/s, and the server's memory afterwards.\n\n| connections | limit |",
+         which waits with tokio; it reads, checks and sends each block in one piece. Each cell shows READ of 4 KiB in \
+         calls a second, READ of 1 MiB in MiB/s, in brackets their shares of the limit, and the server's memory \
+         afterwards.\n\n| connections | limit |",
         crowd.machine, crowd.congestion, crowd.seconds,
     );
     THREADS.iter().for_each(|threads| {
@@ -126,18 +136,24 @@ pub(super) fn section(crowd: &Crowd) -> String {
     });
     let _ = write!(out, "\n|---|---{}|\n", "|---".repeat(THREADS.len()));
     for (number, connections) in CONNECTIONS.iter().enumerate() {
-        let limit = crowd.limit.get(number).and_then(|samples| median(samples.iter().map(|sample| sample.ops_per_s)));
-        let _ = match limit {
-            Some(limit) => write!(out, "| {connections} | {}/s |", thousands(limit)),
-            None => write!(out, "| {connections} | not measured |"),
+        let of_limit = crowd.limit.get(number);
+        let limit = of_limit.and_then(|limit| median(limit.small.iter().map(|sample| sample.ops_per_s)));
+        let limit_large = of_limit.and_then(|limit| median(limit.large.iter().map(|sample| sample.mib_per_s)));
+        let _ = match (limit, limit_large) {
+            (Some(small), Some(large)) => {
+                write!(out, "| {connections} | {}/s, {} MiB/s |", thousands(small), thousands(large))
+            }
+            _ => write!(out, "| {connections} | not measured |"),
         };
         for cell in crowd.rows.iter().filter_map(|cells| cells.get(number)) {
             let small = median(cell.small.iter().map(|sample| sample.ops_per_s)).unwrap_or_default();
             let large = median(cell.large.iter().map(|sample| sample.mib_per_s)).unwrap_or_default();
             let resident = median(cell.resident_kib.iter().map(|kib| *kib as f64)).unwrap_or_default();
-            let share = limit.map_or_else(String::new, |limit| format!(" ({:.2})", small / limit));
+            let share =
+                |of: f64, limit: Option<f64>| limit.map_or_else(String::new, |limit| format!(" ({:.2})", of / limit));
+            let (of_small, of_large) = (share(small, limit), share(large, limit_large));
             let (small, large) = (thousands(small), thousands(large));
-            let _ = write!(out, " {small}/s{share}, {large} MiB/s, {:.0} MiB |", resident / 1024.0);
+            let _ = write!(out, " {small}/s{of_small}, {large} MiB/s{of_large}, {:.0} MiB |", resident / 1024.0);
         }
         out.push('\n');
     }
@@ -150,17 +166,18 @@ pub(super) mod tests {
 
     pub(in crate::figures) fn crowd() -> Crowd {
         let sample = Sample { ops_per_s: 100_000.0, mib_per_s: 2048.0, ..Sample::default() };
-        let twice = Sample { ops_per_s: 200_000.0, ..Sample::default() };
+        let twice = Sample { ops_per_s: 200_000.0, mib_per_s: 4096.0, ..Sample::default() };
         let cell = Cell { small: vec![sample.clone(); 3], large: vec![sample; 3], resident_kib: vec![10 << 10; 3] };
         let rows = vec![vec![cell; CONNECTIONS.len()]; THREADS.len()];
-        let limit = vec![vec![twice; 3]; CONNECTIONS.len()];
+        let limit = Limit { small: vec![twice.clone(); 3], large: vec![twice; 3] };
+        let limit = vec![limit; CONNECTIONS.len()];
         Crowd { machine: Machine::default(), congestion: "cubic".into(), seconds: 1.0, rows, limit }
     }
 
     #[test]
     fn a_line_has_a_cell_for_each_number_of_threads() {
-        let cell = "100,000/s (0.50), 2,048 MiB/s, 10 MiB |";
-        let line = format!("| 256 | 200,000/s | {cell} {cell} {cell}");
+        let cell = "100,000/s (0.50), 2,048 MiB/s (0.50), 10 MiB |";
+        let line = format!("| 256 | 200,000/s, 4,096 MiB/s | {cell} {cell} {cell}");
         let section = section(&crowd());
         assert!(section.lines().any(|told| told == line), "{section}");
     }

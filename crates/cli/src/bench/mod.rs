@@ -98,11 +98,12 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "FILE", requires = "op",
         conflicts_with_all = ["url", "baseline", "versions", "overwrite", "server_pid", "capture"])]
     limit: Option<PathBuf>,
-    /// With --limit and answers of at most 16 KiB: how both ends wait for messages [default: read; with more than one
-    /// connection: tokio]
+    /// With --limit, not for writes: how both ends wait for messages; epoll is for answers of at most 16 KiB only
+    /// [default: read; with more than one connection: tokio]
     #[arg(long, value_name = "HOW", requires = "limit")]
     waits: Option<Waits>,
-    /// With --limit, for writes and for reads of more than 16 KiB: the end that has the file works as a server has to.
+    /// With --limit, for writes and for reads of more than 16 KiB over one connection: the end that has the file works
+    /// as a server has to.
     /// It reads or receives each block whole, into memory of its own for each call under way; a second thread writes
     #[arg(long, requires = "limit")]
     as_server: bool,

@@ -3,8 +3,8 @@
 //! and no queue: the command's share of this limit shows what all those cost.
 //!
 //! It is not a proven ceiling: two threads at each end can pass it. Requests have 128 bytes, and so have the answers of
-//! calls that bring no data; small answers have one CRC, larger blocks are in frames ([`frame`]). For small calls the
-//! ends can also wait as a server of many connections has to ([`wire`]), and have many connections.
+//! calls that bring no data; small answers have one CRC, larger blocks are in frames ([`frame`]). The ends can also wait
+//! as a server of many connections has to ([`wire`]), and have many connections: then each answer has one CRC.
 
 mod frame;
 mod peer;
@@ -37,7 +37,7 @@ const REQUEST: usize = 128;
 /// What stands before the data of a small answer: about an NFS reply.
 const ANSWER: usize = 128;
 const CRC: usize = 4;
-/// The largest block that is answered without frames.
+/// The largest block that is answered without frames, if the ends do not wait with tokio.
 const SMALL: usize = 16 << 10;
 /// The bytes of the file, if it is made here.
 const FILE_BYTES: u64 = 256 << 20;
@@ -54,7 +54,7 @@ pub(super) struct Work {
     /// Bytes of a READ or a WRITE.
     pub(super) block: usize,
     pub(super) depth: usize,
-    /// How both ends of small calls wait.
+    /// How both ends wait.
     pub(super) waits: Waits,
     /// How many connections both ends have, each with calls of its own.
     pub(super) connections: u64,
@@ -67,9 +67,9 @@ impl Work {
         if self.op.moves_data() { self.block } else { 0 }
     }
 
-    /// Whether it is answered with one piece and one CRC.
-    fn is_small(self) -> bool {
-        self.op != Op::Write && self.data() <= SMALL
+    /// Whether each call is answered with one piece and one CRC.
+    fn is_one_piece(self) -> bool {
+        self.op != Op::Write && (self.data() <= SMALL || self.waits == Waits::Tokio)
     }
 
     fn answer(self) -> usize {
@@ -96,17 +96,17 @@ fn open(path: &Path, work: Work) -> Result<(File, u64)> {
 /// Measures one kind of work for `time`; with `apart`, on a processor each.
 pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> Result<Report> {
     ensure!(
-        work.waits == Waits::Read || work.is_small(),
-        "--waits works with blocks of at most {SMALL} bytes only, and not with --op write"
+        work.waits == Waits::Read || work.is_one_piece(),
+        "--waits epoll works with blocks of at most {SMALL} bytes only, and no --waits but read works with --op write"
     );
     ensure!(
-        work.connections == 1 || work.is_small() && work.waits == Waits::Tokio,
-        "more than one connection works only with --waits tokio and blocks of at most {SMALL} bytes, and not with --op \
-         write"
+        work.connections == 1 || work.is_one_piece() && work.waits == Waits::Tokio,
+        "more than one connection works only with --waits tokio, and not with --op write"
     );
     ensure!(
-        !(work.as_server && work.is_small()),
-        "--as-server works only with --op write, and with --op read and blocks of more than {SMALL} bytes"
+        !(work.as_server && work.is_one_piece()),
+        "--as-server works only with --op write, and with --op read and blocks of more than {SMALL} bytes over one \
+         connection, without --waits tokio"
     );
     let (_, size) = open(path, work)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;
@@ -123,7 +123,7 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
     let meter = CpuMeter::new(Some(peer.0.id()))?;
     let streams = (0..work.connections).map(|_| accept(&listener, &mut peer.0)).collect::<Result<Vec<_>>>()?;
     let (begin, cpu) = (Instant::now(), meter.start()?);
-    let sample = match (<[TcpStream; 1]>::try_from(streams), work.is_small()) {
+    let sample = match (<[TcpStream; 1]>::try_from(streams), work.is_one_piece()) {
         (Ok([stream]), true) => wire::run(small(stream, work, size, begin + time))?,
         (Ok([stream]), false) => Asking::new(work, size).large(&stream, begin + time)?,
         (Err(streams), _) => wire::run(many(streams, work, size, begin + time))?,
@@ -152,12 +152,12 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
     })
 }
 
-/// Small calls over one connection.
+/// Calls that are answered in one piece, over one connection.
 async fn small(stream: TcpStream, work: Work, size: u64, end: Instant) -> Result<Sample> {
     Asking::new(work, size).small(Wire::new(stream, work.waits)?, end).await
 }
 
-/// Small calls over all connections at the same time.
+/// The same over all connections at the same time.
 async fn many(streams: Vec<TcpStream>, work: Work, size: u64, end: Instant) -> Result<Sample> {
     let mut asking: JoinSet<_> = streams.into_iter().map(|stream| small(stream, work, size, end)).collect();
     let mut all = Sample::new();
@@ -211,6 +211,8 @@ impl Asking {
         let (answer, octets) = (self.work.answer(), self.work.data() as u64);
         // One more than can come: when a message fills its room, tokio reads once more before it waits.
         let mut room = vec![0; answer * depth + 1];
+        // Large answers come one by one, so that none has to be moved to the room's beginning.
+        let together = if self.work.data() <= SMALL { room.len() } else { answer };
         let (mut sample, mut now) = (Sample::new(), Instant::now());
         let (mut sent, mut done, mut have) = (0, 0, 0);
         loop {
@@ -225,7 +227,7 @@ impl Asking {
             if sent == done {
                 return Ok(sample);
             }
-            let received = wire.receive(&mut room[have..]).await?;
+            let received = wire.receive(&mut room[have..together]).await?;
             ensure!(received > 0, "the other process has gone");
             (now, have) = (Instant::now(), have + received);
             let whole = have / answer;
@@ -237,7 +239,9 @@ impl Asking {
             for number in done..done + whole {
                 sample.record(now - self.started[number % depth], octets);
             }
-            room.copy_within(whole * answer..have, 0);
+            if whole > 0 {
+                room.copy_within(whole * answer..have, 0);
+            }
             (done, have) = (done + whole, have - whole * answer);
         }
     }

@@ -32,7 +32,7 @@ pub(in crate::bench) fn peer(address: SocketAddr, path: &Path, work: Work, cpu: 
     cpu.map(stay_on).transpose()?;
     let (file, _) = open(path, work)?;
     let streams = (0..work.connections).map(|_| connect(address)).collect::<Result<Vec<_>>>()?;
-    match (<[TcpStream; 1]>::try_from(streams), work.is_small()) {
+    match (<[TcpStream; 1]>::try_from(streams), work.is_one_piece()) {
         (Ok([stream]), true) => wire::run(async { small(Wire::new(stream, work.waits)?, &file, work).await }),
         (Ok([stream]), false) if work.as_server => as_server(&stream, &file, work),
         (Ok([stream]), false) => large(stream, &file, work),
@@ -47,7 +47,7 @@ fn connect(address: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
-/// Answers small calls over all connections.
+/// Answers calls in one piece over all connections.
 async fn many(streams: Vec<TcpStream>, file: Arc<File>, work: Work) -> Result<()> {
     let answering = streams.into_iter().map(|stream| {
         let file = file.clone();
