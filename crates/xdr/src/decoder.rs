@@ -91,8 +91,8 @@ impl Decoder {
         Ok(u32::from_be_bytes(self.word()?))
     }
 
-    /// The next `N` words, if they lie together and `fit`. Otherwise it reads nothing, and the caller reads word by word,
-    /// which also finds what is wrong. This costs a fraction of `N` single words.
+    /// The next `N` words, if they lie together and `fit`. Otherwise it reads nothing, and the caller reads word by
+    /// word, which also finds what is wrong. This costs a fraction of `N` single words.
     ///
     /// ```
     /// use rpcrdma_xdr::{Decoder, Stream};

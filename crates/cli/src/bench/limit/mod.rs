@@ -3,8 +3,8 @@
 //! and no queue: the command's share of this limit shows what all those cost.
 //!
 //! It is not a proven ceiling: two threads at each end can pass it. Requests have 128 bytes, and so have the answers of
-//! calls that bring no data; small answers have one CRC, larger blocks are in frames ([`frame`]). The ends can also wait
-//! as a server of many connections has to ([`wire`]), and have many connections: then each answer has one CRC.
+//! calls that bring no data; small answers have one CRC, larger blocks are in frames ([`frame`]). The ends can also
+//! wait as a server of many connections has to ([`wire`]), and have many connections: then each answer has one CRC.
 
 mod frame;
 mod peer;
