@@ -215,14 +215,15 @@ mod tests {
     #[test]
     fn copies_take_no_more_memory_than_what_waits_and_a_limit() {
         let mut framed = Framed::default();
-        let copy = [7; 500];
-        framed.copy(&copy);
-        for _ in 0..10_000 {
-            framed.copy(&copy);
-            framed.wrote(copy.len());
-            assert!(framed.copied.len() <= MAX_WRITTEN_OCTETS + 3 * copy.len());
+        let copy = |number: usize| [number as u8; 500];
+        framed.copy(&copy(0));
+        for number in 1..10_000 {
+            framed.copy(&copy(number));
+            assert_eq!(text(&framed), [copy(number - 1), copy(number)].concat());
+            framed.wrote(500);
+            assert!(framed.copied.len() <= MAX_WRITTEN_OCTETS + 3 * 500);
         }
-        (0..100).for_each(|_| framed.copy(&copy));
+        (0..100).for_each(|number| framed.copy(&copy(number)));
         framed.wrote(framed.waiting() as usize);
         assert!(framed.is_empty() && framed.copied.capacity() <= KEPT_OCTETS);
         framed.copy(b"new");
