@@ -186,8 +186,8 @@ impl Session {
         engine.start(now, &mut host);
     }
 
-    /// The time. A poll looks at the clock once, though it handles many messages: the looks for each were a thirtieth of
-    /// a small call.
+    /// The time. A poll looks at the clock once, though it handles many messages: looks for each of them were a
+    /// thirtieth of a small call.
     fn now(&mut self) -> Timestamp {
         *self.moment.get_or_insert_with(|| self.env.clock.now())
     }
