@@ -47,8 +47,8 @@ pub(crate) struct Fingerprint {
 impl Fingerprint {
     /// The fingerprint of a call that begins with `head` and has so many bytes.
     pub(crate) fn new(head: &[u8], octets: usize) -> Self {
-        // All threads of a server have to find the same number. It needs no secret: who can make another call with the
-        // same number can also repeat the call itself.
+        // All threads of a server have to find the same number. It needs no secret: to find the number of a call, one
+        // has to know its beginning.
         let head = FixedState::default().hash_one(&head[..head.len().min(HEAD_OCTETS)]);
         Self { octets, head }
     }

@@ -51,7 +51,7 @@ pub(crate) struct Session {
     receives: Arc<dyn Allocator>,
     receive_bytes: usize,
     env: Env,
-    /// The time that counts until the poll under way ends, once something has asked for it.
+    /// The time that counts until the end of the poll that is under way or comes next, once something has asked for it.
     moment: Option<Timestamp>,
     observer: Arc<dyn Observer>,
     peer: SocketAddr,
@@ -277,13 +277,12 @@ impl Session {
 
     /// Works until nothing is left to do. Ready when the connection is over.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> Poll<Result<(), ConnectionError>> {
-        self.moment = None;
-        let polled = self.poll_now(cx, calls);
+        let polled = self.run(cx, calls);
         self.moment = None;
         polled
     }
 
-    fn poll_now(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> Poll<Result<(), ConnectionError>> {
+    fn run(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> Poll<Result<(), ConnectionError>> {
         let mut handled = 0;
         loop {
             self.work(cx, calls);

@@ -10,12 +10,21 @@ use std::{collections::VecDeque, io::IoSlice};
 /// Slices to write: a few for a small message.
 pub type WriteSlices<'a> = SmallVec<[IoSlice<'a>; 12]>;
 
+/// Octets framed ahead at most. One write takes them all if the socket accepts them. That makes four writes per MiB:
+/// with larger writes, the octets would leave the cache between their CRC and their copy into the socket.
+const MAX_FRAMED_OCTETS: u64 = 256 << 10;
+/// Pieces framed ahead at most, and so slices per write: well below the system's limit of 1,024, and with 1,448-octet
+/// segments six writes per MiB.
+const MAX_PIECES: usize = 256;
+/// Copies framed ahead at most: no budget counts their memory, and a peer with short TCP segments makes each payload
+/// short.
+const MAX_COPIES_OCTETS: usize = 32 << 10;
 /// A payload of at most so many octets is copied: that costs less than a slice of its own.
 const COPIED_OCTETS: usize = 512;
 /// Memory for copies that is kept while nothing waits to be written.
 const KEPT_OCTETS: usize = 16 << 10;
 /// If copies that are written take so much memory, those behind them move to their place.
-const MAX_WRITTEN_OCTETS: usize = 64 << 10;
+const MAX_WRITTEN_OCTETS: usize = 32 << 10;
 /// Slices handed to one system call at most: the call fails with more. A single segment may have more.
 const MAX_SLICES: usize = 1024;
 
@@ -53,9 +62,10 @@ impl Framed {
         self.pieces.is_empty()
     }
 
-    /// How many pieces there are.
-    pub(super) fn pieces(&self) -> usize {
-        self.pieces.len()
+    /// Whether more may be framed ahead.
+    pub(super) fn has_room(&self) -> bool {
+        let copies = self.copied.len() - self.begin;
+        self.waiting() < MAX_FRAMED_OCTETS && self.pieces.len() < MAX_PIECES && copies < MAX_COPIES_OCTETS
     }
 
     /// The position in the stream behind all octets.
@@ -69,7 +79,7 @@ impl Framed {
     }
 
     /// Octets that wait to be written.
-    pub(super) fn waiting(&self) -> u64 {
+    fn waiting(&self) -> u64 {
         self.framed - self.written
     }
 
@@ -188,7 +198,7 @@ mod tests {
         let slices = framed.slices();
         assert_eq!(slices.iter().map(|slice| &slice[..]).collect::<Vec<_>>(), [&b"abc"[..], b"defg", b"h"]);
         assert_eq!(slices[1].as_ptr(), payload.as_ptr());
-        assert_eq!((framed.pieces(), framed.end(), framed.waiting()), (3, 8, 8));
+        assert_eq!((framed.end(), framed.waiting()), (8, 8));
     }
 
     /// Whatever a system call takes, the next one gets what is behind it.
@@ -210,6 +220,21 @@ mod tests {
             assert_eq!(seen, b"abcdefghij", "{step} at a time");
             assert_eq!(framed.written(), framed.end());
         }
+    }
+
+    #[test]
+    fn so_much_is_framed_ahead_and_no_more() {
+        let framed_ahead = |add: &dyn Fn(&mut Framed)| {
+            let mut framed = Framed::default();
+            while framed.has_room() {
+                add(&mut framed);
+            }
+            (framed.waiting(), framed.pieces.len())
+        };
+        let payload = |octets: usize| Bytes::from(vec![7; octets]);
+        assert_eq!(framed_ahead(&|framed| framed.share(payload(64 << 10))), (256 << 10, 4));
+        assert_eq!(framed_ahead(&|framed| framed.share(payload(600))), (256 * 600, 256));
+        assert_eq!(framed_ahead(&|framed| framed.copy(&[7; 512])), (32 << 10, 1));
     }
 
     #[test]

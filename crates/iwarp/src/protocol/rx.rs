@@ -242,9 +242,9 @@ impl Receiver {
             match self.phase {
                 Phase::Header => {
                     if self.head_have == 0
-                        && let Some(octets) = whole(run(&self.pieces, &self.stage, &self.spill, self.cursor))
+                        && let Some(whole) = whole(run(&self.pieces, &self.stage, &self.spill, self.cursor))
                     {
-                        self.take_whole(octets, inbound)?;
+                        self.take_whole(whole, inbound)?;
                         continue;
                     }
                     let want = if self.head_want == 0 { PEEK_OCTETS } else { self.head_want };
@@ -309,20 +309,18 @@ impl Receiver {
         inbound.begin(&header, self.payload_octets)
     }
 
-    /// Takes an FPDU of so many octets, all of which lie together: what the phases do one after the other, and the CRC
-    /// in one piece.
-    fn take_whole(&mut self, octets: usize, inbound: &mut Inbound) -> Result<(), Fault> {
+    /// Takes an FPDU whose octets all lie together: what the phases do one after the other, and the CRC in one piece.
+    fn take_whole(&mut self, Whole { octets, head_octets }: Whole, inbound: &mut Inbound) -> Result<(), Fault> {
         let fpdu = run(&self.pieces, &self.stage, &self.spill, self.cursor).get(..octets).unwrap_or_default();
-        let header_octets = LENGTH_OCTETS + fpdu.get(LENGTH_OCTETS).map_or(0, |control| ddp::header_bytes(*control));
-        self.head_have = copy(fpdu, &mut self.head, 0, header_octets);
-        self.head_want = header_octets;
+        self.head_have = copy(fpdu, &mut self.head, 0, head_octets);
+        self.head_want = head_octets;
         if self.check_crc {
             self.crc.reset();
             self.crc.update(fpdu.get(..octets - CRC_OCTETS).unwrap_or_default());
         }
         let (target, at) = self.judge(inbound)?;
         let fpdu = run(&self.pieces, &self.stage, &self.spill, self.cursor).get(..octets).unwrap_or_default();
-        let behind = fpdu.get(header_octets..).unwrap_or_default();
+        let behind = fpdu.get(head_octets..).unwrap_or_default();
         let (payload, trailer) = behind.split_at_checked(self.payload_octets).unwrap_or_default();
         if target != Target::Nowhere && !payload.is_empty() {
             let place = inbound.memory(target).and_then(|memory| memory.get_mut(at..at + payload.len()));
@@ -453,12 +451,19 @@ fn run<'a>(pieces: &[Piece], stage: &'a [u8], spill: &'a [u8], cursor: Cursor) -
     run.get(..cursor.left).unwrap_or(run)
 }
 
-/// The length of the FPDU that `run` begins with, if `run` holds all of it and its length fits its kind of header.
-fn whole(run: &[u8]) -> Option<usize> {
+/// The lengths of an FPDU, and of length field and header at its beginning.
+struct Whole {
+    octets: usize,
+    head_octets: usize,
+}
+
+/// The FPDU that `run` begins with, if `run` holds all of it and its length fits its kind of header.
+fn whole(run: &[u8]) -> Option<Whole> {
     let &[high, low, control, ..] = run else { return None };
     let ulpdu = usize::from(u16::from_be_bytes([high, low]));
     let octets = LENGTH_OCTETS + ulpdu + pad_bytes(ulpdu) + CRC_OCTETS;
-    (ulpdu >= ddp::header_bytes(control) && octets <= run.len()).then_some(octets)
+    let head_octets = LENGTH_OCTETS + ddp::header_bytes(control);
+    (LENGTH_OCTETS + ulpdu >= head_octets && octets <= run.len()).then_some(Whole { octets, head_octets })
 }
 
 /// Copies octets of `run` to `out[have..want]`, and returns how many.

@@ -19,13 +19,6 @@ use rpcrdma_fabric::{Completion, SendWork, Token, WorkError, WorkKind, WriteWork
 use smallvec::smallvec;
 use std::collections::VecDeque;
 
-/// Octets framed ahead at most. One write takes them all if the socket accepts them. That makes four writes per MiB:
-/// with larger writes, the octets would leave the cache between their CRC and their copy into the socket.
-const MAX_FRAMED_OCTETS: usize = 256 << 10;
-/// Pieces framed ahead at most, and so slices per write: well below the system's limit of 1,024, and with 1,448-octet
-/// segments six writes per MiB.
-const MAX_PIECES: usize = 256;
-
 /// What to report when a message is done.
 struct Report {
     token: Token,
@@ -174,7 +167,7 @@ impl Transmitter {
 
     /// Frames ahead.
     pub(crate) fn fill(&mut self, served: &mut VecDeque<Served>) {
-        while self.framed.waiting() < MAX_FRAMED_OCTETS as u64 && self.framed.pieces() < MAX_PIECES {
+        while self.framed.has_room() {
             let Some(mut message) = self.current.take().or_else(|| self.next(served)) else { return };
             if self.frame(&mut message) {
                 if let Some(report) = message.report {
