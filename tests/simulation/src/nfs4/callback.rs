@@ -69,7 +69,7 @@ impl Program {
             }
             callback::Args::Recall(recall) => {
                 self.scene.tally.count("nfs4: a delegation is recalled");
-                self.scene.checks.recalled(&recall.file, self.client);
+                self.scene.checks.recalled(&recall.file, recall.state, self.client);
                 lock(&self.inner).recalled.push((recall.file, recall.state));
                 callback::Outcome::Recall(Ok(()))
             }

@@ -7,9 +7,9 @@
 use super::{LEASE, ours::client_of};
 use crate::{lock, record::Record};
 use rpcrdma_env::{Clock, Timestamp};
-use rpcrdma_nfs::v4::{Handle, Op, Status};
+use rpcrdma_nfs::v4::{Handle, Op, StateId, StateIdOther, Status};
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::{Arc, Mutex},
 };
 
@@ -69,6 +69,9 @@ struct Inner {
     calls: usize,
     /// Delegations by file and client.
     delegations: BTreeMap<(usize, usize), Held>,
+    /// When a client received a recall of a delegation that it did not know yet: a recall can overtake the reply that
+    /// grants the delegation.
+    early: HashMap<(usize, StateIdOther), Timestamp>,
     /// Opens by file, client and number, and whether they are for writing.
     users: BTreeMap<(usize, usize, u64), bool>,
     numbers: u64,
@@ -254,10 +257,11 @@ impl Checks {
     }
 
     /// A client has got a delegation.
-    pub(super) fn delegated(&self, handle: &Handle, file: usize, client: usize, is_write: bool) {
+    pub(super) fn delegated(&self, handle: &Handle, state: StateId, file: usize, client: usize, is_write: bool) {
         let mut inner = lock(&self.inner);
         inner.numbers += 1;
-        let held = Held { handle: handle.clone(), is_write, number: inner.numbers, recalled: None };
+        let recalled = inner.early.remove(&(client, state.other));
+        let held = Held { handle: handle.clone(), is_write, number: inner.numbers, recalled };
         inner.delegations.insert((file, client), held);
         let other = inner.in_the_way(file, client, is_write, self.clock.now());
         let mut users = inner
@@ -278,12 +282,14 @@ impl Checks {
     }
 
     /// A client has received a recall.
-    pub(super) fn recalled(&self, handle: &Handle, client: usize) {
+    pub(super) fn recalled(&self, handle: &Handle, state: StateId, client: usize) {
         let now = self.clock.now();
         let mut inner = lock(&self.inner);
-        let all =
-            inner.delegations.iter_mut().filter(|((_, holder), held)| *holder == client && held.handle == *handle);
-        all.for_each(|(_, held)| held.recalled = held.recalled.or(Some(now)));
+        let is_it = |((_, holder), held): &(&(usize, usize), &mut Held)| *holder == client && held.handle == *handle;
+        match inner.delegations.iter_mut().find(is_it) {
+            Some((_, held)) => held.recalled = held.recalled.or(Some(now)),
+            None => drop(inner.early.insert((client, state.other), now)),
+        }
     }
 
     /// Whether the server recalled a client's delegation of a file so long ago that it may have taken it away.
@@ -412,7 +418,7 @@ mod tests {
             let checks = Arc::new(checks());
             let open = checks.uses(0, absent, true);
             checks.leaves(client_of(leaves));
-            checks.delegated(&handle, 0, 0, false);
+            checks.delegated(&handle, StateId::ANONYMOUS, 0, 0, false);
             assert_eq!(checks.is_wrong(), leaves != absent);
             drop(open);
         }
@@ -475,10 +481,10 @@ mod tests {
         for (is_write, other_writes, wrong) in
             [(true, true, true), (true, false, true), (false, true, true), (false, false, false)]
         {
-            let has = |checks: &Arc<Checks>| checks.delegated(&handle, 0, 0, is_write);
+            let has = |checks: &Arc<Checks>| checks.delegated(&handle, StateId::ANONYMOUS, 0, 0, is_write);
             let use_it = |checks: &Arc<Checks>, file, client| drop(checks.uses(file, client, other_writes));
             assert_eq!(is_found(|c| (has(c), use_it(c, 0, 1)).1), wrong, "{is_write} {other_writes}");
-            assert_eq!(is_found(|c| (has(c), c.delegated(&handle, 0, 1, other_writes)).1), wrong);
+            assert_eq!(is_found(|c| (has(c), c.delegated(&handle, StateId::ANONYMOUS, 0, 1, other_writes)).1), wrong);
             let open = |checks: &Arc<Checks>| checks.uses(0, 1, other_writes);
             assert!(!is_found(|c| (drop(open(c)), has(c)).1), "it was closed by then");
             let beside = |checks: &Arc<Checks>| {
@@ -489,9 +495,26 @@ mod tests {
             assert!(!is_found(|c| (has(c), use_it(c, 0, 0), use_it(c, 1, 1)).2), "its own, and another file");
             assert!(!is_found(|c| (has(c), c.gives_up(Thing::Delegated(0), 0), use_it(c, 0, 1)).2));
             assert!(!is_found(|c| (has(c), c.forgets(0), use_it(c, 0, 1)).2));
-            assert_eq!(is_found(|c| (has(c), c.recalled(&handle, 0), use_it(c, 0, 1)).2), wrong, "it has a lease");
+            assert_eq!(
+                is_found(|c| (has(c), c.recalled(&handle, StateId::ANONYMOUS, 0), use_it(c, 0, 1)).2),
+                wrong,
+                "it has a lease"
+            );
         }
         assert!(is_found(|c| c.gives_up(Thing::Delegated(0), 0)));
+    }
+
+    /// Seed 904208.
+    #[test]
+    fn a_recall_counts_from_its_arrival_even_before_the_reply_that_grants_the_delegation() {
+        let handle = Handle::new(b"f").unwrap();
+        let state = |octet| StateId { sequence: 1, other: StateIdOther([octet; 12]) };
+        for (recalled, is_the_same) in [(1, true), (2, false)] {
+            let checks = checks();
+            checks.recalled(&handle, state(recalled), 0);
+            checks.delegated(&handle, state(1), 0, 0, false);
+            assert_eq!(lock(&checks.inner).delegations[&(0, 0)].recalled.is_some(), is_the_same);
+        }
     }
 
     #[test]
@@ -499,7 +522,7 @@ mod tests {
         let handle = Handle::new(b"f").unwrap();
         let look = |is_write: bool, between: &dyn Fn(&Checks)| {
             is_found(|checks| {
-                checks.delegated(&handle, 0, 0, is_write);
+                checks.delegated(&handle, StateId::ANONYMOUS, 0, 0, is_write);
                 let before = checks.writers(0, 1);
                 between(checks);
                 checks.passed_by(0, 1, &before);
@@ -509,7 +532,7 @@ mod tests {
         assert!(!look(false, &|_| {}));
         let again = |checks: &Checks| {
             checks.gives_up(Thing::Delegated(0), 0);
-            checks.delegated(&handle, 0, 0, true);
+            checks.delegated(&handle, StateId::ANONYMOUS, 0, 0, true);
         };
         assert!(!look(true, &again), "it had it before and after, and not meanwhile");
     }

@@ -315,7 +315,7 @@ impl Client {
                     delegated.is_wanted |= is_wanted;
                     delegated.state = state;
                     if is_wanted {
-                        self.scene.checks.recalled(&holding.file, self.number);
+                        self.scene.checks.recalled(&holding.file, state, self.number);
                     }
                 }
                 open.state

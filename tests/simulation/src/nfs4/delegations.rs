@@ -81,7 +81,7 @@ impl Worker {
             true => "nfs4: a delegation for writing",
             false => "nfs4: a delegation for reading",
         });
-        checks.delegated(&handle, file, number, is_write);
+        checks.delegated(&handle, state, file, number, is_write);
         drop(opened);
         let is_kept = self.client.random.below(NEVER_ONE_IN) == 0;
         let delegated = Some(Delegated { state, is_write, is_wanted: false, is_kept });
