@@ -5,7 +5,7 @@
 //! takes them for data of RDMAP; some messages end before these supposed lists do ([`UNNAMED`]). If a server refuses
 //! version 2 and the client goes on in version 1 on the same connection, tshark reads on from there.
 //!
-//! The project's own reader checks credits, CRCs and versions in the same captures ([`Wire::judge`]).
+//! The project's own reader checks credits, FPDUs, CRCs and versions in the same captures ([`Wire::judge`]).
 
 use super::{context::Context, crash::CONSOLE_LOG, process, wire::Wire};
 use anyhow::bail;
@@ -34,6 +34,11 @@ const KNOWN: &[(&str, &str)] = &[
         "# > # MPA FPDU[BoundErrorUnreassembled Packet]",
         "it has taken bytes in the middle of file data for the length of an FPDU, and puts together 60 KiB that are none. Our own \
          reader has found the end and the CRC of every FPDU right before",
+    ),
+    (
+        "# > # MPA FPDU[Malformed Packet]",
+        "the same where the supposed FPDU is too short for a header of DDP. tshark does not always come as far as its CRC. Our own \
+         reader has found a header in every FPDU",
     ),
 ];
 

@@ -66,6 +66,8 @@ pub(super) struct Wire {
     pub(super) bad_crcs: u64,
     /// Headers that could not be read.
     pub(super) unreadable: u64,
+    /// Where the reader lost the FPDUs of a connection of which it has every byte.
+    pub(super) astray: Vec<String>,
     /// Bytes that the capture lacks.
     pub(super) missing_bytes: u64,
     /// The answered calls by name, such as `NFS 3 READ`.
@@ -83,6 +85,8 @@ struct Connection {
     reads: [usize; 2],
     served: [Option<u64>; 2],
     spoken: Spoken,
+    /// The capture lacks bytes of it.
+    has_gaps: bool,
 }
 
 /// Lets the `rpcrdma` command read a capture, record by record.
@@ -121,6 +125,9 @@ impl Wire {
         }
         if self.unreadable > 0 {
             bail!("{} transport headers could not be read; see {see}", self.unreadable);
+        }
+        if let Some(what) = self.astray.first() {
+            bail!("{what}; see {see}");
         }
         Ok(())
     }
@@ -182,6 +189,10 @@ impl Wire {
             }
             "terminate" => self.terminates.push(record["reason"].as_str().unwrap_or("unread").to_owned()),
             "closed" => connection.reads = [0; 2],
+            "gap" => connection.has_gaps = true,
+            "resumed" | "unread" if !connection.has_gaps => self.astray.push(format!(
+                "connection {number}, from {from}: what stood where an FPDU should begin was none, although no byte is missing: {record}"
+            )),
             _ => {}
         }
     }
@@ -282,7 +293,7 @@ fn private_data(hex: &str) -> Option<(u64, bool)> {
 mod tests {
     use super::{Wire, private_data};
     use serde_json::json;
-    use std::collections::BTreeMap;
+    use std::{collections::BTreeMap, path::Path};
 
     #[test]
     fn private_data_is_read() {
@@ -290,6 +301,23 @@ mod tests {
         assert_eq!(private_data("f6ab0e1801000003"), Some((4096, false)));
         assert_eq!(private_data("f6ab0e1802000003"), None);
         assert_eq!(private_data(""), None);
+    }
+
+    #[test]
+    fn bytes_that_are_no_fpdu_are_excused_by_a_gap_only() {
+        let mut wire = Wire::default();
+        let mut connections = BTreeMap::new();
+        for number in [1, 2] {
+            let begin = json!({"type": "mpa_request", "connection": number, "from": "a", "ird": 1, "private_data": ""});
+            wire.take(&begin, &mut connections);
+        }
+        wire.take(&json!({"type": "gap", "connection": 1, "from": "a", "octets": 9}), &mut connections);
+        for number in [1, 2, 3] {
+            let resumed = json!({"type": "resumed", "connection": number, "from": "a", "skipped_octets": 9});
+            wire.take(&resumed, &mut connections);
+        }
+        assert_eq!(wire.astray.len(), 1);
+        assert!(wire.judge(Path::new("wire.pcap")).unwrap_err().to_string().starts_with("connection 2, from a: "));
     }
 
     #[test]
