@@ -139,6 +139,17 @@ impl Endpoint {
         }
     }
 
+    /// Whether there is a next action.
+    pub fn has_action(&self) -> bool {
+        !self.actions.is_empty()
+            || match &self.state {
+                State::One(one) => one.has_action(),
+                State::Two(two) => two.has_action(),
+                State::Probing(probing) => probing.two.has_action(),
+                State::Listening(_) => false,
+            }
+    }
+
     /// Starts a call of ours, as [`v1::Connection::call`] and [`v2::Connection::call`] do.
     ///
     /// # Errors
@@ -157,27 +168,27 @@ impl Endpoint {
     }
 
     /// Cancels a call: its memory is fenced at once, and [`Action::Cancelled`] follows. Its credit and XID stay in use
-    /// until the peer answers. A call that has ended is ignored.
-    pub fn cancel(&mut self, call: CallId) {
+    /// until the peer answers. `xid` is the call's. A call that has ended is ignored.
+    pub fn cancel(&mut self, call: CallId, xid: u32) {
         if self.take_held(call) {
             return self.actions.push_back(Action::Cancelled { call });
         }
         match &mut self.state {
-            State::One(one) => one.cancel(call),
-            State::Two(two) => two.cancel(call),
+            State::One(one) => one.cancel(call, xid),
+            State::Two(two) => two.cancel(call, xid),
             State::Probing(_) | State::Listening(_) => {}
         }
     }
 
-    /// Forgets a call, and leaves its memory lent. [`Action::Released`] follows when the memory is fenced: after the
+    /// Forgets a call, whose XID is `xid`, and leaves its memory lent. [`Action::Released`] follows when the memory is fenced: after the
     /// reply, or after [`FORGOTTEN_CALL_DEADLINE`](crate::FORGOTTEN_CALL_DEADLINE).
-    pub fn forget(&mut self, call: CallId, now: Timestamp) {
+    pub fn forget(&mut self, call: CallId, xid: u32, now: Timestamp) {
         if self.take_held(call) {
             return self.actions.push_back(Action::Released { call });
         }
         match &mut self.state {
-            State::One(one) => one.forget(call, now),
-            State::Two(two) => two.forget(call, now),
+            State::One(one) => one.forget(call, xid, now),
+            State::Two(two) => two.forget(call, xid, now),
             State::Probing(_) | State::Listening(_) => {}
         }
     }

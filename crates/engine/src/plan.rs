@@ -34,6 +34,11 @@ pub(crate) struct CallPlan {
 }
 
 impl CallPlan {
+    /// Whether memory has to be exposed for the call.
+    pub(crate) fn has_chunks(&self) -> bool {
+        !self.reads.is_empty() || self.zero.is_some() || !self.writes.is_empty() || self.reply.is_some()
+    }
+
     /// Bytes of the longest chunk.
     pub(crate) fn longest_chunk(&self) -> usize {
         let reads = self.reads.iter().map(|reduced| reduced.data.len());

@@ -5,6 +5,7 @@
 
 use crate::{Limits, Piece, Pieces};
 use bytes::Bytes;
+use rpcrdma_env::few;
 use rpcrdma_wire::chunk::{Lists, Segment};
 use rpcrdma_xdr::UNIT;
 use smallvec::SmallVec;
@@ -30,6 +31,11 @@ pub(crate) struct AboveLimit;
 /// the stream itself is in the Position Zero chunk.
 // V1-3.4.5-e, V2-4.3.5-f, V1-3.4.5.1-a, V2-4.3.5.1-a, IE-3.3.3-a
 pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits) -> Result<Layout, AboveLimit> {
+    if lists.is_empty() && !long {
+        // Most calls are like this.
+        let pieces = Base { stream, long, used: 0 }.up_to(stream.len()).into_iter();
+        return Ok(Layout { octets: 0, sources: SmallVec::new(), pieces: few(pieces), long });
+    }
     if lists.segment_count() > limits.segments {
         return Err(AboveLimit);
     }

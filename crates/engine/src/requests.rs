@@ -9,7 +9,7 @@ use crate::{Action, Piece, Pieces, RequestId, pull::Layout};
 use bytes::Bytes;
 use foldhash::HashMap;
 use rpcrdma_wire::{
-    chunk::{WriteChunk, WriteList},
+    chunk::{Lists, WriteChunk, WriteList},
     rpc::has_xid,
 };
 use std::collections::VecDeque;
@@ -64,25 +64,38 @@ impl Requests {
         self.requests.len()
     }
 
-    /// Adds a call and names it. It is held until [`admit`](Self::admit).
+    /// Adds a call and names it. It starts at once, or is held until [`admit`](Self::admit).
     pub(crate) fn insert(
         &mut self,
         xid: u32,
-        writes: WriteList,
-        reply: Option<WriteChunk>,
+        Lists { writes, reply, .. }: Lists,
         handle: Option<u32>,
         layout: Layout,
+        most: usize,
+        actions: &mut VecDeque<Action>,
     ) -> RequestId {
         let id = RequestId(self.next_request);
         self.next_request += 1;
+        let starts = self.held.is_empty() && self.has_room(most);
+        if starts && layout.octets == 0 {
+            self.requests.insert(id, Request { xid, writes, reply, handle, stage: Stage::Delivered });
+            actions.push_back(Action::Deliver { request: id, xid, pieces: layout.pieces });
+            return id;
+        }
         self.requests.insert(id, Request { xid, writes, reply, handle, stage: Stage::Held(layout) });
         self.held.push_back(id);
+        self.admit(most, actions);
         id
+    }
+
+    /// Whether fewer than `most` calls and answers pin memory.
+    fn has_room(&self, most: usize) -> bool {
+        self.requests.len() - self.held.len() + self.undrained < most
     }
 
     /// Starts held calls until `most` calls and answers pin memory.
     pub(crate) fn admit(&mut self, most: usize, actions: &mut VecDeque<Action>) {
-        while self.requests.len() - self.held.len() + self.undrained < most {
+        while !self.held.is_empty() && self.has_room(most) {
             let Some(id) = self.held.pop_front() else { break };
             self.begin(id, actions);
         }
@@ -149,7 +162,8 @@ mod tests {
     fn an_idle_connection_keeps_few_places() {
         let mut requests = Requests::default();
         let layout = || Layout { octets: 0, sources: SmallVec::new(), pieces: Pieces::new(), long: false };
-        let insert = |_| requests.insert(7, WriteList::default(), None, None, layout());
+        let mut actions = VecDeque::new();
+        let insert = |_| requests.insert(7, Lists::default(), None, layout(), 1_000, &mut actions);
         let ids: Vec<_> = (0..1_000).map(insert).collect();
         assert!(requests.requests.capacity() >= 1_000);
         for id in ids {

@@ -21,7 +21,7 @@ use rpcrdma_env::{Timestamp, few};
 use rpcrdma_wire::chunk::{Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
 use rpcrdma_xdr::Payload;
 use smallvec::SmallVec;
-use std::collections::VecDeque;
+use std::collections::{VecDeque, hash_map};
 
 /// The party that learns how a call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +38,13 @@ pub(crate) enum Owner {
     Ghost,
     /// The call is a probe of our own.
     Probe,
+}
+
+impl Owner {
+    /// Whether the driver still has a name for the call.
+    fn may_act(self) -> bool {
+        !matches!(self, Owner::Ghost | Owner::Probe)
+    }
 }
 
 #[derive(Debug)]
@@ -86,14 +93,12 @@ pub(crate) struct Table<X> {
     /// Calls by XID, which is the peer's name for them.
     // V2-3.1.3.4-c, V2-4.5.1-a
     calls: HashMap<u32, Entry<X>>,
-    /// XIDs by the driver's name for a call.
-    xids: HashMap<CallId, u32>,
     /// The XID of the call to which an exposure belongs.
     exposures: HashMap<ExposureId, u32>,
     /// Calls that wait for a credit: order and XID, in this order.
     queue: VecDeque<(u64, u32)>,
     /// The times at which forgotten calls lose their memory, in this order.
-    forgotten: VecDeque<(Timestamp, CallId)>,
+    forgotten: VecDeque<(Timestamp, CallId, u32)>,
     next_order: u64,
     next_exposure: u64,
     /// Program and version of the latest call, for probes.
@@ -104,7 +109,6 @@ impl<X> Default for Table<X> {
     fn default() -> Self {
         Self {
             calls: HashMap::default(),
-            xids: HashMap::default(),
             exposures: HashMap::default(),
             queue: VecDeque::new(),
             forgotten: VecDeque::new(),
@@ -134,9 +138,13 @@ impl<X> Table<X> {
 
     /// Adds a call of the program at the end of the queue.
     pub(crate) fn insert(&mut self, call: Call, extra: X) {
-        self.program = program(&call.message).or(self.program);
         self.queue.push_back((self.next_order, call.xid));
-        self.xids.insert(call.id, call.xid);
+        self.insert_next(call, extra);
+    }
+
+    /// Adds a call of the program that is sent at once.
+    pub(crate) fn insert_next(&mut self, call: Call, extra: X) {
+        self.program = program(&call.message).or(self.program);
         self.add(call, Owner::Caller, extra);
     }
 
@@ -151,6 +159,11 @@ impl<X> Table<X> {
         let offered = Offered { items: call.items.len(), ..Offered::default() };
         let (state, exposures) = (State::Queued, SmallVec::new());
         self.calls.insert(xid, Entry { call, order, owner, state, exposures, offered, extra });
+    }
+
+    /// The call with this name and XID. The caller may name a call that has ended, and whose XID another one has.
+    fn named(&mut self, id: CallId, xid: u32) -> Option<&mut Entry<X>> {
+        self.calls.get_mut(&xid).filter(|entry| entry.call.id == id && entry.owner.may_act())
     }
 
     /// Takes the XID of the call that has waited longest out of the queue.
@@ -178,118 +191,68 @@ impl<X> Table<X> {
     /// Ends the open exposures of a call, and the call itself if it has none left.
     // V1-8.1.3-a, V2-11.1.3-b, V2-C.7-c
     pub(crate) fn fence(&mut self, xid: u32, actions: &mut VecDeque<Action>) {
-        let Some(entry) = self.calls.get_mut(&xid) else { return };
-        for exposure in entry.exposures.iter_mut().filter(|exposure| exposure.state == Exposed::Open) {
+        let hash_map::Entry::Occupied(mut found) = self.calls.entry(xid) else { return };
+        for exposure in found.get_mut().exposures.iter_mut().filter(|exposure| exposure.state == Exposed::Open) {
             exposure.state = Exposed::Closing;
             actions.push_back(Action::Invalidate { exposure: exposure.id, handle: exposure.handle });
         }
-        self.settle(xid, actions);
+        settle(found, &mut self.queue, actions);
     }
 
     /// An exposure has ended. Returns whether it belonged to this table.
     pub(crate) fn fenced(&mut self, id: ExposureId, actions: &mut VecDeque<Action>) -> bool {
         let Some(xid) = self.exposures.remove(&id) else { return false };
-        let Some(entry) = self.calls.get_mut(&xid) else { return false };
-        for exposure in entry.exposures.iter_mut().filter(|exposure| exposure.id == id) {
+        let hash_map::Entry::Occupied(mut found) = self.calls.entry(xid) else { return false };
+        for exposure in found.get_mut().exposures.iter_mut().filter(|exposure| exposure.id == id) {
             exposure.state = Exposed::Closed;
         }
-        self.settle(xid, actions);
+        settle(found, &mut self.queue, actions);
         true
-    }
-
-    /// Reports how a call ended, when none of its memory is exposed any more.
-    // V1-4.4.1-a, V1-8.1.3-b, V2-11.1.3-c, V1-3.4.5.1-b, V2-4.3.5.1-c
-    // V1-4.5.4-b, V2-7.4-b
-    fn settle(&mut self, xid: u32, actions: &mut VecDeque<Action>) {
-        let Some(entry) = self.calls.get_mut(&xid).filter(|entry| entry.fenced()) else { return };
-        let id = entry.call.id;
-        let ended = matches!(entry.state, State::Ending(_) | State::Again);
-        match (entry.owner, ended) {
-            (Owner::Canceller, _) => {
-                actions.push_back(Action::Cancelled { call: id });
-                self.xids.remove(&id);
-                entry.owner = Owner::Ghost;
-            }
-            (Owner::Expired, _) | (Owner::Nobody, true) => {
-                actions.push_back(Action::Released { call: id });
-                self.xids.remove(&id);
-                entry.owner = Owner::Ghost;
-            }
-            _ => {}
-        }
-        if !ended {
-            return;
-        }
-        if matches!((entry.owner, &entry.state), (Owner::Caller, State::Again)) {
-            entry.state = State::Queued;
-            entry.exposures.clear();
-            let at = self.queue.partition_point(|(order, _)| *order < entry.order);
-            self.queue.insert(at, (entry.order, xid));
-            return;
-        }
-        // V2-3.1.2-c, V1-2.2.2-a
-        let Some(entry) = self.calls.remove(&xid) else { return };
-        let State::Ending(end) = entry.state else { return };
-        match entry.owner {
-            Owner::Caller => {
-                self.xids.remove(&id);
-                actions.push_back(match end {
-                    Ok(reply) => Action::Complete { call: id, reply },
-                    Err(error) => Action::Fail { call: id, error },
-                });
-            }
-            // An error, too, shows that the peer is alive.
-            Owner::Probe => actions.push_back(Action::Alive),
-            Owner::Nobody | Owner::Expired | Owner::Canceller | Owner::Ghost => {}
-        }
     }
 
     /// Cancels a call: takes its memory back at once.
     // V1-4.4.1-b, V1-8.1.3-c, V1-8.1.4-c, V2-11.1.3-d, V2-11.1.4-d
-    pub(crate) fn cancel(&mut self, id: CallId, actions: &mut VecDeque<Action>) {
-        self.disown(id, Owner::Canceller, actions);
-        let Some(&xid) = self.xids.get(&id) else { return };
-        self.fence(xid, actions);
+    pub(crate) fn cancel(&mut self, id: CallId, xid: u32, actions: &mut VecDeque<Action>) {
+        if self.disown(id, xid, Owner::Canceller, actions) {
+            self.fence(xid, actions);
+        }
     }
 
     /// Forgets a call: its memory stays lent until its reply or a deadline.
-    pub(crate) fn forget(&mut self, id: CallId, now: Timestamp, actions: &mut VecDeque<Action>) {
-        self.disown(id, Owner::Nobody, actions);
-        if self.xids.contains_key(&id) {
-            self.forgotten.push_back((now + FORGOTTEN_CALL_DEADLINE, id));
+    pub(crate) fn forget(&mut self, id: CallId, xid: u32, now: Timestamp, actions: &mut VecDeque<Action>) {
+        if self.disown(id, xid, Owner::Nobody, actions) {
+            self.forgotten.push_back((now + FORGOTTEN_CALL_DEADLINE, id, xid));
         }
     }
 
-    fn disown(&mut self, id: CallId, owner: Owner, actions: &mut VecDeque<Action>) {
-        let Some(&xid) = self.xids.get(&id) else { return };
-        let Some(entry) = self.calls.get_mut(&xid) else { return };
+    /// Returns whether the call goes on, because it is under way.
+    fn disown(&mut self, id: CallId, xid: u32, owner: Owner, actions: &mut VecDeque<Action>) -> bool {
+        let Some(entry) = self.named(id, xid) else { return false };
         entry.owner = owner;
-        if matches!(entry.state, State::Queued) {
-            if let Ok(at) = self.queue.binary_search_by_key(&entry.order, |(order, _)| *order) {
-                self.queue.remove(at);
-            }
-            self.calls.remove(&xid);
-            self.xids.remove(&id);
-            actions.push_back(match owner {
-                Owner::Canceller => Action::Cancelled { call: id },
-                _ => Action::Released { call: id },
-            });
+        if !matches!(entry.state, State::Queued) {
+            return true;
         }
+        let order = entry.order;
+        if let Ok(at) = self.queue.binary_search_by_key(&order, |(order, _)| *order) {
+            self.queue.remove(at);
+        }
+        self.calls.remove(&xid);
+        actions.push_back(match owner {
+            Owner::Canceller => Action::Cancelled { call: id },
+            _ => Action::Released { call: id },
+        });
+        false
     }
 
     /// The time at which the next forgotten call loses its memory.
     pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
-        self.forgotten.front().map(|(when, _)| *when)
+        self.forgotten.front().map(|(when, ..)| *when)
     }
 
     /// Takes back the memory of calls whose deadline is over.
     pub(crate) fn expire(&mut self, now: Timestamp, actions: &mut VecDeque<Action>) {
-        while let Some((_, id)) = self.forgotten.pop_front_if(|(when, _)| *when <= now) {
-            let Some(&xid) = self.xids.get(&id) else { continue };
-            let Some(entry) = self.calls.get_mut(&xid) else { continue };
-            if entry.owner != Owner::Nobody {
-                continue;
-            }
+        while let Some((_, id, xid)) = self.forgotten.pop_front_if(|(when, ..)| *when <= now) {
+            let Some(entry) = self.named(id, xid).filter(|entry| entry.owner == Owner::Nobody) else { continue };
             entry.owner = Owner::Expired;
             self.fence(xid, actions);
         }
@@ -300,7 +263,6 @@ impl<X> Table<X> {
     pub(crate) fn unanswered(&mut self, actions: &mut VecDeque<Action>) -> Vec<CallId> {
         let mut left: Vec<Entry<X>> = self.calls.drain().map(|(_, entry)| entry).collect();
         left.sort_by_key(|entry| entry.order);
-        self.xids.clear();
         self.queue.clear();
         self.forgotten.clear();
         self.exposures.clear();
@@ -328,6 +290,56 @@ impl<X> Table<X> {
     /// Exposures that have not ended.
     pub(crate) fn exposed(&self) -> usize {
         self.exposures.len()
+    }
+}
+
+/// Reports how a call ended, when none of its memory is exposed any more.
+// V1-4.4.1-a, V1-8.1.3-b, V2-11.1.3-c, V1-3.4.5.1-b, V2-4.3.5.1-c
+// V1-4.5.4-b, V2-7.4-b
+fn settle<X>(
+    mut found: hash_map::OccupiedEntry<'_, u32, Entry<X>>,
+    queue: &mut VecDeque<(u64, u32)>,
+    actions: &mut VecDeque<Action>,
+) {
+    let xid = *found.key();
+    let entry = found.get_mut();
+    if !entry.fenced() {
+        return;
+    }
+    let id = entry.call.id;
+    let ended = matches!(entry.state, State::Ending(_) | State::Again);
+    match (entry.owner, ended) {
+        (Owner::Canceller, _) => {
+            actions.push_back(Action::Cancelled { call: id });
+            entry.owner = Owner::Ghost;
+        }
+        (Owner::Expired, _) | (Owner::Nobody, true) => {
+            actions.push_back(Action::Released { call: id });
+            entry.owner = Owner::Ghost;
+        }
+        _ => {}
+    }
+    if !ended {
+        return;
+    }
+    if matches!((entry.owner, &entry.state), (Owner::Caller, State::Again)) {
+        entry.state = State::Queued;
+        entry.exposures.clear();
+        let at = queue.partition_point(|(order, _)| *order < entry.order);
+        queue.insert(at, (entry.order, xid));
+        return;
+    }
+    // V2-3.1.2-c, V1-2.2.2-a
+    let entry = found.remove();
+    let State::Ending(end) = entry.state else { return };
+    match entry.owner {
+        Owner::Caller => actions.push_back(match end {
+            Ok(reply) => Action::Complete { call: id, reply },
+            Err(error) => Action::Fail { call: id, error },
+        }),
+        // An error, too, shows that the peer is alive.
+        Owner::Probe => actions.push_back(Action::Alive),
+        Owner::Nobody | Owner::Expired | Owner::Canceller | Owner::Ghost => {}
     }
 }
 

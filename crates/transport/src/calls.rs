@@ -15,18 +15,30 @@ use rpcrdma_oncrpc::{
 use rpcrdma_xdr::{Payload, Placed, Stream};
 use smallvec::SmallVec;
 use std::{
+    collections::hash_map,
     future::Future,
     net::SocketAddr,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, Ordering},
     },
     task::{Context, Poll},
 };
 use tokio::sync::{mpsc, oneshot};
 
 type Answered = Result<Reply, TransportError>;
+
+/// The engine's name for a call: a number, and in its low half the XID, by which the table finds the call.
+fn name(number: u32, xid: u32) -> CallId {
+    CallId(u64::from(number) << u32::BITS | u64::from(xid))
+}
+
+/// The XID of the call with this name.
+pub(crate) fn xid_of(id: CallId) -> u32 {
+    // The cast takes the low half.
+    id.0 as u32
+}
 
 /// A caller's command to a driver.
 #[derive(Debug)]
@@ -44,7 +56,7 @@ pub(crate) enum Command {
 pub(crate) struct Caller {
     /// Unbounded: each entry is a call whose memory belongs to its caller, who waits for it.
     commands: mpsc::UnboundedSender<Command>,
-    next: AtomicU64,
+    next: AtomicU32,
     pub(crate) xids: Arc<XidSource>,
     pub(crate) server: SocketAddr,
     max_message: usize,
@@ -60,14 +72,14 @@ impl Caller {
     ) -> (Self, mpsc::UnboundedReceiver<Command>) {
         let (commands, receiver) = mpsc::unbounded_channel();
         let giving_up = Arc::default();
-        (Self { commands, next: AtomicU64::new(0), xids, server, max_message, giving_up }, receiver)
+        (Self { commands, next: AtomicU32::new(0), xids, server, max_message, giving_up }, receiver)
     }
 
     pub(crate) fn call(&self, request: Request) -> PendingCall {
         if let Err(misuse) = request.check(self.limits()) {
             return PendingCall::failed(misuse.into());
         }
-        let id = CallId(self.next.fetch_add(1, Ordering::Relaxed));
+        let id = name(self.next.fetch_add(1, Ordering::Relaxed), request.xid);
         let lent = few(request.reply.items.iter().map(|room| room.buffer.is_some()));
         let (sender, reply) = oneshot::channel();
         // A driver that has ended drops the sender, and the call then fails.
@@ -142,7 +154,9 @@ struct Room {
 
 #[derive(Debug)]
 struct Call {
-    xid: u32,
+    id: CallId,
+    /// Calls are sent again in the order in which they came.
+    order: u64,
     message: Payload,
     /// Makes the message of another transmission, if the same message may not be sent twice.
     anew: Option<Arc<dyn Anew>>,
@@ -165,10 +179,10 @@ impl Call {
     }
 }
 
-/// All calls that have not ended.
+/// All calls that have not ended, by XID.
 pub(crate) struct Calls {
-    calls: HashMap<CallId, Call>,
-    by_xid: HashMap<u32, CallId>,
+    calls: HashMap<u32, Call>,
+    next_order: u64,
     pool: Arc<dyn Allocator>,
     server: SocketAddr,
     pub(crate) xids: Arc<XidSource>,
@@ -176,7 +190,7 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn new(pool: Arc<dyn Allocator>, server: SocketAddr, xids: Arc<XidSource>) -> Self {
-        Self { calls: HashMap::default(), by_xid: HashMap::default(), pool, server, xids }
+        Self { calls: HashMap::default(), next_order: 0, pool, server, xids }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -189,24 +203,25 @@ impl Calls {
 
     /// The calls' names, in the order of the calls.
     pub(crate) fn ids(&self) -> Vec<CallId> {
-        let mut ids: Vec<_> = self.calls.keys().copied().collect();
-        ids.sort_unstable();
-        ids
+        let mut calls: Vec<_> = self.calls.values().map(|call| (call.order, call.id)).collect();
+        calls.sort_unstable();
+        calls.into_iter().map(|(_, id)| id).collect()
     }
 
     /// Adds a call. Returns whether the driver must make it.
     pub(crate) fn add(&mut self, id: CallId, request: Request, sender: oneshot::Sender<Answered>) -> bool {
         let xid = request.xid;
         let repeatable = request.repeatable && request.anew.is_none();
-        if self.by_xid.contains_key(&xid) {
+        let hash_map::Entry::Vacant(place) = self.calls.entry(xid) else {
             let _ = sender.send(Err(Misuse::XidInUse { xid }.into()));
             return false;
-        }
+        };
         let items = request.reply.items.into_iter();
         let rooms =
             few(items.map(|item| Room { max_len: item.max_len, lent: item.buffer.is_some(), buffer: item.buffer }));
-        let call = Call {
-            xid,
+        place.insert(Call {
+            id,
+            order: self.next_order,
             message: request.message,
             anew: request.anew,
             reply_max: request.reply.max_len,
@@ -217,17 +232,24 @@ impl Calls {
             sender: Some(sender),
             canceller: None,
             sent: 0,
-        };
-        self.by_xid.insert(xid, id);
-        self.calls.insert(id, call);
+        });
+        self.next_order += 1;
         true
+    }
+
+    fn get(&self, id: CallId) -> Option<&Call> {
+        self.calls.get(&xid_of(id)).filter(|call| call.id == id)
+    }
+
+    fn get_mut(&mut self, id: CallId) -> Option<&mut Call> {
+        self.calls.get_mut(&xid_of(id)).filter(|call| call.id == id)
     }
 
     /// An XID that no call has.
     pub(crate) fn free_xid(&self) -> u32 {
         loop {
             let xid = self.xids.next_xid();
-            if !self.by_xid.contains_key(&xid) {
+            if !self.calls.contains_key(&xid) {
                 return xid;
             }
         }
@@ -237,7 +259,7 @@ impl Calls {
     /// a number of its own. The caller renews all calls in their order, even those that were not sent yet: so no call
     /// has an older number than a call that is sent before it. A call that cannot be renewed ends.
     pub(crate) fn renew(&mut self, id: CallId) -> Option<Event> {
-        let call = self.calls.get_mut(&id)?;
+        let call = self.get_mut(id)?;
         match call.anew.as_ref()?.message() {
             Ok(message) => {
                 call.message = message;
@@ -249,10 +271,10 @@ impl Calls {
 
     /// A call in the engine's form.
     pub(crate) fn wanted(&self, id: CallId) -> Option<rpcrdma_engine::Call> {
-        let call = self.calls.get(&id)?;
+        let call = self.get(id)?;
         Some(rpcrdma_engine::Call {
             id,
-            xid: call.xid,
+            xid: xid_of(id),
             message: call.message.clone(),
             reply_max: call.reply_max,
             items: few(call.rooms.iter().map(|room| room.max_len)),
@@ -261,14 +283,15 @@ impl Calls {
     }
 
     fn take(&mut self, id: CallId) -> Option<Call> {
-        let call = self.calls.remove(&id)?;
-        self.by_xid.remove(&call.xid);
-        Some(call)
+        match self.calls.entry(xid_of(id)) {
+            hash_map::Entry::Occupied(found) if found.get().id == id => Some(found.remove()),
+            _ => None,
+        }
     }
 
     /// A message with this XID was sent.
     pub(crate) fn sent(&mut self, xid: u32) {
-        if let Some(call) = self.by_xid.get(&xid).and_then(|id| self.calls.get_mut(id)) {
+        if let Some(call) = self.calls.get_mut(&xid) {
             call.sent = call.sent.saturating_add(1);
         }
     }
@@ -289,7 +312,7 @@ impl Calls {
     }
 
     fn slot(&mut self, id: CallId, place: SinkPlace) -> Option<&mut Option<Buffer>> {
-        let call = self.calls.get_mut(&id)?;
+        let call = self.get_mut(id)?;
         match place {
             SinkPlace::Item(index) => call.rooms.get_mut(index).map(|room| &mut room.buffer),
             SinkPlace::Reply => Some(&mut call.reply),
@@ -323,7 +346,7 @@ impl Calls {
             let buffer = room.buffer.filter(|_| room.lent || item.offered > 0);
             stream.push_placed(Placed { offered: item.offered, buffer });
         }
-        let xid = call.xid;
+        let xid = xid_of(id);
         if let Some(sender) = call.sender {
             let _ = sender.send(Ok(Reply { stream, retransmitted }));
         }
@@ -338,7 +361,7 @@ impl Calls {
 
     pub(crate) fn fail_with(&mut self, id: CallId, error: TransportError) -> Option<Event> {
         let call = self.take(id)?;
-        let xid = call.xid;
+        let xid = xid_of(id);
         if let Some(sender) = call.sender {
             let _ = sender.send(Err(error));
         }
@@ -354,7 +377,7 @@ impl Calls {
 
     /// Records which caller wants the memory back.
     pub(crate) fn cancelling(&mut self, id: CallId, canceller: oneshot::Sender<Cancelled>) {
-        if let Some(call) = self.calls.get_mut(&id) {
+        if let Some(call) = self.get_mut(id) {
             call.canceller = Some(canceller);
             call.sender = None;
         }
@@ -369,7 +392,7 @@ impl Calls {
 
     fn transport_error(&self, id: CallId, error: CallError) -> TransportError {
         let server = self.server;
-        let (call_len, reply_len) = self.calls.get(&id).map_or((0, 0), |call| (call.message.len(), call.reply_max));
+        let (call_len, reply_len) = self.get(id).map_or((0, 0), |call| (call.message.len(), call.reply_max));
         match error {
             CallError::Remote(v1::ErrorBody::Version { low, high }) => {
                 TransportError::Remote { server, source: RemoteError::Version { low, high } }

@@ -66,7 +66,9 @@ impl PartsMemory {
 
     /// Gives the memory back: no message in parts is left.
     pub(crate) fn release(&mut self) {
-        self.held = None;
-        self.waiting = None;
+        if self.held.is_some() || self.waiting.is_some() {
+            self.held = None;
+            self.waiting = None;
+        }
     }
 }

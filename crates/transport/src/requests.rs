@@ -1,14 +1,14 @@
-//! The peer's calls on one connection, from their arrival until the service has them: one table, with a stage for each.
+//! The peer's calls on one connection, from their arrival until the service has them: a table of calls with chunks, with
+//! a stage for each, and a queue.
 //!
 //! | stage | the call waits for |
 //! |---|---|
 //! | `Waits` | its turn to be pulled |
 //! | `Pulling` | memory for its chunks, then the chunks |
 //! | `Pulled` | its delivery: the engine has put the call together |
-//! | `Delivered` | the service |
 //!
-//! A call without Read chunks begins as `Delivered`. Calls are executed in the order of delivery. Owns pulled bytes,
-//! and shares of received messages.
+//! Delivered calls wait for the service in a queue of their own, in the order of execution; a call without Read chunks
+//! goes there at once. Owns pulled bytes, and shares of received messages.
 //!
 //! The server limits what it pulls from a peer's memory at a time. A peer that answers its RDMA Reads one by one, each
 //! just before it would count as stalled, makes the server hold memory for arguments all that time. So a connection
@@ -64,18 +64,14 @@ enum Stage {
         due: Option<Timestamp>,
     },
     Pulled(Bytes),
-    Delivered {
-        pieces: Pieces,
-        pulled: Bytes,
-    },
 }
 
 /// The table.
 pub(crate) struct Requests {
-    /// In the order of their names, which is the order of arrival.
+    /// Calls with chunks that are not delivered, in the order of their names, which is the order of arrival.
     requests: VecDeque<Request>,
     /// Delivered calls, in the order of execution.
-    delivered: VecDeque<RequestId>,
+    delivered: VecDeque<Delivered>,
     /// How long a call's chunks may take.
     limit: Duration,
     /// Calls that have their turn to be pulled.
@@ -89,6 +85,11 @@ impl Requests {
     pub(crate) fn new(stall: Duration) -> Self {
         let (requests, delivered) = (VecDeque::new(), VecDeque::new());
         Self { requests, delivered, limit: stall * PULL_STALLS, pulling: 0, octets: 0 }
+    }
+
+    /// Whether a call has its turn to be pulled.
+    pub(crate) fn is_pulling(&self) -> bool {
+        self.pulling > 0
     }
 
     /// How long a call's chunks may take.
@@ -170,25 +171,17 @@ impl Requests {
     /// The earliest time at which a call's chunks are due.
     pub(crate) fn due(&self) -> Option<Timestamp> {
         let due = |request: &Request| if let Stage::Pulling { due, .. } = request.stage { Some(due) } else { None };
-        // Most calls have no chunks: the search ends at the last call that is being pulled.
+        // The search ends at the last call that is being pulled.
         self.requests.iter().filter_map(due).take(self.pulling).flatten().min()
     }
 
     /// The engine has put a call together.
     pub(crate) fn deliver(&mut self, id: RequestId, xid: u32, pieces: Pieces) {
-        match self.place(id) {
-            Ok(at) => {
-                let request = &mut self.requests[at];
-                let before = std::mem::replace(&mut request.stage, Stage::Pulled(Bytes::new()));
-                let pulled = if let Stage::Pulled(octets) = before { octets } else { Bytes::new() };
-                *request = Request { id, xid, stage: Stage::Delivered { pieces, pulled } };
-            }
-            Err(at) => {
-                let stage = Stage::Delivered { pieces, pulled: Bytes::new() };
-                self.requests.insert(at, Request { id, xid, stage });
-            }
-        }
-        self.delivered.push_back(id);
+        let pulled = match self.place(id).ok().and_then(|at| self.requests.remove(at)) {
+            Some(Request { stage: Stage::Pulled(octets), .. }) => octets,
+            _ => Bytes::new(),
+        };
+        self.delivered.push_back(Delivered { request: id, xid, pieces, pulled });
     }
 
     /// Whether a call can be executed.
@@ -198,14 +191,7 @@ impl Requests {
 
     /// Removes the next call that can be executed.
     pub(crate) fn take_delivered(&mut self) -> Option<Delivered> {
-        let id = self.delivered.pop_front()?;
-        let at = self.place(id).ok()?;
-        match self.requests.remove(at)? {
-            Request { id: request, xid, stage: Stage::Delivered { pieces, pulled } } => {
-                Some(Delivered { request, xid, pieces, pulled })
-            }
-            _ => None,
-        }
+        self.delivered.pop_front()
     }
 
     /// Gives up all calls that wait to be pulled, or are being pulled.
@@ -314,9 +300,9 @@ mod tests {
         assert_eq!((requests.pulling, requests.octets, requests.requests.len()), (1, 7, 1));
         requests.deliver(RequestId(3), 9, Pieces::new());
         requests.stop_pulling();
-        assert_eq!((requests.pulling, requests.octets, requests.requests.len()), (0, 0, 1));
+        assert_eq!((requests.pulling, requests.octets, requests.requests.len()), (0, 0, 0));
         assert_eq!(requests.due(), None);
-        assert_eq!(delivered(&mut requests).len(), 1);
+        assert_eq!(delivered(&mut requests), [(3, Bytes::new())], "it was delivered before");
     }
 
     #[test]

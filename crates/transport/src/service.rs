@@ -317,6 +317,11 @@ impl Service {
         }
     }
 
+    /// Whether there is anything to do or to wait for.
+    pub(crate) fn may_be_ready(&self) -> bool {
+        !self.ready.is_empty() || !self.executing.is_empty() || !self.waiting.is_empty() || self.requests.is_pulling()
+    }
+
     /// Whether there is something to do without waiting.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty() || self.unasked

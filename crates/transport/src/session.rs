@@ -13,7 +13,7 @@ mod untaken;
 
 use crate::{
     CLOSE_TIMEOUT, ConnectionError, Event, Observer, Stall,
-    calls::Calls,
+    calls::{Calls, xid_of},
     extension::Port,
     parts::{PartsMemory, Reserved},
     service::{Ready, Service},
@@ -217,12 +217,12 @@ impl Session {
 
     /// Cancels a call: takes its memory back.
     pub(crate) fn cancel(&mut self, id: CallId) {
-        self.engine.cancel(id);
+        self.engine.cancel(id, xid_of(id));
     }
 
     /// Forgets a call, and leaves its memory lent.
     pub(crate) fn forget(&mut self, id: CallId) {
-        self.engine.forget(id, self.env.clock.now());
+        self.engine.forget(id, xid_of(id), self.env.clock.now());
     }
 
     /// Executes no further call of the peer.
@@ -284,8 +284,11 @@ impl Session {
 
     fn run(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> Poll<Result<(), ConnectionError>> {
         let mut handled = 0;
+        let mut idle = false;
         loop {
-            self.work(cx, calls);
+            if !std::mem::take(&mut idle) {
+                self.work(cx, calls);
+            }
             if is_part(self.told, self.told + calls.len()) {
                 // Meanwhile the callers that got replies call again, and the peer can begin with these calls.
                 self.told = 0;
@@ -295,12 +298,14 @@ impl Session {
             match self.qp.poll(cx) {
                 Poll::Ready(Completion::Closed { reason }) => return Poll::Ready(self.over(reason)),
                 Poll::Ready(completion) => {
+                    let is_sent = matches!(completion, Completion::Done { kind: WorkKind::Send, .. });
                     self.completed(completion, calls);
                     handled += 1;
                     if handled == COMPLETIONS_PER_POLL {
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
                     }
+                    idle = is_sent && self.is_idle();
                     continue;
                 }
                 Poll::Pending => {}
@@ -320,7 +325,9 @@ impl Session {
     fn work(&mut self, cx: &mut Context<'_>, calls: &mut Calls) {
         loop {
             self.hear(cx, calls);
-            while let Some(ready) = self.service.as_mut().and_then(|service| service.poll(cx)) {
+            while let Some(service) = self.service.as_mut().filter(|service| service.may_be_ready())
+                && let Some(ready) = service.poll(cx)
+            {
                 self.ready(ready);
             }
             self.act(calls);
@@ -333,6 +340,11 @@ impl Session {
                 return;
             }
         }
+    }
+
+    /// Whether an answer that the peer has taken leaves nothing to do: half of a server's completions are of this kind.
+    fn is_idle(&self) -> bool {
+        !self.engine.has_action() && !self.may_execute() && self.arrived.is_empty() && self.port.is_none()
     }
 
     fn over(&mut self, reason: CloseReason) -> Result<(), ConnectionError> {

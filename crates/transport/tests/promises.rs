@@ -253,6 +253,26 @@ fn a_retransmission_from_another_port_is_no_other_call() {
     }
 }
 
+/// Results that fill what a server has on the way wait until the client takes those before them, and no longer.
+#[test]
+fn a_result_that_is_taken_lets_the_next_call_run() {
+    for versions in BOTH {
+        let world = World::new(7);
+        world.block_on(async {
+            let handler = router(&world.env(), &store(&world.env()));
+            serve(&world, plain(&world, SERVER, SimConfig::default()), server_options(versions), handler);
+            let fabric = plain(&world, CLIENT, SimConfig::default());
+            let (client, _) = connected(&world, fabric, client_options(versions)).await;
+            let before = world.now();
+            let calls: Vec<_> = (0..12).map(|seed| start_read(&client, common::MAX, seed, Duration::ZERO)).collect();
+            for (call, seed) in calls.into_iter().zip(0..) {
+                finish_read(call, common::MAX, seed).await.unwrap();
+            }
+            assert!(world.now().since(before) < Duration::from_secs(5), "nobody waited for a silence to end");
+        });
+    }
+}
+
 /// Keeps the reverse client of the last caller.
 struct Remembers(Arc<Mutex<Option<Client>>>);
 

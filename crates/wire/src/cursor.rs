@@ -35,6 +35,23 @@ impl<'a> Cursor<'a> {
         self.array().map(u32::from_be_bytes)
     }
 
+    /// Words, none of which is consumed if one is cut off.
+    pub(crate) fn words<const N: usize>(&mut self) -> Result<[u32; N], DecodeError> {
+        let needed = N * UNIT;
+        let (head, tail) = self.octets.split_at_checked(needed).ok_or(DecodeError::Truncated {
+            position: self.position,
+            needed,
+            left: self.octets.len(),
+        })?;
+        let mut words = [0; N];
+        for (word, octets) in words.iter_mut().zip(head.chunks_exact(UNIT)) {
+            *word = octets.first_chunk().copied().map_or(0, u32::from_be_bytes);
+        }
+        self.octets = tail;
+        self.position += needed;
+        Ok(words)
+    }
+
     pub(crate) fn u64(&mut self) -> Result<u64, DecodeError> {
         self.array().map(u64::from_be_bytes)
     }
@@ -57,6 +74,18 @@ impl<'a> Cursor<'a> {
         let len = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
         let max = self.remaining() / element.max(UNIT);
         if len > max { Err(DecodeError::TooLong { position, len, max }) } else { Ok(len) }
+    }
+
+    /// Passes over these octets if they come next.
+    pub(crate) fn passes<const N: usize>(&mut self, next: &[u8; N]) -> bool {
+        match self.octets.split_first_chunk() {
+            Some((head, tail)) if head == next => {
+                self.octets = tail;
+                self.position += N;
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Passes over octets. `None` if there are not so many.

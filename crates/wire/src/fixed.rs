@@ -4,7 +4,7 @@
 //! A receiver can read only these words before it knows the version. Owns nothing.
 
 use crate::cursor::Cursor;
-use rpcrdma_xdr::DecodeError;
+use rpcrdma_xdr::{DecodeError, UNIT};
 
 /// Octets of the four words.
 // V1-4.2-a, V1-7-a
@@ -42,7 +42,17 @@ impl FixedWords {
     }
 
     pub(crate) fn decode_from(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { xid: cursor.u32()?, version: cursor.u32()?, credit: cursor.u32()?, kind: cursor.u32()? })
+        let [xid, version, credit, kind] = cursor.words()?;
+        Ok(Self { xid, version, credit, kind })
+    }
+
+    pub(crate) fn to_octets(self) -> [u8; FIXED_OCTETS] {
+        let words = [self.xid, self.version, self.credit, self.kind];
+        let mut octets = [0; FIXED_OCTETS];
+        for (to, word) in octets.chunks_exact_mut(UNIT).zip(words) {
+            to.copy_from_slice(&word.to_be_bytes());
+        }
+        octets
     }
 
     /// Whether the message is an error: `RDMA_ERROR` and `RDMA2_ERROR` have the same number.

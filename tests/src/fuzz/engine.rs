@@ -125,6 +125,11 @@ fn run(input: &[u8], version: Versions) {
     assert_eq!(left.len(), open, "each call is given back once");
 }
 
+/// Few XIDs, so that they come again.
+fn xid_of(call: CallId) -> u32 {
+    1 + (call.0 as u32 - 1) % 16
+}
+
 impl Driver {
     fn step(&mut self, mint: &mut Mint<'_>, version: Versions) {
         match mint.below(16) {
@@ -144,8 +149,8 @@ impl Driver {
                 if let Some(&call) = self.calls.get(mint.below(self.calls.len())) {
                     self.calls.retain(|other| *other != call);
                     match mint.u8() & 1 {
-                        0 => self.engine.cancel(call),
-                        _ => self.engine.forget(call, self.now),
+                        0 => self.engine.cancel(call, xid_of(call)),
+                        _ => self.engine.forget(call, xid_of(call), self.now),
                     }
                 }
             }
@@ -189,7 +194,7 @@ impl Driver {
 
     fn call(&mut self, mint: &mut Mint<'_>) {
         let call = CallId(self.calls.last().map_or(1, |call| call.0 + 1));
-        let xid = 1 + (call.0 as u32 - 1) % 16;
+        let xid = xid_of(call);
         let mut payload = Payload::from(Bytes::from(words(&[xid, 0, 2, 100_003, 3, 6])));
         payload.push_run(Bytes::from(vec![1; usize::from(mint.u8()) * 64]));
         for _ in 0..mint.u8() & 3 {

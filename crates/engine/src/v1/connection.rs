@@ -104,24 +104,32 @@ impl Connection {
         self.actions.pop_front()
     }
 
+    /// Whether there is a next action.
+    pub fn has_action(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
     /// Starts a call of ours. It is sent as soon as a credit is free.
     ///
     /// # Errors
     /// If no message can carry it, or the XID is in use. In that case nothing has changed.
     pub fn call(&mut self, call: Call, now: Timestamp, host: &mut dyn Host) -> Result<(), CallRefused> {
-        self.requester.call(call, &shared!(self))?;
-        self.send_ready(now, host);
+        let at_once = !self.closing;
+        match self.requester.call(call, at_once, host, &mut shared!(self))? {
+            true => self.silence.sent(now),
+            false => self.send_ready(now, host),
+        }
         Ok(())
     }
 
     /// As [`Endpoint::cancel`](crate::Endpoint::cancel).
-    pub fn cancel(&mut self, call: CallId) {
-        self.requester.cancel(call, &mut shared!(self));
+    pub fn cancel(&mut self, call: CallId, xid: u32) {
+        self.requester.cancel(call, xid, &mut shared!(self));
     }
 
     /// As [`Endpoint::forget`](crate::Endpoint::forget).
-    pub fn forget(&mut self, call: CallId, now: Timestamp) {
-        self.requester.forget(call, now, &mut shared!(self));
+    pub fn forget(&mut self, call: CallId, xid: u32, now: Timestamp) {
+        self.requester.forget(call, xid, now, &mut shared!(self));
     }
 
     /// A Send of the peer has arrived.

@@ -16,6 +16,12 @@ use smallvec::SmallVec;
 // V1-4.5.4-a, V1-6.2-a
 pub(crate) fn plan(config: &Config, link: &Link, call: &Call) -> Result<CallPlan, CallRefused> {
     let Call { message, reply_max, items, .. } = call;
+    if reply_max.saturating_add(NO_CHUNKS_OCTETS) <= link.receive_inline
+        && message.len().saturating_add(NO_CHUNKS_OCTETS) <= link.send_inline
+    {
+        // Most calls are like this: the rest of this file would find the same.
+        return Ok(CallPlan { inline: rest(message, &[]), ..CallPlan::default() });
+    }
     let (writes, reply) = plan_reply(link, *reply_max, items);
     let mut plan = CallPlan { writes, reply, ..CallPlan::default() };
     plan_call(link, message, &mut plan);

@@ -14,15 +14,14 @@ use bytes::Bytes;
 use rpcrdma_env::{Scratch, Timestamp};
 use rpcrdma_wire::{
     rpc::null_call,
-    v1::{Body, ErrorBody, Header},
+    v1::{Body, ErrorBody, Header, Lists},
 };
 use rpcrdma_xdr::Payload;
 use std::collections::VecDeque;
 
 #[derive(Debug, Default)]
 pub(crate) struct Requester {
-    /// With how each call travels, until it is sent.
-    table: Table<CallPlan>,
+    table: Table<()>,
     /// Credits that the peer has granted; `None` before its first reply.
     granted: Option<u32>,
 }
@@ -38,8 +37,15 @@ pub(crate) struct Shared<'a> {
 }
 
 impl Requester {
-    /// Takes a call, and sends it as soon as a credit is free.
-    pub(crate) fn call(&mut self, call: Call, shared: &Shared<'_>) -> Result<(), CallRefused> {
+    /// Takes a call, and sends it as soon as a credit is free. Returns whether it was sent now, which it may only be
+    /// `at_once`.
+    pub(crate) fn call(
+        &mut self,
+        call: Call,
+        at_once: bool,
+        host: &mut dyn Host,
+        shared: &mut Shared<'_>,
+    ) -> Result<bool, CallRefused> {
         if shared.config.credits_wanted == 0 {
             return Err(CallRefused::NotEnabled);
         }
@@ -48,8 +54,14 @@ impl Requester {
             return Err(CallRefused::XidInUse { xid: call.xid });
         }
         let plan = plan(shared.config, shared.link, &call)?;
-        self.table.insert(call, plan);
-        Ok(())
+        if !at_once || self.table.queued() > 0 || !self.may_start(shared) {
+            // It is planned again when it is sent: a plan is larger than what else waits here.
+            self.table.insert(call, ());
+            return Ok(false);
+        }
+        let xid = call.xid;
+        self.table.insert_next(call, ());
+        Ok(self.send(xid, plan, host, shared))
     }
 
     /// The most calls that may be unanswered: the lowest of what we asked for, what the peer granted, and our own
@@ -68,21 +80,34 @@ impl Requester {
         }
     }
 
-    /// Sends calls as credits allow. Returns whether it sent any.
+    /// Whether another call may be sent now.
+    fn may_start(&self, shared: &Shared<'_>) -> bool {
+        shared.ledger.unanswered() < self.usable(shared.config) && may_send(shared)
+    }
+
+    /// Sends calls that have waited, as credits allow. Returns whether it sent any.
     pub(crate) fn send_ready(&mut self, host: &mut dyn Host, shared: &mut Shared<'_>) -> bool {
         let mut sent = false;
-        while shared.ledger.unanswered() < self.usable(shared.config) && may_send(shared) {
+        while self.table.queued() > 0 && self.may_start(shared) {
             let Some(xid) = self.table.pop_queued() else { break };
-            sent |= self.send(xid, host, shared);
+            let Some(entry) = self.table.get(xid) else { continue };
+            match plan(shared.config, shared.link, &entry.call) {
+                Ok(plan) => sent |= self.send(xid, plan, host, shared),
+                Err(refused) => {
+                    entry.state = State::Ending(Err(refused.into()));
+                    self.table.fence(xid, shared.actions);
+                }
+            }
         }
         sent
     }
 
     /// Exposes the memory of the plan, then sends the header and the plan's inline bytes.
-    fn send(&mut self, xid: u32, host: &mut dyn Host, shared: &mut Shared<'_>) -> bool {
-        let Some(entry) = self.table.get(xid) else { return false };
-        let plan = std::mem::take(&mut entry.extra);
-        let exposed = self.table.expose(xid, &plan, u32::MAX, host);
+    fn send(&mut self, xid: u32, plan: CallPlan, host: &mut dyn Host, shared: &mut Shared<'_>) -> bool {
+        let exposed = match plan.has_chunks() {
+            true => self.table.expose(xid, &plan, u32::MAX, host),
+            false => Ok((Lists::default(), 0)),
+        };
         let Some(entry) = self.table.get(xid) else { return false };
         let (lists, placed_bytes) = match exposed {
             Ok(exposed) => exposed,
@@ -97,8 +122,7 @@ impl Requester {
                 return false;
             }
         };
-        entry.offered.writes = lists.writes.clone();
-        entry.offered.reply = lists.reply.clone();
+        entry.offered.remember(&lists);
         entry.state = State::Sent;
         let about = Sent {
             kind: if entry.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call },
@@ -135,8 +159,8 @@ impl Requester {
         }
         let message = Payload::from(null_call(xid, self.table.program));
         let plan = CallPlan { inline: message.slices().collect(), ..CallPlan::default() };
-        self.table.insert_probe(xid, message, plan);
-        self.send(xid, host, shared);
+        self.table.insert_probe(xid, message, ());
+        self.send(xid, plan, host, shared);
     }
 
     /// The means to find out whether a silent peer is alive.
@@ -178,13 +202,13 @@ impl Requester {
     }
 
     /// Cancels a call: takes its memory back at once.
-    pub(crate) fn cancel(&mut self, id: CallId, shared: &mut Shared<'_>) {
-        self.table.cancel(id, shared.actions);
+    pub(crate) fn cancel(&mut self, id: CallId, xid: u32, shared: &mut Shared<'_>) {
+        self.table.cancel(id, xid, shared.actions);
     }
 
     /// Forgets a call, and leaves its memory lent.
-    pub(crate) fn forget(&mut self, id: CallId, now: Timestamp, shared: &mut Shared<'_>) {
-        self.table.forget(id, now, shared.actions);
+    pub(crate) fn forget(&mut self, id: CallId, xid: u32, now: Timestamp, shared: &mut Shared<'_>) {
+        self.table.forget(id, xid, now, shared.actions);
     }
 
     /// The time at which the next forgotten call loses its memory.

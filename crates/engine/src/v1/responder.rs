@@ -48,14 +48,12 @@ impl Responder {
             return self.error(xid, VERSION, ErrorBody::Chunk, shared);
         };
         let handle = handle_of(&lists);
-        self.requests.insert(xid, lists.writes, lists.reply, handle, layout);
-        self.admit(shared);
+        self.requests.insert(xid, lists, handle, layout, most(shared), shared.actions);
     }
 
     /// Starts held calls, as many as may pin memory.
     fn admit(&mut self, shared: &mut Shared<'_>) {
-        let most = shared.ledger.granted().max(shared.config.credits_granted.min(MAX_CREDITS)) as usize;
-        self.requests.admit(most, shared.actions);
+        self.requests.admit(most(shared), shared.actions);
     }
 
     /// The call's chunks have come. `head` is the beginning of the pulled bytes. Returns whether the call is delivered.
@@ -177,6 +175,11 @@ fn grant(shared: &mut Shared<'_>) -> u32 {
     let credits = shared.config.credits_granted.clamp(1, MAX_CREDITS);
     shared.ledger.grant(credits, shared.actions);
     credits
+}
+
+/// The most calls and answers that may pin memory.
+fn most(shared: &Shared<'_>) -> usize {
+    shared.ledger.granted().max(shared.config.credits_granted.min(MAX_CREDITS)) as usize
 }
 
 /// The handle to invalidate: the handle of the memory that the reply fills, if there is one.

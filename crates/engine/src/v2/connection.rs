@@ -188,6 +188,11 @@ impl Connection {
         self.actions.pop_front()
     }
 
+    /// Whether there is a next action.
+    pub fn has_action(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
     /// Starts a call of ours. It is sent as soon as the exchange is over and a credit is free.
     ///
     /// # Errors
@@ -200,13 +205,13 @@ impl Connection {
     }
 
     /// As [`Endpoint::cancel`](crate::Endpoint::cancel).
-    pub fn cancel(&mut self, call: CallId) {
-        self.requester.table.cancel(call, &mut self.actions);
+    pub fn cancel(&mut self, call: CallId, xid: u32) {
+        self.requester.table.cancel(call, xid, &mut self.actions);
     }
 
     /// As [`Endpoint::forget`](crate::Endpoint::forget).
-    pub fn forget(&mut self, call: CallId, now: Timestamp) {
-        self.requester.table.forget(call, now, &mut self.actions);
+    pub fn forget(&mut self, call: CallId, xid: u32, now: Timestamp) {
+        self.requester.table.forget(call, xid, now, &mut self.actions);
     }
 
     /// Sends a message of an extension when a credit is free.
@@ -444,7 +449,8 @@ impl Connection {
         loop {
             self.pump_answers();
             // V2-6.2.2.3-e, V2-4.5.3-c
-            if self.closing || !self.exchange.is_over() || !self.outbox.is_empty() {
+            if self.requester.table.queued() == 0 || self.closing || !self.exchange.is_over() || !self.outbox.is_empty()
+            {
                 break;
             }
             let Some(call) = self.requester.start(host, &mut sending!(self)) else { break };
@@ -452,6 +458,10 @@ impl Connection {
             match call {
                 Begun::Sent => self.owes_grant = false,
                 Begun::Waits(call) => self.advance(*call),
+            }
+            if self.requester.table.queued() == 0 && self.outbox.is_empty() && self.credits.may_send() {
+                // The same again would find nothing to send.
+                break;
             }
         }
         if self.owes_grant && !self.closing && self.credits.may_grant() {

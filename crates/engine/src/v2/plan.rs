@@ -55,6 +55,14 @@ impl Default for Narrowed {
 /// Plans a call.
 // V2-5.2.4-a, V2-5.2.4-b, V2-7.4-a
 pub(crate) fn plan(way: &Way, call: &Call) -> Result<CallPlan, CallRefused> {
+    let fits = |octets: usize, inline| octets.saturating_add(NO_CHUNKS_OCTETS) <= inline;
+    if way.narrowed.reply.is_none()
+        && fits(call.reply_max, way.link.receive_inline)
+        && fits(call.message.len(), way.link.send_inline)
+    {
+        // Most calls are like this: the rest of this file would find the same.
+        return Ok(CallPlan { inline: rest(&call.message, &[]), ..CallPlan::default() });
+    }
     let plan = with_chunks(way, call);
     let fits = plan.as_ref().is_ok_and(|plan| segments(plan, way) <= way.narrowed.segments);
     if fits || !way.chunks {

@@ -189,7 +189,10 @@ impl Requester {
             }
         };
         // V2-11.1.3-a, V2-6.4-a
-        let exposed = self.table.expose(xid, &plan, sending.theirs.segment_size, host);
+        let exposed = match plan.has_chunks() {
+            true => self.table.expose(xid, &plan, sending.theirs.segment_size, host),
+            false => Ok((Lists::default(), 0)),
+        };
         let entry = self.table.get(xid)?;
         let (lists, placed_bytes) = match exposed {
             Ok(exposed) => exposed,
@@ -203,8 +206,7 @@ impl Requester {
                 return None;
             }
         };
-        entry.offered.writes = lists.writes.clone();
-        entry.offered.reply = lists.reply.clone();
+        entry.offered.remember(&lists);
         entry.extra.mark = None;
         entry.extra.chunks = chunks;
         let each = sending.link.receive_inline.saturating_sub(NO_CHUNKS_OCTETS);
@@ -259,13 +261,10 @@ impl Requester {
         }
     }
 
-    /// Ends a call that was sent. Returns whether there was one.
-    fn answered(&mut self, xid: u32, state: State, actions: &mut VecDeque<Action>) -> bool {
-        let Some(entry) = self.table.sent(xid) else { return false };
-        entry.state = state;
+    /// A call that was sent has got its answer, which its state shows.
+    fn answered(&mut self, xid: u32, actions: &mut VecDeque<Action>) {
         self.unanswered = self.unanswered.saturating_sub(1);
         self.table.fence(xid, actions);
-        true
     }
 
     /// A reply: in the message, or with `None` in the Reply chunk. Returns whether it answered a call.
@@ -291,12 +290,17 @@ impl Requester {
             }
             reply
         });
-        self.answered(xid, State::Ending(reply.map_err(CallError::from)), actions)
+        entry.state = State::Ending(reply.map_err(CallError::from));
+        self.answered(xid, actions);
+        true
     }
 
     /// The reply of a call is spoiled by a fault of the peer.
     pub(crate) fn spoiled(&mut self, xid: u32, fault: PeerFault, actions: &mut VecDeque<Action>) {
-        self.answered(xid, State::Ending(Err(fault.into())), actions);
+        if let Some(entry) = self.table.sent(xid) {
+            entry.state = State::Ending(Err(fault.into()));
+            self.answered(xid, actions);
+        }
     }
 
     /// Handles an error. Returns whether it answered a call.
@@ -314,7 +318,7 @@ impl Requester {
             true => narrower(entry, error, config.side, max_bytes),
             false => None,
         };
-        let state = match narrowed {
+        entry.state = match narrowed {
             Some(narrowed) => {
                 entry.extra.narrowed = narrowed;
                 entry.extra.again += 1;
@@ -324,7 +328,8 @@ impl Requester {
             // V2-7.4.1-c, V2-6.4-g
             None => State::Ending(Err(CallError::Rejected(error))),
         };
-        self.answered(xid, state, actions)
+        self.answered(xid, actions);
+        true
     }
 
     /// An exposure has ended.

@@ -101,12 +101,11 @@ impl Responder {
             serving.actions.push_back(Action::Close(CloseCause::Peer(PeerFault::CreditsOverrun)));
             return false;
         }
-        let id = self.requests.insert(xid, lists.writes, lists.reply, handle, layout);
+        let id = self.requests.insert(xid, lists, handle, layout, serving.most(), serving.actions);
         if let Some(octets) = joined {
             self.joined.insert(id, octets);
             self.joined_bytes += octets;
         }
-        self.requests.admit(serving.most(), serving.actions);
         true
     }
 

@@ -379,7 +379,7 @@ fn calls_wait_for_credits_and_one_is_kept_back() {
 fn a_cancelled_call_gives_its_memory_back_and_keeps_its_credit() {
     let (mut engine, mut host) = client();
     start(&mut engine, &mut host, 1, 7);
-    engine.cancel(CallId(1));
+    engine.cancel(CallId(1), 7);
     let after = actions(&mut engine);
     let [Action::Invalidate { exposure, .. }] = after[..] else { panic!("{after:?}") };
     engine.fenced(exposure);
@@ -400,7 +400,7 @@ fn a_forgotten_call_keeps_its_memory_until_the_deadline() {
     engine.fenced(ExposureId(0));
     start(&mut engine, &mut host, 1, 7);
     actions(&mut engine);
-    engine.forget(CallId(1), T);
+    engine.forget(CallId(1), 7, T);
     assert!(actions(&mut engine).is_empty());
     let deadline = T + FORGOTTEN_CALL_DEADLINE;
     // Until then the engine probes the server, and the server answers.
@@ -421,7 +421,7 @@ fn a_forgotten_call_keeps_its_memory_until_the_deadline() {
     assert!(matches!(actions(&mut engine)[..], [Action::Released { call: CallId(1) }]));
     let (mut engine, mut host) = client();
     start(&mut engine, &mut host, 1, 7);
-    engine.forget(CallId(1), T);
+    engine.forget(CallId(1), 7, T);
     engine.received(&reply(7, 8), T, &mut host);
     engine.fenced(ExposureId(0));
     assert!(matches!(actions(&mut engine).last(), Some(Action::Released { call: CallId(1) })), "its reply ends it too");
@@ -549,6 +549,28 @@ fn calls_wait_for_an_answer_of_ours_where_the_peer_needs_one() {
     engine.wake(T + SILENCE_LIMIT + PROBE_TIMEOUT, &mut host);
     let after = actions(&mut engine);
     assert!(sends(&after).is_empty() && closed(&after).is_none(), "it is not asked, and so not judged: {after:?}");
+}
+
+/// A call that comes when one may be sent goes behind those that have waited for that.
+#[test]
+fn a_new_call_does_not_overtake_those_that_wait() {
+    let config = Config { credits_granted: 8, credits_wanted: 8, calls_between_answers: 1, ..Config::server() };
+    let (mut engine, mut host) = (Connection::new(config, Some(&PEER)), Handles::default());
+    engine.received(&call(1), T, &mut host);
+    let request = delivered(&actions(&mut engine))[0];
+    let begin = |engine: &mut Connection, host: &mut Handles, xid: u32| {
+        let payload = Payload::from(Bytes::from(words(&[xid, 0, 2, 0x4000_0000, 1, 1])));
+        engine.call(Call::new(CallId(xid.into()), xid, payload).with_reply(100, &[]), T, host).unwrap();
+    };
+    begin(&mut engine, &mut host, 100);
+    engine.received(&reply(100, 32), T, &mut host);
+    begin(&mut engine, &mut host, 101);
+    assert_eq!(sends(&actions(&mut engine)).len(), 1, "100 alone");
+    engine.answer(request, Answer::Reply(Payload::from(Bytes::from(words(&[1, 1, 0, 0, 0, 0])))));
+    begin(&mut engine, &mut host, 102);
+    let sent: Vec<u32> = sends(&actions(&mut engine)).iter().map(|header| header.xid).collect();
+    assert_eq!(sent, [1, 101], "102 waits now");
+    assert_eq!(engine.stats().queued, 1);
 }
 
 /// proves: V1-4.2.4-c, V1-4.5.2-a

@@ -195,8 +195,8 @@ fn calls_that_are_held_can_be_taken_back() {
     client.call(1);
     client.call(2);
     client.call(3);
-    client.engine.cancel(CallId(1));
-    client.engine.forget(CallId(2), client.now);
+    client.engine.cancel(CallId(1), 1);
+    client.engine.forget(CallId(2), 2, client.now);
     let mut back = 0;
     while let Some(action) = client.engine.poll() {
         back += match action {

@@ -338,7 +338,7 @@ fn so_many_errors_wait_for_credits_and_no_more() {
 fn a_forgotten_call_keeps_its_memory_until_the_deadline() {
     let mut client = Peer::ready(Config::client());
     client.call(1, payload(40), 90_000, &[80_000], false);
-    client.engine.forget(CallId(1), client.now);
+    client.engine.forget(CallId(1), 1, client.now);
     let deadline = client.now + FORGOTTEN_CALL_DEADLINE;
     // The peer lives: it answers another call.
     client.now = T + (FORGOTTEN_CALL_DEADLINE - Duration::from_nanos(1));

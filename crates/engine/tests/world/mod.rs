@@ -557,13 +557,14 @@ impl World {
 
     pub fn give_up(&mut self, at: usize, cancel: bool) {
         let end = &mut self.ends[at];
-        let open: Vec<CallId> = end.open.keys().copied().filter(|call| !end.given_up.contains(call)).collect();
-        let Some(&call) = open.get(self.random.below(open.len().max(1) as u64) as usize) else { return };
+        let open: Vec<(CallId, u32)> =
+            end.open.iter().map(|(call, xid)| (*call, *xid)).filter(|(call, _)| !end.given_up.contains(call)).collect();
+        let Some(&(call, xid)) = open.get(self.random.below(open.len().max(1) as u64) as usize) else { return };
         end.given_up.push(call);
         if cancel {
-            end.engine.cancel(call);
+            end.engine.cancel(call, xid);
         } else {
-            end.engine.forget(call, self.now);
+            end.engine.forget(call, xid, self.now);
         }
         self.act(at);
     }

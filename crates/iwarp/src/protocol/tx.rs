@@ -7,7 +7,7 @@
 use super::{
     crc::Crc,
     ddp::{FIRST_MSN, Header, Placement, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, UNTAGGED_OCTETS},
-    fpdu::{CRC_OCTETS, Segmentation, pad_bytes},
+    fpdu::{CRC_OCTETS, LENGTH_OCTETS, MAX_HEADER_OCTETS, Segmentation, pad_bytes},
     framed::{Framed, WriteSlices},
     inbound::Served,
     rdmap::{Opcode, ReadRequest},
@@ -201,8 +201,11 @@ impl Transmitter {
         let placement = self.placement(message, last);
         let mut header = [0; UNTAGGED_OCTETS];
         let header_bytes = Header { opcode: message.opcode, last, placement }.encode(&mut header);
-        let header = header.get(..header_bytes).unwrap_or_default();
         let ulpdu_octets = header_bytes + len;
+        let mut head = [0; MAX_HEADER_OCTETS];
+        // The segmentation keeps a ULPDU within what its length field can state.
+        head[..LENGTH_OCTETS].copy_from_slice(&(ulpdu_octets as u16).to_be_bytes());
+        head[LENGTH_OCTETS..].copy_from_slice(&header);
         if let Some(report) = &mut message.report {
             report.begins.get_or_insert(self.framed.end());
         }
@@ -211,9 +214,7 @@ impl Transmitter {
             crc.reset();
         }
         let mut mark = self.framed.mark();
-        // The segmentation keeps a ULPDU within what its length field can state.
-        self.framed.copy(&(ulpdu_octets as u16).to_be_bytes());
-        self.framed.copy(header);
+        self.framed.copy(head.get(..LENGTH_OCTETS + header_bytes).unwrap_or_default());
         let mut left = len;
         while left > 0 {
             if message.part.is_empty() {
@@ -307,7 +308,6 @@ pub fn terminate_fpdu(fault: &super::fault::Fault, with_crc: bool) -> Option<Vec
 
 #[cfg(test)]
 mod tests {
-    use super::super::fpdu::LENGTH_OCTETS;
     use super::*;
 
     fn drain(tx: &mut Transmitter, served: &mut VecDeque<Served>) -> Vec<u8> {

@@ -7,8 +7,8 @@ use rpcrdma_oncrpc::{ContextError, ItemRoom, ReplyShape};
 use std::{net::Ipv4Addr, ops::Range, sync::Mutex};
 
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 20049);
-const CALL: CallId = CallId(1);
 const XID: u32 = 7;
+const CALL: CallId = CallId(1 << 32 | XID as u64);
 
 struct Same;
 
@@ -108,6 +108,33 @@ fn a_reply_comes_with_the_memory_that_belongs_to_it() {
     assert!(!reply.retransmitted, "it was sent once");
     let placed: Vec<_> = reply.stream.into_placed().map(|placed| placed.buffer.map(|buffer| buffer.len())).collect();
     assert_eq!(placed, [Some(0), None, Some(60)]);
+}
+
+/// The numbers in names begin again after 2^32 calls.
+#[test]
+fn calls_stay_in_their_order_and_apart_when_names_come_again() {
+    let mut calls = Calls::new(Arc::new(Heap), SERVER, Arc::new(XidSource::new(&Same)));
+    let ids = [name(u32::MAX, 9), name(0, 8), name(1, 7)];
+    let request = |xid| Request {
+        xid,
+        message: Payload::from(bytes::Bytes::from_static(&[0])),
+        reply: ReplyShape::inline(1),
+        repeatable: false,
+        anew: None,
+    };
+    let mut receivers = Vec::new();
+    for id in ids {
+        let (sender, receiver) = oneshot::channel();
+        assert!(calls.add(id, request(xid_of(id)), sender));
+        receivers.push(receiver);
+    }
+    assert_eq!(calls.ids(), ids);
+    let (sender, mut refused) = oneshot::channel();
+    let other = name(2, 8);
+    assert!(!calls.add(other, request(8), sender));
+    assert!(matches!(refused.try_recv().unwrap(), Err(TransportError::Misuse(Misuse::XidInUse { xid: 8 }))));
+    calls.released(other);
+    assert!(calls.wanted(other).is_none() && calls.wanted(ids[1]).is_some(), "another call with its XID");
 }
 
 /// Counts messages, and makes only as many as it may.

@@ -21,9 +21,15 @@ pub struct Lists {
     pub reply: Option<WriteChunk>,
 }
 
+/// The encoded lists if they have no chunk: the three words that end them. Most messages have none.
+const NONE: [u8; 12] = [0; 12];
+
 impl Lists {
     /// Octets of the encoded lists.
     pub fn encoded_len(&self) -> usize {
+        if self.is_empty() {
+            return NONE.len();
+        }
         self.reads.encoded_len()
             + self.writes.encoded_len()
             + 4
@@ -43,6 +49,9 @@ impl Lists {
 
     // V1-4.3-a, V2-6.2.3-c
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        if cursor.passes(&NONE) {
+            return Ok(Self::default());
+        }
         Ok(Self {
             reads: ReadList::decode(cursor)?,
             writes: WriteList::decode(cursor)?,
@@ -51,6 +60,9 @@ impl Lists {
     }
 
     pub(crate) fn encode(&self, out: &mut impl BufMut) {
+        if self.is_empty() {
+            return out.put_slice(&NONE);
+        }
         self.reads.encode(out);
         self.writes.encode(out);
         WriteChunk::encode_optional(self.reply.as_ref(), out);

@@ -192,10 +192,13 @@ impl Header {
 
     /// Appends the encoded header.
     pub fn encode(&self, out: &mut impl BufMut) {
-        out.put_u32(self.xid);
-        out.put_u32(self.version);
-        out.put_u32(self.credit);
-        out.put_u32(self.body.procedure().code());
+        let fixed = FixedWords {
+            xid: self.xid,
+            version: self.version,
+            credit: self.credit,
+            kind: self.body.procedure().code(),
+        };
+        out.put_slice(&fixed.to_octets());
         match &self.body {
             Body::Msg(lists) | Body::Nomsg(lists) => lists.encode(out),
             Body::Msgp { align, thresh, lists } => {

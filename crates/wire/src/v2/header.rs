@@ -120,8 +120,9 @@ impl Prefix {
     /// Whether the message is a part of a longer message of this version, and not the last part.
     // V2-6.2.2.2-a, V2-6.2.2.2-d
     pub fn is_continued(&self) -> bool {
-        let can_continue = HeaderType::from_code(self.header_type).is_some_and(HeaderType::can_continue);
-        self.version == VERSION && self.flags.more && can_continue
+        self.version == VERSION
+            && self.flags.more
+            && HeaderType::from_code(self.header_type).is_some_and(HeaderType::can_continue)
     }
 
     /// Whether `message`, which has this prefix, grants credits and does nothing else, whatever its XID: as
