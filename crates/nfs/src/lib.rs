@@ -30,5 +30,6 @@ pub mod nsm;
 pub mod v2;
 pub mod v3;
 pub mod v4;
+mod words;
 
 pub use call::Call;

@@ -4,6 +4,49 @@
 
 macro_rules! xdr_struct {
     ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* })*) => {$(
+        xdr_fields! { $(#[$meta])* pub struct $name { $($(#[$field_meta])* pub $field: $type,)* } }
+
+        impl ::rpcrdma_xdr::Decode for $name {
+            #[allow(unused_variables, reason = "a structure may have no field")]
+            fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
+                Ok(Self { $($field: ::rpcrdma_xdr::Decode::decode(decoder)?,)* })
+            }
+        }
+    )*};
+}
+
+/// A structure of a fixed number of words ([`crate::words`]).
+macro_rules! xdr_words {
+    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* })*) => {$(
+        xdr_fields! { $(#[$meta])* pub struct $name { $($(#[$field_meta])* pub $field: $type,)* } }
+
+        impl $crate::words::FromWords for $name {
+            const WORDS: usize = 0 $(+ <$type as $crate::words::FromWords>::WORDS)*;
+
+            fn from_words(words: &mut impl Iterator<Item = u32>) -> Option<Self> {
+                Some(Self { $($field: $crate::words::FromWords::from_words(words)?,)* })
+            }
+        }
+
+        impl ::rpcrdma_xdr::Decode for $name {
+            fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
+                let mut made = None;
+                decoder.words::<{ <$name as $crate::words::FromWords>::WORDS }>(|words| {
+                    made = $crate::words::FromWords::from_words(&mut words.iter().copied());
+                    made.is_some()
+                });
+                match made {
+                    Some(made) => Ok(made),
+                    None => Ok(Self { $($field: ::rpcrdma_xdr::Decode::decode(decoder)?,)* }),
+                }
+            }
+        }
+    )*};
+}
+
+/// What all structures have.
+macro_rules! xdr_fields {
+    ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* }) => {
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct $name { $($(#[$field_meta])* pub $field: $type,)* }
@@ -15,13 +58,6 @@ macro_rules! xdr_struct {
             }
         }
 
-        impl ::rpcrdma_xdr::Decode for $name {
-            #[allow(unused_variables, reason = "a structure may have no field")]
-            fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
-                Ok(Self { $($field: ::rpcrdma_xdr::Decode::decode(decoder)?,)* })
-            }
-        }
-
         #[cfg(test)]
         impl $crate::sample::Sample for $name {
             #[allow(unused_variables, reason = "a structure may have no field")]
@@ -29,7 +65,7 @@ macro_rules! xdr_struct {
                 Self { $($field: $crate::sample::Sample::sample(draw),)* }
             }
         }
-    )*};
+    };
 }
 
 /// An enumeration: one word with named values, and nothing else.
@@ -42,6 +78,17 @@ macro_rules! xdr_enum {
         impl ::rpcrdma_xdr::Encode for $name {
             fn encode(&self, encoder: &mut ::rpcrdma_xdr::Encoder) {
                 encoder.u32(*self as u32);
+            }
+        }
+
+        impl $crate::words::FromWords for $name {
+            const WORDS: usize = 1;
+
+            fn from_words(words: &mut impl Iterator<Item = u32>) -> Option<Self> {
+                match words.next()? {
+                    $($value => Some(Self::$variant),)*
+                    _ => None,
+                }
             }
         }
 

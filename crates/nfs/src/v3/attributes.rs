@@ -26,7 +26,7 @@ xdr_enum! {
     }
 }
 
-xdr_struct! {
+xdr_words! {
     /// A time since 1970-01-01 00:00 UTC (`nfstime3`): two words.
     #[derive(Copy, Default, PartialOrd, Ord, Hash)]
     pub struct Time {
@@ -86,6 +86,9 @@ xdr_struct! {
         pub changed: Time,
     }
 
+}
+
+xdr_struct! {
     /// Attributes before and after an operation, each if known (`wcc_data`).
     #[derive(Default)]
     pub struct WeakCache {
