@@ -22,14 +22,8 @@ pub(crate) struct Offered {
 
 impl Offered {
     /// Keeps what a call offers when it is sent.
-    pub(crate) fn remember(&mut self, lists: &Lists) {
-        // Most calls offer nothing, and did not before.
-        if !lists.writes.chunks().is_empty() || !self.writes.chunks().is_empty() {
-            self.writes = lists.writes.clone();
-        }
-        if lists.reply.is_some() || self.reply.is_some() {
-            self.reply = lists.reply.clone();
-        }
+    pub(crate) fn keep(&mut self, lists: Lists) {
+        (self.writes, self.reply) = (lists.writes, lists.reply);
     }
 
     /// The reply, if it is in a short message.

@@ -122,7 +122,6 @@ impl Requester {
                 return false;
             }
         };
-        entry.offered.remember(&lists);
         entry.state = State::Sent;
         let about = Sent {
             kind: if entry.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call },
@@ -139,10 +138,13 @@ impl Requester {
         // V1-3.5.3-b, V1-4.2.4-c, IE-3.6.1-b
         let body = if plan.zero.is_some() { Body::Nomsg(lists) } else { Body::Msg(lists) };
         let header = Header::new(xid, about.credit, body);
-        let header = shared.scratch.write(header.encoded_len(), |out| header.encode(out));
+        let head = shared.scratch.write(header.encoded_len(), |out| header.encode(out));
+        if let Body::Msg(lists) | Body::Nomsg(lists) = header.body {
+            entry.offered.keep(lists);
+        }
         // From here on, the exposures and the Send own the bytes.
         entry.call.message = Payload::new();
-        let octets = gathered(header, plan.inline, shared.config.max_gather);
+        let octets = gathered(head, plan.inline, shared.config.max_gather);
         let about = Sent { inline_bytes: octets.iter().map(Bytes::len).sum(), ..about };
         // V1-3.3.1-i
         shared.ledger.sending(shared.actions);

@@ -206,7 +206,6 @@ impl Requester {
                 return None;
             }
         };
-        entry.offered.remember(&lists);
         entry.extra.mark = None;
         entry.extra.chunks = chunks;
         let each = sending.link.receive_inline.saturating_sub(NO_CHUNKS_OCTETS);
@@ -237,10 +236,14 @@ impl Requester {
                 let send = part(&about, &chunks, inline, true, credits, max_gather, sending.scratch);
                 sending.actions.push_back(send);
                 entry.extra.mark = Some(sending.credits.granted());
+                entry.offered.keep(chunks.lists);
                 Ok(Begun::Sent)
             }
-            Ok(_) => Outgoing::new(about, chunks, inline, threshold, max_gather)
-                .map(|outgoing| Begun::Waits(outgoing.into())),
+            Ok(_) => {
+                entry.offered.keep(chunks.lists.clone());
+                Outgoing::new(about, chunks, inline, threshold, max_gather)
+                    .map(|outgoing| Begun::Waits(outgoing.into()))
+            }
             Err(no_room) => Err(no_room),
         };
         let Ok(begun) = begun else {
