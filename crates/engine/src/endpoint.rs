@@ -180,8 +180,8 @@ impl Endpoint {
         }
     }
 
-    /// Forgets a call, whose XID is `xid`, and leaves its memory lent. [`Action::Released`] follows when the memory is fenced: after the
-    /// reply, or after [`FORGOTTEN_CALL_DEADLINE`](crate::FORGOTTEN_CALL_DEADLINE).
+    /// Forgets a call, whose XID is `xid`, and leaves its memory lent. [`Action::Released`] follows when the memory is
+    /// fenced: after the reply, or after [`FORGOTTEN_CALL_DEADLINE`](crate::FORGOTTEN_CALL_DEADLINE).
     pub fn forget(&mut self, call: CallId, xid: u32, now: Timestamp) {
         if self.take_held(call) {
             return self.actions.push_back(Action::Released { call });

@@ -161,7 +161,8 @@ impl<X> Table<X> {
         self.calls.insert(xid, Entry { call, order, owner, state, exposures, offered, extra });
     }
 
-    /// The call with this name and XID. The caller may name a call that has ended, and whose XID another one has.
+    /// The call with this name and XID. The driver may name a call that has ended, and whose XID another call has by
+    /// now; and its name for a call may be the one that probes have here.
     fn named(&mut self, id: CallId, xid: u32) -> Option<&mut Entry<X>> {
         self.calls.get_mut(&xid).filter(|entry| entry.call.id == id && entry.owner.may_act())
     }

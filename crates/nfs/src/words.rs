@@ -29,6 +29,7 @@ impl FromWords for u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::FromWords;
     use crate::{
         sample::{Draw, Sample},
         v3::{Attributes, FileType},
@@ -46,7 +47,7 @@ mod tests {
     #[test]
     fn words_that_lie_together_and_words_that_do_not_have_the_same_value() {
         let (attributes, octets) = words();
-        assert_eq!(octets.len(), 84);
+        assert_eq!(octets.len(), Attributes::WORDS * rpcrdma_xdr::UNIT, "or all are read one by one");
         for cut in 0..=octets.len() {
             let mut stream = Stream::new();
             stream.push_run(Bytes::copy_from_slice(&octets[..cut]));

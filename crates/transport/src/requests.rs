@@ -1,5 +1,5 @@
-//! The peer's calls on one connection, from their arrival until the service has them: a table of calls with chunks, with
-//! a stage for each, and a queue.
+//! The peer's calls on one connection, from their arrival until the service has them: a table of calls with chunks,
+//! with a stage for each, and a queue.
 //!
 //! | stage | the call waits for |
 //! |---|---|

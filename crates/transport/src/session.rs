@@ -343,6 +343,9 @@ impl Session {
     }
 
     /// Whether an answer that the peer has taken leaves nothing to do: half of a server's completions are of this kind.
+    ///
+    /// Such an answer gives the engine actions, or lets a call run, and nothing else. Whatever else there was to do is
+    /// done: each poll begins with [`work`](Self::work), and every other completion is followed by it.
     fn is_idle(&self) -> bool {
         !self.engine.has_action() && !self.may_execute() && self.arrived.is_empty() && self.port.is_none()
     }

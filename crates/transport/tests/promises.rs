@@ -273,6 +273,31 @@ fn a_result_that_is_taken_lets_the_next_call_run() {
     }
 }
 
+/// A client that has its answer may call again before the server knows that the answer was taken. Such a call is held
+/// so long, and no longer.
+#[test]
+fn a_call_that_is_held_starts_when_an_answer_is_taken() {
+    for versions in BOTH {
+        let world = World::new(8);
+        world.block_on(async {
+            let late = Script::new().always(Point::Done, Fault::Delay(Duration::from_millis(20)));
+            let fabric = faulty(&world, plain(&world, SERVER, SimConfig::default()), late);
+            let mut options = server_options(versions);
+            options.credits = 1;
+            serve(&world, fabric, options, router(&world.env(), &store(&world.env())));
+            let fabric = plain(&world, CLIENT, SimConfig::default());
+            let (client, _) = connected(&world, fabric, client_options(versions)).await;
+            let before = world.now();
+            for seed in 0..4 {
+                read(&client, 100, seed).await;
+            }
+            let took = world.now().since(before);
+            assert!(took > Duration::from_millis(60), "each but the first was held: {took:?}");
+            assert!(took < Duration::from_secs(5), "nobody waited for a silence to end: {took:?}");
+        });
+    }
+}
+
 /// Keeps the reverse client of the last caller.
 struct Remembers(Arc<Mutex<Option<Client>>>);
 

@@ -38,7 +38,7 @@ const KNOWN: &[(&str, &str)] = &[
     (
         "# > # MPA FPDU[Malformed Packet]",
         "the same where the supposed FPDU is too short for a header of DDP. tshark does not always come as far as its CRC. Our own \
-         reader has found a header in every FPDU",
+         reader would have lost its way, and fails a capture for that where no byte is missing",
     ),
 ];
 

@@ -66,7 +66,7 @@ pub(super) struct Wire {
     pub(super) bad_crcs: u64,
     /// Headers that could not be read.
     pub(super) unreadable: u64,
-    /// Where the reader lost the FPDUs of a connection of which it has every byte.
+    /// Where the reader lost the FPDUs of a connection that it has from its beginning and without a gap.
     pub(super) astray: Vec<String>,
     /// Bytes that the capture lacks.
     pub(super) missing_bytes: u64,
@@ -191,7 +191,7 @@ impl Wire {
             "closed" => connection.reads = [0; 2],
             "gap" => connection.has_gaps = true,
             "resumed" | "unread" if !connection.has_gaps => self.astray.push(format!(
-                "connection {number}, from {from}: what stood where an FPDU should begin was none, although no byte is missing: {record}"
+                "connection {number}, from {from}: the reader could not read on where it was, although no byte is missing: {record}"
             )),
             _ => {}
         }

@@ -244,9 +244,7 @@ impl Flow {
             self.reassemble(from, context, |stream, waiting, out| stream.finish(fin, waiting, out))?;
             let (half, common) = (&mut self.halves[from], &mut self.common);
             let (framing, messages) = (&mut half.framing, &mut half.messages);
-            framing.octets(&[], true, &mut self.known, &mut |unit, known| {
-                common.unit(from, unit, known, messages, context)
-            })?;
+            framing.finish(&mut self.known, &mut |unit, known| common.unit(from, unit, known, messages, context))?;
             for whole in messages.finish() {
                 common.message(from, whole, context)?;
             }

@@ -100,6 +100,19 @@ impl Framing {
         }
     }
 
+    /// No more bytes come: bytes that look right are accepted, and if the last ones hold no FPDU, the output says so.
+    pub(super) fn finish<E>(
+        &mut self,
+        known: &mut Known,
+        out: &mut dyn FnMut(Unit<'_>, &mut Known) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.octets(&[], true, known, out)?;
+        if self.state == State::Search && self.found && self.skipped_bytes + self.held.len() as u64 > 0 {
+            out(Unit::Unread("the last bytes hold no FPDU"), known)?;
+        }
+        Ok(())
+    }
+
     /// Takes the next bytes. `last`: no more will come, so bytes that look right are accepted.
     pub(super) fn octets<E>(
         &mut self,
@@ -342,6 +355,35 @@ mod tests {
             })
             .unwrap();
         seen
+    }
+
+    #[test]
+    fn bytes_at_the_end_that_hold_no_fpdu_are_told() {
+        let told = |last: &[u8], gap: bool| {
+            let (mut framing, mut known) = (Framing::new(true), Known { crc: Some(true), searched_bytes: 0 });
+            let mut units = Vec::new();
+            let mut out = |unit: Unit<'_>, _: &mut Known| {
+                units.push(format!("{unit:?}"));
+                Ok::<_, ()>(())
+            };
+            framing.state = State::Fpdus;
+            framing.found = true;
+            if gap {
+                framing.gap();
+            }
+            framing.octets(last, false, &mut known, &mut out).unwrap();
+            framing.finish(&mut known, &mut out).unwrap();
+            units.iter().filter(|unit| unit.starts_with("Unread")).count()
+        };
+        // One octet is too short for any header, and its CRC is right.
+        let mut crc = Crc::new();
+        crc.update(&[0, 1, 0, 0]);
+        let short = [&[0, 1, 0, 0][..], &crc.octets()].concat();
+        assert_eq!(told(&short, false), 1);
+        assert_eq!(told(&short[..3], true), 1);
+        assert_eq!(told(&[], false), 0);
+        assert_eq!(told(&[], true), 0);
+        assert_eq!(told(&[1, 0, 0x81], false), 0, "an FPDU that was cut off is no surprise at the end");
     }
 
     #[test]

@@ -21,7 +21,8 @@ use std::collections::VecDeque;
 
 #[derive(Debug, Default)]
 pub(crate) struct Requester {
-    table: Table<()>,
+    /// With how a call travels, while it waits: most are sent at once.
+    table: Table<Option<Box<CallPlan>>>,
     /// Credits that the peer has granted; `None` before its first reply.
     granted: Option<u32>,
 }
@@ -55,12 +56,11 @@ impl Requester {
         }
         let plan = plan(shared.config, shared.link, &call)?;
         if !at_once || self.table.queued() > 0 || !self.may_start(shared) {
-            // It is planned again when it is sent: a plan is larger than what else waits here.
-            self.table.insert(call, ());
+            self.table.insert(call, Some(plan.into()));
             return Ok(false);
         }
         let xid = call.xid;
-        self.table.insert_next(call, ());
+        self.table.insert_next(call, None);
         Ok(self.send(xid, plan, host, shared))
     }
 
@@ -90,13 +90,8 @@ impl Requester {
         let mut sent = false;
         while self.table.queued() > 0 && self.may_start(shared) {
             let Some(xid) = self.table.pop_queued() else { break };
-            let Some(entry) = self.table.get(xid) else { continue };
-            match plan(shared.config, shared.link, &entry.call) {
-                Ok(plan) => sent |= self.send(xid, plan, host, shared),
-                Err(refused) => {
-                    entry.state = State::Ending(Err(refused.into()));
-                    self.table.fence(xid, shared.actions);
-                }
+            if let Some(plan) = self.table.get(xid).and_then(|entry| entry.extra.take()) {
+                sent |= self.send(xid, *plan, host, shared);
             }
         }
         sent
@@ -161,7 +156,7 @@ impl Requester {
         }
         let message = Payload::from(null_call(xid, self.table.program));
         let plan = CallPlan { inline: message.slices().collect(), ..CallPlan::default() };
-        self.table.insert_probe(xid, message, ());
+        self.table.insert_probe(xid, message, None);
         self.send(xid, plan, host, shared);
     }
 

@@ -551,6 +551,50 @@ fn calls_wait_for_an_answer_of_ours_where_the_peer_needs_one() {
     assert!(sends(&after).is_empty() && closed(&after).is_none(), "it is not asked, and so not judged: {after:?}");
 }
 
+/// proves: V1-4.4.1-b
+#[test]
+fn a_name_that_has_ended_is_no_other_call() {
+    let (mut engine, mut host) = client();
+    start(&mut engine, &mut host, 1, 7);
+    engine.received(&reply(7, 8), T, &mut host);
+    engine.fenced(ExposureId(0));
+    actions(&mut engine);
+    start(&mut engine, &mut host, 2, 7);
+    engine.cancel(CallId(1), 7);
+    engine.forget(CallId(1), 7, T);
+    assert!(actions(&mut engine).is_empty(), "call 2 has that XID now");
+    engine.cancel(CallId(2), 7);
+    let after = actions(&mut engine);
+    let [Action::Invalidate { exposure, .. }] = after[..] else { panic!("{after:?}") };
+    engine.fenced(exposure);
+    assert!(matches!(actions(&mut engine)[..], [Action::Cancelled { call: CallId(2) }]));
+    engine.cancel(CallId(2), 7);
+    engine.forget(CallId(2), 7, T);
+    assert!(actions(&mut engine).is_empty(), "once");
+    assert_eq!(engine.stats().unanswered, 1, "its credit is in use until the peer answers");
+}
+
+/// proves: V1-8.1.4-c
+#[test]
+fn the_deadline_of_a_forgotten_call_is_not_the_next_calls() {
+    let (mut engine, mut host) = client();
+    start(&mut engine, &mut host, 1, 7);
+    engine.forget(CallId(1), 7, T);
+    engine.received(&reply(7, 8), T, &mut host);
+    engine.fenced(ExposureId(0));
+    assert!(matches!(actions(&mut engine)[..], [Action::Invalidate { .. }, Action::Released { call: CallId(1) }]));
+    start(&mut engine, &mut host, 2, 7);
+    let later = T + FORGOTTEN_CALL_DEADLINE / 2;
+    engine.forget(CallId(2), 7, later);
+    let invalidates = |engine: &mut Connection| {
+        actions(engine).iter().filter(|action| matches!(action, Action::Invalidate { .. })).count()
+    };
+    engine.wake(T + FORGOTTEN_CALL_DEADLINE, &mut host);
+    assert_eq!(invalidates(&mut engine), 0, "the first deadline is over, and was another call's");
+    engine.wake(later + FORGOTTEN_CALL_DEADLINE, &mut host);
+    assert_eq!(invalidates(&mut engine), 1);
+}
+
 /// A call that comes when one may be sent goes behind those that have waited for that.
 #[test]
 fn a_new_call_does_not_overtake_those_that_wait() {
