@@ -46,6 +46,10 @@ pub(crate) struct Arguments {
     /// Do half of the reads and writes around the page cache (O_DIRECT)
     #[arg(long)]
     direct: bool,
+    /// Write back with fsync before each truncation. A Linux client whose server restarts between WRITE and COMMIT may
+    /// send those WRITEs again together with the SETATTR of a truncation behind them, in no order
+    #[arg(long)]
+    settle: bool,
 }
 
 /// Exercises the file.
@@ -177,6 +181,9 @@ impl<'a> Exerciser<'a> {
     fn truncate(&mut self, number: u64) -> anyhow::Result<()> {
         let length = self.numbers.below(self.arguments.length) as usize;
         self.note(format!("{number} truncate from {} to {length}", self.model.len()));
+        if self.arguments.settle {
+            self.file.sync_all().context("fsync before truncate")?;
+        }
         self.file.set_len(self.arguments.base + length as u64).context("truncate")?;
         self.model.resize(length, 0);
         Ok(())
@@ -296,7 +303,7 @@ mod tests {
 
     fn arguments(name: &str, base: u64) -> Arguments {
         let file = std::env::temp_dir().join(format!("rpcrdma-fsx-{name}-{}", std::process::id()));
-        Arguments { file, ops: 3000, seed: 7, base, length: 50_000, largest: 9000, direct: false }
+        Arguments { file, ops: 3000, seed: 7, base, length: 50_000, largest: 9000, direct: false, settle: false }
     }
 
     #[test]
