@@ -182,6 +182,9 @@ impl<X> Table<X> {
         segment_bytes: u32,
         host: &mut dyn Host,
     ) -> Result<(Lists, u64), ExposeError> {
+        if !plan.has_chunks() {
+            return Ok((Lists::default(), 0));
+        }
         let entry = self.calls.get_mut(&xid).ok_or(ExposeError::Refused)?;
         let (owners, next) = (&mut self.exposures, &mut self.next_exposure);
         let mut exposing = Exposing { entry, owners, next, host, xid, segment_bytes, octets: 0 };

@@ -4,6 +4,7 @@
 //! A receiver can read only these words before it knows the version. Owns nothing.
 
 use crate::cursor::Cursor;
+use bytes::BufMut;
 use rpcrdma_xdr::{DecodeError, UNIT};
 
 /// Octets of the four words.
@@ -46,20 +47,21 @@ impl FixedWords {
         Ok(Self { xid, version, credit, kind })
     }
 
-    pub(crate) fn to_octets(self) -> [u8; FIXED_OCTETS] {
-        let words = [self.xid, self.version, self.credit, self.kind];
-        let mut octets = [0; FIXED_OCTETS];
-        for (to, word) in octets.chunks_exact_mut(UNIT).zip(words) {
-            to.copy_from_slice(&word.to_be_bytes());
-        }
-        octets
-    }
-
     /// Whether the message is an error: `RDMA_ERROR` and `RDMA2_ERROR` have the same number.
     // V2-4.2.3-e
     pub fn is_error(&self) -> bool {
         self.kind == ERROR
     }
+}
+
+/// Appends words in one piece: each `put` has to look for room.
+pub(crate) fn put_words<const WORDS: usize, const OCTETS: usize>(words: [u32; WORDS], out: &mut impl BufMut) {
+    const { assert!(OCTETS == WORDS * UNIT) };
+    let mut octets = [0; OCTETS];
+    for (to, word) in octets.chunks_exact_mut(UNIT).zip(words) {
+        to.copy_from_slice(&word.to_be_bytes());
+    }
+    out.put_slice(&octets);
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use rpcrdma_env::{Scratch, Timestamp};
 use rpcrdma_wire::{
     rpc::null_call,
-    v1::{Body, ErrorBody, Header, Lists},
+    v1::{Body, ErrorBody, Header},
 };
 use rpcrdma_xdr::Payload;
 use std::collections::VecDeque;
@@ -99,10 +99,7 @@ impl Requester {
 
     /// Exposes the memory of the plan, then sends the header and the plan's inline bytes.
     fn send(&mut self, xid: u32, plan: CallPlan, host: &mut dyn Host, shared: &mut Shared<'_>) -> bool {
-        let exposed = match plan.has_chunks() {
-            true => self.table.expose(xid, &plan, u32::MAX, host),
-            false => Ok((Lists::default(), 0)),
-        };
+        let exposed = self.table.expose(xid, &plan, u32::MAX, host);
         let Some(entry) = self.table.get(xid) else { return false };
         let (lists, placed_bytes) = match exposed {
             Ok(exposed) => exposed,

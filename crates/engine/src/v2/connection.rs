@@ -459,10 +459,6 @@ impl Connection {
                 Begun::Sent => self.owes_grant = false,
                 Begun::Waits(call) => self.advance(*call),
             }
-            if self.requester.table.queued() == 0 && self.outbox.is_empty() && self.credits.may_send() {
-                // The same again would find nothing to send.
-                break;
-            }
         }
         if self.owes_grant && !self.closing && self.credits.may_grant() {
             self.owes_grant = false;

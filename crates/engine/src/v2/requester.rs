@@ -189,10 +189,7 @@ impl Requester {
             }
         };
         // V2-11.1.3-a, V2-6.4-a
-        let exposed = match plan.has_chunks() {
-            true => self.table.expose(xid, &plan, sending.theirs.segment_size, host),
-            false => Ok((Lists::default(), 0)),
-        };
+        let exposed = self.table.expose(xid, &plan, sending.theirs.segment_size, host);
         let entry = self.table.get(xid)?;
         let (lists, placed_bytes) = match exposed {
             Ok(exposed) => exposed,

@@ -517,17 +517,27 @@ fn the_reverse_direction_has_credits_and_xids_of_its_own_and_no_chunks() {
     assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
 }
 
+/// A server that executes the call 1, and may make so many calls between two of its answers.
+fn calls_back(calls_between_answers: u32) -> (Connection, Handles, rpcrdma_engine::RequestId) {
+    let config = Config { credits_granted: 8, credits_wanted: 8, calls_between_answers, ..Config::server() };
+    let (mut engine, mut host) = (Connection::new(config, Some(&PEER)), Handles::default());
+    engine.received(&call(1), T, &mut host);
+    let request = delivered(&actions(&mut engine))[0];
+    (engine, host, request)
+}
+
+fn call_back(engine: &mut Connection, host: &mut Handles, xid: u32) {
+    let payload = Payload::from(Bytes::from(words(&[xid, 0, 2, 0x4000_0000, 1, 1])));
+    engine.call(Call::new(CallId(xid.into()), xid, payload).with_reply(100, &[]), T, host).unwrap();
+}
+
 /// Some peers post receives for our calls only when they receive a reply of ours. Between two such replies, such a peer
 /// gets a limited number of calls and no probe, whatever it grants and however fast it replies.
 #[test]
 fn calls_wait_for_an_answer_of_ours_where_the_peer_needs_one() {
-    let config = Config { credits_granted: 8, credits_wanted: 8, calls_between_answers: 3, ..Config::server() };
-    let (mut engine, mut host) = (Connection::new(config, Some(&PEER)), Handles::default());
-    engine.received(&call(1), T, &mut host);
-    let request = delivered(&actions(&mut engine))[0];
+    let (mut engine, mut host, request) = calls_back(3);
     let begin = |engine: &mut Connection, host: &mut Handles, xid: u32| {
-        let payload = Payload::from(Bytes::from(words(&[xid, 0, 2, 0x4000_0000, 1, 1])));
-        engine.call(Call::new(CallId(xid.into()), xid, payload).with_reply(100, &[]), T, host).unwrap();
+        call_back(engine, host, xid);
         sends(&actions(engine)).len()
     };
     for xid in 100..103 {
@@ -598,20 +608,13 @@ fn the_deadline_of_a_forgotten_call_is_not_the_next_calls() {
 /// A call that comes when one may be sent goes behind those that have waited for that.
 #[test]
 fn a_new_call_does_not_overtake_those_that_wait() {
-    let config = Config { credits_granted: 8, credits_wanted: 8, calls_between_answers: 1, ..Config::server() };
-    let (mut engine, mut host) = (Connection::new(config, Some(&PEER)), Handles::default());
-    engine.received(&call(1), T, &mut host);
-    let request = delivered(&actions(&mut engine))[0];
-    let begin = |engine: &mut Connection, host: &mut Handles, xid: u32| {
-        let payload = Payload::from(Bytes::from(words(&[xid, 0, 2, 0x4000_0000, 1, 1])));
-        engine.call(Call::new(CallId(xid.into()), xid, payload).with_reply(100, &[]), T, host).unwrap();
-    };
-    begin(&mut engine, &mut host, 100);
+    let (mut engine, mut host, request) = calls_back(1);
+    call_back(&mut engine, &mut host, 100);
     engine.received(&reply(100, 32), T, &mut host);
-    begin(&mut engine, &mut host, 101);
+    call_back(&mut engine, &mut host, 101);
     assert_eq!(sends(&actions(&mut engine)).len(), 1, "100 alone");
     engine.answer(request, Answer::Reply(Payload::from(Bytes::from(words(&[1, 1, 0, 0, 0, 0])))));
-    begin(&mut engine, &mut host, 102);
+    call_back(&mut engine, &mut host, 102);
     let sent: Vec<u32> = sends(&actions(&mut engine)).iter().map(|header| header.xid).collect();
     assert_eq!(sent, [1, 101], "102 waits now");
     assert_eq!(engine.stats().queued, 1);

@@ -85,7 +85,6 @@ xdr_words! {
         /// Last change of the attributes.
         pub changed: Time,
     }
-
 }
 
 xdr_struct! {

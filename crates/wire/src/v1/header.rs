@@ -8,7 +8,7 @@ use super::{ErrorBody, VERSION};
 use crate::{
     chunk::Lists,
     cursor::Cursor,
-    fixed::{FIXED_OCTETS, FixedWords},
+    fixed::{FIXED_OCTETS, FixedWords, put_words},
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use rpcrdma_xdr::DecodeError;
@@ -192,13 +192,8 @@ impl Header {
 
     /// Appends the encoded header.
     pub fn encode(&self, out: &mut impl BufMut) {
-        let fixed = FixedWords {
-            xid: self.xid,
-            version: self.version,
-            credit: self.credit,
-            kind: self.body.procedure().code(),
-        };
-        out.put_slice(&fixed.to_octets());
+        let fixed = [self.xid, self.version, self.credit, self.body.procedure().code()];
+        put_words::<_, FIXED_OCTETS>(fixed, out);
         match &self.body {
             Body::Msg(lists) | Body::Nomsg(lists) => lists.encode(out),
             Body::Msgp { align, thresh, lists } => {

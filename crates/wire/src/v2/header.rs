@@ -5,7 +5,10 @@
 //! such a header; the error keeps the prefix, which an answer needs.
 
 use super::{Chunks, Credits, ErrorBody, Flags, HeaderError, NO_CHUNKS_OCTETS, PropertyError, PropertySet, VERSION};
-use crate::{cursor::Cursor, fixed::FixedWords};
+use crate::{
+    cursor::Cursor,
+    fixed::{FixedWords, put_words},
+};
 use bytes::{BufMut, Bytes, BytesMut};
 use rpcrdma_xdr::{DecodeError, UNIT};
 
@@ -109,12 +112,7 @@ impl Prefix {
 
     fn encode(&self, out: &mut impl BufMut) {
         let words = [self.xid, self.version, self.credits.word(), self.header_type, self.flags.word()];
-        let mut octets = [0; PREFIX_OCTETS];
-        for (to, word) in octets.chunks_exact_mut(UNIT).zip(words) {
-            to.copy_from_slice(&word.to_be_bytes());
-        }
-        // In one piece: each `put` has to look for room.
-        out.put_slice(&octets);
+        put_words::<_, PREFIX_OCTETS>(words, out);
     }
 
     /// Whether the message is a part of a longer message of this version, and not the last part.
