@@ -32,7 +32,8 @@ writes() {
             head -c 50000 /dev/urandom >/tmp/block
             dd if=/tmp/block bs=50000 conv=fsync >&7 || break
             cat /tmp/block >>/tmp/written
-            echo $i >/tmp/blocks
+            # Renamed, so that whoever reads it never finds it empty.
+            echo $i >/tmp/blocks.new && mv /tmp/blocks.new /tmp/blocks
             sleep 0.2
         done
         exec 7>&-
