@@ -14,6 +14,7 @@ mod load;
 mod locks;
 mod mutants;
 mod numbers;
+mod pgo;
 mod programs;
 mod ranges;
 mod requirements;
@@ -41,6 +42,8 @@ enum Command {
     Load(load::Arguments),
     /// Break the code on purpose, one fault at a time, and check that the tests notice each fault
     Mutants(mutants::Arguments),
+    /// Build the command with a profile of its own calls, which makes it faster
+    Pgo(pgo::Arguments),
     /// Show which test proves which rule of the specifications
     Requirements(requirements::Arguments),
     /// Run the transport in simulated worlds, one world for each seed
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Command::Interop(arguments) => interop::run(&arguments),
         Command::Load(arguments) => load::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Mutants(arguments) => mutants::run(&arguments),
+        Command::Pgo(arguments) => pgo::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Requirements(arguments) => requirements::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Small(arguments) => small::run(&arguments).map(|()| ExitCode::SUCCESS),

@@ -1,6 +1,6 @@
 //! Builds the programs of this repository, as their users do, and starts them.
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 use std::{
     fs,
@@ -28,6 +28,32 @@ pub(crate) enum Program<'a> {
 pub(crate) fn release(root: &Path, package: &str) -> anyhow::Result<PathBuf> {
     let built = run_cargo(root, &["build", "--package", package, "--release"]).with_context(|| package.to_owned())?;
     find(&built, package, Program::Only)
+}
+
+/// Builds a package's program with optimisation and these flags of the compiler, in a target folder of its own. What
+/// runs during the build, such as build scripts, is built without the flags.
+pub(crate) fn release_with_flags(root: &Path, package: &str, flags: &str, target: &Path) -> anyhow::Result<PathBuf> {
+    let (host, target) = (host()?, target.display().to_string());
+    let arguments = ["build", "--package", package, "--release", "--target", &host, "--target-dir", &target];
+    let usual = std::env::var("RUSTFLAGS").unwrap_or_default();
+    let flags = format!("{usual} {flags}");
+    let built = cargo(root, &arguments, &[("RUSTFLAGS", flags.trim())]).with_context(|| package.to_owned())?;
+    find(&built, package, Program::Only)
+}
+
+/// The target for which rustc builds if none is named.
+pub(crate) fn host() -> anyhow::Result<String> {
+    let text = rustc(&["-vV"])?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    host.map(str::to_owned).context("rustc does not say for which target it builds")
+}
+
+/// What rustc prints.
+pub(crate) fn rustc(arguments: &[&str]) -> anyhow::Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).args(arguments).stderr(Stdio::inherit()).output().context("rustc")?;
+    ensure!(output.status.success(), "rustc {}: {}", arguments.join(" "), output.status);
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
 
 /// The same for an example.
@@ -59,9 +85,15 @@ pub(crate) fn debug(root: &Path, package: &str, program: Program<'_>) -> anyhow:
 
 /// Runs cargo, and returns its message about each artifact that it has built.
 fn run_cargo(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
+    cargo(root, arguments, &[])
+}
+
+/// The same with more environment.
+fn cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<Vec<Value>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(arguments)
+        .envs(environment.iter().copied())
         .args(["--message-format", "json-render-diagnostics"])
         .current_dir(root)
         .stderr(Stdio::inherit())

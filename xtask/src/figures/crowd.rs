@@ -73,7 +73,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
                 let state = scratch.join("crowd-state");
                 let server = Server::start_with(program, Place::Free, &export, &state, &more)?;
                 server.bench(program, WRITE, Some(MIB), DEPTH, 0.01)?;
-                let url = server.url_of(false, "version=3&rpcrdma=1");
+                let url = server.url_of("bench", false, "version=3&rpcrdma=1");
                 for (line, samples) in [(small(connections), &mut cell.small), (large(connections), &mut cell.large)] {
                     let mut arguments = vec![url.clone(), "--connections".into(), connections.to_string()];
                     arguments.extend(["--threads".into(), CLIENT_THREADS.min(connections).to_string()]);

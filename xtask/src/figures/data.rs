@@ -1,6 +1,6 @@
 //! Figures as they are kept: each measurement with all its rounds and their median.
 
-use super::{crowd::Crowd, limit::Limits, others::Others, steps::Steps, versions::Comparison};
+use super::{crowd::Crowd, limit::Limits, others::Others, profile::Profile, steps::Steps, versions::Comparison};
 use serde::{Deserialize, Serialize};
 
 /// All figures of one run, and where they were measured.
@@ -25,12 +25,15 @@ pub(super) struct Figures {
     /// Many connections.
     #[serde(default)]
     pub(super) crowd: Crowd,
+    /// A build with a profile beside the usual one.
+    #[serde(default)]
+    pub(super) profile: Profile,
 }
 
 /// Where both ends ran.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Place {
+pub(crate) enum Place {
     /// Wherever the system put them.
     Free,
     /// Both on the same processor.

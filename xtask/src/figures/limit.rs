@@ -15,7 +15,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 const GETATTR: &str = "getattr";
 
 /// The measurements of each way, in the order of the table.
-const LINES: [Line; 9] = [
+pub(super) const LINES: [Line; 9] = [
     Line { place: Place::TwoCpus, op: READ, block: Some(MIB), depth: DEPTH },
     Line { place: Place::TwoCpus, op: WRITE, block: Some(MIB), depth: DEPTH },
     Line { place: Place::TwoCpus, op: READ, block: Some(KIB_4), depth: MAX_DEPTH },
@@ -99,11 +99,7 @@ fn round(
     // Makes the file, which the limit uses as well, or brings it into the page cache.
     server.bench(program, WRITE, Some(MIB), DEPTH, 0.01)?;
     for (line, row) in LINES.iter().zip(rows).filter(|(line, _)| line.place == server.place) {
-        let mut limit = vec!["--limit".to_owned(), export.join("bench").display().to_string()];
-        limit.extend(line.options(seconds));
-        if line.place.is_apart() {
-            limit.push("--apart".into());
-        }
+        let mut limit = line.limit(&export.join("bench"), seconds);
         row.limit.push(one(program, &limit)?);
         if line.block == Some(MIB) {
             limit.push("--as-server".into());
@@ -111,7 +107,12 @@ fn round(
         }
         let _pinned = line.place.is_apart().then(|| Pinned::to(1)).transpose()?;
         for (way, samples) in WAYS.iter().zip(&mut row.ways) {
-            samples.push(line.measure(program, &server.url_of(way.tcp, way.query), Some(server.pid()), seconds)?);
+            samples.push(line.measure(
+                program,
+                &server.url_of("bench", way.tcp, way.query),
+                Some(server.pid()),
+                seconds,
+            )?);
         }
         progress.inc(1);
     }

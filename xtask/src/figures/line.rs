@@ -60,6 +60,16 @@ impl Line {
         options
     }
 
+    /// The arguments with which `rpcrdma bench` measures this line's limit.
+    pub(super) fn limit(&self, file: &Path, seconds: f64) -> Vec<String> {
+        let mut limit = vec!["--limit".to_owned(), file.display().to_string()];
+        limit.extend(self.options(seconds));
+        if self.place.is_apart() {
+            limit.push("--apart".into());
+        }
+        limit
+    }
+
     pub(super) fn told(&self) -> String {
         let (op, block) = (self.op.to_uppercase(), self.block);
         let block = block.map_or_else(String::new, |block| match block {

@@ -1,11 +1,12 @@
 //! Measuring: a server of the built program, and `rpcrdma bench` against it, again and again.
 
+pub(crate) use super::data::Place;
 use super::{
-    data::{Figures, Measurement, Place, Sample},
+    data::{Figures, Measurement, Sample},
     machine::Machine,
     plan::{self, Step},
 };
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use indicatif::ProgressBar;
 use rustix::{
     io::Errno,
@@ -74,7 +75,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
 
 /// A line of `rpcrdma bench --json`.
 #[derive(serde::Deserialize)]
-pub(super) struct Report {
+pub(crate) struct Report {
     op: String,
     block: Option<u32>,
     depth: u64,
@@ -83,7 +84,7 @@ pub(super) struct Report {
 }
 
 /// Runs `rpcrdma bench` and reads what it reports.
-pub(super) fn run(program: &Path, arguments: &[String]) -> anyhow::Result<Vec<Report>> {
+pub(crate) fn run(program: &Path, arguments: &[String]) -> anyhow::Result<Vec<Report>> {
     let output = Command::new(program).arg("bench").args(arguments).arg("--json").output()?;
     if !output.status.success() {
         bail!("bench {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
@@ -106,7 +107,7 @@ fn polling(place: Place) -> Vec<String> {
 }
 
 /// A server that runs. It ends when it is dropped.
-pub(super) struct Server {
+pub(crate) struct Server {
     child: Child,
     url: String,
     pub(super) place: Place,
@@ -118,7 +119,7 @@ pub(super) struct Server {
 
 impl Server {
     /// Serves a directory on ports that the system chooses.
-    pub(super) fn start(program: &Path, place: Place, export: &Path, state: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn start(program: &Path, place: Place, export: &Path, state: &Path) -> anyhow::Result<Self> {
         Self::start_with(program, place, export, state, &[])
     }
 
@@ -156,11 +157,20 @@ impl Server {
         self.child.id()
     }
 
-    /// The URL of the file, over TCP or RDMA, with these options.
-    pub(super) fn url_of(&self, tcp: bool, query: &str) -> String {
+    /// The URL of a name in the directory, over TCP or RDMA, with these options.
+    pub(crate) fn url_of(&self, name: &str, tcp: bool, query: &str) -> String {
         let address = if tcp { &self.tcp } else { &self.rdma };
         let mount = if query.contains("version=3") { &*format!("&mountport={}", self.mount_port) } else { "" };
-        format!("nfs://{address}/bench?{query}{mount}")
+        format!("nfs://{address}/{name}?{query}{mount}")
+    }
+
+    /// Lets the server end as an operator does, so that it does what it does at its end.
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
+        let id = Pid::from_raw(self.child.id().try_into()?).context("the server's process has no number")?;
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).context("ending the server")?;
+        let status = self.child.wait()?;
+        ensure!(status.success(), "the server ended with {status}");
+        Ok(())
     }
 
     pub(super) fn bench(

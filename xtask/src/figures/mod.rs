@@ -9,10 +9,11 @@ mod data;
 mod limit;
 mod line;
 pub(crate) mod machine;
-mod measure;
+pub(crate) mod measure;
 mod others;
 mod plan;
 mod plot;
+mod profile;
 pub(crate) mod section;
 mod steps;
 pub(crate) mod table;
@@ -32,6 +33,7 @@ const LIMITS_PART: &str = "limits";
 const OTHERS_PART: &str = "others";
 const STEPS_PART: &str = "steps";
 const CROWD_PART: &str = "crowd";
+const PROFILE_PART: &str = "profile";
 const PICTURES: &str = "figures";
 /// All numbers, beside the pictures.
 const NUMBERS: &str = "figures.json";
@@ -78,6 +80,8 @@ enum Only {
     Steps,
     /// From 1 to 256 connections, with 1, 2 and 4 threads of the server
     Crowd,
+    /// The build of `cargo xtask pgo` beside the usual one; nothing else measures this part
+    Profile,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -117,13 +121,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         let (rounds, seconds) = if quick { QUICK } else { (ROUNDS, SECONDS) };
         crowd::measure(&program, &scratch.0, rounds, seconds)
     };
+    let profile = || {
+        let profiled =
+            crate::pgo::built(root)?.context("nothing is built with a profile: first run `cargo xtask pgo`")?;
+        let (rounds, seconds) = if quick { QUICK } else { (LIMITS_ROUNDS, SECONDS) };
+        profile::measure([&program, &profiled], &scratch.0, rounds, seconds)
+    };
     let figures = match arguments.only {
         None => {
             let (limits, others) = (limits()?, others()?);
             let (steps, crowd) = (steps()?, crowd()?);
-            Figures { versions: versions()?, limits, others, steps, crowd, ..throughput()? }
+            let profile = read(&kept)?.profile;
+            Figures { versions: versions()?, limits, others, steps, crowd, profile, ..throughput()? }
         }
         Some(Only::Steps) => Figures { steps: steps()?, ..read(&kept)? },
+        Some(Only::Profile) => Figures { profile: profile()?, ..read(&kept)? },
         Some(Only::Crowd) => Figures { crowd: crowd()?, ..read(&kept)? },
         Some(Only::Versions) => Figures { versions: versions()?, ..read(&kept)? },
         Some(Only::Limits) => Figures { limits: limits()?, ..read(&kept)? },
@@ -161,7 +173,7 @@ fn read(folder: &Path) -> anyhow::Result<Figures> {
 }
 
 /// The parts of the document.
-fn parts(figures: &Figures) -> [(&'static str, String); 6] {
+fn parts(figures: &Figures) -> [(&'static str, String); 7] {
     let versions = versions::section(&figures.versions, PICTURES);
     let (limits, others) = (limit::section(&figures.limits), others::section(&figures.others));
     let (steps, crowd) = (steps::section(&figures.steps), crowd::section(&figures.crowd));
@@ -172,6 +184,7 @@ fn parts(figures: &Figures) -> [(&'static str, String); 6] {
         (OTHERS_PART, others),
         (STEPS_PART, steps),
         (CROWD_PART, crowd),
+        (PROFILE_PART, profile::section(&figures.profile)),
     ]
 }
 
@@ -208,7 +221,7 @@ mod tests {
     fn the_document_has_its_parts() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let text = fs::read_to_string(root.join(DOCUMENT)).unwrap();
-        for part in [PART, VERSIONS_PART, LIMITS_PART, OTHERS_PART, STEPS_PART, CROWD_PART] {
+        for part in [PART, VERSIONS_PART, LIMITS_PART, OTHERS_PART, STEPS_PART, CROWD_PART, PROFILE_PART] {
             assert!(section::replace(&text, part, "new").unwrap().contains("new"), "{part}");
         }
     }

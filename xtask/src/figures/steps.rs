@@ -95,7 +95,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
                         one(program, &arguments)?
                     }
                     How::Ours { tcp, query } => {
-                        let url = server.url_of(tcp, query);
+                        let url = server.url_of("bench", tcp, query);
                         line.measure(program, &url, Some(server.pid()), seconds)?
                     }
                 });

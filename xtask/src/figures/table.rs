@@ -167,6 +167,7 @@ pub(super) mod tests {
             others: others::tests::others(),
             steps: steps::tests::steps(),
             crowd: crowd::tests::crowd(),
+            ..Figures::default()
         }
     }
 
