@@ -115,6 +115,17 @@ pub struct ReplyParts {
     pub items: SmallVec<[PlacedItem; 1]>,
 }
 
+impl ReplyParts {
+    /// The bytes of the reply: those of the reduced stream, and those that the peer says it has written.
+    pub fn octets(&self) -> usize {
+        let base = match &self.base {
+            ReplyBase::Inline(stream) => stream.len(),
+            ReplyBase::Chunk { octets } => *octets,
+        };
+        self.items.iter().fold(base, |octets, item| octets.saturating_add(item.returned))
+    }
+}
+
 /// Why the connection does not use version 2 though we asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

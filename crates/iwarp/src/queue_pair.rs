@@ -11,9 +11,10 @@ use crate::{
     fabric::Shared,
     net::{Wire, is_passing},
     overlap::Overlap,
-    protocol::{Endpoint, Phase},
+    protocol::{Endpoint, Phase, Role},
     tap::Direction,
 };
+use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Buffer, Timestamp};
 use rpcrdma_fabric::{
     Capabilities, Completion, ConnectionInfo, Lent, QueuePair, ReadWork, Refused, RemoteSegment, SendWork, Spin, Token,
@@ -54,7 +55,7 @@ const ANSWERING: usize = 3;
 const OWES: usize = 4;
 
 impl IwarpQueuePair {
-    pub(crate) fn new(shared: Arc<Shared>, wire: Wire, endpoint: Endpoint, info: ConnectionInfo) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, wire: Wire, endpoint: Endpoint, info: ConnectionInfo, role: Role) -> Self {
         IwarpQueuePair {
             shared,
             wire: Some(wire),
@@ -65,7 +66,7 @@ impl IwarpQueuePair {
             timer: None,
             mute: None,
             spin: Spin::default(),
-            overlap: Overlap::default(),
+            overlap: Overlap::new(role),
         }
     }
 
@@ -238,11 +239,12 @@ impl QueuePair for IwarpQueuePair {
     }
 
     fn post_send(&mut self, send: SendWork) -> Result<(), Refused<SendWork>> {
-        self.overlap.posted();
+        self.overlap.posted_send(send.octets.iter().map(Bytes::len).sum());
         self.endpoint.post_send(send)
     }
 
     fn post_write(&mut self, write: WriteWork) -> Result<(), Refused<WriteWork>> {
+        self.overlap.posted_write(write.octets.iter().map(Bytes::len).sum());
         self.endpoint.post_write(write)
     }
 

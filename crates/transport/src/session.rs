@@ -25,7 +25,7 @@ use lender::Lender;
 use rpcrdma_engine::{Answer, CallId, Config, Endpoint, ExposureId, Negotiated, PrivateData, RequestId, Sink};
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
 use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Lent, QueuePair, ReadWork, Token, WorkError, WorkKind};
-use rpcrdma_oncrpc::overlap::is_part;
+use rpcrdma_oncrpc::overlap::Portion;
 use std::{
     collections::VecDeque,
     net::SocketAddr,
@@ -62,7 +62,7 @@ pub(crate) struct Session {
     stall: Duration,
     untaken: Untaken,
     /// Callers that have got their reply, and have not run since.
-    told: usize,
+    told: Portion,
     /// The time at which the queue pair is dropped if it has not closed.
     closing: Option<Timestamp>,
     /// Set if the queue pair refuses memory because the connection is closed: the time at which it is dropped if the
@@ -160,7 +160,7 @@ impl Session {
             owed: 0,
             stall,
             untaken: Untaken::default(),
-            told: 0,
+            told: Portion::default(),
             closing: None,
             refused: None,
             error: None,
@@ -289,9 +289,9 @@ impl Session {
             if !std::mem::take(&mut idle) {
                 self.work(cx, calls);
             }
-            if is_part(self.told, self.told + calls.len()) {
+            if self.told.is_complete(self.told.messages() + calls.len()) {
                 // Meanwhile the callers that got replies call again, and the peer can begin with these calls.
-                self.told = 0;
+                self.told = Portion::default();
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }

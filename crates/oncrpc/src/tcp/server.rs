@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     Begun, CallContext, Connection, GoneSignal, Handler, Limits, Outcome, TransportKind,
-    overlap::is_part,
+    overlap::Portion,
     peek::{Direction, peek_direction},
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -149,7 +149,7 @@ pub fn serve<T: AsyncRead + AsyncWrite + Send + Unpin>(
         io,
         reader,
         writer: RecordWriter::default(),
-        unsent: 0,
+        unsent: Portion::default(),
         calls: FuturesUnordered::new(),
         held: VecDeque::new(),
         reverse,
@@ -179,7 +179,7 @@ struct Driver<T> {
     reader: RecordReader,
     writer: RecordWriter,
     /// Replies that have not been handed to the stream.
-    unsent: usize,
+    unsent: Portion,
     calls: FuturesUnordered<BoxFuture<'static, Outcome>>,
     /// Calls that were read in search of a reply. They are executed when others have ended.
     held: VecDeque<Stream>,
@@ -226,7 +226,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
                 match self.reader.poll_record(Pin::new(&mut self.io), cx) {
                     Poll::Ready(Ok(Some(message))) => {
                         self.received(message, cx);
-                        if !is_part(self.unsent, self.reader.together()) {
+                        if !self.unsent.is_complete(self.reader.together()) {
                             continue;
                         }
                     }
@@ -237,7 +237,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
             }
             // Replies that are ready together leave together, or in parts: the client begins with the first part
             // meanwhile.
-            self.unsent = 0;
+            self.unsent = Portion::default();
             if self.ended.is_none()
                 && let Poll::Ready(Err(error)) = self.writer.poll_flush(Pin::new(&mut self.io), cx)
             {
@@ -315,7 +315,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
         if let Some(reply) = outcome.into_reply()
             && self.ended.is_none()
         {
-            self.unsent += 1;
+            self.unsent.add(reply.len());
             self.writer.push(&reply);
         }
     }

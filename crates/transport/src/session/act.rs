@@ -105,7 +105,7 @@ impl Session {
         match action {
             Action::Complete { call, reply } => {
                 self.replied = true;
-                self.told += 1;
+                self.told.add(reply.octets());
                 self.tell(calls.complete(call, reply));
             }
             // The next connection gets the call.

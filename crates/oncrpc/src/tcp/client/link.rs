@@ -8,7 +8,7 @@ use super::{
 use crate::{
     Limits, Reply,
     outage::Standing,
-    overlap::is_part,
+    overlap::Portion,
     peek::{Direction, peek_direction},
     tcp::{
         Io, RecordError,
@@ -70,7 +70,7 @@ pub(super) struct Link<'a> {
     timer: Option<(Watch, (Timestamp, u64), BoxFuture<'static, ()>)>,
     commands_open: bool,
     /// Callers that have got their reply, and have not run since.
-    told: usize,
+    told: Portion,
     /// The server has answered on this connection.
     answered: bool,
     started: Timestamp,
@@ -98,7 +98,7 @@ impl<'a> Link<'a> {
             writer,
             timer: None,
             commands_open: true,
-            told: 0,
+            told: Portion::default(),
             answered: false,
             started,
             heard: 0,
@@ -135,7 +135,7 @@ impl<'a> Link<'a> {
             }
         }
         self.answer(cx);
-        self.told = 0;
+        self.told = Portion::default();
         // Data that the server sent before it closed is read even if nothing can be sent to it any more.
         let flushed = self.writer.poll_flush(Pin::new(&mut *self.io), cx);
         loop {
@@ -144,7 +144,7 @@ impl<'a> Link<'a> {
                     if let Err(rule) = self.receive(record, cx) {
                         return Poll::Ready(End::Violation(rule));
                     }
-                    if is_part(self.told, self.told + self.driver.calls.len()) {
+                    if self.told.is_complete(self.told.messages() + self.driver.calls.len()) {
                         // Meanwhile the callers that got replies call again, and the server begins with these calls.
                         cx.waker().wake_by_ref();
                         break;
@@ -233,7 +233,7 @@ impl<'a> Link<'a> {
             tracing::debug!(%server, calls, "the server has answered a health check: it is slow");
         }
         if let Some(Outstanding { command, sent }) = self.driver.take(xid) {
-            self.told += 1;
+            self.told.add(record.len());
             command.answer(Reply { stream: record, retransmitted: sent > 1 });
         }
         Ok(())
