@@ -115,7 +115,7 @@ fn make_calls(program: &Path, scratch: &Path, seconds: f64) -> anyhow::Result<()
     for number in 0..FILES {
         fs::write(tree.join(format!("file-{number}")), vec![1; FILE_BYTES])?;
     }
-    let server = Server::start(program, Place::Free, &export, &scratch.join("state"))?;
+    let server = Server::start_with(program, Place::Free, &export, &scratch.join("state"), &["-q".into()])?;
     let progress = ProgressBar::new((VERSIONS.len() * TRANSPORTS.len() * (CALLS.len() + 1)) as u64);
     for version in VERSIONS {
         for (tcp, transport) in TRANSPORTS {

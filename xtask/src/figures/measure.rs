@@ -119,12 +119,12 @@ pub(crate) struct Server {
 
 impl Server {
     /// Serves a directory on ports that the system chooses.
-    pub(crate) fn start(program: &Path, place: Place, export: &Path, state: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(program: &Path, place: Place, export: &Path, state: &Path) -> anyhow::Result<Self> {
         Self::start_with(program, place, export, state, &[])
     }
 
     /// The same with more arguments.
-    pub(super) fn start_with(
+    pub(crate) fn start_with(
         program: &Path,
         place: Place,
         export: &Path,
