@@ -82,8 +82,9 @@ async fn replies_and_the_calls_that_follow_leave_in_parts() {
     };
     tokio::spawn(callers).await.unwrap();
     // In turn, there would be one write for all 32 in each round; in halves there are two, and a few meet.
-    for (what, writes) in [("calls", calls), ("replies", replies)] {
+    // The server halves what the client has halved.
+    for (what, writes, least) in [("calls", calls, 2 * ROUNDS - 2), ("replies", replies, 3 * ROUNDS)] {
         let writes = writes.load(Ordering::Relaxed);
-        assert!((2 * ROUNDS - 2..=16 * ROUNDS).contains(&writes), "{what} left in {writes} writes");
+        assert!((least..=16 * ROUNDS).contains(&writes), "{what} left in {writes} writes");
     }
 }
