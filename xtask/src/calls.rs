@@ -97,10 +97,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 
 /// The system calls for each operation, at the client and at the server.
 fn count(program: &Path, scratch: &Path, line: &Line) -> anyhow::Result<(f64, f64)> {
-    let export = scratch.join("export");
-    fs::create_dir_all(&export)?;
-    // The server may run as root, but clients may not act as root: everybody must be able to write here.
-    fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
+    let export = programs::exported(&scratch.join("export"))?;
     let (at_client, at_server) = (scratch.join("client"), scratch.join("server"));
     let server = Server::start(program, &export, &scratch.join("state"), &at_server)?;
     let port = match line.transport {

@@ -13,7 +13,6 @@ use anyhow::{Context as _, bail, ensure};
 use indicatif::ProgressBar;
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -47,7 +46,7 @@ const FILE_BYTES: usize = 3000;
 /// Build the command with a profile of its own calls
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Seconds for each of the 42 kinds of calls while the profile is taken
+    /// Seconds for each kind of call while the profile is taken
     #[arg(long, value_name = "S", default_value_t = 0.5)]
     seconds: f64,
     /// The llvm-profdata of rustc's LLVM (default: that of the rustup component llvm-tools)
@@ -70,8 +69,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         }
     }
     println!("1 of 4: building a command that counts which way its code takes");
-    let flags = format!("-Cprofile-generate={}", counts.display());
-    let counting = programs::release_with_flags(root, PACKAGE, &flags, &folder.join(COUNTING))?;
+    let flag = format!("-Cprofile-generate={}", counts.display());
+    let counting = programs::release_with_flag(root, PACKAGE, &flag, &folder.join(COUNTING))?;
     println!("2 of 4: server and client make calls");
     let scratch = programs::Scratch::new(root, "pgo-calls")?;
     make_calls(&counting, &scratch.0, arguments.seconds)?;
@@ -79,8 +78,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let joined = counts.join("joined.profdata");
     join(&profdata, &counts, &joined)?;
     println!("4 of 4: building the command with the counts");
-    let flags = format!("-Cprofile-use={}", joined.display());
-    let built = programs::release_with_flags(root, PACKAGE, &flags, &profiled)?;
+    let flag = format!("-Cprofile-use={}", joined.display());
+    let built = programs::release_with_flag(root, PACKAGE, &flag, &profiled)?;
     println!("built: {}", built.display());
     Ok(())
 }
@@ -88,7 +87,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 /// The command as it was built with a profile; `None` if it was not.
 pub(crate) fn built(root: &Path) -> anyhow::Result<Option<PathBuf>> {
     let release = root.join("target").join(FOLDER).join(PROFILED).join(programs::host()?).join("release");
-    Some(release.join("rpcrdma")).filter(|built| built.exists()).map(Ok).transpose()
+    Ok(Some(release.join("rpcrdma")).filter(|built| built.exists()))
 }
 
 /// The llvm-profdata of rustup, beside the folder of the target's libraries.
@@ -106,10 +105,7 @@ fn of_rustup(libraries: &str) -> anyhow::Result<PathBuf> {
 
 /// Lets a server and clients make all kinds of calls. Each process writes its counts when it ends.
 fn make_calls(program: &Path, scratch: &Path, seconds: f64) -> anyhow::Result<()> {
-    let export = scratch.join("export");
-    fs::create_dir(&export)?;
-    // The server may run as root, but clients may not act as root: everybody must be able to write here.
-    fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
+    let export = programs::exported(&scratch.join("export"))?;
     let tree = scratch.join("tree");
     fs::create_dir(&tree)?;
     for number in 0..FILES {

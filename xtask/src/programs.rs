@@ -4,6 +4,7 @@ use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -26,18 +27,21 @@ pub(crate) enum Program<'a> {
 
 /// Builds a package's program with optimisation, and returns its path.
 pub(crate) fn release(root: &Path, package: &str) -> anyhow::Result<PathBuf> {
-    let built = run_cargo(root, &["build", "--package", package, "--release"]).with_context(|| package.to_owned())?;
+    let built =
+        run_cargo(root, &["build", "--package", package, "--release"], &[]).with_context(|| package.to_owned())?;
     find(&built, package, Program::Only)
 }
 
-/// Builds a package's program with optimisation and these flags of the compiler, in a target folder of its own. What
-/// runs during the build, such as build scripts, is built without the flags.
-pub(crate) fn release_with_flags(root: &Path, package: &str, flags: &str, target: &Path) -> anyhow::Result<PathBuf> {
+/// Builds a package's program with optimisation and one more flag of the compiler, in a target folder of its own. What
+/// runs during the build, such as build scripts, is built without the flag.
+pub(crate) fn release_with_flag(root: &Path, package: &str, flag: &str, target: &Path) -> anyhow::Result<PathBuf> {
     let (host, target) = (host()?, target.display().to_string());
     let arguments = ["build", "--package", package, "--release", "--target", &host, "--target-dir", &target];
+    // In this form a flag may contain spaces, as a path may.
     let usual = std::env::var("RUSTFLAGS").unwrap_or_default();
-    let flags = format!("{usual} {flags}");
-    let built = cargo(root, &arguments, &[("RUSTFLAGS", flags.trim())]).with_context(|| package.to_owned())?;
+    let flags: Vec<&str> = usual.split_whitespace().chain([flag]).collect();
+    let environment = [("CARGO_ENCODED_RUSTFLAGS", &*flags.join("\x1f"))];
+    let built = run_cargo(root, &arguments, &environment).with_context(|| package.to_owned())?;
     find(&built, package, Program::Only)
 }
 
@@ -59,7 +63,7 @@ pub(crate) fn rustc(arguments: &[&str]) -> anyhow::Result<String> {
 /// The same for an example.
 pub(crate) fn release_example(root: &Path, package: &str, name: &str) -> anyhow::Result<PathBuf> {
     let arguments = ["build", "--package", package, "--release", "--example", name];
-    let built = run_cargo(root, &arguments).with_context(|| name.to_owned())?;
+    let built = run_cargo(root, &arguments, &[]).with_context(|| name.to_owned())?;
     find(&built, package, Program::Example(name))
 }
 
@@ -79,17 +83,12 @@ pub(crate) fn debug(root: &Path, package: &str, program: Program<'_>) -> anyhow:
             Program::Example(name) => arguments.extend(["--example", name]),
         }
     }
-    let built = run_cargo(root, &arguments).with_context(|| package.to_owned())?;
+    let built = run_cargo(root, &arguments, &[]).with_context(|| package.to_owned())?;
     find(&built, package, program)
 }
 
 /// Runs cargo, and returns its message about each artifact that it has built.
-fn run_cargo(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
-    cargo(root, arguments, &[])
-}
-
-/// The same with more environment.
-fn cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<Vec<Value>> {
+fn run_cargo(root: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> anyhow::Result<Vec<Value>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(arguments)
@@ -125,6 +124,13 @@ fn find(built: &[Value], package: &str, program: Program<'_>) -> anyhow::Result<
     };
     let mut found = built.iter().filter(is_wanted).filter_map(|artifact| artifact["executable"].as_str());
     found.next().map(PathBuf::from).with_context(|| format!("cargo did not say where it put the program of {package}"))
+}
+
+/// Makes a directory for a server that may run as root: clients may not act as root, so everybody may write there.
+pub(crate) fn exported(directory: &Path) -> anyhow::Result<PathBuf> {
+    fs::create_dir_all(directory)?;
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o777))?;
+    Ok(directory.to_owned())
 }
 
 /// A directory below `target`, so on the file system of the repository. Dropping the value removes it.

@@ -132,7 +132,6 @@ impl Shared {
         endpoint: Endpoint,
         agreed: Agreed,
         private_data: Bytes,
-        role: Role,
     ) -> io::Result<Connected> {
         let info = ConnectionInfo {
             local: wire.stream.local_addr()?,
@@ -144,7 +143,7 @@ impl Shared {
         tracing::debug!(
             local = %info.local, peer = %info.peer, crc = agreed.crc, ird = info.ird, ord = info.ord, "connected"
         );
-        Ok(Box::new(IwarpQueuePair::new(self.clone(), wire, endpoint, info, role)))
+        Ok(Box::new(IwarpQueuePair::new(self.clone(), wire, endpoint, info)))
     }
 }
 
@@ -184,5 +183,5 @@ async fn dial(
         }
     };
     let endpoint = shared.endpoint(&wire, Role::Initiator, agreed, params.receives).map_err(failed)?;
-    shared.connected(wire, endpoint, agreed, private_data, Role::Initiator).map_err(failed)
+    shared.connected(wire, endpoint, agreed, private_data).map_err(failed)
 }

@@ -139,7 +139,7 @@ impl Incoming for Asked {
             let endpoint = shared.endpoint(&wire, Role::Responder, agreed, params.receives).map_err(AcceptError::Io)?;
             let reply = reply.encode(Kind::Reply);
             timed(&shared, async { wire.write_all(&reply).await.map_err(AcceptError::Io) }).await?;
-            shared.connected(wire, endpoint, agreed, info.private_data, Role::Responder).map_err(AcceptError::Io)
+            shared.connected(wire, endpoint, agreed, info.private_data).map_err(AcceptError::Io)
         })
     }
 

@@ -11,7 +11,7 @@ use crate::{
     fabric::Shared,
     net::{Wire, is_passing},
     overlap::Overlap,
-    protocol::{Endpoint, Phase, Role},
+    protocol::{Endpoint, Phase},
     tap::Direction,
 };
 use bytes::Bytes;
@@ -55,7 +55,8 @@ const ANSWERING: usize = 3;
 const OWES: usize = 4;
 
 impl IwarpQueuePair {
-    pub(crate) fn new(shared: Arc<Shared>, wire: Wire, endpoint: Endpoint, info: ConnectionInfo, role: Role) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, wire: Wire, endpoint: Endpoint, info: ConnectionInfo) -> Self {
+        let overlap = Overlap::new(endpoint.role());
         IwarpQueuePair {
             shared,
             wire: Some(wire),
@@ -66,7 +67,7 @@ impl IwarpQueuePair {
             timer: None,
             mute: None,
             spin: Spin::default(),
-            overlap: Overlap::new(role),
+            overlap,
         }
     }
 

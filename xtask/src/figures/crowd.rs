@@ -4,15 +4,16 @@
 use super::{
     data::{Place, Sample, median},
     line::{Line, one},
-    machine::{self, Machine},
+    machine::Conditions,
     measure::Server,
     plan::{DEPTH, KIB_4, MIB, READ, WRITE},
     table::thousands,
 };
+use crate::programs::exported;
 use anyhow::Context as _;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{fmt::Write as _, fs, path::Path};
 
 const THREADS: [usize; 3] = [1, 2, 4];
 const CONNECTIONS: [u64; 6] = [1, 2, 4, 16, 64, 256];
@@ -25,9 +26,8 @@ const LARGE_CALLS: u64 = 16;
 /// What was measured, and where.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(super) struct Crowd {
-    machine: Machine,
-    congestion: String,
-    seconds: f64,
+    #[serde(flatten)]
+    conditions: Conditions,
     /// For each number of threads: a cell for each number of connections.
     rows: Vec<Vec<Cell>>,
     /// For each number of connections: what the yardstick did.
@@ -53,10 +53,7 @@ struct Limit {
 
 /// Measures every cell in `rounds` rounds of `seconds` seconds each.
 pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Crowd> {
-    let export = scratch.join("crowd");
-    fs::create_dir(&export)?;
-    // The server may run as root, but clients may not act as root: everybody must be able to write here.
-    fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
+    let export = exported(&scratch.join("crowd"))?;
     let mut rows = vec![vec![Cell::default(); CONNECTIONS.len()]; THREADS.len()];
     let mut limit = vec![Limit::default(); CONNECTIONS.len()];
     let progress = ProgressBar::new((rounds * (THREADS.len() + 1) * CONNECTIONS.len()) as u64);
@@ -87,7 +84,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
         }
     }
     progress.finish_and_clear();
-    Ok(Crowd { machine: Machine::this(&export), congestion: machine::congestion()?, seconds, rows, limit })
+    Ok(Crowd { conditions: Conditions::here(&export, seconds)?, rows, limit })
 }
 
 /// Measures the yardstick over so many connections; it waits as with many, even over one.
@@ -128,7 +125,7 @@ pub(super) fn section(crowd: &Crowd) -> String {
          4 KiB under way, or {LARGE_CALLS} of 1 MiB, and each has one at least. The limit has one thread at each end, \
          which waits with tokio; it reads, checks and sends each block in one piece. In brackets: the share of the \
          limit.\n",
-        crowd.machine, crowd.congestion, crowd.seconds,
+        crowd.conditions.machine, crowd.conditions.congestion, crowd.conditions.seconds,
     );
     let rate = |sample: &Sample| sample.ops_per_s;
     let octets = |sample: &Sample| sample.mib_per_s;
@@ -190,7 +187,11 @@ pub(super) mod tests {
         let rows = vec![vec![cell; CONNECTIONS.len()]; THREADS.len()];
         let limit = Limit { small: vec![twice.clone(); 3], large: vec![twice; 3] };
         let limit = vec![limit; CONNECTIONS.len()];
-        Crowd { machine: Machine::default(), congestion: "cubic".into(), seconds: 1.0, rows, limit }
+        Crowd {
+            conditions: Conditions { congestion: "cubic".into(), seconds: 1.0, ..Conditions::default() },
+            rows,
+            limit,
+        }
     }
 
     #[test]

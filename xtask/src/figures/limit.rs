@@ -4,13 +4,14 @@
 use super::{
     data::{Place, Sample},
     line::{Line, Row, one, tables},
-    machine::{self, Machine},
+    machine::Conditions,
     measure::{Pinned, Server},
     plan::{DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, WRITE},
 };
+use crate::programs::exported;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::path::Path;
 
 const GETATTR: &str = "getattr";
 
@@ -44,12 +45,8 @@ struct Way {
 /// What was measured, and where.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(super) struct Limits {
-    machine: Machine,
-    /// TCP's congestion control, which can change rates on loopback by a factor of two.
-    #[serde(default)]
-    congestion: String,
-    /// How long each was measured in a round, in seconds.
-    seconds: f64,
+    #[serde(flatten)]
+    conditions: Conditions,
     /// In the order of the lines.
     rows: Vec<Rounds>,
 }
@@ -67,10 +64,7 @@ struct Rounds {
 
 /// Measures every line in `rounds` rounds of `seconds` seconds each.
 pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Limits> {
-    let export = scratch.join("limit");
-    fs::create_dir(&export)?;
-    // The server may run as root, but clients may not act as root: everybody must be able to write here.
-    fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
+    let export = exported(&scratch.join("limit"))?;
     let empty = Rounds { ways: vec![Vec::new(); WAYS.len()], ..Rounds::default() };
     let mut rows = vec![empty; LINES.len()];
     let progress = ProgressBar::new((rounds * LINES.len()) as u64);
@@ -84,7 +78,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
         }
     }
     progress.finish_and_clear();
-    Ok(Limits { machine: Machine::this(&export), congestion: machine::congestion()?, seconds, rows })
+    Ok(Limits { conditions: Conditions::here(&export, seconds)?, rows })
 }
 
 /// One round in the place of a server.
@@ -127,14 +121,14 @@ pub(super) fn section(limits: &Limits) -> String {
          each unless the line says otherwise, CRC on, release build. Each cell is the median of {rounds} rounds of {} s in \
          which all take turns. In brackets: the share of the limit within a round; with depth 1, how many times its \
          latency.\n\n",
-        limits.machine, limits.congestion, limits.seconds,
+        limits.conditions.machine, limits.conditions.congestion, limits.conditions.seconds,
     );
     let columns: Vec<&str> = std::iter::once("limit").chain(WAYS.map(|way| way.told)).collect();
     let rows = LINES.iter().zip(&limits.rows).map(|(line, row)| {
         let cells = std::iter::once(&row.limit).chain(&row.ways).map(Vec::as_slice).collect();
         Row { label: line.told(), line, cells }
     });
-    out += &tables(&columns, &rows.collect::<Vec<_>>(), limits.seconds);
+    out += &tables(&columns, &rows.collect::<Vec<_>>(), limits.conditions.seconds);
     let blocks = LINES.iter().zip(&limits.rows).filter(|(_, row)| !row.as_server.is_empty());
     let rows = blocks.map(|(line, row)| {
         let cells = std::iter::once(&row.as_server).chain(&row.ways).map(Vec::as_slice).collect();
@@ -145,7 +139,7 @@ pub(super) fn section(limits: &Limits) -> String {
         out += "\nThe same beside a limit that works as a server has to (`--as-server`): it handles each block whole, in \
                 memory of its own for each call, and writes on a second thread. The shares are of this limit:\n\n";
         let columns: Vec<&str> = std::iter::once("limit as a server").chain(WAYS.map(|way| way.told)).collect();
-        out += &tables(&columns, &rows, limits.seconds);
+        out += &tables(&columns, &rows, limits.conditions.seconds);
     }
     out
 }
@@ -169,7 +163,7 @@ pub(super) mod tests {
             ways: vec![vec![sample(0.5); 3]; WAYS.len()],
         };
         let rows = LINES.iter().map(row).collect();
-        Limits { machine: Machine::default(), congestion: "cubic".into(), seconds: 1.0, rows }
+        Limits { conditions: Conditions { congestion: "cubic".into(), seconds: 1.0, ..Conditions::default() }, rows }
     }
 
     #[test]

@@ -24,6 +24,22 @@ pub(crate) fn congestion() -> anyhow::Result<String> {
     Ok(fs::read_to_string(CONGESTION).context(CONGESTION)?.trim().to_owned())
 }
 
+/// Where and for how long something was measured.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(super) struct Conditions {
+    pub(super) machine: Machine,
+    pub(super) congestion: String,
+    /// How long each measurement of a round took, in seconds.
+    pub(super) seconds: f64,
+}
+
+impl Conditions {
+    /// Here and now, with files of this directory.
+    pub(super) fn here(directory: &Path, seconds: f64) -> anyhow::Result<Self> {
+        Ok(Self { machine: Machine::this(directory), congestion: congestion()?, seconds })
+    }
+}
+
 impl Machine {
     /// This machine, with the file system of `directory`, from which files are served.
     pub(crate) fn this(directory: &Path) -> Self {

@@ -6,6 +6,7 @@ use super::{
     machine::Machine,
     plan::{self, Step},
 };
+use crate::programs::exported;
 use anyhow::{Context as _, bail, ensure};
 use indicatif::ProgressBar;
 use rustix::{
@@ -17,7 +18,6 @@ use serde_json::Value;
 use std::{
     fs,
     io::{BufRead as _, BufReader},
-    os::unix::fs::PermissionsExt as _,
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -29,10 +29,7 @@ type Key = (Place, String, Option<u32>, u64);
 pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Figures> {
     let steps = plan::steps();
     let progress = ProgressBar::new((steps.len() * rounds) as u64);
-    let export = scratch.join("export");
-    fs::create_dir(&export)?;
-    // The server may run as root, but clients may not act as root: everybody must be able to write here.
-    fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
+    let export = exported(&scratch.join("export"))?;
     let mut found: Vec<(Key, Vec<Sample>)> = Vec::new();
     for _ in 0..rounds {
         for place in Place::ALL {

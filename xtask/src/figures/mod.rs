@@ -80,7 +80,7 @@ enum Only {
     Steps,
     /// From 1 to 256 connections, with 1, 2 and 4 threads of the server
     Crowd,
-    /// The build of `cargo xtask pgo` beside the usual one; nothing else measures this part
+    /// The build of `cargo xtask pgo` beside the usual one; only measured if it is named
     Profile,
 }
 

@@ -7,10 +7,11 @@
 use super::{
     data::{Place, Sample},
     line::{Line, Row, one, tables},
-    machine::{self, Machine},
+    machine::Conditions,
     measure::{Pinned, Server},
     plan::{DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, WRITE},
 };
+use crate::programs::exported;
 use anyhow::{Context as _, anyhow, bail};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
@@ -53,10 +54,8 @@ const WAITS: usize = 100;
 /// What was measured, and where.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(super) struct Others {
-    machine: Machine,
-    congestion: String,
-    /// How long each was measured in a round, in seconds.
-    seconds: f64,
+    #[serde(flatten)]
+    conditions: Conditions,
     connections: Table,
     servers: Table,
 }
@@ -186,10 +185,7 @@ pub(super) fn measure(
     rounds: usize,
     seconds: f64,
 ) -> anyhow::Result<Others> {
-    let export = scratch.join("others");
-    fs::create_dir(&export)?;
-    // Servers may run as root, but clients may not act as root: everybody must be able to write here.
-    fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
+    let export = exported(&scratch.join("others"))?;
     let (mut connections, mut servers) = (Table::new(DEEP), Table::new(LINES.len()));
     let progress = ProgressBar::new(rounds as u64);
     for _ in 0..rounds {
@@ -230,7 +226,7 @@ pub(super) fn measure(
         progress.inc(1);
     }
     progress.finish_and_clear();
-    Ok(Others { machine: Machine::this(&export), congestion: machine::congestion()?, seconds, connections, servers })
+    Ok(Others { conditions: Conditions::here(&export, seconds)?, connections, servers })
 }
 
 /// Pins the servers and the processes that this one starts to processors, as the place says.
@@ -296,11 +292,11 @@ pub(super) fn section(others: &Others) -> String {
          and writes no file and computes no CRC; the depth is that of all connections together{yardsticks}:\n\n{}\n\
          Our server beside other people's servers of version 3 over TCP, all measured with our client; nfs3_server \
          keeps its file in memory:\n\n{}",
-        others.machine,
-        others.congestion,
-        others.seconds,
-        others.connections.told(others.seconds),
-        others.servers.told(others.seconds),
+        others.conditions.machine,
+        others.conditions.congestion,
+        others.conditions.seconds,
+        others.connections.told(others.conditions.seconds),
+        others.servers.told(others.conditions.seconds),
     )
 }
 
@@ -330,9 +326,7 @@ pub(super) mod tests {
             table
         };
         Others {
-            machine: Machine::default(),
-            congestion: "cubic".into(),
-            seconds: 1.0,
+            conditions: Conditions { congestion: "cubic".into(), seconds: 1.0, ..Conditions::default() },
             connections: table(DEEP, IPERF),
             servers: table(LINES.len(), "ours"),
         }

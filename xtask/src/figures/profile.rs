@@ -5,13 +5,14 @@ use super::{
     data::{Place, Sample},
     limit::LINES,
     line::{Row, one, tables},
-    machine::{self, Machine},
+    machine::Conditions,
     measure::{Pinned, Server},
     plan::{DEPTH, MIB, WRITE},
 };
+use crate::programs::exported;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::path::Path;
 
 /// The columns behind the limit.
 const BUILDS: [&str; 2] = ["usual build", "built with a profile"];
@@ -21,10 +22,8 @@ const QUERY: &str = "version=3&rpcrdma=1";
 /// What was measured, and where.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(super) struct Profile {
-    machine: Machine,
-    congestion: String,
-    /// How long each was measured in a round, in seconds.
-    seconds: f64,
+    #[serde(flatten)]
+    conditions: Conditions,
     /// In the order of the limit's lines.
     rows: Vec<Rounds>,
 }
@@ -39,10 +38,7 @@ struct Rounds {
 
 /// Measures every line with both programs in `rounds` rounds of `seconds` seconds each.
 pub(super) fn measure(programs: [&Path; 2], scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Profile> {
-    let export = scratch.join("profile");
-    fs::create_dir(&export)?;
-    // The server may run as root, but clients may not act as root: everybody must be able to write here.
-    fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
+    let export = exported(&scratch.join("profile"))?;
     let [usual, _] = programs;
     let mut rows = vec![Rounds::default(); LINES.len()];
     let progress = ProgressBar::new((rounds * LINES.len()) as u64);
@@ -71,7 +67,7 @@ pub(super) fn measure(programs: [&Path; 2], scratch: &Path, rounds: usize, secon
         }
     }
     progress.finish_and_clear();
-    Ok(Profile { machine: Machine::this(&export), congestion: machine::congestion()?, seconds, rows })
+    Ok(Profile { conditions: Conditions::here(&export, seconds)?, rows })
 }
 
 /// This part of the document, as text.
@@ -85,14 +81,14 @@ pub(super) fn section(profile: &Profile) -> String {
          loopback, with a processor each unless the line says otherwise, CRC on. Each cell is the median of {rounds} \
          rounds of {} s in which all take turns. In brackets: the share of the limit within a round; with depth 1, how \
          many times its latency.\n\n",
-        profile.machine, profile.congestion, profile.seconds,
+        profile.conditions.machine, profile.conditions.congestion, profile.conditions.seconds,
     );
     let columns: Vec<&str> = std::iter::once("limit").chain(BUILDS).collect();
     let rows = LINES.iter().zip(&profile.rows).map(|(line, row)| {
         let cells = std::iter::once(&row.limit).chain(&row.builds).map(Vec::as_slice).collect();
         Row { label: line.told(), line, cells }
     });
-    out += &tables(&columns, &rows.collect::<Vec<_>>(), profile.seconds);
+    out += &tables(&columns, &rows.collect::<Vec<_>>(), profile.conditions.seconds);
     out
 }
 

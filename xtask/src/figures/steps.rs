@@ -5,13 +5,14 @@
 use super::{
     data::{Place, Sample, median},
     line::{Line, one},
-    machine::{self, Machine},
+    machine::Conditions,
     measure::{Pinned, Server},
     plan::{DEPTH, KIB_4, MIB, NULL, READ, WRITE},
 };
+use crate::programs::exported;
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
-use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{fmt::Write as _, path::Path};
 
 /// The calls, a column each.
 const LINES: [Line; 2] = [
@@ -63,19 +64,15 @@ const STEPS: [Step; 7] = [
 /// What was measured, and where.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(super) struct Steps {
-    machine: Machine,
-    congestion: String,
-    seconds: f64,
+    #[serde(flatten)]
+    conditions: Conditions,
     /// For each step and each call: all rounds.
     steps: Vec<Vec<Vec<Sample>>>,
 }
 
 /// Measures every step in `rounds` rounds of `seconds` seconds each.
 pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Steps> {
-    let export = scratch.join("steps");
-    fs::create_dir(&export)?;
-    // The server may run as root, but clients may not act as root: everybody must be able to write here.
-    fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
+    let export = exported(&scratch.join("steps"))?;
     let mut steps = vec![vec![Vec::new(); LINES.len()]; STEPS.len()];
     let progress = ProgressBar::new((rounds * STEPS.len()) as u64);
     let _pinned = Pinned::to(0)?;
@@ -104,7 +101,7 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
         }
     }
     progress.finish_and_clear();
-    Ok(Steps { machine: Machine::this(&export), congestion: machine::congestion()?, seconds, steps })
+    Ok(Steps { conditions: Conditions::here(&export, seconds)?, steps })
 }
 
 /// The part of the document.
@@ -115,7 +112,7 @@ pub(super) fn section(steps: &Steps) -> String {
          on, release build, {} s for each cell, medians of {rounds} rounds in which all take turns, in microseconds of \
          both ends. Each line does the work of the line in column `to`, and one thing more.\n\n\
          | adds | to | NULL | more | READ 4 KiB | more |\n|---|---|---|---|---|---|\n",
-        steps.machine, steps.congestion, steps.seconds,
+        steps.conditions.machine, steps.conditions.congestion, steps.conditions.seconds,
     );
     for (number, (step, calls)) in STEPS.iter().zip(&steps.steps).enumerate() {
         let to = step.after.map_or(String::new(), |after| (after + 1).to_string());
@@ -142,7 +139,7 @@ pub(super) mod tests {
     pub(in crate::figures) fn steps() -> Steps {
         let sample = |number: usize| Sample { p50_us: 5.0 + number as f64, ..Sample::default() };
         let steps = (0..STEPS.len()).map(|number| vec![vec![sample(number); 3]; LINES.len()]).collect();
-        Steps { machine: Machine::default(), congestion: "cubic".into(), seconds: 1.0, steps }
+        Steps { conditions: Conditions { congestion: "cubic".into(), seconds: 1.0, ..Conditions::default() }, steps }
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub struct Setup {
 /// One end of a connection.
 pub struct Endpoint {
     phase: Phase,
-    initiator: bool,
+    role: Role,
     /// A responder holds its work until the peer's first FPDU.
     held: bool,
     fin_sent: bool,
@@ -75,7 +75,7 @@ impl Endpoint {
         let Setup { role, agreed, segmentation, receives, capabilities } = setup;
         Endpoint {
             phase: Phase::Open,
-            initiator: role == Role::Initiator,
+            role,
             // MPA-5044-7.1-g
             held: role == Role::Responder,
             fin_sent: false,
@@ -86,6 +86,11 @@ impl Endpoint {
             capabilities,
             ord: agreed.ord,
         }
+    }
+
+    /// Which end this is.
+    pub fn role(&self) -> Role {
+        self.role
     }
 
     /// The connection's phase.
@@ -328,7 +333,11 @@ impl Endpoint {
     /// Whether a [nudge](Self::nudge) makes sense: we have sent the peer something, all of it is written, and the peer
     /// has sent nothing yet.
     pub fn may_nudge(&self) -> bool {
-        self.initiator && self.phase.is_live() && !self.inbound.heard && self.tx.has_written() && !self.has_output()
+        self.role == Role::Initiator
+            && self.phase.is_live()
+            && !self.inbound.heard
+            && self.tx.has_written()
+            && !self.has_output()
     }
 
     /// Sends an RDMA Write without octets. Its only effect is that the peer looks at its socket.

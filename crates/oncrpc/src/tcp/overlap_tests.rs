@@ -81,8 +81,8 @@ async fn replies_and_the_calls_that_follow_leave_in_parts() {
         .await
     };
     tokio::spawn(callers).await.unwrap();
-    // In turn, there would be one write for all 32 in each round; in halves there are two, and a few meet.
-    // The server halves what the client has halved.
+    // If the ends took turns, there would be one write for all 32 calls of a round. The client makes two of it, and the
+    // server two for each of these.
     for (what, writes, least) in [("calls", calls, 2 * ROUNDS - 2), ("replies", replies, 3 * ROUNDS)] {
         let writes = writes.load(Ordering::Relaxed);
         assert!((least..=16 * ROUNDS).contains(&writes), "{what} left in {writes} writes");
