@@ -149,7 +149,9 @@ impl Endpoint {
         match self.refusal(send.octets.len(), octets, 1) {
             Some(reason) => Err(Refused { reason, returned: send }),
             None => {
-                self.tx.send(send);
+                // The peer's Reads, and a peer that is not ready to receive, come first.
+                let at_once = !self.held && self.inbound.served.is_empty();
+                self.tx.send(send, at_once);
                 Ok(())
             }
         }

@@ -20,7 +20,7 @@ const MAX_PIECES: usize = 256;
 /// short.
 const MAX_COPIES_OCTETS: usize = 32 << 10;
 /// A payload of at most so many octets is copied: that costs less than a slice of its own.
-const COPIED_OCTETS: usize = 512;
+pub(super) const COPIED_OCTETS: usize = 512;
 /// Memory for copies that is kept while nothing waits to be written.
 const KEPT_OCTETS: usize = 16 << 10;
 /// If copies that are written take so much memory, those behind them move to their place.
@@ -95,14 +95,21 @@ impl Framed {
 
     /// Appends a copy of these octets.
     pub(super) fn copy(&mut self, octets: &[u8]) {
-        if octets.is_empty() {
+        self.append(|out| out.extend_from_slice(octets));
+    }
+
+    /// Appends what `write` adds behind the copied octets.
+    pub(super) fn append(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        let before = self.copied.len();
+        write(&mut self.copied);
+        let added = self.copied.len().saturating_sub(before);
+        if added == 0 {
             return;
         }
-        self.copied.extend_from_slice(octets);
-        self.framed += octets.len() as u64;
+        self.framed += added as u64;
         match self.pieces.back_mut() {
-            Some(Piece::Copied(len)) => *len += octets.len(),
-            _ => self.pieces.push_back(Piece::Copied(octets.len())),
+            Some(Piece::Copied(len)) => *len += added,
+            _ => self.pieces.push_back(Piece::Copied(added)),
         }
     }
 

@@ -8,7 +8,7 @@ use super::{
     crc::Crc,
     ddp::{FIRST_MSN, Header, Placement, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, UNTAGGED_OCTETS},
     fpdu::{CRC_OCTETS, LENGTH_OCTETS, MAX_HEADER_OCTETS, Segmentation, pad_bytes},
-    framed::{Framed, WriteSlices},
+    framed::{COPIED_OCTETS, Framed, WriteSlices},
     inbound::Served,
     rdmap::{Opcode, ReadRequest},
     writes::{DoneWrites, Refused, Span},
@@ -106,11 +106,43 @@ impl Transmitter {
         self.queue.is_empty() && self.current.is_none() && self.framed.is_empty()
     }
 
-    pub(crate) fn send(&mut self, send: SendWork) {
+    /// Posts a Send. If it is short and its turn has come, it is framed `at_once`, which is less work than to queue it.
+    pub(crate) fn send(&mut self, send: SendWork, at_once: bool) {
         self.posted += 1;
         let opcode = Opcode::send(send.invalidate.is_some(), send.solicited);
         let report = Report::new(send.token, WorkKind::Send, send.signaled, None);
-        self.queue.push_back(Message::new(opcode, send.invalidate.unwrap_or(0), 0, send.octets, Some(report)));
+        let stag = send.invalidate.unwrap_or(0);
+        let len: usize = send.octets.iter().map(Bytes::len).sum();
+        let is_next = self.queue.is_empty() && self.current.is_none() && self.framed.has_room();
+        if at_once && is_next && len <= COPIED_OCTETS.min(self.cut.untagged_octets) {
+            return self.frame_short(opcode, stag, &send.octets, report);
+        }
+        self.queue.push_back(Message::new(opcode, stag, 0, send.octets, Some(report)));
+    }
+
+    /// Frames a Send that is one segment.
+    // MPA-5044-4.1-a, DDP-5041-5.1-a, MPA-5044-4.4-b, RDMAP-5040-4.4-a
+    fn frame_short(&mut self, opcode: Opcode, stag: u32, octets: &[Bytes], report: Report) {
+        self.answered_last = false;
+        let [msn, ..] = &mut self.msn;
+        let placement = Placement::Untagged { queue: QUEUE_SEND, msn: *msn, offset: 0, invalidate: stag };
+        *msn = msn.wrapping_add(1);
+        let len = octets.iter().map(Bytes::len).sum();
+        let (head, header_octets) = head(&Header { opcode, last: true, placement }, len);
+        let crc = &mut self.crc;
+        self.framed.append(|out| {
+            let begin = out.len();
+            out.extend_from_slice(&head);
+            octets.iter().for_each(|part| out.extend_from_slice(part));
+            out.extend_from_slice([0; 3].get(..pad_bytes(header_octets + len)).unwrap_or_default());
+            let crc = crc.as_mut().map_or([0; CRC_OCTETS], |crc| {
+                crc.reset();
+                crc.update(out.get(begin..).unwrap_or_default());
+                crc.octets()
+            });
+            out.extend_from_slice(&crc);
+        });
+        self.ends.push_back((self.framed.end(), report));
     }
 
     pub(crate) fn write(&mut self, write: WriteWork) {
@@ -199,13 +231,8 @@ impl Transmitter {
         let len = message.left.min(most);
         let last = len == message.left;
         let placement = self.placement(message, last);
-        let mut header = [0; UNTAGGED_OCTETS];
-        let header_bytes = Header { opcode: message.opcode, last, placement }.encode(&mut header);
+        let (head, header_bytes) = head(&Header { opcode: message.opcode, last, placement }, len);
         let ulpdu_octets = header_bytes + len;
-        let mut head = [0; MAX_HEADER_OCTETS];
-        // The segmentation keeps a ULPDU within what its length field can state.
-        head[..LENGTH_OCTETS].copy_from_slice(&(ulpdu_octets as u16).to_be_bytes());
-        head[LENGTH_OCTETS..].copy_from_slice(&header);
         if let Some(report) = &mut message.report {
             report.begins.get_or_insert(self.framed.end());
         }
@@ -297,6 +324,17 @@ impl Transmitter {
     }
 }
 
+/// Length field and header of a segment with `octets` of payload, and the length of the header.
+fn head(header: &Header, octets: usize) -> ([u8; MAX_HEADER_OCTETS], usize) {
+    let mut encoded = [0; UNTAGGED_OCTETS];
+    let header_octets = header.encode(&mut encoded);
+    let mut head = [0; MAX_HEADER_OCTETS];
+    // The segmentation keeps a ULPDU within what its length field can state.
+    head[..LENGTH_OCTETS].copy_from_slice(&((header_octets + octets) as u16).to_be_bytes());
+    head[LENGTH_OCTETS..].copy_from_slice(&encoded);
+    (head, header_octets)
+}
+
 /// The only FPDU of a connection that ends before it begins: the Terminate for `fault`.
 pub fn terminate_fpdu(fault: &super::fault::Fault, with_crc: bool) -> Option<Vec<u8>> {
     let payload = super::terminate::encode(fault, super::terminate::Offender::default())?;
@@ -335,17 +373,39 @@ mod tests {
     /// proves: MPA-5044-4.1-a, DDP-5041-4.3-a, DDP-5041-5.2-a
     #[test]
     fn golden_sends_without_crc() {
-        let mut tx = tx(false);
-        tx.send(SendWork { octets: vec![Bytes::from_static(b"hello")].into(), ..SendWork::default() });
-        tx.send(SendWork {
-            octets: vec![Bytes::from_static(b"ab"), Bytes::from_static(b"cd")].into(),
-            invalidate: Some(0x01020304),
-            solicited: true,
-            ..SendWork::default()
-        });
-        let expected = hex("0017 4143 00000000 00000000 00000001 00000000 68656c6c6f 000000 00000000
-             0016 4146 01020304 00000000 00000002 00000000 61626364 00000000");
-        assert_eq!(drain(&mut tx, &mut VecDeque::new()), expected);
+        for at_once in [false, true] {
+            let mut tx = tx(false);
+            tx.send(SendWork { octets: vec![Bytes::from_static(b"hello")].into(), ..SendWork::default() }, at_once);
+            let second = SendWork {
+                octets: vec![Bytes::from_static(b"ab"), Bytes::from_static(b"cd")].into(),
+                invalidate: Some(0x01020304),
+                solicited: true,
+                ..SendWork::default()
+            };
+            tx.send(second, at_once);
+            let expected = hex("0017 4143 00000000 00000000 00000001 00000000 68656c6c6f 000000 00000000
+                 0016 4146 01020304 00000000 00000002 00000000 61626364 00000000");
+            assert_eq!(drain(&mut tx, &mut VecDeque::new()), expected);
+        }
+    }
+
+    /// Whichever Sends are framed at once, the peer gets the same octets.
+    /// proves: MPA-5044-4.1-a, MPA-5044-4.4-b, DDP-5041-5.1-a, RDMAP-5040-4.4-a
+    #[test]
+    fn sends_framed_at_once_are_the_same_octets_in_the_same_order() {
+        let sent = |at_once: fn(usize) -> bool| {
+            let mut tx = tx(true);
+            for (number, len) in [0, 1, 100, 511, 512, 513, 3, 1400, 1500, 40, 512].into_iter().enumerate() {
+                let whole = Bytes::from(vec![number as u8; len]);
+                let octets = vec![whole.slice(..len / 3), whole.slice(len / 3..)].into();
+                tx.send(SendWork { octets, ..SendWork::default() }, at_once(number));
+            }
+            assert_eq!(tx.posted(), 11);
+            drain(&mut tx, &mut VecDeque::new())
+        };
+        let queued = sent(|_| false);
+        assert_eq!(queued.len(), 5092 + 12 * 24 + 8, "payload, twelve FPDUs, padding");
+        assert!(sent(|_| true) == queued && sent(|number| number % 2 == 0) == queued);
     }
 
     /// proves: MPA-5044-4.4-b, DDP-5041-4.2-a
@@ -391,7 +451,7 @@ mod tests {
         let cut = |from: usize, to: usize| Bytes::copy_from_slice(&message[from..to]);
         let parts = || vec![cut(0, 1), cut(1, 1500), Bytes::new(), cut(1500, 3000)];
         let mut tx = tx(true);
-        tx.send(SendWork { octets: parts().into(), ..SendWork::default() });
+        tx.send(SendWork { octets: parts().into(), ..SendWork::default() }, true);
         tx.write(WriteWork { octets: parts().into(), handle: 5, offset: 1 << 40, ..WriteWork::default() });
         let octets = drain(&mut tx, &mut VecDeque::new());
         let mut at = 0;
@@ -435,28 +495,30 @@ mod tests {
 
     #[test]
     fn done_is_said_when_the_last_octet_is_written_and_only_if_asked_for() {
-        let mut tx = tx(false);
-        for (token, signaled) in [(1, true), (2, false), (3, true)] {
-            let send = SendWork {
-                token: Token(token),
-                octets: vec![vec![0; 100].into()].into(),
-                signaled,
-                ..SendWork::default()
-            };
-            tx.send(send);
+        for at_once in [false, true] {
+            let mut tx = tx(false);
+            for (token, signaled) in [(1, true), (2, false), (3, true)] {
+                let send = SendWork {
+                    token: Token(token),
+                    octets: vec![vec![0; 100].into()].into(),
+                    signaled,
+                    ..SendWork::default()
+                };
+                tx.send(send, at_once);
+            }
+            tx.fill(&mut VecDeque::new());
+            let total: usize = tx.slices().iter().map(|s| s.len()).sum();
+            let mut events = VecDeque::new();
+            tx.written(total / 3 - 1, &mut events);
+            assert!(events.is_empty());
+            tx.written(1, &mut events);
+            assert!(matches!(events.pop_front(), Some(Completion::Done { token: Token(1), .. })));
+            tx.written(total / 3, &mut events);
+            assert!(events.is_empty());
+            assert_eq!(tx.posted(), 1);
+            tx.written(total / 3, &mut events);
+            assert!(matches!(events.pop_front(), Some(Completion::Done { token: Token(3), .. })));
+            assert!(tx.is_empty());
         }
-        tx.fill(&mut VecDeque::new());
-        let total: usize = tx.slices().iter().map(|s| s.len()).sum();
-        let mut events = VecDeque::new();
-        tx.written(total / 3 - 1, &mut events);
-        assert!(events.is_empty());
-        tx.written(1, &mut events);
-        assert!(matches!(events.pop_front(), Some(Completion::Done { token: Token(1), .. })));
-        tx.written(total / 3, &mut events);
-        assert!(events.is_empty());
-        assert_eq!(tx.posted(), 1);
-        tx.written(total / 3, &mut events);
-        assert!(matches!(events.pop_front(), Some(Completion::Done { token: Token(3), .. })));
-        assert!(tx.is_empty());
     }
 }
