@@ -211,6 +211,12 @@ pub trait QueuePair: Send {
     /// provider's time limit. [`Completion::Closed`] follows.
     fn disconnect(&mut self);
 
+    /// Whether the next [`poll`](Self::poll) is sure to return a completion that has already come; `false` if the
+    /// provider cannot tell.
+    fn has_completion(&self) -> bool {
+        false
+    }
+
     /// Moves bytes, and returns the next completion. After [`Completion::Closed`] it stays pending.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion>;
 }

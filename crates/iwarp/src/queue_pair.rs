@@ -265,6 +265,10 @@ impl QueuePair for IwarpQueuePair {
         self.endpoint.disconnect();
     }
 
+    fn has_completion(&self) -> bool {
+        self.endpoint.has_completion()
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
         loop {
             if self.overlap.is_due() && self.endpoint.has_completion() {

@@ -208,6 +208,10 @@ impl QueuePair for SimQueuePair {
         }
     }
 
+    fn has_completion(&self) -> bool {
+        self.state().endpoints.get(&self.id).is_some_and(|end| !end.completions.is_empty())
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
         let mut state = self.state();
         state.kick(self.id);

@@ -135,6 +135,8 @@ pub(crate) struct Executed {
     pub(crate) inline_bytes: usize,
     /// Bytes that we pulled for it.
     pub(crate) pulled_bytes: usize,
+    /// Bytes of the answer, if there is one at once.
+    pub(crate) answer_bytes: usize,
 }
 
 impl Service {
@@ -237,7 +239,7 @@ impl Service {
         let Delivered { request, xid, pieces, pulled } = self.requests.take_delivered()?;
         let call = Fingerprint::of_pieces(&pieces, &pulled);
         let mut inline_bytes = 0;
-        let mut stream = Stream::new();
+        let mut stream = Stream::with_parts(pieces.len());
         for piece in pieces {
             // The engine has made these ranges, within the bytes that it asked for.
             match piece {
@@ -249,7 +251,7 @@ impl Service {
                 Piece::Item(range) => stream.push_chunk(part(&pulled, range)),
             }
         }
-        let executed = Executed { xid, inline_bytes, pulled_bytes: pulled.len() };
+        let mut executed = Executed { xid, inline_bytes, pulled_bytes: pulled.len(), answer_bytes: 0 };
         if self.draining {
             self.ready.push_back(Ready::Answer(request, Answer::Nothing));
             return Some(executed);
@@ -262,7 +264,12 @@ impl Service {
             refusals.hand_over(xid, call);
         }
         match self.handler.begin(self.context.clone(), stream, cx) {
-            Begun::Done(outcome) => self.ready.push_back(Ready::Answer(request, answer(outcome))),
+            Begun::Done(outcome) => {
+                if let Outcome::Reply(reply) = &outcome {
+                    executed.answer_bytes = reply.len();
+                }
+                self.ready.push_back(Ready::Answer(request, answer(outcome)));
+            }
             Begun::Waits(call) => self.executing.push(Box::pin(async move { (request, call.await) })),
         }
         Some(executed)

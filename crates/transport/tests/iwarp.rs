@@ -167,14 +167,13 @@ async fn nobody_there_is_said_at_once() {
 /// with the new calls.
 #[tokio::test]
 async fn callers_have_their_turn_between_replies() {
-    const CALLERS: usize = 32;
-    for speaks in EVERY {
+    for (speaks, callers) in EVERY.into_iter().flat_map(|speaks| [(speaks, 8), (speaks, 32)]) {
         let env = tokio_env().unwrap();
         let (address, _task, _) = serve(&env, "127.0.0.1:0".parse().unwrap(), speaks).await;
         let (transport, log) = transport(&env, address, speaks).await;
         let client = client(transport);
         client.null().await.unwrap();
-        let callers: Vec<_> = (0..CALLERS)
+        let tasks: Vec<_> = (0..callers)
             .map(|_| {
                 let client = client.clone();
                 tokio::spawn(async move {
@@ -184,8 +183,8 @@ async fn callers_have_their_turn_between_replies() {
                 })
             })
             .collect();
-        for caller in callers {
-            caller.await.unwrap();
+        for task in tasks {
+            task.await.unwrap();
         }
         let events = log.0.lock().unwrap();
         let answered = |event: &&Event| matches!(event, Event::Answered { .. });
@@ -198,6 +197,6 @@ async fn callers_have_their_turn_between_replies() {
             .collect();
         // In the last round no caller calls again.
         let longest = runs.split_last().and_then(|(_, before)| before.iter().max()).copied();
-        assert_eq!(longest, Some(CALLERS / 2), "replies that were handed out together: {runs:?}");
+        assert_eq!(longest, Some(callers / 2), "replies that were handed out together: {runs:?}");
     }
 }

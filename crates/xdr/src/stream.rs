@@ -32,8 +32,9 @@ impl Placed {
     }
 }
 
-/// As many parts need no memory of their own: the run before an item, the item, and the run behind it.
-pub(crate) const USUAL_PARTS: usize = 3;
+/// As many parts need no memory of their own: the run of a stream without Read chunks. Room for more would be copied
+/// with every stream.
+pub(crate) const USUAL_PARTS: usize = 1;
 /// The same for Write chunks.
 pub(crate) const USUAL_PLACED: usize = 1;
 
@@ -49,6 +50,11 @@ impl Stream {
     /// An empty stream.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty stream with room for so many parts.
+    pub fn with_parts(parts: usize) -> Self {
+        Self { parts: SmallVec::with_capacity(parts), ..Self::default() }
     }
 
     /// Appends inline octets.

@@ -301,6 +301,10 @@ impl QueuePair for FaultQueuePair {
         self.inner.disconnect();
     }
 
+    fn has_completion(&self) -> bool {
+        self.sleep.is_none() && self.waiting.front().is_some_and(|first| first.delay.is_none())
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
         loop {
             // Also while completions wait in the queue: the fabric below moves bytes only when it is polled.

@@ -93,6 +93,10 @@ impl QueuePair for TraceQueuePair {
         self.inner.disconnect();
     }
 
+    fn has_completion(&self) -> bool {
+        self.inner.has_completion()
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
         let polled = self.inner.poll(cx);
         if let Poll::Ready(completion) = &polled {

@@ -17,6 +17,9 @@ use rpcrdma_engine::{Action, Answer, CallError, CloseCause, MessageKind, Segment
 use rpcrdma_fabric::{Refused, RefusedReason, RemoteSegment, SendWork, Token, WriteWork};
 use std::task::Context;
 
+/// So many bytes of answers are made before the first of them is posted.
+const ANSWERS_BYTES: usize = 16 << 10;
+
 impl Session {
     /// Carries out the engine's actions.
     pub(super) fn act(&mut self, calls: &mut Calls) {
@@ -89,14 +92,14 @@ impl Session {
         self.service.as_ref().is_some_and(Service::has_delivered) && self.untaken.octets < UNTAKEN_BYTES
     }
 
-    /// Passes the next call to the service, if it may be executed now.
+    /// Passes the next calls to the service, if they may be executed now.
     pub(super) fn execute(&mut self, cx: &mut Context<'_>) {
-        if !self.may_execute() {
-            return;
-        }
-        let executed = self.service.as_mut().and_then(|service| service.execute(cx));
-        if let Some(Executed { xid, inline_bytes, pulled_bytes }) = executed {
+        let mut answers = 0;
+        while answers < ANSWERS_BYTES && self.may_execute() {
+            let executed = self.service.as_mut().and_then(|service| service.execute(cx));
+            let Some(Executed { xid, inline_bytes, pulled_bytes, answer_bytes }) = executed else { return };
             self.observer.event(self.peer, &Event::Called { xid, inline_bytes, pulled_bytes });
+            answers += answer_bytes;
         }
     }
 

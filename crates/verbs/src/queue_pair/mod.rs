@@ -382,6 +382,10 @@ impl QueuePair for VerbsQueuePair {
         }
     }
 
+    fn has_completion(&self) -> bool {
+        !self.out.is_empty()
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
         loop {
             if let Some(completion) = self.out.pop_front() {

@@ -242,6 +242,10 @@ impl QueuePair for WatchedQueuePair {
         self.inner.disconnect();
     }
 
+    fn has_completion(&self) -> bool {
+        self.inner.has_completion()
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
         let mut polled = self.inner.poll(cx);
         if let Poll::Ready(completion) = &mut polled {
