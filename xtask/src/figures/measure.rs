@@ -97,6 +97,13 @@ fn baseline(program: &Path, block: u32, seconds: f64, more: &[&str]) -> anyhow::
     run(program, &arguments)
 }
 
+/// Measures requests over plain TCP, one after the other, each answered with `block` bytes.
+pub(super) fn request(program: &Path, block: u32, seconds: f64, apart: bool) -> anyhow::Result<Sample> {
+    let reports = baseline(program, block, seconds, if apart { &["--apart"] } else { &[] })?;
+    let request = reports.into_iter().find(|report| report.op == plan::REQUEST);
+    Ok(request.context("bench --baseline reports no requests")?.sample)
+}
+
 /// The options that say how both ends wait for messages.
 fn polling(place: Place) -> Vec<String> {
     let micros = plan::BUSY_POLL_MICROS.to_string();

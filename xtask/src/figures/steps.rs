@@ -1,12 +1,12 @@
-//! One call at a time with both ends on one processor, step by step: from two processes that only read and write a
-//! socket to NFS over RPC-over-RDMA. Each step does what the one before it does, and one thing more, so the differences
-//! show where the microseconds of a call go.
+//! One call at a time, step by step: from two processes that only read and write a socket to NFS over RPC-over-RDMA.
+//! Each step does what the one before it does, and one thing more, so the differences show where the microseconds of a
+//! call go.
 
 use super::{
     data::{Place, Sample, median},
     line::{Line, one},
     machine::Conditions,
-    measure::{Pinned, Server},
+    measure::{Pinned, Server, request},
     plan::{DEPTH, KIB_4, MIB, NULL, READ, WRITE},
 };
 use crate::programs::exported;
@@ -14,14 +14,21 @@ use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use std::{fmt::Write as _, path::Path};
 
-/// The calls, a column each.
-const LINES: [Line; 2] = [
+/// The calls: a table for each place, and a column for each of its calls.
+const LINES: [Line; 4] = [
     Line { place: Place::OneCpu, op: NULL, block: None, depth: 1 },
     Line { place: Place::OneCpu, op: READ, block: Some(KIB_4), depth: 1 },
+    Line { place: Place::TwoCpus, op: NULL, block: None, depth: 1 },
+    Line { place: Place::TwoCpus, op: READ, block: Some(KIB_4), depth: 1 },
 ];
+
+/// The answer to a NULL, with what RPC-over-RDMA and iWARP add.
+const NULL_ANSWER: u32 = 76;
 
 /// What is measured at a step.
 enum How {
+    /// `rpcrdma bench --baseline`: a request and its answer over TCP.
+    Raw,
     /// `rpcrdma bench --limit`, whose ends wait in this way.
     Limit(&'static str),
     /// Our server over TCP or RDMA, and the query of its URL.
@@ -35,29 +42,30 @@ struct Step {
     after: Option<usize>,
 }
 
-const STEPS: [Step; 7] = [
-    Step { told: "the system calls that send and receive, CRCs, the file", how: How::Limit("read"), after: None },
-    Step { told: "the wait by epoll", how: How::Limit("epoll"), after: Some(0) },
-    Step { told: "tokio", how: How::Limit("tokio"), after: Some(1) },
+const STEPS: [Step; 8] = [
+    Step { told: "a request and an answer of this length, over TCP", how: How::Raw, after: None },
+    Step { told: "iWARP's framing, CRCs, the file", how: How::Limit("read"), after: Some(0) },
+    Step { told: "the wait by epoll", how: How::Limit("epoll"), after: Some(1) },
+    Step { told: "tokio", how: How::Limit("tokio"), after: Some(2) },
     Step {
         told: "RPC and NFS 3, at both ends, over TCP",
         how: How::Ours { tcp: true, query: "version=3&transport=tcp" },
-        after: Some(2),
+        after: Some(3),
     },
     Step {
         told: "RPC-over-RDMA 1 and iWARP",
         how: How::Ours { tcp: false, query: "version=3&rpcrdma=1" },
-        after: Some(3),
+        after: Some(4),
     },
     Step {
         told: "version 2 instead of 1",
         how: How::Ours { tcp: false, query: "version=3&rpcrdma=2" },
-        after: Some(4),
+        after: Some(5),
     },
     Step {
         told: "NFS 4.2 instead of NFS 3",
         how: How::Ours { tcp: false, query: "version=4.2&rpcrdma=1" },
-        after: Some(4),
+        after: Some(5),
     },
 ];
 
@@ -74,28 +82,19 @@ pub(super) struct Steps {
 pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Steps> {
     let export = exported(&scratch.join("steps"))?;
     let mut steps = vec![vec![Vec::new(); LINES.len()]; STEPS.len()];
-    let progress = ProgressBar::new((rounds * STEPS.len()) as u64);
-    let _pinned = Pinned::to(0)?;
+    let progress = ProgressBar::new((rounds * LINES.len()) as u64);
     for round in 0..rounds {
         // The server is killed while its journal names the client of NFS 4.2. A server that found this journal would
         // first wait for that client, so each gets a new folder.
         let state = scratch.join(format!("steps-state-{round}"));
+        let pinned = Pinned::to(0)?;
         let server = Server::start(program, Place::OneCpu, &export, &state)?;
         server.bench(program, WRITE, Some(MIB), DEPTH, 0.01)?;
-        for (step, calls) in STEPS.iter().zip(&mut steps) {
-            for (line, samples) in LINES.iter().zip(calls) {
-                samples.push(match step.how {
-                    How::Limit(waits) => {
-                        let mut arguments = vec!["--limit".to_owned(), export.join("bench").display().to_string()];
-                        arguments.extend(["--waits".into(), waits.into()]);
-                        arguments.extend(line.options(seconds));
-                        one(program, &arguments)?
-                    }
-                    How::Ours { tcp, query } => {
-                        let url = server.url_of("bench", tcp, query);
-                        line.measure(program, &url, Some(server.pid()), seconds)?
-                    }
-                });
+        drop(pinned);
+        // The machine is faster at some times than at others, so the steps of a call follow one another closely.
+        for (call, line) in LINES.iter().enumerate() {
+            for (step, calls) in STEPS.iter().zip(&mut steps) {
+                calls[call].push(measure_step(program, &export, &server, &step.how, line, seconds)?);
             }
             progress.inc(1);
         }
@@ -104,31 +103,69 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
     Ok(Steps { conditions: Conditions::here(&export, seconds)?, steps })
 }
 
+fn measure_step(
+    program: &Path,
+    export: &Path,
+    server: &Server,
+    how: &How,
+    line: &Line,
+    seconds: f64,
+) -> anyhow::Result<Sample> {
+    let apart = line.place.is_apart();
+    // A benchmark of two processes finds a processor for each by itself.
+    let is_pair = matches!(how, How::Raw | How::Limit(_));
+    let _pinned = (!apart || !is_pair).then(|| Pinned::to(usize::from(apart))).transpose()?;
+    match *how {
+        How::Raw => request(program, line.block.unwrap_or(NULL_ANSWER), seconds, apart),
+        How::Limit(waits) => {
+            let mut arguments = line.limit(&export.join("bench"), seconds);
+            arguments.extend(["--waits".into(), waits.into()]);
+            one(program, &arguments)
+        }
+        How::Ours { tcp, query } => {
+            line.measure(program, &server.url_of("bench", tcp, query), Some(server.pid()), seconds)
+        }
+    }
+}
+
 /// The part of the document.
 pub(super) fn section(steps: &Steps) -> String {
     let rounds = steps.steps.first().and_then(|calls| calls.first()).map_or(0, Vec::len);
     let mut out = format!(
-        "Machine: {}; {} for TCP, one file in the page cache. One call at a time, two processes on one processor, CRC \
-         on, release build, {} s for each cell, medians of {rounds} rounds in which all take turns, in microseconds of \
-         both ends. Each line does the work of the line in column `to`, and one thing more.\n\n\
-         | adds | to | NULL | more | READ 4 KiB | more |\n|---|---|---|---|---|---|\n",
+        "Machine: {}; {} for TCP, one file in the page cache. One call at a time, two processes, CRC on, release \
+         build, {} s for each cell, medians of {rounds} rounds in which all take turns, in microseconds of both ends. \
+         Each line does the work of the line in column `to`, and one thing more. In brackets: how many times the first \
+         line of the same round.\n",
         steps.conditions.machine, steps.conditions.congestion, steps.conditions.seconds,
     );
-    for (number, (step, calls)) in STEPS.iter().zip(&steps.steps).enumerate() {
-        let to = step.after.map_or(String::new(), |after| (after + 1).to_string());
-        let _ = write!(out, "| {}. {} | {to} |", number + 1, step.told);
-        for (call, samples) in calls.iter().enumerate() {
-            let before = step.after.and_then(|after| steps.steps.get(after)?.get(call));
-            let time = median(samples.iter().map(|sample| sample.p50_us)).unwrap_or_default();
-            let more = before.and_then(|before| {
-                median(before.iter().zip(samples).map(|(before, sample)| sample.p50_us - before.p50_us))
-            });
-            let more = more.map_or(String::new(), |more| format!("{more:+.1}"));
-            let _ = write!(out, " {time:.1} | {more} |");
+    for (place, told) in [(Place::OneCpu, "Both on one processor"), (Place::TwoCpus, "A processor each")] {
+        let _ =
+            write!(out, "\n{told}:\n\n| adds | to | NULL | more | READ 4 KiB | more |\n|---|---|---|---|---|---|\n");
+        for (number, step) in STEPS.iter().enumerate() {
+            let to = step.after.map_or(String::new(), |after| (after + 1).to_string());
+            let _ = write!(out, "| {}. {} | {to} |", number + 1, step.told);
+            for (call, _) in LINES.iter().enumerate().filter(|(_, line)| line.place == place) {
+                let of = |number: usize| steps.steps.get(number).and_then(|calls| calls.get(call));
+                let _ = write!(out, " {} |", cells(of(number), of(0), step.after.and_then(of)));
+            }
+            out.push('\n');
         }
-        out.push('\n');
     }
     out
+}
+
+/// The time of a step with its share of the `raw` step, and what it takes more than the step `before` it.
+fn cells(samples: Option<&Vec<Sample>>, raw: Option<&Vec<Sample>>, before: Option<&Vec<Sample>>) -> String {
+    let Some(samples) = samples else { return "|".into() };
+    let compared = |other: Option<&Vec<Sample>>, compare: fn(f64, f64) -> f64| {
+        let pairs = samples.iter().zip(other.into_iter().flatten());
+        median(pairs.map(|(own, other)| compare(own.p50_us, other.p50_us)).filter(|value| value.is_finite()))
+    };
+    let time = median(samples.iter().map(|sample| sample.p50_us)).unwrap_or_default();
+    let times = compared(raw, |own, raw| own / raw).filter(|_| before.is_some());
+    let times = times.map_or(String::new(), |times| format!(" ({times:.2})"));
+    let more = compared(before, |own, before| own - before).map_or(String::new(), |more| format!("{more:+.1}"));
+    format!("{time:.1}{times} | {more}")
 }
 
 #[cfg(test)]
@@ -146,11 +183,11 @@ pub(super) mod tests {
     fn a_step_tells_what_it_adds_to_the_one_that_it_names() {
         let section = section(&steps());
         for line in [
-            "| 1. the system calls that send and receive, CRCs, the file |  | 5.0 |  | 5.0 |  |",
-            "| 2. the wait by epoll | 1 | 6.0 | +1.0 | 6.0 | +1.0 |",
-            "| 7. NFS 4.2 instead of NFS 3 | 5 | 11.0 | +2.0 | 11.0 | +2.0 |",
+            "| 1. a request and an answer of this length, over TCP |  | 5.0 |  | 5.0 |  |",
+            "| 3. the wait by epoll | 2 | 7.0 (1.40) | +1.0 | 7.0 (1.40) | +1.0 |",
+            "| 8. NFS 4.2 instead of NFS 3 | 6 | 12.0 (2.40) | +2.0 | 12.0 (2.40) | +2.0 |",
         ] {
-            assert!(section.lines().any(|told| told == line), "{line}\n{section}");
+            assert_eq!(section.lines().filter(|told| *told == line).count(), 2, "{line}\n{section}");
         }
     }
 
