@@ -9,6 +9,10 @@
 //! A driver is a future that the caller spawns; it works only when it is polled. The crate starts no thread, no timer
 //! and no runtime: time and randomness come from [`Env`](rpcrdma_env::Env).
 //!
+//! In a runtime with one thread, spawn tasks for callers that have many calls under way. Tokio polls the outermost
+//! future (`block_on`) only after all tasks that are ready. Callers in it get all replies that came together at once,
+//! and both ends of the connection work in turn.
+//!
 //! # Who owns memory
 //!
 //! A call's bytes are shared, and its result buffers are lent: they belong to the connection from the moment of the

@@ -41,8 +41,7 @@ use untaken::Untaken;
 /// one at a time.
 const UNTAKEN_BYTES: usize = 1 << 20;
 
-/// Completions whose work is done together at most: each step for all of them, so that its code stays in the
-/// processor's cache.
+/// The most completions whose work is done together: each step for all of them takes less time than all steps for each.
 const GATHERED_COMPLETIONS: usize = 8;
 
 /// Completions that one poll handles before it lets other connections run.
