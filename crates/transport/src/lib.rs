@@ -10,7 +10,7 @@
 //! and no runtime: time and randomness come from [`Env`](rpcrdma_env::Env).
 //!
 //! In a runtime with one thread, spawn tasks for callers that have many calls under way. Tokio polls the outermost
-//! future (`block_on`) only after all tasks that are ready. Callers in it get all replies that came together at once,
+//! future (`block_on`) only after the tasks that are ready. Callers in it get all replies that came together at once,
 //! and both ends of the connection work in turn.
 //!
 //! # Who owns memory
