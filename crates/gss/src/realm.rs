@@ -1,15 +1,17 @@
-//! Kerberos realms for tests: MIT's own KDC as an ordinary process in a temporary folder, on a free port.
+//! Kerberos realms for tests: MIT's own KDC as an ordinary process in a temporary folder, at an address of its own.
 //!
 //! [`within`] runs a test in a process of its own, as the library reads its settings from the environment. Where the
 //! KDC is not installed the test says so and does nothing.
 
 use std::{
+    collections::BTreeSet,
     env,
     ffi::OsString,
     fs, io,
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddrV4, TcpListener},
     path::{Path, PathBuf},
-    process::{Child, Command, Output, Stdio},
+    process::{self, Child, Command, Output, Stdio},
+    sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -31,6 +33,8 @@ const ATTEMPTS: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// The variable by which a test's own process knows the folder of its realm.
 const FOLDER: &str = "RPCRDMA_TEST_REALM";
+/// The KDC's log in the folder of its realm.
+const LOG: &str = "kdc.log";
 
 /// The Debian packages that are missing.
 pub fn missing() -> Vec<&'static str> {
@@ -89,20 +93,40 @@ struct Running {
 }
 
 impl Running {
-    /// Waits until the KDC listens.
-    fn wait_for(&mut self, port: u16) -> io::Result<()> {
+    /// Waits until the KDC has its sockets, which it says in its log. That something listens at the address would not
+    /// tell whose it is.
+    fn wait_for(&mut self, log: &Path) -> io::Result<()> {
         let begin = Instant::now();
-        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+        while !fs::read_to_string(log).unwrap_or_default().contains("commencing operation") {
             if self.kdc.try_wait()?.is_some() || begin.elapsed() > PATIENCE {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the KDC does not listen"));
             }
             thread::sleep(Duration::from_millis(5));
         }
-        match self.kdc.try_wait()? {
-            None => Ok(()),
-            Some(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another program has the KDC's port")),
+        Ok(())
+    }
+}
+
+/// Where the next KDC of this process listens. No other KDC has this address at the same time: all KDCs let others
+/// listen at their address and port (SO_REUSEPORT), and a client of one realm would be answered with another's keys.
+///
+/// # Errors
+/// If no port is free.
+fn unshared() -> io::Result<SocketAddrV4> {
+    static TAKEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    // Processes have different addresses, the KDCs of one process different ports.
+    let address = address_of(process::id());
+    loop {
+        let port = TcpListener::bind((address, 0))?.local_addr()?.port();
+        if TAKEN.lock().unwrap_or_else(PoisonError::into_inner).insert(port) {
+            return Ok(SocketAddrV4::new(address, port));
         }
     }
+}
+
+/// The loopback address of a process, whose number has at most 22 bits.
+fn address_of(process: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(0x7f40_0000 | process & 0x3f_ffff)
 }
 
 impl Realm {
@@ -111,16 +135,16 @@ impl Realm {
     /// # Errors
     /// If a program is missing or fails.
     pub fn start() -> io::Result<Self> {
-        // Another process may take a free port a moment later.
+        // A program that listens at all addresses may take a free port a moment later.
         (1..ATTEMPTS).find_map(|_| Self::try_start().ok()).map_or_else(Self::try_start, Ok)
     }
 
     fn try_start() -> io::Result<Self> {
         let temporary = TempDir::new()?;
         let folder = temporary.path().to_owned();
-        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        fs::write(folder.join("krb5.conf"), client_settings(port))?;
-        fs::write(folder.join("kdc.conf"), kdc_settings(&folder, port))?;
+        let at = unshared()?;
+        fs::write(folder.join("krb5.conf"), client_settings(at))?;
+        fs::write(folder.join("kdc.conf"), kdc_settings(&folder, at))?;
         let mut realm = Self { folder, running: None };
         realm.run("kdb5_util", &["create", "-s", "-r", REALM, "-P", "master"])?;
         realm.administer("addprinc -randkey nfs/localhost")?;
@@ -130,7 +154,8 @@ impl Realm {
             realm.administer(&format!("ktadd -norandkey -k {} {user}", realm.users().display()))?;
         }
         let kdc = realm.command("krb5kdc")?.arg("-n").stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        realm.running.insert(Running { kdc, folder: temporary }).wait_for(port)?;
+        let log = realm.folder.join(LOG);
+        realm.running.insert(Running { kdc, folder: temporary }).wait_for(&log)?;
         Ok(realm)
     }
 
@@ -232,21 +257,38 @@ impl Drop for Realm {
     }
 }
 
-fn client_settings(port: u16) -> String {
+fn client_settings(at: SocketAddrV4) -> String {
     format!(
         "[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n \
          dns_canonicalize_hostname = false\n rdns = false\n udp_preference_limit = 1\n\
-         [realms]\n {REALM} = {{\n  kdc = 127.0.0.1:{port}\n }}\n\
+         [realms]\n {REALM} = {{\n  kdc = {at}\n }}\n\
          [domain_realm]\n localhost = {REALM}\n"
     )
 }
 
-fn kdc_settings(folder: &Path, port: u16) -> String {
+fn kdc_settings(folder: &Path, at: SocketAddrV4) -> String {
     let folder = folder.display();
     format!(
-        "[kdcdefaults]\n kdc_listen = 127.0.0.1:{port}\n kdc_tcp_listen = 127.0.0.1:{port}\n\
+        "[kdcdefaults]\n kdc_listen = {at}\n kdc_tcp_listen = {at}\n\
          [realms]\n {REALM} = {{\n  database_name = {folder}/principals\n  key_stash_file = {folder}/stash\n  \
          supported_enctypes = aes256-cts:normal\n }}\n\
-         [logging]\n kdc = FILE:{folder}/kdc.log\n admin_server = FILE:{folder}/kadmin.log\n"
+         [logging]\n kdc = FILE:{folder}/{LOG}\n admin_server = FILE:{folder}/kadmin.log\n"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A second KDC at the address of a first one would start, and answer some of the first one's clients.
+    #[test]
+    fn no_two_realms_have_the_same_address() {
+        let addresses: BTreeSet<_> = (0..2000).map(|_| unshared().expect("a free port")).collect();
+        assert_eq!(addresses.len(), 2000);
+        assert!(addresses.iter().all(|at| *at.ip() == address_of(process::id())));
+        let of_others: Vec<_> = (0..1 << 22).step_by(1021).map(address_of).collect();
+        let different: BTreeSet<_> = of_others.iter().collect();
+        assert_eq!(different.len(), of_others.len());
+        assert!(of_others.iter().all(Ipv4Addr::is_loopback));
+    }
 }
