@@ -12,8 +12,8 @@ use std::any::Any;
 /// Memory behind a [`Buffer`]. Its address and length never change while it lives. Dropping it returns it to its
 /// source.
 ///
-/// It may be allocated at the first write: until then [`octets`](Memory::octets) returns none, and
-/// [`capacity`](Memory::capacity) says how many there will be.
+/// It may be allocated at the first write: until then [`octets`](Memory::octets) returns none, or the bytes that it
+/// [holds](Memory::hold), and [`capacity`](Memory::capacity) says how many there will be.
 pub trait Memory: Any + Send + Sync {
     /// All bytes.
     fn octets(&self) -> &[u8];
@@ -26,6 +26,18 @@ pub trait Memory: Any + Send + Sync {
     /// The caller does not need the written bytes any more. Memory that is allocated at the first write may be freed
     /// until the next write.
     fn release(&mut self) {}
+    /// Takes these bytes, which lie elsewhere, in place of its own, without a copy; the next write copies them. Memory
+    /// that cannot do so returns them.
+    ///
+    /// # Errors
+    /// The same bytes.
+    fn hold(&mut self, octets: Bytes) -> Result<(), Bytes> {
+        Err(octets)
+    }
+    /// The bytes that it [holds](Memory::hold), which it does not hold any more.
+    fn take_held(&mut self) -> Option<Bytes> {
+        None
+    }
     /// The buffer of this memory is gone. Code that makes many buffers may use the box again.
     fn give_back(self: Box<Self>) {}
 }
@@ -106,6 +118,22 @@ impl Buffer {
         self.memory.release();
     }
 
+    /// Makes these bytes the meaningful ones, at most the capacity. A provider does that with a short message that it
+    /// has in other memory: memory that is allocated at the first write is not touched.
+    pub fn hold(&mut self, octets: Bytes) {
+        self.len = octets.len().min(self.capacity());
+        if let Err(octets) = self.memory.hold(octets) {
+            self.memory.bytes_mut()[..self.len].copy_from_slice(&octets[..self.len]);
+        }
+    }
+
+    /// The bytes that the buffer [holds](Self::hold) in other memory, if it does. Afterwards it holds no data.
+    pub fn take_held(&mut self) -> Option<Bytes> {
+        let mut held = self.memory.take_held()?;
+        held.truncate(std::mem::take(&mut self.len));
+        Some(held)
+    }
+
     /// The meaningful bytes.
     pub fn filled(&self) -> &[u8] {
         &self.memory.octets()[..self.len]
@@ -119,8 +147,12 @@ impl Buffer {
 
     /// Shares the meaningful bytes, without a copy. The memory is returned when the last clone of the
     /// result is dropped.
-    pub fn freeze(self) -> Bytes {
-        if self.len == 0 { Bytes::new() } else { Bytes::from_owner(self) }
+    pub fn freeze(mut self) -> Bytes {
+        match self.take_held() {
+            Some(held) => held,
+            None if self.len == 0 => Bytes::new(),
+            None => Bytes::from_owner(self),
+        }
     }
 
     /// The memory itself, for the provider that made it (see [`Any`]).
@@ -214,6 +246,18 @@ mod tests {
         fn drop(&mut self) {
             self.1.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    #[test]
+    fn memory_that_cannot_hold_bytes_gets_a_copy() {
+        let octets = Bytes::from(vec![1, 2, 3]);
+        let mut buffer = Buffer::from_vec(vec![9; 4]);
+        buffer.hold(octets.clone());
+        assert_eq!((buffer.filled(), buffer.take_held()), (&octets[..], None));
+        assert_ne!(buffer.freeze().as_ptr(), octets.as_ptr());
+        let mut small = Buffer::from_vec(vec![9; 2]);
+        small.hold(octets.clone());
+        assert_eq!(small.freeze(), octets[..2]);
     }
 
     #[test]

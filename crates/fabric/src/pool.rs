@@ -8,6 +8,7 @@
 //! words, and an idle connection has a hundred of them. A budget counts the bytes that the caller asked for, from the
 //! beginning.
 
+use bytes::Bytes;
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Memory};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -189,18 +190,33 @@ struct Block {
     size: usize,
     free: Option<Arc<FreeLists>>,
     permits: Permits,
+    /// Bytes that lie elsewhere, in place of its own.
+    held: Option<Bytes>,
 }
 
 impl Memory for Block {
     fn octets(&self) -> &[u8] {
-        &self.octets
+        self.held.as_deref().unwrap_or(&self.octets)
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
         if let Some(free) = self.free.as_ref().filter(|_| self.octets.is_empty()) {
             self.octets = free.take(self.size);
         }
+        if let Some(held) = self.held.take() {
+            let both = held.len().min(self.octets.len());
+            self.octets[..both].copy_from_slice(&held[..both]);
+        }
         &mut self.octets
+    }
+
+    fn hold(&mut self, octets: Bytes) -> Result<(), Bytes> {
+        self.held = Some(octets);
+        Ok(())
+    }
+
+    fn take_held(&mut self) -> Option<Bytes> {
+        self.held.take()
     }
 
     fn capacity(&self) -> usize {
@@ -208,7 +224,8 @@ impl Memory for Block {
     }
 
     fn release(&mut self) {
-        if let Some(free) = &self.free {
+        self.held = None;
+        if let Some(free) = self.free.as_ref().filter(|_| !self.octets.is_empty()) {
             free.keep(std::mem::take(&mut self.octets));
         }
     }
@@ -323,6 +340,40 @@ mod tests {
         );
         used.bytes_mut()[4095] = 1;
         assert_eq!(of_class(0), 0);
+    }
+
+    /// A short message needs no block: a receive may hold it where it lies.
+    #[test]
+    fn a_block_may_hold_bytes_that_lie_elsewhere() {
+        let pool = Pool::new();
+        let octets = Bytes::from(vec![1, 2, 3]);
+        let holding = || {
+            let mut buffer = pool.try_allocate(4096).unwrap();
+            buffer.hold(octets.clone());
+            buffer
+        };
+        assert_eq!((holding().filled(), holding().len(), holding().capacity()), (&[1, 2, 3][..], 3, 4096));
+        assert_eq!(holding().freeze().as_ptr(), octets.as_ptr(), "without a copy");
+        let mut taken = holding();
+        assert_eq!(taken.take_held().map(|held| held.as_ptr()), Some(octets.as_ptr()));
+        assert_eq!((taken.take_held(), taken.filled()), (None, &[][..]), "and nothing twice");
+        let mut cut = holding();
+        cut.set_len(2);
+        assert_eq!((cut.filled(), cut.take_held()), (&[1, 2][..], Some(octets.slice(..2))));
+        let mut cleared = holding();
+        cleared.clear();
+        assert_eq!((cleared.take_held(), cleared.len()), (None, 0));
+        drop((taken, cut, cleared));
+        let kept = || pool.free.classes[0].lock().unwrap().len();
+        assert_eq!(kept(), 0, "no block was taken so far");
+        let mut written = holding();
+        written.bytes_mut()[1] = 7;
+        assert_eq!((written.filled(), written.take_held(), &octets[..]), (&[1, 7, 3][..], None, &[1, 2, 3][..]));
+        let mut longer = holding();
+        longer.set_len(4);
+        assert_eq!(longer.filled()[..3], octets);
+        drop((written, longer));
+        assert_eq!((kept(), holding().filled()), (2, &octets[..]));
     }
 
     #[test]

@@ -192,10 +192,10 @@ impl std::fmt::Debug for Client {
 fn message(id: CallId, protected: Protected, scratch: &SharedScratch) -> Payload {
     let header = CallHeader { id, credential: protected.credential, verifier: protected.verifier };
     let octets = CALL_HEADER_BYTES + header.credential.body.len() + header.verifier.body.len() + 8;
-    let mut encoder = scratch.encoder(octets + protected.body.len().min(SHORT_ARGUMENTS_BYTES));
-    header.encode(&mut encoder);
-    encoder.payload(protected.body);
-    encoder.finish()
+    scratch.write(octets + protected.body.len().min(SHORT_ARGUMENTS_BYTES), |encoder| {
+        header.encode(encoder);
+        encoder.payload(protected.body);
+    })
 }
 
 /// The header of the reply to a call, and what follows it.

@@ -114,13 +114,12 @@ impl Router {
 
     /// Finds out how to handle the call. An error is an answer that needs no service.
     fn try_dispatch(&self, context: CallContext, message: Stream) -> Result<Dispatched, Outcome> {
-        let scratch = context.connection.scratch.clone();
         let key = if self.is_signed(&message) { None } else { self.duplicate_key(&context, &message) };
         let mut decoder = Decoder::new(message);
         let header = CallHeader::decode(&mut decoder).map_err(|bad| match bad {
             BadCall::NotACall => Outcome::Nothing,
             BadCall::NotEligible => Outcome::NotEligible,
-            BadCall::Rejected { xid, rejection } => reply(&scratch, xid, None, Err(rejection)),
+            BadCall::Rejected { xid, rejection } => reply(&context.connection.scratch, xid, None, Err(rejection)),
         })?;
         let xid = header.id.xid;
         let accepted = match self.accept(&context, &header, decoder) {
@@ -147,13 +146,14 @@ impl Router {
         let key = caller.map_or(key, |caller| self.signed_key(&context, header.id, caller, &args));
         let service = match self.find(header.id.program, header.id.version) {
             Ok(service) => service,
-            Err(rejection) => return Err(reply(&scratch, xid, flavour.as_deref(), Err(rejection))),
+            Err(rejection) => return Err(reply(&context.connection.scratch, xid, flavour.as_deref(), Err(rejection))),
         };
         if header.id.procedure == 0 {
+            let scratch = &context.connection.scratch;
             return Err(match args.finish().map_err(Answer::from) {
                 Err(Answer::NotEligible) => Outcome::NotEligible,
-                Err(_) => reply(&scratch, xid, flavour.as_deref(), Err(Rejection::GarbageArgs)),
-                Ok(()) => reply(&scratch, xid, flavour.as_deref(), Ok(Payload::new())),
+                Err(_) => reply(scratch, xid, flavour.as_deref(), Err(Rejection::GarbageArgs)),
+                Ok(()) => reply(scratch, xid, flavour.as_deref(), Ok(Payload::new())),
             });
         }
         let origin = Origin { peer: context.connection.peer, id: context.connection.id };
@@ -168,6 +168,7 @@ impl Router {
             Some(Lookup::New(in_progress)) => Some((in_progress, self.clock.clone())),
             None => None,
         };
+        let scratch = context.connection.scratch.clone();
         let call = service.call(context.with_credential(credential), header.id.procedure, args);
         Ok(Dispatched::Called(call, Called { xid, flavour, in_progress, scratch }))
     }

@@ -6,7 +6,7 @@
 use crate::{Encode, Part, Payload, padding};
 use bytes::{BufMut, Bytes, BytesMut};
 use rpcrdma_env::Scratch;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Shared octets up to this number are copied into the current run, which costs less than a part of their own.
 const COPY_LIMIT_OCTETS: usize = 256;
@@ -24,6 +24,26 @@ impl SharedScratch {
     pub fn encoder(&self, octets: usize) -> Encoder {
         let run = self.scratch().lend(octets);
         Encoder { done: Payload::new(), run, home: Some(self.clone()) }
+    }
+
+    /// The stream that `fill` appends, which should have at most `octets` inline octets. It waits for no other stream
+    /// that is made at the same time, but has memory of its own then.
+    pub fn write(&self, octets: usize, fill: impl FnOnce(&mut Encoder)) -> Payload {
+        let mut scratch = match self.0.try_lock() {
+            Ok(scratch) => scratch,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                let mut encoder = Encoder::with_capacity(octets);
+                fill(&mut encoder);
+                return encoder.finish();
+            }
+        };
+        let mut encoder = Encoder { done: Payload::new(), run: scratch.lend(octets), home: None };
+        fill(&mut encoder);
+        let Encoder { mut done, mut run, .. } = encoder;
+        done.push_run(run.split().freeze());
+        scratch.give_back(run);
+        done
     }
 
     fn scratch(&self) -> MutexGuard<'_, Scratch> {
@@ -285,12 +305,18 @@ mod tests {
     #[test]
     fn streams_share_memory_and_keep_what_was_written() {
         let scratch = SharedScratch::default();
+        let fill = |encoder: &mut Encoder, n: u32| {
+            encoder.u32(n);
+            encoder.item(Bytes::from_static(b"item"));
+            encoder.u64(n.into());
+        };
         let streams: Vec<Payload> = (0..50)
             .map(|n| {
+                if n % 2 == 0 {
+                    return scratch.write(8, |encoder| fill(encoder, n));
+                }
                 let mut encoder = scratch.encoder(8);
-                encoder.u32(n);
-                encoder.item(Bytes::from_static(b"item"));
-                encoder.u64(n.into());
+                fill(&mut encoder, n);
                 encoder.finish()
             })
             .collect();
@@ -303,6 +329,19 @@ mod tests {
             Part::Item(_) => panic!("a run comes first"),
         };
         assert_eq!(run(0).wrapping_add(16), run(1), "one behind the other: 8 bytes, then 8 more");
+    }
+
+    #[test]
+    fn a_stream_that_is_made_beside_another_has_memory_of_its_own() {
+        let scratch = SharedScratch::default();
+        let mut inner = None;
+        let outer = scratch.write(8, |encoder| {
+            encoder.u32(1);
+            inner = Some(scratch.write(8, |encoder| encoder.u32(2)));
+            encoder.u32(3);
+        });
+        assert_eq!(outer.to_bytes()[..], [0, 0, 0, 1, 0, 0, 0, 3]);
+        assert_eq!(inner.unwrap().to_bytes()[..], [0, 0, 0, 2]);
     }
 
     #[test]

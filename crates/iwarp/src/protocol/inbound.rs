@@ -16,8 +16,12 @@ use super::{
     writes::Refused,
 };
 use bytes::Bytes;
+use rpcrdma_env::Scratch;
 use rpcrdma_fabric::{Access, Buffer, Completion, FenceCause, Lent};
 use std::collections::VecDeque;
+
+/// A Send of at most so many octets, which arrives whole, is put beside its receive: a small call or reply.
+const HELD_OCTETS: usize = 512;
 
 /// Where a segment's payload goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +74,8 @@ pub(crate) struct Inbound {
     pub(crate) heard: bool,
     arriving: Option<Arriving>,
     control: [u8; terminate::MAX_OCTETS],
+    /// Memory for short Sends.
+    scratch: Scratch,
     send_msn: u32,
     read_msn: u32,
     ird: usize,
@@ -89,6 +95,7 @@ impl Inbound {
             heard: false,
             arriving: None,
             control: [0; terminate::MAX_OCTETS],
+            scratch: Scratch::default(),
             send_msn: FIRST_MSN,
             read_msn: FIRST_MSN,
             ird: agreed.ird.into(),
@@ -223,6 +230,19 @@ impl Inbound {
                 Lent::Sink(buffer) => Some(buffer.bytes_mut()),
                 Lent::Source(_) => None,
             },
+        }
+    }
+
+    /// Whether these octets are a Send from its beginning, and so few that they need no memory of its receive.
+    pub(crate) fn is_short_send(&self, target: Target, at: usize, octets: usize) -> bool {
+        target == Target::Receive && at == 0 && octets <= HELD_OCTETS
+    }
+
+    /// Puts the payload of a [short Send](Self::is_short_send) beside its receive, in memory that it shares with
+    /// others. A receive takes memory of its own at its first write, which costs more than this copy.
+    pub(crate) fn hold(&mut self, payload: &[u8]) {
+        if let Some(arriving) = &mut self.arriving {
+            arriving.buffer.hold(self.scratch.write(payload.len(), |out| out.extend_from_slice(payload)));
         }
     }
 

@@ -322,7 +322,9 @@ impl Receiver {
         let fpdu = run(&self.pieces, &self.stage, &self.spill, self.cursor).get(..octets).unwrap_or_default();
         let behind = fpdu.get(head_octets..).unwrap_or_default();
         let (payload, trailer) = behind.split_at_checked(self.payload_octets).unwrap_or_default();
-        if target != Target::Nowhere && !payload.is_empty() {
+        if inbound.is_short_send(target, at, payload.len()) {
+            inbound.hold(payload);
+        } else if target != Target::Nowhere && !payload.is_empty() {
             let place = inbound.memory(target).and_then(|memory| memory.get_mut(at..at + payload.len()));
             place.ok_or_else(|| fenced(target))?.copy_from_slice(payload);
         }

@@ -48,12 +48,12 @@ pub(super) fn reply(
 /// A reply without any protection, in memory that it shares with others; short results follow the header there.
 fn short(scratch: &SharedScratch, xid: u32, result: Result<Payload, Rejection>) -> Payload {
     let (status, results) = split(result);
-    let mut encoder = scratch.encoder(crate::REPLY_HEADER_BYTES + 8 + SHORT_RESULT_BYTES);
-    ReplyHeader { xid, verifier: OpaqueAuth::none(), status }.encode(&mut encoder);
-    if status.is_ok() {
-        encoder.payload(results);
-    }
-    encoder.finish()
+    scratch.write(crate::REPLY_HEADER_BYTES + 8 + SHORT_RESULT_BYTES, |encoder| {
+        ReplyHeader { xid, verifier: OpaqueAuth::none(), status }.encode(encoder);
+        if status.is_ok() {
+            encoder.payload(results);
+        }
+    })
 }
 
 /// The outcome of an answer that a flavour has given itself.

@@ -1,7 +1,8 @@
 //! Takes arrived messages out of their receives.
 //!
-//! A short message is copied to memory that it shares with others, and its receive is posted again: that costs less
-//! than keeping a receive for it. A long message stays where it is. Owns receives that wait to be posted.
+//! A short message is copied to memory that it shares with others, unless the provider has done so, and its receive is
+//! posted again: that costs less than keeping a receive for it. A long message stays where it is. Owns receives that
+//! wait to be posted.
 
 use bytes::Bytes;
 use rpcrdma_env::{Allocator, Buffer, Scratch};
@@ -20,16 +21,24 @@ pub(super) struct Inbox {
 impl Inbox {
     /// The message in a receive.
     pub(super) fn take(&mut self, mut receive: Buffer) -> Bytes {
+        if let Some(message) = receive.take_held() {
+            self.keep(receive);
+            return message;
+        }
         let octets = receive.len();
         if octets > COPIED_BYTES {
             return receive.freeze();
         }
         let message = self.scratch.write(octets, |out| out.extend_from_slice(receive.filled()));
+        receive.clear();
+        self.keep(receive);
+        message
+    }
+
+    fn keep(&mut self, receive: Buffer) {
         if self.spare.len() < SPARE_RECEIVES {
-            receive.clear();
             self.spare.push(receive);
         }
-        message
     }
 
     /// A receive of at least `octets`.
@@ -64,6 +73,16 @@ mod tests {
         assert_eq!((long.as_ptr(), long.len()), (place, COPIED_BYTES + 1));
         let (_, other) = received(&mut inbox, 7);
         assert_ne!(other, place, "its memory is in use");
+    }
+
+    #[test]
+    fn a_message_that_lies_elsewhere_is_not_copied_again() {
+        let mut inbox = Inbox::default();
+        let mut receive = inbox.receive(4096, &Heap).unwrap();
+        let octets = Bytes::from(vec![3; 2 * COPIED_BYTES]);
+        receive.hold(octets.clone());
+        assert_eq!(inbox.take(receive).as_ptr(), octets.as_ptr());
+        assert_eq!((inbox.spare.len(), inbox.spare[0].len()), (1, 0), "its receive is posted again");
     }
 
     #[test]
