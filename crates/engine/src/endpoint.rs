@@ -247,7 +247,7 @@ impl Endpoint {
     }
 
     /// A Send of the peer has arrived.
-    pub fn received(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
+    pub fn received(&mut self, message: Bytes, now: Timestamp, host: &mut dyn Host) {
         match &mut self.state {
             _ if self.closing => {}
             State::One(one) => one.received(message, now, host),
@@ -259,15 +259,15 @@ impl Endpoint {
 
     /// Handles the server's answer to the first message, or another message.
     // V2-4.2.3.2-h, V2-4.2.3-c
-    fn answered(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
+    fn answered(&mut self, message: Bytes, now: Timestamp, host: &mut dyn Host) {
         let State::Probing(probing) = &mut self.state else { return };
         let ours = probing.two.exchange_xid();
-        let refused = match probe::answer(message) {
+        let refused = match probe::answer(&message) {
             probe::Answer::Version2 => return self.settle_2(message, now, host),
             probe::Answer::Versions { xid, low, high } if xid == ours => NoVersion2::Range { low, high },
             probe::Answer::OtherError { xid } if xid == ours => NoVersion2::OtherError,
             // Not an answer to our message. Its receive is replaced, and we wait on.
-            _ => return probing.two.received(&Bytes::new(), now, host),
+            _ => return probing.two.received(Bytes::new(), now, host),
         };
         let (low, high) = match refused {
             NoVersion2::Range { low, high } => (low, high),
@@ -285,14 +285,14 @@ impl Endpoint {
 
     /// Handles a client's first message, or another one after a refusal.
     // V2-4.2.3.3-a, V2-4.2.3-g
-    fn first(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
+    fn first(&mut self, message: Bytes, now: Timestamp, host: &mut dyn Host) {
         let (one, two) = match self.config.versions {
             Versions::One => (true, false),
             Versions::Two => (false, true),
             Versions::Auto => (true, true),
         };
         let is_two = |words: FixedWords| two && words.version == VERSION_2;
-        match FixedWords::decode(message) {
+        match FixedWords::decode(&message) {
             Some(words) if one && words.version == VERSION_1 => self.settle_1(message, None, now, host),
             Some(words) if is_two(words) && message.len() >= PREFIX_OCTETS => self.settle_2(message, now, host),
             // A version that this end does not speak. A message of version 2 that is too short gets no answer.
@@ -348,7 +348,7 @@ impl Endpoint {
     }
 
     // V2-4.2.3.3-c, V2-4.2.3.2-f
-    fn settle_1(&mut self, message: &Bytes, refused: Option<NoVersion2>, now: Timestamp, host: &mut dyn Host) {
+    fn settle_1(&mut self, message: Bytes, refused: Option<NoVersion2>, now: Timestamp, host: &mut dyn Host) {
         if refuses_silence(&self.config) {
             return self.close(CloseCause::Unauthenticated);
         }
@@ -362,7 +362,7 @@ impl Endpoint {
     }
 
     // V2-4.2.3.1-a, V2-4.2.3.3-b, V2-4.2.3.3-d
-    fn settle_2(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
+    fn settle_2(&mut self, message: Bytes, now: Timestamp, host: &mut dyn Host) {
         let placeholder = State::Listening(Listening { posted: 0, undrained: 0, discarded: 0 });
         let mut two = match std::mem::replace(&mut self.state, placeholder) {
             State::Probing(probing) => probing.two,

@@ -68,6 +68,31 @@ pub(crate) fn reduced(items: &[(usize, &Bytes)]) -> SmallVec<[Reduced; 1]> {
     reduced
 }
 
+/// The whole stream.
+// V1-3.5.3-h, V2-4.4.3-h, IE-3.8.1-c
+pub(crate) fn whole(message: Payload) -> Slices {
+    let mut parts = message.into_parts();
+    if let [Part::Run(_)] = parts[..]
+        && let Some(Part::Run(run)) = parts.pop()
+    {
+        // Most messages are like this.
+        return few([run]);
+    }
+    // With room for the header (`gathered`).
+    let mut out = Slices::with_capacity(parts.len() + 1);
+    for part in parts {
+        match part {
+            Part::Run(run) => out.push(run),
+            Part::Item(data) => {
+                let pad = padding(data.len());
+                out.extend(Some(data).filter(|data| !data.is_empty()));
+                out.extend((pad > 0).then(|| Bytes::from_static(&[0; 3][..pad])));
+            }
+        }
+    }
+    out
+}
+
 /// The stream without the reduced items and their padding.
 // V1-3.4.1-a, V2-4.3.1-a, V1-3.4.4.4-b, V2-4.3.4.4-b, V2-4.3.4.4-c, IE-3.7-a, IE-3.7.1-b
 pub(crate) fn rest(message: &Payload, reduced: &[Reduced]) -> Slices {
@@ -137,6 +162,15 @@ pub(crate) mod testing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_whole_stream_has_its_items_and_their_padding() {
+        let message = testing::message(8, &[0, 4, 5]);
+        let joined = |slices: Slices| join(&slices);
+        assert_eq!(joined(whole(message.clone())), message.to_bytes());
+        assert_eq!(whole(message.clone()), rest(&message, &[]), "as if nothing is reduced");
+        assert_eq!(whole(Payload::new()).len(), 0);
+    }
 
     #[test]
     fn a_send_has_at_most_so_many_slices_and_copies_only_beyond() {

@@ -30,10 +30,10 @@ pub(crate) struct AboveLimit;
 /// The layout of a call that was judged well-formed. `stream` is the inline stream behind the header; `long` says that
 /// the stream itself is in the Position Zero chunk.
 // V1-3.4.5-e, V2-4.3.5-f, V1-3.4.5.1-a, V2-4.3.5.1-a, IE-3.3.3-a
-pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits) -> Result<Layout, AboveLimit> {
+pub(crate) fn layout(lists: &Lists, stream: Bytes, long: bool, limits: &Limits) -> Result<Layout, AboveLimit> {
     if lists.is_empty() && !long {
         // Most calls are like this.
-        let pieces = Base { stream, long, used: 0 }.up_to(stream.len()).into_iter();
+        let pieces = (!stream.is_empty()).then_some(Piece::Inline(stream));
         return Ok(Layout { octets: 0, sources: SmallVec::new(), pieces: few(pieces), long });
     }
     if lists.segment_count() > limits.segments {
@@ -48,7 +48,7 @@ pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits)
     // ULB-5.1.2.2-a
     let mut sources = SmallVec::with_capacity(lists.reads.segments().len());
     let mut pieces = Pieces::with_capacity(2 * chunks.len() + 1);
-    let mut base = Base { stream, long, used: 0 };
+    let mut base = Base { stream: &stream, long, used: 0 };
     let mut base_bytes = stream.len();
     let mut in_chunks = 0usize;
     let mut pulled = 0usize;
@@ -108,7 +108,7 @@ mod tests {
 
     fn pieces(reads: &[(u32, u32)], inline: usize, long: bool) -> Pieces {
         let stream = Bytes::from(vec![0; inline]);
-        layout(&lists(reads), &stream, long, &Limits::default()).unwrap().pieces
+        layout(&lists(reads), stream, long, &Limits::default()).unwrap().pieces
     }
 
     fn inline(len: usize) -> Piece {
@@ -140,10 +140,10 @@ mod tests {
     fn limits_hold_at_the_limit_and_one_past_it() {
         let limits = Limits { segments: 2, call_bytes: 100, ..Limits::default() };
         let stream = Bytes::from(vec![0; 8]);
-        assert!(layout(&lists(&[(8, 50), (60, 50)]), &stream, false, &limits).is_ok());
-        assert_eq!(layout(&lists(&[(8, 50), (60, 51)]), &stream, false, &limits), Err(AboveLimit));
-        assert_eq!(layout(&lists(&[(8, 1), (8, 1), (8, 1)]), &stream, false, &limits), Err(AboveLimit));
+        assert!(layout(&lists(&[(8, 50), (60, 50)]), stream.clone(), false, &limits).is_ok());
+        assert_eq!(layout(&lists(&[(8, 50), (60, 51)]), stream.clone(), false, &limits), Err(AboveLimit));
+        assert_eq!(layout(&lists(&[(8, 1), (8, 1), (8, 1)]), stream.clone(), false, &limits), Err(AboveLimit));
         let huge = lists(&[(8, u32::MAX), (8, u32::MAX)]);
-        assert_eq!(layout(&huge, &stream, false, &limits), Err(AboveLimit));
+        assert_eq!(layout(&huge, stream.clone(), false, &limits), Err(AboveLimit));
     }
 }

@@ -54,8 +54,9 @@ pub(crate) enum Command {
 /// The callers' end of a driver: makes pending calls.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    /// Unbounded: each entry is a call whose memory belongs to its caller, who waits for it.
-    commands: mpsc::UnboundedSender<Command>,
+    /// Unbounded: each entry is a call whose memory belongs to its caller, who waits for it. Each call has a share of
+    /// this one sender, because a sender of its own would cost twice as many counters.
+    commands: Arc<mpsc::UnboundedSender<Command>>,
     next: AtomicU32,
     pub(crate) xids: Arc<XidSource>,
     pub(crate) server: SocketAddr,
@@ -72,6 +73,7 @@ impl Caller {
     ) -> (Self, mpsc::UnboundedReceiver<Command>) {
         let (commands, receiver) = mpsc::unbounded_channel();
         let giving_up = Arc::default();
+        let commands = Arc::new(commands);
         (Self { commands, next: AtomicU32::new(0), xids, server, max_message, giving_up }, receiver)
     }
 
@@ -98,7 +100,7 @@ struct InFlight {
     reply: oneshot::Receiver<Answered>,
     /// Which of the results' buffers belong to the caller.
     lent: SmallVec<[bool; 8]>,
-    commands: mpsc::UnboundedSender<Command>,
+    commands: Arc<mpsc::UnboundedSender<Command>>,
     over: bool,
 }
 

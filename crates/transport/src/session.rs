@@ -487,7 +487,7 @@ impl Session {
             self.heard.messages += 1;
             let now = self.now();
             let (engine, mut host) = self.host(calls);
-            engine.received(&message, now, &mut host);
+            engine.received(message, now, &mut host);
             let discarded = self.engine.stats().discarded;
             if discarded > self.discarded {
                 self.discarded = discarded;

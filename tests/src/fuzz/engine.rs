@@ -188,7 +188,7 @@ impl Driver {
         // If a Send finds no receive, the provider handles it, not the engine.
         if self.posted > 0 {
             self.posted -= 1;
-            self.engine.received(&message.into(), self.now, &mut self.host);
+            self.engine.received(message.into(), self.now, &mut self.host);
         }
     }
 

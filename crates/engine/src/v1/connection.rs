@@ -14,7 +14,7 @@ use crate::{
     config::MAX_CREDITS,
     silence::{Silence, Verdict},
 };
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use rpcrdma_env::{Scratch, Timestamp};
 use rpcrdma_wire::{
     PrivateData,
@@ -133,16 +133,17 @@ impl Connection {
     }
 
     /// A Send of the peer has arrived.
-    pub fn received(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
+    pub fn received(&mut self, mut message: Bytes, now: Timestamp, host: &mut dyn Host) {
         self.ledger.consumed();
         if self.closing {
             return;
         }
         let side = self.config.side;
         let before = self.actions.len();
-        match judge_by(|message| role(side, message), message) {
+        match judge_by(|message| role(side, message), &message) {
             Judgement::Accept { header, payload_offset } => {
-                let stream = message.slice(payload_offset.min(message.len())..);
+                message.advance(payload_offset.min(message.len()));
+                let stream = message;
                 if role(side, Some((&header, &stream))) == Role::Requester {
                     if !self.requester.received(&header, stream, &mut shared!(self)) {
                         self.discarded += 1;

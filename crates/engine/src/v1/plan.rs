@@ -6,21 +6,21 @@
 use crate::{
     Call, CallRefused, Config, Link, Side,
     config::MAX_SEGMENTS_PER_MESSAGE,
-    plan::{CallPlan, MIN_REDUCED_BESIDE_ZERO, join, largest_first, reduced, rest},
+    plan::{CallPlan, MIN_REDUCED_BESIDE_ZERO, join, largest_first, reduced, rest, whole},
 };
 use rpcrdma_wire::v1::{NO_CHUNKS_OCTETS, ReadSegment, Segment};
 use rpcrdma_xdr::{Payload, padded};
 use smallvec::SmallVec;
 
-/// Plans a call.
+/// Plans a call. The plan of a call that goes inline as a whole takes the message out of it; other plans share it.
 // V1-4.5.4-a, V1-6.2-a
-pub(crate) fn plan(config: &Config, link: &Link, call: &Call) -> Result<CallPlan, CallRefused> {
+pub(crate) fn plan(config: &Config, link: &Link, call: &mut Call) -> Result<CallPlan, CallRefused> {
     let Call { message, reply_max, items, .. } = call;
     if reply_max.saturating_add(NO_CHUNKS_OCTETS) <= link.receive_inline
         && message.len().saturating_add(NO_CHUNKS_OCTETS) <= link.send_inline
     {
         // Most calls are like this: the rest of this file would find the same.
-        return Ok(CallPlan { inline: rest(message, &[]), ..CallPlan::default() });
+        return Ok(CallPlan { inline: whole(std::mem::take(message)), ..CallPlan::default() });
     }
     let (writes, reply) = plan_reply(link, *reply_max, items);
     let mut plan = CallPlan { writes, reply, ..CallPlan::default() };
@@ -127,7 +127,7 @@ mod tests {
         reply_max: usize,
         items: &[usize],
     ) -> Result<CallPlan, CallRefused> {
-        super::plan(config, link, &Call::new(CallId(1), 1, message.clone()).with_reply(reply_max, items))
+        super::plan(config, link, &mut Call::new(CallId(1), 1, message.clone()).with_reply(reply_max, items))
     }
 
     fn planned(send: usize, message: &Payload, reply_max: usize, items: &[usize]) -> CallPlan {

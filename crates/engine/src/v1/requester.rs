@@ -7,7 +7,7 @@ use crate::{
     Action, Call, CallError, CallId, CallRefused, Config, ExposeError, ExposureId, Host, Link, MessageKind, Sent,
     config::MAX_CREDITS,
     plan::{CallPlan, gathered},
-    silence::Means,
+    silence::{Means, program},
     table::{Owner, State, Table},
 };
 use bytes::Bytes;
@@ -42,7 +42,7 @@ impl Requester {
     /// `at_once`.
     pub(crate) fn call(
         &mut self,
-        call: Call,
+        mut call: Call,
         at_once: bool,
         host: &mut dyn Host,
         shared: &mut Shared<'_>,
@@ -54,13 +54,14 @@ impl Requester {
         if self.table.contains(call.xid) {
             return Err(CallRefused::XidInUse { xid: call.xid });
         }
-        let plan = plan(shared.config, shared.link, &call)?;
+        let program = program(&call.message);
+        let plan = plan(shared.config, shared.link, &mut call)?;
         if !at_once || self.table.queued() > 0 || !self.may_start(shared) {
-            self.table.insert(call, Some(plan.into()));
+            self.table.insert(call, program, Some(plan.into()));
             return Ok(false);
         }
         let xid = call.xid;
-        self.table.insert_next(call, None);
+        self.table.insert_next(call, program, None);
         Ok(self.send(xid, plan, host, shared))
     }
 

@@ -42,7 +42,7 @@ impl Responder {
         let (Body::Msg(lists) | Body::Nomsg(lists)) = header.body else { return };
         // RFC 8167 leaves chunks in the reverse direction to an agreement of the ends; ours has none.
         let reverse = shared.config.side == Side::Client;
-        let layout = layout(&lists, &stream, long, &shared.config.limits).ok();
+        let layout = layout(&lists, stream, long, &shared.config.limits).ok();
         // V1-7.1-b
         let Some(layout) = layout.filter(|_| !reverse || lists.is_empty()) else {
             return self.error(xid, VERSION, ErrorBody::Chunk, shared);
@@ -84,7 +84,7 @@ impl Responder {
             max_gather: shared.config.max_gather,
             max_transfer: shared.config.max_transfer_bytes,
         };
-        match plan(&request.writes, request.reply.as_ref(), &payload, &carrier) {
+        match plan(&request.writes, request.reply.as_ref(), payload, &carrier) {
             Ok(plan) => self.reply(&request, plan, shared),
             // V1-4.5.3-a
             // V1-4.5.4-c

@@ -266,7 +266,7 @@ impl Connection {
     }
 
     /// A Send of the peer has arrived.
-    pub fn received(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
+    pub fn received(&mut self, message: Bytes, now: Timestamp, host: &mut dyn Host) {
         self.credits.consumed();
         if self.closing {
             return;

@@ -13,6 +13,7 @@ use crate::{
     Action, Call, CallError, CallRefused, Config, ExposeError, ExposureId, Host, MessageKind, PeerFault, ReplyParts,
     Sent, Side,
     config::MAX_CREDITS,
+    silence::program,
     table::{Entry, Owner, State, Table},
 };
 use bytes::Bytes;
@@ -114,7 +115,8 @@ impl Requester {
         if self.table.contains(call.xid) {
             return Err(CallRefused::XidInUse { xid: call.xid });
         }
-        self.table.insert(call, Terms::default());
+        let program = program(&call.message);
+        self.table.insert(call, program, Terms::default());
         Ok(())
     }
 

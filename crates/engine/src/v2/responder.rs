@@ -92,7 +92,7 @@ impl Responder {
         }
         let long = stream.is_none();
         let joined = stream.as_ref().filter(|_| joined).map(Bytes::len);
-        let Ok(layout) = layout(&lists, &stream.unwrap_or_default(), long, &serving.config.limits) else {
+        let Ok(layout) = layout(&lists, stream.unwrap_or_default(), long, &serving.config.limits) else {
             // V2-11.1.4-a, V2-7.3-c
             serving.outbox.error(xid, VERSION, ErrorBody::System);
             return false;
@@ -126,7 +126,7 @@ impl Responder {
         self.joined_bytes -= self.joined.remove(&id).unwrap_or(0);
         serving.credits.released();
         let reply = match answer {
-            Answer::Reply(payload) => reply(&request, &payload, serving),
+            Answer::Reply(payload) => reply(&request, payload, serving),
             // V2-A.1-c, V2-A.1-g
             Answer::NotEligible => Err(ErrorBody::BadXdr),
             // V2-7.3-c, V2-7.3-b, V2-7.4.1-a
@@ -149,7 +149,7 @@ impl Responder {
 }
 
 /// Plans a reply, and sends it if that may be at once: returns whether it is sent, or in the outbox.
-fn reply(request: &Request, payload: &rpcrdma_xdr::Payload, serving: &mut Serving<'_>) -> Result<bool, ErrorBody> {
+fn reply(request: &Request, payload: rpcrdma_xdr::Payload, serving: &mut Serving<'_>) -> Result<bool, ErrorBody> {
     let carrier = Carrier {
         fixed: FIXED_OCTETS,
         // V2-4.5.4-c

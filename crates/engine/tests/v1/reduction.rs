@@ -74,7 +74,7 @@ fn counts_and_flags_stay_and_elements_move_whole() {
     let (mut engine, mut host) = server();
     let chunk = |handle, length| WriteChunk(vec![Segment { handle, length, offset: 0 }].into());
     let offer = Lists { writes: WriteList(vec![chunk(5, 6012), chunk(6, 3999)].into()), ..Lists::default() };
-    engine.received(&message(1, 0, offer, &[]), T, &mut host);
+    engine.received(message(1, 0, offer, &[]), T, &mut host);
     let request = delivered(&actions(&mut engine))[0];
     let (stream, reduced, moved) = arrays(reply(1));
     engine.answer(request, Answer::Reply(stream));
@@ -124,7 +124,7 @@ fn a_call_of_any_size_may_be_long() {
         let (mut engine, mut host) = server();
         let read = ReadSegment { position: 0, segment: Segment { handle: 1, length: octets, offset: 0 } };
         let reads = ReadList(vec![read].into());
-        engine.received(&Header::new(7, 8, Body::Nomsg(Lists { reads, ..Lists::default() })).to_bytes(), T, &mut host);
+        engine.received(Header::new(7, 8, Body::Nomsg(Lists { reads, ..Lists::default() })).to_bytes(), T, &mut host);
         let done = actions(&mut engine);
         let pull = |action: &Action| if let Action::Pull { request, .. } = action { Some(*request) } else { None };
         let request = done.iter().find_map(pull).expect("it is pulled");
@@ -157,7 +157,7 @@ fn memory_is_exposed_for_a_call_and_no_longer() {
             ..Lists::default()
         };
         named.extend(lent);
-        engine.received(&message(xid, 1, unused, &[]), T, &mut host);
+        engine.received(message(xid, 1, unused, &[]), T, &mut host);
         for action in actions(&mut engine) {
             if let Action::Invalidate { exposure, .. } = action {
                 engine.fenced(exposure);
@@ -175,7 +175,7 @@ fn a_reply_is_not_given_out_while_its_memory_may_be_reached() {
     let sent = messages(&start(&mut engine, &mut host, 7, call, &[50_000]));
     let chunk = lists(&sent[0].0).writes.chunks()[0].filled(50_000).unwrap();
     engine.received(
-        &message(7, 1, Lists { writes: WriteList(vec![chunk].into()), ..Lists::default() }, &[]),
+        message(7, 1, Lists { writes: WriteList(vec![chunk].into()), ..Lists::default() }, &[]),
         T,
         &mut host,
     );
@@ -203,7 +203,7 @@ fn one_credit_is_left_for_a_health_check() {
     let call = |xid| Payload::from(Bytes::from(call(xid)));
     start(&mut engine, &mut host, 1, call(1), &[]);
     let granted = Header::new(1, 3, Body::Msg(Lists::default())).to_bytes();
-    engine.received(&[granted.to_vec(), reply(1)].concat().into(), T, &mut host);
+    engine.received([granted.to_vec(), reply(1)].concat().into(), T, &mut host);
     let sent: usize = (2..8).map(|xid| messages(&start(&mut engine, &mut host, xid, call(xid), &[])).len()).sum();
     assert_eq!((sent, engine.stats().unanswered), (2, 2), "three were granted");
     engine.wake(T + SILENCE_LIMIT, &mut host);
@@ -220,7 +220,7 @@ fn credits_of_another_version_mean_nothing() {
     for (error, sent) in [(ErrorBody::Version { low: 2, high: 2 }, 1), (ErrorBody::Chunk, 4)] {
         let (mut engine, mut host) = client();
         start(&mut engine, &mut host, 1, call(1), &[]);
-        engine.received(&Header { xid: 1, version: 1, credit: 5, body: Body::Error(error) }.to_bytes(), T, &mut host);
+        engine.received(Header { xid: 1, version: 1, credit: 5, body: Body::Error(error) }.to_bytes(), T, &mut host);
         let after: usize = (2..9).map(|xid| messages(&start(&mut engine, &mut host, xid, call(xid), &[])).len()).sum();
         assert_eq!(after, sent, "{error:?}");
     }

@@ -61,11 +61,11 @@ fn sends(actions: &[Action]) -> Vec<Header> {
 #[test]
 fn a_peer_that_overruns_its_credits_loses_the_connection() {
     let (mut engine, mut host) = server();
-    engine.received(&call(1), T, &mut host);
+    engine.received(call(1), T, &mut host);
     assert_eq!(closed(&actions(&mut engine)), None, "at the limit: one credit before the first reply");
-    engine.received(&call(2), T, &mut host);
+    engine.received(call(2), T, &mut host);
     assert_eq!(closed(&actions(&mut engine)), Some(CloseCause::Peer(PeerFault::CreditsOverrun)));
-    engine.received(&call(3), T, &mut host);
+    engine.received(call(3), T, &mut host);
     assert!(actions(&mut engine).is_empty(), "nothing more is done for it");
 }
 
@@ -77,14 +77,14 @@ fn only_what_was_sent_can_be_answered_and_only_once() {
     let (mut engine, mut host) = client();
     assert_eq!(sends(&start(&mut engine, &mut host, 1, 7)).len(), 1);
     assert!(sends(&start(&mut engine, &mut host, 2, 8)).is_empty(), "one credit until the first reply");
-    engine.received(&reply(8, 4), T, &mut host);
+    engine.received(reply(8, 4), T, &mut host);
     let after = actions(&mut engine);
     assert!(!after.iter().any(|action| !matches!(action, Action::PostReceives { .. })), "{after:?}");
     let stats = engine.stats();
     assert_eq!((stats.unanswered, stats.queued, stats.discarded), (1, 1, 1));
-    engine.received(&reply(7, 4), T, &mut host);
+    engine.received(reply(7, 4), T, &mut host);
     assert_eq!(sends(&actions(&mut engine)).len(), 1, "the second call");
-    engine.received(&reply(7, 4), T, &mut host);
+    engine.received(reply(7, 4), T, &mut host);
     let stats = engine.stats();
     assert_eq!((stats.unanswered, stats.queued, stats.discarded), (1, 0, 2), "no credit comes of an answer twice");
 }
@@ -93,7 +93,7 @@ fn only_what_was_sent_can_be_answered_and_only_once() {
 #[test]
 fn the_first_reply_grants_what_receives_were_posted_for() {
     let (mut engine, mut host) = server();
-    engine.received(&call(1), T, &mut host);
+    engine.received(call(1), T, &mut host);
     let request = delivered(&actions(&mut engine))[0];
     engine.answer(request, Answer::Reply(Payload::from(Bytes::from(words(&[1, 1, 0, 0, 0, 0])))));
     let after = actions(&mut engine);
@@ -112,7 +112,7 @@ fn credit_values_are_absolute_and_stay_what_they_are() {
     for xid in 1..=20 {
         asked.extend(sends(&start(&mut engine, &mut host, xid, xid as u32)));
         if xid % 3 == 0 {
-            engine.received(&reply(xid as u32 / 3, 9), T, &mut host);
+            engine.received(reply(xid as u32 / 3, 9), T, &mut host);
             asked.extend(sends(&actions(&mut engine)));
         }
     }
@@ -121,7 +121,7 @@ fn credit_values_are_absolute_and_stay_what_they_are() {
     assert_eq!(engine.stats().unanswered, 8, "nine were granted, and one is kept back");
     let mut engine = Connection::new(Config { credits_granted: 7, ..Config::server() }, Some(&PEER));
     let answer = |xid| Answer::Reply(Payload::from(Bytes::from(words(&[xid, 1, 0, 0, 0, 0]))));
-    engine.received(&call(1), T, &mut host);
+    engine.received(call(1), T, &mut host);
     let mut open = delivered(&actions(&mut engine));
     let mut granted = Vec::new();
     for xid in 2..30u32 {
@@ -130,7 +130,7 @@ fn credit_values_are_absolute_and_stay_what_they_are() {
         engine.drained();
         // One more under way each time, up to all granted.
         while open.len() < (xid as usize).min(7) {
-            engine.received(&call(1000 + xid * 10 + open.len() as u32), T, &mut host);
+            engine.received(call(1000 + xid * 10 + open.len() as u32), T, &mut host);
             open.extend(delivered(&actions(&mut engine)));
         }
     }
@@ -143,12 +143,12 @@ fn a_peer_that_does_not_take_its_answers_waits() {
     let (mut engine, mut host) = server();
     let reply = |xid| Answer::Reply(Payload::from(Bytes::from(words(&[xid, 1, 0, 0, 0, 0]))));
     for xid in 1..=2 {
-        engine.received(&call(xid), T, &mut host);
+        engine.received(call(xid), T, &mut host);
         let request = delivered(&actions(&mut engine))[0];
         engine.answer(request, reply(xid));
         actions(&mut engine);
     }
-    engine.received(&call(3), T, &mut host);
+    engine.received(call(3), T, &mut host);
     assert!(delivered(&actions(&mut engine)).is_empty(), "two answers are still in our memory");
     engine.drained();
     assert_eq!(delivered(&actions(&mut engine)).len(), 1);
@@ -160,13 +160,13 @@ fn faulty_calls_are_answered_with_the_error_owed() {
     let (mut engine, mut host) = server();
     let mut other_version = call(5).to_vec();
     other_version[7] = 2;
-    engine.received(&other_version.into(), T, &mut host);
+    engine.received(other_version.into(), T, &mut host);
     let sent = sends(&actions(&mut engine));
     assert_eq!(sent[0].body, Body::Error(ErrorBody::Version { low: 1, high: 1 }));
     assert_eq!((sent[0].xid, sent[0].version, sent[0].credit), (5, 2, 2));
     let mut mismatch = call(6).to_vec();
     mismatch[31] = 7;
-    engine.received(&mismatch.into(), T, &mut host);
+    engine.received(mismatch.into(), T, &mut host);
     let sent = sends(&actions(&mut engine));
     assert_eq!((sent[0].xid, &sent[0].body), (6, &Body::Error(ErrorBody::Chunk)));
 }
@@ -178,7 +178,7 @@ fn padded_messages_are_not_taken() {
     for (align, thresh) in [(0, 0), (4, 1024)] {
         let header = Header::new(6, 8, Body::Msgp { align, thresh, lists: Lists::default() });
         let octets = [header.to_bytes().to_vec(), words(&[6, 0, 2, 100_003, 3, 0])].concat();
-        engine.received(&octets.into(), T, &mut host);
+        engine.received(octets.into(), T, &mut host);
         let done = actions(&mut engine);
         assert_eq!((delivered(&done).len(), &sends(&done)[0].body), (0, &Body::Error(ErrorBody::Chunk)));
         engine.drained();
@@ -191,7 +191,7 @@ fn a_flood_of_faulty_messages_ends_the_connection() {
     let nomsg = Header::new(5, 8, Body::Nomsg(Lists::default())).to_bytes();
     let mut answers = 0;
     let cause = loop {
-        engine.received(&nomsg, T, &mut host);
+        engine.received(nomsg.clone(), T, &mut host);
         let done = actions(&mut engine);
         answers += sends(&done).len();
         if let Some(cause) = closed(&done) {
@@ -205,15 +205,15 @@ fn a_flood_of_faulty_messages_ends_the_connection() {
 #[test]
 fn an_ineligible_chunk_or_a_reply_without_room_is_refused() {
     let (mut engine, mut host) = server();
-    engine.received(&call(1), T, &mut host);
+    engine.received(call(1), T, &mut host);
     let request = delivered(&actions(&mut engine))[0];
     engine.answer(request, Answer::NotEligible);
     assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
-    engine.received(&call(2), T, &mut host);
+    engine.received(call(2), T, &mut host);
     let request = delivered(&actions(&mut engine))[0];
     engine.answer(request, Answer::Reply(Payload::from(Bytes::from(vec![0; 5000]))));
     assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
-    engine.received(&call(3), T, &mut host);
+    engine.received(call(3), T, &mut host);
     engine.drained();
     let request = delivered(&actions(&mut engine))[0];
     engine.answer(request, Answer::Nothing);
@@ -228,7 +228,7 @@ fn a_long_call_must_begin_with_its_xid() {
     let read = ReadSegment { position: 0, segment: Segment { handle: 1, length: 40, offset: 0 } };
     let lists = Lists { reads: ReadList(vec![read].into()), ..Lists::default() };
     for (xid, fits) in [(7u32, true), (8, false)] {
-        engine.received(&Header::new(xid, 8, Body::Nomsg(lists.clone())).to_bytes(), T, &mut host);
+        engine.received(Header::new(xid, 8, Body::Nomsg(lists.clone())).to_bytes(), T, &mut host);
         let pulls = actions(&mut engine);
         let request =
             pulls.iter().find_map(|a| if let Action::Pull { request, .. } = a { Some(*request) } else { None });
@@ -249,11 +249,11 @@ fn unreasonable_chunks_are_not_pulled() {
         let read = ReadSegment { position: 24, segment: Segment { handle: 1, length, offset: 0 } };
         message(9, 8, Lists { reads: ReadList(vec![read].into()), ..Lists::default() }, 0)
     };
-    engine.received(&at((4 << 20) + 1), T, &mut host);
+    engine.received(at((4 << 20) + 1), T, &mut host);
     let after = actions(&mut engine);
     assert!(!after.iter().any(|action| matches!(action, Action::Pull { .. })));
     assert_eq!(sends(&after)[0].body, Body::Error(ErrorBody::Chunk));
-    engine.received(&at(4 << 20), T, &mut host);
+    engine.received(at(4 << 20), T, &mut host);
     assert!(actions(&mut engine).iter().any(|action| matches!(action, Action::Pull { .. })), "at the limit");
 }
 
@@ -264,7 +264,7 @@ fn a_reply_invalidates_a_handle_of_its_call_only_where_both_allow_it() {
     let asked = message(1, 8, Lists { writes: WriteList(vec![write].into()), ..Lists::default() }, 0);
     for (peer, expected) in [(PEER, Some(77)), (PrivateData { remote_invalidation: false, ..PEER }, None)] {
         let mut engine = Connection::new(Config::server(), Some(&peer));
-        engine.received(&asked, T, &mut Handles::default());
+        engine.received(asked.clone(), T, &mut Handles::default());
         let request = delivered(&actions(&mut engine))[0];
         engine.answer(request, Answer::Reply(Payload::from(Bytes::from(words(&[1, 1, 0, 0, 0, 0])))));
         let sent = actions(&mut engine);
@@ -281,7 +281,7 @@ fn a_reply_waits_for_the_fence() {
     let sent = start(&mut engine, &mut host, 1, 7);
     let chunk = header_of(sent.last().unwrap()).body.lists().unwrap().writes.chunks()[0].filled(3).unwrap();
     engine.received(
-        &message(7, 8, Lists { writes: WriteList(vec![chunk].into()), ..Lists::default() }, 1),
+        message(7, 8, Lists { writes: WriteList(vec![chunk].into()), ..Lists::default() }, 1),
         T,
         &mut host,
     );
@@ -300,17 +300,17 @@ fn a_reply_waits_for_the_fence() {
 fn memory_that_the_peer_gives_up_early_ends_no_call() {
     let (mut engine, mut host) = client();
     start(&mut engine, &mut host, 1, 1);
-    engine.received(&reply(1, 8), T, &mut host);
+    engine.received(reply(1, 8), T, &mut host);
     engine.fenced(ExposureId(0));
     start(&mut engine, &mut host, 2, 2);
     start(&mut engine, &mut host, 3, 3);
     engine.fenced(ExposureId(2));
     assert!(actions(&mut engine).is_empty(), "the call is still unanswered");
-    engine.received(&reply(2, 8), T, &mut host);
+    engine.received(reply(2, 8), T, &mut host);
     assert!(matches!(actions(&mut engine)[..], [Action::Invalidate { exposure: ExposureId(1), handle: 1001 }]));
     engine.fenced(ExposureId(1));
     assert!(matches!(actions(&mut engine)[..], [Action::Complete { call: CallId(2), .. }]));
-    engine.received(&reply(3, 8), T, &mut host);
+    engine.received(reply(3, 8), T, &mut host);
     assert!(matches!(actions(&mut engine)[..], [Action::Complete { call: CallId(3), .. }]));
 }
 
@@ -321,7 +321,7 @@ fn an_error_ends_its_call() {
         let (mut engine, mut host) = client();
         start(&mut engine, &mut host, 1, 7);
         let version = if error == ErrorBody::Chunk { 1 } else { 2 };
-        engine.received(&Header { xid: 7, version, credit: 3, body: Body::Error(error) }.to_bytes(), T, &mut host);
+        engine.received(Header { xid: 7, version, credit: 3, body: Body::Error(error) }.to_bytes(), T, &mut host);
         engine.fenced(ExposureId(0));
         let after = actions(&mut engine);
         assert!(
@@ -349,7 +349,7 @@ fn what_answers_nothing_is_dropped() {
     ];
     for octets in strange {
         let before = engine.stats().receives;
-        engine.received(&octets, T, &mut host);
+        engine.received(octets, T, &mut host);
         assert!(sends(&actions(&mut engine)).is_empty(), "requesters answer nothing");
         assert_eq!(engine.stats().receives, before, "the receive is replaced");
     }
@@ -365,11 +365,11 @@ fn calls_wait_for_credits_and_one_is_kept_back() {
     for id in 2..=6 {
         assert_eq!(sent(&start(&mut engine, &mut host, id, id as u32)), 0, "one credit before the first reply");
     }
-    engine.received(&reply(1, 3), T, &mut host);
+    engine.received(reply(1, 3), T, &mut host);
     assert_eq!(sent(&actions(&mut engine)), 2, "three granted, one kept");
-    engine.received(&reply(2, 0), T, &mut host);
+    engine.received(reply(2, 0), T, &mut host);
     assert_eq!(sent(&actions(&mut engine)), 0, "a grant of nothing counts as one, and one is under way");
-    engine.received(&reply(3, u32::MAX), T, &mut host);
+    engine.received(reply(3, u32::MAX), T, &mut host);
     assert_eq!(sent(&actions(&mut engine)), 3);
     assert_eq!(engine.stats().unanswered, 3);
 }
@@ -387,7 +387,7 @@ fn a_cancelled_call_gives_its_memory_back_and_keeps_its_credit() {
     assert_eq!(engine.stats().unanswered, 1);
     let refused = engine.call(Call::new(CallId(2), 7, Payload::new()), T, &mut host);
     assert!(refused.is_err(), "its XID is still in use");
-    engine.received(&reply(7, 8), T, &mut host);
+    engine.received(reply(7, 8), T, &mut host);
     assert_eq!(engine.stats().unanswered, 0);
     assert!(actions(&mut engine).is_empty());
 }
@@ -396,7 +396,7 @@ fn a_cancelled_call_gives_its_memory_back_and_keeps_its_credit() {
 fn a_forgotten_call_keeps_its_memory_until_the_deadline() {
     let (mut engine, mut host) = client();
     start(&mut engine, &mut host, 2, 2);
-    engine.received(&reply(2, 8), T, &mut host);
+    engine.received(reply(2, 8), T, &mut host);
     engine.fenced(ExposureId(0));
     start(&mut engine, &mut host, 1, 7);
     actions(&mut engine);
@@ -409,7 +409,7 @@ fn a_forgotten_call_keeps_its_memory_until_the_deadline() {
         assert!(asks < deadline);
         engine.wake(asks, &mut host);
         assert_eq!(sends(&actions(&mut engine)).len(), 1);
-        engine.received(&reply(host.last_xid(), 8), asks, &mut host);
+        engine.received(reply(host.last_xid(), 8), asks, &mut host);
         assert!(matches!(actions(&mut engine)[..], [Action::Alive]));
     }
     assert_eq!(engine.next_wake(), Some(deadline));
@@ -422,7 +422,7 @@ fn a_forgotten_call_keeps_its_memory_until_the_deadline() {
     let (mut engine, mut host) = client();
     start(&mut engine, &mut host, 1, 7);
     engine.forget(CallId(1), 7, T);
-    engine.received(&reply(7, 8), T, &mut host);
+    engine.received(reply(7, 8), T, &mut host);
     engine.fenced(ExposureId(0));
     assert!(matches!(actions(&mut engine).last(), Some(Action::Released { call: CallId(1) })), "its reply ends it too");
 }
@@ -432,7 +432,7 @@ fn a_forgotten_call_keeps_its_memory_until_the_deadline() {
 fn a_silent_peer_is_probed_and_then_given_up() {
     let (mut engine, mut host) = client();
     start(&mut engine, &mut host, 1, 1);
-    engine.received(&reply(1, 2), T, &mut host);
+    engine.received(reply(1, 2), T, &mut host);
     engine.fenced(ExposureId(0));
     assert_eq!(engine.next_wake(), None, "a peer that owes nothing may be silent");
     start(&mut engine, &mut host, 2, 2);
@@ -442,7 +442,7 @@ fn a_silent_peer_is_probed_and_then_given_up() {
     engine.wake(limit, &mut host);
     let after = actions(&mut engine);
     assert!(matches!(&after.last(), Some(Action::Send { about, .. }) if about.kind == MessageKind::Probe), "{after:?}");
-    engine.received(&reply(host.last_xid(), 2), limit, &mut host);
+    engine.received(reply(host.last_xid(), 2), limit, &mut host);
     assert!(matches!(actions(&mut engine)[..], [Action::Alive]), "answered: wait on");
     engine.wake(limit + SILENCE_LIMIT, &mut host);
     assert_eq!(sends(&actions(&mut engine)).len(), 1);
@@ -459,13 +459,13 @@ fn without_a_credit_to_ask_with_a_silent_server_has_longer() {
     for (grants, under_way) in [([1, 1], 1), ([8, 2], 6)] {
         let (mut engine, mut host) = client();
         start(&mut engine, &mut host, 1, 1);
-        engine.received(&reply(1, grants[0]), T, &mut host);
+        engine.received(reply(1, grants[0]), T, &mut host);
         engine.fenced(ExposureId(0));
         for xid in 2..=8 {
             start(&mut engine, &mut host, u64::from(xid), xid);
         }
         if under_way > 1 {
-            engine.received(&reply(2, grants[1]), T, &mut host);
+            engine.received(reply(2, grants[1]), T, &mut host);
         }
         actions(&mut engine);
         assert_eq!(engine.stats().unanswered, under_way);
@@ -497,20 +497,20 @@ fn the_reverse_direction_has_credits_and_xids_of_its_own_and_no_chunks() {
     let mut host = Handles::default();
     assert!(matches!(actions(&mut engine)[..], [Action::PostReceives { count: 1 }]));
     start(&mut engine, &mut host, 1, 7);
-    engine.received(&call(7), T, &mut host);
+    engine.received(call(7), T, &mut host);
     let request = delivered(&actions(&mut engine))[0];
-    engine.received(&reply(7, 4), T, &mut host);
+    engine.received(reply(7, 4), T, &mut host);
     engine.fenced(ExposureId(0));
     assert!(matches!(actions(&mut engine).last(), Some(Action::Complete { .. })), "same XID, another RPC");
     let more: Vec<_> = (2..7).flat_map(|id| start(&mut engine, &mut host, id, 20 + id as u32)).collect();
     assert_eq!(sends(&more).len(), 3, "four are granted and one is kept back, whatever comes the other way");
-    engine.received(&call(9), T, &mut host);
+    engine.received(call(9), T, &mut host);
     assert_eq!(delivered(&actions(&mut engine)).len(), 1, "as is the second that was granted to the peer");
     engine.answer(request, Answer::Reply(Payload::from(Bytes::from(words(&[7, 1, 0, 0, 0, 0])))));
     assert_eq!(sends(&actions(&mut engine))[0].credit, 2);
     let write = WriteChunk(vec![Segment { handle: 77, length: 100, offset: 0 }].into());
     engine.received(
-        &message(8, 2, Lists { writes: WriteList(vec![write].into()), ..Lists::default() }, 0),
+        message(8, 2, Lists { writes: WriteList(vec![write].into()), ..Lists::default() }, 0),
         T,
         &mut host,
     );
@@ -521,7 +521,7 @@ fn the_reverse_direction_has_credits_and_xids_of_its_own_and_no_chunks() {
 fn calls_back(calls_between_answers: u32) -> (Connection, Handles, rpcrdma_engine::RequestId) {
     let config = Config { credits_granted: 8, credits_wanted: 8, calls_between_answers, ..Config::server() };
     let (mut engine, mut host) = (Connection::new(config, Some(&PEER)), Handles::default());
-    engine.received(&call(1), T, &mut host);
+    engine.received(call(1), T, &mut host);
     let request = delivered(&actions(&mut engine))[0];
     (engine, host, request)
 }
@@ -542,7 +542,7 @@ fn calls_wait_for_an_answer_of_ours_where_the_peer_needs_one() {
     };
     for xid in 100..103 {
         assert_eq!(begin(&mut engine, &mut host, xid), 1);
-        engine.received(&reply(xid, 32), T, &mut host);
+        engine.received(reply(xid, 32), T, &mut host);
         assert!(sends(&actions(&mut engine)).is_empty());
     }
     assert_eq!((begin(&mut engine, &mut host, 103), begin(&mut engine, &mut host, 104)), (0, 0), "one past the limit");
@@ -554,7 +554,7 @@ fn calls_wait_for_an_answer_of_ours_where_the_peer_needs_one() {
     assert_eq!(sent, [1, 103, 104], "the answer first");
     assert_eq!(begin(&mut engine, &mut host, 105), 1);
     assert_eq!(begin(&mut engine, &mut host, 106), 0, "three again");
-    engine.received(&reply(103, 32), T, &mut host);
+    engine.received(reply(103, 32), T, &mut host);
     engine.wake(T + SILENCE_LIMIT, &mut host);
     engine.wake(T + SILENCE_LIMIT + PROBE_TIMEOUT, &mut host);
     let after = actions(&mut engine);
@@ -566,7 +566,7 @@ fn calls_wait_for_an_answer_of_ours_where_the_peer_needs_one() {
 fn a_name_that_has_ended_is_no_other_call() {
     let (mut engine, mut host) = client();
     start(&mut engine, &mut host, 1, 7);
-    engine.received(&reply(7, 8), T, &mut host);
+    engine.received(reply(7, 8), T, &mut host);
     engine.fenced(ExposureId(0));
     actions(&mut engine);
     start(&mut engine, &mut host, 2, 7);
@@ -590,7 +590,7 @@ fn the_deadline_of_a_forgotten_call_is_not_the_next_calls() {
     let (mut engine, mut host) = client();
     start(&mut engine, &mut host, 1, 7);
     engine.forget(CallId(1), 7, T);
-    engine.received(&reply(7, 8), T, &mut host);
+    engine.received(reply(7, 8), T, &mut host);
     engine.fenced(ExposureId(0));
     assert!(matches!(actions(&mut engine)[..], [Action::Invalidate { .. }, Action::Released { call: CallId(1) }]));
     start(&mut engine, &mut host, 2, 7);
@@ -610,7 +610,7 @@ fn the_deadline_of_a_forgotten_call_is_not_the_next_calls() {
 fn a_new_call_does_not_overtake_those_that_wait() {
     let (mut engine, mut host, request) = calls_back(1);
     call_back(&mut engine, &mut host, 100);
-    engine.received(&reply(100, 32), T, &mut host);
+    engine.received(reply(100, 32), T, &mut host);
     call_back(&mut engine, &mut host, 101);
     assert_eq!(sends(&actions(&mut engine)).len(), 1, "100 alone");
     engine.answer(request, Answer::Reply(Payload::from(Bytes::from(words(&[1, 1, 0, 0, 0, 0])))));
@@ -626,7 +626,7 @@ fn a_long_call_that_has_a_reply_chunk_only_is_answered() {
     let (mut engine, mut host) = server();
     let reply = Some(WriteChunk(vec![Segment { handle: 77, length: 100, offset: 0 }].into()));
     let header = Header::new(7, 2, Body::Nomsg(Lists { reply, ..Lists::default() }));
-    engine.received(&header.to_bytes(), T, &mut host);
+    engine.received(header.to_bytes(), T, &mut host);
     assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
 }
 
@@ -648,7 +648,7 @@ proptest! {
                 message[at..at + 4].copy_from_slice(&word.to_be_bytes());
             }
             let message = if arbitrary { octets } else { message };
-            engine.received(&message.into(), T, &mut host);
+            engine.received(message.into(), T, &mut host);
             for action in actions(&mut engine) {
                 match action {
                     Action::Deliver { request, .. } => engine.answer(request, Answer::Nothing),

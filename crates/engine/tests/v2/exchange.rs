@@ -90,11 +90,11 @@ fn a_property_that_fits_no_message_goes_in_pieces_and_is_joined() {
     let mut known = [0, 0];
     for _ in 0..50 {
         for message in to_server.drain(..) {
-            server.engine.received(&message, server.now, &mut server.host);
+            server.engine.received(message, server.now, &mut server.host);
         }
         known[1] += count_properties(&mut server, &mut to_client);
         for message in to_client.drain(..) {
-            client.engine.received(&message, client.now, &mut client.host);
+            client.engine.received(message, client.now, &mut client.host);
         }
         known[0] += count_properties(&mut client, &mut to_server);
     }

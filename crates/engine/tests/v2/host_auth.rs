@@ -117,7 +117,7 @@ fn a_peer_that_stays_silent_is_up_to_the_policy() {
         let mut server = Endpoint::new(with(Config::server(), 3, 0, lenient), None);
         let header = rpcrdma_wire::v1::Header::new(5, 8, rpcrdma_wire::v1::Body::Msg(Lists::default())).to_bytes();
         let mut host = Handles::default();
-        server.received(&[header.to_vec(), call(5)].concat().into(), T, &mut host);
+        server.received([header.to_vec(), call(5)].concat().into(), T, &mut host);
         let delivered = std::iter::from_fn(|| server.poll()).any(|action| matches!(action, Action::Deliver { .. }));
         assert_eq!(delivered, lenient);
     }

@@ -98,7 +98,7 @@ fn play(config: Config, shots: &[Shot], decent: bool) {
     if decent {
         let header = Header::connprop(0x55, Credits::new(32, 32), false, PropertySet::default());
         posted -= 1;
-        engine.received(&header.to_bytes(), now, &mut host);
+        engine.received(header.to_bytes(), now, &mut host);
     }
     for (turn, shot) in shots.iter().enumerate() {
         if turn % 3 == 0 && !closed {
@@ -112,7 +112,7 @@ fn play(config: Config, shots: &[Shot], decent: bool) {
             break;
         }
         posted -= 1;
-        engine.received(&shot.octets().into(), now, &mut host);
+        engine.received(shot.octets().into(), now, &mut host);
         loop {
             while let Some(action) = engine.poll() {
                 match action {
@@ -177,7 +177,7 @@ proptest! {
         let mut engine = Endpoint::new(Config { versions: Versions::Auto, ..config }, None);
         engine.start(T, &mut host);
         for message in messages {
-            engine.received(&message.into(), T, &mut host);
+            engine.received(message.into(), T, &mut host);
             while engine.poll().is_some() {}
         }
     }

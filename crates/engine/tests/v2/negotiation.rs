@@ -50,7 +50,7 @@ impl End {
     }
 
     fn hear(&mut self, message: impl Into<Bytes>) -> Done {
-        self.engine.received(&message.into(), self.now, &mut self.host);
+        self.engine.received(message.into(), self.now, &mut self.host);
         self.take()
     }
 
@@ -263,7 +263,7 @@ fn a_peer_that_takes_no_refusals_loses_the_connection() {
     let mut server = End::new(Config::server(), Versions::Auto);
     let mut closed = None;
     for xid in 0..100 {
-        server.engine.received(&words(&[xid, 3, 8, 0]).into(), server.now, &mut server.host);
+        server.engine.received(words(&[xid, 3, 8, 0]).into(), server.now, &mut server.host);
         while let Some(action) = server.engine.poll() {
             if let Action::Close(cause) = action {
                 closed = Some(cause);

@@ -87,7 +87,7 @@ impl Peer {
     }
 
     pub fn hear_bytes(&mut self, octets: Vec<u8>) -> Done {
-        self.engine.received(&octets.into(), self.now, &mut self.host);
+        self.engine.received(octets.into(), self.now, &mut self.host);
         self.take()
     }
 

@@ -266,7 +266,7 @@ fn a_reply_is_not_given_out_while_its_memory_may_be_reached() {
     let writes = done.sent[0].0.body.chunks().unwrap().lists.writes.chunks()[0].filled(80_000).unwrap();
     let lists = Lists { writes: rpcrdma_wire::v2::WriteList(vec![writes].into()), ..Lists::default() };
     let octets = [msg(1, true, false, lists).to_bytes().to_vec(), reply(1)].concat();
-    client.engine.received(&octets.into(), client.now, &mut client.host);
+    client.engine.received(octets.into(), client.now, &mut client.host);
     let ended = |client: &mut Peer| {
         let (mut exposure, mut completed) = (None, 0);
         while let Some(action) = client.engine.poll() {

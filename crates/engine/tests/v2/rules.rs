@@ -358,7 +358,7 @@ fn answers_that_are_not_taken_end_the_connection() {
     for xid in 1..2000 {
         let word = Credits::new(8, 32);
         let header = Header { credits: word, ..msg(xid, false, false, reads(&[(2, 8)])) };
-        server.engine.received(&[header.to_bytes().to_vec(), call(xid)].concat().into(), server.now, &mut server.host);
+        server.engine.received([header.to_bytes().to_vec(), call(xid)].concat().into(), server.now, &mut server.host);
         while let Some(action) = server.engine.poll() {
             if let Action::Close(cause) = action {
                 closed = Some(cause);
@@ -582,7 +582,7 @@ impl Joined {
                         if signaled {
                             end.engine.drained();
                         }
-                        other.engine.received(&octets.concat().into(), other.now, &mut other.host);
+                        other.engine.received(octets.concat().into(), other.now, &mut other.host);
                     }
                     Action::Deliver { request, xid, .. } => {
                         let mut octets = reply(xid);

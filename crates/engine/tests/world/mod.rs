@@ -517,7 +517,7 @@ impl World {
         if let Some(one) = &mut self.one {
             one[at].hears(&octets);
         }
-        end.engine.received(&octets, self.now, &mut end.memory);
+        end.engine.received(octets, self.now, &mut end.memory);
         self.act(at);
     }
 

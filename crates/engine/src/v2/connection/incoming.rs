@@ -16,7 +16,7 @@ use crate::{
         sequence::Step,
     },
 };
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use rpcrdma_wire::v2::{
     Body, Discard, Extensions, Header, HeaderType, Judgement, NoExtensions, OtherProperty, Place, Prefix, PropertySet,
     Receiver, ReverseSupport, Role, VERSION, judge_after,
@@ -27,13 +27,13 @@ const MAX_UNSUPPORTED: usize = 64;
 
 impl Connection {
     /// Handles a message. Returns whether it is a call that was accepted.
-    pub(super) fn take(&mut self, message: &Bytes) -> bool {
+    pub(super) fn take(&mut self, mut message: Bytes) -> bool {
         self.only_grants = false;
-        let Ok(prefix) = Prefix::decode(message) else {
+        let Ok(prefix) = Prefix::decode(&message) else {
             self.discarded += 1;
             return false;
         };
-        let bare_grant = prefix.is_grant(message);
+        let bare_grant = prefix.is_grant(&message);
         if prefix.version == VERSION {
             self.only_grants = bare_grant;
             // V2-6.3.2-f, V2-4.2.1.1-h
@@ -72,10 +72,10 @@ impl Connection {
             Side::Server => Role::Responder,
         };
         let receiver = Receiver { role, extensions, place: self.parts.place(&prefix) };
-        let taken = match judge_after(&prefix, &receiver, message) {
+        let taken = match judge_after(&prefix, &receiver, &message) {
             Judgement::Accept { header, payload_offset } => {
-                let payload = message.slice(payload_offset.min(message.len())..);
-                self.accepted(&prefix, header, payload)
+                message.advance(payload_offset.min(message.len()));
+                self.accepted(&prefix, header, message)
             }
             Judgement::Discard { why, .. } => {
                 self.discarded += 1;
