@@ -23,6 +23,14 @@ pub(crate) struct Layout {
     pub(crate) long: bool,
 }
 
+impl Layout {
+    /// The layout of a call that came as a whole.
+    pub(crate) fn plain(stream: Bytes) -> Self {
+        let pieces = (!stream.is_empty()).then_some(Piece::Inline(stream));
+        Self { octets: 0, sources: SmallVec::new(), pieces: few(pieces), long: false }
+    }
+}
+
 /// The call exceeds a named limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct AboveLimit;
@@ -33,8 +41,7 @@ pub(crate) struct AboveLimit;
 pub(crate) fn layout(lists: &Lists, stream: Bytes, long: bool, limits: &Limits) -> Result<Layout, AboveLimit> {
     if lists.is_empty() && !long {
         // Most calls are like this.
-        let pieces = (!stream.is_empty()).then_some(Piece::Inline(stream));
-        return Ok(Layout { octets: 0, sources: SmallVec::new(), pieces: few(pieces), long });
+        return Ok(Layout::plain(stream));
     }
     if lists.segment_count() > limits.segments {
         return Err(AboveLimit);

@@ -5,7 +5,7 @@
 //! peer has taken it. So if answers and calls together reach `most`, further calls are held until an answer is taken: a
 //! peer that does not read pins memory for no more than twice its credits.
 
-use crate::{Action, Piece, Pieces, RequestId, pull::Layout};
+use crate::{Action, Link, Piece, Pieces, RequestId, pull::Layout};
 use bytes::Bytes;
 use foldhash::HashMap;
 use rpcrdma_wire::{
@@ -26,6 +26,13 @@ pub(crate) struct Request {
     /// A handle of the call that the reply may invalidate.
     pub(crate) handle: Option<u32>,
     stage: Stage,
+}
+
+impl Request {
+    /// Whether the reply needs no chunk: the call offers none, and one Send carries these bytes of header and stream.
+    pub(crate) fn takes_inline(&self, octets: usize, link: &Link) -> bool {
+        self.writes.is_empty() && self.reply.is_none() && octets <= link.send_inline
+    }
 }
 
 #[derive(Debug)]

@@ -145,19 +145,25 @@ impl<X> Table<X> {
     /// The same for a call that is sent at once.
     pub(crate) fn insert_next(&mut self, call: Call, program: Option<(u32, u32)>, extra: X) {
         self.program = program.or(self.program);
-        self.add(call, Owner::Caller, extra);
+        self.add(call, Owner::Caller, State::Queued, extra);
+    }
+
+    /// Adds a call of the program that goes on its way as it is, with nothing exposed.
+    pub(crate) fn insert_sent(&mut self, call: Call, program: Option<(u32, u32)>, extra: X) {
+        self.program = program.or(self.program);
+        self.add(call, Owner::Caller, State::Sent, extra);
     }
 
     /// Adds a probe, which has no name and no caller, and is found by its XID.
     pub(crate) fn insert_probe(&mut self, xid: u32, message: Payload, extra: X) {
-        self.add(Call::new(CallId(u64::MAX), xid, message), Owner::Probe, extra);
+        self.add(Call::new(CallId(u64::MAX), xid, message), Owner::Probe, State::Queued, extra);
     }
 
-    fn add(&mut self, call: Call, owner: Owner, extra: X) {
+    fn add(&mut self, call: Call, owner: Owner, state: State, extra: X) {
         let (order, xid) = (self.next_order, call.xid);
         self.next_order += 1;
         let offered = Offered { items: call.items.len(), ..Offered::default() };
-        let (state, exposures) = (State::Queued, SmallVec::new());
+        let exposures = SmallVec::new();
         self.calls.insert(xid, Entry { call, order, owner, state, exposures, offered, extra });
     }
 
@@ -195,12 +201,28 @@ impl<X> Table<X> {
     /// Ends the open exposures of a call, and the call itself if it has none left.
     // V1-8.1.3-a, V2-11.1.3-b, V2-C.7-c
     pub(crate) fn fence(&mut self, xid: u32, actions: &mut VecDeque<Action>) {
-        let hash_map::Entry::Occupied(mut found) = self.calls.entry(xid) else { return };
-        for exposure in found.get_mut().exposures.iter_mut().filter(|exposure| exposure.state == Exposed::Open) {
-            exposure.state = Exposed::Closing;
-            actions.push_back(Action::Invalidate { exposure: exposure.id, handle: exposure.handle });
+        let hash_map::Entry::Occupied(found) = self.calls.entry(xid) else { return };
+        fence(found, &mut self.queue, actions);
+    }
+
+    /// The peer has answered a call: with what `end` makes of it, it ends as soon as its exposures have ended. Returns
+    /// whether the peer may answer this call, and `end` has made something of it.
+    // V2-3.1.3.4-b, V2-3.1.2-c, V1-2.2.2-a
+    pub(crate) fn answered(
+        &mut self,
+        xid: u32,
+        actions: &mut VecDeque<Action>,
+        end: impl FnOnce(&Offered) -> Option<Result<ReplyParts, CallError>>,
+    ) -> bool {
+        let hash_map::Entry::Occupied(mut found) = self.calls.entry(xid) else { return false };
+        let entry = found.get_mut();
+        if !matches!(entry.state, State::Sent) {
+            return false;
         }
-        settle(found, &mut self.queue, actions);
+        let Some(end) = end(&entry.offered) else { return false };
+        entry.state = State::Ending(end);
+        fence(found, &mut self.queue, actions);
+        true
     }
 
     /// An exposure has ended. Returns whether it belonged to this table.
@@ -295,6 +317,19 @@ impl<X> Table<X> {
     pub(crate) fn exposed(&self) -> usize {
         self.exposures.len()
     }
+}
+
+/// Ends the open exposures of a call, and the call itself if it has none left.
+fn fence<X>(
+    mut found: hash_map::OccupiedEntry<'_, u32, Entry<X>>,
+    queue: &mut VecDeque<(u64, u32)>,
+    actions: &mut VecDeque<Action>,
+) {
+    for exposure in found.get_mut().exposures.iter_mut().filter(|exposure| exposure.state == Exposed::Open) {
+        exposure.state = Exposed::Closing;
+        actions.push_back(Action::Invalidate { exposure: exposure.id, handle: exposure.handle });
+    }
+    settle(found, queue, actions);
 }
 
 /// Reports how a call ended, when none of its memory is exposed any more.

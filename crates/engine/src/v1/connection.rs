@@ -19,7 +19,7 @@ use rpcrdma_env::{Scratch, Timestamp};
 use rpcrdma_wire::{
     PrivateData,
     rpc::{Direction, direction},
-    v1::{Body, Header, Judgement, Role, judge_by},
+    v1::{Body, Header, Judgement, NO_CHUNKS_OCTETS, Plain, Role, judge_by},
 };
 use std::collections::VecDeque;
 
@@ -140,6 +140,16 @@ impl Connection {
         }
         let side = self.config.side;
         let before = self.actions.len();
+        if let Some(plain) = Plain::of(&message) {
+            // What would follow below as well, in fewer steps: most messages have no chunks.
+            message.advance(NO_CHUNKS_OCTETS);
+            if role_in(side, &message) == Role::Responder {
+                self.responder.received_plain(plain.xid, message, &mut shared!(self));
+            } else if !self.requester.received_plain(plain, message, &mut shared!(self)) {
+                self.discarded += 1;
+            }
+            return self.heard(before, now, host);
+        }
         match judge_by(|message| role(side, message), &message) {
             Judgement::Accept { header, payload_offset } => {
                 message.advance(payload_offset.min(message.len()));
@@ -155,6 +165,11 @@ impl Connection {
             Judgement::Discard(_) => self.discarded += 1,
             Judgement::Reply { xid, version, error } => self.responder.error(xid, version, error, &mut shared!(self)),
         }
+        self.heard(before, now, host);
+    }
+
+    /// Goes on after a message of the peer, since which there are the actions behind the first `before`.
+    fn heard(&mut self, before: usize, now: Timestamp, host: &mut dyn Host) {
         self.silence.heard(now, self.ledger.unanswered() > 0);
         self.send_ready(now, host);
         self.ledger.settle(&mut self.actions);
@@ -243,21 +258,31 @@ impl Connection {
 /// end has in the forward direction.
 // BIDI-8167-2.4.1-a, V1-2.2.2-a
 fn role(side: Side, message: Option<(&Header, &[u8])>) -> Role {
-    let forward = match side {
-        Side::Client => Role::Requester,
-        Side::Server => Role::Responder,
-    };
-    let Some((header, stream)) = message else { return forward };
+    let Some((header, stream)) = message else { return forward(side) };
     match &header.body {
-        Body::Msg(_) => match direction(stream) {
-            Some(Direction::Call) => Role::Responder,
-            Some(Direction::Reply) => Role::Requester,
-            None => forward,
-        },
+        Body::Msg(_) => role_in(side, stream),
         // A Reply chunk alone does not show the direction. We are a server, and servers offer none in the reverse
         // direction, so this is a long call without its Position Zero chunk, and gets an ERR_CHUNK.
         Body::Nomsg(lists) if !lists.reads.is_empty() => Role::Responder,
         Body::Error(_) => Role::Requester,
-        _ => forward,
+        _ => forward(side),
+    }
+}
+
+/// The half for which a message with this stream is.
+// BIDI-8167-2.4.1-a
+fn role_in(side: Side, stream: &[u8]) -> Role {
+    match direction(stream) {
+        Some(Direction::Call) => Role::Responder,
+        Some(Direction::Reply) => Role::Requester,
+        None => forward(side),
+    }
+}
+
+/// The half that this end has in the forward direction.
+fn forward(side: Side) -> Role {
+    match side {
+        Side::Client => Role::Requester,
+        Side::Server => Role::Responder,
     }
 }

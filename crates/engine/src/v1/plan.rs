@@ -15,13 +15,11 @@ use smallvec::SmallVec;
 /// Plans a call. The plan of a call that goes inline as a whole takes the message out of it; other plans share it.
 // V1-4.5.4-a, V1-6.2-a
 pub(crate) fn plan(config: &Config, link: &Link, call: &mut Call) -> Result<CallPlan, CallRefused> {
-    let Call { message, reply_max, items, .. } = call;
-    if reply_max.saturating_add(NO_CHUNKS_OCTETS) <= link.receive_inline
-        && message.len().saturating_add(NO_CHUNKS_OCTETS) <= link.send_inline
-    {
-        // Most calls are like this: the rest of this file would find the same.
-        return Ok(CallPlan { inline: whole(std::mem::take(message)), ..CallPlan::default() });
+    if goes_inline(link, call) {
+        // The rest of this file would find the same.
+        return Ok(CallPlan { inline: whole(std::mem::take(&mut call.message)), ..CallPlan::default() });
     }
+    let Call { message, reply_max, items, .. } = call;
     let (writes, reply) = plan_reply(link, *reply_max, items);
     let mut plan = CallPlan { writes, reply, ..CallPlan::default() };
     plan_call(link, message, &mut plan);
@@ -40,6 +38,13 @@ pub(crate) fn plan(config: &Config, link: &Link, call: &mut Call) -> Result<Call
         }
         _ => Ok(plan),
     }
+}
+
+/// Whether a call needs no chunks, neither for itself nor for its reply.
+// V1-4.3.2.3-a
+pub(crate) fn goes_inline(link: &Link, call: &Call) -> bool {
+    call.reply_max.saturating_add(NO_CHUNKS_OCTETS) <= link.receive_inline
+        && call.message.len().saturating_add(NO_CHUNKS_OCTETS) <= link.send_inline
 }
 
 /// Offers nothing if the largest reply fits a Send; Write chunks if it has eligible results; and a Reply chunk if the

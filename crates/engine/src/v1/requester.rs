@@ -2,19 +2,22 @@
 //!
 //! Owns the table of calls. A mistake of the peer fails the call that it concerns.
 
-use super::{ledger::Ledger, plan::plan};
+use super::{
+    ledger::Ledger,
+    plan::{goes_inline, plan},
+};
 use crate::{
     Action, Call, CallError, CallId, CallRefused, Config, ExposeError, ExposureId, Host, Link, MessageKind, Sent,
     config::MAX_CREDITS,
-    plan::{CallPlan, gathered},
+    plan::{CallPlan, gathered, whole},
     silence::{Means, program},
     table::{Owner, State, Table},
 };
 use bytes::Bytes;
-use rpcrdma_env::{Scratch, Timestamp};
+use rpcrdma_env::{Scratch, Slices, Timestamp};
 use rpcrdma_wire::{
     rpc::null_call,
-    v1::{Body, ErrorBody, Header},
+    v1::{Body, ErrorBody, Header, Lists, NO_CHUNKS_OCTETS, Plain},
 };
 use rpcrdma_xdr::Payload;
 use std::collections::VecDeque;
@@ -55,8 +58,19 @@ impl Requester {
             return Err(CallRefused::XidInUse { xid: call.xid });
         }
         let program = program(&call.message);
+        let at_once = at_once && self.table.queued() == 0 && self.may_start(shared);
+        if at_once && goes_inline(shared.link, &call) {
+            // What would follow below as well, in fewer steps: most calls are like this.
+            let (xid, inline) = (call.xid, whole(std::mem::take(&mut call.message)));
+            self.table.insert_sent(call, program, None);
+            let credit = wanted(shared.config);
+            let head =
+                shared.scratch.write(NO_CHUNKS_OCTETS, |out| out.extend_from_slice(&Plain { xid, credit }.octets()));
+            post(head, inline, Sent { xid, credit, ..CALL }, shared);
+            return Ok(true);
+        }
         let plan = plan(shared.config, shared.link, &mut call)?;
-        if !at_once || self.table.queued() > 0 || !self.may_start(shared) {
+        if !at_once {
             self.table.insert(call, program, Some(plan.into()));
             return Ok(false);
         }
@@ -119,14 +133,12 @@ impl Requester {
         let about = Sent {
             kind: if entry.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call },
             xid,
-            // V1-3.3.1-b, V1-3.3.1-f, V1-4.2.3-a
-            credit: shared.config.credits_wanted.min(MAX_CREDITS),
-            inline_bytes: 0,
+            credit: wanted(shared.config),
             placed_bytes,
             read_chunks: plan.reads.len() + usize::from(plan.zero.is_some()),
             write_chunks: lists.writes.chunks().len(),
             reply_chunk: lists.reply.is_some(),
-            invalidates: None,
+            ..CALL
         };
         // V1-3.5.3-b, V1-4.2.4-c, IE-3.6.1-b
         let body = if plan.zero.is_some() { Body::Nomsg(lists) } else { Body::Msg(lists) };
@@ -137,11 +149,7 @@ impl Requester {
         }
         // From here on, the exposures and the Send own the bytes.
         entry.call.message = Payload::new();
-        let octets = gathered(head, plan.inline, shared.config.max_gather);
-        let about = Sent { inline_bytes: octets.iter().map(Bytes::len).sum(), ..about };
-        // V1-3.3.1-i
-        shared.ledger.sending(shared.actions);
-        shared.actions.push_back(Action::Send { octets, invalidate: None, signaled: false, about });
+        post(head, plan.inline, about, shared);
         true
     }
 
@@ -170,25 +178,35 @@ impl Requester {
 
     /// Handles a message for this half. Returns whether it answered a call.
     pub(crate) fn received(&mut self, header: &Header, stream: Bytes, shared: &mut Shared<'_>) -> bool {
-        let xid = header.xid;
         // V1-4.2.1-b, V1-2.2.2-a
-        let Some(entry) = self.table.sent(xid) else { return false };
-        let end = match &header.body {
-            Body::Msg(lists) => entry.offered.short(lists, stream).map_err(CallError::from),
-            Body::Nomsg(lists) => entry.offered.long(lists).map_err(CallError::from),
+        let answered = self.table.answered(header.xid, shared.actions, |offered| match &header.body {
+            Body::Msg(lists) => Some(offered.short(lists, stream).map_err(CallError::from)),
+            Body::Nomsg(lists) => Some(offered.long(lists).map_err(CallError::from)),
             // V1-4.5-g
-            Body::Error(error) => Err(CallError::Remote(*error)),
-            _ => return false,
-        };
+            Body::Error(error) => Some(Err(CallError::Remote(*error))),
+            _ => None,
+        });
         // A peer that sends an ERR_VERS speaks another version, in which credits have another meaning.
-        if !matches!(end, Err(CallError::Remote(ErrorBody::Version { .. }))) {
+        let grants = !matches!(header.body, Body::Error(ErrorBody::Version { .. }));
+        self.heard(answered, Some(header.credit).filter(|_| grants), shared)
+    }
+
+    /// The same for a message without chunks.
+    pub(crate) fn received_plain(&mut self, plain: Plain, stream: Bytes, shared: &mut Shared<'_>) -> bool {
+        let answered = self.table.answered(plain.xid, shared.actions, |offered| {
+            Some(offered.short(&Lists::default(), stream).map_err(CallError::from))
+        });
+        self.heard(answered, Some(plain.credit), shared)
+    }
+
+    /// Keeps what the peer grants with the answer to a call.
+    fn heard(&mut self, answered: bool, credit: Option<u32>, shared: &mut Shared<'_>) -> bool {
+        if answered {
             // V1-3.3.1-b, V1-3.3.1-g
-            self.granted = Some(header.credit.clamp(1, MAX_CREDITS));
+            self.granted = credit.map(|credit| credit.clamp(1, MAX_CREDITS)).or(self.granted);
+            shared.ledger.answered();
         }
-        entry.state = State::Ending(end);
-        shared.ledger.answered();
-        self.table.fence(xid, shared.actions);
-        true
+        answered
     }
 
     /// An exposure has ended.
@@ -230,6 +248,34 @@ impl Requester {
     pub(crate) fn exposed(&self) -> usize {
         self.table.exposed()
     }
+}
+
+/// A call without chunks and credits.
+const CALL: Sent = Sent {
+    kind: MessageKind::Call,
+    xid: 0,
+    credit: 0,
+    inline_bytes: 0,
+    placed_bytes: 0,
+    read_chunks: 0,
+    write_chunks: 0,
+    reply_chunk: false,
+    invalidates: None,
+};
+
+/// The credits that each call asks for.
+// V1-3.3.1-b, V1-3.3.1-f, V1-4.2.3-a
+fn wanted(config: &Config) -> u32 {
+    config.credits_wanted.min(MAX_CREDITS)
+}
+
+/// Sends a call.
+fn post(head: Bytes, inline: Slices, about: Sent, shared: &mut Shared<'_>) {
+    let octets = gathered(head, inline, shared.config.max_gather);
+    let about = Sent { inline_bytes: octets.iter().map(Bytes::len).sum(), ..about };
+    // V1-3.3.1-i
+    shared.ledger.sending(shared.actions);
+    shared.actions.push_back(Action::Send { octets, invalidate: None, signaled: false, about });
 }
 
 /// Whether the peer has a receive for another call of ours, if it posts them only when it gets an answer.

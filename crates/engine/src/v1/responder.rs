@@ -9,13 +9,13 @@ use crate::{
     Action, Answer, CloseCause, MessageKind, PeerFault, RequestId, Sent, Side,
     answer::{AnswerPlan, Carrier, plan},
     config::MAX_CREDITS,
-    plan::gathered,
-    pull::layout,
+    plan::{gathered, whole},
+    pull::{Layout, layout},
     requests::{Pulled, Request, Requests},
 };
 use bytes::Bytes;
 use rpcrdma_env::Slices;
-use rpcrdma_wire::v1::{Body, ErrorBody, FIXED_OCTETS, Header, Lists, VERSION, WriteChunk};
+use rpcrdma_wire::v1::{Body, ErrorBody, FIXED_OCTETS, Header, Lists, NO_CHUNKS_OCTETS, Plain, VERSION, WriteChunk};
 use smallvec::smallvec;
 
 /// The most answers to faulty messages whose Sends are not done, in addition to the peer's credits.
@@ -27,14 +27,29 @@ pub(crate) struct Responder {
 }
 
 impl Responder {
-    /// A call that was judged well-formed.
-    pub(crate) fn received(&mut self, header: Header, stream: Bytes, shared: &mut Shared<'_>) {
+    /// Whether a call of the peer may come now. If the peer has no credit left, the connection closes.
+    fn may_come(&self, shared: &mut Shared<'_>) -> bool {
         if shared.config.credits_granted == 0 {
-            return;
+            return false;
         }
         // V1-3.3.1-c
-        if self.requests.len() >= shared.ledger.granted() as usize {
+        let may = self.requests.len() < shared.ledger.granted() as usize;
+        if !may {
             shared.actions.push_back(Action::Close(CloseCause::Peer(PeerFault::CreditsOverrun)));
+        }
+        may
+    }
+
+    /// A well-formed call without chunks.
+    pub(crate) fn received_plain(&mut self, xid: u32, stream: Bytes, shared: &mut Shared<'_>) {
+        if self.may_come(shared) {
+            self.requests.insert(xid, Lists::default(), None, Layout::plain(stream), most(shared), shared.actions);
+        }
+    }
+
+    /// A call that was judged well-formed.
+    pub(crate) fn received(&mut self, header: Header, stream: Bytes, shared: &mut Shared<'_>) {
+        if !self.may_come(shared) {
             return;
         }
         let xid = header.xid;
@@ -69,6 +84,15 @@ impl Responder {
     pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, shared: &mut Shared<'_>) {
         let Some(request) = self.requests.take(id) else { return };
         let payload = match answer {
+            Answer::Reply(payload) if request.takes_inline(payload.len() + NO_CHUNKS_OCTETS, shared.link) => {
+                // What would follow below as well, in fewer steps: most replies are like this.
+                let (xid, credit) = (request.xid, grant(shared));
+                let plain = Plain { xid, credit }.octets();
+                let header = shared.scratch.write(NO_CHUNKS_OCTETS, |out| out.extend_from_slice(&plain));
+                let invalidates = invalidated(&request, shared);
+                self.post(header, whole(payload), Sent { xid, credit, invalidates, ..REPLY }, shared);
+                return self.admit(shared);
+            }
             Answer::Reply(payload) => payload,
             // V1-6.1-c, V1-6.1-d, V1-4.5.3-b
             Answer::NotEligible | Answer::Unreadable => {
@@ -96,16 +120,13 @@ impl Responder {
     fn reply(&mut self, request: &Request, plan: AnswerPlan, shared: &mut Shared<'_>) {
         let credit = grant(shared);
         let about = Sent {
-            kind: MessageKind::Reply,
             xid: request.xid,
             credit,
-            inline_bytes: 0,
             placed_bytes: plan.placed,
-            read_chunks: 0,
             write_chunks: plan.lists.writes.chunks().len(),
             reply_chunk: plan.inline.is_none(),
-            // CM-8797-4-e
-            invalidates: request.handle.filter(|_| shared.link.send_invalidates),
+            invalidates: invalidated(request, shared),
+            ..REPLY
         };
         // V1-3.5.2-b, V1-2.3.2-c
         for write in plan.writes {
@@ -117,6 +138,11 @@ impl Responder {
         };
         let header = Header::new(request.xid, credit, body);
         let header = shared.scratch.write(header.encoded_len(), |out| header.encode(out));
+        self.post(header, inline, about, shared);
+    }
+
+    /// Sends a reply.
+    fn post(&mut self, header: Bytes, inline: Slices, about: Sent, shared: &mut Shared<'_>) {
         let octets = gathered(header, inline, shared.config.max_gather);
         let about = Sent { inline_bytes: octets.iter().map(Bytes::len).sum(), ..about };
         // V1-2.3.2-d, V2-3.2.2.5-a, V2-4.3.5.1-b
@@ -167,6 +193,25 @@ impl Responder {
     pub(crate) fn executing(&self) -> usize {
         self.requests.len()
     }
+}
+
+/// A reply without chunks and credits.
+const REPLY: Sent = Sent {
+    kind: MessageKind::Reply,
+    xid: 0,
+    credit: 0,
+    inline_bytes: 0,
+    placed_bytes: 0,
+    read_chunks: 0,
+    write_chunks: 0,
+    reply_chunk: false,
+    invalidates: None,
+};
+
+/// The handle of the peer that the reply to a call invalidates.
+// CM-8797-4-e
+fn invalidated(request: &Request, shared: &Shared<'_>) -> Option<u32> {
+    request.handle.filter(|_| shared.link.send_invalidates)
 }
 
 /// Raises the peer's credits to the configured number, receives first, and returns it.

@@ -6,6 +6,7 @@
 mod classify;
 mod error;
 mod header;
+mod plain;
 
 pub use crate::{
     chunk::{Lists, ReadChunk, ReadList, ReadSegment, Segment, WriteChunk, WriteList},
@@ -14,6 +15,7 @@ pub use crate::{
 pub use classify::{Discard, Judgement, Role, judge, judge_by};
 pub use error::ErrorBody;
 pub use header::{Body, Header, HeaderError, MIN_MESSAGE_OCTETS, NO_CHUNKS_OCTETS, Procedure};
+pub use plain::Plain;
 
 /// The version that stands in `rdma_vers`.
 pub const VERSION: u32 = 1;
