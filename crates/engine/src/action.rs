@@ -197,9 +197,9 @@ pub struct Sent {
     /// Bytes in chunks that the peer pulls, or that we wrote to the peer's chunks.
     pub placed_bytes: u64,
     /// Read chunks, the Position Zero chunk included.
-    pub read_chunks: usize,
+    pub read_chunks: u32,
     /// Write chunks.
-    pub write_chunks: usize,
+    pub write_chunks: u32,
     /// Whether it has a Reply chunk.
     pub reply_chunk: bool,
     /// The peer's handle that the Send invalidates.
@@ -219,11 +219,9 @@ pub enum Action {
     Send {
         /// Header, then inline stream.
         octets: Slices,
-        /// A handle of the peer to invalidate.
-        invalidate: Option<u32>,
         /// Whether the driver must report its completion.
         signaled: bool,
-        /// A summary of the message.
+        /// A summary of the message. It names the handle of the peer that the Send invalidates.
         about: Sent,
     },
     /// Post an RDMA Write of these slices.

@@ -344,7 +344,7 @@ impl Endpoint {
             reply_chunk: false,
             invalidates: None,
         };
-        self.actions.push_back(Action::Send { octets: vec![octets].into(), invalidate: None, signaled: true, about });
+        self.actions.push_back(Action::Send { octets: vec![octets].into(), signaled: true, about });
     }
 
     // V2-4.2.3.3-c, V2-4.2.3.2-f

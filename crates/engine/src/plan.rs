@@ -68,6 +68,11 @@ pub(crate) fn reduced(items: &[(usize, &Bytes)]) -> SmallVec<[Reduced; 1]> {
     reduced
 }
 
+/// A number of chunks, for observers. A header has room for far fewer than 2^32.
+pub(crate) fn few_chunks(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
 /// The whole stream.
 // V1-3.5.3-h, V2-4.4.3-h, IE-3.8.1-c
 pub(crate) fn whole(message: Payload) -> Slices {

@@ -43,8 +43,8 @@ pub(crate) fn xid_of(id: CallId) -> u32 {
 /// A caller's command to a driver.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Make a call.
-    Call(CallId, Request, oneshot::Sender<Answered>),
+    /// Make a call. It goes from place to place in a box, because it is large.
+    Call(Box<Call>),
     /// Cancel a call.
     Cancel(CallId, oneshot::Sender<Cancelled>),
     /// Forget a call, for which no caller waits any more.
@@ -85,7 +85,7 @@ impl Caller {
         let lent = few(request.reply.items.iter().map(|room| room.buffer.is_some()));
         let (sender, reply) = oneshot::channel();
         // A driver that has ended drops the sender, and the call then fails.
-        let _ = self.commands.send(Command::Call(id, request, sender));
+        let _ = self.commands.send(Command::Call(Call::new(id, request, sender)));
         PendingCall::new(InFlight { id, reply, lent, commands: self.commands.clone(), over: false })
     }
 
@@ -154,9 +154,10 @@ struct Room {
     buffer: Option<Buffer>,
 }
 
+/// A call, for as long as its caller waits for it.
 #[derive(Debug)]
-struct Call {
-    id: CallId,
+pub(crate) struct Call {
+    pub(crate) id: CallId,
     /// Calls are sent again in the order in which they came.
     order: u64,
     message: Payload,
@@ -173,6 +174,27 @@ struct Call {
 }
 
 impl Call {
+    fn new(id: CallId, request: Request, sender: oneshot::Sender<Answered>) -> Box<Self> {
+        // The engine would send the same message again. The server has already executed that message, and drops it.
+        let repeatable = request.repeatable && request.anew.is_none();
+        let items = request.reply.items.into_iter();
+        let rooms =
+            few(items.map(|item| Room { max_len: item.max_len, lent: item.buffer.is_some(), buffer: item.buffer }));
+        Box::new(Self {
+            id,
+            order: 0,
+            message: request.message,
+            anew: request.anew,
+            reply_max: request.reply.max_len,
+            repeatable,
+            rooms,
+            reply: None,
+            sender: Some(sender),
+            canceller: None,
+            sent: 0,
+        })
+    }
+
     fn cancelled(self) {
         let buffers = self.rooms.into_iter().filter(|room| room.lent).filter_map(|room| room.buffer).collect();
         if let Some(canceller) = self.canceller {
@@ -183,7 +205,7 @@ impl Call {
 
 /// All calls that have not ended, by XID.
 pub(crate) struct Calls {
-    calls: HashMap<u32, Call>,
+    calls: HashMap<u32, Box<Call>>,
     next_order: u64,
     pool: Arc<dyn Allocator>,
     server: SocketAddr,
@@ -211,40 +233,26 @@ impl Calls {
     }
 
     /// Adds a call. Returns whether the driver must make it.
-    pub(crate) fn add(&mut self, id: CallId, request: Request, sender: oneshot::Sender<Answered>) -> bool {
-        let xid = request.xid;
-        let repeatable = request.repeatable && request.anew.is_none();
+    pub(crate) fn add(&mut self, mut call: Box<Call>) -> bool {
+        let xid = xid_of(call.id);
         let hash_map::Entry::Vacant(place) = self.calls.entry(xid) else {
-            let _ = sender.send(Err(Misuse::XidInUse { xid }.into()));
+            if let Some(sender) = call.sender {
+                let _ = sender.send(Err(Misuse::XidInUse { xid }.into()));
+            }
             return false;
         };
-        let items = request.reply.items.into_iter();
-        let rooms =
-            few(items.map(|item| Room { max_len: item.max_len, lent: item.buffer.is_some(), buffer: item.buffer }));
-        place.insert(Call {
-            id,
-            order: self.next_order,
-            message: request.message,
-            anew: request.anew,
-            reply_max: request.reply.max_len,
-            // The engine would send the same message again. The server has already executed that message, and drops it.
-            repeatable,
-            rooms,
-            reply: None,
-            sender: Some(sender),
-            canceller: None,
-            sent: 0,
-        });
+        call.order = self.next_order;
+        place.insert(call);
         self.next_order += 1;
         true
     }
 
     fn get(&self, id: CallId) -> Option<&Call> {
-        self.calls.get(&xid_of(id)).filter(|call| call.id == id)
+        self.calls.get(&xid_of(id)).map(|call| &**call).filter(|call| call.id == id)
     }
 
     fn get_mut(&mut self, id: CallId) -> Option<&mut Call> {
-        self.calls.get_mut(&xid_of(id)).filter(|call| call.id == id)
+        self.calls.get_mut(&xid_of(id)).map(|call| &mut **call).filter(|call| call.id == id)
     }
 
     /// An XID that no call has.
@@ -284,7 +292,7 @@ impl Calls {
         })
     }
 
-    fn take(&mut self, id: CallId) -> Option<Call> {
+    fn take(&mut self, id: CallId) -> Option<Box<Call>> {
         match self.calls.entry(xid_of(id)) {
             hash_map::Entry::Occupied(found) if found.get().id == id => Some(found.remove()),
             _ => None,

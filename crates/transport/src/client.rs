@@ -301,8 +301,9 @@ impl ClientDriver {
             self.listener.asked(self.env.clock.now());
         }
         match (command, &mut self.phase) {
-            (Command::Call(id, request, sender), phase) => {
-                if self.calls.add(id, request, sender)
+            (Command::Call(call), phase) => {
+                let id = call.id;
+                if self.calls.add(call)
                     && let Phase::Up(session) = phase
                 {
                     session.call(id, &mut self.calls);

@@ -214,8 +214,9 @@ pub struct ServerDriver {
 impl ServerDriver {
     fn command(&mut self, command: Command) {
         match command {
-            Command::Call(id, request, sender) => {
-                if self.calls.add(id, request, sender) {
+            Command::Call(call) => {
+                let id = call.id;
+                if self.calls.add(call) {
                     self.session.call(id, &mut self.calls);
                 }
             }

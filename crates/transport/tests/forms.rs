@@ -62,7 +62,7 @@ fn last(log: &Log, kind: MessageKind) -> Sent {
 }
 
 /// Read chunks, Write chunks, and whether there is a Reply chunk.
-fn chunks(sent: &Sent) -> (usize, usize, bool) {
+fn chunks(sent: &Sent) -> (u32, u32, bool) {
     (sent.read_chunks, sent.write_chunks, sent.reply_chunk)
 }
 

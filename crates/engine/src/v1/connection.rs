@@ -65,8 +65,7 @@ impl Connection {
             Side::Client => config.credits_granted.min(MAX_CREDITS),
         };
         let mut ledger = Ledger::new(config.initial_receives, granted);
-        let mut actions = VecDeque::new();
-        ledger.settle(&mut actions);
+        ledger.settle();
         Self {
             config,
             link,
@@ -75,7 +74,7 @@ impl Connection {
             responder: Responder::default(),
             silence: Silence::default(),
             scratch: Scratch::default(),
-            actions,
+            actions: VecDeque::new(),
             closing: false,
             discarded: 0,
         }
@@ -99,14 +98,18 @@ impl Connection {
         }
     }
 
-    /// The next action.
+    /// The next action. Receives come first: all that are missing with one action.
+    // V1-3.3.1-i
     pub fn poll(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        match self.ledger.take_asked() {
+            Some(count) => Some(Action::PostReceives { count }),
+            None => self.actions.pop_front(),
+        }
     }
 
     /// Whether there is a next action.
     pub fn has_action(&self) -> bool {
-        !self.actions.is_empty()
+        self.ledger.asks() || !self.actions.is_empty()
     }
 
     /// Starts a call of ours. It is sent as soon as a credit is free.
@@ -172,7 +175,7 @@ impl Connection {
     fn heard(&mut self, before: usize, now: Timestamp, host: &mut dyn Host) {
         self.silence.heard(now, self.ledger.unanswered() > 0);
         self.send_ready(now, host);
-        self.ledger.settle(&mut self.actions);
+        self.ledger.settle();
         self.closing = self.closes_since(before);
     }
 

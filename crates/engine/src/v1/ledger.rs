@@ -4,12 +4,11 @@
 //! additional one is for messages that no credit covers. Owns nothing. Credits are promised only through this ledger,
 //! so their receives are always asked for first.
 
-use crate::Action;
-use std::collections::VecDeque;
-
 #[derive(Debug)]
 pub(crate) struct Ledger {
     posted: usize,
+    /// Receives to post before anything else is done. They count as posted.
+    asked: usize,
     granted: u32,
     unanswered: usize,
     /// Calls of ours that we have sent since our last answer to a call of the peer.
@@ -22,7 +21,7 @@ const SPARE_RECEIVES: usize = 1;
 impl Ledger {
     /// A ledger of `posted` receives, in which the peer already has `granted` credits.
     pub(crate) fn new(posted: usize, granted: u32) -> Self {
-        Self { posted, granted, unanswered: 0, since_answer: 0 }
+        Self { posted, asked: 0, granted, unanswered: 0, since_answer: 0 }
     }
 
     /// The most credits that the peer may know of.
@@ -47,17 +46,17 @@ impl Ledger {
     /// The next message to the peer grants `credits`. If a grant is lower than before, its receives stay posted: they
     /// cover what the peer sends until the new grant reaches it.
     // V1-3.3.1-h, IE-4.5-a, V1-3.3.1-g
-    pub(crate) fn grant(&mut self, credits: u32, actions: &mut VecDeque<Action>) {
+    pub(crate) fn grant(&mut self, credits: u32) {
         self.granted = self.granted.max(credits);
-        self.settle(actions);
+        self.settle();
     }
 
     /// A call of ours is about to be sent.
     // V1-3.3.1-i
-    pub(crate) fn sending(&mut self, actions: &mut VecDeque<Action>) {
+    pub(crate) fn sending(&mut self) {
         self.unanswered += 1;
         self.since_answer = self.since_answer.saturating_add(1);
-        self.settle(actions);
+        self.settle();
     }
 
     /// Calls of ours that we have sent since our last answer to a call of the peer.
@@ -78,12 +77,21 @@ impl Ledger {
 
     /// Asks for the receives that are missing.
     // V1-3.3.1-i, IE-4.5-a
-    pub(crate) fn settle(&mut self, actions: &mut VecDeque<Action>) {
+    pub(crate) fn settle(&mut self) {
         let needed = self.granted as usize + self.unanswered + SPARE_RECEIVES;
-        if let Some(count) = needed.checked_sub(self.posted).filter(|&count| count > 0) {
-            self.posted += count;
-            actions.push_back(Action::PostReceives { count });
-        }
+        let missing = needed.saturating_sub(self.posted);
+        self.posted += missing;
+        self.asked += missing;
+    }
+
+    /// Whether there are receives to post.
+    pub(crate) fn asks(&self) -> bool {
+        self.asked > 0
+    }
+
+    /// The receives to post now.
+    pub(crate) fn take_asked(&mut self) -> Option<usize> {
+        (self.asked > 0).then(|| std::mem::take(&mut self.asked))
     }
 }
 
@@ -91,29 +99,31 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    fn posts(actions: &mut VecDeque<Action>) -> usize {
-        actions.drain(..).map(|action| if let Action::PostReceives { count } = action { count } else { 0 }).sum()
+    fn posts(ledger: &mut Ledger) -> usize {
+        let asks = ledger.asks();
+        let asked = ledger.take_asked();
+        assert_eq!((asks, ledger.asks()), (asked.is_some(), false));
+        asked.unwrap_or(0)
     }
 
     /// proves: V1-3.3.1-h, V1-3.3.1-i
     #[test]
     fn receives_are_asked_for_before_they_are_promised() {
-        let mut actions = VecDeque::new();
         let mut ledger = Ledger::new(2, 1);
-        ledger.settle(&mut actions);
-        assert_eq!(posts(&mut actions), 0, "two receives back the first credit");
+        ledger.settle();
+        assert_eq!(posts(&mut ledger), 0, "two receives back the first credit");
         ledger.consumed();
-        ledger.grant(8, &mut actions);
-        assert_eq!(posts(&mut actions), 8);
-        ledger.sending(&mut actions);
-        assert_eq!(posts(&mut actions), 1);
+        ledger.grant(8);
+        assert_eq!(posts(&mut ledger), 8);
+        ledger.sending();
+        assert_eq!(posts(&mut ledger), 1);
         ledger.consumed();
         ledger.answered();
-        ledger.settle(&mut actions);
-        assert_eq!(posts(&mut actions), 0, "the reply's receive is not needed any more");
-        ledger.grant(2, &mut actions);
+        ledger.settle();
+        assert_eq!(posts(&mut ledger), 0, "the reply's receive is not needed any more");
+        ledger.grant(2);
         ledger.consumed();
-        ledger.settle(&mut actions);
-        assert_eq!(posts(&mut actions), 1, "a lower grant frees no receive");
+        ledger.settle();
+        assert_eq!(posts(&mut ledger), 1, "a lower grant frees no receive");
     }
 }

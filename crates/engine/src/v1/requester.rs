@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Action, Call, CallError, CallId, CallRefused, Config, ExposeError, ExposureId, Host, Link, MessageKind, Sent,
     config::MAX_CREDITS,
-    plan::{CallPlan, gathered, whole},
+    plan::{CallPlan, few_chunks, gathered, whole},
     silence::{Means, program},
     table::{Owner, State, Table},
 };
@@ -135,8 +135,8 @@ impl Requester {
             xid,
             credit: wanted(shared.config),
             placed_bytes,
-            read_chunks: plan.reads.len() + usize::from(plan.zero.is_some()),
-            write_chunks: lists.writes.chunks().len(),
+            read_chunks: few_chunks(plan.reads.len() + usize::from(plan.zero.is_some())),
+            write_chunks: few_chunks(lists.writes.chunks().len()),
             reply_chunk: lists.reply.is_some(),
             ..CALL
         };
@@ -274,8 +274,8 @@ fn post(head: Bytes, inline: Slices, about: Sent, shared: &mut Shared<'_>) {
     let octets = gathered(head, inline, shared.config.max_gather);
     let about = Sent { inline_bytes: octets.iter().map(Bytes::len).sum(), ..about };
     // V1-3.3.1-i
-    shared.ledger.sending(shared.actions);
-    shared.actions.push_back(Action::Send { octets, invalidate: None, signaled: false, about });
+    shared.ledger.sending();
+    shared.actions.push_back(Action::Send { octets, signaled: false, about });
 }
 
 /// Whether the peer has a receive for another call of ours, if it posts them only when it gets an answer.

@@ -9,7 +9,7 @@ use crate::{
     Action, Answer, CloseCause, MessageKind, PeerFault, RequestId, Sent, Side,
     answer::{AnswerPlan, Carrier, plan},
     config::MAX_CREDITS,
-    plan::{gathered, whole},
+    plan::{few_chunks, gathered, whole},
     pull::{Layout, layout},
     requests::{Pulled, Request, Requests},
 };
@@ -123,7 +123,7 @@ impl Responder {
             xid: request.xid,
             credit,
             placed_bytes: plan.placed,
-            write_chunks: plan.lists.writes.chunks().len(),
+            write_chunks: few_chunks(plan.lists.writes.chunks().len()),
             reply_chunk: plan.inline.is_none(),
             invalidates: invalidated(request, shared),
             ..REPLY
@@ -148,7 +148,7 @@ impl Responder {
         // V1-2.3.2-d, V2-3.2.2.5-a, V2-4.3.5.1-b
         self.requests.undrained += 1;
         shared.ledger.answering();
-        shared.actions.push_back(Action::Send { octets, invalidate: about.invalidates, signaled: true, about });
+        shared.actions.push_back(Action::Send { octets, signaled: true, about });
     }
 
     /// Answers a message with an error.
@@ -175,7 +175,7 @@ impl Responder {
             invalidates: None,
         };
         self.requests.undrained += 1;
-        shared.actions.push_back(Action::Send { octets: smallvec![header], invalidate: None, signaled: true, about });
+        shared.actions.push_back(Action::Send { octets: smallvec![header], signaled: true, about });
     }
 
     /// The peer has taken an answer.
@@ -218,7 +218,7 @@ fn invalidated(request: &Request, shared: &Shared<'_>) -> Option<u32> {
 // V1-3.3.1-b, V1-3.3.1-d, V1-3.3.1-h
 fn grant(shared: &mut Shared<'_>) -> u32 {
     let credits = shared.config.credits_granted.clamp(1, MAX_CREDITS);
-    shared.ledger.grant(credits, shared.actions);
+    shared.ledger.grant(credits);
     credits
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn part(
         ..if last { *about } else { part_of(*about) }
     };
     // V2-6.2.4-f
-    Action::Send { octets, invalidate: about.invalidates, signaled: response && last, about }
+    Action::Send { octets, signaled: response && last, about }
 }
 
 impl Outgoing {
@@ -180,7 +180,7 @@ pub(crate) fn bare(header: &Header, kind: MessageKind) -> Action {
         reply_chunk: false,
         invalidates: None,
     };
-    Action::Send { octets: smallvec![octets], invalidate: None, signaled: true, about }
+    Action::Send { octets: smallvec![octets], signaled: true, about }
 }
 
 /// All messages that wait.

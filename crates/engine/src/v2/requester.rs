@@ -13,6 +13,7 @@ use crate::{
     Action, Call, CallError, CallRefused, Config, ExposeError, ExposureId, Host, MessageKind, PeerFault, ReplyParts,
     Sent, Side,
     config::MAX_CREDITS,
+    plan::few_chunks,
     silence::program,
     table::{Entry, Owner, State, Table},
 };
@@ -219,8 +220,8 @@ impl Requester {
             credit: 0,
             inline_bytes: 0,
             placed_bytes,
-            read_chunks: entry.extra.reads,
-            write_chunks: entry.extra.writes,
+            read_chunks: few_chunks(entry.extra.reads),
+            write_chunks: few_chunks(entry.extra.writes),
             reply_chunk: lists.reply.is_some(),
             invalidates: None,
         };

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     Action, Answer, CloseCause, Config, Link, MessageKind, PeerFault, RequestId, Sent, Side,
     answer::{AnswerPlan, Carrier, Misfit, plan},
+    plan::few_chunks,
     pull::layout,
     requests::{Pulled, Request, Requests},
 };
@@ -177,7 +178,7 @@ fn reply(request: &Request, payload: rpcrdma_xdr::Payload, serving: &mut Serving
         inline_bytes: 0,
         placed_bytes: placed,
         read_chunks: 0,
-        write_chunks: lists.writes.chunks().len(),
+        write_chunks: few_chunks(lists.writes.chunks().len()),
         reply_chunk: inline.is_none(),
         // V2-6.2.4-c, V2-6.2.4-d, V2-6.2.4-e, V2-C.7-d
         invalidates: request.handle.filter(|_| serving.link.send_invalidates),

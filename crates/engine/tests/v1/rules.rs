@@ -269,7 +269,7 @@ fn a_reply_invalidates_a_handle_of_its_call_only_where_both_allow_it() {
         engine.answer(request, Answer::Reply(Payload::from(Bytes::from(words(&[1, 1, 0, 0, 0, 0])))));
         let sent = actions(&mut engine);
         let invalidated =
-            sent.iter().find_map(|a| if let Action::Send { invalidate, .. } = a { Some(*invalidate) } else { None });
+            sent.iter().find_map(|a| if let Action::Send { about, .. } = a { Some(about.invalidates) } else { None });
         assert_eq!(invalidated, Some(expected));
     }
 }

@@ -109,10 +109,10 @@ impl Peer {
         let mut done = Done::default();
         while let Some(action) = self.engine.poll() {
             match action {
-                Action::Send { octets, invalidate, signaled, about } => {
+                Action::Send { octets, signaled, about } => {
                     let octets = Bytes::from(octets.concat());
                     let (header, len) = Header::decode(&octets).or_else(|_| Header::decode_piece(&octets)).unwrap();
-                    done.sent.push((header, octets.len() - len, about.kind, invalidate));
+                    done.sent.push((header, octets.len() - len, about.kind, about.invalidates));
                     if signaled {
                         self.engine.drained();
                     }

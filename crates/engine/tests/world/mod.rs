@@ -328,9 +328,9 @@ impl World {
             let end = &mut self.ends[at];
             match action {
                 Action::PostReceives { count } => end.posted += count,
-                Action::Send { octets, invalidate, signaled, about } => {
-                    let whole = octets.concat();
-                    assert_eq!((whole.len(), invalidate), (about.inline_bytes, about.invalidates), "as it is told");
+                Action::Send { octets, signaled, about } => {
+                    let (whole, invalidate) = (octets.concat(), about.invalidates);
+                    assert_eq!(whole.len(), about.inline_bytes, "as it is told");
                     let inline = self.one.is_some().then(|| self.inline(at));
                     if let (Some(one), Some(inline)) = (&mut self.one, inline) {
                         one[at].sends(inline, &whole);

@@ -192,7 +192,7 @@ impl Observer for Counting {
                         self.replies.increment(1);
                         self.credits.set(sent.credit);
                         self.placed.increment(sent.placed_bytes);
-                        self.write_chunks.increment(sent.write_chunks as u64);
+                        self.write_chunks.increment(sent.write_chunks.into());
                         self.reply_chunks.increment(sent.reply_chunk.into());
                         self.invalidations.increment(sent.invalidates.is_some().into());
                     }

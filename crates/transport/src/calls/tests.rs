@@ -23,7 +23,7 @@ fn table(call: usize, reply: ReplyShape) -> (Calls, oneshot::Receiver<Answered>)
     let mut calls = Calls::new(Arc::new(Heap), SERVER, Arc::new(XidSource::new(&Same)));
     let (sender, receiver) = oneshot::channel();
     let message = Payload::from(bytes::Bytes::from(vec![0; call]));
-    assert!(calls.add(CALL, Request { xid: XID, message, reply, repeatable: false, anew: None }, sender));
+    assert!(calls.add(Call::new(CALL, Request { xid: XID, message, reply, repeatable: false, anew: None }, sender)));
     (calls, receiver)
 }
 
@@ -125,13 +125,13 @@ fn calls_stay_in_their_order_and_apart_when_names_come_again() {
     let mut receivers = Vec::new();
     for id in ids {
         let (sender, receiver) = oneshot::channel();
-        assert!(calls.add(id, request(xid_of(id)), sender));
+        assert!(calls.add(Call::new(id, request(xid_of(id)), sender)));
         receivers.push(receiver);
     }
     assert_eq!(calls.ids(), ids);
     let (sender, mut refused) = oneshot::channel();
     let other = name(2, 8);
-    assert!(!calls.add(other, request(8), sender));
+    assert!(!calls.add(Call::new(other, request(8), sender)));
     assert!(matches!(refused.try_recv().unwrap(), Err(TransportError::Misuse(Misuse::XidInUse { xid: 8 }))));
     calls.released(other);
     assert!(calls.wanted(other).is_none() && calls.wanted(ids[1]).is_some(), "another call with its XID");
@@ -159,7 +159,7 @@ fn a_call_whose_messages_differ_is_made_anew_for_each_connection() {
     let message = Payload::from(bytes::Bytes::from_static(&[0]));
     let anew: Option<Arc<dyn Anew>> = Some(Arc::new(Counted(Mutex::new(1..3))));
     let reply = ReplyShape::inline(1);
-    assert!(calls.add(CALL, Request { xid: XID, message, reply, repeatable: true, anew }, sender));
+    assert!(calls.add(Call::new(CALL, Request { xid: XID, message, reply, repeatable: true, anew }, sender)));
     for octet in 0..3 {
         let wanted = calls.wanted(CALL).unwrap();
         assert_eq!((&wanted.message.to_bytes()[..], wanted.repeatable), (&[octet][..], false));

@@ -26,13 +26,18 @@ impl Session {
         while let Some(action) = self.engine.poll() {
             match action {
                 Action::PostReceives { count } => self.post_receives(count),
-                Action::Send { octets, invalidate, signaled, about } => {
+                Action::Send { octets, signaled, about } => {
                     if about.kind == MessageKind::Call {
                         calls.sent(about.xid);
                     }
                     self.observer.event(self.peer, &Event::Sent(about));
-                    let send =
-                        SendWork { token: Token(about.xid.into()), octets, invalidate, solicited: false, signaled };
+                    let send = SendWork {
+                        token: Token(about.xid.into()),
+                        octets,
+                        invalidate: about.invalidates,
+                        solicited: false,
+                        signaled,
+                    };
                     let posted = self.qp.post_send(send);
                     if signaled && posted.is_ok() {
                         self.owe();

@@ -162,7 +162,7 @@ fn memory_is_fenced_by_the_peer_where_both_can() {
             let mut lent = 0;
             for event in log.0.lock().unwrap().iter() {
                 match event {
-                    Event::Sent(sent) => lent += sent.write_chunks,
+                    Event::Sent(sent) => lent += sent.write_chunks as usize,
                     Event::Invalidated { .. } => lent -= 1,
                     Event::Answered { .. } => assert_eq!(lent, 0, "{ours} {theirs}"),
                     _ => {}
