@@ -154,6 +154,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// As theirs. A call that is held until the version is settled may also fail later, by [`Action::Fail`].
+    #[inline]
     pub fn call(&mut self, call: Call, now: Timestamp, host: &mut dyn Host) -> Result<(), CallRefused> {
         match &mut self.state {
             State::One(one) => one.call(call, now, host),

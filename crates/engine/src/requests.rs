@@ -37,10 +37,11 @@ impl Request {
 
 #[derive(Debug)]
 enum Stage {
-    /// Held, because its memory would exceed the limit: what to pull, and how to put it together.
-    Held(Layout),
+    /// Held, because its memory would exceed the limit: what to pull, and how to put it together. In a box, as most
+    /// calls are never held, and the table moves a smaller request.
+    Held(Box<Layout>),
     /// The driver is fetching its chunks.
-    Pulling { pieces: Pieces, long: bool },
+    Pulling { pieces: Box<Pieces>, long: bool },
     /// The service executes it.
     Delivered,
 }
@@ -89,7 +90,7 @@ impl Requests {
             actions.push_back(Action::Deliver { request: id, xid, pieces: layout.pieces });
             return id;
         }
-        self.requests.insert(id, Request { xid, writes, reply, handle, stage: Stage::Held(layout) });
+        self.requests.insert(id, Request { xid, writes, reply, handle, stage: Stage::Held(layout.into()) });
         self.held.push_back(id);
         self.admit(most, actions);
         id
@@ -111,6 +112,7 @@ impl Requests {
     fn begin(&mut self, id: RequestId, actions: &mut VecDeque<Action>) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let Stage::Held(layout) = std::mem::replace(&mut request.stage, Stage::Delivered) else { return };
+        let layout = *layout;
         if layout.octets == 0 {
             actions.push_back(Action::Deliver { request: id, xid: request.xid, pieces: layout.pieces });
             return;
@@ -118,7 +120,7 @@ impl Requests {
         let pieces = &layout.pieces;
         let head = if let Some(Piece::Inline(head)) = pieces.first() { head.clone() } else { Bytes::new() };
         let (octets, sources) = (layout.octets, layout.sources);
-        request.stage = Stage::Pulling { pieces: layout.pieces, long: layout.long };
+        request.stage = Stage::Pulling { pieces: layout.pieces.into(), long: layout.long };
         // V1-3.5.2-b, V1-3.4.5.1-a
         actions.push_back(Action::Pull { request: id, xid: request.xid, head, octets, sources });
     }
@@ -133,7 +135,7 @@ impl Requests {
         if *long && !has_xid(head, request.xid) {
             return Pulled::OtherXid;
         }
-        let pieces = std::mem::take(pieces);
+        let pieces = std::mem::take(&mut **pieces);
         request.stage = Stage::Delivered;
         actions.push_back(Action::Deliver { request: id, xid: request.xid, pieces });
         Pulled::Delivered

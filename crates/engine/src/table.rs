@@ -149,6 +149,7 @@ impl<X> Table<X> {
     }
 
     /// Adds a call of the program that goes on its way as it is, with nothing exposed.
+    #[inline]
     pub(crate) fn insert_sent(&mut self, call: Call, program: Option<(u32, u32)>, extra: X) {
         self.program = program.or(self.program);
         self.add(call, Owner::Caller, State::Sent, extra);
@@ -159,6 +160,7 @@ impl<X> Table<X> {
         self.add(Call::new(CallId(u64::MAX), xid, message), Owner::Probe, State::Queued, extra);
     }
 
+    #[inline]
     fn add(&mut self, call: Call, owner: Owner, state: State, extra: X) {
         let (order, xid) = (self.next_order, call.xid);
         self.next_order += 1;

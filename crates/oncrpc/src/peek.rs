@@ -103,6 +103,14 @@ pub(crate) fn ask_words<T>(arguments: &Decoder, ask: impl FnOnce(&mut ArgumentWo
 
 /// The first six words of a message, if they are inline.
 pub(crate) fn first_words(message: &Stream) -> Option<[u32; 6]> {
+    if let Some(StreamPart::Run(run)) = message.parts().next()
+        && let Some(head) = run.first_chunk::<24>()
+        && let (words, []) = head.as_chunks::<4>()
+        && let Some(words) = words.first_chunk()
+    {
+        // Most messages lie in one piece.
+        return Some(words.map(u32::from_be_bytes));
+    }
     let mut read = words_of(message);
     let mut words = [0; 6];
     for word in &mut words {

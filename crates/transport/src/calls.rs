@@ -280,6 +280,7 @@ impl Calls {
     }
 
     /// A call in the engine's form.
+    #[inline]
     pub(crate) fn wanted(&self, id: CallId) -> Option<rpcrdma_engine::Call> {
         let call = self.get(id)?;
         Some(rpcrdma_engine::Call {

@@ -93,9 +93,7 @@ impl Encoder {
     /// Unsigned integers, one behind the other.
     pub fn words<const N: usize>(&mut self, words: [u32; N]) {
         self.make_room(size_of_val(&words));
-        for word in words {
-            self.run.put_u32(word);
-        }
+        self.run.put_slice(words.map(u32::to_be_bytes).as_flattened());
     }
 
     /// An integer.
@@ -122,8 +120,17 @@ impl Encoder {
     /// Octets of a length that both sides know, and their padding.
     pub fn opaque_fixed(&mut self, octets: &[u8]) {
         self.make_room(octets.len() + padding(octets.len()));
+        self.padded(octets);
+    }
+
+    /// Octets and their padding, for which there is room.
+    #[inline]
+    fn padded(&mut self, octets: &[u8]) {
         self.run.put_slice(octets);
-        self.run.put_bytes(0, padding(octets.len()));
+        let pad = padding(octets.len());
+        if pad > 0 {
+            self.run.put_bytes(0, pad);
+        }
     }
 
     /// Octets of variable length (also a string): the length word, a copy of the octets, padding.
@@ -131,8 +138,10 @@ impl Encoder {
     /// # Panics
     /// If there are 2^32 octets or more.
     pub fn opaque(&mut self, octets: &[u8]) {
-        self.length(octets.len());
-        self.opaque_fixed(octets);
+        let len = word_of(octets.len());
+        self.make_room(size_of_val(&len) + octets.len() + padding(octets.len()));
+        self.run.put_u32(len);
+        self.padded(octets);
     }
 
     /// As [`opaque`](Self::opaque), but shares the octets if that costs less than a copy. They are not marked: a
@@ -218,7 +227,7 @@ impl Encoder {
     }
 
     fn length(&mut self, len: usize) {
-        self.u32(u32::try_from(len).expect("XDR lengths have 32 bits"));
+        self.u32(word_of(len));
     }
 
     fn end_run(&mut self) {
@@ -226,6 +235,10 @@ impl Encoder {
             self.done.push_run(self.run.split().freeze());
         }
     }
+}
+
+fn word_of(len: usize) -> u32 {
+    u32::try_from(len).expect("XDR lengths have 32 bits")
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 use crate::{padded, padding};
 use bytes::Bytes;
+use rpcrdma_env::few;
 use smallvec::SmallVec;
 
 /// A part of a [`Payload`].
@@ -27,10 +28,16 @@ impl Part {
 }
 
 /// An encoded XDR stream: runs of inline octets, and marked data items in their places.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Payload {
     parts: SmallVec<[Part; 2]>,
     len: usize,
+}
+
+impl Clone for Payload {
+    fn clone(&self) -> Self {
+        Self { parts: few(self.parts.iter().cloned()), len: self.len }
+    }
 }
 
 static ZEROES: [u8; 3] = [0; 3];

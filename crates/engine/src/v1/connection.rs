@@ -116,6 +116,7 @@ impl Connection {
     ///
     /// # Errors
     /// If no message can carry it, or the XID is in use. In that case nothing has changed.
+    #[inline]
     pub fn call(&mut self, call: Call, now: Timestamp, host: &mut dyn Host) -> Result<(), CallRefused> {
         let at_once = !self.closing;
         match self.requester.call(call, at_once, host, &mut shared!(self))? {
