@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 use rpcrdma_wire::v1::{
-    Body, ErrorBody, Header, Judgement, Lists, ReadList, ReadSegment, Role, Segment, WriteChunk, WriteList, judge,
+    Body, ErrorBody, Header, Judgement, Lists, NO_CHUNKS_OCTETS, Plain, ReadList, ReadSegment, Role, Segment,
+    WriteChunk, WriteList, judge,
 };
 
 fn segment() -> impl Strategy<Value = Segment> {
@@ -41,6 +42,44 @@ proptest! {
         let (decoded, len) = Header::decode(&octets).unwrap();
         prop_assert_eq!(len + tail.len(), octets.len());
         prop_assert_eq!(decoded, header);
+    }
+
+    /// A plain header is found exactly where both roles accept a message without chunks, and tells the same.
+    ///
+    /// proves: V1-4.1.2-c, V1-4.2.1-c
+    #[test]
+    fn plain_headers_are_what_is_judged_to_be_without_chunks(
+        (xid, credit) in any::<(u32, u32)>(),
+        stream in prop::collection::vec(any::<u8>(), 0..12),
+        starts_with_xid in prop::bool::weighted(0.8),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+        cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
+    ) {
+        let mut octets = Plain { xid, credit }.octets().to_vec();
+        if starts_with_xid {
+            octets.extend(xid.to_be_bytes());
+        }
+        octets.extend(stream);
+        for (at, octet) in changes {
+            let at = at.index(octets.len());
+            octets[at] = octet;
+        }
+        if let Some(cut) = cut {
+            octets.truncate(cut.index(octets.len() + 1));
+        }
+        let plain = Plain::of(&octets);
+        for role in [Role::Responder, Role::Requester] {
+            let accepted = match judge(role, &octets) {
+                Judgement::Accept { header: Header { xid, credit, body: Body::Msg(lists), version: 1 }, payload_offset }
+                    if lists.is_empty() =>
+                {
+                    prop_assert_eq!(payload_offset, NO_CHUNKS_OCTETS);
+                    Some(Plain { xid, credit })
+                }
+                _ => None,
+            };
+            prop_assert_eq!(plain, accepted, "{:?}", role);
+        }
     }
 
     /// Bytes that look like headers, with a few of them changed or cut off.
