@@ -183,14 +183,18 @@ impl Connection {
         }
     }
 
-    /// The next action.
+    /// The next action. Receives come first: all that are missing with one action.
+    // V2-3.2.2.3-a
     pub fn poll(&mut self) -> Option<Action> {
-        self.actions.pop_front()
+        match self.credits.take_asked() {
+            Some(count) => Some(Action::PostReceives { count }),
+            None => self.actions.pop_front(),
+        }
     }
 
     /// Whether there is a next action.
     pub fn has_action(&self) -> bool {
-        !self.actions.is_empty()
+        self.credits.asks() || !self.actions.is_empty()
     }
 
     /// Starts a call of ours. It is sent as soon as the exchange is over and a credit is free.
@@ -294,7 +298,7 @@ impl Connection {
         self.heed_verdict();
         self.silence.heard(now, self.requester.unanswered() > 0);
         self.pump(now, host);
-        self.credits.settle(&mut self.actions);
+        self.credits.settle();
     }
 
     /// The time at which a message in parts has taken too long. Time in which we grant nothing for its parts does not
@@ -463,7 +467,7 @@ impl Connection {
         if self.owes_grant && !self.closing && self.credits.may_grant() {
             self.owes_grant = false;
             // V2-4.2.1.2-a, V2-6.2.2.2-k
-            let header = Header::grant(self.credits.stamp(&mut self.actions));
+            let header = Header::grant(self.credits.stamp());
             self.send(bare(&header, MessageKind::Grant));
         }
     }
@@ -476,12 +480,12 @@ impl Connection {
             if let Some(current) = self.outbox.take_current() {
                 self.advance(current);
             } else if self.exchange.has_unsent() {
-                let word = self.credits.stamp(&mut self.actions);
+                let word = self.credits.stamp();
                 if let Some(header) = self.exchange.next(word) {
                     self.send(bare(&header, MessageKind::Properties));
                 }
             } else if let Some(error) = self.outbox.controls.pop_front() {
-                let word = self.credits.stamp(&mut self.actions);
+                let word = self.credits.stamp();
                 self.send(control(error, word));
             } else if let Some(reply) = self.outbox.replies.pop_front() {
                 self.advance(reply);
@@ -501,7 +505,7 @@ impl Connection {
 
     /// Sends the next part of a message. If more follow, the message is the next that goes.
     fn advance(&mut self, mut message: Outgoing) {
-        let word = self.credits.stamp(&mut self.actions);
+        let word = self.credits.stamp();
         let (action, last) = message.send(word, self.config.max_gather, &mut self.scratch);
         if !last {
             self.outbox.current = Some(message);

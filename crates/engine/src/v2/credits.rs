@@ -20,9 +20,8 @@
 //! which at most our ceiling can be left. The end that answers learns nothing like this; but the client's ceiling is
 //! half of the credits that it asks the server for, and this limits how much the server can owe.
 
-use crate::{Action, Config, Side, config::MAX_CREDITS};
+use crate::{Config, Side, config::MAX_CREDITS};
 use rpcrdma_wire::v2::Credits as Word;
-use std::collections::VecDeque;
 
 /// Receives in addition to those for credits: one for a grant without a credit (V2-4.2.1.2-b), and three for grants
 /// that crossed messages of ours on their way.
@@ -55,6 +54,8 @@ pub(crate) struct Credits {
     /// Grants that the peer may send without a credit: one for each message of ours that it can have read.
     free: i64,
     posted: usize,
+    /// Receives to post before anything else is done. They count as posted.
+    asked: usize,
 }
 
 impl Credits {
@@ -82,6 +83,7 @@ impl Credits {
             most: initial.1.into(),
             free: 1,
             posted,
+            asked: 0,
         }
     }
 
@@ -175,8 +177,8 @@ impl Credits {
 
     /// The credit word of the next message, which is sent at once. Asks for missing receives first.
     // V2-4.2.1.1-d, V2-4.2.1.1-h, V2-4.2.1.1-c, V2-7-d, V2-4.5.1-d, V2-4.5.2-d
-    pub(crate) fn stamp(&mut self, actions: &mut VecDeque<Action>) -> Word {
-        self.settle(actions);
+    pub(crate) fn stamp(&mut self) -> Word {
+        self.settle();
         if self.balance > 0 {
             self.balance -= 1;
         } else {
@@ -193,12 +195,21 @@ impl Credits {
 
     /// Asks for the receives that are missing.
     // V2-3.2.2.3-a, V2-4.2.1.2-b, V2-4.2.1.2-c
-    pub(crate) fn settle(&mut self, actions: &mut VecDeque<Action>) {
+    pub(crate) fn settle(&mut self) {
         let needed = self.own() + self.peer() + SPARE_RECEIVES;
-        if let Some(count) = needed.checked_sub(self.posted).filter(|&count| count > 0) {
-            self.posted += count;
-            actions.push_back(Action::PostReceives { count });
-        }
+        let missing = needed.saturating_sub(self.posted);
+        self.posted += missing;
+        self.asked += missing;
+    }
+
+    /// Whether there are receives to post.
+    pub(crate) fn asks(&self) -> bool {
+        self.asked > 0
+    }
+
+    /// The receives to post now.
+    pub(crate) fn take_asked(&mut self) -> Option<usize> {
+        (self.asked > 0).then(|| std::mem::take(&mut self.asked))
     }
 }
 
@@ -213,7 +224,7 @@ mod tests {
     }
 
     fn stamp(credits: &mut Credits) -> (u16, u16) {
-        let word = credits.stamp(&mut VecDeque::new());
+        let word = credits.stamp();
         (word.granted, word.maximum)
     }
 
@@ -222,10 +233,12 @@ mod tests {
     fn the_client_begins_with_one_credit_and_the_server_with_none() {
         let (mut client, mut server) = (credits(Side::Client, 8), credits(Side::Server, 4));
         assert!(client.may_send() && !server.may_send());
-        let mut actions = VecDeque::new();
-        client.stamp(&mut actions);
-        client.settle(&mut actions);
-        assert!(matches!(actions[0], Action::PostReceives { count: 6 }) && actions.len() == 1, "{actions:?}");
+        client.stamp();
+        client.settle();
+        assert_eq!(
+            (client.asks(), client.take_asked(), client.asks(), client.take_asked()),
+            (true, Some(6), false, None)
+        );
         assert!(!client.may_send(), "one message until the server has answered");
         server.consumed();
         assert!(server.heard(Word::new(4, 4), false));
@@ -244,7 +257,7 @@ mod tests {
             assert_eq!((credits.balance, granted, maximum), (balance, granted, maximum));
         }
         assert_eq!(credits.peer(), usize::from(MAX_PEER_CREDITS), "a ceiling is believed up to the limit");
-        credits.settle(&mut VecDeque::new());
+        credits.settle();
         assert_eq!(credits.posted(), 4 + 64 + SPARE_RECEIVES);
     }
 

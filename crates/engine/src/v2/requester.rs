@@ -232,7 +232,7 @@ impl Requester {
         let (threshold, max_gather) = (sending.link.send_inline, sending.config.max_gather);
         let begun = match fits(&chunks, inline.as_ref(), threshold) {
             Ok(true) if at_once => {
-                let credits = sending.credits.stamp(sending.actions);
+                let credits = sending.credits.stamp();
                 let send = part(&about, &chunks, inline, true, credits, max_gather, sending.scratch);
                 sending.actions.push_back(send);
                 entry.extra.mark = Some(sending.credits.granted());

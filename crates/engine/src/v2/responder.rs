@@ -192,7 +192,7 @@ fn reply(request: &Request, payload: rpcrdma_xdr::Payload, serving: &mut Serving
         serving.actions.push_back(Action::Write { xid: request.xid, to: write.to, octets: write.octets });
     }
     if whole && serving.at_once {
-        let credits = serving.credits.stamp(serving.actions);
+        let credits = serving.credits.stamp();
         let send = part(&about, &chunks, inline, true, credits, max_gather, serving.scratch);
         serving.actions.push_back(send);
         return Ok(true);

@@ -4,7 +4,7 @@ use crate::{
     common::{call, reply},
     peer::{Done, Peer, msg, payload},
 };
-use rpcrdma_engine::{Config, MessageKind, v2::ReverseSupport};
+use rpcrdma_engine::{Action, Config, MessageKind, v2::ReverseSupport};
 use rpcrdma_wire::v2::{Credits, Header, Lists, Property, PropertySet};
 
 /// Calls leave the last credit for a reply, which the peer may need before it answers any call.
@@ -32,6 +32,16 @@ fn calls_leave_the_last_credit_to_answers() {
     alone.take();
     alone.hear(&Header::connprop(1, Credits::new(1, 32), false, Default::default()), &[]);
     assert_eq!(alone.call(1, payload(40), 100, &[], false).sent.len(), 1);
+}
+
+/// The first message grants credits, and there are receives for them before it leaves.
+/// proves: V2-4.2.1.2-b
+#[test]
+fn receives_come_before_the_message_that_grants_their_credits() {
+    let mut client = Peer::new(Config::client());
+    client.engine.start(client.now, &mut client.host);
+    let actions: Vec<_> = std::iter::from_fn(|| client.engine.poll()).collect();
+    assert!(matches!(actions[..], [Action::PostReceives { .. }, Action::Send { .. }]), "{actions:?}");
 }
 
 /// However many credits there are, no more calls are under way than this end has asked for, or than the peer's ceiling.
