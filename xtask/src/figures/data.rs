@@ -1,6 +1,9 @@
 //! Figures as they are kept: each measurement with all its rounds and their median.
 
-use super::{crowd::Crowd, limit::Limits, others::Others, profile::Profile, steps::Steps, versions::Comparison};
+use super::{
+    crowd::Crowd, instructions::Instructions, limit::Limits, others::Others, profile::Profile, steps::Steps,
+    versions::Comparison,
+};
 use serde::{Deserialize, Serialize};
 
 /// All figures of one run, and where they were measured.
@@ -28,6 +31,9 @@ pub(super) struct Figures {
     /// A build with a profile beside the usual one.
     #[serde(default)]
     pub(super) profile: Profile,
+    /// Instructions of small calls.
+    #[serde(default)]
+    pub(super) instructions: Instructions,
 }
 
 /// Where both ends ran.

@@ -6,6 +6,7 @@
 
 mod crowd;
 mod data;
+mod instructions;
 mod limit;
 mod line;
 pub(crate) mod machine;
@@ -34,6 +35,7 @@ const OTHERS_PART: &str = "others";
 const STEPS_PART: &str = "steps";
 const CROWD_PART: &str = "crowd";
 const PROFILE_PART: &str = "profile";
+const INSTRUCTIONS_PART: &str = "instructions";
 const PICTURES: &str = "figures";
 /// All numbers, beside the pictures.
 const NUMBERS: &str = "figures.json";
@@ -82,6 +84,8 @@ enum Only {
     Crowd,
     /// The build of `cargo xtask pgo` beside the usual one; only measured if it is named
     Profile,
+    /// Instructions of small calls, counted by valgrind; only if it is named
+    Instructions,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -95,10 +99,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     {
         return in_namespace(congestion);
     }
-    let program = crate::programs::release(root, "rpcrdma-cli")?;
     let target = root.join("target");
     let scratch = Scratch::new(root, "figures")?;
     let quick = arguments.quick;
+    let instructions = || {
+        let small_calls = crate::programs::release_example(root, "rpcrdma-tests", "small_calls")?;
+        instructions::measure(&small_calls, &scratch.0, quick)
+    };
+    let program = match arguments.only {
+        // It measures another program.
+        Some(Only::Instructions) => Default::default(),
+        _ => crate::programs::release(root, "rpcrdma-cli")?,
+    };
     let throughput = || {
         let (rounds, seconds) = if quick { QUICK } else { (ROUNDS, SECONDS) };
         measure::measure(&program, &scratch.0, rounds, seconds)
@@ -131,10 +143,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         None => {
             let (limits, others) = (limits()?, others()?);
             let (steps, crowd) = (steps()?, crowd()?);
-            let profile = read(&kept)?.profile;
-            Figures { versions: versions()?, limits, others, steps, crowd, profile, ..throughput()? }
+            let Figures { profile, instructions, .. } = read(&kept)?;
+            Figures { versions: versions()?, limits, others, steps, crowd, profile, instructions, ..throughput()? }
         }
         Some(Only::Steps) => Figures { steps: steps()?, ..read(&kept)? },
+        Some(Only::Instructions) => Figures { instructions: instructions()?, ..read(&kept)? },
         Some(Only::Profile) => Figures { profile: profile()?, ..read(&kept)? },
         Some(Only::Crowd) => Figures { crowd: crowd()?, ..read(&kept)? },
         Some(Only::Versions) => Figures { versions: versions()?, ..read(&kept)? },
@@ -173,7 +186,7 @@ fn read(folder: &Path) -> anyhow::Result<Figures> {
 }
 
 /// The parts of the document.
-fn parts(figures: &Figures) -> [(&'static str, String); 7] {
+fn parts(figures: &Figures) -> [(&'static str, String); 8] {
     let versions = versions::section(&figures.versions, PICTURES);
     let (limits, others) = (limit::section(&figures.limits), others::section(&figures.others));
     let (steps, crowd) = (steps::section(&figures.steps), crowd::section(&figures.crowd));
@@ -185,6 +198,7 @@ fn parts(figures: &Figures) -> [(&'static str, String); 7] {
         (STEPS_PART, steps),
         (CROWD_PART, crowd),
         (PROFILE_PART, profile::section(&figures.profile)),
+        (INSTRUCTIONS_PART, instructions::section(&figures.instructions)),
     ]
 }
 
@@ -221,7 +235,7 @@ mod tests {
     fn the_document_has_its_parts() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let text = fs::read_to_string(root.join(DOCUMENT)).unwrap();
-        for part in [PART, VERSIONS_PART, LIMITS_PART, OTHERS_PART, STEPS_PART, CROWD_PART, PROFILE_PART] {
+        for (part, _) in parts(&Figures::default()) {
             assert!(section::replace(&text, part, "new").unwrap().contains("new"), "{part}");
         }
     }
