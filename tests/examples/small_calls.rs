@@ -77,8 +77,8 @@ async fn calls(nfs: Arc<Nfs3>, file: Handle, operation: Operation, count: u64) -
     for _ in 0..count {
         match operation {
             Operation::Null => nfs.null().await?,
-            Operation::GetAttr => drop(nfs.getattr(&file).await?),
-            Operation::Read => drop(nfs.read(&file, 0, BLOCK).await?),
+            Operation::GetAttr => _ = nfs.getattr(&file).await?,
+            Operation::Read => _ = nfs.read(&file, 0, BLOCK).await?,
         }
     }
     Ok(())

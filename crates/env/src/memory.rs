@@ -253,7 +253,7 @@ mod tests {
         let octets = Bytes::from(vec![1, 2, 3]);
         let mut buffer = Buffer::from_vec(vec![9; 4]);
         buffer.hold(octets.clone());
-        assert_eq!((buffer.filled(), buffer.take_held()), (&octets[..], None));
+        assert_eq!((buffer.take_held(), buffer.filled()), (None, &octets[..]));
         assert_ne!(buffer.freeze().as_ptr(), octets.as_ptr());
         let mut small = Buffer::from_vec(vec![9; 2]);
         small.hold(octets.clone());
