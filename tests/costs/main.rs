@@ -23,8 +23,8 @@ const ONE: Carrier = Carrier::Rdma(Versions::One);
 const TWO: Carrier = Carrier::Rdma(Versions::Two);
 
 /// The most allocations for an operation: at the client, and at the server. How often the threads for files wake up
-/// depends on chance, so the server's limits for WRITE leave some room. One of the client's over RDMA is the box in which
-/// a call goes to its driver: copying the call from place to place costs more.
+/// depends on chance, so the server's limits for WRITE leave some room. One of the client's over RDMA is the box in
+/// which a call goes to its driver: copying the call from place to place costs more.
 const LIMITS: [(Operation, Carrier, Count); 12] = [
     (Operation::Null, ONE, Count { client: 3, server: 0 }),
     (Operation::Null, TWO, Count { client: 3, server: 0 }),
