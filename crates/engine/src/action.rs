@@ -206,6 +206,23 @@ pub struct Sent {
     pub invalidates: Option<u32>,
 }
 
+impl Sent {
+    /// A message of this kind without chunks and bytes.
+    pub(crate) const fn of(kind: MessageKind) -> Self {
+        Self {
+            kind,
+            xid: 0,
+            credit: 0,
+            inline_bytes: 0,
+            placed_bytes: 0,
+            read_chunks: 0,
+            write_chunks: 0,
+            reply_chunk: false,
+            invalidates: None,
+        }
+    }
+}
+
 /// What the driver has to do, in the order in which it gets the actions.
 #[derive(Debug)]
 #[non_exhaustive]

@@ -334,17 +334,7 @@ impl Endpoint {
         };
         let credit = self.config.credits_granted.clamp(1, MAX_CREDITS);
         let octets = probe::refusal(xid, version, credit, low, high);
-        let about = Sent {
-            kind: MessageKind::Error,
-            xid,
-            credit,
-            inline_bytes: octets.len(),
-            placed_bytes: 0,
-            read_chunks: 0,
-            write_chunks: 0,
-            reply_chunk: false,
-            invalidates: None,
-        };
+        let about = Sent { xid, credit, inline_bytes: octets.len(), ..Sent::of(MessageKind::Error) };
         self.actions.push_back(Action::Send { octets: vec![octets].into(), signaled: true, about });
     }
 

@@ -214,14 +214,14 @@ impl<X> Table<X> {
         &mut self,
         xid: u32,
         actions: &mut VecDeque<Action>,
-        end: impl FnOnce(&Offered) -> Option<Result<ReplyParts, CallError>>,
+        end: impl FnOnce(&Entry<X>) -> Option<Result<ReplyParts, CallError>>,
     ) -> bool {
         let hash_map::Entry::Occupied(mut found) = self.calls.entry(xid) else { return false };
         let entry = found.get_mut();
         if !matches!(entry.state, State::Sent) {
             return false;
         }
-        let Some(end) = end(&entry.offered) else { return false };
+        let Some(end) = end(entry) else { return false };
         entry.state = State::Ending(end);
         fence(found, &mut self.queue, actions);
         true

@@ -1,11 +1,11 @@
 //! Arbitrary bytes and arbitrary headers of version 2.
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use rpcrdma_wire::v2::{
-    Body, Chunks, Credits, ErrorBody, Flags, Header, HeaderType, Judgement, Lists, NoExtensions, OtherBody,
-    OtherProperty, PREFIX_OCTETS, Place, Property, PropertyId, PropertySet, PropertySubset, ReadList, ReadSegment,
-    Receiver, Role, Segment, WriteChunk, WriteList, judge, probe,
+    Body, Chunks, Credits, ErrorBody, Flags, Header, HeaderType, Judgement, Lists, NO_CHUNKS_OCTETS, NoExtensions,
+    OtherBody, OtherProperty, PREFIX_OCTETS, Place, Prefix, Property, PropertyId, PropertySet, PropertySubset,
+    ReadList, ReadSegment, Receiver, Role, Segment, WriteChunk, WriteList, judge, probe,
 };
 
 fn segment() -> impl Strategy<Value = Segment> {
@@ -111,6 +111,52 @@ fn receivers() -> [Receiver<'static>; 4] {
 }
 
 proptest! {
+    /// What is plain is accepted by both roles as a whole message without chunks, and what is accepted as such is
+    /// plain.
+    ///
+    /// proves: V2-6.3.1-b, V2-6.2.2.1-e, V2-6.2.2.1-g
+    #[test]
+    fn plain_messages_are_what_is_judged_to_be_whole_and_without_chunks(
+        (xid, credits, response) in any::<(u32, u32, bool)>(),
+        stream in octets(12),
+        starts_well in prop::bool::weighted(0.8),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3),
+        cut in prop::option::weighted(0.2, any::<prop::sample::Index>()),
+    ) {
+        let prefix = Prefix::rpc(xid, Credits::from_word(credits), response, false, true);
+        let mut octets = BytesMut::new();
+        prefix.encode_with(&Chunks::default(), &mut octets);
+        if starts_well {
+            octets.extend_from_slice(&xid.to_be_bytes());
+            octets.extend_from_slice(&u32::from(response).to_be_bytes());
+        }
+        octets.extend_from_slice(&stream);
+        for (at, octet) in changes {
+            let at = at.index(octets.len());
+            octets[at] = octet;
+        }
+        if let Some(cut) = cut {
+            octets.truncate(cut.index(octets.len() + 1));
+        }
+        let octets = octets.freeze();
+        let plain = Prefix::decode(&octets).ok().filter(|prefix| prefix.is_plain(&octets));
+        for role in [Role::Responder, Role::Requester] {
+            let accepted = match judge(&Receiver::new(role), &octets) {
+                Judgement::Accept { header, payload_offset }
+                    if header.version == 2
+                        && header.body == Body::Msg(Chunks::default())
+                        && !header.flags.more
+                        && octets.len() >= payload_offset + 8 =>
+                {
+                    prop_assert_eq!(payload_offset, NO_CHUNKS_OCTETS);
+                    Some((header.xid, header.credits, header.flags))
+                }
+                _ => None,
+            };
+            prop_assert_eq!(plain.map(|prefix| (prefix.xid, prefix.credits, prefix.flags)), accepted, "{:?}", role);
+        }
+    }
+
     /// proves: V2-6.2.1-a, V2-6.2.2-a, V2-8.5-a, V2-4.1-a
     #[test]
     fn a_header_survives_the_wire(header in header(), tail in octets(20)) {

@@ -66,7 +66,7 @@ impl Requester {
             let credit = wanted(shared.config);
             let head =
                 shared.scratch.write(NO_CHUNKS_OCTETS, |out| out.extend_from_slice(&Plain { xid, credit }.octets()));
-            post(head, inline, Sent { xid, credit, ..CALL }, shared);
+            post(head, inline, Sent { xid, credit, ..Sent::of(MessageKind::Call) }, shared);
             return Ok(true);
         }
         let plan = plan(shared.config, shared.link, &mut call)?;
@@ -131,14 +131,13 @@ impl Requester {
         };
         entry.state = State::Sent;
         let about = Sent {
-            kind: if entry.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call },
             xid,
             credit: wanted(shared.config),
             placed_bytes,
             read_chunks: few_chunks(plan.reads.len() + usize::from(plan.zero.is_some())),
             write_chunks: few_chunks(lists.writes.chunks().len()),
             reply_chunk: lists.reply.is_some(),
-            ..CALL
+            ..Sent::of(if entry.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call })
         };
         // V1-3.5.3-b, V1-4.2.4-c, IE-3.6.1-b
         let body = if plan.zero.is_some() { Body::Nomsg(lists) } else { Body::Msg(lists) };
@@ -179,9 +178,9 @@ impl Requester {
     /// Handles a message for this half. Returns whether it answered a call.
     pub(crate) fn received(&mut self, header: &Header, stream: Bytes, shared: &mut Shared<'_>) -> bool {
         // V1-4.2.1-b, V1-2.2.2-a
-        let answered = self.table.answered(header.xid, shared.actions, |offered| match &header.body {
-            Body::Msg(lists) => Some(offered.short(lists, stream).map_err(CallError::from)),
-            Body::Nomsg(lists) => Some(offered.long(lists).map_err(CallError::from)),
+        let answered = self.table.answered(header.xid, shared.actions, |entry| match &header.body {
+            Body::Msg(lists) => Some(entry.offered.short(lists, stream).map_err(CallError::from)),
+            Body::Nomsg(lists) => Some(entry.offered.long(lists).map_err(CallError::from)),
             // V1-4.5-g
             Body::Error(error) => Some(Err(CallError::Remote(*error))),
             _ => None,
@@ -193,8 +192,8 @@ impl Requester {
 
     /// The same for a message without chunks.
     pub(crate) fn received_plain(&mut self, plain: Plain, stream: Bytes, shared: &mut Shared<'_>) -> bool {
-        let answered = self.table.answered(plain.xid, shared.actions, |offered| {
-            Some(offered.short(&Lists::default(), stream).map_err(CallError::from))
+        let answered = self.table.answered(plain.xid, shared.actions, |entry| {
+            Some(entry.offered.short(&Lists::default(), stream).map_err(CallError::from))
         });
         self.heard(answered, Some(plain.credit), shared)
     }
@@ -249,19 +248,6 @@ impl Requester {
         self.table.exposed()
     }
 }
-
-/// A call without chunks and credits.
-const CALL: Sent = Sent {
-    kind: MessageKind::Call,
-    xid: 0,
-    credit: 0,
-    inline_bytes: 0,
-    placed_bytes: 0,
-    read_chunks: 0,
-    write_chunks: 0,
-    reply_chunk: false,
-    invalidates: None,
-};
 
 /// The credits that each call asks for.
 // V1-3.3.1-b, V1-3.3.1-f, V1-4.2.3-a

@@ -90,7 +90,12 @@ impl Responder {
                 let plain = Plain { xid, credit }.octets();
                 let header = shared.scratch.write(NO_CHUNKS_OCTETS, |out| out.extend_from_slice(&plain));
                 let invalidates = invalidated(&request, shared);
-                self.post(header, whole(payload), Sent { xid, credit, invalidates, ..REPLY }, shared);
+                self.post(
+                    header,
+                    whole(payload),
+                    Sent { xid, credit, invalidates, ..Sent::of(MessageKind::Reply) },
+                    shared,
+                );
                 return self.admit(shared);
             }
             Answer::Reply(payload) => payload,
@@ -126,7 +131,7 @@ impl Responder {
             write_chunks: few_chunks(plan.lists.writes.chunks().len()),
             reply_chunk: plan.inline.is_none(),
             invalidates: invalidated(request, shared),
-            ..REPLY
+            ..Sent::of(MessageKind::Reply)
         };
         // V1-3.5.2-b, V1-2.3.2-c
         for write in plan.writes {
@@ -163,17 +168,7 @@ impl Responder {
         }
         // V1-4.5-d, V1-4.5-e, V1-4.5-f, V1-3.3.1-l
         let header = Header { xid, version, credit, body: Body::Error(error) }.to_bytes();
-        let about = Sent {
-            kind: MessageKind::Error,
-            xid,
-            credit,
-            inline_bytes: header.len(),
-            placed_bytes: 0,
-            read_chunks: 0,
-            write_chunks: 0,
-            reply_chunk: false,
-            invalidates: None,
-        };
+        let about = Sent { xid, credit, inline_bytes: header.len(), ..Sent::of(MessageKind::Error) };
         self.requests.undrained += 1;
         shared.actions.push_back(Action::Send { octets: smallvec![header], signaled: true, about });
     }
@@ -194,19 +189,6 @@ impl Responder {
         self.requests.len()
     }
 }
-
-/// A reply without chunks and credits.
-const REPLY: Sent = Sent {
-    kind: MessageKind::Reply,
-    xid: 0,
-    credit: 0,
-    inline_bytes: 0,
-    placed_bytes: 0,
-    read_chunks: 0,
-    write_chunks: 0,
-    reply_chunk: false,
-    invalidates: None,
-};
 
 /// The handle of the peer that the reply to a call invalidates.
 // CM-8797-4-e

@@ -169,17 +169,8 @@ pub(crate) fn control(control: Control, credits: Credits) -> Action {
 /// A message that consists of a header only.
 pub(crate) fn bare(header: &Header, kind: MessageKind) -> Action {
     let octets = header.to_bytes();
-    let about = Sent {
-        kind,
-        xid: header.xid,
-        credit: header.credits.granted.into(),
-        inline_bytes: octets.len(),
-        placed_bytes: 0,
-        read_chunks: 0,
-        write_chunks: 0,
-        reply_chunk: false,
-        invalidates: None,
-    };
+    let about =
+        Sent { xid: header.xid, credit: header.credits.granted.into(), inline_bytes: octets.len(), ..Sent::of(kind) };
     Action::Send { octets: smallvec![octets], signaled: true, about }
 }
 

@@ -215,15 +215,12 @@ impl Requester {
         entry.extra.writes = lists.writes.chunks().len();
         entry.extra.segments = lists.segment_count();
         let about = Sent {
-            kind: if entry.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call },
             xid,
-            credit: 0,
-            inline_bytes: 0,
             placed_bytes,
             read_chunks: few_chunks(entry.extra.reads),
             write_chunks: few_chunks(entry.extra.writes),
             reply_chunk: lists.reply.is_some(),
-            invalidates: None,
+            ..Sent::of(if entry.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call })
         };
         // V2-6.2.4-a, V2-6.2.4-b, V2-C.7-a, V2-C.7-d
         let inv_handle = if sending.config.remote_invalidation { handle_of(&lists) } else { 0 };
@@ -278,24 +275,26 @@ impl Requester {
         stream: Option<Bytes>,
         actions: &mut VecDeque<Action>,
     ) -> bool {
-        let Some(entry) = self.table.sent(xid) else { return false };
-        if entry.extra.short_bytes > 0 {
-            self.long_replies = stream.as_ref().is_none_or(|stream| stream.len() > entry.extra.short_bytes);
-        }
-        let reply = match stream {
-            Some(stream) => entry.offered.short(lists, stream),
-            None => entry.offered.long(lists),
-        };
-        let reply = reply.map(|mut reply| {
-            // A result whose chunk came back unused is inline, which we accept (V2-A.1-h).
-            for item in reply.items.iter_mut().filter(|item| item.returned == 0) {
-                item.offered = 0;
+        let long_replies = &mut self.long_replies;
+        let known = self.table.answered(xid, actions, |entry| {
+            if entry.extra.short_bytes > 0 {
+                *long_replies = stream.as_ref().is_none_or(|stream| stream.len() > entry.extra.short_bytes);
             }
-            reply
+            let reply = match stream {
+                Some(stream) => entry.offered.short(lists, stream),
+                None => entry.offered.long(lists),
+            };
+            let reply = reply.map(|mut reply| {
+                // A result whose chunk came back unused is inline, which we accept (V2-A.1-h).
+                for item in reply.items.iter_mut().filter(|item| item.returned == 0) {
+                    item.offered = 0;
+                }
+                reply
+            });
+            Some(reply.map_err(CallError::from))
         });
-        entry.state = State::Ending(reply.map_err(CallError::from));
-        self.answered(xid, actions);
-        true
+        self.unanswered = self.unanswered.saturating_sub(usize::from(known));
+        known
     }
 
     /// The reply of a call is spoiled by a fault of the peer.

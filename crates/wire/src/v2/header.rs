@@ -8,6 +8,7 @@ use super::{Chunks, Credits, ErrorBody, Flags, HeaderError, NO_CHUNKS_OCTETS, Pr
 use crate::{
     cursor::Cursor,
     fixed::{FixedWords, put_words},
+    rpc::Direction,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use rpcrdma_xdr::{DecodeError, UNIT};
@@ -94,6 +95,23 @@ impl Prefix {
         let FixedWords { xid, version, credit, kind } = FixedWords::decode_from(cursor)?;
         let flags = Flags::from_word(cursor.u32()?);
         Ok(Self { xid, version, credits: Credits::from_word(credit), header_type: kind, flags })
+    }
+
+    /// Whether this is the prefix of a message that every receiver accepts unless a sequence is under way: a whole RPC
+    /// message behind the header of an `RDMA2_MSG` without chunks and without a handle. It begins at
+    /// [`NO_CHUNKS_OCTETS`]. Any other message is for [`judge_after`](super::judge_after).
+    // V2-6.3.1-b, V2-6.2.2.1-e, V2-6.2.2.1-g
+    pub fn is_plain(&self, message: &[u8]) -> bool {
+        let Some((head, [x0, x1, x2, x3, d0, d1, d2, d3, ..])) = message.split_first_chunk::<NO_CHUNKS_OCTETS>() else {
+            return false;
+        };
+        let direction = if self.flags.response { Direction::Reply } else { Direction::Call };
+        self.version == VERSION
+            && self.header_type == HeaderType::Msg.code()
+            && self.flags == (Flags { more: false, tpmore: false, ..self.flags })
+            && head[PREFIX_OCTETS..] == [0; NO_CHUNKS_OCTETS - PREFIX_OCTETS]
+            && [*x0, *x1, *x2, *x3] == self.xid.to_be_bytes()
+            && [*d0, *d1, *d2, *d3] == direction.word().to_be_bytes()
     }
 
     /// The prefix of [`Header::msg`] if the payload is in the message, and of [`Header::nomsg`] if not.
