@@ -190,6 +190,21 @@ impl Realm {
         ]
     }
 
+    /// Lets clients look for the KDC at a port at which nothing listens. Returns the clients' settings as they were, and
+    /// as they are now: each is the whole file `krb5.conf`.
+    ///
+    /// # Errors
+    /// If the settings cannot be read or written, or name no KDC.
+    pub fn hide_kdc(&self) -> io::Result<[String; 2]> {
+        let file = self.folder.join("krb5.conf");
+        let as_they_were = fs::read_to_string(&file)?;
+        let (before, after) = as_they_were.split_once("kdc = ").ok_or(io::ErrorKind::InvalidData)?;
+        let (_, rest) = after.split_once('\n').ok_or(io::ErrorKind::InvalidData)?;
+        let as_they_are = format!("{before}kdc = 127.0.0.1:1\n{rest}");
+        fs::write(file, &as_they_are)?;
+        Ok([as_they_were, as_they_are])
+    }
+
     /// Gets a ticket for a user into the process's own cache. It is valid for `lifetime`, as in `kinit -l`.
     ///
     /// # Errors
