@@ -198,9 +198,9 @@ impl Realm {
     pub fn hide_kdc(&self) -> io::Result<[String; 2]> {
         let file = self.folder.join("krb5.conf");
         let as_they_were = fs::read_to_string(&file)?;
-        let (before, after) = as_they_were.split_once("kdc = ").ok_or(io::ErrorKind::InvalidData)?;
+        let (before, after) = as_they_were.split_once("\n  kdc = ").ok_or(io::ErrorKind::InvalidData)?;
         let (_, rest) = after.split_once('\n').ok_or(io::ErrorKind::InvalidData)?;
-        let as_they_are = format!("{before}kdc = 127.0.0.1:1\n{rest}");
+        let as_they_are = format!("{before}\n  kdc = 127.0.0.1:1\n{rest}");
         fs::write(file, &as_they_are)?;
         Ok([as_they_were, as_they_are])
     }
