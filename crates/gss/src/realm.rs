@@ -190,8 +190,8 @@ impl Realm {
         ]
     }
 
-    /// Lets clients look for the KDC at a port at which nothing listens. Returns the clients' settings as they were, and
-    /// as they are now: each is the whole file `krb5.conf`.
+    /// Lets clients look for the KDC at a port at which nothing listens. Returns the clients' settings as they were,
+    /// and as they are now: each is the whole file `krb5.conf`.
     ///
     /// # Errors
     /// If the settings cannot be read or written, or name no KDC.
