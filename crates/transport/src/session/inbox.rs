@@ -52,6 +52,7 @@ impl Inbox {
 mod tests {
     use super::*;
     use rpcrdma_env::Heap;
+    use rpcrdma_fabric::pool::Pool;
 
     fn received(inbox: &mut Inbox, octets: usize) -> (Bytes, *const u8) {
         let mut receive = inbox.receive(4096, &Heap).unwrap();
@@ -78,7 +79,7 @@ mod tests {
     #[test]
     fn a_message_that_lies_elsewhere_is_not_copied_again() {
         let mut inbox = Inbox::default();
-        let mut receive = inbox.receive(4096, &Heap).unwrap();
+        let mut receive = inbox.receive(4096, &Pool::new()).unwrap();
         let octets = Bytes::from(vec![3; 2 * COPIED_BYTES]);
         receive.hold(octets.clone());
         assert_eq!(inbox.take(receive).as_ptr(), octets.as_ptr());
