@@ -4,7 +4,6 @@
 //! Owns shares of the reply's bytes. A reply that does not fit into what the requester offered is an error, found
 //! before anything is written.
 
-use crate::plan::whole;
 use bytes::Bytes;
 use rpcrdma_env::Slices;
 use rpcrdma_wire::chunk::{Lists, ReadList, Segment, WriteChunk, WriteList};
@@ -70,21 +69,9 @@ pub(crate) enum Misfit {
 pub(crate) fn plan(
     offered: &WriteList,
     reply: Option<&WriteChunk>,
-    payload: Payload,
+    payload: &Payload,
     carrier: &Carrier,
 ) -> Result<AnswerPlan, Misfit> {
-    if offered.chunks().is_empty()
-        && reply.is_none()
-        && carrier.fixed + Lists::default().encoded_len() + payload.len() <= carrier.send_inline
-    {
-        // Most replies are like this: the rest of this function would find the same.
-        return Ok(AnswerPlan {
-            lists: Lists::default(),
-            inline: Some(whole(payload)),
-            writes: SmallVec::new(),
-            placed: 0,
-        });
-    }
     let mut writes = SmallVec::new();
     let mut placed = 0;
     // With room for the header (`gathered`). Most items are placed.
@@ -233,7 +220,7 @@ mod tests {
     #[test]
     fn results_go_to_their_chunks_in_order_and_without_padding() {
         let offered = WriteList(vec![chunk(1, &[100, 100]), chunk(2, &[50]), chunk(3, &[9])].into());
-        let plan = plan(&offered, None, reply(40, &[150, 49]), &CARRIER).unwrap();
+        let plan = plan(&offered, None, &reply(40, &[150, 49]), &CARRIER).unwrap();
         let written: Vec<_> = plan.writes.iter().map(|w| (w.to.handle, w.to.length, w.to.offset)).collect();
         assert_eq!(written, [(1, 100, 1000), (1, 50, 1000), (2, 49, 1000)]);
         assert_eq!(
@@ -248,7 +235,7 @@ mod tests {
     #[test]
     fn an_empty_chunk_keeps_its_result_inline() {
         let offered = WriteList(vec![chunk(1, &[]), chunk(2, &[50]), chunk(3, &[50])].into());
-        let plan = plan(&offered, None, reply(40, &[10, 0, 50]), &CARRIER).unwrap();
+        let plan = plan(&offered, None, &reply(40, &[10, 0, 50]), &CARRIER).unwrap();
         assert_eq!(plan.lists.writes.chunks().iter().map(lengths).collect::<Vec<_>>(), [vec![], vec![0], vec![50]]);
         assert_eq!(inline_bytes(&plan), Some(40 + 12 + 12), "the first with its padding");
     }
@@ -258,18 +245,18 @@ mod tests {
     #[test]
     fn the_reply_chunk_is_for_what_does_not_fit_inline() {
         let room = chunk(7, &[2000, 3000]);
-        let short = plan(&WriteList::default(), Some(&room), reply(1024 - 28 - 36, &[]), &CARRIER).unwrap();
+        let short = plan(&WriteList::default(), Some(&room), &reply(1024 - 28 - 36, &[]), &CARRIER).unwrap();
         assert_eq!((inline_bytes(&short), lengths(short.lists.reply.as_ref().unwrap())), (Some(960), vec![0, 0]));
-        let long = plan(&WriteList::default(), Some(&room), reply(2048, &[5]), &CARRIER).unwrap();
+        let long = plan(&WriteList::default(), Some(&room), &reply(2048, &[5]), &CARRIER).unwrap();
         assert_eq!((inline_bytes(&long), lengths(long.lists.reply.as_ref().unwrap())), (None, vec![2000, 60]));
         assert_eq!(long.placed, 2060, "padding included");
-        let full = plan(&WriteList::default(), Some(&room), reply(5000, &[]), &CARRIER);
+        let full = plan(&WriteList::default(), Some(&room), &reply(5000, &[]), &CARRIER);
         assert!(full.is_ok());
         assert_eq!(
-            plan(&WriteList::default(), Some(&room), reply(5004, &[]), &CARRIER),
+            plan(&WriteList::default(), Some(&room), &reply(5004, &[]), &CARRIER),
             Err(Misfit::Reply { needed: 5004 })
         );
-        assert_eq!(plan(&WriteList::default(), None, reply(1000, &[]), &CARRIER), Err(Misfit::Reply { needed: 1000 }));
+        assert_eq!(plan(&WriteList::default(), None, &reply(1000, &[]), &CARRIER), Err(Misfit::Reply { needed: 1000 }));
     }
 
     /// proves: V1-3.4.6-d, V2-4.3.6-d
@@ -278,7 +265,7 @@ mod tests {
         let segment = |handle, length, offset| Segment { handle, length, offset };
         let offered = WriteList(vec![WriteChunk(vec![segment(7, 100, 1000), segment(8, 50, 64)].into())].into());
         let room = WriteChunk(vec![segment(5, 1000, 0), segment(6, 1000, 9)].into());
-        let plan = plan(&offered, Some(&room), reply(1200, &[120]), &CARRIER).unwrap();
+        let plan = plan(&offered, Some(&room), &reply(1200, &[120]), &CARRIER).unwrap();
         let written: Vec<_> = plan.writes.iter().map(|w| (w.to.handle, w.to.length, w.to.offset)).collect();
         assert_eq!(written, [(7, 100, 1000), (8, 20, 64), (5, 1000, 0), (6, 204, 9)]);
     }
@@ -290,7 +277,7 @@ mod tests {
     fn a_chunk_that_was_not_needed_takes_the_next_item() {
         let offered = WriteList(vec![chunk(1, &[50, 50]), chunk(2, &[60])].into());
         let used = |items: &[usize]| {
-            let plan = plan(&offered, None, reply(40, items), &CARRIER).unwrap();
+            let plan = plan(&offered, None, &reply(40, items), &CARRIER).unwrap();
             let written: Vec<_> = plan.writes.iter().map(|w| (w.to.handle, w.to.length)).collect();
             (written, plan.lists.writes.chunks().iter().map(lengths).collect::<Vec<_>>())
         };
@@ -302,24 +289,24 @@ mod tests {
     #[test]
     fn a_chunk_that_is_too_small_is_found_before_anything_is_written() {
         let offered = WriteList(vec![chunk(1, &[20, 29])].into());
-        assert!(plan(&offered, None, reply(40, &[49]), &CARRIER).is_ok());
-        assert_eq!(plan(&offered, None, reply(40, &[50]), &CARRIER), Err(Misfit::Write { index: 0, needed: 50 }));
+        assert!(plan(&offered, None, &reply(40, &[49]), &CARRIER).is_ok());
+        assert_eq!(plan(&offered, None, &reply(40, &[50]), &CARRIER), Err(Misfit::Write { index: 0, needed: 50 }));
     }
 
     #[test]
     fn writes_keep_within_the_carrier_and_within_the_address_space() {
         let carrier = Carrier { max_gather: 2, max_transfer: 64, ..CARRIER };
         let offered = WriteList(vec![chunk(1, &[100])].into());
-        let cut = plan(&offered, None, reply(40, &[100]), &carrier).unwrap();
+        let cut = plan(&offered, None, &reply(40, &[100]), &carrier).unwrap();
         assert_eq!(cut.writes.iter().map(|w| (w.to.offset, w.to.length)).collect::<Vec<_>>(), [(1000, 64), (1064, 36)]);
         let mut many = Payload::new();
         for _ in 0..600 {
             many.push_run(Bytes::from_static(&[1; 4]));
         }
-        let cut = plan(&WriteList::default(), Some(&chunk(1, &[4000])), many, &carrier).unwrap();
+        let cut = plan(&WriteList::default(), Some(&chunk(1, &[4000])), &many, &carrier).unwrap();
         assert!(cut.writes.iter().all(|write| write.octets.len() <= 2));
         assert_eq!(cut.writes.iter().map(|write| write.to.length).sum::<u32>(), 2400);
         let end = WriteChunk(vec![Segment { handle: 1, length: 100, offset: u64::MAX - 10 }].into());
-        assert_eq!(plan(&WriteList(vec![end].into()), None, reply(40, &[100]), &carrier), Err(Misfit::Chunk));
+        assert_eq!(plan(&WriteList(vec![end].into()), None, &reply(40, &[100]), &carrier), Err(Misfit::Chunk));
     }
 }

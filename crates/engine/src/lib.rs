@@ -31,6 +31,7 @@ mod extension;
 mod host_auth;
 mod plan;
 mod pull;
+mod receives;
 mod requests;
 mod returned;
 mod side;

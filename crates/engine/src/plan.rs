@@ -69,7 +69,7 @@ pub(crate) fn reduced(items: &[(usize, &Bytes)]) -> SmallVec<[Reduced; 1]> {
 }
 
 /// A number of chunks, for observers. A header has room for far fewer than 2^32.
-pub(crate) fn few_chunks(count: usize) -> u32 {
+pub(crate) fn chunk_count(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 

@@ -13,7 +13,7 @@
 
 use crate::{
     Action, Call, CallError, CallId, ExposeError, ExposureId, Host, ReplyParts, Sink, SinkPlace,
-    config::FORGOTTEN_CALL_DEADLINE, plan::CallPlan, returned::Offered,
+    config::FORGOTTEN_CALL_DEADLINE, plan::CallPlan, returned::Offered, silence::program,
 };
 use bytes::Bytes;
 use foldhash::HashMap;
@@ -72,7 +72,7 @@ enum Exposed {
 /// The table's data about a call.
 #[derive(Debug)]
 pub(crate) struct Entry<X> {
-    /// The call as the driver passed it. Version 1 empties its message when it is planned or sent; version 2 keeps it.
+    /// The call as the driver passed it. Version 1 empties its message when it is sent; version 2 keeps it.
     pub(crate) call: Call,
     order: u64,
     pub(crate) owner: Owner,
@@ -136,23 +136,25 @@ impl<X> Table<X> {
         self.calls.get_mut(&xid).filter(|entry| matches!(entry.state, State::Sent))
     }
 
-    /// Adds a call of this program and version, if its message names them, at the end of the queue.
-    pub(crate) fn insert(&mut self, call: Call, program: Option<(u32, u32)>, extra: X) {
+    /// Adds a call of the program at the end of the queue.
+    pub(crate) fn insert(&mut self, call: Call, extra: X) {
         self.queue.push_back((self.next_order, call.xid));
-        self.insert_next(call, program, extra);
+        self.insert_next(call, extra);
     }
 
-    /// The same for a call that is sent at once.
-    pub(crate) fn insert_next(&mut self, call: Call, program: Option<(u32, u32)>, extra: X) {
-        self.program = program.or(self.program);
+    /// Adds a call of the program that is sent at once.
+    pub(crate) fn insert_next(&mut self, call: Call, extra: X) {
+        self.program = program(&call.message).or(self.program);
         self.add(call, Owner::Caller, State::Queued, extra);
     }
 
-    /// Adds a call of the program that goes on its way as it is, with nothing exposed.
+    /// The same for a call that goes inline as a whole. Returns its message.
     #[inline]
-    pub(crate) fn insert_sent(&mut self, call: Call, program: Option<(u32, u32)>, extra: X) {
-        self.program = program.or(self.program);
+    pub(crate) fn insert_sent(&mut self, mut call: Call, extra: X) -> Payload {
+        self.program = program(&call.message).or(self.program);
+        let message = std::mem::take(&mut call.message);
         self.add(call, Owner::Caller, State::Sent, extra);
+        message
     }
 
     /// Adds a probe, which has no name and no caller, and is found by its XID.

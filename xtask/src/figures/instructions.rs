@@ -58,7 +58,11 @@ fn each(few: u64, many: u64, [fewer, more]: [u64; 2]) -> f64 {
 fn counted(program: &Path, arguments: &[&str], out: &Path) -> anyhow::Result<u64> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--quiet"]).arg(format!("--callgrind-out-file={}", out.display()));
-    let output = command.arg(program).args(arguments).output().context("valgrind, of the package of this name")?;
+    let output = command
+        .arg(program)
+        .args(arguments)
+        .output()
+        .context("valgrind cannot be started: install the package of this name")?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "{} {}: {said}", program.display(), arguments.join(" "));
     let text = fs::read_to_string(out).with_context(|| out.display().to_string())?;
@@ -96,10 +100,10 @@ pub(super) fn section(instructions: &Instructions) -> String {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use super::*;
 
-    pub(in crate::figures) fn instructions() -> Instructions {
+    fn instructions() -> Instructions {
         Instructions { compiler: "rustc 1.99.0".into(), calls: vec![vec![15_000.4, 20_000.0, 9_000.0]; CALLS.len()] }
     }
 
@@ -124,5 +128,7 @@ pub(super) mod tests {
         );
         assert!(section.contains("| READ 4 KiB | 15,000 | 20,000 | 9,000 |\n"), "{section}");
         assert_eq!(super::section(&Instructions::default()), "Not counted.\n");
+        let kept = serde_json::to_string(&instructions()).unwrap();
+        assert_eq!(serde_json::from_str::<Instructions>(&kept).unwrap(), instructions());
     }
 }

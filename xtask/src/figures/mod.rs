@@ -23,7 +23,11 @@ mod versions;
 use crate::programs::Scratch;
 use anyhow::{Context as _, ensure};
 use data::Figures;
-use std::{env, fs, path::Path, process::Command};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// The document with the tables, the parts of it that this program writes, and the folder of the pictures, relative to
 /// the document.
@@ -107,8 +111,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         instructions::measure(&small_calls, &scratch.0, quick)
     };
     let program = match arguments.only {
-        // It measures another program.
-        Some(Only::Instructions) => Default::default(),
+        // It measures an example, and the command need not be built.
+        Some(Only::Instructions) => PathBuf::new(),
         _ => crate::programs::release(root, "rpcrdma-cli")?,
     };
     let throughput = || {

@@ -88,7 +88,7 @@ impl Connection {
     /// Present numbers of the connection.
     pub fn stats(&self) -> Stats {
         Stats {
-            receives: self.ledger.posted(),
+            receives: self.ledger.receives.posted(),
             granted: self.ledger.granted(),
             unanswered: self.ledger.unanswered(),
             queued: self.requester.queued(),
@@ -101,7 +101,7 @@ impl Connection {
     /// The next action. Receives come first: all that are missing with one action.
     // V1-3.3.1-i
     pub fn poll(&mut self) -> Option<Action> {
-        match self.ledger.take_asked() {
+        match self.ledger.receives.take_asked() {
             Some(count) => Some(Action::PostReceives { count }),
             None => self.actions.pop_front(),
         }
@@ -109,7 +109,7 @@ impl Connection {
 
     /// Whether there is a next action.
     pub fn has_action(&self) -> bool {
-        self.ledger.asks() || !self.actions.is_empty()
+        self.ledger.receives.asks() || !self.actions.is_empty()
     }
 
     /// Starts a call of ours. It is sent as soon as a credit is free.
@@ -138,7 +138,7 @@ impl Connection {
 
     /// A Send of the peer has arrived.
     pub fn received(&mut self, mut message: Bytes, now: Timestamp, host: &mut dyn Host) {
-        self.ledger.consumed();
+        self.ledger.receives.consumed();
         if self.closing {
             return;
         }

@@ -4,11 +4,11 @@
 //! additional one is for messages that no credit covers. Owns nothing. Credits are promised only through this ledger,
 //! so their receives are always asked for first.
 
+use crate::receives::Receives;
+
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    posted: usize,
-    /// Receives to post before anything else is done. They count as posted.
-    asked: usize,
+    pub(crate) receives: Receives,
     granted: u32,
     unanswered: usize,
     /// Calls of ours that we have sent since our last answer to a call of the peer.
@@ -21,7 +21,7 @@ const SPARE_RECEIVES: usize = 1;
 impl Ledger {
     /// A ledger of `posted` receives, in which the peer already has `granted` credits.
     pub(crate) fn new(posted: usize, granted: u32) -> Self {
-        Self { posted, asked: 0, granted, unanswered: 0, since_answer: 0 }
+        Self { receives: Receives::new(posted), granted, unanswered: 0, since_answer: 0 }
     }
 
     /// The most credits that the peer may know of.
@@ -32,15 +32,6 @@ impl Ledger {
     /// Calls of ours that are not answered, including cancelled ones.
     pub(crate) fn unanswered(&self) -> usize {
         self.unanswered
-    }
-
-    pub(crate) fn posted(&self) -> usize {
-        self.posted
-    }
-
-    /// A message has used up a receive.
-    pub(crate) fn consumed(&mut self) {
-        self.posted = self.posted.saturating_sub(1);
     }
 
     /// The next message to the peer grants `credits`. If a grant is lower than before, its receives stay posted: they
@@ -79,19 +70,7 @@ impl Ledger {
     // V1-3.3.1-i, IE-4.5-a
     pub(crate) fn settle(&mut self) {
         let needed = self.granted as usize + self.unanswered + SPARE_RECEIVES;
-        let missing = needed.saturating_sub(self.posted);
-        self.posted += missing;
-        self.asked += missing;
-    }
-
-    /// Whether there are receives to post.
-    pub(crate) fn asks(&self) -> bool {
-        self.asked > 0
-    }
-
-    /// The receives to post now.
-    pub(crate) fn take_asked(&mut self) -> Option<usize> {
-        (self.asked > 0).then(|| std::mem::take(&mut self.asked))
+        self.receives.ensure(needed);
     }
 }
 
@@ -100,10 +79,7 @@ mod tests {
     use super::*;
 
     fn posts(ledger: &mut Ledger) -> usize {
-        let asks = ledger.asks();
-        let asked = ledger.take_asked();
-        assert_eq!((asks, ledger.asks()), (asked.is_some(), false));
-        asked.unwrap_or(0)
+        ledger.receives.take_asked().unwrap_or(0)
     }
 
     /// proves: V1-3.3.1-h, V1-3.3.1-i
@@ -112,17 +88,17 @@ mod tests {
         let mut ledger = Ledger::new(2, 1);
         ledger.settle();
         assert_eq!(posts(&mut ledger), 0, "two receives back the first credit");
-        ledger.consumed();
+        ledger.receives.consumed();
         ledger.grant(8);
         assert_eq!(posts(&mut ledger), 8);
         ledger.sending();
         assert_eq!(posts(&mut ledger), 1);
-        ledger.consumed();
+        ledger.receives.consumed();
         ledger.answered();
         ledger.settle();
         assert_eq!(posts(&mut ledger), 0, "the reply's receive is not needed any more");
         ledger.grant(2);
-        ledger.consumed();
+        ledger.receives.consumed();
         ledger.settle();
         assert_eq!(posts(&mut ledger), 1, "a lower grant frees no receive");
     }

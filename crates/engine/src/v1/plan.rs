@@ -6,18 +6,18 @@
 use crate::{
     Call, CallRefused, Config, Link, Side,
     config::MAX_SEGMENTS_PER_MESSAGE,
-    plan::{CallPlan, MIN_REDUCED_BESIDE_ZERO, join, largest_first, reduced, rest, whole},
+    plan::{CallPlan, MIN_REDUCED_BESIDE_ZERO, join, largest_first, reduced, rest},
 };
 use rpcrdma_wire::v1::{NO_CHUNKS_OCTETS, ReadSegment, Segment};
 use rpcrdma_xdr::{Payload, padded};
 use smallvec::SmallVec;
 
-/// Plans a call. The plan of a call that goes inline as a whole takes the message out of it; other plans share it.
+/// Plans a call.
 // V1-4.5.4-a, V1-6.2-a
-pub(crate) fn plan(config: &Config, link: &Link, call: &mut Call) -> Result<CallPlan, CallRefused> {
+pub(crate) fn plan(config: &Config, link: &Link, call: &Call) -> Result<CallPlan, CallRefused> {
     if goes_inline(link, call) {
         // The rest of this file would find the same.
-        return Ok(CallPlan { inline: whole(std::mem::take(&mut call.message)), ..CallPlan::default() });
+        return Ok(CallPlan { inline: rest(&call.message, &[]), ..CallPlan::default() });
     }
     let Call { message, reply_max, items, .. } = call;
     let (writes, reply) = plan_reply(link, *reply_max, items);
@@ -132,7 +132,7 @@ mod tests {
         reply_max: usize,
         items: &[usize],
     ) -> Result<CallPlan, CallRefused> {
-        super::plan(config, link, &mut Call::new(CallId(1), 1, message.clone()).with_reply(reply_max, items))
+        super::plan(config, link, &Call::new(CallId(1), 1, message.clone()).with_reply(reply_max, items))
     }
 
     fn planned(send: usize, message: &Payload, reply_max: usize, items: &[usize]) -> CallPlan {

@@ -9,8 +9,8 @@ use super::{
 use crate::{
     Action, Call, CallError, CallId, CallRefused, Config, ExposeError, ExposureId, Host, Link, MessageKind, Sent,
     config::MAX_CREDITS,
-    plan::{CallPlan, few_chunks, gathered, whole},
-    silence::{Means, program},
+    plan::{CallPlan, chunk_count, gathered, whole},
+    silence::Means,
     table::{Owner, State, Table},
 };
 use bytes::Bytes;
@@ -40,12 +40,19 @@ pub(crate) struct Shared<'a> {
     pub(crate) actions: &'a mut VecDeque<Action>,
 }
 
+impl Shared<'_> {
+    /// The bytes of a header without chunks.
+    pub(crate) fn header(&mut self, plain: Plain) -> Bytes {
+        self.scratch.write(NO_CHUNKS_OCTETS, |out| out.extend_from_slice(&plain.octets()))
+    }
+}
+
 impl Requester {
     /// Takes a call, and sends it as soon as a credit is free. Returns whether it was sent now, which it may only be
     /// `at_once`.
     pub(crate) fn call(
         &mut self,
-        mut call: Call,
+        call: Call,
         at_once: bool,
         host: &mut dyn Host,
         shared: &mut Shared<'_>,
@@ -57,25 +64,22 @@ impl Requester {
         if self.table.contains(call.xid) {
             return Err(CallRefused::XidInUse { xid: call.xid });
         }
-        let program = program(&call.message);
         let at_once = at_once && self.table.queued() == 0 && self.may_start(shared);
         if at_once && goes_inline(shared.link, &call) {
             // What would follow below as well, in fewer steps: most calls are like this.
-            let (xid, inline) = (call.xid, whole(std::mem::take(&mut call.message)));
-            self.table.insert_sent(call, program, None);
-            let credit = wanted(shared.config);
-            let head =
-                shared.scratch.write(NO_CHUNKS_OCTETS, |out| out.extend_from_slice(&Plain { xid, credit }.octets()));
+            let (xid, credit) = (call.xid, wanted(shared.config));
+            let inline = whole(self.table.insert_sent(call, None));
+            let head = shared.header(Plain { xid, credit });
             post(head, inline, Sent { xid, credit, ..Sent::of(MessageKind::Call) }, shared);
             return Ok(true);
         }
-        let plan = plan(shared.config, shared.link, &mut call)?;
+        let plan = plan(shared.config, shared.link, &call)?;
         if !at_once {
-            self.table.insert(call, program, Some(plan.into()));
+            self.table.insert(call, Some(plan.into()));
             return Ok(false);
         }
         let xid = call.xid;
-        self.table.insert_next(call, program, None);
+        self.table.insert_next(call, None);
         Ok(self.send(xid, plan, host, shared))
     }
 
@@ -134,8 +138,8 @@ impl Requester {
             xid,
             credit: wanted(shared.config),
             placed_bytes,
-            read_chunks: few_chunks(plan.reads.len() + usize::from(plan.zero.is_some())),
-            write_chunks: few_chunks(lists.writes.chunks().len()),
+            read_chunks: chunk_count(plan.reads.len() + usize::from(plan.zero.is_some())),
+            write_chunks: chunk_count(lists.writes.chunks().len()),
             reply_chunk: lists.reply.is_some(),
             ..Sent::of(if entry.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call })
         };

@@ -9,7 +9,7 @@ use crate::{
     Action, Answer, CloseCause, MessageKind, PeerFault, RequestId, Sent, Side,
     answer::{AnswerPlan, Carrier, plan},
     config::MAX_CREDITS,
-    plan::{few_chunks, gathered, whole},
+    plan::{chunk_count, gathered, whole},
     pull::{Layout, layout},
     requests::{Pulled, Request, Requests},
 };
@@ -87,15 +87,10 @@ impl Responder {
             Answer::Reply(payload) if request.takes_inline(payload.len() + NO_CHUNKS_OCTETS, shared.link) => {
                 // What would follow below as well, in fewer steps: most replies are like this.
                 let (xid, credit) = (request.xid, grant(shared));
-                let plain = Plain { xid, credit }.octets();
-                let header = shared.scratch.write(NO_CHUNKS_OCTETS, |out| out.extend_from_slice(&plain));
+                let header = shared.header(Plain { xid, credit });
                 let invalidates = invalidated(&request, shared);
-                self.post(
-                    header,
-                    whole(payload),
-                    Sent { xid, credit, invalidates, ..Sent::of(MessageKind::Reply) },
-                    shared,
-                );
+                let about = Sent { xid, credit, invalidates, ..Sent::of(MessageKind::Reply) };
+                self.post(header, whole(payload), about, shared);
                 return self.admit(shared);
             }
             Answer::Reply(payload) => payload,
@@ -113,7 +108,7 @@ impl Responder {
             max_gather: shared.config.max_gather,
             max_transfer: shared.config.max_transfer_bytes,
         };
-        match plan(&request.writes, request.reply.as_ref(), payload, &carrier) {
+        match plan(&request.writes, request.reply.as_ref(), &payload, &carrier) {
             Ok(plan) => self.reply(&request, plan, shared),
             // V1-4.5.3-a
             // V1-4.5.4-c
@@ -128,7 +123,7 @@ impl Responder {
             xid: request.xid,
             credit,
             placed_bytes: plan.placed,
-            write_chunks: few_chunks(plan.lists.writes.chunks().len()),
+            write_chunks: chunk_count(plan.lists.writes.chunks().len()),
             reply_chunk: plan.inline.is_none(),
             invalidates: invalidated(request, shared),
             ..Sent::of(MessageKind::Reply)

@@ -173,7 +173,7 @@ impl Connection {
     /// Present numbers of the connection.
     pub fn stats(&self) -> Stats {
         Stats {
-            receives: self.credits.posted(),
+            receives: self.credits.receives.posted(),
             granted: u32::try_from(self.credits.own()).unwrap_or(u32::MAX),
             unanswered: self.requester.unanswered(),
             queued: self.requester.table.queued(),
@@ -186,7 +186,7 @@ impl Connection {
     /// The next action. Receives come first: all that are missing with one action.
     // V2-3.2.2.3-a
     pub fn poll(&mut self) -> Option<Action> {
-        match self.credits.take_asked() {
+        match self.credits.receives.take_asked() {
             Some(count) => Some(Action::PostReceives { count }),
             None => self.actions.pop_front(),
         }
@@ -194,7 +194,7 @@ impl Connection {
 
     /// Whether there is a next action.
     pub fn has_action(&self) -> bool {
-        self.credits.asks() || !self.actions.is_empty()
+        self.credits.receives.asks() || !self.actions.is_empty()
     }
 
     /// Starts a call of ours. It is sent as soon as the exchange is over and a credit is free.

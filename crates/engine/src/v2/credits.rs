@@ -20,7 +20,7 @@
 //! which at most our ceiling can be left. The end that answers learns nothing like this; but the client's ceiling is
 //! half of the credits that it asks the server for, and this limits how much the server can owe.
 
-use crate::{Config, Side, config::MAX_CREDITS};
+use crate::{Config, Side, config::MAX_CREDITS, receives::Receives};
 use rpcrdma_wire::v2::Credits as Word;
 
 /// Receives in addition to those for credits: one for a grant without a credit (V2-4.2.1.2-b), and three for grants
@@ -53,9 +53,7 @@ pub(crate) struct Credits {
     most: i64,
     /// Grants that the peer may send without a credit: one for each message of ours that it can have read.
     free: i64,
-    posted: usize,
-    /// Receives to post before anything else is done. They count as posted.
-    asked: usize,
+    pub(crate) receives: Receives,
 }
 
 impl Credits {
@@ -82,14 +80,8 @@ impl Credits {
             least: initial.1,
             most: initial.1.into(),
             free: 1,
-            posted,
-            asked: 0,
+            receives: Receives::new(posted),
         }
-    }
-
-    /// Receives that are posted.
-    pub(crate) fn posted(&self) -> usize {
-        self.posted
     }
 
     /// Our ceiling, which we announce.
@@ -102,12 +94,11 @@ impl Credits {
         usize::try_from(self.peer).unwrap_or(0)
     }
 
-    /// A message has used up a receive.
+    /// A message has used up a receive, and is held until [`released`](Self::released).
     pub(crate) fn consumed(&mut self) {
-        self.posted = self.posted.saturating_sub(1);
+        self.receives.consumed();
         self.held += 1;
     }
-
     /// All credits granted so far: the mark of a call that has just been sent.
     pub(crate) fn granted(&self) -> u64 {
         self.granted
@@ -197,19 +188,7 @@ impl Credits {
     // V2-3.2.2.3-a, V2-4.2.1.2-b, V2-4.2.1.2-c
     pub(crate) fn settle(&mut self) {
         let needed = self.own() + self.peer() + SPARE_RECEIVES;
-        let missing = needed.saturating_sub(self.posted);
-        self.posted += missing;
-        self.asked += missing;
-    }
-
-    /// Whether there are receives to post.
-    pub(crate) fn asks(&self) -> bool {
-        self.asked > 0
-    }
-
-    /// The receives to post now.
-    pub(crate) fn take_asked(&mut self) -> Option<usize> {
-        (self.asked > 0).then(|| std::mem::take(&mut self.asked))
+        self.receives.ensure(needed);
     }
 }
 
@@ -235,16 +214,13 @@ mod tests {
         assert!(client.may_send() && !server.may_send());
         client.stamp();
         client.settle();
-        assert_eq!(
-            (client.asks(), client.take_asked(), client.asks(), client.take_asked()),
-            (true, Some(6), false, None)
-        );
+        assert_eq!(client.receives.take_asked(), Some(6));
         assert!(!client.may_send(), "one message until the server has answered");
         server.consumed();
         assert!(server.heard(Word::new(4, 4), false));
         server.released();
         assert_eq!(stamp(&mut server), (4, 4));
-        assert_eq!(server.posted(), 4 + 4 + SPARE_RECEIVES);
+        assert_eq!(server.receives.posted(), 4 + 4 + SPARE_RECEIVES);
         assert_eq!(stamp(&mut server), (1, 4), "never zero: a loan");
     }
 
@@ -258,7 +234,7 @@ mod tests {
         }
         assert_eq!(credits.peer(), usize::from(MAX_PEER_CREDITS), "a ceiling is believed up to the limit");
         credits.settle();
-        assert_eq!(credits.posted(), 4 + 64 + SPARE_RECEIVES);
+        assert_eq!(credits.receives.posted(), 4 + 64 + SPARE_RECEIVES);
     }
 
     /// proves: V2-4.2.1.2-d

@@ -13,8 +13,7 @@ use crate::{
     Action, Call, CallError, CallRefused, Config, ExposeError, ExposureId, Host, MessageKind, PeerFault, ReplyParts,
     Sent, Side,
     config::MAX_CREDITS,
-    plan::few_chunks,
-    silence::program,
+    plan::chunk_count,
     table::{Entry, Owner, State, Table},
 };
 use bytes::Bytes;
@@ -116,8 +115,7 @@ impl Requester {
         if self.table.contains(call.xid) {
             return Err(CallRefused::XidInUse { xid: call.xid });
         }
-        let program = program(&call.message);
-        self.table.insert(call, program, Terms::default());
+        self.table.insert(call, Terms::default());
         Ok(())
     }
 
@@ -217,8 +215,8 @@ impl Requester {
         let about = Sent {
             xid,
             placed_bytes,
-            read_chunks: few_chunks(entry.extra.reads),
-            write_chunks: few_chunks(entry.extra.writes),
+            read_chunks: chunk_count(entry.extra.reads),
+            write_chunks: chunk_count(entry.extra.writes),
             reply_chunk: lists.reply.is_some(),
             ..Sent::of(if entry.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call })
         };

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     Action, Answer, CloseCause, Config, Link, MessageKind, PeerFault, RequestId, Sent, Side,
     answer::{AnswerPlan, Carrier, Misfit, plan},
-    plan::{few_chunks, whole},
+    plan::{chunk_count, whole},
     pull::layout,
     requests::{Pulled, Request, Requests},
 };
@@ -142,7 +142,7 @@ impl Responder {
                 serving.actions.push_back(send);
                 Ok(true)
             }
-            Answer::Reply(payload) => reply(&request, payload, serving),
+            Answer::Reply(payload) => reply(&request, &payload, serving),
             // V2-A.1-c, V2-A.1-g
             Answer::NotEligible => Err(ErrorBody::BadXdr),
             // V2-7.3-c, V2-7.3-b, V2-7.4.1-a
@@ -165,7 +165,7 @@ impl Responder {
 }
 
 /// Plans a reply, and sends it if that may be at once: returns whether it is sent, or in the outbox.
-fn reply(request: &Request, payload: rpcrdma_xdr::Payload, serving: &mut Serving<'_>) -> Result<bool, ErrorBody> {
+fn reply(request: &Request, payload: &rpcrdma_xdr::Payload, serving: &mut Serving<'_>) -> Result<bool, ErrorBody> {
     let carrier = Carrier {
         fixed: FIXED_OCTETS,
         // V2-4.5.4-c
@@ -189,7 +189,7 @@ fn reply(request: &Request, payload: rpcrdma_xdr::Payload, serving: &mut Serving
         // V2-3.1.2-b, V2-4.5.2-a
         xid: request.xid,
         placed_bytes: placed,
-        write_chunks: few_chunks(lists.writes.chunks().len()),
+        write_chunks: chunk_count(lists.writes.chunks().len()),
         reply_chunk: inline.is_none(),
         invalidates: invalidated(request, serving),
         ..Sent::of(MessageKind::Reply)

@@ -21,7 +21,7 @@ use rpcrdma_fabric::{Access, Buffer, Completion, FenceCause, Lent};
 use std::collections::VecDeque;
 
 /// A Send of at most so many octets, which arrives whole, is put beside its receive: a small call or reply.
-const HELD_OCTETS: usize = 512;
+pub(crate) const HELD_OCTETS: usize = 512;
 
 /// Where a segment's payload goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -233,12 +233,7 @@ impl Inbound {
         }
     }
 
-    /// Whether these octets are a Send from its beginning, and so few that they need no memory of its receive.
-    pub(crate) fn is_short_send(&self, target: Target, at: usize, octets: usize) -> bool {
-        target == Target::Receive && at == 0 && octets <= HELD_OCTETS
-    }
-
-    /// Puts the payload of a [short Send](Self::is_short_send) beside its receive, in memory that it shares with
+    /// Puts the payload of a short Send, which has come whole, beside its receive, in memory that it shares with
     /// others. A receive takes memory of its own at its first write, which costs more than this copy.
     pub(crate) fn hold(&mut self, payload: &[u8]) {
         if let Some(arriving) = &mut self.arriving {

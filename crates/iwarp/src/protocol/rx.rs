@@ -12,7 +12,7 @@ use super::{
     ddp::{self, Header},
     fault::Fault,
     fpdu::{CRC_OCTETS, LENGTH_OCTETS, MAX_HEADER_OCTETS, MAX_TRAILER_OCTETS, pad_bytes},
-    inbound::{Inbound, Target},
+    inbound::{HELD_OCTETS, Inbound, Target},
     terminate::Offender,
 };
 use smallvec::SmallVec;
@@ -322,7 +322,8 @@ impl Receiver {
         let fpdu = run(&self.pieces, &self.stage, &self.spill, self.cursor).get(..octets).unwrap_or_default();
         let behind = fpdu.get(head_octets..).unwrap_or_default();
         let (payload, trailer) = behind.split_at_checked(self.payload_octets).unwrap_or_default();
-        if inbound.is_short_send(target, at, payload.len()) {
+        let is_last = self.header.is_some_and(|header| header.last);
+        if target == Target::Receive && at == 0 && is_last && payload.len() <= HELD_OCTETS {
             inbound.hold(payload);
         } else if target != Target::Nowhere && !payload.is_empty() {
             let place = inbound.memory(target).and_then(|memory| memory.get_mut(at..at + payload.len()));
