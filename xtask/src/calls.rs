@@ -1,8 +1,8 @@
 //! `cargo xtask calls`: how many system calls an operation costs each end, counted by strace.
 //!
 //! The numbers below are limits: if you make an operation cheaper, lower its limit; if you must raise a limit, say why.
-//! The count includes what both ends spend on start and end: some hundredths of a call for each operation, more on a
-//! slow machine. So a limit is a little less than one call above the true number.
+//! The count includes what both ends spend on start and end: some hundreds of calls, so a count of too few operations is
+//! made again for longer. A limit is a little less than one call above the true number.
 
 use crate::programs::{self, Program, Scratch};
 use anyhow::{Context as _, bail, ensure};
@@ -27,8 +27,12 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// How long each operation is repeated, in seconds: strace slows it down, but some thousands fit.
+/// How long each operation is repeated, in seconds: strace slows it down, but usually some thousands fit.
 const SECONDS: f64 = 2.0;
+/// The fewest operations to judge by: the calls of start and end add less than a quarter of a call to each of so many.
+const FEWEST: f64 = 4000.0;
+/// The longest time that one operation is repeated, in seconds.
+const MOST_SECONDS: f64 = 40.0;
 /// How long a server may take for its start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -71,19 +75,19 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let scratch = Scratch::new(root, "calls")?;
     let mut dearer = 0;
     for line in &LINES {
-        let (client, server) = count(&program, &scratch.0, line)?;
+        let Counted { operations, client, server } = count(&program, &scratch.0, line)?;
         let is_dearer = client > line.client || server > line.server;
         dearer += usize::from(is_dearer);
         let Line { op, depth, transport, .. } = line;
         if arguments.json {
-            let told = serde_json::json!({ "op": op, "depth": depth, "transport": transport, "client": client,
-                "server": server, "client_limit": line.client, "server_limit": line.server, "is_dearer": is_dearer });
+            let told = serde_json::json!({ "op": op, "depth": depth, "transport": transport,
+                "operations": operations, "client": client, "server": server, "client_limit": line.client, "server_limit": line.server, "is_dearer": is_dearer });
             println!("{told}");
         } else {
             let verdict = if is_dearer { ": more than it may" } else { "" };
             println!(
                 "{op} over {transport}, {depth} at a time: {client:.2} system calls at the client (at most {}), \
-                 {server:.2} at the server (at most {}){verdict}",
+                 {server:.2} at the server (at most {}), of {operations:.0} operations{verdict}",
                 line.client, line.server
             );
         }
@@ -95,8 +99,33 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The system calls for each operation, at the client and at the server.
-fn count(program: &Path, scratch: &Path, line: &Line) -> anyhow::Result<(f64, f64)> {
+/// System calls for each of so many operations.
+struct Counted {
+    operations: f64,
+    client: f64,
+    server: f64,
+}
+
+/// Counts the system calls of enough operations, or of as many as fit into [`MOST_SECONDS`].
+fn count(program: &Path, scratch: &Path, line: &Line) -> anyhow::Result<Counted> {
+    let mut seconds = SECONDS;
+    loop {
+        let counted = count_for(seconds, program, scratch, line)?;
+        match longer(seconds, counted.operations) {
+            Some(longer) => seconds = longer,
+            None => return Ok(counted),
+        }
+    }
+}
+
+/// How long to count again if so few operations fitted into so many seconds.
+fn longer(seconds: f64, operations: f64) -> Option<f64> {
+    let too_few = operations < FEWEST && seconds < MOST_SECONDS;
+    // A machine that becomes slower meanwhile still fits them in.
+    too_few.then(|| (seconds * FEWEST / operations.max(1.0) * 1.5).min(MOST_SECONDS))
+}
+
+fn count_for(seconds: f64, program: &Path, scratch: &Path, line: &Line) -> anyhow::Result<Counted> {
     let export = programs::exported(&scratch.join("export"))?;
     let (at_client, at_server) = (scratch.join("client"), scratch.join("server"));
     let server = Server::start(program, &export, &scratch.join("state"), &at_server)?;
@@ -108,16 +137,16 @@ fn count(program: &Path, scratch: &Path, line: &Line) -> anyhow::Result<(f64, f6
     let depth = line.depth.to_string();
     let mut bench = traced(&at_client);
     bench.arg(program).args(["bench", &url, "--op", line.op, "--depth", &depth, "--json"]);
-    bench.args(["--seconds", &SECONDS.to_string()]);
+    bench.args(["--seconds", &seconds.to_string()]);
     if line.op == "read" {
         bench.args(["--block", "4K"]);
     }
     let output = bench.stderr(Stdio::piped()).output().context("strace")?;
     ensure!(output.status.success(), "bench failed: {}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).context("what bench said")?;
-    let operations = report["ops_per_s"].as_f64().context("bench told no rate")? * SECONDS;
+    let operations = report["ops_per_s"].as_f64().context("bench told no rate")? * seconds;
     server.stop()?;
-    Ok((total(&at_client)? / operations, total(&at_server)? / operations))
+    Ok(Counted { operations, client: total(&at_client)? / operations, server: total(&at_server)? / operations })
 }
 
 /// strace, which writes its count to a file.
@@ -209,6 +238,14 @@ impl Drop for Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn too_few_operations_are_counted_again_for_longer() {
+        assert_eq!(longer(2.0, FEWEST), None);
+        assert_eq!(longer(2.0, FEWEST / 4.0), Some(12.0));
+        assert_eq!(longer(2.0, 0.0), Some(MOST_SECONDS));
+        assert_eq!(longer(MOST_SECONDS, 1.0), None);
+    }
 
     #[test]
     fn the_sum_of_a_table_is_in_its_last_line() {
