@@ -86,6 +86,7 @@ impl Connection {
     }
 
     /// Present numbers of the connection.
+    #[inline]
     pub fn stats(&self) -> Stats {
         Stats {
             receives: self.ledger.receives.posted(),

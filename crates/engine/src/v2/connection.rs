@@ -171,6 +171,7 @@ impl Connection {
     }
 
     /// Present numbers of the connection.
+    #[inline]
     pub fn stats(&self) -> Stats {
         Stats {
             receives: self.credits.receives.posted(),
@@ -398,6 +399,8 @@ impl Connection {
         if self.closing {
             return;
         }
+        // The call that waited may have been taken back.
+        self.note_starving();
         match self.starving {
             Starving::Begins => self.starving = Starving::Since(now),
             Starving::Since(when) if when + CREDIT_TIMEOUT <= now => {
@@ -452,16 +455,9 @@ impl Connection {
         self.again = false;
         loop {
             self.pump_answers();
-            // V2-6.2.2.3-e, V2-4.5.3-c
-            if self.requester.table.queued() == 0 || self.closing || !self.exchange.is_over() || !self.outbox.is_empty()
-            {
-                break;
-            }
-            let Some(call) = self.requester.start(host, &mut sending!(self)) else { break };
-            self.silence.sent(now);
-            match call {
-                Begun::Sent => self.owes_grant = false,
-                Begun::Waits(call) => self.advance(*call),
+            match self.start_calls(now, host) {
+                Some(call) => self.advance(*call),
+                None => break,
             }
         }
         if self.owes_grant && !self.closing && self.credits.may_grant() {
@@ -472,9 +468,29 @@ impl Connection {
         }
     }
 
+    /// Starts calls that wait, as many as one Send each takes. Returns the first that goes in parts, or waits.
+    // V2-6.2.2.3-e, V2-4.5.3-c
+    fn start_calls(&mut self, now: Timestamp, host: &mut dyn Host) -> Option<Box<Outgoing>> {
+        while self.requester.table.queued() > 0 && !self.closing && self.exchange.is_over() && self.outbox.is_empty() {
+            let call = self.requester.start(host, &mut sending!(self))?;
+            self.silence.sent(now);
+            match call {
+                Begun::Sent => self.owes_grant = false,
+                Begun::Waits(call) => return Some(call),
+            }
+        }
+        None
+    }
+
     /// Sends all that waits, except new calls, as credits allow.
     // V2-4.2.1.1-e
     fn pump_answers(&mut self) {
+        let idle = self.outbox.is_empty() && self.requester.table.queued() == 0;
+        if idle && self.negotiated && !self.exchange.has_unsent() {
+            // Nothing is left to send or to report.
+            self.starving = Starving::No;
+            return;
+        }
         while !self.closing && self.credits.may_send() {
             // V2-4.1-e, V2-6.2.2.2-j, V2-4.1-i
             if let Some(current) = self.outbox.take_current() {
@@ -493,14 +509,19 @@ impl Connection {
                 break;
             }
         }
-        // Calls of ours count as waiting only if none is under way: its answer would grant credits.
+        self.note_starving();
+        self.settled();
+    }
+
+    /// Notes whether messages wait for credits. Calls of ours count as waiting only if none is under way: its answer
+    /// would grant credits.
+    fn note_starving(&mut self) {
         let calls = self.exchange.is_over() && self.requester.table.queued() > 0 && self.requester.unanswered() == 0;
         if (self.outbox.is_empty() && !calls) || self.credits.may_send() {
             self.starving = Starving::No;
         } else if self.starving == Starving::No {
             self.starving = Starving::Begins;
         }
-        self.settled();
     }
 
     /// Sends the next part of a message. If more follow, the message is the next that goes.

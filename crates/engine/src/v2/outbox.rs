@@ -197,6 +197,7 @@ impl Outbox {
     }
 
     /// Replies that are not sent.
+    #[inline]
     pub(crate) fn answers(&self) -> usize {
         self.replies.iter().chain(&self.current).filter(|outgoing| outgoing.is_reply()).count()
     }

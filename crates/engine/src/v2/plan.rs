@@ -52,15 +52,18 @@ impl Default for Narrowed {
     }
 }
 
+/// Whether the call and its reply each fit a Send without chunks, so that nothing is left to plan: most calls are like
+/// this.
+pub(crate) fn goes_inline(link: Link, narrowed: Narrowed, call: &Call) -> bool {
+    let fits = |octets: usize, inline| octets.saturating_add(NO_CHUNKS_OCTETS) <= inline;
+    narrowed.reply.is_none() && fits(call.reply_max, link.receive_inline) && fits(call.message.len(), link.send_inline)
+}
+
 /// Plans a call.
 // V2-5.2.4-a, V2-5.2.4-b, V2-7.4-a
 pub(crate) fn plan(way: &Way, call: &Call) -> Result<CallPlan, CallRefused> {
-    let fits = |octets: usize, inline| octets.saturating_add(NO_CHUNKS_OCTETS) <= inline;
-    if way.narrowed.reply.is_none()
-        && fits(call.reply_max, way.link.receive_inline)
-        && fits(call.message.len(), way.link.send_inline)
-    {
-        // Most calls are like this: the rest of this file would find the same.
+    if goes_inline(way.link, way.narrowed, call) {
+        // The rest of this file would find the same.
         return Ok(CallPlan { inline: rest(&call.message, &[]), ..CallPlan::default() });
     }
     let plan = with_chunks(way, call);

@@ -7,17 +7,17 @@
 use super::{
     credits::Credits,
     outbox::{Outgoing, fits, part},
-    plan::{Narrowed, Way, plan},
+    plan::{Narrowed, Way, goes_inline, plan},
 };
 use crate::{
     Action, Call, CallError, CallRefused, Config, ExposeError, ExposureId, Host, MessageKind, PeerFault, ReplyParts,
     Sent, Side,
     config::MAX_CREDITS,
-    plan::chunk_count,
+    plan::{chunk_count, rest},
     table::{Entry, Owner, State, Table},
 };
 use bytes::Bytes;
-use rpcrdma_env::{Scratch, Timestamp};
+use rpcrdma_env::{Scratch, Slices, Timestamp};
 use rpcrdma_wire::{
     rpc::null_call,
     v2::{Chunks, ErrorBody, Lists, NO_CHUNKS_OCTETS, Properties, ReverseSupport, WriteChunk},
@@ -79,14 +79,33 @@ pub(crate) enum Begun {
 }
 
 impl Sending<'_> {
+    /// What of calls the peer accepts.
+    fn level(&self) -> ReverseSupport {
+        match self.config.side {
+            Side::Client => ReverseSupport::General,
+            Side::Server => self.theirs.reverse,
+        }
+    }
+
+    /// Whether the peer accepts chunks in a call that has been narrowed like this.
+    // V2-4.5.4-c, V2-5.2.4-b
+    fn takes_chunks(&self, narrowed: Narrowed) -> bool {
+        let segments = self.theirs.segment_count > 0 && narrowed.segments > 0;
+        self.level() == ReverseSupport::General && self.theirs.segment_size > 0 && segments
+    }
+
+    /// Sends a whole message.
+    fn send(&mut self, about: &Sent, chunks: &Chunks, payload: Option<Slices>) {
+        let credits = self.credits.stamp();
+        let send = part(about, chunks, payload, true, credits, self.config.max_gather, self.scratch);
+        self.actions.push_back(send);
+    }
+
     /// What the peer lets us use, or `None` if it accepts no calls. If a reply may be long but the last such reply was
     /// short, we offer no chunk: a responder whose reply is longer than expected can send it in parts.
     // V2-4.5.3-c, V2-4.5.3-e, V2-4.5.4-a, V2-4.5.4-c, V2-5.2.5-c, V2-5.2.5-e, V2-4.5.1-e
     fn way(&self, long_replies: bool) -> Option<Way> {
-        let level = match self.config.side {
-            Side::Client => ReverseSupport::General,
-            Side::Server => self.theirs.reverse,
-        };
+        let level = self.level();
         if level == ReverseSupport::None {
             return None;
         }
@@ -174,12 +193,23 @@ impl Requester {
     fn begin(&mut self, xid: u32, at_once: bool, host: &mut dyn Host, sending: &mut Sending<'_>) -> Option<Begun> {
         let long_replies = self.long_replies;
         let entry = self.table.get(xid)?;
-        let terms = &entry.extra;
+        let narrowed = entry.extra.narrowed;
+        let is_first = at_once && entry.extra.again == 0 && sending.level() != ReverseSupport::None;
+        if is_first && goes_inline(sending.link, narrowed, &entry.call) {
+            // What would follow below as well, in fewer steps: most calls are like this.
+            let inline = rest(&entry.call.message, &[]);
+            sending.send(&Sent { xid, ..Sent::of(MessageKind::Call) }, &Chunks::default(), Some(inline));
+            entry.extra.mark = Some(sending.credits.granted());
+            entry.extra.chunks = sending.takes_chunks(narrowed);
+            entry.state = State::Sent;
+            self.unanswered += 1;
+            return Some(Begun::Sent);
+        }
         let way = sending.way(long_replies).map(|way| {
-            let segments = way.narrowed.segments.min(terms.narrowed.segments);
-            Way { narrowed: Narrowed { segments, ..terms.narrowed }, ..way }
+            let segments = way.narrowed.segments.min(narrowed.segments);
+            Way { narrowed: Narrowed { segments, ..narrowed }, ..way }
         });
-        let chunks = way.is_some_and(|way| way.chunks && way.segment_bytes > 0 && way.narrowed.segments > 0);
+        let chunks = sending.takes_chunks(narrowed);
         let planned = way.ok_or(CallRefused::NotEnabled).and_then(|way| plan(&way, &entry.call));
         let mut plan = match planned {
             Ok(plan) => plan,
@@ -227,9 +257,7 @@ impl Requester {
         let (threshold, max_gather) = (sending.link.send_inline, sending.config.max_gather);
         let begun = match fits(&chunks, inline.as_ref(), threshold) {
             Ok(true) if at_once => {
-                let credits = sending.credits.stamp();
-                let send = part(&about, &chunks, inline, true, credits, max_gather, sending.scratch);
-                sending.actions.push_back(send);
+                sending.send(&about, &chunks, inline);
                 entry.extra.mark = Some(sending.credits.granted());
                 entry.offered.keep(chunks.lists);
                 Ok(Begun::Sent)

@@ -225,8 +225,11 @@ fn refusal(lists: &Lists, serving: &Serving<'_>) -> Option<ErrorBody> {
     if config.credits_granted == 0 {
         return Some(ErrorBody::System);
     }
+    if lists.is_empty() {
+        return None;
+    }
     // V2-4.5.4-d, V2-4.5.4-e
-    if level < ReverseSupport::General && !lists.is_empty() {
+    if level < ReverseSupport::General {
         let continues = level >= ReverseSupport::Continued;
         return Some(match (lists.reads.is_empty(), lists.writes.is_empty()) {
             // V2-7.3.1-b

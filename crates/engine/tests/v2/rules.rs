@@ -371,6 +371,25 @@ fn answers_that_are_not_taken_end_the_connection() {
     assert_eq!(closed, Some(CloseCause::Peer(PeerFault::AnswersNotTaken)));
 }
 
+/// proves: V2-4.2.1.1-e
+#[test]
+fn a_connection_outlives_a_call_that_was_taken_back_while_it_waited_for_credits() {
+    for taken_back in [false, true] {
+        let mut client = Peer::new(Config::client());
+        client.engine.start(client.now, &mut client.host);
+        assert_eq!(client.take().sent.len(), 1, "this took the only credit");
+        client.hear(&Header::connprop(0x66, Credits::new(0, 32), false, Default::default()), &[]);
+        assert!(client.call(1, payload(40), 100, &[], false).sent.is_empty());
+        client.wake(client.now);
+        if taken_back {
+            client.engine.cancel(CallId(1), 1);
+        }
+        let until = client.now + CREDIT_TIMEOUT;
+        assert_eq!(client.engine.next_wake(), Some(until));
+        assert_eq!(client.wake(until).closed(), !taken_back);
+    }
+}
+
 /// proves: V2-4.2.1.1-e, V2-4.2.1.1-i
 #[test]
 fn a_peer_that_grants_nothing_does_not_hold_answers_for_ever() {
@@ -629,7 +648,7 @@ fn long_replies_do_not_narrow_the_window_of_long_calls_nor_the_other_way_round()
     client.engine.start(client.now, &mut client.host);
     joined.settle(0);
     for _ in 0..3 {
-        for (call, reply) in [(1, 16), (16, 1), (8, 8), (1, 3), (12, 1)] {
+        for (call, reply) in [(1, 16), (1, 1), (16, 1), (8, 8), (1, 3), (12, 1), (1, 1)] {
             let (sent, grants) = joined.calls(100, call * each, reply * each);
             assert_eq!(sent - grants, 100 * (call + reply), "calls of {call} parts, replies of {reply}");
             assert!(

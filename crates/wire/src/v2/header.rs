@@ -5,11 +5,7 @@
 //! such a header; the error keeps the prefix, which an answer needs.
 
 use super::{Chunks, Credits, ErrorBody, Flags, HeaderError, NO_CHUNKS_OCTETS, PropertyError, PropertySet, VERSION};
-use crate::{
-    cursor::Cursor,
-    fixed::{FixedWords, put_words},
-    rpc::Direction,
-};
+use crate::{cursor::Cursor, fixed::put_words, rpc::Direction};
 use bytes::{BufMut, Bytes, BytesMut};
 use rpcrdma_xdr::{DecodeError, UNIT};
 
@@ -92,9 +88,8 @@ impl Prefix {
     }
 
     fn decode_from(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        let FixedWords { xid, version, credit, kind } = FixedWords::decode_from(cursor)?;
-        let flags = Flags::from_word(cursor.u32()?);
-        Ok(Self { xid, version, credits: Credits::from_word(credit), header_type: kind, flags })
+        let [xid, version, credit, header_type, flags] = cursor.words()?;
+        Ok(Self { xid, version, credits: Credits::from_word(credit), header_type, flags: Flags::from_word(flags) })
     }
 
     /// Whether this is the prefix of a message that every receiver accepts unless a sequence is under way: a whole RPC
@@ -124,13 +119,22 @@ impl Prefix {
 
     /// Appends the header of an RPC message that has this prefix and these chunks.
     pub fn encode_with(&self, chunks: &Chunks, out: &mut impl BufMut) {
+        if chunks.inv_handle == 0 && chunks.is_empty() {
+            // What would follow below as well, in one piece: most messages are like this.
+            let [xid, version, credits, header_type, flags] = self.words();
+            put_words::<_, NO_CHUNKS_OCTETS>([xid, version, credits, header_type, flags, 0, 0, 0, 0], out);
+            return;
+        }
         self.encode(out);
         chunks.encode(out);
     }
 
     fn encode(&self, out: &mut impl BufMut) {
-        let words = [self.xid, self.version, self.credits.word(), self.header_type, self.flags.word()];
-        put_words::<_, PREFIX_OCTETS>(words, out);
+        put_words::<_, PREFIX_OCTETS>(self.words(), out);
+    }
+
+    fn words(&self) -> [u32; PREFIX_OCTETS / UNIT] {
+        [self.xid, self.version, self.credits.word(), self.header_type, self.flags.word()]
     }
 
     /// Whether the message is a part of a longer message of this version, and not the last part.
