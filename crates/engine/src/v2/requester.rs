@@ -79,7 +79,7 @@ pub(crate) enum Begun {
 }
 
 impl Sending<'_> {
-    /// What of calls the peer accepts.
+    /// Which calls the peer accepts.
     fn level(&self) -> ReverseSupport {
         match self.config.side {
             Side::Client => ReverseSupport::General,
