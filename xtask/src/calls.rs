@@ -1,8 +1,8 @@
 //! `cargo xtask calls`: how many system calls an operation costs each end, counted by strace.
 //!
 //! The numbers below are limits: if you make an operation cheaper, lower its limit; if you must raise a limit, say why.
-//! The count includes what both ends spend on start and end: some hundreds of calls, so a count of too few operations is
-//! made again for longer. A limit is a little less than one call above the true number.
+//! The count includes what both ends spend on start and end, which are some hundreds of calls. So a count of too few
+//! operations is made again for longer, and a limit is a little less than one call above the true number.
 
 use crate::programs::{self, Program, Scratch};
 use anyhow::{Context as _, bail, ensure};
