@@ -79,14 +79,14 @@ impl NewAttributes {
 }
 
 impl Attributes {
-    /// The type of the file: by the mode, or else by the type word. `None` if neither names a type.
+    /// The type of the file: by the mode, or else by the type word. `None` if neither names a type. A character device
+    /// without a number is a named pipe.
     pub fn kind(&self) -> Option<FileType> {
-        if self.file_type == file_type::CHARACTER && self.device == NO_DEVICE {
-            return Some(FileType::Fifo);
-        }
         let by_mode = TYPES.iter().find(|(_, bits, _)| *bits == self.mode & TYPE_BITS);
         let by_word = || TYPES.iter().rev().find(|(_, _, word)| *word == self.file_type && *word != file_type::NONE);
-        by_mode.or_else(by_word).map(|(what, ..)| *what)
+        let kind = by_mode.or_else(by_word).map(|(what, ..)| *what);
+        let is_character = self.file_type == file_type::CHARACTER || kind == Some(FileType::Character);
+        if is_character && self.device == NO_DEVICE { Some(FileType::Fifo) } else { kind }
     }
 
     /// The attributes that do not depend on a version; `None` if the type of the file is missing. This version has no
@@ -259,6 +259,10 @@ mod tests {
         assert_eq!((socket.file_type, socket.mode & TYPE_BITS), (file_type::NONE, 0o140_000));
         let pipe = Attributes::from(told(FileType::Fifo));
         assert_eq!((pipe.file_type, pipe.device), (file_type::CHARACTER, u32::MAX));
+        for (file_type, mode) in [(file_type::CHARACTER, 0o640), (file_type::NONE, 0o020_640)] {
+            let here = Attributes { file_type, mode, ..pipe.clone() };
+            assert_eq!(here.kind(), Some(FileType::Fifo), "a server whose type and mode say different things");
+        }
         let plain = Attributes { mode: 0o644, ..Attributes::from(told(FileType::Regular)) };
         assert_eq!(plain.kind(), Some(FileType::Regular), "a server whose modes have no type");
         assert_eq!(Attributes { file_type: 0, ..plain.clone() }.neutral(), None);
