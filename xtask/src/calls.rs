@@ -81,7 +81,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         let Line { op, depth, transport, .. } = line;
         if arguments.json {
             let told = serde_json::json!({ "op": op, "depth": depth, "transport": transport,
-                "operations": operations, "client": client, "server": server, "client_limit": line.client, "server_limit": line.server, "is_dearer": is_dearer });
+                "operations": operations, "client": client, "server": server, "client_limit": line.client,
+                "server_limit": line.server, "is_dearer": is_dearer });
             println!("{told}");
         } else {
             let verdict = if is_dearer { ": more than it may" } else { "" };
