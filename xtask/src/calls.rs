@@ -113,7 +113,7 @@ fn count(program: &Path, scratch: &Path, line: &Line) -> anyhow::Result<Counted>
     loop {
         let counted = count_for(seconds, program, scratch, line)?;
         match longer(seconds, counted.operations) {
-            Some(longer) => seconds = longer,
+            Some(more) => seconds = more,
             None => return Ok(counted),
         }
     }

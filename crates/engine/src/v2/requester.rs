@@ -194,8 +194,8 @@ impl Requester {
         let long_replies = self.long_replies;
         let entry = self.table.get(xid)?;
         let narrowed = entry.extra.narrowed;
-        let is_first = at_once && entry.extra.again == 0 && sending.level() != ReverseSupport::None;
-        if is_first && goes_inline(sending.link, narrowed, &entry.call) {
+        let may_go = at_once && entry.extra.again == 0 && sending.level() != ReverseSupport::None;
+        if may_go && goes_inline(sending.link, narrowed, &entry.call) {
             // What would follow below as well, in fewer steps: most calls are like this.
             let inline = rest(&entry.call.message, &[]);
             sending.send(&Sent { xid, ..Sent::of(MessageKind::Call) }, &Chunks::default(), Some(inline));

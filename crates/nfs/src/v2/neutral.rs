@@ -261,7 +261,7 @@ mod tests {
         assert_eq!((pipe.file_type, pipe.device), (file_type::CHARACTER, u32::MAX));
         for (file_type, mode) in [(file_type::CHARACTER, 0o640), (file_type::NONE, 0o020_640)] {
             let here = Attributes { file_type, mode, ..pipe.clone() };
-            assert_eq!(here.kind(), Some(FileType::Fifo), "a server whose type and mode say different things");
+            assert_eq!(here.kind(), Some(FileType::Fifo), "said in one place only");
         }
         let plain = Attributes { mode: 0o644, ..Attributes::from(told(FileType::Regular)) };
         assert_eq!(plain.kind(), Some(FileType::Regular), "a server whose modes have no type");
