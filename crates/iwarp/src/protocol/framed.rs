@@ -10,9 +10,9 @@ use std::{collections::VecDeque, io::IoSlice};
 /// Slices to write: a few for a small message.
 pub type WriteSlices<'a> = SmallVec<[IoSlice<'a>; 12]>;
 
-/// Octets framed ahead at most. One write takes them all if the socket accepts them. That makes four writes per MiB:
-/// with larger writes, the octets would leave the cache between their CRC and their copy into the socket.
-const MAX_FRAMED_OCTETS: u64 = 256 << 10;
+/// Octets framed ahead at most. One write takes them all if the socket accepts them: the largest READ of the usual 1 MiB
+/// and the reply behind it. Each further write would wake the other end once more (docs/performance.md).
+const MAX_FRAMED_OCTETS: u64 = (1 << 20) + (64 << 10);
 /// Pieces framed ahead at most, and so slices per write: well below the system's limit of 1,024, and with 1,448-octet
 /// segments six writes per MiB.
 const MAX_PIECES: usize = 256;
@@ -239,7 +239,7 @@ mod tests {
             (framed.waiting(), framed.pieces.len())
         };
         let payload = |octets: usize| Bytes::from(vec![7; octets]);
-        assert_eq!(framed_ahead(&|framed| framed.share(payload(64 << 10))), (256 << 10, 4));
+        assert_eq!(framed_ahead(&|framed| framed.share(payload(64 << 10))), ((1 << 20) + (64 << 10), 17));
         assert_eq!(framed_ahead(&|framed| framed.share(payload(600))), (256 * 600, 256));
         assert_eq!(framed_ahead(&|framed| framed.copy(&[7; 512])), (32 << 10, 1));
     }
