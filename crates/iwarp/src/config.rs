@@ -28,10 +28,11 @@ const KEEPALIVE_LEAST: Duration = Duration::from_secs(1);
 /// The most that both times can be, however long the time-out is: some network devices forget a connection that is idle
 /// for minutes.
 const KEEPALIVE_MOST: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
-/// The send buffer of a connection over loopback, in octets; the system doubles it for its own use and may cap it.
-/// Measured: with 256 KiB to 1 MiB one thread moves twice as much as with the system's own choice of several MiB, on some
-/// machines. With this much, a READ of 1 MiB and its reply fit into one write.
-pub const LOOPBACK_SEND_BUFFER_OCTETS: usize = 1 << 20;
+/// The send buffers of the connecting and of the accepting end over loopback, in octets; the system doubles them for
+/// its own use and may cap them. With several MiB, the system's own choice, one thread moves half as much on some
+/// machines. The accepting end is the server: there a READ of 1 MiB and its reply fit into one write. What a client
+/// sends should still be in the cache when the server, the busier end, receives it.
+pub const LOOPBACK_SEND_BUFFER_OCTETS: [usize; 2] = [512 << 10, 1 << 20];
 /// The most private data of the upper layer, in octets, that the format allows. Linux's soft-iWARP accepts 252 of them.
 pub const MAX_PRIVATE_DATA_OCTETS: usize = mpa::MAX_PRIVATE_DATA_OCTETS - mpa::ENHANCED_OCTETS;
 /// Exposures at a time on one connection: enough for some hundred calls with a hundred segments each.

@@ -51,7 +51,8 @@ impl Wire {
         // Keep-alive does not probe while data in the socket is not acknowledged: the user time-out covers that.
         socket.set_tcp_user_timeout(Some(config.stall_timeout))?;
         if socket.tcp_mss()? as usize >= LARGE_MSS_OCTETS {
-            socket.set_send_buffer_size(LOOPBACK_SEND_BUFFER_OCTETS)?;
+            let [connecting, accepting] = LOOPBACK_SEND_BUFFER_OCTETS;
+            socket.set_send_buffer_size(if initiator { connecting } else { accepting })?;
         }
         let tap = match &config.tap {
             Some(tap) => Some(tap.connection(stream.local_addr()?, stream.peer_addr()?, initiator)),

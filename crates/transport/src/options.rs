@@ -56,7 +56,7 @@ impl std::fmt::Debug for Reverse {
 pub struct ClientOptions {
     /// Credits to ask for: the most calls under way ([`DEFAULT_CREDITS`], 64).
     pub credits: u32,
-    /// The largest Send in each direction, in bytes ([`DEFAULT_INLINE_BYTES`], 4096).
+    /// The largest Send in each direction, in bytes ([`DEFAULT_INLINE_BYTES`], 8192).
     pub inline_bytes: u32,
     /// The largest message of a call or reply, in bytes ([`DEFAULT_MAX_MESSAGE_BYTES`], 1 MiB and 64 KiB).
     pub max_message: usize,
@@ -158,7 +158,7 @@ impl ClientOptions {
 pub struct ServerOptions {
     /// Credits to grant to each connection: the most calls that it may have under way ([`DEFAULT_CREDITS`], 64).
     pub credits: u32,
-    /// The largest Send in each direction, in bytes ([`DEFAULT_INLINE_BYTES`], 4096).
+    /// The largest Send in each direction, in bytes ([`DEFAULT_INLINE_BYTES`], 8192).
     pub inline_bytes: u32,
     /// The largest message of a call or reply, in bytes ([`DEFAULT_MAX_MESSAGE_BYTES`], 1 MiB and 64 KiB).
     pub max_message: usize,

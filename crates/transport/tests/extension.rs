@@ -166,15 +166,15 @@ async fn both_ends(serving: &Serving, transport: &RdmaTransport, rpc: &Client) {
         assert_eq!((xid, &body.octets()[..]), (sent.xid, &b"ylrae"[..]));
         sent.connection
     };
-    for len in [0usize, 1, 2, 3, 4076] {
+    for len in [0usize, 1, 2, 3, 8172] {
         let octets: Vec<u8> = (0..len).map(|at| at as u8).collect();
         let (connection, answer) = ask(&mut channel, &octets).await;
         assert_eq!(connection, first);
         assert!(answer.iter().rev().eq(octets.iter()), "{len} bytes, whatever their number");
         read(rpc, len * 20, 1).await;
     }
-    let refused = channel.sender().send(body(MIRROR, &[0; 4077])).await;
-    assert_eq!(refused, Err(ExtensionRefused::TooLarge { len: 4097, max: 4096 }.into()));
+    let refused = channel.sender().send(body(MIRROR, &[0; 8173])).await;
+    assert_eq!(refused, Err(ExtensionRefused::TooLarge { len: 8193, max: 8192 }.into()));
     // The other end answers an unknown header type with an error, and this end does not send the type again.
     let sent = channel.sender().send(body(UNKNOWN, b"?")).await.unwrap();
     let answer = channel.recv().await.unwrap().received;

@@ -26,7 +26,7 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 /// The inline threshold of both ends.
-const INLINE: usize = 4096;
+const INLINE: usize = 8192;
 /// Far more than fits inline.
 const LARGE: usize = 70_000;
 

@@ -76,8 +76,8 @@ async fn calls_of_every_form_over_ipv4_and_ipv6() {
         let (transport, log) = transport(&env, address, speaks).await;
         let client = client(transport);
         client.null().await.unwrap();
-        for len in [0, 1, 4095, 4097, 100_001, 1 << 20] {
-            assert!(read(&client, len, 5).await || len < 4096);
+        for len in [0, 1, 8191, 8193, 100_001, 1 << 20] {
+            assert!(read(&client, len, 5).await || len < 8192);
             write(&client, len, 6).await;
             bulk(&client, len.min(1 << 19)).await;
             swap(&client, len / 2, len / 3).await;

@@ -209,7 +209,7 @@ fn where_no_more_room_can_be_had_nothing_is_executed_twice() {
     let world = World::new(4);
     world.block_on(async {
         let rig = Rig::new(&world, Versions::Two).await;
-        for (len, code) in [(100, 0), (5000, 10), (9000, 10)] {
+        for (len, code) in [(100, 0), (9000, 10), (17_000, 10)] {
             let results = rig.client.call(CALL_BACK, word(len), ReplyShape::inline(4)).await.unwrap();
             assert_eq!(results.decode::<u32>().unwrap(), code, "RDMA2_ERR_REPLY_RESOURCE");
             assert_eq!(rig.executed(), [0, 1]);

@@ -122,9 +122,9 @@ fn messages_of_every_size_and_form_arrive() {
             let served = serve(&world, config.clone(), Versions::Auto, First::Served);
             let (client, log) = connected(&world, config, Versions::Auto).await;
             client.null().await.unwrap();
-            for len in [0, 1, 3, 4, 900, 1000, 3900, 4095, 4096, 4097, 65_537, 1 << 20] {
+            for len in [0, 1, 3, 4, 900, 4097, 8000, 8191, 8192, 8193, 65_537, 1 << 20] {
                 let placed = read(&client, len, 5).await;
-                assert!(placed || len < 4096, "{len} bytes are placed");
+                assert!(placed || len < 8192, "{len} bytes are placed");
                 write(&client, len, 6).await;
                 bulk(&client, len.min(1 << 19)).await;
                 swap(&client, len / 3, len / 2).await;
@@ -138,7 +138,7 @@ fn messages_of_every_size_and_form_arrive() {
                 Event::Negotiated(negotiated) => negotiated.peer.clone(),
                 _ => None,
             });
-            assert_eq!(peer.map(|peer| (peer.send_size, peer.segment_count)), Some((4096, 512)));
+            assert_eq!(peer.map(|peer| (peer.send_size, peer.segment_count)), Some((8192, 512)));
         });
     }
 }
@@ -400,8 +400,8 @@ async fn version_2_over_iwarp() {
         tokio::spawn(driver);
         let transport: Arc<dyn ClientTransport> = transport;
         let client = client(transport);
-        for len in [0, 1, 4095, 4097, 100_001, 1 << 20] {
-            assert!(read(&client, len, 5).await || len < 4096);
+        for len in [0, 1, 8191, 8193, 100_001, 1 << 20] {
+            assert!(read(&client, len, 5).await || len < 8192);
             write(&client, len, 6).await;
             bulk(&client, len.min(1 << 19)).await;
             swap(&client, len / 2, len / 3).await;

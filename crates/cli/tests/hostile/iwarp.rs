@@ -33,7 +33,7 @@ const RDMAP_OPERATION: Code = (0, 2, 6);
 const RDMAP_UNSPECIFIED: Code = (0, 2, 0xFF);
 
 /// The size of the server's receives in bytes.
-const RECEIVE_BYTES: usize = 4096;
+const RECEIVE_BYTES: usize = 8192;
 
 fn null() -> Vec<u8> {
     rpc::inline(&rpc::null(77))

@@ -6,8 +6,9 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_engine::{
-    Action, Answer, Call, CallError, CallId, CloseCause, Config, Endpoint, FORGOTTEN_CALL_DEADLINE, Limits,
-    MAX_CREDITS, MessageKind, PROBE_TIMEOUT, PeerFault, Piece, SILENCE_LIMIT, Versions,
+    Action, Answer, Call, CallError, CallId, CloseCause, Config, DEFAULT_INLINE_BYTES, Endpoint,
+    FORGOTTEN_CALL_DEADLINE, Limits, MAX_CREDITS, MessageKind, PROBE_TIMEOUT, PeerFault, Piece, SILENCE_LIMIT,
+    Versions,
     v2::{
         CREDIT_TIMEOUT, MAX_PARTS, MAX_PEER_CREDITS, MAX_REQUESTS, MAX_WAITING_ERRORS, SEQUENCE_TIMEOUT, SPARE_RECEIVES,
     },
@@ -640,7 +641,7 @@ impl Joined {
 /// proves: V2-4.2.1.1-h
 #[test]
 fn long_replies_do_not_narrow_the_window_of_long_calls_nor_the_other_way_round() {
-    let each = 4096 - NO_CHUNKS_OCTETS;
+    let each = DEFAULT_INLINE_BYTES as usize - NO_CHUNKS_OCTETS;
     let client = Peer::new(Config { reply_parts: 32, ..Config::client() });
     let server = Peer::new(Config::server());
     let mut joined = Joined { ends: [client, server], grants: 0, sent: 0 };

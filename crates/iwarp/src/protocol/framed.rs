@@ -10,8 +10,8 @@ use std::{collections::VecDeque, io::IoSlice};
 /// Slices to write: a few for a small message.
 pub type WriteSlices<'a> = SmallVec<[IoSlice<'a>; 12]>;
 
-/// Octets framed ahead at most. One write takes them all if the socket accepts them: the largest READ of the usual 1 MiB
-/// and the reply behind it. Each further write would wake the other end once more (docs/performance.md).
+/// Octets framed ahead at most. One write takes them all if the socket accepts them: the data of a READ of 1 MiB, and
+/// the reply behind them. Each further write would wake the other end once more (docs/performance.md).
 const MAX_FRAMED_OCTETS: u64 = (1 << 20) + (64 << 10);
 /// Pieces framed ahead at most, and so slices per write: well below the system's limit of 1,024, and with 1,448-octet
 /// segments six writes per MiB.

@@ -29,7 +29,7 @@ const MAX_GUESSED_SEGMENTS: usize = 128;
 const MAX_PLANNED_OCTETS: usize = 512 << 10;
 /// A spill buffer of at most so many octets is kept for the next wrong guess; a larger one is freed.
 const KEPT_SPILL_OCTETS: usize = 64 << 10;
-/// The least octets to read behind the payload: an inline Send of 4,096 octets with its framing.
+/// The least octets to read behind the payload: a message with 4,096 octets of data, and its framing.
 const MIN_TAIL_OCTETS: usize = 4096 + 256;
 /// The most octets to read behind the payload, when many small messages come.
 const MAX_TAIL_OCTETS: usize = 16 << 10;

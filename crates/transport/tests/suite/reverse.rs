@@ -138,8 +138,8 @@ fn a_call_that_does_not_fit_inline_is_refused_here_or_sent_in_parts() {
         let (caller, _) = run(&world, 4, 4).await;
         assert_eq!(call_back(&caller, 3000).await.unwrap(), 3000);
         // Version 2 sends the call in parts.
-        let longer = if VERSIONS.1 == Versions::One { u32::MAX } else { 4090 };
-        assert_eq!(call_back(&caller, 4090).await.unwrap(), longer);
+        let longer = if VERSIONS.1 == Versions::One { u32::MAX } else { 8186 };
+        assert_eq!(call_back(&caller, 8186).await.unwrap(), longer);
     });
 }
 
@@ -155,8 +155,8 @@ fn a_longer_call_goes_as_the_client_has_announced_that_it_takes_it() {
         world.block_on(async {
             let (caller, _) = run_with(&world, 4, 4, support).await;
             assert_eq!(call_back(&caller, 3000).await.unwrap(), 3000, "{support:?}");
-            let longer = if takes && VERSIONS.1 != Versions::One { 4090 } else { u32::MAX };
-            assert_eq!(call_back(&caller, 4090).await.unwrap(), longer, "{support:?}");
+            let longer = if takes && VERSIONS.1 != Versions::One { 8186 } else { u32::MAX };
+            assert_eq!(call_back(&caller, 8186).await.unwrap(), longer, "{support:?}");
             assert_eq!(call_back(&caller, 100).await.unwrap(), 100, "{support:?}: the connection is as it was");
         });
     }
