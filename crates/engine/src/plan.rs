@@ -3,7 +3,7 @@
 //! Owns shares of the message's bytes. Each version has its own rules for the choice: `v1/plan.rs`, `v2/plan.rs`.
 
 use bytes::Bytes;
-use rpcrdma_env::{Slices, few};
+use rpcrdma_env::{Scratch, Slices, few};
 use rpcrdma_xdr::{Part, Payload, padding};
 use smallvec::{SmallVec, smallvec};
 
@@ -83,8 +83,8 @@ pub(crate) fn whole(message: Payload) -> Slices {
         // Most messages are like this.
         return few([run]);
     }
-    // With room for the header (`gathered`).
-    let mut out = Slices::with_capacity(parts.len() + 1);
+    // With room for the header, unless it is joined with the first of two (`gathered`).
+    let mut out = Slices::with_capacity(if parts.len() > 2 { parts.len() + 1 } else { parts.len() });
     for part in parts {
         match part {
             Part::Run(run) => out.push(run),
@@ -137,12 +137,26 @@ pub(crate) fn join(slices: &[Bytes]) -> Bytes {
     whole.into()
 }
 
+/// The longest beginning of a stream that is copied behind its header. Those of READ and WRITE are shorter.
+const JOINED_OCTETS: usize = 256;
+
 /// Header and slices as one Send of at most `max` slices.
 // V1-4.2.4-f
 // V1-3.2-b
-pub(crate) fn gathered(header: Bytes, mut inline: Slices, max: usize) -> Slices {
+pub(crate) fn gathered(header: Bytes, mut inline: Slices, max: usize, scratch: &mut Scratch) -> Slices {
     if inline.len() >= max {
         return smallvec![header, join(&inline)];
+    }
+    // A page in one Send: header, beginning, data. A third slice would need memory for the list.
+    if inline.len() == 2
+        && let Some(begin) = inline.first_mut().filter(|begin| begin.len() <= JOINED_OCTETS)
+    {
+        let joined = scratch.write(header.len() + begin.len(), |out| {
+            out.extend_from_slice(&header);
+            out.extend_from_slice(begin);
+        });
+        *begin = joined;
+        return inline;
     }
     inline.insert(0, header);
     inline
@@ -181,13 +195,29 @@ mod tests {
     fn a_send_has_at_most_so_many_slices_and_copies_only_beyond() {
         let whole = Bytes::from((0..40).collect::<Vec<u8>>());
         let slices: Vec<Bytes> = whole.chunks(10).map(|slice| whole.slice_ref(slice)).collect();
-        let send = |count: usize| gathered(Bytes::from_static(b"header"), slices[..count].into(), 4);
-        for count in 0..=3 {
+        let send =
+            |count: usize| gathered(Bytes::from_static(b"header"), slices[..count].into(), 4, &mut Scratch::default());
+        for count in [0, 1, 3] {
             let octets = send(count);
             assert_eq!(octets.len(), 1 + count);
             assert!(octets[1..].iter().zip(&slices).all(|(sent, slice)| sent.as_ptr() == slice.as_ptr()), "{count}");
         }
         let octets = send(4);
         assert_eq!(octets[..], [Bytes::from_static(b"header"), whole.clone()], "one past the limit");
+    }
+
+    #[test]
+    fn a_short_beginning_of_two_slices_stands_behind_its_header() {
+        let data = Bytes::from(vec![2; 4096]);
+        let send = |begin: usize| {
+            let inline = Slices::from_iter([Bytes::from(vec![1; begin]), data.clone()]);
+            gathered(Bytes::from_static(b"header"), inline, 4, &mut Scratch::default())
+        };
+        for (begin, slices) in [(0, 2), (JOINED_OCTETS, 2), (JOINED_OCTETS + 1, 3)] {
+            let octets = send(begin);
+            assert_eq!((octets.len(), octets.spilled()), (slices, slices > 2));
+            assert_eq!(octets.last().unwrap().as_ptr(), data.as_ptr(), "the data stay where they are");
+            assert_eq!(join(&octets), [b"header", &vec![1; begin][..], &data].concat());
+        }
     }
 }

@@ -180,9 +180,9 @@ impl std::fmt::Debug for Buffer {
     }
 }
 
-/// The bytes of one message, in their order. Most messages are a header, a stream and at most one large item: these
-/// need no memory of their own.
-pub type Slices = SmallVec<[Bytes; 3]>;
+/// The bytes of one message, in their order. Most messages are a header and one more slice: these need no memory of
+/// their own.
+pub type Slices = SmallVec<[Bytes; 2]>;
 
 /// These items, of which there are usually none or one. `collect` reserves and counts, which costs more than they do.
 ///

@@ -261,7 +261,7 @@ fn wanted(config: &Config) -> u32 {
 
 /// Sends a call.
 fn post(head: Bytes, inline: Slices, about: Sent, shared: &mut Shared<'_>) {
-    let octets = gathered(head, inline, shared.config.max_gather);
+    let octets = gathered(head, inline, shared.config.max_gather, shared.scratch);
     let about = Sent { inline_bytes: octets.iter().map(Bytes::len).sum(), ..about };
     // V1-3.3.1-i
     shared.ledger.sending();

@@ -143,7 +143,7 @@ impl Responder {
 
     /// Sends a reply.
     fn post(&mut self, header: Bytes, inline: Slices, about: Sent, shared: &mut Shared<'_>) {
-        let octets = gathered(header, inline, shared.config.max_gather);
+        let octets = gathered(header, inline, shared.config.max_gather, shared.scratch);
         let about = Sent { inline_bytes: octets.iter().map(Bytes::len).sum(), ..about };
         // V1-2.3.2-d, V2-3.2.2.5-a, V2-4.3.5.1-b
         self.requests.undrained += 1;

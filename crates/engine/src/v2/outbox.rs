@@ -64,7 +64,7 @@ pub(crate) fn part(
     // V2-4.4.3-a, V2-6.3.2-a
     let prefix = Prefix::rpc(about.xid, credits, response, !last, payload.is_some());
     let header = scratch.write(PREFIX_OCTETS + chunks.encoded_len(), |out| prefix.encode_with(chunks, out));
-    let octets = gathered(header, payload.unwrap_or_default(), max_gather);
+    let octets = gathered(header, payload.unwrap_or_default(), max_gather, scratch);
     let about = Sent {
         credit: credits.granted.into(),
         inline_bytes: octets.iter().map(Bytes::len).sum(),

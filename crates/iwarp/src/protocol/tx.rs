@@ -51,7 +51,7 @@ struct Message {
     stag: u32,
     /// Of a tagged message: the offset of its first octet in the destination.
     offset: u64,
-    parts: smallvec::IntoIter<[Bytes; 3]>,
+    parts: smallvec::IntoIter<[Bytes; 2]>,
     part: Bytes,
     /// Octets already framed, and octets left.
     sent: usize,
