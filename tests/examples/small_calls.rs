@@ -1,8 +1,9 @@
 //! Makes small calls between a server and a client that share this process and its only thread, so that a tool such as
 //! callgrind counts the instructions of both ends. Files are in memory: no call waits for another thread.
 //!
-//! `small_calls 1|2|tcp null|getattr|read COUNT DEPTH`: over RPC-over-RDMA version 1 or 2 on software iWARP, or over
-//! TCP, COUNT calls, DEPTH of them at a time. `cargo xtask figures --only instructions` runs it twice and compares.
+//! `small_calls 1|2|tcp 3|4.2 null|getattr|read COUNT DEPTH`: over RPC-over-RDMA version 1 or 2 on software iWARP, or
+//! over TCP, COUNT calls of this version of NFS, DEPTH of them at a time. `cargo xtask figures --only instructions` runs
+//! it twice and compares.
 
 #[path = "../nfs/mod.rs"]
 mod nfs;
@@ -10,9 +11,15 @@ mod nfs;
 use rpcrdma_env::{Env, tokio_env};
 use rpcrdma_fabric::{Fabric, pool::Pool};
 use rpcrdma_iwarp::{Config, Iwarp};
-use rpcrdma_nfs::v3::{self, CreateHow, Handle, Name, Stability};
-use rpcrdma_nfs_client::Nfs3;
-use rpcrdma_nfsd::Nfsd;
+use rpcrdma_nfs::{
+    v3::{self, CreateHow, Name, Stability},
+    v4,
+};
+use rpcrdma_nfs_client::{
+    Nfs3,
+    v4::{Access, How, Nfs4, Opened, Options},
+};
+use rpcrdma_nfsd::{Nfsd, Queue, StateDirectory, Version4};
 use rpcrdma_oncrpc::{
     Client, ClientTransport, SysAuth, SysCredential,
     tcp::{self, Endpoint, TcpConnector},
@@ -24,6 +31,7 @@ use tokio::{net::TcpListener, task::JoinSet};
 /// Bytes for the server's calls.
 const MEMORY: usize = 64 << 20;
 const BLOCK: u32 = 4096;
+const USAGE: &str = "small_calls 1|2|tcp 3|4.2 null|getattr|read COUNT DEPTH";
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -38,8 +46,8 @@ enum Operation {
 async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let [carrier, operation, count, depth] = arguments[..] else {
-        return Err("small_calls 1|2|tcp null|getattr|read COUNT DEPTH".into());
+    let [carrier, version, operation, count, depth] = arguments[..] else {
+        return Err(USAGE.into());
     };
     let operation = match operation {
         "null" => Operation::Null,
@@ -49,23 +57,25 @@ async fn main() -> Result<()> {
     };
     let (count, depth): (u64, u64) = (count.parse()?, depth.parse()?);
     let env = tokio_env()?;
-    let nfsd = nfs::nfsd(&nfs::storage(&env), &env);
-    let root = nfs::root_of(&nfsd).await;
+    let state = tempfile::tempdir()?;
+    let state = StateDirectory::open(state.path(), &*env.random)?;
+    let version_4 = Version4::new(&state, Queue::in_place());
+    let nfsd = nfs::nfsd(&nfs::storage(&env), &env).with_version_4(version_4, true, &env)?;
     let transport = match carrier {
         "1" => over_rdma(&nfsd, Versions::One, &env).await?,
         "2" => over_rdma(&nfsd, Versions::Two, &env).await?,
         "tcp" => over_tcp(&nfsd, &env).await?,
         other => return Err(format!("no such transport: {other}").into()),
     };
-    let identity = Arc::new(SysAuth::new(SysCredential::default()));
-    let nfs = Arc::new(Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), env.clock.clone()));
-    let file = nfs.create(&root, &Name::from("file"), CreateHow::Guarded(Default::default())).await?.file;
-    let file = file.ok_or("the server has named no file")?;
-    nfs.write(&file, 0, Stability::Unstable, vec![7; BLOCK as usize].into()).await?;
+    let file = Arc::new(match version {
+        "3" => File::of_version_3(transport, nfs::root_of(&nfsd).await, &env).await?,
+        "4.2" => File::of_version_4(transport, &env).await?,
+        other => return Err(format!("no such version: {other}").into()),
+    });
     let mut callers = JoinSet::new();
     for index in 0..depth {
         let share = count / depth + u64::from(index < count % depth);
-        callers.spawn(calls(nfs.clone(), file.clone(), operation, share));
+        callers.spawn(calls(file.clone(), operation, share));
     }
     while let Some(ended) = callers.join_next().await {
         ended??;
@@ -73,12 +83,45 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-async fn calls(nfs: Arc<Nfs3>, file: Handle, operation: Operation, count: u64) -> Result<()> {
+/// A file of one block at the server.
+enum File {
+    Version3(Nfs3, v3::Handle),
+    Version4(Nfs4, Opened),
+}
+
+impl File {
+    async fn of_version_3(transport: Arc<dyn ClientTransport>, root: v3::Handle, env: &Env) -> Result<Self> {
+        let nfs = Nfs3::new(Client::new(transport, identity(), v3::PROGRAM, v3::VERSION), env.clock.clone());
+        let file = nfs.create(&root, &Name::from("file"), CreateHow::Guarded(Default::default())).await?.file;
+        let file = file.ok_or("the server has named no file")?;
+        nfs.write(&file, 0, Stability::Unstable, vec![7; BLOCK as usize].into()).await?;
+        Ok(Self::Version3(nfs, file))
+    }
+
+    async fn of_version_4(transport: Arc<dyn ClientTransport>, env: &Env) -> Result<Self> {
+        let rpc = Client::new(transport, identity(), v4::PROGRAM, v4::VERSION);
+        let nfs = Nfs4::connect(rpc, env, Options::new("small calls").with_minors(2..=2)).await?;
+        tokio::spawn(nfs.driver());
+        let root = nfs.root().await?.file;
+        let (opened, _) = nfs.open(&root, &"file".into(), Access::Both, How::Guarded(Default::default())).await?;
+        nfs.write(&opened, 0, v4::ops::Stability::Unstable, vec![7; BLOCK as usize].into()).await?;
+        Ok(Self::Version4(nfs, opened))
+    }
+}
+
+fn identity() -> Arc<SysAuth> {
+    Arc::new(SysAuth::new(SysCredential::default()))
+}
+
+async fn calls(file: Arc<File>, operation: Operation, count: u64) -> Result<()> {
     for _ in 0..count {
-        match operation {
-            Operation::Null => nfs.null().await?,
-            Operation::GetAttr => _ = nfs.getattr(&file).await?,
-            Operation::Read => _ = nfs.read(&file, 0, BLOCK).await?,
+        match (&*file, operation) {
+            (File::Version3(nfs, _), Operation::Null) => nfs.null().await?,
+            (File::Version3(nfs, file), Operation::GetAttr) => _ = nfs.getattr(file).await?,
+            (File::Version3(nfs, file), Operation::Read) => _ = nfs.read(file, 0, BLOCK).await?,
+            (File::Version4(nfs, _), Operation::Null) => nfs.null().await?,
+            (File::Version4(nfs, opened), Operation::GetAttr) => _ = nfs.getattr(opened.file()).await?,
+            (File::Version4(nfs, opened), Operation::Read) => _ = nfs.read(opened, 0, BLOCK).await?,
         }
     }
     Ok(())

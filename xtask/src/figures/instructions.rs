@@ -12,8 +12,14 @@ use std::{fmt::Write as _, fs, path::Path, process::Command};
 
 /// How a transport is called in the table, and for the example.
 const TRANSPORTS: [(&str, &str); 3] = [("RPC-over-RDMA 1", "1"), ("RPC-over-RDMA 2", "2"), ("TCP", "tcp")];
-/// The same for a call.
-const CALLS: [(&str, &str); 3] = [("NULL", "null"), ("GETATTR", "getattr"), ("READ 4 KiB", "read")];
+/// The same for a call, with its version of NFS.
+const CALLS: [(&str, &str, &str); 5] = [
+    ("NULL", "3", "null"),
+    ("GETATTR", "3", "getattr"),
+    ("READ 4 KiB", "3", "read"),
+    ("GETATTR, NFS 4.2", "4.2", "getattr"),
+    ("READ 4 KiB, NFS 4.2", "4.2", "read"),
+];
 /// Calls at a time.
 const DEPTH: u64 = 32;
 /// Calls of both runs. Tables and pieces of memory have their size after the first thousand.
@@ -33,11 +39,11 @@ pub(super) fn measure(small_calls: &Path, scratch: &Path, quick: bool) -> anyhow
     let counts = if quick { QUICK_COUNTS } else { COUNTS };
     let progress = ProgressBar::new((CALLS.len() * TRANSPORTS.len()) as u64);
     let mut calls = Vec::new();
-    for (_, call) in CALLS {
+    for (_, version, call) in CALLS {
         let mut row = Vec::new();
         for (_, transport) in TRANSPORTS {
             let [few, many] = [0, 1].map(|run| {
-                let arguments = [transport, call, &counts[run].to_string(), &DEPTH.to_string()];
+                let arguments = [transport, version, call, &counts[run].to_string(), &DEPTH.to_string()];
                 counted(small_calls, &arguments, &scratch.join("callgrind"))
             });
             row.push(each(few?, many?, counts));
@@ -81,7 +87,8 @@ pub(super) fn section(instructions: &Instructions) -> String {
         return "Not counted.\n".into();
     }
     let mut out = format!(
-        "Instructions of both ends for a call of NFS 3, {DEPTH} at a time, files in memory; release build of {}.\n\n\
+        "Instructions of both ends for a call of NFS 3, unless its line says otherwise, {DEPTH} at a time, files in \
+         memory; release build of {}.\n\n\
          | call |",
         instructions.compiler
     );
@@ -89,7 +96,7 @@ pub(super) fn section(instructions: &Instructions) -> String {
         let _ = write!(out, " {transport} |");
     }
     let _ = writeln!(out, "\n|---{}|", "|---".repeat(TRANSPORTS.len()));
-    for ((call, _), row) in CALLS.iter().zip(&instructions.calls) {
+    for ((call, ..), row) in CALLS.iter().zip(&instructions.calls) {
         let _ = write!(out, "| {call} |");
         for count in row {
             let _ = write!(out, " {} |", thousands(count.round()));

@@ -55,9 +55,9 @@ impl Principal {
     /// The number, if the text is one in decimal digits, without sign or leading zeroes, so that each number has one
     /// text.
     pub fn number(&self) -> Option<u32> {
-        let text = std::str::from_utf8(self.as_slice()).ok()?;
-        let number = text.parse().ok()?;
-        (Self::of_number(number) == *self).then_some(number)
+        let text = self.as_slice();
+        let has_one_text = text == b"0" || (text.iter().all(u8::is_ascii_digit) && !text.starts_with(b"0"));
+        std::str::from_utf8(text).ok().filter(|_| has_one_text)?.parse().ok()
     }
 }
 
