@@ -2,8 +2,8 @@
 //! callgrind counts the instructions of both ends. Files are in memory: no call waits for another thread.
 //!
 //! `small_calls 1|2|tcp 3|4.2 null|getattr|read COUNT DEPTH`: over RPC-over-RDMA version 1 or 2 on software iWARP, or
-//! over TCP, COUNT calls of this version of NFS, DEPTH of them at a time. `cargo xtask figures --only instructions` runs
-//! it twice and compares.
+//! over TCP, COUNT calls of this version of NFS, DEPTH of them at a time. `cargo xtask figures --only instructions`
+//! runs it twice and compares.
 
 #[path = "../nfs/mod.rs"]
 mod nfs;
