@@ -137,8 +137,8 @@ pub(crate) fn join(slices: &[Bytes]) -> Bytes {
     whole.into()
 }
 
-/// The longest beginning of a stream that is copied behind its header. Those of READ and WRITE are shorter.
-const JOINED_OCTETS: usize = 256;
+/// The longest beginning of a stream that is copied behind its header: what stands before the data of a READ or WRITE.
+const JOINED_OCTETS: usize = 512;
 
 /// Header and slices as one Send of at most `max` slices.
 // V1-4.2.4-f

@@ -100,7 +100,7 @@ fn round(
             row.as_server.push(one(program, &limit)?);
         }
         let _pinned = line.place.is_apart().then(|| Pinned::to(1)).transpose()?;
-        // Another one begins in each round: what runs first finds other memory than what runs behind it.
+        // Another way begins in each round: what runs first finds the machine in another state than what runs later.
         let first = row.limit.len();
         for turn in 0..WAYS.len() {
             let at = (first + turn) % WAYS.len();

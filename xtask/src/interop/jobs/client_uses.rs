@@ -7,7 +7,7 @@ use anyhow::ensure;
 
 pub(super) const JOB: Job = Job {
     name: "client-uses",
-    about: "Sends of the smaller size, remote invalidation, several RDMA Reads and calls at a time, credits kept: capture, mountstats, metrics",
+    about: "Sends no longer than both ends take, remote invalidation, several RDMA Reads and calls at a time, credits kept: capture, mountstats, metrics",
     seconds: 240,
     guests: 1,
     scales: false,

@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 
 pub(super) const JOB: Job = Job {
     name: "server-uses",
-    about: "our bench against Linux's nfsd: Sends of the smaller size, remote invalidation, several RDMA Reads and calls at a time, credits kept",
+    about: "our bench against Linux's nfsd: Sends no longer than both ends take, remote invalidation, several RDMA Reads and calls at a time, credits kept",
     seconds: 240,
     guests: 1,
     scales: false,
