@@ -133,6 +133,7 @@ async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<(v3::Hand
         read_only: export.read_only,
         export: export.id,
         is_taken: true,
+        arrival: None,
     };
     Ok((server.handle(&opened, file), export.securities.numbers()))
 }
@@ -239,8 +240,7 @@ fn refuse(server: &Server, asking: &Asking, path: Bytes, cause: v3::Status) -> S
     let (client, status) = (asking.client, to_mount_status(cause));
     tracing::debug!(%client, path = %path.escape_ascii(), %status, "mount refused");
     let (client, name) = (asking.origin.connection, Some(path));
-    let subject = Subject { procedure: "MNT", errors: "NFS3ERR_", client, file: None, name };
-    server.answered(cause, &subject);
+    server.answered(cause, || Subject { procedure: "MNT", errors: "NFS3ERR_", client, file: None, name });
     status
 }
 

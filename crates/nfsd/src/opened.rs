@@ -15,7 +15,7 @@ use rpcrdma_nfs::{
     attr::Attributes,
     v3::{Handle, Status, Verifier},
 };
-use rpcrdma_oncrpc::{CallContext, Credential};
+use rpcrdma_oncrpc::{Arrival, CallContext, Credential};
 use std::sync::Arc;
 
 /// Marks the handle of a directory in the tree above the exports.
@@ -31,12 +31,19 @@ pub(crate) struct Opened {
     pub(crate) export: u32,
     /// Whether the export takes the flavour of the call.
     pub(crate) is_taken: bool,
+    /// Which calls came with the present one, if it has looked at nothing before that its answer has to agree with.
+    pub(crate) arrival: Option<Arrival>,
 }
 
 impl Opened {
+    /// The file's attributes, if they are known without waiting.
+    pub(crate) fn attributes_at_once(&self) -> Option<Result<Attributes, Fault>> {
+        self.file_system.attributes_at_once(self.file, self.arrival)
+    }
+
     /// The file's attributes.
     pub(crate) async fn attributes(&self) -> Result<Attributes, Fault> {
-        match self.file_system.attributes_at_once(self.file) {
+        match self.attributes_at_once() {
             Some(attributes) => attributes,
             None => self.file_system.attributes(self.caller.clone(), self.file).await,
         }
@@ -44,11 +51,12 @@ impl Opened {
 
     /// The file's size, if it is known without waiting.
     pub(crate) fn size_at_once(&self) -> Option<u64> {
-        self.file_system.attributes_at_once(self.file)?.ok().map(|attributes| attributes.size)
+        self.attributes_at_once()?.ok().map(|attributes| attributes.size)
     }
 
     /// Reads at most `count` bytes from `offset` into `buffer`, which has room for `count`.
     pub(crate) async fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> Told<ReadData> {
+        let via = via.arrived(self.arrival);
         match self.file_system.read_at_once(&via, offset, count, buffer) {
             Ok(read) => Ok(read),
             Err(buffer) => self.file_system.read(via, offset, count, buffer).await,
@@ -106,6 +114,7 @@ impl Server {
             read_only: export.read_only,
             export: export.id,
             is_taken,
+            arrival: context.arrival,
         })
     }
 
@@ -119,6 +128,7 @@ impl Server {
             read_only: true,
             export: PSEUDO,
             is_taken: !self.is_choosy || self.securities_below(context, file).take(&context.credential),
+            arrival: context.arrival,
         }
     }
 
@@ -240,6 +250,14 @@ impl Server {
             Err(InTheWay::Holder) if self.lockd().is_some_and(is_own) => Ok(()),
             may => may,
         }
+    }
+
+    /// [`may`](Self::may) and [`using`](Self::using) for a caller who reads a file without an open, if nothing is in
+    /// the way.
+    pub(crate) fn may_read_at_once(&self, file: &Opened) -> Option<Using> {
+        let key = FileKey { file_system: file.file_system.id(), file: file.file };
+        self.claims.may(key, Access::READ, Asker::Anonymous).ok()?;
+        self.claims.recall(key, None, Kind::Read).ok()
     }
 
     /// A caller is about to use a file: a client of version 4, or an unknown user. The server recalls the delegations

@@ -12,8 +12,9 @@ use rpcrdma_nfs::{
     },
 };
 use rpcrdma_oncrpc::{
-    AUTH_SYS, Accepted, CallContext, CallHeader, CallId, ClientTransport, Connection, Credential, Gone, GoneSignal,
-    Handler, Limits, OpaqueAuth, Outcome, Rejection, ReplyHeader, ServerFlavour, SysCredential, TransportKind, Verdict,
+    AUTH_SYS, Accepted, Arrival, CallContext, CallHeader, CallId, ClientTransport, Connection, Credential, Gone,
+    GoneSignal, Handler, Limits, OpaqueAuth, Outcome, Rejection, ReplyHeader, ServerFlavour, SysCredential,
+    TransportKind, Verdict,
     gss::{GssCaller, GssService, GssUser, RPCSEC_GSS},
 };
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Payload, Stream};
@@ -112,6 +113,8 @@ pub(crate) struct Client {
     /// The port from which it calls.
     pub(crate) port: u16,
     pub(crate) beside: Option<Beside>,
+    /// If set, all calls came together.
+    pub(crate) arrival: Option<Arrival>,
     /// How the server calls it over that connection.
     pub(crate) reverse: Option<(Arc<dyn ClientTransport>, Gone)>,
     /// The service and the principal of its calls, if it does not use AUTH_SYS.
@@ -134,6 +137,7 @@ impl Client {
             connection: 1,
             port: 700,
             beside: None,
+            arrival: None,
             reverse: None,
             proven: None,
             xid: AtomicU32::new(1),
@@ -175,6 +179,7 @@ impl Client {
             connection: self.connection,
             port: self.port,
             beside: self.beside.clone(),
+            arrival: self.arrival,
             reverse: self.reverse.clone(),
             proven: self.proven,
             xid: AtomicU32::new(uid.wrapping_mul(1_000_003)),
@@ -211,7 +216,8 @@ impl Client {
         let mut connection =
             Connection::new(peer, local, self.connection, TransportKind::Tcp, self.limits, self.memory.clone(), gone);
         connection.reverse = reverse;
-        let context = CallContext::new(Arc::new(connection));
+        let mut context = CallContext::new(Arc::new(connection));
+        context.arrival = self.arrival;
         let is_beside = !matches!(program, v3::PROGRAM | nfsacl::PROGRAM);
         let handler = if is_beside { &self.mount } else { &self.nfs };
         handler.handle(context, Stream::from(encoder.finish().to_bytes()))

@@ -99,11 +99,12 @@ impl Troubles {
 impl Server {
     /// A call, or an operation of one, ends with this status: warns the operator if the status is in [`TOLD`]. Such
     /// statuses have the same numbers in versions 3 and 4.
-    pub(crate) fn answered(&self, status: Status, subject: &Subject) {
+    pub(crate) fn answered(&self, status: Status, subject: impl FnOnce() -> Subject) {
         if status == Status::OK {
             return;
         }
         let Some((untold, text)) = self.troubles.count(status) else { return };
+        let subject = subject();
         let target = subject.file.as_ref().and_then(|handle| self.target(handle.as_slice()));
         let export = match &target {
             Some(target) => self.exports.iter().find(|export| export.id == target.export),

@@ -4,7 +4,7 @@
 //! future is `'static`: a call that was dispatched runs to its end even if its connection ends. It owns the received
 //! message, and with it the receive memory, until it drops it.
 
-use crate::{ClientTransport, Credential, Limits, TransportKind};
+use crate::{Arrival, ClientTransport, Credential, Limits, TransportKind};
 use rpcrdma_env::{Allocator, BoxFuture};
 use rpcrdma_xdr::{Payload, SharedScratch, Stream};
 use std::{
@@ -31,12 +31,12 @@ pub trait Handler: Send + Sync {
     }
 }
 
-/// How far a call has come.
-pub enum Begun {
+/// How far a call has come: to a handler's outcome, or to a service's answer.
+pub enum Begun<T = Outcome> {
     /// It is over.
-    Done(Outcome),
-    /// It waits for something.
-    Waits(BoxFuture<'static, Outcome>),
+    Done(T),
+    /// It waits for something, or has not begun.
+    Waits(BoxFuture<'static, T>),
 }
 
 /// What a transport does about a received call.
@@ -121,6 +121,8 @@ pub struct CallContext {
     pub connection: Arc<Connection>,
     /// The caller's identity. A transport says [`Credential::None`]; the RPC layer fills it in.
     pub credential: Credential,
+    /// Which calls it came with, if the transport knows. A later call from the same peer must not have this mark.
+    pub arrival: Option<Arrival>,
     /// Gets the first word of the results before they are sealed: afterwards this end cannot read it.
     pub(crate) first_word: Option<Arc<FirstWord>>,
 }
@@ -128,7 +130,7 @@ pub struct CallContext {
 impl CallContext {
     /// The context of a call whose credential has not been read.
     pub fn new(connection: Arc<Connection>) -> Self {
-        Self { connection, credential: Credential::None, first_word: None }
+        Self { connection, credential: Credential::None, arrival: None, first_word: None }
     }
 
     /// The same, with an observer that gets the first word of the results before a flavour protects them: in many
@@ -136,6 +138,11 @@ impl CallContext {
     pub fn with_first_word(mut self, told: Arc<FirstWord>) -> Self {
         self.first_word = Some(told);
         self
+    }
+
+    /// The same for a call that came together with others.
+    pub fn arrived(self, arrival: Arrival) -> Self {
+        Self { arrival: Some(arrival), ..self }
     }
 
     /// The same with the caller's identity.

@@ -16,6 +16,7 @@
 //!
 //! Data items keep their marks from the encoder to the transport; the crate does not copy them.
 
+mod arrival;
 mod call_error;
 mod client;
 mod client_network;
@@ -42,6 +43,7 @@ mod transport;
 pub mod udp;
 mod verdict;
 
+pub use arrival::{Arrival, Arrivals};
 pub use call_error::CallError;
 pub use client::{Call, Client, Results};
 pub use client_network::ClientNetwork;

@@ -169,7 +169,7 @@ impl Router {
             None => None,
         };
         let scratch = context.connection.scratch.clone();
-        let call = service.call(context.with_credential(credential), header.id.procedure, args);
+        let call = service.begin(context.with_credential(credential), header.id.procedure, args);
         Ok(Dispatched::Called(call, Called { xid, flavour, in_progress, scratch }))
     }
 
@@ -228,7 +228,7 @@ enum Dispatched {
     /// It waits for the answer to the same call.
     Waits(BoxFuture<'static, Outcome>),
     /// The service executes it.
-    Called(BoxFuture<'static, Answer>, Called),
+    Called(Begun<Answer>, Called),
 }
 
 impl Handler for Router {
@@ -236,7 +236,8 @@ impl Handler for Router {
         match self.dispatch(context, message) {
             Dispatched::Known(outcome) => Box::pin(std::future::ready(outcome)),
             Dispatched::Waits(outcome) => outcome,
-            Dispatched::Called(call, called) => Box::pin(async move { called.outcome(call.await) }),
+            Dispatched::Called(Begun::Done(answer), called) => Box::pin(std::future::ready(called.outcome(answer))),
+            Dispatched::Called(Begun::Waits(call), called) => Box::pin(async move { called.outcome(call.await) }),
         }
     }
 
@@ -247,7 +248,8 @@ impl Handler for Router {
                 Poll::Ready(outcome) => Begun::Done(outcome),
                 Poll::Pending => Begun::Waits(outcome),
             },
-            Dispatched::Called(mut call, called) => match call.as_mut().poll(cx) {
+            Dispatched::Called(Begun::Done(answer), called) => Begun::Done(called.outcome(answer)),
+            Dispatched::Called(Begun::Waits(mut call), called) => match call.as_mut().poll(cx) {
                 Poll::Ready(answer) => Begun::Done(called.outcome(answer)),
                 Poll::Pending => Begun::Waits(Box::pin(async move { called.outcome(call.await) })),
             },

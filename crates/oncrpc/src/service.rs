@@ -3,7 +3,7 @@
 //! A service gets a decoder over the received message and answers with a payload; both share bytes with their owners.
 //! Its future is `'static`: a call that was dispatched runs to its end.
 
-use crate::{ArgumentWords, AuthStat, CallContext};
+use crate::{ArgumentWords, AuthStat, Begun, CallContext};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_xdr::{DecodeError, Decoder, Payload};
 
@@ -28,6 +28,11 @@ pub trait Service: Send + Sync {
 
     /// Executes a procedure other than 0, which the router answers itself.
     fn call(&self, context: CallContext, procedure: u32, args: Decoder) -> BoxFuture<'static, Answer>;
+
+    /// The same, but a call that waits for nothing may be over at once: then it needs no memory for a future.
+    fn begin(&self, context: CallContext, procedure: u32, args: Decoder) -> Begun<Answer> {
+        Begun::Waits(self.call(context, procedure, args))
+    }
 }
 
 /// How a call is handled that comes again.

@@ -15,7 +15,7 @@ use rpcrdma_fabric::{
     RemoteSegment,
     pool::{Budget, Pool},
 };
-use rpcrdma_oncrpc::{Begun, CallContext, GoneSignal, Handler, Outcome};
+use rpcrdma_oncrpc::{Arrivals, Begun, CallContext, GoneSignal, Handler, Outcome};
 use rpcrdma_xdr::Stream;
 use std::{
     collections::VecDeque,
@@ -103,6 +103,7 @@ pub(crate) struct Service {
     unasked: bool,
     /// Calls that the handler does not have yet.
     requests: Requests,
+    arrivals: Arrivals,
     clock: Arc<dyn Clock>,
     /// Fires when the first call's chunks are due.
     timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
@@ -149,6 +150,7 @@ impl Service {
             waiting: FuturesUnordered::new(),
             unasked: false,
             requests: Requests::new(stall),
+            arrivals: Arrivals::default(),
             clock,
             timer: None,
             executing: FuturesUnordered::new(),
@@ -226,6 +228,7 @@ impl Service {
 
     /// The engine has put a call together.
     pub(crate) fn deliver(&mut self, request: RequestId, xid: u32, pieces: Pieces) {
+        self.arrivals.came();
         self.requests.deliver(request, xid, pieces);
     }
 
@@ -263,7 +266,8 @@ impl Service {
             }
             refusals.hand_over(xid, call);
         }
-        match self.handler.begin(self.context.clone(), stream, cx) {
+        let context = self.context.clone().arrived(self.arrivals.passed_on());
+        match self.handler.begin(context, stream, cx) {
             Begun::Done(outcome) => {
                 if let Outcome::Reply(reply) = &outcome {
                     executed.answer_bytes = reply.len();
@@ -373,6 +377,54 @@ fn answer(outcome: Outcome) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rpcrdma_env::{Heap, TokioClock};
+    use rpcrdma_oncrpc::{Arrival, Connection, Limits, TransportKind};
+    use std::{net::Ipv4Addr, sync::Mutex, task::Waker};
+
+    /// Notes the marks of its calls.
+    #[derive(Default)]
+    struct Marks(Mutex<Vec<Option<Arrival>>>);
+
+    impl Handler for Marks {
+        fn handle(&self, context: CallContext, _: Stream) -> BoxFuture<'static, Outcome> {
+            self.0.lock().unwrap().push(context.arrival);
+            Box::pin(std::future::ready(Outcome::Nothing))
+        }
+    }
+
+    #[test]
+    fn calls_that_came_before_the_first_was_executed_have_one_mark() {
+        let (signal, gone) = GoneSignal::new();
+        let at = (Ipv4Addr::LOCALHOST, 9).into();
+        let limits = Limits::new(4096, 4096);
+        let connection = Connection::new(at, at, 1, TransportKind::Rdma, limits, Arc::new(Heap), gone);
+        let marks = Arc::new(Marks::default());
+        let mut service = Service::new(ServiceParts {
+            handler: marks.clone(),
+            context: CallContext::new(Arc::new(connection)),
+            arguments: Arc::new(Heap),
+            stall: Duration::from_secs(1),
+            clock: Arc::new(TokioClock::new()),
+            signal,
+            refusals: None,
+        });
+        let cx = &mut Context::from_waker(Waker::noop());
+        let mut next = 0;
+        for (come, executed) in [(3, 2), (1, 2), (1, 1)] {
+            for _ in 0..come {
+                next += 1;
+                let piece = Piece::Inline(Bytes::from_static(b"call"));
+                service.deliver(RequestId(next), next as u32, [piece].into_iter().collect());
+            }
+            for _ in 0..executed {
+                service.execute(cx).expect("it has come");
+            }
+        }
+        let marks = marks.0.lock().unwrap();
+        assert!(marks.len() == 5 && marks.iter().all(Option::is_some));
+        assert_eq!((marks[0], marks[2]), (marks[1], marks[3]));
+        assert!(marks[1] != marks[2] && marks[3] != marks[4]);
+    }
 
     #[test]
     fn arguments_and_results_have_half_of_the_memory_each() {

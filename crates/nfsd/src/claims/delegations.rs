@@ -16,9 +16,11 @@ use super::{
     modes::{Access, Deny},
     range::Kind,
 };
+use foldhash::HashMap;
 use rpcrdma_env::Timestamp;
+use smallvec::SmallVec;
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     fmt, mem,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, Weak,
@@ -90,12 +92,30 @@ type User = Option<Client>;
 #[derive(Default)]
 struct OfFile {
     held: HashMap<Client, Held>,
-    uses: HashMap<User, [usize; 2]>,
+    /// How many uses each user has: for reading, and for writing. Usually one user has one.
+    uses: SmallVec<[(User, [usize; 2]); 1]>,
 }
 
 impl OfFile {
     fn is_empty(&self) -> bool {
         self.held.is_empty() && self.uses.is_empty()
+    }
+
+    fn begin_use(&mut self, user: User, kind: Kind) {
+        let at = self.uses.iter().position(|(other, _)| *other == user).unwrap_or_else(|| {
+            self.uses.push((user, [0, 0]));
+            self.uses.len() - 1
+        });
+        self.uses[at].1[place(kind)] += 1;
+    }
+
+    fn end_use(&mut self, user: User, kind: Kind) {
+        let Some(at) = self.uses.iter().position(|(other, _)| *other == user) else { return };
+        let counts = &mut self.uses[at].1;
+        counts[place(kind)] = counts[place(kind)].saturating_sub(1);
+        if *counts == [0, 0] {
+            self.uses.swap_remove(at);
+        }
     }
 
     /// Whether a user other than a client uses the file in a way that excludes such a delegation.
@@ -175,8 +195,9 @@ pub(super) struct Delegations {
     connected: OnceLock<Connected>,
     /// Whether a client has ever asked for a delegation.
     is_asked: AtomicBool,
-    /// How many users change names at this moment without looking up their files.
-    naming: AtomicUsize,
+    /// How many uses there are at this moment that are not in `files`, since no client had asked for a delegation: for
+    /// reading, and for writing.
+    unlisted: [AtomicUsize; 2],
 }
 
 impl Delegations {
@@ -247,15 +268,15 @@ pub struct Using(Option<(Claims, Used)>);
 /// What is used.
 enum Used {
     File(FileKey, User, Kind),
-    /// Names of files; which files is not known.
-    Names,
+    /// A file or files that are not listed.
+    Unlisted(Kind),
 }
 
 impl fmt::Debug for Using {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let file = self.0.as_ref().and_then(|(_, used)| match used {
             Used::File(file, ..) => Some(file),
-            Used::Names => None,
+            Used::Unlisted(_) => None,
         });
         f.debug_tuple("Using").field(&file).finish()
     }
@@ -264,19 +285,11 @@ impl fmt::Debug for Using {
 impl Drop for Using {
     fn drop(&mut self) {
         let Some((claims, used)) = self.0.take() else { return };
-        let Used::File(file, user, kind) = used else {
-            claims.table.delegations.naming.fetch_sub(1, Ordering::SeqCst);
-            return;
-        };
-        claims.table.delegations.on(file, |of_file| {
-            if let Some(counts) = of_file.uses.get_mut(&user) {
-                let count = &mut counts[place(kind)];
-                *count = count.saturating_sub(1);
-                if *counts == [0, 0] {
-                    of_file.uses.remove(&user);
-                }
-            }
-        });
+        let delegations = &claims.table.delegations;
+        match used {
+            Used::File(file, user, kind) => delegations.on(file, |of_file| of_file.end_use(user, kind)),
+            Used::Unlisted(kind) => _ = delegations.unlisted[place(kind)].fetch_sub(1, Ordering::SeqCst),
+        }
     }
 }
 
@@ -306,10 +319,17 @@ impl Claims {
     pub fn recall(&self, file: FileKey, user: Option<Client>, kind: Kind) -> Result<Using, Recalling> {
         let delegations = &self.table.delegations;
         let Some((recalls, quiet)) = delegations.connected.get() else { return Ok(Using(None)) };
+        // The most frequent use, and one that costs nothing else. It is not in the way of a delegation for reading.
+        if user.is_none()
+            && kind == Kind::Read
+            && let Some(using) = self.unlisted(kind)
+        {
+            return Ok(using);
+        }
         let (fresh, ends) = delegations.on(file, |of_file| {
             let recalled = of_file.recall(user, kind);
             if recalled.1.is_empty() {
-                of_file.uses.entry(user).or_default()[place(kind)] += 1;
+                of_file.begin_use(user, kind);
             }
             recalled
         });
@@ -328,9 +348,17 @@ impl Claims {
     /// none to recall, and the table does not grant the first one while this lasts. Later this returns `None`: then the
     /// caller must name the files ([`recall`](Self::recall)).
     pub fn undelegated(&self) -> Option<Using> {
+        self.unlisted(Kind::Write)
+    }
+
+    /// A use of any files, whichever they are, before a client has asked for a delegation.
+    fn unlisted(&self, kind: Kind) -> Option<Using> {
         let delegations = &self.table.delegations;
-        delegations.naming.fetch_add(1, Ordering::SeqCst);
-        let using = Using(Some((self.clone(), Used::Names)));
+        if delegations.is_asked.load(Ordering::Relaxed) {
+            return None;
+        }
+        delegations.unlisted[place(kind)].fetch_add(1, Ordering::SeqCst);
+        let using = Using(Some((self.clone(), Used::Unlisted(kind))));
         (!delegations.is_asked.load(Ordering::SeqCst)).then_some(using)
     }
 
@@ -345,7 +373,8 @@ impl Claims {
         let (_, quiet) = delegations.connected.get().ok_or(NotDelegated::Nobody)?;
         // In this order: if a user does not see the flag, this code sees the user.
         delegations.is_asked.store(true, Ordering::SeqCst);
-        if !again && delegations.naming.load(Ordering::SeqCst) > 0 {
+        let are_unlisted = |uses: Kind| delegations.unlisted[place(uses)].load(Ordering::SeqCst) > 0;
+        if !again && (are_unlisted(Kind::Write) || kind == Kind::Write && are_unlisted(Kind::Read)) {
             return Err(NotDelegated::Contention);
         }
         let now = self.table.clock.now();

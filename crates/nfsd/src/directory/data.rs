@@ -9,6 +9,7 @@ use super::{
     attributes::{fault, stat},
     object::Mode,
     opens::Open,
+    recent::{recent, stat_shared},
     uncommitted::{For, Held},
 };
 use crate::{Changed, Failure, Fault, ReadData, Told, Via, Written, failed};
@@ -93,8 +94,13 @@ impl Inner {
             _ if self.in_memory => read_fully(&opened, out, offset).ok()?,
             _ => preadv2(&opened, &mut [IoSliceMut::new(out)], offset, ReadWriteFlags::NOWAIT).ok()?,
         };
-        // Only now: the attributes are from after the read, and a caller that may no longer read gets nothing.
-        let stat = stat(&object.fd).ok()?;
+        // Attributes from after the read: they say whether it ends at the file's end, and a caller that may no longer
+        // read gets nothing. Shared ones do if they leave no doubt about the end.
+        let is_inside = |stat: &Statx| len == wanted && offset + (len as u64) < stat.stx_size;
+        let stat = match recent(&object, via.arrival(), is_inside) {
+            Some(stat) => stat,
+            None => stat_shared(&object, via.arrival()).ok()?,
+        };
         let whole = len == wanted || offset + len as u64 >= stat.stx_size;
         let may = || stat.stx_nlink > 0 && object.still_may(&via.caller, Mode::Read, &stat, self.identity.keeping());
         (whole && (open.is_some() || may())).then_some((object, len, stat))
@@ -237,6 +243,7 @@ impl Inner {
     ) -> Result<(T, Change), Failure<Change>> {
         let told_before = object.told(before, self.id).before();
         let changed = change();
+        object.end_change();
         let after = stat(&object.fd).ok();
         if let Some(after) = &after
             && changed.as_ref().map_or(true, is_change)

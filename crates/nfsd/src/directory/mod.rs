@@ -34,6 +34,7 @@ mod make;
 mod object;
 mod opens;
 mod posix_acl;
+mod recent;
 mod resolve;
 mod seldom;
 mod stable;
@@ -69,6 +70,7 @@ pub use posix_acl::{parse as posix_acl_of_xattr, written as xattr_of_posix_acl};
 use resolve::Cover;
 use rpcrdma_env::{BoxFuture, Buffer, Clock};
 use rpcrdma_nfs::attr::{Acls, Attributes, Change, NewAttributes, Stability, Time};
+use rpcrdma_oncrpc::Arrival;
 use rustix::{fd::OwnedFd, fs::fstatvfs};
 use stable::Answers;
 pub use start::OpenError;
@@ -190,8 +192,8 @@ impl FileSystem for DirectoryFs {
         Features { max_links: MAX_LINKS, max_name_bytes, clone_bytes, acls, xattrs, ..Features::default() }
     }
 
-    fn attributes_at_once(&self, file: FileId) -> Option<Result<Attributes, Fault>> {
-        self.inner.attributes_now(file)
+    fn attributes_at_once(&self, file: FileId, arrival: Option<Arrival>) -> Option<Result<Attributes, Fault>> {
+        self.inner.attributes_now(file, arrival)
     }
 
     fn read_at_once(&self, via: &Via, offset: u64, count: usize, buffer: Buffer) -> Result<ReadData, Buffer> {
@@ -199,7 +201,7 @@ impl FileSystem for DirectoryFs {
     }
 
     fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>> {
-        match self.inner.attributes_now(file) {
+        match self.inner.attributes_now(file, None) {
             Some(attributes) => Box::pin(std::future::ready(attributes)),
             None => self.look(&caller, move |inner| inner.attributes(file)),
         }

@@ -102,6 +102,8 @@ struct Opened {
 
 /// A file.
 pub(super) struct Object {
+    /// Distinguishes it from all other objects of this process.
+    pub(super) number: u64,
     pub(super) id: FileId,
     pub(super) fd: OwnedFd,
     pub(super) file_type: FileType,
@@ -110,6 +112,8 @@ pub(super) struct Object {
     opened: Mutex<Vec<Opened>>,
     /// Held from taking attributes before a change until taking them after it.
     change: Mutex<()>,
+    /// How many changes through this server have ended.
+    changes: AtomicU64,
     /// Changes that the file system's clock was too coarse to show.
     unseen: Unseen,
     /// What clients have open, whichever of their owners. While there is any open, the file stays after its last name
@@ -121,13 +125,16 @@ pub(super) struct Object {
 
 impl Object {
     pub(super) fn new(id: FileId, fd: OwnedFd, file_type: FileType) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
         Self {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             id,
             fd,
             file_type,
             used: AtomicU64::default(),
             opened: Mutex::default(),
             change: Mutex::default(),
+            changes: AtomicU64::default(),
             unseen: Unseen::default(),
             opens: Opens::default(),
             leased: Leased::default(),
@@ -139,6 +146,16 @@ impl Object {
         let mut told = attributes::attributes(stat, file_system);
         told.change = told.change.wrapping_add(self.unseen.count(stat));
         told
+    }
+
+    /// How many changes through this server have ended.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
+    /// A change has ended, whether or not it has succeeded: attributes from before it are old.
+    pub(super) fn end_change(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
     /// Something was done to the object. The caller has its turn to change it ([`begin_change`](Self::begin_change)).

@@ -8,11 +8,13 @@ use super::{
     hash,
     ids::{BORN, COVER, KERNEL, PROVEN, is_indexed, kernel_handle},
     index::Place,
+    recent::{recent, stat_shared},
     sys::{self, KernelHandle},
 };
 use crate::{Caller, Failure, Fault, FileId, Found, Told, failed};
 use bytes::Bytes;
 use rpcrdma_nfs::attr::{Attributes, FileType};
+use rpcrdma_oncrpc::Arrival;
 use rustix::{
     fd::OwnedFd,
     fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, open, openat, openat2, readlink, statx},
@@ -431,7 +433,7 @@ impl Inner {
     }
 
     /// Attributes, if they are available without waiting.
-    pub(super) fn attributes_now(&self, file: FileId) -> Option<Result<Attributes, Fault>> {
+    pub(super) fn attributes_now(&self, file: FileId, arrival: Option<Arrival>) -> Option<Result<Attributes, Fault>> {
         if let Some(cover) = Cover::of(file) {
             return Some(Ok(cover.attributes(self.id)));
         }
@@ -439,7 +441,7 @@ impl Inner {
             return None;
         }
         let object = if file == self.root.id { self.root.clone() } else { self.cache.get(file)? };
-        match self.seen(&object) {
+        match self.seen(&object, arrival) {
             // A job closes it: closing the last descriptor of a large file takes time.
             Ok(None) => None,
             Ok(Some(attributes)) => Some(Ok(attributes)),
@@ -455,16 +457,19 @@ impl Inner {
     }
 
     fn attributes_of(&self, object: &Object) -> Result<Attributes, Fault> {
-        self.seen(object)?.ok_or_else(|| {
+        self.seen(object, None)?.ok_or_else(|| {
             self.gone(object.id);
             Fault::Stale
         })
     }
 
     /// Attributes; `None` if the file was removed.
-    fn seen(&self, object: &Object) -> Result<Option<Attributes>, Fault> {
+    fn seen(&self, object: &Object, arrival: Option<Arrival>) -> Result<Option<Attributes>, Fault> {
         self.check_present(object)?;
-        let stat = stat(&object.fd).map_err(fault)?;
+        let stat = match recent(object, arrival, |_| true) {
+            Some(stat) => stat,
+            None => stat_shared(object, arrival).map_err(fault)?,
+        };
         Ok((stat.stx_nlink > 0 || object.is_open()).then(|| object.told(&stat, self.id)))
     }
 

@@ -29,6 +29,7 @@ mod kept_open;
 mod leased;
 mod lost_data;
 mod owner;
+mod recent;
 mod stable;
 mod took_its_place;
 

@@ -36,6 +36,7 @@ use bytes::Bytes;
 use open::Plain;
 use rpcrdma_env::{BoxFuture, Buffer};
 use rpcrdma_nfs::attr::{Acls, Attributes, Change, FileType, NewAttributes, Stability, Time};
+use rpcrdma_oncrpc::Arrival;
 use std::{future::ready, path::PathBuf, sync::Arc};
 
 /// The bits of a mode that an access control list has, too.
@@ -105,8 +106,11 @@ pub trait FileSystem: Send + Sync {
 
     /// Attributes, if they are available without waiting: [`attributes`](Self::attributes) without the cost of a
     /// future. With the size, a read needs no memory for bytes beyond the end.
-    fn attributes_at_once(&self, file: FileId) -> Option<Result<Attributes, Fault>> {
-        let _ = file;
+    ///
+    /// They may be those that were found for another call with the same `arrival`, unless the file has been changed
+    /// through this server since. With `None` they are those of this moment.
+    fn attributes_at_once(&self, file: FileId, arrival: Option<Arrival>) -> Option<Result<Attributes, Fault>> {
+        let _ = (file, arrival);
         None
     }
 

@@ -1,6 +1,7 @@
 //! Open files, through which reads and writes go.
 
 use crate::{Caller, FileId};
+use rpcrdma_oncrpc::Arrival;
 use std::{any::Any, fmt, sync::Arc};
 
 /// What a file is open for.
@@ -44,6 +45,7 @@ pub struct Via {
     pub caller: Caller,
     file: FileId,
     open: Option<Arc<dyn OpenFile>>,
+    arrival: Option<Arrival>,
     /// A guard that lasts until the file has been used.
     _lasting: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -51,17 +53,29 @@ pub struct Via {
 impl Via {
     /// With the caller's own rights, which the file system checks each time.
     pub fn caller(caller: Caller, file: FileId) -> Self {
-        Self { caller, file, open: None, _lasting: None }
+        Self { caller, file, open: None, arrival: None, _lasting: None }
     }
 
     /// Through an open file: rights were checked when it was opened.
     pub fn open(caller: Caller, open: Arc<dyn OpenFile>) -> Self {
-        Self { caller, file: open.file(), open: Some(open), _lasting: None }
+        Self { caller, file: open.file(), open: Some(open), arrival: None, _lasting: None }
     }
 
     /// The same, and keeps `guard` until the file has been used: meanwhile the table grants no conflicting delegation.
     pub(crate) fn lasting(self, guard: impl Any + Send + Sync) -> Self {
         Self { _lasting: Some(Arc::new(guard)), ..self }
+    }
+
+    /// The same for a call that came with others: the result of a read may have the attributes that were found for
+    /// another of them.
+    #[must_use]
+    pub fn arrived(self, arrival: Option<Arrival>) -> Self {
+        Self { arrival, ..self }
+    }
+
+    /// The mark of the calls that came together with this one, if attributes may be shared with them.
+    pub fn arrival(&self) -> Option<Arrival> {
+        self.arrival
     }
 
     /// The file.

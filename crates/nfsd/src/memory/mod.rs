@@ -22,6 +22,7 @@ use data::{is_open, may_read, may_write};
 use pages::PAGE_BYTES;
 use rpcrdma_env::{BoxFuture, Buffer, Clock, Env};
 use rpcrdma_nfs::attr::{Acls, Attributes, Change, FileType, NewAttributes, Stability, Time};
+use rpcrdma_oncrpc::Arrival;
 use std::{
     future::ready,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -163,13 +164,13 @@ impl FileSystem for MemoryFs {
         }
     }
 
-    fn attributes_at_once(&self, file: FileId) -> Option<Result<Attributes, Fault>> {
+    fn attributes_at_once(&self, file: FileId, _: Option<Arrival>) -> Option<Result<Attributes, Fault>> {
         let tree = self.lock();
         Some(tree.number(file).and_then(|number| tree.attributes(number).ok_or(Fault::Stale)))
     }
 
     fn attributes(&self, _: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>> {
-        Box::pin(ready(self.attributes_at_once(file).unwrap_or(Err(Fault::Stale))))
+        Box::pin(ready(self.attributes_at_once(file, None).unwrap_or(Err(Fault::Stale))))
     }
 
     fn host_lease(&self, _: &Arc<dyn OpenFile>, _: Kind, _: Broken) -> Result<HostLease, Fault> {

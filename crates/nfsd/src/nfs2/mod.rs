@@ -206,7 +206,7 @@ where
                     Ok(results) if procedure.has_status() => v2::Answer::Ok(results).encode(&mut encoder),
                     Ok(results) => results.encode(&mut encoder),
                     Err(status) => {
-                        server.answered(status, &subject);
+                        server.answered(status, || subject);
                         tell::status(status).encode(&mut encoder);
                     }
                 }

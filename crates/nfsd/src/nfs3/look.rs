@@ -5,7 +5,7 @@ use super::{
     tell::{answer, failure, faulty, refused, status},
 };
 use crate::{
-    Listing, ListingBudget, ListingEntry, Rights, Via,
+    Listing, ListingBudget, ListingEntry, ReadData, Rights, Via,
     claims::{Access, Kind},
     opened::Opened,
     transfer::TRANSFER_UNIT_BYTES,
@@ -23,6 +23,10 @@ const PREFERRED_LISTING_BYTES: u32 = 64 << 10;
 const UNASKED_READ_BYTES: usize = 64 << 10;
 
 type Info = Option<Attributes>;
+
+fn read_ok(read: ReadData) -> v3::ReadOk {
+    v3::ReadOk { attributes: read.attributes.map(Into::into), end: read.end, data: read.buffer.freeze() }
+}
 
 impl Execution {
     pub(crate) async fn get_attributes(self, args: v3::GetAttributes) -> Answer<Attributes, ()> {
@@ -71,6 +75,27 @@ impl Execution {
         Ok(v3::ReadLinkOk { attributes: attributes.map(Into::into), path: Path(path) })
     }
 
+    /// [`get_attributes`](Self::get_attributes), if it waits for nothing.
+    pub(super) fn attributes_now(&self, args: &v3::GetAttributes) -> Option<Answer<Attributes, ()>> {
+        Some(answer(match self.open(&args.file) {
+            Ok(opened) => opened.attributes_at_once()?.map(Attributes::from).map_err(faulty),
+            Err(status) => Err(refused(status)),
+        }))
+    }
+
+    /// [`read`](Self::read) of not too many bytes, if it waits for nothing.
+    // NFS3-1813-3.3.6-a
+    pub(super) fn read_now(&self, args: &v3::Read) -> Option<Answer<v3::ReadOk, Info>> {
+        let count = usize::try_from(args.count).ok().filter(|count| (1..=UNASKED_READ_BYTES).contains(count))?;
+        let opened = self.open(&args.file).ok()?;
+        let _using = self.server.may_read_at_once(&opened)?;
+        let count = count.min(self.transfer_limits().0);
+        let buffer = self.context.connection.allocator.try_allocate(count)?;
+        let via = Via::caller(opened.caller.clone(), opened.file).arrived(opened.arrival);
+        let read = opened.file_system.read_at_once(&via, args.offset, count, buffer).ok()?;
+        Some(Answer::Ok(read_ok(read)))
+    }
+
     // NFS3-1813-3.3.6-a
     pub(crate) async fn read(self, args: v3::Read) -> Answer<v3::ReadOk, Info> {
         answer(self.try_read(args).await)
@@ -92,7 +117,7 @@ impl Execution {
         let buffer = self.buffer(count).await;
         let via = Via::caller(opened.caller.clone(), opened.file);
         let read = opened.read(via, args.offset, count, buffer).await.map_err(failure)?;
-        Ok(v3::ReadOk { attributes: read.attributes.map(Into::into), end: read.end, data: read.buffer.freeze() })
+        Ok(read_ok(read))
     }
 
     /// Memory from which the transport can send. If there is none, waits, and holds the call's credit meanwhile.

@@ -22,7 +22,7 @@ use about::HasStatus;
 use futures_util::FutureExt as _;
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::v3::{self, Procedure, Status};
-use rpcrdma_oncrpc::{Answer, AuthStat, CallContext, Service};
+use rpcrdma_oncrpc::{Answer, AuthStat, Begun, CallContext, Service};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder};
 use std::sync::Arc;
 pub(crate) use tell::{answer, failure, refused, status};
@@ -100,10 +100,8 @@ impl Execution {
 }
 
 /// The export does not take the call's flavour (RFC 2623 section 2.3).
-fn too_weak() -> BoxFuture<'static, Answer> {
-    // NFS3-2623-2.3-a
-    Box::pin(std::future::ready(Answer::AuthError(AuthStat::TOO_WEAK)))
-}
+// NFS3-2623-2.3-a
+const TOO_WEAK: Answer = Answer::AuthError(AuthStat::TOO_WEAK);
 
 /// Checks a name. `.` and `..` pass.
 fn check_name(opened: &Opened, name: &v3::Name) -> Result<(), Status> {
@@ -124,7 +122,7 @@ const SHORT_RESULT_BYTES: usize = 192;
 
 /// Decodes all of the arguments, and executes.
 pub(crate) fn execute<A, R, F>(
-    mut args: Decoder,
+    args: Decoder,
     it: Execution,
     procedure: &'static str,
     call: impl FnOnce(Execution, A) -> F,
@@ -134,22 +132,44 @@ where
     R: Encode + HasStatus,
     F: Future<Output = R> + Send + 'static,
 {
-    let decoded = A::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
-    match decoded {
-        Err(error) => Box::pin(std::future::ready(Answer::from(error))),
-        Ok(decoded) if !it.takes(procedure, &decoded) => too_weak(),
-        Ok(decoded) => {
-            let (server, subject) = (it.server.clone(), it.subject(procedure, &decoded));
-            let scratch = it.context.connection.scratch.clone();
-            // An async block around the call would have room for it twice.
-            Box::pin(call(it, decoded).map(move |answer| {
-                server.answered(answer.status(), &subject);
-                let mut encoder = scratch.encoder(SHORT_RESULT_BYTES);
-                answer.encode(&mut encoder);
-                Answer::Results(encoder.finish())
-            }))
-        }
+    match begin(args, it, procedure, |_, _| None, call) {
+        Begun::Done(answer) => Box::pin(std::future::ready(answer)),
+        Begun::Waits(call) => call,
     }
+}
+
+/// The same for a procedure that often waits for nothing: `now` executes it in that case.
+fn begin<A, R, F>(
+    mut args: Decoder,
+    it: Execution,
+    procedure: &'static str,
+    now: impl FnOnce(&Execution, &A) -> Option<R>,
+    call: impl FnOnce(Execution, A) -> F,
+) -> Begun<Answer>
+where
+    A: Decode + About,
+    R: Encode + HasStatus,
+    F: Future<Output = R> + Send + 'static,
+{
+    let decoded = match A::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded)) {
+        Err(error) => return Begun::Done(Answer::from(error)),
+        Ok(decoded) if !it.takes(procedure, &decoded) => return Begun::Done(TOO_WEAK),
+        Ok(decoded) => decoded,
+    };
+    if let Some(answer) = now(&it, &decoded) {
+        it.server.answered(answer.status(), || it.subject(procedure, &decoded));
+        return Begun::Done(results(&it.context, &answer));
+    }
+    let (server, context, subject) = (it.server.clone(), it.context.clone(), it.subject(procedure, &decoded));
+    // An async block around the call would have room for it twice.
+    Begun::Waits(Box::pin(call(it, decoded).map(move |answer| {
+        server.answered(answer.status(), || subject);
+        results(&context, &answer)
+    })))
+}
+
+fn results(context: &CallContext, answer: &impl Encode) -> Answer {
+    Answer::Results(context.connection.scratch.write(SHORT_RESULT_BYTES, |encoder| answer.encode(encoder)))
 }
 
 /// The same for a listing. Unlike the data of a READ, it is put together on the heap, and may be as large as the client
@@ -170,13 +190,13 @@ where
     let decoded = A::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
     match decoded {
         Err(error) => Box::pin(std::future::ready(Answer::from(error))),
-        Ok(decoded) if !it.takes(procedure, &decoded) => too_weak(),
+        Ok(decoded) if !it.takes(procedure, &decoded) => Box::pin(std::future::ready(TOO_WEAK)),
         Ok(decoded) => Box::pin(async move {
             let counted = it.buffer(it.listing_bytes(octets(&decoded))).await;
             let (server, subject) = (it.server.clone(), it.subject(procedure, &decoded));
             let mut encoder = Encoder::new();
             let answer = call(it, decoded).await;
-            server.answered(answer.status(), &subject);
+            server.answered(answer.status(), || subject);
             answer.encode(&mut encoder);
             Answer::Results(Counted::payload(encoder.finish(), counted))
         }),
@@ -233,6 +253,17 @@ impl Service for Nfs3 {
             Procedure::FileSystemInfo => execute(args, it, name, Execution::file_system_info),
             Procedure::PathConfiguration => execute(args, it, name, Execution::path_configuration),
             Procedure::Commit => execute(args, it, name, Execution::commit),
+        }
+    }
+
+    fn begin(&self, context: CallContext, procedure: u32, args: Decoder) -> Begun<Answer> {
+        let it = || Execution { server: self.server.clone(), context: context.clone() };
+        match Procedure::from_number(procedure) {
+            Some(it_is @ Procedure::GetAttributes) => {
+                begin(args, it(), it_is.name(), Execution::attributes_now, Execution::get_attributes)
+            }
+            Some(it_is @ Procedure::Read) => begin(args, it(), it_is.name(), Execution::read_now, Execution::read),
+            _ => Begun::Waits(self.call(context, procedure, args)),
         }
     }
 }

@@ -63,6 +63,6 @@ impl Compound {
 
     fn warn_of(&self, op: Op, status: v3::Status, file: Option<v3::Handle>, name: Option<Bytes>) {
         let client = self.context.connection.peer;
-        self.server.answered(status, &Subject { procedure: op.name(), errors: "NFS4ERR_", client, file, name });
+        self.server.answered(status, || Subject { procedure: op.name(), errors: "NFS4ERR_", client, file, name });
     }
 }

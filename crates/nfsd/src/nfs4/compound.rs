@@ -31,7 +31,7 @@ use rpcrdma_nfs::v4::{
     callback::{ReferringCall, ReferringCalls},
     ops,
 };
-use rpcrdma_oncrpc::CallContext;
+use rpcrdma_oncrpc::{Arrival, CallContext};
 use rpcrdma_xdr::{Encode, Encoder, Part, Payload};
 use std::{sync::Arc, time::Duration};
 
@@ -57,6 +57,10 @@ pub(super) struct Compound {
     /// Whether a result already holds memory of the connection: then no other result may wait for memory, since others
     /// may be waiting for the first one's.
     holds_memory: bool,
+    /// Which calls came with this one, until an operation has looked at a file.
+    arrival: Option<Arrival>,
+    /// The same for the present operation, if it may share attributes with these calls.
+    pub(super) shares: Option<Arrival>,
     /// The memory as which the results of the present operation count.
     pub(super) counted: Option<Buffer>,
     /// The results of the next READs, which were read ahead.
@@ -148,7 +152,8 @@ fn may_stand_alone(op: Op) -> bool {
 }
 
 impl Compound {
-    pub(super) fn new(server: Arc<Server>, shared: Arc<Shared>, context: CallContext, minor: u32) -> Self {
+    pub(super) fn new(server: Arc<Server>, shared: Arc<Shared>, mut context: CallContext, minor: u32) -> Self {
+        let arrival = context.arrival.take();
         Self {
             server,
             shared,
@@ -160,6 +165,8 @@ impl Compound {
             client_of_zero: None,
             may_delegate: true,
             holds_memory: false,
+            arrival,
+            shares: None,
             counted: None,
             ahead: Ahead::new(),
         }
@@ -308,6 +315,19 @@ impl Compound {
         }
     }
 
+    /// Whether the next operation may take attributes that were found for a call which came with this one: only the
+    /// first operation that looks at a file, because operations of one call are executed in order.
+    fn share(&mut self, next: &Args) {
+        self.shares = match next {
+            Args::Read(_) | Args::GetAttr(_) => self.arrival.take(),
+            Args::Sequence(_) | Args::PutFh(_) | Args::PutRootFh => None,
+            _ => {
+                self.arrival = None;
+                None
+            }
+        };
+    }
+
     /// Executes the operations. `begun` is the time of the beginning. Returns the results, and the time when the last
     /// one was known.
     pub(super) async fn run(&mut self, call: Arguments, mut begun: Timestamp) -> (Payload, Timestamp) {
@@ -325,6 +345,7 @@ impl Compound {
                 Ok(()) if is_missing(op) => Outcome::failed(op, Status::NOTSUPP),
                 Ok(()) if may_not_fit && !op.only_looks() => Outcome::failed(op, too_big),
                 Ok(()) => {
+                    self.share(&args);
                     let room = limit.saturating_sub(reply.octets());
                     if let Args::Read(read) = &args
                         && self.ahead.is_empty()

@@ -19,7 +19,8 @@ impl Compound {
     /// # Errors
     /// NOFILEHANDLE if there is none.
     pub(super) fn file(&self) -> Result<Opened, Status> {
-        self.current.as_ref().map(|current| current.file.clone()).ok_or(Status::NOFILEHANDLE)
+        let current = self.current.as_ref().ok_or(Status::NOFILEHANDLE)?;
+        Ok(Opened { arrival: self.shares, ..current.file.clone() })
     }
 
     /// The current file, for an operation that changes something.

@@ -94,7 +94,7 @@ impl Offload {
         let handle = Some(self.server.handle(file, file.file));
         let client = self.origin.connection;
         let subject = Subject { procedure: "COPY", errors: "NFS4ERR_", client, file: handle, name: None };
-        self.server.answered(v3::Status(status.0), &subject);
+        self.server.answered(v3::Status(status.0), || subject);
     }
 
     async fn copy(&mut self, copying: &Copying, from: Via, to: Via, span: Span) -> Ended {

@@ -247,7 +247,15 @@ mod tests {
     fn a_file_with_a_list_is_its_owners_alone_until_it_has_it() {
         let file_system = Arc::new(MemoryFs::new(1 << 20, &env()));
         let file = file_system.root();
-        let beside = Opened { file_system, file, caller: Caller::root(), read_only: false, export: 1, is_taken: true };
+        let beside = Opened {
+            file_system,
+            file,
+            caller: Caller::root(),
+            read_only: false,
+            export: 1,
+            is_taken: true,
+            arrival: None,
+        };
         let of = |who: &str, mode| {
             let rights = ace::READ_DATA | ace::WRITE_DATA | ace::APPEND_DATA;
             let entry = Ace { kind: ace::ALLOWED, flags: 0, rights, who: who.into() };

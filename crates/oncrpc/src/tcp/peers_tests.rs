@@ -222,3 +222,30 @@ async fn an_idle_connection_stays_and_a_hostile_record_ends_it() {
     assert!(matches!(driver.await, Err(ConnectionError::Record(RecordError::TooLong { .. }))));
     assert_eq!(near.read(&mut [0]).await.unwrap(), 0);
 }
+
+/// Calls that came with one read have one mark, and calls that come later have another.
+#[tokio::test(start_paused = true)]
+async fn calls_that_come_together_are_marked() {
+    #[derive(Default)]
+    struct Marks(Mutex<Vec<crate::Arrival>>);
+    impl Handler for Marks {
+        fn handle(&self, context: CallContext, _: Stream) -> BoxFuture<'static, Outcome> {
+            self.0.lock().unwrap().push(context.arrival.unwrap());
+            Box::pin(std::future::ready(Outcome::Nothing))
+        }
+    }
+    let call: Vec<u8> = [0x8000_0028_u32, 1, 0, 2, 77, 1, 2, 0, 0, 0, 0].iter().flat_map(|w| w.to_be_bytes()).collect();
+    let (mut near, far) = duplex(1024);
+    let marks = Arc::new(Marks::default());
+    let driver = tokio::spawn(serve(far, endpoint(), marks.clone(), env().clock, ServerOptions::default()).1);
+    for calls in [2, 1, 1] {
+        near.write_all(&call.repeat(calls)).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    drop(near);
+    driver.await.unwrap().unwrap();
+    let marks = marks.0.lock().unwrap();
+    assert_eq!(marks.len(), 4);
+    assert_eq!(marks[0], marks[1]);
+    assert!(marks[1] != marks[2] && marks[2] != marks[3]);
+}

@@ -6,6 +6,7 @@
 //! neither can go on.
 
 use super::MAX_FRAGMENTS;
+use crate::{Arrival, Arrivals};
 use bytes::{BufMut, Bytes, BytesMut};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer};
 use rpcrdma_xdr::{Payload, Stream};
@@ -81,6 +82,8 @@ pub(crate) struct RecordReader {
     /// How many records were complete at the latest read, and at the one before.
     at_read: u64,
     at_read_before: u64,
+    /// Which records came with one read.
+    arrivals: Arrivals,
 }
 
 impl RecordReader {
@@ -98,6 +101,7 @@ impl RecordReader {
             records: 0,
             at_read: 0,
             at_read_before: 0,
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -110,6 +114,11 @@ impl RecordReader {
     /// comes.
     pub(crate) fn records(&self) -> u64 {
         self.records
+    }
+
+    /// Marks a record that is passed on now, and those that came with it.
+    pub(crate) fn arrival(&mut self) -> Arrival {
+        self.arrivals.passed_on()
     }
 
     /// How many records have come together: those of the latest read so far, or of the one before if they were more.
@@ -172,8 +181,7 @@ impl RecordReader {
                             return Poll::Ready(Err(RecordError::Truncated));
                         }
                         *filled += octets;
-                        self.received += octets as u64;
-                        (self.at_read_before, self.at_read) = (self.at_read, self.records);
+                        self.has_read(octets);
                         continue;
                     }
                     let len = *len;
@@ -243,9 +251,14 @@ impl RecordReader {
         }
         let read = pin!(io.read_buf(&mut self.stage));
         let octets = ready!(read.poll(cx)).map_err(|error| RecordError::Io(Arc::new(error)))?;
+        self.has_read(octets);
+        Poll::Ready(Ok(octets))
+    }
+
+    fn has_read(&mut self, octets: usize) {
         self.received += octets as u64;
         (self.at_read_before, self.at_read) = (self.at_read, self.records);
-        Poll::Ready(Ok(octets))
+        self.arrivals.came();
     }
 }
 

@@ -305,7 +305,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
     }
 
     fn dispatch(&mut self, message: Stream, cx: &mut Context<'_>) {
-        match self.handler.begin(self.context.clone(), message, cx) {
+        let context = self.context.clone().arrived(self.reader.arrival());
+        match self.handler.begin(context, message, cx) {
             Begun::Done(outcome) => self.answer(outcome),
             Begun::Waits(call) => self.calls.push(call),
         }

@@ -76,6 +76,27 @@ fn the_first_delegation_waits_for_names_that_are_being_changed() {
     assert!(claims.delegate(file(1), client(1), Kind::Read, true).is_ok());
 }
 
+/// A READ of a client of version 3 costs the table as little as a name, until somebody asks for a delegation.
+#[test]
+fn the_first_delegation_for_writing_waits_for_readers() {
+    for (kind, granted) in [(Kind::Write, false), (Kind::Read, true)] {
+        let (claims, ..) = delegating();
+        let reading = claims.recall(file(1), None, Kind::Read).unwrap();
+        assert!(claims.table.delegations.is_empty(), "nobody has asked");
+        assert_eq!(claims.delegate(file(1), client(1), kind, false).is_ok(), granted, "{kind:?}");
+        let listed = claims.recall(file(2), None, Kind::Read).unwrap();
+        assert!(!claims.table.delegations.is_empty(), "somebody has asked");
+        drop(reading);
+        assert_eq!(claims.delegate(file(2), client(1), Kind::Write, false).err(), Some(NotDelegated::Contention));
+        drop(listed);
+        assert!(claims.delegate(file(2), client(1), Kind::Write, false).is_ok(), "{kind:?}");
+    }
+    // A delegation from before a restart is granted again in any case: the reader came before it.
+    let (claims, ..) = delegating();
+    let _reading = claims.recall(file(1), None, Kind::Read).unwrap();
+    assert!(claims.delegate(file(1), client(1), Kind::Write, true).is_ok());
+}
+
 #[test]
 fn what_is_used_in_this_moment_is_not_delegated() {
     let (claims, ..) = delegating();
@@ -192,6 +213,8 @@ proptest! {
     #[test]
     fn as_a_model_says(steps in steps()) {
         let (claims, _, called) = delegating();
+        // All uses are listed once somebody has asked for a delegation.
+        drop(claims.delegate(file(2), client(0), Kind::Read, false));
         // Which client has which delegation, and whether it was recalled; who uses the file; who has it open.
         let mut held: HashMap<u64, (Kind, bool, Delegation)> = HashMap::new();
         let mut uses: Vec<(Option<u64>, Kind, Using)> = Vec::new();

@@ -1,7 +1,7 @@
 //! READ, WRITE, COMMIT.
 
 use super::*;
-use rpcrdma_nfs::v4::Verifier;
+use rpcrdma_nfs::v4::{Attribute, Bitmap, Value, Verifier};
 
 /// proves: NFS4-8881-18.22-a
 #[test]
@@ -102,4 +102,36 @@ fn a_lock_of_another_refuses_no_reading_and_no_writing() {
     super::lock::lock(&a, &file, super::lock::first(&a, state, "l"), super::lock::WRITE, (0, 10)).unwrap();
     assert_eq!(b.write(&file, StateId::ANONYMOUS, 0, b"data"), Ok(4));
     assert_eq!(b.read(&file, StateId::ANONYMOUS, 0, 4), Ok(b"data".to_vec()));
+}
+
+/// Calls that came together share what the first has found out about a file. Within a call, an operation sees what
+/// those before it have seen.
+#[test]
+fn only_the_first_look_of_a_call_is_shared_with_calls_that_came_with_it() {
+    let server = TestServer::directory();
+    let mut client = server.client("a");
+    let (file, state) = create(&client, "f", "o");
+    client.write(&file, state, 0, b"0123456789").unwrap();
+    client.rpc.arrival = Some(rpcrdma_oncrpc::Arrival::new());
+    let look = || Args::GetAttr(ops::GetAttr { asked: Bitmap::of(&[Attribute::Size]) });
+    let read = || Args::Read(ops::Read { state, offset: 0, count: 4 });
+    let put = || Args::PutFh(ops::PutFh { file: file.clone() });
+    let size = |ops: Vec<Args>| {
+        let told = only!(client.last([vec![put()], ops].concat()), GetAttr).unwrap();
+        match told.attributes.values().unwrap()[..] {
+            [Value::Size(size)] => size,
+            ref other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(size(vec![look()]), 10);
+    // A program of the host makes the file longer.
+    let on_host = std::fs::OpenOptions::new().write(true).open(server.served().join("f")).unwrap();
+    on_host.set_len(20).unwrap();
+    assert_eq!(size(vec![look()]), 10, "as it was when the calls came");
+    assert_eq!(size(vec![read(), look()]), 20, "the read may have seen the longer file");
+    on_host.set_len(30).unwrap();
+    assert_eq!(size(vec![look(), look()]), 30, "the first may have seen the file as it is");
+    on_host.set_len(40).unwrap();
+    let access = Args::Access(ops::Access { rights: 1 });
+    assert_eq!(size(vec![access, look()]), 40);
 }
