@@ -33,7 +33,7 @@ use rpcrdma_nfs::v4::{
 };
 use rpcrdma_oncrpc::{Arrival, CallContext};
 use rpcrdma_xdr::{Encode, Encoder, Part, Payload};
-use std::{sync::Arc, time::Duration};
+use std::{ops::ControlFlow, sync::Arc, time::Duration, vec};
 
 /// Bytes of an RPC reply before COMPOUND's results, with an empty verifier: `ca_maxresponsesize` counts them, too.
 const RPC_REPLY_BYTES: usize = 24;
@@ -56,9 +56,9 @@ pub(super) struct Compound {
     pub(super) may_delegate: bool,
     /// Whether a result already holds memory of the connection: then no other result may wait for memory, since others
     /// may be waiting for the first one's.
-    holds_memory: bool,
+    pub(super) holds_memory: bool,
     /// Which calls came with this one, until an operation has looked at a file.
-    arrival: Option<Arrival>,
+    pub(super) arrival: Option<Arrival>,
     /// The same for the present operation, if it may share attributes with these calls.
     pub(super) shares: Option<Arrival>,
     /// The memory as which the results of the present operation count.
@@ -127,6 +127,45 @@ impl Reply {
         encoder.payload(behind(results, encoder.position()));
         encoder.finish()
     }
+}
+
+/// How far a COMPOUND has come.
+pub(super) struct Progress {
+    reply: Reply,
+    /// The operations that are left.
+    pub(super) ops: vec::IntoIter<Args>,
+    /// How many operations have ended.
+    at: usize,
+    /// How many operations the call says that it has.
+    announced: u32,
+    /// When the present operation began.
+    begun: Timestamp,
+    /// The outcome of what could not be decoded.
+    broken: Option<Outcome>,
+}
+
+impl Progress {
+    /// A call that begins.
+    pub(super) fn new(call: Arguments, begun: Timestamp) -> Self {
+        let broken = call.broken_outcome();
+        let Arguments { tag, announced, ops, .. } = call;
+        Self { reply: Reply::new(tag, announced), ops: ops.into_iter(), at: 0, announced, begun, broken }
+    }
+
+    /// The results, and the time when the last one was known.
+    pub(super) fn end(self) -> (Payload, Timestamp) {
+        (self.reply.payload(), self.begun)
+    }
+}
+
+/// What is known of an operation before it is executed.
+pub(super) struct Place {
+    op: Op,
+    about: About,
+    /// How many bytes its results may have.
+    pub(super) room: usize,
+    /// If its results may not fit: the most bytes of all results, and the status if there are more.
+    bound: Option<(usize, Status)>,
 }
 
 /// The payload without its first bytes, none of which are marked.
@@ -328,59 +367,91 @@ impl Compound {
         };
     }
 
-    /// Executes the operations. `begun` is the time of the beginning. Returns the results, and the time when the last
-    /// one was known.
-    pub(super) async fn run(&mut self, call: Arguments, mut begun: Timestamp) -> (Payload, Timestamp) {
-        let broken = call.broken_outcome();
-        let Arguments { tag, announced, ops, .. } = call;
-        let mut reply = Reply::new(tag, announced);
-        let (mut ops, mut at) = (ops.into_iter(), 0);
-        while let Some(args) = ops.next() {
-            let (op, about) = (args.op(), About::of(&args));
-            let (limit, too_big) = self.room();
-            let may_not_fit = reply.octets().saturating_add(args.largest_results()) > limit;
-            let outcome = match self.check_place(&args, at, announced).and_then(|()| self.check_machine(&args)) {
-                Err(status) => Outcome::failed(op, status),
-                // NFS4-8881-17-a
-                Ok(()) if is_missing(op) => Outcome::failed(op, Status::NOTSUPP),
-                Ok(()) if may_not_fit && !op.only_looks() => Outcome::failed(op, too_big),
+    /// Executes the operations that are left.
+    pub(super) async fn run(&mut self, progress: &mut Progress) {
+        while let Some(args) = progress.ops.next() {
+            let (place, admitted) = self.admit(&args, progress);
+            let outcome = match admitted {
+                Err(refused) => refused,
                 Ok(()) => {
-                    self.share(&args);
-                    let room = limit.saturating_sub(reply.octets());
                     if let Args::Read(read) = &args
                         && self.ahead.is_empty()
-                        && !ops.as_slice().is_empty()
+                        && !progress.ops.as_slice().is_empty()
                     {
-                        Box::pin(self.read_ahead(read, ops.as_slice(), room)).await;
+                        Box::pin(self.read_ahead(read, progress.ops.as_slice(), place.room)).await;
                     }
-                    self.execute(args, room).await
+                    self.execute(args, place.room).await
                 }
             };
-            let outcome = match outcome.status() {
-                Status::OK if self.is_wrong(op, ops.as_slice()) => Outcome::failed(op, Status::WRONGSEC),
-                _ => outcome,
-            };
-            // NFS4-7530-13.1-a
-            let outcome = outcome.in_minor(self.minor);
-            self.tell(&mut reply, op, outcome, may_not_fit.then_some((limit, too_big)));
-            debug_assert!(
-                reply.status != Status::OK || reply.octets() <= limit,
-                "{op} has larger results than its largest"
-            );
-            at += 1;
-            let now = self.shared.now();
-            self.shared.observer.operation(Some(op), reply.status, now.since(begun));
-            begun = now;
-            if reply.status != Status::OK {
-                self.warn(op, reply.status, about);
-                return (reply.payload(), begun);
+            if self.conclude(progress, place, outcome).is_break() {
+                return;
             }
         }
-        if let Some(outcome) = broken {
-            self.shared.observer.operation(outcome.op(), outcome.status(), Duration::ZERO);
-            reply.push(&outcome);
+        self.conclude_all(progress);
+    }
+
+    /// Whether the next operation may be executed.
+    ///
+    /// # Errors
+    /// Its outcome, if not.
+    pub(super) fn admit(&mut self, args: &Args, progress: &Progress) -> (Place, Result<(), Outcome>) {
+        let op = args.op();
+        let (limit, too_big) = self.room();
+        let octets = progress.reply.octets();
+        let may_not_fit = octets.saturating_add(args.largest_results()) > limit;
+        let bound = may_not_fit.then_some((limit, too_big));
+        let place = Place { op, about: About::of(args), room: limit.saturating_sub(octets), bound };
+        let checked = self.check_place(args, progress.at, progress.announced).and_then(|()| self.check_machine(args));
+        let refused = match checked {
+            Err(status) => Some(status),
+            // NFS4-8881-17-a
+            Ok(()) if is_missing(op) => Some(Status::NOTSUPP),
+            Ok(()) if may_not_fit && !op.only_looks() => Some(too_big),
+            Ok(()) => None,
+        };
+        let admitted = match refused {
+            Some(status) => Err(Outcome::failed(op, status)),
+            None => {
+                self.share(args);
+                Ok(())
+            }
+        };
+        (place, admitted)
+    }
+
+    /// An operation has ended, which is no longer among those that are left: appends its results. Breaks if it is the
+    /// last one because it has failed.
+    pub(super) fn conclude(&mut self, progress: &mut Progress, place: Place, outcome: Outcome) -> ControlFlow<()> {
+        let Place { op, about, bound, .. } = place;
+        let outcome = match outcome.status() {
+            Status::OK if self.is_wrong(op, progress.ops.as_slice()) => Outcome::failed(op, Status::WRONGSEC),
+            _ => outcome,
+        };
+        // NFS4-7530-13.1-a
+        let outcome = outcome.in_minor(self.minor);
+        let reply = &mut progress.reply;
+        self.tell(reply, op, outcome, bound);
+        debug_assert!(
+            reply.status != Status::OK || reply.octets() <= self.room().0,
+            "{op} has larger results than its largest"
+        );
+        progress.at += 1;
+        let now = self.shared.now();
+        self.shared.observer.operation(Some(op), reply.status, now.since(progress.begun));
+        progress.begun = now;
+        if reply.status == Status::OK {
+            return ControlFlow::Continue(());
         }
-        (reply.payload(), begun)
+        self.warn(op, reply.status, about);
+        ControlFlow::Break(())
+    }
+
+    /// All operations that were decoded have succeeded.
+    pub(super) fn conclude_all(&self, progress: &mut Progress) {
+        if let Some(outcome) = progress.broken.take() {
+            self.shared.observer.operation(outcome.op(), outcome.status(), Duration::ZERO);
+            progress.reply.push(&outcome);
+        }
     }
 
     /// Appends the results of an operation. `bound` is a limit of bytes and a status: the status replaces the results
@@ -410,6 +481,14 @@ impl Compound {
         }
     }
 
+    /// The results of SEQUENCE, which was executed when the call came.
+    pub(super) fn sequenced(&self) -> Outcome {
+        match &self.session {
+            Some(inside) => Outcome::Sequence(Ok(inside.ok)),
+            None => Outcome::Sequence(Err(Status::SERVERFAULT)),
+        }
+    }
+
     /// Executes an operation. `room` is how many bytes its results may have. The memory of each call includes the
     /// largest future in this function; so the futures of rare operations are boxed.
     async fn execute(&mut self, args: Args, room: usize) -> Outcome {
@@ -421,10 +500,7 @@ impl Compound {
             Args::SetClientIdConfirm(args) => Outcome::SetClientIdConfirm(Box::pin(self.confirm_client_id(args)).await),
             Args::Renew(args) => Outcome::Renew(self.renew(args)),
             Args::ReleaseLockOwner(args) => Outcome::ReleaseLockOwner(Box::pin(self.release_lock_owner(args)).await),
-            Args::Sequence(_) => match &self.session {
-                Some(inside) => Outcome::Sequence(Ok(inside.ok)),
-                None => Outcome::Sequence(Err(Status::SERVERFAULT)),
-            },
+            Args::Sequence(_) => self.sequenced(),
             // session.rs
             Args::ExchangeId(args) => Outcome::ExchangeId(self.exchange_id(args)),
             Args::CreateSession(args) => Outcome::CreateSession(self.create_session(args)),
@@ -439,7 +515,7 @@ impl Compound {
             Args::SecInfo(args) => Outcome::SecInfo(Box::pin(self.sec_info(args)).await),
             Args::SecInfoNoName(args) => Outcome::SecInfoNoName(Box::pin(self.sec_info_no_name(args)).await),
             // look.rs
-            Args::PutFh(args) => Outcome::PutFh(self.put_fh(args).await),
+            Args::PutFh(args) => Outcome::PutFh(self.put_fh(&args)),
             Args::PutRootFh => Outcome::PutRootFh(self.put_root()),
             Args::PutPubFh => Outcome::PutPubFh(self.put_root()),
             Args::SaveFh => Outcome::SaveFh(self.save()),

@@ -27,7 +27,7 @@ pub(super) const READ_RESULTS_BYTES: usize = 16;
 
 /// A READ of at most this many bytes gets memory for all of them, however small the file is: to ask for the size costs
 /// as much.
-const UNASKED_READ_BYTES: usize = 64 << 10;
+pub(super) const UNASKED_READ_BYTES: usize = 64 << 10;
 
 impl Compound {
     /// The open or caller by which an operation with this stateid reads or writes a file (`access` is one of the two).

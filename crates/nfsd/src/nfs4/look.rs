@@ -18,7 +18,7 @@ use rpcrdma_nfs::{
 };
 
 impl Compound {
-    pub(super) async fn put_fh(&mut self, args: ops::PutFh) -> Answer {
+    pub(super) fn put_fh(&mut self, args: &ops::PutFh) -> Answer {
         let file = self.server.open_handle(&self.context, args.file.as_slice()).map_err(status)?;
         self.go_to(file);
         Ok(())

@@ -31,6 +31,7 @@
 mod about;
 mod acl;
 mod ahead;
+mod at_once;
 mod attributes;
 mod callback;
 mod change;

@@ -14,7 +14,7 @@ use rpcrdma_xdr::Encode as _;
 use std::sync::Arc;
 
 /// Both names of a file.
-const OF_FILE: Bitmap = Bitmap::of(&[Attribute::Owner, Attribute::Group]);
+pub(super) const OF_FILE: Bitmap = Bitmap::of(&[Attribute::Owner, Attribute::Group]);
 
 /// The owner and the group of a file, if they are sent as names.
 #[derive(Default)]
@@ -37,7 +37,7 @@ fn octets(acl: &Acl) -> usize {
 
 impl Compound {
     /// The names of users and groups, if this caller gets names.
-    fn names(&self) -> Option<&Arc<OwnerNames>> {
+    pub(super) fn names(&self) -> Option<&Arc<OwnerNames>> {
         match self.context.credential {
             // NFS4-8881-5.9-c
             Credential::Gss(_) => self.server.names.get(),

@@ -2,7 +2,7 @@
 
 use super::{
     callback::{Dialler, Health, Paths},
-    compound::Compound,
+    compound::{Compound, Progress},
     conflicts::InTheWay,
     delegations::Delegations,
     losses::Losses,
@@ -14,7 +14,7 @@ use super::{
         counts::CopyCounts,
         limits::Limits,
         release::{Release, Released},
-        session::Begin,
+        session::{Begin, SlotGuard},
         slots::Request,
     },
     tasks::Tasks,
@@ -29,7 +29,7 @@ use rpcrdma_nfs::{
     Call as _,
     v4::{self, Args, Arguments, ClientId, Handle, Op, Outcome, OwnerName, Results, StateId, Status},
 };
-use rpcrdma_oncrpc::{Answer, ArgumentWords, CallContext, Credential, Repetition, Service, gss::RPCSEC_GSS};
+use rpcrdma_oncrpc::{Answer, ArgumentWords, Begun, CallContext, Credential, Repetition, Service, gss::RPCSEC_GSS};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
 use siphasher::sip::{SipHasher13, SipHasher24};
 use std::{hash::Hasher, ops::RangeInclusive, sync::Arc};
@@ -218,10 +218,16 @@ impl Service for Nfs4 {
         }
     }
 
-    fn call(&self, context: CallContext, procedure: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
-        let ready = |answer| -> BoxFuture<'static, Answer> { Box::pin(std::future::ready(answer)) };
+    fn call(&self, context: CallContext, procedure: u32, args: Decoder) -> BoxFuture<'static, Answer> {
+        match self.begin(context, procedure, args) {
+            Begun::Done(answer) => Box::pin(std::future::ready(answer)),
+            Begun::Waits(call) => call,
+        }
+    }
+
+    fn begin(&self, context: CallContext, procedure: u32, mut args: Decoder) -> Begun<Answer> {
         if procedure != COMPOUND {
-            return ready(Answer::ProcUnavail);
+            return Begun::Done(Answer::ProcUnavail);
         }
         let mut digest = SipHasher13::new();
         args.measure(DIGEST_BYTES, &mut digest);
@@ -231,29 +237,39 @@ impl Service for Nfs4 {
         let decoded = Arguments::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
         let call = match decoded {
             Ok(call) => call,
-            Err(error) => return ready(Answer::from(error)),
+            Err(error) => return Begun::Done(Answer::from(error)),
         };
         // NFS4-8881-16.2-b, NFS4-7530-MINORS-a
         if !self.shared.minors.contains(&call.minor) {
-            return ready(whole(&Results::refused(call.tag, Status::MINOR_VERS_MISMATCH)));
+            return Begun::Done(whole(&Results::refused(call.tag, Status::MINOR_VERS_MISMATCH)));
         }
         let directory = changed_directory(&call.ops)
             .and_then(|handle| self.server.open_handle(&context, handle.as_slice()).ok())
             .map(|directory| Compound::key(&directory));
-        let compound = Compound::new(self.server.clone(), self.shared.clone(), context, call.minor);
+        let mut compound = Compound::new(self.server.clone(), self.shared.clone(), context, call.minor);
         let call = Call { call, octets, digest: digest.finish() };
         let is_repeatable = call.call.is_repeatable();
         let answered =
             move |results| if is_repeatable { Answer::Repeatable(results) } else { Answer::Results(results) };
         let changes = call.call.ops.iter().filter(|args| goes_to_a_worker(args.op())).count();
         if changes < SEVERAL {
-            return Box::pin(async move { answered(execute(compound, call).await) });
+            let (mut progress, slot) = match enter(&mut compound, call) {
+                Entered::Over(results) => return Begun::Done(answered(results)),
+                Entered::Goes(progress, slot) => (progress, slot),
+            };
+            if compound.run_at_once(&mut progress) {
+                return Begun::Done(answered(leave(progress, slot)));
+            }
+            return Begun::Waits(Box::pin(async move {
+                compound.run(&mut progress).await;
+                answered(leave(progress, slot))
+            }));
         }
         let (queue, origin) = (self.shared.queue.clone(), compound.origin());
-        Box::pin(async move {
+        Begun::Waits(Box::pin(async move {
             let results = queue.carry(origin, directory, Box::pin(execute(compound, call))).await;
             results.map_or(Answer::SystemErr, answered)
-        })
+        }))
     }
 }
 
@@ -311,16 +327,35 @@ fn whole(results: &Results) -> Answer {
 }
 
 /// Executes a call, unless its slot has the reply.
-async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) -> Payload {
+async fn execute(mut compound: Compound, call: Call) -> Payload {
+    match enter(&mut compound, call) {
+        Entered::Over(results) => results,
+        Entered::Goes(mut progress, slot) => {
+            compound.run(&mut progress).await;
+            leave(progress, slot)
+        }
+    }
+}
+
+/// What becomes of a call at the door of its session.
+enum Entered {
+    /// These are its results: the slot has kept them, or the session refuses the call.
+    Over(Payload),
+    /// It is executed. Its slot, unless it has none, gets the results.
+    Goes(Progress, Option<SlotGuard<Pin>>),
+}
+
+/// Finds the session and the slot of a call.
+fn enter(compound: &mut Compound, Call { call, octets, digest }: Call) -> Entered {
     let Arguments { tag, ops, broken, announced, .. } = &call;
     let shared = compound.shared.clone();
     let arrived = shared.now();
     let refused = |outcome: Outcome| {
         shared.observer.operation(outcome.op(), outcome.status(), shared.now().since(arrived));
-        encoded(&Results::of(tag.clone(), vec![outcome]))
+        Entered::Over(encoded(&Results::of(tag.clone(), vec![outcome])))
     };
     let Some(Args::Sequence(sequence)) = ops.first() else {
-        return compound.run(call, arrived).await.0;
+        return Entered::Goes(Progress::new(call, arrived), None);
     };
     let request = Request {
         slot: sequence.slot,
@@ -347,7 +382,7 @@ async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) ->
     let begun = shared.state.begin_in(session, &request, connection, arrived);
     let guard = match begun {
         Err(status) => return refused(Outcome::Sequence(Err(status))),
-        Ok(Begin::Replay(reply)) => return reply,
+        Ok(Begin::Replay(reply)) => return Entered::Over(reply),
         Ok(Begin::Uncached(told)) => {
             let mut results = vec![Outcome::Sequence(Ok(super::session::sequence_ok(sequence, told)))];
             // RFC 8881 section 2.10.6.1.3: the operation after SEQUENCE returns it.
@@ -355,15 +390,22 @@ async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) ->
                 Some(next) => results.push(Outcome::failed(next.op(), Status::RETRY_UNCACHED_REP)),
                 None => results.extend(call.broken_outcome()),
             }
-            return encoded(&Results::of(tag.clone(), results));
+            return Entered::Over(encoded(&Results::of(tag.clone(), results)));
         }
         Ok(Begin::New(guard)) => guard,
     };
     let ok = super::session::sequence_ok(sequence, guard.told());
     compound.enter(guard.session().clone(), ok, request.cache || request.alone);
-    let (reply, ended) = compound.run(call, arrived).await;
-    guard.finish(&reply, ended);
-    reply
+    Entered::Goes(Progress::new(call, arrived), Some(guard))
+}
+
+/// The results of a call that was executed.
+fn leave(progress: Progress, slot: Option<SlotGuard<Pin>>) -> Payload {
+    let (results, ended) = progress.end();
+    if let Some(slot) = slot {
+        slot.finish(&results, ended);
+    }
+    results
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ use rpcrdma_nfs::{
 const PERSISTENT: u32 = 0;
 
 /// Attributes that come from the file system's usage.
-const OF_USAGE: Bitmap = Bitmap::of(&[
+pub(super) const OF_USAGE: Bitmap = Bitmap::of(&[
     Attribute::FilesAvailable,
     Attribute::FilesFree,
     Attribute::FilesTotal,
