@@ -119,7 +119,7 @@ impl From<Status> for Fault {
 pub(super) fn decode_ops<A>(
     decoder: &mut Decoder,
     minor: u32,
-    decode_one: impl Fn(u32, &mut Decoder) -> Result<A, Fault>,
+    decode_one: impl Fn(u32, &mut Decoder, &mut Vec<A>) -> Result<(), Fault>,
 ) -> Result<(u32, Vec<A>, Option<Broken>), DecodeError> {
     let announced = decoder.u32()?;
     let mut ops = Vec::new();
@@ -135,16 +135,15 @@ pub(super) fn decode_ops<A>(
         } else {
             let (number, fault) = match decoder.u32() {
                 Err(error) => (None, Fault::BadXdr(error)),
-                Ok(number) => match decode_one(number, decoder) {
-                    Ok(args) => {
-                        if at == 0 {
-                            ops.reserve_exact((announced as usize).min(USUAL_OPS));
-                        }
-                        ops.push(args);
-                        continue;
+                Ok(number) => {
+                    if at == 0 {
+                        ops.reserve_exact((announced as usize).min(USUAL_OPS));
                     }
-                    Err(fault) => (Some(number), fault),
-                },
+                    match decode_one(number, decoder, &mut ops) {
+                        Ok(()) => continue,
+                        Err(fault) => (Some(number), fault),
+                    }
+                }
             };
             Broken { number, fault }
         };
@@ -162,26 +161,27 @@ pub(super) fn decode_ops<A>(
 /// Operations for which room is made at once: SEQUENCE, PUTFH, one or two that do something, GETFH, GETATTR.
 const USUAL_OPS: usize = 8;
 
-/// Reads the arguments of one operation of a minor version, whose number was read before.
-fn decode_op(minor: u32, number: u32, decoder: &mut Decoder) -> Result<Args, Fault> {
+/// Reads the arguments of one operation of a minor version, whose number was read before, and appends them.
+fn decode_op(minor: u32, number: u32, decoder: &mut Decoder, ops: &mut Vec<Args>) -> Result<(), Fault> {
     let op = Op::from_number(number).ok_or(Fault::Illegal)?;
     if let Some(status) = op::refused(op.minors(), minor) {
         return Err(status.into());
     }
-    let args = Args::decode_of(op, decoder).map_err(Fault::BadXdr)?;
-    match &args {
-        // A form that the minor version does not have is not decodable in it (RFC 8178 section 8).
-        // NFS4-8178-8-b
-        Args::Open(open) if !open.exists_in(minor) => Err(Fault::BadXdr(decoder.bad_value(number, "form of OPEN"))),
-        _ => Ok(args),
+    Args::decode_onto(op, decoder, ops).map_err(Fault::BadXdr)?;
+    // A form that the minor version does not have is not decodable in it (RFC 8178 section 8).
+    // NFS4-8178-8-b
+    if ops.pop_if(|args| matches!(args, Args::Open(open) if !open.exists_in(minor))).is_some() {
+        return Err(Fault::BadXdr(decoder.bad_value(number, "form of OPEN")));
     }
+    Ok(())
 }
 
 impl Decode for Arguments {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let tag = Tag::decode(decoder)?;
         let minor = decoder.u32()?;
-        let (announced, ops, broken) = decode_ops(decoder, minor, |number, decoder| decode_op(minor, number, decoder))?;
+        let (announced, ops, broken) =
+            decode_ops(decoder, minor, |number, decoder, ops| decode_op(minor, number, decoder, ops))?;
         Ok(Self { tag, minor, announced, ops, broken })
     }
 }

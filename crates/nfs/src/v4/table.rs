@@ -100,6 +100,24 @@ macro_rules! operations {
                 }
             }
 
+            /// The same, appended to the arguments of other operations: so they are written where they stay.
+            ///
+            /// # Errors
+            /// As [`decode_of`](Self::decode_of); nothing is appended then.
+            pub fn decode_onto(
+                op: Op,
+                decoder: &mut ::rpcrdma_xdr::Decoder,
+                ops: &mut Vec<Self>,
+            ) -> Result<(), ::rpcrdma_xdr::DecodeError> {
+                match op {
+                    $(Op::$variant => ops.push(Self::$variant $(({
+                        let $payload: $args = ::rpcrdma_xdr::Decode::decode(decoder)?;
+                        $payload
+                    }))?),)*
+                }
+                Ok(())
+            }
+
             /// The largest results that they can have, in octets, number and status included.
             #[allow(unused_variables, reason = "few results depend on the arguments")]
             pub fn largest_results(&self) -> usize {

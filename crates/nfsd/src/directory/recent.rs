@@ -8,10 +8,9 @@
 use super::{Object, attributes::stat};
 use rpcrdma_oncrpc::Arrival;
 use rustix::{fs::Statx, io::Errno};
-use std::cell::Cell;
+use std::cell::RefCell;
 
 /// The attributes that a thread has found last.
-#[derive(Clone, Copy)]
 struct Recent {
     arrival: Arrival,
     object: u64,
@@ -20,16 +19,18 @@ struct Recent {
 }
 
 thread_local! {
-    static RECENT: Cell<Option<Recent>> = const { Cell::new(None) };
+    static RECENT: RefCell<Option<Recent>> = const { RefCell::new(None) };
 }
 
 /// The attributes that were found for a call with this mark, if they are of this object and `suits` takes them.
 pub(super) fn recent(object: &Object, arrival: Option<Arrival>, suits: impl FnOnce(&Statx) -> bool) -> Option<Statx> {
     let arrival = arrival?;
-    let Recent { stat, .. } = RECENT.get().filter(|recent| {
-        (recent.arrival, recent.object, recent.changes) == (arrival, object.number, object.changes())
-    })?;
-    suits(&stat).then_some(stat)
+    RECENT.with_borrow(|recent| {
+        let recent = recent.as_ref().filter(|recent| {
+            (recent.arrival, recent.object, recent.changes) == (arrival, object.number, object.changes())
+        })?;
+        suits(&recent.stat).then_some(recent.stat)
+    })
 }
 
 /// The kernel's attributes now, which later calls with the same mark may share.

@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{Access, Caller, Changed, Fault, ReadData, Told, Via, Written};
 use rpcrdma_env::Buffer;
-use rpcrdma_nfs::attr::{FileType, Stability};
+use rpcrdma_nfs::attr::{Attributes, FileType, Stability};
 
 /// A caller that may execute may also read, and owners may always read: a program that opened a file before its mode
 /// forbade it goes on.
@@ -57,13 +57,25 @@ pub(super) fn check_end(offset: u64, length: u64) -> Result<(), Fault> {
 
 impl MemoryFs {
     pub(super) fn read_now(&self, via: &Via, offset: u64, count: usize, mut buffer: Buffer) -> Told<ReadData> {
+        let (end, attributes) = self.read_into(via, offset, count, &mut buffer)?;
+        Ok(ReadData::new(buffer, end, attributes))
+    }
+
+    /// Fills a buffer. Returns whether its last byte is the file's, and the file's attributes.
+    pub(super) fn read_into(
+        &self,
+        via: &Via,
+        offset: u64,
+        count: usize,
+        buffer: &mut Buffer,
+    ) -> Told<(bool, Option<Attributes>)> {
         self.look(via.file(), |tree, number| {
             let pages = readable(tree, via)?;
             let count = count.min(buffer.capacity());
             let len = pages.read(offset, &mut buffer.bytes_mut()[..count]);
             buffer.set_len(len);
             let end = offset.saturating_add(len as u64) >= pages.size();
-            Ok(ReadData::new(buffer, end, tree.attributes(number)))
+            Ok((end, tree.attributes(number)))
         })
     }
 

@@ -297,6 +297,13 @@ impl FileSystem for MemoryFs {
         Box::pin(ready(self.open_if(file, access, may)))
     }
 
+    fn read_at_once(&self, via: &Via, offset: u64, count: usize, mut buffer: Buffer) -> Result<ReadData, Buffer> {
+        match self.read_into(via, offset, count, &mut buffer) {
+            Ok((end, attributes)) => Ok(ReadData::new(buffer, end, attributes)),
+            Err(_) => Err(buffer),
+        }
+    }
+
     fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
         Box::pin(ready(self.read_now(&via, offset, count, buffer)))
     }

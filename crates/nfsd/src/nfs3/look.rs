@@ -91,8 +91,9 @@ impl Execution {
         let _using = self.server.may_read_at_once(&opened)?;
         let count = count.min(self.transfer_limits().0);
         let buffer = self.context.connection.allocator.try_allocate(count)?;
-        let via = Via::caller(opened.caller.clone(), opened.file).arrived(opened.arrival);
-        let read = opened.file_system.read_at_once(&via, args.offset, count, buffer).ok()?;
+        let Opened { file_system, caller, file, arrival, .. } = opened;
+        let via = Via::caller(caller, file).arrived(arrival);
+        let read = file_system.read_at_once(&via, args.offset, count, buffer).ok()?;
         Some(Answer::Ok(read_ok(read)))
     }
 

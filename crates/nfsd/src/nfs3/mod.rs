@@ -257,13 +257,13 @@ impl Service for Nfs3 {
     }
 
     fn begin(&self, context: CallContext, procedure: u32, args: Decoder) -> Begun<Answer> {
-        let it = || Execution { server: self.server.clone(), context: context.clone() };
+        let it = Execution { server: self.server.clone(), context };
         match Procedure::from_number(procedure) {
-            Some(it_is @ Procedure::GetAttributes) => {
-                begin(args, it(), it_is.name(), Execution::attributes_now, Execution::get_attributes)
+            Some(asked @ Procedure::GetAttributes) => {
+                begin(args, it, asked.name(), Execution::attributes_now, Execution::get_attributes)
             }
-            Some(it_is @ Procedure::Read) => begin(args, it(), it_is.name(), Execution::read_now, Execution::read),
-            _ => Begun::Waits(self.call(context, procedure, args)),
+            Some(asked @ Procedure::Read) => begin(args, it, asked.name(), Execution::read_now, Execution::read),
+            _ => Begun::Waits(self.call(it.context, procedure, args)),
         }
     }
 }

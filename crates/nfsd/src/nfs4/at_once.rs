@@ -4,6 +4,7 @@
 //! left to the futures: nothing that is given up here has an effect that its second execution would notice.
 
 use super::{
+    about::About,
     compound::{Compound, Progress},
     data::{READ_RESULTS_BYTES, UNASKED_READ_BYTES},
     owned::OF_FILE,
@@ -13,17 +14,18 @@ use super::{
 use crate::{Via, claims::Access};
 use futures_util::FutureExt as _;
 use rpcrdma_nfs::v4::{
-    Args, Attribute, Outcome,
+    Args, Attribute, Outcome, Status,
     ops::{self, Answer},
 };
+use std::ops::ControlFlow;
 
 impl Compound {
     /// Executes operations until one may have to wait. Returns whether the call is over.
     pub(super) fn run_at_once(&mut self, progress: &mut Progress) -> bool {
         while let Some(args) = progress.ops.as_slice().first() {
-            let (place, admitted) = self.admit(args, progress);
-            let outcome = match admitted {
-                Err(refused) => Some(refused),
+            let place = self.place(args, progress);
+            let outcome = match self.admit(args, &place, progress) {
+                Err(status) => Some(Outcome::failed(place.op, status)),
                 Ok(()) => self.execute_at_once(args, place.room, progress.ops.len() == 1),
             };
             let Some(outcome) = outcome else {
@@ -31,8 +33,10 @@ impl Compound {
                 self.arrival = self.arrival.or(self.shares.take());
                 return false;
             };
+            let about = (outcome.status() != Status::OK).then(|| About::of(args));
             let _ = progress.ops.next();
-            if self.conclude(progress, place, outcome).is_break() {
+            if let ControlFlow::Break(status) = self.conclude(progress, &place, outcome) {
+                self.warn(place.op, status, about.unwrap_or(About::Current(None)));
                 return true;
             }
         }

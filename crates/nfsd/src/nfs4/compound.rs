@@ -160,8 +160,7 @@ impl Progress {
 
 /// What is known of an operation before it is executed.
 pub(super) struct Place {
-    op: Op,
-    about: About,
+    pub(super) op: Op,
     /// How many bytes its results may have.
     pub(super) room: usize,
     /// If its results may not fit: the most bytes of all results, and the status if there are more.
@@ -370,9 +369,9 @@ impl Compound {
     /// Executes the operations that are left.
     pub(super) async fn run(&mut self, progress: &mut Progress) {
         while let Some(args) = progress.ops.next() {
-            let (place, admitted) = self.admit(&args, progress);
-            let outcome = match admitted {
-                Err(refused) => refused,
+            let (place, about) = (self.place(&args, progress), About::of(&args));
+            let outcome = match self.admit(&args, &place, progress) {
+                Err(status) => Outcome::failed(place.op, status),
                 Ok(()) => {
                     if let Args::Read(read) = &args
                         && self.ahead.is_empty()
@@ -383,54 +382,59 @@ impl Compound {
                     self.execute(args, place.room).await
                 }
             };
-            if self.conclude(progress, place, outcome).is_break() {
-                return;
+            if let ControlFlow::Break(status) = self.conclude(progress, &place, outcome) {
+                return self.warn(place.op, status, about);
             }
         }
         self.conclude_all(progress);
     }
 
-    /// Whether the next operation may be executed.
-    ///
-    /// # Errors
-    /// Its outcome, if not.
-    pub(super) fn admit(&mut self, args: &Args, progress: &Progress) -> (Place, Result<(), Outcome>) {
-        let op = args.op();
+    /// What is known of the next operation before it is executed.
+    pub(super) fn place(&self, args: &Args, progress: &Progress) -> Place {
         let (limit, too_big) = self.room();
         let octets = progress.reply.octets();
         let may_not_fit = octets.saturating_add(args.largest_results()) > limit;
         let bound = may_not_fit.then_some((limit, too_big));
-        let place = Place { op, about: About::of(args), room: limit.saturating_sub(octets), bound };
-        let checked = self.check_place(args, progress.at, progress.announced).and_then(|()| self.check_machine(args));
-        let refused = match checked {
-            Err(status) => Some(status),
-            // NFS4-8881-17-a
-            Ok(()) if is_missing(op) => Some(Status::NOTSUPP),
-            Ok(()) if may_not_fit && !op.only_looks() => Some(too_big),
-            Ok(()) => None,
-        };
-        let admitted = match refused {
-            Some(status) => Err(Outcome::failed(op, status)),
-            None => {
-                self.share(args);
-                Ok(())
-            }
-        };
-        (place, admitted)
+        Place { op: args.op(), room: limit.saturating_sub(octets), bound }
     }
 
-    /// An operation has ended, which is no longer among those that are left: appends its results. Breaks if it is the
-    /// last one because it has failed.
-    pub(super) fn conclude(&mut self, progress: &mut Progress, place: Place, outcome: Outcome) -> ControlFlow<()> {
-        let Place { op, about, bound, .. } = place;
-        let outcome = match outcome.status() {
-            Status::OK if self.is_wrong(op, progress.ops.as_slice()) => Outcome::failed(op, Status::WRONGSEC),
-            _ => outcome,
-        };
+    /// Checks that the next operation may be executed.
+    ///
+    /// # Errors
+    /// Its status, if not.
+    pub(super) fn admit(&mut self, args: &Args, place: &Place, progress: &Progress) -> Result<(), Status> {
+        self.check_place(args, progress.at, progress.announced)?;
+        self.check_machine(args)?;
+        // NFS4-8881-17-a
+        if is_missing(place.op) {
+            return Err(Status::NOTSUPP);
+        }
+        match place.bound {
+            Some((_, too_big)) if !place.op.only_looks() => return Err(too_big),
+            _ => {}
+        }
+        self.share(args);
+        Ok(())
+    }
+
+    /// An operation has ended, which is no longer among those that are left: appends its results. Breaks with its
+    /// status if it is the last one because it has failed.
+    pub(super) fn conclude(
+        &mut self,
+        progress: &mut Progress,
+        place: &Place,
+        mut outcome: Outcome,
+    ) -> ControlFlow<Status> {
+        let op = place.op;
+        if outcome.status() == Status::OK && self.is_wrong(op, progress.ops.as_slice()) {
+            outcome = Outcome::failed(op, Status::WRONGSEC);
+        }
         // NFS4-7530-13.1-a
-        let outcome = outcome.in_minor(self.minor);
+        if self.minor == 0 {
+            outcome = outcome.in_minor(0);
+        }
         let reply = &mut progress.reply;
-        self.tell(reply, op, outcome, bound);
+        self.tell(reply, op, &outcome, place.bound);
         debug_assert!(
             reply.status != Status::OK || reply.octets() <= self.room().0,
             "{op} has larger results than its largest"
@@ -439,11 +443,10 @@ impl Compound {
         let now = self.shared.now();
         self.shared.observer.operation(Some(op), reply.status, now.since(progress.begun));
         progress.begun = now;
-        if reply.status == Status::OK {
-            return ControlFlow::Continue(());
+        match reply.status {
+            Status::OK => ControlFlow::Continue(()),
+            status => ControlFlow::Break(status),
         }
-        self.warn(op, reply.status, about);
-        ControlFlow::Break(())
     }
 
     /// All operations that were decoded have succeeded.
@@ -456,10 +459,10 @@ impl Compound {
 
     /// Appends the results of an operation. `bound` is a limit of bytes and a status: the status replaces the results
     /// of an operation that only looks, if they exceed the limit.
-    fn tell(&mut self, reply: &mut Reply, op: Op, outcome: Outcome, bound: Option<(usize, Status)>) {
+    fn tell(&mut self, reply: &mut Reply, op: Op, outcome: &Outcome, bound: Option<(usize, Status)>) {
         let counted = self.counted.take().filter(|_| outcome.status() == Status::OK);
         if counted.is_none() && bound.is_none() {
-            return reply.push(&outcome);
+            return reply.push(outcome);
         }
         let mut encoder = Encoder::new();
         outcome.encode(&mut encoder);

@@ -253,10 +253,11 @@ impl Service for Nfs4 {
             move |results| if is_repeatable { Answer::Repeatable(results) } else { Answer::Results(results) };
         let changes = call.call.ops.iter().filter(|args| goes_to_a_worker(args.op())).count();
         if changes < SEVERAL {
-            let (mut progress, slot) = match enter(&mut compound, call) {
+            let (slot, arrived) = match enter(&mut compound, &call) {
                 Entered::Over(results) => return Begun::Done(answered(results)),
-                Entered::Goes(progress, slot) => (progress, slot),
+                Entered::Goes(slot, arrived) => (slot, arrived),
             };
+            let mut progress = Progress::new(call.call, arrived);
             if compound.run_at_once(&mut progress) {
                 return Begun::Done(answered(leave(progress, slot)));
             }
@@ -328,9 +329,10 @@ fn whole(results: &Results) -> Answer {
 
 /// Executes a call, unless its slot has the reply.
 async fn execute(mut compound: Compound, call: Call) -> Payload {
-    match enter(&mut compound, call) {
+    match enter(&mut compound, &call) {
         Entered::Over(results) => results,
-        Entered::Goes(mut progress, slot) => {
+        Entered::Goes(slot, arrived) => {
+            let mut progress = Progress::new(call.call, arrived);
             compound.run(&mut progress).await;
             leave(progress, slot)
         }
@@ -341,13 +343,13 @@ async fn execute(mut compound: Compound, call: Call) -> Payload {
 enum Entered {
     /// These are its results: the slot has kept them, or the session refuses the call.
     Over(Payload),
-    /// It is executed. Its slot, unless it has none, gets the results.
-    Goes(Progress, Option<SlotGuard<Pin>>),
+    /// It is executed. Its slot, unless it has none, gets the results. It came at this time.
+    Goes(Option<SlotGuard<Pin>>, Timestamp),
 }
 
 /// Finds the session and the slot of a call.
-fn enter(compound: &mut Compound, Call { call, octets, digest }: Call) -> Entered {
-    let Arguments { tag, ops, broken, announced, .. } = &call;
+fn enter(compound: &mut Compound, Call { call, octets, digest }: &Call) -> Entered {
+    let Arguments { tag, ops, broken, announced, .. } = call;
     let shared = compound.shared.clone();
     let arrived = shared.now();
     let refused = |outcome: Outcome| {
@@ -355,7 +357,7 @@ fn enter(compound: &mut Compound, Call { call, octets, digest }: Call) -> Entere
         Entered::Over(encoded(&Results::of(tag.clone(), vec![outcome])))
     };
     let Some(Args::Sequence(sequence)) = ops.first() else {
-        return Entered::Goes(Progress::new(call, arrived), None);
+        return Entered::Goes(None, arrived);
     };
     let request = Request {
         slot: sequence.slot,
@@ -363,7 +365,7 @@ fn enter(compound: &mut Compound, Call { call, octets, digest }: Call) -> Entere
         highest: sequence.highest_slot,
         cache: sequence.cache,
         alone: *announced == 1 && broken.is_none(),
-        digest,
+        digest: *digest,
         principal: principal(&compound.context.credential),
     };
     let connection = compound.context.connection.id;
@@ -376,7 +378,7 @@ fn enter(compound: &mut Compound, Call { call, octets, digest }: Call) -> Entere
     if *announced > fore.operations {
         return refused(Outcome::Sequence(Err(Status::TOO_MANY_OPS)));
     }
-    if octets > fore.request as usize {
+    if *octets > fore.request as usize {
         return refused(Outcome::Sequence(Err(Status::REQ_TOO_BIG)));
     }
     let begun = shared.state.begin_in(session, &request, connection, arrived);
@@ -396,7 +398,7 @@ fn enter(compound: &mut Compound, Call { call, octets, digest }: Call) -> Entere
     };
     let ok = super::session::sequence_ok(sequence, guard.told());
     compound.enter(guard.session().clone(), ok, request.cache || request.alone);
-    Entered::Goes(Progress::new(call, arrived), Some(guard))
+    Entered::Goes(Some(guard), arrived)
 }
 
 /// The results of a call that was executed.

@@ -49,11 +49,11 @@ impl Arguments {
     }
 }
 
-fn decode_op(minor: u32, number: u32, decoder: &mut Decoder) -> Result<Args, Fault> {
+fn decode_op(minor: u32, number: u32, decoder: &mut Decoder, ops: &mut Vec<Args>) -> Result<(), Fault> {
     let op = Op::from_number(number).ok_or(Fault::Illegal)?;
     match op::refused(op.minors(), minor) {
         Some(status) => Err(status.into()),
-        None => Args::decode_of(op, decoder).map_err(Fault::BadXdr),
+        None => Args::decode_onto(op, decoder, ops).map_err(Fault::BadXdr),
     }
 }
 
@@ -62,7 +62,8 @@ impl Decode for Arguments {
         let tag = Tag::decode(decoder)?;
         let minor = decoder.u32()?;
         let ident = decoder.u32()?;
-        let (announced, ops, broken) = decode_ops(decoder, minor, |number, decoder| decode_op(minor, number, decoder))?;
+        let (announced, ops, broken) =
+            decode_ops(decoder, minor, |number, decoder, ops| decode_op(minor, number, decoder, ops))?;
         Ok(Self { tag, minor, ident, announced, ops, broken })
     }
 }
