@@ -42,7 +42,7 @@ use untaken::Untaken;
 const UNTAKEN_BYTES: usize = 1 << 20;
 
 /// The most completions whose work is done together: each step for all of them takes less time than all steps for each.
-const GATHERED_COMPLETIONS: usize = 8;
+const GATHERED_COMPLETIONS: usize = 16;
 
 /// Completions that one poll handles before it lets other connections run.
 const COMPLETIONS_PER_POLL: usize = 256;

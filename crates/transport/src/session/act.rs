@@ -18,7 +18,7 @@ use rpcrdma_fabric::{Refused, RefusedReason, RemoteSegment, SendWork, Token, Wri
 use std::task::Context;
 
 /// So many bytes of answers are made before the first of them is posted.
-const ANSWERS_BYTES: usize = 16 << 10;
+const ANSWERS_BYTES: usize = 32 << 10;
 
 impl Session {
     /// Carries out the engine's actions.
