@@ -135,3 +135,22 @@ fn only_the_first_look_of_a_call_is_shared_with_calls_that_came_with_it() {
     let access = Args::Access(ops::Access { rights: 1 });
     assert_eq!(size(vec![access, look()]), 40);
 }
+
+/// A short READ is answered at once with as much as the reply may have.
+#[test]
+fn a_short_read_gets_no_more_than_the_session_allows() {
+    let server = TestServer::memory();
+    let writer = server.client("a");
+    let (file, state) = create(&writer, "f", "o");
+    writer.write(&file, state, 0, &[7; 4_096]).unwrap();
+    let client = TestClient::with(server.version_3(), "b", |create| create.fore.max_response = 2_048);
+    client.reclaim_complete();
+    let (_, state) = open(&client, "f", "o", READ, 0).unwrap();
+    let read = |count| {
+        let read = only!(client.on(&file, Args::Read(ops::Read { state, offset: 0, count })), Read).unwrap();
+        (read.data.as_slice().len(), read.end)
+    };
+    let (len, end) = read(4_096);
+    assert!(!end && (1_024..2_048).contains(&len), "{len}");
+    assert_eq!(read(100), (100, false));
+}
