@@ -2,8 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Marks calls that came together: all of them had arrived before the first was passed to its handler, and none was
-/// answered before that.
+/// Marks calls that came together: all of them had arrived before the first was passed to its handler.
 ///
 /// So a fact that the handler finds out for one of them, it has found out while the others were under way. For a call
 /// that only asks for this fact, that is as good as finding it out again: the client cannot know in which order calls

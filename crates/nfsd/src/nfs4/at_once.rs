@@ -80,7 +80,7 @@ impl Compound {
     fn read_at_once(&mut self, args: &ops::Read, room: usize) -> Option<ops::ReadOk> {
         let count = usize::try_from(args.count).ok().filter(|count| (1..=UNASKED_READ_BYTES).contains(count))?;
         // Without sessions, a stateid says whose it is.
-        if self.minor == 0 || !self.ahead.is_empty() || special(args.state).ok()?.is_some() {
+        if self.minor == 0 || special(args.state).ok()?.is_some() {
             return None;
         }
         let file = &self.current.as_ref()?.file;
