@@ -56,11 +56,7 @@ impl Opened {
 
     /// Reads at most `count` bytes from `offset` into `buffer`, which has room for `count`.
     pub(crate) async fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> Told<ReadData> {
-        let via = via.arrived(self.arrival);
-        match self.file_system.read_at_once(&via, offset, count, buffer) {
-            Ok(read) => Ok(read),
-            Err(buffer) => self.file_system.read(via, offset, count, buffer).await,
-        }
+        self.file_system.read(via.arrived(self.arrival), offset, count, buffer).await
     }
 }
 
