@@ -1,6 +1,6 @@
 //! The end of a client's connection on which the server calls: it does at once what the server asks, and remembers it.
 
-use rpcrdma_env::{BoxFuture, SeededRandom};
+use rpcrdma_env::{BoxFuture, Clock, SeededRandom, Timestamp};
 use rpcrdma_nfs::v4::{
     SessionId,
     callback::{Args, Arguments, CbSequenceOk, Outcome, Results},
@@ -14,7 +14,7 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     pin::Pin,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
 };
 
@@ -22,6 +22,8 @@ use std::{
 #[derive(Default)]
 struct Inner {
     heard: Vec<Args>,
+    /// When it answered last.
+    answered: Option<Timestamp>,
     slots: BTreeMap<([u8; 16], u32), u32>,
 }
 
@@ -29,20 +31,31 @@ struct Inner {
 pub(super) struct Called {
     inner: Mutex<Inner>,
     xids: XidSource,
+    clock: Arc<dyn Clock>,
 }
 
 impl Called {
-    pub(super) fn new(seed: u64) -> Self {
-        Self { inner: Mutex::default(), xids: XidSource::new(&SeededRandom::new(seed)) }
+    pub(super) fn new(seed: u64, clock: Arc<dyn Clock>) -> Self {
+        Self { inner: Mutex::default(), xids: XidSource::new(&SeededRandom::new(seed)), clock }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the operations received since the last call of this function, without CB_SEQUENCE.
     pub(super) fn heard(&self) -> Vec<Args> {
-        std::mem::take(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner).heard)
+        std::mem::take(&mut self.inner().heard)
+    }
+
+    /// When it answered a call of the server last.
+    pub(super) fn answered(&self) -> Option<Timestamp> {
+        self.inner().answered
     }
 
     fn results(&self, call: Arguments) -> Results {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.inner();
+        inner.answered = Some(self.clock.now());
         let mut outcomes = Vec::new();
         for op in &call.ops {
             outcomes.push(match op {

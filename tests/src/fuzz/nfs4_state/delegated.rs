@@ -54,7 +54,15 @@ impl Run {
             assert_eq!((Some(recall.state), &recall.file), (held.map(|held| held.id), &self.delegated_file));
             self.saw("CB_RECALL", Status::OK);
         }
+        self.renew(holder);
         heard.len()
+    }
+
+    /// The answer to a call of the server renews a client's lease (RFC 8881 section 20.9.3).
+    pub(super) fn renew(&mut self, client: usize) {
+        if let (Some(known), Some(at)) = (&mut self.model.clients[client], self.world.answered(client)) {
+            known.renewed = known.renewed.max(at);
+        }
     }
 
     /// Updates the model for the holders in the way of a use that began at `since` and got this status. Returns whether

@@ -67,6 +67,7 @@ fn played(input: &[u8]) -> BTreeMap<(&'static str, u32), u64> {
 
 impl Run {
     fn step(&mut self, mint: &mut Mint<'_>) {
+        (0..CLIENTS).for_each(|client| self.renew(client));
         let (kind, client) = (mint.below(64), mint.below(CLIENTS));
         // Without a session, the server would refuse most operations for that reason alone.
         let known = self.model.clients[client].as_ref();

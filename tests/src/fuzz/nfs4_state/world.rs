@@ -77,8 +77,8 @@ struct Own {
 }
 
 impl Own {
-    fn new(number: u64) -> Self {
-        let called = Arc::new(Called::new(number));
+    fn new(number: u64, clock: Arc<dyn Clock>) -> Self {
+        let called = Arc::new(Called::new(number, clock));
         let (signal, connection) = connection(number);
         Self { connection: Arc::new(connection.with_reverse(called.clone())), called, _stands: signal }
     }
@@ -142,7 +142,7 @@ impl World {
         let nfsd = nfsd.with_version_4(version_4, false, &env).expect("a journal");
         self.upkeep = RefCell::new(nfsd.upkeep());
         self.server = Some(nfsd);
-        self.own = (0..CLIENTS as u64).map(|client| Own::new(OWN + client)).collect();
+        self.own = (0..CLIENTS as u64).map(|client| Own::new(OWN + client, self.clock.clone())).collect();
         // Lets the server's own work begin to sleep.
         self.drive();
     }
@@ -158,6 +158,11 @@ impl World {
     /// Takes the server's calls to a client since the last call of this function.
     pub(super) fn heard(&self, client: usize) -> Vec<callback::Args> {
         self.own[client].called.heard()
+    }
+
+    /// When a client answered a call of the server last, in seconds.
+    pub(super) fn answered(&self, client: usize) -> Option<u64> {
+        self.own[client].called.answered().map(|at| at.as_nanos() / 1_000_000_000)
     }
 
     /// Completes a future that waits only for the server's work besides calls.
