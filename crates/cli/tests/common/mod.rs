@@ -44,6 +44,13 @@ pub(crate) fn served(scratch: &Path) -> PathBuf {
     served
 }
 
+/// Copies the program. Another program does it: if this one opened the copy to write it, a child that another test
+/// starts at that moment would inherit the descriptor, and nobody could execute the copy until the child has begun.
+pub(crate) fn copy_program(to: &Path) {
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_rpcrdma")).arg(to).status().unwrap();
+    assert!(copied.success(), "cp: {copied}");
+}
+
 /// A server of a directory.
 pub(crate) struct Server {
     child: Child,
@@ -102,7 +109,7 @@ impl Server {
         if rustix::process::geteuid().is_root() {
             // A copy that every user can run, and directories of the user `nobody`.
             let program = scratch.join("rpcrdma");
-            fs::copy(env!("CARGO_BIN_EXE_rpcrdma"), &program).unwrap();
+            copy_program(&program);
             for directory in state_home.ancestors().take_while(|above| above.starts_with(scratch)) {
                 chown(directory, Some(NOBODY), Some(NOBODY)).unwrap();
             }

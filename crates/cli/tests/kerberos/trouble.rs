@@ -245,7 +245,7 @@ fn a_keytab_that_the_server_may_not_read_is_named() {
     }
     within("trouble::a_keytab_that_the_server_may_not_read_is_named", |realm| {
         let program = realm.folder().join("rpcrdma");
-        fs::copy(env!("CARGO_BIN_EXE_rpcrdma"), &program).unwrap();
+        crate::common::copy_program(&program);
         let open = |path: &Path| Command::new("chmod").arg("a+rx").arg(path).status().unwrap();
         assert!([realm.folder(), &program].map(open).iter().all(|status| status.success()));
         let served = crate::common::served(realm.folder());
