@@ -4,6 +4,7 @@ use super::{
     context::Context,
     flavour::Flavour,
     guest::{Guest, GuestOptions},
+    kernel_log,
     network::Network,
     ports,
     process::last_lines,
@@ -38,7 +39,7 @@ impl NfsdOptions {
     pub(super) fn under_cuts(self) -> Self {
         self.with(|guest| {
             guest.allow(
-                "WARNING: * ib_destroy_qp_user+*",
+                kernel_log::REGIONS_IN_USE,
                 "nfsd counts memory regions as in use when a connection ends during its RDMA Reads, and the kernel says so once",
             )
         })
