@@ -62,9 +62,8 @@ pub fn peek_reply(reply: &Payload) -> Option<Replied> {
     let is_accepted = words.next()? != Word::MSG_DENIED;
     if is_accepted {
         let _flavour = words.next()?;
-        for _ in 0..words.next()?.div_ceil(4) {
-            words.next()?;
-        }
+        let octets = words.next()?;
+        words.skip(octets.div_ceil(4) as usize)?;
     }
     let (stat, mut word) = (words.next()?, || words.next().ok_or(()));
     match is_accepted {
@@ -79,7 +78,7 @@ pub fn peek_reply(reply: &Payload) -> Option<Replied> {
 /// The number of a call's flavour, if it is inline.
 pub fn peek_flavour(message: &Stream) -> Option<u32> {
     let mut words = words_of(message);
-    (0..6).try_for_each(|_| words.next().map(drop))?;
+    words.skip(6)?;
     words.next()
 }
 
@@ -137,9 +136,7 @@ pub(crate) fn ask_arguments<T>(message: &Stream, ask: impl FnOnce(&mut ArgumentW
         StreamPart::Chunk(_) => None,
     });
     let mut words = ArgumentWords(Words::of(&mut runs));
-    for _ in 0..6 {
-        words.next()?;
-    }
+    words.0.skip(6)?;
     // The credential and the verifier.
     for _ in 0..2 {
         words.next()?;
@@ -158,7 +155,7 @@ impl ArgumentWords<'_> {
     /// Skips bytes of variable length; `None` if there are more of them than `max`.
     pub fn skip_opaque(&mut self, max: u32) -> Option<()> {
         let octets = self.next().filter(|octets| *octets <= max)?;
-        (0..octets.div_ceil(4)).try_for_each(|_| self.next().map(drop))
+        self.0.skip(octets.div_ceil(4) as usize)
     }
 }
 
@@ -173,7 +170,21 @@ impl<'a, I: Iterator<Item = &'a [u8]>> Words<'a, I> {
         Self { runs, rest: &[] }
     }
 
+    /// Skips `words` words; `None` if there are fewer.
+    fn skip(&mut self, words: usize) -> Option<()> {
+        let mut octets = words.saturating_mul(size_of::<u32>());
+        while octets > self.rest.len() {
+            octets -= self.rest.len();
+            self.rest = self.runs.next()?;
+        }
+        self.rest = &self.rest[octets..];
+        Some(())
+    }
+
     fn next(&mut self) -> Option<u32> {
+        if self.rest.is_empty() {
+            self.rest = self.runs.next()?;
+        }
         if let Some((word, rest)) = self.rest.split_first_chunk() {
             self.rest = rest;
             return Some(u32::from_be_bytes(*word));
@@ -273,8 +284,29 @@ mod tests {
         for cut in 1..24 {
             let mut stream = Stream::from(octets.slice(..cut));
             assert_eq!(peek_call(&stream), None, "{cut} bytes");
+            assert_eq!(peek_flavour(&stream), None, "{cut} bytes");
             stream.push_run(octets.slice(cut..));
             assert_eq!(peek_call(&stream), Some(id), "{cut}");
+            assert_eq!(peek_flavour(&stream), Some(0), "{cut}");
+        }
+    }
+
+    #[test]
+    fn words_are_skipped_however_they_are_cut() {
+        let octets: Vec<u8> = (0..10u32).flat_map(u32::to_be_bytes).collect();
+        for (first, second) in (0..=40).flat_map(|second| (0..=second).map(move |first| (first, second))) {
+            let runs = || [&octets[..first], &octets[first..second], &octets[second..]].into_iter();
+            for skipped in 0..10 {
+                let mut words = Words::of(runs());
+                assert_eq!(words.next(), Some(0));
+                assert_eq!(
+                    (words.skip(skipped), words.next()),
+                    (Some(()), (skipped < 9).then_some(skipped as u32 + 1))
+                );
+            }
+            assert_eq!(Words::of(runs()).skip(10), Some(()));
+            assert_eq!(Words::of(runs()).skip(11), None);
+            assert_eq!(Words::of(runs()).skip(usize::MAX), None);
         }
     }
 
