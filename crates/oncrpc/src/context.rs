@@ -125,12 +125,14 @@ pub struct CallContext {
     pub arrival: Option<Arrival>,
     /// Gets the first word of the results before they are sealed: afterwards this end cannot read it.
     pub(crate) first_word: Option<Arc<FirstWord>>,
+    /// The call's XID, if its reply is the results behind a plain header, and is not kept.
+    pub(crate) plain: Option<u32>,
 }
 
 impl CallContext {
     /// The context of a call whose credential has not been read.
     pub fn new(connection: Arc<Connection>) -> Self {
-        Self { connection, credential: Credential::None, arrival: None, first_word: None }
+        Self { connection, credential: Credential::None, arrival: None, first_word: None, plain: None }
     }
 
     /// The same, with an observer that gets the first word of the results before a flavour protects them: in many

@@ -33,6 +33,7 @@ pub mod outage;
 pub mod overlap;
 mod peek;
 pub mod portmap;
+mod results;
 mod router;
 pub mod rpcbind;
 mod service;
@@ -63,8 +64,9 @@ pub use message::{
 };
 pub use netid::{Netid, parse_universal_address, universal_address};
 pub use peek::{ArgumentWords, Replied, peek_call, peek_flavour, peek_reply};
+pub use results::ResultsEncoder;
 pub use router::Router;
-pub use service::{Answer, Repetition, Service};
+pub use service::{Answer, Repetition, Service, WholeReply};
 pub use silence::{Listener, Silence, Waiting};
 pub use spread::Spread;
 pub use transport::{

@@ -303,8 +303,17 @@ pub struct ReplyHeader {
 }
 
 impl ReplyHeader {
+    /// A header without a verifier.
+    pub(crate) fn plain(xid: u32, status: Result<(), Rejection>) -> Self {
+        Self { xid, verifier: OpaqueAuth::none(), status }
+    }
+
     /// Appends the header; results follow if its status is success.
     pub fn encode(&self, encoder: &mut Encoder) {
+        if self.status.is_ok() && self.verifier.body.is_empty() {
+            let flavour = self.verifier.flavour;
+            return encoder.words([self.xid, Word::REPLY, Word::MSG_ACCEPTED, flavour, 0, Word::SUCCESS]);
+        }
         encoder.u32(self.xid);
         encoder.u32(Word::REPLY);
         match self.status {

@@ -169,7 +169,9 @@ impl Router {
             None => None,
         };
         let scratch = context.connection.scratch.clone();
-        let call = service.begin(context.with_credential(credential), header.id.procedure, args);
+        let mut context = context.with_credential(credential);
+        context.plain = (flavour.is_none() && in_progress.is_none()).then_some(xid);
+        let call = service.begin(context, header.id.procedure, args);
         Ok(Dispatched::Called(call, Called { xid, flavour, in_progress, scratch }))
     }
 
@@ -271,6 +273,9 @@ impl Called {
         let is_repeatable = matches!(answer, Answer::Repeatable(_));
         let result = match answer {
             Answer::Results(results) | Answer::Repeatable(results) => Ok(results),
+            Answer::Whole(whole) if whole.xid == xid => return Outcome::Reply(whole.message),
+            // The reply to another call, which the service has kept.
+            Answer::Whole(_) => Err(Rejection::SystemError),
             Answer::GarbageArgs => Err(Rejection::GarbageArgs),
             Answer::ProcUnavail => Err(Rejection::ProcedureUnavailable),
             Answer::SystemErr => Err(Rejection::SystemError),

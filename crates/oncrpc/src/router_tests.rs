@@ -18,7 +18,7 @@ use std::{
 use tokio::sync::Notify;
 
 /// Procedures: 1 echoes an item, 2 counts (not idempotent), 3 waits then counts (not idempotent), 4 to 8 answer
-/// with the other kinds of answer.
+/// with the other kinds of answer, 9 writes its number behind the reply's header if it may.
 #[derive(Default)]
 pub(super) struct Sample {
     pub(super) version: u32,
@@ -39,7 +39,7 @@ impl Service for Sample {
     }
     fn call(&self, context: CallContext, procedure: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
         let (count, gate) = (self.count.clone(), self.gate.clone());
-        self.seen.lock().unwrap().push(context.credential);
+        self.seen.lock().unwrap().push(context.credential.clone());
         Box::pin(async move {
             let mut encoder = Encoder::new();
             match procedure {
@@ -59,6 +59,7 @@ impl Service for Sample {
                     Ok(word) => encoder.u32(word),
                     Err(error) => return error.into(),
                 },
+                9 => return context.results(4, |encoder| encoder.u32(procedure)),
                 _ => return Answer::ProcUnavail,
             }
             Answer::Results(encoder.finish())
@@ -381,4 +382,70 @@ async fn a_service_says_of_each_call_whether_it_is_told_from_its_repetitions() {
     assert_eq!([said(rdma, 700, 2).await, said(rdma, 701, 2).await], [5, 5]);
     // Results that are not kept.
     assert_eq!([said(tcp, 700, 3).await, said(tcp, 700, 3).await], [6, 7]);
+}
+
+/// Procedure 1 counts, and procedure 2 counts and is not idempotent. Procedure 3 keeps its answer, and procedure 4
+/// gives that.
+#[derive(Default)]
+struct Together {
+    count: AtomicU32,
+    kept: Mutex<Option<Answer>>,
+}
+
+impl Service for Together {
+    fn program(&self) -> u32 {
+        80
+    }
+    fn version(&self) -> u32 {
+        1
+    }
+    fn is_idempotent(&self, procedure: u32) -> bool {
+        procedure != 2
+    }
+    fn call(&self, context: CallContext, procedure: u32, _: Decoder) -> BoxFuture<'static, Answer> {
+        let answer = context.results(4, |encoder| encoder.u32(self.count.fetch_add(1, Ordering::Relaxed)));
+        let answer = match procedure {
+            3 => {
+                *self.kept.lock().unwrap() = Some(answer);
+                Answer::Nothing
+            }
+            4 => self.kept.lock().unwrap().take().unwrap(),
+            _ => answer,
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+/// Results that were written behind their reply's header are sent as they are; if the reply is kept, they are not.
+#[tokio::test]
+async fn results_behind_their_header_are_the_reply() {
+    let router = Router::new(&env()).with_service(Arc::new(Together::default()));
+    let (_signal, context) = context(700);
+    let ask = async |xid, procedure| {
+        let message = Stream::from(call(xid, 80, 1, procedure, b""));
+        let Outcome::Reply(reply) = router.handle(context.clone(), message).await else { panic!("no reply") };
+        reply
+    };
+    let expected = |xid: u32, count: u32| [xid, 1, 0, 0, 0, 0, count].map(u32::to_be_bytes).concat();
+    let first = ask(5, 1).await;
+    assert_eq!((first.parts().len(), &first.to_bytes()[..]), (1, &expected(5, 0)[..]));
+    assert_eq!(ask(5, 1).await.to_bytes()[..], expected(5, 1), "executed again");
+    assert_eq!(ask(6, 2).await.to_bytes()[..], expected(6, 2));
+    assert_eq!(ask(6, 2).await.to_bytes()[..], expected(6, 2), "kept");
+    assert_eq!(ask(7, 1).await.to_bytes()[..], expected(7, 3));
+}
+
+/// A service that answers with the reply to another call fails, and nobody gets that reply.
+#[tokio::test]
+async fn a_reply_to_another_call_is_not_sent() {
+    let router = Router::new(&env()).with_service(Arc::new(Together::default()));
+    let (_signal, context) = context(700);
+    let ask =
+        async |xid, procedure| router.handle(context.clone(), Stream::from(call(xid, 80, 1, procedure, b""))).await;
+    assert!(matches!(ask(5, 3).await, Outcome::Nothing));
+    let (header, _) = outcome_to_header(ask(6, 4).await);
+    assert_eq!((header.xid, header.status), (6, Err(Rejection::SystemError)));
+    // To the same call it is an answer.
+    assert!(matches!(ask(7, 3).await, Outcome::Nothing));
+    assert_eq!(outcome_to_header(ask(7, 4).await).1.u32(), Ok(2));
 }

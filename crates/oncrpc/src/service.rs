@@ -56,6 +56,8 @@ pub enum Answer {
     Results(Payload),
     /// The same for a call that may be executed again if it comes again: the reply is not kept.
     Repeatable(Payload),
+    /// The results, behind the header of the reply: what [`CallContext::results`] makes.
+    Whole(WholeReply),
     /// The arguments could not be decoded.
     GarbageArgs,
     /// There is no such procedure.
@@ -68,6 +70,13 @@ pub enum Answer {
     NotEligible,
     /// No reply is to be sent.
     Nothing,
+}
+
+/// A reply to one call, whose header and results lie together.
+#[derive(Debug)]
+pub struct WholeReply {
+    pub(crate) xid: u32,
+    pub(crate) message: Payload,
 }
 
 impl From<DecodeError> for Answer {

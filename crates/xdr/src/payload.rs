@@ -3,7 +3,7 @@
 //! It owns runs of inline bytes, and shares data items with their makers. It cannot fail.
 
 use crate::{padded, padding};
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use rpcrdma_env::few;
 use smallvec::SmallVec;
 
@@ -130,6 +130,23 @@ impl Payload {
         }
     }
 
+    /// The stream without its first `octets` octets, which must all be inline.
+    pub fn behind(self, octets: usize) -> Payload {
+        let (mut rest, mut left) = (Payload::new(), octets);
+        for part in self.parts {
+            match part {
+                Part::Run(mut run) => {
+                    let passed = left.min(run.len());
+                    run.advance(passed);
+                    left -= passed;
+                    rest.push_run(run);
+                }
+                Part::Item(data) => rest.push_item(data),
+            }
+        }
+        rest
+    }
+
     /// The same stream with no item marked, so that a transport places nothing directly. RPCSEC_GSS integrity and
     /// privacy need this (RFC 8166 section 8.2.2.3).
     pub fn without_placement(self) -> Payload {
@@ -178,6 +195,18 @@ mod tests {
         assert_eq!(plain.to_bytes(), sample().to_bytes());
         assert_eq!(plain.len(), sample().len());
         assert_eq!(plain.items().count(), 0);
+    }
+
+    #[test]
+    fn what_stands_behind_the_first_octets_keeps_its_marks() {
+        let mut whole = Payload::from(Bytes::from_static(b"rpchead."));
+        whole.append(sample());
+        for octets in [0, 4, 8, 12] {
+            let rest = whole.clone().behind(octets);
+            assert_eq!(rest.to_bytes(), whole.to_bytes().slice(octets..));
+            assert_eq!(rest.len(), 24 - octets);
+            assert_eq!(rest.items().map(|(at, _)| at).collect::<Vec<_>>(), [12 - octets, 20 - octets]);
+        }
     }
 
     #[test]

@@ -169,7 +169,7 @@ where
 }
 
 fn results(context: &CallContext, answer: &impl Encode) -> Answer {
-    Answer::Results(context.connection.scratch.write(SHORT_RESULT_BYTES, |encoder| answer.encode(encoder)))
+    context.results(SHORT_RESULT_BYTES, |encoder| answer.encode(encoder))
 }
 
 /// The same for a listing. Unlike the data of a READ, it is put together on the heap, and may be as large as the client

@@ -24,21 +24,20 @@ use crate::{
     server::Server,
     transfer::Counted,
 };
-use bytes::Buf as _;
 use rpcrdma_env::{Buffer, Timestamp};
 use rpcrdma_nfs::v4::{
     Args, Arguments, List, Name, Op, Outcome, Status, Tag,
     callback::{ReferringCall, ReferringCalls},
     ops,
 };
-use rpcrdma_oncrpc::{Arrival, CallContext};
-use rpcrdma_xdr::{Encode, Encoder, Part, Payload};
+use rpcrdma_oncrpc::{Answer, Arrival, CallContext, ResultsEncoder};
+use rpcrdma_xdr::{Encode, Encoder, Payload};
 use std::{ops::ControlFlow, sync::Arc, time::Duration, vec};
 
 /// Bytes of an RPC reply before COMPOUND's results, with an empty verifier: `ca_maxresponsesize` counts them, too.
 const RPC_REPLY_BYTES: usize = 24;
 /// The initial memory of a reply: for SEQUENCE, PUTFH, and the results of a READ, WRITE or GETATTR without data.
-const FIRST_BYTES: usize = 320;
+pub(super) const FIRST_BYTES: usize = 320;
 
 /// A COMPOUND that is being executed.
 pub(super) struct Compound {
@@ -83,14 +82,13 @@ pub(super) struct Reply {
     /// How many results there are if all operations succeed.
     promised: u32,
     /// The bytes before the results, as if all operations succeeded, and the results.
-    encoder: Encoder,
+    results: ResultsEncoder,
 }
 
 impl Reply {
-    fn new(tag: Tag, promised: u32) -> Self {
-        let mut encoder = Encoder::with_capacity(FIRST_BYTES);
-        Self::encode_head(Status::OK, &tag, promised, &mut encoder);
-        Self { status: Status::OK, tag, count: 0, promised, encoder }
+    fn new(tag: Tag, promised: u32, mut results: ResultsEncoder) -> Self {
+        Self::encode_head(Status::OK, &tag, promised, results.encoder());
+        Self { status: Status::OK, tag, count: 0, promised, results }
     }
 
     fn encode_head(status: Status, tag: &Tag, count: u32, encoder: &mut Encoder) {
@@ -101,31 +99,30 @@ impl Reply {
 
     /// The bytes so far, as the session counts them.
     fn octets(&self) -> usize {
-        RPC_REPLY_BYTES + self.encoder.position()
+        RPC_REPLY_BYTES + self.results.octets()
     }
 
     /// Appends the results of one operation.
     fn push(&mut self, outcome: &Outcome) {
         (self.status, self.count) = (outcome.status(), self.count + 1);
-        outcome.encode(&mut self.encoder);
+        outcome.encode(self.results.encoder());
     }
 
     /// The same, already encoded.
     fn push_encoded(&mut self, status: Status, outcome: Payload) {
         (self.status, self.count) = (status, self.count + 1);
-        self.encoder.payload(outcome);
+        self.results.encoder().payload(outcome);
     }
 
     /// The results in wire form.
-    pub(super) fn payload(self) -> Payload {
-        let results = self.encoder.finish();
+    fn answer(self) -> Answer {
         if (self.status, self.count) == (Status::OK, self.promised) {
-            return results;
+            return self.results.finish();
         }
         let mut encoder = Encoder::new();
         Self::encode_head(self.status, &self.tag, self.count, &mut encoder);
-        encoder.payload(behind(results, encoder.position()));
-        encoder.finish()
+        encoder.payload(self.results.into_results().behind(encoder.position()));
+        Answer::Results(encoder.finish())
     }
 }
 
@@ -145,16 +142,22 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// A call that begins.
-    pub(super) fn new(call: Arguments, begun: Timestamp) -> Self {
+    /// A call that begins. `room` is for its results.
+    pub(super) fn new(call: Arguments, begun: Timestamp, room: ResultsEncoder) -> Self {
         let broken = call.broken_outcome();
         let Arguments { tag, announced, ops, .. } = call;
-        Self { reply: Reply::new(tag, announced), ops: ops.into_iter(), at: 0, announced, begun, broken }
+        Self { reply: Reply::new(tag, announced, room), ops: ops.into_iter(), at: 0, announced, begun, broken }
+    }
+
+    /// Moves the results so far to memory of their own: the call will take some time.
+    pub(super) fn set_apart(&mut self) {
+        let results = std::mem::replace(&mut self.reply.results, ResultsEncoder::apart(FIRST_BYTES));
+        self.reply.results.encoder().payload(results.into_results());
     }
 
     /// The results, and the time when the last one was known.
-    pub(super) fn end(self) -> (Payload, Timestamp) {
-        (self.reply.payload(), self.begun)
+    pub(super) fn end(self) -> (Answer, Timestamp) {
+        (self.reply.answer(), self.begun)
     }
 }
 
@@ -167,21 +170,9 @@ pub(super) struct Place {
     bound: Option<(usize, Status)>,
 }
 
-/// The payload without its first bytes, none of which are marked.
-fn behind(payload: Payload, octets: usize) -> Payload {
-    let (mut rest, mut left) = (Payload::new(), octets);
-    for part in payload.into_parts() {
-        match part {
-            Part::Run(mut run) => {
-                let passed = left.min(run.len());
-                run.advance(passed);
-                left -= passed;
-                rest.push_run(run);
-            }
-            Part::Item(data) => rest.push_item(data),
-        }
-    }
-    rest
+/// Whether an operation takes less time than looks at the clock: it counts as none, and the next one begins with it.
+fn is_instant(op: Op) -> bool {
+    matches!(op, Op::Sequence | Op::PutFh | Op::PutRootFh | Op::SaveFh | Op::RestoreFh | Op::GetFh)
 }
 
 /// Whether an operation is executed without SEQUENCE before it, if it stands alone (RFC 8881 section 2.10.2.2).
@@ -207,6 +198,14 @@ impl Compound {
             shares: None,
             counted: None,
             ahead: Ahead::new(),
+        }
+    }
+
+    /// Room for the results of a call that waits for nothing. If the slot keeps the reply, it wants the results alone.
+    pub(super) fn results(&self) -> ResultsEncoder {
+        match &self.session {
+            Some(InSession { is_kept: true, .. }) => ResultsEncoder::apart(FIRST_BYTES),
+            _ => self.context.results_encoder(FIRST_BYTES),
         }
     }
 
@@ -440,9 +439,14 @@ impl Compound {
             "{op} has larger results than its largest"
         );
         progress.at += 1;
-        let now = self.shared.now();
-        self.shared.observer.operation(Some(op), reply.status, now.since(progress.begun));
-        progress.begun = now;
+        let took = match is_instant(op) {
+            true => Duration::ZERO,
+            false => {
+                let now = self.shared.now();
+                now.since(std::mem::replace(&mut progress.begun, now))
+            }
+        };
+        self.shared.observer.operation(Some(op), reply.status, took);
         match reply.status {
             Status::OK => ControlFlow::Continue(()),
             status => ControlFlow::Break(status),

@@ -34,7 +34,7 @@ pub enum HealthEvent {
 /// reported.
 pub trait Observer: Send + Sync {
     /// The server has executed an operation with `status`, in the time `took`; `None` for a number that no operation
-    /// has.
+    /// has. Operations that take next to no time, such as PUTFH, count as none, and the next one begins with them.
     fn operation(&self, op: Option<Op>, status: Status, took: Duration);
 
     /// An event of a call of the server to a client; `None` for CB_NULL. The default does nothing.

@@ -2,7 +2,7 @@
 
 use super::{
     callback::{Dialler, Health, Paths},
-    compound::{Compound, Progress},
+    compound::{self, Compound, Progress},
     conflicts::InTheWay,
     delegations::Delegations,
     losses::Losses,
@@ -29,7 +29,9 @@ use rpcrdma_nfs::{
     Call as _,
     v4::{self, Args, Arguments, ClientId, Handle, Op, Outcome, OwnerName, Results, StateId, Status},
 };
-use rpcrdma_oncrpc::{Answer, ArgumentWords, Begun, CallContext, Credential, Repetition, Service, gss::RPCSEC_GSS};
+use rpcrdma_oncrpc::{
+    Answer, ArgumentWords, Begun, CallContext, Credential, Repetition, ResultsEncoder, Service, gss::RPCSEC_GSS,
+};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
 use siphasher::sip::{SipHasher13, SipHasher24};
 use std::{hash::Hasher, ops::RangeInclusive, sync::Arc};
@@ -249,18 +251,21 @@ impl Service for Nfs4 {
         let mut compound = Compound::new(self.server.clone(), self.shared.clone(), context, call.minor);
         let call = Call { call, octets, digest: digest.finish() };
         let is_repeatable = call.call.is_repeatable();
-        let answered =
-            move |results| if is_repeatable { Answer::Repeatable(results) } else { Answer::Results(results) };
+        let answered = move |answer| match answer {
+            Answer::Results(results) if is_repeatable => Answer::Repeatable(results),
+            answer => answer,
+        };
         let changes = call.call.ops.iter().filter(|args| goes_to_a_worker(args.op())).count();
         if changes < SEVERAL {
             let (slot, arrived) = match enter(&mut compound, &call) {
-                Entered::Over(results) => return Begun::Done(answered(results)),
+                Entered::Over(results) => return Begun::Done(answered(Answer::Results(results))),
                 Entered::Goes(slot, arrived) => (slot, arrived),
             };
-            let mut progress = Progress::new(call.call, arrived);
+            let mut progress = Progress::new(call.call, arrived, compound.results());
             if compound.run_at_once(&mut progress) {
                 return Begun::Done(answered(leave(progress, slot)));
             }
+            progress.set_apart();
             return Begun::Waits(Box::pin(async move {
                 compound.run(&mut progress).await;
                 answered(leave(progress, slot))
@@ -328,11 +333,11 @@ fn whole(results: &Results) -> Answer {
 }
 
 /// Executes a call, unless its slot has the reply.
-async fn execute(mut compound: Compound, call: Call) -> Payload {
+async fn execute(mut compound: Compound, call: Call) -> Answer {
     match enter(&mut compound, &call) {
-        Entered::Over(results) => results,
+        Entered::Over(results) => Answer::Results(results),
         Entered::Goes(slot, arrived) => {
-            let mut progress = Progress::new(call.call, arrived);
+            let mut progress = Progress::new(call.call, arrived, ResultsEncoder::apart(compound::FIRST_BYTES));
             compound.run(&mut progress).await;
             leave(progress, slot)
         }
@@ -402,12 +407,17 @@ fn enter(compound: &mut Compound, Call { call, octets, digest }: &Call) -> Enter
 }
 
 /// The results of a call that was executed.
-fn leave(progress: Progress, slot: Option<SlotGuard<Pin>>) -> Payload {
-    let (results, ended) = progress.end();
-    if let Some(slot) = slot {
-        slot.finish(&results, ended);
+fn leave(progress: Progress, slot: Option<SlotGuard<Pin>>) -> Answer {
+    let (answer, ended) = progress.end();
+    match (slot, &answer) {
+        (None, _) => {}
+        (Some(slot), Answer::Results(results)) => {
+            slot.finish(results, ended);
+        }
+        // `Compound::results` gives no such answer to a slot that keeps its reply.
+        (Some(slot), _) => slot.finish_unkept(ended),
     }
-    results
+    answer
 }
 
 #[cfg(test)]

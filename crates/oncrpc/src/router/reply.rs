@@ -49,7 +49,7 @@ pub(super) fn reply(
 fn short(scratch: &SharedScratch, xid: u32, result: Result<Payload, Rejection>) -> Payload {
     let (status, results) = split(result);
     scratch.write(crate::REPLY_HEADER_BYTES + 8 + SHORT_RESULT_BYTES, |encoder| {
-        ReplyHeader { xid, verifier: OpaqueAuth::none(), status }.encode(encoder);
+        ReplyHeader::plain(xid, status).encode(encoder);
         if status.is_ok() {
             encoder.payload(results);
         }

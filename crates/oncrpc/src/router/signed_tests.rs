@@ -131,6 +131,13 @@ async fn a_call_that_comes_again_is_answered_anew_and_not_executed() {
     assert_eq!(house.ask(call(2, 2, 70, 11, b"same")).await.1, [11, 3], "and another XID");
 }
 
+/// Procedure 9 writes its results behind the header of a reply that nobody protects.
+#[tokio::test]
+async fn results_are_protected_however_their_service_writes_them() {
+    let (header, words) = house().ask(call(1, 9, 70, 5, b"")).await;
+    assert_eq!((header.verifier, header.status, words), (verifier(5), Ok(()), vec![5, 9]));
+}
+
 /// Procedure 3 waits. Both transmissions get the reply, each with its verifier.
 #[tokio::test]
 async fn a_call_that_comes_again_while_it_is_executed_waits() {

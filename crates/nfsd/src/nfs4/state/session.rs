@@ -68,9 +68,18 @@ impl<P> SlotGuard<P> {
 
     /// The COMPOUND is done, with this reply. Returns whether the slot keeps the reply: the caller has made sure that a
     /// reply to be cached is not larger than `ca_maxresponsesize_cached`.
-    pub(crate) fn finish(mut self, reply: &Payload, now: Timestamp) -> bool {
+    pub(crate) fn finish(self, reply: &Payload, now: Timestamp) -> bool {
+        self.end(Some(reply), now)
+    }
+
+    /// The same for a reply that the slot does not have to keep.
+    pub(crate) fn finish_unkept(self, now: Timestamp) {
+        self.end(None, now);
+    }
+
+    fn end(mut self, reply: Option<&Payload>, now: Timestamp) -> bool {
         self.is_finished = true;
-        let is_kept = self.session.slots.finish(self.slot, Some(reply));
+        let is_kept = self.session.slots.finish(self.slot, reply);
         self.session.client.lease.leave(Some(now));
         is_kept
     }
