@@ -78,8 +78,8 @@ impl CallContext {
         Answer::Whole(WholeReply { xid, message })
     }
 
-    /// Room for results of `octets` inline octets in the same memory. Others have no use of it before the results are
-    /// complete: they should soon be.
+    /// Room for results of `octets` inline octets in the same memory, for a call that waits for nothing: other replies
+    /// that begin before these results are complete take more memory.
     pub fn results_encoder(&self, octets: usize) -> ResultsEncoder {
         ResultsEncoder::new(self.plain, self.connection.scratch.encoder(REPLY_HEADER_BYTES + octets))
     }
