@@ -6,9 +6,12 @@
 //!
 //! A buffer takes its bytes from the pool at the first write: so a receive that waits for its message costs only some
 //! words, and an idle connection has a hundred of them. A budget counts the bytes that the caller asked for, from the
-//! beginning.
+//! beginning. A large block begins at a page of memory.
+
+mod octets;
 
 use bytes::Bytes;
+use octets::Octets;
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Memory};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -40,7 +43,7 @@ impl std::fmt::Debug for Pool {
 
 #[derive(Debug, Default)]
 struct FreeLists {
-    classes: [Mutex<Vec<Vec<u8>>>; CLASSES],
+    classes: [Mutex<Vec<Octets>>; CLASSES],
     /// Blocks without bytes.
     #[expect(clippy::vec_box, reason = "the boxes are what is used again")]
     empty: Mutex<Vec<Box<Block>>>,
@@ -186,7 +189,7 @@ impl Memory for Borrowed {
 #[derive(Debug, Default)]
 struct Block {
     /// Empty before the first write, then `size` bytes.
-    octets: Vec<u8>,
+    octets: Octets,
     size: usize,
     free: Option<Arc<FreeLists>>,
     permits: Permits,
@@ -241,14 +244,14 @@ impl Memory for Block {
 
 impl FreeLists {
     /// Bytes that were used before, or new ones from the heap.
-    fn take(&self, size: usize) -> Vec<u8> {
+    fn take(&self, size: usize) -> Octets {
         let kept =
             class_of(size).and_then(|class| self.classes[class].lock().unwrap_or_else(PoisonError::into_inner).pop());
-        kept.unwrap_or_else(|| vec![0; size])
+        kept.unwrap_or_else(|| Octets::new(size))
     }
 
     /// Keeps bytes for the next user, within the limit.
-    fn keep(&self, octets: Vec<u8>) {
+    fn keep(&self, octets: Octets) {
         let size = octets.len();
         let Some(class) = class_of(size).filter(|_| size > 0) else { return };
         let mut kept = self.classes[class].lock().unwrap_or_else(PoisonError::into_inner);

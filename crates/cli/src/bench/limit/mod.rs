@@ -8,6 +8,7 @@
 
 mod frame;
 mod peer;
+mod room;
 mod wire;
 
 use super::{
@@ -19,6 +20,7 @@ use super::{
 };
 use anyhow::{Context, Result, ensure};
 pub(super) use peer::peer;
+use room::Room;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use std::{
     ffi::OsStr,
@@ -210,7 +212,7 @@ impl Asking {
         let Work { depth, .. } = self.work;
         let (answer, octets) = (self.work.answer(), self.work.data() as u64);
         // One more than can come: when a message fills its room, tokio reads once more before it waits.
-        let mut room = vec![0; answer * depth + 1];
+        let mut room = Room::new(answer * depth + 1);
         // Large answers come one by one, so that none has to be moved to the room's beginning.
         let together = if self.work.data() <= SMALL { room.len() } else { answer };
         let (mut sample, mut now) = (Sample::new(), Instant::now());
@@ -249,7 +251,7 @@ impl Asking {
     /// Asks for blocks in frames, or sends them.
     fn large(&mut self, mut stream: &TcpStream, end: Instant) -> Result<Sample> {
         let Work { op, block, depth, .. } = self.work;
-        let mut room = vec![7; block * depth];
+        let mut room = Room::new(block * depth);
         let (mut sample, mut now) = (Sample::new(), Instant::now());
         let (mut sent, mut done) = (0, 0);
         loop {

@@ -7,6 +7,7 @@
 
 use super::{
     ANSWER, CRC, REQUEST, SEND_BUFFER, Work, frame, open,
+    room::Room,
     wire::{self, Wire},
 };
 use crate::bench::{Op, affinity::stay_on};
@@ -69,7 +70,7 @@ fn place(request: &[u8]) -> Result<u64> {
 async fn small(mut wire: Wire, file: &File, work: Work) -> Result<()> {
     // One more than can come, as at the other end.
     let mut asks = vec![0; REQUEST * work.depth + 1];
-    let mut answers = vec![(vec![0; work.data()], [0; CRC]); work.depth];
+    let mut answers: Vec<_> = (0..work.depth).map(|_| (Room::new(work.data()), [0; CRC])).collect();
     let (head, mut have) = ([0x41; ANSWER], 0);
     loop {
         let received = wire.receive(&mut asks[have..]).await?;
@@ -88,7 +89,7 @@ async fn small(mut wire: Wire, file: &File, work: Work) -> Result<()> {
             }
             *crc = frame::crc(&head, octets);
         }
-        let parts = answers.iter().take(whole).flat_map(|(octets, crc)| [&head[..], octets, crc]);
+        let parts = answers.iter().take(whole).flat_map(|(octets, crc)| [&head[..], &octets[..], crc]);
         let mut slices: Vec<_> = parts.map(IoSlice::new).collect();
         wire.send(&mut slices).await?;
         asks.copy_within(whole * REQUEST..have, 0);
@@ -98,7 +99,7 @@ async fn small(mut wire: Wire, file: &File, work: Work) -> Result<()> {
 
 /// Answers with blocks in frames, or takes them.
 fn large(mut stream: TcpStream, file: &File, work: Work) -> Result<()> {
-    let (mut request, mut room) = ([0; REQUEST], vec![0; work.block.min(PIECE)]);
+    let (mut request, mut room) = ([0; REQUEST], Room::new(work.block.min(PIECE)));
     // The other end ends the measurement by going.
     while stream.read_exact(&mut request).is_ok() {
         let (mut at, end) = (place(&request)?, place(&request)? + work.block as u64);
@@ -122,14 +123,14 @@ fn large(mut stream: TcpStream, file: &File, work: Work) -> Result<()> {
 
 /// The same as a server has to: each block whole, in memory of its own for each call under way; a second thread writes.
 fn as_server(stream: &TcpStream, file: &File, work: Work) -> Result<()> {
-    let rooms = (0..work.depth).map(|_| vec![0; work.block]).collect();
+    let rooms = (0..work.depth).map(|_| Room::new(work.block)).collect();
     match work.op {
         Op::Write => write_on_a_thread(stream, file, rooms),
         _ => read_whole(stream, file, rooms),
     }
 }
 
-fn read_whole(mut stream: &TcpStream, file: &File, mut rooms: VecDeque<Vec<u8>>) -> Result<()> {
+fn read_whole(mut stream: &TcpStream, file: &File, mut rooms: VecDeque<Room>) -> Result<()> {
     let mut request = [0; REQUEST];
     while stream.read_exact(&mut request).is_ok() {
         rooms.rotate_left(1);
@@ -139,7 +140,7 @@ fn read_whole(mut stream: &TcpStream, file: &File, mut rooms: VecDeque<Vec<u8>>)
     Ok(())
 }
 
-fn write_on_a_thread(mut stream: &TcpStream, file: &File, mut rooms: VecDeque<Vec<u8>>) -> Result<()> {
+fn write_on_a_thread(mut stream: &TcpStream, file: &File, mut rooms: VecDeque<Room>) -> Result<()> {
     let mut request = [0; REQUEST];
     let (to_writer, blocks) = mpsc::channel();
     let (give_back, given_back) = mpsc::channel();
@@ -169,8 +170,8 @@ fn write_on_a_thread(mut stream: &TcpStream, file: &File, mut rooms: VecDeque<Ve
 fn write_blocks(
     mut stream: &TcpStream,
     file: &File,
-    blocks: &mpsc::Receiver<(Vec<u8>, u64)>,
-    give_back: &mpsc::Sender<Vec<u8>>,
+    blocks: &mpsc::Receiver<(Room, u64)>,
+    give_back: &mpsc::Sender<Room>,
 ) -> Result<()> {
     for (octets, at) in blocks {
         file.write_all_at(&octets, at)?;
@@ -197,7 +198,7 @@ mod tests {
             asking.read(&mut [0; ANSWER]).unwrap()
         });
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let failed = write_on_a_thread(&stream, &full, VecDeque::from([vec![0; 100], vec![0; 100]])).unwrap_err();
+        let failed = write_on_a_thread(&stream, &full, VecDeque::from([Room::new(100), Room::new(100)])).unwrap_err();
         assert!(format!("{failed:#}").contains("No space left"), "{failed:#}");
         assert_eq!(waiting.join().unwrap(), 0, "the connection has ended");
     }
