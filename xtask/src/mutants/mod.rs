@@ -171,6 +171,7 @@ mod tests {
             "capture",
             "cli",
             "engine",
+            "fabric",
             "gss",
             "iwarp",
             "nfs",
