@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-/// The bytes of a page of memory. A machine with larger pages has the same use of this beginning.
+/// The bytes of a page of memory. Where pages are larger, a block begins at a multiple of this all the same.
 const PAGE_BYTES: usize = 4096;
 
 /// Blocks of at least this many bytes begin at a page. The C library takes them from the system one by one, so the room
@@ -12,8 +12,8 @@ const LARGE_BYTES: usize = 128 << 10;
 /// Bytes from the heap. Many of them begin at a page, like the pages of a file.
 ///
 /// Otherwise they would begin 16 bytes behind the beginning of a page, where the C library puts large blocks. There an
-/// AMD processor (Zen 4) copies a file's page at two thirds of its speed: by its last twelve bits, the address of a
-/// byte that it writes seems to be one from which it is about to read.
+/// AMD processor (an EPYC, the only one that was measured) copies a file's page at two thirds of its speed. The reason
+/// is probably that it compares only the last twelve bits of the addresses from which it reads and to which it writes.
 #[derive(Debug, Default)]
 pub(super) struct Octets {
     memory: Vec<u8>,
