@@ -274,8 +274,15 @@ impl Called {
         let result = match answer {
             Answer::Results(results) | Answer::Repeatable(results) => Ok(results),
             Answer::Whole(whole) if whole.xid == xid => return Outcome::Reply(whole.message),
-            // The reply to another call, which the service has kept.
-            Answer::Whole(_) => Err(Rejection::SystemError),
+            // The service has kept its reply to another call: the fault is the program's, not the client's.
+            Answer::Whole(whole) => {
+                tracing::error!(
+                    xid,
+                    other = whole.xid,
+                    "a service answered a call with its reply to another call; the client gets SYSTEM_ERR"
+                );
+                Err(Rejection::SystemError)
+            }
             Answer::GarbageArgs => Err(Rejection::GarbageArgs),
             Answer::ProcUnavail => Err(Rejection::ProcedureUnavailable),
             Answer::SystemErr => Err(Rejection::SystemError),

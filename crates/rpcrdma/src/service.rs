@@ -59,7 +59,9 @@ use crate::{Error, error::Context};
 use rpcrdma_env::{BoxFuture, tokio_env};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_oncrpc::NoAuth;
-pub use rpcrdma_oncrpc::{Answer, ArgumentWords, CallContext, CallError, Client, Credential, Service};
+pub use rpcrdma_oncrpc::{
+    Answer, ArgumentWords, CallContext, CallError, Client, Credential, ResultsEncoder, Service, WholeReply,
+};
 use rpcrdma_transport::{ClientOptions, Tracing, Versions};
 pub use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Payload};
 use std::{collections::BTreeMap, future::ready, net::SocketAddr, sync::Arc};
