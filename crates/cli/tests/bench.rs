@@ -155,6 +155,35 @@ fn the_limit_is_measured_of_a_file() {
     fails(2, ["bench", "--limit", file, "--baseline", "--op", "null"]);
 }
 
+/// `--limit` with the messages of a call.
+#[test]
+fn the_limit_is_measured_with_messages() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("file");
+    fs::write(&path, [7; 200_000]).unwrap();
+    let limit = ["--limit", path.to_str().unwrap(), "--messages"];
+    for (op, block, depth) in [("null", "1M", "1"), ("getattr", "1M", "3"), ("read", "4K", "1"), ("read", "16K", "5")] {
+        let arguments = ["--op", op, "--block", block, "--depth", depth, "--waits", "tokio"];
+        let lines = bench(&[&limit[..], &arguments].concat());
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!(line["op"], format!("limit_{op}"));
+        assert!(line["ops_per_s"].as_f64().unwrap() > 0.0, "{line}");
+    }
+    for arguments in [
+        &["--op", "null"][..],
+        &["--op", "null", "--waits", "epoll"],
+        &["--op", "null", "--waits", "tokio", "--connections", "2"],
+        &["--op", "read", "--block", "20K", "--waits", "tokio"],
+        &["--op", "write", "--block", "4K"],
+    ] {
+        let said = fails(1, ["bench"].iter().chain(&limit).chain(arguments).copied());
+        assert!(said.contains("--messages works only with --waits tokio"), "{arguments:?}: {said}");
+    }
+    for pair in ["--baseline", "--versions"] {
+        fails(2, ["bench", pair, "--messages"]);
+    }
+}
+
 /// `--limit` over many connections, and with an end that works as a server has to.
 #[test]
 fn the_limit_is_measured_as_a_server_works() {

@@ -29,8 +29,8 @@ const NULL_ANSWER: u32 = 76;
 enum How {
     /// `rpcrdma bench --baseline`: a request and its answer over TCP.
     Raw,
-    /// `rpcrdma bench --limit`, whose ends wait in this way.
-    Limit(&'static str),
+    /// `rpcrdma bench --limit`, whose ends wait in this way; with `messages`, they write and read messages.
+    Limit { waits: &'static str, messages: bool },
     /// Our server over TCP or RDMA, and the query of its URL.
     Ours { tcp: bool, query: &'static str },
 }
@@ -42,11 +42,20 @@ struct Step {
     after: Option<usize>,
 }
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     Step { told: "a request and an answer of this length, over TCP", how: How::Raw, after: None },
-    Step { told: "iWARP's framing, CRCs, the file", how: How::Limit("read"), after: Some(0) },
-    Step { told: "the wait by epoll", how: How::Limit("epoll"), after: Some(1) },
-    Step { told: "tokio", how: How::Limit("tokio"), after: Some(2) },
+    Step {
+        told: "iWARP's framing, CRCs, the file",
+        how: How::Limit { waits: "read", messages: false },
+        after: Some(0),
+    },
+    Step { told: "the wait by epoll", how: How::Limit { waits: "epoll", messages: false }, after: Some(1) },
+    Step { told: "tokio", how: How::Limit { waits: "tokio", messages: false }, after: Some(2) },
+    Step {
+        told: "the messages of NFS 3, RPC and RPC-over-RDMA 1, written and read",
+        how: How::Limit { waits: "tokio", messages: true },
+        after: Some(3),
+    },
     Step {
         told: "RPC and NFS 3, at both ends, over TCP",
         how: How::Ours { tcp: true, query: "version=3&transport=tcp" },
@@ -55,17 +64,17 @@ const STEPS: [Step; 8] = [
     Step {
         told: "RPC-over-RDMA 1 and iWARP",
         how: How::Ours { tcp: false, query: "version=3&rpcrdma=1" },
-        after: Some(4),
+        after: Some(5),
     },
     Step {
         told: "version 2 instead of 1",
         how: How::Ours { tcp: false, query: "version=3&rpcrdma=2" },
-        after: Some(5),
+        after: Some(6),
     },
     Step {
         told: "NFS 4.2 instead of NFS 3",
         how: How::Ours { tcp: false, query: "version=4.2&rpcrdma=1" },
-        after: Some(5),
+        after: Some(6),
     },
 ];
 
@@ -113,13 +122,14 @@ fn measure_step(
 ) -> anyhow::Result<Sample> {
     let apart = line.place.is_apart();
     // A benchmark of two processes finds a processor for each by itself.
-    let is_pair = matches!(how, How::Raw | How::Limit(_));
+    let is_pair = matches!(how, How::Raw | How::Limit { .. });
     let _pinned = (!apart || !is_pair).then(|| Pinned::to(usize::from(apart))).transpose()?;
     match *how {
         How::Raw => request(program, line.block.unwrap_or(NULL_ANSWER), seconds, apart),
-        How::Limit(waits) => {
+        How::Limit { waits, messages } => {
             let mut arguments = line.limit(&export.join("bench"), seconds);
             arguments.extend(["--waits".into(), waits.into()]);
+            arguments.extend(messages.then(|| "--messages".into()));
             one(program, &arguments)
         }
         How::Ours { tcp, query } => {
@@ -185,7 +195,7 @@ pub(super) mod tests {
         for line in [
             "| 1. a request and an answer of this length, over TCP |  | 5.0 |  | 5.0 |  |",
             "| 3. the wait by epoll | 2 | 7.0 (1.40) | +1.0 | 7.0 (1.40) | +1.0 |",
-            "| 8. NFS 4.2 instead of NFS 3 | 6 | 12.0 (2.40) | +2.0 | 12.0 (2.40) | +2.0 |",
+            "| 9. NFS 4.2 instead of NFS 3 | 7 | 13.0 (2.60) | +2.0 | 13.0 (2.60) | +2.0 |",
         ] {
             assert_eq!(section.lines().filter(|told| *told == line).count(), 2, "{line}\n{section}");
         }

@@ -107,6 +107,11 @@ pub(crate) struct BenchArgs {
     /// It reads or receives each block whole, into memory of its own for each call under way; a second thread writes
     #[arg(long, requires = "limit")]
     as_server: bool,
+    /// With --limit and --waits tokio over one connection, for null, getattr, and reads of at most 16 KiB: both ends
+    /// write and read the messages of NFS 3, RPC and RPC-over-RDMA 1.
+    /// They do nothing else with them, so the time shows what the messages alone cost
+    #[arg(long, requires = "limit", conflicts_with_all = ["url", "baseline", "versions"])]
+    messages: bool,
     /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and
     /// replies of 512 bytes to 64 KiB in which RDMA can place nothing directly, and directory listings with room for as
     /// many bytes. Over both versions, compare NFS 3 with NFS 4.2: a file's attributes, and READ and WRITE of 4 KiB, 64
@@ -210,6 +215,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
             waits,
             connections,
             as_server: args.as_server,
+            messages: args.messages,
         };
         return match args.limit_peer {
             Some(address) => limit::peer(address, file, work, args.cpu),

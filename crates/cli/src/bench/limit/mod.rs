@@ -4,9 +4,11 @@
 //!
 //! It is not a proven ceiling: two threads at each end can pass it. Requests have 128 bytes, and so have the answers of
 //! calls that bring no data; small answers have one CRC, larger blocks are in frames ([`frame`]). The ends can also
-//! wait as a server of many connections has to ([`wire`]), and have many connections: then each answer has one CRC.
+//! wait as a server of many connections has to ([`wire`]), and have many connections: then each answer has one CRC. In
+//! the place of the 128 bytes they can write and read the messages of a call ([`messages`]).
 
 mod frame;
+mod messages;
 mod peer;
 mod room;
 mod wire;
@@ -19,6 +21,7 @@ use super::{
     report::Report,
 };
 use anyhow::{Context, Result, ensure};
+use messages::Calls;
 pub(super) use peer::peer;
 use room::Room;
 use rustix::net::sockopt::set_socket_send_buffer_size;
@@ -62,6 +65,8 @@ pub(super) struct Work {
     pub(super) connections: u64,
     /// Whether the end that has the file handles blocks as a server has to ([`peer`]).
     pub(super) as_server: bool,
+    /// Whether requests and answers are the messages of a call ([`messages`]).
+    pub(super) messages: bool,
 }
 
 impl Work {
@@ -74,8 +79,24 @@ impl Work {
         self.op != Op::Write && (self.data() <= SMALL || self.waits == Waits::Tokio)
     }
 
-    fn answer(self) -> usize {
-        ANSWER + self.data() + CRC
+    /// Whether messages can be written and read.
+    fn takes_messages(self) -> bool {
+        self.is_one_piece() && self.data() <= SMALL && self.waits == Waits::Tokio && self.connections == 1
+    }
+}
+
+/// How long the pieces are that come before data.
+#[derive(Clone, Copy, Debug)]
+struct Lengths {
+    /// Bytes of a request.
+    request: usize,
+    /// Bytes of an answer before its data.
+    head: usize,
+}
+
+impl Lengths {
+    fn of(work: Work) -> Self {
+        if work.messages { messages::lengths(work) } else { Self { request: REQUEST, head: ANSWER } }
     }
 }
 
@@ -110,6 +131,11 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
         "--as-server works only with --op write, and with --op read and blocks of more than {SMALL} bytes over one \
          connection, without --waits tokio"
     );
+    ensure!(
+        !work.messages || work.takes_messages(),
+        "--messages works only with --waits tokio over one connection, with --op null, --op getattr, and --op read with \
+         blocks of at most {SMALL} bytes"
+    );
     let (_, size) = open(path, work)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;
     // Connections inherit this from their listener.
@@ -118,8 +144,9 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
     let (at, block, depth) = (listener.local_addr()?.to_string(), work.block.to_string(), work.depth.to_string());
     let (waits, connections) = (work.waits.name(), work.connections.to_string());
     let work_of_both = ["--op", work.op.name(), "--block", &block, "--depth", &depth, "--waits", waits];
-    let as_server = work.as_server.then_some("--as-server");
-    let more = work_of_both.into_iter().chain(["--connections", &connections, "--limit-peer", &at]).chain(as_server);
+    let flags = [work.as_server.then_some("--as-server"), work.messages.then_some("--messages")];
+    let more = work_of_both.into_iter().chain(["--connections", &connections, "--limit-peer", &at]);
+    let more = more.chain(flags.into_iter().flatten());
     let arguments: Vec<_> = [OsStr::new("--limit"), path.as_os_str()].into_iter().chain(more.map(OsStr::new)).collect();
     let mut peer = start_peer(&arguments, apart)?;
     let meter = CpuMeter::new(Some(peer.0.id()))?;
@@ -169,9 +196,17 @@ async fn many(streams: Vec<TcpStream>, work: Work, size: u64, end: Instant) -> R
     Ok(all)
 }
 
+/// The XID of a call: its number, which begins again after 2^32 calls.
+fn xid(number: usize) -> u32 {
+    number as u32
+}
+
 /// The end that asks.
 struct Asking {
     work: Work,
+    lengths: Lengths,
+    /// Writes and reads messages, if the work has any.
+    calls: Option<Calls>,
     /// The file's bytes.
     size: u64,
     /// Which bytes are asked for next.
@@ -183,34 +218,40 @@ struct Asking {
 
 impl Asking {
     fn new(work: Work, size: u64) -> Self {
-        let (asks, started) = (vec![0; REQUEST * work.depth], vec![Instant::now(); work.depth]);
-        Self { work, size, at: 0, asks, started }
+        let lengths = Lengths::of(work);
+        let (asks, started) = (vec![0; lengths.request * work.depth], vec![Instant::now(); work.depth]);
+        Self { work, lengths, calls: work.messages.then(|| Calls::new(work)), size, at: 0, asks, started }
     }
 
     /// Writes the next request into its place.
-    fn ask(&mut self, number: usize) {
-        let request = &mut self.asks[number % self.work.depth * REQUEST..][..REQUEST];
-        request[..8].copy_from_slice(&self.at.to_be_bytes());
+    fn ask(&mut self, number: usize) -> Result<()> {
+        let octets = self.lengths.request;
+        let request = &mut self.asks[number % self.work.depth * octets..][..octets];
+        match &self.calls {
+            Some(calls) => calls.write(xid(number), self.at, request)?,
+            None => request[..8].copy_from_slice(&self.at.to_be_bytes()),
+        }
         let block = self.work.block as u64;
         self.at = if self.at + 2 * block > self.size { 0 } else { self.at + block };
+        Ok(())
     }
 
     /// The requests from number `first` up to `end`, which are no more than the depth, to be sent.
-    fn requests(&mut self, first: usize, end: usize) -> [IoSlice<'_>; 2] {
+    fn requests(&mut self, first: usize, end: usize) -> Result<[IoSlice<'_>; 2]> {
         for number in first..end {
-            self.ask(number);
+            self.ask(number)?;
         }
-        let depth = self.work.depth;
+        let (depth, octets) = (self.work.depth, self.lengths.request);
         let (from, count) = (first % depth, end - first);
         let wrapped = (from + count).saturating_sub(depth);
-        let run = |from: usize, count: usize| IoSlice::new(&self.asks[from * REQUEST..][..count * REQUEST]);
-        [run(from, count - wrapped), run(0, wrapped)]
+        let run = |from: usize, count: usize| IoSlice::new(&self.asks[from * octets..][..count * octets]);
+        Ok([run(from, count - wrapped), run(0, wrapped)])
     }
 
     /// Asks for answers with one CRC. Answers that have come together are taken together.
     async fn small(&mut self, mut wire: Wire, end: Instant) -> Result<Sample> {
-        let Work { depth, .. } = self.work;
-        let (answer, octets) = (self.work.answer(), self.work.data() as u64);
+        let (Work { depth, .. }, Lengths { head, .. }) = (self.work, self.lengths);
+        let (answer, octets) = (head + self.work.data() + CRC, self.work.data() as u64);
         // One more than can come: when a message fills its room, tokio reads once more before it waits.
         let mut room = Room::new(answer * depth + 1);
         // Large answers come one by one, so that none has to be moved to the room's beginning.
@@ -224,7 +265,7 @@ impl Asking {
                 sent += 1;
             }
             if first < sent {
-                wire.send(&mut self.requests(first, sent)).await?;
+                wire.send(&mut self.requests(first, sent)?).await?;
             }
             if sent == done {
                 return Ok(sample);
@@ -233,10 +274,13 @@ impl Asking {
             ensure!(received > 0, "the other process has gone");
             (now, have) = (Instant::now(), have + received);
             let whole = have / answer;
-            for answer in room.chunks(answer).take(whole) {
+            for (answer, number) in room.chunks(answer).take(whole).zip(done..) {
                 let (octets, carried) = answer.split_at(answer.len() - CRC);
-                let (head, octets) = octets.split_at(ANSWER);
+                let (head, octets) = octets.split_at(head);
                 ensure!(frame::crc(head, octets) == *carried, "a CRC is wrong");
+                if let Some(calls) = &mut self.calls {
+                    calls.read(xid(number), head)?;
+                }
             }
             for number in done..done + whole {
                 sample.record(now - self.started[number % depth], octets);
@@ -260,7 +304,7 @@ impl Asking {
                 self.started[sent % depth] = now;
                 sent += 1;
                 if op == Op::Write {
-                    self.ask(sent - 1);
+                    self.ask(sent - 1)?;
                     let slot = (sent - 1) % depth;
                     let request = &self.asks[slot * REQUEST..][..REQUEST];
                     frame::send(stream, request, &room[slot * block..][..block])?;
@@ -268,7 +312,7 @@ impl Asking {
                 }
             }
             if op != Op::Write {
-                frame::send_all(stream, &mut self.requests(first, sent))?;
+                frame::send_all(stream, &mut self.requests(first, sent)?)?;
             }
             if sent == done {
                 return Ok(sample);

@@ -6,7 +6,9 @@
 //! `--as-server` this end works in that way.
 
 use super::{
-    ANSWER, CRC, REQUEST, SEND_BUFFER, Work, frame, open,
+    ANSWER, CRC, Lengths, REQUEST, SEND_BUFFER, Work, frame,
+    messages::Replies,
+    open,
     room::Room,
     wire::{self, Wire},
 };
@@ -66,34 +68,45 @@ fn place(request: &[u8]) -> Result<u64> {
     Ok(u64::from_be_bytes(*octets))
 }
 
+/// The answer to a request, which is sent as it is here.
+struct Answer {
+    head: Vec<u8>,
+    octets: Room,
+    crc: [u8; CRC],
+}
+
 /// Answers all requests that one system call has brought by one further system call.
-async fn small(mut wire: Wire, file: &File, work: Work) -> Result<()> {
+pub(super) async fn small(mut wire: Wire, file: &File, work: Work) -> Result<()> {
+    let Lengths { request: ask, head } = Lengths::of(work);
+    let mut replies = if work.messages { Some(Replies::of(work, file)?) } else { None };
     // One more than can come, as at the other end.
-    let mut asks = vec![0; REQUEST * work.depth + 1];
-    let mut answers: Vec<_> = (0..work.depth).map(|_| (Room::new(work.data()), [0; CRC])).collect();
-    let (head, mut have) = ([0x41; ANSWER], 0);
+    let mut asks = vec![0; ask * work.depth + 1];
+    let answer = || Answer { head: vec![0x41; head], octets: Room::new(work.data()), crc: [0; CRC] };
+    let mut answers: Vec<_> = (0..work.depth).map(|_| answer()).collect();
+    let mut have = 0;
     loop {
         let received = wire.receive(&mut asks[have..]).await?;
         if received == 0 {
             return Ok(());
         }
         have += received;
-        let whole = have / REQUEST;
-        for (request, (octets, crc)) in asks.chunks(REQUEST).zip(&mut answers).take(whole) {
-            match work.op {
-                Op::Read => file.read_exact_at(octets, place(request)?)?,
-                Op::Getattr => {
+        let whole = have / ask;
+        for (request, Answer { head, octets, crc }) in asks.chunks(ask).zip(&mut answers).take(whole) {
+            match (&mut replies, work.op) {
+                (Some(replies), _) => replies.answer(request, file, head, octets)?,
+                (None, Op::Read) => file.read_exact_at(octets, place(request)?)?,
+                (None, Op::Getattr) => {
                     file.metadata()?;
                 }
-                Op::Null | Op::Write => {}
+                (None, Op::Null | Op::Write) => {}
             }
-            *crc = frame::crc(&head, octets);
+            *crc = frame::crc(head, octets);
         }
-        let parts = answers.iter().take(whole).flat_map(|(octets, crc)| [&head[..], &octets[..], crc]);
+        let parts = answers.iter().take(whole).flat_map(|answer| [&answer.head[..], &answer.octets[..], &answer.crc]);
         let mut slices: Vec<_> = parts.map(IoSlice::new).collect();
         wire.send(&mut slices).await?;
-        asks.copy_within(whole * REQUEST..have, 0);
-        have -= whole * REQUEST;
+        asks.copy_within(whole * ask..have, 0);
+        have -= whole * ask;
     }
 }
 
