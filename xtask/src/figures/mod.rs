@@ -208,6 +208,10 @@ fn parts(figures: &Figures) -> [(&'static str, String); 8] {
 
 /// Writes numbers and pictures, and the document's parts.
 fn publish(root: &Path, folder: &Path, figures: &Figures) -> anyhow::Result<()> {
+    ensure!(
+        figures.steps.are_these(),
+        "the numbers that are kept are about other steps of a call: run `cargo xtask figures --only steps` first"
+    );
     write(folder, figures)?;
     let document = root.join(DOCUMENT);
     let text = fs::read_to_string(&document).with_context(|| DOCUMENT.to_owned())?;

@@ -87,6 +87,13 @@ pub(super) struct Steps {
     steps: Vec<Vec<Vec<Sample>>>,
 }
 
+impl Steps {
+    /// Whether they are about these steps: numbers of an earlier revision would stand in wrong lines.
+    pub(super) fn are_these(&self) -> bool {
+        [0, STEPS.len()].contains(&self.steps.len())
+    }
+}
+
 /// Measures every step in `rounds` rounds of `seconds` seconds each.
 pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Steps> {
     let export = exported(&scratch.join("steps"))?;
@@ -206,6 +213,14 @@ pub(super) mod tests {
         for (number, step) in STEPS.iter().enumerate() {
             assert!(step.after.is_none_or(|after| after < number), "{}", step.told);
         }
+    }
+
+    #[test]
+    fn numbers_of_other_steps_are_not_shown() {
+        let mut steps = steps();
+        assert!(steps.are_these() && Steps::default().are_these());
+        steps.steps.pop();
+        assert!(!steps.are_these());
     }
 
     #[test]
