@@ -14,12 +14,13 @@
 //!
 //! # Features
 //!
-//! * `tokio` (off by default): `tokio_env` and the clock that sleeps by tokio's timers.
+//! * `tokio` (off by default): `tokio_env`, and `TokioClock` for tests that pause tokio's time.
 
 mod clock;
 mod memory;
 mod random;
 mod scratch;
+mod thread_clock;
 #[cfg(feature = "tokio")]
 mod tokio_env;
 
@@ -27,6 +28,7 @@ pub use clock::{Clock, Timestamp};
 pub use memory::{Allocator, Buffer, Heap, Memory, Slices, few};
 pub use random::{OsRandom, Random, SeededRandom};
 pub use scratch::Scratch;
+pub use thread_clock::ThreadClock;
 #[cfg(feature = "tokio")]
 pub use tokio_env::{TokioClock, tokio_env};
 

@@ -1,13 +1,14 @@
 //! The real environment of a program that runs on tokio.
 
-use crate::{BoxFuture, Clock, Env, OsRandom, Timestamp};
+use crate::{BoxFuture, Clock, Env, OsRandom, ThreadClock, Timestamp};
 use std::{
     sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::time::Instant;
 
-/// tokio's clock: real time, or paused time in a test that pauses it.
+/// tokio's clock: real time, or paused time in a test that pauses it. Its sleeps are timers of the runtime, which cost
+/// time at each wait for a message: programs use [`ThreadClock`].
 #[derive(Clone, Debug)]
 pub struct TokioClock {
     origin: Instant,
@@ -44,10 +45,10 @@ impl Clock for TokioClock {
     }
 }
 
-/// tokio's clock and the system's generator.
+/// The clock with a thread for its timers, and the system's generator.
 ///
 /// # Errors
-/// If the system's generator cannot be opened.
+/// If the system's generator cannot be opened, or if the thread cannot be started.
 pub fn tokio_env() -> std::io::Result<Env> {
-    Ok(Env { clock: Arc::new(TokioClock::new()), random: Arc::new(OsRandom::open()?) })
+    Ok(Env { clock: Arc::new(ThreadClock::new()?), random: Arc::new(OsRandom::open()?) })
 }

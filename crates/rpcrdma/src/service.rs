@@ -178,7 +178,7 @@ impl Service for Program {
 /// If the server cannot be reached.
 pub async fn connect(server: SocketAddr, program: (u32, u32)) -> Result<Client, Error> {
     let (number, version) = program;
-    let env = tokio_env().context("cannot read random numbers from the system")?;
+    let env = tokio_env().context("the system gives no clock or no random numbers")?;
     let fabric = Arc::new(Iwarp::new(env.clone(), Config::default()));
     let mut options = ClientOptions::default();
     options.versions = Versions::Auto;

@@ -171,6 +171,7 @@ mod tests {
             "capture",
             "cli",
             "engine",
+            "env",
             "fabric",
             "gss",
             "iwarp",

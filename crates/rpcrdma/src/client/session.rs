@@ -81,7 +81,7 @@ impl Sessions {
     /// # Errors
     /// If the system has no random numbers.
     pub fn new(options: Options) -> Result<Self> {
-        let env = tokio_env().context("cannot read random numbers from the system")?;
+        let env = tokio_env().context("the system gives no clock or no random numbers")?;
         let ending = Ending::default();
         let identities = Identities::new(env.clone(), ending.clone());
         Ok(Self { identities, env, options, ending, open: Vec::new() })

@@ -74,7 +74,7 @@ impl Server {
         if let Some(told) = options.too_few_descriptors(getrlimit(Resource::Nofile).current) {
             tracing::warn!("{told}");
         }
-        let env = tokio_env().context("cannot read random numbers from the system")?;
+        let env = tokio_env().context("the system gives no clock or no random numbers")?;
         let (memory_bytes, reply_bytes) = options.nfs.share(memory::budget(options.memory));
         let operations = options.metrics.then(|| Arc::new(metrics::Later::default()));
         let kerberos = kerberos::start(&options, &env)?;

@@ -47,7 +47,8 @@ pub(super) async fn serve(socket: UdpSocket, spoken: Spoken, handler: Arc<dyn Ha
                 driver.as_mut().await;
                 true
             }
-            () = tokio::time::sleep(LOOK_INTERVAL) => false,
+            // Not a timer of the runtime, with which the thread's connections would wait with a time limit.
+            () = shared.env.clock.sleep_until(shared.env.clock.now() + LOOK_INTERVAL) => false,
         };
         watched.look(&handle);
         if is_over {

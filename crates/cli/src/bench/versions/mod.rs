@@ -150,7 +150,7 @@ pub(super) fn run(plan: &Plan) -> Result<()> {
 }
 
 async fn measure(addresses: Addresses, plan: Plan) -> Result<Vec<Line>> {
-    let env = tokio_env().context("cannot read random numbers from the system")?;
+    let env = tokio_env().context("the system gives no clock or no random numbers")?;
     let mut config = Config::default();
     config.busy_poll = plan.busy_poll;
     let plain: Arc<dyn Fabric> = Arc::new(Iwarp::new(env.clone(), config));

@@ -24,7 +24,7 @@ pub(in crate::bench) fn run(cpu: Option<usize>, busy_poll: Duration) -> Result<(
 }
 
 async fn serve(busy_poll: Duration) -> Result<()> {
-    let env = tokio_env().context("cannot read random numbers from the system")?;
+    let env = tokio_env().context("the system gives no clock or no random numbers")?;
     let mut config = Config::default();
     config.busy_poll = busy_poll;
     let counter = Arc::new(Counter::default());
