@@ -1,5 +1,5 @@
-//! How the threads of connections wait: for messages alone, because a time limit makes the kernel start and stop a timer
-//! for each message.
+//! How the threads of connections wait: for messages alone, because a time limit makes the kernel start and stop a
+//! timer for each message.
 
 use rpcrdma::{Client, Server, server::Spoken};
 use std::{
