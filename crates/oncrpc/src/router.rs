@@ -18,7 +18,7 @@ use rpcrdma_env::{BoxFuture, Clock, Env};
 use rpcrdma_xdr::{Decoder, Payload, SharedScratch, Stream};
 use std::{
     pin::pin,
-    sync::Arc,
+    sync::{Arc, Once},
     task::{Context, Poll},
 };
 
@@ -276,11 +276,15 @@ impl Called {
             Answer::Whole(whole) if whole.xid == xid => return Outcome::Reply(whole.message),
             // The service has kept its reply to another call: the fault is the program's, not the client's.
             Answer::Whole(whole) => {
-                tracing::error!(
-                    xid,
-                    other = whole.xid,
-                    "a service answered a call with its reply to another call; the client gets SYSTEM_ERR"
-                );
+                // Clients could fill the log with it, and one line is enough for the programmer.
+                static TOLD: Once = Once::new();
+                TOLD.call_once(|| {
+                    tracing::error!(
+                        xid,
+                        other = whole.xid,
+                        "a service answered a call with its reply to another call; the client gets SYSTEM_ERR"
+                    );
+                });
                 Err(Rejection::SystemError)
             }
             Answer::GarbageArgs => Err(Rejection::GarbageArgs),
